@@ -40,6 +40,9 @@ type Config struct {
 	Dir      string                // for documents while they are imported; "": the system's
 	Events   event.Names           // what types of events begin with
 	Proxies  Proxies               // trusted over gRPC; HTTP requests have the client's address already
+
+	// Admit returns an error if the caller makes too many requests; nil admits all.
+	Admit func(context.Context) error
 }
 
 const defaultMaxBody = 4 << 20

@@ -38,6 +38,7 @@ type chain struct {
 	authenticate func(context.Context, origin) (authz.Caller, error)
 	rules        map[string]rule // by full method name, all names
 	proxies      Proxies
+	limit        func(context.Context) error // of requests; nil if there is none
 
 	slow      callQuota // messages that arrive slowly
 	streaming callQuota // calls with streams
@@ -49,7 +50,7 @@ type chain struct {
 func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Caller, error)) *chain {
 	return &chain{
 		domain: cfg.Domain, log: cfg.Log, metrics: newMetrics(cfg.Metrics, cfg.Counters.Denials, cfg.Version),
-		authenticate: authenticate, rules: methodRules(), proxies: cfg.Proxies,
+		authenticate: authenticate, rules: methodRules(), proxies: cfg.Proxies, limit: cfg.Admit,
 		slow:      newCallQuota(maxSlow, maxSlowByAddress, maxSlowAnonymous),
 		streaming: newCallQuota(maxStreaming, maxStreamingByAddress, maxStreamingAnonymous),
 		unsent:    newCallQuota(maxUnsent, maxUnsentByAddress, maxUnsentAnonymous),
@@ -282,6 +283,11 @@ func (c *chain) admit(ctx context.Context, k *call) (context.Context, error) {
 		}
 		actor.Subject, actor.Act = caller.Identity, caller.Act
 		ctx = authz.WithCaller(ctx, caller)
+		if c.limit != nil {
+			if err := c.limit(ctx); err != nil {
+				return ctx, err
+			}
+		}
 	}
 	return context.WithValue(resource.WithActor(ctx, actor), callKey{}, k), nil
 }

@@ -44,6 +44,13 @@ func details(f *fault.Error, domain string) []protoadapt.MessageV1 {
 		}
 		all = append(all, unmet)
 	}
+	if q := f.Quota; q != nil {
+		v := &errdetails.QuotaFailure_Violation{Subject: q.Subject, Description: q.Description, QuotaMetric: q.Metric}
+		if q.Known {
+			v.QuotaValue = q.Limit
+		}
+		all = append(all, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{v}})
+	}
 	if f.Resource != nil {
 		all = append(all, &errdetails.ResourceInfo{ResourceType: f.Resource.Type, ResourceName: f.Resource.Name})
 	}

@@ -172,6 +172,13 @@ func (c *Checker) Holds(identity resource.UID, want resource.Capability, target 
 	return c.index.missing(identity, target, resource.NewCapabilities(want)) == resource.Capabilities{}
 }
 
+// Sees reports whether the caller holds want on target or above it, from memory alone. It reports false if that
+// is in doubt. It never waits, so it can be asked inside of a transaction.
+func (c *Checker) Sees(ctx context.Context, want resource.Capability, target resource.UID) bool {
+	caller, ok := CallerFrom(ctx)
+	return ok && c.current() && c.missing(&caller, resource.NewCapabilities(want), target) == resource.Capabilities{}
+}
+
 // RolesWith returns the roles that allow want, sorted.
 func (c *Checker) RolesWith(want resource.Capability) []resource.UID {
 	var all []resource.UID

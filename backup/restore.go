@@ -190,8 +190,12 @@ func (r *restoring) fill(ctx context.Context, l *store.Load) error {
 	return nil
 }
 
-// audit checks what was restored: that counters agree with rows.
+// audit checks what was restored: that counters agree with rows. Stored bytes are
+// counted first, because a version that does not may have written some.
 func (r *restoring) audit(ctx context.Context, db *store.DB) error {
+	if _, err := db.RecountBytes(ctx); err != nil {
+		return err
+	}
 	drifts, err := db.Drifts(ctx)
 	if err == nil && len(drifts) > 0 {
 		err = fmt.Errorf("restored, but %d counters differ from the rows they count, among them %+v", len(drifts), drifts[0])

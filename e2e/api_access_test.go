@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -101,7 +102,8 @@ func (h *hierarchy) accesses() map[string]access {
 	binding := func(t *testing.T) string { return h.bind(t, h.folder, h.person(), h.viewer()) }
 	bound := func() *iampb.RoleBinding { return &iampb.RoleBinding{IdentityUid: h.person(), RoleUid: h.viewer()} }
 	return map[string]access{
-		"GetGroup": {"groups.list", folder, func(uid string) proto.Message { return &iampb.GetGroupRequest{Uid: uid} }},
+		"GetGroup":  {"groups.list", folder, func(uid string) proto.Message { return &iampb.GetGroupRequest{Uid: uid} }},
+		"GetBudget": {"groups.list", folder, func(uid string) proto.Message { return &budgetspb.GetBudgetRequest{Uid: uid} }},
 		"CreateGroup": {"groups.create", folder, func(uid string) proto.Message {
 			return &iampb.CreateGroupRequest{Parent: uid, Group: &iampb.Group{Name: h.name()}}
 		}},
@@ -171,6 +173,7 @@ func TestApiAccess(t *testing.T) {
 				"ListRepos ListTags ListPulls GetRegistry " +
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
+				"UpdateBudget DeleteBudget ListBudgets " + // see TestAttackRaiseBudget and TestAttackBudgetUsage
 				"ListSubscriptions ListDeliveries GetDelivery ListEntries"
 			for _, m := range methods {
 				if _, ok := all[string(m.Name())]; !ok && !slices.Contains(strings.Fields(elsewhere), string(m.Name())) {

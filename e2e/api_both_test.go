@@ -102,7 +102,7 @@ func seedAda(t *testing.T) func(*storetest.Store) {
 func TestApiBothProtocols(t *testing.T) {
 	t.Parallel()
 	steps := slices.Concat(openSteps(), groupSteps(), identitySteps(), roleSteps(), bindingSteps(), federationSteps(), repoSteps(), tagSteps(),
-		advisorySteps(), eventSteps(), deleteSteps())
+		advisorySteps(), eventSteps(), budgetSteps(), deleteSteps())
 	databases := map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres}
 	for _, engine := range slices.Sorted(maps.Keys(databases)) {
 		t.Run(engine, func(t *testing.T) {

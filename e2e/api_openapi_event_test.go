@@ -16,7 +16,7 @@ func (w *world) subscribe(t *testing.T, group string) string {
 	return made.UID
 }
 
-// eventExamples are of where events are sent, and of the audit log.
+// eventExamples are of where events are sent, of the audit log, and of budgets.
 func eventExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	group := w.child(t, x.org, "subscribed")
@@ -24,6 +24,14 @@ func eventExamples(t *testing.T, w *world, x things) map[string][]example {
 	nothing := x.org + "/0123456789abcdef"
 	list := []example{{}, {query: "page_size=2&uidp.descendants_of=" + x.org + "&order_by=create_time%20desc"}, {query: "page_size=-1", fails: true}}
 	return map[string][]example{
+		"BudgetsService_GetBudget":   {{uid: group}, {uid: nothing, fails: true}, {uid: "nonsense", fails: true}},
+		"BudgetsService_ListBudgets": append(list, example{all: true}),
+		"BudgetsService_UpdateBudget": {
+			{uid: group, body: `{"repos":"5","storedBytes":"50000000000","requestsPerSecond":20}`}, {uid: group, query: "validate_only=true", body: `{"webhooks":3}`},
+			{uid: group, query: "update_mask=repos", body: `{}`}, {uid: group, body: `{"repos":-1}`, fails: true}, {uid: x.org, body: `{"repos":5}`, fails: true},
+		},
+		"BudgetsService_DeleteBudget": {{uid: group}, {uid: x.org, fails: true}},
+
 		"SubscriptionsService_GetSubscription": {{uid: one}, {uid: nothing, fails: true}, {uid: "nonsense", fails: true}},
 		"SubscriptionsService_CreateSubscription": {
 			{uid: group, body: `{"sink":"https://sink.example/x"}`}, {uid: group, query: "validate_only=true", body: `{"sink":"https://sink.example/x"}`},

@@ -14,7 +14,7 @@ import (
 
 const readmeMost = 150 // lines
 
-// TestReadmeQuickStart does what the README and the page about clients tell a
+// TestReadmeQuickStart does what the README and the pages about clients and budgets tell a
 // newcomer to do: start the server as `make run` does, and paste the blocks marked
 // quickstart into a shell beside it.
 func TestReadmeQuickStart(t *testing.T) {
@@ -23,7 +23,14 @@ func TestReadmeQuickStart(t *testing.T) {
 	if out, err := client.CombinedOutput(); err != nil {
 		t.Fatalf("build the client: %v\n%s", err, out)
 	}
-	for _, page := range []string{"README.md", "docs/clients.md"} {
+	server, err := procBinary()
+	if err == nil {
+		err = os.Symlink(server, filepath.Join(bin, "holdfastd"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range []string{"README.md", "docs/clients.md", "docs/budgets.md"} {
 		t.Run(page, func(t *testing.T) {
 			script := readmeScript(readmeText(t, page))
 			if script == "" {
@@ -49,8 +56,10 @@ func readmeRun(t *testing.T, dir, script string) {
 	shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail")
 	shell.Dir = dir
 	mine := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_") })
-	shell.Env = append(mine, "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "HOLDFAST_TOKEN_STORE=file") // not the developer's own
-	shell.Stdin = strings.NewReader("curl() { command curl --fail-with-body \"$@\"; }\nset -v\n" + script)
+	shell.Env = append(mine, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "HOLDFAST_TOKEN_STORE=file") // not the developer's own
+	shell.Stdin = strings.NewReader("curl() { command curl --fail-with-body \"$@\"; }\n" +
+		"holdfastd() { env -u HOLDFAST_TOKEN_STORE holdfastd \"$@\"; }\n" + // it refuses the settings of others
+		"set -v\n" + script)
 	var out bytes.Buffer
 	shell.Stdout, shell.Stderr = &out, &out
 	if err := shell.Run(); err != nil {

@@ -144,6 +144,7 @@ var listCapabilities = map[string]resource.Capability{
 	"iam.external_group_role_mappings": resource.IdentityProvidersList,
 	"iam.account_associations":         resource.AccountAssociationsList,
 	"iam.group_invite":                 resource.GroupInvitesList,
+	"iam.budgets":                      resource.GroupsList,
 	"platform.registry.repo":           resource.RepoList,
 	"platform.registry.tag":            resource.TagList,
 	"platform.registry.settings":       resource.RegistrySettingsList,

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -55,6 +56,7 @@ type Error struct {
 	Fields   []Violation       // request fields that must be changed
 	Unmet    []Violation       // preconditions that do not hold
 	Resource *Resource         // that is missing, or that exists already
+	Quota    *Quota            // that is used up
 	RetryIn  time.Duration     // when to try again; 0 if unknown
 	Cause    error             // logged, never sent
 }
@@ -70,6 +72,32 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // Is makes a fault match its code: errors.Is(err, fault.NotFound).
 func (e *Error) Is(target error) bool { return target == error(e.Code) }
+
+// A Quota is a limit that a request would exceed.
+type Quota struct {
+	Metric      string // what is limited
+	Subject     string // whose limit it is; "" if the client may not know
+	Description string
+	Used, Limit int64
+	Known       bool // the client may know Used and Limit
+}
+
+// OverQuota reports that there is no room for what a request wants to store.
+func OverQuota(q Quota) *Error {
+	e := &Error{Code: FailedPrecondition, Message: "Precondition failed: " + q.Description, Quota: &q,
+		Metadata: map[string]string{"budget": q.Metric}}
+	if q.Known {
+		e.Metadata["used"], e.Metadata["limit"] = strconv.FormatInt(q.Used, 10), strconv.FormatInt(q.Limit, 10)
+	}
+	return e
+}
+
+// TooOften reports that a caller has made too many requests and when to try again.
+func TooOften(q Quota, retryIn time.Duration) *Error {
+	e := OverQuota(q)
+	e.Code, e.Message, e.RetryIn = ResourceExhausted, "Resource exhausted: "+q.Description, retryIn
+	return e
+}
 
 // New returns a fault with no details.
 func New(code Code, format string, args ...any) *Error {

@@ -31,6 +31,11 @@ func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t targe
 		return r.unknownManifest(t, err)
 	}
 	if setManifest(w, req, m) && req.Method == http.MethodGet {
+		if r.config.CountPull != nil {
+			if err := r.config.CountPull(req.Context(), t.repo, t.public); err != nil {
+				return err
+			}
+		}
 		pull := resource.Pull{Digest: m.Digest, Tag: tagOf(t.reference), Time: r.config.Now()}
 		r.pulls.add(req, t.repo, t.public, pull)
 		r.config.Metrics.Pulls.Add(1)
@@ -165,7 +170,7 @@ func (r *Registry) receiveManifest(w http.ResponseWriter, req *http.Request, t t
 // missing returns the Problem for a failed push, which names the blobs and
 // manifests that have to be pushed first.
 func missing(err error) error {
-	if errors.Is(err, fault.FailedPrecondition) {
+	if errors.Is(err, fault.FailedPrecondition) && fault.From(err).Quota == nil {
 		return problem(http.StatusConflict, denied, "%s", fault.From(err).Unmet[0].Description)
 	}
 	m, ok := errors.AsType[*registrydb.MissingError](err)

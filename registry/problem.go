@@ -58,7 +58,7 @@ func unknown(err error, code, what string) error {
 	switch {
 	case errors.Is(err, fault.NotFound):
 		return problem(http.StatusNotFound, code, "%s is not in this repository", what)
-	case errors.Is(err, fault.FailedPrecondition):
+	case errors.Is(err, fault.FailedPrecondition) && fault.From(err).Quota == nil:
 		// The specification allows only 400 and 405 for a DELETE that is refused.
 		return problem(http.StatusMethodNotAllowed, unsupported, "%s", fault.From(err).Unmet[0].Description)
 	}
@@ -87,6 +87,9 @@ func asProblem(err error) *Problem {
 		return p
 	}
 	f := fault.From(err)
+	if f.Quota != nil && f.Code == fault.FailedPrecondition {
+		return problem(http.StatusForbidden, denied, "%s", f.Quota.Description)
+	}
 	if a, ok := answers[f.Code]; ok {
 		return problem(a.status, a.code, "%s", f.Message)
 	}
@@ -103,14 +106,17 @@ func (r *Registry) writeProblem(w http.ResponseWriter, req *http.Request, err er
 		r.config.Log.ErrorContext(req.Context(), "registry request failed",
 			"method", req.Method, "path", req.URL.Path, "request", requestID(req), "err", err)
 	}
-	body, err := json.Marshal(map[string]any{"errors": p.Issues})
-	if err != nil {
-		r.config.Log.ErrorContext(req.Context(), "encode problem", "err", err)
+	body, encoding := json.Marshal(map[string]any{"errors": p.Issues})
+	if encoding != nil {
+		r.config.Log.ErrorContext(req.Context(), "encode problem", "err", encoding)
 	}
 	h := w.Header()
 	h.Del("Docker-Content-Digest")
 	h.Del("Etag")
 	h.Del("Cache-Control")
+	if f := (*fault.Error)(nil); errors.As(err, &f) && f.RetryIn > 0 {
+		h.Set("Retry-After", fault.RetryAfter(f.RetryIn))
+	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)

@@ -33,6 +33,11 @@ type Config struct {
 	// assumed with it. If Assume is nil, workloads cannot log in with their own tokens.
 	Assume func(ctx context.Context, identity resource.UID, credential string) (string, error)
 
+	// Admit returns an error if the caller makes too many requests, and CountPull if there were too many pulls from a
+	// repo. public is true if the caller may pull only because everybody may. Either may be nil.
+	Admit     func(context.Context) error
+	CountPull func(ctx context.Context, repo resource.UID, public bool) error
+
 	// Sparse accepts manifests whose blobs or children are not in the repo. A
 	// tag may then name an image that cannot be pulled completely.
 	Sparse bool
@@ -105,6 +110,11 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 		return r.challenge(w, t, e.needs, err)
 	}
 	req = req.WithContext(ctx)
+	if r.config.Admit != nil {
+		if err := r.config.Admit(ctx); err != nil {
+			return err
+		}
+	}
 	if t.name != "" {
 		t.method = req.Method
 		if err := r.locate(ctx, &t); err != nil {

@@ -151,13 +151,21 @@ const chunk = 512 << 10
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
 // receive appends the body of a request. It returns a Problem if the client goes away or pauses for too long,
-// after which the upload can be resumed, and another error if the storage fails.
+// after which the upload can be resumed, and another error if the storage fails or a budget has no room for it.
 func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	buf := chunks.Get().(*[chunk]byte)
 	defer chunks.Put(buf)
 	conn := http.NewResponseController(w)
 	span := s.registry.storage.span(ctx, "receive blob")
 	defer span.End(nil)
+	room, err := s.registry.store.Room(ctx, s.Group, resource.StoredBytes)
+	before := s.Size // which is counted already
+	if err == nil {
+		err = room.Require(ctx, max(0, req.ContentLength))
+	}
+	if err != nil {
+		return err
+	}
 	for {
 		_ = conn.SetReadDeadline(time.Now().Add(bodyPause)) // not every connection has deadlines
 		n, err := req.Body.Read(buf[:])
@@ -167,6 +175,9 @@ func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 			}
 			s.hash.Write(buf[:n])
 			s.Size += int64(n)
+		}
+		if over := room.Require(ctx, s.Size-before); over != nil {
+			return over
 		}
 		if err == io.EOF {
 			return nil
@@ -178,7 +189,8 @@ func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 }
 
 // pause makes the bytes durable and then stores the state of the upload. It returns
-// fault.NotFound if the upload was cancelled.
+// fault.NotFound if the upload was cancelled. If a budget has no room for it, it ends
+// the upload and returns fault.FailedPrecondition.
 func (s *session) pause(ctx context.Context) (err error) {
 	if err := s.file.Close(); err != nil {
 		return fmt.Errorf("close upload: %w", err)
@@ -188,6 +200,10 @@ func (s *session) pause(ctx context.Context) (err error) {
 	}
 	err = s.registry.store.SaveUpload(ctx, s.Upload, s.holder)
 	s.done = err == nil
+	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Quota != nil {
+		s.done = true
+		return errors.Join(err, s.registry.drop(ctx, s.openUpload))
+	}
 	return err
 }
 
@@ -242,6 +258,9 @@ func (r *Registry) finish(w http.ResponseWriter, req *http.Request, t target, u 
 		row.ID = ""
 	}
 	added, err := r.store.AddBlob(ctx, ref, row, u.holder, b)
+	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Quota != nil {
+		return errors.Join(err, r.drop(ctx, &u))
+	}
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,13 @@ func (r *Registry) startUpload(w http.ResponseWriter, req *http.Request, t targe
 		}
 		u.Algorithm = a
 	}
+	room, err := r.store.Room(req.Context(), t.group, resource.StoredBytes)
+	if err == nil {
+		err = room.Require(req.Context(), 1)
+	}
+	if err != nil {
+		return err
+	}
 	if err := r.store.InsertUpload(req.Context(), u); err != nil {
 		return err
 	}

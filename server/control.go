@@ -39,7 +39,7 @@ func (s *Server) serveControl(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
-		s.log.Warn("no control socket: holdfastd keys, gc, organizations and providers "+
+		s.log.Warn("no control socket: holdfastd keys, gc, organizations, providers and budgets "+
 			"must be used while the server is stopped", "err", err)
 		<-ctx.Done()
 		return nil
@@ -93,6 +93,9 @@ var commands = map[string]command{
 
 	"providers/trust":   trustProvider(true),
 	"providers/untrust": trustProvider(false),
+
+	"budgets/set":  setBudget,
+	"budgets/show": showBudget,
 }
 
 // findCommand returns the command that words name, and its arguments.

@@ -81,7 +81,8 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	}
 	s.registry = registry.New(s.store, s.checker, s.issuer, blobs, registry.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
-		Assume: s.assumeForRegistry, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
+		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull,
+		Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
 		Metrics: s.counts, Log: s.log, Now: s.cfg.Now,
 	})
 	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{

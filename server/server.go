@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api"
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/budget"
 	"github.com/holdfast-dev/holdfast/event"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 	"github.com/holdfast-dev/holdfast/iam"
@@ -54,6 +55,7 @@ type Server struct {
 	api      *api.API
 
 	registry         *registry.Registry
+	budgets          *budget.Service
 	registryRequests *prometheus.CounterVec
 
 	metrics *prometheus.Registry
@@ -159,6 +161,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	s.openBudgets(tokens)
 	if err := s.openRegistry(ctx); err != nil {
 		return err
 	}
@@ -171,11 +174,12 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	s.api = api.New(api.Services{
-		IAM: s.iam, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
+		IAM: s.iam, Budgets: s.budgets, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
 		MaxBody: int64(s.cfg.MaxBody), Version: stamp.Version(), Dir: s.cfg.DataDir,
 		Events: wire.EventNames(s.cfg.interopEvents()), Proxies: api.Proxies(s.cfg.TrustedProxies),
+		Admit: s.budgets.Admit,
 	})
 	s.docs, err = reference.Handler(openapi.Document)
 	return err
@@ -223,6 +227,7 @@ func (s *Server) Run(ctx context.Context) error {
 	err := group.Wait()
 	s.mixed.Stop()
 	s.registry.Flush(context.WithoutCancel(ctx))
+	err = errors.Join(err, s.budgets.Flush(context.WithoutCancel(ctx)))
 	s.log.Info("stopped")
 	return errors.Join(err, s.Close())
 }
@@ -234,6 +239,7 @@ func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) 
 	group.Go(func() error { return s.issuer.Run(serving, s.log) })
 	group.Go(func() error { return s.sts.Run(serving) })
 	group.Go(func() error { return s.registry.Run(serving) })
+	group.Go(func() error { return s.budgets.Run(serving) })
 	group.Go(func() error { return s.serveControl(serving) })
 	group.Go(func() error { return unlessCanceled(s.advisory.Run(ctx)) })
 	group.Go(func() error { return s.collect(ctx) })

@@ -124,6 +124,7 @@ const usage = `holdfastd [--config FILE] [flags]
 holdfastd keys list|rotate|drop ID [flags]
 holdfastd organizations verify|unverify NAME [flags]
 holdfastd providers trust|untrust UID [flags]
+holdfastd budgets set GROUP METRIC=LIMIT... | show GROUP [flags]
 holdfastd gc [--dry-run] [flags]
 holdfastd backup PLACE [--keep N] [flags]
 holdfastd restore PLACE [--verify] [--at TIME] [flags]
@@ -135,12 +136,12 @@ const description = `keys lists the keys that sign tokens, creates a new one, or
 voids every token it has signed. organizations records that an organization
 owns its name, a domain: people can then find it by their e-mail address.
 providers records that all organizations trust an identity provider to speak
-for its issuer. gc removes what the registry does not need any more. backup
-copies the installation to a folder, a .tar file or s3://bucket/prefix, and
-restore fills an empty one from there. doctor examines the installation and
-says what to do; it exits with 1 if there are warnings, and with 2 if something
-has failed. All but restore work while the server runs, and also while it is
-stopped.
+for its issuer. budgets limits what an organization may use. gc removes what the
+registry does not need any more. backup copies the installation to a folder, a
+.tar file or s3://bucket/prefix, and restore fills an empty one from there.
+doctor examines the installation and says what to do; it exits with 1 if there
+are warnings, and with 2 if something has failed. All but restore work while the
+server runs, and also while it is stopped.
 
 A flag takes precedence over its variable, that over the settings file (YAML),
 and that over the default in brackets.

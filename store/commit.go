@@ -24,7 +24,7 @@ type Tx struct {
 	on         conn
 	Shard      int         // of the counters: no two writers should share one
 	queued     []statement // to be sent with the commit
-	increments []increment // of counters, to be written with the commit
+	increments []increment // of counters; on PostgreSQL they are written with the commit
 	events     [][]any     // to be written with the commit
 	changes    []GrantChange
 	revision   int64           // of its changes to grants, once written; 0 if there are none
@@ -65,11 +65,14 @@ func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 // errDryRun undoes a write that was only validated.
 var errDryRun = errors.New("dry run")
 
-// finish writes what every transaction ends with. For a request with
+// finish checks that budgets are kept and writes what every transaction ends with. For a request with
 // validate_only it returns errDryRun instead: every check has been made by
 // then, by the database too. The row of the revision is locked late, because
 // changes to grants of all groups wait for it.
 func (t *Tx) finish(ctx context.Context) error {
+	if err := t.keepBudgets(ctx); err != nil {
+		return err
+	}
 	if resource.IsDryRun(ctx) {
 		return errDryRun
 	}

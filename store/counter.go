@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,8 +22,8 @@ func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) e
 		all[i] = increment{key: counterKey{kind, Segment(g)}, n: int64(by)}
 	}
 	all[len(all)-1].children = int64(by)
+	t.increments = append(t.increments, all...)
 	if t.DB.Engine.Postgres {
-		t.increments = append(t.increments, all...)
 		return nil
 	}
 	var values []string
@@ -62,10 +61,7 @@ func counterStatement(all []increment, shard int) statement {
 	}
 	var kinds []string
 	var groups, ns, directs []int64
-	byKey := func(a, b counterKey) int {
-		return cmp.Or(strings.Compare(a.kind, b.kind), cmp.Compare(a.group, b.group))
-	}
-	for _, place := range slices.SortedFunc(maps.Keys(sums), byKey) {
+	for _, place := range slices.SortedFunc(maps.Keys(sums), compareKeys) {
 		kinds, groups = append(kinds, place.kind), append(groups, place.group)
 		ns, directs = append(ns, sums[place].n), append(directs, sums[place].children)
 	}
@@ -90,7 +86,7 @@ func (t *Tx) DropCounters(ctx context.Context, group resource.UID) error {
 			return err
 		}
 	}
-	for _, kind := range slices.Concat(kinds, subsets) {
+	for _, kind := range slices.Concat(kinds, subsets, []string{BytesCounter}) {
 		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2`, kind, Segment(group)); err != nil {
 			return err
 		}
@@ -106,6 +102,7 @@ var kinds = []string{
 	"advisories", "advisory_feeds",
 	"accounts",
 	"subscriptions", "deliveries",
+	"budgets",
 }
 
 // subsets are the kinds of counters that count some rows of a table: the tags that
@@ -155,7 +152,9 @@ func (s *DB) Drifts(ctx context.Context) (all []Drift, err error) {
 			}
 			all = append(all, drifts...)
 		}
-		return nil
+		drifts, err := byteDrifts(ctx, read)
+		all = append(all, drifts...)
+		return err
 	})
 	return all, err
 }

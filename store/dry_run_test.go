@@ -170,6 +170,15 @@ func (st stage) actsOnTheRest() map[string]act {
 			},
 			func(ctx context.Context) error { return st.InsertAssociation(ctx, newAssociation(st.org.UID, "new")) },
 		},
+		"UpdateBudget": {st.limit(st.folder.UID), st.limit(st.org.UID.NewChild())},
+		"DeleteBudget": {func(ctx context.Context) error {
+			if !resource.IsDryRun(ctx) {
+				if err := st.limit(st.folder.UID)(ctx); err != nil {
+					return err
+				}
+			}
+			return st.DeleteBudget(ctx, st.folder.UID)
+		}, nil},
 		"UpdateAssociation": {func(ctx context.Context) error {
 			_, err := store.Edit(ctx, st.org.UID, st.Association, st.UpdateAssociation, func(a *resource.AccountAssociation) error { a.Name = "x"; return nil })
 			return err
@@ -295,5 +304,15 @@ func TestEveryWriteHasDryRun(t *testing.T) {
 		if writes.MatchString(name) && name != "Setting" && !ok {
 			t.Errorf("%s has no dry run", name)
 		}
+	}
+}
+
+func (st stage) limit(group resource.UID) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := store.Edit(ctx, group, st.Budget, st.UpdateBudget, func(b *resource.Budget) error {
+			b.Limits = map[resource.Metric]int64{resource.Webhooks: 5}
+			return nil
+		})
+		return err
 	}
 }

@@ -283,3 +283,8 @@ func (q *Query) PlanKeys(sp Span, n int) string { return q.keys(sp, n) }
 func (q *Query) PlanNeed() int                  { return q.need() }
 func (q *Query) PlanCounters(all []Span) string { return q.counters(all) }
 func (q *Query) PlanFetch(keys []int64) string  { return q.fetch(keys) }
+
+// CorrectBytes corrects the counter of stored bytes of a repo.
+func (s *DB) CorrectBytes(ctx context.Context, repo resource.UID) error {
+	return s.correct(ctx, recountRepos, Segment(repo))
+}

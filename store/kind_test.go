@@ -117,6 +117,12 @@ func TestEveryFieldIsKept(t *testing.T) {
 		}, s.InsertProvider, s.Provider, s.Providers, org))
 		t.Run("account associations", kept(func(a *resource.AccountAssociation) { a.UID = addGroup(t, s, org, "accounts").UID },
 			s.InsertAssociation, s.Association, s.Associations, org))
+		t.Run("budgets", kept(func(b *resource.Budget) { b.UID, b.UpdateTime = addGroup(t, s, org, "budget").UID, b.CreateTime },
+			func(ctx context.Context, b resource.Budget) error {
+				s.Now = func() time.Time { return b.CreateTime }
+				_, err := s.UpdateBudget(ctx, resource.Budget{UID: b.UID}, b)
+				return err
+			}, s.Budget, s.ListBudgets, org))
 		t.Run("external group role mappings", kept(func(m *resource.ExternalGroupRoleMapping) { m.UID, m.Role = provider.UID.NewChild(), role.UID },
 			s.InsertMapping, s.Mapping, s.Mappings, org))
 		t.Run("group invites", kept(func(i *resource.GroupInvite) {

@@ -39,7 +39,7 @@ var planned = map[string]bool{
 	"groups": true, "identities": true, "role_bindings": false,
 	"identity_providers": true, "account_associations": true, "group_invites": false, "external_group_role_mappings": false,
 	"repos": true, "tags": true, "pulls": false,
-	"subscriptions": false,
+	"subscriptions": false, "budgets": false,
 }
 
 // requests are the pages a list can be asked for.
@@ -186,6 +186,7 @@ func plant(n int, row func(table string, values []any)) tree {
 		row("role_bindings", append(store.TreeColumns(parent.NewChild()), string(p), store.Segment(role), i))
 		row("identity_providers", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("p%d", i), "", store.Segment(role), "{}", []byte{}, i, i, false, "", 0, false))
 		row("account_associations", append(store.TreeColumns(g), fmt.Sprintf("a%d", i), "", "{}", i, i))
+		row("budgets", append(store.TreeColumns(g), "{}", i, i))
 		row("group_invites", append(store.TreeColumns(parent.NewChild()), store.Segment(role), "", false, fmt.Sprintf("k%d", i), []byte{}, 0, i))
 		row("subscriptions", append(store.TreeColumns(parent.NewChild()), "https://sink.test", 0, i))
 		row("external_group_role_mappings", append(store.TreeColumns(tr.providers[i%4].NewChild()), fmt.Sprintf("m%d", i), store.Segment(role), string(uid), i))

@@ -195,6 +195,22 @@ func (r *replica) rows(ctx context.Context, query string, args []any, f func(Sca
 	return r.s.outcome(scan(query, rows, err, f))
 }
 
+// Replicas returns how many processes share the database, as far as this one knows.
+func (s *DB) Replicas() int {
+	if !s.Engine.Postgres {
+		return 1
+	}
+	s.replica.mu.Lock()
+	defer s.replica.mu.Unlock()
+	n := 1
+	for _, p := range s.replica.peers {
+		if time.Since(p.since) < leaseWait {
+			n++
+		}
+	}
+	return n
+}
+
 // leave deletes the row of this process, which is about to end.
 func (r *replica) leave() error {
 	r.renewing.Lock()

@@ -40,6 +40,9 @@ type DB struct {
 	mu            sync.Mutex
 	onGrantChange []func(context.Context, int64)
 	onRevision    []func()
+
+	BudgetHooks BudgetHooks // set before use
+	budgets     budgetCache
 }
 
 // An Engine is what differs between the statements of the two databases.
@@ -84,7 +87,11 @@ func (s *DB) open(ctx context.Context, url string) error {
 	return s.openSQLite(ctx, url)
 }
 
-func newDB() *DB { return &DB{Now: time.Now, Log: slog.Default()} }
+func newDB() *DB {
+	s := &DB{Now: time.Now, Log: slog.Default()}
+	s.OnRevision(s.budgets.clear)
+	return s
+}
 
 // IsPostgres reports whether a database is one of PostgreSQL, by its address.
 func IsPostgres(url string) bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
+	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
@@ -48,6 +49,7 @@ var eventKinds = map[string]struct {
 	"iam.account_associations":         {payload(AssociationOf), nil},
 	"iam.group_invite":                 {payload(InviteOf), &iampb.DeleteGroupInviteRequest{}},
 	"iam.external_group_role_mappings": {payload(MappingOf), &iampb.DeleteExternalGroupRoleMappingRequest{}},
+	"iam.budgets":                      {payload(budgetOf), &budgetspb.DeleteBudgetRequest{}},
 	"platform.registry.repo":           {payload(RepoOf), &registrypb.DeleteRepoRequest{}},
 	"platform.registry.tag":            {payload(TagOf), &registrypb.DeleteTagRequest{}},
 	"platform.registry.settings":       {payload(ownSettingsOf), nil},

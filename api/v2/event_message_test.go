@@ -71,6 +71,7 @@ func occurrences() map[resource.EventType]occurrence {
 	association := resource.AccountAssociation{UID: eventOrg, Name: "n"}
 	invite := resource.GroupInvite{UID: eventThing, Role: eventOrg, Email: secret, Digest: []byte(secret), KeyID: secret, ExpirationTime: at}
 	mapping := resource.ExternalGroupRoleMapping{UID: eventThing, ExternalGroup: "g", Role: eventOrg, Scope: eventOrg}
+	budget := resource.Budget{UID: eventThing, Limits: map[resource.Metric]int64{resource.Webhooks: 5}, CreateTime: at, UpdateTime: at}
 	repo := resource.Repo{UID: eventThing, Name: "n", CreateTime: at, UpdateTime: at}
 	tag := resource.Tag{UID: eventThing, Name: "n", Digest: "sha256:x", UpdateTime: at}
 	deployment := resource.Deployment{UID: eventThing, Charts: []resource.HelmChart{{Repo: "https://charts.example"}}, CreateTime: at, UpdateTime: at}
@@ -113,6 +114,9 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.MappingCreated:          {nil, mapping, "holdfast.iam.v2beta1.ExternalGroupRoleMapping"},
 		resource.MappingDeleted:          {mapping, nil, "holdfast.iam.v2beta1.DeleteExternalGroupRoleMappingRequest"},
 		resource.MappingsDeleted:         {[]resource.ExternalGroupRoleMapping{mapping}, nil, "holdfast.iam.v2beta1.BatchDeleteExternalGroupRoleMappingsResponse"},
+		resource.BudgetCreated:           {nil, budget, "holdfast.budgets.v1.Budget"},
+		resource.BudgetUpdated:           {budget, budget, "holdfast.budgets.v1.Budget"},
+		resource.BudgetDeleted:           {budget, nil, "holdfast.budgets.v1.DeleteBudgetRequest"},
 		resource.RepoCreated:             {nil, repo, "holdfast.registry.v2beta1.Repo"},
 		resource.RepoUpdated:             {repo, repo, "holdfast.registry.v2beta1.Repo"},
 		resource.RepoDeleted:             {repo, nil, "holdfast.registry.v2beta1.DeleteRepoRequest"},

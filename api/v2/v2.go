@@ -12,10 +12,12 @@ import (
 
 	"github.com/holdfast-dev/holdfast/advisory"
 	"github.com/holdfast-dev/holdfast/api/wire"
+	"github.com/holdfast-dev/holdfast/budget"
 	"github.com/holdfast-dev/holdfast/event"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
+	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
 	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
@@ -35,6 +37,7 @@ import (
 // Services do the work of the methods.
 type Services struct {
 	IAM      *iam.Service
+	Budgets  *budget.Service
 	Registry *registry.Service
 	Advisory *advisory.Service
 	STS      *sts.Service
@@ -68,6 +71,7 @@ type server struct {
 	deliveriespb.UnsafeDeliveriesServiceServer
 	auditpb.UnsafeAuditServiceServer
 	accesspb.UnsafeAccessServiceServer
+	budgetspb.UnsafeBudgetsServiceServer
 	vulnpb.UnsafeAdvisoriesServiceServer
 	advisoriespb.UnsafeAdvisoryReadingServiceServer
 	advisoriespb.UnsafeAdvisoryWritingServiceServer
@@ -101,6 +105,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	deliveriespb.RegisterDeliveriesServiceServer(r, s)
 	auditpb.RegisterAuditServiceServer(r, s)
 	accesspb.RegisterAccessServiceServer(r, s)
+	budgetspb.RegisterBudgetsServiceServer(r, s)
 	vulnpb.RegisterAdvisoriesServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)

@@ -41,6 +41,7 @@ var Packages = []Package{
 		"chainguard.platform.events.v2"}},
 	{Name: "holdfast.events.v1", Also: []string{"chainguard.platform.events"}, Deprecated: true},
 	{Name: "holdfast.access.v1"},
+	{Name: "holdfast.budgets.v1"},
 	{Name: "holdfast.signin.v1"},
 	{Name: "holdfast.audit.v1"},
 	{Name: "holdfast.deliveries.v1"},

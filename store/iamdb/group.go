@@ -130,6 +130,12 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if _, err := t.Exec(ctx, `DELETE FROM registry_settings WHERE grp = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
+		if err := t.deleteBudget(ctx, uid); err != nil {
+			return err
+		}
+		if err := t.deleteUploads(ctx, uid); err != nil {
+			return err
+		}
 		if _, err := t.Exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
 			return err
 		}
@@ -139,6 +145,20 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		}
 		return t.DropCounters(ctx, uid)
 	})
+}
+
+// deleteUploads ends the uploads to a group that goes, which keep nobody from deleting
+// it, and takes their bytes out of the counters above.
+func (t Tx) deleteUploads(ctx context.Context, group resource.UID) error {
+	sizes, err := store.ReadColumn[int64](ctx, t.Rows, `DELETE FROM uploads WHERE grp = $1 RETURNING size`, string(group))
+	if err != nil || len(sizes) == 0 {
+		return err
+	}
+	gone := 0
+	for _, size := range sizes {
+		gone += int(size)
+	}
+	return t.Count(ctx, store.BytesCounter, group.NewChild(), -gone)
 }
 
 // groupChildren is what keeps a group from being deleted.

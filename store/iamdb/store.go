@@ -32,7 +32,7 @@ func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 func Kinds() []store.Listing {
 	return []store.Listing{
 		groups.Listing(), identities.Listing(), roles.Listing(), bindings.Listing(), providers.Listing(),
-		associations.Listing(), invites.Listing(), mappings.Listing(),
+		associations.Listing(), invites.Listing(), mappings.Listing(), budgets.Listing(),
 	}
 }
 
@@ -46,6 +46,7 @@ var (
 	RoleList        = roles.List(byUID)
 	BindingList     = bareBindings.List(byUID)
 	ProviderList    = providers.List(byUID)
+	BudgetList      = budgets.List(page.Order{Field: "uid"})
 	AssociationList = associations.List(page.Order{Field: "group"})
 	InviteList      = invites.List(newest)
 	MappingList     = mappings.List(byUID)

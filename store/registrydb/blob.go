@@ -49,11 +49,11 @@ func (s *Store) AddBlob(
 ) (used bool, _ error) {
 	try := func(t Tx) error {
 		if u.ID != "" {
-			n, err := t.Exec(ctx, `DELETE FROM uploads WHERE id = $1 AND holder = $2`, u.ID, holder)
+			gone, err := t.deleteUpload(ctx, `id = $1 AND holder = $2`, u.ID, holder)
 			if err != nil {
 				return err
 			}
-			if n == 0 {
+			if !gone {
 				return fault.New(fault.Aborted, "Aborted: the upload has ended or belongs to another request")
 			}
 		}
@@ -104,28 +104,44 @@ func (s *Store) retryCollected(ctx context.Context, f func(Tx) error) (err error
 
 // link adds a blob to a repo; the grace of the collector begins anew.
 func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
-	var one int
-	err := t.Row(ctx, `SELECT 1 FROM blobs AS t WHERE t.digest = $1`+t.DB.Engine.Hold, []any{digest}, &one)
+	var size int64
+	err := t.Row(ctx, `SELECT t.size FROM blobs AS t WHERE t.digest = $1`+t.DB.Engine.Hold, []any{digest}, &size)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errCollected
 	}
 	if err != nil {
 		return err
 	}
-	_, err = t.Exec(ctx, `
-		INSERT INTO repo_blobs (repo, digest, create_ms) VALUES ($1, $2, $3)
-		ON CONFLICT (repo, digest) DO UPDATE SET idle_ms = NULL, create_ms = excluded.create_ms`, store.Segment(repo),
-		digest, store.MS(t.DB.Time()))
+	now := store.MS(t.DB.Time())
+	n, err := t.Exec(ctx, `
+		INSERT INTO repo_blobs (repo, digest, create_ms) VALUES ($1, $2, $3) ON CONFLICT (repo, digest) DO NOTHING`,
+		store.Segment(repo), digest, now)
+	if err != nil {
+		return err
+	}
+	if n == 1 {
+		return t.countBytes(ctx, repo, size)
+	}
+	n, err = t.Exec(ctx, `UPDATE repo_blobs SET idle_ms = NULL, create_ms = $3 WHERE repo = $1 AND digest = $2`,
+		store.Segment(repo), digest, now)
+	if err == nil && n == 0 { // it was there, and is no more
+		return errCollected
+	}
 	return err
+}
+
+// countBytes adds to the counters of stored bytes of a repo and the groups above it.
+func (t Tx) countBytes(ctx context.Context, repo resource.UID, by int64) error {
+	return t.Count(ctx, store.BytesCounter, repo.NewChild(), int(by))
 }
 
 // DeleteBlob removes a blob from a repo. It returns fault.NotFound if it is not
 // there, and fault.FailedPrecondition while a manifest of the repo needs it.
 func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string) error {
 	return s.write(ctx, func(t Tx) error {
-		var n int
-		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+s.Engine.LockKey,
-			[]any{store.Segment(repo), digest}, &n)
+		var n, size int64
+		err := t.Row(ctx, `SELECT (SELECT size FROM blobs WHERE digest = $2) FROM repo_blobs AS t
+			WHERE t.repo = $1 AND t.digest = $2`+s.Engine.LockKey, []any{store.Segment(repo), digest}, &size)
 		if err != nil {
 			return store.Missing(err, "blob", resource.UID(digest))
 		}
@@ -136,8 +152,11 @@ func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string
 		if n > 0 {
 			return fault.InUse("blob", "a manifest")
 		}
-		_, err = t.Exec(ctx, `DELETE FROM repo_blobs WHERE repo = $1 AND digest = $2`, store.Segment(repo), digest)
-		return err
+		if _, err = t.Exec(ctx, `DELETE FROM repo_blobs WHERE repo = $1 AND digest = $2`, store.Segment(repo),
+			digest); err != nil {
+			return err
+		}
+		return t.countBytes(ctx, repo, -size)
 	})
 }
 
@@ -226,8 +245,12 @@ func (s *Store) UnlinkIdle(ctx context.Context, before time.Time, n int) (examin
 // other transaction has written.
 func (t Tx) unlink(ctx context.Context, h RepoBlob, before time.Time) (int, error) {
 	var idle sql.NullInt64
-	err := t.Row(ctx, `SELECT t.idle_ms FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey,
-		[]any{h.repo, h.Digest}, &idle)
+	var repo resource.UID
+	var size int64
+	err := t.Row(ctx, `
+		SELECT t.idle_ms, (SELECT uid FROM repos WHERE seg = $1), (SELECT size FROM blobs WHERE digest = $2)
+		FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey,
+		[]any{h.repo, h.Digest}, &idle, &repo, &size)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -237,8 +260,12 @@ func (t Tx) unlink(ctx context.Context, h RepoBlob, before time.Time) (int, erro
 	n, err := t.Exec(ctx, `
 		DELETE FROM repo_blobs WHERE repo = $1 AND digest = $2
 		AND NOT EXISTS (SELECT 1 FROM manifest_refs AS r WHERE r.repo = $1 AND r.blob = $2)`, h.repo, h.Digest)
-	if err == nil && n == 0 {
+	switch {
+	case err != nil:
+	case n == 0:
 		_, err = t.Exec(ctx, `UPDATE repo_blobs SET idle_ms = NULL WHERE repo = $1 AND digest = $2`, h.repo, h.Digest)
+	default:
+		err = t.countBytes(ctx, repo, -size)
 	}
 	return int(n), err
 }

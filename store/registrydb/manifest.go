@@ -69,6 +69,9 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manif
 	if n == 0 {
 		return t.holdManifest(ctx, repo, m.Digest)
 	}
+	if err := t.countBytes(ctx, repo, int64(len(m.Body))); err != nil {
+		return err
+	}
 	return t.addRefs(ctx, repo, m)
 }
 
@@ -269,9 +272,9 @@ func (s *Store) mayDelete(ctx context.Context, repo resource.UID, digest string,
 func (t Tx) deleteManifest(
 	ctx context.Context, repo resource.UID, digest string, frozen func(string) bool,
 ) (left bool, _ error) {
-	var one int
-	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey,
-		[]any{store.Segment(repo), digest}, &one)
+	var size, parents int64
+	err := t.Row(ctx, `SELECT t.size FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey,
+		[]any{store.Segment(repo), digest}, &size)
 	if err != nil {
 		return false, store.Missing(err, "manifest", resource.UID(digest))
 	}
@@ -291,10 +294,10 @@ func (t Tx) deleteManifest(
 		return true, nil
 	}
 	if err := t.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`,
-		[]any{store.Segment(repo), digest}, &one); err != nil {
+		[]any{store.Segment(repo), digest}, &parents); err != nil {
 		return false, err
 	}
-	if one > 0 {
+	if parents > 0 {
 		return false, fault.InUse("manifest", "an index")
 	}
 	for _, text := range []string{`DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`, `DELETE FROM manifests
@@ -303,7 +306,7 @@ func (t Tx) deleteManifest(
 			return false, err
 		}
 	}
-	return false, nil
+	return false, t.countBytes(ctx, repo, -size)
 }
 
 // ManifestsAbout returns up to n manifests of at most size bytes whose subject is a

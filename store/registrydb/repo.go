@@ -109,13 +109,16 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 			`DELETE FROM tag_history WHERE repo = $1`,
 			`DELETE FROM deployments WHERE repo = $1`,
 			`DELETE FROM manifest_refs WHERE repo = $1`,
-			`DELETE FROM manifests WHERE repo = $1`,
-			`DELETE FROM repo_blobs WHERE repo = $1`,
-			`DELETE FROM repos WHERE seg = $1`,
 		} {
 			if _, err := t.Exec(ctx, text, store.Segment(uid)); err != nil {
 				return err
 			}
+		}
+		if err := t.dropContent(ctx, uid); err != nil {
+			return err
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM repos WHERE seg = $1`, store.Segment(uid)); err != nil {
+			return err
 		}
 		t.PathsChanged()
 		if err := t.Removed(ctx, "repos", resource.RepoDeleted, uid, uid.Parent(), r); err != nil {
@@ -123,6 +126,25 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 		}
 		return t.DropCounters(ctx, uid)
 	})
+}
+
+// dropContent removes the manifests and blobs of a repo that goes, and takes what this
+// removes out of the counters: somebody else may be removing some of it, too.
+func (t Tx) dropContent(ctx context.Context, repo resource.UID) error {
+	var gone int64
+	for _, text := range []string{
+		`DELETE FROM manifests WHERE repo = $1 RETURNING size`,
+		`DELETE FROM repo_blobs WHERE repo = $1 RETURNING (SELECT b.size FROM blobs AS b WHERE b.digest = repo_blobs.digest)`,
+	} {
+		sizes, err := store.ReadColumn[int64](ctx, t.Rows, text, store.Segment(repo))
+		if err != nil {
+			return err
+		}
+		for _, size := range sizes {
+			gone += size
+		}
+	}
+	return t.countBytes(ctx, repo, -gone)
 }
 
 // uncountTags takes the tags of a repo that goes out of the counters above it.

@@ -2,6 +2,7 @@ package registrydb
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -12,10 +13,13 @@ import (
 // InsertUpload begins a session.
 func (s *Store) InsertUpload(ctx context.Context, u resource.Upload) error {
 	return s.write(ctx, func(t Tx) error {
-		return t.Later(ctx, `
+		if err := t.Later(ctx, `
 			INSERT INTO uploads (id, grp, repo, algorithm, size, state, holder, lease_ms, update_ms)
 			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7)`,
-			u.ID, string(u.Group), u.Repo, u.Algorithm, u.Size, stateOf(u), store.MS(s.Time()))
+			u.ID, string(u.Group), u.Repo, u.Algorithm, u.Size, stateOf(u), store.MS(s.Time())); err != nil {
+			return err
+		}
+		return t.countUpload(ctx, u.Group, u.Size)
 	})
 }
 
@@ -74,15 +78,54 @@ func (s *Store) RenewUpload(ctx context.Context, id, holder string, until time.T
 }
 
 // SaveUpload records the progress of a session, and lets go of it. It returns
-// fault.NotFound if it was cancelled or has another holder.
+// fault.NotFound if it was cancelled or has another holder, and
+// fault.FailedPrecondition if a budget has no room for it.
 func (s *Store) SaveUpload(ctx context.Context, u resource.Upload, holder string) error {
-	n, err := s.Exec(ctx,
-		`UPDATE uploads SET size = $3, state = $4, holder = '', lease_ms = 0, update_ms = $5 WHERE id = $1 AND holder = $2`,
-		u.ID, holder, u.Size, stateOf(u), store.MS(s.Time()))
-	if err == nil && n == 0 {
-		return fault.Missing("upload", u.ID)
+	return s.write(ctx, func(t Tx) error {
+		if err := t.RequireGroup(ctx, u.Group); err != nil { // it goes with its uploads
+			return err
+		}
+		var before int64
+		err := t.Row(ctx, `SELECT t.size FROM uploads AS t WHERE t.id = $1 AND t.holder = $2 AND t.grp = $3`+s.Engine.Lock,
+			[]any{u.ID, holder, string(u.Group)}, &before)
+		if err != nil {
+			return store.Missing(err, "upload", resource.UID(u.ID))
+		}
+		if err := t.Later(ctx,
+			`UPDATE uploads SET size = $2, state = $3, holder = '', lease_ms = 0, update_ms = $4 WHERE id = $1`,
+			u.ID, u.Size, stateOf(u), store.MS(s.Time())); err != nil {
+			return err
+		}
+		return t.countUpload(ctx, u.Group, u.Size-before)
+	})
+}
+
+// countUpload adds bytes of an upload to the counters of its group and those above.
+func (t Tx) countUpload(ctx context.Context, group resource.UID, by int64) error {
+	if by == 0 {
+		return nil
 	}
-	return err
+	return t.Count(ctx, store.BytesCounter, group.NewChild(), int(by))
+}
+
+// deleteUpload ends the session that a condition selects, and takes its bytes out of
+// the counters. It reports whether there was one.
+func (t Tx) deleteUpload(ctx context.Context, where string, args ...any) (bool, error) {
+	all, err := store.ReadAll(ctx, t.Rows, func(row store.Scanner) (u resource.Upload, err error) {
+		err = row.Scan(&u.Group, &u.Size)
+		return u, err
+	}, `DELETE FROM uploads WHERE `+where+` RETURNING grp, size`, args...)
+	if err != nil || len(all) == 0 {
+		return false, err
+	}
+	err = t.RequireGroup(ctx, all[0].Group)
+	if errors.Is(err, fault.NotFound) { // deleted by a version that leaves its uploads
+		return true, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	return true, t.countUpload(ctx, all[0].Group, -all[0].Size)
 }
 
 // ReleaseUpload releases a session that holder has not changed.
@@ -94,19 +137,24 @@ func (s *Store) ReleaseUpload(ctx context.Context, id, holder string) error {
 
 // DeleteUpload ends a session, or returns fault.NotFound.
 func (s *Store) DeleteUpload(ctx context.Context, id string) error {
-	n, err := s.Exec(ctx, `DELETE FROM uploads WHERE id = $1`, id)
-	if err == nil && n == 0 {
-		return fault.Missing("upload", id)
-	}
-	return err
+	return s.write(ctx, func(t Tx) error {
+		gone, err := t.deleteUpload(ctx, `id = $1`, id)
+		if err == nil && !gone {
+			err = fault.Missing("upload", id)
+		}
+		return err
+	})
 }
 
 // DropUpload ends a session that nobody has written to since before and nobody
 // holds. It reports whether it did.
-func (s *Store) DropUpload(ctx context.Context, id string, before time.Time) (bool, error) {
-	n, err := s.Exec(ctx, `DELETE FROM uploads WHERE id = $1 AND update_ms < $2 AND lease_ms < $3`, id,
-		store.MS(before), store.MS(s.Time()))
-	return n == 1, err
+func (s *Store) DropUpload(ctx context.Context, id string, before time.Time) (gone bool, _ error) {
+	err := s.write(ctx, func(t Tx) (err error) {
+		gone, err = t.deleteUpload(ctx, `id = $1 AND update_ms < $2 AND lease_ms < $3`, id, store.MS(before),
+			store.MS(s.Time()))
+		return err
+	})
+	return gone, err
 }
 
 // StaleUploads returns up to n ids of sessions after last that nobody has

@@ -28,7 +28,7 @@ func Command(a *noun.App) *cobra.Command {
 func nouns() []noun.Noun {
 	return []noun.Noun{
 		noun.Groups(), Identities(), Roles(), roleBindings(),
-		identityProviders(), accountAssociations(), invites(), groupMappings(),
+		identityProviders(), accountAssociations(), invites(), groupMappings(), budgets(),
 	}
 }
 

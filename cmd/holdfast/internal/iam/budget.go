@@ -1,0 +1,93 @@
+package iam
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
+)
+
+func budgets() noun.Noun {
+	return noun.Noun{
+		Use: "budgets", One: "budget",
+		About: "A budget limits what a group and everything below it may use. It is named by the group's name, path or\n" +
+			"uid. That of a folder is set by those who may update the group above it, that of an organization by the operator.",
+		Message: noun.MessageOf(&budgetspb.Budget{}),
+		Named:   noun.Groups,
+		Fields: []noun.Field{
+			limit("stored-bytes", "`BYTES` of blobs and manifests, such as 50GB"),
+			limit("repos", "`NUMBER` of repos"),
+			limit("identities", "`NUMBER` of identities of workloads"),
+			limit("advisories", "`NUMBER` of advisories"),
+			limit("webhooks", "`NUMBER` of subscriptions to events"),
+			limit("requests-per-second", "`NUMBER` of requests that its identities may make in a second"),
+			limit("pulls-per-day", "`NUMBER` of pulls from its repos in a day"),
+		},
+		Columns: output.Columns("uid", used("storedBytes"), used("repos"), used("identities"), used("advisories"),
+			used("webhooks")),
+		Wide: output.Columns("requests=requestsPerSecond", "pulls=pullsPerDay", "updateTime"),
+	}
+}
+
+// used returns a column with what is used of a limit: 3 of 10, or 3 if there is none.
+func used(name string) output.Column {
+	return output.Text(name, func(b *budgetspb.Budget) string {
+		u, m := b.GetUsage().ProtoReflect(), b.ProtoReflect()
+		text := u.Get(u.Descriptor().Fields().ByJSONName(name)).String()
+		if fd := m.Descriptor().Fields().ByJSONName(name); m.Has(fd) {
+			text += " of " + m.Get(fd).String()
+		}
+		return text
+	})
+}
+
+// limit returns a flag that sets a limit, or takes it away.
+func limit(flag, help string) noun.Field {
+	return noun.Field{
+		Flag: flag, Help: help + ", or unlimited",
+		Read: func(m protoreflect.Message, texts []string) error {
+			fd := m.Descriptor().Fields().ByName(protoreflect.Name(strings.ReplaceAll(flag, "-", "_")))
+			if texts[0] == "unlimited" {
+				m.Clear(fd)
+				return nil
+			}
+			n, err := parseAmount(texts[0])
+			if err == nil {
+				m.Set(fd, protoreflect.ValueOfInt64(n))
+			}
+			return err
+		},
+	}
+}
+
+// units are what an amount may end with.
+var units = []struct {
+	suffix string
+	factor uint64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+}
+
+// parseAmount parses a number that may have a unit of bytes.
+func parseAmount(text string) (int64, error) {
+	digits, factor := text, uint64(1)
+	for _, u := range units {
+		if number, ok := strings.CutSuffix(text, u.suffix); ok {
+			digits, factor = strings.TrimSpace(number), u.factor
+			break
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 63)
+	high, low := bits.Mul64(n, factor)
+	if err != nil || high != 0 || int64(low) < 0 {
+		return 0, fmt.Errorf("%q is not a number like 200 or 50GB, nor unlimited", text)
+	}
+	return int64(low), nil
+}

@@ -1,0 +1,69 @@
+package resource
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A Metric is something that a budget limits.
+type Metric string
+
+// What budgets limit, in a group and everything below it.
+const (
+	StoredBytes       Metric = "stored_bytes"        // blobs and manifests, each once for every repo that has it
+	BudgetRepos       Metric = "repos"               //
+	BudgetIdentities  Metric = "identities"          // of workloads; people are in no group
+	BudgetAdvisories  Metric = "advisories"          //
+	Webhooks          Metric = "webhooks"            // subscriptions to events
+	RequestsPerSecond Metric = "requests_per_second" // by those who belong to the group
+	PullsPerDay       Metric = "pulls_per_day"       // manifests pulled from repos, in a day of UTC
+)
+
+// Metrics are all metrics, in the order in which they are shown.
+var Metrics = []Metric{
+	StoredBytes, BudgetRepos, BudgetIdentities, BudgetAdvisories, Webhooks, RequestsPerSecond, PullsPerDay,
+}
+
+// Unit returns what a person calls the things that are counted.
+func (m Metric) Unit() string {
+	switch m {
+	case StoredBytes:
+		return "stored bytes"
+	case RequestsPerSecond:
+		return "requests per second"
+	case PullsPerDay:
+		return "pulls per day"
+	}
+	return string(m)
+}
+
+// A Budget limits what a group and everything below it may use. What has no limit is
+// unlimited. Of the budgets on the path from the root, each must be kept.
+type Budget struct {
+	UID        UID              `json:"uid"` // of the group
+	Limits     map[Metric]int64 `json:"limits,omitempty"`
+	CreateTime time.Time        `json:"createTime"`
+	UpdateTime time.Time        `json:"updateTime"`
+}
+
+// MaxLimit is the largest limit: what JSON can hold in a number everywhere. Sums of a
+// few of them do not overflow.
+const MaxLimit = 1<<53 - 1
+
+// Validate reports every field a caller must fix.
+func (b Budget) Validate() error {
+	var p problems
+	for _, m := range slices.Sorted(maps.Keys(b.Limits)) {
+		switch limit := b.Limits[m]; {
+		case !slices.Contains(Metrics, m):
+			p.add(string(m), "is nothing that a budget limits")
+		case limit < 0 || limit > MaxLimit:
+			p.add(string(m), "must be from 0 to "+strconv.FormatInt(MaxLimit, 10))
+		case limit == 0 && m == RequestsPerSecond:
+			p.add(string(m), "must be at least 1")
+		}
+	}
+	return p.err()
+}
