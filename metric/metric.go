@@ -102,9 +102,12 @@ type label struct {
 // A Counter counts events by the values of its labels. The zero value counts
 // nothing.
 type Counter struct {
-	vec    *prometheus.CounterVec
 	labels []label
+	series map[values]prometheus.Counter
 }
+
+// values are those of the labels of a series, of which there are two at most.
+type values [2]string
 
 // newCounter registers a counter. All of its series exist from the start, because a
 // rate needs a first value.
@@ -113,34 +116,42 @@ func newCounter(r prometheus.Registerer, name, help string, labels ...label) Cou
 	for _, l := range labels {
 		names = append(names, l.name)
 	}
-	c := Counter{prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, names), labels}
-	r.MustRegister(c.vec)
-	c.each(nil, func(values []string) { c.vec.WithLabelValues(values...) })
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, names)
+	r.MustRegister(vec)
+	c := Counter{labels, map[values]prometheus.Counter{}}
+	c.fill(vec, nil)
 	return c
 }
 
-// each calls f for every combination of values that begins with the ones given.
-func (c Counter) each(values []string, f func([]string)) {
-	if len(values) == len(c.labels) {
-		f(values)
+// fill makes the series whose values begin with the ones given.
+func (c Counter) fill(vec *prometheus.CounterVec, given []string) {
+	if len(given) == len(c.labels) {
+		var v values
+		copy(v[:], given)
+		c.series[v] = vec.WithLabelValues(given...)
 		return
 	}
-	for _, v := range c.labels[len(values)].values {
-		c.each(append(slices.Clone(values), v), f)
+	for _, v := range c.labels[len(given)].values {
+		c.fill(vec, append(slices.Clone(given), v))
 	}
 }
 
 // Add adds n to the series with these values. A value that the label does not have
 // counts as Other, or as Failed if there is no such value.
-func (c Counter) Add(n int64, values ...string) {
-	if c.vec == nil || n == 0 {
+func (c Counter) Add(n int64, given ...string) {
+	if c.series == nil || n == 0 {
 		return
 	}
-	known := make([]string, len(values))
-	for i, v := range values {
-		known[i] = c.labels[i].known(v)
+	var v values
+	copy(v[:], given)
+	counter, ok := c.series[v]
+	if !ok {
+		for i := range c.labels {
+			v[i] = c.labels[i].known(v[i])
+		}
+		counter = c.series[v]
 	}
-	c.vec.WithLabelValues(known...).Add(float64(n))
+	counter.Add(float64(n))
 }
 
 func (l label) known(value string) string {
@@ -158,10 +169,7 @@ type Cache struct{ hit, miss prometheus.Counter }
 
 // Cache returns the counter of a cache.
 func (m Metrics) Cache(name string) Cache {
-	if m.caches.vec == nil {
-		return Cache{}
-	}
-	return Cache{m.caches.vec.WithLabelValues(name, "hit"), m.caches.vec.WithLabelValues(name, "miss")}
+	return Cache{m.caches.series[values{name, "hit"}], m.caches.series[values{name, "miss"}]}
 }
 
 // Count counts a lookup.

@@ -25,7 +25,7 @@ func (s *Service) classOf(issuer string) string {
 		return metric.Own
 	}
 	for _, k := range issuerClasses {
-		if issuer == k.issuer || strings.HasPrefix(issuer, k.issuer+"/") {
+		if rest, ok := strings.CutPrefix(issuer, k.issuer); ok && (rest == "" || rest[0] == '/') {
 			return k.class
 		}
 	}
