@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"regexp"
 	"strings"
 )
+
+var digestForm = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
 
 // blobPath returns where a back-up has a blob.
 func blobPath(digest string) string {

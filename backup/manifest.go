@@ -26,8 +26,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/opencontainers/go-digest"
-
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
@@ -96,8 +94,8 @@ func (m *Manifest) eachBlob(ctx context.Context, p Place, f func(resource.Blob) 
 				return err
 			}
 			b := blobOf(m.Tables[i].Table, row)
-			if err := digest.Digest(b.Digest).Validate(); err != nil { // it becomes a path
-				return refuse("table %s is damaged: %v", blobTable, err)
+			if !digestForm.MatchString(b.Digest) { // it becomes a path
+				return refuse("table %s is damaged: %.100q is not a digest", blobTable, b.Digest)
 			}
 			if err := f(b); err != nil {
 				return err

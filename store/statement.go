@@ -145,11 +145,17 @@ type statements struct {
 	all map[string]prepared
 }
 
-func (s *statements) get(ctx context.Context, query string) (prepared, error) {
+// cached returns a statement that is prepared already.
+func (s *statements) cached(query string) (prepared, bool) {
 	s.mu.RLock()
+	defer s.mu.RUnlock()
 	st, ok := s.all[query]
-	s.mu.RUnlock()
-	if ok {
+	return st, ok
+}
+
+// get returns a statement, and prepares it if it is not. The caller holds no connection.
+func (s *statements) get(ctx context.Context, query string) (prepared, error) {
+	if st, ok := s.cached(query); ok {
 		return st, nil
 	}
 	s.mu.Lock()

@@ -4,8 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/store"
@@ -58,5 +63,30 @@ func TestErrorsNameTheStatement(t *testing.T) {
 		if err := s.DB.Row(ended, `SELECT 1`, nil, new(int)); !errors.Is(err, context.Canceled) {
 			t.Errorf("a context that has ended: %v", err)
 		}
+	})
+}
+
+// TestSnapshotsAtOnce begins more snapshots than there are connections on SQLite, and lets each run statements that
+// are new. None waits for another's connection.
+func TestSnapshotsAtOnce(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		const connections = 8
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		var begun sync.WaitGroup
+		begun.Add(connections)
+		var group errgroup.Group
+		for i := range connections {
+			group.Go(func() error {
+				return s.Snapshot(ctx, func(read store.Reader) error {
+					begun.Done()
+					begun.Wait()
+					return read(ctx, fmt.Sprintf("SELECT count(*) + %d FROM groups", i), nil, func(store.Scanner) (bool, error) {
+						return true, nil
+					})
+				})
+			})
+		}
+		must(t, group.Wait())
 	})
 }

@@ -163,21 +163,28 @@ func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
 	if err != nil {
 		return s.outcome(err)
 	}
-	defer on.Rollback()
-	return f(func(ctx context.Context, query string, args []any, f func(Scanner) (bool, error)) (err error) {
+	var unprepared []string
+	err = f(func(ctx context.Context, query string, args []any, f func(Scanner) (bool, error)) (err error) {
 		span := s.span(ctx, query)
 		defer func() { _ = endSpan(span, err) }()
-		if s.Engine.Postgres {
+		st, ok := s.stmts.cached(query)
+		if !ok {
+			unprepared = append(unprepared, query)
 			rows, err := on.QueryContext(ctx, query, args...)
 			return s.outcome(scan(query, rows, err, f))
-		}
-		st, err := s.stmts.get(ctx, query)
-		if err != nil {
-			return s.outcome(wrap("query", query, err))
 		}
 		rows, err := prepared{on.StmtContext(ctx, st.Stmt)}.QueryContext(ctx, args...) // closed with the transaction
 		return s.outcome(scan(query, rows, err, f))
 	})
+	_ = on.Rollback() // nothing was written
+	// To prepare a statement takes a connection. Were they prepared above, as many snapshots as there are connections
+	// would wait for each other.
+	if !s.Engine.Postgres {
+		for _, query := range unprepared {
+			_, _ = s.stmts.get(ctx, query) // it works without
+		}
+	}
+	return err
 }
 
 func (s *DB) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
