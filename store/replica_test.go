@@ -19,6 +19,7 @@ import (
 type pair struct {
 	here, there *storetest.Store
 	db          *sql.DB // for what nobody is told of
+	url         string
 }
 
 func newPair(t *testing.T) pair {
@@ -26,7 +27,7 @@ func newPair(t *testing.T) pair {
 	db, err := sql.Open("pgx", url)
 	must(t, err)
 	t.Cleanup(func() { db.Close() })
-	return pair{storetest.Open(t, url), storetest.Open(t, url), db}
+	return pair{storetest.Open(t, url), storetest.Open(t, url), db, url}
 }
 
 func (p pair) exec(t *testing.T, text string) {
@@ -35,10 +36,15 @@ func (p pair) exec(t *testing.T, text string) {
 	must(t, err)
 }
 
-// renew has a process say that it is there and take in what is new.
+// renew has a process say that it is there and take in what is new. If the history
+// has changed, that takes as long as a lease.
 func renew(t *testing.T, s *storetest.Store) {
 	t.Helper()
-	newest, err := s.Renew(t.Context(), 0)
+	newest, err := s.Renew(t.Context(), store.Position{})
+	for start := time.Now(); errors.Is(err, fault.Unavailable) && time.Since(start) < 10*time.Second; {
+		time.Sleep(50 * time.Millisecond)
+		newest, err = s.Renew(t.Context(), store.Position{})
+	}
 	must(t, err)
 	_, err = s.Renew(t.Context(), newest)
 	must(t, err)
@@ -52,7 +58,7 @@ func follow(t *testing.T, s *storetest.Store) {
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	wg.Go(func() {
-		var newest int64
+		var newest store.Position
 		for ctx.Err() == nil {
 			var err error
 			if newest, err = s.Renew(ctx, newest); err != nil && ctx.Err() == nil {
@@ -195,7 +201,7 @@ func TestNobodyStandsInTheWayOfARenewal(t *testing.T) {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { _ = p.here.ListenGrants(ctx, func() {}) }) // ends with ctx
-	if _, err := p.here.Renew(ctx, 0); err != nil {
+	if _, err := p.here.Renew(ctx, store.Position{}); err != nil {
 		t.Error(err)
 	}
 }
