@@ -105,6 +105,10 @@ func (r *replica) renew(ctx context.Context, applied Position) (newest Position,
 	} else {
 		applied.Revision = -1 // of this history it has applied nothing
 	}
+	if applied.Revision > r.revision { // before a writer is told that this replica has applied it
+		r.s.clearCaches()
+		r.revision = applied.Revision
+	}
 	began := time.Now()
 	found, err := r.announce(ctx, applied.Revision)
 	if err != nil {

@@ -169,6 +169,29 @@ func TestNobodyTrustsALostRecord(t *testing.T) {
 	}
 }
 
+// TestCachesAreClearedBeforeTheyAreAnnounced: a process may have read a change of
+// grants before its caches were cleared for it. It must not say that it has applied
+// the change until they are.
+func TestCachesAreClearedBeforeTheyAreAnnounced(t *testing.T) {
+	p := newPair(t)
+	renew(t, p.here)
+	newest, err := p.here.Renew(t.Context(), store.Position{})
+	must(t, err)
+	p.exec(t, `UPDATE revision SET rev = rev + 1 WHERE id = 1`)
+	newest.Revision++
+	var announced []int64 // whenever the caches are cleared
+	p.here.OnRevision(func() {
+		var at int64
+		must(t, p.db.QueryRowContext(t.Context(), `SELECT max(grants_at) FROM replicas`).Scan(&at))
+		announced = append(announced, at)
+	})
+	_, err = p.here.Renew(t.Context(), newest)
+	must(t, err)
+	if len(announced) == 0 || announced[0] >= newest.Revision {
+		t.Errorf("when the caches were cleared for %d, it had announced %v", newest.Revision, announced)
+	}
+}
+
 // TestASilentProcessForgets: one that no longer says that it is there does not
 // keep others from making a change, and does not answer from before it. The next
 // change does not wait for it again.
