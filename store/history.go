@@ -35,7 +35,8 @@ const (
 	historyName = `concat_ws('/', (SELECT system_identifier FROM pg_control_system()), ` + databaseName + `,
 		substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))`
 	historyNameWithout = `concat_ws('/', ` + databaseName + `)`
-	databaseName       = `(SELECT oid FROM pg_database WHERE datname = current_database()), CAST(to_regclass('revision') AS oid)`
+	databaseName       = `(SELECT oid FROM pg_database WHERE datname = current_database()),
+		CAST(to_regclass('revision') AS oid)`
 )
 
 // leftBehindBy reports whether other continues the history, so that the server that still has
@@ -90,11 +91,11 @@ func (s *DB) History() int64 {
 func (h *historian) validate(heartbeats bool) func(context.Context, *pgconn.PgConn) error {
 	return func(ctx context.Context, conn *pgconn.PgConn) error {
 		newest, known := h.newest.Load(), h.known.Load()
-		text := `SELECT current_setting('transaction_read_only'), ''`
+		name := `''`
 		if newest != nil {
-			text = `SELECT current_setting('transaction_read_only'), CASE WHEN pg_is_in_recovery() THEN '' ELSE ` + h.expression + ` END`
+			name = `CASE WHEN pg_is_in_recovery() THEN '' ELSE ` + h.expression + ` END`
 		}
-		results, err := conn.Exec(ctx, text).ReadAll()
+		results, err := conn.Exec(ctx, `SELECT current_setting('transaction_read_only'), `+name).ReadAll()
 		if err != nil {
 			return err
 		}
@@ -106,7 +107,8 @@ func (h *historian) validate(heartbeats bool) func(context.Context, *pgconn.PgCo
 		case newest == nil:
 			return nil
 		case found.leftBehindBy(*newest):
-			return fmt.Errorf("the server was replaced by another: its history is %s, and that one continues as %s", found, *newest)
+			return fmt.Errorf("the server was replaced by another: its history is %s, and that one continues as %s",
+				found, *newest)
 		case !heartbeats && (found != *newest || *known != *newest):
 			return errors.New("the history of the database has changed, and is about to be read")
 		}
@@ -153,7 +155,8 @@ func (r *replica) begin(ctx context.Context) error {
 // record writes which history the database has, if that is new, and returns for how long
 // it has been known; forever, if no other was known before.
 func (r *replica) record(ctx context.Context, found history) (age time.Duration, _ error) {
-	_, err := r.db.ExecContext(ctx, `INSERT INTO history (id, name, rev, since_ms) SELECT 1, $1, rev, 0 FROM revision WHERE id = 1
+	_, err := r.db.ExecContext(ctx, `
+		INSERT INTO history (id, name, rev, since_ms) SELECT 1, $1, rev, 0 FROM revision WHERE id = 1
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, rev = excluded.rev, since_ms = `+r.s.Engine.Clock+`
 		WHERE history.name <> excluded.name`, string(found))
 	var ms int64
@@ -180,7 +183,8 @@ func (r *replica) check(ctx context.Context, found sighting) error {
 	}
 	h.revision, h.event = found.revision, found.event
 	if time.Since(h.since) < leaseWait {
-		return fault.Outage("the database", errors.New("its history has changed, and leases in the one before have to end first"))
+		return fault.Outage("the database",
+			errors.New("its history has changed, and leases in the one before have to end first"))
 	}
 	h.known.Store(&found.history)
 	return nil

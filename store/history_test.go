@@ -98,7 +98,8 @@ func TestSeveralServers(t *testing.T) {
 		"missing": {t.TempDir(), "5432"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			query := url.Values{"host": {first[0] + "," + folder}, "port": {first[1] + ",5432"}, "target_session_attrs": {"read-write"}}
+			query := url.Values{"host": {first[0] + "," + folder}, "port": {first[1] + ",5432"}}
+			query.Set("target_session_attrs", "read-write")
 			address := fmt.Sprintf("postgres://%s@%s?%s", database.User, database.Path, query.Encode())
 			start := time.Now()
 			s := storetest.Open(t, address)
