@@ -84,7 +84,8 @@ func (c *faultCluster) waitQuery(what, text string) {
 func (c *faultCluster) kill() {
 	c.t.Helper()
 	c.hang(syscall.SIGSTOP)
-	c.hang(syscall.SIGKILL)
+	c.signalChildren(syscall.SIGKILL) // first, while they can be told by their parent
+	_ = c.cmd.Process.Kill()          // its end is waited for
 	<-c.gone
 	c.cmd = nil
 }

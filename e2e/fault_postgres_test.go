@@ -155,9 +155,14 @@ func (c *faultCluster) hang(sig syscall.Signal) {
 		_, stopped, _ := faultProcess(fmt.Sprintf("/proc/%d/stat", parent))
 		return stopped == (sig == syscall.SIGSTOP)
 	})
+	c.signalChildren(sig)
+}
+
+// signalChildren sends a signal to the processes that the server has started.
+func (c *faultCluster) signalChildren(sig syscall.Signal) {
 	all, _ := filepath.Glob("/proc/[0-9]*/stat") // fails only for a bad pattern
 	for _, path := range all {
-		if of, _, ok := faultProcess(path); ok && of == parent {
+		if of, _, ok := faultProcess(path); ok && of == c.cmd.Process.Pid {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))) // by the pattern
 			_ = syscall.Kill(pid, sig)                                // it may have ended
 		}
