@@ -5,6 +5,7 @@ GO       ?= go
 ARGS     ?=
 FUZZTIME ?= 10s
 ROLLS    ?= 20
+HISTORIES ?= 10m
 
 # The race detector needs a C compiler, which a machine with Go may lack.
 ifneq ($(shell command -v $(firstword $(shell $(GO) env CC)) 2>/dev/null),)
@@ -69,6 +70,11 @@ soak: ## Kill the server a thousand times on each engine, upgrade and step back 
 	HOLDFAST_TEST_ROLLS=$(ROLLS) scripts/with-postgres scripts/with-haproxy \
 		$(GO) test -count=1 -timeout 12h -v ./e2e -run TestRollingUpgrade
 	scripts/with-postgres $(GO) test -count=1 -timeout 2h -v ./e2e -run 'TestBackup$$' -advisories 100000
+
+.PHONY: histories
+histories: ## Check for HISTORIES (10m) what three replicas answer while they are paused, cut off and slowed down
+	HOLDFAST_TEST_HISTORIES=$(HISTORIES) scripts/with-postgres \
+		$(GO) test -count=1 -timeout 12h -v ./e2e -run 'TestHistories' $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)

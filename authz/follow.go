@@ -18,6 +18,7 @@ const (
 	pollEvery = 500 * time.Millisecond // leaves room in a lease for slow answers
 	askLimit  = 2 * time.Second        // to ask for the newest revision
 	readLimit = time.Minute            // to read changes, at worst everything
+	stepLimit = 5 * time.Second        // for one statement that reads a change: a server that hangs may have a successor
 
 	clockSkew = 5 * time.Minute // between replicas, at most
 )
@@ -30,6 +31,7 @@ const RevocationMemory = 25 * time.Hour
 type follower struct {
 	sem     chan struct{} // a lock whose acquisition a context can cancel
 	applied atomic.Int64  // the revision of the index; written by the holder of sem
+	history atomic.Int64  // the history of the database that this is a revision in; likewise
 	lease   store.Lease   // while it lasts, writers elsewhere wait for this index
 
 	// The rest is guarded by sem.
@@ -50,10 +52,11 @@ func Load(ctx context.Context, db *store.DB, log *slog.Logger) (*Checker, error)
 	}
 	defer c.unlock()
 	asked := c.now()
-	if _, err := c.renew(ctx); err != nil {
+	newest, err := c.renew(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if err := c.reload(ctx); err != nil {
+	if err := c.reload(ctx, newest.History); err != nil {
 		return nil, err
 	}
 	c.markCurrent(asked)
@@ -153,22 +156,30 @@ func (c *Checker) EnsureCurrent(ctx context.Context) error {
 }
 
 func (c *Checker) current() bool {
-	return !c.behind.Load() && (!c.shared || c.follow.lease.Valid(c.now()))
+	return !c.behind.Load() && (!c.shared || c.follow.lease.Valid(c.now()) && c.sameHistory())
+}
+
+// sameHistory reports whether the database still has the history that the index was read in.
+func (c *Checker) sameHistory() bool { return c.follow.history.Load() == c.store.History() }
+
+// has reports whether the index has a change that this process has committed.
+func (c *Checker) has(revision int64) bool {
+	return c.follow.applied.Load() >= revision && c.sameHistory()
 }
 
 // committed applies a change that this process has just committed, before the write returns to its caller. The
 // change stands even if that caller has gone away; if it cannot be read now, the next check reads it.
 func (c *Checker) committed(ctx context.Context, revision int64) {
 	ctx = context.WithoutCancel(ctx)
-	if c.follow.applied.Load() >= revision {
+	if c.has(revision) {
 		return
 	}
 	if c.lock(ctx) != nil {
 		return // impossible: the context does not end
 	}
 	defer c.unlock()
-	if c.follow.applied.Load() >= revision {
-		return // another goroutine has applied it
+	if c.has(revision) || !c.sameHistory() {
+		return // another goroutine has applied it, or the next check reads everything
 	}
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -205,11 +216,11 @@ func (c *Checker) sync(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		applied := c.follow.applied.Load()
+		applied := c.position()
 		switch {
-		case newest < applied: // the database was replaced or restored
-			err = c.reload(ctx)
-		case newest > applied:
+		case newest.History != applied.History || newest.Revision < applied.Revision:
+			err = c.reload(ctx, newest.History)
+		case newest.Revision > applied.Revision:
 			err = c.advance(ctx)
 		}
 		if err != nil {
@@ -223,22 +234,32 @@ func (c *Checker) sync(ctx context.Context) error {
 	return nil
 }
 
-// renew tells other replicas which revision the index has reached, and returns the newest one.
-func (c *Checker) renew(ctx context.Context) (newest int64, _ error) {
+// position returns what the index has reached.
+func (c *Checker) position() store.Position {
+	return store.Position{History: c.follow.history.Load(), Revision: c.follow.applied.Load()}
+}
+
+// renew tells other replicas which position the index has reached, and returns the newest one.
+func (c *Checker) renew(ctx context.Context) (newest store.Position, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	return c.store.Renew(ctx, c.follow.applied.Load())
+	return c.store.Renew(ctx, c.position())
 }
 
 // advance applies the changes since the revision of the index. It may read grants newer than the change it
 // reads for; that is harmless, because the newer change will read them again.
 func (c *Checker) advance(ctx context.Context) error {
-	changes, complete, err := c.store.GrantChanges(ctx, c.follow.applied.Load())
+	var changes []store.GrantChange
+	var complete bool
+	err := limited(ctx, func(ctx context.Context) (err error) {
+		changes, complete, err = c.store.GrantChanges(ctx, c.follow.applied.Load())
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	if !complete {
-		return c.reload(ctx)
+		return c.reload(ctx, c.follow.history.Load())
 	}
 	grants := map[resource.UID][]iamdb.Grant{}
 	rolesChanged := false
@@ -250,21 +271,27 @@ func (c *Checker) advance(ctx context.Context) error {
 		if _, done := grants[change.Identity]; done {
 			continue
 		}
-		found, err := c.store.GrantsOf(ctx, change.Identity)
+		err := limited(ctx, func(ctx context.Context) (err error) {
+			grants[change.Identity], err = c.store.GrantsOf(ctx, change.Identity)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		grants[change.Identity] = found
-		rolesChanged = rolesChanged || !c.index.hasRolesOf(found) // only the holder of sem writes the index
+		rolesChanged = rolesChanged || !c.index.hasRolesOf(grants[change.Identity]) // only the holder of sem writes the index
 	}
 	var roles map[resource.UID]resource.Capabilities
 	if rolesChanged {
-		if roles, err = c.store.RoleCapabilities(ctx); err != nil {
+		err := limited(ctx, func(ctx context.Context) (err error) {
+			roles, err = c.store.RoleCapabilities(ctx)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
 	if len(grants) > 0 { // one may have been deleted, and even created again
-		if err := c.readRevocations(ctx); err != nil {
+		if err := limited(ctx, c.readRevocations); err != nil {
 			return err
 		}
 	}
@@ -274,6 +301,13 @@ func (c *Checker) advance(ctx context.Context) error {
 	}
 	c.behind.Store(false)
 	return nil
+}
+
+// limited calls f with the time that one statement may take.
+func limited(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	return f(ctx)
 }
 
 func (c *Checker) apply(grants map[resource.UID][]iamdb.Grant, roles map[resource.UID]resource.Capabilities) {
@@ -288,8 +322,9 @@ func (c *Checker) apply(grants map[resource.UID][]iamdb.Grant, roles map[resourc
 	}
 }
 
-// reload reads everything again, while checks continue with the old index.
-func (c *Checker) reload(ctx context.Context) error {
+// reload reads everything again, in the history given, while checks continue with the old index if that is of
+// the same history.
+func (c *Checker) reload(ctx context.Context, history int64) error {
 	x := newIndex()
 	revision, err := c.store.Grants(ctx, x.add)
 	if err != nil {
@@ -299,17 +334,20 @@ func (c *Checker) reload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.follow.revocationsRead = time.Time{}
-	if err := c.readRevocations(ctx); err != nil {
+	now := c.now()
+	revoked, err := c.store.Revocations(ctx, now.Add(-RevocationMemory))
+	if err != nil {
 		return err
 	}
+	c.follow.revocationsRead = now
 	x.sort()
 	x.setRoles(roles)
 	c.mu.Lock()
-	c.index = x
+	c.index, c.revoked = x, revoked
 	c.notify("")
 	c.mu.Unlock()
 	c.follow.applied.Store(revision)
+	c.follow.history.Store(history)
 	c.behind.Store(false)
 	return nil
 }
@@ -329,9 +367,6 @@ func (c *Checker) readRevocations(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.revoked == nil {
-		c.revoked = map[resource.UID]time.Time{}
-	}
 	maps.Copy(c.revoked, found)
 	if now.Sub(c.follow.pruned) > time.Minute {
 		maps.DeleteFunc(c.revoked, func(_ resource.UID, until time.Time) bool { return until.Before(oldest) })

@@ -168,7 +168,7 @@ func TestReplicasShare(t *testing.T) {
 // follow has a process take in what others change until the test ends.
 func follow(t *testing.T, s *storetest.Store) {
 	t.Helper()
-	newest, err := s.Renew(t.Context(), 0)
+	newest, err := s.Renew(t.Context(), store.Position{})
 	if err != nil {
 		t.Fatal(err)
 	}

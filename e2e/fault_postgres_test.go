@@ -27,13 +27,29 @@ type faultCluster struct {
 	bin  string // folder of the server's programs
 	dir  string // of the data and the socket
 	as   *syscall.SysProcAttr
+	more []string // arguments of the server
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when the running server has ended
 }
 
 // faultPostgres makes a cluster and starts it. It skips the test where there is
 // no PostgreSQL, or nobody to run it: it refuses to be root.
-func faultPostgres(t *testing.T) *faultCluster {
+func faultPostgres(t *testing.T, more ...string) *faultCluster {
+	t.Helper()
+	c := faultFolder(t)
+	c.more = more
+	initdb := c.command("initdb", "--pgdata="+filepath.Join(c.dir, "data"), "--username=holdfast", "--auth=trust",
+		"--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	c.start()
+	t.Cleanup(c.stop)
+	return c
+}
+
+// faultFolder returns a cluster that has nothing but its folder.
+func faultFolder(t *testing.T) *faultCluster {
 	t.Helper()
 	c := &faultCluster{t: t, bin: faultPrograms(t), as: &syscall.SysProcAttr{}}
 	dir, err := os.MkdirTemp("/tmp", "holdfast-pg.*") // a socket's name must be short
@@ -48,20 +64,15 @@ func faultPostgres(t *testing.T) *faultCluster {
 			t.Fatal(err)
 		}
 	}
-	initdb := c.command("initdb", "--pgdata="+filepath.Join(dir, "data"), "--username=holdfast", "--auth=trust",
-		"--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v\n%s", err, out)
-	}
-	c.start()
-	t.Cleanup(c.stop)
 	return c
 }
 
 func faultPrograms(t *testing.T) string {
 	t.Helper()
 	if path, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(path)
+		if whole, err := filepath.EvalSymlinks(path); err == nil { // the others are not always linked beside it
+			return filepath.Dir(whole)
+		}
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // fails only for a bad pattern
 	if len(found) == 0 {
@@ -101,6 +112,7 @@ func (c *faultCluster) start() {
 	c.t.Helper()
 	cmd := c.command("postgres", "-D", filepath.Join(c.dir, "data"), "-c", "listen_addresses=",
 		"-c", "unix_socket_directories="+c.dir, "-c", "port=5432", "-c", "shared_buffers=32MB")
+	cmd.Args = append(cmd.Args, c.more...)
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
@@ -143,9 +155,14 @@ func (c *faultCluster) hang(sig syscall.Signal) {
 		_, stopped, _ := faultProcess(fmt.Sprintf("/proc/%d/stat", parent))
 		return stopped == (sig == syscall.SIGSTOP)
 	})
+	c.signalChildren(sig)
+}
+
+// signalChildren sends a signal to the processes that the server has started.
+func (c *faultCluster) signalChildren(sig syscall.Signal) {
 	all, _ := filepath.Glob("/proc/[0-9]*/stat") // fails only for a bad pattern
 	for _, path := range all {
-		if of, _, ok := faultProcess(path); ok && of == parent {
+		if of, _, ok := faultProcess(path); ok && of == c.cmd.Process.Pid {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))) // by the pattern
 			_ = syscall.Kill(pid, sig)                                // it may have ended
 		}

@@ -49,6 +49,9 @@ func TestMain(m *testing.M) {
 	if address := os.Getenv(mortalAddress); address != "" {
 		mortalMain(address, os.Getenv(mortalLog))
 	}
+	if skew := os.Getenv(historySkew); skew != "" {
+		historyMain(skew)
+	}
 	code := m.Run()
 	_ = os.RemoveAll(procBuilt)
 	os.Exit(code)

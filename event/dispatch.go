@@ -61,6 +61,7 @@ type Dispatcher struct {
 
 	cache   *cache
 	signing chan struct{} // a semaphore: one value per signature that is being made
+	history int64         // of the database, when the cursors were read
 
 	workers      map[resource.UID]*worker   // by subscription
 	byGroup      map[resource.UID][]*worker // by the group of the subscription
@@ -138,9 +139,11 @@ func (d *Dispatcher) lease(ctx context.Context) (bool, error) {
 	return d.store.Lease(ctx, leaseName, d.id, leaseLife)
 }
 
-// lead delivers events until the lease is lost or ctx ends.
+// lead delivers events until the lease is lost, the history of the database changes
+// or ctx ends.
 func (d *Dispatcher) lead(ctx context.Context) error {
 	until := time.Now().Add(leaseLife)
+	d.history = d.store.History()
 	ctx, cancel := context.WithCancel(ctx)
 	d.workers, d.byGroup = map[resource.UID]*worker{}, map[resource.UID][]*worker{}
 	defer func() {
@@ -157,6 +160,8 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 	pruned := time.Now()
 	for ctx.Err() == nil {
 		switch now := time.Now(); {
+		case d.store.History() != d.history: // events have other numbers now
+			return nil
 		case now.Sub(renewed) >= leaseRenew:
 			renewed = now
 			has, err := d.lease(ctx)
@@ -353,7 +358,7 @@ func (d *Dispatcher) saveCursors(ctx context.Context) {
 	if len(cursors) == 0 {
 		return
 	}
-	if err := d.store.Advance(ctx, cursors); err != nil {
+	if err := d.store.Advance(ctx, d.history, cursors); err != nil {
 		for uid := range cursors {
 			d.workers[uid].delivered.Store(true)
 		}

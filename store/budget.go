@@ -90,6 +90,14 @@ func (c *budgetCache) clear() {
 	c.current.Store(nil)
 }
 
+// forget also drops what it had: in another history of the database the same version may be of other budgets.
+func (c *budgetCache) forget() {
+	c.clear()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = nil
+}
+
 func (c *budgetCache) state() (last *Budgets, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

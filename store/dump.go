@@ -40,7 +40,7 @@ const (
 
 // transient are the tables that mean something only to the processes that run now,
 // and that of goose, which Load writes itself.
-var transient = []string{"goose_db_version", "leases", "replicas", "uploads"}
+var transient = []string{"goose_db_version", "history", "leases", "replicas", "uploads"}
 
 // columnNames returns the columns of the table, as statements name them.
 func (t Table) columnNames() string {

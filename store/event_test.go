@@ -98,7 +98,7 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"a subscription never goes back": func(t *testing.T, s *storetest.Store) {
 		v := addSubscription(t, s, addGroup(t, s, "", "org").UID)
 		for _, step := range []struct{ to, want int64 }{{50, 50}, {20, 50}, {60, 60}} {
-			must(t, s.Advance(t.Context(), map[resource.UID]int64{v.UID: step.to, v.UID.NewChild(): 7}))
+			must(t, s.Advance(t.Context(), s.History(), map[resource.UID]int64{v.UID: step.to, v.UID.NewChild(): 7}))
 			if got, err := s.Sink(t.Context(), v.UID); err != nil || got.Cursor != step.want {
 				t.Errorf("after %d it is at %d, want %d (%v)", step.to, got.Cursor, step.want, err)
 			}

@@ -112,6 +112,9 @@ func (s *DB) LoadBindings(ctx context.Context, n int, binding func(i int) resour
 // ChangesKept is how many changes to grants are kept at least.
 const ChangesKept = changesKept
 
+// LeaseWait is how long a lease lasts, by a clock that goes a little faster.
+const LeaseWait = leaseWait
+
 // SkipChanges moves the revision on as n changes to a role would.
 func (s *DB) SkipChanges(ctx context.Context, n int) error {
 	return s.Write(ctx, func(t *Tx) error {
@@ -144,7 +147,7 @@ func (s *DB) StrayCounters(ctx context.Context) (n int, err error) {
 
 // Everything returns every row of every table.
 func (s *DB) Everything(ctx context.Context) (all []string, _ error) {
-	tables := []string{"counters", "outbox", "revision", "grant_changes", "replicas", "settings", "signing_keys", "revocations", "access_requests",
+	tables := []string{"counters", "outbox", "revision", "history", "grant_changes", "replicas", "settings", "signing_keys", "revocations", "access_requests",
 		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings", "deployments",
 		"advisory_shelves", "advisory_eras", "advisory_names", "advisory_aliases", "advisory_texts",
 		"leases"}

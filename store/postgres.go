@@ -69,8 +69,8 @@ func (s *DB) openPostgres(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	s.read = stdlib.OpenDB(*cfg)
-	s.replica = newReplica(s, stdlib.OpenDB(*cfg))
+	s.replica = newReplica(s, cfg)
+	s.read = sql.OpenDB(s.replica.past.pool)
 	s.close = append(s.close, s.read.Close, s.replica.db.Close, s.replica.leave)
 	s.read.SetMaxOpenConns(postgresConns)
 	s.read.SetMaxIdleConns(postgresConns)
@@ -81,7 +81,10 @@ func (s *DB) openPostgres(ctx context.Context, address string) error {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	s.commit = newPooled(s)
-	return s.migrate(ctx, s.read, goose.DialectPostgres, goose.WithSessionLocker(locker))
+	if err := s.migrate(ctx, s.read, goose.DialectPostgres, goose.WithSessionLocker(locker)); err != nil {
+		return err
+	}
+	return s.replica.begin(ctx)
 }
 
 // postgresConfig returns how to connect to the server at address.
@@ -236,25 +239,45 @@ func rollback(ctx context.Context, on *sql.Conn) {
 	}
 }
 
-// dropDead closes the idle connections if err says that a connection was lost: a
-// server that went away closed all of them, and each would fail a request before
-// it is noticed.
+// dropDead closes the idle connections if err says that a connection was lost, or
+// that its server takes no writes any more: a server that went away closed all of them,
+// and each would fail a request before it is noticed.
 func (s *DB) dropDead(err error) {
 	var e *pgconn.PgError
-	if !s.Engine.Postgres || errors.As(err, &e) && !strings.HasPrefix(e.Code, "57P") { // 57P: the session was ended
+	if !s.Engine.Postgres ||
+		errors.As(err, &e) && !strings.HasPrefix(e.Code, "57P") && e.Code != readOnly { // 57P: the session was ended
 		return
 	}
+	s.dropIdle()
+}
+
+// readOnly is the code of an error that says that a session cannot write.
+const readOnly = "25006"
+
+// dropIdle closes the idle connections, and that of ListenGrants.
+func (s *DB) dropIdle() {
 	s.read.SetMaxIdleConns(0)
 	s.read.SetMaxIdleConns(postgresConns)
+	if r := s.replica; r != nil {
+		r.db.SetMaxIdleConns(0)
+		r.db.SetMaxIdleConns(replicaConns)
+		r.stopListening()
+	}
 }
 
 // ListenGrants calls f whenever a process has changed grants, or anything else that
-// others cache, until ctx or the connection ends.
+// others cache, until ctx or the connection ends, or the history of the database
+// changes.
 func (s *DB) ListenGrants(ctx context.Context, f func()) error {
 	if !s.Engine.Postgres {
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.replica.mu.Lock()
+	s.replica.stop = cancel
+	s.replica.mu.Unlock()
 	on, err := s.replica.db.Conn(ctx)
 	if err != nil {
 		return s.outcome(err)
@@ -300,7 +323,7 @@ func postgresFailure(err error) failure {
 		return conflict
 	case "55P03", "57014": // lock not available, statement timeout
 		return outage
-	case "25006": // read-only: a standby
+	case readOnly: // a standby
 		return outage
 	}
 	switch e.Code[:2] {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -18,6 +20,7 @@ const (
 	leaveLimit = 2 * time.Second        // for deleting the row of this process when it ends
 
 	replicasKept = 10 * time.Minute // after their last heartbeat
+	replicaConns = 2                // one to listen
 )
 
 // A Lease is the time for which a process may rely on what it has cached of a
@@ -59,8 +62,11 @@ type replica struct {
 	heartbeat int64      // the number of its last heartbeat
 	revision  int64      // at which the caches were cleared last
 
+	past historian
+
 	mu    sync.Mutex // guards what is below; never held during I/O
 	peers map[string]peer
+	stop  context.CancelFunc // ends ListenGrants; nil before the first
 }
 
 // A peer is the latest heartbeat of another replica, and when it was first read
@@ -70,56 +76,76 @@ type peer struct {
 	since     time.Time
 }
 
-func newReplica(s *DB, db *sql.DB) *replica {
-	db.SetMaxOpenConns(2) // one to listen
-	return &replica{s: s, db: db, id: rand.Text(), revision: -1, peers: map[string]peer{}}
+func newReplica(s *DB, cfg *pgx.ConnConfig) *replica {
+	r := &replica{s: s, id: rand.Text(), revision: -1, peers: map[string]peer{}}
+	r.past.pool = newConnector(cfg, r.past.validate(false))
+	r.db = sql.OpenDB(newConnector(cfg, r.past.validate(true)))
+	r.db.SetMaxOpenConns(replicaConns)
+	return r
 }
 
-// Renew writes a heartbeat that says that this replica has applied the changes up
-// to a revision, clears the caches of the stores if there are newer ones, and
-// returns the newest revision. If that is another, Renew should be called again
-// soon, because a writer waits until the change has been applied.
-func (s *DB) Renew(ctx context.Context, revision int64) (newest int64, err error) {
+// Renew writes a heartbeat that says that this replica has applied the changes up to
+// a position, clears the caches of the stores if there are newer ones, and returns the
+// newest position. If that is another, Renew should be called again soon, because a
+// writer waits until the change has been applied. If it is in another history, all that
+// was read from the database must be read again.
+func (s *DB) Renew(ctx context.Context, applied Position) (newest Position, err error) {
 	if !s.Engine.Postgres {
-		return s.Revision(ctx)
+		newest.Revision, err = s.Revision(ctx)
+		return newest, err
 	}
-	return s.replica.renew(ctx, revision)
+	return s.replica.renew(ctx, applied)
 }
 
-func (r *replica) renew(ctx context.Context, revision int64) (newest int64, _ error) {
+func (r *replica) renew(ctx context.Context, applied Position) (newest Position, _ error) {
 	r.renewing.Lock()
 	defer r.renewing.Unlock()
-	began := time.Now()
-	if err := r.announce(ctx, revision); err != nil {
-		return 0, r.s.outcome(err)
+	newest.History = r.past.changes.Load()
+	if applied.History == newest.History {
+		r.past.revision = max(r.past.revision, applied.Revision)
+	} else {
+		applied.Revision = -1 // of this history it has applied nothing
 	}
-	if err := r.db.QueryRowContext(ctx, revisionQuery).Scan(&newest); err != nil {
-		return 0, r.s.outcome(err)
-	}
-	if newest != r.revision {
+	if applied.Revision > r.revision { // before a writer is told that this replica has applied it
 		r.s.clearCaches()
-		r.revision = newest
+		r.revision = applied.Revision
+	}
+	began := time.Now()
+	found, err := r.announce(ctx, applied.Revision)
+	if err != nil {
+		return Position{}, r.s.outcome(err)
+	}
+	if err := r.check(ctx, found); err != nil {
+		return Position{}, err
+	}
+	if err := r.db.QueryRowContext(ctx, revisionQuery).Scan(&newest.Revision); err != nil {
+		return Position{}, r.s.outcome(err)
+	}
+	if newest.Revision != r.revision {
+		r.s.clearCaches()
+		r.revision = newest.Revision
 	}
 	r.lease.Begin(began)
-	r.lag.Store(newest - revision)
+	r.lag.Store(newest.Revision - applied.Revision)
 	return newest, r.readPeers(ctx)
 }
 
-// announce writes a heartbeat. The first time it deletes replicas that have not
-// written one for long.
-func (r *replica) announce(ctx context.Context, revision int64) error {
+// announce writes a heartbeat and returns the state of the database just before. The
+// first time it deletes replicas that have not written one for long.
+func (r *replica) announce(ctx context.Context, revision int64) (found sighting, _ error) {
 	if r.heartbeat == 0 {
 		if _, err := r.db.ExecContext(ctx, `DELETE FROM replicas WHERE renew_ms < `+r.s.Engine.Clock+` - $1`,
 			replicasKept.Milliseconds()); err != nil {
-			return err
+			return found, err
 		}
 	}
 	r.heartbeat++
-	_, err := r.db.ExecContext(ctx,
+	err := r.db.QueryRowContext(ctx,
 		`INSERT INTO replicas (id, beat, renew_ms, grants_at) VALUES ($1, $2, `+r.s.Engine.Clock+`, $3)
-		ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, renew_ms = excluded.renew_ms, grants_at = excluded.grants_at`,
-		r.id, r.heartbeat, revision)
-	return err
+		ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, renew_ms = excluded.renew_ms, grants_at = excluded.grants_at
+		RETURNING `+r.past.expression+`, (`+revisionQuery+`), (SELECT coalesce(max(seq), 0) FROM outbox)`,
+		r.id, r.heartbeat, revision).Scan(&found.history, &found.revision, &found.event)
+	return found, err
 }
 
 // readPeers reads the latest heartbeats of the others, so that a write does not
@@ -187,6 +213,16 @@ func (r *replica) behind(ctx context.Context, revision int64) (behind bool, _ er
 		behind = behind || time.Since(p.since) < leaseWait
 	}
 	return behind, nil
+}
+
+// stopListening ends ListenGrants, so that it is called again and finds another
+// connection.
+func (r *replica) stopListening() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stop != nil {
+		r.stop()
+	}
 }
 
 // rows is DB.Rows over the replica's own connections.

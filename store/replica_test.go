@@ -19,6 +19,7 @@ import (
 type pair struct {
 	here, there *storetest.Store
 	db          *sql.DB // for what nobody is told of
+	url         string
 }
 
 func newPair(t *testing.T) pair {
@@ -26,7 +27,7 @@ func newPair(t *testing.T) pair {
 	db, err := sql.Open("pgx", url)
 	must(t, err)
 	t.Cleanup(func() { db.Close() })
-	return pair{storetest.Open(t, url), storetest.Open(t, url), db}
+	return pair{storetest.Open(t, url), storetest.Open(t, url), db, url}
 }
 
 func (p pair) exec(t *testing.T, text string) {
@@ -35,10 +36,15 @@ func (p pair) exec(t *testing.T, text string) {
 	must(t, err)
 }
 
-// renew has a process say that it is there and take in what is new.
+// renew has a process say that it is there and take in what is new. If the history
+// has changed, that takes as long as a lease.
 func renew(t *testing.T, s *storetest.Store) {
 	t.Helper()
-	newest, err := s.Renew(t.Context(), 0)
+	newest, err := s.Renew(t.Context(), store.Position{})
+	for start := time.Now(); errors.Is(err, fault.Unavailable) && time.Since(start) < 10*time.Second; {
+		time.Sleep(50 * time.Millisecond)
+		newest, err = s.Renew(t.Context(), store.Position{})
+	}
 	must(t, err)
 	_, err = s.Renew(t.Context(), newest)
 	must(t, err)
@@ -52,7 +58,7 @@ func follow(t *testing.T, s *storetest.Store) {
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	wg.Go(func() {
-		var newest int64
+		var newest store.Position
 		for ctx.Err() == nil {
 			var err error
 			if newest, err = s.Renew(ctx, newest); err != nil && ctx.Err() == nil {
@@ -163,6 +169,29 @@ func TestNobodyTrustsALostRecord(t *testing.T) {
 	}
 }
 
+// TestCachesAreClearedBeforeTheyAreAnnounced: a process may have read a change of
+// grants before its caches were cleared for it. It must not say that it has applied
+// the change until they are.
+func TestCachesAreClearedBeforeTheyAreAnnounced(t *testing.T) {
+	p := newPair(t)
+	renew(t, p.here)
+	newest, err := p.here.Renew(t.Context(), store.Position{})
+	must(t, err)
+	p.exec(t, `UPDATE revision SET rev = rev + 1 WHERE id = 1`)
+	newest.Revision++
+	var announced []int64 // whenever the caches are cleared
+	p.here.OnRevision(func() {
+		var at int64
+		must(t, p.db.QueryRowContext(t.Context(), `SELECT max(grants_at) FROM replicas`).Scan(&at))
+		announced = append(announced, at)
+	})
+	_, err = p.here.Renew(t.Context(), newest)
+	must(t, err)
+	if len(announced) == 0 || announced[0] >= newest.Revision {
+		t.Errorf("when the caches were cleared for %d, it had announced %v", newest.Revision, announced)
+	}
+}
+
 // TestASilentProcessForgets: one that no longer says that it is there does not
 // keep others from making a change, and does not answer from before it. The next
 // change does not wait for it again.
@@ -195,7 +224,7 @@ func TestNobodyStandsInTheWayOfARenewal(t *testing.T) {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { _ = p.here.ListenGrants(ctx, func() {}) }) // ends with ctx
-	if _, err := p.here.Renew(ctx, 0); err != nil {
+	if _, err := p.here.Renew(ctx, store.Position{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -55,6 +55,7 @@ func (s *Store) AdvisoriesOf(
 // A cachedAdvisory is an advisory in the cache. Its affected packages are decoded
 // already; the rest is decoded when it is needed.
 type cachedAdvisory struct {
+	history  int64 // of the database
 	updated  int64
 	affected []resource.Affected
 
@@ -76,6 +77,7 @@ func (v *cachedAdvisory) advisory() (resource.Advisory, error) {
 // have not changed: to decode one costs more than to find it.
 func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdvisory, _ error) {
 	var uncached []int64
+	history := s.History()
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT n.seg, n.update_ms FROM %s AS s CROSS JOIN advisory_names AS n WHERE n.key = s.v`,
 		s.Engine.Each(&q, keys))
@@ -83,7 +85,7 @@ func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdviso
 		var seg, updated int64
 		err := row.Scan(&seg, &updated)
 		v, ok := s.advisories.Get(seg)
-		ok = ok && v.updated == updated
+		ok = ok && v.history == history && v.updated == updated
 		s.Lookups.Count(ok)
 		if ok {
 			all = append(all, v)
@@ -104,7 +106,7 @@ func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdviso
 			return false, err
 		}
 		affected, err := r.packages()
-		v := &cachedAdvisory{updated: r.updated, affected: affected, row: r}
+		v := &cachedAdvisory{history: history, updated: r.updated, affected: affected, row: r}
 		v.row.affected = ""
 		s.advisories.Add(store.Segment(r.uid), v)
 		all = append(all, v)

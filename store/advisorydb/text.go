@@ -174,21 +174,23 @@ type textCache struct {
 	bytes int
 }
 
+// A versionedBlock is a block with its version in the history of the database that it was
+// read in. Another history may have another block of the same version.
 type versionedBlock struct {
-	version int64
+	history, version int64
 	*block
 }
 
 func (b *block) size() int { return len(b.text) + 12*len(b.segs) }
 
-func (t *textCache) get(id, version int64) (*block, bool) {
+func (t *textCache) get(id, history, version int64) (*block, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v, ok := t.all[id]
-	return v.block, ok && v.version == version
+	return v.block, ok && v.history == history && v.version == version
 }
 
-func (t *textCache) put(id, version int64, b *block) {
+func (t *textCache) put(id, history, version int64, b *block) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forget(id)
@@ -198,7 +200,7 @@ func (t *textCache) put(id, version int64, b *block) {
 		}
 		t.forget(other)
 	}
-	t.all[id] = versionedBlock{version, b}
+	t.all[id] = versionedBlock{history, version, b}
 	t.bytes += b.size()
 }
 
@@ -276,7 +278,8 @@ func inOrder(lists [][]int64) []int64 {
 // block returns a block: from the cache if that has the version asked for, otherwise
 // as it is now.
 func (s *Store) block(ctx context.Context, group resource.UID, id, version int64) (*block, error) {
-	if b, ok := s.textCache.get(id, version); ok {
+	history := s.History()
+	if b, ok := s.textCache.get(id, history, version); ok {
 		return b, nil
 	}
 	var data []byte
@@ -290,7 +293,7 @@ func (s *Store) block(ctx context.Context, group resource.UID, id, version int64
 	}
 	b, err := decodeBlock(data)
 	if err == nil {
-		s.textCache.put(id, version, b)
+		s.textCache.put(id, history, version, b)
 	}
 	return b, err
 }

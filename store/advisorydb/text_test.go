@@ -42,17 +42,20 @@ func TestBlock(t *testing.T) {
 func TestTextsAreBounded(t *testing.T) {
 	all := &textCache{all: map[int64]versionedBlock{}}
 	for i := range int64(40) {
-		all.put(i, 1, &block{text: make([]byte, 8<<20)})
-		all.put(i, 2, &block{text: make([]byte, 8<<20)})
+		all.put(i, 0, 1, &block{text: make([]byte, 8<<20)})
+		all.put(i, 0, 2, &block{text: make([]byte, 8<<20)})
 	}
 	if all.bytes > textCacheBytes || all.bytes < textCacheBytes/2 {
 		t.Errorf("%d bytes are cached", all.bytes)
 	}
-	if _, ok := all.get(39, 1); ok {
+	if _, ok := all.get(39, 0, 1); ok {
 		t.Error("an old version is cached")
 	}
-	if _, ok := all.get(39, 2); !ok {
+	if _, ok := all.get(39, 0, 2); !ok {
 		t.Error("the newest version is not cached")
+	}
+	if _, ok := all.get(39, 1, 2); ok {
+		t.Error("a version of another history is taken for this one's")
 	}
 }
 

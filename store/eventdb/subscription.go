@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -107,9 +108,14 @@ func scanSink(row store.Scanner) (v Sink, err error) {
 }
 
 // Advance records how far subscriptions have come, in one transaction. None ever
-// goes back, and those that are gone are left out.
-func (s *Store) Advance(ctx context.Context, cursors map[resource.UID]int64) error {
+// goes back, and those that are gone are left out. It returns fault.Aborted if the
+// database no longer has the history that the cursors are of: its events have other
+// numbers.
+func (s *Store) Advance(ctx context.Context, history int64, cursors map[resource.UID]int64) error {
 	return s.write(ctx, func(t Tx) error {
+		if s.History() != history { // asked within the transaction: its connection is not to a later one
+			return fault.New(fault.Aborted, "the history of the database has changed")
+		}
 		for _, uid := range slices.Sorted(maps.Keys(cursors)) {
 			if err := t.advance(ctx, uid, cursors[uid]); err != nil {
 				return err

@@ -1,0 +1,138 @@
+package e2e_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A link is the network between one replica and its database: a TCP proxy that can
+// be told to fail.
+type link struct {
+	address string // host:port
+	target  string // path of the server's socket
+
+	mu     sync.Mutex
+	fails  linkFailure
+	delay  time.Duration // of every packet
+	mended chan struct{} // closed when fails changes
+	conns  map[net.Conn]bool
+}
+
+// A linkFailure is how a network fails.
+type linkFailure int
+
+const (
+	linkWorks  linkFailure = iota
+	linkStalls             // nothing arrives, and nobody is told
+	linkDrops              // connections are closed, and new ones, too
+)
+
+// newLink opens a link to a server of PostgreSQL, by the path of its socket.
+func newLink(t *testing.T, socket string) *link {
+	t.Helper()
+	l := &link{target: socket, mended: make(chan struct{}), conns: map[net.Conn]bool{}}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.address = listener.Addr().String()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	t.Cleanup(func() {
+		cancel()
+		_ = listener.Close()
+		l.set(linkDrops, 0)
+	})
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return // the test is over
+			}
+			go l.carry(ctx, near)
+		}
+	}()
+	return l
+}
+
+// set has the link fail, or work again. Packets that stalled arrive late.
+func (l *link) set(fails linkFailure, delay time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fails, l.delay = fails, delay
+	close(l.mended)
+	l.mended = make(chan struct{})
+	if fails == linkDrops {
+		for c := range l.conns {
+			_ = c.Close()
+		}
+	}
+}
+
+// carry connects a client with the server.
+func (l *link) carry(ctx context.Context, near net.Conn) {
+	defer near.Close()
+	if !l.pass(ctx) {
+		return
+	}
+	far, err := new(net.Dialer).DialContext(ctx, "unix", l.target)
+	if err != nil {
+		return // the client sees a server that hangs up
+	}
+	defer far.Close()
+	l.mu.Lock()
+	l.conns[near], l.conns[far] = true, true
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.conns, near)
+		delete(l.conns, far)
+	}()
+	var wg sync.WaitGroup
+	wg.Go(func() { l.copy(ctx, near, far); _ = far.Close() })
+	wg.Go(func() { l.copy(ctx, far, near); _ = near.Close() })
+	wg.Wait()
+}
+
+func (l *link) copy(ctx context.Context, from, to net.Conn) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && !l.pass(ctx) {
+			return
+		}
+		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// pass waits as long as the link does, and reports whether a packet may go on.
+func (l *link) pass(ctx context.Context) bool {
+	for {
+		l.mu.Lock()
+		fails, delay, mended := l.fails, l.delay, l.mended
+		l.mu.Unlock()
+		if fails == linkDrops {
+			return false
+		}
+		if fails == linkWorks && delay == 0 {
+			return true
+		}
+		var late <-chan time.Time
+		if fails == linkWorks {
+			late = time.After(delay)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-late:
+			return true
+		case <-mended:
+		}
+	}
+}
