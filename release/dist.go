@@ -62,7 +62,8 @@ func writeTarget(ctx context.Context, b *builder, p program, on platform, dir st
 	}
 	content := append(slices.Clone(documents), file{path: filepath.Base(binary), mode: 0o755, data: program})
 	if p.name == server.name {
-		content = append(content, file{path: "holdfastd.yaml", data: packagedFile("holdfastd.yaml")})
+		content = append(content, file{path: "holdfastd.yaml", data: packagedFile("holdfastd.yaml")},
+			file{path: "holdfastd.env", mode: 0o600, data: packagedFile("holdfastd.env")})
 	}
 	for i := range content {
 		content[i].path = path.Join(name, content[i].path)

@@ -44,7 +44,7 @@ type Config struct {
 
 	MaxConnectionsPerAddress int `yaml:"max_connections_per_address" default:"256" help:"connections that one address may have at the same time, half of them HTTP/2; a /64 of IPv6 counts as one address; trusted_proxies are not limited"`
 
-	EnvFile string `yaml:"env_file" help:"file of variables, each line NAME=value, such as secrets; what the environment has takes precedence"`
+	EnvFile string `yaml:"env_file" help:"file of variables, each line NAME=value, such as secrets; in the settings file, relative to that; what the environment has takes precedence"`
 
 	// Only from the environment: a secret on a command line can be read in the
 	// process list, and one in a settings file is copied with the file.
@@ -130,6 +130,9 @@ func LoadConfig(args, environ []string, out io.Writer) (Config, error) {
 	variables, mistakes := readEnviron(environ)
 	if path := cmp.Or(flags["config"], variables["config"]); path != "" {
 		mistakes = append(mistakes, c.readFile(path)...)
+		if c.EnvFile != "" && !filepath.IsAbs(c.EnvFile) {
+			c.EnvFile = filepath.Join(filepath.Dir(path), c.EnvFile)
+		}
 	}
 	if path := cmp.Or(flags["env_file"], variables["env_file"], c.EnvFile); path != "" {
 		mistakes = append(mistakes, readEnvFile(path, variables)...)

@@ -122,7 +122,11 @@ HOLDFAST_LISTEN=10.0.0.1:1
 BUCKET_KEY=secret
 BUCKET_REGION=of the file
 `)
-	file := writeFile(t, "env_file: "+env+"\nlisten: 10.0.0.1:2\n")
+	file := writeFile(t, "env_file: variables\nlisten: 10.0.0.1:2\n")
+	if err := os.Rename(env, filepath.Join(filepath.Dir(file), "variables")); err != nil {
+		t.Fatal(err)
+	}
+	env = filepath.Join(filepath.Dir(file), "variables")
 	got, err := server.LoadConfig([]string{"--config", file}, []string{"HOLDFAST_LOG_LEVEL=error"}, t.Output())
 	if err != nil {
 		t.Fatal(err)
