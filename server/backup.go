@@ -32,10 +32,10 @@ var ownCommands = map[string]func(ctx context.Context, cfg Config, args []string
 	"doctor":  runDoctor,
 }
 
-// yieldPriority lets other processes, such as the server, come first. On Linux every
+// YieldPriority lets other processes, such as the server, come first. On Linux every
 // thread has a priority of its own, which new ones inherit. Elsewhere there is no list
 // of threads, and nothing happens.
-func yieldPriority() {
+func YieldPriority() {
 	const niceness = 10
 	threads, _ := filepath.Glob("/proc/self/task/*") // the pattern is valid
 	for _, t := range threads {
@@ -47,7 +47,6 @@ func yieldPriority() {
 
 // runBackup makes a back-up of the installation.
 func runBackup(ctx context.Context, cfg Config, args []string, out io.Writer) (err error) {
-	yieldPriority()
 	place, keep, err := backupArguments(args)
 	if err != nil {
 		return err

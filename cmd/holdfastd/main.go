@@ -46,6 +46,9 @@ func run(ctx context.Context, args []string) int {
 	}
 	code := 2
 	if err == nil && len(words) > 0 {
+		if words[0] == "backup" {
+			server.YieldPriority() // to the server beside it
+		}
 		err = server.RunCommand(ctx, cfg, words, os.Stdout)
 	} else if err == nil {
 		code, err = 1, serve(ctx, cfg)
