@@ -11,13 +11,17 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 )
 
-const sqliteReaders = 8
+const (
+	sqliteReaders = 8
+	lockPatience  = time.Second
+)
 
 var sqliteEngine = Engine{
 	name:    "sqlite",
@@ -114,10 +118,15 @@ func (s *DB) lockFile(name string) error {
 		return fmt.Errorf("lock the database: %w", err)
 	}
 	s.close = append(s.close, f.Close)
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("%s is locked: another holdfastd is using this database", name)
+	// A process that is ending has it for a moment longer, and so has a child that this one is starting.
+	for end := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 50) {
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s is locked: another holdfastd is using this database", name)
+		}
 	}
-	return nil
 }
 
 func sqliteFailure(err error) failure {

@@ -141,6 +141,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"AdvisoryWritingService":           5,
 		"AuditService":                     1,
 		"Auth":                             4,
+		"BudgetsService":                   4,
 		"DeliveriesService":                3,
 		"ExternalGroupRoleMappingsService": 5,
 		"FederationService":                3,
