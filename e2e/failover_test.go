@@ -369,12 +369,17 @@ func TestFailoverHang(t *testing.T) {
 	start := time.Now()
 	primary.hang(syscall.SIGSTOP)
 	standby.promote()
+	a.waitLog("the history of the database has changed")
 	load.waitAck(t, a, time.Now())
 	t.Logf("writes were acknowledged again after %s", time.Since(start))
 	primary.hang(syscall.SIGCONT)
 	sessions := `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfastd'`
 	primary.waitQuery("sessions with the old primary have ended", `SELECT 0 = (`+sessions+`)`)
 	events := failoverQuery[int64](primary, `SELECT count(*) FROM outbox`)
+	standby.hang(syscall.SIGSTOP)
+	a.waitLog("its history is")
+	standby.hang(syscall.SIGCONT)
+	load.waitAck(t, a, time.Now())
 	load.stop(t)
 	if more := failoverQuery[int64](primary, `SELECT count(*) FROM outbox`); more != events {
 		t.Errorf("%d events were written to the old primary", more-events)
