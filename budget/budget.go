@@ -95,11 +95,17 @@ func (s *Service) read(ctx context.Context, group resource.UID) (Report, error) 
 	return s.report(ctx, b)
 }
 
-func (s *Service) report(ctx context.Context, b resource.Budget) (r Report, err error) {
-	r.Budget = b
-	if r.Usage.Stored, err = s.store.Usage(ctx, b.UID); err != nil {
-		return r, err
+func (s *Service) report(ctx context.Context, b resource.Budget) (Report, error) {
+	stored, err := s.store.Usage(ctx, b.UID)
+	if err != nil {
+		return Report{}, err
 	}
+	return s.withPulls(ctx, Report{b, Usage{Stored: stored}})
+}
+
+// withPulls adds the pulls of today to a report.
+func (s *Service) withPulls(ctx context.Context, r Report) (_ Report, err error) {
+	b := r.Budget
 	if _, ok := b.Limits[resource.PullsPerDay]; !ok {
 		return r, nil
 	}
@@ -113,18 +119,26 @@ func (s *Service) report(ctx context.Context, b resource.Budget) (r Report, err 
 // List returns a page of the budgets of the groups on which the caller holds groups.list.
 func (s *Service) List(ctx context.Context, f resource.Filter, p page.Params) (page.Page[Report], error) {
 	got, err := authz.List(ctx, s.authz, s.pages, iamdb.BudgetList, resource.GroupsList, f, p, s.store.ListBudgets)
-	out := page.Page[Report]{
-		Last: got.Last, Total: got.Total, Next: got.Next, Skipped: got.Skipped, Expired: got.Expired,
+	if err != nil {
+		return page.Page[Report]{}, err
 	}
+	var groups []resource.UID
 	for _, b := range got.Items {
-		if err != nil {
-			return out, err
-		}
-		var r Report
-		r, err = s.report(ctx, b)
-		out.Items = append(out.Items, r)
+		groups = append(groups, b.UID)
 	}
-	return out, err
+	stored, err := s.store.UsageOf(ctx, groups)
+	if err != nil {
+		return page.Page[Report]{}, err
+	}
+	var all []Report
+	for _, b := range got.Items {
+		r, err := s.withPulls(ctx, Report{b, Usage{Stored: stored[b.UID]}})
+		if err != nil {
+			return page.Page[Report]{}, err
+		}
+		all = append(all, r)
+	}
+	return page.With(got, all), nil
 }
 
 // Update applies change to the budget of a folder. The caller needs groups.update on the group above the folder.

@@ -126,7 +126,7 @@ func (l *rollingClients) progress() {
 	}
 }
 
-// repeated returns how many requests had to be repeated so far.
+// repeated returns how many attempts had to be repeated so far.
 func (l *rollingClients) repeated() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,10 +169,10 @@ func (l *rollingClients) send(r rollingRequest) (a rollingAnswer, ok bool) {
 			break
 		}
 		a.repeated = true
-		time.Sleep(rollingPause)
+		l.again(r.what)
 	}
 	ok = err == nil && (a.status == r.want || a.repeated && r.wantRepeated != 0 && a.status == r.wantRepeated)
-	l.count(r.what, start, a.repeated, ok)
+	l.count(r.what, start, ok)
 	if !ok {
 		l.t.Errorf("%s: %s %s: %d %s (%v)", r.what, r.method, r.path, a.status, a.body, err)
 	}
@@ -203,18 +203,29 @@ func (l *rollingClients) attempt(r rollingRequest) (status int, header http.Head
 	return resp.StatusCode, resp.Header, body, err
 }
 
-func (l *rollingClients) count(what string, start time.Time, repeated, ok bool) {
+// again counts an attempt that has to be repeated, and waits before the next one. It
+// counts at once: a request that was broken by the crash of a replica may have to wait
+// for the lease of that replica, and would otherwise be counted when another is stopped.
+func (l *rollingClients) again(what string) {
+	l.mu.Lock()
+	l.countOf(what).repeated++
+	l.mu.Unlock()
+	time.Sleep(rollingPause)
+}
+
+// countOf returns the count of what. l.mu must be held.
+func (l *rollingClients) countOf(what string) *rollingCount {
+	if l.counts[what] == nil {
+		l.counts[what] = &rollingCount{}
+	}
+	return l.counts[what]
+}
+
+func (l *rollingClients) count(what string, start time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.counts[what]
-	if n == nil {
-		n = &rollingCount{}
-		l.counts[what] = n
-	}
+	n := l.countOf(what)
 	n.requests++
-	if repeated {
-		n.repeated++
-	}
 	if !ok {
 		n.failed++
 	}
@@ -324,18 +335,17 @@ func (l *rollingClients) readOverGRPC() func() {
 	outgoing := context.WithoutCancel(l.t.Context())
 	outgoing = metadata.AppendToOutgoingContext(outgoing, "authorization", "Bearer "+l.dev.Token)
 	return func() {
-		start, repeated := time.Now(), false
+		start := time.Now()
 		for {
 			ctx, cancel := context.WithTimeout(outgoing, rollingAttempt)
 			_, err := groups.ListGroups(ctx, &iampb.ListGroupsRequest{PageSize: 5})
 			cancel()
 			again := status.Code(err) == codes.Unavailable || status.Code(err) == codes.DeadlineExceeded
 			if again && time.Since(start) < rollingPatience && !l.givenUp() {
-				repeated = true
-				time.Sleep(rollingPause)
+				l.again("gRPC")
 				continue
 			}
-			l.count("gRPC", start, repeated, err == nil)
+			l.count("gRPC", start, err == nil)
 			if err != nil {
 				l.t.Errorf("gRPC: %v", err)
 			}

@@ -43,17 +43,16 @@ func rollingDescribe(b []byte) string {
 // pushBlob pushes a blob in two chunks. If one of them got no answer, it starts
 // again, because it does not know how much has arrived.
 func (l *rollingClients) pushBlob(content []byte) bool {
-	start, repeated := time.Now(), false
+	start := time.Now()
 	for {
 		status, text, err := l.tryBlob(content)
 		again := err != nil || rollingUnavailable(status)
 		if again && time.Since(start) < rollingPatience && !l.givenUp() {
-			repeated = true
-			time.Sleep(rollingPause)
+			l.again("push")
 			continue
 		}
 		ok := err == nil && status == http.StatusCreated
-		l.count("push", start, repeated, ok)
+		l.count("push", start, ok)
 		if !ok {
 			l.t.Errorf("push: %d %s (%v)", status, text, err)
 		}

@@ -84,3 +84,8 @@ type Page[T any] struct {
 	Skipped int     // the skip of the request
 	Expired bool    // the request's token had expired
 }
+
+// With returns a page like p that has other items, one for each of its own.
+func With[T, U any](p Page[T], items []U) Page[U] {
+	return Page[U]{Items: items, Last: p.Last, Total: p.Total, Next: p.Next, Skipped: p.Skipped, Expired: p.Expired}
+}

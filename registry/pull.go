@@ -35,11 +35,8 @@ func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Param
 	if err != nil {
 		return page.Page[NamedPull]{}, err
 	}
-	out := page.Page[NamedPull]{
-		Last: got.Last, Total: got.Total, Next: got.Next, Skipped: got.Skipped, Expired: got.Expired,
-	}
-	out.Items, err = s.addNames(ctx, got.Items)
-	return out, err
+	named, err := s.addNames(ctx, got.Items)
+	return page.With(got, named), err
 }
 
 // addNames reads the names of what pulls refer to, with three queries.

@@ -111,7 +111,7 @@ func (v *states) Collect(to chan<- prometheus.Metric) {
 	send(deliveriesWaiting, float64(backlog.Waiting))
 	age := time.Duration(0)
 	if !backlog.Oldest.IsZero() {
-		age = max(0, v.server.now().Sub(backlog.Oldest))
+		age = max(0, v.server.cfg.Now().Sub(backlog.Oldest))
 	}
 	send(deliveryOldest, age.Seconds())
 	if overdue, ok := v.feeds(); ok {
@@ -137,12 +137,4 @@ func (v *states) feeds() (time.Duration, bool) {
 	overdue, err := v.server.advisory.OverdueBy(ctx)
 	v.asked, v.overdue, v.known = time.Now(), overdue, err == nil
 	return overdue, err == nil
-}
-
-// now returns the time.
-func (s *Server) now() time.Time {
-	if s.cfg.Now != nil {
-		return s.cfg.Now()
-	}
-	return time.Now()
 }

@@ -55,8 +55,9 @@ type replica struct {
 	s     *DB
 	db    *sql.DB // its own connections, so that it does not wait behind reads and writes
 	id    string
-	lease Lease        // of the caches
-	lag   atomic.Int64 // revisions that were not applied when it renewed
+	lease Lease                     // of the caches
+	lag   atomic.Int64              // revisions that were not applied when it renewed
+	heard atomic.Pointer[time.Time] // when it renewed last; nil before
 
 	renewing  sync.Mutex // held while it renews
 	heartbeat int64      // the number of its last heartbeat
@@ -127,6 +128,7 @@ func (r *replica) renew(ctx context.Context, applied Position) (newest Position,
 	}
 	r.lease.Begin(began)
 	r.lag.Store(newest.Revision - applied.Revision)
+	r.heard.Store(&began)
 	return newest, r.readPeers(ctx)
 }
 

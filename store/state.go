@@ -16,9 +16,9 @@ func (s *DB) Lag() (revisions int64, age time.Duration, ok bool) {
 	if s.replica == nil {
 		return 0, 0, false
 	}
-	began := s.replica.lease.began.Load()
-	if began == nil {
+	heard := s.replica.heard.Load()
+	if heard == nil {
 		return 0, 0, false
 	}
-	return s.replica.lag.Load(), time.Since(*began), true
+	return s.replica.lag.Load(), time.Since(*heard), true
 }
