@@ -95,7 +95,9 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	defer k.span.End(nil)
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	_ = grpc.SetHeader(ctx, metadata.MD{requestIDKey: {k.origin.id}}) // fails only after an answer
+	if !k.origin.gateway {
+		_ = grpc.SetHeader(ctx, metadata.MD{requestIDKey: {k.origin.id}}) // fails only after an answer
+	}
 	resp, err := recoverPanic(func() (any, error) {
 		ctx, err := c.admit(ctx, k)
 		if err != nil {
@@ -253,7 +255,7 @@ func (k *call) trace(ctx context.Context) context.Context {
 	if !trace.On() {
 		return ctx
 	}
-	if ctx.Value(originKey{}) != nil {
+	if k.origin.gateway {
 		trace.Of(ctx).Name(k.rule.name)
 		return ctx
 	}
@@ -361,10 +363,11 @@ func (c *chain) record(ctx context.Context, level slog.Level, k *call, code faul
 
 // An origin is where a call came from, whichever protocol brought it.
 type origin struct {
-	id     string // of the request, for the log and the client
-	remote string // the caller's address, without its port
-	token  string // the caller's credential
-	err    error  // why there is no token
+	id      string // of the request, for the log and the client
+	remote  string // the caller's address, without its port
+	token   string // the caller's credential
+	err     error  // why there is no token
+	gateway bool   // the gateway brings the call; it has begun the span and told the client the id
 }
 
 // bearerOf returns the bearer token of a call.

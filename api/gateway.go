@@ -159,7 +159,7 @@ func verbAndPath(r *annotations.HttpRule) (verb, path string) {
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, span := trace.Begin(r.Context(), "HTTP", r.Header.Get(trace.Header))
 	defer span.End(nil)
-	o := &origin{id: requestID(r.Header.Values(requestIDKey)), remote: resource.HostOf(r.RemoteAddr)}
+	o := &origin{gateway: true, id: requestID(r.Header["X-Request-Id"]), remote: resource.HostOf(r.RemoteAddr)}
 	o.token, o.err = token.Bearer(r.Header.Values("Authorization"), true)
 	h := w.Header()
 	h.Set("X-Request-Id", o.id)
@@ -188,10 +188,9 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // to change or delete something, because there it may be the start of a child
 // whose name was lost.
 func canonical(method, path string) string {
-	for _, domain := range []string{"/iam", "/registry", "/vulnerabilities", "/events", "/ping"} {
-		if rest, ok := strings.CutPrefix(path, domain+"/v2/"); ok {
-			path = domain + "/v2beta1/" + rest
-		}
+	if domain, rest, ok := strings.Cut(path, "/v2/"); ok &&
+		slices.Contains([]string{"/iam", "/registry", "/vulnerabilities", "/events", "/ping"}, domain) {
+		path = domain + "/v2beta1/" + rest
 	}
 	if len(path) > 1 && method != http.MethodPatch && method != http.MethodDelete {
 		path = strings.TrimSuffix(path, "/")

@@ -111,7 +111,9 @@ const testKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 // TestEnvFile reads variables from a file that the settings name. Those of the environment come first.
 func TestEnvFile(t *testing.T) {
 	t.Setenv("BUCKET_KEY", "") // so that it is unset in the end
-	os.Unsetenv("BUCKET_KEY")
+	if err := os.Unsetenv("BUCKET_KEY"); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("BUCKET_REGION", "of the environment")
 	env := writeFile(t, `
 # a comment

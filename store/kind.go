@@ -40,6 +40,7 @@ type Kind[T any] struct {
 // kindTexts are the parts of statements that name columns.
 type kindTexts struct {
 	columns string // of SELECT
+	read    string // SELECT, without conditions
 	orders  map[string]string
 	insert  string // up to VALUES
 	update  string // up to WHERE; the parameters begin at $3
@@ -71,8 +72,9 @@ func (k *Kind[T]) text() *kindTexts {
 		for name, column := range k.Orders {
 			orders[name] = column
 		}
+		columns := strings.Join(read, ", ")
 		k.texts = kindTexts{
-			strings.Join(read, ", "), orders,
+			columns, "SELECT " + columns + " FROM " + k.Table + " AS t" + k.Joins, orders,
 			"INSERT INTO " + k.Table + " (" + strings.Join(written, ", ") + ")",
 			"UPDATE " + k.Table + " SET " + strings.Join(set, ", "),
 		}
@@ -82,9 +84,7 @@ func (k *Kind[T]) text() *kindTexts {
 
 // Select returns a SELECT of the kind's columns, without conditions. The table is
 // t.
-func (k *Kind[T]) Select() string {
-	return `SELECT ` + k.text().columns + ` FROM ` + k.Table + ` AS t` + k.Joins
-}
+func (k *Kind[T]) Select() string { return k.text().read }
 
 // Scan reads a row of Select.
 func (k *Kind[T]) Scan(row Scanner) (v T, err error) {
@@ -173,14 +173,16 @@ func Get[T any](ctx context.Context, s *DB, k *Kind[T], uid resource.UID) (v T, 
 func One[T any](
 	ctx context.Context, rows Reader, k *Kind[T], name resource.UID, end string, args ...any,
 ) (v T, _ error) {
-	all, err := k.All(ctx, rows, end, args...)
-	if err == nil && len(all) == 0 {
+	found := false
+	err := rows(ctx, k.Select()+end, args, func(row Scanner) (enough bool, err error) {
+		found = true
+		v, err = k.Scan(row)
+		return true, err
+	})
+	if err == nil && !found {
 		err = fault.Missing(k.Label, string(name))
 	}
-	if err != nil {
-		return v, err
-	}
-	return all[0], nil
+	return v, err
 }
 
 // Lock reads one resource inside a transaction that is about to change it, if lock

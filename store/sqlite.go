@@ -83,7 +83,7 @@ func (s *DB) openSQLite(ctx context.Context, path string) error {
 	if err := s.migrate(ctx, writer, goose.DialectSQLite3); err != nil {
 		return err
 	}
-	if s.read, err = sql.Open("sqlite", address+"&_pragma=cache_size(-8192)&_pragma=query_only(1)"); err != nil {
+	if s.read, err = sql.Open("sqlite", address+"&_pragma=cache_size(-16384)&_pragma=query_only(1)"); err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	s.stmts.on = s.read

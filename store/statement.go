@@ -90,7 +90,10 @@ func beginning(query string, most int) string {
 // wrap adds the beginning of a statement to its error, so that a log tells which
 // statement failed. The text has parameters only, no values.
 func wrap(verb, query string, err error) error {
-	if f := (*fault.Error)(nil); err == nil || errors.As(err, &f) {
+	if err == nil {
+		return nil
+	}
+	if f := (*fault.Error)(nil); errors.As(err, &f) {
 		return err
 	}
 	const most = 40

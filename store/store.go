@@ -200,8 +200,10 @@ func (s *DB) query(ctx context.Context, query string, args []any) (*sql.Rows, er
 
 // outcome turns a driver's error into a fault where a caller can act on it.
 func (s *DB) outcome(err error) error {
-	var f *fault.Error
-	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.As(err, &f) || errors.Is(err, context.Canceled) {
+	if err == nil {
+		return nil
+	}
+	if f := (*fault.Error)(nil); errors.Is(err, sql.ErrNoRows) || errors.As(err, &f) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	if why := s.Engine.failure(err); why == outage || why == conflict {
