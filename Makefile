@@ -65,7 +65,8 @@ escalation: ## Play against authorization for ten minutes on each engine; ARGS=-
 	scripts/with-postgres $(GO) test -count=1 -timeout 60m -v ./e2e/escalation -duration 10m $(ARGS)
 
 .PHONY: soak
-soak: ## Kill the server a thousand times on each engine, upgrade and step back ROLLS times (20), move 100,000 advisories
+soak: ## Load the server for an hour, kill it a thousand times, upgrade and step back ROLLS times (20), move 100,000 advisories
+	scripts/with-postgres $(GO) test -count=1 -timeout 3h -v ./e2e -run 'TestSteady$$' -steady 1h
 	scripts/with-postgres $(GO) test -count=1 -timeout 6h -v ./e2e -run 'TestCrash$$' -kills 1000 $(ARGS)
 	HOLDFAST_TEST_ROLLS=$(ROLLS) scripts/with-postgres scripts/with-haproxy \
 		$(GO) test -count=1 -timeout 12h -v ./e2e -run TestRollingUpgrade

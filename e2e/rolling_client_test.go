@@ -56,8 +56,8 @@ type rollingCount struct {
 	longest                    time.Duration // with all attempts
 }
 
-// rollingLoad starts the clients.
-func rollingLoad(t *testing.T, c *rollingCluster) *rollingClients {
+// rollingLoad starts the clients, each of which pauses between its requests.
+func rollingLoad(t *testing.T, c *rollingCluster, every time.Duration) *rollingClients {
 	t.Helper()
 	l := &rollingClients{
 		t: t, c: c, dev: c.replicas[0].dev, done: make(chan struct{}), counts: map[string]*rollingCount{},
@@ -70,22 +70,22 @@ func rollingLoad(t *testing.T, c *rollingCluster) *rollingClients {
 	})
 	t.Cleanup(l.stop)
 	for i := range 2 {
-		l.run(l.write(i))
-		l.run(l.read)
-		l.run(l.grant(i))
-		l.run(l.push(i))
+		l.run(every, l.write(i))
+		l.run(every, l.read)
+		l.run(every, l.grant(i))
+		l.run(every, l.push(i))
 	}
-	l.run(l.pull)
-	l.run(l.exchange())
-	l.run(l.readOverGRPC())
+	l.run(every, l.pull)
+	l.run(every, l.exchange())
+	l.run(every, l.readOverGRPC())
 	l.progress()
 	return l
 }
 
 // run calls step again and again until the clients shall stop.
-func (l *rollingClients) run(step func()) {
+func (l *rollingClients) run(every time.Duration, step func()) {
 	l.wg.Go(func() {
-		tick := time.NewTicker(rollingEvery)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {

@@ -46,7 +46,7 @@ func TestRollingUpgrade(t *testing.T) {
 	now := rollingVersion{binary: this, env: []string{"HOLDFAST_SHUTDOWN_DELAY=3s"}}
 	c := rollingStart(t, database, before)
 	c.startProxy(haproxy)
-	load := rollingLoad(t, c)
+	load := rollingLoad(t, c, rollingEvery)
 	start := time.Now()
 	for range rolls {
 		c.roll(load, now)
