@@ -312,6 +312,7 @@ func TestApiSecdb(t *testing.T) {
 // TestCrashImport kills the server in the middle of imports. What it told of is
 // there, nothing is there by halves, and the next import goes on.
 func TestCrashImport(t *testing.T) {
+	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		const records = 9000
 		env := []string{"HOLDFAST_DATA_DIR=" + t.TempDir(), "HOLDFAST_DATABASE=" + url}

@@ -214,6 +214,7 @@ func TestRestoreRefused(t *testing.T) {
 
 // TestBackupInBucket backs up a server whose blobs are in a bucket, to a bucket, and restores it into a folder.
 func TestBackupInBucket(t *testing.T) {
+	t.Parallel()
 	binary, err := procBinary()
 	if err != nil {
 		t.Fatal(err)

@@ -34,6 +34,7 @@ var kills = flag.Int("kills", 20, "how often TestCrash kills the server")
 // again: what was acknowledged stays, what was not is there whole or not at
 // all, and counters and outbox agree with the rows.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
 		env := []string{"HOLDFAST_DATA_DIR=" + t.TempDir(), "HOLDFAST_DATABASE=" + url}
 		w := crashRounds(t, *kills, env)

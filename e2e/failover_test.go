@@ -232,6 +232,7 @@ func (c *faultCluster) socket() string { return filepath.Join(c.dir, ".s.PGSQL.5
 // TestFailoverSynchronous kills the primary under load. The standby, which has
 // everything that was acknowledged, is promoted, and replicas find it by themselves.
 func TestFailoverSynchronous(t *testing.T) {
+	t.Parallel()
 	primary := faultPostgres(t, failoverFast, "-c", "synchronous_standby_names=*")
 	standby := failoverStandby(t, primary)
 	one, two := newLink(t, primary.socket()), newLink(t, standby.socket())
@@ -277,6 +278,7 @@ func (p *proc) logged(text string) string {
 // that were lost have been given to others: a grant that is gone is honoured by
 // nobody, and both say what was lost.
 func TestFailoverAsynchronous(t *testing.T) {
+	t.Parallel()
 	primary := faultPostgres(t, failoverFast)
 	standby := failoverStandby(t, primary)
 	database, key := failoverURL(primary, standby), seal.NewKey()
@@ -362,6 +364,7 @@ func failoverRefused(t *testing.T, status func() int) {
 // TestFailoverHang promotes a standby while the primary hangs. When that goes on, as
 // a second primary, nobody believes it, even while the new one hangs.
 func TestFailoverHang(t *testing.T) {
+	t.Parallel()
 	primary := faultPostgres(t, failoverFast)
 	standby := failoverStandby(t, primary)
 	a := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+failoverURL(primary, standby))
@@ -390,6 +393,7 @@ func TestFailoverHang(t *testing.T) {
 // about to be replaced: its sessions are given up, and new ones are made when it
 // takes writes again.
 func TestFailoverReadOnly(t *testing.T) {
+	t.Parallel()
 	cluster := faultPostgres(t, failoverFast)
 	a := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+cluster.url())
 	load := failoverStartLoad(t, a)

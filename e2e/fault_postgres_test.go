@@ -187,6 +187,7 @@ func faultProcess(path string) (parent int, stopped, ok bool) {
 // TestFaultPostgres takes the database away under load, in two ways, and gives
 // it back.
 func TestFaultPostgres(t *testing.T) {
+	t.Parallel()
 	cluster, data := faultPostgres(t), t.TempDir()
 	tests := map[string]struct{ breakIt, mendIt func() }{
 		"it crashes": {cluster.stop, cluster.start},

@@ -499,6 +499,7 @@ func (h *histories) describe(v historyView) string {
 // a grant has.
 // HOLDFAST_TEST_HISTORIES is how long it goes on.
 func TestHistories(t *testing.T) {
+	t.Parallel()
 	life := 6 * time.Second
 	if text := os.Getenv("HOLDFAST_TEST_HISTORIES"); text != "" {
 		var err error
@@ -521,6 +522,7 @@ func TestHistories(t *testing.T) {
 // TestHistoriesPlanted has the replicas claim that they have applied every change,
 // whether they have or not, so that nobody waits for them. The checker notices.
 func TestHistoriesPlanted(t *testing.T) {
+	t.Parallel()
 	h := historiesStart(t, `CREATE FUNCTION lie() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN NEW.grants_at := 1000000000; RETURN NEW; END $$`,
 		`CREATE TRIGGER lie BEFORE INSERT OR UPDATE ON replicas FOR EACH ROW EXECUTE FUNCTION lie()`)

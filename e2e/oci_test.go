@@ -156,6 +156,7 @@ func (c *ociClient) tags(ctx context.Context, repo string) ([]string, error) {
 // collector leaves exactly what is referred to. HOLDFAST_TEST_KILLS says how
 // often.
 func TestRegistryCrash(t *testing.T) {
+	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		kills := 12
 		if strings.Contains(url, "://") {
@@ -348,6 +349,7 @@ func s3Start(t *testing.T) []string {
 // TestRegistryReplicas lets two servers share a database and a bucket: what is
 // begun on one is finished on the other.
 func TestRegistryReplicas(t *testing.T) {
+	t.Parallel()
 	database, key := storetest.Postgres(t), seal.NewKey()
 	bucket := s3Start(t)
 	start := func() *proc {

@@ -34,6 +34,7 @@ func replicas(t *testing.T, database string, key seal.Key) (a, b *proc) {
 // schema, and where that is there already, for the managed roles, the keys and
 // the organization, and must agree.
 func TestReplicaStart(t *testing.T) {
+	t.Parallel()
 	tests := map[string]func(t *testing.T, database string){
 		"nothing is there":    func(*testing.T, string) {},
 		"the schema is there": replicaMigrate,

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"encoding/csv"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -29,6 +30,7 @@ const rollingFreeze = 4 * time.Second
 // and every revocation as soon as it has been acknowledged. HOLDFAST_TEST_ROLLS
 // says how often it goes there and back.
 func TestRollingUpgrade(t *testing.T) {
+	t.Parallel()
 	haproxy, err := exec.LookPath("haproxy")
 	if err != nil {
 		t.Skip("there is no haproxy in PATH; use scripts/with-haproxy")
@@ -141,14 +143,16 @@ func rollingStart(t *testing.T, database string, v rollingVersion) *rollingClust
 // url is the address that clients use, and the audience of their tokens.
 func (c *rollingCluster) url() string { return "http://" + c.proxy }
 
-// rollingPorts returns n addresses of this machine that nobody listens on.
+// rollingPorts returns n addresses of this machine that nobody listens on. Their ports are
+// below those that the system gives to whoever asks for any, because a replica that
+// starts again must find its own free.
 func rollingPorts(t *testing.T, n int) (free []string) {
 	t.Helper()
 	var lc net.ListenConfig
-	for range n {
-		l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	for len(free) < n {
+		l, err := lc.Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
 		if err != nil {
-			t.Fatal(err)
+			continue // somebody else has it
 		}
 		defer l.Close()
 		free = append(free, l.Addr().String())

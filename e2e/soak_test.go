@@ -29,6 +29,7 @@ var steadyMost = map[string]struct{ part, moves float64 }{
 // pushes, pulls and exchanges. Its memory, its goroutines and its open files do not grow,
 // no request fails, and nothing that was acknowledged is lost.
 func TestSteady(t *testing.T) {
+	t.Parallel()
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
 		t.Parallel()
 		address := rollingPorts(t, 1)[0]

@@ -17,6 +17,7 @@ import (
 // TestUploadMoves begins an upload on a replica that goes away, and goes on with
 // it on another, which shares the folder of blobs.
 func TestUploadMoves(t *testing.T) {
+	t.Parallel()
 	database, key, blobs := storetest.Postgres(t), seal.NewKey(), t.TempDir()
 	start := func() *proc {
 		return procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+database,
