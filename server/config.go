@@ -32,13 +32,13 @@ import (
 // capitals after HOLDFAST_.
 type Config struct {
 	Listen       string `yaml:"listen" default:"127.0.0.1:8080" help:"host:port to serve on; port 0 picks a free one"`
-	BaseURL      string `yaml:"base_url" help:"public address of the API, and the audience of its tokens (http(s):// + the listen address)"`
-	AuthURL      string `yaml:"auth_url" help:"public address of the token issuer (base_url)"`
+	BaseURL      string `yaml:"base_url" help:"public address of the API, and the audience of its tokens; without a path (http(s):// + the listen address)"`
+	AuthURL      string `yaml:"auth_url" help:"public address of the token issuer; without a path (base_url)"`
 	RegistryHost string `yaml:"registry_host" help:"public host[:port] of the registry, and the audience of its tokens (the host of base_url)"`
 	Database     string `yaml:"database" help:"path of an SQLite file, or a postgres:// address (holdfast.db in data_dir)"`
 	DataDir      string `yaml:"data_dir" default:"data" help:"folder for everything that is not in the database"`
-	TLSCert      string `yaml:"tls_cert" help:"file of the certificate chain (PEM); read again when it changes"`
-	TLSKey       string `yaml:"tls_key" help:"file of the certificate's private key (PEM)"`
+	TLSCert      string `yaml:"tls_cert" help:"file (PEM) of the certificate chain; read again when it changes"`
+	TLSKey       string `yaml:"tls_key" help:"file (PEM) of the certificate's private key"`
 
 	TrustedProxies Prefixes `yaml:"trusted_proxies" help:"reverse proxies whose X-Forwarded-For header is trusted, as address ranges separated by commas: 10.0.0.0/8,fd00::/8 (none)"`
 
@@ -54,7 +54,7 @@ type Config struct {
 	OutboundCAFile string        `yaml:"outbound_ca_file" help:"file of certificates (PEM) to trust in requests to issuers, providers, feeds and sinks, in addition to the system's; read at start"`
 	FeedFolders    Folders       `yaml:"feed_folders" help:"folders of this machine that advisory feeds may be read from, separated by commas"`
 	IssuersFile    string        `yaml:"issuers_file" help:"file (YAML) with a list of issuers whose keys cannot be discovered, each with issuer and one of jwks_uri, jwks and jwks_file"`
-	IssuerWatch    time.Duration `yaml:"issuer_watch" default:"1h" help:"how often the issuers that identities trust are checked"`
+	IssuerWatch    time.Duration `yaml:"issuer_watch" default:"1h" help:"how often the issuers that identities trust are checked; those that failed, twelve times as often"`
 	AWSEndpoint    string        `yaml:"aws_sts_endpoint" default:"https://sts.amazonaws.com/" help:"address of the AWS token service, which verifies callers from AWS"`
 	GoogleEndpoint string        `yaml:"google_sts_endpoint" default:"https://sts.googleapis.com/v1/token" help:"address of the Google token service, with which account associations are checked"`
 	AzureEndpoint  string        `yaml:"azure_login_endpoint" default:"https://login.microsoftonline.com" help:"address of the Azure login service, with which account associations are checked"`
@@ -84,7 +84,7 @@ type Config struct {
 	KeepEvents time.Duration `yaml:"keep_events" default:"2160h" help:"how long the audit log is kept, and events that no sink has accepted"`
 
 	LogLevel      slog.Level    `yaml:"log_level" help:"lowest level that is logged: debug, info, warn or error (info)"`
-	MaxBody       Size          `yaml:"max_body" default:"4MiB" help:"largest request body that the API reads"`
+	MaxBody       Size          `yaml:"max_body" default:"4MiB" help:"largest request body that the API reads; over gRPC at least 4MiB"`
 	ShutdownDelay time.Duration `yaml:"shutdown_delay" help:"how long everything is served after a signal to stop, while health checks fail already; for load balancers (0s)"`
 	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"15s" help:"how long to wait for requests in flight after a signal to stop"`
 	MetricsListen string        `yaml:"metrics_listen" help:"host:port to serve /metrics on (the main port)"`
