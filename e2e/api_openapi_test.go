@@ -20,7 +20,10 @@ import (
 
 // A document is the part of an OpenAPI description this test reads.
 type document struct {
-	Paths map[string]map[string]operation `json:"paths"`
+	Paths      map[string]map[string]operation `json:"paths"`
+	Components struct {
+		Responses map[string]response `json:"responses"`
+	} `json:"components"`
 }
 
 type operation struct {
@@ -37,6 +40,7 @@ type parameter struct {
 }
 
 type response struct {
+	Ref     string              `json:"$ref"`
 	Content map[string]struct{} `json:"content"`
 }
 
@@ -94,7 +98,7 @@ func TestApiOpenAPI(t *testing.T) {
 			}
 			fails := false
 			for _, e := range examples[id] {
-				w.try(t, e, path, verb, op, check, x)
+				w.try(t, doc, e, path, verb, op, check, x)
 				fails = fails || e.fails
 			}
 			if open := op.Security != nil && len(*op.Security) == 0; !fails && !open {
@@ -116,7 +120,7 @@ func (d document) find(id string) (path, verb string, op operation, ok bool) {
 }
 
 // try sends an example and checks the answer.
-func (w *world) try(t *testing.T, e example, path, verb string, op operation, check func(t *testing.T, pointer []string, body string), x things) {
+func (w *world) try(t *testing.T, doc document, e example, path, verb string, op operation, check func(t *testing.T, pointer []string, body string), x things) {
 	t.Helper()
 	target := strings.NewReplacer("{uid}", e.uid, "{package}", e.uid, "{digest}", e.digest, "{reference}", e.digest).Replace(path)
 	query := e.query
@@ -142,6 +146,10 @@ func (w *world) try(t *testing.T, e example, path, verb string, op operation, ch
 		key = "default"
 	}
 	documented, ok := op.Responses[key]
+	at := []string{"paths", path, verb, "responses", key}
+	if name, shared := strings.CutPrefix(documented.Ref, "#/components/responses/"); shared {
+		documented, at = doc.Components.Responses[name], []string{"components", "responses", name}
+	}
 	media := r.header.Get("Content-Type")
 	switch _, known := documented.Content[media]; {
 	case !ok, key == "default" && r.status < 400:
@@ -153,7 +161,7 @@ func (w *world) try(t *testing.T, e example, path, verb string, op operation, ch
 	case !known:
 		t.Errorf("%s %s: content type %q is not documented", verb, target, media)
 	default:
-		check(t, []string{"paths", path, verb, "responses", key, "content", media, "schema"}, r.body)
+		check(t, append(at, "content", media, "schema"), r.body)
 	}
 }
 

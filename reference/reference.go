@@ -1,5 +1,5 @@
-// Package reference is the API reference people read: the OpenAPI document as
-// pages, without scripts and without anything from elsewhere.
+// Package reference is the API reference people read: the OpenAPI document as a
+// page that can be searched, without scripts and without anything from elsewhere.
 package reference
 
 import (
@@ -39,6 +39,7 @@ type operation struct {
 	RequestBody body
 	Responses   map[string]body
 	Security    *[]any
+	Deprecated  bool
 }
 
 type parameter struct {
@@ -49,7 +50,10 @@ type parameter struct {
 
 type body struct {
 	Description string
-	Content     map[string]struct{ Schema schema }
+	Content     map[string]struct {
+		Schema  schema
+		Example json.RawMessage
+	}
 }
 
 type schema struct {
@@ -65,7 +69,15 @@ type schema struct {
 	AllOf                []schema
 }
 
-// Handler serves the reference of an OpenAPI document. The page is made once.
+// maxQuery is the longest text that can be searched for, and maxFound how many calls, and
+// how many types, are shown of those that have it.
+const (
+	maxQuery = 100
+	maxFound = 50
+)
+
+// Handler serves the reference of an OpenAPI document. The page is made once, and a page of
+// what was found is made of at most maxFound calls and types.
 func Handler(openapi []byte) (http.Handler, error) {
 	var d document
 	if err := json.Unmarshal(openapi, &d); err != nil {
@@ -75,23 +87,139 @@ func Handler(openapi []byte) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the reference's page: %w", err)
 	}
-	var b bytes.Buffer
-	err = t.Execute(&b, map[string]any{"Info": d.Info, "Services": services(d), "Types": types(d),
-		"Style": template.CSS(style)})
-	if err != nil {
+	h := &handler{template: t, all: view{Info: d.Info, Services: services(d), Types: types(d), Style: template.CSS(style)}}
+	h.all.All = len(h.all.Types)
+	for _, s := range h.all.Services {
+		h.all.All += len(s.Calls)
+	}
+	if h.page, err = h.write(h.all); err != nil {
 		return nil, fmt.Errorf("write the reference: %w", err)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action "+
-			"'none'; frame-ancestors 'none'")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Cache-Control", "no-cache")
-		if r.Method != http.MethodHead {
-			_, _ = w.Write(b.Bytes()) // whoever went away does not read it
+	return h, nil
+}
+
+type handler struct {
+	template *template.Template
+	all      view
+	page     []byte // of all
+}
+
+// A view is what the page shows.
+type view struct {
+	Info       struct{ Title, Version string }
+	Services   []service
+	Types      []kind
+	Style      template.CSS
+	Query      string // what was searched for
+	All, Found int    // calls and types
+	More       bool   // not all that were found are shown
+}
+
+func (h *handler) write(v view) ([]byte, error) {
+	var b bytes.Buffer
+	err := h.template.Execute(&b, v)
+	return b.Bytes(), err
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	text := h.page
+	if q := strings.TrimSpace(r.URL.Query().Get("q")); q != "" {
+		q = strings.ToValidUTF8(q[:min(len(q), maxQuery)], "")
+		var err error
+		if text, err = h.write(h.all.search(q)); err != nil {
+			http.Error(w, "the page cannot be written", http.StatusInternalServerError)
+			return
 		}
-	}), nil
+	}
+	head := w.Header()
+	head.Set("Content-Type", "text/html; charset=utf-8")
+	head.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action "+
+		"'self'; frame-ancestors 'none'")
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Cache-Control", "no-cache")
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(text) // whoever went away does not read it
+	}
+}
+
+// search returns a view of the calls and types that have every word of a query.
+func (v view) search(query string) view {
+	words := strings.Fields(strings.ToLower(query))
+	has := func(text string) bool {
+		return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
+	}
+	found := v
+	found.Query, found.Services, found.Types = query, nil, nil
+	shown := 0
+	for _, s := range v.Services {
+		hit := s
+		hit.Calls = nil
+		for _, c := range s.Calls {
+			if !has(c.text) {
+				continue
+			}
+			if found.Found++; shown < maxFound {
+				hit.Calls, shown = append(hit.Calls, c), shown+1
+			}
+		}
+		if len(hit.Calls) > 0 {
+			found.Services = append(found.Services, hit)
+		}
+	}
+	named := func(s service) bool { // a call has the words as its name
+		return slices.ContainsFunc(s.Calls, func(c call) bool {
+			return strings.EqualFold(c.Name, strings.Join(words, ""))
+		})
+	}
+	slices.SortStableFunc(found.Services, func(a, b service) int { return order(named(a), named(b)) })
+	for _, k := range v.Types {
+		if !has(k.text) {
+			continue
+		}
+		if found.Found++; len(found.Types) < maxFound {
+			found.Types = append(found.Types, k)
+		}
+	}
+	found.More = found.Found > shown+len(found.Types)
+	return found.linked()
+}
+
+// order puts those for which something is true before others.
+func order(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// linked leads to the whole page from types that are not on this one.
+func (v view) linked() view {
+	here := map[string]bool{}
+	for _, k := range v.Types {
+		here[k.Anchor] = true
+	}
+	elsewhere := func(all []field) []field {
+		all = slices.Clone(all)
+		for i := range all {
+			all[i].Type = all[i].Type.from(here)
+		}
+		return all
+	}
+	for i, s := range v.Services {
+		s.Calls = slices.Clone(s.Calls)
+		for j, c := range s.Calls {
+			c.Parameters, c.Body, c.Answer = elsewhere(c.Parameters), c.Body.from(here), c.Answer.from(here)
+			s.Calls[j] = c
+		}
+		v.Services[i] = s
+	}
+	for i, k := range v.Types {
+		v.Types[i].Fields = elsewhere(k.Fields)
+	}
+	return v
 }
 
 // A service is a tag with its calls.
@@ -103,14 +231,32 @@ type service struct {
 // A call is one operation, as the page shows it.
 type call struct {
 	ID, Name, Method, Path, Summary string
-	Open                            bool // needs no token
+	Open, Deprecated                bool // open needs no token
 	Parameters                      []field
-	Body, Answer                    *reference
+	Body, Answer                    reference // without a text, there is none
 	Curl                            string
+	text                            string // what a search looks at
 }
 
 // A reference names a type and where on the page it is.
-type reference struct{ Text, Anchor string }
+type reference struct {
+	Text, Anchor string
+	away         bool // it is not on this page
+}
+
+// Link returns the address of the type.
+func (r reference) Link() string {
+	if r.away {
+		return "/docs#" + r.Anchor
+	}
+	return "#" + r.Anchor
+}
+
+// from returns the reference as a page has it that has only some types.
+func (r reference) from(here map[string]bool) reference {
+	r.away = !here[r.Anchor]
+	return r
+}
 
 // A field is a parameter of a call or a member of a type.
 type field struct {
@@ -144,6 +290,7 @@ func services(d document) []service {
 			full = append(full, *s)
 		}
 	}
+	slices.SortStableFunc(full, func(a, b service) int { return order(!a.Calls[0].Deprecated, !b.Calls[0].Deprecated) })
 	return full
 }
 
@@ -152,36 +299,39 @@ func callOf(path, method string, op operation) call {
 	c := call{
 		ID: op.ID, Name: name, Method: strings.ToUpper(method), Path: path,
 		Summary: strings.TrimSpace(op.Summary + " " + op.Description), Open: op.Security != nil && len(*op.Security) == 0,
+		Deprecated: op.Deprecated,
 	}
+	c.text = strings.ToLower(strings.Join([]string{c.ID, c.Method, c.Path, c.Summary}, " "))
 	for _, p := range op.Parameters {
 		c.Parameters = append(c.Parameters, field{Name: p.Name, Where: p.In, Description: p.Description,
 			Type: typeOf(p.Schema), Required: p.Required})
 	}
-	if s, ok := op.RequestBody.Content["application/json"]; ok {
-		r := typeOf(s.Schema)
-		c.Body = &r
+	sent := op.RequestBody.Content["application/json"]
+	if len(op.RequestBody.Content) > 0 {
+		c.Body = typeOf(sent.Schema)
 	}
 	if s, ok := op.Responses["200"].Content["application/json"]; ok {
-		r := typeOf(s.Schema)
-		c.Answer = &r
+		c.Answer = typeOf(s.Schema)
 	}
-	c.Curl = curl(c)
+	c.Curl = curl(c, sent.Example)
 	return c
 }
 
 // curl is an example of a call.
-func curl(c call) string {
+func curl(c call, body json.RawMessage) string {
 	var b strings.Builder
 	b.WriteString("curl")
-	if c.Method != http.MethodGet && (c.Method != http.MethodPost || c.Body == nil) {
+	if c.Method != http.MethodGet && (c.Method != http.MethodPost || body == nil) {
 		b.WriteString(" -X " + c.Method)
 	}
 	if !c.Open {
 		b.WriteString(` -H "Authorization: Bearer $TOKEN"`)
 	}
 	b.WriteString(` "$API` + strings.ReplaceAll(c.Path, "{uid}", "$UID") + `"`)
-	if c.Body != nil {
-		b.WriteString(` -d '{…}'`)
+	if body != nil {
+		var short bytes.Buffer
+		_ = json.Compact(&short, body) // it was decoded
+		b.WriteString(` -d '` + strings.ReplaceAll(short.String(), "'", `'\\''`) + `'`)
 	}
 	return b.String()
 }
@@ -191,6 +341,7 @@ type kind struct {
 	Name, Anchor, Description string
 	Fields                    []field
 	Values                    []string
+	text                      string // what a search looks at
 }
 
 func types(d document) []kind {
@@ -205,6 +356,7 @@ func types(d document) []kind {
 				In: p.WriteOnly,
 			})
 		}
+		k.text = strings.ToLower(name + " " + s.Description)
 		out = append(out, k)
 	}
 	return out
@@ -216,7 +368,7 @@ func typeOf(s schema) reference {
 	switch {
 	case s.Ref != "":
 		name := strings.TrimPrefix(s.Ref, "#/components/schemas/")
-		return reference{short(name), name}
+		return reference{Text: short(name), Anchor: name}
 	case len(s.AllOf) > 0:
 		return typeOf(s.AllOf[0])
 	case s.Items != nil:

@@ -261,13 +261,18 @@ func (b *tab) inspect(name string) {
 
 func (b *tab) shoot(name string, width int64, scheme string) {
 	b.t.Helper()
+	b.shootTo(filepath.Join("..", "..", "docs", "sign-in", name+".png"), width, scheme)
+}
+
+// shootTo takes a picture of the page and writes it to a file.
+func (b *tab) shootTo(file string, width int64, scheme string) {
+	b.t.Helper()
 	var picture []byte
 	b.run("take a picture", chromedp.EmulateViewport(width, 780), b.scheme(scheme),
 		chromedp.ActionFunc(func(ctx context.Context) (err error) {
 			picture, err = page.CaptureScreenshot().WithCaptureBeyondViewport(true).Do(ctx)
 			return err
 		}), chromedp.EmulateViewport(1100, 800), b.scheme("light"))
-	file := filepath.Join("..", "..", "docs", "sign-in", name+".png")
 	if err := os.WriteFile(file, shrink(b.t, picture), 0o644); err != nil {
 		b.t.Fatal(err)
 	}

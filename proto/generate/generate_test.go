@@ -58,8 +58,9 @@ func openapiJSON(t *testing.T) (string, openAPI) {
 func TestDocumentIsWhole(t *testing.T) {
 	text, doc := openapiJSON(t)
 	for _, ref := range regexp.MustCompile(`"\$ref": "([^"]*)"`).FindAllStringSubmatch(text, -1) {
-		name, local := strings.CutPrefix(ref[1], "#/components/schemas/")
-		if _, ok := doc.Components.Schemas[name]; !local || !ok {
+		_, isSchema := doc.Components.Schemas[strings.TrimPrefix(ref[1], "#/components/schemas/")]
+		_, isResponse := doc.Components.Responses[strings.TrimPrefix(ref[1], "#/components/responses/")]
+		if !isSchema && !isResponse {
 			t.Errorf("reference to %s, which is not there", ref[1])
 		}
 	}

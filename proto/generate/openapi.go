@@ -32,6 +32,7 @@ const statusName = "google.rpc.Status"
 type openAPI struct {
 	OpenAPI    string                           `json:"openapi"`
 	Info       info                             `json:"info"`
+	Servers    []serverURL                      `json:"servers,omitempty"`
 	Security   []requirement                    `json:"security,omitempty"`
 	Tags       []tag                            `json:"tags"`
 	Paths      map[string]map[string]*operation `json:"paths"`
@@ -39,8 +40,20 @@ type openAPI struct {
 }
 
 type info struct {
-	Title   string `json:"title"`
-	Version string `json:"version"`
+	Title       string   `json:"title"`
+	Version     string   `json:"version"`
+	Description string   `json:"description,omitempty"`
+	License     *license `json:"license,omitempty"`
+}
+
+type license struct {
+	Name       string `json:"name"`
+	Identifier string `json:"identifier"`
+}
+
+type serverURL struct {
+	URL         string `json:"url"`
+	Description string `json:"description"`
 }
 
 type tag struct {
@@ -49,8 +62,9 @@ type tag struct {
 }
 
 type components struct {
-	SecuritySchemes map[string]schema `json:"securitySchemes,omitempty"`
-	Schemas         map[string]schema `json:"schemas"`
+	SecuritySchemes map[string]schema   `json:"securitySchemes,omitempty"`
+	Responses       map[string]response `json:"responses,omitempty"`
+	Schemas         map[string]schema   `json:"schemas"`
 }
 
 type operation struct {
@@ -80,14 +94,16 @@ type body struct {
 }
 
 type response struct {
-	Description string  `json:"description"`
+	Ref         string  `json:"$ref,omitempty"`
+	Description string  `json:"description,omitempty"`
 	Content     content `json:"content,omitempty"`
 }
 
 type (
 	content map[string]media // by content type
 	media   struct {
-		Schema schema `json:"schema"`
+		Schema  schema `json:"schema"`
+		Example any    `json:"example,omitempty"`
 	}
 	requirement map[string][]string // scopes by security scheme
 	schema      map[string]any      // a JSON Schema
@@ -98,8 +114,12 @@ type (
 // open need no token. The result depends on the parts alone.
 func document(parts tree, open map[string]bool) ([]byte, error) {
 	doc := &openAPI{
-		OpenAPI:  "3.1.0",
-		Info:     info{Title: "Holdfast", Version: "v2beta1"},
+		OpenAPI: "3.1.0",
+		Info: info{
+			Title: "Holdfast", Version: "v2beta1", License: &license{"Apache License 2.0", "Apache-2.0"},
+			Description: "Who may do what, what is in the registry, and what is vulnerable. Every call is also there over gRPC.",
+		},
+		Servers:  []serverURL{{"/", "The server that this description comes from."}},
 		Security: []requirement{{"bearer": {}}},
 		Paths:    map[string]map[string]*operation{},
 		Components: components{
@@ -117,6 +137,10 @@ func document(parts tree, open map[string]bool) ([]byte, error) {
 	}
 	doc.requireOnCreate(doc.closeSchemas())
 	doc.Components.Schemas[statusName] = statusSchema()
+	doc.addFailures()
+	if err := doc.addExamples(); err != nil {
+		return nil, err
+	}
 
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -156,7 +180,11 @@ func (doc *openAPI) merge(name string, part []byte, open map[string]bool) error 
 			doc.Paths[path][method] = op
 		}
 	}
-	doc.Tags = append(doc.Tags, p.Tags...)
+	for _, t := range p.Tags { // two versions of a service may have one name
+		if !slices.ContainsFunc(doc.Tags, func(other tag) bool { return other.Name == t.Name }) {
+			doc.Tags = append(doc.Tags, t)
+		}
+	}
 	maps.Copy(doc.Components.Schemas, p.Components.Schemas)
 	return nil
 }
