@@ -42,6 +42,8 @@ type Config struct {
 
 	TrustedProxies Prefixes `yaml:"trusted_proxies" help:"reverse proxies whose X-Forwarded-For header is trusted, as address ranges separated by commas: 10.0.0.0/8,fd00::/8 (none)"`
 
+	CORSOrigins Origins `yaml:"cors_origins" help:"origins of web pages that may call the API with a token of their own, separated by commas, each in full: https://console.example.com (none)"`
+
 	MaxConnectionsPerAddress int `yaml:"max_connections_per_address" default:"256" help:"connections that one address may have at the same time, half of them HTTP/2; a /64 of IPv6 counts as one address; trusted_proxies are not limited"`
 
 	EnvFile string `yaml:"env_file" help:"file of variables, each line NAME=value, such as secrets; in the settings file, relative to that; what the environment has takes precedence"`
