@@ -22,6 +22,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/holdfast-dev/holdfast/seal"
+	"github.com/holdfast-dev/holdfast/token"
 )
 
 // Config is everything an operator can set. The zero value runs: SQLite in
@@ -61,9 +62,12 @@ type Config struct {
 	GoogleEndpoint string        `yaml:"google_sts_endpoint" default:"https://sts.googleapis.com/v1/token" help:"address of the Google token service, with which account associations are checked"`
 	AzureEndpoint  string        `yaml:"azure_login_endpoint" default:"https://login.microsoftonline.com" help:"address of the Azure login service, with which account associations are checked"`
 	CloudName      string        `yaml:"cloud_name" default:"holdfast" help:"name of our role in AWS accounts, and of our workload identity pool and its provider in Google projects"`
-	KeyRotation    time.Duration `yaml:"key_rotation" default:"720h" help:"age at which the signing key is replaced"`
-	SessionIdle    time.Duration `yaml:"session_idle" default:"168h" help:"how long an unused sign-in lasts"`
-	SessionLife    time.Duration `yaml:"session_life" default:"720h" help:"how long a sign-in lasts at most"`
+	KeyRotation    time.Duration `yaml:"key_rotation" default:"720h" help:"age at which the signing keys are replaced"`
+
+	SigningAlgorithm string `yaml:"signing_algorithm" default:"ES256" help:"algorithm that tokens for this service are signed with: ES256, or RS256 for verifiers that know no other; tokens for others, such as clouds and webhooks, are always signed with RS256"`
+
+	SessionIdle time.Duration `yaml:"session_idle" default:"168h" help:"how long an unused sign-in lasts"`
+	SessionLife time.Duration `yaml:"session_life" default:"720h" help:"how long a sign-in lasts at most"`
 
 	ErrorDomain         string `yaml:"error_domain" help:"domain in the details of errors (iam. + the host of base_url)"`
 	CreateOrganizations string `yaml:"create_organizations" default:"owners" help:"who may create organizations: anyone, owners (of any organization) or nobody"`
@@ -255,6 +259,12 @@ func reachable(listen string, bound net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
+// isPlaintext reports whether others on the network reach the server without TLS, as
+// far as the settings tell: a proxy that has TLS has an address with https.
+func (c Config) isPlaintext() bool {
+	return c.TLSCert == "" && !isLoopback(c.Listen) && !strings.HasPrefix(c.BaseURL, "https://")
+}
+
 // onPostgres reports whether other replicas may share the database.
 func (c Config) onPostgres() bool { return strings.Contains(c.Database, "://") }
 
@@ -298,6 +308,9 @@ func (c Config) mistakes() []error {
 	}
 	if _, err := seal.ParseKey(c.EncryptionKey); c.EncryptionKey != "" && err != nil {
 		add("encryption_key", "%w", err)
+	}
+	if !slices.Contains([]string{token.ES256, token.RS256}, c.SigningAlgorithm) {
+		add("signing_algorithm", "%q is not ES256 or RS256", c.SigningAlgorithm)
 	}
 	if !slices.Contains([]string{"anyone", "owners", "nobody"}, c.CreateOrganizations) {
 		add("create_organizations", "%q is not anyone, owners or nobody", c.CreateOrganizations)

@@ -226,6 +226,7 @@ func TestLoadConfigRefuses(t *testing.T) {
 		"a proxy that is none":        {[]string{"--trusted-proxies", "10.0.0.1,proxy"}, `"proxy" is not a range of addresses`},
 		"everybody for a proxy":       {[]string{"--trusted-proxies", "10.0.0.0/8,0.0.0.0/0"}, "0.0.0.0/0 is everybody"},
 		"everybody, over IPv6":        {[]string{"--trusted-proxies", "::/0"}, "::/0 is everybody"},
+		"an algorithm nobody knows":   {[]string{"--signing-algorithm", "none"}, `signing_algorithm: "none" is not ES256 or RS256`},
 		"every origin":                {[]string{"--cors-origins", "*"}, "is not an origin like"},
 		"every host of a domain":      {[]string{"--cors-origins", "https://*.example.com"}, "each is named in full"},
 		"the origin of a file":        {[]string{"--cors-origins", "null"}, "is not an origin like"},
