@@ -51,6 +51,7 @@ func (s *Service) exchange(ctx context.Context, r Request) (Token, error) {
 			return Token{}, err
 		}
 	}
+	resource.ClaimFrom(ctx).Asked = resource.UID(r.Identity)
 	if r.Bearer == "" {
 		return Token{}, refused("", "a bearer token is required")
 	}
