@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
+
+	"github.com/holdfast-dev/holdfast/gen/openapi"
 )
 
 // minCompressed is the size of the smallest answer that is compressed. A page of the
@@ -55,6 +58,16 @@ func (c *compressor) compress(h http.Header, r *http.Request, body []byte) []byt
 	h.Set("Content-Encoding", "gzip")
 	return out.Bytes()
 }
+
+// openapiGzip returns the description of the API, compressed once, because anybody
+// can ask for it.
+var openapiGzip = sync.OnceValue(func() []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, _ = w.Write(openapi.Document) // a buffer does not fail
+	_ = w.Close()                    // likewise
+	return out.Bytes()
+})
 
 // acceptsGzip reports whether an Accept-Encoding header names gzip, and not with a
 // weight of 0.

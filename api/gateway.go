@@ -370,7 +370,13 @@ func (w *statusWriter) WriteHeader(int) { w.ResponseWriter.WriteHeader(w.status)
 
 // serveOpenAPI serves the description of the API.
 func (g *gateway) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ map[string]string) {
-	send(w, http.StatusOK, g.gzip.compress(w.Header(), r, openapi.Document))
+	w.Header().Add("Vary", "Accept-Encoding")
+	if !acceptsGzip(r.Header["Accept-Encoding"]) {
+		send(w, http.StatusOK, openapi.Document)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	send(w, http.StatusOK, openapiGzip())
 }
 
 // pathError answers a request whose path is not well escaped.
