@@ -320,7 +320,8 @@ func (c *chain) end(ctx context.Context, k *call, err error) error {
 		return nil
 	}
 	if e, ok := errors.AsType[receiveError](err); ok {
-		c.record(ctx, slog.LevelInfo, k, &fault.Error{Code: fault.Code(status.Code(e.err)), Message: status.Convert(e.err).Message()})
+		st := status.Convert(e.err)
+		c.record(ctx, slog.LevelInfo, k, &fault.Error{Code: fault.Code(st.Code()), Message: st.Message()})
 		return e.err
 	}
 	f := fault.From(overdue(ctx, err))

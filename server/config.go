@@ -306,12 +306,7 @@ func (c Config) mistakes() []error {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		add("tls_cert", "tls_cert and tls_key go together")
 	}
-	if _, err := seal.ParseKey(c.EncryptionKey); c.EncryptionKey != "" && err != nil {
-		add("encryption_key", "%w", err)
-	}
-	if !slices.Contains([]string{token.ES256, token.RS256}, c.SigningAlgorithm) {
-		add("signing_algorithm", "%q is not ES256 or RS256", c.SigningAlgorithm)
-	}
+	c.keyMistakes(add)
 	if !slices.Contains([]string{"anyone", "owners", "nobody"}, c.CreateOrganizations) {
 		add("create_organizations", "%q is not anyone, owners or nobody", c.CreateOrganizations)
 	}
@@ -350,6 +345,16 @@ func (c Config) mistakes() []error {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
+}
+
+// keyMistakes reports mistakes in the settings of keys.
+func (c Config) keyMistakes(add func(name, format string, args ...any)) {
+	if _, err := seal.ParseKey(c.EncryptionKey); c.EncryptionKey != "" && err != nil {
+		add("encryption_key", "%w", err)
+	}
+	if !slices.Contains([]string{token.ES256, token.RS256}, c.SigningAlgorithm) {
+		add("signing_algorithm", "%q is not ES256 or RS256", c.SigningAlgorithm)
+	}
 }
 
 // clientMistakes reports mistakes in the settings that limit clients.
