@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -64,8 +65,9 @@ type call struct {
 	origin  origin
 	rule    rule
 	subject resource.UID // the caller, once it is authenticated
-	tenant  string       // of the subject
-	network string       // what origin.remote is counted with
+	claim   resource.Claim
+	tenant  string // of the subject
+	network string // what origin.remote is counted with
 	start   time.Time
 	span    *trace.Span // nil if the gateway has begun it
 }
@@ -291,6 +293,9 @@ func (c *chain) admit(ctx context.Context, k *call) (context.Context, error) {
 			}
 		}
 	}
+	if k.rule.open {
+		ctx = resource.WithClaim(ctx, &k.claim)
+	}
 	return context.WithValue(resource.WithActor(ctx, actor), callKey{}, k), nil
 }
 
@@ -311,22 +316,26 @@ func (c *chain) end(ctx context.Context, k *call, err error) error {
 		if k.rule.read {
 			level = slog.LevelDebug
 		}
-		c.record(ctx, level, k, 0, nil)
+		c.record(ctx, level, k, &fault.Error{})
 		return nil
 	}
 	if e, ok := errors.AsType[receiveError](err); ok {
-		c.record(ctx, slog.LevelInfo, k, fault.Code(status.Code(e.err)), nil)
+		st := status.Convert(e.err)
+		c.record(ctx, slog.LevelInfo, k, &fault.Error{Code: fault.Code(st.Code()), Message: st.Message()})
 		return e.err
 	}
 	f := fault.From(overdue(ctx, err))
 	if name := f.Metadata["capability"]; f.Code == fault.PermissionDenied && name != "" {
 		c.metrics.denials.Add(1, name)
 	}
-	level, cause := slog.LevelInfo, error(nil)
-	if isServerError(f.Code) {
-		level, cause = slog.LevelError, f.Cause
+	level := slog.LevelInfo
+	switch {
+	case isServerError(f.Code):
+		level = slog.LevelError
+	case f.Code == fault.NotFound && k.rule.open && k.rule.read:
+		level = slog.LevelDebug // somebody waits, and asks every second whether it is there
 	}
-	c.record(ctx, level, k, f.Code, cause)
+	c.record(ctx, level, k, f)
 	return statusOf(f, c.domain, trace.Reference(ctx, k.origin.id)).Err()
 }
 
@@ -336,27 +345,38 @@ func isServerError(code fault.Code) bool {
 	return code == fault.Internal || code == fault.Unavailable || code == fault.DeadlineExceeded
 }
 
+// maxReason is how much of the reason of a refusal is logged.
+const maxReason = 256
+
 // record counts a call in the metrics and logs a line about it: never its token,
-// its body or its query.
-func (c *chain) record(ctx context.Context, level slog.Level, k *call, code fault.Code, cause error) {
+// its body or its query. The reason is what the client was told, which may repeat a
+// name or a key of the request, and no credential.
+func (c *chain) record(ctx context.Context, level slog.Level, k *call, f *fault.Error) {
 	took := time.Since(k.start)
 	if span := trace.Of(ctx); span != nil {
-		span.SetInt("rpc.grpc.status_code", int(code))
-		if isServerError(code) {
+		span.SetInt("rpc.grpc.status_code", int(f.Code))
+		if isServerError(f.Code) {
 			span.Fail()
 		}
 	}
-	c.metrics.observe(k.rule.name, code, took)
+	c.metrics.observe(k.rule.name, f.Code, took)
 	if !c.log.Enabled(ctx, level) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("method", k.rule.name), slog.Int("code", int(code)),
+		slog.String("method", k.rule.name), slog.String("code", f.Code.Name()),
 		slog.String("took", took.Round(time.Microsecond).String()), slog.String("request", k.origin.id),
-		slog.String("remote", k.origin.remote), slog.String("caller", string(k.subject)),
+		slog.String("remote", k.origin.remote), slog.String("caller", string(cmp.Or(k.subject, k.claim.Proven))),
 	}
-	if cause != nil {
-		attrs = append(attrs, slog.Any("cause", cause))
+	if asked := k.claim.Asked; asked != "" && asked != k.claim.Proven {
+		attrs = append(attrs, slog.String("identity", string(asked)))
+	}
+	if f.Message != "" {
+		reason := f.Message[:min(len(f.Message), maxReason)]
+		attrs = append(attrs, slog.String("reason", strings.ToValidUTF8(reason, "")))
+	}
+	if isServerError(f.Code) && f.Cause != nil {
+		attrs = append(attrs, slog.Any("cause", f.Cause))
 	}
 	c.log.LogAttrs(ctx, level, "call", attrs...)
 }

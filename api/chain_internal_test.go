@@ -176,7 +176,7 @@ func TestChainMetrics(t *testing.T) {
 	for _, f := range families {
 		text += f.String()
 	}
-	for _, want := range []string{"holdfast_build_info", "holdfast_calls_in_flight", "holdfast.ping.v2beta1.PingService/Ping", `value:"3"`, "sample_count:1"} {
+	for _, want := range []string{"holdfast_build_info", "holdfast_calls_in_flight", "holdfast.ping.v2beta1.PingService/Ping", `value:"INVALID_ARGUMENT"`, "sample_count:1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)
 		}

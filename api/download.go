@@ -32,9 +32,7 @@ const (
 func (g *gateway) download(path string, write document) {
 	const method = "/holdfast.advisories.v1.AdvisoryReadingService/ExportAdvisories"
 	info := &grpc.UnaryServerInfo{FullMethod: method}
-	mux := g.newMux()
-	g.routes[collection(path)] = mux
-	err := mux.HandlePath(http.MethodGet, path, func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+	g.handle(http.MethodGet, path, func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		ctx, cancel := context.WithTimeout(withPassword(r), downloadTime)
 		defer cancel()
 		out := &startedWriter{ResponseWriter: w}
@@ -59,9 +57,6 @@ func (g *gateway) download(path string, write document) {
 			g.fail(w, r, status.Convert(err), false)
 		}
 	})
-	if err != nil {
-		panic("route " + path + ": " + err.Error()) // the routes are the program's own
-	}
 }
 
 // A startedWriter knows whether something has been written.

@@ -38,23 +38,66 @@ type gateway struct {
 	chain   *chain
 	encoder wire.Encoder
 	buffers sync.Pool // of *[]byte
+	gzip    *compressor
 }
 
 func newGateway(cfg Config, l *local, c *chain) *gateway {
-	g := &gateway{domain: cfg.Domain, realm: cfg.Audience, maxBody: cfg.MaxBody, local: l, chain: c}
+	g := &gateway{domain: cfg.Domain, realm: cfg.Audience, maxBody: cfg.MaxBody, local: l, chain: c, gzip: newCompressor()}
 	g.buffers.New = func() any { return new([]byte) }
 	g.routes, g.noRoute = map[string]*runtime.ServeMux{}, g.newMux()
 	for _, b := range bindings() {
-		mux := g.routes[collection(b.path)]
-		if mux == nil {
-			mux = g.newMux()
-			g.routes[collection(b.path)] = mux
+		g.handle(b.verb, b.path, g.handler(b))
+	}
+	g.handle(http.MethodGet, "/openapi.json", g.serveOpenAPI)
+	return g
+}
+
+// handle serves a route with h.
+func (g *gateway) handle(verb, path string, h runtime.HandlerFunc) {
+	mux := g.routes[collection(path)]
+	if mux == nil {
+		mux = g.newMux()
+		g.routes[collection(path)] = mux
+	}
+	err := mux.HandlePath(verb, path, func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		if p, ok := w.(*probe); ok {
+			p.found = true
+			return
 		}
-		if err := mux.HandlePath(b.verb, b.path, g.handler(b)); err != nil {
-			panic(fmt.Sprintf("route %s %s: %v", b.verb, b.path, err)) // the routes are the program's own
+		h(w, r, params)
+	})
+	if err != nil {
+		panic(fmt.Sprintf("route %s %s: %v", verb, path, err)) // the routes are the program's own
+	}
+}
+
+// A probe is a ResponseWriter for requests that are not served: it only finds out
+// whether there is a route for one.
+type probe struct{ found bool }
+
+func (p *probe) Header() http.Header         { return http.Header{} }
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+func (p *probe) WriteHeader(int)             {}
+
+// allowed returns the HTTP methods that the path of a request takes.
+func (g *gateway) allowed(r *http.Request) (all []string) {
+	for _, verb := range []string{
+		http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	} {
+		asked, p := *r, &probe{}
+		asked.Method = verb
+		if mux := g.routes[collection(r.URL.Path)]; mux != nil {
+			mux.ServeHTTP(p, &asked)
+		}
+		if !p.found {
+			continue
+		}
+		all = append(all, verb)
+		if verb == http.MethodGet {
+			all = append(all, http.MethodHead)
 		}
 	}
-	return g
+	return all
 }
 
 func (g *gateway) newMux() *runtime.ServeMux {
@@ -91,7 +134,15 @@ type binding struct {
 	mask       protoreflect.FieldDescriptor
 	deprecated bool // it is of version 1
 	terse      bool // errors have a code and a message, and nothing else
+	exchange   bool // it is of the token service
 }
+
+// compressible reports whether answers may be compressed: those that only read, and
+// not the tokens of an exchange. The length of a compressed answer tells how much
+// of it is alike. Whoever sees the lengths and can have text of theirs into the
+// answer learns the rest by guessing (BREACH), so an answer with a secret in it is
+// never compressed: secrets are shown once, when something is made.
+func (b binding) compressible() bool { return b.verb == http.MethodGet && !b.exchange }
 
 // bindings returns every binding, the least specific first, because the mux tries
 // the last one first, and "**" also matches the empty path.
@@ -109,6 +160,7 @@ func bindings() []binding {
 				b.verb, b.path = verbAndPath(r)
 				b.deprecated = in.Deprecated
 				b.terse = strings.HasPrefix(b.path, "/sts/")
+				b.exchange = strings.HasPrefix(b.path, "/sts/")
 				if f := m.Input().Fields().ByName("update_mask"); b.verb == http.MethodPatch && b.body != "*" {
 					b.mask = f
 				}
@@ -165,12 +217,10 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Request-Id", o.id)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	if r.URL.Path == "/openapi.json" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		h.Set("Content-Type", "application/json")
-		_, _ = w.Write(openapi.Document) // the client has gone
-		return
-	}
 	r = r.WithContext(context.WithValue(ctx, originKey{}, o))
+	if r.Method == http.MethodHead {
+		r.Method = http.MethodGet // net/http sends the headers of the answer, and not its body
+	}
 	if path := canonical(r.Method, r.URL.Path); path != r.URL.Path {
 		u := *r.URL
 		u.Path, u.RawPath = path, "" // the mux goes by Path, in which %2F is a slash like any other
@@ -228,7 +278,11 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 			g.fail(w, r, status.Convert(err), b.terse)
 			return
 		}
-		send(w, http.StatusOK, *buf)
+		body := *buf
+		if b.compressible() {
+			body = g.gzip.compress(w.Header(), r, body)
+		}
+		send(w, http.StatusOK, body)
 	}
 }
 
@@ -286,11 +340,43 @@ func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime
 	f := fault.New(fault.NotFound, "Not found: there is nothing at this path")
 	switch code {
 	case http.StatusMethodNotAllowed:
-		f = fault.New(fault.Unimplemented, "Unimplemented: this path does not take that HTTP method")
+		g.refuseMethod(w, r)
+		return
 	case http.StatusBadRequest:
 		f = fault.Field("path", "must start with a slash")
 	}
 	g.refuse(w, r, f)
+}
+
+// refuseMethod answers a request whose path takes other methods. Its code is that of
+// a method that is not there, which clients of the API know.
+func (g *gateway) refuseMethod(w http.ResponseWriter, r *http.Request) {
+	if _, ok := w.(*probe); ok {
+		return
+	}
+	verbs := strings.Join(g.allowed(r), ", ")
+	w.Header().Set("Allow", verbs)
+	g.refuse(&statusWriter{w, http.StatusMethodNotAllowed}, r,
+		fault.New(fault.Unimplemented, "Unimplemented: this path takes %s", verbs))
+}
+
+// A statusWriter is a ResponseWriter that answers with a status of its own.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(int) { w.ResponseWriter.WriteHeader(w.status) }
+
+// serveOpenAPI serves the description of the API.
+func (g *gateway) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+	w.Header().Add("Vary", "Accept-Encoding")
+	if !acceptsGzip(r.Header["Accept-Encoding"]) {
+		send(w, http.StatusOK, openapi.Document)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	send(w, http.StatusOK, openapiGzip())
 }
 
 // pathError answers a request whose path is not well escaped.

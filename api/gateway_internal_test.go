@@ -12,11 +12,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -326,4 +328,59 @@ func TestAliasesDescribe(t *testing.T) {
 			}
 		}
 	})
+}
+
+// secretField matches the names of fields that can hold a secret.
+var secretField = regexp.MustCompile(`token|secret|password|code|credential|otp`)
+
+// notSecret are fields of that sort which answers that only read may have.
+var notSecret = map[string]bool{
+	"next_page_token":    true, // opaque, and good for nothing without a token
+	"OIDC.client_secret": true, // of version 1; only requests have it
+	"GroupInvite.code":   true, // only in the answer to its creation
+}
+
+// TestCompressedAnswersHaveNoSecret fails if a method that only reads could answer
+// with a secret: its answers are compressed, and their length would tell.
+func TestCompressedAnswersHaveNoSecret(t *testing.T) {
+	n := 0
+	for _, b := range bindings() {
+		if !b.compressible() {
+			continue
+		}
+		n++
+		name := protoreflect.FullName(strings.ReplaceAll(b.method[1:], "/", "."))
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range secretsIn(d.(protoreflect.MethodDescriptor).Output(), map[protoreflect.FullName]bool{}) {
+			t.Errorf("%s %s answers with %s", b.verb, b.path, field)
+		}
+	}
+	if n < 50 {
+		t.Errorf("only %d methods are compressed", n)
+	}
+}
+
+// secretsIn returns the fields of a message, and of those in it, that may hold
+// secrets.
+func secretsIn(d protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) (found []string) {
+	if seen[d.FullName()] {
+		return nil
+	}
+	seen[d.FullName()] = true
+	for i := range d.Fields().Len() {
+		f := d.Fields().Get(i)
+		short := string(d.Name()) + "." + string(f.Name())
+		text := f.Kind() == protoreflect.StringKind || f.Kind() == protoreflect.BytesKind
+		if text && secretField.MatchString(string(f.Name())) && !notSecret[string(f.Name())] && !notSecret[short] &&
+			!wire.HasBehavior(f, annotations.FieldBehavior_INPUT_ONLY) {
+			found = append(found, short)
+		}
+		if f.Message() != nil && f.Message().ParentFile().Package() != "google.protobuf" {
+			found = append(found, secretsIn(f.Message(), seen)...)
+		}
+	}
+	return found
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,7 +26,7 @@ func newMetrics(r prometheus.Registerer, denials metric.Counter, version string)
 	return &metrics{
 		denials: denials,
 		took: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "holdfast_call_duration_seconds", Help: "How long calls took, by method and google.rpc.Code.",
+			Name: "holdfast_call_duration_seconds", Help: "How long calls took, by method and name of the google.rpc.Code.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"method", "code"}),
 		inFlight: f.NewGauge(prometheus.GaugeOpts{
@@ -37,5 +36,5 @@ func newMetrics(r prometheus.Registerer, denials metric.Counter, version string)
 }
 
 func (m *metrics) observe(method string, code fault.Code, took time.Duration) {
-	m.took.WithLabelValues(method, strconv.Itoa(int(code))).Observe(took.Seconds())
+	m.took.WithLabelValues(method, code.Name()).Observe(took.Seconds())
 }

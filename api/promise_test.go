@@ -214,7 +214,7 @@ func TestMappingOverJSON(t *testing.T) {
 			t.Errorf("%s %.200s: %s, want complaints about %s", tt.request, tt.body, got.text, tt.fields)
 		}
 	}
-	if got := w.do(t, "PATCH /iam/v2beta1/externalGroupRoleMappings/"+uid, `{}`); got.status != 501 {
+	if got := w.do(t, "PATCH /iam/v2beta1/externalGroupRoleMappings/"+uid, `{}`); got.status != 405 {
 		t.Errorf("update: %d %s", got.status, got.text)
 	}
 	got := w.do(t, batch, names(s.provider, uid, s.provider+"/0123456789abcdef"))

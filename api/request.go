@@ -46,12 +46,12 @@ func (g *gateway) read(
 		}
 	}
 	query := r.URL.RawQuery
-	if b.body == "" && isForm(r) {
-		form, err := g.body(ctx, w, r)
+	if b.body == "" && (isForm(r) || b.takesJSON(r)) {
+		form, err := g.formBody(ctx, w, r, b)
 		if err != nil {
 			return err
 		}
-		query = strings.Trim(query+"&"+string(form), "&")
+		query = strings.Trim(query+"&"+form, "&")
 	}
 	if query != "" {
 		if err := readQuery(query, b, params, in); err != nil {
@@ -78,6 +78,62 @@ func (g *gateway) read(
 func isForm(r *http.Request) bool {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return r.Method == http.MethodPost && err == nil && media == "application/x-www-form-urlencoded"
+}
+
+// takesJSON reports whether a request to the token service may have its parameters
+// in JSON, as older clients do. With a query, the body is not read, as ever.
+func (b binding) takesJSON(r *http.Request) bool {
+	return b.exchange && r.Method == http.MethodPost && r.URL.RawQuery == ""
+}
+
+// formBody returns the body of a request that is read like a query. If it may be
+// JSON, it is JSON whatever its Content-Type says.
+func (g *gateway) formBody(ctx context.Context, w http.ResponseWriter, r *http.Request, b binding) (string, error) {
+	body, err := g.body(ctx, w, r)
+	if err != nil {
+		return "", err
+	}
+	if b.takesJSON(r) && len(body) > 0 && body[0] == '{' { // no form begins so
+		return jsonAsQuery(body, b.input)
+	}
+	if !isForm(r) {
+		return "", nil // as if it were not there
+	}
+	return string(body), nil
+}
+
+// jsonAsQuery returns a JSON object of texts and lists of texts as a query. It
+// returns fault.InvalidArgument for a key that is no field of d, or is given twice,
+// and for other values.
+func jsonAsQuery(body []byte, d protoreflect.MessageDescriptor) (string, error) {
+	if !json.Valid(body) {
+		return "", fault.Field("body", "is not JSON")
+	}
+	query := url.Values{}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	_, _ = dec.Token() // the brace; it is valid JSON
+	for dec.More() {
+		key, _ := dec.Token()
+		name, _ := key.(string) // a key is a string
+		var value json.RawMessage
+		_ = dec.Decode(&value)
+		var one string
+		var list []string
+		switch path, field := queryField(d, name); {
+		case field == nil:
+			return "", fault.Field(name, "unknown field")
+		case query.Has(path):
+			return "", fault.Field(path, "is given twice")
+		case string(value) == "null":
+		case json.Unmarshal(value, &one) == nil:
+			query[path] = []string{one}
+		case field.IsList() && json.Unmarshal(value, &list) == nil:
+			query[path] = list
+		default:
+			return "", fault.Field(path, "must be %s", expectation(field))
+		}
+	}
+	return query.Encode(), nil
 }
 
 // bodyType returns the type of the body of a binding, or of its items if it is a

@@ -74,6 +74,9 @@ func TestExchange(t *testing.T) {
 			"POST with a query, JSON unread": func() *oidcpb.RawToken {
 				return w.send(t, f.token(nil), http.MethodPost, "/sts/exchange?"+w.wish(identity).Encode(), `{"aud":["x"],"y"`).rawToken(t)
 			},
+			"POST of JSON": func() *oidcpb.RawToken {
+				return w.send(t, f.token(nil), http.MethodPost, "/sts/exchange", `{"aud":["`+w.BaseURL+`"],"identity":"`+identity+`"}`).rawToken(t)
+			},
 			"gRPC": func() *oidcpb.RawToken {
 				got, _ := w.exchangeGRPC(t, f.token(nil), w.wish(identity))
 				return got

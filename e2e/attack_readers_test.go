@@ -69,7 +69,7 @@ func (l *library) path() string {
 func (l *library) calls(t *testing.T) int {
 	t.Helper()
 	n := 0
-	for _, m := range regexp.MustCompile(`holdfast_call_duration_seconds_count\{code="\d+",method="[^"]*GetRawSbom"\} (\d+)`).FindAllStringSubmatch(
+	for _, m := range regexp.MustCompile(`holdfast_call_duration_seconds_count\{code="[A-Z_]+",method="[^"]*GetRawSbom"\} (\d+)`).FindAllStringSubmatch(
 		l.send(t, "", http.MethodGet, "/metrics", "").body, -1) {
 		more, _ := strconv.Atoi(m[1]) // by the pattern
 		n += more

@@ -359,7 +359,11 @@ type rollingGuest struct {
 	identity resource.UID
 	group    resource.UID
 	token    string
+	since    time.Time
 }
+
+// rollingStay is how long a guest stays: not as long as the token is valid.
+const rollingStay = 30 * time.Minute
 
 // grant returns a step that gives a guest a role and takes it away again. Each
 // time all replicas are asked, and must know. If a grant was sent twice, the first
@@ -368,7 +372,7 @@ func (l *rollingClients) grant(granter int) func() {
 	var guest *rollingGuest
 	n := 0
 	return func() {
-		if guest == nil {
+		if guest == nil || time.Since(guest.since) > rollingStay {
 			n++
 			guest = l.invite(fmt.Sprintf("g%d-%d", granter, n))
 		}
@@ -407,7 +411,7 @@ func (l *rollingClients) invite(name string) *rollingGuest {
 	if !ok {
 		return nil
 	}
-	return &rollingGuest{i.UID, g.UID, issued}
+	return &rollingGuest{i.UID, g.UID, issued, time.Now()}
 }
 
 // ask fails the test if a replica that answers does not know whether the guest may

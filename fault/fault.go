@@ -6,6 +6,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,15 @@ func (c Code) Error() string { return fmt.Sprintf("code %d", int(c)) }
 
 // Reason returns the code's name in ErrorInfo.
 func (c Code) Reason() string { return reasons[c] }
+
+// Name returns the code's name in logs and metrics: OK for 0, and UNKNOWN for one
+// that the service does not return.
+func (c Code) Name() string {
+	if c == 0 {
+		return "OK"
+	}
+	return cmp.Or(reasons[c], "UNKNOWN")
+}
 
 // An Error is a failure the client is told about.
 type Error struct {

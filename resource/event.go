@@ -118,6 +118,26 @@ func ActorFrom(ctx context.Context) Actor {
 	return a
 }
 
+// A Claim is what a caller without a token of ours says and proves: which identity
+// it asks for, and which it got.
+type Claim struct{ Asked, Proven UID }
+
+type claimKey struct{}
+
+// WithClaim returns a context in which c is filled in.
+func WithClaim(ctx context.Context, c *Claim) context.Context {
+	return context.WithValue(ctx, claimKey{}, c)
+}
+
+// ClaimFrom returns the claim to fill in, for the log. If nobody wants to know, it is
+// one that is thrown away.
+func ClaimFrom(ctx context.Context) *Claim {
+	if c, ok := ctx.Value(claimKey{}).(*Claim); ok {
+		return c
+	}
+	return &Claim{}
+}
+
 type dryRunKey struct{}
 
 // WithDryRun returns a context in which changes are made with all checks, and then rolled back.

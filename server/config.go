@@ -22,6 +22,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/holdfast-dev/holdfast/seal"
+	"github.com/holdfast-dev/holdfast/token"
 )
 
 // Config is everything an operator can set. The zero value runs: SQLite in
@@ -42,6 +43,8 @@ type Config struct {
 
 	TrustedProxies Prefixes `yaml:"trusted_proxies" help:"reverse proxies whose X-Forwarded-For header is trusted, as address ranges separated by commas: 10.0.0.0/8,fd00::/8 (none)"`
 
+	CORSOrigins Origins `yaml:"cors_origins" help:"origins of web pages that may call the API with a token of their own, separated by commas, each in full: https://console.example.com (none)"`
+
 	MaxConnectionsPerAddress int `yaml:"max_connections_per_address" default:"256" help:"connections that one address may have at the same time, half of them HTTP/2; a /64 of IPv6 counts as one address; trusted_proxies are not limited"`
 
 	EnvFile string `yaml:"env_file" help:"file of variables, each line NAME=value, such as secrets; in the settings file, relative to that; what the environment has takes precedence"`
@@ -59,9 +62,12 @@ type Config struct {
 	GoogleEndpoint string        `yaml:"google_sts_endpoint" default:"https://sts.googleapis.com/v1/token" help:"address of the Google token service, with which account associations are checked"`
 	AzureEndpoint  string        `yaml:"azure_login_endpoint" default:"https://login.microsoftonline.com" help:"address of the Azure login service, with which account associations are checked"`
 	CloudName      string        `yaml:"cloud_name" default:"holdfast" help:"name of our role in AWS accounts, and of our workload identity pool and its provider in Google projects"`
-	KeyRotation    time.Duration `yaml:"key_rotation" default:"720h" help:"age at which the signing key is replaced"`
-	SessionIdle    time.Duration `yaml:"session_idle" default:"168h" help:"how long an unused sign-in lasts"`
-	SessionLife    time.Duration `yaml:"session_life" default:"720h" help:"how long a sign-in lasts at most"`
+	KeyRotation    time.Duration `yaml:"key_rotation" default:"720h" help:"age at which the signing keys are replaced"`
+
+	SigningAlgorithm string `yaml:"signing_algorithm" default:"ES256" help:"algorithm that tokens for this service are signed with: ES256, or RS256 for verifiers that know no other; tokens for others, such as clouds and webhooks, are always signed with RS256"`
+
+	SessionIdle time.Duration `yaml:"session_idle" default:"168h" help:"how long an unused sign-in lasts"`
+	SessionLife time.Duration `yaml:"session_life" default:"720h" help:"how long a sign-in lasts at most"`
 
 	ErrorDomain         string `yaml:"error_domain" help:"domain in the details of errors (iam. + the host of base_url)"`
 	CreateOrganizations string `yaml:"create_organizations" default:"owners" help:"who may create organizations: anyone, owners (of any organization) or nobody"`
@@ -253,6 +259,12 @@ func reachable(listen string, bound net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
+// isPlaintext reports whether others on the network reach the server without TLS, as
+// far as the settings tell: a proxy that has TLS has an address with https.
+func (c Config) isPlaintext() bool {
+	return c.TLSCert == "" && !isLoopback(c.Listen) && !strings.HasPrefix(c.BaseURL, "https://")
+}
+
 // onPostgres reports whether other replicas may share the database.
 func (c Config) onPostgres() bool { return strings.Contains(c.Database, "://") }
 
@@ -294,9 +306,7 @@ func (c Config) mistakes() []error {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		add("tls_cert", "tls_cert and tls_key go together")
 	}
-	if _, err := seal.ParseKey(c.EncryptionKey); c.EncryptionKey != "" && err != nil {
-		add("encryption_key", "%w", err)
-	}
+	c.keyMistakes(add)
 	if !slices.Contains([]string{"anyone", "owners", "nobody"}, c.CreateOrganizations) {
 		add("create_organizations", "%q is not anyone, owners or nobody", c.CreateOrganizations)
 	}
@@ -335,6 +345,16 @@ func (c Config) mistakes() []error {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
+}
+
+// keyMistakes reports mistakes in the settings of keys.
+func (c Config) keyMistakes(add func(name, format string, args ...any)) {
+	if _, err := seal.ParseKey(c.EncryptionKey); c.EncryptionKey != "" && err != nil {
+		add("encryption_key", "%w", err)
+	}
+	if !slices.Contains([]string{token.ES256, token.RS256}, c.SigningAlgorithm) {
+		add("signing_algorithm", "%q is not ES256 or RS256", c.SigningAlgorithm)
+	}
 }
 
 // clientMistakes reports mistakes in the settings that limit clients.

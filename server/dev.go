@@ -25,7 +25,9 @@ const (
 	devSetting  = "dev issuer"
 	devTokenAge = 24 * time.Hour
 	devEmail    = "owner@dev.example"
-	devPassword = "dev password"
+
+	devOrganization = "dev"
+	devPassword     = "dev password"
 )
 
 // A devFile tells programs on this machine how to use a server in dev mode.
@@ -50,7 +52,7 @@ func (s *Server) prepareDev(ctx context.Context) error {
 	if err := s.openTestIssuer(ctx, issuer); err != nil {
 		return fmt.Errorf("test issuer: %w", err)
 	}
-	group, owner, err := s.iam.Bootstrap(ctx, "dev", resource.OrgDev, resource.Identity{
+	group, owner, err := s.iam.Bootstrap(ctx, devOrganization, resource.OrgDev, resource.Identity{
 		Name:         "dev owner",
 		Description:  "Owns the organization of dev mode",
 		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: issuer, Subject: "owner"}},
@@ -111,8 +113,12 @@ func (s *Server) announceDev(file devFile) error {
 	if err := writeSecret(path, append(content, '\n'), os.Rename); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.cfg.Stdout, "holdfastd: dev mode; addresses and tokens are in %s\n\n", path)
-	fmt.Fprintf(s.cfg.Stdout, "curl -H \"Authorization: Bearer %s\" %s/iam/v2beta1/groups\n\n",
+	out := s.cfg.Stdout
+	fmt.Fprintf(out, "holdfastd: dev mode; addresses and tokens are in %s\n", path)
+	fmt.Fprintf(out, "  in a browser   %s/account: organization %s, %s, password %s\n",
+		file.AuthURL, devOrganization, file.OwnerEmail, file.OwnerPassword)
+	fmt.Fprintf(out, "  API reference  %s/docs: $TOKEN there is the token below\n\n", file.BaseURL)
+	fmt.Fprintf(out, "curl -H \"Authorization: Bearer %s\" %s/iam/v2beta1/groups\n\n",
 		file.Token, file.BaseURL)
 	return nil
 }

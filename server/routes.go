@@ -21,19 +21,23 @@ import (
 
 const bodyTimeout = time.Minute // longer than any request may take
 
+// tokenEndpoint is the one path of the sign-in pages that programs in browsers call.
+const tokenEndpoint = "/oauth/token"
+
 // routes returns the handler of everything that the main port serves over
 // HTTP. gRPC calls arrive here only if a proxy mixes them with other requests
 // on one connection.
 func (s *Server) routes() http.Handler {
-	mux, gateway := http.NewServeMux(), s.api.HTTP()
+	mux, gateway := http.NewServeMux(), s.withCORS(s.api.HTTP())
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("/.well-known/", s.issuer.Handler())
+	mux.Handle("/.well-known/", s.withCORS(s.issuer.Handler()))
 	mux.Handle("/setup", s.withForm(s.setup))
 	people := s.withForm(s.login.Handler())
 	for _, route := range login.Routes {
 		mux.Handle(route, people)
 	}
+	mux.Handle(tokenEndpoint, s.withCORS(people))
 	mux.Handle("/signin/v1/", gateway)
 	mux.Handle("GET /docs", s.docs)
 	if s.metricsListener == nil {
@@ -41,6 +45,11 @@ func (s *Server) routes() http.Handler {
 	}
 	if s.dev != nil {
 		mux.Handle(devIssuer+"/", s.requireOwnHost(s.dev))
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/docs", "/metrics"} {
+		if path != "/metrics" || s.metricsListener == nil {
+			mux.HandleFunc(path, s.refuseMethod)
+		}
 	}
 	mux.Handle("/", gateway)
 	s.mixed = s.api.GRPC(maxStreams) // separate, because stopping the other ends requests that arrive over HTTP
@@ -72,6 +81,13 @@ func (s *Server) routes() http.Handler {
 		mux.ServeHTTP(w, r)
 	}
 	return s.withDrain(s.withHSTS(withWriteTimeout(s.withClientAddr(reportPanics(s.log, split)))))
+}
+
+// refuseMethod answers a request to a path that can only be read.
+func (s *Server) refuseMethod(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", "GET, HEAD")
+	f := fault.New(fault.Unimplemented, "Unimplemented: this path takes GET, HEAD")
+	writeFaultAs(w, http.StatusMethodNotAllowed, f, s.cfg.ErrorDomain)
 }
 
 // withDrain asks clients to connect again, and so to reach another replica,
@@ -164,6 +180,11 @@ const typeURL = "type.googleapis.com/google.rpc."
 // writeFault writes an error in the JSON form of the API, for paths outside of
 // the API.
 func writeFault(w http.ResponseWriter, f *fault.Error, domain string) {
+	writeFaultAs(w, f.Code.HTTPStatus(), f, domain)
+}
+
+// writeFaultAs is writeFault with a status of its own.
+func writeFaultAs(w http.ResponseWriter, status int, f *fault.Error, domain string) {
 	details := []map[string]any{{"@type": typeURL + "ErrorInfo", "reason": f.Code.Reason(), "domain": domain}}
 	if len(f.Fields) > 0 {
 		var violations []map[string]string
@@ -177,5 +198,5 @@ func writeFault(w http.ResponseWriter, f *fault.Error, domain string) {
 		w.Header().Set("Retry-After", seconds)
 		details = append(details, map[string]any{"@type": typeURL + "RetryInfo", "retryDelay": seconds + "s"})
 	}
-	writeJSON(w, f.Code.HTTPStatus(), map[string]any{"code": int(f.Code), "message": f.Message, "details": details})
+	writeJSON(w, status, map[string]any{"code": int(f.Code), "message": f.Message, "details": details})
 }

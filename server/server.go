@@ -108,6 +108,10 @@ func (s *Server) bind(ctx context.Context) error {
 		s.listener = l
 		return err
 	}
+	if s.cfg.isPlaintext() {
+		s.log.Warn("passwords and tokens cross the network unencrypted: set tls_cert and tls_key, "+
+			"or put a proxy with TLS in front and set base_url to its https:// address", "listen", s.cfg.Listen)
+	}
 	if s.cfg.MetricsListen == "" {
 		return nil
 	}
@@ -142,6 +146,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	s.checker.Issuer = s.cfg.AuthURL
 	s.issuer, err = token.New(ctx, s.store, token.Config{
 		Issuer: s.cfg.AuthURL, Key: s.key, Rotation: s.cfg.KeyRotation, Lookups: s.counts.Cache("tokens"), Now: s.cfg.Now,
+		Audiences: []string{s.cfg.BaseURL, s.cfg.RegistryHost}, Algorithm: s.cfg.SigningAlgorithm,
 	})
 	if err != nil {
 		return err

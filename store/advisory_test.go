@@ -266,6 +266,12 @@ func TestAdvisoriesOf(t *testing.T) {
 		_, err := s.UpdateAdvisory(t.Context(), find(t, s, org.UID, "A-1").UID, func(a *resource.Advisory) error { a.Summary = "new"; return nil })
 		must(t, err)
 		check(ask("example.test/second", true), "A-1 new")
+		before, changes := find(t, s, org.UID, "A-1"), len(events(t, s))
+		same, err := s.UpdateAdvisory(t.Context(), before.UID, func(a *resource.Advisory) error { a.Summary = "new"; return nil })
+		must(t, err)
+		if n := len(events(t, s)); n != changes || !same.UpdateTime.Equal(before.UpdateTime) {
+			t.Errorf("a change of nothing made %d events, at %v", n-changes, same.UpdateTime)
+		}
 		must(t, s.DeleteAdvisory(t.Context(), find(t, s, org.UID, "A-1").UID))
 		check(ask("example.test/second", true))
 	})

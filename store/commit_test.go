@@ -107,7 +107,7 @@ func cancelWaiting(t *testing.T, s *storetest.Store, watcher *pgx.Conn, uid reso
 	}()
 	<-held
 	go func() {
-		_, err := store.Edit(ctx, uid, s.Group, s.UpdateGroup, func(*resource.Group) error { return nil })
+		_, err := store.Edit(ctx, uid, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description += "x"; return nil })
 		second <- err
 	}()
 	for sessions(t, watcher, `wait_event_type = 'Lock'`) == 0 { // until it waits

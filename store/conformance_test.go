@@ -346,6 +346,7 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 	"a binding shows what it ties together": hydration,
 	"updates happen one after the other":    concurrentUpdates,
 	"change's own error writes nothing":     changeFails,
+	"a change of nothing writes nothing":    changeNothing,
 	"failed writes leave nothing":           failedWrites,
 	"counters follow any history":           randomHistory,
 	"every change has one event":            everyEvent,
@@ -526,6 +527,31 @@ func concurrentUpdates(t *testing.T, s *storetest.Store) {
 		if len(text) != 20 {
 			t.Errorf("%d of 20 updates of the %s were lost", 20-len(text), kind)
 		}
+	}
+}
+
+func changeNothing(t *testing.T, s *storetest.Store) {
+	org := addGroup(t, s, "", "org")
+	i, r := addIdentity(t, s, org.UID, "i"), addRole(t, s, org.UID, "r")
+	p, a := addProvider(t, s, org.UID, r.UID, "p"), addAssociation(t, s, org.UID, "a")
+	before := len(events(t, s))
+	_, ge := store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "org"; return nil })
+	_, ie := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateIdentity, func(i *resource.Identity) error { i.Name = "i"; return nil })
+	_, me := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateMetadata, func(i *resource.Identity) error { i.Company = ""; return nil })
+	_, re := store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Name = "r"; return nil })
+	got, pe := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error { p.Name = "p"; return nil }))
+	_, ae := store.Edit(t.Context(), a.UID, s.Association, s.UpdateAssociation, func(a *resource.AccountAssociation) error { a.Name = "a"; return nil })
+	must(t, errors.Join(ge, ie, me, re, pe, ae))
+	if diff := cmp.Diff(p, got); diff != "" { // what the caller is told is what is there
+		t.Error(diff)
+	}
+	wantSame(t, s.Group, org.UID, org)
+	wantSame(t, s.Identity, i.UID, i)
+	wantSame(t, s.Role, r.UID, r)
+	wantSame(t, s.Provider, p.UID, p)
+	wantSame(t, s.Association, a.UID, a)
+	if n := len(events(t, s)); n != before {
+		t.Errorf("%d events more", n-before)
 	}
 }
 

@@ -189,11 +189,20 @@ func signingKeysRotate(t *testing.T, s *storetest.Store) {
 			t.Errorf("%s after %s: added = %v, %v", tt.key, tt.newest, added, err)
 		}
 	}
+	rsa := func(id string) iamdb.SigningKey {
+		return iamdb.SigningKey{ID: id, Algorithm: "RS256", Sealed: []byte("sealed " + id), CreateTime: epoch.Add(time.Hour)}
+	}
+	for _, pair := range [][2]string{{"two", "two r"}, {"three", "three r"}, {"three", "late r"}, {"gone", "gone r"}} {
+		must(t, s.PairSigningKey(t.Context(), pair[0], rsa(pair[1])))
+	}
 	must(t, s.DropSigningKey(t.Context(), "two"))
+	must(t, s.PairSigningKey(t.Context(), "two", rsa("two r")))
 	wantFault(t, s.DropSigningKey(t.Context(), "two"), fault.NotFound, fault.Resource{Type: "signing key", Name: "two"})
 	got, err := s.SigningKeys(t.Context())
 	must(t, err)
-	if diff := cmp.Diff([]iamdb.SigningKey{newSigningKey("three", epoch.Add(5*time.Second)), newSigningKey("one", epoch)}, got); diff != "" {
+	three, pair := newSigningKey("three", epoch.Add(5*time.Second)), rsa("three r")
+	three.Pair = &pair
+	if diff := cmp.Diff([]iamdb.SigningKey{three, newSigningKey("one", epoch)}, got); diff != "" {
 		t.Error(diff)
 	}
 	if added, err := s.AddSigningKey(t.Context(), newSigningKey("behind", epoch.Add(-time.Hour)), "three"); err != nil || !added {
@@ -204,7 +213,7 @@ func signingKeysRotate(t *testing.T, s *storetest.Store) {
 	}
 	changes, complete, err := s.GrantChanges(t.Context(), revision)
 	must(t, err)
-	if !complete || len(changes) != 4 {
+	if !complete || len(changes) != 6 {
 		t.Fatalf("%d changes, want one of each: %v", len(changes), changes)
 	}
 	for _, c := range changes {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -268,14 +269,23 @@ func (k *Kind[T]) row(v T) (row []any, _ error) {
 }
 
 // Update replaces before by after, with its event, and sets the time of the change
-// in after. It returns ErrStale if the resource is not as before any more, and
-// fault.AlreadyExists if there is another of its name.
+// in after. If after is stored as before is, it writes nothing, there is no event,
+// and the time is that of before. It returns ErrStale if the resource is not as
+// before any more, and fault.AlreadyExists if there is another of its name.
 func Update[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) error {
 	return UpdateAs(ctx, t, k, k.Updated, before, after)
 }
 
 // UpdateAs is Update with an event of another type.
 func UpdateAs[T any](ctx context.Context, t *Tx, k *Kind[T], event resource.EventType, before T, after *T) error {
+	same, err := k.sameRow(before, *after)
+	if err != nil {
+		return err
+	}
+	if same {
+		*updateTime(k.Columns(after)) = *updateTime(k.Columns(&before))
+		return nil
+	}
 	if err := UpdateRow(ctx, t, k, before, after); err != nil {
 		return err
 	}
@@ -283,7 +293,27 @@ func UpdateAs[T any](ctx context.Context, t *Tx, k *Kind[T], event resource.Even
 	return t.Emit(ctx, event, uid, k.group(uid), k.redacted(before), k.redacted(*after))
 }
 
-// UpdateRow is Update without the event.
+// sameRow reports whether an update from before to after would change no column but
+// the time of the change.
+func (k *Kind[T]) sameRow(before, after T) (bool, error) {
+	was, is := k.Columns(&before), k.Columns(&after)
+	for i, c := range is {
+		if c.name == "" || c.fixed || c.name == "update_ms" {
+			continue
+		}
+		old, err := was[i].field.value()
+		if err != nil {
+			return false, fmt.Errorf("%s of %s: %w", c.name, k.Label, err)
+		}
+		value, err := c.field.value()
+		if err != nil || !reflect.DeepEqual(old, value) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// UpdateRow is Update without the event. It writes what has not changed, too.
 func UpdateRow[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) error {
 	was := k.Columns(&before)
 	version := *updateTime(was)

@@ -104,6 +104,35 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		_, err = s.UpdateDeployment(t.Context(), d.UID, func(*resource.Deployment) error { return nil })
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
+	"a change of nothing writes nothing": func(t *testing.T, s shelf) {
+		ctx := t.Context()
+		d := newDeployment(s.repo.UID)
+		must(t, s.InsertDeployment(ctx, d))
+		must(t, s.UpdateRepoReadme(ctx, resource.RepoReadme{UID: s.repo.UID, Content: "# hi"}))
+		open := func(r *resource.RegistrySettings) error { r.Public = true; return nil }
+		set, err := s.UpdateRegistrySettings(ctx, s.org.UID, open)
+		must(t, err)
+		repo, err := s.Repo(ctx, s.repo.UID)
+		must(t, err)
+		before := len(events(t, s.Store))
+		_, de := s.UpdateDeployment(ctx, d.UID, func(d *resource.Deployment) error { d.Charts = slices.Clone(d.Charts); return nil })
+		_, re := store.Edit(ctx, repo.UID, s.Repo, s.UpdateRepo, func(r *resource.Repo) error { r.Name = "app"; return nil })
+		same, se := s.UpdateRegistrySettings(ctx, s.org.UID, open)
+		must(t, errors.Join(de, re, se, s.UpdateRepoReadme(ctx, resource.RepoReadme{UID: s.repo.UID, Content: "# hi"})))
+		wantSame(t, s.Deployment, d.UID, d)
+		wantSame(t, s.Repo, repo.UID, repo)
+		if diff := cmp.Diff(set, same); diff != "" {
+			t.Error(diff)
+		}
+		if n := len(events(t, s.Store)); n != before {
+			t.Errorf("%d events more", n-before)
+		}
+		_, err = s.UpdateRegistrySettings(ctx, s.folder.UID, open) // it inherits the same, and now has its own
+		must(t, err)
+		if n := len(events(t, s.Store)); n != before+1 {
+			t.Errorf("%d events more for settings of its own", n-before)
+		}
+	},
 	"a list of tags at their end has no others": func(t *testing.T, s shelf) {
 		m := addImage(t, s.Store, s.repo, "new", "one")
 		for _, name := range []string{"old", "older-20200101"} {

@@ -24,7 +24,7 @@ type Request struct {
 	TokenParams
 	Bearer   string // the credential
 	Identity string // the identity to assume; "" is the person whose token it is
-	Provider string // the identity provider that issued the token, or ""
+	Provider string // the identity provider that issued the token, or ""; with an identity it decides nothing
 }
 
 // Exchange returns a token for a credential. It returns fault.InvalidArgument
@@ -43,6 +43,15 @@ func (s *Service) exchange(ctx context.Context, r Request) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
+	for _, given := range [][2]string{{"identity", r.Identity}, {"identity_provider", r.Provider}} {
+		if given[1] == "" {
+			continue
+		}
+		if _, err := resource.ParseUID(given[0], given[1]); err != nil {
+			return Token{}, err
+		}
+	}
+	resource.ClaimFrom(ctx).Asked = resource.UID(r.Identity)
 	if r.Bearer == "" {
 		return Token{}, refused("", "a bearer token is required")
 	}
@@ -50,18 +59,10 @@ func (s *Service) exchange(ctx context.Context, r Request) (Token, error) {
 		return Token{}, err
 	}
 	if r.Identity != "" {
-		uid, err := resource.ParseUID("identity", r.Identity)
-		if err != nil {
-			return Token{}, err
-		}
-		return s.assume(ctx, uid, r.Bearer, claims)
+		return s.assume(ctx, resource.UID(r.Identity), r.Bearer, claims)
 	}
 	if r.Provider != "" {
-		uid, err := resource.ParseUID("identity_provider", r.Provider)
-		if err != nil {
-			return Token{}, err
-		}
-		return s.exchangeViaProvider(ctx, uid, r.Bearer, claims)
+		return s.exchangeViaProvider(ctx, resource.UID(r.Provider), r.Bearer, claims)
 	}
 	tok, err := parse(r.Bearer)
 	if err != nil {

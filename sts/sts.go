@@ -149,6 +149,9 @@ func (s *Service) mint(ctx context.Context, c token.Claims, end time.Time) (Toke
 	}
 	c.Until = expiry // the same second in the token and in the answer
 	text, err := s.issuer.Mint(ctx, c)
+	if err == nil {
+		resource.ClaimFrom(ctx).Proven = c.Subject
+	}
 	return Token{Text: text, Expiry: expiry.UTC().Truncate(time.Second)}, err
 }
 

@@ -43,7 +43,7 @@ func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
 		i.issuer, at(keysPath), at("/oauth"), at("/oauth/token"), at("/oauth/device_authorization"),
 		[]string{"code", "id_token"},
 		[]string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
-		[]string{"S256"}, []string{"none"}, []string{"public"}, []string{string(algorithm)},
+		[]string{"S256"}, []string{"none"}, []string{"public"}, []string{ES256, RS256},
 	})
 	serve(w, document)
 }
@@ -55,8 +55,8 @@ func (i *Issuer) serveKeys(w http.ResponseWriter, r *http.Request) {
 	if i.stale.Load() {
 		age = 0
 	}
-	k, _ := i.refresh(r.Context(), age)
-	serve(w, k.document)
+	_, _ = i.refresh(r.Context(), age) // the last known ones are served as well
+	serve(w, i.ensurePaired(r.Context()).document)
 }
 
 func serve(w http.ResponseWriter, document []byte) {

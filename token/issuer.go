@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,11 +39,17 @@ const (
 
 // Config configures an Issuer.
 type Config struct {
-	Issuer   string           // the iss claim of every token, and the base address of the keys
-	Key      seal.Key         // seals the signing keys
-	Rotation time.Duration    // age at which the newest key is replaced; 0 is never
-	Lookups  metric.Cache     // in the cache of tokens
-	Now      func() time.Time // nil is time.Now
+	Issuer   string        // the iss claim of every token, and the base address of the keys
+	Key      seal.Key      // seals the signing keys
+	Rotation time.Duration // age at which the newest key is replaced; 0 is never
+
+	// Audiences are ours. Tokens for any other are signed with RS256, because others
+	// verify them. Nil means that every audience is ours.
+	Audiences []string
+	Algorithm string // of tokens for our audiences: RS256, or "" for ES256
+
+	Lookups metric.Cache     // in the cache of tokens
+	Now     func() time.Time // nil is time.Now
 }
 
 // An Issuer issues and verifies tokens. Replicas over one store share its
@@ -54,9 +61,15 @@ type Issuer struct {
 	rotation time.Duration
 	now      func() time.Time
 
+	audiences []string
+	algorithm string
+
 	keys     atomic.Pointer[keys]
 	verified *lru.Cache[digest, authz.Caller]
 	lookups  metric.Cache
+
+	pairing   sync.Mutex // one RSA key is made at a time; guards pairTried
+	pairTried time.Time  // when ensurePaired last made one
 
 	stale       atomic.Bool // the keys may have changed since they were read
 	refreshMu   sync.Mutex  // guards refreshedAt
@@ -80,13 +93,16 @@ type Claims struct {
 }
 
 // New returns an issuer with the keys of db, and creates the first key if there
-// is none. It fails if a key was sealed with another encryption key.
+// is none. It fails if a key was sealed with another encryption key. The RSA key
+// that is paired with it takes longer to make: it is created when it is first
+// needed or asked for, and otherwise by Run.
 func New(ctx context.Context, db *store.DB, cfg Config) (*Issuer, error) {
 	if cfg.Issuer == "" {
 		return nil, errors.New("an issuer needs an address")
 	}
 	i := &Issuer{
 		store: iamdb.New(db), issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, lookups: cfg.Lookups, now: cfg.Now,
+		audiences: cfg.Audiences, algorithm: cfg.Algorithm,
 	}
 	i.verified, _ = lru.New[digest, authz.Caller](cachedTokens) // fails only for a size of 0
 	if i.now == nil {
@@ -164,11 +180,33 @@ func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 	if c.Scopes != nil {
 		p.Scopes = &c.Scopes
 	}
-	k, err := i.current(ctx)
+	s, err := i.signerFor(ctx, i.algorithmFor(c.Audience), now)
 	if err != nil {
 		return "", err
 	}
-	return k.sign(p, now)
+	return s.encode(p)
+}
+
+// signerFor returns the key that signs tokens of an algorithm now.
+func (i *Issuer) signerFor(ctx context.Context, algorithm string, now time.Time) (signer, error) {
+	k, err := i.current(ctx)
+	if err != nil {
+		return signer{}, err
+	}
+	if algorithm == RS256 {
+		k = i.ensurePaired(ctx)
+	}
+	return k.signerFor(algorithm, now), nil
+}
+
+// algorithmFor returns the algorithm that tokens for those audiences are signed
+// with.
+func (i *Issuer) algorithmFor(audience []string) string {
+	foreign := func(a string) bool { return !slices.Contains(i.audiences, a) }
+	if i.audiences != nil && slices.ContainsFunc(audience, foreign) {
+		return RS256
+	}
+	return i.algorithm
 }
 
 // WebhookAudience is the audience of tokens that are sent with deliveries.
@@ -187,27 +225,27 @@ type webhook struct {
 // group: the data has that digest. The service itself accepts no such token.
 func (i *Issuer) MintWebhook(ctx context.Context, group resource.UID, digest string) (string, error) {
 	now := i.now()
-	k, err := i.current(ctx)
+	s, err := i.signerFor(ctx, RS256, now)
 	if err != nil {
 		return "", err
 	}
-	return k.sign(payload{
+	return s.encode(payload{
 		Issuer: i.issuer, Subject: "webhook:" + string(group), Audience: audiences{WebhookAudience},
 		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: now.Add(webhookLife).Unix(),
 		ID: rand.Text(), Webhook: &webhook{digest},
-	}, now)
+	})
 }
 
 // Address returns the iss claim of every token.
 func (i *Issuer) Address() string { return i.issuer }
 
-// sign returns a token with the claims p.
-func (k *keys) sign(p any, now time.Time) (string, error) {
+// encode returns a token with the claims p.
+func (s signer) encode(p any) (string, error) {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return "", fmt.Errorf("encode a token: %w", err)
 	}
-	raw, err := k.signer(now).sign(body)
+	raw, err := s.sign(body)
 	if err != nil {
 		return "", fmt.Errorf("sign a token: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
@@ -21,65 +22,98 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
+// The algorithms that tokens are signed with. Ours are small and quickly signed with
+// ES256. Some verifiers, such as Azure's federation, accept nothing but RS256.
 const (
-	algorithm = jose.ES256
+	ES256 = "ES256"
+	RS256 = "RS256"
 )
+
+// algorithms are all that a token of ours may have.
+var algorithms = []jose.SignatureAlgorithm{jose.ES256, jose.RS256}
+
+const rsaBits = 2048
 
 // keys are the signing keys of an installation at some time.
 type keys struct {
-	signers  []signer // newest first; at least one
-	public   map[string]*ecdsa.PublicKey
+	signers  []signer // for ES256, newest first; at least one
+	paired   []signer // for RS256, newest first; none until the first is made
+	public   map[string]crypto.PublicKey
 	document []byte // the JSON Web Key Set
 }
 
 // A signer signs with one key.
 type signer struct {
 	id         string
+	algorithm  string
 	createTime time.Time
-	private    *ecdsa.PrivateKey
+	private    crypto.Signer
 	header     string // encoded header of its tokens
 }
 
-// newSigner returns a signer with a P-256 key in PKCS#8. Its id is the RFC 7638
-// thumbprint of the key.
+// newSigner returns a signer with a P-256 or an RSA key in PKCS#8. Its id is the
+// RFC 7638 thumbprint of the key.
 func newSigner(plain []byte, createTime time.Time) (s signer, _ error) {
 	parsed, err := x509.ParsePKCS8PrivateKey(plain)
 	if err != nil {
 		return s, err
 	}
-	private, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok || private.Curve != elliptic.P256() {
-		return s, errors.New("it is not a P-256 key")
+	s.createTime = createTime
+	switch k := parsed.(type) {
+	case *ecdsa.PrivateKey:
+		if k.Curve == elliptic.P256() {
+			s.algorithm, s.private = ES256, k
+		}
+	case *rsa.PrivateKey:
+		if k.N.BitLen() >= rsaBits {
+			s.algorithm, s.private = RS256, k
+		}
 	}
-	sum, err := (&jose.JSONWebKey{Key: &private.PublicKey}).Thumbprint(crypto.SHA256)
+	if s.private == nil {
+		return s, errors.New("it is neither a P-256 key nor an RSA key of 2048 bits or more")
+	}
+	sum, err := (&jose.JSONWebKey{Key: s.private.Public()}).Thumbprint(crypto.SHA256)
 	if err != nil {
 		return s, fmt.Errorf("take its thumbprint: %w", err)
 	}
-	id := base64.RawURLEncoding.EncodeToString(sum)
-	header, err := json.Marshal(map[string]string{"alg": string(algorithm), "kid": id, "typ": "JWT"})
-	return signer{id, createTime, private, base64.RawURLEncoding.EncodeToString(header)}, err
+	s.id = base64.RawURLEncoding.EncodeToString(sum)
+	header, err := json.Marshal(map[string]string{"alg": s.algorithm, "kid": s.id, "typ": "JWT"})
+	s.header = base64.RawURLEncoding.EncodeToString(header)
+	return s, err
 }
 
 // sign returns a token with that body. It does not use the library, whose
 // signer encodes the header again for each token, which costs half as much as
-// the signature.
+// the signature with ES256.
 func (s signer) sign(body []byte) (string, error) {
 	b := make([]byte, 0, 2048)
 	b = append(append(b, s.header...), '.')
 	b = base64.RawURLEncoding.AppendEncode(b, body)
 	sum := sha256.Sum256(b)
-	r, q, err := ecdsa.Sign(rand.Reader, s.private, sum[:])
+	signature, err := s.signDigest(sum[:])
 	if err != nil {
 		return "", err
 	}
-	var signature [64]byte
-	r.FillBytes(signature[:32])
-	q.FillBytes(signature[32:])
-	return string(base64.RawURLEncoding.AppendEncode(append(b, '.'), signature[:])), nil
+	return string(base64.RawURLEncoding.AppendEncode(append(b, '.'), signature)), nil
 }
 
-// signer returns the newest key that has been published long enough for every
-// verifier to have read it.
+func (s signer) signDigest(sum []byte) ([]byte, error) {
+	private, ok := s.private.(*ecdsa.PrivateKey)
+	if !ok {
+		return s.private.Sign(rand.Reader, sum, crypto.SHA256) // RSA with PKCS #1 v1.5
+	}
+	r, q, err := ecdsa.Sign(rand.Reader, private, sum)
+	if err != nil {
+		return nil, err
+	}
+	signature := make([]byte, 64)
+	r.FillBytes(signature[:32])
+	q.FillBytes(signature[32:])
+	return signature, nil
+}
+
+// signer returns the newest key for ES256 that has been published long enough for
+// every verifier to have read it.
 func (k *keys) signer(now time.Time) signer {
 	for _, s := range k.signers {
 		if now.Sub(s.createTime) >= keyPublishDelay {
@@ -89,57 +123,107 @@ func (k *keys) signer(now time.Time) signer {
 	return k.signers[len(k.signers)-1] // the first key is used immediately
 }
 
-// newPrivateKey returns a new P-256 key in PKCS#8.
-func newPrivateKey() ([]byte, error) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// signerFor is signer for tokens of an algorithm. As long as no key for RS256 can be
+// used, it returns one for ES256.
+//
+// The first RSA key of an installation that has served before waits for
+// upgradeDelay: a replica of the version before, which may serve beside this one
+// during an upgrade, neither publishes it nor accepts what it has signed.
+func (k *keys) signerFor(algorithm string, now time.Time) signer {
+	if algorithm != RS256 || len(k.paired) == 0 {
+		return k.signer(now)
+	}
+	first, oldest := k.paired[len(k.paired)-1], k.signers[len(k.signers)-1]
+	upgraded := first.createTime.Sub(oldest.createTime) > keyPublishDelay
+	for _, s := range k.paired {
+		delay := keyPublishDelay
+		if upgraded && s.id == first.id {
+			delay = upgradeDelay
+		}
+		if now.Sub(s.createTime) >= delay {
+			return s
+		}
+	}
+	if upgraded {
+		return k.signer(now)
+	}
+	return first
+}
+
+// newPrivateKey returns a new key for an algorithm in PKCS#8. For RS256 it takes
+// some tenths of a second.
+func newPrivateKey(algorithm string) ([]byte, error) {
+	var private any
+	var err error
+	if algorithm == RS256 {
+		private, err = rsa.GenerateKey(rand.Reader, rsaBits)
+	} else {
+		private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
 	return x509.MarshalPKCS8PrivateKey(private)
 }
 
-// newKey creates a signing key, ready to be stored.
-func newKey(master seal.Key, now time.Time) (k iamdb.SigningKey, _ error) {
-	plain, err := newPrivateKey()
+// newKey creates a key for an algorithm, ready to be stored.
+func newKey(algorithm string, master seal.Key, now time.Time) (k iamdb.SigningKey, _ error) {
+	plain, err := newPrivateKey(algorithm)
 	if err != nil {
 		return k, err
 	}
 	s, err := newSigner(plain, now)
 	return iamdb.SigningKey{
-		ID: s.id, Algorithm: string(algorithm), Sealed: master.Seal(seal.ForSigningKeys, plain), CreateTime: now,
+		ID: s.id, Algorithm: s.algorithm, Sealed: master.Seal(seal.ForSigningKeys, plain), CreateTime: now,
 	}, err
+}
+
+// openKey decrypts a stored key, which must be for that algorithm.
+func openKey(k iamdb.SigningKey, algorithm string, master seal.Key) (s signer, _ error) {
+	plain, err := master.Open(seal.ForSigningKeys, k.Sealed)
+	if err != nil {
+		return s, fmt.Errorf("signing key %s cannot be opened; "+
+			"start with the encryption key this database was set up with: %w", k.ID, err)
+	}
+	s, err = newSigner(plain, k.CreateTime)
+	if err == nil && (s.id != k.ID || s.algorithm != algorithm || k.Algorithm != algorithm) {
+		err = fmt.Errorf("it is for %s, which this version does not sign with", k.Algorithm)
+	}
+	if err != nil {
+		return s, fmt.Errorf("signing key %s: %w", k.ID, err)
+	}
+	return s, nil
 }
 
 // openKeys decrypts the stored keys, of which there is at least one, sorted
 // newest first.
 func openKeys(stored []iamdb.SigningKey, master seal.Key) (*keys, error) {
-	var all []signer
+	var all, paired []signer
 	for _, k := range stored {
-		plain, err := master.Open(seal.ForSigningKeys, k.Sealed)
+		s, err := openKey(k, ES256, master)
 		if err != nil {
-			return nil, fmt.Errorf("signing key %s cannot be opened; "+
-				"start with the encryption key this database was set up with: %w", k.ID, err)
-		}
-		s, err := newSigner(plain, k.CreateTime)
-		if err == nil && (s.id != k.ID || k.Algorithm != string(algorithm)) {
-			err = fmt.Errorf("it is for %s, which this version does not sign with", k.Algorithm)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("signing key %s: %w", k.ID, err)
+			return nil, err
 		}
 		all = append(all, s)
+		if k.Pair == nil {
+			continue
+		}
+		if s, err = openKey(*k.Pair, RS256, master); err != nil {
+			return nil, err
+		}
+		paired = append(paired, s)
 	}
-	return newKeys(all)
+	return newKeys(all, paired)
 }
 
 // newKeys returns the keys of signers that are sorted newest first.
-func newKeys(signers []signer) (*keys, error) {
-	k := &keys{signers: signers, public: map[string]*ecdsa.PublicKey{}}
+func newKeys(signers, paired []signer) (*keys, error) {
+	k := &keys{signers: signers, paired: paired, public: map[string]crypto.PublicKey{}}
 	var set jose.JSONWebKeySet
-	for _, s := range signers {
-		k.public[s.id] = &s.private.PublicKey
+	for _, s := range slices.Concat(signers, paired) {
+		k.public[s.id] = s.private.Public()
 		set.Keys = append(set.Keys, jose.JSONWebKey{
-			Key: &s.private.PublicKey, KeyID: s.id, Algorithm: string(algorithm), Use: "sig",
+			Key: s.private.Public(), KeyID: s.id, Algorithm: s.algorithm, Use: "sig",
 		})
 	}
 	var err error
@@ -157,7 +241,7 @@ func (i *Issuer) load(ctx context.Context) error {
 		return err
 	}
 	if len(stored) == 0 {
-		first, err := newKey(i.master, i.now())
+		first, err := newKey(ES256, i.master, i.now())
 		if err != nil {
 			return err
 		}
@@ -180,7 +264,7 @@ func (i *Issuer) setKeys(stored []iamdb.SigningKey) error {
 		return err
 	}
 	removed := func(s signer) bool { return k.public[s.id] == nil }
-	if old := i.keys.Swap(k); old != nil && slices.ContainsFunc(old.signers, removed) {
+	if old := i.keys.Swap(k); old != nil && slices.ContainsFunc(slices.Concat(old.signers, old.paired), removed) {
 		i.verified.Purge() // tokens signed with a removed key are void, cached or not
 	}
 	return nil

@@ -88,6 +88,9 @@ func (s *schedule) keys() (all []string, signs string) {
 		}
 		all = nil
 		for _, k := range states {
+			if k.Algorithm != ES256 {
+				continue
+			}
 			if all = append(all, k.ID); k.Signs {
 				signs = k.ID
 			}

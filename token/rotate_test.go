@@ -21,7 +21,7 @@ func signedBy(t *testing.T, i *token.Issuer) string {
 		t.Fatal(err)
 	}
 	for _, k := range all {
-		if k.Signs {
+		if k.Signs && k.Algorithm == token.ES256 {
 			return k.ID
 		}
 	}
@@ -29,13 +29,20 @@ func signedBy(t *testing.T, i *token.Issuer) string {
 	return ""
 }
 
-// published returns the ids of the keys that others can read.
-func published(t *testing.T, i *token.Issuer) (ids []string) {
+// published returns the ids of the keys for ES256 that others can read.
+func published(t *testing.T, i *token.Issuer) []string {
 	t.Helper()
-	var set struct{ Keys []struct{ Kid string } }
+	return publishedFor(t, i, token.ES256)
+}
+
+func publishedFor(t *testing.T, i *token.Issuer, algorithm string) (ids []string) {
+	t.Helper()
+	var set struct{ Keys []struct{ Kid, Alg string } }
 	get(t, i, "/.well-known/jwks.json", &set)
 	for _, k := range set.Keys {
-		ids = append(ids, k.Kid)
+		if k.Alg == algorithm {
+			ids = append(ids, k.Kid)
+		}
 	}
 	return ids
 }

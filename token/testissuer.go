@@ -45,7 +45,7 @@ type TestIssuer struct {
 func NewTestIssuer(address string, key []byte, now func() time.Time) (*TestIssuer, error) {
 	if key == nil {
 		var err error
-		if key, err = newPrivateKey(); err != nil {
+		if key, err = newPrivateKey(ES256); err != nil {
 			return nil, err
 		}
 	}
@@ -53,7 +53,7 @@ func NewTestIssuer(address string, key []byte, now func() time.Time) (*TestIssue
 	if err != nil {
 		return nil, fmt.Errorf("read a test key: %w", err)
 	}
-	keys, err := newKeys([]signer{s})
+	keys, err := newKeys([]signer{s}, nil)
 	return &TestIssuer{address, now, key, keys}, err
 }
 
@@ -78,7 +78,7 @@ func (i *TestIssuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
 		"token_endpoint":                        i.url + testTokenPath,
 		"response_types_supported":              []string{"id_token"},
 		"subject_types_supported":               []string{"public"},
-		"id_token_signing_alg_values_supported": []string{string(algorithm)},
+		"id_token_signing_alg_values_supported": []string{ES256},
 	})
 }
 
@@ -86,7 +86,7 @@ func (i *TestIssuer) serveToken(w http.ResponseWriter, r *http.Request) {
 	claims, err := i.readClaims(http.MaxBytesReader(w, r.Body, maxTestClaims))
 	var text string
 	if err == nil {
-		text, err = i.keys.sign(claims, i.now())
+		text, err = i.keys.signer(i.now()).encode(claims)
 	}
 	if err != nil {
 		f := fault.From(err)

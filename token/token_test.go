@@ -322,9 +322,9 @@ func TestVerifyRefuses(t *testing.T) {
 			"a claim nobody knows":      {f.with("narrowed", "to nothing"), "the claims of the token cannot be read"},
 			"a claim in other letters":  {f.with("Scopes", []string{}), "the claims of the token cannot be read"},
 			"a wrong set of caps":       {f.with("cap", "AAAA"), "the claims of the token cannot be read"},
-			"alg none":                  {f.unsigned("none", ""), "the token is not signed with ES256"},
-			"alg none, signed":          {f.unsigned("none", strings.Split(good, ".")[2]), "the token is not signed with ES256"},
-			"HS256 with the public key": {f.publicPEMAsSecret(), "the token is not signed with ES256"},
+			"alg none":                  {f.unsigned("none", ""), "the token is signed with neither ES256 nor RS256"},
+			"alg none, signed":          {f.unsigned("none", strings.Split(good, ".")[2]), "the token is signed with neither ES256 nor RS256"},
+			"HS256 with the public key": {f.publicPEMAsSecret(), "the token is signed with neither ES256 nor RS256"},
 			"tampered claims":           {tampered(good, f.with("sub", string(ann.Parent()))), "the signature of the token is wrong"},
 			"no signature":              {f.unsigned("ES256", ""), "the signature of the token is wrong"},
 			"another key of our name":   {f.anotherKey(f.public.KeyID), "the signature of the token is wrong"},
@@ -469,7 +469,7 @@ func TestPublishedKeysProveTokens(t *testing.T) {
 			"authorization_endpoint": issuer + "/oauth", "token_endpoint": issuer + "/oauth/token", "device_authorization_endpoint": issuer + "/oauth/device_authorization",
 			"grant_types_supported":            []any{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
 			"code_challenge_methods_supported": []any{"S256"}, "token_endpoint_auth_methods_supported": []any{"none"},
-			"subject_types_supported": []any{"public"}, "id_token_signing_alg_values_supported": []any{"ES256"},
+			"subject_types_supported": []any{"public"}, "id_token_signing_alg_values_supported": []any{"ES256", "RS256"},
 		}
 		if diff := cmp.Diff(want, discovery); diff != "" {
 			t.Error(diff)
@@ -485,8 +485,8 @@ func TestPublishedKeysProveTokens(t *testing.T) {
 		if _, err := signed.Verify(set); err != nil {
 			t.Errorf("the published keys do not prove the token: %v", err)
 		}
-		for _, k := range set.Keys {
-			if !k.IsPublic() || k.Use != "sig" || k.Algorithm != "ES256" {
+		for n, k := range set.Keys {
+			if !k.IsPublic() || k.Use != "sig" || k.Algorithm != []string{"ES256", "RS256"}[n] {
 				t.Errorf("key %s is published as %+v", k.KeyID, k)
 			}
 		}

@@ -3,7 +3,7 @@ package token
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
+	"crypto"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -125,9 +125,9 @@ func digestOf(raw, audience string) digest {
 // verifySignature returns the payload of a token, if one of our keys has
 // signed it.
 func (i *Issuer) verifySignature(ctx context.Context, raw string) (payload, error) {
-	signed, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{algorithm})
+	signed, err := jose.ParseSignedCompact(raw, algorithms)
 	if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
-		return payload{}, refused("the token is not signed with " + string(algorithm))
+		return payload{}, refused("the token is signed with neither " + ES256 + " nor " + RS256)
 	}
 	if err != nil || len(signed.Signatures) != 1 {
 		return payload{}, refused("the token cannot be read")
@@ -191,7 +191,7 @@ func hasOnlyKnownClaims(body []byte) bool {
 // key returns the public key of that id, or nil if there is none. Because
 // another replica may have created it, an unknown id causes a read of the
 // store, at most once per minRefreshInterval.
-func (i *Issuer) key(ctx context.Context, id string) (*ecdsa.PublicKey, error) {
+func (i *Issuer) key(ctx context.Context, id string) (crypto.PublicKey, error) {
 	if key := i.keys.Load().public[id]; key != nil {
 		return key, nil
 	}

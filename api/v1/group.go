@@ -7,6 +7,7 @@ import (
 
 	v2 "github.com/holdfast-dev/holdfast/api/v2"
 	"github.com/holdfast-dev/holdfast/api/wire"
+	"github.com/holdfast-dev/holdfast/fault"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	"github.com/holdfast-dev/holdfast/iam"
@@ -22,8 +23,12 @@ var groupOf = writer[*iampb.Group](v2.GroupOf)
 
 // readGroup copies what clients may set from p to g. Only the operator may set what an
 // organization is for, and that it is verified: leaving them out does not reset
-// them.
+// them. It returns fault.InvalidArgument for limits, which are budgets here, and
+// would be lost.
 func readGroup(p *iampb.Group, g *resource.Group) error {
+	if len(p.GetResourceLimits()) > 0 {
+		return fault.Field("resource_limits", "cannot be set: what a group may use is its budget")
+	}
 	g.Name, g.Description = p.GetName(), p.GetDescription()
 	if p.GetVerified() {
 		g.Verified = true

@@ -26,7 +26,7 @@ const (
 // messages, which it makes if onto has none. Lists and maps are replaced as a
 // whole. It ignores fields that are OUTPUT_ONLY, because clients send back what
 // they got. It returns fault.InvalidArgument, about update_mask, for a path of no
-// field.
+// field, also if it begins with such a field.
 func Apply(mask *fieldmaskpb.FieldMask, from, onto proto.Message) error {
 	paths := mask.GetPaths()
 	if err := checkSize(paths); err != nil {
@@ -76,6 +76,7 @@ func checkSize(paths []string) error {
 // resolve returns the fields along path, no fields if the path is to be ignored, or
 // what is wrong with it.
 func resolve(d protoreflect.MessageDescriptor, path string) (fields []protoreflect.FieldDescriptor, problem string) {
+	ignored := false
 	for segment := range strings.SplitSeq(path, ".") {
 		if d == nil {
 			return nil, strconv.Quote(path) + " leads into something that has no fields of its own to change"
@@ -84,14 +85,18 @@ func resolve(d protoreflect.MessageDescriptor, path string) (fields []protorefle
 		if f == nil {
 			return nil, strconv.Quote(path) + " is not a field"
 		}
-		if HasBehavior(f, annotations.FieldBehavior_OUTPUT_ONLY) {
-			return nil, ""
+		ignored = ignored || HasBehavior(f, annotations.FieldBehavior_OUTPUT_ONLY)
+		if ignored && f.Message() != nil && !Nested(f) {
+			return nil, "" // a time or a map: whatever the path says about it
 		}
 		fields = append(fields, f)
 		d = nil
 		if Nested(f) {
 			d = f.Message()
 		}
+	}
+	if ignored {
+		return nil, ""
 	}
 	return fields, ""
 }

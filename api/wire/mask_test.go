@@ -73,7 +73,7 @@ func TestMask(t *testing.T) {
 			&iampb.Group{Uid: "u", Name: "new", Status: 2},
 		},
 		"so is what lies below it": {
-			[]string{"identity.name", "role.nonsense", "createTime.seconds", "role_uid"},
+			[]string{"identity.name", "role.uid", "createTime.seconds", "role_uid"},
 			&iampb.RoleBinding{Identity: &iampb.RoleBindingIdentity{Name: "x"}, RoleUid: "r2", IdentityUid: "ignored"},
 			&iampb.RoleBinding{RoleUid: "r", IdentityUid: "i"},
 			&iampb.RoleBinding{RoleUid: "r2", IdentityUid: "i"},

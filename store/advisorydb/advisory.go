@@ -112,7 +112,7 @@ func (s *Store) Advisory(ctx context.Context, uid resource.UID) (a resource.Advi
 // Concurrent updates of one advisory happen one after the other. It returns
 // fault.NotFound if there is no such advisory, and change's own error, with
 // nothing written, if it has one. change may run more than once. It does not
-// change the id.
+// change the id. An advisory that stays as it is is not written.
 func (s *Store) UpdateAdvisory(
 	ctx context.Context, uid resource.UID, change func(*resource.Advisory) error,
 ) (a resource.Advisory, _ error) {
@@ -121,11 +121,19 @@ func (s *Store) UpdateAdvisory(
 		if err != nil {
 			return err
 		}
+		was, err := store.Encode(before.Record()) // now, because change may write to what a shares with before
+		if err != nil {
+			return err
+		}
 		a = before
 		if err := change(&a); err != nil {
 			return err
 		}
-		a.UID, a.ID, a.CreateTime, a.UpdateTime = before.UID, before.ID, before.CreateTime, s.TimeAfter(before.UpdateTime)
+		a.UID, a.ID, a.CreateTime, a.UpdateTime = before.UID, before.ID, before.CreateTime, before.UpdateTime
+		if is, err := store.Encode(a.Record()); err != nil || is == was {
+			return err
+		}
+		a.UpdateTime = s.TimeAfter(before.UpdateTime)
 		if err := t.replaceAdvisory(ctx, before, &a, at); err != nil {
 			return err
 		}

@@ -15,16 +15,42 @@ type SigningKey struct {
 	Algorithm  string
 	Sealed     []byte
 	CreateTime time.Time
+	Pair       *SigningKey // of another algorithm, dropped with it; nil if it has none yet
 }
 
-// SigningKeys returns the issuer's keys, newest first.
+// SigningKeys returns the issuer's keys with their pairs, newest first.
 func (s *Store) SigningKeys(ctx context.Context) ([]SigningKey, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (k SigningKey, _ error) {
-		var at int64
-		err := row.Scan(&k.ID, &k.Algorithm, &k.Sealed, &at)
+		var p SigningKey
+		var at, paired int64
+		err := row.Scan(&k.ID, &k.Algorithm, &k.Sealed, &at, &p.ID, &p.Algorithm, &p.Sealed, &paired)
 		k.CreateTime = store.FromMS(at)
+		if p.ID != "" {
+			p.CreateTime = store.FromMS(paired)
+			k.Pair = &p
+		}
 		return k, err
-	}, `SELECT id, algorithm, sealed, create_ms FROM signing_keys ORDER BY create_ms DESC, id`)
+	}, `SELECT k.id, k.algorithm, k.sealed, k.create_ms,
+			COALESCE(p.id, ''), COALESCE(p.algorithm, ''), p.sealed, COALESCE(p.create_ms, 0)
+		FROM signing_keys AS k LEFT JOIN paired_keys AS p ON p.pair = k.id ORDER BY k.create_ms DESC, k.id`)
+}
+
+// PairSigningKey makes p the pair of the key of that id, unless it has one or is
+// gone: of replicas that do so together, one wins.
+func (s *Store) PairSigningKey(ctx context.Context, id string, p SigningKey) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.serialize(ctx); err != nil {
+			return err
+		}
+		n, err := t.Exec(ctx, `INSERT INTO paired_keys (id, pair, algorithm, sealed, create_ms)
+			SELECT CAST($1 AS TEXT), k.id, CAST($2 AS TEXT), $3, $4 FROM signing_keys AS k WHERE k.id = $5
+				AND NOT EXISTS (SELECT 1 FROM paired_keys AS p WHERE p.pair = k.id)`,
+			p.ID, p.Algorithm, p.Sealed, store.MS(p.CreateTime), id)
+		if n > 0 {
+			t.Reread(resource.SigningKeysSubject)
+		}
+		return err
+	})
 }
 
 // serialize makes transactions that call it run one after the other.
@@ -77,8 +103,8 @@ func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) 
 	return added, err
 }
 
-// DropSigningKey removes a key: what it has signed is void. It returns
-// fault.NotFound if there is none of that id.
+// DropSigningKey removes a key and its pair: what they have signed is void. It
+// returns fault.NotFound if there is none of that id.
 func (s *Store) DropSigningKey(ctx context.Context, id string) error {
 	return s.write(ctx, func(t Tx) error {
 		n, err := t.Exec(ctx, `DELETE FROM signing_keys WHERE id = $1`, id)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -60,7 +61,7 @@ func (s *Store) Deployment(ctx context.Context, repo resource.UID) (resource.Dep
 }
 
 // UpdateDeployment applies change to a deployment and returns the result, under
-// the rules of UpdateGroup.
+// the rules of UpdateGroup. A change that changes nothing is not written.
 func (s *Store) UpdateDeployment(
 	ctx context.Context, repo resource.UID, change func(*resource.Deployment) error,
 ) (d resource.Deployment, _ error) {
@@ -72,7 +73,7 @@ func (s *Store) UpdateDeployment(
 		if d, err = store.Clone(before); err != nil {
 			return err
 		}
-		if err := change(&d); err != nil {
+		if err := change(&d); err != nil || reflect.DeepEqual(before, d) {
 			return err
 		}
 		d.UpdateTime = s.Time()

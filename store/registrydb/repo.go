@@ -71,8 +71,8 @@ func (s *Store) RepoReadme(ctx context.Context, uid resource.UID) (resource.Repo
 	return r, store.Missing(err, "repo", uid)
 }
 
-// UpdateRepoReadme replaces what a repo tells about itself. It returns
-// fault.NotFound if there is no such repo.
+// UpdateRepoReadme replaces what a repo tells about itself, unless it is the same
+// already. It returns fault.NotFound if there is no such repo.
 func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) error {
 	return s.write(ctx, func(t Tx) error {
 		before := resource.RepoReadme{UID: r.UID}
@@ -80,6 +80,9 @@ func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) err
 			&before.Content)
 		if err != nil {
 			return store.Missing(err, "repo", r.UID)
+		}
+		if r == before {
+			return nil
 		}
 		if _, err := t.Exec(ctx, `UPDATE repos SET readme = $2, update_ms = $3 WHERE uid = $1`, string(r.UID), r.Content,
 			store.MS(s.Time())); err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -48,7 +49,8 @@ func (s *Store) settingsAbove(
 }
 
 // UpdateRegistrySettings applies change to the settings that count for a group
-// and makes the result its own, under the rules of UpdateGroup.
+// and makes the result its own, under the rules of UpdateGroup. If the group has
+// settings of its own, a change that changes nothing is not written.
 func (s *Store) UpdateRegistrySettings(
 	ctx context.Context, group resource.UID, change func(*resource.RegistrySettings) error,
 ) (set resource.RegistrySettings, _ error) {
@@ -65,7 +67,7 @@ func (s *Store) UpdateRegistrySettings(
 		if set, err = store.Clone(before); err != nil {
 			return err
 		}
-		if err := change(&set); err != nil {
+		if err := change(&set); err != nil || before.UID == group && reflect.DeepEqual(before, set) {
 			return err
 		}
 		set.UID, set.UpdateTime = group, s.Time()
