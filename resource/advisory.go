@@ -276,36 +276,68 @@ func (a Advisory) Names() []string {
 
 // Latest returns the newest approved event, or nil.
 func (a Advisory) Latest() *AdvisoryEvent {
+	return latest(a.Events, func(AdvisoryEvent) bool { return true })
+}
+
+// latest returns the newest approved event that passes the filter, or nil.
+func latest(events []AdvisoryEvent, filter func(AdvisoryEvent) bool) *AdvisoryEvent {
 	var latest *AdvisoryEvent
-	for i := range a.Events {
-		e := &a.Events[i]
-		if e.ReviewState == ReviewApproved && (latest == nil || !e.CreateTime.Before(latest.CreateTime)) {
+	for i := range events {
+		e := &events[i]
+		if e.ReviewState == ReviewApproved && filter(*e) && (latest == nil || !e.CreateTime.Before(latest.CreateTime)) {
 			latest = e
 		}
 	}
 	return latest
 }
 
+// AdvisoryIDPrefix is how IDs begin that were made here.
+const AdvisoryIDPrefix = "HFA-"
+
 // StableAdvisoryID returns an advisory ID for a source that has none. Equal words have equal IDs.
 func StableAdvisoryID(words ...string) string {
 	const letters = "23456789cfghjmpqrvwx01abdeknstyz" // those of GHSA, and others up to 32
 	text := base32.NewEncoding(letters).EncodeToString(hashWords(words)[:8])
-	return "HFA-" + text[:4] + "-" + text[4:8] + "-" + text[8:12]
+	return AdvisoryIDPrefix + text[:4] + "-" + text[4:8] + "-" + text[8:12]
 }
 
 // Merge returns the advisory after its source has published next. That replaces everything
-// except the events: those of next are added.
+// except the events: those of next are added. An event that next has twice is there twice,
+// because a vulnerability can be found again after a fix.
 func (a Advisory) Merge(next Advisory) Advisory {
 	next.UID, next.CreateTime = a.UID, a.CreateTime
 	next.LegacyID = cmp.Or(next.LegacyID, a.LegacyID)
-	merged := slices.Clone(a.Events)
-	for _, e := range next.Events {
-		if !slices.ContainsFunc(a.Events, e.same) {
-			merged = append(merged, e)
+	last := next.Latest()
+	merged, known := slices.Clone(a.Events), slices.Clone(a.Events)
+	for i := range next.Events {
+		e := &next.Events[i]
+		if at := slices.IndexFunc(known, e.same); at >= 0 {
+			known = slices.Delete(known, at, at+1)
+			continue
+		}
+		merged = append(merged, *e)
+		if e == last && e.CreateTime.IsZero() { // it will get the time of the import
+			last = nil
 		}
 	}
 	next.Events = merged
+	if last != nil {
+		next.sayAgain(*last)
+	}
 	return next
+}
+
+// sayAgain adds the latest event of a source once more if the source said something else
+// since: it may have taken a fix back, or confirmed it after all.
+func (a *Advisory) sayAgain(e AdvisoryEvent) {
+	said := latest(a.Events, func(o AdvisoryEvent) bool { return o.Author == e.Author })
+	if said == nil || said.same(e) {
+		return
+	}
+	if e.UID = ""; !e.CreateTime.After(said.CreateTime) {
+		e.CreateTime = said.CreateTime.Add(time.Millisecond)
+	}
+	a.Events = append(a.Events, e)
 }
 
 // segments generates segments that rise with time, so that a database appends what is imported, and the order

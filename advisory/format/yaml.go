@@ -214,24 +214,19 @@ func sharedID(id string) bool {
 	return strings.HasPrefix(id, "CVE-") || strings.HasPrefix(id, "GHSA-") || strings.HasPrefix(id, "GO-")
 }
 
-// distroAffected returns the versions that are affected according to the events: all
-// up to the last fix, or none after a false positive.
+// distroAffected returns the versions that are affected according to the latest event: those before its fix, none
+// if it is a false positive, and otherwise all. A fix before it does not count, because events after a fix re-open
+// an advisory.
 func distroAffected(name string, events []resource.AdvisoryEvent) resource.Affected {
 	v := resource.Affected{Ecosystem: distroEcosystem, Name: name, PURL: apkPURL(distroEcosystem, name)}
 	bounds := []resource.RangeEvent{{Introduced: "0"}}
-	for _, e := range events {
-		switch {
-		case e.Type == resource.EventFixed:
-			bounds = []resource.RangeEvent{{Introduced: "0"}, {Fixed: e.Fixed.Version}}
-		case e.Type == resource.EventFalsePositive:
-			bounds = nil
-		case bounds == nil:
-			bounds = []resource.RangeEvent{{Introduced: "0"}}
-		}
+	switch latest := events[len(events)-1]; latest.Type {
+	case resource.EventFalsePositive:
+		return v
+	case resource.EventFixed:
+		bounds = append(bounds, resource.RangeEvent{Fixed: latest.Fixed.Version})
 	}
-	if bounds != nil {
-		v.Ranges = []resource.AffectedRange{{Type: "ECOSYSTEM", Events: bounds}}
-	}
+	v.Ranges = []resource.AffectedRange{{Type: "ECOSYSTEM", Events: bounds}}
 	return v
 }
 
