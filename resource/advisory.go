@@ -134,6 +134,7 @@ const (
 	maxSeverities    = 16
 	maxEvents        = 1024
 	maxDetails       = 256 << 10
+	maxLocation      = 64 << 10 // of a component: some have a path for each of hundreds of files
 	maxVersion       = 256
 	maxAdvisoryBytes = 2 << 20 // of all texts
 )
@@ -150,15 +151,14 @@ func (a Advisory) Validate() error {
 		{"legacy_advisory_id", a.LegacyID}, {"author", a.Author},
 		{"artifact_name", a.ArtifactName}, {"artifact_type", a.ArtifactType},
 		{"artifact_architecture", a.ArtifactArchitecture}, {"component_name", a.ComponentName},
-		{"component_location", a.ComponentLocation}, {"component_type", a.ComponentType},
+		{"component_type", a.ComponentType},
 		{"summary", a.Summary}, {"source.format", a.Source.Format}, {"source.name", a.Source.Name},
 	} {
 		p.text(v[0], v[1])
 	}
 	p.required("artifact_name", a.ArtifactName)
-	if !storable(a.Details) || len(a.Details) > maxDetails {
-		p.add("details", "must be valid UTF-8 without NUL, of at most 256 KiB")
-	}
+	p.longText("component_location", a.ComponentLocation, maxLocation)
+	p.longText("details", a.Details, maxDetails)
 	p.texts("aliases", a.Aliases, maxAliases)
 	p.severities("severities", a.Severities)
 	p.atMost("affected", len(a.Affected), maxAffected, "entries")
@@ -174,9 +174,7 @@ func (a Advisory) Validate() error {
 	for i, e := range a.Events[:min(len(a.Events), maxEvents)] {
 		e.validate(&p, fmt.Sprintf("events[%d].", i))
 	}
-	if a.size() > maxAdvisoryBytes {
-		p.add("advisory", "must have at most 2 MiB of text")
-	}
+	p.atMost("advisory", a.Size(), maxAdvisoryBytes, "bytes of text")
 	return p.err()
 }
 
@@ -218,9 +216,8 @@ func (r AffectedRange) validate(p *problems, field string) {
 
 // version checks a version of any ecosystem.
 func (p *problems) version(field, s string) {
-	if s == "" || !storable(s) || len(s) > maxVersion {
-		p.add(field, "a version is 1 to 256 bytes of valid UTF-8 without NUL")
-	}
+	p.longText(field, s, maxVersion)
+	p.required(field, s)
 }
 
 // severities checks the types and lengths of CVSS vectors, but does not parse them.
@@ -243,9 +240,9 @@ func (p *problems) texts(field string, all []string, most int) {
 	}
 }
 
-// size returns approximately how many bytes of text the advisory has.
-func (a Advisory) size() int {
-	n := len(a.Details)
+// Size returns approximately how many bytes of text the advisory has.
+func (a Advisory) Size() int {
+	n := len(a.Details) + len(a.ComponentLocation)
 	for _, v := range a.Affected {
 		n += len(v.Name) + 64
 		for _, s := range v.Versions {
@@ -257,6 +254,9 @@ func (a Advisory) size() int {
 	}
 	for _, e := range a.Events {
 		n += len(e.Note) + len(e.Findings) + 128
+		if e.Detection != nil && e.Detection.Scan != nil {
+			n += len(e.Detection.Scan.ComponentLocation)
+		}
 	}
 	return n
 }
