@@ -54,6 +54,7 @@ func eventDetail(e *vulnpb.AdvisoryEvent) string {
 	note := ""
 	if fd := eventType(e); fd != nil && fd.Message().Fields().ByName("note") != nil {
 		note = e.ProtoReflect().Get(fd).Message().Get(fd.Message().Fields().ByName("note")).String()
+		note = strings.TrimSpace(note)
 	}
 	return join(": ", prefixed("by ", scan.GetScanner()), prefixed("in ", scan.GetComponent()),
 		prefixed("as ", e.GetDetection().GetNvdapi().GetCpeFound()), prefixed("in ", e.GetFixed().GetFixedVersion()),
