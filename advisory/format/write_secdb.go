@@ -52,7 +52,8 @@ func (d *secDBWriter) Write(a resource.Advisory) error {
 // secDBEntry returns the IDs of the vulnerability: its aliases, which scanners look for, and then the advisory's own,
 // unless we made it from the aliases because the source has none.
 func secDBEntry(a resource.Advisory) string {
-	made := strings.HasPrefix(a.ID, resource.AdvisoryIDPrefix) && a.Source.Format != "" && a.Source.Format != string(OSV)
+	from := a.Source.Format
+	made := strings.HasPrefix(a.ID, resource.AdvisoryIDPrefix) && from != "" && from != string(OSV)
 	if made && len(a.Aliases) > 0 {
 		return strings.Join(a.Aliases, " ")
 	}
