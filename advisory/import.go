@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-dev/holdfast/advisory/format"
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -110,7 +111,7 @@ func (m *Import) add(r format.Record) {
 	}
 	m.batch = append(m.batch, a)
 	m.ids[a.ID] = true
-	m.bytes += 512 + len(a.Details) + 128*len(a.Affected) + 32*len(a.References)
+	m.bytes += 512 + a.Size() + 32*len(a.References)
 	if len(m.batch) >= importBatch || m.bytes >= importBytes {
 		m.flush(r.Offset)
 	}
@@ -124,8 +125,21 @@ func (m *Import) reject(r format.Record, err error) {
 	m.done.Offset = max(m.done.Offset, r.Offset)
 	if m.reported < maxProblems {
 		m.reported++
-		m.problems = append(m.problems, Problem{clip(r.Name), clip(reason(err))})
+		m.problems = append(m.problems, Problem{clip(r.Name), clip(refusal(err))})
 	}
+}
+
+// refusal says why a record is refused, with the fields that are wrong. There may be no room for all of them.
+func refusal(err error) string {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || len(f.Fields) == 0 {
+		return err.Error()
+	}
+	var all []string
+	for _, v := range f.Fields {
+		all = append(all, v.Subject+": "+v.Description)
+	}
+	return strings.Join(all, "; ")
 }
 
 // flush starts to write the batch.

@@ -1,7 +1,9 @@
 package advisory_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -67,5 +69,64 @@ func TestQuery(t *testing.T) {
 				}
 			})
 		}
+	})
+}
+
+// TestReopened asks about versions of an advisory whose fix was taken back, by hand or by its source, and of rows
+// that the version before stored.
+func TestReopened(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		d := newDesk(t, s, outbound.Config{})
+		event := func(kind resource.AdvisoryEventType, fixed string) resource.AdvisoryEvent {
+			e := resource.AdvisoryEvent{Type: kind, ReviewState: resource.ReviewApproved}
+			if fixed != "" {
+				e.Fixed = &resource.Fix{Version: fixed}
+			}
+			return e
+		}
+		// affects says in which of the versions 0.9.0, 1.5.0 and 2.0.0 it is, and what fixes it.
+		affects := func(name string) (got []string) {
+			t.Helper()
+			for _, v := range []string{"0.9.0", "1.5.0", "2.0.0"} {
+				found, err := d.Query(d.ctx, resource.UIDFilter{}, advisory.Package{Ecosystem: "npm", Name: name, Version: v})
+				must(t, err)
+				for _, m := range found {
+					got = append(got, v+" fixed in "+strings.Join(m.Fixed, ","))
+				}
+			}
+			return got
+		}
+		check := func(step, name string, want ...string) {
+			t.Helper()
+			if diff := cmp.Diff(want, affects(name)); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", step, diff)
+			}
+		}
+		a := resource.Advisory{ID: "A-1", ArtifactName: "p", Affected: []resource.Affected{{Ecosystem: "npm", Name: "p",
+			Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "1.0.0"}}}}}}}
+		made, err := d.Create(d.ctx, d.org, a)
+		must(t, err)
+		for _, step := range []struct {
+			name string
+			resource.AdvisoryEvent
+			want []string
+		}{
+			{"fixed", event(resource.EventFixed, "1.0.0"), []string{"0.9.0 fixed in 1.0.0"}},
+			{"re-opened", event(resource.EventDetection, ""), []string{"0.9.0 fixed in ", "1.5.0 fixed in ", "2.0.0 fixed in "}},
+			{"fixed again", event(resource.EventFixed, "2.0.0"), []string{"0.9.0 fixed in 2.0.0", "1.5.0 fixed in 2.0.0"}},
+			{"a false positive", event(resource.EventFalsePositive, ""), nil},
+		} {
+			d.now = d.now.Add(time.Hour)
+			_, err := d.AddEvent(d.ctx, made.UID, step.AdvisoryEvent)
+			must(t, err)
+			check(step.name, "p", step.want...)
+		}
+
+		old := a
+		old.ID, old.ArtifactName, old.Affected[0].Name = "A-2", "q", "q"
+		old.Events = []resource.AdvisoryEvent{event(resource.EventFixed, "1.0.0"), event(resource.EventFixNotPlanned, "")}
+		_, err = s.InsertAdvisory(t.Context(), d.org, old)
+		must(t, err)
+		check("stored by the version before", "q", "0.9.0 fixed in ", "1.5.0 fixed in ", "2.0.0 fixed in ")
 	})
 }

@@ -58,13 +58,22 @@ type advisoryStore struct {
 // openAdvisories opens a database with n advisories. If the database is new, it imports them,
 // and reports the import.
 func (m *measurement) openAdvisories(ctx context.Context, n int) advisoryStore {
-	url, found := m.engine.create(ctx, fmt.Sprintf("advisories_%d", n))
+	o, found := m.openAdvisoryStore(ctx, fmt.Sprintf("advisories_%d", n))
+	if o.rows = n; !found {
+		m.fillAdvisories(o)
+	}
+	return o
+}
+
+// openAdvisoryStore opens a database of that name. If it is new, it has no advisories.
+func (m *measurement) openAdvisoryStore(ctx context.Context, name string) (o advisoryStore, found bool) {
+	url, found := m.engine.create(ctx, name)
 	if !found {
 		m.engine.replace(ctx, url)
 	}
 	db := must(store.Open(ctx, url))
 	m.atEnd(db.Close)
-	o := advisoryStore{lists: advisorydb.New(db), org: resource.DerivedUID("advisories"), rows: n}
+	o = advisoryStore{lists: advisorydb.New(db), org: resource.DerivedUID("advisories")}
 	owner := resource.DerivedUID("owner")
 	if !found {
 		now := time.Now().UTC().Truncate(time.Millisecond)
@@ -78,10 +87,7 @@ func (m *measurement) openAdvisories(ctx context.Context, n int) advisoryStore {
 	checker := must(authz.Load(ctx, db, slog.New(slog.DiscardHandler)))
 	o.Service = advisory.New(db, checker, page.NewTokens([]byte("bench"), time.Now), advisory.Config{})
 	o.ctx = authz.WithCaller(ctx, authz.Caller{Identity: owner})
-	if !found {
-		m.fillAdvisories(o)
-	}
-	return o
+	return o, found
 }
 
 // fillAdvisories imports a zip, which was just written and so is in the page cache.

@@ -75,6 +75,7 @@ var sections = []section{
 	{"backup", backups},
 	{"registry", registries},
 	{"advisories", advisories},
+	{"yaml", yamlImports},
 	{"signin", signIns},
 	{"traces", traces},
 	{"against", againstEarlier},

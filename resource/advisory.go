@@ -134,6 +134,7 @@ const (
 	maxSeverities    = 16
 	maxEvents        = 1024
 	maxDetails       = 256 << 10
+	maxLocation      = 64 << 10 // of a component: some have a path for each of hundreds of files
 	maxVersion       = 256
 	maxAdvisoryBytes = 2 << 20 // of all texts
 )
@@ -150,15 +151,14 @@ func (a Advisory) Validate() error {
 		{"legacy_advisory_id", a.LegacyID}, {"author", a.Author},
 		{"artifact_name", a.ArtifactName}, {"artifact_type", a.ArtifactType},
 		{"artifact_architecture", a.ArtifactArchitecture}, {"component_name", a.ComponentName},
-		{"component_location", a.ComponentLocation}, {"component_type", a.ComponentType},
+		{"component_type", a.ComponentType},
 		{"summary", a.Summary}, {"source.format", a.Source.Format}, {"source.name", a.Source.Name},
 	} {
 		p.text(v[0], v[1])
 	}
 	p.required("artifact_name", a.ArtifactName)
-	if !storable(a.Details) || len(a.Details) > maxDetails {
-		p.add("details", "must be valid UTF-8 without NUL, of at most 256 KiB")
-	}
+	p.longText("component_location", a.ComponentLocation, maxLocation)
+	p.longText("details", a.Details, maxDetails)
 	p.texts("aliases", a.Aliases, maxAliases)
 	p.severities("severities", a.Severities)
 	p.atMost("affected", len(a.Affected), maxAffected, "entries")
@@ -174,9 +174,7 @@ func (a Advisory) Validate() error {
 	for i, e := range a.Events[:min(len(a.Events), maxEvents)] {
 		e.validate(&p, fmt.Sprintf("events[%d].", i))
 	}
-	if a.size() > maxAdvisoryBytes {
-		p.add("advisory", "must have at most 2 MiB of text")
-	}
+	p.atMost("advisory", a.Size(), maxAdvisoryBytes, "bytes of text")
 	return p.err()
 }
 
@@ -218,9 +216,8 @@ func (r AffectedRange) validate(p *problems, field string) {
 
 // version checks a version of any ecosystem.
 func (p *problems) version(field, s string) {
-	if s == "" || !storable(s) || len(s) > maxVersion {
-		p.add(field, "a version is 1 to 256 bytes of valid UTF-8 without NUL")
-	}
+	p.longText(field, s, maxVersion)
+	p.required(field, s)
 }
 
 // severities checks the types and lengths of CVSS vectors, but does not parse them.
@@ -243,9 +240,9 @@ func (p *problems) texts(field string, all []string, most int) {
 	}
 }
 
-// size returns approximately how many bytes of text the advisory has.
-func (a Advisory) size() int {
-	n := len(a.Details)
+// Size returns approximately how many bytes of text the advisory has.
+func (a Advisory) Size() int {
+	n := len(a.Details) + len(a.ComponentLocation)
 	for _, v := range a.Affected {
 		n += len(v.Name) + 64
 		for _, s := range v.Versions {
@@ -257,6 +254,9 @@ func (a Advisory) size() int {
 	}
 	for _, e := range a.Events {
 		n += len(e.Note) + len(e.Findings) + 128
+		if e.Detection != nil && e.Detection.Scan != nil {
+			n += len(e.Detection.Scan.ComponentLocation)
+		}
 	}
 	return n
 }
@@ -276,36 +276,68 @@ func (a Advisory) Names() []string {
 
 // Latest returns the newest approved event, or nil.
 func (a Advisory) Latest() *AdvisoryEvent {
+	return latest(a.Events, func(AdvisoryEvent) bool { return true })
+}
+
+// latest returns the newest approved event that passes the filter, or nil.
+func latest(events []AdvisoryEvent, filter func(AdvisoryEvent) bool) *AdvisoryEvent {
 	var latest *AdvisoryEvent
-	for i := range a.Events {
-		e := &a.Events[i]
-		if e.ReviewState == ReviewApproved && (latest == nil || !e.CreateTime.Before(latest.CreateTime)) {
+	for i := range events {
+		e := &events[i]
+		if e.ReviewState == ReviewApproved && filter(*e) && (latest == nil || !e.CreateTime.Before(latest.CreateTime)) {
 			latest = e
 		}
 	}
 	return latest
 }
 
+// AdvisoryIDPrefix is how IDs begin that were made here.
+const AdvisoryIDPrefix = "HFA-"
+
 // StableAdvisoryID returns an advisory ID for a source that has none. Equal words have equal IDs.
 func StableAdvisoryID(words ...string) string {
 	const letters = "23456789cfghjmpqrvwx01abdeknstyz" // those of GHSA, and others up to 32
 	text := base32.NewEncoding(letters).EncodeToString(hashWords(words)[:8])
-	return "HFA-" + text[:4] + "-" + text[4:8] + "-" + text[8:12]
+	return AdvisoryIDPrefix + text[:4] + "-" + text[4:8] + "-" + text[8:12]
 }
 
 // Merge returns the advisory after its source has published next. That replaces everything
-// except the events: those of next are added.
+// except the events: those of next are added. An event that next has twice is there twice,
+// because a vulnerability can be found again after a fix.
 func (a Advisory) Merge(next Advisory) Advisory {
 	next.UID, next.CreateTime = a.UID, a.CreateTime
 	next.LegacyID = cmp.Or(next.LegacyID, a.LegacyID)
-	merged := slices.Clone(a.Events)
-	for _, e := range next.Events {
-		if !slices.ContainsFunc(a.Events, e.same) {
-			merged = append(merged, e)
+	last := next.Latest()
+	merged, known := slices.Clone(a.Events), slices.Clone(a.Events)
+	for i := range next.Events {
+		e := &next.Events[i]
+		if at := slices.IndexFunc(known, e.same); at >= 0 {
+			known = slices.Delete(known, at, at+1)
+			continue
+		}
+		merged = append(merged, *e)
+		if e == last && e.CreateTime.IsZero() { // it will get the time of the import
+			last = nil
 		}
 	}
 	next.Events = merged
+	if last != nil {
+		next.sayAgain(*last)
+	}
 	return next
+}
+
+// sayAgain adds the latest event of a source once more if the source said something else
+// since: it may have taken a fix back, or confirmed it after all.
+func (a *Advisory) sayAgain(e AdvisoryEvent) {
+	said := latest(a.Events, func(o AdvisoryEvent) bool { return o.Author == e.Author })
+	if said == nil || said.same(e) {
+		return
+	}
+	if e.UID = ""; !e.CreateTime.After(said.CreateTime) {
+		e.CreateTime = said.CreateTime.Add(time.Millisecond)
+	}
+	a.Events = append(a.Events, e)
 }
 
 // segments generates segments that rise with time, so that a database appends what is imported, and the order

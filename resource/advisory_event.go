@@ -131,33 +131,59 @@ func (e AdvisoryEvent) validate(p *problems, at string) {
 	if e.Issue != nil {
 		p.text(at+"issue", *e.Issue)
 	}
-	if !plainText(e.Note) || len(e.Note) > maxNote {
-		p.add(at+"note", "must be text of at most 16 KiB")
+	p.atMost(at+"note", len(e.Note), maxNote, "bytes")
+	if !plainText(e.Note) {
+		p.add(at+"note", "must be valid UTF-8 without control characters")
 	}
-	if len(e.Findings) > maxDetails || len(e.Findings) > 0 && !json.Valid(e.Findings) {
-		p.add(at+"findings", "must be JSON of at most 256 KiB")
+	p.atMost(at+"findings", len(e.Findings), maxDetails, "bytes")
+	if len(e.Findings) > 0 && !json.Valid(e.Findings) {
+		p.add(at+"findings", "must be JSON")
 	}
-	for _, s := range e.texts() {
-		p.text(at+"type", s)
+	for _, v := range e.texts() {
+		most := maxText
+		if v.field == scanLocation {
+			most = maxLocation
+		}
+		p.longText(at+v.field, v.text, most)
 	}
 	p.texts(at+"patched.patched_versions", e.Patched, maxRangeEvents)
 }
 
+// A fieldText is a text and the name of its field in the API.
+type fieldText struct{ field, text string }
+
+// scanLocation is the field with the location of the component that a scanner found.
+const scanLocation = "detection.scanv1.component_location"
+
 // texts returns the texts of the details of an event.
-func (e AdvisoryEvent) texts() []string {
-	var all []string
+func (e AdvisoryEvent) texts() []fieldText {
+	var all []fieldText
 	if d := e.Detection; d != nil && d.NVD != nil {
-		all = append(all, d.NVD.CPESearched, d.NVD.CPEFound)
+		all = append(all, fieldText{"detection.nvdapi.cpe_searched", d.NVD.CPESearched},
+			fieldText{"detection.nvdapi.cpe_found", d.NVD.CPEFound})
 	}
 	if d := e.Detection; d != nil && d.Scan != nil {
 		s := d.Scan
-		all = append(all, s.Scanner, s.Subpackage, s.ComponentID, s.Component, s.ComponentVersion, s.ComponentType,
-			s.ComponentLocation, s.ArtifactVersion, s.ScannerVersion, s.DBBuilt, s.DBChecksum)
+		all = append(all, fieldText{"detection.scanv1.scanner", s.Scanner},
+			fieldText{"detection.scanv1.subpackage", s.Subpackage},
+			fieldText{"detection.scanv1.component_id", s.ComponentID},
+			fieldText{"detection.scanv1.component", s.Component},
+			fieldText{"detection.scanv1.component_version", s.ComponentVersion},
+			fieldText{"detection.scanv1.component_type", s.ComponentType},
+			fieldText{scanLocation, s.ComponentLocation},
+			fieldText{"detection.scanv1.artifact_version", s.ArtifactVersion})
+		all = append(all, s.ScannerDB.texts("detection.scanv1.")...)
 	}
 	if f := e.Fixed; f != nil {
-		all = append(all, f.Version, f.ScannerVersion, f.DBBuilt, f.DBChecksum)
+		all = append(all, fieldText{"fixed.fixed_version", f.Version})
+		all = append(all, f.ScannerDB.texts("fixed.")...)
 	}
 	return all
+}
+
+func (d ScannerDB) texts(at string) []fieldText {
+	return []fieldText{{at + "scanner_version", d.ScannerVersion}, {at + "grype_db_built", d.DBBuilt},
+		{at + "grype_db_checksum", d.DBChecksum}}
 }
 
 // same reports whether two events are equal except for their times, authors and reviews.

@@ -50,8 +50,12 @@ func (f AdvisoryFilter) Validate() error {
 		{"event_reviewers", f.EventReviewers}, {"exclude_event_authors", f.NotEventAuthors},
 	} {
 		p.atMost(v.field, len(v.all), maxFilterValues, "entries")
+		most := maxText
+		if v.field == "component_locations" {
+			most = maxLocation
+		}
 		for _, s := range v.all {
-			p.text(v.field, s)
+			p.longText(v.field, s, most)
 		}
 	}
 	p.atMost("event_review_states", len(f.ReviewStates), maxFilterValues, "entries")

@@ -56,9 +56,13 @@ func (p *problems) description(s string) {
 }
 
 // text checks a text that is stored as it is.
-func (p *problems) text(field, s string) {
-	if !storable(s) || len(s) > maxText {
-		p.add(field, "must be valid UTF-8 without NUL, of at most 2048 bytes")
+func (p *problems) text(field, s string) { p.longText(field, s, maxText) }
+
+// longText checks a text of up to most bytes that is stored as it is.
+func (p *problems) longText(field, s string, most int) {
+	p.atMost(field, len(s), most, "bytes")
+	if !storable(s) {
+		p.add(field, "must be valid UTF-8 without NUL")
 	}
 }
 
@@ -79,10 +83,11 @@ func within[T ~int32](p *problems, field string, v, low, high T, text string) {
 // storable reports whether every database can store s.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// atMost checks how many of what there are.
+// atMost checks how many of what there are. Whoever is refused learns both numbers, because they may not have
+// written what they send.
 func (p *problems) atMost(field string, n, most int, what string) {
 	if n > most {
-		p.add(field, "must have at most "+strconv.Itoa(most)+" "+what)
+		p.add(field, "has "+strconv.Itoa(n)+" "+what+", and at most "+strconv.Itoa(most)+" are allowed")
 	}
 }
 

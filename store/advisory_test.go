@@ -194,6 +194,38 @@ func TestImportKeepsWork(t *testing.T) {
 	})
 }
 
+// TestImportReopened imports that a vulnerability was found again after its fix: it affects every version then, even
+// those that the range of the version before leaves out.
+func TestImportReopened(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		a := newAdvisory("A-1")
+		a.Events = append(a.Events, resource.AdvisoryEvent{CreateTime: epoch.Add(time.Hour), Author: "db", ReviewState: resource.ReviewApproved,
+			Type: resource.EventFixed, Fixed: &resource.Fix{Version: "1.2.3"}})
+		importAll(t, s, org.UID, a)
+		ranges := func() (events []resource.RangeEvent) {
+			_, err := s.AdvisoriesOf(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.UIDFilter{}, "example.test/pkg",
+				func(all []resource.Affected) (bool, error) { events = all[0].Ranges[0].Events; return true, nil })
+			must(t, err)
+			return events
+		}
+		if got := ranges(); len(got) != 2 {
+			t.Errorf("fixed: %+v", got)
+		}
+		again := a.Events[0]
+		again.CreateTime = epoch.Add(2 * time.Hour)
+		a.Events, a.Source.Digest = append(slices.Clone(a.Events), again), []byte("2")
+		importAll(t, s, org.UID, a)
+		if got := find(t, s, org.UID, "A-1"); len(got.Events) != 3 || got.Latest().Type != resource.EventDetection {
+			t.Errorf("found again: %+v", got.Events)
+		}
+		if got := ranges(); len(got) != 1 || got[0].Introduced != "0" {
+			t.Errorf("found again: %+v", got)
+		}
+		wantExact(t, s)
+	})
+}
+
 // TestImportRace has two imports bring the same records at the same time: each
 // is there once.
 func TestImportRace(t *testing.T) {

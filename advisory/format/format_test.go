@@ -62,7 +62,7 @@ func sample(t testing.TB, name string) []byte {
 }
 
 var samples = []string{"osv.json", "withdrawn.yaml", "openvex.json", "openvex-old.json", "secdb.json",
-	"distribution.yaml"}
+	"distribution.yaml", "reopened.yaml"}
 
 // TestSamples compares what is read with golden files, and with what the service
 // takes.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -261,7 +262,11 @@ func vexEvent(doc vexDocument, s vexStatement, number string) resource.AdvisoryE
 // vexMerge merges two advisories with the same ID.
 func vexMerge(a, b resource.Advisory) resource.Advisory {
 	a.Aliases = union(a.Aliases, b.Aliases)
-	a.Events = append(a.Events, b.Events...)
+	for _, e := range b.Events { // a statement about several products is one event
+		if !slices.ContainsFunc(a.Events, func(o resource.AdvisoryEvent) bool { return reflect.DeepEqual(o, e) }) {
+			a.Events = append(a.Events, e)
+		}
+	}
 	for _, v := range b.Affected {
 		i := slices.IndexFunc(a.Affected,
 			func(o resource.Affected) bool { return o.Name == v.Name && o.Ecosystem == v.Ecosystem })

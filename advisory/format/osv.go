@@ -260,7 +260,8 @@ func nameArtifact(a *resource.Advisory) {
 	a.ArtifactType = version.PURLType(a.Affected[0].Ecosystem)
 }
 
-// osvEvents returns the events of a record: a detection, and a fix if it has one.
+// osvEvents returns the events of a record: a detection, and a fix if it has one. The fix is never the older of
+// the two, because a detection after a fix would re-open the advisory.
 func osvEvents(a resource.Advisory) []resource.AdvisoryEvent {
 	events := []resource.AdvisoryEvent{{
 		CreateTime: cmp.Or(a.Source.Published, a.Source.Modified), Author: a.Author,
@@ -268,8 +269,12 @@ func osvEvents(a resource.Advisory) []resource.AdvisoryEvent {
 		Type:        resource.EventDetection, Detection: &resource.Detection{Manual: true},
 	}}
 	if fixed := firstFixed(a.Affected); fixed != "" {
+		at := a.Source.Modified
+		if at.Before(a.Source.Published) {
+			at = a.Source.Published
+		}
 		events = append(events, resource.AdvisoryEvent{
-			CreateTime: a.Source.Modified, Author: a.Author, ReviewState: resource.ReviewApproved,
+			CreateTime: at, Author: a.Author, ReviewState: resource.ReviewApproved,
 			Type: resource.EventFixed, Fixed: &resource.Fix{Version: fixed},
 		})
 	}

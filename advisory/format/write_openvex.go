@@ -41,11 +41,14 @@ func (d *vexWriter) Write(a resource.Advisory) error {
 	if !a.DeleteTime.IsZero() {
 		return nil
 	}
+	a = a.Current()
+	var fixed []string // so far
 	for _, e := range a.Events {
 		if e.ReviewState != resource.ReviewApproved {
 			continue
 		}
-		s, ok := toVEX(a, e)
+		fixed = union(fixed, e.FixedVersions())
+		s, ok := toVEX(a, e, fixed)
 		if !ok {
 			continue
 		}
@@ -87,14 +90,15 @@ func (d *vexWriter) Close() error {
 	return d.to.Flush()
 }
 
-// toVEX returns the statement for an event. It returns false if the event is about no product.
-func toVEX(a resource.Advisory, e resource.AdvisoryEvent) (vexStatement, bool) {
+// toVEX returns the statement for an event. It returns false if the event is about no product. fixed are the versions
+// that statements have named as fixed.
+func toVEX(a resource.Advisory, e resource.AdvisoryEvent, fixed []string) (vexStatement, bool) {
 	s := vexStatement{
 		ID: ownStatement + a.ID, Timestamp: e.CreateTime.UTC(), Vulnerability: vexVulnerability{Name: vexName(a)},
 	}
 	s.Vulnerability.Aliases = slices.DeleteFunc(union([]string{a.ID}, a.Aliases),
 		func(id string) bool { return id == s.Vulnerability.Name })
-	if strings.HasPrefix(a.ID, "HFA-") {
+	if strings.HasPrefix(a.ID, resource.AdvisoryIDPrefix) {
 		s.Vulnerability.Aliases = slices.DeleteFunc(s.Vulnerability.Aliases,
 			func(id string) bool { return id == a.ID })
 	}
@@ -119,7 +123,7 @@ func toVEX(a resource.Advisory, e resource.AdvisoryEvent) (vexStatement, bool) {
 			s.Status, s.Action, s.StatusNotes = vexAffected, vexActions[resource.EventTruePositive], ""
 		}
 	}
-	s.Products = vexProducts(a, e)
+	s.Products = vexProducts(a, e, fixed)
 	return s, len(s.Products) > 0
 }
 
@@ -137,14 +141,14 @@ func vexName(a resource.Advisory) string {
 			return alias
 		}
 	}
-	if len(a.Aliases) > 0 && strings.HasPrefix(a.ID, "HFA-") {
+	if len(a.Aliases) > 0 && strings.HasPrefix(a.ID, resource.AdvisoryIDPrefix) {
 		return a.Aliases[0]
 	}
 	return a.ID
 }
 
 // vexProducts returns the packages that an event is about, with their versions.
-func vexProducts(a resource.Advisory, e resource.AdvisoryEvent) []vexProduct {
+func vexProducts(a resource.Advisory, e resource.AdvisoryEvent, fixed []string) []vexProduct {
 	affected := a.Affected
 	if len(affected) == 0 {
 		affected = []resource.Affected{{Ecosystem: a.ArtifactType, Name: a.ArtifactName}}
@@ -162,7 +166,7 @@ func vexProducts(a resource.Advisory, e resource.AdvisoryEvent) []vexProduct {
 		if purl == "" || v.Ecosystem == genericEcosystem {
 			purl = v.Name
 		}
-		for _, number := range vexVersions(v, e) {
+		for _, number := range vexVersions(a, v, e, fixed) {
 			p := vexProduct{ID: purl, Subcomponents: parts}
 			if number != "" && !strings.Contains(purl, "@") && strings.HasPrefix(purl, "pkg:") {
 				p.ID += "@" + versionEscaper.Replace(number)
@@ -173,21 +177,38 @@ func vexProducts(a resource.Advisory, e resource.AdvisoryEvent) []vexProduct {
 	return all
 }
 
-// vexVersions returns the versions of a package that an event is about; "" means all.
-func vexVersions(v resource.Affected, e resource.AdvisoryEvent) []string {
+// vexVersions returns the versions of a package that an event is about; "" means all. An event that re-opens an
+// advisory is also about the versions that were fixed, by name: a statement about all versions does not override
+// one about a version for every reader.
+func vexVersions(a resource.Advisory, v resource.Affected, e resource.AdvisoryEvent, fixed []string) []string {
+	versions := []string{""}
 	switch {
 	case e.Type == resource.EventPatched && len(e.Patched) > 0:
 		return e.Patched
 	case e.Type == resource.EventFixed:
-		fixed := firstFixed([]resource.Affected{v})
-		if fixed == "" && e.Fixed != nil {
-			fixed = e.Fixed.Version
-		}
-		return []string{fixed}
-	case e.Type != resource.EventFalsePositive && len(v.Versions) > 0:
-		return v.Versions
+		return []string{vexFixedVersion(a, v, e)}
+	case e.Type == resource.EventFalsePositive:
+		return versions
+	case len(v.Versions) > 0:
+		versions = v.Versions
 	}
-	return []string{""}
+	if v.Name == a.ArtifactName {
+		versions = union(slices.Clone(versions), fixed)
+	}
+	return versions
+}
+
+// vexFixedVersion returns the version in which an event fixes a package: the one in its range, which the event does
+// not have for every package, unless the advisory was re-opened and may have had other fixes.
+func vexFixedVersion(a resource.Advisory, v resource.Affected, e resource.AdvisoryEvent) string {
+	named, inRange := "", firstFixed([]resource.Affected{v})
+	if e.Fixed != nil {
+		named = e.Fixed.Version
+	}
+	if a.Reopened() && v.Name == a.ArtifactName {
+		return cmp.Or(named, inRange)
+	}
+	return cmp.Or(inRange, named)
 }
 
 var versionEscaper = strings.NewReplacer(

@@ -65,6 +65,7 @@ type osvEvent struct {
 // toOSV returns the OSV record of an advisory. It adds our own part if reading the
 // record without it would not restore the advisory.
 func toOSV(a resource.Advisory) osvRecord {
+	a = a.Current()
 	v := osvRecord{
 		SchemaVersion: osvSchema, ID: a.ID, Published: a.Source.Published, Withdrawn: a.DeleteTime,
 		Modified: cmp.Or(a.Source.Modified, a.UpdateTime), Aliases: a.Aliases, Summary: a.Summary, Details: a.Details,

@@ -23,9 +23,10 @@ func (d *secDBWriter) Write(a resource.Advisory) error {
 	if !a.DeleteTime.IsZero() {
 		return nil
 	}
+	a = a.Current()
 	latest := a.Latest()
 	never := latest != nil && latest.Type == resource.EventFalsePositive
-	name := cmp.Or(strings.Join(a.Aliases, " "), a.ID)
+	name := secDBEntry(a)
 	for _, v := range a.Affected {
 		if !d.wants(v) {
 			continue
@@ -46,6 +47,17 @@ func (d *secDBWriter) Write(a resource.Advisory) error {
 		d.fixes[v.Name][fixed] = append(d.fixes[v.Name][fixed], name)
 	}
 	return nil
+}
+
+// secDBEntry returns the IDs of the vulnerability: its aliases, which scanners look for, and then the advisory's own,
+// unless we made it from the aliases because the source has none.
+func secDBEntry(a resource.Advisory) string {
+	from := a.Source.Format
+	made := strings.HasPrefix(a.ID, resource.AdvisoryIDPrefix) && from != "" && from != string(OSV)
+	if made && len(a.Aliases) > 0 {
+		return strings.Join(a.Aliases, " ")
+	}
+	return strings.Join(union(slices.Clone(a.Aliases), []string{a.ID}), " ")
 }
 
 // wants reports whether a package belongs in this secdb.

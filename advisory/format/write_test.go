@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -241,6 +242,74 @@ func TestOpenVEXDocument(t *testing.T) {
 `
 	if d := diff.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
+// reopened returns an advisory that was fixed and then found again, as the version before stored it: with the fix
+// in its range.
+func reopened(more ...resource.AdvisoryEvent) resource.Advisory {
+	event := func(hour int, kind resource.AdvisoryEventType) resource.AdvisoryEvent {
+		return resource.AdvisoryEvent{CreateTime: writing.Add(time.Duration(hour) * time.Hour), Type: kind,
+			ReviewState: resource.ReviewApproved}
+	}
+	fixed, detected := event(1, resource.EventFixed), event(2, resource.EventPendingUpstreamFix)
+	fixed.Fixed = &resource.Fix{Version: "1.0-r0"}
+	return resource.Advisory{
+		ID: "CGA-1", Aliases: []string{"CVE-2024-1"}, ArtifactName: "p", ArtifactType: "apk",
+		Source: resource.AdvisorySource{Format: "yaml"},
+		Affected: []resource.Affected{{Ecosystem: "Wolfi", Name: "p", Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM",
+			Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "1.0-r0"}}}}}},
+		Events: append([]resource.AdvisoryEvent{fixed, detected}, more...),
+	}
+}
+
+// TestReopened writes an advisory whose fix was taken back: no format may tell that it is fixed.
+func TestReopened(t *testing.T) {
+	again := resource.AdvisoryEvent{CreateTime: writing.Add(3 * time.Hour), Type: resource.EventFixed,
+		ReviewState: resource.ReviewApproved, Fixed: &resource.Fix{Version: "1.1-r0"}}
+	// statement is the end of a statement about the products.
+	statement := func(hour int, status string, products ...string) string {
+		return fmt.Sprintf(`"timestamp":"2024-06-01T%d:00:00Z","products":[{"@id":"%s"}],"status":"%s"`, 12+hour,
+			strings.Join(products, `"},{"@id":"`), status)
+	}
+	tests := map[string]struct {
+		a             resource.Advisory
+		f             format.Format
+		want, without []string
+	}{
+		"osv":                {reopened(), format.OSV, []string{`"events":[{"introduced":"0"}]`}, []string{`{"fixed"`}},
+		"osv, fixed again":   {reopened(again), format.OSV, []string{`"events":[{"introduced":"0"},{"fixed":"1.1-r0"}]`}, nil},
+		"secdb":              {reopened(), format.SecDB, []string{`"packages":[]`}, []string{"CGA-1"}},
+		"secdb, fixed again": {reopened(again), format.SecDB, []string{`"secfixes":{"1.1-r0":["CVE-2024-1 CGA-1"]}`}, []string{"1.0-r0"}},
+		"openvex": {reopened(), format.OpenVEX, []string{
+			statement(1, "fixed", "pkg:apk/wolfi/p@1.0-r0"),
+			statement(2, "affected", "pkg:apk/wolfi/p", "pkg:apk/wolfi/p@1.0-r0"),
+		}, nil},
+		"openvex, fixed again": {reopened(again), format.OpenVEX, []string{
+			statement(1, "fixed", "pkg:apk/wolfi/p@1.0-r0"),
+			statement(2, "affected", "pkg:apk/wolfi/p", "pkg:apk/wolfi/p@1.0-r0"),
+			statement(3, "fixed", "pkg:apk/wolfi/p@1.1-r0"),
+		}, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			text := string(written(t, tt.f, format.Options{Time: writing}, []resource.Advisory{tt.a}))
+			for _, s := range tt.want {
+				if !strings.Contains(text, s) {
+					t.Errorf("%s is missing in\n%s", s, text)
+				}
+			}
+			for _, s := range tt.without {
+				if strings.Contains(text, s) {
+					t.Errorf("%s is in\n%s", s, text)
+				}
+			}
+		})
+	}
+	text := written(t, format.OpenVEX, format.Options{Time: writing}, []resource.Advisory{reopened()})
+	if back := advisories(t, "f", text); len(back) != 1 || len(back[0].Events) != 2 ||
+		back[0].Latest().Type != resource.EventTruePositive {
+		t.Errorf("of %s came back %+v", text, back)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
@@ -35,7 +36,7 @@ func decodeYAML(name string, text []byte) []Record {
 			err = fmt.Errorf("is neither JSON nor YAML we read: %w", err)
 			return append(all, Record{Name: recordName(name, len(all)), Err: err})
 		}
-		all = append(all, decodeYAMLDocument(recordName(name, len(all)), name, value.String())...)
+		all = append(all, decodeYAMLDocument(recordName(name, len(all)), name, &doc, value.String())...)
 	}
 	if len(all) == 0 {
 		return []Record{{Name: name, Err: errEmpty}}
@@ -43,15 +44,13 @@ func decodeYAML(name string, text []byte) []Record {
 	return all
 }
 
-func decodeYAMLDocument(name, file, text string) []Record {
-	r := newReader(text)
-	distribution := false
-	for key := range r.object {
-		distribution = distribution || key == "advisories"
-		r.skip()
-	}
-	if distribution {
-		return decodeMany(name, file, text, readDistribution)
+// decodeYAMLDocument decodes a document, which text has as JSON.
+func decodeYAMLDocument(name, file string, doc *yaml.Node, text string) []Record {
+	root := doc.Content[0]
+	for i := 0; i+1 < len(root.Content) && root.Kind == yaml.MappingNode; i += 2 {
+		if root.Content[i].Value == "advisories" {
+			return decodeMany(name, file, text, readDistribution)
+		}
 	}
 	return decodeValue(name, file, text)
 }
@@ -75,9 +74,7 @@ func writeNode(b *bytes.Buffer, n *yaml.Node, depth int) error {
 		b.WriteString("null")
 		return nil
 	case n.Kind == yaml.ScalarNode:
-		text, err := json.Marshal(n.Value)
-		b.Write(text)
-		return err
+		return writeText(b, n.Value)
 	}
 	open, shut := byte('{'), byte('}')
 	if n.Kind == yaml.SequenceNode {
@@ -100,6 +97,24 @@ func writeNode(b *bytes.Buffer, n *yaml.Node, depth int) error {
 		}
 	}
 	return b.WriteByte(shut)
+}
+
+// writeText writes a text as json.Marshal does: a record would have another digest with other escapes. Nearly all
+// texts need none.
+func writeText(b *bytes.Buffer, s string) error {
+	plain := true
+	for i := 0; i < len(s) && plain; i++ {
+		c := s[i]
+		plain = c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&' && c != 0x7f
+	}
+	if plain {
+		b.WriteByte('"')
+		b.WriteString(s)
+		return b.WriteByte('"')
+	}
+	text, err := json.Marshal(s)
+	b.Write(text)
+	return err
 }
 
 // A distroFile has the advisories of a distribution about one package.
@@ -214,24 +229,19 @@ func sharedID(id string) bool {
 	return strings.HasPrefix(id, "CVE-") || strings.HasPrefix(id, "GHSA-") || strings.HasPrefix(id, "GO-")
 }
 
-// distroAffected returns the versions that are affected according to the events: all
-// up to the last fix, or none after a false positive.
+// distroAffected returns the versions that are affected according to the latest event: those before its fix, none
+// if it is a false positive, and otherwise all. A fix before it does not count, because events after a fix re-open
+// an advisory.
 func distroAffected(name string, events []resource.AdvisoryEvent) resource.Affected {
 	v := resource.Affected{Ecosystem: distroEcosystem, Name: name, PURL: apkPURL(distroEcosystem, name)}
 	bounds := []resource.RangeEvent{{Introduced: "0"}}
-	for _, e := range events {
-		switch {
-		case e.Type == resource.EventFixed:
-			bounds = []resource.RangeEvent{{Introduced: "0"}, {Fixed: e.Fixed.Version}}
-		case e.Type == resource.EventFalsePositive:
-			bounds = nil
-		case bounds == nil:
-			bounds = []resource.RangeEvent{{Introduced: "0"}}
-		}
+	switch latest := events[len(events)-1]; latest.Type {
+	case resource.EventFalsePositive:
+		return v
+	case resource.EventFixed:
+		bounds = append(bounds, resource.RangeEvent{Fixed: latest.Fixed.Version})
 	}
-	if bounds != nil {
-		v.Ranges = []resource.AffectedRange{{Type: "ECOSYSTEM", Events: bounds}}
-	}
+	v.Ranges = []resource.AffectedRange{{Type: "ECOSYSTEM", Events: bounds}}
 	return v
 }
 

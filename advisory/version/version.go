@@ -88,7 +88,7 @@ func (r Rule) append(k key, version string) (key, error) {
 	case version == "":
 		return nil, fault.Field("version", "is required")
 	case len(version) > MaxLength:
-		return nil, fault.Field("version", "must have at most %d bytes", MaxLength)
+		return nil, fault.Field("version", "has %d bytes, and at most %d are allowed", len(version), MaxLength)
 	case !plain(version):
 		return nil, fault.Field("version", "%q must be printable UTF-8", version)
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// AdvisoryOf returns the message of an advisory.
+// AdvisoryOf returns the message of an advisory, as its latest event leaves it.
 func AdvisoryOf(a resource.Advisory) *pb.Advisory {
+	a = a.Current()
 	p := &pb.Advisory{
 		Uid: string(a.UID), AdvisoryId: a.ID, Author: a.Author,
 		CreateTime: wire.Time(a.CreateTime), UpdateTime: wire.Time(a.UpdateTime), DeleteTime: wire.Time(a.DeleteTime),

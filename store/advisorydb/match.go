@@ -3,7 +3,6 @@ package advisorydb
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -14,7 +13,8 @@ import (
 const advisoriesCached = 32_768
 
 // AdvisoriesOf returns the advisories in reach that name a package and whose
-// affected packages pass match, in no particular order.
+// affected packages, as their latest event leaves them, pass match, in no
+// particular order.
 func (s *Store) AdvisoriesOf(
 	ctx context.Context, r store.Reach, place resource.UIDFilter, name string,
 	match func([]resource.Affected) (bool, error),
@@ -36,41 +36,22 @@ func (s *Store) AdvisoriesOf(
 		return nil, err
 	}
 	for _, v := range all {
-		hit, err := match(v.affected)
+		hit, err := match(v.Affected)
 		if err != nil {
 			return nil, err
 		}
-		if !hit {
-			continue
+		if hit {
+			found = append(found, v.Advisory)
 		}
-		a, err := v.advisory()
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, a)
 	}
 	return found, nil
 }
 
-// A cachedAdvisory is an advisory in the cache. Its affected packages are decoded
-// already; the rest is decoded when it is needed.
+// A cachedAdvisory is an advisory in the cache, as its latest event leaves it.
 type cachedAdvisory struct {
-	history  int64 // of the database
-	updated  int64
-	affected []resource.Affected
-
-	once sync.Once
-	row  advisoryRow // until it is decoded
-	a    resource.Advisory
-	err  error
-}
-
-func (v *cachedAdvisory) advisory() (resource.Advisory, error) {
-	v.once.Do(func() {
-		v.a, v.err = v.row.advisory()
-		v.a.Affected, v.row = v.affected, advisoryRow{}
-	})
-	return v.a, v.err
+	history int64 // of the database
+	updated int64
+	resource.Advisory
 }
 
 // withKeys returns the advisories that have one of the keys, from the cache if they
@@ -101,16 +82,14 @@ func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdviso
 	text = fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, fullColumns,
 		s.Engine.Each(&q, uncached))
 	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
-		var r advisoryRow
-		if err := r.scan(row, true); err != nil {
+		a, err := scanAdvisory(row, true)
+		if err != nil {
 			return false, err
 		}
-		affected, err := r.packages()
-		v := &cachedAdvisory{history: history, updated: r.updated, affected: affected, row: r}
-		v.row.affected = ""
-		s.advisories.Add(store.Segment(r.uid), v)
+		v := &cachedAdvisory{history, store.MS(a.UpdateTime), a.Current()}
+		s.advisories.Add(store.Segment(a.UID), v)
 		all = append(all, v)
-		return false, err
+		return false, nil
 	})
 	return all, err
 }

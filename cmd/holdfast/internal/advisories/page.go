@@ -54,6 +54,7 @@ func eventDetail(e *vulnpb.AdvisoryEvent) string {
 	note := ""
 	if fd := eventType(e); fd != nil && fd.Message().Fields().ByName("note") != nil {
 		note = e.ProtoReflect().Get(fd).Message().Get(fd.Message().Fields().ByName("note")).String()
+		note = strings.TrimSpace(note)
 	}
 	return join(": ", prefixed("by ", scan.GetScanner()), prefixed("in ", scan.GetComponent()),
 		prefixed("as ", e.GetDetection().GetNvdapi().GetCpeFound()), prefixed("in ", e.GetFixed().GetFixedVersion()),
@@ -70,11 +71,14 @@ func prefixed(prefix, s string) string {
 // showAdvisory prints all of an advisory for a person.
 func showAdvisory(a *noun.App, m protoreflect.Message) {
 	v := m.Interface().(*vulnpb.Advisory)
-	line := func(format string, args ...any) { fmt.Fprintln(a.Out, output.Printable(fmt.Sprintf(format, args...))) }
-	fmt.Fprintln(a.Out, a.Paint(output.Bold, output.Printable(v.GetAdvisoryId()))+"  "+output.Printable(v.GetSummary()))
+	line := func(indent, format string, args ...any) {
+		fmt.Fprintln(a.Out, paragraph(indent, fmt.Sprintf(format, args...)))
+	}
+	fmt.Fprintln(a.Out, a.Paint(output.Bold, output.Printable(v.GetAdvisoryId()))+"  "+paragraph("  ", v.GetSummary()))
 	fact := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(a.Out, "  %s %s\n", a.Paint(output.Faint, fmt.Sprintf("%-10s", name)), output.Printable(value))
+			fmt.Fprintf(a.Out, "  %s %s\n", a.Paint(output.Faint, fmt.Sprintf("%-10s", name)),
+				paragraph(strings.Repeat(" ", 13), value))
 		}
 	}
 	fact("uid", v.GetUid())
@@ -92,9 +96,7 @@ func showAdvisory(a *noun.App, m protoreflect.Message) {
 	fact("withdrawn", day(v.GetDeleteTime()))
 	if text := strings.TrimSpace(v.GetDetails()); text != "" {
 		fmt.Fprintln(a.Out)
-		for text := range strings.SplitSeq(text, "\n") {
-			line("  %s", text)
-		}
+		line("  ", "  %s", text)
 	}
 	showAffected(a, v)
 	heading(a, "timeline", len(v.GetEvents()))
@@ -103,13 +105,28 @@ func showAdvisory(a *noun.App, m protoreflect.Message) {
 		if e.GetReviewState() != vulnpb.ReviewState_REVIEW_STATE_APPROVED {
 			state = " [" + output.EnumWord(e.GetReviewState().Descriptor().Values().ByNumber(e.GetReviewState().Number())) + "]"
 		}
-		line("  %s  %s%s", day(e.GetCreateTime()), join("  ", eventWord(e), eventDetail(e), by(e)), state)
-		line("              %s", e.GetUid())
+		below := strings.Repeat(" ", 14)
+		line(below, "  %s  %s%s", day(e.GetCreateTime()), join("  ", eventWord(e), eventDetail(e), by(e)), state)
+		line(below, below+"%s", e.GetUid())
 	}
 	heading(a, "references", len(v.GetReferences()))
 	for _, r := range v.GetReferences() {
-		line("  %-8s  %s", strings.ToLower(r.GetType()), r.GetUrl())
+		line("  ", "  %-8s  %s", strings.ToLower(r.GetType()), r.GetUrl())
 	}
+}
+
+// paragraph returns a text of several lines for the screen. The lines after the first are indented, so that none of
+// them looks like a line of ours.
+func paragraph(indent, text string) string {
+	lines := strings.Split(strings.TrimRight(text, "\r\n"), "\n")
+	for i, s := range lines {
+		s = output.Printable(strings.ReplaceAll(strings.TrimSuffix(s, "\r"), "\t", "    "))
+		if i > 0 && s != "" {
+			s = indent + s
+		}
+		lines[i] = s
+	}
+	return strings.Join(lines, "\n")
 }
 
 // heading prints the heading of a part that has n lines.

@@ -1,0 +1,66 @@
+package e2e_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// reopenedYAML is a file of a distribution. Its advisory was fixed, and then found again.
+const reopenedYAML = `package:
+  name: lines
+advisories:
+  - id: CGA-2222-3333-4444
+    aliases: [CVE-2024-3001]
+    events:
+      - {timestamp: 2024-05-01T08:00:00Z, type: detection, data: {type: manual}}
+      - {timestamp: 2024-05-02T08:00:00Z, type: fixed, data: {fixed-version: 1.0.0-r1}}
+`
+
+// TestApiReopened imports an advisory that is fixed and then, as its distribution publishes it anew, is not: every
+// answer follows.
+func TestApiReopened(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		org := string(w.Organization)
+		file := reopenedYAML
+		steps := []struct {
+			more                     string // of the file
+			affected, osv, vex, secs string // what the answers have
+		}{
+			{"", `[]`, `{"fixed":"1.0.0-r1"}`, `"status":"fixed"}]}`, `{"1.0.0-r1":["CVE-2024-3001 CGA-2222-3333-4444"]}`},
+			{"{timestamp: 2024-05-03T08:00:00Z, type: detection, data: {type: manual}}", `"advisoryId":"CGA-2222-3333-4444"`,
+				`"events":[{"introduced":"0"}]`, `"status":"under_investigation"}]}`, `"packages":[]`},
+			{"{timestamp: 2024-05-04T08:00:00Z, type: fixed, data: {fixed-version: 1.2.0-r0}}", `"fixedVersions":["1.2.0-r0"]`,
+				`{"fixed":"1.2.0-r0"}`, `"status":"fixed"}]}`, `{"1.2.0-r0":["CVE-2024-3001 CGA-2222-3333-4444"]}`},
+			{"{timestamp: 2024-05-05T08:00:00Z, type: fix-not-planned, data: {note: No.}}", `"advisoryId":"CGA-2222-3333-4444"`,
+				`"events":[{"introduced":"0"}]`, `"status":"affected","action_statement":"No."}]}`, `"packages":[]`},
+		}
+		for i, step := range steps {
+			if step.more != "" {
+				file += "      - " + step.more + "\n"
+			}
+			if last, st := w.takeIn(t, w.Token, org, doc("lines.yaml", len(file)), []byte(file)); st != nil || last.GetCounts().GetFailed() > 0 {
+				t.Fatalf("step %d: %v %v", i, last, st)
+			}
+			get := func(what, method, path, body string, want string) {
+				t.Helper()
+				r := w.send(t, w.Token, method, path, body)
+				if r.status != http.StatusOK || !strings.Contains(r.body, want) {
+					t.Errorf("step %d: %s: %d %s, want %s", i, what, r.status, r.body, want)
+				}
+			}
+			list := w.send(t, w.Token, "GET", "/vulnerabilities/v2beta1/advisories?advisory_ids=CGA-2222-3333-4444", "").body
+			uid := regexp.MustCompile(`"uid":"([^"]+)"`).FindStringSubmatch(list)[1]
+			get("get", "GET", "/vulnerabilities/v2beta1/advisories/"+uid, "", step.osv)
+			get("query", "POST", "/vulnerabilities/v2beta1/advisories:query",
+				`{"package":{"purl":"pkg:apk/wolfi/lines@1.1.0-r0"},"uidp":{"descendantsOf":"`+org+`"}}`, step.affected)
+			within := "&uidp.descendants_of=" + url.QueryEscape(org)
+			get("osv", "GET", "/advisories/v1/export?format=osv"+within, "", step.osv)
+			get("openvex", "GET", "/advisories/v1/export?format=openvex"+within, "", step.vex)
+			get("secdb", "GET", "/advisories/v1/secdb/"+org+"/security.json", "", step.secs)
+		}
+	})
+}
