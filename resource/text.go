@@ -69,6 +69,12 @@ func (p *problems) required(field, s string) {
 	}
 }
 
+// requiredText checks a text that must not be empty and is stored as it is.
+func (p *problems) requiredText(field, s string) {
+	p.required(field, s)
+	p.text(field, s)
+}
+
 // within checks a number of an enum, from low to high. text says what it is not.
 func within[T ~int32](p *problems, field string, v, low, high T, text string) {
 	if v < low || v > high {
