@@ -99,3 +99,83 @@ func TestLooseRules(t *testing.T) {
 		t.Errorf("identity: %s", made.text)
 	}
 }
+
+// A page token is enough for the next page. What is given with it must be what
+// the list has.
+func TestPageTokenAlone(t *testing.T) {
+	w := newWorld(t)
+	folder, other := w.make(t, "groups/"+string(w.org), `{"name":"web"}`), w.make(t, "groups/"+string(w.org), `{"name":"other"}`)
+	for _, name := range []string{"a", "b", "c"} {
+		w.make(t, "groups/"+folder, `{"name":"`+name+`"}`)
+	}
+	names := func(got answer) (all string) {
+		groups, _ := got.json["groups"].([]any)
+		for _, g := range groups {
+			all += g.(map[string]any)["name"].(string)
+		}
+		return all
+	}
+	const list = "GET /iam/v2beta1/groups?page_size=1"
+	first := w.do(t, list+"&order_by=name%20desc&uidp.children_of="+folder, "")
+	next, _ := first.field("nextPageToken").(string)
+	for given, want := range map[string]string{
+		"":                               "b",
+		"&order_by=name%20desc":          "b",
+		"&skip=1":                        "a",
+		"&order_by=name":                 "page_token",
+		"&order_by=created_at":           "page_token",
+		"&name=b":                        "page_token",
+		"&uidp.in_root=true":             "page_token",
+		"&uidp.children_of=" + folder:    "b",
+		"&uidp.children_of=" + other:     "page_token",
+		"&uidp.descendants_of=" + folder: "page_token",
+	} {
+		got := w.do(t, list+"&page_token="+next+given, "")
+		if names(got)+strings.Join(got.violations(), " ") != want {
+			t.Errorf("with %s: %s, want %s", given, got.text, want)
+		}
+	}
+	second := w.do(t, list+"&page_token="+next, "")
+	next, _ = second.field("nextPageToken").(string)
+	if third := w.do(t, list+"&page_token="+next, ""); names(third) != "a" || third.field("totalCount") != "3" || third.field("nextPageToken") != "" {
+		t.Errorf("the last page: %s", third.text)
+	}
+	if got := w.do(t, "GET /iam/v2beta1/identities?page_token="+next, ""); strings.Join(got.violations(), " ") != "page_token" {
+		t.Errorf("for another list: %s", got.text)
+	}
+	// A token is no grant: it says what to list, and the caller's own grants what of it.
+	reader := w.holder(t, other, "reader", "CAP_IAM_GROUPS_LIST")
+	if got := w.do(t, list+"&page_token="+next, "", "Authorization", "Bearer "+reader); got.status != 200 || names(got) != "" || got.field("totalCount") != "0" {
+		t.Errorf("for somebody who may not see the folder: %s", got.text)
+	}
+}
+
+// An account association is found by its group, and its version 1 paths are those
+// of later versions.
+func TestAssociationsOfGroup(t *testing.T) {
+	w := newWorld(t)
+	folder := w.make(t, "groups/"+string(w.org), `{"name":"web"}`)
+	below := w.make(t, "groups/"+folder, `{"name":"below"}`)
+	for _, group := range []string{string(w.org), folder, below} {
+		w.make(t, "account_associations/"+group, `{"name":"a","amazon":{"account":"123456789012"}}`)
+	}
+	for query, want := range map[string]string{
+		"": "3", "?uidp.descendants_of=" + folder: "2", "?uidp.children_of=" + folder: "1", "?uidp.children_of=" + below: "1",
+		"?uidp.descendants_of=" + string(w.org): "3", "?uidp.ids=" + folder: "1",
+	} {
+		for _, path := range []string{"v2beta1/accountAssociations", "v2beta1/account_associations", "v2/account_associations"} {
+			if got := w.do(t, "GET /iam/"+path+query, ""); got.field("totalCount") != want {
+				t.Errorf("%s%s: %s, want %s", path, query, got.text, want)
+			}
+		}
+	}
+	viewer := string(resource.ManagedRoleUID("viewer"))
+	binding := w.make(t, "rolebindings/"+folder, `{"identityUid":"`+string(w.owner.UID)+`","roleUid":"`+viewer+`"}`)
+	batch := `{"requests":[{"roleBinding":{"identityUid":"` + string(w.owner.UID) + `","roleUid":"` + viewer + `"}}]}`
+	if got := w.do(t, "POST /iam/v2beta1/rolebindings/batch/"+below, batch); got.status != 200 {
+		t.Errorf("batch: %s", got.text)
+	}
+	if got := w.do(t, "DELETE /iam/v2beta1/rolebindings/"+binding, ""); got.status != 200 {
+		t.Errorf("delete: %s", got.text)
+	}
+}

@@ -112,11 +112,40 @@ func bindings() []binding {
 				if f := m.Input().Fields().ByName("update_mask"); b.verb == http.MethodPatch && b.body != "*" {
 					b.mask = f
 				}
-				all = append(all, b)
+				all = append(append(all, b), b.underEarlierNames()...)
 			}
 		}
 	})
 	slices.SortStableFunc(all, func(x, y binding) int { return cmp.Compare(specificity(x.path), specificity(y.path)) })
+	return all
+}
+
+// earlierNames are the paths of version 1 that have another name since then: the
+// new one, and the old one with the new version. Clients move to a later version
+// by replacing the version in their paths.
+var earlierNames = [][2]string{
+	{"/iam/v2beta1/roleBindings", "/iam/v2beta1/rolebindings"},
+	{"/iam/v2beta1/roleBindings:batchCreate", "/iam/v2beta1/rolebindings/batch/{parent=**}"},
+	{"/iam/v2beta1/groupInvites", "/iam/v2beta1/group_invites"},
+	{"/iam/v2beta1/accountAssociations", "/iam/v2beta1/account_associations"},
+	{
+		"/iam/v2beta1/accountAssociations/{uid=**}:checkAccountAssociation",
+		"/iam/v2beta1/account_associations/{uid=**}:check",
+	},
+	{"/iam/v2beta1/identities:lookupIdentity", "/iam/v2beta1/identities/lookup"},
+	{"/iam/v2beta1/identities:updateIdentityMetadata", "/iam/v2beta1/identities/metadata"},
+}
+
+// underEarlierNames returns b once for each path that it had in version 1.
+func (b binding) underEarlierNames() (all []binding) {
+	for _, names := range earlierNames {
+		rest, ok := strings.CutPrefix(b.path, names[0])
+		if ok {
+			old := b
+			old.path = names[1] + rest
+			all = append(all, old)
+		}
+	}
 	return all
 }
 

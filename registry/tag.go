@@ -110,7 +110,7 @@ func (s *Service) TagHistory(
 	if name != "" && !resource.ValidTag(name) {
 		return page.Page[resource.TagMove]{}, fault.Field("tag", "is not a name that a tag can have")
 	}
-	req, err := s.pages.Request(historyList, []string{string(repo), name}, p)
+	_, req, err := page.Resume(s.pages, historyList, []string{string(repo), name}, p)
 	if err != nil {
 		return page.Page[resource.TagMove]{}, err
 	}

@@ -333,6 +333,7 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 	"an association keeps what it was given":  associationKeeps,
 	"a group has one association":             associationOnce,
 	"an association is listed by its group":   associationByGroup,
+	"an association is inside its group":      associationInside,
 	"an invite shows its role":                inviteKeeps,
 	"an invite's role must be there":          inviteRole,
 	"invites are found by their key":          inviteKey,
