@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
@@ -177,5 +178,143 @@ func TestAssociationsOfGroup(t *testing.T) {
 	}
 	if got := w.do(t, "DELETE /iam/v2beta1/rolebindings/"+binding, ""); got.status != 200 {
 		t.Errorf("delete: %s", got.text)
+	}
+}
+
+// Errors of the token service are those of every other service, and its code is
+// where its clients look for it: at the start of a body that ends soon.
+func TestExchangeErrors(t *testing.T) {
+	w := newWorld(t)
+	for request, want := range map[string]string{
+		"GET /sts/exchange?aud=" + audience + "&identity=x":        "INVALID_ARGUMENT",
+		"POST /sts/exchange?aud=" + audience:                       "UNAUTHENTICATED",
+		"POST /sts/exchange_refresh_token?aud=" + audience:         "UNAUTHENTICATED",
+		"POST /sts/exchange?aud=" + strings.Repeat("x&aud=", 1000): "INVALID_ARGUMENT",
+		"GET /sts/nothing":  "NOT_FOUND",
+		"PUT /sts/exchange": "UNIMPLEMENTED",
+	} {
+		got := w.do(t, request, "", "Authorization", "Bearer x")
+		details, _ := got.json["details"].([]any)
+		if len(details) == 0 || !strings.HasPrefix(got.text, `{"code":`) || len(got.text) > 4096 {
+			t.Errorf("%s: %d %s", request, got.status, got.text)
+			continue
+		}
+		info, _ := details[0].(map[string]any)
+		if info["@type"] != "type.googleapis.com/google.rpc.ErrorInfo" || info["reason"] != want || info["domain"] != domain {
+			t.Errorf("%s: %s, want %s", request, got.text, want)
+		}
+	}
+}
+
+// A tag tells when it was made, which a move does not change, and lists have that order.
+func TestTagsByCreation(t *testing.T) {
+	w := newWorld(t)
+	folder := w.make(t, "groups/"+string(w.org), `{"name":"web"}`)
+	repo, _ := w.do(t, "POST /registry/v2beta1/repos/"+folder, `{"name":"app"}`).field("uid").(string)
+	w.store.Now = func() time.Time { return w.now }
+	for _, tag := range []string{"c", "a", "b"} {
+		w.now = w.now.Add(time.Second)
+		w.push(t, folder, "app", "one "+tag, tag)
+	}
+	w.now = w.now.Add(time.Second)
+	w.push(t, folder, "app", "two", "c") // moves
+	for query, want := range map[string]string{
+		"order_by=created_at": "cab", "order_by=create_time%20desc": "bac", "order_by=createTime": "cab", "order_by=updated_at": "abc",
+	} {
+		for _, place := range []string{"", "&uidp.children_of=" + repo, "&uidp.descendants_of=" + folder} {
+			got := w.do(t, "GET /registry/v2beta1/tags?"+query+place, "")
+			tags, _ := got.json["tags"].([]any)
+			var names string
+			for _, tag := range tags {
+				names += tag.(map[string]any)["name"].(string)
+			}
+			if names != want {
+				t.Errorf("%s%s: %s, want %s", query, place, got.text, want)
+			}
+		}
+	}
+	first := w.do(t, "GET /registry/v2beta1/tags?order_by=created_at&page_size=1", "")
+	tag, _ := first.json["tags"].([]any)[0].(map[string]any)
+	made, _ := tag["createTime"].(string)
+	if made == "" || made >= tag["updateTime"].(string) {
+		t.Errorf("the first tag: %s", first.text)
+	}
+}
+
+// An invite that nobody has used can be changed by whoever could create it so.
+func TestUpdateInvite(t *testing.T) {
+	w := newWorld(t)
+	folder := w.make(t, "groups/"+string(w.org), `{"name":"web"}`)
+	viewer, owner := string(resource.ManagedRoleUID("viewer")), string(resource.ManagedRoleUID("owner"))
+	made := w.do(t, "POST /iam/v2beta1/groupInvites/"+folder, `{"roleUid":"`+viewer+`","ttl":"3600s","email":"ann@example.com"}`)
+	uid, _ := made.field("uid").(string)
+	if made.field("updateTime") != made.field("createTime") {
+		t.Errorf("create: %s", made.text)
+	}
+	w.now = w.now.Add(time.Second)
+	w.store.Now = func() time.Time { return w.now }
+	change := func(body, query string, header ...string) answer {
+		return w.do(t, "PATCH /iam/v2beta1/groupInvites/"+uid+query, body, header...)
+	}
+	later := w.now.UTC().Add(48 * time.Hour).Format("2006-01-02T15:04:05.000Z")
+	got := change(`{"email":"bob@example.com","roleUid":"`+owner+`","expirationTime":"`+later+`"}`, "")
+	if got.status != 200 || got.field("email") != "bob@example.com" || got.field("roleUid") != owner || got.field("role.name") != "owner" ||
+		got.field("expirationTime") != later || got.field("code") != "" || got.field("keyId") != made.field("keyId") ||
+		got.field("createTime") != made.field("createTime") || got.field("updateTime") == made.field("updateTime") {
+		t.Fatalf("update: %s", got.text)
+	}
+	if read := w.do(t, "GET /iam/v2beta1/groupInvites/"+uid, ""); read.text != got.text {
+		t.Errorf("get: %s\nwant %s", read.text, got.text)
+	}
+	if echo := change(got.text, ""); echo.status != 200 || echo.field("expirationTime") != later {
+		t.Errorf("what was answered, sent back: %s", echo.text)
+	}
+	soon := w.now.UTC().Add(time.Hour).Truncate(time.Millisecond).Format("2006-01-02T15:04:05.000Z")
+	if got := change(`{"ttl":"3600s","email":""}`, "?updateMask=ttl"); got.field("expirationTime") != soon || got.field("email") != "bob@example.com" {
+		t.Errorf("by ttl: %s, want %s", got.text, soon)
+	}
+	for body, fields := range map[string]string{
+		`{"ttl":"1s"}`: "ttl",
+		`{"ttl":"3600s","expirationTime":"` + later + `"}`:               "ttl",
+		`{"expirationTime":"2020-01-01T00:00:00Z"}`:                      "expiration_time",
+		`{"expirationTime":"2099-01-01T00:00:00Z"}`:                      "expiration_time",
+		`{"expirationTime":null}`:                                        "expiration_time",
+		`{"email":"Bob <bob@example.com>"}`:                              "email",
+		`{"roleUid":""}`:                                                 "role_uid",
+		`{"roleUid":"` + folder + `/0123456789abcdef/0123456789abcdef"}`: "role_uid",
+		`{"singleUse":true}`:                                             "single_use",
+		`{"singleuse":true}`:                                             "singleuse",
+	} {
+		if got := change(body, ""); got.status != 400 || strings.Join(got.violations(), " ") != fields {
+			t.Errorf("%s: %s, want a complaint about %s", body, got.text, fields)
+		}
+	}
+	inviter := w.holder(t, folder, "inviter", "CAP_IAM_GROUP_INVITES_CREATE", "CAP_IAM_GROUP_INVITES_LIST", "CAP_IAM_ROLE_BINDINGS_CREATE", "CAP_IAM_ROLES_LIST")
+	few := resource.NewCapabilities(resource.GroupInvitesCreate, resource.RoleBindingsCreate)
+	narrow := token.Claims{Subject: w.owner.UID, Audience: []string{audience}, Life: time.Hour, Caps: &few}
+	for name, bearer := range map[string]string{
+		"who lacks the role":         inviter,
+		"an inviter of another tree": w.holder(t, w.make(t, "groups/"+string(w.org), `{"name":"other"}`), "elsewhere", "CAP_IAM_GROUP_INVITES_CREATE", "CAP_IAM_ROLE_BINDINGS_CREATE"),
+		"a reader":                   w.holder(t, folder, "readers", "CAP_IAM_GROUP_INVITES_LIST"),
+		"a narrowed owner":           w.mint(narrow),
+	} {
+		for _, body := range []string{`{"email":"eve@example.com"}`, `{"ttl":"7200s"}`, `{"roleUid":"` + owner + `"}`} { // the role stays or not
+			if got := change(body, "", "Authorization", "Bearer "+bearer); got.status != 403 {
+				t.Errorf("%s: %s: %d %s", name, body, got.status, got.text)
+			}
+		}
+	}
+	lesser := w.make(t, "roles/"+string(w.org), `{"name":"lesser","capabilities":["CAP_IAM_ROLES_LIST"]}`)
+	if got := change(`{"roleUid":"`+lesser+`"}`, "", "Authorization", "Bearer "+inviter); got.status != 200 {
+		t.Errorf("to a role that the inviter holds: %s", got.text)
+	}
+	for _, missing := range []string{folder + "/0123456789abcdef", string(w.org) + uid[strings.LastIndex(uid, "/"):]} {
+		if got := w.do(t, "PATCH /iam/v2beta1/groupInvites/"+missing, `{"email":""}`); got.status != 404 {
+			t.Errorf("%s: %s", missing, got.text)
+		}
+	}
+	w.do(t, "DELETE /iam/v2beta1/groupInvites/"+uid, "")
+	if got := change(`{"email":""}`, ""); got.status != 404 {
+		t.Errorf("of a deleted one: %s", got.text)
 	}
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -90,7 +89,6 @@ type binding struct {
 	body       string // the field that is the body, "*" for all of them, "" for none
 	mask       protoreflect.FieldDescriptor
 	deprecated bool // it is of version 1
-	terse      bool // errors have a code and a message, and nothing else
 }
 
 // bindings returns every binding, the least specific first, because the mux tries
@@ -108,7 +106,6 @@ func bindings() []binding {
 				b := binding{method: "/" + string(s.FullName()) + "/" + string(m.Name()), input: m.Input(), body: r.GetBody()}
 				b.verb, b.path = verbAndPath(r)
 				b.deprecated = in.Deprecated
-				b.terse = strings.HasPrefix(b.path, "/sts/")
 				if f := m.Input().Fields().ByName("update_mask"); b.verb == http.MethodPatch && b.body != "*" {
 					b.mask = f
 				}
@@ -254,7 +251,7 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 			w.Header()[http.CanonicalHeaderKey(k)] = values
 		}
 		if err != nil {
-			g.fail(w, r, status.Convert(err), b.terse)
+			g.fail(w, r, status.Convert(err))
 			return
 		}
 		send(w, http.StatusOK, *buf)
@@ -289,13 +286,10 @@ func send(w http.ResponseWriter, code int, body []byte) {
 	_, _ = w.Write(body) // fails only if the client has gone
 }
 
-// fail answers with an error. A terse one has no details, because clients of the
-// token service do not know them and read errors strictly.
-func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status, terse bool) {
+// fail answers with an error. Clients of the token service read its code, to know
+// whether to try again, from the first 4 KiB of the body.
+func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status) {
 	body, err := g.encoder.Append(nil, st.Proto())
-	if terse {
-		body, err = json.Marshal(map[string]any{"code": st.Code(), "message": st.Message()})
-	}
 	if err != nil { // a detail is of an unknown type: leave the details out
 		body, _ = g.encoder.Append(nil, status.New(st.Code(), strings.ToValidUTF8(st.Message(), "?")).Proto())
 	}
@@ -330,5 +324,5 @@ func (g *gateway) pathError(_ context.Context, _ *runtime.ServeMux, _ runtime.Ma
 
 // refuse answers a request that is for no method.
 func (g *gateway) refuse(w http.ResponseWriter, r *http.Request, f *fault.Error) {
-	g.fail(w, r, statusOf(f, g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
+	g.fail(w, r, statusOf(f, g.domain, originOf(r.Context()).id))
 }

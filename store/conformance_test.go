@@ -336,6 +336,7 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 	"an association is inside its group":      associationInside,
 	"an invite shows its role":                inviteKeeps,
 	"an invite's role must be there":          inviteRole,
+	"an invite changes until it is used":      inviteChanges,
 	"invites are found by their key":          inviteKey,
 	"an order is asked for":                   noDefaultOrder,
 	"a mapping is there once":                 mappingOnce,

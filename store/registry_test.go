@@ -406,7 +406,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		addImage(t, s.Store, s.repo, "", "one")
 		push(t, s.Store, s.repo, newImage("one"), "v1", "latest", "sha256-abc", "1.2-20240506", "1.2-r3", "other", "sha512-x", "a-r1")
 		all := []resource.TagClass{resource.ReferrerTag, resource.DateTag, resource.EpochTag}
-		for _, order := range []string{"name", "uid", "update_time"} {
+		for _, order := range []string{"name", "uid", "create_time", "update_time"} {
 			for name, tt := range map[string]struct {
 				f    resource.Filter
 				want []string

@@ -25,7 +25,7 @@ var tags = store.Kind[resource.Tag]{
 			store.Text("digest", &g.Digest),
 			store.Flag("deprecated", &g.Deprecated),
 			store.JSON("bundles", &g.Bundles).Empty(len(g.Bundles) == 0),
-			store.Time("create_ms", &g.CreateTime).Fixed(),
+			store.Time("create_ms", &g.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &g.UpdateTime).Order("update_time"),
 		}
 	},
