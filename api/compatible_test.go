@@ -318,3 +318,31 @@ func TestUpdateInvite(t *testing.T) {
 		t.Errorf("of a deleted one: %s", got.text)
 	}
 }
+
+// The contract gives names no upper bound. There is one where registry paths are
+// made of them, and the refusal says it.
+func TestLongNames(t *testing.T) {
+	w := newWorld(t)
+	org, long := string(w.org), strings.Repeat("n", 1024)
+	viewer := string(resource.ManagedRoleUID("viewer"))
+	rest := map[string]string{
+		"roles":               `"capabilities":["CAP_IAM_GROUPS_LIST"]`,
+		"identities":          `"claimMatch":{"issuer":"https://ci.example.com","subject":"s"}`,
+		"identityProviders":   `"defaultRole":"` + viewer + `",` + oidc,
+		"accountAssociations": `"amazon":{"account":"123456789012"}`,
+	}
+	for kind, fields := range rest {
+		w.make(t, kind+"/"+org, `{"name":"`+long+`",`+fields+`}`)
+		got := w.do(t, "GET /iam/v2beta1/"+kind+"?page_size=1&order_by=name&uidp.descendants_of="+org+"&name="+long, "")
+		if !strings.Contains(got.text, `"name":"`+long+`"`) {
+			t.Errorf("%s: %s", kind, got.text)
+		}
+		if got := w.do(t, "POST /iam/v2beta1/"+kind+"/"+org, `{"name":"`+long+`n",`+fields+`}`); !strings.Contains(got.text, "at most 1024 characters") {
+			t.Errorf("one more: %s", got.text)
+		}
+	}
+	w.make(t, "groups/"+org, `{"name":"`+long[:128]+`"}`)
+	if got := w.do(t, "POST /iam/v2beta1/groups/"+org, `{"name":"`+long[:129]+`"}`); !strings.Contains(got.text, "at most 128 characters, because the paths of repos") {
+		t.Errorf("a group: %s", got.text)
+	}
+}

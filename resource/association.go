@@ -80,7 +80,7 @@ func (a AccountAssociation) Validate() error {
 	p.atMost("service_bindings", len(a.ServiceBindings), maxBindings, "bindings")
 	for _, name := range slices.Sorted(maps.Keys(a.ServiceBindings)) {
 		switch identity := a.ServiceBindings[name]; {
-		case len(name) > maxName:
+		case len(name) > maxPathName:
 			p.add("service_bindings", "a name must have at most 128 characters")
 		case !wellFormed(string(identity)), identity.Parent() != a.UID && a.UID != "":
 			p.add("service_bindings", name+": the identity must be directly in the group")
