@@ -54,7 +54,7 @@ func (g *gateway) download(path string, write document) {
 			panic(http.ErrAbortHandler) // a client must not take half a document for the whole
 		default:
 			w.Header().Del("Content-Disposition")
-			g.fail(w, r, status.Convert(err), false)
+			g.fail(w, r, status.Convert(err))
 		}
 	})
 }

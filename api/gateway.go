@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -133,7 +132,6 @@ type binding struct {
 	body       string // the field that is the body, "*" for all of them, "" for none
 	mask       protoreflect.FieldDescriptor
 	deprecated bool // it is of version 1
-	terse      bool // errors have a code and a message, and nothing else
 	exchange   bool // it is of the token service
 }
 
@@ -159,16 +157,44 @@ func bindings() []binding {
 				b := binding{method: "/" + string(s.FullName()) + "/" + string(m.Name()), input: m.Input(), body: r.GetBody()}
 				b.verb, b.path = verbAndPath(r)
 				b.deprecated = in.Deprecated
-				b.terse = strings.HasPrefix(b.path, "/sts/")
 				b.exchange = strings.HasPrefix(b.path, "/sts/")
 				if f := m.Input().Fields().ByName("update_mask"); b.verb == http.MethodPatch && b.body != "*" {
 					b.mask = f
 				}
-				all = append(all, b)
+				all = append(append(all, b), b.underEarlierNames()...)
 			}
 		}
 	})
 	slices.SortStableFunc(all, func(x, y binding) int { return cmp.Compare(specificity(x.path), specificity(y.path)) })
+	return all
+}
+
+// earlierNames are the paths of version 1 that have another name since then: the
+// new one, and the old one with the new version. Clients move to a later version
+// by replacing the version in their paths.
+var earlierNames = [][2]string{
+	{"/iam/v2beta1/roleBindings", "/iam/v2beta1/rolebindings"},
+	{"/iam/v2beta1/roleBindings:batchCreate", "/iam/v2beta1/rolebindings/batch/{parent=**}"},
+	{"/iam/v2beta1/groupInvites", "/iam/v2beta1/group_invites"},
+	{"/iam/v2beta1/accountAssociations", "/iam/v2beta1/account_associations"},
+	{
+		"/iam/v2beta1/accountAssociations/{uid=**}:checkAccountAssociation",
+		"/iam/v2beta1/account_associations/{uid=**}:check",
+	},
+	{"/iam/v2beta1/identities:lookupIdentity", "/iam/v2beta1/identities/lookup"},
+	{"/iam/v2beta1/identities:updateIdentityMetadata", "/iam/v2beta1/identities/metadata"},
+}
+
+// underEarlierNames returns b once for each path that it had in version 1.
+func (b binding) underEarlierNames() (all []binding) {
+	for _, names := range earlierNames {
+		rest, ok := strings.CutPrefix(b.path, names[0])
+		if ok {
+			old := b
+			old.path = names[1] + rest
+			all = append(all, old)
+		}
+	}
 	return all
 }
 
@@ -275,7 +301,7 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 			w.Header()[http.CanonicalHeaderKey(k)] = values
 		}
 		if err != nil {
-			g.fail(w, r, status.Convert(err), b.terse)
+			g.fail(w, r, status.Convert(err))
 			return
 		}
 		body := *buf
@@ -314,13 +340,10 @@ func send(w http.ResponseWriter, code int, body []byte) {
 	_, _ = w.Write(body) // fails only if the client has gone
 }
 
-// fail answers with an error. A terse one has no details, because clients of the
-// token service do not know them and read errors strictly.
-func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status, terse bool) {
+// fail answers with an error. Clients of the token service read its code, to know
+// whether to try again, from the first 4 KiB of the body.
+func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status) {
 	body, err := g.encoder.Append(nil, st.Proto())
-	if terse {
-		body, err = json.Marshal(map[string]any{"code": st.Code(), "message": st.Message()})
-	}
 	if err != nil { // a detail is of an unknown type: leave the details out
 		body, _ = g.encoder.Append(nil, status.New(st.Code(), strings.ToValidUTF8(st.Message(), "?")).Proto())
 	}
@@ -387,5 +410,5 @@ func (g *gateway) pathError(_ context.Context, _ *runtime.ServeMux, _ runtime.Ma
 
 // refuse answers a request that is for no method.
 func (g *gateway) refuse(w http.ResponseWriter, r *http.Request, f *fault.Error) {
-	g.fail(w, r, statusOf(f, g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
+	g.fail(w, r, statusOf(f, g.domain, originOf(r.Context()).id))
 }

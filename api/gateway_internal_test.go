@@ -197,6 +197,49 @@ func TestMostSpecificPathWins(t *testing.T) {
 	}
 }
 
+// A path of version 1 of IAM is one of v2beta1 and of v2 with that version in it.
+// Only updates have another verb.
+func TestEarlierPaths(t *testing.T) {
+	const root, child = "0123456789abcdef0123456789abcdef01234567", "/0123456789abcdef"
+	h, reached := whereTo()
+	tried := 0
+	for _, b := range bindings() {
+		rest, old := strings.CutPrefix(variable.ReplaceAllString(b.path, root+child), "/iam/v1/")
+		if !old {
+			continue
+		}
+		verb := strings.Replace(b.verb, "PUT", "PATCH", 1)
+		for _, version := range []string{"v2beta1", "v2"} {
+			*reached = ""
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), verb, "/iam/"+version+"/"+rest, nil))
+			if !strings.HasPrefix(*reached, "/holdfast.iam.v2beta1.") {
+				t.Errorf("%s /iam/%s/%s reached %q; in version 1 it is %s", verb, version, rest, *reached, b.method)
+			}
+		}
+		tried++
+	}
+	if tried < 30 {
+		t.Errorf("tried %d paths", tried)
+	}
+	for request, want := range map[string]string{
+		"POST rolebindings/batch/" + root:              "BatchCreateRoleBindings",
+		"POST rolebindings/" + root:                    "CreateRoleBinding",
+		"POST account_associations/" + root + ":check": "CheckAccountAssociation",
+		"GET identities/lookup":                        "LookupIdentity",
+		"GET identities/" + root:                       "GetIdentity",
+		"PATCH identities/metadata":                    "UpdateIdentityMetadata",
+		"PATCH identities/" + root:                     "UpdateIdentity",
+		"DELETE group_invites/" + root + child:         "DeleteGroupInvite",
+	} {
+		verb, path, _ := strings.Cut(request, " ")
+		*reached = ""
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), verb, "/iam/v2beta1/"+path, nil))
+		if !strings.HasSuffix(*reached, "/"+want) {
+			t.Errorf("%s reached %q, want %s", request, *reached, want)
+		}
+	}
+}
+
 // A providers server remembers the requests it gets.
 type providers struct {
 	iampb.UnimplementedIdentityProvidersServiceServer

@@ -127,7 +127,7 @@ func TestInviteOverJSON(t *testing.T) {
 	shown := func(code string) string {
 		return `{"uid":"` + uid + `","roleUid":"` + role + `","email":"ann@example.com","expirationTime":"` + expires + `","singleUse":true,"code":"` + code +
 			`","keyId":"` + key + `","createTime":"` + at + `","role":{"uid":"` + role + `","name":"reader","description":"reads",` +
-			`"capabilities":["CAP_IAM_GROUPS_LIST","CAP_IAM_ROLES_LIST"]}}`
+			`"capabilities":["CAP_IAM_GROUPS_LIST","CAP_IAM_ROLES_LIST"]},"updateTime":"` + at + `"}`
 	}
 	if code == "" || key == "" || made.text != shown(code) {
 		t.Fatalf("create: %s\nwant %s", made.text, shown(code))

@@ -97,6 +97,7 @@ func (s stage) changes() map[protoreflect.Name]proto.Message {
 		"UpdateAccountAssociation": &iampb.UpdateAccountAssociationRequest{AccountAssociation: &iampb.AccountAssociation{Uid: s.association, Google: google}, UpdateMask: only("google")},
 		"DeleteAccountAssociation": &iampb.DeleteAccountAssociationRequest{Uid: s.association},
 		"CreateGroupInvite":        &iampb.CreateGroupInviteRequest{Parent: s.folder, GroupInvite: &iampb.GroupInvite{RoleUid: viewer, Ttl: &durationpb.Duration{Seconds: 3600}}},
+		"UpdateGroupInvite":        &iampb.UpdateGroupInviteRequest{GroupInvite: &iampb.GroupInvite{Uid: s.invite, Email: "new@example.com"}, UpdateMask: only("email")},
 		"DeleteGroupInvite":        &iampb.DeleteGroupInviteRequest{Uid: s.invite},
 		"CreateExternalGroupRoleMapping": &iampb.CreateExternalGroupRoleMappingRequest{
 			Parent: s.provider, ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "new", RoleUid: viewer},

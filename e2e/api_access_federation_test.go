@@ -52,6 +52,9 @@ func (h *hierarchy) federatedAccesses() map[string]access {
 		"CreateGroupInvite": {"group_invites.create", folder, func(uid string) proto.Message {
 			return &iampb.CreateGroupInviteRequest{Parent: uid, GroupInvite: invitation()}
 		}},
+		"UpdateGroupInvite": {"group_invites.create", invite, func(uid string) proto.Message {
+			return &iampb.UpdateGroupInviteRequest{GroupInvite: &iampb.GroupInvite{Uid: uid, Email: h.name() + "@people.example"}}
+		}},
 		"DeleteGroupInvite":     {"group_invites.delete", invite, func(uid string) proto.Message { return &iampb.DeleteGroupInviteRequest{Uid: uid} }},
 		"GetAccountAssociation": {"account_associations.list", associated, func(uid string) proto.Message { return &iampb.GetAccountAssociationRequest{Uid: uid} }},
 		"CreateAccountAssociation": {"account_associations.create", group, func(uid string) proto.Message {

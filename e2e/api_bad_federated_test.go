@@ -28,6 +28,7 @@ func badFederatedUIDs(x things) map[string]badRequest {
 		add("check association", "uid", &iampb.CheckAccountAssociationRequest{Uid: uid, ProviderType: 1})
 		add("get invite", "uid", &iampb.GetGroupInviteRequest{Uid: uid})
 		add("delete invite", "uid", &iampb.DeleteGroupInviteRequest{Uid: uid})
+		add("update invite", "uid", &iampb.UpdateGroupInviteRequest{GroupInvite: &iampb.GroupInvite{Uid: uid, Email: "a@b.example"}})
 		add("create invite", "parent", &iampb.CreateGroupInviteRequest{Parent: uid, GroupInvite: invitation()})
 		add("promised role", "role_uid", &iampb.CreateGroupInviteRequest{Parent: x.folder, GroupInvite: &iampb.GroupInvite{RoleUid: uid, Ttl: invitation().GetTtl()}})
 		add("get mapping", "uid", &iampb.GetExternalGroupRoleMappingRequest{Uid: uid})

@@ -267,7 +267,7 @@ var someCapabilities = []capabilitiespb.Capability{capabilitiespb.Capability_CAP
 var (
 	badNames = map[string]string{
 		"no name": "", "capitals": "Folder", "umlauts": "földer", "a slash": "a/b", "a line break": "a\n", "a tab": "a\tb", "a NUL": "a\x00",
-		"a control character": "a\x1f", "a quote": "a'--", "too long a name": strings.Repeat("a", 129), "much too long a name": strings.Repeat("a", 1<<20),
+		"a control character": "a\x1f", "a quote": "a'--", "too long a name": strings.Repeat("a", 1025), "much too long a name": strings.Repeat("a", 1<<20),
 	}
 	badDescriptions = map[string]string{
 		"two lines": "a\nb", "a tab": "a\tb", "a carriage return": "a\r", "a NUL": "a\x00b", "too long": strings.Repeat("é", 513),
@@ -301,6 +301,7 @@ func badGroups(x things) map[string]badRequest {
 		"replaced by nothing":         {"name", update(&iampb.Group{Kind: iampb.OrgKind_ORG_KIND_DEV}, "*")},
 		"access to a word":            {"group_uid", &iampb.RequestGroupAccessRequest{GroupUid: "x"}},
 	}
+	table["create with too long a name for a path"] = badRequest{"name", create(&iampb.Group{Name: strings.Repeat("a", 129)})}
 	for value, name := range badNames {
 		table["create with "+value] = badRequest{"name", create(&iampb.Group{Name: name})}
 		table["update to "+value] = badRequest{"name", update(&iampb.Group{Name: name}, "name")}

@@ -200,6 +200,16 @@ func inviteSteps() []step {
 		{name: "list invites of a stranger", in: list(&iampb.ListGroupInvitesRequest{}), as: "stranger"},
 		{name: "list invites as nobody", code: codes.Unauthenticated, in: list(&iampb.ListGroupInvitesRequest{}), as: "nobody"},
 		{name: "list invites in no order", code: codes.InvalidArgument, in: list(&iampb.ListGroupInvitesRequest{OrderBy: "email"})},
+		{name: "update invite", in: func(s *story) proto.Message {
+			return &iampb.UpdateGroupInviteRequest{GroupInvite: &iampb.GroupInvite{Uid: s.uid("invite"), Email: "bob@people.example", RoleUid: s.uid("role")}}
+		}},
+		{name: "update invite only tried", in: func(s *story) proto.Message {
+			return &iampb.UpdateGroupInviteRequest{GroupInvite: &iampb.GroupInvite{Uid: s.uid("invite")}, UpdateMask: mask("email"), ValidateOnly: true}
+		}},
+		{name: "update invite to nothing", code: codes.InvalidArgument, in: func(s *story) proto.Message {
+			return &iampb.UpdateGroupInviteRequest{GroupInvite: &iampb.GroupInvite{Uid: s.uid("invite")}, UpdateMask: mask("*")}
+		}},
+		{name: "get the changed invite", in: func(s *story) proto.Message { return &iampb.GetGroupInviteRequest{Uid: s.uid("invite")} }},
 		{name: "delete invite", in: func(s *story) proto.Message { return &iampb.DeleteGroupInviteRequest{Uid: s.uid("invite")} }},
 		{name: "delete invite again", in: func(s *story) proto.Message { return &iampb.DeleteGroupInviteRequest{Uid: s.uid("invite")} }},
 	},
@@ -207,6 +217,9 @@ func inviteSteps() []step {
 			return &iampb.CreateGroupInviteRequest{Parent: uid, GroupInvite: invitation()}
 		}),
 		refusals("get invite", codes.NotFound, func(uid string) proto.Message { return &iampb.GetGroupInviteRequest{Uid: uid} }),
+		refusals("update invite", codes.NotFound, func(uid string) proto.Message {
+			return &iampb.UpdateGroupInviteRequest{GroupInvite: &iampb.GroupInvite{Uid: uid, Email: "a@people.example"}}
+		}),
 		refusals("delete invite", codes.OK, func(uid string) proto.Message { return &iampb.DeleteGroupInviteRequest{Uid: uid} }),
 	)
 }

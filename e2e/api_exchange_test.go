@@ -172,7 +172,7 @@ func TestExchangeRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header["Authorization"] = header
-		if st := w.roundTrip(t, r).terse(t); st.Code() != codes.Unauthenticated {
+		if st := w.roundTrip(t, r).refusal(t); st.Code() != codes.Unauthenticated {
 			t.Errorf("%s: %v", name, st)
 		}
 	}
@@ -484,7 +484,7 @@ func TestRefresh(t *testing.T) {
 				t.Errorf("a token of the session: %d", code)
 			}
 		}
-		if st := use(w.RefreshToken).terse(t); st.Code() != codes.Unauthenticated { // whoever has copied the first
+		if st := use(w.RefreshToken).refusal(t); st.Code() != codes.Unauthenticated { // whoever has copied the first
 			t.Errorf("a token that was used: %v", st)
 		}
 		for _, access := range []string{one, two} {
@@ -493,7 +493,7 @@ func TestRefresh(t *testing.T) {
 			}
 		}
 		for _, refresh := range []string{third, second, "x", "e30=", w.Token} {
-			if st := use(refresh).terse(t); st.Code() != codes.Unauthenticated {
+			if st := use(refresh).refusal(t); st.Code() != codes.Unauthenticated {
 				t.Errorf("%.12s: %v", refresh, st)
 			}
 		}

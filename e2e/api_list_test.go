@@ -191,7 +191,7 @@ func TestApiPageTokens(t *testing.T) {
 		w.refuses(t, map[string]badRequest{
 			"in another order":       {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.OrderBy = "uid" })},
 			"in another direction":   {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.OrderBy = "name desc" })},
-			"with another place":     {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.Uidp = nil })},
+			"with another place":     {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.Uidp = &commonpb.UIDPFilter{InRoot: true} })},
 			"with another name":      {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.Name = "g1" })},
 			"of another list":        {"page_token", with(others.GetNextPageToken(), as)},
 			"cut short":              {"page_token", with(tok[:len(tok)-1], as)},

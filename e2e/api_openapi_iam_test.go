@@ -65,6 +65,7 @@ func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 		"GroupInvitesService_ListGroupInvites":  list,
 		"GroupInvitesService_GetGroupInvite":    get(invite),
 		"GroupInvitesService_CreateGroupInvite": {{uid: x.folder, body: `{"roleUid":"` + viewer + `","ttl":"60s","singleUse":true}`}, {uid: x.folder, body: `{}`, fails: true}},
+		"GroupInvitesService_UpdateGroupInvite": {{uid: invite, body: `{"email":"a@b.example","ttl":"60s"}`}, {uid: invite, body: `{"email":"x"}`, fails: true}},
 		"GroupInvitesService_DeleteGroupInvite": {{uid: invite}, {uid: "nonsense", fails: true}},
 
 		"AccountAssociationsService_ListAccountAssociations":  list,

@@ -175,7 +175,7 @@ func registryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 		"V1_Registry_DeleteRepo": {{uid: spare}, {uid: spare, fails: true}},
 
 		"V1_Registry_ListTags":           {{}, {query: "uidp.children_of=" + repo + "&exclude_referrers=true&exclude_dates=true&exclude_epochs=true"}, {query: "id=" + tag}, {query: "digest=x", fails: true}},
-		"V1_Registry_CreateTag":          {{uid: repo, body: `{"name":"x","digest":"` + digest + `"}`}, {uid: repo, body: `{"name":"x"}`, fails: true}},
+		"V1_Registry_CreateTag":          {{uid: repo, body: `{"name":"x","digest":"` + digest + `"}`}, {uid: repo, body: `{"name":"x","bundles":["base"]}`}, {uid: repo, body: `{"name":"y"}`, fails: true}},
 		"V1_Registry_UpdateTag":          {{uid: tag, body: `{"digest":"` + other + `"}`}, {uid: tag, body: `{"name":"another","digest":"` + other + `"}`, fails: true}, {uid: nothing, body: `{}`, fails: true}},
 		"V1_Registry_DeleteTag":          {{uid: old}, {uid: old, fails: true}},
 		"V1_Registry_GetRepoTagsSummary": {{uid: repo}, {uid: nothing, fails: true}},

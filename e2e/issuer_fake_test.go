@@ -170,7 +170,7 @@ func (w *world) exchangeHTTP(t *testing.T, bearer string, form url.Values) (*oid
 	r.Header.Set("Authorization", "Bearer "+bearer)
 	got := w.roundTrip(t, r)
 	if got.status != http.StatusOK {
-		return nil, got.terse(t)
+		return nil, got.refusal(t)
 	}
 	return got.rawToken(t), nil
 }
@@ -201,15 +201,17 @@ func strictly(t *testing.T, body string, into any) {
 	}
 }
 
-// terse reads an error of the token service: a code and a message, no more.
-func (r reply) terse(t *testing.T) *status.Status {
+// refusal reads an error of the token service: as any other, and with its code
+// where clients look for it.
+func (r reply) refusal(t *testing.T) *status.Status {
 	t.Helper()
 	var fields map[string]json.RawMessage
 	strictly(t, r.body, &fields)
-	if len(fields) != 2 || fields["code"] == nil || fields["message"] == nil {
-		t.Errorf("an error with other fields than code and message: %s", r.body)
+	st := r.fault(t)
+	if len(fields) != 3 || len(r.body) > 4096 || len(st.Details()) == 0 {
+		t.Errorf("an error of %d bytes with other fields than code, message and details: %s", len(r.body), r.body)
 	}
-	return r.fault(t)
+	return st
 }
 
 // exchangeGRPC exchanges a bearer over gRPC.

@@ -47,7 +47,7 @@ func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page
 	if err != nil {
 		return out, err
 	}
-	req, err := s.pages.Request(auditList, f, p)
+	f, req, err := page.Resume(s.pages, auditList, f, p)
 	if err != nil {
 		return out, err
 	}

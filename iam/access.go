@@ -51,7 +51,7 @@ func (s *Service) ListAccess(
 		return Access{}, err
 	}
 	h, incomplete := s.holding(ctx, want, target, false)
-	req, err := s.pages.Request(iamdb.AccessList, []string{want.String(), string(target)}, p)
+	_, req, err := page.Resume(s.pages, iamdb.AccessList, []string{want.String(), string(target)}, p)
 	if err != nil {
 		return Access{}, err
 	}

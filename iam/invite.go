@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
@@ -41,6 +42,7 @@ func (s *Service) CreateInvite(
 	}
 	i.UID = parent.NewChild()
 	i.CreateTime = s.now()
+	i.UpdateTime = i.CreateTime
 	i.ExpirationTime = i.CreateTime.Add(ttl).Truncate(time.Millisecond)
 	code, err := newInviteCode(&i)
 	if err != nil {
@@ -74,6 +76,32 @@ func newInviteCode(i *resource.GroupInvite) (string, error) {
 // GetInvite returns an invite, without its code. The caller needs group_invites.list on it.
 func (s *Service) GetInvite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
 	return authz.Get(ctx, s.authz, resource.GroupInvitesList, uid, s.store.Invite)
+}
+
+// UpdateInvite applies change to the address, the role and the end of an invite that nobody has used, and returns
+// it without its code, which stays. The caller needs what CreateInvite asks for the invite as it is then, whatever
+// changes: an address or a later end is as good as a new invite.
+func (s *Service) UpdateInvite(
+	ctx context.Context, uid resource.UID, change func(*resource.GroupInvite) error,
+) (resource.GroupInvite, error) {
+	if err := s.requireWithBind(ctx, resource.GroupInvitesCreate, uid); err != nil {
+		return resource.GroupInvite{}, err
+	}
+	return store.Edit(ctx, uid, s.store.Invite, s.store.UpdateInvite, func(i *resource.GroupInvite) error {
+		before := *i
+		if err := change(i); err != nil {
+			return err
+		}
+		now := s.now()
+		if err := i.ValidateChange(before.ExpirationTime, now); err != nil {
+			return err
+		}
+		if i.TTL != nil {
+			i.ExpirationTime = now.Add(*i.TTL).Truncate(time.Millisecond)
+		}
+		i.UID, i.KeyID, i.CreateTime, i.UpdateTime = before.UID, before.KeyID, before.CreateTime, before.UpdateTime
+		return s.authz.RequireRole(ctx, uid.Parent(), i.Role, "role_uid")
+	})
 }
 
 // DeleteInvite removes an invite, if it exists. The caller needs group_invites.delete on it.

@@ -65,6 +65,7 @@ type Request struct {
 	After      *Cursor // nil on the first page
 	Expired    bool    // the token had expired, so the list starts again
 	binding    [16]byte
+	filter     []byte // as JSON
 }
 
 // A Cursor is the position of a row in an order. Key is its name if the order is

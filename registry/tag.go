@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
@@ -19,16 +20,43 @@ func (s *Service) CreateTag(ctx context.Context, repo resource.UID, t resource.T
 	if err := t.Validate(); err != nil {
 		return resource.Tag{}, err
 	}
-	rules, err := s.store.RegistrySettings(ctx, repo.Parent())
+	return s.putTag(ctx, repo.NewChild(), t)
+}
+
+// CreateOrKeepTag is CreateTag for version 1, where the digest is optional: a tag without one must exist, stays
+// where it points, and takes the rest. For that the caller also needs tag.list on the repo, because the answer
+// has the digest; without it the error is that of a tag that does not exist.
+func (s *Service) CreateOrKeepTag(ctx context.Context, repo resource.UID, t resource.Tag) (resource.Tag, error) {
+	if t.Digest != "" {
+		return s.CreateTag(ctx, repo, t)
+	}
+	if err := s.authz.Require(ctx, resource.TagCreate, repo); err != nil {
+		return resource.Tag{}, err
+	}
+	if err := t.ValidateChange(); err != nil {
+		return resource.Tag{}, err
+	}
+	switch err := s.authz.Require(ctx, resource.TagList, repo); {
+	case errors.Is(err, fault.PermissionDenied):
+		return resource.Tag{}, registrydb.DigestRequired(t.Name)
+	case err != nil:
+		return resource.Tag{}, err
+	}
+	return s.putTag(ctx, repo.NewChild(), t)
+}
+
+// putTag stores a tag under the rules of its group. uid is used if the tag is new.
+func (s *Service) putTag(ctx context.Context, uid resource.UID, t resource.Tag) (resource.Tag, error) {
+	rules, err := s.store.RegistrySettings(ctx, uid.Parent().Parent())
 	if err != nil {
 		return resource.Tag{}, err
 	}
-	t.UID = repo.NewChild()
+	t.UID = uid
 	return s.store.PutTag(ctx, t, rules.Frozen)
 }
 
-// UpdateTag updates a tag, except its name. The caller needs tag.update on it. It
-// returns fault.FailedPrecondition if the settings of the group forbid to move it.
+// UpdateTag updates a tag, except its name; without a digest it stays where it points. The caller needs
+// tag.update on it. It returns fault.FailedPrecondition if the settings of the group forbid to move it.
 func (s *Service) UpdateTag(ctx context.Context, uid resource.UID, t resource.Tag) (resource.Tag, error) {
 	before, err := authz.Get(ctx, s.authz, resource.TagUpdate, uid, s.store.Tag)
 	if err != nil {
@@ -37,15 +65,11 @@ func (s *Service) UpdateTag(ctx context.Context, uid resource.UID, t resource.Ta
 	if t.Name != "" && t.Name != before.Name {
 		return resource.Tag{}, fault.Field("name", "cannot be changed: make another tag")
 	}
-	t.UID, t.Name = uid, before.Name
-	if err := t.Validate(); err != nil {
+	t.Name = before.Name
+	if err := t.ValidateChange(); err != nil {
 		return resource.Tag{}, err
 	}
-	rules, err := s.store.RegistrySettings(ctx, uid.Parent().Parent())
-	if err != nil {
-		return resource.Tag{}, err
-	}
-	return s.store.PutTag(ctx, t, rules.Frozen)
+	return s.putTag(ctx, uid, t)
 }
 
 // GetTag returns a tag. The caller needs tag.list on it.
@@ -86,7 +110,7 @@ func (s *Service) TagHistory(
 	if name != "" && !resource.ValidTag(name) {
 		return page.Page[resource.TagMove]{}, fault.Field("tag", "is not a name that a tag can have")
 	}
-	req, err := s.pages.Request(historyList, []string{string(repo), name}, p)
+	_, req, err := page.Resume(s.pages, historyList, []string{string(repo), name}, p)
 	if err != nil {
 		return page.Page[resource.TagMove]{}, err
 	}

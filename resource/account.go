@@ -107,7 +107,7 @@ func PersonName(candidates ...string) string {
 			return -1
 		}, strings.ToLower(c))
 		if name = strings.TrimSpace(name); name != "" {
-			return name[:min(len(name), maxName)]
+			return name[:min(len(name), maxPathName)]
 		}
 	}
 	return "person"

@@ -58,11 +58,7 @@ const (
 	maxInstallations = 1000
 )
 
-var (
-	projectID     = regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
-	projectNumber = regexp.MustCompile(`^[0-9]{1,20}$`)
-	azureID       = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-)
+var azureID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 // Validate reports every field a caller must fix.
 func (a AccountAssociation) Validate() error {
@@ -76,15 +72,15 @@ func (a AccountAssociation) Validate() error {
 		p.matches("amazon.account", a.Amazon.Account, awsAccount)
 	}
 	if a.Google != nil {
-		p.matches("google.project_id", a.Google.ProjectID, projectID)
-		p.matches("google.project_number", a.Google.ProjectNumber, projectNumber)
+		p.requiredText("google.project_id", a.Google.ProjectID)
+		p.requiredText("google.project_number", a.Google.ProjectNumber)
 	}
 	a.Azure.validate(&p)
 	a.GitHub.validate(&p)
 	p.atMost("service_bindings", len(a.ServiceBindings), maxBindings, "bindings")
 	for _, name := range slices.Sorted(maps.Keys(a.ServiceBindings)) {
 		switch identity := a.ServiceBindings[name]; {
-		case len(name) > maxName:
+		case len(name) > maxPathName:
 			p.add("service_bindings", "a name must have at most 128 characters")
 		case !wellFormed(string(identity)), identity.Parent() != a.UID && a.UID != "":
 			p.add("service_bindings", name+": the identity must be directly in the group")

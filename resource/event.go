@@ -32,6 +32,7 @@ const (
 	AssociationUpdated      EventType = "iam.account_associations.updated.v1"
 	AssociationDeleted      EventType = "iam.account_associations.deleted.v1"
 	InviteCreated           EventType = "iam.group_invite.created.v1"
+	InviteUpdated           EventType = "iam.group_invite.updated.v1"
 	InviteDeleted           EventType = "iam.group_invite.deleted.v1"
 	MappingCreated          EventType = "iam.external_group_role_mappings.created.v1"
 	MappingDeleted          EventType = "iam.external_group_role_mappings.deleted.v1"

@@ -27,7 +27,7 @@ const (
 // Validate reports every field a caller must fix.
 func (g Group) Validate() error {
 	var p problems
-	p.name(g.Name)
+	p.pathName(g.Name)
 	p.description(g.Description)
 	within(&p, "kind", g.Kind, 0, maxOrgKind, "is not a kind of organization")
 	return p.err()

@@ -14,10 +14,13 @@ type GroupInvite struct {
 	SingleUse      bool      `json:"singleUse,omitempty"`
 	KeyID          string    `json:"keyId"`
 	CreateTime     time.Time `json:"createTime"`
+	UpdateTime     time.Time `json:"updateTime,omitzero"` // before CreateTime if it was never changed
 
 	Digest   []byte `json:"-"` // of the code
 	Code     string `json:"-"` // only known when it is created
 	RoleInfo Role   `json:"-"`
+
+	TTL *time.Duration `json:"-"` // in a change: the new lifetime, from now
 }
 
 // The limits of the lifetime of an invite.
@@ -28,14 +31,39 @@ const (
 
 // Validate reports every field a caller must fix, including the lifetime ttl.
 func (i GroupInvite) Validate(ttl time.Duration) error {
-	var p problems
+	p := i.promise()
+	p.lifetime("ttl", ttl)
+	return p.err()
+}
+
+// ValidateChange reports every field a caller must fix in a change of an invite that expired
+// at before.
+func (i GroupInvite) ValidateChange(before, now time.Time) error {
+	p := i.promise()
+	moved := !i.ExpirationTime.Equal(before)
+	switch {
+	case i.TTL != nil && moved && !i.ExpirationTime.IsZero():
+		p.add("ttl", "cannot be changed together with expiration_time")
+	case i.TTL != nil:
+		p.lifetime("ttl", *i.TTL)
+	case moved:
+		p.lifetime("expiration_time", i.ExpirationTime.Sub(now))
+	}
+	return p.err()
+}
+
+func (p *problems) lifetime(field string, ttl time.Duration) {
+	if ttl < MinInvite || ttl > MaxInvite {
+		p.add(field, "must be between one minute and 30 days")
+	}
+}
+
+// promise checks what an invite gives to whom.
+func (i GroupInvite) promise() (p problems) {
 	p.requiredUID("role_uid", i.Role)
 	p.text("email", i.Email)
 	if a, err := mail.ParseAddress(i.Email); i.Email != "" && (err != nil || a.Address != i.Email) {
 		p.add("email", "is not an e-mail address")
 	}
-	if ttl < MinInvite || ttl > MaxInvite {
-		p.add("ttl", "must be between one minute and 30 days")
-	}
-	return p.err()
+	return p
 }

@@ -26,7 +26,7 @@ func (s RegistrySettings) Validate() error {
 	var p problems
 	p.atMost("immutable_except", len(s.ImmutableExcept), maxExceptions, "patterns")
 	for _, pattern := range s.ImmutableExcept {
-		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || len(pattern) > maxName ||
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || len(pattern) > maxPathName ||
 			!storable(pattern) {
 			p.add("immutable_except", "must be patterns such as latest or nightly-*")
 		}

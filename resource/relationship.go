@@ -91,9 +91,6 @@ func (c ClaimMatch) validate(p *problems) {
 	for _, k := range slices.Sorted(maps.Keys(c.ClaimPatterns)) {
 		p.claim("claim_match.claim_patterns", k, c.ClaimPatterns[k])
 		p.pattern("claim_match.claim_patterns", c.ClaimPatterns[k])
-		if _, twice := c.Claims[k]; twice {
-			p.add("claim_match.claim_patterns", k+" is also in claims")
-		}
 	}
 }
 

@@ -71,9 +71,23 @@ func ValidRepoName(name string) bool {
 
 // Validate reports every field a caller must fix.
 func (t Tag) Validate() error {
-	var p problems
-	p.matches("name", t.Name, tagPattern)
+	p := t.labels()
 	p.matches("digest", t.Digest, digestPattern)
-	p.bundles(t.Bundles)
 	return p.err()
+}
+
+// ValidateChange is Validate for the change of a tag that exists, which keeps its digest if t
+// has none.
+func (t Tag) ValidateChange() error {
+	if t.Digest != "" {
+		return t.Validate()
+	}
+	return t.labels().err()
+}
+
+// labels checks everything but the digest.
+func (t Tag) labels() (p problems) {
+	p.matches("name", t.Name, tagPattern)
+	p.bundles(t.Bundles)
+	return p
 }

@@ -11,7 +11,8 @@ import (
 
 // Limits of texts. They bound the size of a row, and so of a page of a list.
 const (
-	maxName        = 128
+	maxName        = 1024
+	maxPathName    = 128 // of what the paths of repos are made of
 	maxDescription = 512
 	maxPattern     = 1024
 	maxText        = 2048
@@ -40,12 +41,20 @@ func (p problems) err() error {
 	return fault.Fields(p)
 }
 
-func (p *problems) name(s string) {
+// name checks a name that no path of a repo is made of.
+func (p *problems) name(s string) { p.nameOf(s, maxName, "") }
+
+// pathName checks the name of a group, which is a part of the paths of its repos.
+func (p *problems) pathName(s string) {
+	p.nameOf(s, maxPathName, ", because the paths of repos are made of it")
+}
+
+func (p *problems) nameOf(s string, most int, why string) {
 	switch {
 	case !namePattern.MatchString(s):
 		p.add("name", "name must match the pattern "+namePattern.String())
-	case len(s) > maxName:
-		p.add("name", "name must have at most 128 characters")
+	case len(s) > most:
+		p.add("name", "name must have at most "+strconv.Itoa(most)+" characters"+why)
 	}
 }
 
@@ -71,6 +80,12 @@ func (p *problems) required(field, s string) {
 	if s == "" {
 		p.add(field, "is required")
 	}
+}
+
+// requiredText checks a text that must not be empty and is stored as it is.
+func (p *problems) requiredText(field, s string) {
+	p.required(field, s)
+	p.text(field, s)
 }
 
 // within checks a number of an enum, from low to high. text says what it is not.

@@ -77,3 +77,46 @@ func associationByGroup(t *testing.T, s *storetest.Store) {
 		p.After = got.Last
 	}
 }
+
+// An association is in the group whose UID it has, and so a child of that group
+// for filters, though its UID is not.
+func associationInside(t *testing.T, s *storetest.Store) {
+	org := addGroup(t, s, "", "org")
+	above := addGroup(t, s, org.UID, "above")
+	below := addGroup(t, s, above.UID, "below")
+	for i, g := range []resource.Group{org, above, below} {
+		addAssociation(t, s, g.UID, string(rune('a'+i)))
+	}
+	astray := org.UID + "/" + below.UID[len(below.UID)-16:] // the segment of a group, not where that is
+	for name, tt := range map[string]struct {
+		reach resource.UID
+		f     resource.UIDFilter
+		want  string
+	}{
+		"descendants":                     {org.UID, resource.UIDFilter{DescendantsOf: above.UID}, "bc"},
+		"descendants of everything":       {org.UID, resource.UIDFilter{DescendantsOf: org.UID}, "abc"},
+		"children":                        {org.UID, resource.UIDFilter{ChildrenOf: above.UID}, "b"},
+		"children of a descendant":        {org.UID, resource.UIDFilter{DescendantsOf: above.UID, ChildrenOf: below.UID}, "c"},
+		"children of what is elsewhere":   {org.UID, resource.UIDFilter{DescendantsOf: below.UID, ChildrenOf: above.UID}, ""},
+		"one of the descendants":          {org.UID, resource.UIDFilter{DescendantsOf: above.UID, IDs: []resource.UID{above.UID, org.UID}}, "b"},
+		"descendants for those below":     {below.UID, resource.UIDFilter{DescendantsOf: above.UID}, "c"},
+		"children for those below":        {below.UID, resource.UIDFilter{ChildrenOf: above.UID}, ""},
+		"children in reach":               {below.UID, resource.UIDFilter{ChildrenOf: below.UID}, "c"},
+		"roots among the descendants":     {org.UID, resource.UIDFilter{DescendantsOf: org.UID, InRoot: true}, "a"},
+		"children of a group that is not": {org.UID, resource.UIDFilter{ChildrenOf: astray}, ""},
+		"descendants of none":             {org.UID, resource.UIDFilter{DescendantsOf: astray}, ""},
+	} {
+		for _, order := range []string{"group", "name"} {
+			p := page.Request{Size: 5, Order: page.Order{Field: order}}
+			got, err := s.Associations(t.Context(), store.Reach{Under: []resource.UID{tt.reach}}, resource.Filter{UIDs: tt.f}, p)
+			must(t, err)
+			var names string
+			for _, a := range got.Items {
+				names += a.Name
+			}
+			if names != tt.want || got.Total != int64(len(tt.want)) {
+				t.Errorf("%s by %s: %q of %d, want %q", name, order, names, got.Total, tt.want)
+			}
+		}
+	}
+}

@@ -153,6 +153,15 @@ func (st stage) actsOnTheRest() map[string]act {
 	invite := func(v resource.GroupInvite) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := st.InsertInvite(ctx, v); return err }
 	}
+	changeInvite := func(role resource.UID) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := store.Edit(ctx, st.v.UID, st.Invite, st.UpdateInvite, func(i *resource.GroupInvite) error {
+				i.Role, i.Email = role, "x@y.test"
+				return nil
+			})
+			return err
+		}
+	}
 	managed := ownerRole
 	managed.Description = st.org.Name
 	return map[string]act{
@@ -186,6 +195,7 @@ func (st stage) actsOnTheRest() map[string]act {
 		}, nil},
 		"DeleteAssociation": {func(ctx context.Context) error { return st.DeleteAssociation(ctx, st.org.UID) }, nil},
 		"InsertInvite":      {invite(v), invite(newInvite(st.org.UID, none))},
+		"UpdateInvite":      {changeInvite(resource.OwnerRole), changeInvite(none)},
 		"DeleteInvite":      {func(ctx context.Context) error { return st.DeleteInvite(ctx, st.v.UID) }, nil},
 		"InsertSubscription": {
 			func(ctx context.Context) error { return st.InsertSubscription(ctx, newSubscription(st.org.UID)) },

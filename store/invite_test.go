@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -51,6 +53,46 @@ func inviteRole(t *testing.T, s *storetest.Store) {
 	wantUsers(t, s.DeleteRole(t.Context(), r.UID), "cannot delete role used by group invites")
 	must(t, s.DeleteInvite(t.Context(), i.UID))
 	must(t, s.DeleteRole(t.Context(), r.UID))
+}
+
+func inviteChanges(t *testing.T, s *storetest.Store) {
+	org := addGroup(t, s, "", "org")
+	r, other := addRole(t, s, org.UID, "r"), addRole(t, s, org.UID, "other")
+	i := newInvite(org.UID, r.UID)
+	i.SingleUse, i.Digest = true, []byte{1, 2}
+	i, err := s.InsertInvite(t.Context(), i)
+	must(t, err)
+	edit := func(change func(*resource.GroupInvite)) (resource.GroupInvite, error) {
+		return store.Edit(t.Context(), i.UID, s.Invite, s.UpdateInvite, func(i *resource.GroupInvite) error { change(i); return nil })
+	}
+	got, err := edit(func(i *resource.GroupInvite) {
+		i.Role, i.Email, i.ExpirationTime = other.UID, "b@c.test", epoch.Add(time.Hour)
+		i.SingleUse, i.Digest, i.KeyID, i.CreateTime = false, []byte{3}, "changed", epoch // stay as they are
+	})
+	must(t, err)
+	want := i
+	want.Role, want.Email, want.ExpirationTime, want.UpdateTime = other.UID, "b@c.test", epoch.Add(time.Hour), got.UpdateTime
+	want.RoleInfo = resource.Role{UID: other.UID, Name: "other", Capabilities: other.Capabilities}
+	if diff := cmp.Diff(want, got); diff != "" || !got.UpdateTime.After(i.UpdateTime) {
+		t.Errorf("changed at %v, after %v\n%s", got.UpdateTime, i.UpdateTime, diff)
+	}
+	wantSame(t, s.Invite, i.UID, want)
+	must(t, s.DeleteRole(t.Context(), r.UID)) // it is promised no more
+	_, err = edit(func(i *resource.GroupInvite) { i.Role = r.UID })
+	wantFault(t, err, fault.NotFound, fault.Resource{Type: "role", Name: string(r.UID)})
+	_, err = s.UpdateInvite(t.Context(), i, want) // as it was before the change
+	if !errors.Is(err, store.ErrStale) {
+		t.Errorf("a change of what has changed: %v", err)
+	}
+	if _, err = s.DB.Exec(t.Context(), `INSERT INTO joins (grp, invite, identity, role, at_ms) VALUES ($1, $2, '', '', 0)`,
+		store.Segment(org.UID), string(i.UID)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = edit(func(i *resource.GroupInvite) { i.Email = "" })
+	wantFault(t, err, fault.FailedPrecondition, fault.Resource{})
+	must(t, s.DeleteInvite(t.Context(), i.UID))
+	_, err = edit(func(*resource.GroupInvite) {})
+	wantFault(t, err, fault.NotFound, fault.Resource{Type: "group invite", Name: string(i.UID)})
 }
 
 func inviteKey(t *testing.T, s *storetest.Store) {

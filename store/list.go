@@ -46,7 +46,7 @@ func List[T any](
 		}
 		f.UIDs.ChildrenOf = f.Group
 	}
-	sc := Visible(l.Self, r, f.UIDs)
+	sc := l.scope(r, f.UIDs)
 	if sc.Empty() {
 		return out, nil
 	}

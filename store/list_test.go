@@ -32,6 +32,7 @@ type row struct {
 type kind struct {
 	name   string
 	self   bool
+	inside bool // the group whose uid it has
 	orders []string
 	rows   []row
 	list   func(context.Context, store.Reach, resource.Filter, page.Request) (answer, error)
@@ -80,7 +81,7 @@ func grow(t *testing.T, s *storetest.Store, r *rand.Rand, size int) *forest {
 		bindings:   &kind{name: "role bindings", orders: []string{"uid", "create_time"}, list: reduced(s.Bindings, func(b resource.BoundRole) resource.UID { return b.UID })},
 
 		providers:    &kind{name: "identity providers", orders: full, list: reduced(s.Providers, func(p resource.IdentityProvider) resource.UID { return p.UID })},
-		associations: &kind{name: "account associations", self: true, orders: full, list: reduced(s.Associations, func(a resource.AccountAssociation) resource.UID { return a.UID })},
+		associations: &kind{name: "account associations", self: true, inside: true, orders: full, list: reduced(s.Associations, func(a resource.AccountAssociation) resource.UID { return a.UID })},
 		invites:      &kind{name: "group invites", orders: []string{"uid", "create_time"}, list: reduced(s.Invites, func(i resource.GroupInvite) resource.UID { return i.UID })},
 		mappings:     &kind{name: "mappings", orders: []string{"uid", "create_time"}, list: reduced(s.Mappings, func(m resource.ExternalGroupRoleMapping) resource.UID { return m.UID })},
 	}
@@ -394,8 +395,8 @@ func (k *kind) keeps(v row, r store.Reach, f resource.Filter) bool {
 	})
 	p := f.UIDs
 	return seen &&
-		(p.DescendantsOf == "" || strictlyBelow(p.DescendantsOf, v.uid)) &&
-		(p.ChildrenOf == "" || v.uid.Parent() == p.ChildrenOf) &&
+		(p.DescendantsOf == "" || strictlyBelow(p.DescendantsOf, v.uid) || k.inside && v.uid == p.DescendantsOf) &&
+		(p.ChildrenOf == "" || !k.inside && v.uid.Parent() == p.ChildrenOf || k.inside && v.uid == p.ChildrenOf) &&
 		(p.AncestorsOf == "" || strictlyBelow(v.uid, p.AncestorsOf)) &&
 		(!p.InRoot || v.uid.IsRoot()) &&
 		(len(p.IDs) == 0 || slices.Contains(p.IDs, v.uid)) &&

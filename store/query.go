@@ -354,7 +354,7 @@ func (q *Query) counters(spans []span) string {
 	sum := fmt.Sprintf("(SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v%s)",
 		col, counted, q.requirements())
 	if spans[0].self {
-		sum += fmt.Sprintf(" + (SELECT count(*) FROM %s AS g WHERE g.seg = s.v)", q.Table)
+		sum += fmt.Sprintf(" + (SELECT count(*) FROM %s AS g WHERE g.seg = s.v%s)", q.Table, q.requirements())
 	}
 	return fmt.Sprintf("SELECT s.i, %s FROM %s AS s", sum, q.Engine.Each(q, groups))
 }

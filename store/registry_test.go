@@ -397,6 +397,22 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		_, err = s.PutTag(t.Context(), resource.Tag{UID: s.org.UID.NewChild().NewChild(), Name: "v2", Digest: m.Digest}, nil)
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
+	"a tag without a digest stays where it points": func(t *testing.T, s shelf) {
+		m := addImage(t, s.Store, s.repo, "v1", "one")
+		before, err := s.TagNamed(t.Context(), s.repo.UID, "v1")
+		must(t, err)
+		put, err := s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Bundles: []string{"base"}}, always)
+		if err != nil || put.UID != before.UID || put.Digest != m.Digest || len(put.Bundles) != 1 {
+			t.Errorf("tag = %+v, %v", put, err)
+		}
+		wantSame(t, s.Tag, put.UID, put)
+		history, err := s.TagHistory(t.Context(), s.repo.UID, "v1", page.Request{Size: 5})
+		if err != nil || len(history.Items) != 1 {
+			t.Errorf("history = %+v, %v", history.Items, err)
+		}
+		_, err = s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "v2"}, nil)
+		wantFault(t, err, fault.InvalidArgument, fault.Resource{})
+	},
 	"a frozen tag neither moves nor goes": func(t *testing.T, s shelf) {
 		one := addImage(t, s.Store, s.repo, "v1", "one")
 		addBlob(t, s.Store, s.repo, "two")
@@ -419,7 +435,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		addImage(t, s.Store, s.repo, "", "one")
 		push(t, s.Store, s.repo, newImage("one"), "v1", "latest", "sha256-abc", "1.2-20240506", "1.2-r3", "other", "sha512-x", "a-r1")
 		all := []resource.TagClass{resource.ReferrerTag, resource.DateTag, resource.EpochTag}
-		for _, order := range []string{"name", "uid", "update_time"} {
+		for _, order := range []string{"name", "uid", "create_time", "update_time"} {
 			for name, tt := range map[string]struct {
 				f    resource.Filter
 				want []string

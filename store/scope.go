@@ -92,6 +92,33 @@ func Visible(self bool, r Reach, f resource.UIDFilter) Scope {
 	return all
 }
 
+// scope returns what a list of the kind may return.
+func (k *Kind[T]) scope(r Reach, f resource.UIDFilter) Scope {
+	if !k.Inside {
+		return Visible(k.Self, r, f)
+	}
+	if group := f.ChildrenOf; group != "" {
+		return k.ofGroup(r, f, group)
+	}
+	sc := Visible(k.Self, r, f)
+	if group := f.DescendantsOf; group != "" {
+		sc.Rows = append(sc.Rows, k.ofGroup(r, f, group).Rows...)
+		slices.Sort(sc.Rows)
+	}
+	return sc
+}
+
+// ofGroup returns the scope of the one resource that is inside a group, if it
+// passes the filter.
+func (k *Kind[T]) ofGroup(r Reach, f resource.UIDFilter, group resource.UID) Scope {
+	below := f.DescendantsOf == "" || f.DescendantsOf.Covers(group)
+	if !below || len(f.IDs) > 0 && !slices.Contains(f.IDs, group) {
+		return Scope{}
+	}
+	f.IDs, f.ChildrenOf, f.DescendantsOf = []resource.UID{group}, "", ""
+	return Visible(k.Self, r, f)
+}
+
 // pick returns the scope of a filter that names its rows, by their UIDs or as the
 // ancestors of one.
 func (sc Scope) pick(f resource.UIDFilter) Scope {

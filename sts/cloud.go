@@ -97,7 +97,8 @@ func (s *Service) tryAmazon(ctx context.Context, a resource.AccountAssociation) 
 
 func (s *Service) tryGoogle(ctx context.Context, a resource.AccountAssociation) (resource.Readiness, error) {
 	pool := cmp.Or(s.cfg.Clouds.Name, nameInClouds)
-	provider := "//iam.googleapis.com/projects/" + a.Google.ProjectNumber +
+	// The number is any text, and must not become another part of the name.
+	provider := "//iam.googleapis.com/projects/" + url.PathEscape(a.Google.ProjectNumber) +
 		"/locations/global/workloadIdentityPools/" + pool + "/providers/" + pool
 	raw, err := s.cloudToken(ctx, a.UID, "https:"+provider)
 	if err != nil {

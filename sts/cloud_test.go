@@ -3,6 +3,7 @@ package sts_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -103,6 +104,11 @@ func TestTryAccount(t *testing.T) {
 		if err != nil || r.Ready || r.Reason != "REFUSED" || !strings.Contains(r.Message, want.refusal) {
 			t.Errorf("%d refused: %+v, %v", kind, r, err)
 		}
+	}
+	a.Google.ProjectNumber = "42/locations/global/workloadIdentityPools/theirs?" // stays one part of the name
+	if _, err := x.TryAccount(t.Context(), a, resource.ProviderGoogle); err != nil ||
+		!strings.HasPrefix(fmt.Sprint(c.sent["aud"]), "https://iam.googleapis.com/projects/42%2Flocations%2F") {
+		t.Errorf("a number that is none: the token says %v, %v", c.sent, err)
 	}
 	if c.known = true; c.path == "" {
 		t.Error("nobody was asked")

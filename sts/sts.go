@@ -90,11 +90,19 @@ type TokenParams struct {
 	Scopes   []string // UIDs of groups to narrow it to
 }
 
+// maxViolations is how many mistakes one answer lists. Clients read no more than
+// 4 KiB of an error.
+const maxViolations = 20
+
 // claims returns the claims that w asks for. It returns fault.InvalidArgument
-// with everything that is not allowed.
+// with everything that is not allowed, up to maxViolations.
 func (s *Service) claims(w TokenParams) (c token.Claims, _ error) {
 	var bad []fault.Violation
-	add := func(name, text string) { bad = append(bad, fault.Violation{Subject: name, Description: text}) }
+	add := func(name, text string) {
+		if len(bad) < maxViolations {
+			bad = append(bad, fault.Violation{Subject: name, Description: text})
+		}
+	}
 	for _, aud := range w.Audience {
 		known, ok := s.audience(aud)
 		if !ok {

@@ -147,7 +147,7 @@ var (
 )
 
 func (s registries) CreateTag(ctx context.Context, r *pb.CreateTagRequest) (*pb.Tag, error) {
-	return wire.Create(ctx, "repo_id", r.GetRepoId(), r.GetTag(), readTag, s.registry.CreateTag, tagOf)
+	return wire.Create(ctx, "repo_id", r.GetRepoId(), r.GetTag(), readTag, s.registry.CreateOrKeepTag, tagOf)
 }
 
 func (s registries) UpdateTag(ctx context.Context, r *pb.Tag) (*pb.Tag, error) {

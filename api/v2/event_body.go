@@ -66,10 +66,8 @@ var eventKinds = map[string]struct {
 
 // specialEvents are the events whose body is not the resource.
 var specialEvents = map[resource.EventType]func(e resource.Event) (proto.Message, error){
-	resource.InviteCreated: func(e resource.Event) (proto.Message, error) {
-		i, err := decode[resource.GroupInvite](e.After)
-		return &iampb.GroupInvite{Uid: string(i.UID), ExpirationTime: wire.Time(i.ExpirationTime)}, err
-	},
+	resource.InviteCreated: inviteEvent,
+	resource.InviteUpdated: inviteEvent,
 	resource.BindingsCreated: func(e resource.Event) (proto.Message, error) {
 		all, err := decode[[]resource.RoleBinding](e.After)
 		return &iampb.BatchCreateRoleBindingsResponse{RoleBindings: wire.Convert(all, bindingOf)}, err
@@ -97,6 +95,13 @@ var specialEvents = map[resource.EventType]func(e resource.Event) (proto.Message
 		i, err := decode[resource.Identity](e.After)
 		return MetadataOf(i), err
 	},
+}
+
+// inviteEvent returns the body of an event about an invite, which does not say whom
+// it is for.
+func inviteEvent(e resource.Event) (proto.Message, error) {
+	i, err := decode[resource.GroupInvite](e.After)
+	return &iampb.GroupInvite{Uid: string(i.UID), ExpirationTime: wire.Time(i.ExpirationTime)}, err
 }
 
 func decode[T any](text []byte) (v T, err error) {

@@ -110,6 +110,7 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.AssociationUpdated:      {association, association, "holdfast.iam.v2beta1.AccountAssociation"},
 		resource.AssociationDeleted:      {association, nil, ""},
 		resource.InviteCreated:           {nil, invite, "holdfast.iam.v2beta1.GroupInvite"},
+		resource.InviteUpdated:           {invite, invite, "holdfast.iam.v2beta1.GroupInvite"},
 		resource.InviteDeleted:           {invite, nil, "holdfast.iam.v2beta1.DeleteGroupInviteRequest"},
 		resource.MappingCreated:          {nil, mapping, "holdfast.iam.v2beta1.ExternalGroupRoleMapping"},
 		resource.MappingDeleted:          {mapping, nil, "holdfast.iam.v2beta1.DeleteExternalGroupRoleMappingRequest"},

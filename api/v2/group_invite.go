@@ -18,6 +18,10 @@ func InviteOf(i resource.GroupInvite) *pb.GroupInvite {
 	p := &pb.GroupInvite{
 		Uid: string(i.UID), RoleUid: string(i.Role), Email: i.Email, SingleUse: i.SingleUse, Code: i.Code, KeyId: i.KeyID,
 		ExpirationTime: wire.Time(i.ExpirationTime), CreateTime: wire.Time(i.CreateTime),
+		UpdateTime: wire.Time(i.UpdateTime),
+	}
+	if i.UpdateTime.Before(i.CreateTime) {
+		p.UpdateTime = p.CreateTime
 	}
 	if i.RoleInfo.UID != "" {
 		r := roleOf(i.RoleInfo)
@@ -47,6 +51,28 @@ func CreateInvite[M any](
 
 func (s *server) GetGroupInvite(ctx context.Context, r *pb.GetGroupInviteRequest) (*pb.GroupInvite, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetInvite, InviteOf)
+}
+
+// readInvite copies what an update may set from p to i.
+func readInvite(p *pb.GroupInvite, i *resource.GroupInvite) (err error) {
+	if p.GetSingleUse() != i.SingleUse {
+		return fault.Field("single_use", "cannot be changed: create another invite")
+	}
+	if ttl := p.GetTtl(); ttl != nil {
+		if ttl.CheckValid() != nil {
+			return fault.Field("ttl", "is not a duration")
+		}
+		d := ttl.AsDuration()
+		i.TTL = &d
+	}
+	i.Role, i.Email = resource.UID(p.GetRoleUid()), p.GetEmail()
+	i.ExpirationTime, err = wire.ReadTime("expiration_time", p.GetExpirationTime())
+	return err
+}
+
+func (s *server) UpdateGroupInvite(ctx context.Context, r *pb.UpdateGroupInviteRequest) (*pb.GroupInvite, error) {
+	return wire.Update(ctx, r.GetUpdateMask(), "group_invite", r.GetGroupInvite(), readInvite, s.IAM.UpdateInvite,
+		InviteOf)
 }
 
 func (s *server) DeleteGroupInvite(ctx context.Context, r *pb.DeleteGroupInviteRequest) (*emptypb.Empty, error) {

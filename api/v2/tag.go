@@ -14,7 +14,7 @@ import (
 func TagOf(t resource.Tag) *pb.Tag {
 	return &pb.Tag{
 		Uid: string(t.UID), Name: t.Name, Digest: t.Digest, UpdateTime: wire.Time(t.UpdateTime),
-		Deprecated: t.Deprecated, Bundles: t.Bundles,
+		Deprecated: t.Deprecated, Bundles: t.Bundles, CreateTime: wire.Time(t.CreateTime),
 	}
 }
 

@@ -86,11 +86,7 @@ func (doc *openAPI) addFailures() {
 			may[http.StatusConflict] = "Conflict"
 		}
 		for code, name := range may {
-			failed := response{Ref: "#/components/responses/" + name}
-			if strings.HasPrefix(path, "/sts/") { // whose errors are others
-				failed = response{Description: failures[name], Content: op.Responses["default"].Content}
-			}
-			op.Responses[fmt.Sprint(code)] = failed
+			op.Responses[fmt.Sprint(code)] = response{Ref: "#/components/responses/" + name}
 		}
 	})
 }

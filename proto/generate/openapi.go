@@ -210,21 +210,10 @@ func (op *operation) correct(method string, open bool) {
 }
 
 // correctExchange describes what is different in the token service: parameters may
-// be sent as a form, and errors have no details.
+// be sent as a form or as JSON.
 func (op *operation) correctExchange() {
 	op.Description = strings.TrimSpace(op.Description +
-		" The parameters may be sent as a query or as a form. The bearer is the credential to exchange.")
-	failed := op.Responses["default"]
-	failed.Content = content{"application/json": {Schema: schema{
-		"type": "object",
-		"properties": schema{
-			"code":    schema{"type": "integer", "format": "int32", "description": "A google.rpc.Code."},
-			"message": schema{"type": "string", "description": "The reason, for people."},
-		},
-		"required":             []string{"code", "message"},
-		"additionalProperties": false,
-	}}}
-	op.Responses["default"] = failed
+		" The parameters may be sent as a query, as a form or as a JSON object. The bearer is the credential to exchange.")
 }
 
 // uidParameter matches the part of a path that is a uid. In the .proto files it has

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -12,16 +13,17 @@ import (
 var invites = store.Kind[resource.GroupInvite]{
 	Table: "group_invites", Label: "group invite",
 	Joins:   ` LEFT JOIN roles AS r ON r.seg = t.role`, // there always is one: see bindings
-	Created: resource.InviteCreated, Deleted: resource.InviteDeleted,
+	Created: resource.InviteCreated, Updated: resource.InviteUpdated, Deleted: resource.InviteDeleted,
 	Columns: func(i *resource.GroupInvite) []store.Column {
 		return []store.Column{
 			store.Key(&i.UID),
 			store.Text("email", &i.Email),
-			store.Flag("single_use", &i.SingleUse),
-			store.Text("key_id", &i.KeyID),
-			store.Bytes("digest", &i.Digest),
+			store.Flag("single_use", &i.SingleUse).Fixed(),
+			store.Text("key_id", &i.KeyID).Fixed(),
+			store.Bytes("digest", &i.Digest).Fixed(),
 			store.Time("expire_ms", &i.ExpirationTime),
-			store.Time("create_ms", &i.CreateTime).Order("create_time"),
+			store.Time("create_ms", &i.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &i.UpdateTime),
 			store.Ref("role", "roles", &i.Role),
 			store.Text("", &i.RoleInfo.UID).From("r.uid"),
 			store.Text("", &i.RoleInfo.Name).From("r.name"),
@@ -54,6 +56,36 @@ func (s *Store) InsertInvite(ctx context.Context, i resource.GroupInvite) (out r
 // Invite returns an invite, or fault.NotFound.
 func (s *Store) Invite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
 	return store.Get(ctx, s.DB, &invites, uid)
+}
+
+// UpdateInvite puts after in the place of before, under the rules of UpdateGroup,
+// and returns it with the role it promises. It returns fault.NotFound if its role
+// is not there, and fault.FailedPrecondition if somebody has used the invite.
+func (s *Store) UpdateInvite(
+	ctx context.Context, before, after resource.GroupInvite,
+) (out resource.GroupInvite, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		if _, err := t.LockInvite(ctx, before.UID); err != nil { // as those do who use it
+			return err
+		}
+		var joined int
+		if err := t.Row(ctx, `SELECT count(*) FROM joins WHERE grp = $1 AND invite = $2`,
+			[]any{store.Segment(before.UID.Parent()), string(before.UID)}, &joined); err != nil {
+			return err
+		}
+		if joined > 0 {
+			return fault.Unmet("INVITE_USED", "somebody has joined by this invite: delete it, and create another")
+		}
+		if err := t.RequireRole(ctx, after.Role); err != nil {
+			return err
+		}
+		err := store.Update(ctx, t.Tx, &invites, before, &after)
+		if err == nil {
+			out, err = store.Lock(ctx, t.Tx, &invites, after.UID, "")
+		}
+		return err
+	})
+	return out, err
 }
 
 // DeleteInvite removes an invite. One that is not there is gone already. Whoever

@@ -1,6 +1,7 @@
 package registrydb
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,7 @@ var tags = store.Kind[resource.Tag]{
 			store.Text("digest", &g.Digest),
 			store.Flag("deprecated", &g.Deprecated),
 			store.JSON("bundles", &g.Bundles).Empty(len(g.Bundles) == 0),
-			store.Time("create_ms", &g.CreateTime).Fixed(),
+			store.Time("create_ms", &g.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &g.UpdateTime).Order("update_time"),
 		}
 	},
@@ -53,9 +54,10 @@ func (s *Store) TagNames(ctx context.Context, repo resource.UID, last string, n 
 }
 
 // PutTag points a tag of a repo at one of its manifests, and makes it if it is
-// not there: then it gets the UID of g. It returns fault.NotFound if there is
-// no such repo or manifest, and fault.FailedPrecondition if the tag is there,
-// would move, and frozen forbids it.
+// not there: then it gets the UID of g. Without a digest, a tag that is there
+// stays where it points; if it is not, PutTag returns fault.InvalidArgument. It
+// returns fault.NotFound if there is no such repo or manifest, and
+// fault.FailedPrecondition if the tag is there, would move, and frozen forbids it.
 func (s *Store) PutTag(ctx context.Context, g resource.Tag, frozen func(name string) bool) (out resource.Tag, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		if err := t.Require(ctx, "repos", "repo", g.UID.Parent()); err != nil {
@@ -73,6 +75,9 @@ func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen func(string) bool
 	g.UpdateTime = t.DB.Time()
 	before, err := t.tagNamed(ctx, g)
 	if errors.Is(err, fault.NotFound) {
+		if g.Digest == "" {
+			return g, DigestRequired(g.Name)
+		}
 		g.CreateTime = g.UpdateTime
 		added, err := t.insertTag(ctx, g)
 		if err != nil || added {
@@ -85,7 +90,7 @@ func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen func(string) bool
 	} else if err != nil {
 		return g, err
 	}
-	g.UID, g.CreateTime = before.UID, before.CreateTime
+	g.UID, g.CreateTime, g.Digest = before.UID, before.CreateTime, cmp.Or(g.Digest, before.Digest)
 	moved := g.Digest != before.Digest
 	if !moved && g.Deprecated == before.Deprecated && fmt.Sprint(g.Bundles) == fmt.Sprint(before.Bundles) {
 		return before, nil
@@ -95,6 +100,11 @@ func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen func(string) bool
 	}
 	err = t.updateTag(ctx, before, &g)
 	return g, err
+}
+
+// DigestRequired is the error for a tag without a digest that does not exist.
+func DigestRequired(tag string) error {
+	return fault.Field("digest", "is required, because there is no tag %s that could keep its own", tag)
 }
 
 func immutable(tag string) error {

@@ -15,6 +15,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	emptypb "google.golang.org/protobuf/types/known/emptypb"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -38,12 +39,13 @@ type GroupInvite struct {
 	// The verified email address that alone may use the code. Without it, the
 	// code is enough.
 	Email string `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
-	// How long the code is good for, from now. Answers have expiration_time
-	// instead.
+	// How long the code is good for, from now. An update may leave it out. Answers
+	// have expiration_time instead.
 	Ttl *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// When the code stops being good.
+	// When the code stops being good. An update may set it, unless it sets ttl;
+	// for a new invite it follows from ttl.
 	ExpirationTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expiration_time,json=expirationTime,proto3" json:"expiration_time,omitempty"`
-	// The invite is gone once someone has used it.
+	// The invite is gone once someone has used it. It stays as it was created.
 	SingleUse bool `protobuf:"varint,6,opt,name=single_use,json=singleUse,proto3" json:"single_use,omitempty"`
 	// What to send to whom is invited. Only the answer to creation has it.
 	Code string `protobuf:"bytes,7,opt,name=code,proto3" json:"code,omitempty"`
@@ -52,7 +54,9 @@ type GroupInvite struct {
 	// When the invite was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// The role. Absent when it has been deleted.
-	Role          *GroupInviteRole `protobuf:"bytes,10,opt,name=role,proto3" json:"role,omitempty"`
+	Role *GroupInviteRole `protobuf:"bytes,10,opt,name=role,proto3" json:"role,omitempty"`
+	// When the invite was last changed.
+	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,1000,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -153,6 +157,13 @@ func (x *GroupInvite) GetCreateTime() *timestamppb.Timestamp {
 func (x *GroupInvite) GetRole() *GroupInviteRole {
 	if x != nil {
 		return x.Role
+	}
+	return nil
+}
+
+func (x *GroupInvite) GetUpdateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdateTime
 	}
 	return nil
 }
@@ -340,6 +351,71 @@ func (x *GetGroupInviteRequest) GetUid() string {
 	return ""
 }
 
+// UpdateGroupInviteRequest says what to change about an invite.
+type UpdateGroupInviteRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The invite, by its uid, and the new values.
+	GroupInvite *GroupInvite `protobuf:"bytes,1,opt,name=group_invite,json=groupInvite,proto3" json:"group_invite,omitempty"`
+	// The fields to change: email, role_uid, ttl, expiration_time. Without it, those
+	// that have a value; in JSON, those that are in the body.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateGroupInviteRequest) Reset() {
+	*x = UpdateGroupInviteRequest{}
+	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateGroupInviteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateGroupInviteRequest) ProtoMessage() {}
+
+func (x *UpdateGroupInviteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateGroupInviteRequest.ProtoReflect.Descriptor instead.
+func (*UpdateGroupInviteRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_iam_v2beta1_group_invites_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *UpdateGroupInviteRequest) GetGroupInvite() *GroupInvite {
+	if x != nil {
+		return x.GroupInvite
+	}
+	return nil
+}
+
+func (x *UpdateGroupInviteRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *UpdateGroupInviteRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 // DeleteGroupInviteRequest names the invite to remove.
 type DeleteGroupInviteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -353,7 +429,7 @@ type DeleteGroupInviteRequest struct {
 
 func (x *DeleteGroupInviteRequest) Reset() {
 	*x = DeleteGroupInviteRequest{}
-	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[4]
+	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -365,7 +441,7 @@ func (x *DeleteGroupInviteRequest) String() string {
 func (*DeleteGroupInviteRequest) ProtoMessage() {}
 
 func (x *DeleteGroupInviteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[4]
+	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -378,7 +454,7 @@ func (x *DeleteGroupInviteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupInviteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteGroupInviteRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_iam_v2beta1_group_invites_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_iam_v2beta1_group_invites_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DeleteGroupInviteRequest) GetUid() string {
@@ -418,7 +494,7 @@ type ListGroupInvitesRequest struct {
 
 func (x *ListGroupInvitesRequest) Reset() {
 	*x = ListGroupInvitesRequest{}
-	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[5]
+	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +506,7 @@ func (x *ListGroupInvitesRequest) String() string {
 func (*ListGroupInvitesRequest) ProtoMessage() {}
 
 func (x *ListGroupInvitesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[5]
+	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +519,7 @@ func (x *ListGroupInvitesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupInvitesRequest.ProtoReflect.Descriptor instead.
 func (*ListGroupInvitesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_iam_v2beta1_group_invites_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_iam_v2beta1_group_invites_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListGroupInvitesRequest) GetUidp() *common.UIDPFilter {
@@ -505,7 +581,7 @@ type ListGroupInvitesResponse struct {
 
 func (x *ListGroupInvitesResponse) Reset() {
 	*x = ListGroupInvitesResponse{}
-	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[6]
+	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -517,7 +593,7 @@ func (x *ListGroupInvitesResponse) String() string {
 func (*ListGroupInvitesResponse) ProtoMessage() {}
 
 func (x *ListGroupInvitesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[6]
+	mi := &file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -530,7 +606,7 @@ func (x *ListGroupInvitesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupInvitesResponse.ProtoReflect.Descriptor instead.
 func (*ListGroupInvitesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_iam_v2beta1_group_invites_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_iam_v2beta1_group_invites_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListGroupInvitesResponse) GetGroupInvites() []*GroupInvite {
@@ -565,13 +641,13 @@ var File_holdfast_iam_v2beta1_group_invites_proto protoreflect.FileDescriptor
 
 const file_holdfast_iam_v2beta1_group_invites_proto_rawDesc = "" +
 	"\n" +
-	"(holdfast/iam/v2beta1/group_invites.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a\x1aholdfast/common/uidp.proto\"\xb8\x03\n" +
+	"(holdfast/iam/v2beta1/group_invites.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a\x1aholdfast/common/uidp.proto\"\xf6\x03\n" +
 	"\vGroupInvite\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x1e\n" +
 	"\brole_uid\x18\x02 \x01(\tB\x03\xe0A\x02R\aroleUid\x12\x14\n" +
 	"\x05email\x18\x03 \x01(\tR\x05email\x123\n" +
-	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x06\xe0A\x02\xe0A\x04R\x03ttl\x12H\n" +
-	"\x0fexpiration_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\x0eexpirationTime\x12\x1d\n" +
+	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x06\xe0A\x02\xe0A\x04R\x03ttl\x12C\n" +
+	"\x0fexpiration_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x0eexpirationTime\x12\x1d\n" +
 	"\n" +
 	"single_use\x18\x06 \x01(\bR\tsingleUse\x12\x1a\n" +
 	"\x04code\x18\a \x01(\tB\x06\xe0A\x03\x80\x01\x01R\x04code\x12\x1a\n" +
@@ -579,7 +655,9 @@ const file_holdfast_iam_v2beta1_group_invites_proto_rawDesc = "" +
 	"\vcreate_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"createTime\x12>\n" +
 	"\x04role\x18\n" +
-	" \x01(\v2%.holdfast.iam.v2beta1.GroupInviteRoleB\x03\xe0A\x03R\x04role\"\xb4\x01\n" +
+	" \x01(\v2%.holdfast.iam.v2beta1.GroupInviteRoleB\x03\xe0A\x03R\x04role\x12A\n" +
+	"\vupdate_time\x18\xe8\a \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
+	"updateTime\"\xb4\x01\n" +
 	"\x0fGroupInviteRole\x12\x15\n" +
 	"\x03uid\x18\x01 \x01(\tB\x03\xe0A\x03R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x03R\x04name\x12%\n" +
@@ -590,7 +668,12 @@ const file_holdfast_iam_v2beta1_group_invites_proto_rawDesc = "" +
 	"\fgroup_invite\x18\x02 \x01(\v2!.holdfast.iam.v2beta1.GroupInviteB\x03\xe0A\x02R\vgroupInvite\x12$\n" +
 	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"4\n" +
 	"\x15GetGroupInviteRequest\x12\x1b\n" +
-	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"]\n" +
+	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"\xce\x01\n" +
+	"\x18UpdateGroupInviteRequest\x12O\n" +
+	"\fgroup_invite\x18\x01 \x01(\v2!.holdfast.iam.v2beta1.GroupInviteB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\vgroupInvite\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"]\n" +
 	"\x18DeleteGroupInviteRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12$\n" +
 	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xcc\x01\n" +
@@ -608,13 +691,16 @@ const file_holdfast_iam_v2beta1_group_invites_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count2\x9a\x06\n" +
+	"\f_total_count2\x96\b\n" +
 	"\x13GroupInvitesService\x12\xef\x01\n" +
 	"\x11CreateGroupInvite\x12..holdfast.iam.v2beta1.CreateGroupInviteRequest\x1a!.holdfast.iam.v2beta1.GroupInvite\"\x86\x01\x82\xd3\xe4\x93\x025:\fgroup_invite\"%/iam/v2beta1/groupInvites/{parent=**}\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x04\xc9\x01\x91\x03\xc2\xf0\x8e\xfc\v7\n" +
 	",dev.holdfast.api.iam.group_invite.created.v1\x12\x05group\x18\x01\x12\x98\x01\n" +
 	"\x0eGetGroupInvite\x12+.holdfast.iam.v2beta1.GetGroupInviteRequest\x1a!.holdfast.iam.v2beta1.GroupInvite\"6\x82\xd3\xe4\x93\x02$\x12\"/iam/v2beta1/groupInvites/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
-	"\x02\xcb\x01\x12\xd0\x01\n" +
+	"\x02\xcb\x01\x12\xf9\x01\n" +
+	"\x11UpdateGroupInvite\x12..holdfast.iam.v2beta1.UpdateGroupInviteRequest\x1a!.holdfast.iam.v2beta1.GroupInvite\"\x90\x01\x82\xd3\xe4\x93\x02?:\fgroup_invite2//iam/v2beta1/groupInvites/{group_invite.uid=**}\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\xc9\x01\x91\x03\xc2\xf0\x8e\xfc\v7\n" +
+	",dev.holdfast.api.iam.group_invite.updated.v1\x12\x05group\x18\x01\x12\xd0\x01\n" +
 	"\x11DeleteGroupInvite\x12..holdfast.iam.v2beta1.DeleteGroupInviteRequest\x1a\x16.google.protobuf.Empty\"s\x82\xd3\xe4\x93\x02$*\"/iam/v2beta1/groupInvites/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\xcc\x01\xc2\xf0\x8e\xfc\v7\n" +
 	",dev.holdfast.api.iam.group_invite.deleted.v1\x12\x05group\x18\x01\x12\xa2\x01\n" +
@@ -633,43 +719,50 @@ func file_holdfast_iam_v2beta1_group_invites_proto_rawDescGZIP() []byte {
 	return file_holdfast_iam_v2beta1_group_invites_proto_rawDescData
 }
 
-var file_holdfast_iam_v2beta1_group_invites_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_holdfast_iam_v2beta1_group_invites_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_holdfast_iam_v2beta1_group_invites_proto_goTypes = []any{
 	(*GroupInvite)(nil),              // 0: holdfast.iam.v2beta1.GroupInvite
 	(*GroupInviteRole)(nil),          // 1: holdfast.iam.v2beta1.GroupInviteRole
 	(*CreateGroupInviteRequest)(nil), // 2: holdfast.iam.v2beta1.CreateGroupInviteRequest
 	(*GetGroupInviteRequest)(nil),    // 3: holdfast.iam.v2beta1.GetGroupInviteRequest
-	(*DeleteGroupInviteRequest)(nil), // 4: holdfast.iam.v2beta1.DeleteGroupInviteRequest
-	(*ListGroupInvitesRequest)(nil),  // 5: holdfast.iam.v2beta1.ListGroupInvitesRequest
-	(*ListGroupInvitesResponse)(nil), // 6: holdfast.iam.v2beta1.ListGroupInvitesResponse
-	(*durationpb.Duration)(nil),      // 7: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 8: google.protobuf.Timestamp
-	(capabilities.Capability)(0),     // 9: holdfast.capabilities.Capability
-	(*common.UIDPFilter)(nil),        // 10: holdfast.common.UIDPFilter
-	(*emptypb.Empty)(nil),            // 11: google.protobuf.Empty
+	(*UpdateGroupInviteRequest)(nil), // 4: holdfast.iam.v2beta1.UpdateGroupInviteRequest
+	(*DeleteGroupInviteRequest)(nil), // 5: holdfast.iam.v2beta1.DeleteGroupInviteRequest
+	(*ListGroupInvitesRequest)(nil),  // 6: holdfast.iam.v2beta1.ListGroupInvitesRequest
+	(*ListGroupInvitesResponse)(nil), // 7: holdfast.iam.v2beta1.ListGroupInvitesResponse
+	(*durationpb.Duration)(nil),      // 8: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 9: google.protobuf.Timestamp
+	(capabilities.Capability)(0),     // 10: holdfast.capabilities.Capability
+	(*fieldmaskpb.FieldMask)(nil),    // 11: google.protobuf.FieldMask
+	(*common.UIDPFilter)(nil),        // 12: holdfast.common.UIDPFilter
+	(*emptypb.Empty)(nil),            // 13: google.protobuf.Empty
 }
 var file_holdfast_iam_v2beta1_group_invites_proto_depIdxs = []int32{
-	7,  // 0: holdfast.iam.v2beta1.GroupInvite.ttl:type_name -> google.protobuf.Duration
-	8,  // 1: holdfast.iam.v2beta1.GroupInvite.expiration_time:type_name -> google.protobuf.Timestamp
-	8,  // 2: holdfast.iam.v2beta1.GroupInvite.create_time:type_name -> google.protobuf.Timestamp
+	8,  // 0: holdfast.iam.v2beta1.GroupInvite.ttl:type_name -> google.protobuf.Duration
+	9,  // 1: holdfast.iam.v2beta1.GroupInvite.expiration_time:type_name -> google.protobuf.Timestamp
+	9,  // 2: holdfast.iam.v2beta1.GroupInvite.create_time:type_name -> google.protobuf.Timestamp
 	1,  // 3: holdfast.iam.v2beta1.GroupInvite.role:type_name -> holdfast.iam.v2beta1.GroupInviteRole
-	9,  // 4: holdfast.iam.v2beta1.GroupInviteRole.capabilities:type_name -> holdfast.capabilities.Capability
-	0,  // 5: holdfast.iam.v2beta1.CreateGroupInviteRequest.group_invite:type_name -> holdfast.iam.v2beta1.GroupInvite
-	10, // 6: holdfast.iam.v2beta1.ListGroupInvitesRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	0,  // 7: holdfast.iam.v2beta1.ListGroupInvitesResponse.group_invites:type_name -> holdfast.iam.v2beta1.GroupInvite
-	2,  // 8: holdfast.iam.v2beta1.GroupInvitesService.CreateGroupInvite:input_type -> holdfast.iam.v2beta1.CreateGroupInviteRequest
-	3,  // 9: holdfast.iam.v2beta1.GroupInvitesService.GetGroupInvite:input_type -> holdfast.iam.v2beta1.GetGroupInviteRequest
-	4,  // 10: holdfast.iam.v2beta1.GroupInvitesService.DeleteGroupInvite:input_type -> holdfast.iam.v2beta1.DeleteGroupInviteRequest
-	5,  // 11: holdfast.iam.v2beta1.GroupInvitesService.ListGroupInvites:input_type -> holdfast.iam.v2beta1.ListGroupInvitesRequest
-	0,  // 12: holdfast.iam.v2beta1.GroupInvitesService.CreateGroupInvite:output_type -> holdfast.iam.v2beta1.GroupInvite
-	0,  // 13: holdfast.iam.v2beta1.GroupInvitesService.GetGroupInvite:output_type -> holdfast.iam.v2beta1.GroupInvite
-	11, // 14: holdfast.iam.v2beta1.GroupInvitesService.DeleteGroupInvite:output_type -> google.protobuf.Empty
-	6,  // 15: holdfast.iam.v2beta1.GroupInvitesService.ListGroupInvites:output_type -> holdfast.iam.v2beta1.ListGroupInvitesResponse
-	12, // [12:16] is the sub-list for method output_type
-	8,  // [8:12] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	9,  // 4: holdfast.iam.v2beta1.GroupInvite.update_time:type_name -> google.protobuf.Timestamp
+	10, // 5: holdfast.iam.v2beta1.GroupInviteRole.capabilities:type_name -> holdfast.capabilities.Capability
+	0,  // 6: holdfast.iam.v2beta1.CreateGroupInviteRequest.group_invite:type_name -> holdfast.iam.v2beta1.GroupInvite
+	0,  // 7: holdfast.iam.v2beta1.UpdateGroupInviteRequest.group_invite:type_name -> holdfast.iam.v2beta1.GroupInvite
+	11, // 8: holdfast.iam.v2beta1.UpdateGroupInviteRequest.update_mask:type_name -> google.protobuf.FieldMask
+	12, // 9: holdfast.iam.v2beta1.ListGroupInvitesRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	0,  // 10: holdfast.iam.v2beta1.ListGroupInvitesResponse.group_invites:type_name -> holdfast.iam.v2beta1.GroupInvite
+	2,  // 11: holdfast.iam.v2beta1.GroupInvitesService.CreateGroupInvite:input_type -> holdfast.iam.v2beta1.CreateGroupInviteRequest
+	3,  // 12: holdfast.iam.v2beta1.GroupInvitesService.GetGroupInvite:input_type -> holdfast.iam.v2beta1.GetGroupInviteRequest
+	4,  // 13: holdfast.iam.v2beta1.GroupInvitesService.UpdateGroupInvite:input_type -> holdfast.iam.v2beta1.UpdateGroupInviteRequest
+	5,  // 14: holdfast.iam.v2beta1.GroupInvitesService.DeleteGroupInvite:input_type -> holdfast.iam.v2beta1.DeleteGroupInviteRequest
+	6,  // 15: holdfast.iam.v2beta1.GroupInvitesService.ListGroupInvites:input_type -> holdfast.iam.v2beta1.ListGroupInvitesRequest
+	0,  // 16: holdfast.iam.v2beta1.GroupInvitesService.CreateGroupInvite:output_type -> holdfast.iam.v2beta1.GroupInvite
+	0,  // 17: holdfast.iam.v2beta1.GroupInvitesService.GetGroupInvite:output_type -> holdfast.iam.v2beta1.GroupInvite
+	0,  // 18: holdfast.iam.v2beta1.GroupInvitesService.UpdateGroupInvite:output_type -> holdfast.iam.v2beta1.GroupInvite
+	13, // 19: holdfast.iam.v2beta1.GroupInvitesService.DeleteGroupInvite:output_type -> google.protobuf.Empty
+	7,  // 20: holdfast.iam.v2beta1.GroupInvitesService.ListGroupInvites:output_type -> holdfast.iam.v2beta1.ListGroupInvitesResponse
+	16, // [16:21] is the sub-list for method output_type
+	11, // [11:16] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_iam_v2beta1_group_invites_proto_init() }
@@ -677,14 +770,14 @@ func file_holdfast_iam_v2beta1_group_invites_proto_init() {
 	if File_holdfast_iam_v2beta1_group_invites_proto != nil {
 		return
 	}
-	file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[6].OneofWrappers = []any{}
+	file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_iam_v2beta1_group_invites_proto_rawDesc), len(file_holdfast_iam_v2beta1_group_invites_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

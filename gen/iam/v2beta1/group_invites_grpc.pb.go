@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	GroupInvitesService_CreateGroupInvite_FullMethodName = "/holdfast.iam.v2beta1.GroupInvitesService/CreateGroupInvite"
 	GroupInvitesService_GetGroupInvite_FullMethodName    = "/holdfast.iam.v2beta1.GroupInvitesService/GetGroupInvite"
+	GroupInvitesService_UpdateGroupInvite_FullMethodName = "/holdfast.iam.v2beta1.GroupInvitesService/UpdateGroupInvite"
 	GroupInvitesService_DeleteGroupInvite_FullMethodName = "/holdfast.iam.v2beta1.GroupInvitesService/DeleteGroupInvite"
 	GroupInvitesService_ListGroupInvites_FullMethodName  = "/holdfast.iam.v2beta1.GroupInvitesService/ListGroupInvites"
 )
@@ -30,15 +31,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// GroupInvitesService lets people into groups by a code that they are sent. An
-// invite is never changed, and nobody can grant by it what they do not hold
-// themselves.
+// GroupInvitesService lets people into groups by a code that they are sent.
+// Nobody can grant by an invite what they do not hold themselves.
 type GroupInvitesServiceClient interface {
 	// CreateGroupInvite makes an invite into a group. Its answer alone has the
 	// code.
 	CreateGroupInvite(ctx context.Context, in *CreateGroupInviteRequest, opts ...grpc.CallOption) (*GroupInvite, error)
 	// GetGroupInvite returns one invite, without its code.
 	GetGroupInvite(ctx context.Context, in *GetGroupInviteRequest, opts ...grpc.CallOption) (*GroupInvite, error)
+	// UpdateGroupInvite changes the address, the role or the end of an invite that
+	// nobody has used yet. Its code stays. Whoever changes anything of an invite
+	// must be allowed to create it as it is then.
+	UpdateGroupInvite(ctx context.Context, in *UpdateGroupInviteRequest, opts ...grpc.CallOption) (*GroupInvite, error)
 	// DeleteGroupInvite makes the code of an invite worthless. It succeeds when
 	// there is no such invite.
 	DeleteGroupInvite(ctx context.Context, in *DeleteGroupInviteRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -75,6 +79,16 @@ func (c *groupInvitesServiceClient) GetGroupInvite(ctx context.Context, in *GetG
 	return out, nil
 }
 
+func (c *groupInvitesServiceClient) UpdateGroupInvite(ctx context.Context, in *UpdateGroupInviteRequest, opts ...grpc.CallOption) (*GroupInvite, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GroupInvite)
+	err := c.cc.Invoke(ctx, GroupInvitesService_UpdateGroupInvite_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *groupInvitesServiceClient) DeleteGroupInvite(ctx context.Context, in *DeleteGroupInviteRequest, opts ...grpc.CallOption) (*emptypb.Empty, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(emptypb.Empty)
@@ -99,15 +113,18 @@ func (c *groupInvitesServiceClient) ListGroupInvites(ctx context.Context, in *Li
 // All implementations must embed UnimplementedGroupInvitesServiceServer
 // for forward compatibility.
 //
-// GroupInvitesService lets people into groups by a code that they are sent. An
-// invite is never changed, and nobody can grant by it what they do not hold
-// themselves.
+// GroupInvitesService lets people into groups by a code that they are sent.
+// Nobody can grant by an invite what they do not hold themselves.
 type GroupInvitesServiceServer interface {
 	// CreateGroupInvite makes an invite into a group. Its answer alone has the
 	// code.
 	CreateGroupInvite(context.Context, *CreateGroupInviteRequest) (*GroupInvite, error)
 	// GetGroupInvite returns one invite, without its code.
 	GetGroupInvite(context.Context, *GetGroupInviteRequest) (*GroupInvite, error)
+	// UpdateGroupInvite changes the address, the role or the end of an invite that
+	// nobody has used yet. Its code stays. Whoever changes anything of an invite
+	// must be allowed to create it as it is then.
+	UpdateGroupInvite(context.Context, *UpdateGroupInviteRequest) (*GroupInvite, error)
 	// DeleteGroupInvite makes the code of an invite worthless. It succeeds when
 	// there is no such invite.
 	DeleteGroupInvite(context.Context, *DeleteGroupInviteRequest) (*emptypb.Empty, error)
@@ -129,6 +146,9 @@ func (UnimplementedGroupInvitesServiceServer) CreateGroupInvite(context.Context,
 }
 func (UnimplementedGroupInvitesServiceServer) GetGroupInvite(context.Context, *GetGroupInviteRequest) (*GroupInvite, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetGroupInvite not implemented")
+}
+func (UnimplementedGroupInvitesServiceServer) UpdateGroupInvite(context.Context, *UpdateGroupInviteRequest) (*GroupInvite, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateGroupInvite not implemented")
 }
 func (UnimplementedGroupInvitesServiceServer) DeleteGroupInvite(context.Context, *DeleteGroupInviteRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteGroupInvite not implemented")
@@ -193,6 +213,24 @@ func _GroupInvitesService_GetGroupInvite_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _GroupInvitesService_UpdateGroupInvite_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateGroupInviteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GroupInvitesServiceServer).UpdateGroupInvite(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GroupInvitesService_UpdateGroupInvite_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GroupInvitesServiceServer).UpdateGroupInvite(ctx, req.(*UpdateGroupInviteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _GroupInvitesService_DeleteGroupInvite_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteGroupInviteRequest)
 	if err := dec(in); err != nil {
@@ -243,6 +281,10 @@ var GroupInvitesService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetGroupInvite",
 			Handler:    _GroupInvitesService_GetGroupInvite_Handler,
+		},
+		{
+			MethodName: "UpdateGroupInvite",
+			Handler:    _GroupInvitesService_UpdateGroupInvite_Handler,
 		},
 		{
 			MethodName: "DeleteGroupInvite",

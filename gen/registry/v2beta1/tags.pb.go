@@ -40,7 +40,9 @@ type Tag struct {
 	// Nobody looks after the tag any more.
 	Deprecated bool `protobuf:"varint,5,opt,name=deprecated,proto3" json:"deprecated,omitempty"`
 	// The offers that the tag is part of.
-	Bundles       []string `protobuf:"bytes,6,rep,name=bundles,proto3" json:"bundles,omitempty"`
+	Bundles []string `protobuf:"bytes,6,rep,name=bundles,proto3" json:"bundles,omitempty"`
+	// When the tag was first pushed.
+	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,1000,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -113,6 +115,13 @@ func (x *Tag) GetDeprecated() bool {
 func (x *Tag) GetBundles() []string {
 	if x != nil {
 		return x.Bundles
+	}
+	return nil
+}
+
+func (x *Tag) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
 	}
 	return nil
 }
@@ -497,7 +506,7 @@ var File_holdfast_registry_v2beta1_tags_proto protoreflect.FileDescriptor
 
 const file_holdfast_registry_v2beta1_tags_proto_rawDesc = "" +
 	"\n" +
-	"$holdfast/registry/v2beta1/tags.proto\x12\x19holdfast.registry.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xce\x01\n" +
+	"$holdfast/registry/v2beta1/tags.proto\x12\x19holdfast.registry.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\x91\x02\n" +
 	"\x03Tag\x12\x15\n" +
 	"\x03uid\x18\x01 \x01(\tB\x03\xe0A\x03R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x02R\x04name\x12\x1b\n" +
@@ -507,7 +516,9 @@ const file_holdfast_registry_v2beta1_tags_proto_rawDesc = "" +
 	"\n" +
 	"deprecated\x18\x05 \x01(\bR\n" +
 	"deprecated\x12\x18\n" +
-	"\abundles\x18\x06 \x03(\tR\abundles\",\n" +
+	"\abundles\x18\x06 \x03(\tR\abundles\x12A\n" +
+	"\vcreate_time\x18\xe8\a \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
+	"createTime\",\n" +
 	"\rGetTagRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"\x92\x01\n" +
 	"\x10CreateTagRequest\x12!\n" +
@@ -575,24 +586,25 @@ var file_holdfast_registry_v2beta1_tags_proto_goTypes = []any{
 	(*emptypb.Empty)(nil),         // 8: google.protobuf.Empty
 }
 var file_holdfast_registry_v2beta1_tags_proto_depIdxs = []int32{
-	6, // 0: holdfast.registry.v2beta1.Tag.update_time:type_name -> google.protobuf.Timestamp
-	0, // 1: holdfast.registry.v2beta1.CreateTagRequest.tag:type_name -> holdfast.registry.v2beta1.Tag
-	7, // 2: holdfast.registry.v2beta1.ListTagsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	6, // 3: holdfast.registry.v2beta1.ListTagsRequest.updated_since:type_name -> google.protobuf.Timestamp
-	0, // 4: holdfast.registry.v2beta1.ListTagsResponse.tags:type_name -> holdfast.registry.v2beta1.Tag
-	1, // 5: holdfast.registry.v2beta1.TagsService.GetTag:input_type -> holdfast.registry.v2beta1.GetTagRequest
-	4, // 6: holdfast.registry.v2beta1.TagsService.ListTags:input_type -> holdfast.registry.v2beta1.ListTagsRequest
-	2, // 7: holdfast.registry.v2beta1.TagsService.CreateTag:input_type -> holdfast.registry.v2beta1.CreateTagRequest
-	3, // 8: holdfast.registry.v2beta1.TagsService.DeleteTag:input_type -> holdfast.registry.v2beta1.DeleteTagRequest
-	0, // 9: holdfast.registry.v2beta1.TagsService.GetTag:output_type -> holdfast.registry.v2beta1.Tag
-	5, // 10: holdfast.registry.v2beta1.TagsService.ListTags:output_type -> holdfast.registry.v2beta1.ListTagsResponse
-	0, // 11: holdfast.registry.v2beta1.TagsService.CreateTag:output_type -> holdfast.registry.v2beta1.Tag
-	8, // 12: holdfast.registry.v2beta1.TagsService.DeleteTag:output_type -> google.protobuf.Empty
-	9, // [9:13] is the sub-list for method output_type
-	5, // [5:9] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	6,  // 0: holdfast.registry.v2beta1.Tag.update_time:type_name -> google.protobuf.Timestamp
+	6,  // 1: holdfast.registry.v2beta1.Tag.create_time:type_name -> google.protobuf.Timestamp
+	0,  // 2: holdfast.registry.v2beta1.CreateTagRequest.tag:type_name -> holdfast.registry.v2beta1.Tag
+	7,  // 3: holdfast.registry.v2beta1.ListTagsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	6,  // 4: holdfast.registry.v2beta1.ListTagsRequest.updated_since:type_name -> google.protobuf.Timestamp
+	0,  // 5: holdfast.registry.v2beta1.ListTagsResponse.tags:type_name -> holdfast.registry.v2beta1.Tag
+	1,  // 6: holdfast.registry.v2beta1.TagsService.GetTag:input_type -> holdfast.registry.v2beta1.GetTagRequest
+	4,  // 7: holdfast.registry.v2beta1.TagsService.ListTags:input_type -> holdfast.registry.v2beta1.ListTagsRequest
+	2,  // 8: holdfast.registry.v2beta1.TagsService.CreateTag:input_type -> holdfast.registry.v2beta1.CreateTagRequest
+	3,  // 9: holdfast.registry.v2beta1.TagsService.DeleteTag:input_type -> holdfast.registry.v2beta1.DeleteTagRequest
+	0,  // 10: holdfast.registry.v2beta1.TagsService.GetTag:output_type -> holdfast.registry.v2beta1.Tag
+	5,  // 11: holdfast.registry.v2beta1.TagsService.ListTags:output_type -> holdfast.registry.v2beta1.ListTagsResponse
+	0,  // 12: holdfast.registry.v2beta1.TagsService.CreateTag:output_type -> holdfast.registry.v2beta1.Tag
+	8,  // 13: holdfast.registry.v2beta1.TagsService.DeleteTag:output_type -> google.protobuf.Empty
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_registry_v2beta1_tags_proto_init() }
