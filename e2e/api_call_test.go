@@ -139,7 +139,7 @@ func (w *world) overHTTP(t *testing.T, bearer string, in proto.Message) (proto.M
 var httpStatus = map[codes.Code]int{
 	codes.InvalidArgument: 400, codes.FailedPrecondition: 400, codes.Unauthenticated: 401, codes.PermissionDenied: 403,
 	codes.NotFound: 404, codes.AlreadyExists: 409, codes.Aborted: 409, codes.ResourceExhausted: 429,
-	codes.Unimplemented: 501, codes.Internal: 500, codes.Unavailable: 503,
+	codes.Unimplemented: 405, codes.Internal: 500, codes.Unavailable: 503,
 }
 
 // fault reads an error, and fails the test if it does not have the form of one.

@@ -93,8 +93,8 @@ func TestExchange(t *testing.T) {
 				return out
 			}
 		}
-		if len(ways) != 6 {
-			t.Errorf("%d ways to exchange, want 6: the service goes by two names", len(ways))
+		if len(ways) != 7 {
+			t.Errorf("%d ways to exchange, want 7: the service goes by two names", len(ways))
 		}
 		for name, way := range ways {
 			t.Run(name, func(t *testing.T) {

@@ -72,7 +72,11 @@ func TestCallLog(t *testing.T) {
 	if strings.Contains(r.stderr.String(), dev.Token) {
 		t.Error("the log has a token")
 	}
-	resp, err := http.Get(r.url + "/metrics") //nolint:noctx // it ends with the server
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
