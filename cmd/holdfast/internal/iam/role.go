@@ -20,6 +20,7 @@ func Roles() noun.Noun {
 		About:    "Roles are sets of capabilities. Built-in roles can be bound in every organization and cannot be changed.",
 		Example:  "  holdfast iam roles create auditor --parent acme --capability groups.list,identity.list,role_bindings.list",
 		Message:  noun.MessageOf(&iampb.Role{}),
+		Kind:     "roles",
 		Argument: "name",
 		Fields: []noun.Field{
 			noun.Description("role"),

@@ -69,7 +69,7 @@ func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, c
 		}, typed), 0
 	}
 	if i := strings.LastIndexByte(typed, '/'); i >= 0 {
-		parent, err := a.walkDown(ctx, strings.FieldsFunc(typed[:i], func(r rune) bool { return r == '/' }))
+		parent, err := a.groupAt(ctx, strings.FieldsFunc(typed[:i], func(r rune) bool { return r == '/' }))
 		if err != nil {
 			return nil, 0
 		}

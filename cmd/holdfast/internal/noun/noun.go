@@ -34,6 +34,7 @@ type Noun struct {
 	Service  protoreflect.ServiceDescriptor // nil: the first of the file that defines the message
 	Writing  protoreflect.ServiceDescriptor // where the service has none of the methods that write
 	Message  protoreflect.MessageDescriptor
+	Kind     string // what the server calls the kind in paths; "": it finds paths of groups only
 
 	Argument    string  // the field that is the argument of create; "" is none
 	Fields      []Field // flags of create and update
