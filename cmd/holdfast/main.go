@@ -64,6 +64,8 @@ func root(a *noun.App) *cobra.Command {
 	f.StringSliceVar(&a.Columns, "columns", nil, "`FIELDS` to show in a table or CSV, such as name,uid,createTime")
 	f.StringVar(a.Flag("token_file"), "token-file", "", "`FILE` with the token to use")
 	f.StringVar(a.Flag("ca_file"), "ca-file", "", "`FILE` of certificates (PEM) to trust in addition to the system's")
+	f.BoolFunc("insecure", "send tokens without encryption (http://) to a server on another machine",
+		func(text string) error { *a.Flag("insecure") = text; return nil })
 	f.BoolVarP(&a.Verbose, "verbose", "v", false, "print the method, duration and request id of every call")
 	f.DurationVar(&a.Timeout, "timeout", 30*time.Second, "`DURATION` after which a call fails")
 	noun.CompleteWords(root, "output", output.Formats)

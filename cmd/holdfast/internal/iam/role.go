@@ -63,6 +63,7 @@ func roleBindings() noun.Noun {
 			"You can grant only capabilities that you have.",
 		Example: "  holdfast iam role-bindings create --parent acme/platform --identity acme/platform/ci --role viewer",
 		Message: noun.MessageOf(&iampb.RoleBinding{}),
+		Broad:   true,
 		Fields: []noun.Field{
 			{Flag: "identity", Path: "identity_uid", Ref: Identities, Help: "`IDENTITY` that gets the role"},
 			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant"},

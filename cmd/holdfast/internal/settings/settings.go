@@ -41,6 +41,7 @@ func All() []Setting {
 		{"token_store", "where to store tokens: auto (a keyring, else files), keyring or file",
 			oneOf("auto", "keyring", "file")},
 		{"ca_file", "file of certificates to trust in addition to the system's", nil},
+		{"insecure", "true: send tokens without encryption to a server on another machine", oneOf("true", "false")},
 	}
 }
 

@@ -247,7 +247,9 @@ const signInHint = "sign in again: holdfast auth login, or in development: holdf
 
 // refresh exchanges the refresh token, which works once.
 func (s *signIn) refresh(ctx context.Context, issuer *holdfast.Issuer, t tokens) (tokens, error) {
-	s.agent.warnInTheOpen(issuer.Address)
+	if err := s.agent.allow(issuer.Address); err != nil {
+		return tokens{}, err
+	}
 	next, err := holdfast.RefreshToken("").Next(ctx, issuer, t)
 	if err == nil {
 		return next, nil
