@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 	"github.com/holdfast-dev/holdfast/stamp"
 )
 
@@ -60,6 +62,20 @@ func root(a *noun.App) *cobra.Command {
 	root.SetErr(a.Err)
 	f := root.PersistentFlags()
 	f.StringVar(a.Flag("api"), "api", "", "`ADDRESS` of the server, http(s)://host[:port]")
+	var profile string
+	f.StringVar(&profile, "profile", "", "`NAME` of the settings and session to use: see holdfast config profiles")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if profile != "" {
+			if err := os.Setenv(settings.ProfileVariable, profile); err != nil {
+				return err
+			}
+		}
+		if strings.HasPrefix(cmd.CommandPath(), "holdfast config") {
+			return nil // it makes profiles
+		}
+		return settings.RequireProfile()
+	}
+	noun.CompleteNames(root, "profile", settings.Profiles)
 	f.StringVarP(a.Flag("output"), "output", "o", "", "output `FORMAT`: table, wide, json, yaml, csv or id")
 	f.StringSliceVar(&a.Columns, "columns", nil, "`FIELDS` to show in a table or CSV, such as name,uid,createTime")
 	f.StringVar(a.Flag("token_file"), "token-file", "", "`FILE` with the token to use")

@@ -26,6 +26,18 @@ func CompleteWords(cmd *cobra.Command, flag string, words []string) {
 	problem.Must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 }
 
+// CompleteNames completes a flag with what there is, or with nothing if that fails.
+func CompleteNames(cmd *cobra.Command, flag string, names func() ([]string, error)) {
+	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		all, err := names()
+		if err != nil {
+			all = nil
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp
+	}
+	problem.Must(cmd.RegisterFlagCompletionFunc(flag, complete))
+}
+
 // CompleteArgs completes the first argument.
 func (a *App) CompleteArgs(n Noun) cobra.CompletionFunc {
 	return a.CompleteQuestion(func() Noun { return n })

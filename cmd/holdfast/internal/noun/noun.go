@@ -279,7 +279,7 @@ func (a *App) create(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 	if err != nil {
 		return nil, err
 	}
-	if err := a.confirmParent(ctx, n, cmd); err != nil {
+	if err := a.confirmParent(ctx, n, cmd, parent); err != nil {
 		return nil, err
 	}
 	Put(req, "parent", parent)
@@ -493,7 +493,7 @@ func (a *App) confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, ui
 
 // confirmParent asks whether the whole organization is meant, if no parent is given and
 // that makes a difference which people have regretted.
-func (a *App) confirmParent(ctx context.Context, n Noun, cmd *cobra.Command) error {
+func (a *App) confirmParent(ctx context.Context, n Noun, cmd *cobra.Command, parent string) error {
 	flag := n.parentFlagName()
 	if !n.Broad || cmd.Flags().Changed(flag) {
 		return nil
@@ -503,11 +503,11 @@ func (a *App) confirmParent(ctx context.Context, n Noun, cmd *cobra.Command) err
 	if yes || dry {
 		return nil
 	}
-	organization, err := a.Value("organization")
-	if err != nil {
-		return err
+	name := parent
+	if g, err := a.Get(ctx, Groups(), parent); err == nil {
+		name = nameOf(g)
 	}
-	about := fmt.Sprintf("without --%s this %s applies to everything in %s", flag, n.One, organization.Text)
+	about := fmt.Sprintf("without --%s this %s applies to everything in %s", flag, n.One, name)
 	if !output.IsTerminal(a.In) {
 		return problem.Usage("nothing was created: %s", about).
 			Hint("give --" + flag + " GROUP, or --yes for the whole organization")
