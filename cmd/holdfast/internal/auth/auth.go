@@ -33,6 +33,19 @@ func Command(a *noun.App) *cobra.Command {
 	return cmd
 }
 
+// Login returns auth login as a command of its own, as people type it.
+func Login(a *noun.App) *cobra.Command { return login(a) }
+
+// Logout returns auth logout as a command of its own.
+func Logout(a *noun.App) *cobra.Command { return logout(a) }
+
+// WhoAmI returns auth status under the name that other programs have for it.
+func WhoAmI(a *noun.App) *cobra.Command {
+	cmd := status(a)
+	cmd.Use, cmd.Short, cmd.Example = "whoami", "Show whom you are signed in as", "  holdfast whoami\n  holdfast whoami -o id"
+	return cmd
+}
+
 func login(a *noun.App) *cobra.Command {
 	var identity, file string
 	var person signin.Person

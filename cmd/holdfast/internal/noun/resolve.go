@@ -18,6 +18,13 @@ import (
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 )
 
+// Me is how a person names the identity that they act as, and Identities the kind of all
+// identities.
+const (
+	Me         = "me"
+	Identities = "identities"
+)
+
 // MaxCandidates is how many resources of the same name are shown.
 const MaxCandidates = 10
 
@@ -36,6 +43,8 @@ func (a *App) Resolve(ctx context.Context, n Noun, text string) (string, error) 
 		return text, nil
 	case text == "":
 		return "", problem.Usage("%s has no empty name", article(n.One))
+	case text == Me && n.Kind == Identities:
+		return a.Self(ctx)
 	case n.Locate != nil:
 		return n.Locate(ctx, a, text)
 	case !n.hasName():

@@ -1,11 +1,13 @@
 package signin
 
 import (
+	"context"
 	"strings"
 	"time"
 
 	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
 // A Status is what `auth status` prints.
@@ -26,6 +28,19 @@ type Status struct {
 
 // KeptNowhere is where the token is that is exchanged for at every command.
 const KeptNowhere = "nowhere"
+
+// Self returns the uid of the identity that commands act as.
+func (a *Agent) Self(ctx context.Context) (string, error) {
+	token, err := a.TokenFor(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	c, ok := holdfast.ReadClaims(token)
+	if !ok || c.Subject == "" {
+		return "", problem.New(problem.ExitUnauthenticated, "the token does not say who you are")
+	}
+	return c.Subject, nil
+}
 
 // UsesSession reports whether commands act in the session of the server, not with a token
 // or as an identity that the settings name.
