@@ -91,7 +91,9 @@ func (c Config) requireInstallation(ctx context.Context) error {
 	}
 	defer db.Close()
 	if v, err := db.Inspect(ctx); err != nil || v.Schema == 0 {
-		return &fault.Error{Code: fault.FailedPrecondition, Cause: err, Message: "no server has used this database yet: " + hint}
+		f := fault.New(fault.FailedPrecondition, "no server has used this database yet: %s", hint)
+		f.Cause = err
+		return f
 	}
 	_, err = existingKey(c)
 	return err

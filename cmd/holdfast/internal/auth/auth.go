@@ -42,7 +42,8 @@ func Logout(a *noun.App) *cobra.Command { return logout(a) }
 // WhoAmI returns auth status under the name that other programs have for it.
 func WhoAmI(a *noun.App) *cobra.Command {
 	cmd := status(a)
-	cmd.Use, cmd.Short, cmd.Example = "whoami", "Show whom you are signed in as", "  holdfast whoami\n  holdfast whoami -o id"
+	cmd.Use, cmd.Short = "whoami", "Show whom you are signed in as"
+	cmd.Example = "  holdfast whoami\n  holdfast whoami -o id"
 	return cmd
 }
 

@@ -112,9 +112,10 @@ func draftMail(a *noun.App, i *iampb.GroupInvite, group, link string) error {
 		fmt.Fprintln(a.Out, output.Printable("To: "+i.GetEmail()))
 		uses += " It is for " + i.GetEmail() + " alone: sign in with that address."
 	}
+	invited := fmt.Sprintf("you are invited to %s at %s, with the role %s.", group, holdfast.Audience(api.Text),
+		i.GetRole().GetName())
 	for _, line := range []string{
-		"Subject: Join " + group, "", "Hello,", "",
-		"you are invited to " + group + " at " + holdfast.Audience(api.Text) + ", with the role " + i.GetRole().GetName() + ".",
+		"Subject: Join " + group, "", "Hello,", "", invited,
 		"To join, open this link:", "", "  " + link, "", uses,
 	} {
 		fmt.Fprintln(a.Out, output.Printable(line))

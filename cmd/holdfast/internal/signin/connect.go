@@ -189,8 +189,8 @@ func (a *Agent) allow(addresses ...string) error {
 		a.Warn("the token goes to " + address + " without encryption")
 		return nil
 	}
-	return problem.New(problem.ExitUnreachable, "the token would go to %s without encryption, so nothing was sent", address).
-		Hint("use https://, or give --insecure if nobody else can read on the way")
+	p := problem.New(problem.ExitUnreachable, "the token would go to %s without encryption, so nothing was sent", address)
+	return p.Hint("use https://, or give --insecure if nobody else can read on the way")
 }
 
 // token returns a valid token. Its error is a problem.
