@@ -160,6 +160,9 @@ func TestBothProtocolsOfTheRest(t *testing.T) {
 		"check nothing":              {"GET /access/v1/check", "", "AccessService/CheckAccess", &accesspb.CheckAccessRequest{}, &accesspb.CheckAccessResponse{}},
 		"list access":                {"GET /access/v1/grants?capability=groups.list&place_uid=" + s.empty, "", "AccessService/ListAccess", &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: s.empty}, &accesspb.ListAccessResponse{}},
 		"list another's access":      {"GET /access/v1/grants?capability=groups.list&place_uid=" + elsewhere, "", "AccessService/ListAccess", &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: elsewhere}, &accesspb.ListAccessResponse{}},
+		"resolve a path":             {"GET /access/v1/resolve?kind=groups&path=dev", "", "AccessService/ResolvePath", &accesspb.ResolvePathRequest{Kind: "groups", Path: "dev"}, &accesspb.ResolvePathResponse{}},
+		"resolve another's path":     {"GET /access/v1/resolve?kind=repos&path=other%2Fapp", "", "AccessService/ResolvePath", &accesspb.ResolvePathRequest{Kind: "repos", Path: "other/app"}, &accesspb.ResolvePathResponse{}},
+		"resolve nothing":            {"GET /access/v1/resolve", "", "AccessService/ResolvePath", &accesspb.ResolvePathRequest{}, &accesspb.ResolvePathResponse{}},
 		"list capabilities":          {"GET /access/v1/capabilities", "", "AccessService/ListCapabilities", &accesspb.ListCapabilitiesRequest{}, &accesspb.ListCapabilitiesResponse{}},
 		"ask for the version":        {"GET /access/v1/version", "", "AccessService/GetVersion", &accesspb.GetVersionRequest{}, &accesspb.Version{}},
 	}

@@ -180,6 +180,7 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"GET /oci/v1/registry":                                              "GetRegistry",
 		"GET /access/v1/check":                                              "CheckAccess",
 		"GET /access/v1/grants":                                             "ListAccess",
+		"GET /access/v1/resolve":                                            "ResolvePath",
 		"GET /access/v1/capabilities":                                       "ListCapabilities",
 		"GET /access/v1/version":                                            "GetVersion",
 	}

@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -154,6 +156,34 @@ func (h *hierarchy) answers(t *testing.T, call caller) {
 		t.Errorf("with a grant on the organization: %d grants, incomplete %t", all.GetTotalCount(), all.GetIncomplete())
 	}
 	nobody := h.mint(t, resource.UID(h.person()), token.Claims{})
+	h.resolves(t, call, nobody)
 	must[*accesspb.ListCapabilitiesResponse](t, call, nobody, &accesspb.ListCapabilitiesRequest{})
 	must[*accesspb.Version](t, call, nobody, &accesspb.GetVersionRequest{})
+}
+
+// resolves asks for paths. They are found by whoever may get what is at their end, and for
+// everybody else they are what they would be if nothing were there.
+func (h *hierarchy) resolves(t *testing.T, call caller, nobody string) {
+	org := must[*iampb.Group](t, call, h.full["org"], &iampb.GetGroupRequest{Uid: h.org}).GetName()
+	for name, tt := range map[string]struct {
+		bearer string
+		found  bool
+	}{
+		"on the folder": {h.full["folder"], true}, "on the organization": {h.full["org"], true},
+		"on a sibling": {h.full["sibling"], false}, "on another organization": {h.full["other"], false},
+		"without groups.list": {h.lacking["groups.list"], false}, "with nothing": {nobody, false},
+	} {
+		out, there := call(t, tt.bearer, &accesspb.ResolvePathRequest{Kind: "groups", Path: org + "/folder"})
+		_, gone := call(t, tt.bearer, &accesspb.ResolvePathRequest{Kind: "groups", Path: org + "/nowhere"})
+		if gone.Code() != codes.NotFound {
+			t.Errorf("a path to nothing with a grant %s: %v", name, gone)
+		}
+		if got, ok := out.(*accesspb.ResolvePathResponse); tt.found && (!ok || len(got.GetResources()) != 1 ||
+			got.GetResources()[0].GetUid() != h.folder || got.GetResources()[0].GetPath() != "/"+org+"/folder") {
+			t.Errorf("a path with a grant %s: %v, %v", name, out, there)
+		}
+		if !tt.found && strings.ReplaceAll(fmt.Sprint(there.Proto()), "/folder", "/nowhere") != fmt.Sprint(gone.Proto()) {
+			t.Errorf("a hidden path with a grant %s: %v, want as %v", name, there, gone)
+		}
+	}
 }

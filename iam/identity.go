@@ -54,16 +54,19 @@ func (s *Service) checkRelationship(i resource.Identity, now time.Time) error {
 // GetIdentity returns an identity. The caller needs identity.list on it, or is
 // it, with a token that is not narrowed.
 func (s *Service) GetIdentity(ctx context.Context, uid resource.UID) (resource.Identity, error) {
-	c, err := authz.RequireCaller(ctx)
-	if err != nil {
+	if err := s.mayGetIdentity(ctx, uid); err != nil {
 		return resource.Identity{}, err
 	}
-	if c.Identity != uid || !c.Narrowing().IsZero() {
-		if err := s.authz.Require(ctx, resource.IdentityList, uid); err != nil {
-			return resource.Identity{}, err
-		}
-	}
 	return s.store.Identity(ctx, uid)
+}
+
+// mayGetIdentity returns nil if the caller may get an identity.
+func (s *Service) mayGetIdentity(ctx context.Context, uid resource.UID) error {
+	c, err := authz.RequireCaller(ctx)
+	if err != nil || c.Identity == uid && c.Narrowing().IsZero() {
+		return err
+	}
+	return s.authz.Require(ctx, resource.IdentityList, uid)
 }
 
 // UpdateIdentity applies change to an identity. The caller needs identity.update on it. To change who can

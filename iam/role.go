@@ -27,13 +27,18 @@ func (s *Service) CreateRole(ctx context.Context, parent resource.UID, r resourc
 
 // GetRole returns a role. The caller needs roles.list on it, or on any group for a managed one.
 func (s *Service) GetRole(ctx context.Context, uid resource.UID) (resource.Role, error) {
-	if !uid.IsRoot() {
-		return authz.Get(ctx, s.authz, resource.RolesList, uid, s.store.Role)
-	}
-	if err := s.authz.RequireAnywhere(ctx, resource.RolesList); err != nil {
+	if err := s.mayGetRole(ctx, uid); err != nil {
 		return resource.Role{}, err
 	}
 	return s.store.Role(ctx, uid)
+}
+
+// mayGetRole returns nil if the caller may get a role.
+func (s *Service) mayGetRole(ctx context.Context, uid resource.UID) error {
+	if uid.IsRoot() {
+		return s.authz.RequireAnywhere(ctx, resource.RolesList)
+	}
+	return s.authz.Require(ctx, resource.RolesList, uid)
 }
 
 // UpdateRole applies change to a role. The caller needs roles.update on it,

@@ -207,8 +207,8 @@ func (s *Service) SetRules(ctx context.Context, r resource.SignInRules) error {
 	return s.people.SetSignInRules(ctx, r)
 }
 
-// Joins returns who joined a group through invites, newest first. The caller
-// needs group_invites.list on it.
+// Joins returns who joined a group, or one below it, through invites, newest first. The
+// caller needs group_invites.list on it.
 func (s *Service) Joins(ctx context.Context, group resource.UID) ([]resource.Join, error) {
 	if err := s.authz.Require(ctx, resource.GroupInvitesList, group); err != nil {
 		return nil, err

@@ -130,6 +130,9 @@ func RunCommand(ctx context.Context, cfg Config, words []string, out io.Writer) 
 	if _, away := errors.AsType[*net.OpError](err); !away {
 		return err
 	}
+	if err := cfg.requireInstallation(ctx); err != nil {
+		return err
+	}
 	s := &Server{cfg: cfg.at(&net.TCPAddr{}), log: newLogger(cfg.Stderr, cfg.LogLevel)}
 	defer func() { _ = s.Close() }() // the command has ended
 	for _, step := range []func(context.Context) error{s.open, s.assemble} {

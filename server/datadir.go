@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +11,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/seal"
+	"github.com/holdfast-dev/holdfast/store"
 )
 
 const keyFile = "holdfast.key" // in the data folder
@@ -70,6 +73,30 @@ func writeSecret(path string, content []byte, move func(from, to string) error) 
 		return err
 	}
 	return move(f.Name(), path)
+}
+
+// requireInstallation returns an error unless there is a database of a server that has run, and its
+// key. Only a server creates them: a command in the wrong folder, or with the wrong settings, must
+// not leave an installation there that nobody wanted.
+func (c Config) requireInstallation(ctx context.Context) error {
+	const hint = "run the command in the server's folder, or with its --config, --data-dir or --database"
+	if !c.onPostgres() {
+		if _, err := os.Stat(c.Database); errors.Is(err, fs.ErrNotExist) {
+			return fault.New(fault.FailedPrecondition, "there is no database %s: %s", c.Database, hint)
+		}
+	}
+	db, err := store.OpenToRead(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if v, err := db.Inspect(ctx); err != nil || v.Schema == 0 {
+		f := fault.New(fault.FailedPrecondition, "no server has used this database yet: %s", hint)
+		f.Cause = err
+		return f
+	}
+	_, err = existingKey(c)
+	return err
 }
 
 // The data of a server includes its keys and the content of its users.

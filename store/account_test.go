@@ -223,6 +223,37 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 		}
 		wantExact(t, s)
 	},
+	"who joined is told in the group and above it": func(t *testing.T, s *storetest.Store) {
+		org, _ := addOrganization(t, s, "org", alice)
+		rival, _ := addOrganization(t, s, "rival", bob)
+		folder := addGroup(t, s, org.UID, "folder")
+		beside := addGroup(t, s, org.UID, "beside")
+		for _, g := range []resource.UID{org.UID, folder.UID, rival.UID} {
+			i := newInvite(g, addRole(t, s, g, "r").UID)
+			i.Digest, i.ExpirationTime = []byte("digest"), time.Now().Add(time.Hour)
+			_, err := s.InsertInvite(t.Context(), i)
+			must(t, err)
+			_, err = s.SignIn(t.Context(), resource.SignIn{
+				Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: string(g), Register: true,
+				Invite: &resource.Presented{UID: i.UID, Digest: i.Digest},
+			})
+			must(t, err)
+		}
+		for group, want := range map[resource.UID][]resource.UID{
+			org.UID: {org.UID, folder.UID}, folder.UID: {folder.UID}, beside.UID: nil, rival.UID: {rival.UID},
+		} {
+			all, err := s.Joins(t.Context(), group)
+			must(t, err)
+			var got []resource.UID
+			for _, j := range all {
+				got = append(got, j.Group)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("joins of %s are in %v, want %v", group, got, want)
+			}
+		}
+	},
 	"an account's events tell the ways in it has, and none of their secrets": accountTold,
 	"a person who is refused leaves nothing": func(t *testing.T, s *storetest.Store) {
 		_, err := s.SignIn(t.Context(), resource.SignIn{Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: "new"})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -48,6 +49,43 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		addGroup(t, s, "", "org")
 		_, err := s.InsertGroup(t.Context(), newGroup("", "org"))
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "group", Name: "org"})
+	},
+	"a path finds what has its names, and nothing else": func(t *testing.T, s *storetest.Store) {
+		org, rival := addGroup(t, s, "", "org"), addGroup(t, s, "", "rival")
+		folder := addGroup(t, s, org.UID, "folder")
+		addGroup(t, s, rival.UID, "folder")
+		ci := []resource.UID{addIdentity(t, s, folder.UID, "ci").UID, addIdentity(t, s, folder.UID, "ci").UID}
+		slices.Sort(ci)
+		deep := slices.Repeat([]string{"org"}, store.MaxNames+1)
+		for name, tt := range map[string]struct {
+			table string
+			names []string
+			limit int
+			want  []resource.UID
+		}{
+			"an organization":   {"groups", []string{"org"}, 20, []resource.UID{org.UID}},
+			"a folder":          {"groups", []string{"org", "folder"}, 20, []resource.UID{folder.UID}},
+			"two of a name":     {"identities", []string{"org", "folder", "ci"}, 20, ci},
+			"the first of them": {"identities", []string{"org", "folder", "ci"}, 1, ci[:1]},
+			"one name too few":  {"identities", []string{"folder", "ci"}, 20, nil},
+			"elsewhere":         {"identities", []string{"rival", "folder", "ci"}, 20, nil},
+			"of another kind":   {"repos", []string{"org", "folder"}, 20, nil},
+			"no names":          {"groups", nil, 20, nil},
+			"too many names":    {"groups", deep, 20, nil},
+			"as many as can be": {"groups", deep[1:], 20, nil},
+		} {
+			got, err := s.At(t.Context(), tt.table, tt.names, tt.limit)
+			must(t, err)
+			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+		for _, names := range [][]string{deep, deep[1:], slices.Repeat(deep, 2)} {
+			_, err := s.GroupAt(t.Context(), names)
+			wantFault(t, err, fault.NotFound, fault.Resource{Type: "group", Name: strings.Join(names, "/")})
+			_, err = s.RepoAt(t.Context(), names)
+			wantFault(t, err, fault.NotFound, fault.Resource{Type: "repo", Name: strings.Join(names, "/")})
+		}
 	},
 	"names may have one character": func(t *testing.T, s *storetest.Store) {
 		addGroup(t, s, addGroup(t, s, "", "a").UID, "a")

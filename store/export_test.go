@@ -291,3 +291,6 @@ func (q *Query) PlanFetch(keys []int64) string  { return q.fetch(keys) }
 func (s *DB) CorrectBytes(ctx context.Context, repo resource.UID) error {
 	return s.correct(ctx, recountRepos, Segment(repo))
 }
+
+// Named is the statement of At.
+var Named = named

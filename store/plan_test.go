@@ -94,7 +94,17 @@ func (tr tree) shapes(e store.Engine) (all []plantest.Shape) {
 		tr.filtered(e, ask, p, add)
 	}
 	tr.several(e, add)
-	return all
+	for table, index := range map[string]string{ // names that a path ends in
+		"groups": "groups_parent_name", "identities": "identities_parent_name", "repos": "repos_parent_name",
+		"identity_providers": "identity_providers_parent_name",
+	} {
+		args, text := store.Named(table, []string{"folder 1", "folder 2", "folder 3", "g77"}, 20)
+		all = append(all, plantest.Shape{Name: table + " at a path", Index: index, Sort: true, Text: text, Args: args})
+	}
+	args, text := store.Named("groups", []string{"folder 1"}, 20)
+	return append(all, plantest.Shape{
+		Name: "an organization at a path", Index: "groups_root_name groups_parent_name", Sort: true, Text: text, Args: args,
+	})
 }
 
 // filtered are the shapes of lists with filters.

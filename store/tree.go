@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"math"
+	"strconv"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -103,4 +104,47 @@ func (s *DB) GroupNames(ctx context.Context, groups []resource.UID) ([]string, e
 		}
 	}
 	return names, nil
+}
+
+// MaxNames is how many names a path may have. Groups nest 16 deep, so no resource has more
+// than 17, and SQLite does not take a statement for more than 25.
+const MaxNames = 20
+
+// GroupNamed is the key in SQL of the group with these names, root first. Subqueries,
+// not joins: SQLite plans a join on parameters anew at every run.
+func GroupNamed(names []string) (args []any, text string) {
+	for i, name := range names {
+		args = append(args, name)
+		if i == 0 {
+			text = `(SELECT seg FROM groups WHERE parent IS NULL AND name = $1)`
+			continue
+		}
+		text = `(SELECT seg FROM groups WHERE parent = ` + text + ` AND name = $` + strconv.Itoa(i+1) + `)`
+	}
+	return args, text
+}
+
+// At returns the uids of the rows of a table that have a path: the names of the groups
+// above them and their own, root first. It returns limit of them at most, in the order of
+// their segments, and none if the path has more than MaxNames.
+// It is one query by index whatever the number of rows.
+func (s *DB) At(ctx context.Context, table string, names []string, limit int) ([]resource.UID, error) {
+	if len(names) == 0 || len(names) > MaxNames {
+		return nil, nil
+	}
+	args, text := named(table, names, limit)
+	return ReadColumn[resource.UID](ctx, s.Rows, text, args...)
+}
+
+// named returns the statement of At.
+func named(table string, names []string, limit int) (args []any, text string) {
+	args, group := GroupNamed(names[:len(names)-1])
+	parent := `parent = ` + group
+	if group == "" {
+		parent = `parent IS NULL`
+	}
+	args = append(args, names[len(names)-1], limit)
+	n := len(args)
+	return args, `SELECT uid FROM ` + table + ` WHERE ` + parent + ` AND name = $` + strconv.Itoa(n-1) +
+		` ORDER BY seg LIMIT $` + strconv.Itoa(n)
 }

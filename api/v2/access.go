@@ -62,6 +62,18 @@ func (s *server) ListAccess(ctx context.Context, r *accesspb.ListAccessRequest) 
 	}, err
 }
 
+func (s *server) ResolvePath(
+	ctx context.Context, r *accesspb.ResolvePathRequest,
+) (*accesspb.ResolvePathResponse, error) {
+	found, err := s.IAM.ResolvePath(ctx, r.GetKind(), r.GetPath())
+	path := "/" + strings.TrimPrefix(r.GetPath(), "/")
+	return &accesspb.ResolvePathResponse{
+		Resources: wire.Convert(found, func(uid resource.UID) *accesspb.ResolvedResource {
+			return &accesspb.ResolvedResource{Uid: string(uid), Path: path}
+		}),
+	}, err
+}
+
 func (*server) ListCapabilities(
 	context.Context, *accesspb.ListCapabilitiesRequest,
 ) (*accesspb.ListCapabilitiesResponse, error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,7 @@ import (
 // config returns the commands about the settings of this program.
 func config(a *noun.App) *cobra.Command {
 	cmd := a.Branch("config", "Show and change the settings of this command",
-		configView(a), configGet(a), configSet(a), configUnset(a), configUseDev(a))
+		configView(a), configGet(a), configSet(a), configUnset(a), configUseDev(a), configProfiles(a))
 	var long strings.Builder
 	long.WriteString("A setting is read from a flag, an environment variable or the file, in this order.\n")
 	for _, s := range settings.All() {
@@ -110,6 +111,63 @@ func configView(a *noun.App) *cobra.Command {
 			return t.Flush()
 		}),
 	}
+}
+
+func configProfiles(a *noun.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "profiles", Short: "List profiles, and choose one",
+		Long: "A profile has settings and a session of its own, for another server or another account. --profile and\n" +
+			"HOLDFAST_PROFILE select one for a command, and profiles use for all that follow. Setting something in a\n" +
+			"profile makes it.",
+		Example: "  holdfast --profile staging config set api https://staging.example.com\n" +
+			"  holdfast --profile staging auth login\n  holdfast config profiles use staging",
+		Args: cobra.NoArgs,
+		RunE: a.Do(func(context.Context, *cobra.Command, []string) error {
+			names, err := settings.Profiles()
+			if err != nil {
+				return err
+			}
+			current, err := settings.Profile()
+			if err != nil {
+				return err
+			}
+			t := &output.Table{Console: a.Console, Header: []string{"PROFILE", "API", "ORGANIZATION", "USED"}}
+			for _, name := range names {
+				values, err := settings.ProfileSettings(name)
+				if err != nil {
+					return err
+				}
+				used := ""
+				if name == current {
+					used = "yes"
+				}
+				t.Add([]string{name, cmp.Or(values["api"], "-"), cmp.Or(values["organization"], "-"), used})
+			}
+			return t.Flush()
+		}),
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use: "use NAME", Short: "Use a profile from now on", Example: "  holdfast config profiles use default",
+		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			names, _ := settings.Profiles() // completion prints no errors
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			if err := os.Setenv(settings.ProfileVariable, args[0]); err != nil {
+				return err
+			}
+			if err := settings.RequireProfile(); err != nil {
+				return err
+			}
+			if err := settings.UseProfile(args[0]); err != nil {
+				return err
+			}
+			a.Note("using the profile %s", args[0])
+			return nil
+		}),
+	})
+	return cmd
 }
 
 func configUseDev(a *noun.App) *cobra.Command {

@@ -8,12 +8,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/advisories"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/auth"
@@ -21,7 +24,9 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/iam"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 	"github.com/holdfast-dev/holdfast/stamp"
 )
 
@@ -39,6 +44,9 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	a := noun.NewApp(os.Stdin, os.Stdout, os.Stderr)
 	root := root(a)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		unquote(root)
+	}
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	return a.End(cmd, err)
@@ -47,11 +55,17 @@ func run(ctx context.Context, args []string) int {
 // root returns the command that has all others below it.
 func root(a *noun.App) *cobra.Command {
 	root := a.Branch("holdfast", "Manage a Holdfast server from the command line",
-		auth.Command(a), iam.Command(a), registry.Command(a), advisories.Command(a), events.Command(a), events.Audit(a),
-		config(a), iam.Dev(a), versionCommand(a), manual(a), auth.CredentialHelper(a))
+		manual(a), auth.CredentialHelper(a))
+	group(root, "start", "Start here:", auth.Login(a), auth.Logout(a), auth.WhoAmI(a), auth.Command(a), config(a))
+	group(root, "manage", "Manage:", iam.Command(a), registry.Command(a), advisories.Command(a), events.Command(a),
+		events.Audit(a))
+	group(root, "tools", "Tools:", apiCommand(a), iam.Dev(a), versionCommand(a))
+	root.SetHelpCommandGroupID("tools")
+	root.SetCompletionCommandGroupID("tools")
+	root.SetFlagErrorFunc(suggestFlag)
 	root.Long = "Manage access, container images and vulnerability advisories of an organization.\n\n" +
 		"To begin, set the address of the server and sign in:\n\n" +
-		"  holdfast config set api https://holdfast.example.com\n  holdfast auth login\n\n" +
+		"  holdfast config set api https://holdfast.example.com\n  holdfast login\n\n" +
 		"For a server in development mode on this machine: holdfast config use-dev"
 	root.Version = stamp.Read().String()
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
@@ -60,12 +74,68 @@ func root(a *noun.App) *cobra.Command {
 	root.SetErr(a.Err)
 	f := root.PersistentFlags()
 	f.StringVar(a.Flag("api"), "api", "", "`ADDRESS` of the server, http(s)://host[:port]")
+	var profile string
+	f.StringVar(&profile, "profile", "", "`NAME` of the settings and session to use: see holdfast config profiles")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if profile != "" {
+			if err := os.Setenv(settings.ProfileVariable, profile); err != nil {
+				return err
+			}
+		}
+		if strings.HasPrefix(cmd.CommandPath(), "holdfast config") {
+			return nil // it makes profiles
+		}
+		return settings.RequireProfile()
+	}
+	noun.CompleteNames(root, "profile", settings.Profiles)
 	f.StringVarP(a.Flag("output"), "output", "o", "", "output `FORMAT`: table, wide, json, yaml, csv or id")
 	f.StringSliceVar(&a.Columns, "columns", nil, "`FIELDS` to show in a table or CSV, such as name,uid,createTime")
 	f.StringVar(a.Flag("token_file"), "token-file", "", "`FILE` with the token to use")
 	f.StringVar(a.Flag("ca_file"), "ca-file", "", "`FILE` of certificates (PEM) to trust in addition to the system's")
+	f.BoolFunc("insecure", "send tokens without encryption (http://) to a server on another machine",
+		func(text string) error { *a.Flag("insecure") = text; return nil })
 	f.BoolVarP(&a.Verbose, "verbose", "v", false, "print the method, duration and request id of every call")
 	f.DurationVar(&a.Timeout, "timeout", 30*time.Second, "`DURATION` after which a call fails")
 	noun.CompleteWords(root, "output", output.Formats)
+	addExamples(root)
 	return root
+}
+
+// group adds commands to root under a heading of its help.
+func group(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = id
+		root.AddCommand(cmd)
+	}
+}
+
+// unquote removes the quotes that mark the name of a value in the help of flags: completion
+// shows them as they are.
+func unquote(cmd *cobra.Command) {
+	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
+	cmd.Flags().VisitAll(plain)
+	cmd.PersistentFlags().VisitAll(plain)
+	for _, sub := range cmd.Commands() {
+		unquote(sub)
+	}
+}
+
+// suggestFlag names the flag that is nearest to one that does not exist.
+func suggestFlag(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return err
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	near := noun.Nearest(unknown.GetSpecifiedName(), names)
+	if near == "" || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	return problem.Usage("%s", err.Error()).Hint("did you mean --" + near)
 }

@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,6 +38,70 @@ func TestExitCodes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Commands find an installation or refuse. Only the server makes one.
+func TestCommandsCreateNothing(t *testing.T) {
+	commands := []string{
+		"keys list", "keys rotate", "keys drop x", "gc", "gc --dry-run", "organizations verify x", "organizations unverify x",
+		"providers trust 0123456789abcdef0123456789abcdef01234567/0123456789abcdef", "budgets show x", "budgets set x repos=1",
+		"backup copies", "doctor", "doctor --json",
+	}
+	for name, prepare := range map[string]func(dir string) error{
+		"an unrelated folder":  func(string) error { return nil },
+		"an empty data folder": func(dir string) error { return os.Mkdir(filepath.Join(dir, "data"), 0o700) },
+		"an empty database": func(dir string) error {
+			return errors.Join(os.Mkdir(filepath.Join(dir, "data"), 0o700), os.WriteFile(filepath.Join(dir, "data", "holdfast.db"), nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Chdir(dir)
+			if err := prepare(dir); err != nil {
+				t.Fatal(err)
+			}
+			before := files(t, dir)
+			for _, line := range commands {
+				if got := run(t.Context(), strings.Fields(line)); got == 0 {
+					t.Errorf("%s succeeded", line)
+				}
+				if after := files(t, dir); !slices.Equal(after, before) {
+					t.Fatalf("%s made %v of %v", line, after, before)
+				}
+			}
+		})
+	}
+}
+
+// A command does not make a second key for a database whose own is gone.
+func TestCommandsMakeNoKey(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // it opens the database, and ends
+	_ = run(ctx, []string{"--data-dir", dir, "--listen", "127.0.0.1:0"})
+	if err := os.Remove(filepath.Join(dir, "holdfast.key")); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t.Context(), []string{"keys", "list", "--data-dir", dir}); got == 0 {
+		t.Error("keys list succeeded")
+	}
+	if after := files(t, dir); slices.Contains(after, "holdfast.key") {
+		t.Errorf("there is a new key: %v", after)
+	}
+}
+
+// files returns what is in a folder, at any depth.
+func files(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		rel, _ := filepath.Rel(dir, path)
+		all = append(all, rel)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func TestRunsUntilToldToStop(t *testing.T) {

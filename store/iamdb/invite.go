@@ -126,20 +126,22 @@ const (
 	endedKept = 90 * 24 * time.Hour
 )
 
-// Joins returns who came into a group through invites, newest first.
+// Joins returns who came into a group, or one below it, through invites, newest first.
 func (s *Store) Joins(ctx context.Context, group resource.UID) ([]resource.Join, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Join, error) {
-		j := resource.Join{Group: group}
+		var j resource.Join
 		var at int64
 		var claimed string
 		err := row.Scan(&j.Invite, &j.Identity, &j.Role, &at, &j.Name, &j.Email, &claimed)
+		j.Group = j.Invite.Parent()
 		if j.Time = store.FromMS(at); j.Email == "" {
 			j.Email = claimed
 		}
 		return j, err
 	}, `SELECT j.invite, j.identity, j.role, j.at_ms, coalesce(i.name, ''), coalesce(i.email, ''), coalesce(i.email_unverified, '')
-		FROM joins AS j LEFT JOIN identities AS i ON i.uid = j.identity WHERE j.grp = $1 ORDER BY j.at_ms DESC LIMIT $2`,
-		store.Segment(group), resource.JoinsListed)
+		FROM joins AS j LEFT JOIN identities AS i ON i.uid = j.identity 
+		WHERE j.grp IN (SELECT g.seg FROM groups AS g WHERE g.uid >= $1 AND g.uid < $2)
+		ORDER BY j.at_ms DESC LIMIT $3`, string(group), string(group)+"0", resource.JoinsListed)
 }
 
 // EndedInvite returns the digest of the code of an invite that is gone, and why it

@@ -223,37 +223,23 @@ func (s *Store) repoAt(ctx context.Context, names []string) (uid resource.UID, _
 }
 
 // addressable reports whether there can be a repo with these names.
-func addressable(names []string) bool { return len(names) >= 2 && len(names) <= resource.MaxDepth }
+func addressable(names []string) bool { return len(names) >= 2 && len(names) <= store.MaxNames }
 
 // repoNamed is the condition in SQL that r is the repo with these names.
 func repoNamed(names []string) (args []any, text string) {
-	args, group := groupNamed(names[:len(names)-1])
+	args, group := store.GroupNamed(names[:len(names)-1])
 	args = append(args, names[len(names)-1])
 	return args, `r.parent = ` + group + ` AND r.name = $` + strconv.Itoa(len(args))
 }
 
 // GroupAt returns the group with these names, root first, or fault.NotFound.
 func (s *Store) GroupAt(ctx context.Context, names []string) (uid resource.UID, _ error) {
-	if len(names) == 0 || len(names) > resource.MaxDepth {
+	if len(names) == 0 || len(names) > store.MaxNames {
 		return "", fault.Missing("group", strings.Join(names, "/"))
 	}
-	args, group := groupNamed(names)
+	args, group := store.GroupNamed(names)
 	err := s.Row(ctx, `SELECT uid FROM groups WHERE seg = `+group, args, &uid)
 	return uid, store.Missing(err, "group", resource.UID(strings.Join(names, "/")))
-}
-
-// groupNamed is the key of a group in SQL. Subqueries, not joins: SQLite plans
-// a join on parameters anew at every run.
-func groupNamed(names []string) (args []any, text string) {
-	for i, name := range names {
-		args = append(args, name)
-		if i == 0 {
-			text = `(SELECT seg FROM groups WHERE parent IS NULL AND name = $1)`
-			continue
-		}
-		text = `(SELECT seg FROM groups WHERE parent = ` + text + ` AND name = $` + strconv.Itoa(i+1) + `)`
-	}
-	return args, text
 }
 
 // A RepoRef is a repo a push goes to. It may not be there yet.

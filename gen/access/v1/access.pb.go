@@ -414,6 +414,164 @@ func (x *ListAccessResponse) GetIncomplete() bool {
 	return false
 }
 
+// ResolvePathRequest names a resource as people do.
+type ResolvePathRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The names of the groups above it and its own, with slashes between, for
+	// example acme/platform/app. A slash before the first is allowed.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The kind of the last: groups, identities, identity_providers, repos or roles.
+	Kind          string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolvePathRequest) Reset() {
+	*x = ResolvePathRequest{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolvePathRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolvePathRequest) ProtoMessage() {}
+
+func (x *ResolvePathRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolvePathRequest.ProtoReflect.Descriptor instead.
+func (*ResolvePathRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ResolvePathRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ResolvePathRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+// ResolvePathResponse is what ResolvePath found.
+type ResolvePathResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One resource, or several of the kinds whose names can repeat in a group,
+	// which are identities and identity_providers: the first twenty, by uid.
+	Resources     []*ResolvedResource `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolvePathResponse) Reset() {
+	*x = ResolvePathResponse{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolvePathResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolvePathResponse) ProtoMessage() {}
+
+func (x *ResolvePathResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolvePathResponse.ProtoReflect.Descriptor instead.
+func (*ResolvePathResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ResolvePathResponse) GetResources() []*ResolvedResource {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+// ResolvedResource is a resource at a path.
+type ResolvedResource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The resource's uid. Those of the groups above it are its beginnings.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Its path, with a slash before the first name.
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolvedResource) Reset() {
+	*x = ResolvedResource{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolvedResource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolvedResource) ProtoMessage() {}
+
+func (x *ResolvedResource) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolvedResource.ProtoReflect.Descriptor instead.
+func (*ResolvedResource) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ResolvedResource) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ResolvedResource) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 // ListCapabilitiesRequest is empty: there is one answer for everybody.
 type ListCapabilitiesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -423,7 +581,7 @@ type ListCapabilitiesRequest struct {
 
 func (x *ListCapabilitiesRequest) Reset() {
 	*x = ListCapabilitiesRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[5]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +593,7 @@ func (x *ListCapabilitiesRequest) String() string {
 func (*ListCapabilitiesRequest) ProtoMessage() {}
 
 func (x *ListCapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[5]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +606,7 @@ func (x *ListCapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListCapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{8}
 }
 
 // ListCapabilitiesResponse is all there are.
@@ -462,7 +620,7 @@ type ListCapabilitiesResponse struct {
 
 func (x *ListCapabilitiesResponse) Reset() {
 	*x = ListCapabilitiesResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[6]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +632,7 @@ func (x *ListCapabilitiesResponse) String() string {
 func (*ListCapabilitiesResponse) ProtoMessage() {}
 
 func (x *ListCapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[6]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +645,7 @@ func (x *ListCapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListCapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListCapabilitiesResponse) GetCapabilities() []*NamedCapability {
@@ -512,7 +670,7 @@ type NamedCapability struct {
 
 func (x *NamedCapability) Reset() {
 	*x = NamedCapability{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[7]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +682,7 @@ func (x *NamedCapability) String() string {
 func (*NamedCapability) ProtoMessage() {}
 
 func (x *NamedCapability) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[7]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +695,7 @@ func (x *NamedCapability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedCapability.ProtoReflect.Descriptor instead.
 func (*NamedCapability) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NamedCapability) GetName() string {
@@ -570,7 +728,7 @@ type GetVersionRequest struct {
 
 func (x *GetVersionRequest) Reset() {
 	*x = GetVersionRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +740,7 @@ func (x *GetVersionRequest) String() string {
 func (*GetVersionRequest) ProtoMessage() {}
 
 func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +753,7 @@ func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVersionRequest.ProtoReflect.Descriptor instead.
 func (*GetVersionRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{11}
 }
 
 // Version is what the server is.
@@ -613,7 +771,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +783,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +796,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Version) GetVersion() string {
@@ -706,7 +864,15 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\n" +
 	"incomplete\x18\x05 \x01(\bR\n" +
 	"incompleteB\x0e\n" +
-	"\f_total_count\"\x19\n" +
+	"\f_total_count\"F\n" +
+	"\x12ResolvePathRequest\x12\x17\n" +
+	"\x04path\x18\x01 \x01(\tB\x03\xe0A\x02R\x04path\x12\x17\n" +
+	"\x04kind\x18\x02 \x01(\tB\x03\xe0A\x02R\x04kind\"Y\n" +
+	"\x13ResolvePathResponse\x12B\n" +
+	"\tresources\x18\x01 \x03(\v2$.holdfast.access.v1.ResolvedResourceR\tresources\"8\n" +
+	"\x10ResolvedResource\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\x19\n" +
 	"\x17ListCapabilitiesRequest\"c\n" +
 	"\x18ListCapabilitiesResponse\x12G\n" +
 	"\fcapabilities\x18\x01 \x03(\v2#.holdfast.access.v1.NamedCapabilityR\fcapabilities\"\x80\x01\n" +
@@ -721,13 +887,14 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
 	"go_version\x18\x02 \x01(\tR\tgoVersion\x12!\n" +
-	"\fapi_versions\x18\x03 \x03(\tR\vapiVersions2\xae\x04\n" +
+	"\fapi_versions\x18\x03 \x03(\tR\vapiVersions2\xb5\x05\n" +
 	"\rAccessService\x12\x84\x01\n" +
 	"\vCheckAccess\x12&.holdfast.access.v1.CheckAccessRequest\x1a'.holdfast.access.v1.CheckAccessResponse\"$\x82\xd3\xe4\x93\x02\x12\x12\x10/access/v1/check\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x93\x03\x12\x82\x01\n" +
 	"\n" +
 	"ListAccess\x12%.holdfast.access.v1.ListAccessRequest\x1a&.holdfast.access.v1.ListAccessResponse\"%\x82\xd3\xe4\x93\x02\x13\x12\x11/access/v1/grants\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
-	"\x02\x93\x03\x12\x98\x01\n" +
+	"\x02\x93\x03\x12\x84\x01\n" +
+	"\vResolvePath\x12&.holdfast.access.v1.ResolvePathRequest\x1a'.holdfast.access.v1.ResolvePathResponse\"$\x82\xd3\xe4\x93\x02\x14\x12\x12/access/v1/resolve\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x98\x01\n" +
 	"\x10ListCapabilities\x12+.holdfast.access.v1.ListCapabilitiesRequest\x1a,.holdfast.access.v1.ListCapabilitiesResponse\")\x82\xd3\xe4\x93\x02\x19\x12\x17/access/v1/capabilities\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12v\n" +
 	"\n" +
 	"GetVersion\x12%.holdfast.access.v1.GetVersionRequest\x1a\x1b.holdfast.access.v1.Version\"$\x82\xd3\xe4\x93\x02\x14\x12\x12/access/v1/version\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01B9Z7github.com/holdfast-dev/holdfast/gen/access/v1;accesspbb\x06proto3"
@@ -744,46 +911,52 @@ func file_holdfast_access_v1_access_proto_rawDescGZIP() []byte {
 	return file_holdfast_access_v1_access_proto_rawDescData
 }
 
-var file_holdfast_access_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_holdfast_access_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_holdfast_access_v1_access_proto_goTypes = []any{
 	(*Grant)(nil),                       // 0: holdfast.access.v1.Grant
 	(*CheckAccessRequest)(nil),          // 1: holdfast.access.v1.CheckAccessRequest
 	(*CheckAccessResponse)(nil),         // 2: holdfast.access.v1.CheckAccessResponse
 	(*ListAccessRequest)(nil),           // 3: holdfast.access.v1.ListAccessRequest
 	(*ListAccessResponse)(nil),          // 4: holdfast.access.v1.ListAccessResponse
-	(*ListCapabilitiesRequest)(nil),     // 5: holdfast.access.v1.ListCapabilitiesRequest
-	(*ListCapabilitiesResponse)(nil),    // 6: holdfast.access.v1.ListCapabilitiesResponse
-	(*NamedCapability)(nil),             // 7: holdfast.access.v1.NamedCapability
-	(*GetVersionRequest)(nil),           // 8: holdfast.access.v1.GetVersionRequest
-	(*Version)(nil),                     // 9: holdfast.access.v1.Version
-	(*v2beta1.RoleBindingIdentity)(nil), // 10: holdfast.iam.v2beta1.RoleBindingIdentity
-	(*v2beta1.RoleBindingGroup)(nil),    // 11: holdfast.iam.v2beta1.RoleBindingGroup
-	(*v2beta1.RoleBindingRole)(nil),     // 12: holdfast.iam.v2beta1.RoleBindingRole
-	(*timestamppb.Timestamp)(nil),       // 13: google.protobuf.Timestamp
-	(capabilities.Capability)(0),        // 14: holdfast.capabilities.Capability
+	(*ResolvePathRequest)(nil),          // 5: holdfast.access.v1.ResolvePathRequest
+	(*ResolvePathResponse)(nil),         // 6: holdfast.access.v1.ResolvePathResponse
+	(*ResolvedResource)(nil),            // 7: holdfast.access.v1.ResolvedResource
+	(*ListCapabilitiesRequest)(nil),     // 8: holdfast.access.v1.ListCapabilitiesRequest
+	(*ListCapabilitiesResponse)(nil),    // 9: holdfast.access.v1.ListCapabilitiesResponse
+	(*NamedCapability)(nil),             // 10: holdfast.access.v1.NamedCapability
+	(*GetVersionRequest)(nil),           // 11: holdfast.access.v1.GetVersionRequest
+	(*Version)(nil),                     // 12: holdfast.access.v1.Version
+	(*v2beta1.RoleBindingIdentity)(nil), // 13: holdfast.iam.v2beta1.RoleBindingIdentity
+	(*v2beta1.RoleBindingGroup)(nil),    // 14: holdfast.iam.v2beta1.RoleBindingGroup
+	(*v2beta1.RoleBindingRole)(nil),     // 15: holdfast.iam.v2beta1.RoleBindingRole
+	(*timestamppb.Timestamp)(nil),       // 16: google.protobuf.Timestamp
+	(capabilities.Capability)(0),        // 17: holdfast.capabilities.Capability
 }
 var file_holdfast_access_v1_access_proto_depIdxs = []int32{
-	10, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
-	11, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
-	12, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
-	13, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
+	13, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
+	14, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
+	15, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	16, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
 	0,  // 4: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
 	0,  // 5: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
-	7,  // 6: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
-	14, // 7: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
-	1,  // 8: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
-	3,  // 9: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
-	5,  // 10: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
-	8,  // 11: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
-	2,  // 12: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
-	4,  // 13: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
-	6,  // 14: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
-	9,  // 15: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
-	12, // [12:16] is the sub-list for method output_type
-	8,  // [8:12] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	7,  // 6: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
+	10, // 7: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
+	17, // 8: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
+	1,  // 9: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
+	3,  // 10: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
+	5,  // 11: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
+	8,  // 12: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
+	11, // 13: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
+	2,  // 14: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
+	4,  // 15: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
+	6,  // 16: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
+	9,  // 17: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
+	12, // 18: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
+	14, // [14:19] is the sub-list for method output_type
+	9,  // [9:14] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_access_v1_access_proto_init() }
@@ -798,7 +971,7 @@ func file_holdfast_access_v1_access_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_access_v1_access_proto_rawDesc), len(file_holdfast_access_v1_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

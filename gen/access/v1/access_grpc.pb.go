@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	AccessService_CheckAccess_FullMethodName      = "/holdfast.access.v1.AccessService/CheckAccess"
 	AccessService_ListAccess_FullMethodName       = "/holdfast.access.v1.AccessService/ListAccess"
+	AccessService_ResolvePath_FullMethodName      = "/holdfast.access.v1.AccessService/ResolvePath"
 	AccessService_ListCapabilities_FullMethodName = "/holdfast.access.v1.AccessService/ListCapabilities"
 	AccessService_GetVersion_FullMethodName       = "/holdfast.access.v1.AccessService/GetVersion"
 )
@@ -36,6 +37,11 @@ type AccessServiceClient interface {
 	// ListAccess returns every grant of a capability at a place, a page at a
 	// time. An identity with several is there several times.
 	ListAccess(ctx context.Context, in *ListAccessRequest, opts ...grpc.CallOption) (*ListAccessResponse, error)
+	// ResolvePath returns the resources at a path of names, from the organization
+	// down. It finds what the caller may get, and nothing else: for a path that ends
+	// anywhere else the answer is NOT_FOUND, whether or not something is there. The
+	// caller need not see the groups on the way.
+	ResolvePath(ctx context.Context, in *ResolvePathRequest, opts ...grpc.CallOption) (*ResolvePathResponse, error)
 	// ListCapabilities returns every capability that a role can have.
 	ListCapabilities(ctx context.Context, in *ListCapabilitiesRequest, opts ...grpc.CallOption) (*ListCapabilitiesResponse, error)
 	// GetVersion says what the server is.
@@ -64,6 +70,16 @@ func (c *accessServiceClient) ListAccess(ctx context.Context, in *ListAccessRequ
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAccessResponse)
 	err := c.cc.Invoke(ctx, AccessService_ListAccess_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accessServiceClient) ResolvePath(ctx context.Context, in *ResolvePathRequest, opts ...grpc.CallOption) (*ResolvePathResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResolvePathResponse)
+	err := c.cc.Invoke(ctx, AccessService_ResolvePath_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +117,11 @@ type AccessServiceServer interface {
 	// ListAccess returns every grant of a capability at a place, a page at a
 	// time. An identity with several is there several times.
 	ListAccess(context.Context, *ListAccessRequest) (*ListAccessResponse, error)
+	// ResolvePath returns the resources at a path of names, from the organization
+	// down. It finds what the caller may get, and nothing else: for a path that ends
+	// anywhere else the answer is NOT_FOUND, whether or not something is there. The
+	// caller need not see the groups on the way.
+	ResolvePath(context.Context, *ResolvePathRequest) (*ResolvePathResponse, error)
 	// ListCapabilities returns every capability that a role can have.
 	ListCapabilities(context.Context, *ListCapabilitiesRequest) (*ListCapabilitiesResponse, error)
 	// GetVersion says what the server is.
@@ -120,6 +141,9 @@ func (UnimplementedAccessServiceServer) CheckAccess(context.Context, *CheckAcces
 }
 func (UnimplementedAccessServiceServer) ListAccess(context.Context, *ListAccessRequest) (*ListAccessResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAccess not implemented")
+}
+func (UnimplementedAccessServiceServer) ResolvePath(context.Context, *ResolvePathRequest) (*ResolvePathResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResolvePath not implemented")
 }
 func (UnimplementedAccessServiceServer) ListCapabilities(context.Context, *ListCapabilitiesRequest) (*ListCapabilitiesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListCapabilities not implemented")
@@ -184,6 +208,24 @@ func _AccessService_ListAccess_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccessService_ResolvePath_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResolvePathRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).ResolvePath(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_ResolvePath_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).ResolvePath(ctx, req.(*ResolvePathRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AccessService_ListCapabilities_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListCapabilitiesRequest)
 	if err := dec(in); err != nil {
@@ -234,6 +276,10 @@ var AccessService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAccess",
 			Handler:    _AccessService_ListAccess_Handler,
+		},
+		{
+			MethodName: "ResolvePath",
+			Handler:    _AccessService_ResolvePath_Handler,
 		},
 		{
 			MethodName: "ListCapabilities",

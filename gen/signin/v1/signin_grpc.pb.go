@@ -64,7 +64,8 @@ type SignInServiceClient interface {
 	// TestIdentityProvider tries a provider without anybody signing in: one that
 	// is kept, or one that is not kept yet.
 	TestIdentityProvider(ctx context.Context, in *TestIdentityProviderRequest, opts ...grpc.CallOption) (*TestIdentityProviderResponse, error)
-	// ListJoins returns who came into a group through invites, newest first.
+	// ListJoins returns who came into a group, or one below it, through invites,
+	// newest first.
 	ListJoins(ctx context.Context, in *ListJoinsRequest, opts ...grpc.CallOption) (*ListJoinsResponse, error)
 }
 
@@ -208,7 +209,8 @@ type SignInServiceServer interface {
 	// TestIdentityProvider tries a provider without anybody signing in: one that
 	// is kept, or one that is not kept yet.
 	TestIdentityProvider(context.Context, *TestIdentityProviderRequest) (*TestIdentityProviderResponse, error)
-	// ListJoins returns who came into a group through invites, newest first.
+	// ListJoins returns who came into a group, or one below it, through invites,
+	// newest first.
 	ListJoins(context.Context, *ListJoinsRequest) (*ListJoinsResponse, error)
 	mustEmbedUnimplementedSignInServiceServer()
 }

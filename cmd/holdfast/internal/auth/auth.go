@@ -5,7 +5,9 @@ package auth
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
@@ -17,6 +19,9 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	commonpb "github.com/holdfast-dev/holdfast/gen/common"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
 
@@ -25,6 +30,20 @@ func Command(a *noun.App) *cobra.Command {
 	cmd := a.Branch("auth", "Sign in, sign out and get tokens",
 		login(a), logout(a), sessionsCommand(a), printToken(a), status(a), configureDocker(a), pullTokensCommand(a))
 	cmd.Long = "A session belongs to one server. All other commands use it, and renew its token automatically."
+	return cmd
+}
+
+// Login returns auth login as a command of its own, as people type it.
+func Login(a *noun.App) *cobra.Command { return login(a) }
+
+// Logout returns auth logout as a command of its own.
+func Logout(a *noun.App) *cobra.Command { return logout(a) }
+
+// WhoAmI returns auth status under the name that other programs have for it.
+func WhoAmI(a *noun.App) *cobra.Command {
+	cmd := status(a)
+	cmd.Use, cmd.Short = "whoami", "Show whom you are signed in as"
+	cmd.Example = "  holdfast whoami\n  holdfast whoami -o id"
 	return cmd
 }
 
@@ -49,7 +68,11 @@ func login(a *noun.App) *cobra.Command {
 				return err
 			}
 			if identity == "" && file == "" && (set.Text == "" || person.Given()) {
-				return a.SignInPerson(ctx, person)
+				if err := a.SignInPerson(ctx, person); err != nil {
+					return err
+				}
+				rememberOrganization(ctx, a)
+				return nil
 			}
 			if identity = cmp.Or(identity, set.Text); identity == "" {
 				return problem.Usage("--identity-token needs --identity")
@@ -57,13 +80,35 @@ func login(a *noun.App) *cobra.Command {
 			if err := settings.CheckUID(identity); err != nil {
 				return problem.Usage("--identity: %v", err)
 			}
-			return a.SignInAs(ctx, identity, file)
+			if err := a.SignInAs(ctx, identity, file); err != nil {
+				return err
+			}
+			rememberOrganization(ctx, a)
+			return nil
 		}),
 	}
 	cmd.Flags().StringVar(&identity, "identity", "", "`UID` of the identity to assume")
 	cmd.Flags().StringVar(&file, "identity-token", "", "`FILE` with the token that proves it; - is standard input")
 	person.Register(cmd)
 	return cmd
+}
+
+// rememberOrganization sets the organization of the settings after a sign-in, if none is
+// set and the identity sees one alone. It is a convenience, so it fails in silence.
+func rememberOrganization(ctx context.Context, a *noun.App) {
+	set, err := a.Value("organization")
+	if err != nil || set.Text != "" || !a.UsesSession() {
+		return
+	}
+	req := &iampb.ListGroupsRequest{Uidp: &commonpb.UIDPFilter{InRoot: true}, PageSize: 2}
+	got, err := iampb.NewGroupsServiceClient(a).ListGroups(ctx, req)
+	if err != nil || len(got.GetGroups()) != 1 {
+		return
+	}
+	g := got.GetGroups()[0]
+	if settings.Change(func(values map[string]string) { values["organization"] = g.GetUid() }) == nil {
+		a.Note("commands use the organization %s; another: holdfast config set organization NAME", g.GetName())
+	}
 }
 
 func logout(a *noun.App) *cobra.Command {
@@ -97,24 +142,50 @@ func printToken(a *noun.App) *cobra.Command {
 }
 
 func status(a *noun.App) *cobra.Command {
-	return &cobra.Command{
+	var offline *bool
+	cmd := &cobra.Command{
 		Use: "status", Short: "Show the current identity, and when and how its token is renewed",
-		Long: "Reads the stored token without calling the server. The exit code is 4 if there is no token, or if it has\n" +
-			"expired and cannot be renewed.",
-		Args: cobra.NoArgs,
-		RunE: a.Do(func(context.Context, *cobra.Command, []string) error {
+		Long: "Reads the stored token, and asks the server whether it is still good. The exit code is 4 if there is no\n" +
+			"token, if it has expired and cannot be renewed, or if the session has ended.",
+		Example: "  holdfast auth status\n  holdfast auth status --offline -o json",
+		Args:    cobra.NoArgs,
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			st, err := a.Status()
 			if err != nil {
 				return err
 			}
+			if !*offline {
+				checkSession(ctx, a, &st)
+			}
 			if err := printStatus(a, st); err != nil {
 				return err
 			}
-			if st.Expired && st.Renews == "" {
+			if st.Expired && st.Renews == "" || st.Ended {
 				return problem.New(problem.ExitUnauthenticated, "")
 			}
 			return nil
 		}),
+	}
+	offline = cmd.Flags().Bool("offline", false, "do not ask the server")
+	return cmd
+}
+
+// checkSession asks the server whether the token of a status is good. An identity that is
+// assumed at every command has none.
+func checkSession(ctx context.Context, a *noun.App, st *signin.Status) {
+	if st.Kept == signin.KeptNowhere || st.Expired && st.Renews == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).GetVersion, &accesspb.GetVersionRequest{})
+	switch p, _ := errors.AsType[*problem.Problem](err); {
+	case err == nil:
+		st.Session = "the server accepts it"
+	case p != nil && p.Code == problem.ExitUnauthenticated:
+		st.Ended, st.Session = true, "it has ended: "+p.Text
+	default:
+		st.Session = "unknown: " + err.Error()
 	}
 }
 
@@ -139,7 +210,7 @@ func printStatus(a *noun.App, st signin.Status) error {
 	a.Pairs([][2]string{
 		{"server", st.API}, {"issuer", st.Issuer}, {"identity", st.Identity}, {"email", st.Email}, {"proven by", st.Actor},
 		{"provider", st.Provider},
-		{"until", until}, {"token in", st.Kept}, {"renewed", cmp.Or(st.Renews, "not at all")},
+		{"until", until}, {"session", st.Session}, {"token in", st.Kept}, {"renewed", cmp.Or(st.Renews, "not at all")},
 	})
 	return nil
 }

@@ -39,6 +39,10 @@ func saveDocker(ctx context.Context, a *noun.App, t *pullToken) error {
 	if err != nil {
 		return err
 	}
+	replaced, err := c.dropOwnHelper(t.Registry)
+	if err != nil {
+		return err
+	}
 	helper, err := c.helper(t.Registry)
 	if err != nil {
 		return err
@@ -53,9 +57,35 @@ func saveDocker(ctx context.Context, a *noun.App, t *pullToken) error {
 	if err != nil {
 		return err
 	}
+	if replaced && helper != "" { // the file itself has not been written yet
+		if err := c.write(); err != nil {
+			return err
+		}
+	}
 	t.Password = ""
 	a.Note("saved for %s in %s", t.Registry, location)
+	if replaced {
+		a.Note("docker uses the pull token instead of your session now; to go back: holdfast auth configure-docker")
+	}
 	return nil
+}
+
+// dropOwnHelper takes this program away as the helper of a registry: it makes a token
+// for every command and stores none, and docker asks a helper before it reads the file.
+// The file is not written yet.
+func (c dockerConfig) dropOwnHelper(registry string) (dropped bool, _ error) {
+	helpers := map[string]string{}
+	if err := c.get("credHelpers", &helpers); err != nil || helpers[registry] != helper {
+		return false, err
+	}
+	delete(helpers, registry)
+	if len(helpers) == 0 {
+		delete(c.all, "credHelpers")
+		return true, nil
+	}
+	text, err := json.Marshal(helpers)
+	c.all["credHelpers"] = text
+	return true, err
 }
 
 func readDockerConfig() (dockerConfig, error) {
@@ -130,7 +160,12 @@ func (c dockerConfig) putEntry(key, name string, v any) error {
 	if c.all[key], err = json.Marshal(entries); err != nil {
 		return err
 	}
-	if text, err = json.MarshalIndent(c.all, "", "\t"); err != nil {
+	return c.write()
+}
+
+func (c dockerConfig) write() error {
+	text, err := json.MarshalIndent(c.all, "", "\t")
+	if err != nil {
 		return err
 	}
 	return settings.WritePrivate(c.path, append(text, '\n'))

@@ -71,7 +71,8 @@ func createPullToken(a *noun.App) *cobra.Command {
 			}
 			if save {
 				if err := saveDocker(ctx, a, &t); err != nil {
-					return fmt.Errorf("the pull token %s is created, but not saved: %w", t.Username, err)
+					undoPuller(ctx, a, t.Username)
+					return fmt.Errorf("the pull token is deleted again, because it could not be saved: %w", err)
 				}
 			}
 			return printPullToken(a, t)
@@ -138,11 +139,17 @@ func createPuller(
 	if err = iam.Bind(ctx, a, uid, role, group); err == nil {
 		return uid, nil
 	}
-	undo := &iampb.DeleteIdentityRequest{Uid: uid}
-	if _, left := signin.Call(context.WithoutCancel(ctx), service.DeleteIdentity, undo); left != nil {
-		a.Note("identity %s is left over: %v", uid, left)
-	}
+	undoPuller(ctx, a, uid)
 	return "", err
+}
+
+// undoPuller deletes an identity whose password nobody has seen.
+func undoPuller(ctx context.Context, a *noun.App, uid string) {
+	req := &iampb.DeleteIdentityRequest{Uid: uid}
+	_, err := signin.Call(context.WithoutCancel(ctx), iampb.NewIdentitiesServiceClient(a).DeleteIdentity, req)
+	if err != nil {
+		a.Note("identity %s is left over: %v", uid, err)
+	}
 }
 
 // signPullToken signs claims with a new key. It returns the token and the public key

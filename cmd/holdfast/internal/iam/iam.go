@@ -4,7 +4,9 @@ package iam
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 )
 
 // Command returns the commands of identity and access management.
@@ -51,9 +54,10 @@ func grants(group string) noun.Noun {
 func can(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "can IDENTITY CAPABILITY PLACE", Short: "Check whether an identity has a capability, and through which binding",
-		Long:    "Prints yes or no, and the bindings that grant the capability. The exit code is 0 for yes and 3 for no.",
-		Example: "  holdfast iam can acme/platform/ci groups.list acme/platform",
-		Args:    cobra.ExactArgs(3), ValidArgsFunction: a.CompleteQuestion(Identities, nil, noun.Groups),
+		Long: "Prints yes or no, and the bindings that grant the capability. The exit code is 0 for yes and 3 for no.",
+		Example: "  holdfast iam can me repo.create acme/platform\n" +
+			"  holdfast iam can acme/platform/ci groups.list acme/platform",
+		Args: cobra.ExactArgs(3), ValidArgsFunction: a.CompleteQuestion(Identities, nil, noun.Groups),
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			identity, err := a.Resolve(ctx, Identities(), args[0])
 			if err != nil {
@@ -67,7 +71,7 @@ func can(a *noun.App) *cobra.Command {
 			found, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).CheckAccess, req, "identity_uid=IDENTITY",
 				"capability=CAPABILITY", "place_uid=PLACE")
 			if err != nil {
-				return err
+				return suggestCapability(err, args[1])
 			}
 			say := func() { sayAccess(a, found, group) }
 			if err := noun.ShowAnswer(a, grants(group).View(), found, found.GetGrants(), say); err != nil {
@@ -82,6 +86,19 @@ func can(a *noun.App) *cobra.Command {
 			return nil
 		}),
 	}
+}
+
+// suggestCapability adds the nearest capability to the problem that there is none of a
+// name.
+func suggestCapability(err error, name string) error {
+	p, ok := errors.AsType[*problem.Problem](err)
+	if !ok || !strings.Contains(p.Text, "there is no such capability") {
+		return err
+	}
+	if near := noun.Nearest(name, output.EnumWords(capabilitiespb.Capability(0).Descriptor())); near != "" {
+		return p.Hint("did you mean " + near)
+	}
+	return p.Hint("all of them: holdfast iam roles capabilities")
 }
 
 func sayAccess(a *noun.App, found *accesspb.CheckAccessResponse, group string) {
@@ -114,7 +131,7 @@ func whoCan(a *noun.App) *cobra.Command {
 				return err
 			}
 			req := &accesspb.ListAccessRequest{Capability: args[0], PlaceUid: group}
-			return a.PrintAll(ctx, grants(group), req, p)
+			return suggestCapability(a.PrintAll(ctx, grants(group), req, p), args[0])
 		}),
 	}
 	p.Register(cmd)

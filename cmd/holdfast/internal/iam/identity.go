@@ -25,6 +25,7 @@ func Identities() noun.Noun {
 			"  holdfast iam identities create pods --parent acme/platform --issuer https://cluster.example.com \\\n" +
 			"    --subject-pattern 'system:serviceaccount:prod:.*' --claim environment=prod",
 		Message:  noun.MessageOf(&iampb.Identity{}),
+		Kind:     noun.Identities,
 		Argument: "name",
 		Fields:   identityFields(),
 		Filters: []noun.Field{

@@ -1,12 +1,19 @@
 package iam
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
@@ -29,11 +36,91 @@ func invites() noun.Noun {
 		Filters: []noun.Field{
 			{Flag: "key-id", Help: "only the invite whose code has key `ID`"},
 		},
-		Columns: output.Columns("uid", "role=role.name", "email", "expires=expirationTime"),
-		Wide:    output.Columns("singleUse", "keyId", "createTime"),
-		Created: output.Columns("code"),
-		Extra:   []func(*noun.App) *cobra.Command{redeemInvite, joins},
+		Columns:  output.Columns("uid", "role=role.name", "email", "expires=expirationTime"),
+		Wide:     output.Columns("singleUse", "keyId", "createTime"),
+		Created:  output.Columns("code"),
+		Announce: announceInvite,
+		Extra:    []func(*noun.App) *cobra.Command{redeemInvite, joins},
 	}
+}
+
+// announceInvite shows a new invite: the link first, then whom it lets in. With --mail it
+// prints a message to send instead.
+func announceInvite(a *noun.App, cmd *cobra.Command) func(context.Context, protoreflect.Message) error {
+	mail := cmd.Flags().Bool("mail", false, "print a message to send to the person, with the link")
+	return func(ctx context.Context, m protoreflect.Message) error {
+		i := m.Interface().(*iampb.GroupInvite)
+		group, err := invitedTo(ctx, a, cmd, i)
+		if err != nil {
+			return err
+		}
+		issuer, err := a.Issuer()
+		if err != nil {
+			return err
+		}
+		link := issuer + "/join?code=" + url.QueryEscape(i.GetCode())
+		if *mail {
+			return draftMail(a, i, group, link)
+		}
+		whom, times := "anyone who has the link", "any number of times"
+		if i.GetEmail() != "" {
+			whom = i.GetEmail() + ", and nobody else"
+		}
+		if i.GetSingleUse() {
+			times = "once"
+		}
+		a.Pairs([][2]string{
+			{"link", link}, {"for", whom}, {"role", i.GetRole().GetName() + " on " + group},
+			{"until", output.ShortTime(i.GetExpirationTime().AsTime())}, {"works", times}, {"code", i.GetCode()},
+			{"uid", i.GetUid()},
+		})
+		a.Note("the link is not shown again; --mail drafts a message with it")
+		return nil
+	}
+}
+
+// invitedTo returns what to call the group of an invite: its path if that was written, or
+// its name.
+func invitedTo(ctx context.Context, a *noun.App, cmd *cobra.Command, i *iampb.GroupInvite) (string, error) {
+	organization, err := a.Value("organization")
+	if err != nil {
+		return "", err
+	}
+	text := cmp.Or(cmd.Flags().Lookup("parent").Value.String(), organization.Text)
+	if !settings.IsUID(text) {
+		return strings.TrimPrefix(text, "/"), nil
+	}
+	g, err := a.Get(ctx, noun.Groups(), noun.ParentUID(i.GetUid()))
+	if err != nil {
+		return text, nil // whoever may invite need not see the group
+	}
+	return g.Interface().(*iampb.Group).GetName(), nil
+}
+
+// draftMail prints a message that invites somebody.
+func draftMail(a *noun.App, i *iampb.GroupInvite, group, link string) error {
+	api, err := a.Server()
+	if err != nil {
+		return err
+	}
+	until := i.GetExpirationTime().AsTime().UTC().Format("2 January 2006, 15:04 UTC")
+	uses := "It works until " + until + "."
+	if i.GetSingleUse() {
+		uses = "It works once, until " + until + "."
+	}
+	if i.GetEmail() != "" {
+		fmt.Fprintln(a.Out, output.Printable("To: "+i.GetEmail()))
+		uses += " It is for " + i.GetEmail() + " alone: sign in with that address."
+	}
+	invited := fmt.Sprintf("you are invited to %s at %s, with the role %s.", group, holdfast.Audience(api.Text),
+		i.GetRole().GetName())
+	for _, line := range []string{
+		"Subject: Join " + group, "", "Hello,", "", invited,
+		"To join, open this link:", "", "  " + link, "", uses,
+	} {
+		fmt.Fprintln(a.Out, output.Printable(line))
+	}
+	return nil
 }
 
 func redeemInvite(a *noun.App) *cobra.Command {

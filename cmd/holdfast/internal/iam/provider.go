@@ -22,6 +22,7 @@ func identityProviders() noun.Noun {
 		Example: "  holdfast iam identity-providers create okta --parent acme --issuer https://acme.okta.com \\\n" +
 			"    --client-id 0oa1b2c3 --client-secret-file secret.txt --default-role viewer",
 		Message:  noun.MessageOf(&iampb.IdentityProvider{}),
+		Kind:     "identity_providers",
 		Argument: "name",
 		Fields: []noun.Field{
 			noun.Description("provider"),

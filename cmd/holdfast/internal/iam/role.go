@@ -20,6 +20,7 @@ func Roles() noun.Noun {
 		About:    "Roles are sets of capabilities. Built-in roles can be bound in every organization and cannot be changed.",
 		Example:  "  holdfast iam roles create auditor --parent acme --capability groups.list,identity.list,role_bindings.list",
 		Message:  noun.MessageOf(&iampb.Role{}),
+		Kind:     "roles",
 		Argument: "name",
 		Fields: []noun.Field{
 			noun.Description("role"),
@@ -62,6 +63,7 @@ func roleBindings() noun.Noun {
 			"You can grant only capabilities that you have.",
 		Example: "  holdfast iam role-bindings create --parent acme/platform --identity acme/platform/ci --role viewer",
 		Message: noun.MessageOf(&iampb.RoleBinding{}),
+		Broad:   true,
 		Fields: []noun.Field{
 			{Flag: "identity", Path: "identity_uid", Ref: Identities, Help: "`IDENTITY` that gets the role"},
 			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant"},

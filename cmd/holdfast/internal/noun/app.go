@@ -32,15 +32,21 @@ func NewApp(in, out, err *os.File) *App {
 func (a *App) Branch(use, short string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
-		Args: cobra.ArbitraryArgs, SuggestionsMinimumDistance: 2,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
 			p := problem.Usage("unknown command %q for %q", args[0], cmd.CommandPath())
 			p.Hints = []string{"see " + cmd.CommandPath() + " --help"}
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				p.Hints = []string{"did you mean " + near[0]}
+			var names []string
+			for _, sub := range cmd.Commands() {
+				if sub.IsAvailableCommand() {
+					names = append(names, sub.Name())
+				}
+			}
+			if near := Nearest(args[0], names); near != "" {
+				p.Hints = []string{"did you mean " + near}
 			}
 			return p
 		},

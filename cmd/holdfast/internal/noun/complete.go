@@ -26,6 +26,18 @@ func CompleteWords(cmd *cobra.Command, flag string, words []string) {
 	problem.Must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 }
 
+// CompleteNames completes a flag with what there is, or with nothing if that fails.
+func CompleteNames(cmd *cobra.Command, flag string, names func() ([]string, error)) {
+	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		all, err := names()
+		if err != nil {
+			all = nil
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp
+	}
+	problem.Must(cmd.RegisterFlagCompletionFunc(flag, complete))
+}
+
 // CompleteArgs completes the first argument.
 func (a *App) CompleteArgs(n Noun) cobra.CompletionFunc {
 	return a.CompleteQuestion(func() Noun { return n })
@@ -69,7 +81,7 @@ func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, c
 		}, typed), 0
 	}
 	if i := strings.LastIndexByte(typed, '/'); i >= 0 {
-		parent, err := a.walkDown(ctx, strings.FieldsFunc(typed[:i], func(r rune) bool { return r == '/' }))
+		parent, err := a.groupAt(ctx, strings.FieldsFunc(typed[:i], func(r rune) bool { return r == '/' }))
 		if err != nil {
 			return nil, 0
 		}

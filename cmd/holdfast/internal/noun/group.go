@@ -17,6 +17,7 @@ func Groups() Noun {
 		Example: "  holdfast iam groups create platform --parent acme --description \"what the platform team runs\"\n" +
 			"  holdfast iam groups create acme --root",
 		Message:  MessageOf(&iampb.Group{}),
+		Kind:     "groups",
 		Argument: "name",
 		orphan:   true,
 		Fields: []Field{

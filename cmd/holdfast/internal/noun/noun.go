@@ -34,6 +34,7 @@ type Noun struct {
 	Service  protoreflect.ServiceDescriptor // nil: the first of the file that defines the message
 	Writing  protoreflect.ServiceDescriptor // where the service has none of the methods that write
 	Message  protoreflect.MessageDescriptor
+	Kind     string // what the server calls the kind in paths; "": it finds paths of groups only
 
 	Argument    string  // the field that is the argument of create; "" is none
 	Fields      []Field // flags of create and update
@@ -48,6 +49,7 @@ type Noun struct {
 	Parent     func() Noun // what one is created in; nil is a group
 	ParentFlag string      // "" is parent
 	Named      func() Noun // these go by the names of others; nil: by their own
+	Broad      bool        // create asks first if it would be in the organization of the settings
 	orphan     bool        // one can be created without a parent, with --root
 	NoDryRun   bool        // delete has no --dry-run
 
@@ -55,6 +57,10 @@ type Noun struct {
 	// Locate finds the uid of one where names and paths of groups are not enough.
 	Locate func(ctx context.Context, a *App, text string) (string, error)
 	Page   func(a *App, m protoreflect.Message) // shows one to a person; nil where a row of a table will do
+
+	// Announce prepares create to show a new one to a person, with flags of its own. What it
+	// returns shows one.
+	Announce func(a *App, cmd *cobra.Command) func(ctx context.Context, m protoreflect.Message) error
 
 	OtherFlags map[string]string // the flags that set a field without a flag of its own
 	Rewrite    rewrite
@@ -191,12 +197,17 @@ func (a *App) createCommand(n Noun) *cobra.Command {
 	if n.Argument != "" {
 		use, args = "create "+strings.ToUpper(n.Argument), cobra.ExactArgs(1)
 	}
+	var announce func(context.Context, protoreflect.Message) error
 	cmd := &cobra.Command{
 		Use: use, Short: "Create " + article(n.One), Example: n.Example, Args: args,
 		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			m, err := a.create(ctx, n, cmd, args)
 			if err != nil {
 				return err
+			}
+			if format, err := a.Value("output"); err == nil && announce != nil && len(a.Columns) == 0 && !isDry(cmd) &&
+				(format.Text == "" || format.Text == "table") {
+				return announce(ctx, m)
 			}
 			n.Columns = slices.Concat(n.Columns, n.Created)
 			return a.Show(n.View(), m.Interface())
@@ -206,15 +217,26 @@ func (a *App) createCommand(n Noun) *cobra.Command {
 	a.RegisterFields(cmd, n.CreateFlags, n.Method("Create").Input())
 	flag := n.parentFlagName()
 	a.RegisterRef(cmd, new(string), flag, n.parentNoun(), "`"+n.parentNoun().reference()+"` to create it in")
+	if n.Broad {
+		cmd.Flags().BoolP("yes", "y", false, "without --"+flag+": do not ask whether the whole organization is meant")
+	}
 	if n.orphan {
 		cmd.Flags().Bool("root", false, "create an organization, which has no parent")
 		cmd.MarkFlagsMutuallyExclusive("root", flag)
 	}
 	AddDryRun(cmd)
+	if n.Announce != nil {
+		announce = n.Announce(a, cmd)
+	}
 	for _, f := range n.Presets {
 		cmd.AddCommand(f(a))
 	}
 	return cmd
+}
+
+func isDry(cmd *cobra.Command) bool {
+	dry, _ := cmd.Flags().GetBool("dry-run")
+	return dry
 }
 
 func (n Noun) parentFlagName() string { return cmp.Or(n.ParentFlag, "parent") }
@@ -255,6 +277,9 @@ func (a *App) create(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 	req := NewMessage(method.Input())
 	parent, err := a.ParentOf(ctx, n, cmd)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.confirmParent(ctx, n, cmd, parent); err != nil {
 		return nil, err
 	}
 	Put(req, "parent", parent)
@@ -456,15 +481,49 @@ func (a *App) confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, ui
 	if !output.IsTerminal(a.In) {
 		return problem.Usage("nothing was deleted: there is no terminal to ask on").Hint("--yes deletes without asking")
 	}
-	screen := a.Err
-	if !output.IsTerminal(screen) {
-		screen = a.In // the terminal itself, when only errors go elsewhere
-	}
+	lines := slices.Clone(names)
 	for i, name := range names {
 		if name != uids[i] {
 			name += " (" + uids[i] + ")"
 		}
-		fmt.Fprintln(screen, output.Printable("holdfast: about to delete "+n.One+" "+name))
+		lines[i] = "about to delete " + n.One + " " + name
+	}
+	return a.goOn(ctx, lines, "nothing was deleted")
+}
+
+// confirmParent asks whether the whole organization is meant, if no parent is given and
+// that makes a difference which people have regretted.
+func (a *App) confirmParent(ctx context.Context, n Noun, cmd *cobra.Command, parent string) error {
+	flag := n.parentFlagName()
+	if !n.Broad || cmd.Flags().Changed(flag) {
+		return nil
+	}
+	yes, _ := cmd.Flags().GetBool("yes")
+	dry, _ := cmd.Flags().GetBool("dry-run")
+	if yes || dry {
+		return nil
+	}
+	name := parent
+	if g, err := a.Get(ctx, Groups(), parent); err == nil {
+		name = nameOf(g)
+	}
+	about := fmt.Sprintf("without --%s this %s applies to everything in %s", flag, n.One, name)
+	if !output.IsTerminal(a.In) {
+		return problem.Usage("nothing was created: %s", about).
+			Hint("give --" + flag + " GROUP, or --yes for the whole organization")
+	}
+	return a.goOn(ctx, []string{about}, "nothing was created")
+}
+
+// goOn shows lines on the terminal and asks whether to go on. If not, its error says
+// what has not happened.
+func (a *App) goOn(ctx context.Context, lines []string, not string) error {
+	screen := a.Err
+	if !output.IsTerminal(screen) {
+		screen = a.In // the terminal itself, when only errors go elsewhere
+	}
+	for _, line := range lines {
+		fmt.Fprintln(screen, output.Printable("holdfast: "+line))
 	}
 	fmt.Fprint(screen, "holdfast: go on? [y/N] ")
 	answer := make(chan string, 1)
@@ -475,11 +534,11 @@ func (a *App) confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, ui
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(screen)
-		return problem.New(problem.ExitInterrupted, "interrupted: nothing was deleted")
+		return problem.New(problem.ExitInterrupted, "interrupted: %s", not)
 	case line := <-answer:
 		if line == "y" || line == "yes" {
 			return nil
 		}
-		return errors.New("nothing was deleted")
+		return errors.New(not)
 	}
 }

@@ -7,11 +7,22 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+)
+
+// Me is how a person names the identity that they act as, and Identities the kind of all
+// identities.
+const (
+	Me         = "me"
+	Identities = "identities"
 )
 
 // MaxCandidates is how many resources of the same name are shown.
@@ -32,6 +43,8 @@ func (a *App) Resolve(ctx context.Context, n Noun, text string) (string, error) 
 		return text, nil
 	case text == "":
 		return "", problem.Usage("%s has no empty name", article(n.One))
+	case text == Me && n.Kind == Identities:
+		return a.Self(ctx)
 	case n.Locate != nil:
 		return n.Locate(ctx, a, text)
 	case !n.hasName():
@@ -41,11 +54,46 @@ func (a *App) Resolve(ctx context.Context, n Noun, text string) (string, error) 
 	if len(path) == 1 && !strings.HasPrefix(text, "/") {
 		return a.FindOne(ctx, n, text, nil, text)
 	}
-	parent, err := a.walkDown(ctx, path[:len(path)-1])
+	if n.Kind != "" {
+		return a.at(ctx, n, path, text)
+	}
+	parent, err := a.groupAt(ctx, path[:len(path)-1])
 	if err != nil {
 		return "", err
 	}
 	return a.FindOne(ctx, n, path[len(path)-1], &parent, text)
+}
+
+// at returns the uid of the only resource at a path. The server finds it in one call,
+// because the caller may see it and none of the groups above. text is what the person
+// wrote.
+func (a *App) at(ctx context.Context, n Noun, path []string, text string) (string, error) {
+	req := &accesspb.ResolvePathRequest{Kind: n.Kind, Path: strings.Join(path, "/")}
+	resp, err := accesspb.NewAccessServiceClient(a).ResolvePath(ctx, req)
+	found := resp.GetResources()
+	switch {
+	case status.Code(err) == codes.Unimplemented: // a server of an earlier version
+		return a.walkDown(ctx, n, path, text)
+	case status.Code(err) == codes.NotFound:
+		return "", n.missing(text)
+	case err != nil:
+		return "", signin.Refused(err, nil)
+	case len(found) == 1:
+		return found[0].GetUid(), nil
+	}
+	var lines []string
+	for _, r := range found {
+		lines = append(lines, r.GetPath()+"  "+r.GetUid())
+	}
+	return "", n.ambiguous(text, lines)
+}
+
+// groupAt returns the uid of the group at a path. Without names it returns the root, "".
+func (a *App) groupAt(ctx context.Context, path []string) (string, error) {
+	if len(path) == 0 {
+		return "", nil
+	}
+	return a.at(ctx, Groups(), path, strings.Join(path, "/"))
 }
 
 // ResolveAny is like Resolve, but returns "" for "".
@@ -56,15 +104,16 @@ func (a *App) ResolveAny(ctx context.Context, n Noun, text string) (string, erro
 	return a.Resolve(ctx, n, text)
 }
 
-// walkDown follows names of groups from an organization down. Without names it
-// returns the root, "".
-func (a *App) walkDown(ctx context.Context, path []string) (uid string, err error) {
-	for i, name := range path {
+// walkDown follows a path a name at a time. It finds what is below groups that the
+// caller can see.
+func (a *App) walkDown(ctx context.Context, n Noun, path []string, text string) (uid string, err error) {
+	last := len(path) - 1
+	for i, name := range path[:last] {
 		if uid, err = a.FindOne(ctx, Groups(), name, &uid, strings.Join(path[:i+1], "/")); err != nil {
 			return "", err
 		}
 	}
-	return uid, nil
+	return a.FindOne(ctx, n, path[last], &uid, text)
 }
 
 // FindOne returns the uid of the only resource that has a name directly below a
@@ -109,24 +158,33 @@ func childrenOf(req protoreflect.Message, parent *string) {
 func (a *App) single(ctx context.Context, n Noun, text string, found []protoreflect.Message) (string, error) {
 	switch len(found) {
 	case 0:
-		return "", problem.New(problem.ExitNotFound, "there is no %s %q that you can see", n.One, text).
-			Hint("those there are: holdfast " + cmp.Or(n.Area, "iam") + " " + n.Use + " list")
+		return "", n.missing(text)
 	case 1:
 		return UIDOf(found[0]), nil
 	}
-	count := fmt.Sprint(len(found))
-	if len(found) > MaxCandidates {
-		found = found[:MaxCandidates]
-		count = fmt.Sprintf("more than %d", MaxCandidates)
-	}
-	p := problem.Usage("%s %s are called %q", count, n.plural(), text)
-	p.Hints = []string{"give the path or uid of one:"}
-	paths := a.pathsOf(ctx, found)
+	lines := a.pathsOf(ctx, found)
 	for i, m := range found {
-		p.Hints = append(p.Hints, paths[i]+"  "+UIDOf(m))
+		lines[i] += "  " + UIDOf(m)
 	}
-	slices.Sort(p.Hints[1:])
-	return "", p
+	return "", n.ambiguous(text, lines)
+}
+
+// missing is the problem that nothing is called text.
+func (n Noun) missing(text string) *problem.Problem {
+	return problem.New(problem.ExitNotFound, "there is no %s %q that you can see", n.One, text).
+		Hint("those there are: holdfast " + cmp.Or(n.Area, "iam") + " " + n.Use + " list")
+}
+
+// ambiguous is the problem that several are called text. lines has the path and uid of
+// each, one more than are shown if there are more than that.
+func (n Noun) ambiguous(text string, lines []string) *problem.Problem {
+	count := fmt.Sprint(len(lines))
+	if len(lines) > MaxCandidates {
+		lines, count = lines[:MaxCandidates], fmt.Sprintf("more than %d", MaxCandidates)
+	}
+	slices.Sort(lines)
+	p := problem.Usage("%s %s are called %q", count, n.plural(), text)
+	return p.Hint("give the path or uid of one:").Hint(lines...)
 }
 
 // UIDOf returns the uid of a resource.

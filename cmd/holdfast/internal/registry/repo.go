@@ -30,6 +30,7 @@ func repos() noun.Noun {
 			"that. The name of an image contains the names of the groups and the repo: acme/platform/app:1.2.",
 		Example:  "  holdfast registry repos create app --parent acme/platform --description \"what customers run\"",
 		Message:  noun.MessageOf(&registrypb.Repo{}),
+		Kind:     "repos",
 		Argument: "name",
 		Locate:   locateRepo,
 		Fields: []noun.Field{

@@ -41,6 +41,7 @@ func All() []Setting {
 		{"token_store", "where to store tokens: auto (a keyring, else files), keyring or file",
 			oneOf("auto", "keyring", "file")},
 		{"ca_file", "file of certificates to trust in addition to the system's", nil},
+		{"insecure", "true: send tokens without encryption to a server on another machine", oneOf("true", "false")},
 	}
 }
 
@@ -123,8 +124,21 @@ func (s *Settings) lookUp(known Setting) (Value, error) {
 	return Value{}, nil
 }
 
-// Path returns the path of the file.
+// Path returns the path of the file, which is that of the profile.
 func Path() (string, error) {
+	base, err := basePath()
+	if err != nil {
+		return "", err
+	}
+	name, err := Profile()
+	if err != nil || name == DefaultProfile {
+		return base, err
+	}
+	return profilePath(base, name), nil
+}
+
+// basePath returns the path of the file without a profile.
+func basePath() (string, error) {
 	if path := os.Getenv("HOLDFAST_CONFIG"); path != "" {
 		return path, nil
 	}

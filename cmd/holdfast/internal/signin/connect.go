@@ -8,6 +8,7 @@ package signin
 import (
 	"context"
 	"crypto/tls"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -101,7 +102,6 @@ func (a *Agent) connection(ctx context.Context) (*client, error) {
 		c.Close()
 		return nil, err
 	}
-	a.warnInTheOpen(api.Text)
 	a.conn = c
 	return c, nil
 }
@@ -128,9 +128,14 @@ func (a *Agent) Server() (settings.Value, error) {
 
 // connect makes a connection. Without a credential, calls carry no token.
 func (a *Agent) connect(address settings.Value, cred *credential) (*client, error) {
+	if cred != nil {
+		if err := a.allow(address.Text, cred.issuer); err != nil {
+			return nil, err
+		}
+	}
 	cfg := holdfast.Config{
 		Address: address.Text, UserAgent: "holdfast/" + stamp.Version(), Timeout: a.Timeout,
-		InTheOpen: true, // warnInTheOpen tells
+		InTheOpen: true, // allow has decided
 		Options:   []grpc.DialOption{grpc.WithChainUnaryInterceptor(a.observe)},
 	}
 	if cred != nil {
@@ -168,11 +173,24 @@ func (a *Agent) tls() (*tls.Config, error) {
 	return security, nil
 }
 
-// warnInTheOpen warns if others can read a token on its way.
-func (a *Agent) warnInTheOpen(address string) {
-	if holdfast.InTheOpen(address) {
-		a.Warn("the token goes to " + address + " without encryption")
+// allow returns a problem if others could read a token on its way to one of the
+// addresses, unless the settings say that this does not matter.
+func (a *Agent) allow(addresses ...string) error {
+	open := slices.IndexFunc(addresses, holdfast.InTheOpen)
+	if open < 0 {
+		return nil
 	}
+	address := addresses[open]
+	insecure, err := a.Value("insecure")
+	if err != nil {
+		return err
+	}
+	if insecure.Text == "true" {
+		a.Warn("the token goes to " + address + " without encryption")
+		return nil
+	}
+	p := problem.New(problem.ExitUnreachable, "the token would go to %s without encryption, so nothing was sent", address)
+	return p.Hint("use https://, or give --insecure if nobody else can read on the way")
 }
 
 // token returns a valid token. Its error is a problem.

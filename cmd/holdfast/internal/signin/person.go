@@ -76,6 +76,9 @@ func (a *Agent) SignInPerson(ctx context.Context, p Person) error {
 	if err != nil {
 		return err
 	}
+	if err := a.allow(s.audience, issuer); err != nil {
+		return err
+	}
 	p.audience = s.audience
 	if p.invite, err = a.ReadSecret(p.invite); err != nil {
 		return err

@@ -109,10 +109,14 @@ func (s *signIn) vault() vault {
 
 // keyring has a longer timeout where a person can be asked to unlock it.
 func (a *Agent) keyring() keyringVault {
+	v := keyringVault{timeout: 2 * time.Second}
 	if output.IsTerminal(a.In) && output.IsTerminal(a.Err) {
-		return keyringVault{time.Minute}
+		v.timeout = time.Minute
 	}
-	return keyringVault{2 * time.Second}
+	if name, err := settings.Profile(); err == nil && name != settings.DefaultProfile {
+		v.profile = name
+	}
+	return v
 }
 
 // begin replaces the session, and stores the tokens where the settings say: by
@@ -247,7 +251,9 @@ const signInHint = "sign in again: holdfast auth login, or in development: holdf
 
 // refresh exchanges the refresh token, which works once.
 func (s *signIn) refresh(ctx context.Context, issuer *holdfast.Issuer, t tokens) (tokens, error) {
-	s.agent.warnInTheOpen(issuer.Address)
+	if err := s.agent.allow(issuer.Address); err != nil {
+		return tokens{}, err
+	}
 	next, err := holdfast.RefreshToken("").Next(ctx, issuer, t)
 	if err == nil {
 		return next, nil
@@ -338,6 +344,10 @@ func (a *Agent) SignOut(ctx context.Context) error {
 	s, err := a.signIn(api.Text)
 	if err != nil {
 		return err
+	}
+	if t, err := s.vault().read(s.audience); err == nil && t == (tokens{}) {
+		a.Note("there is no session at %s: nothing to sign out of", s.audience)
+		return nil
 	}
 	revoked := a.revoke(ctx, s)
 	if err := s.locked(ctx, s.end); err != nil {

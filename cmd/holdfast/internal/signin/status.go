@@ -1,11 +1,13 @@
 package signin
 
 import (
+	"context"
 	"strings"
 	"time"
 
 	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
 // A Status is what `auth status` prints.
@@ -20,6 +22,39 @@ type Status struct {
 	Expired  bool   `json:"expired" yaml:"expired"`
 	Kept     string `json:"kept" yaml:"kept"`
 	Renews   string `json:"renews" yaml:"renews"`
+	Session  string `json:"session,omitempty" yaml:"session,omitempty"` // what the server says of it, if it was asked
+	Ended    bool   `json:"ended" yaml:"ended"`
+}
+
+// KeptNowhere is where the token is that is exchanged for at every command.
+const KeptNowhere = "nowhere"
+
+// Self returns the uid of the identity that commands act as.
+func (a *Agent) Self(ctx context.Context) (string, error) {
+	token, err := a.TokenFor(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	c, ok := holdfast.ReadClaims(token)
+	if !ok || c.Subject == "" {
+		return "", problem.New(problem.ExitUnauthenticated, "the token does not say who you are")
+	}
+	return c.Subject, nil
+}
+
+// UsesSession reports whether commands act in the session of the server, not with a token
+// or as an identity that the settings name.
+func (a *Agent) UsesSession() bool {
+	api, err := a.Server()
+	if err != nil {
+		return false
+	}
+	token, _, err := a.givenToken()
+	if err != nil || token != "" {
+		return false
+	}
+	_, other, err := a.actor(api.Text)
+	return err == nil && other == ""
 }
 
 // Status reads the token that the next command would begin with, and asks nobody.
@@ -41,7 +76,7 @@ func (a *Agent) Status() (st Status, err error) {
 	switch {
 	case token != "":
 	case identity.Text != "" && identity.Text != s.Identity:
-		st.Identity, st.Kept, st.Renews = identity.Text, "nowhere",
+		st.Identity, st.Kept, st.Renews = identity.Text, KeptNowhere,
 			"by an exchange at every command, because of "+identity.Origin
 		return st, nil
 	default:

@@ -100,16 +100,28 @@ func removeFile(path string) error {
 
 // A keyringVault stores tokens in the system's keyring. Calls time out, because
 // the keyring may wait for a person who is not there.
-type keyringVault struct{ timeout time.Duration }
+type keyringVault struct {
+	timeout time.Duration
+	profile string // "" is that of the sessions without one
+}
 
 const keyringService = "holdfast"
+
+// service returns under what name the keyring has the tokens: profiles may have sessions
+// at the same server.
+func (v keyringVault) service() string {
+	if v.profile == "" {
+		return keyringService
+	}
+	return keyringService + " " + v.profile
+}
 
 func (keyringVault) location(string) string { return "the system keyring" }
 
 func (v keyringVault) read(audience string) (t tokens, err error) {
 	var text string
 	err = v.within(func() (err error) {
-		text, err = keyring.Get(keyringService, audience)
+		text, err = keyring.Get(v.service(), audience)
 		return err
 	})
 	if errors.Is(err, keyring.ErrNotFound) {
@@ -129,11 +141,11 @@ func (v keyringVault) write(audience string, t tokens) error {
 	if err != nil {
 		return err
 	}
-	return v.within(func() error { return keyring.Set(keyringService, audience, string(text)) })
+	return v.within(func() error { return keyring.Set(v.service(), audience, string(text)) })
 }
 
 func (v keyringVault) remove(audience string) error {
-	err := v.within(func() error { return keyring.Delete(keyringService, audience) })
+	err := v.within(func() error { return keyring.Delete(v.service(), audience) })
 	if errors.Is(err, keyring.ErrNotFound) {
 		return nil
 	}

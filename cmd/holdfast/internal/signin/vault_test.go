@@ -23,7 +23,7 @@ func mockKeyring(t *testing.T, err error) {
 
 func TestVaults(t *testing.T) {
 	mockKeyring(t, nil)
-	vaults := map[string]vault{"folders": folderVault{filepath.Join(t.TempDir(), "tokens")}, "keyring": keyringVault{time.Minute}}
+	vaults := map[string]vault{"folders": folderVault{filepath.Join(t.TempDir(), "tokens")}, "keyring": keyringVault{timeout: time.Minute}}
 	for name, v := range vaults {
 		t.Run(name, func(t *testing.T) {
 			const api, other = "https://h.example.com", "registry.example.com"
@@ -82,7 +82,7 @@ func TestKeyringDamage(t *testing.T) {
 	if err := keyring.Set(keyringService, "aud", "hush"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (keyringVault{time.Minute}).read("aud"); err == nil || strings.Contains(err.Error(), "hush") {
+	if _, err := (keyringVault{timeout: time.Minute}).read("aud"); err == nil || strings.Contains(err.Error(), "hush") {
 		t.Errorf("a damaged entry: %v", err)
 	}
 }

@@ -80,7 +80,9 @@ func (a *Agent) workload(audience string, w holdfast.Workload) (*credential, err
 
 // exchange gets a token for the proof of a workload.
 func (a *Agent) exchange(ctx context.Context, issuer *holdfast.Issuer, w holdfast.Workload) (tokens, error) {
-	a.warnInTheOpen(issuer.Address)
+	if err := a.allow(issuer.Address); err != nil {
+		return tokens{}, err
+	}
 	t, err := w.Next(ctx, issuer, tokens{})
 	if err != nil {
 		return tokens{}, refusedExchange(err, w.Identity)

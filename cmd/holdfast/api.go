@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+)
+
+// apiCommand returns the command that sends any request to the API.
+func apiCommand(a *noun.App) *cobra.Command {
+	var body string
+	cmd := &cobra.Command{
+		Use: "api [METHOD] PATH", Short: "Send a request to the JSON API, and print the answer",
+		Long: "Sends a request with your token. METHOD is GET, or POST with --data. The paths are those of /docs. A path\n" +
+			"is below the address of the settings: the token is sent nowhere else.",
+		Example: "  holdfast api /iam/v2beta1/groups?pageSize=5\n" +
+			"  holdfast api POST /iam/v2beta1/groups/UID -d '{\"name\": \"web\"}'\n" +
+			"  holdfast api PATCH '/iam/v2beta1/groups/UID?updateMask=description' -d @group.json",
+		Args: cobra.RangeArgs(1, 2),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			method, path := http.MethodGet, args[len(args)-1]
+			if cmd.Flags().Changed("data") {
+				method = http.MethodPost
+			}
+			if len(args) == 2 {
+				method = strings.ToUpper(args[0])
+			}
+			if !slices.Contains([]string{"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE"}, method) {
+				return problem.Usage("%q is not a method of HTTP", args[0]).Hint("write it as: holdfast api GET /iam/v2beta1/groups")
+			}
+			if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") {
+				return problem.Usage("%q is not a path", path).Hint("it begins with one slash, such as /iam/v2beta1/groups")
+			}
+			content, err := readBody(a, body)
+			if err != nil {
+				return err
+			}
+			return sendRequest(ctx, a, method, path, content)
+		}),
+	}
+	cmd.Flags().StringVarP(&body, "data", "d", "", "`JSON` to send; @FILE reads it from a file, and @- from standard input")
+	return cmd
+}
+
+func readBody(a *noun.App, text string) (string, error) {
+	if file, ok := strings.CutPrefix(text, "@"); ok {
+		return a.ReadText(file)
+	}
+	return text, nil
+}
+
+// sendRequest prints the answer, also if it is a refusal, which sets the exit code.
+func sendRequest(ctx context.Context, a *noun.App, method, path, body string) error {
+	resp, err := a.Send(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // what was read is all there is to know
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	var pretty bytes.Buffer
+	if json.Indent(&pretty, text, "", "  ") == nil {
+		text = pretty.Bytes()
+	}
+	if len(text) > 0 {
+		fmt.Fprintln(a.Out, strings.TrimRight(string(text), "\n"))
+	}
+	if resp.StatusCode < http.StatusBadRequest {
+		return nil
+	}
+	codes := map[int]int{
+		http.StatusUnauthorized: problem.ExitUnauthenticated, http.StatusForbidden: problem.ExitDenied,
+		http.StatusNotFound: problem.ExitNotFound,
+	}
+	p := problem.New(problem.ExitError, "the server answered %s", resp.Status)
+	if code, ok := codes[resp.StatusCode]; ok {
+		p.Code = code
+	}
+	return p
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// examples are those of the commands that are made from tables, and of others that are short. Each line is
+// without the name of the program.
+var examples = map[string]string{
+	"advisories list":                 "advisories list --parent acme --limit 20",
+	"advisories get":                  "advisories get CVE-2026-1234",
+	"advisories update":               "advisories update CVE-2026-1234 --help",
+	"advisories delete":               "advisories delete CVE-2026-1234 --yes",
+	"advisories feeds list":           "advisories feeds list --parent acme",
+	"advisories feeds get":            "advisories feeds get UID",
+	"advisories feeds update":         "advisories feeds update UID --help",
+	"advisories feeds delete":         "advisories feeds delete UID --yes",
+	"auth configure-docker":           "auth configure-docker\nauth configure-docker --bin ~/.local/bin",
+	"auth logout":                     "auth logout",
+	"auth pull-token list":            "auth pull-token list --group acme/platform",
+	"auth pull-token revoke":          "auth pull-token revoke acme/platform/laptop --yes",
+	"config get":                      "config get api",
+	"config unset":                    "config unset organization",
+	"config use-dev":                  "config use-dev\nconfig use-dev /srv/holdfast/data/dev.json",
+	"config view":                     "config view",
+	"events deliveries get":           "events deliveries get UID",
+	"events deliveries list":          "events deliveries list --limit 20",
+	"events subscriptions list":       "events subscriptions list --parent acme",
+	"events subscriptions get":        "events subscriptions get UID",
+	"events subscriptions delete":     "events subscriptions delete UID --yes",
+	"iam account-associations list":   "iam account-associations list --parent acme --recursive",
+	"iam account-associations get":    "iam account-associations get acme/platform",
+	"iam account-associations check":  "iam account-associations check acme/platform --help",
+	"iam account-associations update": "iam account-associations update acme/platform --description production",
+	"iam account-associations delete": "iam account-associations delete acme/platform --yes",
+	"iam accounts list":               "iam accounts list --parent acme",
+	"iam accounts link":               "iam accounts link ann@example.com",
+	"iam accounts delete":             "iam accounts delete ann@example.com --yes",
+	"iam accounts on":                 "iam accounts on acme",
+	"iam accounts off":                "iam accounts off acme",
+	"iam budgets list":                "iam budgets list --parent acme --recursive",
+	"iam budgets get":                 "iam budgets get acme/platform",
+	"iam budgets update":              "iam budgets update acme/platform --help",
+	"iam budgets delete":              "iam budgets delete acme/platform --yes",
+	"iam group-mappings list":         "iam group-mappings list --parent acme --recursive",
+	"iam group-mappings get":          "iam group-mappings get UID",
+	"iam group-mappings delete":       "iam group-mappings delete UID --yes",
+	"iam groups list":                 "iam groups list --parent acme --recursive\niam groups list --root -o id",
+	"iam groups get":                  "iam groups get acme/platform -o json",
+	"iam groups update":               "iam groups update acme/platform --description \"what the platform team runs\"",
+	"iam groups delete":               "iam groups delete acme/scratch --dry-run",
+	"iam identities list":             "iam identities list --parent acme/platform --type claim-match",
+	"iam identities get":              "iam identities get acme/platform/ci -o yaml",
+	"iam identities update":           "iam identities update acme/platform/ci --claim environment=prod",
+	"iam identities delete":           "iam identities delete acme/platform/ci --yes",
+	"iam identities denials":          "iam identities denials acme/platform/ci",
+	"iam identities lookup":           "iam identities lookup --issuer https://acme.okta.com --subject 00u1a2b3",
+	"iam identity-providers list":     "iam identity-providers list --parent acme",
+	"iam identity-providers get":      "iam identity-providers get acme/okta -o json",
+	"iam identity-providers test":     "iam identity-providers test acme/okta",
+	"iam identity-providers update":   "iam identity-providers update acme/okta --default-role viewer",
+	"iam identity-providers delete":   "iam identity-providers delete acme/okta --yes",
+	"iam invites list":                "iam invites list --parent acme --recursive",
+	"iam invites get":                 "iam invites get UID",
+	"iam invites delete":              "iam invites delete UID --yes",
+	"iam invites joins":               "iam invites joins --parent acme",
+	"iam invites redeem":              "iam invites redeem - < code.txt",
+	"iam issuers":                     "iam issuers",
+	"iam role-bindings list":          "iam role-bindings list --identity me",
+	"iam role-bindings get":           "iam role-bindings get UID",
+	"iam role-bindings update":        "iam role-bindings update UID --role editor",
+	"iam role-bindings delete":        "iam role-bindings delete UID --yes",
+	"iam roles list":                  "iam roles list --built-in",
+	"iam roles get":                   "iam roles get /viewer -o json",
+	"iam roles update":                "iam roles update acme/auditor --capability groups.list,identity.list",
+	"iam roles delete":                "iam roles delete acme/auditor --yes",
+	"iam roles capabilities":          "iam roles capabilities -o id",
+	"login":                           "login\nlogin --organization acme --headless",
+	"logout":                          "logout",
+	"registry pulls list":             "registry pulls list --repo acme/platform/app --limit 20",
+	"registry repos list":             "registry repos list --parent acme --recursive",
+	"registry repos get":              "registry repos get acme/platform/app",
+	"registry repos update":           "registry repos update acme/platform/app --description \"what customers run\"",
+	"registry repos delete":           "registry repos delete acme/platform/app --dry-run",
+	"registry settings get":           "registry settings get acme/platform",
+	"registry settings update":        "registry settings update acme/platform --immutable-tags --immutable-except 'dev-*'",
+	"registry settings delete":        "registry settings delete acme/platform --yes",
+	"registry tags list":              "registry tags list --repo acme/platform/app",
+	"registry tags get":               "registry tags get acme/platform/app:1.2",
+	"registry tags delete":            "registry tags delete acme/platform/app:1.2 --yes",
+	"version":                         "version",
+}
+
+// addExamples gives cmd and those below it their examples, where they have none of their own. Those that
+// people know from other programs are shown under the name they were typed by.
+func addExamples(cmd *cobra.Command) {
+	path := strings.TrimPrefix(cmd.CommandPath(), "holdfast ")
+	if text, ok := examples[path]; ok && (cmd.Example == "" || !strings.Contains(cmd.Example, cmd.CommandPath())) {
+		cmd.Example = "  holdfast " + strings.ReplaceAll(text, "\n", "\n  holdfast ")
+	}
+	for _, sub := range cmd.Commands() {
+		addExamples(sub)
+	}
+}

@@ -1,0 +1,43 @@
+package signin
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/stamp"
+)
+
+// Send sends an HTTP request to a path of the server, with the token that a call would
+// have. It follows no redirect.
+func (a *Agent) Send(ctx context.Context, method, path, body string) (*http.Response, error) {
+	api, err := a.Server()
+	if err != nil {
+		return nil, err
+	}
+	token, err := a.TokenFor(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, holdfast.Audience(api.Text)+path, strings.NewReader(body))
+	if err != nil {
+		return nil, problem.Usage("%q is not a path", path)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "holdfast/"+stamp.Version())
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	security, err := a.tls()
+	if err != nil {
+		return nil, err
+	}
+	resp, err := transmit(security, req)
+	if err != nil {
+		return nil, problem.New(problem.ExitUnreachable, "cannot reach %s: %v", req.URL.Host, err)
+	}
+	return resp, nil
+}
