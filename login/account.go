@@ -42,6 +42,7 @@ func (s *Service) withSession(next func(http.ResponseWriter, *http.Request, reso
 		if r.Method == http.MethodPost && !s.sameCSRF(n, s.field(w, r, "csrf")) {
 			return s.problem(w, r, http.StatusForbidden, "This form is not of your session", "Load the page again.")
 		}
+		r = r.WithContext(actingAs(r.Context(), n))
 		err := next(w, r, n)
 		if _, ok := errors.AsType[*titledError](err); ok || err == nil {
 			return err
@@ -149,10 +150,12 @@ func (s *Service) organizationName(ctx context.Context, uid resource.UID) (strin
 func (s *Service) verifyCurrentPassword(r *http.Request, a resource.Account, field, current string) error {
 	attempt, wait := s.acquireAttempt(r, "inside "+string(a.UID), nil) // guesses on the sign-in page do not count here
 	if wait > 0 {
+		s.refused(r, refusalAt(a, resource.ByPassword, resource.RefusedLimit))
 		return fault.New(fault.ResourceExhausted, "Resource exhausted: %s", tooMany(wait))
 	}
 	ok, err := s.hashes.verify(r.Context(), a.Password, current)
 	if err == nil && !ok && a.Password != "" {
+		s.refused(r, refusalAt(a, resource.ByPassword, resource.RefusedPassword))
 		return fault.Field(field, "is not your password")
 	}
 	if err == nil {
@@ -173,8 +176,9 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request, n resou
 	_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
 		a.Password = hash
 		return nil
-	})
+	}, resource.PasswordChanged)
 	if err == nil {
+		s.logChange(r, "a password was changed", a)
 		_, err = s.store.EndSessions(r.Context(), n.Identity, n.ID)
 	}
 	if err != nil {
@@ -191,10 +195,11 @@ func (s *Service) totpRemove(w http.ResponseWriter, r *http.Request, n resource.
 	_, err := s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
 		a.TOTP, a.TOTPStep = nil, 0
 		return nil
-	})
+	}, resource.AppRemoved)
 	if err != nil {
 		return err
 	}
+	s.logChange(r, "an authenticator app was removed", a)
 	return s.accountNotice(w, r, n, "One-time passwords are off.")
 }
 
@@ -214,6 +219,7 @@ func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request, n resour
 	if err := s.accounts.DropPasskey(r.Context(), a.UID, id); err != nil {
 		return err
 	}
+	s.logChange(r, "a passkey was removed", a)
 	return s.accountNotice(w, r, n, "The passkey is removed.")
 }
 

@@ -148,7 +148,10 @@ func (s *Service) CreateLink(ctx context.Context, uid resource.UID, factors bool
 		}
 		link = s.newLink(ctx, a, factors)
 		return nil
-	})
+	}, resource.LinkCreated)
+	if err == nil && !resource.IsDryRun(ctx) {
+		s.logActivity(ctx, "a one-time link was made", resource.Activity{Account: uid})
+	}
 	return link, err
 }
 

@@ -252,10 +252,14 @@ func (s *Service) show(w http.ResponseWriter, r *http.Request, status int, name 
 
 // problem shows an error page.
 func (s *Service) problem(w http.ResponseWriter, r *http.Request, status int, title, text string) error {
-	return s.show(w, r, status, "problem", nil, &problemPage{
-		Frame: Frame{Problem: text}, Title: title,
-		Request: trace.Reference(r.Context(), resource.ActorFrom(r.Context()).RequestID),
-	})
+	p := &problemPage{Frame: Frame{Problem: text}, Title: title}
+	if status >= http.StatusInternalServerError || s.mayLog(r) {
+		actor := resource.ActorFrom(r.Context())
+		p.Request = trace.Reference(r.Context(), actor.RequestID)
+		s.log.InfoContext(r.Context(), "error page", "status", status, "title", title, "page", r.Pattern,
+			"request", actor.RequestID, "remote", actor.Remote, "identity", actor.Subject)
+	}
+	return s.show(w, r, status, "problem", nil, p)
 }
 
 // A titledError is an error that is shown under a title of its own.

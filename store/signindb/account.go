@@ -108,9 +108,10 @@ func (s *Store) account(
 
 // UpdateAccount applies change to an account, which is locked meanwhile, and
 // returns the result; its passkeys and recovery codes are not part of it. Recovery
-// codes go with the last factor that they stand in for.
+// codes go with the last factor that they stand in for. did are the events of
+// what the change means, beside the one that it was made.
 func (s *Store) UpdateAccount(
-	ctx context.Context, uid resource.UID, change func(*resource.Account) error,
+	ctx context.Context, uid resource.UID, change func(*resource.Account) error, did ...resource.EventType,
 ) (a resource.Account, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
@@ -125,9 +126,26 @@ func (s *Store) UpdateAccount(
 		if err != nil {
 			return err
 		}
-		return t.update(ctx, before, &a, keys, keys)
+		if err := t.update(ctx, before, &a, keys, keys); err != nil {
+			return err
+		}
+		for _, what := range did {
+			if err := t.emitActivity(ctx, what, a, resource.Activity{}); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return a, err
+}
+
+// emitActivity adds an event of what happened to how the person of an account
+// signs in.
+func (t Tx) emitActivity(
+	ctx context.Context, what resource.EventType, a resource.Account, v resource.Activity,
+) error {
+	v.Account, v.Identity, v.Address = a.UID, a.Identity, resource.ActorFrom(ctx).Remote
+	return t.Emit(ctx, what, a.UID, a.UID.Parent(), nil, v)
 }
 
 // update writes an account that was locked, with its event. It had some passkeys,
@@ -224,6 +242,9 @@ func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Pas
 			p.ID, store.Segment(uid), p.Name, string(p.Detail), store.MS(s.Time())); err != nil {
 			return s.Refusal(err, "passkey", p.Name, uid)
 		}
+		if err := t.emitActivity(ctx, resource.PasskeyAdded, a, resource.Activity{Program: p.Name}); err != nil {
+			return err
+		}
 		return t.Emit(ctx, resource.AccountUpdated, uid, uid.Parent(), a.Record(n), a.Record(n+1))
 	})
 }
@@ -244,8 +265,15 @@ func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) er
 		if err != nil {
 			return err
 		}
-		n, err := t.Exec(ctx, `DELETE FROM passkeys WHERE id = $1 AND account = $2`, id, store.Segment(uid))
-		if err != nil || n == 0 {
+		names, err := store.ReadColumn[string](ctx, t.Rows,
+			`SELECT name FROM passkeys WHERE id = $1 AND account = $2`, id, store.Segment(uid))
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM passkeys WHERE id = $1 AND account = $2`, id, store.Segment(uid)); err != nil {
+			return err
+		}
+		if err := t.emitActivity(ctx, resource.PasskeyRemoved, a, resource.Activity{Program: names[0]}); err != nil {
 			return err
 		}
 		if err := t.dropUselessCodes(ctx, uid); err != nil {
@@ -268,6 +296,11 @@ func (t Tx) InsertAccount(ctx context.Context, a resource.Account) error {
 	}
 	if err := store.InsertRow(ctx, t.Tx, &accounts, a); err != nil {
 		return err
+	}
+	if len(a.Link.Digest) > 0 {
+		if err := t.emitActivity(ctx, resource.LinkCreated, a, resource.Activity{}); err != nil {
+			return err
+		}
 	}
 	return t.Added(ctx, "accounts", resource.AccountCreated, a.UID, a.UID.Parent(), a.Record(0))
 }
@@ -299,8 +332,10 @@ func (t Tx) FollowLink(
 		}
 	}
 	a.Link = resource.Link{}
-	err = t.update(ctx, before, &a, had, keys)
-	return a, err
+	if err := t.update(ctx, before, &a, had, keys); err != nil {
+		return a, err
+	}
+	return a, t.emitActivity(ctx, resource.LinkUsed, a, resource.Activity{})
 }
 
 // LockAccount reads an account that is about to go, or returns fault.NotFound.
