@@ -38,6 +38,7 @@ type key struct {
 	kind                         resource.EventType
 	group, subject, identity     resource.UID
 	method, reason, lacks, place string
+	hidden                       bool // otherwise a hidden one would hide those that follow
 }
 
 // A tally counts equal refusals.
@@ -104,6 +105,7 @@ func (r *Recorder) tally(v Refusal, now time.Time) *tally {
 func keyOf(v Refusal) key {
 	return key{
 		v.Type, v.Group, v.Subject, v.Identity, v.Method, v.Reason, v.Capability, resource.NetworkOf(v.Address + v.Hidden),
+		v.Hidden != "",
 	}
 }
 
