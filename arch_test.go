@@ -38,7 +38,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"store/advisorydb", "fault metric page resource store"},
 	{"store/eventdb", "fault page resource store"},
 	{"store/plantest", "store"},
-	{"people", "fault resource store store/iamdb store/signindb"},
+	{"people", "fault resource seal store store/iamdb store/signindb"},
 	{"refusal", "resource store"},
 	{"store/storetest", "fault page people resource seal store store/..."},
 	{"authz", "fault page resource store store/iamdb trace"},

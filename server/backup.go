@@ -276,7 +276,8 @@ var commandFlags = []struct {
 	command, name string
 	value         bool
 }{{"gc", "dry-run", false}, {"restore", "verify", false}, {"restore", "at", true},
-	{"backup", "keep", true}, {"doctor", "json", false}}
+	{"backup", "keep", true}, {"doctor", "json", false},
+	{"owners", "organization", true}, {"owners", "email", true}, {"keys", "lost-encryption-key", false}}
 
 // SplitCommand splits the arguments of a command from the flags that are settings. A
 // flag of the command becomes an argument: verify, or at=VALUE. words has one at least.

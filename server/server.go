@@ -125,13 +125,16 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err := s.cfg.makeDataDir(s.log); err != nil {
 		return err
 	}
-	if s.key, err = encryptionKey(s.cfg, s.log); err != nil {
-		return err
-	}
 	if s.store, err = store.Open(ctx, s.cfg.Database); err != nil {
 		return err
 	}
 	s.store.Now, s.store.Log = s.cfg.Now, s.log
+	if err := s.cfg.checkKeyFile(ctx, s.store); err != nil {
+		return err
+	}
+	if s.key, err = encryptionKey(s.cfg, s.log); err != nil {
+		return err
+	}
 	return iamdb.New(s.store).SetManagedRoles(ctx, authz.ManagedRoles())
 }
 

@@ -99,10 +99,13 @@ func (o firstOrganization) violations(withPassword bool) []fault.Violation {
 // start becomes invalid.
 func (u *setup) prepare(ctx context.Context) error {
 	has, err := iamdb.New(u.s.store).HasOrganizations(ctx)
-	if err != nil || has {
+	if err != nil {
 		return err
 	}
 	cfg := u.s.cfg
+	if has {
+		return u.renewLink(ctx, cfg.first())
+	}
 	if first := cfg.first(); first != (firstOrganization{}) {
 		group, owner, link, err := u.create(ctx, first)
 		if errors.Is(err, fault.AlreadyExists) {
@@ -127,6 +130,26 @@ func (u *setup) prepare(ctx context.Context) error {
 	}
 	fmt.Fprintf(cfg.Stderr, "holdfastd: set up at %s/setup?code=%s\n", cfg.BaseURL, code)
 	return nil
+}
+
+// renewLink prints another link for the owner of the settings, if nobody has
+// used the one of an earlier start.
+func (u *setup) renewLink(ctx context.Context, first firstOrganization) error {
+	if first.Email == "" {
+		return nil
+	}
+	org, err := iamdb.New(u.s.store).Organization(ctx, first.Name)
+	if errors.Is(err, fault.NotFound) { // it has another name now
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	link, err := u.s.login.RenewFirstLink(ctx, org.UID, first.Email)
+	if err == nil && link != "" {
+		fmt.Fprintf(u.s.cfg.Stderr, "holdfastd: the owner sets a password at %s\n", link)
+	}
+	return err
 }
 
 func newCode() string {

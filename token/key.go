@@ -118,7 +118,8 @@ func openKeys(stored []iamdb.SigningKey, master seal.Key) (*keys, error) {
 		plain, err := master.Open(seal.ForSigningKeys, k.Sealed)
 		if err != nil {
 			return nil, fmt.Errorf("signing key %s cannot be opened; "+
-				"start with the encryption key this database was set up with: %w", k.ID, err)
+				"start with the encryption key this database was set up with, "+
+				"or if that is lost, see holdfastd keys reset: %w", k.ID, err)
 		}
 		s, err := newSigner(plain, k.CreateTime)
 		if err == nil && (s.id != k.ID || k.Algorithm != string(algorithm)) {

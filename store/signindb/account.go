@@ -347,3 +347,43 @@ func (t Tx) LockAccount(ctx context.Context, uid resource.UID) (resource.Account
 func (s *Store) TOTPSecrets(ctx context.Context) ([][]byte, error) {
 	return store.ReadColumn[[]byte](ctx, s.Rows, `SELECT totp FROM accounts WHERE length(totp) > 0`)
 }
+
+// ForgetSealed removes the authenticator apps whose secrets cannot be opened,
+// together with the passwords of their accounts, so that nobody gets in with less
+// than before, and all recovery codes, which depend on the same key. It returns
+// the accounts, and how many codes there were. Codes are removed only if an app
+// is lost, or codesToo says that something else is.
+func (t Tx) ForgetSealed(
+	ctx context.Context, opens func(sealed []byte) bool, codesToo bool,
+) (lost []resource.Account, codes int, _ error) {
+	all, err := accounts.All(ctx, t.Rows, ` WHERE length(t.totp) > 0 ORDER BY t.uid`+t.DB.Engine.Lock)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, before := range all {
+		if opens(before.TOTP) {
+			continue
+		}
+		a := before
+		a.TOTP, a.TOTPStep, a.Password = nil, 0, ""
+		keys, err := t.passkeys(ctx, a.UID)
+		if err != nil {
+			return nil, 0, err
+		}
+		if err := t.update(ctx, before, &a, keys, keys); err != nil {
+			return nil, 0, err
+		}
+		if err := t.emitActivity(ctx, resource.AppRemoved, a, resource.Activity{}); err != nil {
+			return nil, 0, err
+		}
+		lost = append(lost, a)
+	}
+	if len(lost) == 0 && !codesToo {
+		return nil, 0, nil
+	}
+	n, err := t.Exec(ctx, `DELETE FROM recovery_codes`)
+	if err == nil {
+		_, err = t.Exec(ctx, `DELETE FROM handoffs`) // sealed, too, and valid for minutes
+	}
+	return lost, int(n), err
+}
