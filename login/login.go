@@ -107,7 +107,7 @@ func (s *Service) at(path string) string { return strings.TrimSuffix(s.cfg.Issue
 // Routes are the patterns that Handler serves.
 var Routes = []string{
 	"/oauth", "/oauth/", "/orgcheck", "/join", "/device", "/link", "/account", "/account/",
-	"/signin", "/signin/", "/signout",
+	"/signin", "/signin/", "/signout", "GET /favicon.ico",
 }
 
 // Handler serves the pages, and the OAuth endpoints for programs.
@@ -135,6 +135,7 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("POST /signin/other", s.withFlow(s.switchUser))
 	mux.HandleFunc("GET /link", s.handle(s.showLink))
 	mux.HandleFunc("POST /link", s.handle(s.followLink))
+	mux.HandleFunc("GET /", s.handle(s.missing))
 	s.accountRoutes(mux)
 	s.assetRoutes(mux)
 	cross := http.NewCrossOriginProtection() // refuses forms of other sites, whatever cookies come with them

@@ -73,6 +73,12 @@ type (
 		Invite                *Invite
 		CanJoin               bool
 	}
+	homePage struct {
+		Frame
+		Name    string // of who is signed in
+		BaseURL string
+		SetUp   bool // there is an organization
+	}
 	choosePage struct {
 		Frame
 		Email    string
@@ -333,14 +339,18 @@ func (s *Service) assetRoutes(mux *http.ServeMux) {
 		}
 		sum := sha256.Sum256(content)
 		tag := `"` + hex.EncodeToString(sum[:8]) + `"`
-		mux.HandleFunc("GET /signin/"+name, func(w http.ResponseWriter, r *http.Request) {
+		serve := func(w http.ResponseWriter, r *http.Request) {
 			secureHeaders(w, "")
 			h := w.Header()
 			h.Set("Content-Type", kind)
 			h.Set("Cache-Control", "public, max-age=3600")
 			h.Set("ETag", tag)
 			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
-		})
+		}
+		mux.HandleFunc("GET /signin/"+name, serve)
+		if name == "icon.svg" { // browsers ask for it without being told to
+			mux.HandleFunc("GET /favicon.ico", serve)
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ func (s *Server) routes() http.Handler {
 	if s.dev != nil {
 		mux.Handle(devIssuer+"/", s.requireOwnHost(s.dev))
 	}
-	mux.Handle("/", gateway)
+	mux.Handle("/", s.withPages(gateway))
 	s.mixed = s.api.GRPC(maxStreams) // separate, because stopping the other ends requests that arrive over HTTP
 	mixed := api.Mixed(s.mixed)
 	registry := http.HandlerFunc(s.serveRegistry)
