@@ -104,6 +104,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"golang.org/x/oauth2", "login"},
 	{"github.com/go-webauthn/webauthn", "login"},
 	{"github.com/pquerna/otp", "login"},
+	{"github.com/ccojocar/zxcvbn-go", "login"},
 	{"github.com/zalando/go-keyring", "cmd/holdfast/internal/signin"},
 }
 

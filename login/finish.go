@@ -456,3 +456,25 @@ func (s *Service) unseal(sealed []byte, v any) error {
 	}
 	return json.Unmarshal(b, v)
 }
+
+// StartSession signs the person of an account in with the browser of a request.
+// It checks nothing: it is for setting up a server.
+func (s *Service) StartSession(w http.ResponseWriter, r *http.Request, a resource.Account) error {
+	r = r.WithContext(resource.WithActor(r.Context(), resource.Actor{RequestID: newID(), Remote: remote(r)}))
+	arrival, err := s.arrivalOfAccount(r.Context(), a)
+	if err != nil {
+		return err
+	}
+	f := &flow{Method: resource.BySetUp, Account: a.UID}
+	ctx, landing, err := s.admit(r.Context(), f, arrival)
+	if err != nil {
+		return err
+	}
+	_, secret, err := s.startBrowser(r.WithContext(ctx), f, arrival, landing)
+	if err != nil {
+		return err
+	}
+	http.SetCookie(w, s.cookie(sessionCookie, secret, s.cfg.SessionLife))
+	s.rememberBrowser(w, r, a.UID)
+	return s.accounts.NoteUse(ctx, a.UID, s.now())
+}

@@ -152,6 +152,8 @@ type (
 		TOTP                                bool
 		Factor                              bool // has a second factor, which recovery codes can replace
 		RecoveryCodes                       int
+		PasswordAlone                       bool // passkeys are not asked for after the password
+		Added                               bool // a passkey, just now
 		Sessions                            []shownSession
 		Notice                              string
 	}

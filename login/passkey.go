@@ -86,7 +86,8 @@ type scriptRequest struct {
 	Flow       string          `json:"flow"`
 	CSRF       string          `json:"csrf"`
 	Name       string          `json:"name"`
-	Current    string          `json:"current"` // current password
+	Current    string          `json:"current"`  // current password
+	Required   string          `json:"required"` // whether the password is enough from then on, for the first passkey
 	Credential json.RawMessage `json:"credential"`
 }
 
@@ -316,12 +317,17 @@ func (s *Service) register(w http.ResponseWriter, r *http.Request, in scriptRequ
 		return nil, err
 	}
 	r = r.WithContext(actingAs(r.Context(), n))
+	if len(a.Passkeys) == 0 { // it has no effect before there is one
+		if err := s.setPasswordAlone(r, a, in.Required == requireEither); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.addPasskey(r, a, in, ceremony); err != nil {
 		return nil, err
 	}
 	s.logChange(r, "a passkey was added", a)
 	http.SetCookie(w, s.cookie(passkeyCookie, "", 0))
-	return map[string]string{"location": "/account"}, nil
+	return map[string]string{"location": "/account?added=passkey"}, nil
 }
 
 // registrationCeremony returns the ceremony that was begun in a session, once.

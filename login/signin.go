@@ -179,7 +179,7 @@ func (s *Service) continueAfterPassword(w http.ResponseWriter, r *http.Request, 
 // right, or signs in if it has none.
 func (s *Service) askSecondFactor(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) error {
 	p := s.factorPage(a)
-	if !p.TOTP && !p.Passkey {
+	if !p.TOTP && (!p.Passkey || a.PasswordAlone) {
 		return s.finishLocalSignIn(w, r, f, a)
 	}
 	f.setPasswordProof(a)
@@ -443,7 +443,7 @@ func (s *Service) createAccount(
 		return a, fault.New(fault.PermissionDenied,
 			"Permission denied: the organization has switched accounts off; use its provider")
 	}
-	if err := joinViolations(a.Validate(), checkPassword(password, a.Email)); err != nil {
+	if err := joinViolations(a.Validate(), checkPassword(password, a.Email, a.Name)); err != nil {
 		return a, err
 	}
 	if a.Password, err = s.hashes.hash(ctx, password); err != nil {

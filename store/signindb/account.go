@@ -28,6 +28,7 @@ var accounts = store.Kind[resource.Account]{
 			store.OptionalTime("link_ms", &a.Link.Expires),
 			store.Flag("link_factors", &a.Link.Factors),
 			store.JSON("link_maker", &a.Link.Maker).Empty(a.Link.Maker == nil),
+			store.Flag("password_alone", &a.PasswordAlone),
 			store.OptionalTime("used_ms", &a.UseTime).Fixed(),
 			store.Time("create_ms", &a.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &a.UpdateTime).Order("update_time"),
