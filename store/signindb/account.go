@@ -127,15 +127,12 @@ func (s *Store) UpdateAccount(
 		if err != nil {
 			return err
 		}
-		if err := t.update(ctx, before, &a, keys, keys); err != nil {
-			return err
-		}
 		for _, what := range did {
 			if err := t.emitActivity(ctx, what, a, resource.Activity{}); err != nil {
 				return err
 			}
 		}
-		return nil
+		return t.update(ctx, before, &a, keys, keys)
 	})
 	return a, err
 }
@@ -333,10 +330,11 @@ func (t Tx) FollowLink(
 		}
 	}
 	a.Link = resource.Link{}
-	if err := t.update(ctx, before, &a, had, keys); err != nil {
+	if err := t.emitActivity(ctx, resource.LinkUsed, a, resource.Activity{}); err != nil {
 		return a, err
 	}
-	return a, t.emitActivity(ctx, resource.LinkUsed, a, resource.Activity{})
+	err = t.update(ctx, before, &a, had, keys)
+	return a, err
 }
 
 // LockAccount reads an account that is about to go, or returns fault.NotFound.
