@@ -153,7 +153,7 @@ func (w *world) followLink(t *testing.T, link, password string) *signInBrowser {
 func TestAttackAccountEnumeration(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		other, owner := w.ownedOrg(t, "other")
-		victim := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a long password of ann")
+		victim := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
 		for protocol, call := range w.protocols() {
 			for _, dryRun := range []bool{true, false} {
 				for _, email := range []string{victim.email, w.OwnerEmail, "nobody@example.test"} {
@@ -182,7 +182,7 @@ func TestAttackAccountEnumeration(t *testing.T) {
 		})
 		b := w.signInBrowser(t, "127.0.0.1")
 		_, flow, _ := strings.Cut(b.get("/join?code="+invite.GetCode()).location, "flow=")
-		if page := b.post("/signin/join", "flow", flow, "email", victim.email, "name", "N", "password", "another long password"); !page.in() {
+		if page := b.post("/signin/join", "flow", flow, "email", victim.email, "name", "N", "password", "another yellow anchor"); !page.in() {
 			t.Errorf("the form of an invite tells who has an account elsewhere: %d\n%s", page.status, page.body)
 		}
 		if !w.signInBrowser(t, "127.0.0.1").try("", victim.email, victim.password).in() {
@@ -203,7 +203,7 @@ func TestAttackAccountSquatting(t *testing.T) {
 			}
 		}
 		squat(0, 5)
-		honest := w.personIn(t, w.Token, string(w.Organization), email, "a long password of ann")
+		honest := w.personIn(t, w.Token, string(w.Organization), email, "a quiet violet anchor of ann")
 		squat(5, 6)
 		name := organizationName(t, w)
 		b := w.signInBrowser(t, "127.0.0.1")

@@ -49,7 +49,7 @@ func (w *world) guessFrom(t *testing.T, address, email string) (checked int) {
 // one address nor from many. Those who guess are slowed down all the same.
 func TestAttackLockOut(t *testing.T) {
 	eachTimedWorld(t, func(t *testing.T, w *world, c *clock) {
-		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a long password of ann")
+		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
 		home := w.signInBrowser(t, "127.0.1.1")
 		if page := home.try("", ann.email, ann.password); !page.in() {
 			t.Fatalf("before the attack: %d\n%s", page.status, page.body)
@@ -85,9 +85,9 @@ func TestAttackLockOut(t *testing.T) {
 		}
 		// Nor with a link of an administrator.
 		link := must[*signinpb.AccountLink](t, w.overGRPC, w.Token, &signinpb.CreateAccountLinkRequest{Uid: ann.uid})
-		w.followLink(t, link.GetUrl(), "another long password of ann")
+		w.followLink(t, link.GetUrl(), "another yellow anchor of ann")
 		c.advance(time.Hour)
-		if page := w.signInBrowser(t, "127.0.1.4").try("", ann.email, "another long password of ann"); !page.in() {
+		if page := w.signInBrowser(t, "127.0.1.4").try("", ann.email, "another yellow anchor of ann"); !page.in() {
 			t.Errorf("after a quiet hour: %d\n%s", page.status, page.body)
 		}
 	})
@@ -98,7 +98,7 @@ func TestAttackLockOut(t *testing.T) {
 func TestAttackKnownBrowser(t *testing.T) {
 	eachTimedWorld(t, func(t *testing.T, w *world, _ *clock) {
 		const email = "ann@example.test"
-		ann := w.personIn(t, w.Token, string(w.Organization), email, "a long password of ann")
+		ann := w.personIn(t, w.Token, string(w.Organization), email, "a quiet violet anchor of ann")
 		other, owner := w.ownedOrg(t, "other")
 		w.personIn(t, owner, other, email, "the squatter's password")
 		squatter := w.signInBrowser(t, "127.0.2.1")
@@ -146,7 +146,7 @@ func TestAttackKnownBrowser(t *testing.T) {
 func TestAttackGuessBesideRight(t *testing.T) {
 	const email, word = "ann@example.test", "the squatter's password"
 	eachTimedWorld(t, func(t *testing.T, w *world, c *clock) {
-		w.personIn(t, w.Token, string(w.Organization), email, "a long password of ann")
+		w.personIn(t, w.Token, string(w.Organization), email, "a quiet violet anchor of ann")
 		other, owner := w.ownedOrg(t, "other")
 		w.personIn(t, owner, other, email, word)
 		for name, tt := range map[string]struct {
@@ -167,7 +167,7 @@ func TestAttackGuessBesideRight(t *testing.T) {
 					t.Fatalf("%s: %d\n%s", name, page.status, page.body)
 				}
 			}
-			if page := w.signInBrowser(t, "127.0.2.1").try("", email, "a long password of ann"); page.status != http.StatusTooManyRequests {
+			if page := w.signInBrowser(t, "127.0.2.1").try("", email, "a quiet violet anchor of ann"); page.status != http.StatusTooManyRequests {
 				t.Errorf("%s: ten passwords were tried at the other account, and the next one, too: %d", name, page.status)
 			}
 		}
@@ -180,7 +180,7 @@ var shownFlow = regexp.MustCompile(`[A-Z2-7]{26}`)
 // nobody has is treated as one that somebody has, step by step.
 func TestAttackLimitTellsNothing(t *testing.T) {
 	eachTimedWorld(t, func(t *testing.T, w *world, _ *clock) {
-		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a long password of ann")
+		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
 		answers := map[string][]string{}
 		for n, email := range []string{ann.email, "bob@example.test"} {
 			for i := range 4 {

@@ -44,7 +44,7 @@ func TestBackup(t *testing.T) {
 				t.Fatal(st)
 			}
 		}
-		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a long password of ann")
+		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
 		to := t.TempDir()
 		operate(t, w.config, "backup", to)
 		want := w.readAll(t, examples)
@@ -64,7 +64,7 @@ func TestBackup(t *testing.T) {
 			if got := moved.send(t, w.RegistryToken, "GET", "/v2/dev/moved/manifests/"+image, ""); got.status != 200 {
 				t.Errorf("the image: %d %s", got.status, got.body)
 			}
-			if page := moved.signInBrowser(t, "127.0.0.1").try("", ann.email, "a long password of ann"); !page.in() {
+			if page := moved.signInBrowser(t, "127.0.0.1").try("", ann.email, "a quiet violet anchor of ann"); !page.in() {
 				t.Errorf("ann cannot sign in: %d", page.status)
 			}
 			moved.pushImage(t, "dev/moved", "v2", "amd64", "another layer")

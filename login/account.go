@@ -22,6 +22,7 @@ func (s *Service) accountRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /account/passkeys/start", s.handleScript(s.registerStart))
 	mux.HandleFunc("POST /account/passkeys", s.handleScript(s.register))
 	mux.HandleFunc("POST /account/passkeys/remove", s.withAccount(s.passkeyRemove))
+	mux.HandleFunc("POST /account/factor", s.withAccount(s.factorChange))
 	mux.HandleFunc("POST /account/sessions/end", s.withSession(s.sessionEnd))
 	mux.HandleFunc("POST /signout", s.withSession(s.signOut))
 }
@@ -42,6 +43,7 @@ func (s *Service) withSession(next func(http.ResponseWriter, *http.Request, reso
 		if r.Method == http.MethodPost && !s.sameCSRF(n, s.field(w, r, "csrf")) {
 			return s.problem(w, r, http.StatusForbidden, "This form is not of your session", "Load the page again.")
 		}
+		r = r.WithContext(actingAs(r.Context(), n))
 		err := next(w, r, n)
 		if _, ok := errors.AsType[*titledError](err); ok || err == nil {
 			return err
@@ -68,7 +70,11 @@ func (s *Service) withAccount(
 
 // showAccount shows a person's identity, credentials and sessions.
 func (s *Service) showAccount(w http.ResponseWriter, r *http.Request, n resource.Session) error {
-	return s.accountPage(w, r, http.StatusOK, n, &accountPage{})
+	p := &accountPage{}
+	if r.URL.Query().Get("added") == "passkey" {
+		p.Notice, p.Added = "The passkey is added.", true
+	}
+	return s.accountPage(w, r, http.StatusOK, n, p)
 }
 
 // accountNotice shows the account page with the result of one of its forms.
@@ -108,7 +114,7 @@ func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accoun
 	}
 	if a != nil {
 		p.Organization, p.Local, p.TOTP, p.CanPasskey = org, true, len(a.TOTP) > 0, s.webauthn != nil
-		p.Factor, p.RecoveryCodes = hasFactor(*a), a.RecoveryCodes
+		p.Factor, p.RecoveryCodes, p.PasswordAlone = hasFactor(*a), a.RecoveryCodes, a.PasswordAlone
 		for _, k := range a.Passkeys {
 			id := base64.RawURLEncoding.EncodeToString(k.ID)
 			p.Passkeys = append(p.Passkeys, shownPasskey{id, k.Name, k.CreateTime, k.UsedTime})
@@ -149,10 +155,12 @@ func (s *Service) organizationName(ctx context.Context, uid resource.UID) (strin
 func (s *Service) verifyCurrentPassword(r *http.Request, a resource.Account, field, current string) error {
 	attempt, wait := s.acquireAttempt(r, "inside "+string(a.UID), nil) // guesses on the sign-in page do not count here
 	if wait > 0 {
+		s.refused(r, refusalAt(a, resource.ByPassword, resource.RefusedLimit))
 		return fault.New(fault.ResourceExhausted, "Resource exhausted: %s", tooMany(wait))
 	}
 	ok, err := s.hashes.verify(r.Context(), a.Password, current)
 	if err == nil && !ok && a.Password != "" {
+		s.refused(r, refusalAt(a, resource.ByPassword, resource.RefusedPassword))
 		return fault.Field(field, "is not your password")
 	}
 	if err == nil {
@@ -173,8 +181,9 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request, n resou
 	_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
 		a.Password = hash
 		return nil
-	})
+	}, resource.PasswordChanged)
 	if err == nil {
+		s.logChange(r, "a password was changed", a)
 		_, err = s.store.EndSessions(r.Context(), n.Identity, n.ID)
 	}
 	if err != nil {
@@ -191,10 +200,11 @@ func (s *Service) totpRemove(w http.ResponseWriter, r *http.Request, n resource.
 	_, err := s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
 		a.TOTP, a.TOTPStep = nil, 0
 		return nil
-	})
+	}, resource.AppRemoved)
 	if err != nil {
 		return err
 	}
+	s.logChange(r, "an authenticator app was removed", a)
 	return s.accountNotice(w, r, n, "One-time passwords are off.")
 }
 
@@ -214,7 +224,39 @@ func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request, n resour
 	if err := s.accounts.DropPasskey(r.Context(), a.UID, id); err != nil {
 		return err
 	}
+	s.logChange(r, "a passkey was removed", a)
 	return s.accountNotice(w, r, n, "The passkey is removed.")
+}
+
+// factorChange decides whether a passkey is asked for after the password.
+func (s *Service) factorChange(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
+	if err := s.verifyCurrentPassword(r, a, "factor", s.field(w, r, "current")); err != nil {
+		return err
+	}
+	alone := s.field(w, r, "required") == requireEither
+	if err := s.setPasswordAlone(r, a, alone); err != nil {
+		return err
+	}
+	notice := "A passkey is asked for after your password from now on."
+	if alone {
+		notice = "Your password or a passkey is enough from now on."
+	}
+	return s.accountNotice(w, r, n, notice)
+}
+
+// requireEither is the choice that a password is enough, though there are
+// passkeys. With any other, a passkey is asked for after the password.
+const requireEither = "either"
+
+func (s *Service) setPasswordAlone(r *http.Request, a resource.Account, alone bool) error {
+	_, err := s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
+		a.PasswordAlone = alone
+		return nil
+	}, resource.SecondFactorChanged)
+	if err == nil {
+		s.logChange(r, "what is asked for after the password was changed", a)
+	}
+	return err
 }
 
 // sessionEnd ends one of the person's own sessions.

@@ -212,7 +212,7 @@ func TestTOTPCrossed(t *testing.T) {
 func TestHalfwayAfterChange(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, x *site, owner *browser){
 		"was changed": func(t *testing.T, x *site, owner *browser) {
-			if a := owner.post("/account/password", "csrf", owner.csrf(), "current", password, "password", "another good password"); a.status != http.StatusOK {
+			if a := owner.post("/account/password", "csrf", owner.csrf(), "current", password, "password", "another violet anchor"); a.status != http.StatusOK {
 				t.Fatalf("%d\n%s", a.status, a.body)
 			}
 		},
@@ -224,7 +224,7 @@ func TestHalfwayAfterChange(t *testing.T) {
 			}
 			b := x.browser(t)
 			b.get(link.URL)
-			b.post("/link", "password", "another good password")
+			b.post("/link", "password", "another violet anchor")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestHalfwayAfterChange(t *testing.T) {
 			}
 			b = x.browser(t)
 			flow = b.start(forCommand(""))
-			b.password(flow, ownerEmail, "another good password")
+			b.password(flow, ownerEmail, "another violet anchor")
 			if a := b.post("/signin/totp", "flow", flow, "code", code); !strings.Contains(a.location, "token=") {
 				t.Errorf("the new password and the app: %d\n%s", a.status, a.body)
 			}
@@ -287,7 +287,7 @@ func TestGuessesOutside(t *testing.T) {
 	for range 12 {
 		b.password(flow, ownerEmail, "wrong")
 	}
-	if a := owner.post("/account/password", "csrf", owner.csrf(), "current", password, "password", "another good password"); a.status != http.StatusOK {
+	if a := owner.post("/account/password", "csrf", owner.csrf(), "current", password, "password", "another violet anchor"); a.status != http.StatusOK {
 		t.Errorf("changing the password: %d\n%s", a.status, a.body)
 	}
 }

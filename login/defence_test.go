@@ -110,7 +110,7 @@ func TestForeignForms(t *testing.T) {
 	b.signIn()
 	for _, path := range []string{"/account/password", "/account/totp/start", "/account/totp", "/account/totp/remove", "/account/recovery", "/account/passkeys/remove", "/account/sessions/end", "/signout"} {
 		for _, csrf := range []string{"", "x", x.browserCSRF(t)} {
-			if a := b.post(path, "csrf", csrf, "current", password, "password", "another good password"); a.status != http.StatusForbidden {
+			if a := b.post(path, "csrf", csrf, "current", password, "password", "another violet anchor"); a.status != http.StatusForbidden {
 				t.Errorf("%s with the token %q: %d", path, csrf, a.status)
 			}
 		}
@@ -732,7 +732,7 @@ func TestBruteForceInside(t *testing.T) {
 				secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "",
 			)
 			try := func(word string) int {
-				return b.post(tt.path, "csrf", csrf, tt.field, word, "password", "another good password").status
+				return b.post(tt.path, "csrf", csrf, tt.field, word, "password", "another violet anchor").status
 			}
 			for i := range 10 {
 				if got := try(fmt.Sprintf("%06d", i)); got != http.StatusBadRequest {

@@ -174,6 +174,7 @@ func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) error {
 	}
 	d, err := s.accounts.DeviceOf(r.Context(), code)
 	if errors.Is(err, fault.NotFound) {
+		s.refused(r, refusalAt(resource.Account{}, resource.ByDevice, resource.RefusedCode))
 		return refuse(http.StatusNotFound, "No device with this code waits. Codes are good for ten minutes.")
 	}
 	if err != nil {

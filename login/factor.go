@@ -87,6 +87,7 @@ func (s *Service) acceptFactor(w http.ResponseWriter, r *http.Request, f *flow, 
 	}
 	attempt, wait := s.acquireAttempt(r, by.name+" "+string(a.UID), s.knownTo(r, a.UID))
 	if wait > 0 {
+		s.refused(r, refusalAt(a, by.name, resource.RefusedLimit))
 		retryAfter(w, wait)
 		return refuse(http.StatusTooManyRequests, tooMany(wait))
 	}
@@ -97,10 +98,12 @@ func (s *Service) acceptFactor(w http.ResponseWriter, r *http.Request, f *flow, 
 	}
 	if !right {
 		s.count(by.name, errWrong)
+		s.refused(r, refusalAt(a, by.name, resource.RefusedCode))
 		return refuse(http.StatusUnauthorized, by.wrong)
 	}
 	s.count(by.name, nil)
 	attempt.release()
+	f.Factor = by.name
 	return s.finishLocalSignIn(w, r, f, a)
 }
 
@@ -188,10 +191,11 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request, n resource.
 	_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
 		a.TOTP, a.TOTPStep = s.cfg.Key.Seal(seal.ForOneTimePasswords, []byte(key.Secret())), step
 		return nil
-	})
+	}, resource.AppAdded)
 	if err != nil {
 		return titled("One-time passwords cannot be set up", err)
 	}
+	s.logChange(r, "an authenticator app was added", a)
 	http.SetCookie(w, s.cookie(totpCookie, "", 0))
 	if a.RecoveryCodes == 0 {
 		return s.showRecovery(w, r, a, "The authenticator app is set up.")
@@ -246,9 +250,6 @@ func (s *Service) recovery(w http.ResponseWriter, r *http.Request, f *flow, a re
 		name: "recovery", field: "recovery", wrong: "This recovery code is not right, or was used before.",
 		verify: func(code string) (bool, error) {
 			right, err := s.accounts.UseRecoveryCode(r.Context(), a.UID, s.recoveryDigest(a.UID, code))
-			if right {
-				s.log.InfoContext(r.Context(), "a recovery code was used", "account", a.UID, "left", a.RecoveryCodes-1)
-			}
 			return right, err
 		},
 	})
@@ -277,6 +278,7 @@ func (s *Service) showRecovery(w http.ResponseWriter, r *http.Request, a resourc
 	if err := s.accounts.SetRecoveryCodes(r.Context(), a.UID, digests); err != nil {
 		return titled("Recovery codes cannot be made", err)
 	}
+	s.logChange(r, "recovery codes were made", a)
 	return s.show(w, r, http.StatusOK, "recovery", nil, &recoveryPage{Email: a.Email, Codes: codes, Notice: notice})
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/refusal"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/sts"
 )
@@ -35,13 +36,23 @@ func (s *Service) finishSignIn(
 	ctx, landing, err := s.admit(r.Context(), f, arrival)
 	r = r.WithContext(ctx)
 	if err != nil {
+		s.refused(r, refusal.Refusal{
+			Group: homeGroup(arrival), Activity: resource.Activity{
+				Method: f.Method, Provider: arrival.Voucher.Provider(), Reason: resource.RefusedAdmit,
+			},
+		})
 		return false, s.refuse(w, r, f, err)
 	}
-	n, secret, err := s.startBrowser(r, arrival, landing)
+	n, secret, err := s.startBrowser(r, f, arrival, landing)
 	if err != nil {
 		return true, s.refuse(w, r, f, err)
 	}
 	http.SetCookie(w, s.cookie(sessionCookie, secret, s.cfg.SessionLife))
+	if f.Invite != "" {
+		s.logActivity(ctx, "joined with an invite", resource.Activity{
+			Identity: n.Identity, Method: resource.ByInvite, Address: n.Address,
+		})
+	}
 	f.Session, f.Invite, f.Account, f.WebAuthn = n.ID, "", "", nil
 	f.UpstreamState, f.Nonce, f.Verifier = "", "", ""
 	switch f.Purpose {
@@ -108,7 +119,7 @@ func (s *Service) admit(
 // ends, so that nobody continues in a session that another person could have
 // given them.
 func (s *Service) startBrowser(
-	r *http.Request, arrival resource.SignIn, landing resource.SignInResult,
+	r *http.Request, f *flow, arrival resource.SignIn, landing resource.SignInResult,
 ) (n resource.Session, secret string, _ error) {
 	if old, ok := s.browser(r); ok {
 		if _, err := s.store.EndSession(r.Context(), old.ID); err != nil {
@@ -123,7 +134,15 @@ func (s *Service) startBrowser(
 		CreateTime: now, UsedTime: now, ExpireTime: now.Add(s.cfg.SessionLife),
 	}
 	secret = newID() + newID()
-	return n, secret, s.store.StartBrowserSession(r.Context(), n, digest(secret))
+	how := resource.Activity{
+		Identity: n.Identity, Account: f.Account, Method: f.Method, Factor: f.Factor, Provider: n.Voucher.Provider(),
+		Agent: n.Agent, Address: n.Address, Session: n.ID,
+	}
+	if err := s.store.StartBrowserSession(r.Context(), n, digest(secret), how); err != nil {
+		return n, "", err
+	}
+	s.logActivity(r.Context(), "signed in", how)
+	return n, secret, nil
 }
 
 // browser returns the session of the browser that a request comes from.
@@ -218,6 +237,7 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) error
 		if err != nil {
 			return s.refuse(w, r, f, err)
 		}
+		s.logActivity(actingAs(r.Context(), n), "joined with an invite", resource.Activity{Identity: n.Identity})
 		f.Invite = ""
 	}
 	if f.Purpose == forBrowser {
@@ -277,6 +297,11 @@ func (s *Service) switchUser(w http.ResponseWriter, r *http.Request, f *flow) er
 // deny reports to the waiting program that the person refused.
 func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) error {
 	denied := fault.New(fault.PermissionDenied, "Permission denied: the sign-in was refused in the browser")
+	if n, ok := s.browser(r); ok {
+		if err := s.recordConsent(r, resource.ProgramDenied, f, n); err != nil {
+			return err
+		}
+	}
 	switch f.Purpose {
 	case forCommand:
 		return s.refuse(w, r, f, denied)
@@ -319,6 +344,9 @@ func (s *Service) deliver(w http.ResponseWriter, r *http.Request, f *flow, n res
 		err = fault.New(fault.PermissionDenied, "Permission denied: this sign-in was finished before")
 	}
 	if err != nil {
+		return err
+	}
+	if err := s.recordConsent(r, resource.ProgramAllowed, f, n); err != nil {
 		return err
 	}
 	switch f.Purpose {
@@ -427,4 +455,26 @@ func (s *Service) unseal(sealed []byte, v any) error {
 		return err
 	}
 	return json.Unmarshal(b, v)
+}
+
+// StartSession signs the person of an account in with the browser of a request.
+// It checks nothing: it is for setting up a server.
+func (s *Service) StartSession(w http.ResponseWriter, r *http.Request, a resource.Account) error {
+	r = r.WithContext(resource.WithActor(r.Context(), resource.Actor{RequestID: newID(), Remote: remote(r)}))
+	arrival, err := s.arrivalOfAccount(r.Context(), a)
+	if err != nil {
+		return err
+	}
+	f := &flow{Method: resource.BySetUp, Account: a.UID}
+	ctx, landing, err := s.admit(r.Context(), f, arrival)
+	if err != nil {
+		return err
+	}
+	_, secret, err := s.startBrowser(r.WithContext(ctx), f, arrival, landing)
+	if err != nil {
+		return err
+	}
+	http.SetCookie(w, s.cookie(sessionCookie, secret, s.cfg.SessionLife))
+	s.rememberBrowser(w, r, a.UID)
+	return s.accounts.NoteUse(ctx, a.UID, s.now())
 }

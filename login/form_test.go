@@ -55,7 +55,7 @@ func TestBadForms(t *testing.T) {
 						c = b
 					}
 					form := url.Values{
-						"csrf": {csrf}, "client_id": {"x"}, "password": {"a good password"},
+						"csrf": {csrf}, "client_id": {"x"}, "password": {"a quiet violet anchor"},
 						"email": {"odd@example.test"}, "name": {"Odd"}, "current": {"wrong"},
 					}
 					if strings.HasPrefix(path, "/signin") {

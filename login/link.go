@@ -83,12 +83,13 @@ func (s *Service) followLink(w http.ResponseWriter, r *http.Request) error {
 		return s.checkLinkMaker(r.Context(), *a)
 	})
 	if err == nil {
+		s.logChange(r, "a one-time link was used", a)
 		http.SetCookie(w, s.cookie(linkCookie, "", 0))
 		a, err = s.accounts.Account(r.Context(), a.UID)
 	}
 	if err != nil {
 		return linkError(err)
 	}
-	f := &flow{ID: newID(), Expires: s.cfg.Now().Add(flowLife).Unix(), Purpose: forBrowser}
+	f := &flow{ID: newID(), Expires: s.cfg.Now().Add(flowLife).Unix(), Purpose: forBrowser, Method: resource.ByLink}
 	return s.askSecondFactor(w, r, f, a)
 }

@@ -18,12 +18,14 @@ import (
 	"time"
 
 	"github.com/go-webauthn/webauthn/webauthn"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/people"
+	"github.com/holdfast-dev/holdfast/refusal"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
@@ -44,6 +46,7 @@ type Config struct {
 	PollEvery   time.Duration // how often a device may poll; 0 is 5 seconds
 	Hashes      int           // passwords hashed in parallel; 0 is half the processors
 	Metrics     metric.Metrics
+	Refusals    *refusal.Recorder // nil records none
 	Log         *slog.Logger
 	Now         func() time.Time // nil is time.Now
 }
@@ -62,6 +65,7 @@ type Service struct {
 	templates templates
 	hashes    *hasher
 	limits    *limits
+	tried     *lru.Cache[counterKey, []target] // accounts that an e-mail address was tried with, for acquireAttempt
 	upstream  *upstream
 	webauthn  *webauthn.WebAuthn // nil if browsers do not support passkeys at this address
 }
@@ -83,7 +87,7 @@ func New(db *store.DB, checker *authz.Checker, s *sts.Service, pages *page.Token
 	l := &Service{
 		store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: checker, sts: s, pages: pages,
 		cfg: cfg, log: cfg.Log, origin: origin, hashes: newHasher(cfg.Hashes), limits: newLimits(cfg.Now),
-		upstream: newUpstream(cfg.Client, cfg.Now),
+		upstream: newUpstream(cfg.Client, cfg.Now), tried: newTried(),
 	}
 	if l.templates, err = parsePages(cfg.Now); err != nil {
 		return nil, err
@@ -103,7 +107,7 @@ func (s *Service) at(path string) string { return strings.TrimSuffix(s.cfg.Issue
 // Routes are the patterns that Handler serves.
 var Routes = []string{
 	"/oauth", "/oauth/", "/orgcheck", "/join", "/device", "/link", "/account", "/account/",
-	"/signin", "/signin/", "/signout",
+	"/signin", "/signin/", "/signout", "GET /favicon.ico",
 }
 
 // Handler serves the pages, and the OAuth endpoints for programs.
@@ -131,6 +135,7 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("POST /signin/other", s.withFlow(s.switchUser))
 	mux.HandleFunc("GET /link", s.handle(s.showLink))
 	mux.HandleFunc("POST /link", s.handle(s.followLink))
+	mux.HandleFunc("GET /", s.handle(s.missing))
 	s.accountRoutes(mux)
 	s.assetRoutes(mux)
 	cross := http.NewCrossOriginProtection() // refuses forms of other sites, whatever cookies come with them

@@ -405,7 +405,7 @@ func TestLink(t *testing.T) {
 		if a := b.post("/link", "password", "short"); a.status != http.StatusBadRequest {
 			t.Errorf("a short password: %d", a.status)
 		}
-		if a := b.post("/link", "password", "another good password"); a.location != "/account" {
+		if a := b.post("/link", "password", "another violet anchor"); a.location != "/account" {
 			t.Fatalf("%d\n%s", a.status, a.body)
 		}
 		if a := c.post("/link", "password", "a third good password"); a.status != http.StatusNotFound {
@@ -533,7 +533,7 @@ func TestJoin(t *testing.T) {
 		_, flow, _ := strings.Cut(a.location, "flow=")
 		a = b.post(
 			"/signin/join", "flow", flow, "email", "New@Example.test", "name", "Nora New", "password",
-			"a good password",
+			"a quiet violet anchor",
 		)
 		if a.location != "/account" {
 			t.Fatalf("%d\n%s", a.status, a.body)
@@ -548,8 +548,8 @@ func TestJoin(t *testing.T) {
 		}
 		_, code = x.invite(t, resource.GroupInvite{})
 		for name, fields := range map[string][]string{
-			"an address that is taken": {"email", ownerEmail, "password", "a good password"},
-			"no address":               {"email", "nobody", "password", "a good password"},
+			"an address that is taken": {"email", ownerEmail, "password", "a quiet violet anchor"},
+			"no address":               {"email", "nobody", "password", "a quiet violet anchor"},
 			"a short password":         {"email", "x@example.test", "password", "short"},
 		} {
 			d := x.browser(t)
@@ -560,7 +560,7 @@ func TestJoin(t *testing.T) {
 			}
 		}
 		e := x.browser(t)
-		if a := e.post("/signin/join", "flow", e.start(forCommand("")), "email", "y@example.test", "password", "a good password"); e.session() != "" {
+		if a := e.post("/signin/join", "flow", e.start(forCommand("")), "email", "y@example.test", "password", "a quiet violet anchor"); e.session() != "" {
 			t.Errorf("an account without an invite: %d", a.status)
 		}
 	})

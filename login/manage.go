@@ -126,9 +126,10 @@ func (s *Service) CreateOrganization(
 }
 
 // HashPassword returns the hash of a password for an account. It returns
-// fault.InvalidArgument for a password that is not acceptable.
-func (s *Service) HashPassword(ctx context.Context, password, email string) (string, error) {
-	if err := checkPassword(password, email); err != nil {
+// fault.InvalidArgument for a password that is not acceptable. names are those
+// of the person and the organization, which others would try.
+func (s *Service) HashPassword(ctx context.Context, password, email string, names ...string) (string, error) {
+	if err := checkPassword(password, email, names...); err != nil {
 		return "", err
 	}
 	return s.hashes.hash(ctx, password)
@@ -148,7 +149,10 @@ func (s *Service) CreateLink(ctx context.Context, uid resource.UID, factors bool
 		}
 		link = s.newLink(ctx, a, factors)
 		return nil
-	})
+	}, resource.LinkCreated)
+	if err == nil && !resource.IsDryRun(ctx) {
+		s.logActivity(ctx, "a one-time link was made", resource.Activity{Account: uid})
+	}
 	return link, err
 }
 

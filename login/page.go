@@ -73,6 +73,12 @@ type (
 		Invite                *Invite
 		CanJoin               bool
 	}
+	homePage struct {
+		Frame
+		Name    string // of who is signed in
+		BaseURL string
+		SetUp   bool // there is an organization
+	}
 	choosePage struct {
 		Frame
 		Email    string
@@ -146,6 +152,8 @@ type (
 		TOTP                                bool
 		Factor                              bool // has a second factor, which recovery codes can replace
 		RecoveryCodes                       int
+		PasswordAlone                       bool // passkeys are not asked for after the password
+		Added                               bool // a passkey, just now
 		Sessions                            []shownSession
 		Notice                              string
 	}
@@ -252,10 +260,14 @@ func (s *Service) show(w http.ResponseWriter, r *http.Request, status int, name 
 
 // problem shows an error page.
 func (s *Service) problem(w http.ResponseWriter, r *http.Request, status int, title, text string) error {
-	return s.show(w, r, status, "problem", nil, &problemPage{
-		Frame: Frame{Problem: text}, Title: title,
-		Request: trace.Reference(r.Context(), resource.ActorFrom(r.Context()).RequestID),
-	})
+	p := &problemPage{Frame: Frame{Problem: text}, Title: title}
+	if status >= http.StatusInternalServerError || s.mayLog(r) {
+		actor := resource.ActorFrom(r.Context())
+		p.Request = trace.Reference(r.Context(), actor.RequestID)
+		s.log.InfoContext(r.Context(), "error page", "status", status, "title", title, "page", r.Pattern,
+			"request", actor.RequestID, "remote", actor.Remote, "identity", actor.Subject)
+	}
+	return s.show(w, r, status, "problem", nil, p)
 }
 
 // A titledError is an error that is shown under a title of its own.
@@ -329,14 +341,18 @@ func (s *Service) assetRoutes(mux *http.ServeMux) {
 		}
 		sum := sha256.Sum256(content)
 		tag := `"` + hex.EncodeToString(sum[:8]) + `"`
-		mux.HandleFunc("GET /signin/"+name, func(w http.ResponseWriter, r *http.Request) {
+		serve := func(w http.ResponseWriter, r *http.Request) {
 			secureHeaders(w, "")
 			h := w.Header()
 			h.Set("Content-Type", kind)
 			h.Set("Cache-Control", "public, max-age=3600")
 			h.Set("ETag", tag)
 			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
-		})
+		}
+		mux.HandleFunc("GET /signin/"+name, serve)
+		if name == "icon.svg" { // browsers ask for it without being told to
+			mux.HandleFunc("GET /favicon.ico", serve)
+		}
 	}
 }
 

@@ -86,7 +86,8 @@ type scriptRequest struct {
 	Flow       string          `json:"flow"`
 	CSRF       string          `json:"csrf"`
 	Name       string          `json:"name"`
-	Current    string          `json:"current"` // current password
+	Current    string          `json:"current"`  // current password
+	Required   string          `json:"required"` // whether the password is enough from then on, for the first passkey
 	Credential json.RawMessage `json:"credential"`
 }
 
@@ -172,18 +173,25 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request, in scriptReque
 	}
 	key := "passkeys " + network(r) // separate from passwords, whose guesses must not delay passkeys
 	if wait := s.limits.acquire(key, perAddress); wait > 0 {
+		s.refused(r, refusalAt(resource.Account{}, resource.ByPasskey, resource.RefusedLimit))
 		retryAfter(w, wait)
 		return nil, &scriptError{http.StatusTooManyRequests, tooMany(wait), nil}
 	}
 	a, err := s.verifyPasskey(r, f, in.Credential)
 	s.count("passkey", err)
 	if errors.Is(err, fault.Unauthenticated) {
+		s.refused(r, refusalAt(a, resource.ByPasskey, resource.RefusedPasskey))
 		return nil, &scriptError{http.StatusUnauthorized, wrongPasskey, nil}
 	}
 	if err != nil {
 		return nil, &scriptError{http.StatusInternalServerError, "The passkey cannot be checked now.", err}
 	}
 	s.limits.release(key)
+	if f.Account != "" {
+		f.Factor = resource.ByPasskey
+	} else {
+		f.Method = resource.ByPasskey
+	}
 	answer := &headerRecorder{header: w.Header()} // the script navigates to where a form would be redirected
 	err = s.finishLocalSignIn(answer, r, f, a)
 	if err != nil || answer.status != http.StatusSeeOther {
@@ -308,11 +316,18 @@ func (s *Service) register(w http.ResponseWriter, r *http.Request, in scriptRequ
 	if err != nil {
 		return nil, err
 	}
+	r = r.WithContext(actingAs(r.Context(), n))
+	if len(a.Passkeys) == 0 { // it has no effect before there is one
+		if err := s.setPasswordAlone(r, a, in.Required == requireEither); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.addPasskey(r, a, in, ceremony); err != nil {
 		return nil, err
 	}
+	s.logChange(r, "a passkey was added", a)
 	http.SetCookie(w, s.cookie(passkeyCookie, "", 0))
-	return map[string]string{"location": "/account"}, nil
+	return map[string]string{"location": "/account?added=passkey"}, nil
 }
 
 // registrationCeremony returns the ceremony that was begun in a session, once.

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ccojocar/zxcvbn-go"
 	"golang.org/x/crypto/argon2"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -175,10 +176,18 @@ func (h *hasher) verifyAll(ctx context.Context, hashes []string, password string
 	return ok, err
 }
 
-// checkPassword checks a password that somebody has chosen. It requires length
-// and nothing else, because rules about characters lead to passwords that
-// people write down.
-func checkPassword(password, email string) error {
+const (
+	minScore      = 3  // of 4: more than 10⁸ guesses
+	maxEstimated  = 64 // bytes; estimating takes much longer for longer ones
+	guessedEasily = "is easy to guess: lists of common and leaked passwords have it, or its words, dates or keys in a " +
+		"row. A few unrelated words make a good one"
+)
+
+// checkPassword checks a password that somebody has chosen. It requires length,
+// and that it is not easily guessed by those who know common passwords and the
+// person's names. There are no rules about characters, because these lead to
+// passwords that people write down.
+func checkPassword(password, email string, names ...string) error {
 	name, _, _ := strings.Cut(email, "@")
 	folded := strings.ToLower(password)
 	first, _ := utf8.DecodeRuneInString(password)
@@ -191,6 +200,10 @@ func checkPassword(password, email string) error {
 		return fault.Field("password", "must not be the same character throughout")
 	case folded == email || len(name) >= minPassword && folded == name:
 		return fault.Field("password", "must not be the e-mail address")
+	}
+	known := append([]string{"holdfast", email, name}, names...)
+	if zxcvbn.PasswordStrength(password[:min(len(password), maxEstimated)], known).Score < minScore {
+		return fault.Field("password", guessedEasily)
 	}
 	return nil
 }

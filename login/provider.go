@@ -11,6 +11,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/refusal"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -64,8 +65,10 @@ func (s *Service) showProviderError(
 	if !ok {
 		return err
 	}
-	s.log.WarnContext(r.Context(), "a provider failed",
-		"provider", p.UID, "err", failure.text, "cause", failure.cause)
+	if s.mayLog(r) {
+		s.log.WarnContext(r.Context(), "a provider failed",
+			"provider", p.UID, "err", failure.text, "cause", failure.cause)
+	}
 	page := &signInPage{}
 	page.Problem = "The provider " + p.Name + " cannot be used now: " + failure.text + "."
 	f.UpstreamState, f.Nonce, f.Verifier, f.Provider = "", "", "", ""
@@ -105,7 +108,11 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 		claims, err = s.redeem(r.Context(), p, f, q.Get("code"))
 	}
 	s.count("provider", err)
+	f.Method = resource.ByProvider
 	if err != nil {
+		s.refused(r, refusal.Refusal{Group: p.UID.Parent(), Subject: p.UID, Activity: resource.Activity{
+			Method: f.Method, Provider: p.UID, Reason: resource.RefusedProvider,
+		}})
 		return s.showProviderError(w, r, f, p, err)
 	}
 	if f.Purpose == forTrial {

@@ -129,6 +129,7 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request, f *flow) erro
 	}
 	attempt, wait := s.acquireAttempt(r, "password "+email, known)
 	if wait > 0 {
+		s.refusedPassword(r, f, email, resource.RefusedLimit)
 		retryAfter(w, wait)
 		return refuse(http.StatusTooManyRequests, tooMany(wait))
 	}
@@ -143,6 +144,7 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request, f *flow) erro
 	s.count("password", err)
 	switch {
 	case errors.Is(err, fault.Unauthenticated):
+		s.refusedPassword(r, f, email, resource.RefusedPassword)
 		return refuse(http.StatusUnauthorized, wrongPassword)
 	case errors.Is(err, fault.ResourceExhausted):
 		attempt.release()
@@ -169,7 +171,7 @@ func (s *Service) continueAfterPassword(w http.ResponseWriter, r *http.Request, 
 	if err != nil {
 		return err
 	}
-	f.Proofs = nil
+	f.Proofs, f.Method = nil, resource.ByPassword
 	return s.askSecondFactor(w, r, f, a)
 }
 
@@ -177,7 +179,7 @@ func (s *Service) continueAfterPassword(w http.ResponseWriter, r *http.Request, 
 // right, or signs in if it has none.
 func (s *Service) askSecondFactor(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) error {
 	p := s.factorPage(a)
-	if !p.TOTP && !p.Passkey {
+	if !p.TOTP && (!p.Passkey || a.PasswordAlone) {
 		return s.finishLocalSignIn(w, r, f, a)
 	}
 	f.setPasswordProof(a)
@@ -256,6 +258,7 @@ func (s *Service) accountsWithPassword(
 	if err != nil {
 		return nil, false, err
 	}
+	s.rememberTried(in, tried, first)
 	hashes := make([]string, maxAccountsTried)
 	for i, a := range tried {
 		hashes[i] = a.Password
@@ -335,6 +338,7 @@ func (s *Service) knownFor(r *http.Request, email string) (all []knownAccount, _
 func (s *Service) finishLocalSignIn(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) error {
 	allowed, err := s.people.LocalAllowed(r.Context(), a)
 	if err == nil && !allowed {
+		s.refused(r, refusalAt(a, f.Method, resource.RefusedAdmit))
 		err = fault.New(fault.PermissionDenied,
 			"Permission denied: the organization of this account has switched passwords off; use its provider")
 	}
@@ -345,14 +349,10 @@ func (s *Service) finishLocalSignIn(w http.ResponseWriter, r *http.Request, f *f
 	if err != nil {
 		return err
 	}
-	_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
-		a.UseTime = s.now()
-		return nil
-	})
-	if err != nil {
+	if err := s.accounts.NoteUse(r.Context(), a.UID, s.now()); err != nil {
 		return err
 	}
-	f.Proofs = nil
+	f.Proofs, f.Account = nil, a.UID
 	s.rememberBrowser(w, r, a.UID)
 	_, err = s.finishSignIn(w, r, f, arrival, "")
 	return err
@@ -411,6 +411,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request, f *flow) error {
 	}
 	if err == nil {
 		s.rememberBrowser(w, r, a.UID)
+		f.Account, f.Method = a.UID, resource.ByInvite
 		admitted, err := s.finishSignIn(w, r, f, arrival, "")
 		if !admitted { // the invite did not admit the person
 			if err := s.people.DeleteAccount(r.Context(), a.UID); err != nil {
@@ -442,7 +443,7 @@ func (s *Service) createAccount(
 		return a, fault.New(fault.PermissionDenied,
 			"Permission denied: the organization has switched accounts off; use its provider")
 	}
-	if err := joinViolations(a.Validate(), checkPassword(password, a.Email)); err != nil {
+	if err := joinViolations(a.Validate(), checkPassword(password, a.Email, a.Name)); err != nil {
 		return a, err
 	}
 	if a.Password, err = s.hashes.hash(ctx, password); err != nil {

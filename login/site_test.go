@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/refusal"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store/storetest"
@@ -75,6 +76,8 @@ type site struct {
 	logs    *syncBuffer
 	key     seal.Key
 	metrics *prometheus.Registry
+
+	refusals *refusal.Recorder // writes when it is flushed
 }
 
 func (x *site) sealed(secret string) []byte { return x.key.Seal("client secret", []byte(secret)) }
@@ -126,16 +129,17 @@ func open(t *testing.T, s *storetest.Store) *site {
 	exchange := sts.New(
 		s.DB, checker, issuer, issuers, sts.Config{BaseURL: address, RegistryHost: "registry.test", Log: log, Now: c.now},
 	)
+	refusals := refusal.New(s.DB, log)
 	svc := must[*login.Service](t)(login.New(s.DB, checker, exchange, page.NewTokens(key.Derive("pages"), c.now), login.Config{
 		Issuer: address, BaseURL: address, Key: key, Client: client, Log: log, Now: c.now,
-		Metrics: metric.New(metrics, nil),
+		Metrics: metric.New(metrics, nil), Refusals: refusals,
 	}))
 	front.Config.Handler = svc.Handler()
 	front.Start()
 	t.Cleanup(front.Close)
 	x := &site{
 		Service: svc, url: address, store: s, checker: checker, issuer: issuer, sts: exchange, clock: c, logs: logs,
-		key: key, metrics: metrics,
+		key: key, metrics: metrics, refusals: refusals,
 	}
 	// A hash says how it was made: this one is cheap.
 	salt := []byte("0123456789abcdef")

@@ -3,9 +3,12 @@ package people
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/seal"
 )
 
 // InsertAccount adds an account, its identity unless that exists, and bindings. It
@@ -173,4 +176,60 @@ func (s *Store) HomesOf(ctx context.Context, identity resource.UID) ([]resource.
 		return all, nil
 	}
 	return append(all, a.UID.Parent()), err
+}
+
+// AccountsOfOwners returns the accounts of the owners of an organization, by
+// their e-mail addresses. Owners who sign in with a provider have none.
+func (s *Store) AccountsOfOwners(ctx context.Context, org resource.UID) (all []resource.Account, _ error) {
+	owners, err := s.iam.OwnersOf(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	for _, identity := range owners {
+		a, err := s.signin.AccountOf(ctx, identity)
+		if errors.Is(err, fault.NotFound) || err == nil && a.UID.Root() != org {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, a)
+	}
+	slices.SortFunc(all, func(a, b resource.Account) int { return strings.Compare(a.Email, b.Email) })
+	return all, nil
+}
+
+// A Loss is what was lost with the encryption key.
+type Loss struct {
+	SigningKeys   int
+	Providers     []resource.IdentityProvider // without their client secrets now
+	Accounts      []resource.Account          // without their authenticator apps and passwords now
+	RecoveryCodes int
+}
+
+// IsZero reports whether nothing was lost.
+func (l Loss) IsZero() bool {
+	return l.SigningKeys == 0 && len(l.Providers) == 0 && len(l.Accounts) == 0
+}
+
+// ForgetSealed removes every secret that opens reports false for, all or
+// nothing, so that the installation can start with another key. If all of them
+// can be opened, it removes nothing. purpose is what the secret is sealed for.
+func (s *Store) ForgetSealed(
+	ctx context.Context, opens func(purpose string, sealed []byte) bool,
+) (lost Loss, _ error) {
+	err := s.write(ctx, func(t tx) (err error) {
+		lost = Loss{}
+		by := func(purpose string) func([]byte) bool {
+			return func(sealed []byte) bool { return opens(purpose, sealed) }
+		}
+		lost.SigningKeys, lost.Providers, err = t.iam.ForgetSealed(
+			ctx, by(seal.ForSigningKeys), by(seal.ForClientSecrets))
+		if err != nil {
+			return err
+		}
+		lost.Accounts, lost.RecoveryCodes, err = t.signin.ForgetSealed(ctx, by(seal.ForOneTimePasswords), !lost.IsZero())
+		return err
+	})
+	return lost, err
 }

@@ -181,3 +181,10 @@ func (t tx) mapGroups(ctx context.Context, a resource.SignIn, l *resource.SignIn
 	}
 	return nil
 }
+
+// Record adds an event about a person that changes nothing else.
+func (s *Store) Record(
+	ctx context.Context, what resource.EventType, subject, group resource.UID, v resource.Activity,
+) error {
+	return s.write(ctx, func(t tx) error { return t.Emit(ctx, what, subject, group, nil, v) })
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/refusal"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/token"
@@ -141,7 +142,7 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 	case err == nil: // so that a client that only checks whether something exists goes on to push it
 		return problem(http.StatusNotFound, nameUnknown, "there is no group for %s", t.name)
 	case !r.public(ctx, *t, needs):
-		return r.denial(err, t.name)
+		return r.denial(ctx, *t, err)
 	}
 	t.public = true
 	return nil
@@ -161,15 +162,37 @@ func (r *Registry) public(ctx context.Context, t target, needs []resource.Capabi
 	return err == nil && set.Public
 }
 
-// denial counts a denial, and replaces the UID in it by the name that the client used.
-func (r *Registry) denial(err error, name string) error {
+// refusedToken records that a token or a password was refused. Nobody knows whose it was meant to be. A client that
+// shows none is only told to.
+func (r *Registry) refusedToken(req *http.Request, err error) {
+	if r.config.Refusals == nil || !errors.Is(err, fault.Unauthenticated) || req.Header.Get("Authorization") == "" &&
+		req.PostForm == nil {
+		return
+	}
+	r.config.Refusals.Add(refusal.Refusal{Type: resource.RegistryRefused, Activity: resource.Activity{
+		Reason: resource.RefusedToken, Address: resource.HostOf(req.RemoteAddr),
+	}})
+}
+
+// denial counts and records a denial, and replaces the UID in it by the name that the client used. The organization
+// learns which of its groups or repos was asked for, and not the name of one that it does not have.
+func (r *Registry) denial(ctx context.Context, t target, err error) error {
 	f := fault.From(err)
 	if err == nil || f.Code != fault.PermissionDenied {
 		return err
 	}
 	r.config.Metrics.Denials.Add(1, f.Metadata["capability"])
+	if actor := resource.ActorFrom(ctx); r.config.Refusals != nil {
+		r.config.Refusals.Add(refusal.Refusal{
+			Type: resource.RegistryRefused, Group: t.group, Subject: t.repo, RequestID: actor.RequestID,
+			Activity: resource.Activity{
+				Identity: actor.Subject, Reason: resource.RefusedAccess, Capability: f.Metadata["capability"],
+				Address: actor.Remote,
+			},
+		})
+	}
 	return problem(http.StatusForbidden, denied, "you lack %s on %s, or it does not exist", f.Metadata["capability"],
-		name)
+		t.name)
 }
 
 // challenge returns err. If a token could help, it tells the client where to get one.
@@ -197,12 +220,14 @@ func (r *Registry) challenge(w http.ResponseWriter, t target, needs []resource.C
 func (r *Registry) serveToken(w http.ResponseWriter, req *http.Request, _ target) error {
 	raw, err := r.login(w, req)
 	if err != nil {
+		r.refusedToken(req, err)
 		return err
 	}
 	until := r.config.Now().Add(time.Hour)
 	if raw != anonymous {
 		c, err := r.issuer.Authenticate(req.Context(), raw, r.config.Host, r.authz)
 		if err != nil {
+			r.refusedToken(req, err)
 			return err
 		}
 		until = c.Expires
@@ -244,7 +269,7 @@ func (r *Registry) pushTo(ctx context.Context, t target) (registrydb.RepoRef, er
 		return ref, nil
 	}
 	if err := r.authz.Require(ctx, resource.RepoCreate, t.group); err != nil {
-		return ref, r.denial(err, t.name)
+		return ref, r.denial(ctx, t, err)
 	}
 	set, err := r.store.RegistrySettings(ctx, t.group)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/metric"
+	"github.com/holdfast-dev/holdfast/refusal"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
@@ -45,7 +46,8 @@ type Config struct {
 	// Redirect redirects clients to the storage for blobs, if the storage provides URLs.
 	Redirect bool
 
-	Metrics metric.Metrics
+	Metrics  metric.Metrics
+	Refusals *refusal.Recorder // nil records none
 
 	Log *slog.Logger // nil discards
 	Now func() time.Time
@@ -107,6 +109,7 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 	}
 	ctx, err := r.authenticate(req, t)
 	if err != nil {
+		r.refusedToken(req, err)
 		return r.challenge(w, t, e.needs, err)
 	}
 	req = req.WithContext(ctx)

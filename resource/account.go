@@ -18,10 +18,13 @@ type Account struct {
 	UpdateTime time.Time `json:"updateTime"`
 	UseTime    time.Time `json:"-"` // the last sign-in; zero if there was none
 
-	Password string    `json:"-"` // its hash with the parameters; "" if there is none
-	TOTP     []byte    `json:"-"` // the sealed secret of one-time passwords; empty if there is none
-	TOTPStep int64     `json:"-"` // of the last one-time password that was used
-	Link     Link      `json:"-"`
+	Password string `json:"-"` // its hash with the parameters; "" if there is none
+	TOTP     []byte `json:"-"` // the sealed secret of one-time passwords; empty if there is none
+	TOTPStep int64  `json:"-"` // of the last one-time password that was used
+	Link     Link   `json:"-"`
+
+	PasswordAlone bool `json:"passwordAlone,omitempty"` // passkeys are not asked for after the password
+
 	Passkeys []Passkey `json:"-"`
 
 	RecoveryCodes int `json:"-"` // how many are left

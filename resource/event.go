@@ -66,6 +66,22 @@ const (
 	SessionEnded       EventType = "signin.session.ended.v1"
 	Registered         EventType = "auth.registered.v1"
 
+	// Each of these has an Activity.
+	SignedIn             EventType = "signin.activity.signed_in.v1"
+	SignInRefused        EventType = "signin.activity.refused.v1"
+	PasswordChanged      EventType = "signin.activity.password_changed.v1"
+	PasskeyAdded         EventType = "signin.activity.passkey_added.v1"
+	PasskeyRemoved       EventType = "signin.activity.passkey_removed.v1"
+	AppAdded             EventType = "signin.activity.app_added.v1" // an authenticator app
+	AppRemoved           EventType = "signin.activity.app_removed.v1"
+	RecoveryCodesCreated EventType = "signin.activity.recovery_codes_created.v1"
+	SecondFactorChanged  EventType = "signin.activity.second_factor_changed.v1"
+	LinkCreated          EventType = "signin.activity.link_created.v1"
+	LinkUsed             EventType = "signin.activity.link_used.v1"
+	ProgramAllowed       EventType = "signin.activity.program_allowed.v1"
+	ProgramDenied        EventType = "signin.activity.program_denied.v1"
+	RegistryRefused      EventType = "platform.registry.access.refused.v1"
+
 	SubscriptionCreated EventType = "events.subscription.created.v1"
 	SubscriptionDeleted EventType = "events.subscription.deleted.v1"
 )

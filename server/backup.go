@@ -222,7 +222,8 @@ func existingKey(cfg Config) (seal.Key, error) {
 	path := filepath.Join(cfg.DataDir, keyFile)
 	if _, err := os.Stat(path); cfg.EncryptionKey == "" && errors.Is(err, os.ErrNotExist) {
 		return seal.Key{}, fault.New(fault.FailedPrecondition,
-			"there is no encryption key: set HOLDFAST_ENCRYPTION_KEY, or put the key of the installation into %s", path)
+			"there is no encryption key: set HOLDFAST_ENCRYPTION_KEY, or put the key of the installation into %s. "+
+				"If it is lost, see holdfastd keys reset --%s", path, lostKeyFlag)
 	}
 	return encryptionKey(cfg, slog.New(slog.DiscardHandler)) // that a file has it concerns the server
 }
@@ -276,7 +277,8 @@ var commandFlags = []struct {
 	command, name string
 	value         bool
 }{{"gc", "dry-run", false}, {"restore", "verify", false}, {"restore", "at", true},
-	{"backup", "keep", true}, {"doctor", "json", false}}
+	{"backup", "keep", true}, {"doctor", "json", false},
+	{"owners", "organization", true}, {"owners", "email", true}, {"keys", "lost-encryption-key", false}}
 
 // SplitCommand splits the arguments of a command from the flags that are settings. A
 // flag of the command becomes an argument: verify, or at=VALUE. words has one at least.

@@ -39,7 +39,7 @@ func (s *Server) serveControl(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
-		s.log.Warn("no control socket: holdfastd keys, gc, organizations, providers and budgets "+
+		s.log.Warn("no control socket: holdfastd keys, gc, organizations, providers, owners and budgets "+
 			"must be used while the server is stopped", "err", err)
 		<-ctx.Done()
 		return nil
@@ -94,6 +94,8 @@ var commands = map[string]command{
 	"providers/trust":   trustProvider(true),
 	"providers/untrust": trustProvider(false),
 
+	"owners/recover": recoverOwner,
+
 	"budgets/set":  setBudget,
 	"budgets/show": showBudget,
 }
@@ -117,6 +119,9 @@ func RunCommand(ctx context.Context, cfg Config, words []string, out io.Writer) 
 			return run(ctx, cfg.withDefaults(), words[1:], out)
 		}
 	}
+	if slices.Equal(words[:min(len(words), 2)], []string{"keys", "reset"}) {
+		return resetKeys(ctx, cfg.withDefaults(), words[2:], out)
+	}
 	path, args, ok := findCommand(words)
 	if !ok {
 		return fmt.Errorf("there is no command %s; see holdfastd --help", strings.Join(words, " "))
@@ -133,7 +138,7 @@ func RunCommand(ctx context.Context, cfg Config, words []string, out io.Writer) 
 	if err := cfg.requireInstallation(ctx); err != nil {
 		return err
 	}
-	s := &Server{cfg: cfg.at(&net.TCPAddr{}), log: newLogger(cfg.Stderr, cfg.LogLevel)}
+	s := &Server{cfg: cfg.at(cfg.listenAddr()), log: newLogger(cfg.Stderr, cfg.LogLevel)}
 	defer func() { _ = s.Close() }() // the command has ended
 	for _, step := range []func(context.Context) error{s.open, s.assemble} {
 		if err := step(ctx); err != nil {
@@ -141,6 +146,15 @@ func RunCommand(ctx context.Context, cfg Config, words []string, out io.Writer) 
 		}
 	}
 	return commands[path](ctx, s, args, out)
+}
+
+// listenAddr returns the address that a server with these settings binds, so
+// that links lead there.
+func (c Config) listenAddr() net.Addr {
+	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); err == nil {
+		return addr
+	}
+	return &net.TCPAddr{}
 }
 
 func send(ctx context.Context, cfg Config, path string, args []string) ([]byte, error) {

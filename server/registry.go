@@ -83,7 +83,7 @@ func (s *Server) openRegistry(ctx context.Context) error {
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
 		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull,
 		Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
-		Metrics: s.counts, Log: s.log, Now: s.cfg.Now,
+		Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
 	})
 	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "holdfast_registry_requests_total", Help: "Requests to the registry, by method and status.",

@@ -51,7 +51,7 @@ func (s *Server) routes() http.Handler {
 			mux.HandleFunc(path, s.refuseMethod)
 		}
 	}
-	mux.Handle("/", gateway)
+	mux.Handle("/", s.withPages(gateway))
 	s.mixed = s.api.GRPC(maxStreams) // separate, because stopping the other ends requests that arrive over HTTP
 	mixed := api.Mixed(s.mixed)
 	registry := http.HandlerFunc(s.serveRegistry)

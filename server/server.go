@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/reference"
+	"github.com/holdfast-dev/holdfast/refusal"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/stamp"
@@ -56,6 +57,7 @@ type Server struct {
 
 	registry         *registry.Registry
 	budgets          *budget.Service
+	refusals         *refusal.Recorder
 	registryRequests *prometheus.CounterVec
 
 	metrics *prometheus.Registry
@@ -127,13 +129,16 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err := s.cfg.makeDataDir(s.log); err != nil {
 		return err
 	}
-	if s.key, err = encryptionKey(s.cfg, s.log); err != nil {
-		return err
-	}
 	if s.store, err = store.Open(ctx, s.cfg.Database); err != nil {
 		return err
 	}
 	s.store.Now, s.store.Log = s.cfg.Now, s.log
+	if err := s.cfg.checkKeyFile(ctx, s.store); err != nil {
+		return err
+	}
+	if s.key, err = encryptionKey(s.cfg, s.log); err != nil {
+		return err
+	}
 	return iamdb.New(s.store).SetManagedRoles(ctx, authz.ManagedRoles())
 }
 
@@ -158,10 +163,11 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
 		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Now: s.cfg.Now,
 	})
+	s.refusals = refusal.New(s.store, s.log)
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
 		Issuer: s.cfg.AuthURL, BaseURL: s.cfg.BaseURL, Key: s.key, Client: s.client,
 		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(),
-		Metrics: s.counts, Log: s.log, Now: s.cfg.Now,
+		Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
 	})
 	if err != nil {
 		return err
@@ -245,6 +251,7 @@ func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) 
 	group.Go(func() error { return s.sts.Run(serving) })
 	group.Go(func() error { return s.registry.Run(serving) })
 	group.Go(func() error { return s.budgets.Run(serving) })
+	group.Go(func() error { return s.refusals.Run(serving) })
 	group.Go(func() error { return s.serveControl(serving) })
 	group.Go(func() error { return unlessCanceled(s.advisory.Run(ctx)) })
 	group.Go(func() error { return s.collect(ctx) })

@@ -172,6 +172,41 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// People who open an address in a browser get pages, and programs what they got
+// before.
+func TestPagesForPeople(t *testing.T) {
+	r := start(t, server.Config{})
+	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	tests := map[string]struct {
+		path, accept string
+		status       int
+		kind, says   string
+	}{
+		"the root":              {"/", browser, 200, "text/html", "not set up yet"},
+		"nothing":               {"/nothing/here", browser, 404, "text/html", "There is nothing here"},
+		"nothing below sign-in": {"/signin/nothing", browser, 404, "text/html", "There is nothing here"},
+		"the icon":              {"/favicon.ico", "image/avif,*/*", 200, "image/svg+xml", "<svg"},
+		"a program at the root": {"/", "*/*", 404, "application/json", `"code":5`},
+		"a program's mistake":   {"/nothing", "application/json", 404, "application/json", `"code":5`},
+		"the API":               {"/iam/v2beta1/groups", browser, 401, "application/json", `"code":16`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			resp, body := r.send(t, http.MethodGet, tt.path, "", "Accept", tt.accept)
+			if resp.StatusCode != tt.status || !strings.HasPrefix(resp.Header.Get("Content-Type"), tt.kind) ||
+				!strings.Contains(body, tt.says) {
+				t.Errorf("GET %s = %d %s %.300s", tt.path, resp.StatusCode, resp.Header.Get("Content-Type"), body)
+			}
+			if tt.kind == "text/html" && resp.Header.Get("Content-Security-Policy") == "" {
+				t.Error("a page has no policy")
+			}
+		})
+	}
+	if resp, body := r.send(t, http.MethodGet, "/nothing", "", "Accept", browser, "Authorization", "Bearer x"); strings.Contains(body, "<html") {
+		t.Errorf("a program with a token gets a page: %d", resp.StatusCode)
+	}
+}
+
 func TestMetricsOnAPortOfTheirOwn(t *testing.T) {
 	r := start(t, server.Config{MetricsListen: "127.0.0.1:0"})
 	if resp, _ := r.send(t, http.MethodGet, "/metrics", ""); resp.StatusCode != http.StatusNotFound {

@@ -122,6 +122,8 @@ func parseFlags(args []string, out io.Writer) (map[string]string, error) {
 
 const usage = `holdfastd [--config FILE] [flags]
 holdfastd keys list|rotate|drop ID [flags]
+holdfastd keys reset --lost-encryption-key [flags]
+holdfastd owners recover --organization NAME [--email ADDRESS] [flags]
 holdfastd organizations verify|unverify NAME [flags]
 holdfastd providers trust|untrust UID [flags]
 holdfastd budgets set GROUP METRIC=LIMIT... | show GROUP [flags]
@@ -133,15 +135,17 @@ holdfastd version
 `
 
 const description = `keys lists the keys that sign tokens, creates a new one, or drops one, which
-voids every token it has signed. organizations records that an organization
+voids every token it has signed. keys reset starts over with another encryption
+key if the one of the installation is lost, and says what is lost with it.
+owners prints a one-time link for an owner who cannot sign in. organizations records that an organization
 owns its name, a domain: people can then find it by their e-mail address.
 providers records that all organizations trust an identity provider to speak
 for its issuer. budgets limits what an organization may use. gc removes what the
 registry does not need any more. backup copies the installation to a folder, a
 .tar file or s3://bucket/prefix, and restore fills an empty one from there.
 doctor examines the installation and says what to do; it exits with 1 if there
-are warnings, and with 2 if something has failed. All but restore work while the
-server runs, and also while it is stopped.
+are warnings, and with 2 if something has failed. All but restore and keys reset
+work while the server runs, and also while it is stopped.
 
 A flag takes precedence over its variable, that over the settings file (YAML),
 and that over the default in brackets.

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/signindb"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -46,12 +47,13 @@ type firstOrganization struct {
 	Issuer   string `json:"ownerIssuer"`
 	Subject  string `json:"ownerSubject"`
 	Email    string `json:"ownerEmail"`
+	Person   string `json:"ownerName"`
 	Password string `json:"ownerPassword"`
 }
 
 func (o firstOrganization) owner() resource.Identity {
 	return resource.Identity{
-		Name:         "owner",
+		Name:         resource.PersonName(o.Person, "owner"),
 		Description:  "Set up this server",
 		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: o.Issuer, Subject: o.Subject}},
 	}
@@ -77,7 +79,11 @@ func (o firstOrganization) violations(withPassword bool) []fault.Violation {
 	}
 	add("organization", o.Name, "name", resource.Group{Name: o.Name}.Validate())
 	if o.Email != "" || o.Password != "" {
-		add("owner_email", o.Email, "email", resource.Account{Email: resource.NormalEmail(o.Email)}.Validate())
+		a := resource.Account{Email: resource.NormalEmail(o.Email), Name: o.Person}.Validate()
+		add("owner_email", o.Email, "email", a)
+		if o.Person != "" {
+			add("owner_name", o.Person, "name", a)
+		}
 		if withPassword {
 			add("owner_password", o.Password, "", nil)
 		}
@@ -99,10 +105,13 @@ func (o firstOrganization) violations(withPassword bool) []fault.Violation {
 // start becomes invalid.
 func (u *setup) prepare(ctx context.Context) error {
 	has, err := iamdb.New(u.s.store).HasOrganizations(ctx)
-	if err != nil || has {
+	if err != nil {
 		return err
 	}
 	cfg := u.s.cfg
+	if has {
+		return u.renewLink(ctx, cfg.first())
+	}
 	if first := cfg.first(); first != (firstOrganization{}) {
 		group, owner, link, err := u.create(ctx, first)
 		if errors.Is(err, fault.AlreadyExists) {
@@ -129,6 +138,26 @@ func (u *setup) prepare(ctx context.Context) error {
 	return nil
 }
 
+// renewLink prints another link for the owner of the settings, if nobody has
+// used the one of an earlier start.
+func (u *setup) renewLink(ctx context.Context, first firstOrganization) error {
+	if first.Email == "" {
+		return nil
+	}
+	org, err := iamdb.New(u.s.store).Organization(ctx, first.Name)
+	if errors.Is(err, fault.NotFound) { // it has another name now
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	link, err := u.s.login.RenewFirstLink(ctx, org.UID, first.Email)
+	if err == nil && link != "" {
+		fmt.Fprintf(u.s.cfg.Stderr, "holdfastd: the owner sets a password at %s\n", link)
+	}
+	return err
+}
+
 func newCode() string {
 	var b [32]byte
 	rand.Read(b[:]) // never fails
@@ -145,6 +174,8 @@ type setupResult struct {
 	Organization resource.UID `json:"organizationUid"`
 	Owner        resource.UID `json:"ownerUid"`
 	Token        string       `json:"token"`
+
+	account resource.Account // of the owner, if they have one
 }
 
 // finish creates the organization and invalidates the code. It returns
@@ -186,7 +217,11 @@ func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (s
 	}
 	u.s.log.InfoContext(ctx, "organization created by set-up", "organization", group.UID, "owner", owner.UID)
 	text, err := u.s.issuer.Mint(ctx, u.s.ownerToken(owner, u.s.cfg.BaseURL, setupTokenAge))
-	return setupResult{group.UID, owner.UID, text}, err
+	done := setupResult{Organization: group.UID, Owner: owner.UID, Token: text}
+	if err == nil && o.Email != "" {
+		done.account, err = signindb.New(u.s.store).AccountOf(ctx, owner.UID)
+	}
+	return done, err
 }
 
 // check returns the stored setupCode if code matches it.
@@ -235,9 +270,9 @@ func (u *setup) create(
 		g, owner, err = u.s.iam.Bootstrap(ctx, o.Name, resource.OrgUnspecified, o.owner())
 		return g, owner, "", err
 	}
-	a := resource.Account{Email: o.Email}
+	a := resource.Account{Email: o.Email, Name: o.Person}
 	if o.Password != "" {
-		if a.Password, err = u.s.login.HashPassword(ctx, o.Password, resource.NormalEmail(o.Email)); err != nil {
+		if a.Password, err = u.s.login.HashPassword(ctx, o.Password, resource.NormalEmail(o.Email), o.Person, o.Name); err != nil {
 			for i := range fault.From(err).Fields {
 				fault.From(err).Fields[i].Subject = "owner_password"
 			}

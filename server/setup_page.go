@@ -8,10 +8,12 @@ import (
 	"html/template"
 	"mime"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 const (
@@ -44,6 +46,8 @@ type setupPage struct {
 	Problem string            // error that concerns the whole form
 	Wrong   map[string]string // errors of fields
 	Closed  bool              // the form cannot be submitted any more
+	AskCode bool              // the form is for the code alone
+	In      bool              // the owner is signed in with this browser
 	Welcome *setupResult
 }
 
@@ -65,11 +69,7 @@ func (u *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if c, err := r.Cookie(setupCookie); err == nil {
 			form.Code = c.Value
 		}
-		if err := u.checkOpen(r.Context()); err != nil {
-			u.refuse(w, r, form, err)
-			return
-		}
-		u.show(w, http.StatusOK, setupPage{submission: form})
+		u.showForm(w, r, form)
 	case http.MethodPost:
 		u.submit(w, r)
 	default:
@@ -77,6 +77,20 @@ func (u *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		u.refuse(w, r, submission{},
 			fault.New(fault.Unimplemented, "Unimplemented: set-up is read with GET and done with POST"))
 	}
+}
+
+// showForm shows the form to whoever has the code, and asks others for it: the
+// answers would be lost if only the form told that the code is not good.
+func (u *setup) showForm(w http.ResponseWriter, r *http.Request, form submission) {
+	err := u.checkOpen(r.Context())
+	if err == nil && form.Code != "" {
+		_, err = u.check(r.Context(), form.Code, u.s.cfg.Now())
+	}
+	if err != nil {
+		u.refuse(w, r, form, err)
+		return
+	}
+	u.show(w, http.StatusOK, setupPage{submission: form, AskCode: form.Code == ""})
 }
 
 // moveCodeToCookie moves the code from the address, where it would stay in the
@@ -109,9 +123,31 @@ func (u *setup) submit(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, done)
 		return
 	}
-	var shown submission
-	shown.Email = form.Email
-	u.show(w, http.StatusOK, setupPage{submission: shown, Welcome: &done})
+	http.SetCookie(w, &http.Cookie{Name: setupCookie, Path: "/setup", MaxAge: -1})
+	form.Code, form.Password = "", ""
+	u.show(w, http.StatusOK, setupPage{submission: form, Welcome: &done, In: u.signIn(w, r, done.account)})
+}
+
+// signIn signs the owner in with the browser that has set up the server, if the
+// pages for people are at the same host. It reports whether it did.
+func (u *setup) signIn(w http.ResponseWriter, r *http.Request, a resource.Account) bool {
+	base, auth := hostOf(u.s.cfg.BaseURL), hostOf(u.s.cfg.AuthURL)
+	if a.UID == "" || base != auth {
+		return false
+	}
+	if err := u.s.login.StartSession(w, r, a); err != nil {
+		u.s.log.WarnContext(r.Context(), "the owner is not signed in after set-up", "err", err)
+		return false
+	}
+	return true
+}
+
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	return u.Host
 }
 
 func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) {
@@ -122,7 +158,7 @@ func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) 
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&s); err != nil {
 			return s, fault.Field("body", "must be an object of code, organization, "+
-				"and ownerEmail and ownerPassword, or ownerIssuer and ownerSubject")
+				"and ownerEmail, ownerName and ownerPassword, or ownerIssuer and ownerSubject")
 		}
 		return s, nil
 	}
@@ -133,7 +169,7 @@ func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) 
 	s.Code = field("code")
 	s.firstOrganization = firstOrganization{
 		Name: field("organization"), Issuer: field("owner_issuer"), Subject: field("owner_subject"),
-		Email: field("owner_email"), Password: r.PostForm.Get("owner_password"),
+		Email: field("owner_email"), Person: field("owner_name"), Password: r.PostForm.Get("owner_password"),
 	}
 	return s, nil
 }

@@ -141,7 +141,7 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 		link(-time.Second)
 		wantFault(t, follow(), fault.NotFound, fault.Resource{})
 		link(time.Hour)
-		must(t, s.StartBrowserSession(t.Context(), resource.Session{ID: "s", Identity: a.Identity, CreateTime: now, ExpireTime: now.Add(time.Hour)}, []byte("cookie")))
+		must(t, s.StartBrowserSession(t.Context(), resource.Session{ID: "s", Identity: a.Identity, CreateTime: now, ExpireTime: now.Add(time.Hour)}, []byte("cookie"), resource.Activity{}))
 		must(t, follow())
 		wantFault(t, follow(), fault.NotFound, fault.Resource{})
 		got, err := s.Account(t.Context(), a.UID)

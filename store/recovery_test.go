@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -51,6 +52,39 @@ func use(t *testing.T, s *storetest.Store, uid resource.UID, code string, want b
 // recoveryPromises are what the comments about recovery codes say, a row for
 // each.
 var recoveryPromises = map[string]func(t *testing.T, s *storetest.Store){
+	"with a lost key go apps, their passwords and all codes": func(t *testing.T, s *storetest.Store) {
+		a, b := withCodes(t, s, "ann@example.test", "one"), withCodes(t, s, "bob@example.test", "two")
+		must(t, s.InsertFirstSigningKey(t.Context(), iamdb.SigningKey{ID: "k", Algorithm: "ES256", Sealed: []byte("old")}))
+		_, err := s.UpdateAccount(t.Context(), a.UID, func(a *resource.Account) error {
+			a.Password = "hash"
+			return nil
+		})
+		must(t, err)
+		_, err = s.UpdateAccount(t.Context(), b.UID, func(b *resource.Account) error {
+			b.TOTP, b.Password = []byte("readable"), "hash"
+			return nil
+		})
+		must(t, err)
+		everything := func(string, []byte) bool { return true }
+		if lost, err := s.ForgetSealed(t.Context(), everything); !lost.IsZero() || err != nil {
+			t.Errorf("of what can be opened, %+v is lost: %v", lost, err)
+		}
+		wantCodes(t, s, b.UID, 1)
+		lost, err := s.ForgetSealed(t.Context(), func(_ string, sealed []byte) bool { return string(sealed) == "readable" })
+		must(t, err)
+		if lost.SigningKeys != 1 || len(lost.Accounts) != 1 || lost.Accounts[0].UID != a.UID || lost.RecoveryCodes != 2 {
+			t.Errorf("lost = %+v", lost)
+		}
+		got, err := s.Account(t.Context(), a.UID)
+		must(t, err)
+		if len(got.TOTP) > 0 || got.Password != "" || len(got.Passkeys) != 1 {
+			t.Errorf("the account is %+v", got)
+		}
+		if got, err = s.Account(t.Context(), b.UID); err != nil || len(got.TOTP) == 0 || got.Password == "" {
+			t.Errorf("an account that lost nothing is %+v, %v", got, err)
+		}
+		wantCodes(t, s, b.UID, 0)
+	},
 	"a code is used once, by its account": func(t *testing.T, s *storetest.Store) {
 		a, b := withCodes(t, s, "ann@example.test", "one", "two"), withCodes(t, s, "bob@example.test", "three")
 		use(t, s, a.UID, "three", false)

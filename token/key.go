@@ -183,7 +183,8 @@ func openKey(k iamdb.SigningKey, algorithm string, master seal.Key) (s signer, _
 	plain, err := master.Open(seal.ForSigningKeys, k.Sealed)
 	if err != nil {
 		return s, fmt.Errorf("signing key %s cannot be opened; "+
-			"start with the encryption key this database was set up with: %w", k.ID, err)
+			"start with the encryption key this database was set up with, "+
+			"or if that is lost, see holdfastd keys reset: %w", k.ID, err)
 	}
 	s, err = newSigner(plain, k.CreateTime)
 	if err == nil && (s.id != k.ID || s.algorithm != algorithm || k.Algorithm != algorithm) {

@@ -54,11 +54,13 @@ var eventKinds = map[string]struct {
 	"platform.registry.tag":            {payload(TagOf), &registrypb.DeleteTagRequest{}},
 	"platform.registry.settings":       {payload(ownSettingsOf), nil},
 	"platform.registry.deployment":     {payload(DeploymentOf), nil},
+	"platform.registry.access":         {payload(refusedAccessOf), nil},
 	"events.subscription":              {payload(SubscriptionOf), &eventspb.DeleteSubscriptionRequest{}},
 	"vulnerabilities.advisory":         {payload(advisoryRecordOf), &advisoriespb.DeleteAdvisoryRequest{}},
 	"vulnerabilities.advisories":       {payload(importedOf), nil},
 	"vulnerabilities.feed":             {payload(feedOf), &advisoriespb.DeleteAdvisoryFeedRequest{}},
 	"signin.account":                   {payload(accountRecordOf), &signinpb.DeleteAccountRequest{}},
+	"signin.activity":                  {payload(activityOf), nil},
 	"signin.rules":                     {payload(rulesOf), nil},
 	"signin.session":                   {payload(endedSessionOf), nil},
 	"auth":                             {payload(registeredOf), nil},
@@ -162,6 +164,21 @@ func accountRecordOf(r resource.AccountRecord) *signinpb.Account {
 
 func endedSessionOf(n resource.EndedSession) *signinpb.EndedSession {
 	return &signinpb.EndedSession{Session: sessionOf(n.Session), Reason: signinpb.EndReason(n.Reason)}
+}
+
+func activityOf(a resource.Activity) *signinpb.Activity {
+	return &signinpb.Activity{
+		IdentityUid: string(a.Identity), AccountUid: string(a.Account), Method: a.Method, Factor: a.Factor,
+		IdentityProvider: string(a.Provider), Purpose: a.Purpose, Program: a.Program, Agent: a.Agent, Address: a.Address,
+		Session: a.Session, Reason: a.Reason, Count: a.Count, FirstTime: wire.Time(a.First), LastTime: wire.Time(a.Last),
+	}
+}
+
+func refusedAccessOf(a resource.Activity) *ocipb.RefusedAccess {
+	return &ocipb.RefusedAccess{
+		IdentityUid: string(a.Identity), Reason: a.Reason, Capability: a.Capability, Agent: a.Agent, Address: a.Address,
+		Count: a.Count, FirstTime: wire.Time(a.First), LastTime: wire.Time(a.Last),
+	}
 }
 
 // registered is what the outbox has of somebody who joined a group.

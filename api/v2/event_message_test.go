@@ -87,6 +87,7 @@ func occurrences() map[resource.EventType]occurrence {
 	session := resource.EndedSession{Reason: resource.EndReplay, Session: resource.Session{ID: "s", Identity: eventOrg, Email: secret, CreateTime: at, UsedTime: at, ExpireTime: at,
 		Act: &resource.Upstream{Issuer: "https://issuer.test", Subject: secret}}}
 	subscription := resource.Subscription{UID: eventThing, Sink: "https://sink.example", CreateTime: at}
+	activity := resource.Activity{Identity: eventOrg, Account: eventThing, Method: resource.ByPassword, Count: 1, First: at, Last: at}
 	return map[resource.EventType]occurrence{
 		resource.GroupCreated:            {nil, group, "holdfast.iam.v2beta1.Group"},
 		resource.GroupUpdated:            {group, group, "holdfast.iam.v2beta1.Group"},
@@ -141,6 +142,20 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.SignInRulesUpdated:      {nil, resource.SignInRules{Organization: eventOrg, LocalOff: true}, "holdfast.signin.v1.SignInRules"},
 		resource.SessionEnded:            {session, nil, "holdfast.signin.v1.EndedSession"},
 		resource.Registered:              {nil, map[string]resource.UID{"identity": eventOrg, "group": eventThing}, "holdfast.auth.Session"},
+		resource.SignedIn:                {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.SignInRefused:           {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.PasswordChanged:         {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.PasskeyAdded:            {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.PasskeyRemoved:          {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.AppAdded:                {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.AppRemoved:              {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.RecoveryCodesCreated:    {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.SecondFactorChanged:     {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.LinkCreated:             {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.LinkUsed:                {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.ProgramAllowed:          {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.ProgramDenied:           {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.RegistryRefused:         {nil, activity, "holdfast.oci.v1.RefusedAccess"},
 		resource.SubscriptionCreated:     {nil, subscription, "holdfast.events.v2beta1.Subscription"},
 		resource.SubscriptionDeleted:     {subscription, nil, "holdfast.events.v2beta1.DeleteSubscriptionRequest"},
 	}

@@ -41,10 +41,12 @@ func TestPasskey(t *testing.T) {
 	b.press("Add a passkey")
 	b.read("This is not your password") // there is none yet
 	b.fill("Your password", s.OwnerPassword)
+	b.run("require both", chromedp.Click(`input[name="required"][value="both"]`, chromedp.ByQuery))
+	b.inspect("passkey")
 	b.press("Add a passkey")
 	b.read("yellow key")
+	b.read("The passkey is added")
 	b.inspect("account")
-	b.press("Make recovery codes")
 	b.fill("Password", s.OwnerPassword)
 	b.press("Make them")
 	recovery := b.recoveryCode()
@@ -70,6 +72,68 @@ func TestPasskey(t *testing.T) {
 	b.press("Sign in with it")
 	b.see("You are signed in")
 	l.succeeds()
+}
+
+// A passkey that is added leaves the password enough, unless the person chooses
+// otherwise, and where it is required there is another way.
+func TestPasskeyChoice(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	b.authenticator()
+	b.account(s, s.OwnerEmail, s.OwnerPassword)
+	b.fill("Name of a new passkey", "yellow key")
+	b.fill("Your password", s.OwnerPassword)
+	b.press("Add a passkey")
+	b.read("Your password is enough, too")
+	b.signOut(s)
+	l := p.login()
+	b.open(l.address())
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("You are signed in")
+	l.succeeds()
+
+	b.open(s.BaseURL + "/account")
+	b.press("Change what your password needs")
+	b.run("require both", chromedp.Click(`input[name="required"][value="both"]`, chromedp.ByQuery))
+	b.fill("Password, to change it", s.OwnerPassword)
+	b.accessible()
+	b.press("Change it")
+	b.read("A passkey is asked for after your password from now on")
+	b.signOut(s)
+	l = p.login()
+	b.open(l.address())
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("One more step")
+	b.read("an administrator of your organization can make a one-time link")
+	b.inspect("factor-passkey")
+	b.press("Start again")
+	b.see("Sign in")
+	b.press("Use a passkey")
+	b.see("You are signed in")
+	l.succeeds()
+}
+
+// The first page says what this is and leads on, and an address at which there
+// is nothing leads back to it.
+func TestFirstPage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := newTab(t)
+	b.open(s.BaseURL + "/no/such/page")
+	b.see("There is nothing here")
+	b.inspect("missing")
+	b.press("The first page of this server")
+	b.see("Welcome to Holdfast")
+	b.inspect("home")
+	b.press("Sign in")
+	b.see("Sign in")
+	b.open(s.BaseURL + "/login")
+	b.see("Sign in")
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("Your account")
+	b.open(s.BaseURL)
+	b.read("You are signed in as")
 }
 
 // recoveryCode is one of those that the page shows.

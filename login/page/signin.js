@@ -36,7 +36,10 @@
       ? await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options) })
       : await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options) });
     body.credential = credential.toJSON();
-    if (kind === "register") body.name = field("name").trim() || "Passkey";
+    if (kind === "register") {
+      body.name = field("name").trim() || "Passkey";
+      body.required = document.querySelector('[data-passkey-form] input[name="required"]:checked')?.value ?? "";
+    }
     location.assign((await post(path, body)).location);
   };
 

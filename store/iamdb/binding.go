@@ -213,6 +213,13 @@ func (s *Store) Owns(ctx context.Context, org, identity resource.UID) (bool, err
 	return n > 0, err
 }
 
+// OwnersOf returns the identities that own an organization.
+func (s *Store) OwnersOf(ctx context.Context, org resource.UID) ([]resource.UID, error) {
+	return store.ReadColumn[resource.UID](ctx, s.Rows,
+		`SELECT identity FROM role_bindings WHERE parent = $1 AND role = $2 ORDER BY identity`,
+		store.Segment(org), store.Segment(resource.OwnerRole))
+}
+
 // unbind removes the bindings a condition selects, with their events.
 func (t Tx) unbind(ctx context.Context, where string, args ...any) error {
 	gone, err := bareBindings.All(ctx, t.Rows, ` WHERE `+where+` ORDER BY t.uid`+t.DB.Engine.LockKey, args...)

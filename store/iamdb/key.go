@@ -115,3 +115,43 @@ func (s *Store) DropSigningKey(ctx context.Context, id string) error {
 		return err
 	})
 }
+
+// ForgetSealed removes the signing keys and the client secrets that cannot be
+// opened. It returns how many keys they were, and the providers.
+func (t Tx) ForgetSealed(
+	ctx context.Context, keyOpens, secretOpens func(sealed []byte) bool,
+) (keys int, lost []resource.IdentityProvider, _ error) {
+	stored, err := store.ReadMap[string, []byte](ctx, t.Rows, `SELECT id, sealed FROM signing_keys`)
+	if err != nil {
+		return 0, nil, err
+	}
+	for id, sealed := range stored {
+		if keyOpens(sealed) {
+			continue
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM signing_keys WHERE id = $1`, id); err != nil {
+			return 0, nil, err
+		}
+		keys++
+	}
+	if keys > 0 {
+		t.Reread(resource.SigningKeysSubject)
+	}
+	all, err := providers.All(ctx, t.Rows, ` ORDER BY t.uid`+t.DB.Engine.Lock)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, before := range all {
+		if before.OIDC == nil || len(before.OIDC.ClientSecret.Sealed) == 0 || secretOpens(before.OIDC.ClientSecret.Sealed) {
+			continue
+		}
+		p, oidc := before, *before.OIDC
+		oidc.ClientSecret = resource.Secret{}
+		p.OIDC = &oidc
+		if err := store.Update(ctx, t.Tx, &providers, before, &p); err != nil {
+			return 0, nil, err
+		}
+		lost = append(lost, p)
+	}
+	return keys, lost, nil
+}

@@ -282,9 +282,16 @@ func (t Tx) EndSessions(ctx context.Context, identity resource.UID, but string, 
 }
 
 // StartBrowserSession adds the session of a browser, whose cookie has the digest
-// given. Its errors are those of insertSession.
-func (s *Store) StartBrowserSession(ctx context.Context, n resource.Session, cookie []byte) error {
-	return s.write(ctx, func(t Tx) error { return t.insertSession(ctx, n, cookie) })
+// given, and the event of the sign-in. Its errors are those of insertSession.
+func (s *Store) StartBrowserSession(
+	ctx context.Context, n resource.Session, cookie []byte, how resource.Activity,
+) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.insertSession(ctx, n, cookie); err != nil {
+			return err
+		}
+		return t.Emit(ctx, resource.SignedIn, n.Identity, n.Home, nil, how)
+	})
 }
 
 // sessionNoted is how often the use of a browser's session is noted.

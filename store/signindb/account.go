@@ -28,6 +28,7 @@ var accounts = store.Kind[resource.Account]{
 			store.OptionalTime("link_ms", &a.Link.Expires),
 			store.Flag("link_factors", &a.Link.Factors),
 			store.JSON("link_maker", &a.Link.Maker).Empty(a.Link.Maker == nil),
+			store.Flag("password_alone", &a.PasswordAlone),
 			store.OptionalTime("used_ms", &a.UseTime).Fixed(),
 			store.Time("create_ms", &a.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &a.UpdateTime).Order("update_time"),
@@ -108,9 +109,10 @@ func (s *Store) account(
 
 // UpdateAccount applies change to an account, which is locked meanwhile, and
 // returns the result; its passkeys and recovery codes are not part of it. Recovery
-// codes go with the last factor that they stand in for.
+// codes go with the last factor that they stand in for. did are the events of
+// what the change means, beside the one that it was made.
 func (s *Store) UpdateAccount(
-	ctx context.Context, uid resource.UID, change func(*resource.Account) error,
+	ctx context.Context, uid resource.UID, change func(*resource.Account) error, did ...resource.EventType,
 ) (a resource.Account, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
@@ -125,9 +127,23 @@ func (s *Store) UpdateAccount(
 		if err != nil {
 			return err
 		}
+		for _, what := range did {
+			if err := t.emitActivity(ctx, what, a, resource.Activity{}); err != nil {
+				return err
+			}
+		}
 		return t.update(ctx, before, &a, keys, keys)
 	})
 	return a, err
+}
+
+// emitActivity adds an event of what happened to how the person of an account
+// signs in.
+func (t Tx) emitActivity(
+	ctx context.Context, what resource.EventType, a resource.Account, v resource.Activity,
+) error {
+	v.Account, v.Identity, v.Address = a.UID, a.Identity, resource.ActorFrom(ctx).Remote
+	return t.Emit(ctx, what, a.UID, a.UID.Parent(), nil, v)
 }
 
 // update writes an account that was locked, with its event. It had some passkeys,
@@ -224,6 +240,9 @@ func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Pas
 			p.ID, store.Segment(uid), p.Name, string(p.Detail), store.MS(s.Time())); err != nil {
 			return s.Refusal(err, "passkey", p.Name, uid)
 		}
+		if err := t.emitActivity(ctx, resource.PasskeyAdded, a, resource.Activity{Program: p.Name}); err != nil {
+			return err
+		}
 		return t.Emit(ctx, resource.AccountUpdated, uid, uid.Parent(), a.Record(n), a.Record(n+1))
 	})
 }
@@ -244,8 +263,15 @@ func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) er
 		if err != nil {
 			return err
 		}
-		n, err := t.Exec(ctx, `DELETE FROM passkeys WHERE id = $1 AND account = $2`, id, store.Segment(uid))
-		if err != nil || n == 0 {
+		names, err := store.ReadColumn[string](ctx, t.Rows,
+			`SELECT name FROM passkeys WHERE id = $1 AND account = $2`, id, store.Segment(uid))
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM passkeys WHERE id = $1 AND account = $2`, id, store.Segment(uid)); err != nil {
+			return err
+		}
+		if err := t.emitActivity(ctx, resource.PasskeyRemoved, a, resource.Activity{Program: names[0]}); err != nil {
 			return err
 		}
 		if err := t.dropUselessCodes(ctx, uid); err != nil {
@@ -268,6 +294,11 @@ func (t Tx) InsertAccount(ctx context.Context, a resource.Account) error {
 	}
 	if err := store.InsertRow(ctx, t.Tx, &accounts, a); err != nil {
 		return err
+	}
+	if len(a.Link.Digest) > 0 {
+		if err := t.emitActivity(ctx, resource.LinkCreated, a, resource.Activity{}); err != nil {
+			return err
+		}
 	}
 	return t.Added(ctx, "accounts", resource.AccountCreated, a.UID, a.UID.Parent(), a.Record(0))
 }
@@ -299,6 +330,9 @@ func (t Tx) FollowLink(
 		}
 	}
 	a.Link = resource.Link{}
+	if err := t.emitActivity(ctx, resource.LinkUsed, a, resource.Activity{}); err != nil {
+		return a, err
+	}
 	err = t.update(ctx, before, &a, had, keys)
 	return a, err
 }
@@ -311,4 +345,44 @@ func (t Tx) LockAccount(ctx context.Context, uid resource.UID) (resource.Account
 // TOTPSecrets returns the sealed secrets of one-time passwords of all accounts.
 func (s *Store) TOTPSecrets(ctx context.Context) ([][]byte, error) {
 	return store.ReadColumn[[]byte](ctx, s.Rows, `SELECT totp FROM accounts WHERE length(totp) > 0`)
+}
+
+// ForgetSealed removes the authenticator apps whose secrets cannot be opened,
+// together with the passwords of their accounts, so that nobody gets in with less
+// than before, and all recovery codes, which depend on the same key. It returns
+// the accounts, and how many codes there were. Codes are removed only if an app
+// is lost, or codesToo says that something else is.
+func (t Tx) ForgetSealed(
+	ctx context.Context, opens func(sealed []byte) bool, codesToo bool,
+) (lost []resource.Account, codes int, _ error) {
+	all, err := accounts.All(ctx, t.Rows, ` WHERE length(t.totp) > 0 ORDER BY t.uid`+t.DB.Engine.Lock)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, before := range all {
+		if opens(before.TOTP) {
+			continue
+		}
+		a := before
+		a.TOTP, a.TOTPStep, a.Password = nil, 0, ""
+		keys, err := t.passkeys(ctx, a.UID)
+		if err != nil {
+			return nil, 0, err
+		}
+		if err := t.update(ctx, before, &a, keys, keys); err != nil {
+			return nil, 0, err
+		}
+		if err := t.emitActivity(ctx, resource.AppRemoved, a, resource.Activity{}); err != nil {
+			return nil, 0, err
+		}
+		lost = append(lost, a)
+	}
+	if len(lost) == 0 && !codesToo {
+		return nil, 0, nil
+	}
+	n, err := t.Exec(ctx, `DELETE FROM recovery_codes`)
+	if err == nil {
+		_, err = t.Exec(ctx, `DELETE FROM handoffs`) // sealed, too, and valid for minutes
+	}
+	return lost, int(n), err
 }

@@ -24,6 +24,9 @@ func (s *Store) SetRecoveryCodes(ctx context.Context, uid resource.UID, digests 
 				return err
 			}
 		}
+		if err := t.emitActivity(ctx, resource.RecoveryCodesCreated, before, resource.Activity{}); err != nil {
+			return err
+		}
 		return t.Emit(ctx, resource.AccountUpdated, uid, uid.Parent(), before, before)
 	})
 }

@@ -1376,6 +1376,117 @@ func (x *Registry) GetHost() string {
 	return ""
 }
 
+// RefusedAccess is what events tell of requests to the registry that were
+// refused. Their subject is the group or the repo that was asked for, as far as
+// it exists.
+type RefusedAccess struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The caller. Empty if nobody has proved who they are.
+	IdentityUid string `protobuf:"bytes,1,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
+	// Why: wrong_token, capability_missing or several.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The capability that was missing.
+	Capability string `protobuf:"bytes,3,opt,name=capability,proto3" json:"capability,omitempty"`
+	// The program that asked, as it says itself.
+	Agent string `protobuf:"bytes,4,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Where from.
+	Address string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
+	// How many refusals this stands for.
+	Count int64 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
+	// When the first of them was.
+	FirstTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	// When the last of them was.
+	LastTime      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefusedAccess) Reset() {
+	*x = RefusedAccess{}
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefusedAccess) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefusedAccess) ProtoMessage() {}
+
+func (x *RefusedAccess) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefusedAccess.ProtoReflect.Descriptor instead.
+func (*RefusedAccess) Descriptor() ([]byte, []int) {
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RefusedAccess) GetIdentityUid() string {
+	if x != nil {
+		return x.IdentityUid
+	}
+	return ""
+}
+
+func (x *RefusedAccess) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RefusedAccess) GetCapability() string {
+	if x != nil {
+		return x.Capability
+	}
+	return ""
+}
+
+func (x *RefusedAccess) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *RefusedAccess) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *RefusedAccess) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *RefusedAccess) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+func (x *RefusedAccess) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
 var File_holdfast_oci_v1_oci_proto protoreflect.FileDescriptor
 
 const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
@@ -1496,7 +1607,19 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\f_total_count\"\x14\n" +
 	"\x12GetRegistryRequest\"\x1e\n" +
 	"\bRegistry\x12\x12\n" +
-	"\x04host\x18\x01 \x01(\tR\x04host*N\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\"\xa4\x02\n" +
+	"\rRefusedAccess\x12!\n" +
+	"\fidentity_uid\x18\x01 \x01(\tR\videntityUid\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1e\n" +
+	"\n" +
+	"capability\x18\x03 \x01(\tR\n" +
+	"capability\x12\x14\n" +
+	"\x05agent\x18\x04 \x01(\tR\x05agent\x12\x18\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05count\x18\x06 \x01(\x03R\x05count\x129\n" +
+	"\n" +
+	"first_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
+	"\tlast_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\blastTime*N\n" +
 	"\tDirection\x12\x19\n" +
 	"\x15DIRECTION_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eDIRECTION_PULL\x10\x01\x12\x12\n" +
@@ -1533,7 +1656,7 @@ func file_holdfast_oci_v1_oci_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_oci_v1_oci_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_oci_v1_oci_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_holdfast_oci_v1_oci_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_holdfast_oci_v1_oci_proto_goTypes = []any{
 	(Direction)(0),                 // 0: holdfast.oci.v1.Direction
 	(*Settings)(nil),               // 1: holdfast.oci.v1.Settings
@@ -1552,49 +1675,52 @@ var file_holdfast_oci_v1_oci_proto_goTypes = []any{
 	(*ListPullsResponse)(nil),      // 14: holdfast.oci.v1.ListPullsResponse
 	(*GetRegistryRequest)(nil),     // 15: holdfast.oci.v1.GetRegistryRequest
 	(*Registry)(nil),               // 16: holdfast.oci.v1.Registry
-	nil,                            // 17: holdfast.oci.v1.Image.AnnotationsEntry
-	nil,                            // 18: holdfast.oci.v1.ImageConfig.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 19: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),  // 20: google.protobuf.FieldMask
-	(*common.UIDPFilter)(nil),      // 21: holdfast.common.UIDPFilter
-	(*emptypb.Empty)(nil),          // 22: google.protobuf.Empty
+	(*RefusedAccess)(nil),          // 17: holdfast.oci.v1.RefusedAccess
+	nil,                            // 18: holdfast.oci.v1.Image.AnnotationsEntry
+	nil,                            // 19: holdfast.oci.v1.ImageConfig.LabelsEntry
+	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),  // 21: google.protobuf.FieldMask
+	(*common.UIDPFilter)(nil),      // 22: holdfast.common.UIDPFilter
+	(*emptypb.Empty)(nil),          // 23: google.protobuf.Empty
 }
 var file_holdfast_oci_v1_oci_proto_depIdxs = []int32{
-	19, // 0: holdfast.oci.v1.Settings.update_time:type_name -> google.protobuf.Timestamp
+	20, // 0: holdfast.oci.v1.Settings.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 1: holdfast.oci.v1.UpdateSettingsRequest.settings:type_name -> holdfast.oci.v1.Settings
-	20, // 2: holdfast.oci.v1.UpdateSettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	17, // 3: holdfast.oci.v1.Image.annotations:type_name -> holdfast.oci.v1.Image.AnnotationsEntry
+	21, // 2: holdfast.oci.v1.UpdateSettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	18, // 3: holdfast.oci.v1.Image.annotations:type_name -> holdfast.oci.v1.Image.AnnotationsEntry
 	6,  // 4: holdfast.oci.v1.Image.variants:type_name -> holdfast.oci.v1.Variant
-	19, // 5: holdfast.oci.v1.Image.push_time:type_name -> google.protobuf.Timestamp
+	20, // 5: holdfast.oci.v1.Image.push_time:type_name -> google.protobuf.Timestamp
 	7,  // 6: holdfast.oci.v1.Variant.config:type_name -> holdfast.oci.v1.ImageConfig
-	19, // 7: holdfast.oci.v1.ImageConfig.create_time:type_name -> google.protobuf.Timestamp
-	18, // 8: holdfast.oci.v1.ImageConfig.labels:type_name -> holdfast.oci.v1.ImageConfig.LabelsEntry
-	19, // 9: holdfast.oci.v1.TagChange.time:type_name -> google.protobuf.Timestamp
+	20, // 7: holdfast.oci.v1.ImageConfig.create_time:type_name -> google.protobuf.Timestamp
+	19, // 8: holdfast.oci.v1.ImageConfig.labels:type_name -> holdfast.oci.v1.ImageConfig.LabelsEntry
+	20, // 9: holdfast.oci.v1.TagChange.time:type_name -> google.protobuf.Timestamp
 	9,  // 10: holdfast.oci.v1.ListTagHistoryResponse.changes:type_name -> holdfast.oci.v1.TagChange
 	0,  // 11: holdfast.oci.v1.Pull.direction:type_name -> holdfast.oci.v1.Direction
-	19, // 12: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
-	21, // 13: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	20, // 12: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
+	22, // 13: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
 	0,  // 14: holdfast.oci.v1.ListPullsRequest.direction:type_name -> holdfast.oci.v1.Direction
 	12, // 15: holdfast.oci.v1.ListPullsResponse.pulls:type_name -> holdfast.oci.v1.Pull
-	2,  // 16: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
-	3,  // 17: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
-	4,  // 18: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
-	8,  // 19: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
-	10, // 20: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
-	13, // 21: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
-	15, // 22: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
-	1,  // 23: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
-	1,  // 24: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
-	22, // 25: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
-	5,  // 26: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
-	11, // 27: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
-	14, // 28: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
-	16, // 29: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
-	23, // [23:30] is the sub-list for method output_type
-	16, // [16:23] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	20, // 16: holdfast.oci.v1.RefusedAccess.first_time:type_name -> google.protobuf.Timestamp
+	20, // 17: holdfast.oci.v1.RefusedAccess.last_time:type_name -> google.protobuf.Timestamp
+	2,  // 18: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
+	3,  // 19: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
+	4,  // 20: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
+	8,  // 21: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
+	10, // 22: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
+	13, // 23: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
+	15, // 24: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
+	1,  // 25: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
+	1,  // 26: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
+	23, // 27: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
+	5,  // 28: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
+	11, // 29: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
+	14, // 30: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
+	16, // 31: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
+	25, // [25:32] is the sub-list for method output_type
+	18, // [18:25] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_oci_v1_oci_proto_init() }
@@ -1610,7 +1736,7 @@ func file_holdfast_oci_v1_oci_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_oci_v1_oci_proto_rawDesc), len(file_holdfast_oci_v1_oci_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -284,6 +284,172 @@ func (x *EndedSession) GetReason() EndReason {
 	return EndReason_END_REASON_UNSPECIFIED
 }
 
+// Activity is what events tell of a sign-in, of a refused one, and of a change
+// of how somebody signs in. The type of the event says which.
+type Activity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The person. Empty if nobody has proved who they are.
+	IdentityUid string `protobuf:"bytes,1,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
+	// The account, if it is kept here.
+	AccountUid string `protobuf:"bytes,2,opt,name=account_uid,json=accountUid,proto3" json:"account_uid,omitempty"`
+	// How somebody signed in or tried to: password, passkey, provider, link,
+	// invite, setup, totp, recovery or device.
+	Method string `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
+	// What they showed in addition: passkey, totp or recovery.
+	Factor string `protobuf:"bytes,4,opt,name=factor,proto3" json:"factor,omitempty"`
+	// The uid of the identity provider that vouched for them, if any.
+	IdentityProvider string `protobuf:"bytes,5,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
+	// The kind of program that is to act as them: command, headless or device.
+	Purpose string `protobuf:"bytes,6,opt,name=purpose,proto3" json:"purpose,omitempty"`
+	// What that program, or a passkey, is called.
+	Program string `protobuf:"bytes,7,opt,name=program,proto3" json:"program,omitempty"`
+	// The program or browser that asked, as it says itself.
+	Agent string `protobuf:"bytes,8,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Where from. Empty if it is not known which organization was meant.
+	Address string `protobuf:"bytes,9,opt,name=address,proto3" json:"address,omitempty"`
+	// The session that began.
+	Session string `protobuf:"bytes,10,opt,name=session,proto3" json:"session,omitempty"`
+	// Why it was refused: wrong_password, wrong_code, wrong_passkey,
+	// unknown_account, too_many_tries, provider_failed, not_admitted or several.
+	Reason string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How many refusals this stands for.
+	Count int64 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
+	// When the first of them was.
+	FirstTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	// When the last of them was.
+	LastTime      *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Activity) Reset() {
+	*x = Activity{}
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Activity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Activity) ProtoMessage() {}
+
+func (x *Activity) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Activity.ProtoReflect.Descriptor instead.
+func (*Activity) Descriptor() ([]byte, []int) {
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Activity) GetIdentityUid() string {
+	if x != nil {
+		return x.IdentityUid
+	}
+	return ""
+}
+
+func (x *Activity) GetAccountUid() string {
+	if x != nil {
+		return x.AccountUid
+	}
+	return ""
+}
+
+func (x *Activity) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *Activity) GetFactor() string {
+	if x != nil {
+		return x.Factor
+	}
+	return ""
+}
+
+func (x *Activity) GetIdentityProvider() string {
+	if x != nil {
+		return x.IdentityProvider
+	}
+	return ""
+}
+
+func (x *Activity) GetPurpose() string {
+	if x != nil {
+		return x.Purpose
+	}
+	return ""
+}
+
+func (x *Activity) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *Activity) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *Activity) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Activity) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Activity) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Activity) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Activity) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+func (x *Activity) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
 // ListSessionsRequest says whose sessions.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -295,7 +461,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[2]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -307,7 +473,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[2]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -320,7 +486,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListSessionsRequest) GetIdentityUid() string {
@@ -341,7 +507,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[3]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -353,7 +519,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[3]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -366,7 +532,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -389,7 +555,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[4]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -401,7 +567,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[4]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -414,7 +580,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *EndSessionRequest) GetId() string {
@@ -466,7 +632,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[5]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +644,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[5]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +657,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Account) GetUid() string {
@@ -593,7 +759,7 @@ type CreateAccountRequest struct {
 
 func (x *CreateAccountRequest) Reset() {
 	*x = CreateAccountRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[6]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +771,7 @@ func (x *CreateAccountRequest) String() string {
 func (*CreateAccountRequest) ProtoMessage() {}
 
 func (x *CreateAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[6]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +784,7 @@ func (x *CreateAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAccountRequest.ProtoReflect.Descriptor instead.
 func (*CreateAccountRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateAccountRequest) GetParent() string {
@@ -655,7 +821,7 @@ type CreateAccountResponse struct {
 
 func (x *CreateAccountResponse) Reset() {
 	*x = CreateAccountResponse{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[7]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +833,7 @@ func (x *CreateAccountResponse) String() string {
 func (*CreateAccountResponse) ProtoMessage() {}
 
 func (x *CreateAccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[7]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +846,7 @@ func (x *CreateAccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAccountResponse.ProtoReflect.Descriptor instead.
 func (*CreateAccountResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateAccountResponse) GetAccount() *Account {
@@ -710,7 +876,7 @@ type AccountLink struct {
 
 func (x *AccountLink) Reset() {
 	*x = AccountLink{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[8]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +888,7 @@ func (x *AccountLink) String() string {
 func (*AccountLink) ProtoMessage() {}
 
 func (x *AccountLink) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[8]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +901,7 @@ func (x *AccountLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLink.ProtoReflect.Descriptor instead.
 func (*AccountLink) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AccountLink) GetUrl() string {
@@ -767,7 +933,7 @@ type CreateAccountLinkRequest struct {
 
 func (x *CreateAccountLinkRequest) Reset() {
 	*x = CreateAccountLinkRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[9]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +945,7 @@ func (x *CreateAccountLinkRequest) String() string {
 func (*CreateAccountLinkRequest) ProtoMessage() {}
 
 func (x *CreateAccountLinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[9]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +958,7 @@ func (x *CreateAccountLinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAccountLinkRequest.ProtoReflect.Descriptor instead.
 func (*CreateAccountLinkRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateAccountLinkRequest) GetUid() string {
@@ -829,7 +995,7 @@ type DeleteAccountRequest struct {
 
 func (x *DeleteAccountRequest) Reset() {
 	*x = DeleteAccountRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[10]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +1007,7 @@ func (x *DeleteAccountRequest) String() string {
 func (*DeleteAccountRequest) ProtoMessage() {}
 
 func (x *DeleteAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[10]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +1020,7 @@ func (x *DeleteAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteAccountRequest.ProtoReflect.Descriptor instead.
 func (*DeleteAccountRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteAccountRequest) GetUid() string {
@@ -894,7 +1060,7 @@ type ListAccountsRequest struct {
 
 func (x *ListAccountsRequest) Reset() {
 	*x = ListAccountsRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[11]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +1072,7 @@ func (x *ListAccountsRequest) String() string {
 func (*ListAccountsRequest) ProtoMessage() {}
 
 func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[11]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +1085,7 @@ func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsRequest.ProtoReflect.Descriptor instead.
 func (*ListAccountsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListAccountsRequest) GetUidp() *common.UIDPFilter {
@@ -981,7 +1147,7 @@ type ListAccountsResponse struct {
 
 func (x *ListAccountsResponse) Reset() {
 	*x = ListAccountsResponse{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[12]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1159,7 @@ func (x *ListAccountsResponse) String() string {
 func (*ListAccountsResponse) ProtoMessage() {}
 
 func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[12]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1172,7 @@ func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsResponse.ProtoReflect.Descriptor instead.
 func (*ListAccountsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListAccountsResponse) GetAccounts() []*Account {
@@ -1051,7 +1217,7 @@ type SignInRules struct {
 
 func (x *SignInRules) Reset() {
 	*x = SignInRules{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[13]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1229,7 @@ func (x *SignInRules) String() string {
 func (*SignInRules) ProtoMessage() {}
 
 func (x *SignInRules) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[13]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1242,7 @@ func (x *SignInRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignInRules.ProtoReflect.Descriptor instead.
 func (*SignInRules) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SignInRules) GetLocalAccounts() bool {
@@ -1104,7 +1270,7 @@ type GetSignInRulesRequest struct {
 
 func (x *GetSignInRulesRequest) Reset() {
 	*x = GetSignInRulesRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[14]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1282,7 @@ func (x *GetSignInRulesRequest) String() string {
 func (*GetSignInRulesRequest) ProtoMessage() {}
 
 func (x *GetSignInRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[14]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1295,7 @@ func (x *GetSignInRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSignInRulesRequest.ProtoReflect.Descriptor instead.
 func (*GetSignInRulesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetSignInRulesRequest) GetUid() string {
@@ -1154,7 +1320,7 @@ type UpdateSignInRulesRequest struct {
 
 func (x *UpdateSignInRulesRequest) Reset() {
 	*x = UpdateSignInRulesRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[15]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1332,7 @@ func (x *UpdateSignInRulesRequest) String() string {
 func (*UpdateSignInRulesRequest) ProtoMessage() {}
 
 func (x *UpdateSignInRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[15]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1345,7 @@ func (x *UpdateSignInRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSignInRulesRequest.ProtoReflect.Descriptor instead.
 func (*UpdateSignInRulesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UpdateSignInRulesRequest) GetUid() string {
@@ -1218,7 +1384,7 @@ type TestIdentityProviderRequest struct {
 
 func (x *TestIdentityProviderRequest) Reset() {
 	*x = TestIdentityProviderRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[16]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1230,7 +1396,7 @@ func (x *TestIdentityProviderRequest) String() string {
 func (*TestIdentityProviderRequest) ProtoMessage() {}
 
 func (x *TestIdentityProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[16]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1243,7 +1409,7 @@ func (x *TestIdentityProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestIdentityProviderRequest.ProtoReflect.Descriptor instead.
 func (*TestIdentityProviderRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TestIdentityProviderRequest) GetUid() string {
@@ -1282,7 +1448,7 @@ type ProviderCheck struct {
 
 func (x *ProviderCheck) Reset() {
 	*x = ProviderCheck{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[17]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1460,7 @@ func (x *ProviderCheck) String() string {
 func (*ProviderCheck) ProtoMessage() {}
 
 func (x *ProviderCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[17]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1473,7 @@ func (x *ProviderCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderCheck.ProtoReflect.Descriptor instead.
 func (*ProviderCheck) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProviderCheck) GetName() string {
@@ -1349,7 +1515,7 @@ type TestIdentityProviderResponse struct {
 
 func (x *TestIdentityProviderResponse) Reset() {
 	*x = TestIdentityProviderResponse{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[18]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1527,7 @@ func (x *TestIdentityProviderResponse) String() string {
 func (*TestIdentityProviderResponse) ProtoMessage() {}
 
 func (x *TestIdentityProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[18]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1540,7 @@ func (x *TestIdentityProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestIdentityProviderResponse.ProtoReflect.Descriptor instead.
 func (*TestIdentityProviderResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TestIdentityProviderResponse) GetChecks() []*ProviderCheck {
@@ -1416,7 +1582,7 @@ type ListJoinsRequest struct {
 
 func (x *ListJoinsRequest) Reset() {
 	*x = ListJoinsRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[19]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1594,7 @@ func (x *ListJoinsRequest) String() string {
 func (*ListJoinsRequest) ProtoMessage() {}
 
 func (x *ListJoinsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[19]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1607,7 @@ func (x *ListJoinsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJoinsRequest.ProtoReflect.Descriptor instead.
 func (*ListJoinsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJoinsRequest) GetParent() string {
@@ -1474,7 +1640,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[20]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1652,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[20]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1665,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Join) GetInviteUid() string {
@@ -1562,7 +1728,7 @@ type ListJoinsResponse struct {
 
 func (x *ListJoinsResponse) Reset() {
 	*x = ListJoinsResponse{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[21]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1740,7 @@ func (x *ListJoinsResponse) String() string {
 func (*ListJoinsResponse) ProtoMessage() {}
 
 func (x *ListJoinsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[21]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1753,7 @@ func (x *ListJoinsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJoinsResponse.ProtoReflect.Descriptor instead.
 func (*ListJoinsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{21}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListJoinsResponse) GetJoins() []*Join {
@@ -1619,7 +1785,25 @@ const file_holdfast_signin_v1_signin_proto_rawDesc = "" +
 	"\x11identity_provider\x18\v \x01(\tR\x10identityProvider\"|\n" +
 	"\fEndedSession\x125\n" +
 	"\asession\x18\x01 \x01(\v2\x1b.holdfast.signin.v1.SessionR\asession\x125\n" +
-	"\x06reason\x18\x02 \x01(\x0e2\x1d.holdfast.signin.v1.EndReasonR\x06reason\"8\n" +
+	"\x06reason\x18\x02 \x01(\x0e2\x1d.holdfast.signin.v1.EndReasonR\x06reason\"\xcb\x03\n" +
+	"\bActivity\x12!\n" +
+	"\fidentity_uid\x18\x01 \x01(\tR\videntityUid\x12\x1f\n" +
+	"\vaccount_uid\x18\x02 \x01(\tR\n" +
+	"accountUid\x12\x16\n" +
+	"\x06method\x18\x03 \x01(\tR\x06method\x12\x16\n" +
+	"\x06factor\x18\x04 \x01(\tR\x06factor\x12+\n" +
+	"\x11identity_provider\x18\x05 \x01(\tR\x10identityProvider\x12\x18\n" +
+	"\apurpose\x18\x06 \x01(\tR\apurpose\x12\x18\n" +
+	"\aprogram\x18\a \x01(\tR\aprogram\x12\x14\n" +
+	"\x05agent\x18\b \x01(\tR\x05agent\x12\x18\n" +
+	"\aaddress\x18\t \x01(\tR\aaddress\x12\x18\n" +
+	"\asession\x18\n" +
+	" \x01(\tR\asession\x12\x16\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x12\x14\n" +
+	"\x05count\x18\f \x01(\x03R\x05count\x129\n" +
+	"\n" +
+	"first_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
+	"\tlast_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\"8\n" +
 	"\x13ListSessionsRequest\x12!\n" +
 	"\fidentity_uid\x18\x01 \x01(\tR\videntityUid\"O\n" +
 	"\x14ListSessionsResponse\x127\n" +
@@ -1753,82 +1937,85 @@ func file_holdfast_signin_v1_signin_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_signin_v1_signin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_signin_v1_signin_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_holdfast_signin_v1_signin_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_holdfast_signin_v1_signin_proto_goTypes = []any{
 	(EndReason)(0),                       // 0: holdfast.signin.v1.EndReason
 	(*Session)(nil),                      // 1: holdfast.signin.v1.Session
 	(*EndedSession)(nil),                 // 2: holdfast.signin.v1.EndedSession
-	(*ListSessionsRequest)(nil),          // 3: holdfast.signin.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),         // 4: holdfast.signin.v1.ListSessionsResponse
-	(*EndSessionRequest)(nil),            // 5: holdfast.signin.v1.EndSessionRequest
-	(*Account)(nil),                      // 6: holdfast.signin.v1.Account
-	(*CreateAccountRequest)(nil),         // 7: holdfast.signin.v1.CreateAccountRequest
-	(*CreateAccountResponse)(nil),        // 8: holdfast.signin.v1.CreateAccountResponse
-	(*AccountLink)(nil),                  // 9: holdfast.signin.v1.AccountLink
-	(*CreateAccountLinkRequest)(nil),     // 10: holdfast.signin.v1.CreateAccountLinkRequest
-	(*DeleteAccountRequest)(nil),         // 11: holdfast.signin.v1.DeleteAccountRequest
-	(*ListAccountsRequest)(nil),          // 12: holdfast.signin.v1.ListAccountsRequest
-	(*ListAccountsResponse)(nil),         // 13: holdfast.signin.v1.ListAccountsResponse
-	(*SignInRules)(nil),                  // 14: holdfast.signin.v1.SignInRules
-	(*GetSignInRulesRequest)(nil),        // 15: holdfast.signin.v1.GetSignInRulesRequest
-	(*UpdateSignInRulesRequest)(nil),     // 16: holdfast.signin.v1.UpdateSignInRulesRequest
-	(*TestIdentityProviderRequest)(nil),  // 17: holdfast.signin.v1.TestIdentityProviderRequest
-	(*ProviderCheck)(nil),                // 18: holdfast.signin.v1.ProviderCheck
-	(*TestIdentityProviderResponse)(nil), // 19: holdfast.signin.v1.TestIdentityProviderResponse
-	(*ListJoinsRequest)(nil),             // 20: holdfast.signin.v1.ListJoinsRequest
-	(*Join)(nil),                         // 21: holdfast.signin.v1.Join
-	(*ListJoinsResponse)(nil),            // 22: holdfast.signin.v1.ListJoinsResponse
-	(*timestamppb.Timestamp)(nil),        // 23: google.protobuf.Timestamp
-	(*common.UIDPFilter)(nil),            // 24: holdfast.common.UIDPFilter
-	(*v2beta1.IdentityProvider)(nil),     // 25: holdfast.iam.v2beta1.IdentityProvider
-	(*emptypb.Empty)(nil),                // 26: google.protobuf.Empty
+	(*Activity)(nil),                     // 3: holdfast.signin.v1.Activity
+	(*ListSessionsRequest)(nil),          // 4: holdfast.signin.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),         // 5: holdfast.signin.v1.ListSessionsResponse
+	(*EndSessionRequest)(nil),            // 6: holdfast.signin.v1.EndSessionRequest
+	(*Account)(nil),                      // 7: holdfast.signin.v1.Account
+	(*CreateAccountRequest)(nil),         // 8: holdfast.signin.v1.CreateAccountRequest
+	(*CreateAccountResponse)(nil),        // 9: holdfast.signin.v1.CreateAccountResponse
+	(*AccountLink)(nil),                  // 10: holdfast.signin.v1.AccountLink
+	(*CreateAccountLinkRequest)(nil),     // 11: holdfast.signin.v1.CreateAccountLinkRequest
+	(*DeleteAccountRequest)(nil),         // 12: holdfast.signin.v1.DeleteAccountRequest
+	(*ListAccountsRequest)(nil),          // 13: holdfast.signin.v1.ListAccountsRequest
+	(*ListAccountsResponse)(nil),         // 14: holdfast.signin.v1.ListAccountsResponse
+	(*SignInRules)(nil),                  // 15: holdfast.signin.v1.SignInRules
+	(*GetSignInRulesRequest)(nil),        // 16: holdfast.signin.v1.GetSignInRulesRequest
+	(*UpdateSignInRulesRequest)(nil),     // 17: holdfast.signin.v1.UpdateSignInRulesRequest
+	(*TestIdentityProviderRequest)(nil),  // 18: holdfast.signin.v1.TestIdentityProviderRequest
+	(*ProviderCheck)(nil),                // 19: holdfast.signin.v1.ProviderCheck
+	(*TestIdentityProviderResponse)(nil), // 20: holdfast.signin.v1.TestIdentityProviderResponse
+	(*ListJoinsRequest)(nil),             // 21: holdfast.signin.v1.ListJoinsRequest
+	(*Join)(nil),                         // 22: holdfast.signin.v1.Join
+	(*ListJoinsResponse)(nil),            // 23: holdfast.signin.v1.ListJoinsResponse
+	(*timestamppb.Timestamp)(nil),        // 24: google.protobuf.Timestamp
+	(*common.UIDPFilter)(nil),            // 25: holdfast.common.UIDPFilter
+	(*v2beta1.IdentityProvider)(nil),     // 26: holdfast.iam.v2beta1.IdentityProvider
+	(*emptypb.Empty)(nil),                // 27: google.protobuf.Empty
 }
 var file_holdfast_signin_v1_signin_proto_depIdxs = []int32{
-	23, // 0: holdfast.signin.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	23, // 1: holdfast.signin.v1.Session.use_time:type_name -> google.protobuf.Timestamp
-	23, // 2: holdfast.signin.v1.Session.expire_time:type_name -> google.protobuf.Timestamp
+	24, // 0: holdfast.signin.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	24, // 1: holdfast.signin.v1.Session.use_time:type_name -> google.protobuf.Timestamp
+	24, // 2: holdfast.signin.v1.Session.expire_time:type_name -> google.protobuf.Timestamp
 	1,  // 3: holdfast.signin.v1.EndedSession.session:type_name -> holdfast.signin.v1.Session
 	0,  // 4: holdfast.signin.v1.EndedSession.reason:type_name -> holdfast.signin.v1.EndReason
-	1,  // 5: holdfast.signin.v1.ListSessionsResponse.sessions:type_name -> holdfast.signin.v1.Session
-	23, // 6: holdfast.signin.v1.Account.create_time:type_name -> google.protobuf.Timestamp
-	23, // 7: holdfast.signin.v1.Account.update_time:type_name -> google.protobuf.Timestamp
-	23, // 8: holdfast.signin.v1.Account.use_time:type_name -> google.protobuf.Timestamp
-	6,  // 9: holdfast.signin.v1.CreateAccountRequest.account:type_name -> holdfast.signin.v1.Account
-	6,  // 10: holdfast.signin.v1.CreateAccountResponse.account:type_name -> holdfast.signin.v1.Account
-	9,  // 11: holdfast.signin.v1.CreateAccountResponse.link:type_name -> holdfast.signin.v1.AccountLink
-	23, // 12: holdfast.signin.v1.AccountLink.expire_time:type_name -> google.protobuf.Timestamp
-	24, // 13: holdfast.signin.v1.ListAccountsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	6,  // 14: holdfast.signin.v1.ListAccountsResponse.accounts:type_name -> holdfast.signin.v1.Account
-	14, // 15: holdfast.signin.v1.UpdateSignInRulesRequest.rules:type_name -> holdfast.signin.v1.SignInRules
-	25, // 16: holdfast.signin.v1.TestIdentityProviderRequest.identity_provider:type_name -> holdfast.iam.v2beta1.IdentityProvider
-	18, // 17: holdfast.signin.v1.TestIdentityProviderResponse.checks:type_name -> holdfast.signin.v1.ProviderCheck
-	23, // 18: holdfast.signin.v1.Join.join_time:type_name -> google.protobuf.Timestamp
-	21, // 19: holdfast.signin.v1.ListJoinsResponse.joins:type_name -> holdfast.signin.v1.Join
-	3,  // 20: holdfast.signin.v1.SignInService.ListSessions:input_type -> holdfast.signin.v1.ListSessionsRequest
-	5,  // 21: holdfast.signin.v1.SignInService.EndSession:input_type -> holdfast.signin.v1.EndSessionRequest
-	7,  // 22: holdfast.signin.v1.SignInService.CreateAccount:input_type -> holdfast.signin.v1.CreateAccountRequest
-	10, // 23: holdfast.signin.v1.SignInService.CreateAccountLink:input_type -> holdfast.signin.v1.CreateAccountLinkRequest
-	11, // 24: holdfast.signin.v1.SignInService.DeleteAccount:input_type -> holdfast.signin.v1.DeleteAccountRequest
-	12, // 25: holdfast.signin.v1.SignInService.ListAccounts:input_type -> holdfast.signin.v1.ListAccountsRequest
-	15, // 26: holdfast.signin.v1.SignInService.GetSignInRules:input_type -> holdfast.signin.v1.GetSignInRulesRequest
-	16, // 27: holdfast.signin.v1.SignInService.UpdateSignInRules:input_type -> holdfast.signin.v1.UpdateSignInRulesRequest
-	17, // 28: holdfast.signin.v1.SignInService.TestIdentityProvider:input_type -> holdfast.signin.v1.TestIdentityProviderRequest
-	20, // 29: holdfast.signin.v1.SignInService.ListJoins:input_type -> holdfast.signin.v1.ListJoinsRequest
-	4,  // 30: holdfast.signin.v1.SignInService.ListSessions:output_type -> holdfast.signin.v1.ListSessionsResponse
-	26, // 31: holdfast.signin.v1.SignInService.EndSession:output_type -> google.protobuf.Empty
-	8,  // 32: holdfast.signin.v1.SignInService.CreateAccount:output_type -> holdfast.signin.v1.CreateAccountResponse
-	9,  // 33: holdfast.signin.v1.SignInService.CreateAccountLink:output_type -> holdfast.signin.v1.AccountLink
-	26, // 34: holdfast.signin.v1.SignInService.DeleteAccount:output_type -> google.protobuf.Empty
-	13, // 35: holdfast.signin.v1.SignInService.ListAccounts:output_type -> holdfast.signin.v1.ListAccountsResponse
-	14, // 36: holdfast.signin.v1.SignInService.GetSignInRules:output_type -> holdfast.signin.v1.SignInRules
-	14, // 37: holdfast.signin.v1.SignInService.UpdateSignInRules:output_type -> holdfast.signin.v1.SignInRules
-	19, // 38: holdfast.signin.v1.SignInService.TestIdentityProvider:output_type -> holdfast.signin.v1.TestIdentityProviderResponse
-	22, // 39: holdfast.signin.v1.SignInService.ListJoins:output_type -> holdfast.signin.v1.ListJoinsResponse
-	30, // [30:40] is the sub-list for method output_type
-	20, // [20:30] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	24, // 5: holdfast.signin.v1.Activity.first_time:type_name -> google.protobuf.Timestamp
+	24, // 6: holdfast.signin.v1.Activity.last_time:type_name -> google.protobuf.Timestamp
+	1,  // 7: holdfast.signin.v1.ListSessionsResponse.sessions:type_name -> holdfast.signin.v1.Session
+	24, // 8: holdfast.signin.v1.Account.create_time:type_name -> google.protobuf.Timestamp
+	24, // 9: holdfast.signin.v1.Account.update_time:type_name -> google.protobuf.Timestamp
+	24, // 10: holdfast.signin.v1.Account.use_time:type_name -> google.protobuf.Timestamp
+	7,  // 11: holdfast.signin.v1.CreateAccountRequest.account:type_name -> holdfast.signin.v1.Account
+	7,  // 12: holdfast.signin.v1.CreateAccountResponse.account:type_name -> holdfast.signin.v1.Account
+	10, // 13: holdfast.signin.v1.CreateAccountResponse.link:type_name -> holdfast.signin.v1.AccountLink
+	24, // 14: holdfast.signin.v1.AccountLink.expire_time:type_name -> google.protobuf.Timestamp
+	25, // 15: holdfast.signin.v1.ListAccountsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	7,  // 16: holdfast.signin.v1.ListAccountsResponse.accounts:type_name -> holdfast.signin.v1.Account
+	15, // 17: holdfast.signin.v1.UpdateSignInRulesRequest.rules:type_name -> holdfast.signin.v1.SignInRules
+	26, // 18: holdfast.signin.v1.TestIdentityProviderRequest.identity_provider:type_name -> holdfast.iam.v2beta1.IdentityProvider
+	19, // 19: holdfast.signin.v1.TestIdentityProviderResponse.checks:type_name -> holdfast.signin.v1.ProviderCheck
+	24, // 20: holdfast.signin.v1.Join.join_time:type_name -> google.protobuf.Timestamp
+	22, // 21: holdfast.signin.v1.ListJoinsResponse.joins:type_name -> holdfast.signin.v1.Join
+	4,  // 22: holdfast.signin.v1.SignInService.ListSessions:input_type -> holdfast.signin.v1.ListSessionsRequest
+	6,  // 23: holdfast.signin.v1.SignInService.EndSession:input_type -> holdfast.signin.v1.EndSessionRequest
+	8,  // 24: holdfast.signin.v1.SignInService.CreateAccount:input_type -> holdfast.signin.v1.CreateAccountRequest
+	11, // 25: holdfast.signin.v1.SignInService.CreateAccountLink:input_type -> holdfast.signin.v1.CreateAccountLinkRequest
+	12, // 26: holdfast.signin.v1.SignInService.DeleteAccount:input_type -> holdfast.signin.v1.DeleteAccountRequest
+	13, // 27: holdfast.signin.v1.SignInService.ListAccounts:input_type -> holdfast.signin.v1.ListAccountsRequest
+	16, // 28: holdfast.signin.v1.SignInService.GetSignInRules:input_type -> holdfast.signin.v1.GetSignInRulesRequest
+	17, // 29: holdfast.signin.v1.SignInService.UpdateSignInRules:input_type -> holdfast.signin.v1.UpdateSignInRulesRequest
+	18, // 30: holdfast.signin.v1.SignInService.TestIdentityProvider:input_type -> holdfast.signin.v1.TestIdentityProviderRequest
+	21, // 31: holdfast.signin.v1.SignInService.ListJoins:input_type -> holdfast.signin.v1.ListJoinsRequest
+	5,  // 32: holdfast.signin.v1.SignInService.ListSessions:output_type -> holdfast.signin.v1.ListSessionsResponse
+	27, // 33: holdfast.signin.v1.SignInService.EndSession:output_type -> google.protobuf.Empty
+	9,  // 34: holdfast.signin.v1.SignInService.CreateAccount:output_type -> holdfast.signin.v1.CreateAccountResponse
+	10, // 35: holdfast.signin.v1.SignInService.CreateAccountLink:output_type -> holdfast.signin.v1.AccountLink
+	27, // 36: holdfast.signin.v1.SignInService.DeleteAccount:output_type -> google.protobuf.Empty
+	14, // 37: holdfast.signin.v1.SignInService.ListAccounts:output_type -> holdfast.signin.v1.ListAccountsResponse
+	15, // 38: holdfast.signin.v1.SignInService.GetSignInRules:output_type -> holdfast.signin.v1.SignInRules
+	15, // 39: holdfast.signin.v1.SignInService.UpdateSignInRules:output_type -> holdfast.signin.v1.SignInRules
+	20, // 40: holdfast.signin.v1.SignInService.TestIdentityProvider:output_type -> holdfast.signin.v1.TestIdentityProviderResponse
+	23, // 41: holdfast.signin.v1.SignInService.ListJoins:output_type -> holdfast.signin.v1.ListJoinsResponse
+	32, // [32:42] is the sub-list for method output_type
+	22, // [22:32] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_signin_v1_signin_proto_init() }
@@ -1836,14 +2023,14 @@ func file_holdfast_signin_v1_signin_proto_init() {
 	if File_holdfast_signin_v1_signin_proto != nil {
 		return
 	}
-	file_holdfast_signin_v1_signin_proto_msgTypes[12].OneofWrappers = []any{}
+	file_holdfast_signin_v1_signin_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_signin_v1_signin_proto_rawDesc), len(file_holdfast_signin_v1_signin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
