@@ -267,7 +267,7 @@ func badAdvisoryEvents(x things) map[string]badRequest {
 		"issue with a NUL":   {"issue", with(func(e *vulnpb.AdvisoryEvent) { e.Issue = proto.String("\x00") })},
 		"note without end":   {"note", with(func(e *vulnpb.AdvisoryEvent) { e.GetFixed().Note = strings.Repeat("x", 16<<10+1) })},
 		"note with a bell":   {"note", with(func(e *vulnpb.AdvisoryEvent) { e.GetFixed().Note = "\a" })},
-		"version with a NUL": {"type", with(func(e *vulnpb.AdvisoryEvent) { e.GetFixed().FixedVersion = "\x00" })},
+		"version with a NUL": {"fixed.fixed_version", with(func(e *vulnpb.AdvisoryEvent) { e.GetFixed().FixedVersion = "\x00" })},
 		"state of no name":   {"review_state", with(func(e *vulnpb.AdvisoryEvent) { e.ReviewState = 9 })},
 		"reason of no name": {"false_positive_determination.type", create(&vulnpb.AdvisoryEvent{Type: &vulnpb.AdvisoryEvent_FalsePositiveDetermination_{
 			FalsePositiveDetermination: &vulnpb.AdvisoryEvent_FalsePositiveDetermination{Type: 99},

@@ -25,6 +25,7 @@ var examples = map[string]string{
 	"config unset":                    "config unset organization",
 	"config use-dev":                  "config use-dev\nconfig use-dev /srv/holdfast/data/dev.json",
 	"config view":                     "config view",
+	"iam invites update":              "iam invites update UID --email ann@example.com --ttl 7d",
 	"events deliveries get":           "events deliveries get UID",
 	"events deliveries list":          "events deliveries list --limit 20",
 	"events subscriptions list":       "events subscriptions list --parent acme",

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-dev/holdfast/server"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -76,9 +78,13 @@ func TestCommandsCreateNothing(t *testing.T) {
 // A command does not make a second key for a database whose own is gone.
 func TestCommandsMakeNoKey(t *testing.T) {
 	dir := t.TempDir()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // it opens the database, and ends
-	_ = run(ctx, []string{"--data-dir", dir, "--listen", "127.0.0.1:0"})
+	s, err := server.New(t.Context(), server.Config{DataDir: dir, Listen: "127.0.0.1:0", Stdout: t.Output(), Stderr: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Remove(filepath.Join(dir, "holdfast.key")); err != nil {
 		t.Fatal(err)
 	}
