@@ -121,6 +121,43 @@ func TestASilentReplicaIsWaitedFor(t *testing.T) {
 	}
 }
 
+// TestADeletionIsRepeated: a replica dies between the commit of a revocation and its
+// answer. Whoever repeats the request elsewhere finds nothing to delete, and when that is
+// answered no replica allows.
+func TestADeletionIsRepeated(t *testing.T) {
+	url := storetest.Postgres(t)
+	dying, here, there := storetest.Open(t, url), storetest.Open(t, url), storetest.Open(t, url)
+	group, owner := organization(t, here, "acme")
+	ann := resource.NewRoot()
+	binding := bind(t, here, ann, group)
+	c, repeats := load(t, there), load(t, here) // and nobody runs them
+	ctx, die := context.WithCancel(t.Context())
+	defer die()
+	var deleted sync.WaitGroup
+	deleted.Go(func() { _ = dying.DeleteBinding(ctx, binding) })
+	if err := c.allows(t, ann, group); err != nil {
+		t.Fatalf("before: %v", err)
+	}
+	for left := 1; left > 0; time.Sleep(time.Millisecond) {
+		if err := here.Row(t.Context(), `SELECT count(*) FROM role_bindings WHERE uid = $1`, []any{string(binding)},
+			&left); err != nil {
+			t.Fatal(err)
+		}
+	}
+	die()
+	deleted.Wait()
+	err := repeats.Delete(WithCaller(t.Context(), Caller{Identity: owner}), resource.RoleBindingsDelete, binding,
+		here.DeleteBinding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, replica := range map[string]*Checker{"the one that was asked": repeats, "another": c} {
+		if err := replica.allows(t, ann, group); !errors.Is(err, fault.PermissionDenied) {
+			t.Errorf("%s: error = %v, want %v", name, err, fault.PermissionDenied)
+		}
+	}
+}
+
 func TestDatabaseAway(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		db, err := store.Open(t.Context(), url)

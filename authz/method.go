@@ -2,7 +2,9 @@ package authz
 
 import (
 	"context"
+	"errors"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -19,14 +21,20 @@ func Get[T any](
 	return read(ctx, uid)
 }
 
-// Delete deletes a resource on which the caller needs want.
+// Delete deletes a resource on which the caller needs want. It returns when all replicas
+// know that the resource is gone, also if it was before: the caller may repeat a deletion
+// whose answer was lost because a replica has died.
 func (c *Checker) Delete(
 	ctx context.Context, want resource.Capability, uid resource.UID, remove func(context.Context, resource.UID) error,
 ) error {
 	if err := c.Require(ctx, want, uid); err != nil {
 		return err
 	}
-	return remove(ctx, uid)
+	err := remove(ctx, uid)
+	if err == nil || errors.Is(err, fault.NotFound) {
+		c.store.Settle(ctx)
+	}
+	return err
 }
 
 // List reads one page of the resources on which the caller holds want.

@@ -145,6 +145,9 @@ func (p *pooled) run(ctx context.Context, f func(*Tx) error) error {
 		p.s.notify(context.WithoutCancel(ctx), t.revision)
 		span := trace.Leaf(ctx, "wait for replicas")
 		p.s.replica.waitForPeers(ctx, t.revision)
+		if ctx.Err() == nil {
+			p.s.settled.Store(t.revision)
+		}
 		span.End(nil)
 	}
 	return nil

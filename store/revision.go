@@ -102,6 +102,24 @@ func (s *DB) notify(ctx context.Context, revision int64) {
 	}
 }
 
+// Settle returns when this process and all other replicas know of every change that was
+// committed, or their leases have ended. A writer waits for that by itself, unless it
+// dies between its commit and its answer.
+func (s *DB) Settle(ctx context.Context) {
+	if !s.Engine.Postgres {
+		return
+	}
+	revision, err := s.Revision(ctx)
+	if err != nil || s.settled.Load() == revision {
+		return
+	}
+	s.notify(context.WithoutCancel(ctx), revision)
+	s.replica.waitForPeers(ctx, revision)
+	if ctx.Err() == nil {
+		s.settled.Store(revision)
+	}
+}
+
 // OnRevision makes f run whenever the revision has moved, by a change of this
 // process or of another, before the write returns to its caller. f must be quick.
 // It is for caches.

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -39,6 +40,7 @@ type DB struct {
 
 	mu            sync.Mutex
 	onGrantChange []func(context.Context, int64)
+	settled       atomic.Int64 // the revision that all replicas are known to have applied
 	onRevision    []func()
 
 	BudgetHooks BudgetHooks // set before use
