@@ -114,7 +114,8 @@ var Routes = []string{
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /oauth", s.handle(s.begin))
-	mux.HandleFunc("GET /oauth/callback/{provider}", s.handle(s.callback))
+	mux.HandleFunc("GET "+SharedRedirect, s.handle(s.callback))
+	mux.HandleFunc("GET "+SharedRedirect+"/{provider}", s.handle(s.callback))
 	mux.HandleFunc("GET /orgcheck", s.orgcheck)
 	mux.HandleFunc("GET /join", s.handle(s.beginJoin))
 	mux.HandleFunc("GET /device", s.handle(s.showDevice))

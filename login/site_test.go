@@ -292,6 +292,7 @@ type provider struct {
 	info    map[string]any    // of the userinfo endpoint
 	codes   map[string]string // code → nonce of the question
 	proofs  map[string]string // code → challenge
+	back    map[string]string // code → redirect URI
 	lax     bool              // does not look at challenges
 	issNote bool              // names itself in answers
 	seen    []string          // codes that somebody came with
@@ -299,7 +300,7 @@ type provider struct {
 
 func newProvider(t *testing.T) *provider {
 	p := &provider{
-		key: must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), codes: map[string]string{}, proofs: map[string]string{}, info: map[string]any{"sub": "pat"},
+		key: must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), codes: map[string]string{}, proofs: map[string]string{}, back: map[string]string{}, info: map[string]any{"sub": "pat"},
 		claims: map[string]any{"sub": "pat", "email": "pat@example.test", "email_verified": true, "name": "Pat"},
 	}
 	mux := http.NewServeMux()
@@ -345,7 +346,7 @@ func (p *provider) token(w http.ResponseWriter, r *http.Request) {
 	p.seen = append(p.seen, code)
 	nonce, ok := p.codes[code]
 	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
-	if !ok || !p.lax && p.proofs[code] != base64.RawURLEncoding.EncodeToString(sum[:]) {
+	if !ok || p.back[code] != r.FormValue("redirect_uri") || !p.lax && p.proofs[code] != base64.RawURLEncoding.EncodeToString(sum[:]) {
 		refuse("invalid_grant")
 		return
 	}
@@ -381,7 +382,7 @@ func (p *provider) answerTo(t *testing.T, question string) string {
 	q := query(t, question)
 	code := rand.Text()
 	p.mu.Lock()
-	p.codes[code], p.proofs[code] = q.Get("nonce"), q.Get("code_challenge")
+	p.codes[code], p.proofs[code], p.back[code] = q.Get("nonce"), q.Get("code_challenge"), q.Get("redirect_uri")
 	p.mu.Unlock()
 	back := url.Values{"code": {code}, "state": {q.Get("state")}}
 	if p.issNote {
