@@ -14,8 +14,10 @@ import (
 
 	"github.com/holdfast-dev/holdfast/mail"
 	"github.com/holdfast-dev/holdfast/mail/mailtest"
+	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/token"
 )
 
 // mailing returns settings with a mail server.
@@ -76,6 +78,11 @@ func TestMail(t *testing.T) {
 		w.makes(t, "/iam/v2beta1/groupInvites/"+org, inviteFor(role, "ben@example.test"), &invite)
 		expect(1, "ben@example.test", "You are invited to dev", w.AuthURL+"/join?code="+url.QueryEscape(invite.Code))
 		w.send(t, w.Token, http.MethodPatch, "/iam/v2beta1/groupInvites/"+invite.UID, `{"email":"eve@example.test"}`)
+
+		stranger := w.mint(t, resource.NewRoot(), token.Claims{})
+		if got := w.send(t, stranger, http.MethodPost, "/iam/v2beta1/groupInvites/"+org, inviteFor(role, "x@example.test")); got.status != http.StatusForbidden {
+			t.Errorf("a stranger's invite: %d %s", got.status, got.body)
+		}
 
 		var made struct {
 			Account struct{ UID string }

@@ -109,7 +109,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-func open(t *testing.T, s *storetest.Store) *site {
+func open(t *testing.T, s *storetest.Store, change ...func(*login.Config)) *site {
 	t.Helper()
 	c := &clock{at: time.Now()}
 	s.Now = c.now
@@ -130,10 +130,14 @@ func open(t *testing.T, s *storetest.Store) *site {
 		s.DB, checker, issuer, issuers, sts.Config{BaseURL: address, RegistryHost: "registry.test", Log: log, Now: c.now},
 	)
 	refusals := refusal.New(s.DB, log)
-	svc := must[*login.Service](t)(login.New(s.DB, checker, exchange, page.NewTokens(key.Derive("pages"), c.now), login.Config{
+	cfg := login.Config{
 		Issuer: address, BaseURL: address, Key: key, Client: client, Log: log, Now: c.now,
 		Metrics: metric.New(metrics, nil), Refusals: refusals,
-	}))
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	svc := must[*login.Service](t)(login.New(s.DB, checker, exchange, page.NewTokens(key.Derive("pages"), c.now), cfg))
 	front.Config.Handler = svc.Handler()
 	front.Start()
 	t.Cleanup(front.Close)

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -36,7 +37,7 @@ type Message struct {
 	Data string
 }
 
-// How a server is set up.
+// Config is how a server is set up.
 type Config struct {
 	TLS      bool // it has a certificate
 	Implicit bool // TLS comes first
@@ -48,7 +49,7 @@ type Config struct {
 func Start(t testing.TB, cfg Config) *Server {
 	t.Helper()
 	s := &Server{refuse: map[string]*smtp.SMTPError{}}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,9 @@ func Start(t testing.TB, cfg Config) *Server {
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() {
 		_ = server.Close() // what is open is a client's
-		<-ended
+		if err := <-ended; err != nil && !errors.Is(err, smtp.ErrServerClosed) {
+			t.Errorf("the mail server ended: %v", err)
+		}
 	})
 	return s
 }

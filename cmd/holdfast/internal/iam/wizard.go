@@ -288,7 +288,9 @@ func (w *wizard) enable(ctx context.Context, made *iampb.IdentityProvider) (*iam
 	}
 	made.Disabled = false
 	return signin.Call(ctx, iampb.NewIdentityProvidersServiceClient(w).UpdateIdentityProvider,
-		&iampb.UpdateIdentityProviderRequest{IdentityProvider: made, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"disabled"}}}, "uid=NAME")
+		&iampb.UpdateIdentityProviderRequest{
+			IdentityProvider: made, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"disabled"}},
+		}, "uid=NAME")
 }
 
 // test has the server test a provider, shows the checks of those names, and reports
