@@ -37,6 +37,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"store/registrydb", "fault metric page resource store"},
 	{"store/advisorydb", "fault metric page resource store"},
 	{"store/eventdb", "fault page resource store"},
+	{"store/maildb", "resource store"},
 	{"store/plantest", "store"},
 	{"people", "fault resource seal store store/iamdb store/signindb"},
 	{"refusal", "resource store"},
@@ -48,14 +49,16 @@ var mayImport = []struct{ pkg, imports string }{
 	{"advisory/fetch", "advisory/format fault outbound resource"},
 	{"advisory", "advisory/fetch advisory/format advisory/version authz fault metric page resource store store/advisorydb " +
 		"trace"},
-	{"iam", "authz fault page people resource seal store store/iamdb store/signindb"},
+	{"mail", "metric resource seal store store/maildb"},
+	{"mail/mailtest", ""},
+	{"iam", "authz fault mail page people resource seal store store/iamdb store/signindb"},
 	{"token", "authz fault metric resource seal store store/iamdb trace"},
 	{"trust", "metric outbound trace"},
 	{"sts", "authz fault metric outbound resource store store/iamdb token trace trust"},
 	{"registry/evidence", ""},
 	{"registry", "authz fault metric page refusal registry/evidence resource store store/iamdb store/registrydb token trace"},
 	{"backup", "fault registry resource seal store store/registrydb"},
-	{"login", "authz fault metric outbound page people refusal resource seal store store/iamdb store/signindb sts trace"},
+	{"login", "authz fault mail metric outbound page people refusal resource seal store store/iamdb store/signindb sts trace"},
 	{"event", "authz fault metric outbound page resource store store/eventdb token trace"},
 	{"api/wire", "event fault gen/... page resource"},
 	{"api/v2", "advisory advisory/format api/wire budget event fault gen/... iam login registry resource sts"},
@@ -105,6 +108,8 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/go-webauthn/webauthn", "login"},
 	{"github.com/pquerna/otp", "login"},
 	{"github.com/ccojocar/zxcvbn-go", "login"},
+	{"github.com/wneessen/go-mail", "mail"},
+	{"github.com/emersion", "mail/mailtest"}, // a mail server, for tests
 	{"github.com/zalando/go-keyring", "cmd/holdfast/internal/signin"},
 }
 

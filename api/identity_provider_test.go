@@ -21,7 +21,7 @@ func TestProviderOverJSON(t *testing.T) {
 	uid, _ := made.field("uid").(string)
 	if want := `{"uid":"` + uid + `","name":"idp","description":"","createTime":"` + at + `","updateTime":"` + at + `","defaultRole":"` + viewer + `",` +
 		`"oidc":{"issuer":"https://idp.example.com","clientId":"c","additionalScopes":["email","groups"],"groupsClaim":"groups",` +
-		`"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID","pkceEnabled":false},"disabled":false,"trusted":false}`; made.text != want {
+		`"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID","pkceEnabled":false},"disabled":false,"trusted":false,"sharedRedirect":true}`; made.text != want {
 		t.Fatalf("create: %s\nwant %s", made.text, want)
 	}
 	if got := w.do(t, "GET /iam/v2/identityProviders/"+uid, ""); got.text != made.text {
@@ -38,6 +38,7 @@ func TestProviderOverJSON(t *testing.T) {
 		{"", `{"oidc":{"clientId":"d","clientSecret":"hush"}}`, `"oidc":{"issuer":"https://idp.example.com","clientId":"d","additionalScopes":["email","groups"]`},
 		{"?updateMask=oidc.additionalScopes", `{"oidc":{"clientId":"ignored"}}`, `"clientId":"d","additionalScopes":[]`},
 		{"?updateMask=oidc.correlation_rule", `{"oidc":{"correlationRule":2}}`, `"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID"`}, // as it was
+		{"?updateMask=shared_redirect", `{}`, `"sharedRedirect":true`},                                                                         // it cannot be taken back
 		{"?updateMask=scim,uid", `{"scim":{"enabled":true},"uid":"x"}`, `"uid":"` + uid + `"`},
 	}
 	for _, s := range steps {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/mail"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/people"
 	"github.com/holdfast-dev/holdfast/seal"
@@ -27,6 +28,7 @@ const (
 type Config struct {
 	CreateOrganizations string   // Anyone, Owners or Nobody; "" is Owners
 	Key                 seal.Key // seals secrets
+	Mail                *mail.Queue
 	Now                 func() time.Time
 }
 

@@ -48,7 +48,11 @@ func (s *Service) CreateInvite(
 	if err != nil {
 		return resource.GroupInvite{}, err
 	}
-	made, err := s.store.InsertInvite(ctx, i)
+	also, err := s.mailInvite(ctx, i, code)
+	if err != nil {
+		return resource.GroupInvite{}, err
+	}
+	made, err := s.store.InsertInvite(ctx, i, also...)
 	if err != nil {
 		return resource.GroupInvite{}, err
 	}
@@ -56,6 +60,33 @@ func (s *Service) CreateInvite(
 		made.Code = code
 	}
 	return made, nil
+}
+
+// mailInvite returns what adds the message with an invite's link to its transaction. It is for the address that
+// the invite names, and for nobody if that is none.
+func (s *Service) mailInvite(
+	ctx context.Context, i resource.GroupInvite, code string,
+) ([]func(*store.Tx) error, error) {
+	if s.cfg.Mail == nil || i.Email == "" {
+		return nil, nil
+	}
+	group, err := s.store.Group(ctx, i.UID.Parent())
+	if err != nil {
+		return nil, err
+	}
+	role, err := s.store.Role(ctx, i.Role)
+	if err != nil {
+		return nil, err
+	}
+	name := group.Name
+	if org := group.UID.Root(); org != group.UID {
+		g, err := s.store.Group(ctx, org)
+		if err != nil {
+			return nil, err
+		}
+		name += " in " + g.Name
+	}
+	return s.cfg.Mail.With(ctx, s.cfg.Mail.Invite(i, name, role.Name, code)), nil
 }
 
 // newInviteCode gives an invite its secret and returns the code that contains it.

@@ -26,7 +26,7 @@ func (s *Service) CreateProvider(
 	if err := s.authz.RequireRole(ctx, parent, p.DefaultRole, "default_role"); err != nil {
 		return resource.IdentityProvider{}, err
 	}
-	p.UID, p.Trusted, p.Epoch = parent.NewChild(), false, 0
+	p.UID, p.Trusted, p.SharedRedirect, p.Epoch = parent.NewChild(), false, true, 0
 	p.Realm = p.OwnRealm()
 	p.CreateTime = s.now()
 	p.UpdateTime = p.CreateTime
@@ -79,6 +79,8 @@ func (s *Service) UpdateProvider(
 			return nil, err
 		}
 		p.UID, p.CreateTime, p.Trusted = before.UID, before.CreateTime, before.Trusted
+		// Clients that do not know the field send false.
+		p.SharedRedirect = p.SharedRedirect || before.SharedRedirect
 		if err := p.Validate(); err != nil {
 			return nil, err
 		}

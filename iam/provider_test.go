@@ -423,3 +423,32 @@ func TestAccess(t *testing.T) {
 		want(t, "by a stranger", err, fault.PermissionDenied)
 	})
 }
+
+// TestSharedRedirect: new providers use the shared redirect address. One of the
+// version before is moved to it by an update, and none is moved away by a client
+// that does not know the field.
+func TestSharedRedirect(t *testing.T) {
+	each(t, iam.Config{Key: seal.NewKey()}, func(t *testing.T, w *world) {
+		made, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
+		if err != nil || !made.SharedRedirect {
+			t.Fatalf("a new one: %v, %v", made.SharedRedirect, err)
+		}
+		old := provider(func(p *resource.IdentityProvider) {
+			p.UID, p.CreateTime, p.UpdateTime = w.acme.UID.NewChild(), made.CreateTime, made.UpdateTime
+			p.OIDC.PKCE = true // a secret would have to be sealed
+		})
+		must(t, w.store.InsertProvider(t.Context(), old))
+		for _, want := range []bool{false, true, false} {
+			for _, uid := range []resource.UID{old.UID, made.UID} {
+				got, err := w.UpdateProvider(w.owner, uid, false, func(p *resource.IdentityProvider) error {
+					p.SharedRedirect = want
+					return nil
+				})
+				old.SharedRedirect = old.SharedRedirect || want
+				if err != nil || got.SharedRedirect != (old.SharedRedirect || uid == made.UID) {
+					t.Errorf("%s, set to %v: %v, %v", uid, want, got.SharedRedirect, err)
+				}
+			}
+		}
+	})
+}

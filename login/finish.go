@@ -47,6 +47,7 @@ func (s *Service) finishSignIn(
 	if err != nil {
 		return true, s.refuse(w, r, f, err)
 	}
+	s.rememberDevice(w, r, n.Identity)
 	http.SetCookie(w, s.cookie(sessionCookie, secret, s.cfg.SessionLife))
 	if f.Invite != "" {
 		s.logActivity(ctx, "joined with an invite", resource.Activity{
@@ -138,7 +139,11 @@ func (s *Service) startBrowser(
 		Identity: n.Identity, Account: f.Account, Method: f.Method, Factor: f.Factor, Provider: n.Voucher.Provider(),
 		Agent: n.Agent, Address: n.Address, Session: n.ID,
 	}
-	if err := s.store.StartBrowserSession(r.Context(), n, digest(secret), how); err != nil {
+	also, err := s.mailNewDevice(r, f, arrival, n, landing)
+	if err != nil {
+		return n, "", err
+	}
+	if err := s.store.StartBrowserSession(r.Context(), n, digest(secret), how, also...); err != nil {
 		return n, "", err
 	}
 	s.logActivity(r.Context(), "signed in", how)
@@ -474,6 +479,7 @@ func (s *Service) StartSession(w http.ResponseWriter, r *http.Request, a resourc
 	if err != nil {
 		return err
 	}
+	s.rememberDevice(w, r, a.Identity)
 	http.SetCookie(w, s.cookie(sessionCookie, secret, s.cfg.SessionLife))
 	s.rememberBrowser(w, r, a.UID)
 	return s.accounts.NoteUse(ctx, a.UID, s.now())

@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/mail"
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/people"
@@ -45,6 +46,7 @@ type Config struct {
 	SessionLife time.Duration // longest life of a session; 0 is 30 days
 	PollEvery   time.Duration // how often a device may poll; 0 is 5 seconds
 	Hashes      int           // passwords hashed in parallel; 0 is half the processors
+	Mail        *mail.Queue   // nil sends no messages
 	Metrics     metric.Metrics
 	Refusals    *refusal.Recorder // nil records none
 	Log         *slog.Logger
@@ -114,7 +116,8 @@ var Routes = []string{
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /oauth", s.handle(s.begin))
-	mux.HandleFunc("GET /oauth/callback/{provider}", s.handle(s.callback))
+	mux.HandleFunc("GET "+SharedRedirect, s.handle(s.callback))
+	mux.HandleFunc("GET "+SharedRedirect+"/{provider}", s.handle(s.callback))
 	mux.HandleFunc("GET /orgcheck", s.orgcheck)
 	mux.HandleFunc("GET /join", s.handle(s.beginJoin))
 	mux.HandleFunc("GET /device", s.handle(s.showDevice))

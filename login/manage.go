@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/mail"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -79,7 +80,7 @@ func (s *Service) CreateAccount(
 			return a, OneTimeLink{}, err
 		}
 	}
-	return s.AddAccount(ctx, parent, a, role)
+	return s.addAccount(ctx, parent, a, role, s.mailLink)
 }
 
 // AddAccount is CreateAccount without permission checks, for setting up a
@@ -87,14 +88,47 @@ func (s *Service) CreateAccount(
 func (s *Service) AddAccount(
 	ctx context.Context, org resource.UID, a resource.Account, role resource.UID,
 ) (resource.Account, OneTimeLink, error) {
+	none := func(context.Context, resource.Account, *OneTimeLink) ([]func(*store.Tx) error, error) {
+		return nil, nil
+	}
+	return s.addAccount(ctx, org, a, role, none)
+}
+
+// addAccount adds an account. also returns what else its transaction does.
+func (s *Service) addAccount(
+	ctx context.Context, org resource.UID, a resource.Account, role resource.UID,
+	also func(context.Context, resource.Account, *OneTimeLink) ([]func(*store.Tx) error, error),
+) (resource.Account, OneTimeLink, error) {
 	a, i, link := s.newAccount(ctx, org, a)
+	more, err := also(ctx, a, &link)
+	if err != nil {
+		return a, link, err
+	}
 	var with []resource.RoleBinding
 	if role != "" {
 		with = append(with, resource.RoleBinding{
 			UID: org.NewChild(), Identity: a.Identity, Role: role, CreateTime: a.CreateTime,
 		})
 	}
-	return a, link, s.people.InsertAccount(ctx, a, i, with...)
+	return a, link, s.people.InsertAccountAnd(ctx, a, i, more, with...)
+}
+
+// mailLink returns what adds the message with a one-time link to the
+// transaction that makes it. It is for the address that the account was made
+// with.
+func (s *Service) mailLink(
+	ctx context.Context, a resource.Account, link *OneTimeLink,
+) ([]func(*store.Tx) error, error) {
+	if s.cfg.Mail == nil {
+		return nil, nil
+	}
+	org, err := s.organizationName(ctx, a.UID)
+	if err != nil {
+		return nil, err
+	}
+	return s.cfg.Mail.With(ctx, func() mail.Message {
+		return s.cfg.Mail.Link(a.UID.Root(), a.Email, org, link.URL, link.ExpireTime)
+	}), nil
 }
 
 // AddAccountFor adds an account in an organization for an existing person,
@@ -143,13 +177,23 @@ func (s *Service) CreateLink(ctx context.Context, uid resource.UID, factors bool
 	if err := s.authz.Require(ctx, resource.IdentityUpdate, uid); err != nil {
 		return link, err
 	}
-	_, err := s.accounts.UpdateAccount(ctx, uid, func(a *resource.Account) error {
+	var also []func(*store.Tx) error
+	if s.cfg.Mail != nil {
+		a, err := s.accounts.Account(ctx, uid)
+		if err == nil {
+			also, err = s.mailLink(ctx, a, &link)
+		}
+		if err != nil {
+			return link, err
+		}
+	}
+	_, err := s.accounts.UpdateAccountAnd(ctx, uid, func(a *resource.Account) error {
 		if err := s.authz.RequireBecome(ctx, a.Identity); err != nil {
 			return err
 		}
 		link = s.newLink(ctx, a, factors)
 		return nil
-	}, resource.LinkCreated)
+	}, also, resource.LinkCreated)
 	if err == nil && !resource.IsDryRun(ctx) {
 		s.logActivity(ctx, "a one-time link was made", resource.Activity{Account: uid})
 	}

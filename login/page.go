@@ -119,7 +119,7 @@ type (
 	Claim     struct{ Name, Value string }
 	trialPage struct {
 		Frame
-		Provider                string
+		Provider, Redirect      string
 		Claims                  []Claim
 		Verified                bool
 		Groups, Roles, Warnings []string

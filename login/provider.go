@@ -86,7 +86,8 @@ const maxCode = 4096
 func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	f := s.flowForState(r, q.Get("state"))
-	if f == nil || lastSegment(f.Provider) != r.PathValue("provider") {
+	own := r.PathValue("provider")
+	if f == nil || own != "" && own != lastSegment(f.Provider) {
 		return s.problem(w, r, http.StatusBadRequest, "This answer was not asked for",
 			"It belongs to another sign-in, to another browser, or came too late. "+
 				"Start again from the program that sent you here.")
@@ -102,11 +103,7 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	err = s.checkResponse(r.Context(), p, q)
-	var claims *providerClaims
-	if err == nil {
-		claims, err = s.redeem(r.Context(), p, f, q.Get("code"))
-	}
+	claims, err := s.acceptResponse(r.Context(), p, f, q, own != "")
 	s.count("provider", err)
 	f.Method = resource.ByProvider
 	if err != nil {
@@ -120,6 +117,37 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 	}
 	_, err = s.finishSignIn(w, r, f, arrivalFromClaims(p, claims), claims.raw)
 	return err
+}
+
+// acceptResponse returns what a provider says in an authorization response. A
+// response at the provider's own address is always accepted there, because the
+// version before this one asks for it. Its error is an *upstreamError, or an
+// outage.
+func (s *Service) acceptResponse(
+	ctx context.Context, p resource.IdentityProvider, f *flow, q url.Values, own bool,
+) (*providerClaims, error) {
+	redirectURI := s.ownRedirectURI(p.UID)
+	if !own {
+		d, err := s.upstream.discover(ctx, p.OIDC.Issuer, false)
+		if err != nil {
+			return nil, err
+		}
+		if redirectURI = s.redirectURI(d, p); redirectURI != s.at(SharedRedirect) {
+			return nil, &upstreamError{"it answered at the address of the other providers, not at its own", nil}
+		}
+	}
+	if err := s.checkResponse(ctx, p, q); err != nil {
+		return nil, err
+	}
+	code := q.Get("code")
+	first, err := s.accounts.UseOnce(ctx, digest("code "+code), s.cfg.Now().Add(flowLife))
+	if err != nil {
+		return nil, err
+	}
+	if !first { // it was sent to another provider, which could now send it back to us
+		return nil, &upstreamError{"its code has come with another answer before", nil}
+	}
+	return s.redeem(ctx, p, f, code, redirectURI)
 }
 
 // checkResponse checks the parameters of an authorization response. An issuer
@@ -167,7 +195,7 @@ func arrivalFromClaims(p resource.IdentityProvider, claims *providerClaims) reso
 func (s *Service) showTrial(
 	w http.ResponseWriter, r *http.Request, f *flow, p resource.IdentityProvider, claims *providerClaims,
 ) error {
-	page := &trialPage{Provider: p.Name, Verified: claims.emailVerified, Groups: claims.groups}
+	page := &trialPage{Provider: p.Name, Redirect: s.at(r.URL.Path), Verified: claims.emailVerified, Groups: claims.groups}
 	for _, name := range slices.Sorted(maps.Keys(claims.all)) {
 		page.Claims = append(page.Claims, Claim{shortText(name), claimText(claims.all[name])})
 	}

@@ -109,7 +109,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-func open(t *testing.T, s *storetest.Store) *site {
+func open(t *testing.T, s *storetest.Store, change ...func(*login.Config)) *site {
 	t.Helper()
 	c := &clock{at: time.Now()}
 	s.Now = c.now
@@ -130,10 +130,14 @@ func open(t *testing.T, s *storetest.Store) *site {
 		s.DB, checker, issuer, issuers, sts.Config{BaseURL: address, RegistryHost: "registry.test", Log: log, Now: c.now},
 	)
 	refusals := refusal.New(s.DB, log)
-	svc := must[*login.Service](t)(login.New(s.DB, checker, exchange, page.NewTokens(key.Derive("pages"), c.now), login.Config{
+	cfg := login.Config{
 		Issuer: address, BaseURL: address, Key: key, Client: client, Log: log, Now: c.now,
 		Metrics: metric.New(metrics, nil), Refusals: refusals,
-	}))
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	svc := must[*login.Service](t)(login.New(s.DB, checker, exchange, page.NewTokens(key.Derive("pages"), c.now), cfg))
 	front.Config.Handler = svc.Handler()
 	front.Start()
 	t.Cleanup(front.Close)
@@ -292,6 +296,7 @@ type provider struct {
 	info    map[string]any    // of the userinfo endpoint
 	codes   map[string]string // code → nonce of the question
 	proofs  map[string]string // code → challenge
+	back    map[string]string // code → redirect URI
 	lax     bool              // does not look at challenges
 	issNote bool              // names itself in answers
 	seen    []string          // codes that somebody came with
@@ -299,7 +304,7 @@ type provider struct {
 
 func newProvider(t *testing.T) *provider {
 	p := &provider{
-		key: must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), codes: map[string]string{}, proofs: map[string]string{}, info: map[string]any{"sub": "pat"},
+		key: must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), codes: map[string]string{}, proofs: map[string]string{}, back: map[string]string{}, info: map[string]any{"sub": "pat"},
 		claims: map[string]any{"sub": "pat", "email": "pat@example.test", "email_verified": true, "name": "Pat"},
 	}
 	mux := http.NewServeMux()
@@ -345,7 +350,7 @@ func (p *provider) token(w http.ResponseWriter, r *http.Request) {
 	p.seen = append(p.seen, code)
 	nonce, ok := p.codes[code]
 	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
-	if !ok || !p.lax && p.proofs[code] != base64.RawURLEncoding.EncodeToString(sum[:]) {
+	if !ok || p.back[code] != r.FormValue("redirect_uri") || !p.lax && p.proofs[code] != base64.RawURLEncoding.EncodeToString(sum[:]) {
 		refuse("invalid_grant")
 		return
 	}
@@ -381,7 +386,7 @@ func (p *provider) answerTo(t *testing.T, question string) string {
 	q := query(t, question)
 	code := rand.Text()
 	p.mu.Lock()
-	p.codes[code], p.proofs[code] = q.Get("nonce"), q.Get("code_challenge")
+	p.codes[code], p.proofs[code], p.back[code] = q.Get("nonce"), q.Get("code_challenge"), q.Get("redirect_uri")
 	p.mu.Unlock()
 	back := url.Values{"code": {code}, "state": {q.Get("state")}}
 	if p.issNote {

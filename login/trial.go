@@ -39,7 +39,6 @@ func (s *Service) TestProvider(ctx context.Context, uid resource.UID) (Verdict, 
 		return Verdict{}, err
 	}
 	v := s.testProvider(ctx, p)
-	v.RedirectURI = s.redirectURI(uid)
 	v.TrialURL = s.at("/oauth?trial=true&idp_id=" + url.QueryEscape(string(uid)))
 	return v, nil
 }
@@ -55,9 +54,11 @@ func (s *Service) TestNewProvider(
 	if err := p.Validate(); err != nil {
 		return Verdict{}, err
 	}
-	p.UID = parent.NewChild()
+	p.UID, p.SharedRedirect = parent.NewChild(), true
 	v := s.testProvider(ctx, p)
-	v.RedirectURI = s.at("/oauth/callback/<last segment of the provider's uid>")
+	if v.RedirectURI != s.at(SharedRedirect) {
+		v.RedirectURI = s.at(SharedRedirect + "/<last segment of the provider's uid>")
+	}
 	return v, nil
 }
 
@@ -66,6 +67,7 @@ func (s *Service) testProvider(ctx context.Context, p resource.IdentityProvider)
 		v.Findings = append(v.Findings, Finding{name, ok, detail})
 	}
 	d, err := s.upstream.discover(ctx, p.OIDC.Issuer, true)
+	v.RedirectURI = s.redirectURI(d, p)
 	if err != nil {
 		add("discovery", false, err.Error()) // of discover, so it may be shown
 		return v
@@ -87,9 +89,15 @@ func (s *Service) testProvider(ctx context.Context, p resource.IdentityProvider)
 		}
 		add("scopes", len(missing) == 0, "it does not list: "+orNothing(missing))
 	}
+	if p.SharedRedirect && !sharesRedirect(d, p) {
+		add("redirect", false, "a client without a secret has a redirect address of its own here, "+
+			"because the issuer does not name itself in its answers (RFC 9207)")
+	}
 	s.testKeys(ctx, d, add)
 	s.testClient(ctx, d, p, add)
-	v.Ready = !slices.ContainsFunc(v.Findings, func(f Finding) bool { return !f.OK && f.Name != "scopes" })
+	v.Ready = !slices.ContainsFunc(v.Findings, func(f Finding) bool {
+		return !f.OK && f.Name != "scopes" && f.Name != "redirect"
+	})
 	return v
 }
 

@@ -159,14 +159,36 @@ func (s *Service) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth
 	}
 	return &oauth2.Config{
 		ClientID: p.OIDC.ClientID, ClientSecret: secret, Endpoint: endpoint,
-		RedirectURL: s.redirectURI(p.UID), Scopes: scopes,
+		RedirectURL: s.redirectURI(d, p), Scopes: scopes,
 	}, nil
 }
 
-// redirectURI returns the redirect URI of a provider. Each has its own, so
-// that the response of one cannot be passed off as another's.
-func (s *Service) redirectURI(provider resource.UID) string {
-	return s.at("/oauth/callback/" + lastSegment(provider))
+// SharedRedirect is the path of the redirect URI that all providers share. It
+// is known before a provider exists, so that a client can be registered first.
+const SharedRedirect = "/oauth/callback"
+
+// redirectURI returns the redirect URI of a provider: the one that all share,
+// or one of its own, under which the response of another provider cannot
+// arrive. d may be nil, if the provider cannot be asked.
+func (s *Service) redirectURI(d *discovery, p resource.IdentityProvider) string {
+	if sharesRedirect(d, p) {
+		return s.at(SharedRedirect)
+	}
+	return s.ownRedirectURI(p.UID)
+}
+
+func (s *Service) ownRedirectURI(provider resource.UID) string {
+	return s.at(SharedRedirect + "/" + lastSegment(provider))
+}
+
+// sharesRedirect reports whether a provider uses the shared redirect URI. At
+// that address a malicious provider can have the response of another one
+// passed off as its own, and so is sent a code of the other (RFC 9700, 4.4).
+// The code is worthless to it if our client there has a secret, because here no
+// code is accepted twice. A client without a secret shares the address only if
+// its issuer names itself in responses, so that they are not mistaken.
+func sharesRedirect(d *discovery, p resource.IdentityProvider) bool {
+	return p.SharedRedirect && (!p.OIDC.ClientSecret.Empty() || d == nil || d.metadata.SendsIssuer)
 }
 
 func lastSegment(uid resource.UID) string {
@@ -191,10 +213,10 @@ type providerClaims struct {
 	raw           string // the encoded ID token
 }
 
-// redeem exchanges an authorization code for the claims of the provider. Its
-// error may be shown to people.
+// redeem exchanges an authorization code, which has arrived at redirectURI, for
+// the claims of the provider. Its error may be shown to people.
 func (s *Service) redeem(
-	ctx context.Context, p resource.IdentityProvider, f *flow, code string,
+	ctx context.Context, p resource.IdentityProvider, f *flow, code, redirectURI string,
 ) (*providerClaims, error) {
 	d, err := s.upstream.discover(ctx, p.OIDC.Issuer, false)
 	if err != nil {
@@ -204,6 +226,7 @@ func (s *Service) redeem(
 	if err != nil {
 		return nil, err
 	}
+	cfg.RedirectURL = redirectURI
 	var options []oauth2.AuthCodeOption
 	if usesPKCE(d, p) {
 		options = append(options, oauth2.VerifierOption(f.Verifier))

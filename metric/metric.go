@@ -20,6 +20,7 @@ type Metrics struct {
 	Pushes     Counter // of manifests
 	Bytes      Counter // that the registry sent and received; by direction
 	Deliveries Counter // of events; by outcome
+	Mails      Counter // messages to people; by outcome
 	Feeds      Counter // that were read; by outcome
 	Imports    Counter // of advisories; by result
 	Collected  Counter // by the garbage collector of blobs; by kind
@@ -37,6 +38,7 @@ var (
 	signIns      = []string{"password", "totp", "recovery", "passkey", "provider"}
 	directions   = []string{Sent, Received}
 	deliveries   = []string{OK, Failed, GivenUp}
+	mails        = []string{OK, Failed, GivenUp, Denied}
 	feedOutcomes = []string{Changed, Unchanged, Failed}
 	imports      = []string{"created", "updated", Unchanged, Failed}
 	collected    = []string{"uploads", "links", "blobs", "files", "pulls", "bytes"}
@@ -80,6 +82,9 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 			label{"direction", directions}),
 		Deliveries: newCounter(r, "holdfast_deliveries_total",
 			"Attempts to deliver events, by outcome, and events that were given up.", label{"outcome", deliveries}),
+		Mails: newCounter(r, "holdfast_mails_total",
+			"Attempts to send messages to people, by outcome, messages that were given up, and those beyond a bound (denied).",
+			label{"outcome", mails}),
 		Feeds: newCounter(r, "holdfast_feed_reads_total", "Feeds of advisories that were read, by outcome.",
 			label{"outcome", feedOutcomes}),
 		Imports: newCounter(r, "holdfast_advisories_imported_total", "Advisories of imports and feeds, by result.",

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
+	"github.com/holdfast-dev/holdfast/store"
 )
 
 // InsertAccount adds an account, its identity unless that exists, and bindings. It
@@ -18,7 +19,20 @@ import (
 func (s *Store) InsertAccount(
 	ctx context.Context, a resource.Account, i resource.Identity, with ...resource.RoleBinding,
 ) error {
-	return s.write(ctx, func(t tx) error { return t.insertAccount(ctx, a, i, with) })
+	return s.InsertAccountAnd(ctx, a, i, nil, with...)
+}
+
+// InsertAccountAnd is InsertAccount with more in the same transaction.
+func (s *Store) InsertAccountAnd(
+	ctx context.Context, a resource.Account, i resource.Identity, also []func(*store.Tx) error,
+	with ...resource.RoleBinding,
+) error {
+	return s.write(ctx, func(t tx) error {
+		if err := t.insertAccount(ctx, a, i, with); err != nil {
+			return err
+		}
+		return t.Do(also...)
+	})
 }
 
 // CreateOrganization adds an organization with the account of its first owner, all

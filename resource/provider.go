@@ -11,17 +11,18 @@ import (
 
 // An IdentityProvider lets the people of an organization sign in with their existing accounts.
 type IdentityProvider struct {
-	UID         UID       `json:"uid"`
-	Name        string    `json:"name"`
-	Description string    `json:"description,omitempty"`
-	DefaultRole UID       `json:"defaultRole"` // of a person who signs in for the first time
-	OIDC        *OIDC     `json:"oidc,omitempty"`
-	Disabled    bool      `json:"disabled,omitempty"` // it can only be tested, not used to sign in
-	Trusted     bool      `json:"trusted,omitempty"`  // by the operator, for the issuer's people in all organizations
-	Realm       string    `json:"-"`                  // the namespace of its people's subjects
-	Epoch       int64     `json:"-"`                  // how often the fields of SameBeliefs have changed
-	CreateTime  time.Time `json:"createTime"`
-	UpdateTime  time.Time `json:"updateTime"`
+	UID            UID       `json:"uid"`
+	Name           string    `json:"name"`
+	Description    string    `json:"description,omitempty"`
+	DefaultRole    UID       `json:"defaultRole"` // of a person who signs in for the first time
+	OIDC           *OIDC     `json:"oidc,omitempty"`
+	Disabled       bool      `json:"disabled,omitempty"`       // it can only be tested, not used to sign in
+	Trusted        bool      `json:"trusted,omitempty"`        // by the operator, for the issuer's people in all organizations
+	SharedRedirect bool      `json:"sharedRedirect,omitempty"` // its client has the redirect address that all providers share
+	Realm          string    `json:"-"`                        // the namespace of its people's subjects
+	Epoch          int64     `json:"-"`                        // how often the fields of SameBeliefs have changed
+	CreateTime     time.Time `json:"createTime"`
+	UpdateTime     time.Time `json:"updateTime"`
 }
 
 // OIDC configures the service as a client of an OpenID provider.

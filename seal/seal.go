@@ -21,6 +21,7 @@ const (
 	ForSigningKeys      = "signing key"
 	ForClientSecrets    = "client secret"
 	ForOneTimePasswords = "one-time passwords"
+	ForMail             = "mail"
 )
 
 // A Key is the master key of an installation. Whoever has it and the database can

@@ -86,6 +86,14 @@ type Config struct {
 	GCGrace      time.Duration `yaml:"gc_grace" default:"1h" help:"how long a blob is kept after no manifest needs it any more"`
 	KeepPulls    time.Duration `yaml:"keep_pulls" default:"2160h" help:"how long records of pulls and pushes are kept"`
 
+	SMTPAddress string `yaml:"smtp_address" help:"host:port of the mail server that invites, links and notices are sent with; none are sent without it"`
+	SMTPFrom    string `yaml:"smtp_from" help:"sender of messages: holdfast@example.com, or Holdfast <holdfast@example.com>"`
+	SMTPUser    string `yaml:"smtp_user" help:"user to sign in as at the mail server (none)"`
+	SMTPTLS     string `yaml:"smtp_tls" default:"starttls" help:"TLS to the mail server: starttls, which is then required; implicit, mostly on port 465; or none, for a loopback address alone"`
+
+	// Only from the environment, as the encryption key.
+	SMTPPassword string `yaml:"-" env:"smtp_password" help:"password of smtp_user"`
+
 	EventNames string        `yaml:"event_names" default:"holdfast" help:"prefix of event types: holdfast, or interop for receivers that were built for the public API"`
 	KeepEvents time.Duration `yaml:"keep_events" default:"2160h" help:"how long the audit log is kept, and events that no sink has accepted"`
 
@@ -338,6 +346,7 @@ func (c Config) mistakes() []error {
 	c.clientMistakes(add)
 	c.blobMistakes(add)
 	c.eventMistakes(add)
+	c.mailMistakes(add)
 	if first := c.first(); first != (firstOrganization{}) {
 		for _, v := range first.violations(false) {
 			add(v.Subject, "%s", v.Description)

@@ -211,6 +211,12 @@ func TestLoadConfigRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
+		"mail without a sender":       {[]string{"--smtp-address", "mail.example.com:587"}, `smtp_from: "" is not an e-mail address`},
+		"mail to a server of no port": {[]string{"--smtp-address", "mail.example.com", "--smtp-from", "a@b.test"}, "smtp_address: "},
+		"a sender without a server":   {[]string{"--smtp-from", "a@b.test"}, "smtp_address: is required"},
+		"a user without a password":   {[]string{"--smtp-address", "mail.example.com:587", "--smtp-from", "a@b.test", "--smtp-user", "x"}, "smtp_user: "},
+		"mail in the clear":           {[]string{"--smtp-address", "mail.example.com:25", "--smtp-from", "a@b.test", "--smtp-tls", "none"}, "smtp_tls: none is for a loopback address alone"},
+		"another TLS":                 {[]string{"--smtp-address", "127.0.0.1:25", "--smtp-from", "a@b.test", "--smtp-tls", "ssl"}, "smtp_tls: "},
 		"dev mode for everyone":       {[]string{"--dev", "--listen", ":8080"}, "not a loopback address"},
 		"dev mode for the network":    {[]string{"--dev", "--listen", "10.0.0.1:8080"}, "not a loopback address"},
 		"a delay before now":          {[]string{"--shutdown-delay", "-1s"}, "shutdown_delay: must not be negative"},

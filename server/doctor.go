@@ -98,6 +98,7 @@ func runDoctor(ctx context.Context, cfg Config, args []string, out io.Writer) er
 	d.certificate()
 	d.blobs(ctx)
 	d.issuers(ctx)
+	d.mail(ctx)
 	d.server(ctx)
 	if d.db != nil {
 		if err := d.db.Close(); err != nil {

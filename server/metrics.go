@@ -34,9 +34,10 @@ func (s *Server) openMetrics() {
 	s.counts = metric.New(s.metrics, names)
 }
 
-// states are metrics that are read when they are scraped. All but one are in memory.
-// The age of feeds is a question to the database, which an index answers; it is asked
-// once in ten seconds at most, however often the server is scraped.
+// states are metrics that are read when they are scraped. All but two are in memory.
+// The age of feeds and the queue of messages are questions to the database, which
+// indexes answer; they are asked once in ten seconds at most, however often the server
+// is scraped.
 type states struct {
 	server *Server
 
@@ -44,6 +45,8 @@ type states struct {
 	asked   time.Time
 	overdue time.Duration
 	known   bool
+
+	mail mailStates
 }
 
 // A state is a metric of states.
@@ -73,6 +76,10 @@ var (
 		"Events in the queues of webhooks, of which each holds 512 at most. Of the replica that delivers.")
 	deliveryOldest = newState(prometheus.GaugeValue, "holdfast_delivery_oldest_seconds",
 		"The age of the oldest event in the queues of webhooks. Of the replica that delivers.")
+	mailsWaiting = newState(prometheus.GaugeValue, "holdfast_mails_waiting",
+		"Messages to people that are to be sent. Without a mail server there is none.")
+	mailOldest = newState(prometheus.GaugeValue, "holdfast_mail_oldest_seconds",
+		"The age of the oldest message that is to be sent.")
 	feedOverdue = newState(prometheus.GaugeValue, "holdfast_feed_overdue_seconds",
 		"For how long the feed of advisories has been due that is due the longest.")
 	keyCreated = newState(prometheus.GaugeValue, "holdfast_signing_key_created_timestamp_seconds",
@@ -84,7 +91,7 @@ var (
 
 	allStates = []state{
 		poolInUse, poolLimit, poolWaits, poolWaited, replicaLag, replicaHeard, deliveriesWaiting, deliveryOldest,
-		feedOverdue, keyCreated, keyRotation, certExpiry,
+		mailsWaiting, mailOldest, feedOverdue, keyCreated, keyRotation, certExpiry,
 	}
 )
 
@@ -114,6 +121,14 @@ func (v *states) Collect(to chan<- prometheus.Metric) {
 		age = max(0, v.server.cfg.Now().Sub(backlog.Oldest))
 	}
 	send(deliveryOldest, age.Seconds())
+	if waiting, oldest, ok := v.mail.read(v.server); ok {
+		send(mailsWaiting, float64(waiting))
+		age := time.Duration(0)
+		if !oldest.IsZero() {
+			age = max(0, v.server.cfg.Now().Sub(oldest))
+		}
+		send(mailOldest, age.Seconds())
+	}
 	if overdue, ok := v.feeds(); ok {
 		send(feedOverdue, overdue.Seconds())
 	}

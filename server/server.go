@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/login"
+	"github.com/holdfast-dev/holdfast/mail"
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/reference"
@@ -53,6 +54,7 @@ type Server struct {
 	iam      *iam.Service
 	advisory *advisory.Service
 	events   *event.Dispatcher
+	mail     *mail.Queue // nil without a mail server
 	api      *api.API
 
 	registry         *registry.Registry
@@ -159,15 +161,18 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err := s.openFederation(); err != nil {
 		return err
 	}
+	if err := s.openMail(ctx); err != nil {
+		return err
+	}
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
 	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
-		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Now: s.cfg.Now,
+		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Mail: s.mail, Now: s.cfg.Now,
 	})
 	s.refusals = refusal.New(s.store, s.log)
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
 		Issuer: s.cfg.AuthURL, BaseURL: s.cfg.BaseURL, Key: s.key, Client: s.client,
 		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(),
-		Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
+		Mail: s.mail, Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
 	})
 	if err != nil {
 		return err
@@ -256,6 +261,7 @@ func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) 
 	group.Go(func() error { return unlessCanceled(s.advisory.Run(ctx)) })
 	group.Go(func() error { return s.collect(ctx) })
 	group.Go(func() error { return s.events.Run(ctx) })
+	group.Go(func() error { return s.sendMail(ctx) })
 	if s.metricsListener != nil {
 		metricsServer := s.metricsServer()
 		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })

@@ -114,6 +114,16 @@ func (t *Tx) Row(ctx context.Context, query string, args []any, dest ...any) err
 	return t.QueryRow(ctx, query, args...).Scan(dest...)
 }
 
+// Do runs functions of other packages in the transaction, until one fails.
+func (t *Tx) Do(all ...func(*Tx) error) error {
+	for _, f := range all {
+		if err := f(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // QueryRow runs a query whose only row the caller scans.
 func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) Row {
 	span := t.DB.span(t.traced, query)

@@ -39,11 +39,13 @@ func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
 		ClientAuth    []string `json:"token_endpoint_auth_methods_supported"`
 		SubjectTypes  []string `json:"subject_types_supported"`
 		Algorithms    []string `json:"id_token_signing_alg_values_supported"`
+		Redirect      string   `json:"identity_provider_redirect_uri"` // what our clients at identity providers have
 	}{
 		i.issuer, at(keysPath), at("/oauth"), at("/oauth/token"), at("/oauth/device_authorization"),
 		[]string{"code", "id_token"},
 		[]string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
 		[]string{"S256"}, []string{"none"}, []string{"public"}, []string{ES256, RS256},
+		at("/oauth/callback"),
 	})
 	serve(w, document)
 }

@@ -466,7 +466,7 @@ func TestPublishedKeysProveTokens(t *testing.T) {
 		get(t, i, "/.well-known/openid-configuration", &discovery)
 		want := map[string]any{
 			"issuer": issuer, "jwks_uri": issuer + "/.well-known/jwks.json", "response_types_supported": []any{"code", "id_token"},
-			"authorization_endpoint": issuer + "/oauth", "token_endpoint": issuer + "/oauth/token", "device_authorization_endpoint": issuer + "/oauth/device_authorization",
+			"authorization_endpoint": issuer + "/oauth", "token_endpoint": issuer + "/oauth/token", "device_authorization_endpoint": issuer + "/oauth/device_authorization", "identity_provider_redirect_uri": issuer + "/oauth/callback",
 			"grant_types_supported":            []any{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
 			"code_challenge_methods_supported": []any{"S256"}, "token_endpoint_auth_methods_supported": []any{"none"},
 			"subject_types_supported": []any{"public"}, "id_token_signing_alg_values_supported": []any{"ES256", "RS256"},

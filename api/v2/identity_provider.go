@@ -17,6 +17,7 @@ func ProviderOf(i resource.IdentityProvider) *pb.IdentityProvider {
 	p := &pb.IdentityProvider{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description, DefaultRole: string(i.DefaultRole),
 		CreateTime: wire.Time(i.CreateTime), UpdateTime: wire.Time(i.UpdateTime), Disabled: i.Disabled, Trusted: i.Trusted,
+		SharedRedirect: i.SharedRedirect,
 	}
 	if o := i.OIDC; o != nil {
 		p.Configuration = &pb.IdentityProvider_Oidc{Oidc: &pb.IdentityProvider_OIDC{
@@ -30,7 +31,7 @@ func ProviderOf(i resource.IdentityProvider) *pb.IdentityProvider {
 // ReadProvider copies what clients may set from p to i, the secret as they sent it.
 func ReadProvider(p *pb.IdentityProvider, i *resource.IdentityProvider) error {
 	i.Name, i.Description, i.DefaultRole, i.OIDC = p.GetName(), p.GetDescription(), resource.UID(p.GetDefaultRole()), nil
-	i.Disabled = p.GetDisabled()
+	i.Disabled, i.SharedRedirect = p.GetDisabled(), p.GetSharedRedirect()
 	if o := p.GetOidc(); o != nil {
 		i.OIDC = &resource.OIDC{
 			Issuer: o.GetIssuer(), ClientID: o.GetClientId(), ClientSecret: resource.Secret{Plain: o.GetClientSecret()},

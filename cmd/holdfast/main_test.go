@@ -74,6 +74,7 @@ func tell(t *testing.T, file, database string) {
 			e.Setenv("REGISTRY", dev.RegistryHost)
 			e.Setenv("DOCKER_CONFIG", filepath.Join(e.WorkDir, "docker"))
 			e.Setenv("TEST_ISSUER", dev.TestIssuer)
+			e.Setenv("PROVIDER", startProvider(t))
 			e.Setenv("QUICKSTART", filepath.Join(e.WorkDir, "quickstart.sh"))
 			e.Setenv("GORACE", "atexit_sleep_ms=10") // each command would end a second late
 			e.Values["clock"] = clock
@@ -160,6 +161,31 @@ func startAWS(t *testing.T) string {
 			</GetCallerIdentityResult></GetCallerIdentityResponse>`)
 	}))
 	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// startProvider stands in for an identity provider that knows one client and has issued
+// no code. It returns its issuer.
+func startProvider(t *testing.T) string {
+	mux := http.NewServeMux()
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"issuer": s.URL, "authorization_endpoint": s.URL + "/authorize", "token_endpoint": s.URL + "/token",
+			"jwks_uri": s.URL + "/keys", "response_types_supported": []string{"code"},
+		})
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"keys": []}`) })
+	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
+		why := "invalid_grant"
+		if id, secret, _ := r.BasicAuth(); id+r.FormValue("client_id") != "holdfast" || secret+r.FormValue("client_secret") != "hush" {
+			why = "invalid_client"
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": why})
+	})
 	return s.URL
 }
 

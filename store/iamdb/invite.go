@@ -35,7 +35,9 @@ var invites = store.Kind[resource.GroupInvite]{
 
 // InsertInvite adds i and returns it with the role it promises. It returns
 // fault.NotFound if its group or its role is not there.
-func (s *Store) InsertInvite(ctx context.Context, i resource.GroupInvite) (out resource.GroupInvite, _ error) {
+func (s *Store) InsertInvite(
+	ctx context.Context, i resource.GroupInvite, also ...func(*store.Tx) error,
+) (out resource.GroupInvite, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, i.UID.Parent()); err != nil {
 			return err
@@ -47,8 +49,10 @@ func (s *Store) InsertInvite(ctx context.Context, i resource.GroupInvite) (out r
 			return err
 		}
 		var err error
-		out, err = store.Lock(ctx, t.Tx, &invites, i.UID, "")
-		return err
+		if out, err = store.Lock(ctx, t.Tx, &invites, i.UID, ""); err != nil {
+			return err
+		}
+		return t.Do(also...)
 	})
 	return out, err
 }

@@ -284,10 +284,13 @@ func (t Tx) EndSessions(ctx context.Context, identity resource.UID, but string, 
 // StartBrowserSession adds the session of a browser, whose cookie has the digest
 // given, and the event of the sign-in. Its errors are those of insertSession.
 func (s *Store) StartBrowserSession(
-	ctx context.Context, n resource.Session, cookie []byte, how resource.Activity,
+	ctx context.Context, n resource.Session, cookie []byte, how resource.Activity, also ...func(*store.Tx) error,
 ) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.insertSession(ctx, n, cookie); err != nil {
+			return err
+		}
+		if err := t.Do(also...); err != nil {
 			return err
 		}
 		return t.Emit(ctx, resource.SignedIn, n.Identity, n.Home, nil, how)

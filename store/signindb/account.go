@@ -113,6 +113,15 @@ func (s *Store) account(
 // what the change means, beside the one that it was made.
 func (s *Store) UpdateAccount(
 	ctx context.Context, uid resource.UID, change func(*resource.Account) error, did ...resource.EventType,
+) (resource.Account, error) {
+	return s.UpdateAccountAnd(ctx, uid, change, nil, did...)
+}
+
+// UpdateAccountAnd is UpdateAccount with more in the same transaction, after the
+// change.
+func (s *Store) UpdateAccountAnd(
+	ctx context.Context, uid resource.UID, change func(*resource.Account) error, also []func(*store.Tx) error,
+	did ...resource.EventType,
 ) (a resource.Account, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
@@ -131,6 +140,9 @@ func (s *Store) UpdateAccount(
 			if err := t.emitActivity(ctx, what, a, resource.Activity{}); err != nil {
 				return err
 			}
+		}
+		if err := t.Do(also...); err != nil {
+			return err
 		}
 		return t.update(ctx, before, &a, keys, keys)
 	})

@@ -174,9 +174,13 @@ type IdentityProvider struct {
 	Disabled bool `protobuf:"varint,1000,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	// The operator trusts the provider to speak for its issuer to all
 	// organizations: its people are the installation's.
-	Trusted       bool `protobuf:"varint,1001,opt,name=trusted,proto3" json:"trusted,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Trusted bool `protobuf:"varint,1001,opt,name=trusted,proto3" json:"trusted,omitempty"`
+	// People come back to the redirect address that all providers share. It is
+	// so for every new provider. Those that were made before have an address of
+	// their own until this is set, which cannot be taken back.
+	SharedRedirect bool `protobuf:"varint,1002,opt,name=shared_redirect,json=sharedRedirect,proto3" json:"shared_redirect,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *IdentityProvider) Reset() {
@@ -284,6 +288,13 @@ func (x *IdentityProvider) GetDisabled() bool {
 func (x *IdentityProvider) GetTrusted() bool {
 	if x != nil {
 		return x.Trusted
+	}
+	return false
+}
+
+func (x *IdentityProvider) GetSharedRedirect() bool {
+	if x != nil {
+		return x.SharedRedirect
 	}
 	return false
 }
@@ -904,7 +915,7 @@ var File_holdfast_iam_v2beta1_identity_providers_proto protoreflect.FileDescript
 
 const file_holdfast_iam_v2beta1_identity_providers_proto_rawDesc = "" +
 	"\n" +
-	"-holdfast/iam/v2beta1/identity_providers.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xa6\f\n" +
+	"-holdfast/iam/v2beta1/identity_providers.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xd0\f\n" +
 	"\x10IdentityProvider\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x02R\x04name\x12 \n" +
@@ -917,7 +928,8 @@ const file_holdfast_iam_v2beta1_identity_providers_proto_rawDesc = "" +
 	"\x04oidc\x18\x14 \x01(\v2+.holdfast.iam.v2beta1.IdentityProvider.OIDCH\x00R\x04oidc\x12D\n" +
 	"\x04scim\x18\x15 \x01(\v2+.holdfast.iam.v2beta1.IdentityProvider.SCIMB\x03\xe0A\x03R\x04scim\x12\x1b\n" +
 	"\bdisabled\x18\xe8\a \x01(\bR\bdisabled\x12\x1e\n" +
-	"\atrusted\x18\xe9\a \x01(\bB\x03\xe0A\x03R\atrusted\x1a\xe2\x03\n" +
+	"\atrusted\x18\xe9\a \x01(\bB\x03\xe0A\x03R\atrusted\x12(\n" +
+	"\x0fshared_redirect\x18\xea\a \x01(\bR\x0esharedRedirect\x1a\xe2\x03\n" +
 	"\x04OIDC\x12\x1b\n" +
 	"\x06issuer\x18\x01 \x01(\tB\x03\xe0A\x02R\x06issuer\x12 \n" +
 	"\tclient_id\x18\x02 \x01(\tB\x03\xe0A\x02R\bclientId\x12+\n" +

@@ -22,7 +22,11 @@ import (
 func Command(a *noun.App) *cobra.Command {
 	cmd := a.Branch("iam", "Manage groups, identities, roles and role bindings")
 	for _, n := range nouns() {
-		cmd.AddCommand(a.Command(n))
+		sub := a.Command(n)
+		if n.Use == identityProviders().Use {
+			addWizard(a, sub)
+		}
+		cmd.AddCommand(sub)
 	}
 	cmd.AddCommand(tree(a), can(a), whoCan(a), issuers(a), accountsCommand(a))
 	return cmd

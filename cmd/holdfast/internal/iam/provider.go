@@ -38,6 +38,8 @@ func identityProviders() noun.Noun {
 					"cannot be changed"},
 			{Flag: "pkce", Path: "oidc.pkce_enabled", Help: "use PKCE"},
 			{Flag: "disabled", Help: "do not allow sign-in, except to test the provider"},
+			{Flag: "shared-redirect", Help: "people come back to the redirect address of all providers; " +
+				"always so for a new one"},
 		},
 		UpdateFlags: []noun.Field{
 			{Flag: "keep-people", Help: "with another issuer, client or rule: keep the identities of people who have no " +
@@ -45,7 +47,7 @@ func identityProviders() noun.Noun {
 		},
 		Columns:    output.Columns("name", "uid", "issuer=oidc.issuer", "clientId=oidc.clientId"),
 		Wide:       output.Columns("description", "defaultRole", "trusted", "createTime", "updateTime"),
-		Extra:      []func(*noun.App) *cobra.Command{testProvider},
+		Extra:      []func(*noun.App) *cobra.Command{testProvider, redirectAddress},
 		OtherFlags: map[string]string{"oidc": "--issuer and --client-id"},
 	}
 }
@@ -72,6 +74,23 @@ func testProvider(a *noun.App) *cobra.Command {
 		}
 		return nil
 	})
+}
+
+func redirectAddress(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "redirect-address", Short: "Print the redirect address to register at an identity provider",
+		Long: "The address is the same for all providers, so that you can register a client before you create its\n" +
+			"provider here. Nobody needs to be signed in to ask for it.",
+		Args: cobra.NoArgs,
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			address, err := a.RedirectAddress(ctx)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(a.Out, output.Printable(address))
+			return nil
+		}),
+	}
 }
 
 func sayTest(a *noun.App, result *signinpb.TestIdentityProviderResponse) {

@@ -2,6 +2,8 @@ package signin
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 
@@ -40,4 +42,35 @@ func (a *Agent) Send(ctx context.Context, method, path, body string) (*http.Resp
 		return nil, problem.New(problem.ExitUnreachable, "cannot reach %s: %v", req.URL.Host, err)
 	}
 	return resp, nil
+}
+
+// RedirectAddress returns the redirect address of the server's identity providers. It
+// needs no token.
+func (a *Agent) RedirectAddress(ctx context.Context) (string, error) {
+	issuer, err := a.Issuer()
+	if err != nil {
+		return "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, issuer+"/.well-known/openid-configuration", nil)
+	if err != nil {
+		return "", problem.Usage("%q is not an address", issuer)
+	}
+	security, err := a.tls()
+	if err != nil {
+		return "", err
+	}
+	resp, err := transmit(security, req)
+	if err != nil {
+		return "", problem.New(problem.ExitUnreachable, "cannot reach %s: %v", req.URL.Host, err)
+	}
+	defer resp.Body.Close()
+	var document struct {
+		Redirect string `json:"identity_provider_redirect_uri"`
+	}
+	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&document)
+	if err != nil || resp.StatusCode != http.StatusOK || document.Redirect == "" {
+		return "", problem.New(problem.ExitError, "%s does not say which redirect address it has", issuer).
+			Hint("an older server has one for each provider: holdfast iam identity-providers test")
+	}
+	return document.Redirect, nil
 }

@@ -1,0 +1,195 @@
+// Package mailtest runs a real SMTP server for tests, which keeps what it is sent.
+package mailtest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+)
+
+// A Server is an SMTP server that keeps messages.
+type Server struct {
+	Address string
+	Roots   *x509.CertPool // that its certificate is signed by
+
+	mu     sync.Mutex
+	got    []Message
+	users  []string
+	refuse map[string]*smtp.SMTPError
+}
+
+// A Message is what the server was sent.
+type Message struct {
+	From string
+	To   []string
+	Data string
+}
+
+// Config is how a server is set up.
+type Config struct {
+	TLS      bool // it has a certificate
+	Implicit bool // TLS comes first
+	User     string
+	Password string // who does not know it can send nothing; "" lets everybody
+}
+
+// Start starts a server that runs until the test ends.
+func Start(t testing.TB, cfg Config) *Server {
+	t.Helper()
+	s := &Server{refuse: map[string]*smtp.SMTPError{}}
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Address = listener.Addr().String()
+	server := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
+		return &session{server: s, cfg: cfg}, nil
+	}))
+	server.Domain, server.AllowInsecureAuth = "localhost", !cfg.TLS
+	server.ReadTimeout, server.WriteTimeout = 10*time.Second, 10*time.Second
+	if cfg.TLS {
+		certificate, roots := newCertificate(t)
+		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
+		s.Roots = roots
+	}
+	if cfg.Implicit {
+		listener = tls.NewListener(listener, server.TLSConfig)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		_ = server.Close() // what is open is a client's
+		if err := <-ended; err != nil && !errors.Is(err, smtp.ErrServerClosed) {
+			t.Errorf("the mail server ended: %v", err)
+		}
+	})
+	return s
+}
+
+// Refuse has the server answer recipients with a code; 0 lets them in again.
+func (s *Server) Refuse(recipient string, code int, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.refuse, recipient); code != 0 {
+		s.refuse[recipient] = &smtp.SMTPError{
+			Code: code, EnhancedCode: smtp.EnhancedCode{code / 100, 1, 1}, Message: text,
+		}
+	}
+}
+
+// Messages returns what the server was sent so far.
+func (s *Server) Messages() []Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Message{}, s.got...)
+}
+
+// Users returns who has tried to sign in.
+func (s *Server) Users() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string{}, s.users...)
+}
+
+// Await returns the messages once there are n, and fails the test if that takes
+// long.
+func (s *Server) Await(t testing.TB, n int) []Message {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		if got := s.Messages(); len(got) >= n {
+			return got
+		}
+	}
+	t.Fatalf("%d messages, want %d", len(s.Messages()), n)
+	return nil
+}
+
+type session struct {
+	server *Server
+	cfg    Config
+	known  bool
+	now    Message
+}
+
+func (s *session) AuthMechanisms() []string { return []string{sasl.Plain} }
+
+func (s *session) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, password string) error {
+		s.server.mu.Lock()
+		s.server.users = append(s.server.users, user)
+		s.server.mu.Unlock()
+		if user != s.cfg.User || password != s.cfg.Password {
+			return smtp.ErrAuthFailed
+		}
+		s.known = true
+		return nil
+	}), nil
+}
+
+func (s *session) Mail(from string, _ *smtp.MailOptions) error {
+	if s.cfg.Password != "" && !s.known {
+		return smtp.ErrAuthRequired
+	}
+	s.now = Message{From: from}
+	return nil
+}
+
+func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	if err := s.server.refuse[to]; err != nil {
+		return err
+	}
+	s.now.To = append(s.now.To, to)
+	return nil
+}
+
+func (s *session) Data(r io.Reader) error {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	s.now.Data = string(b)
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	s.server.got = append(s.server.got, s.now)
+	return nil
+}
+
+func (s *session) Reset()        { s.now = Message{} }
+func (s *session) Logout() error { return nil }
+
+func newCertificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(parsed)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
+}
