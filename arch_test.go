@@ -106,6 +106,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/pquerna/otp", "login"},
 	{"github.com/ccojocar/zxcvbn-go", "login"},
 	{"github.com/zalando/go-keyring", "cmd/holdfast/internal/signin"},
+	{"github.com/itchyny/gojq", "cmd/holdfast/internal/output"},
 }
 
 // Tests may import what they like, except these: a test that needs a database
