@@ -36,16 +36,21 @@ func (r *running) follow(t *testing.T, link, password string) bool {
 		t.Fatal(err)
 	}
 	c := &http.Client{Jar: jar}
-	shown, err := c.Get(r.url + link[strings.Index(link, "/link"):])
-	if err != nil {
-		t.Fatal(err)
+	send := func(method, path, form string) *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, strings.NewReader(form))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		resp, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp
 	}
-	shown.Body.Close()
-	done, err := c.PostForm(r.url+"/link", url.Values{"password": {password}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	done.Body.Close()
+	send(http.MethodGet, link[strings.Index(link, "/link"):], "")
+	done := send(http.MethodPost, "/link", url.Values{"password": {password}}.Encode())
 	return done.StatusCode == http.StatusOK && done.Request.URL.Path == "/account"
 }
 
