@@ -10,11 +10,10 @@ HISTORIES ?= 10m
 # The race detector needs a C compiler, which a machine with Go may lack.
 ifneq ($(shell command -v $(firstword $(shell $(GO) env CC)) 2>/dev/null),)
 # It watches our code, and neither SQLite, which is C translated to Go and four times as slow when watched,
-# nor the hashing of passwords and the words they are compared with, which are read whenever a process starts. (A package that instantiates generic types must be watched: others share the
-# instances.)
+# nor the hashing of passwords. (A package that instantiates generic types must be watched: others share the instances.)
 unwatched = -race=false -d=checkptr=0
 TESTFLAGS ?= -race -gcflags=all=-d=checkptr=0 -gcflags='modernc.org/sqlite/lib=$(unwatched)' \
-	-gcflags='golang.org/x/crypto/argon2=$(unwatched)' -gcflags='github.com/ccojocar/zxcvbn-go/...=$(unwatched)'
+	-gcflags='golang.org/x/crypto/argon2=$(unwatched)'
 else
 TESTFLAGS ?=
 $(if $(filter test check,$(MAKECMDGOALS)),$(warning no C compiler: testing without the race detector))

@@ -111,6 +111,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/wneessen/go-mail", "mail"},
 	{"github.com/emersion", "mail/mailtest"}, // a mail server, for tests
 	{"github.com/zalando/go-keyring", "cmd/holdfast/internal/signin"},
+	{"github.com/itchyny/gojq", "cmd/holdfast/internal/output"},
 }
 
 // Tests may import what they like, except these: a test that needs a database

@@ -43,18 +43,25 @@ func (s *Service) CheckAccess(
 }
 
 // ListAccess returns a page of the bindings that give a capability on a
-// resource, made there or above. The caller needs role_bindings.list there.
+// resource, made there or above. The caller needs role_bindings.list there. A page
+// token has what is left out of both.
 func (s *Service) ListAccess(
 	ctx context.Context, want resource.Capability, target resource.UID, p page.Params,
 ) (Access, error) {
+	of := []string{"", string(target)}
+	if want != 0 {
+		of[0] = want.String()
+	}
+	of, req, err := page.Resume(s.pages, iamdb.AccessList, of, p)
+	if err != nil {
+		return Access{}, err
+	}
+	want, _ = resource.ParseCapability(of[0]) // what is not one gives nothing
+	target = resource.UID(of[1])
 	if err := s.authz.Require(ctx, resource.RoleBindingsList, target); err != nil {
 		return Access{}, err
 	}
 	h, incomplete := s.holding(ctx, want, target, false)
-	_, req, err := page.Resume(s.pages, iamdb.AccessList, []string{want.String(), string(target)}, p)
-	if err != nil {
-		return Access{}, err
-	}
 	got, err := s.store.Holders(ctx, h, req)
 	if err != nil {
 		return Access{}, err

@@ -169,6 +169,11 @@ func (s *Service) HashPassword(ctx context.Context, password, email string, name
 	return s.hashes.hash(ctx, password)
 }
 
+// HashRandom returns the hash of a password that a program has made of random bytes, which nobody guesses.
+func (s *Service) HashRandom(ctx context.Context, password string) (string, error) {
+	return s.hashes.hash(ctx, password)
+}
+
 // CreateLink creates a one-time link of an account and voids the previous one.
 // Whoever has the link can become that person, so the caller needs
 // identity.update on the account and everything that the person may do. If

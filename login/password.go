@@ -13,7 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/ccojocar/zxcvbn-go"
 	"golang.org/x/crypto/argon2"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -202,7 +201,7 @@ func checkPassword(password, email string, names ...string) error {
 		return fault.Field("password", "must not be the e-mail address")
 	}
 	known := append([]string{"holdfast", email, name}, names...)
-	if zxcvbn.PasswordStrength(password[:min(len(password), maxEstimated)], known).Score < minScore {
+	if strength(password[:min(len(password), maxEstimated)], known) < minScore {
 		return fault.Field("password", guessedEasily)
 	}
 	return nil

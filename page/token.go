@@ -139,8 +139,23 @@ func completed[F any](f F, token json.RawMessage) (F, error) {
 	return whole, nil
 }
 
-// within reports whether all has everything that some has.
+// within reports whether all has everything that some has. In a list an empty text is
+// left out.
 func within(some, all any) bool {
+	given, ok := some.([]any)
+	whole, also := all.([]any)
+	if ok && also && len(given) == len(whole) {
+		for i := range given {
+			if given[i] != "" && !within(given[i], whole[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return withinObject(some, all)
+}
+
+func withinObject(some, all any) bool {
 	given, ok := some.(map[string]any)
 	whole, also := all.(map[string]any)
 	if !ok || !also {

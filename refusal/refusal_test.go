@@ -176,12 +176,17 @@ func TestHiddenAddress(t *testing.T) {
 // What cannot be written is written later.
 func TestRefusalsAfterAnOutage(t *testing.T) {
 	w := open(t, storetest.Open(t, storetest.SQLite(t)))
-	w.Add(w.wrong(w.org.NewChild(), "192.0.2.1"))
+	account, began := w.org.NewChild(), w.now.Truncate(time.Millisecond)
+	w.Add(w.wrong(account, "192.0.2.1"))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	w.Flush(gone)
+	w.FailWrite(func() { // another comes in the meantime
+		w.now = w.now.Add(time.Minute)
+		w.Add(w.wrong(account, "192.0.2.1"))
+	})
 	w.tick(t, time.Second)
-	if all, _ := w.entries(t); total(all) != 1 {
+	if all, _ := w.entries(t); len(all) != 1 || total(all) != 2 || !all[0].First.Equal(began) || !all[0].Last.After(began) {
 		t.Errorf("the entries are %+v", all)
 	}
 }
@@ -200,5 +205,71 @@ func TestRefusalsAtTheEnd(t *testing.T) {
 	ended.Wait()
 	if all, _ := w.entries(t); total(all) != 5 {
 		t.Errorf("the entries are %+v", all)
+	}
+}
+
+// Refusals from one network are one entry, however many addresses it has. Those of which the organization must not
+// know the address are another, so that they do not hide the rest.
+func TestRefusalsOfANetwork(t *testing.T) {
+	w := open(t, storetest.Open(t, storetest.SQLite(t)))
+	account := w.org.NewChild()
+	hidden := w.wrong(account, "")
+	hidden.Hidden = "2001:db8::1"
+	w.Add(hidden)
+	for i := range 20 {
+		w.Add(w.wrong(account, fmt.Sprintf("2001:db8::%x", i+1)))
+	}
+	w.Add(w.wrong(account, "2001:db8:0:1::1")) // another
+	w.Flush(t.Context())
+	all, _ := w.entries(t)
+	counts := map[string]int64{}
+	for _, a := range all {
+		counts[a.Address] += a.Count
+	}
+	if len(all) != 3 || counts[""] != 1 || counts["2001:db8::1"] != 20 || counts["2001:db8:0:1::1"] != 1 {
+		t.Errorf("the entries are %+v", all)
+	}
+}
+
+// If too many networks try an account, those that follow are counted without their network, and still for the
+// account.
+func TestRefusalsOfManyNetworks(t *testing.T) {
+	w := open(t, storetest.Open(t, storetest.SQLite(t)))
+	account := w.org.NewChild()
+	for i := range 300 {
+		w.Add(w.wrong(account, fmt.Sprintf("10.0.%d.%d", i/250, i%250)))
+	}
+	w.Flush(t.Context())
+	all, _ := w.entries(t)
+	merged := 0
+	for _, a := range all {
+		if a.Address == "" {
+			merged++
+			if a.Account != account || a.Reason != resource.RefusedPassword || a.Count != 200 {
+				t.Errorf("those of all other networks are %+v", a)
+			}
+		}
+	}
+	if merged != 1 || len(all) != 101 {
+		t.Errorf("%d entries, %d of them without a network", len(all), merged)
+	}
+}
+
+// One who goes on all day makes an entry for each window, and whoever stops is forgotten.
+func TestRefusalsGoOn(t *testing.T) {
+	w := open(t, storetest.Open(t, storetest.SQLite(t)))
+	account := w.org.NewChild()
+	const hours = 6
+	for range hours * 60 {
+		w.Add(w.wrong(account, "192.0.2.1"))
+		w.tick(t, time.Minute)
+	}
+	if all, _ := w.entries(t); len(all) > hours*4+1 {
+		t.Errorf("%d hours make %d entries", hours, len(all))
+	}
+	w.tick(t, 15*time.Minute)
+	w.tick(t, 15*time.Minute)
+	if all, _ := w.entries(t); total(all) != hours*60 || w.Kept() != 0 {
+		t.Errorf("%d of %d are written, and %d kept", total(all), hours*60, w.Kept())
 	}
 }

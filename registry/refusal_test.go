@@ -23,7 +23,11 @@ func TestRegistryRefusals(t *testing.T) {
 	recorder := refusal.New(s.DB, slog.New(slog.NewJSONHandler(&log, nil)))
 	r := newRig(t, s, registry.Config{Refusals: recorder})
 	ask := func(path, token string) int {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+path, nil)
+		method := http.MethodPost
+		if path == "/v2/" {
+			method = http.MethodGet
+		}
+		req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, nil)
 		must(t, err)
 		if token != "" {
 			req.Header.Set("Authorization", "Bearer "+token)
@@ -40,6 +44,7 @@ func TestRegistryRefusals(t *testing.T) {
 	}
 	ask("/v2/acme/team/secret-name/blobs/uploads/", r.tokens["stranger"])
 	ask("/v2/acme/team/app/blobs/uploads/", "")
+	ask("/v2/", "")
 	ask("/v2/acme/team/app/blobs/uploads/", "not.a.token")
 	recorder.Flush(t.Context())
 	events, err := s.Events(t.Context(), 0, 1000)
@@ -60,7 +65,7 @@ func TestRegistryRefusals(t *testing.T) {
 	if len(counts) != 2 || counts[r.uids["viewer"]] != 3 || counts[r.uids["stranger"]] != 1 {
 		t.Errorf("the refusals are %v", counts)
 	}
-	if text := log.String(); strings.Count(text, `"reason":"wrong_token"`) != 1 || strings.Contains(text, "not.a.token") {
+	if text := log.String(); strings.Count(text, `"reason":"wrong_token","count":1,`) != 1 || strings.Contains(text, "not.a.token") {
 		t.Errorf("the log is %s", text)
 	}
 }

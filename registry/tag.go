@@ -100,19 +100,21 @@ func (s *Service) DeleteTag(ctx context.Context, uid resource.UID) error {
 }
 
 // TagHistory returns a page of the moves of a tag, or of all tags of the repo if name
-// is "", newest first. The caller needs tag.list on the repo.
+// is "", newest first. The caller needs tag.list on the repo. A page token has what is
+// left out of both.
 func (s *Service) TagHistory(
 	ctx context.Context, repo resource.UID, name string, p page.Params,
 ) (page.Page[resource.TagMove], error) {
+	of, req, err := page.Resume(s.pages, historyList, []string{string(repo), name}, p)
+	if err != nil {
+		return page.Page[resource.TagMove]{}, err
+	}
+	repo, name = resource.UID(of[0]), of[1]
 	if err := s.authz.Require(ctx, resource.TagList, repo); err != nil {
 		return page.Page[resource.TagMove]{}, err
 	}
 	if name != "" && !resource.ValidTag(name) {
 		return page.Page[resource.TagMove]{}, fault.Field("tag", "is not a name that a tag can have")
-	}
-	_, req, err := page.Resume(s.pages, historyList, []string{string(repo), name}, p)
-	if err != nil {
-		return page.Page[resource.TagMove]{}, err
 	}
 	if !req.Order.Desc {
 		return page.Page[resource.TagMove]{}, fault.Field("order_by", "must be time desc")

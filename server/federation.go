@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/outbound"

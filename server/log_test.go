@@ -39,7 +39,7 @@ func TestLogTellsOfPanics(t *testing.T) {
 		}()
 		told := strings.Contains(b.String(), "no such thing") && strings.Contains(b.String(), "log_test.go") &&
 			strings.Contains(b.String(), `"path":"/v2/"`)
-		if told != want || strings.Contains(b.String(), "secret") {
+		if told != want || !want && b.Len() > 0 || strings.Contains(b.String(), "secret") {
 			t.Errorf("panic(%v): log = %s", value, b.String())
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
@@ -35,16 +36,21 @@ func (r *running) follow(t *testing.T, link, password string) bool {
 		t.Fatal(err)
 	}
 	c := &http.Client{Jar: jar}
-	shown, err := c.Get(r.url + link[strings.Index(link, "/link"):])
-	if err != nil {
-		t.Fatal(err)
+	send := func(method, path, form string) *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, strings.NewReader(form))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		resp, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp
 	}
-	shown.Body.Close()
-	done, err := c.PostForm(r.url+"/link", url.Values{"password": {password}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	done.Body.Close()
+	send(http.MethodGet, link[strings.Index(link, "/link"):], "")
+	done := send(http.MethodPost, "/link", url.Values{"password": {password}}.Encode())
 	return done.StatusCode == http.StatusOK && done.Request.URL.Path == "/account"
 }
 
@@ -188,10 +194,23 @@ func TestLostEncryptionKey(t *testing.T) {
 		t.Errorf("the keys are %d %s", resp.StatusCode, body)
 	}
 	unrelated := server.Config{DataDir: filepath.Join(t.TempDir(), "none"), Listen: "127.0.0.1:0"}
-	if _, err := run(t, unrelated, "keys", "reset", "lost-encryption-key"); err == nil {
-		t.Error("a folder without a database is reset")
+	if _, err := run(t, unrelated, "keys", "reset", "lost-encryption-key"); err == nil ||
+		!strings.Contains(err.Error(), "there is no database") {
+		t.Errorf("a folder without a database: %v", err)
 	}
 	if _, err := os.Stat(unrelated.DataDir); err == nil {
 		t.Error("keys reset makes a data folder")
 	}
+}
+
+// A server that runs has the key, so nothing is reset beside it, on either engine.
+func TestKeysResetBesideAServer(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		cfg := server.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", Database: url}
+		start(t, cfg)
+		cfg.EncryptionKey = seal.NewKey().Text() // another
+		if out, err := run(t, cfg, "keys", "reset", "lost-encryption-key"); err == nil {
+			t.Errorf("beside a server: %s", out)
+		}
+	})
 }

@@ -85,6 +85,31 @@ var recoveryPromises = map[string]func(t *testing.T, s *storetest.Store){
 		}
 		wantCodes(t, s, b.UID, 0)
 	},
+	"with a lost key go the secrets of providers, and codes though no app does": func(t *testing.T, s *storetest.Store) {
+		a := withCodes(t, s, "ann@example.test", "one")
+		_, err := s.UpdateAccount(t.Context(), a.UID, func(a *resource.Account) error {
+			a.TOTP, a.Password = []byte("readable"), "hash"
+			return nil
+		})
+		must(t, err)
+		org := addGroup(t, s, "", "providers").UID
+		gone := addProvider(t, s, org, addRole(t, s, org, "r").UID, "gone")
+		kept := newProvider(org, gone.DefaultRole, "kept")
+		kept.OIDC.ClientSecret.Sealed = []byte("readable")
+		must(t, s.InsertProvider(t.Context(), kept))
+		lost, err := s.ForgetSealed(t.Context(), func(_ string, sealed []byte) bool { return string(sealed) == "readable" })
+		must(t, err)
+		if len(lost.Providers) != 1 || lost.Providers[0].UID != gone.UID || len(lost.Accounts) != 0 || lost.RecoveryCodes != 1 {
+			t.Errorf("lost = %+v", lost)
+		}
+		if p, err := s.Provider(t.Context(), gone.UID); err != nil || len(p.OIDC.ClientSecret.Sealed) > 0 {
+			t.Errorf("the secret that nobody can read is there: %v", err)
+		}
+		if p, err := s.Provider(t.Context(), kept.UID); err != nil || len(p.OIDC.ClientSecret.Sealed) == 0 {
+			t.Errorf("the secret that can be read is gone: %v", err)
+		}
+		wantCodes(t, s, a.UID, 0)
+	},
 	"a code is used once, by its account": func(t *testing.T, s *storetest.Store) {
 		a, b := withCodes(t, s, "ann@example.test", "one", "two"), withCodes(t, s, "bob@example.test", "three")
 		use(t, s, a.UID, "three", false)

@@ -18,8 +18,10 @@ func (s registries) GetRepoCountBySource(
 
 // ListEolTags has pages, unlike most lists of version 1.
 func (s registries) ListEolTags(ctx context.Context, r *pb.EolTagFilter) (*pb.EolTagList, error) {
-	f := resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), Name: r.GetName(), Deprecated: true,
-		Classes: classesOf(r, true)}
+	f := resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), Name: r.GetName(), Deprecated: true}
+	if r.GetPageToken() == "" || r.GetExcludeDates() || r.GetExcludeEpochs() { // a token has what is left out
+		f.Classes = classesOf(r, true)
+	}
 	tags, err := s.registry.ListTags(ctx, f, pageParams(r, ""))
 	p := wire.PageOf(ctx, tags, func(t resource.Tag) *pb.EolTag {
 		return &pb.EolTag{Id: string(t.UID), Name: t.Name, TagStatus: pb.EolTagStatus_TAG_INACTIVE}

@@ -51,7 +51,15 @@ func (s *server) CheckAccess(
 
 func (s *server) ListAccess(ctx context.Context, r *accesspb.ListAccessRequest) (*accesspb.ListAccessResponse, error) {
 	var bad wire.Problems
-	want, place := readCapability(r.GetCapability(), &bad), bad.UID("place_uid", r.GetPlaceUid())
+	var want resource.Capability
+	var place resource.UID
+	continued := r.GetPageToken() != "" // which has what is left out
+	if r.GetCapability() != "" || !continued {
+		want = readCapability(r.GetCapability(), &bad)
+	}
+	if r.GetPlaceUid() != "" || !continued {
+		place = bad.UID("place_uid", r.GetPlaceUid())
+	}
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}

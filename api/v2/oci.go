@@ -72,6 +72,9 @@ func variantOf(v registry.DescribedVariant) *pb.Variant {
 
 func (s *server) ListTagHistory(ctx context.Context, r *pb.ListTagHistoryRequest) (*pb.ListTagHistoryResponse, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
+	if r.GetRepoUid() == "" && r.GetPageToken() != "" {
+		err = nil // the token has it
+	}
 	if err != nil {
 		return nil, err
 	}

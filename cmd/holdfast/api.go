@@ -14,20 +14,32 @@ import (
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 )
 
 // apiCommand returns the command that sends any request to the API.
 func apiCommand(a *noun.App) *cobra.Command {
 	var body string
+	var web bool
 	cmd := &cobra.Command{
 		Use: "api [METHOD] PATH", Short: "Send a request to the JSON API, and print the answer",
 		Long: "Sends a request with your token. METHOD is GET, or POST with --data. The paths are those of /docs. A path\n" +
 			"is below the address of the settings: the token is sent nowhere else.",
 		Example: "  holdfast api /iam/v2beta1/groups?pageSize=5\n" +
 			"  holdfast api POST /iam/v2beta1/groups/UID -d '{\"name\": \"web\"}'\n" +
-			"  holdfast api PATCH '/iam/v2beta1/groups/UID?updateMask=description' -d @group.json",
-		Args: cobra.RangeArgs(1, 2),
+			"  holdfast api PATCH '/iam/v2beta1/groups/UID?updateMask=description' -d @group.json\n" +
+			"  holdfast api /iam/v2beta1/groups --jq '.groups[].name'\n" +
+			"  holdfast api --web",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if web {
+				return cobra.MaximumNArgs(2)(cmd, args)
+			}
+			return cobra.RangeArgs(1, 2)(cmd, args)
+		},
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if web {
+				return a.Browse(ctx, signin.DocsPage(strings.Join(args[max(0, len(args)-1):], "")))
+			}
 			method, path := http.MethodGet, args[len(args)-1]
 			if cmd.Flags().Changed("data") {
 				method = http.MethodPost
@@ -49,6 +61,7 @@ func apiCommand(a *noun.App) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVarP(&body, "data", "d", "", "`JSON` to send; @FILE reads it from a file, and @- from standard input")
+	cmd.Flags().BoolVar(&web, "web", false, "open the reference of the API in a browser, at PATH if it is given")
 	return cmd
 }
 

@@ -42,7 +42,11 @@ func main() {
 
 // run runs the command of args and returns the exit code.
 func run(ctx context.Context, args []string) int {
-	a := noun.NewApp(os.Stdin, os.Stdout, os.Stderr)
+	return runWith(ctx, args, os.Stdin, os.Stdout, os.Stderr)
+}
+
+func runWith(ctx context.Context, args []string, in, out, errs *os.File) int {
+	a := noun.NewApp(in, out, errs)
 	root := root(a)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		unquote(root)
@@ -76,7 +80,14 @@ func root(a *noun.App) *cobra.Command {
 	f.StringVar(a.Flag("api"), "api", "", "`ADDRESS` of the server, http(s)://host[:port]")
 	var profile string
 	f.StringVar(&profile, "profile", "", "`NAME` of the settings and session to use: see holdfast config profiles")
+	var expression, colour string
+	f.StringVar(&expression, "jq", "", "print what the jq `EXPRESSION` makes of the JSON; text without quotes")
+	f.StringVar(&colour, "color", output.Colours[0], "`WHEN` to colour: auto (on a terminal), always or never")
+	noun.CompleteWords(root, "color", output.Colours)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := errors.Join(a.SetColour(colour), query(a, cmd, expression)); err != nil {
+			return err
+		}
 		if profile != "" {
 			if err := os.Setenv(settings.ProfileVariable, profile); err != nil {
 				return err
@@ -99,6 +110,21 @@ func root(a *noun.App) *cobra.Command {
 	noun.CompleteWords(root, "output", output.Formats)
 	addExamples(root)
 	return root
+}
+
+// query lets a jq expression, if one is given, decide what a command prints.
+func query(a *noun.App, cmd *cobra.Command, expression string) error {
+	format := a.Flag("output")
+	switch {
+	case !cmd.Flags().Changed("jq"):
+		return nil
+	case *format != "" && *format != "json":
+		return problem.Usage("--jq goes with -o json, not with -o %s", *format)
+	case len(a.Columns) > 0:
+		return problem.Usage("--jq does not go with --columns")
+	}
+	*format = "json"
+	return a.Query(expression)
 }
 
 // group adds commands to root under a heading of its help.

@@ -131,7 +131,7 @@ func importAll(ctx context.Context, a *noun.App, group string, docs []document) 
 		}
 		bar.show(m.GetBytes(), counts.GetCreated()+counts.GetUpdated()+counts.GetUnchanged()+counts.GetFailed())
 	}
-	bar.clear()
+	bar.end()
 	took := time.Since(bar.start)
 	fmt.Fprintf(a.Out, "%s in %s (%s records a second)\n", countsText(counts), took.Round(time.Millisecond),
 		perSecond(bar.records, took))
@@ -309,6 +309,19 @@ func perSecond(n int64, took time.Duration) string {
 		return "0"
 	}
 	return fmt.Sprintf("%.0f", float64(n)/took.Seconds())
+}
+
+// end leaves the line at its end: records that were skipped count for no bytes, and a short import shows none.
+func (p *progress) end() {
+	if p.live && p.shown.IsZero() {
+		return
+	}
+	p.shown = time.Time{}
+	p.show(p.total, p.records)
+	if p.dirty {
+		fmt.Fprintln(p.console.Err)
+		p.dirty = false
+	}
 }
 
 // clear removes the line.

@@ -1,9 +1,52 @@
 package advisories
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 )
+
+// What is shown last is the end, whatever the server counted, and stays. Nothing is shown where there is no
+// terminal, or if the import ends before anything was.
+func TestProgressEnds(t *testing.T) {
+	tests := map[string]struct {
+		live, shows bool
+		end         string // of what was printed
+	}{
+		"on a terminal": {true, true, " 100%  7 records, "},
+		"elsewhere":     {false, true, ""},
+		"at once":       {true, false, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f, err := os.Create(filepath.Join(t.TempDir(), "err"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &progress{console: output.NewConsole(os.Stdin, os.Stdout, f), live: tt.live, total: 100, start: time.Now()}
+			if tt.shows {
+				p.show(40, 3)
+				p.show(97, 7) // too soon to be shown
+			}
+			p.end()
+			text, err := os.ReadFile(f.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(string(text), "\r")
+			if last := lines[len(lines)-1]; !strings.Contains(last, tt.end) || (tt.end == "") != (last == "") {
+				t.Errorf("printed %q, want the last to have %q", text, tt.end)
+			}
+			if tt.end != "" && !strings.HasSuffix(string(text), "\n") {
+				t.Errorf("the next line would begin in %q", text)
+			}
+		})
+	}
+}
 
 func TestProgressLine(t *testing.T) {
 	tests := map[string]struct {

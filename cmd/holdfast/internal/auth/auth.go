@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/iam"
@@ -43,7 +43,7 @@ func Logout(a *noun.App) *cobra.Command { return logout(a) }
 func WhoAmI(a *noun.App) *cobra.Command {
 	cmd := status(a)
 	cmd.Use, cmd.Short = "whoami", "Show whom you are signed in as"
-	cmd.Example = "  holdfast whoami\n  holdfast whoami -o id"
+	cmd.Example = "  holdfast whoami\n  holdfast whoami -o id\n  holdfast whoami --web"
 	return cmd
 }
 
@@ -142,7 +142,7 @@ func printToken(a *noun.App) *cobra.Command {
 }
 
 func status(a *noun.App) *cobra.Command {
-	var offline *bool
+	var offline, web *bool
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the current identity, and when and how its token is renewed",
 		Long: "Reads the stored token, and asks the server whether it is still good. The exit code is 4 if there is no\n" +
@@ -150,6 +150,9 @@ func status(a *noun.App) *cobra.Command {
 		Example: "  holdfast auth status\n  holdfast auth status --offline -o json",
 		Args:    cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			if *web {
+				return a.Browse(ctx, signin.AccountPage())
+			}
 			st, err := a.Status()
 			if err != nil {
 				return err
@@ -167,6 +170,7 @@ func status(a *noun.App) *cobra.Command {
 		}),
 	}
 	offline = cmd.Flags().Bool("offline", false, "do not ask the server")
+	web = cmd.Flags().Bool("web", false, "open the page of your account in a browser")
 	return cmd
 }
 
@@ -218,11 +222,21 @@ func printStatus(a *noun.App, st signin.Status) error {
 // sessionsCommand lists sessions, and has a command that ends them.
 func sessionsCommand(a *noun.App) *cobra.Command {
 	var identity string
+	var web bool
 	cmd := &cobra.Command{
 		Use: "sessions", Short: "List sessions",
 		Long: "Lists your sessions of commands and browsers. When a session is ended, its tokens are revoked at once.",
 		Args: cobra.NoArgs,
-		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			if web && identity != "" {
+				return problem.Usage("--web opens the page of your own account, not of another's")
+			}
+			if web {
+				return a.Browse(ctx, signin.AccountPage())
+			}
+			if err := a.Connect(ctx); err != nil {
+				return err
+			}
 			uid, err := a.ResolveAny(ctx, iam.Identities(), identity)
 			if err != nil {
 				return err
@@ -240,6 +254,7 @@ func sessionsCommand(a *noun.App) *cobra.Command {
 		}),
 	}
 	cmd.AddCommand(endSessions(a))
+	cmd.Flags().BoolVar(&web, "web", false, "open the page of your account in a browser")
 	a.RegisterRef(cmd, &identity, "identity", iam.Identities(), whoseHelp)
 	return cmd
 }

@@ -2,6 +2,7 @@ package noun
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -80,8 +81,13 @@ func (a *App) Ask(t task) func(*cobra.Command, []string) error {
 // End flushes the output, prints what went wrong, and returns the exit code.
 func (a *App) End(cmd *cobra.Command, err error) int {
 	a.Close()
-	if flushed := a.Out.Flush(); err == nil && flushed != nil {
-		err = fmt.Errorf("write the result: %w", flushed)
+	verdict, _ := errors.AsType[*problem.Problem](err)
+	failed := err != nil && (verdict == nil || verdict.Text != "") // an exit code alone is an answer
+	if written := a.Answer(cmd.Context(), failed); written != nil && !failed {
+		err = fmt.Errorf("write the result: %w", written)
+		if p, ok := errors.AsType[*problem.Problem](written); ok {
+			err = p
+		}
 	}
 	if err == nil {
 		return problem.ExitOK
@@ -94,7 +100,7 @@ func (a *App) End(cmd *cobra.Command, err error) int {
 		p.Hints = []string{"usage: " + cmd.UseLine()}
 	}
 	if p.Text != "" {
-		a.Note("%s", p.Text)
+		a.Fail(p.Text)
 	}
 	for _, hint := range p.Hints {
 		a.Note("hint: %s", hint)

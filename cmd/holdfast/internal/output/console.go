@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -23,16 +24,33 @@ type Console struct {
 	In     *os.File
 	Out    *bufio.Writer // its errors show when it is flushed
 	Err    *os.File
-	colour bool     // out is a terminal that shows colours
+	file   *os.File // behind Out
+	query  *query   // that results go through, or nil
+	colour bool     // of Out
+	paints bool     // colour, of Err
 	warned sync.Map // the warnings that were given
 }
 
 // NewConsole returns a Console with a buffer for out.
 func NewConsole(in, out, err *os.File) *Console {
 	return &Console{
-		In: in, Out: bufio.NewWriterSize(out, 64<<10), Err: err,
-		colour: wantsColour(IsTerminal(out), os.Getenv),
+		In: in, Out: bufio.NewWriterSize(out, 64<<10), Err: err, file: out,
+		colour: wantsColour(IsTerminal(out), os.Getenv), paints: wantsColour(IsTerminal(err), os.Getenv),
 	}
+}
+
+// Colours are the words that SetColour knows. The first is what happens without it.
+var Colours = []string{"auto", "always", "never"}
+
+// SetColour says when to colour: on a terminal that shows colours, always or never.
+func (c *Console) SetColour(when string) error {
+	if !slices.Contains(Colours, when) {
+		return problem.Usage("--color must be one of %s", strings.Join(Colours, ", "))
+	}
+	if when != "auto" {
+		c.colour, c.paints = when == "always", when == "always"
+	}
+	return nil
 }
 
 func wantsColour(terminal bool, getenv func(string) string) bool {
@@ -47,6 +65,14 @@ func (c *Console) Note(format string, args ...any) {
 	fmt.Fprintln(c.Err, "holdfast: "+Printable(fmt.Sprintf(format, args...)))
 }
 
+// Fail prints what went wrong.
+func (c *Console) Fail(text string) {
+	if text = Printable(text); c.paints {
+		text = painted(Red, text)
+	}
+	fmt.Fprintln(c.Err, "holdfast: "+text)
+}
+
 // Warn prints a warning, once.
 func (c *Console) Warn(text string) {
 	if _, known := c.warned.LoadOrStore(text, true); !known {
@@ -59,8 +85,10 @@ func (c *Console) Paint(style, text string) string {
 	if !c.colour || text == "" {
 		return text
 	}
-	return "\x1b[" + style + "m" + text + "\x1b[0m"
+	return painted(style, text)
 }
+
+func painted(style, text string) string { return "\x1b[" + style + "m" + text + "\x1b[0m" }
 
 // The styles of Paint.
 const (

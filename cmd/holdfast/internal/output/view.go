@@ -187,11 +187,12 @@ func scalarText(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	return fmt.Sprint(v.Enum())
 }
 
-// EnumWords returns what people may write for an enum.
+// EnumWords returns what people may write for an enum, without what is only for the service itself.
 func EnumWords(d protoreflect.EnumDescriptor) (words []string) {
 	for i := range d.Values().Len() {
-		if v := d.Values().Get(i); v.Number() != 0 {
-			words = append(words, EnumWord(v))
+		v := d.Values().Get(i)
+		if word := EnumWord(v); v.Number() != 0 && !slices.Contains(strings.Split(word, "."), "internal") {
+			words = append(words, word)
 		}
 	}
 	return words

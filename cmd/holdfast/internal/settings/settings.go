@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+)
+
+// Completion of every command and its flags shows words for people: none of the quotes that mark the values of
+// flags in the help, no commands that are hidden, no internals, and a description for each.
+func TestCompletionReads(t *testing.T) {
+	t.Setenv("HOLDFAST_API", "http://127.0.0.1:1") // nothing is asked there
+	t.Setenv("HOLDFAST_CONFIG", filepath.Join(t.TempDir(), "config.yaml"))
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		path := strings.Fields(cmd.CommandPath())[1:]
+		typed := []string{"--"}
+		if cmd.HasAvailableSubCommands() {
+			typed = append(typed, "")
+		}
+		for _, word := range typed {
+			for line := range strings.Lines(completions(t, append(path, word)...)) {
+				checkCompletion(t, strings.Join(append(path, word), " "), strings.TrimSuffix(line, "\n"))
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				visit(sub)
+			}
+		}
+	}
+	visit(root(noun.NewApp(os.Stdin, os.Stdout, os.Stderr)))
+	for word := range strings.FieldsSeq(completions(t, "iam", "can", "me", "")) {
+		if strings.Contains(word, "internal") {
+			t.Errorf("the capability %s is completed, which is for the service itself", word)
+		}
+	}
+}
+
+func checkCompletion(t *testing.T, typed, line string) {
+	t.Helper()
+	word, about, _ := strings.Cut(line, "\t")
+	switch {
+	case strings.HasPrefix(line, ":"): // what the shell does with it
+	case strings.ContainsAny(line, "`\x1b"):
+		t.Errorf("after %q: %q has marks that are not for people", typed, line)
+	case strings.HasPrefix(word, "_"), word == "credential-helper", word == "man":
+		t.Errorf("after %q: %s is not for people", typed, word)
+	case about == "":
+		t.Errorf("after %q: %s says nothing about itself", typed, word)
+	}
+}
+
+// completions returns what the program tells a shell about what was typed.
+func completions(t *testing.T, typed ...string) string {
+	t.Helper()
+	folder := t.TempDir()
+	out, err := os.Create(filepath.Join(folder, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }() // it is read by its name
+	notes, err := os.Create(filepath.Join(folder, "notes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = notes.Close() }() // nobody reads it
+	args := append([]string{cobra.ShellCompRequestCmd}, typed...)
+	if code := runWith(t.Context(), args, os.Stdin, out, notes); code != 0 {
+		t.Fatalf("completion of %q: exit code %d", typed, code)
+	}
+	text, err := os.ReadFile(out.Name())
+	if err != nil || !strings.Contains(string(text), "\n:") && !strings.HasPrefix(string(text), ":") {
+		t.Fatalf("completion of %q: %q, %v", typed, text, err)
+	}
+	return string(text)
+}

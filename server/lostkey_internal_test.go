@@ -1,0 +1,37 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/people"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// What is lost with a key is said with everything that somebody has to do, and to whom.
+func TestWriteLoss(t *testing.T) {
+	var b strings.Builder
+	err := writeLoss(&b, people.Loss{
+		SigningKeys: 2, RecoveryCodes: 8,
+		Providers: []resource.IdentityProvider{{UID: "a1/b2", Name: "okta"}},
+		Accounts:  []resource.Account{{UID: "a1/c3", Email: "olga@example.com"}},
+	}, "fingerprint")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"encryption key fingerprint", "2 signing keys", "8 recovery codes",
+		"client secrets of 1 identity providers", "--client-secret-file", "a1/b2  okta",
+		"authenticator apps of 1 accounts, and their passwords", "holdfastd owners recover", "a1/c3  olga@example.com",
+		"Back-ups of before need the key of before",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, b.String())
+		}
+	}
+	b.Reset()
+	if err := writeLoss(&b, people.Loss{SigningKeys: 1}, "f"); err != nil || strings.Contains(b.String(), "providers") ||
+		strings.Contains(b.String(), "recovery codes") || strings.Contains(b.String(), "accounts") {
+		t.Errorf("it tells of more than is lost: %v\n%s", err, b.String())
+	}
+}
