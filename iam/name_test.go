@@ -1,0 +1,104 @@
+package iam_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// A name is told to whoever may get what has it, and to nobody else. What is hidden is left out, as what is not
+// there is.
+func TestLookupNames(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		web, err := w.CreateGroup(w.owner, string(w.acme.UID), resource.Group{Name: "web", DisplayName: "Web-Läden"})
+		must(t, err)
+		beside := w.group(w.acme.UID, "beside")
+		repo := resource.Repo{UID: web.UID.NewChild(), Name: "app", CreateTime: web.CreateTime, UpdateTime: web.CreateTime}
+		must(t, w.store.InsertRepo(t.Context(), repo))
+		ci, err := w.CreateIdentity(w.owner, web.UID, person("ci", "ci"))
+		must(t, err)
+		idp, err := w.CreateProvider(w.owner, web.UID, provider(func(p *resource.IdentityProvider) { p.Name = "okta" }))
+		must(t, err)
+		owner, _ := authz.CallerFrom(w.owner)
+		rival, _ := authz.CallerFrom(w.rival)
+		forged := web.UID + w.other.UID.NewChild()[len(w.other.UID):] // a segment that is nobody's
+		stolen, err := w.CreateGroup(w.rival, string(w.other.UID), resource.Group{Name: "secret"})
+		must(t, err)
+		grafted := web.UID + stolen.UID[len(w.other.UID):] // another's segment below one's own group
+		all := []resource.UID{
+			w.acme.UID, web.UID, beside.UID, repo.UID, ci.UID, idp.UID, resource.ManagedRoleUID("viewer"), owner.Identity,
+			rival.Identity, w.other.UID, stolen.UID, forged, grafted, web.UID,
+		}
+		uid, editor := w.worker(web.UID, "groups.list", "repo.list", "identity.list", "roles.list", "identity_providers.list")
+		_, lister := w.worker(web.UID, "repo.list")
+		_, auditor := w.worker(w.acme.UID, "identity.list")
+		_, binder := w.worker(w.acme.UID, "identity.list", "role_bindings.list")
+		_, folder := w.worker(web.UID, "identity.list", "role_bindings.list")
+		narrow := func(ctx context.Context, n resource.Narrowing) context.Context {
+			c, _ := authz.CallerFrom(ctx)
+			c.Caps, c.Scopes = n.Caps, n.Scopes
+			return authz.WithCaller(t.Context(), c)
+		}
+		repos := resource.CapabilitySet("repo.list")
+		for name, tt := range map[string]struct {
+			as   context.Context
+			want string
+		}{
+			"the owner":                                    {w.owner, "acme, acme/web (Web-Läden), acme/beside, acme/web/app, acme/web/ci, acme/web/okta, viewer, acme owner"},
+			"another organization's owner":                 {w.rival, "viewer, other owner, other, other/secret"},
+			"with a role on the folder":                    {editor, "acme/web (Web-Läden), acme/web/app, acme/web/ci, acme/web/okta, viewer"},
+			"with one capability":                          {lister, "acme/web/app"},
+			"who sees identities, but no bindings":         {auditor, "acme/web/ci"},
+			"who sees identities and bindings":             {binder, "acme/web/ci, acme owner"},
+			"who sees them where the owner has none":       {folder, "acme/web/ci"},
+			"a workload, itself":                           {w.as(ci.UID), "acme/web/ci"},
+			"a stranger":                                   {w.as(resource.UserUID("https://issuer.example", "nobody")), ""},
+			"the owner, narrowed to a capability":          {narrow(w.owner, resource.Narrowing{Caps: &repos}), "acme/web/app"},
+			"the owner, narrowed to another folder":        {narrow(w.owner, resource.Narrowing{Scopes: []resource.UID{beside.UID}}), "acme/beside, viewer"},
+			"the rival, narrowed to what is not their own": {narrow(w.rival, resource.Narrowing{Scopes: []resource.UID{web.UID}}), ""},
+		} {
+			found, err := w.LookupNames(tt.as, all)
+			must(t, err)
+			var got []string
+			for _, n := range found {
+				text := n.Path
+				if n.DisplayName != "" {
+					text += " (" + n.DisplayName + ")"
+				}
+				got = append(got, text)
+			}
+			if diff := cmp.Diff(tt.want, strings.Join(got, ", ")); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+		// Somebody who was bound to a role, but has not joined, stays unknown to whoever bound them.
+		_, err = w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: rival.Identity, Role: resource.ManagedRoleUID("viewer")})
+		must(t, err)
+		if got, err := w.LookupNames(w.owner, []resource.UID{rival.Identity, uid}); err != nil || len(got) != 1 || got[0].UID != uid {
+			t.Errorf("the owner who has bound a stranger: %v, %v", got, err)
+		}
+	})
+}
+
+func TestLookupNamesRefuses(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		many := slices.Repeat([]resource.UID{w.acme.UID}, 501)
+		_, err := w.LookupNames(w.owner, many)
+		want(t, "too many", err, fault.InvalidArgument)
+		_, err = w.LookupNames(w.owner, nil)
+		want(t, "none", err, fault.InvalidArgument)
+		_, err = w.LookupNames(t.Context(), many[:1])
+		want(t, "nobody", err, fault.Unauthenticated)
+		if got, err := w.LookupNames(w.owner, many[:500]); err != nil || len(got) != 1 {
+			t.Errorf("one uid 500 times: %v, %v", got, err)
+		}
+	})
+}
