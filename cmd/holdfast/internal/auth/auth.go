@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -182,10 +183,31 @@ func checkSession(ctx context.Context, a *noun.App, st *signin.Status) {
 	switch p, _ := errors.AsType[*problem.Problem](err); {
 	case err == nil:
 		st.Session = "the server accepts it"
+		nameStatus(ctx, a, st)
 	case p != nil && p.Code == problem.ExitUnauthenticated:
 		st.Ended, st.Session = true, "it has ended: "+p.Text
 	default:
 		st.Session = "unknown: " + err.Error()
+	}
+}
+
+// nameStatus adds what people call the identity and the provider of a status.
+func nameStatus(ctx context.Context, a *noun.App, st *signin.Status) {
+	uids := slices.DeleteFunc([]string{st.Identity, st.Provider}, func(uid string) bool { return !settings.IsUID(uid) })
+	if len(uids) == 0 {
+		return
+	}
+	got, err := accesspb.NewAccessServiceClient(a).LookupNames(ctx, &accesspb.LookupNamesRequest{Uids: uids})
+	if err != nil {
+		return // the uids tell it too
+	}
+	for _, n := range got.GetNames() {
+		switch n.GetUid() {
+		case st.Identity:
+			st.Name = signin.Title(n)
+		case st.Provider:
+			st.ProviderPath = n.GetPath()
+		}
 	}
 }
 
@@ -207,9 +229,13 @@ func printStatus(a *noun.App, st signin.Status) error {
 	if st.Expired {
 		until += ", which is over"
 	}
+	wide := ""
+	if format.Text == "wide" && st.Name != "" {
+		wide = st.Identity
+	}
 	a.Pairs([][2]string{
-		{"server", st.API}, {"issuer", st.Issuer}, {"identity", st.Identity}, {"email", st.Email}, {"proven by", st.Actor},
-		{"provider", st.Provider},
+		{"server", st.API}, {"issuer", st.Issuer}, {"identity", cmp.Or(st.Name, st.Identity)}, {"uid", wide},
+		{"email", st.Email}, {"proven by", st.Actor}, {"provider", cmp.Or(st.ProviderPath, st.Provider)},
 		{"until", until}, {"session", st.Session}, {"token in", st.Kept}, {"renewed", cmp.Or(st.Renews, "not at all")},
 	})
 	return nil
@@ -232,7 +258,7 @@ func sessionsCommand(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return noun.ShowAll(a, output.View{
+			return noun.ShowAll(ctx, a, output.View{
 				Plural: "sessions", ID: "id",
 				Columns: output.Columns("id", "program", "from=address", "used=useTime", "ends=expireTime", "current"),
 				Wide:    output.Columns("createTime", "identityUid", "agent"),

@@ -230,7 +230,7 @@ func createBound(
 	if err != nil {
 		return err
 	}
-	if err := a.Show(Identities().View(), m.Interface()); err != nil {
+	if err := a.Show(ctx, Identities().View(), m.Interface()); err != nil {
 		return err
 	}
 	if err := a.Out.Flush(); err != nil { // before the notes about it

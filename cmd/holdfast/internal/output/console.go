@@ -20,20 +20,30 @@ import (
 // A Console is what a command reads from and prints to. Results go to Out, and
 // everything else to Err.
 type Console struct {
-	In     *os.File
-	Out    *bufio.Writer // its errors show when it is flushed
-	Err    *os.File
-	colour bool     // out is a terminal that shows colours
-	warned sync.Map // the warnings that were given
+	In  *os.File
+	Out *bufio.Writer // its errors show when it is flushed
+	Err *os.File
+	// Terminal says that results go to a terminal, whose lines have Width cells.
+	Terminal bool
+	Width    int
+	colour   bool     // out is a terminal that shows colours
+	warned   sync.Map // the warnings that were given
 }
 
 // NewConsole returns a Console with a buffer for out.
 func NewConsole(in, out, err *os.File) *Console {
-	return &Console{
-		In: in, Out: bufio.NewWriterSize(out, 64<<10), Err: err,
-		colour: wantsColour(IsTerminal(out), os.Getenv),
+	c := &Console{In: in, Out: bufio.NewWriterSize(out, 64<<10), Err: err, Terminal: IsTerminal(out)}
+	c.colour = wantsColour(c.Terminal, os.Getenv)
+	if c.Width = usualWidth; c.Terminal {
+		if width, _, err := term.GetSize(int(out.Fd())); err == nil && width > 0 {
+			c.Width = width
+		}
 	}
+	return c
 }
+
+// usualWidth is the width of a terminal that does not tell it.
+const usualWidth = 100
 
 func wantsColour(terminal bool, getenv func(string) string) bool {
 	return terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
