@@ -102,3 +102,34 @@ func TestLookupNamesRefuses(t *testing.T) {
 		}
 	})
 }
+
+// A person is called as their provider tells it, with every sign-in, and paths keep the first name.
+func TestPeopleKeepTheirNames(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
+		must(t, err)
+		for _, tt := range []struct{ told, name, display string }{
+			{"Zoe\u0308 Müller", "zoe muller", "Zoë Müller"},
+			{"Zoë Schmidt", "zoe muller", "Zoë Schmidt"},
+			{"", "zoe muller", "Zoë Schmidt"}, // a provider that tells no name takes none away
+			{"\u202eadmin\n", "zoe muller", "admin"},
+		} {
+			l, err := w.store.SignIn(t.Context(), resource.SignIn{
+				Issuer: p.OIDC.Issuer, Subject: "zoe", Realm: p.Realm, Voucher: p.Voucher(), Name: tt.told, UpdateRoles: true, Register: true,
+			})
+			must(t, err)
+			i2, err := w.store.Identity(t.Context(), l.Identity.UID)
+			must(t, err)
+			if i2.Name != tt.name || i2.DisplayName != tt.display || l.Identity.DisplayName != tt.display {
+				t.Errorf("after %q: %q, %q", tt.told, i2.Name, i2.DisplayName)
+			}
+		}
+		before, err := w.store.SignIn(t.Context(), resource.SignIn{Issuer: p.OIDC.Issuer, Subject: "zoe", Realm: p.Realm, Voucher: p.Voucher(), Name: "admin"})
+		must(t, err)
+		again, err := w.store.SignIn(t.Context(), resource.SignIn{Issuer: p.OIDC.Issuer, Subject: "zoe", Realm: p.Realm, Voucher: p.Voucher(), Name: "admin"})
+		must(t, err)
+		if !again.Identity.UpdateTime.Equal(before.Identity.UpdateTime) {
+			t.Error("a sign-in that tells nothing new changes the identity")
+		}
+	})
+}

@@ -59,6 +59,24 @@ func hidden(r rune) bool {
 // Title returns what people read: the display name, or the name if there is none.
 func (g Group) Title() string { return cmp.Or(g.DisplayName, g.Name) }
 
+// Label returns the title of a group for pages on which people decide whether they trust it. Display names are
+// not unique, so the name follows unless the title is only another spelling of it.
+func (g Group) Label() string {
+	if g.DisplayName == "" || Identifier(g.DisplayName) == strings.ReplaceAll(g.Name, " ", "-") {
+		return g.Title()
+	}
+	return g.DisplayName + " (" + g.Name + ")"
+}
+
+// Titled returns the name of a group that people call typed, and its display name if that differs.
+func Titled(typed string) (name, display string) {
+	typed = strings.TrimSpace(typed)
+	if name = Identifier(typed); name == typed {
+		return name, ""
+	}
+	return name, NormalDisplayName(typed)
+}
+
 // Title returns what people read: the display name, or the name if there is none.
 func (i Identity) Title() string { return cmp.Or(i.DisplayName, i.Name) }
 
@@ -70,7 +88,7 @@ func Identifier(title string) string {
 	}
 	var b strings.Builder
 	gap := false
-	for _, r := range norm.NFKD.String(strings.ToLower(strings.ReplaceAll(title, "ß", "ss"))) {
+	for _, r := range unaccented(title) {
 		switch {
 		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '_':
 			if gap && b.Len() > 0 {
@@ -84,4 +102,9 @@ func Identifier(title string) string {
 	}
 	name := b.String()
 	return strings.TrimRight(name[:min(len(name), maxPathName)], "-")
+}
+
+// unaccented returns s in lower case, with accents as characters of their own.
+func unaccented(s string) string {
+	return norm.NFKD.String(strings.ToLower(strings.ReplaceAll(s, "ß", "ss")))
 }
