@@ -226,6 +226,9 @@ func printStatus(a *noun.App, st signin.Status) error {
 		return nil
 	}
 	until := st.Expiry
+	if t, err := time.Parse(time.RFC3339, until); err == nil {
+		until = a.When(t)
+	}
 	if st.Expired {
 		until += ", which is over"
 	}

@@ -45,6 +45,7 @@ func grants(group string) noun.Noun {
 	}
 	return noun.Noun{
 		Use: "grants", One: "grant", Message: noun.MessageOf(&accesspb.Grant{}), ID: "bindingUid",
+		Sorted: true,
 		Columns: output.Columns(output.Text("identity", grantee).InCSV("identity.name"), "role=role.name",
 			groupPath((*accesspb.Grant).GetGroup), output.Text("inherited", inherited)),
 		Wide: append(output.Columns("binding=bindingUid"), bindingUIDs()...),

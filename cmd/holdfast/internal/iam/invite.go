@@ -71,7 +71,7 @@ func announceInvite(a *noun.App, cmd *cobra.Command) func(context.Context, proto
 		}
 		a.Pairs([][2]string{
 			{"link", link}, {"for", whom}, {"role", i.GetRole().GetName() + " on " + group},
-			{"until", output.ShortTime(i.GetExpirationTime().AsTime())}, {"works", times}, {"code", i.GetCode()},
+			{"until", a.When(i.GetExpirationTime().AsTime())}, {"works", times}, {"code", i.GetCode()},
 			{"uid", i.GetUid()},
 		})
 		a.Note("the link is not shown again; --mail drafts a message with it")

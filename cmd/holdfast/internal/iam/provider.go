@@ -103,6 +103,7 @@ func groupMappings() noun.Noun {
 			{Flag: "provider", Path: "identity_provider_uid", Ref: identityProviders,
 				Help: "only mappings of `IDENTITY-PROVIDER`"},
 		},
+		Sorted: true,
 		Columns: output.Columns("group=externalGroupId", output.NameOf("role", "roleUid"), output.PathOf("on", "scope"),
 			output.PathOf("provider", "identityProviderUid")),
 		Wide: output.Columns("uid", "roleUid", "identityProviderUid", "scope", "createTime"),

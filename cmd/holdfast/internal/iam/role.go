@@ -76,6 +76,7 @@ func roleBindings() noun.Noun {
 			{Flag: "role", Ref: Roles, Help: "only bindings of this `ROLE`"},
 			{Flag: "group", Ref: noun.Groups, Help: "only bindings on `GROUP`, not on groups above or below it"},
 		},
+		Sorted: true,
 		Columns: output.Columns(output.Text("identity", holder).InCSV("identity.name"), "role=role.name",
 			groupPath((*iampb.RoleBinding).GetGroup), "createTime"),
 		Wide: append(output.Columns("uid"), bindingUIDs()...),

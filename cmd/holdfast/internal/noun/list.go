@@ -111,7 +111,9 @@ func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging)
 	if err := p.check(); err != nil {
 		return err
 	}
-	out, err := a.printer(ctx, n.View(), n.Message, true)
+	view := n.View()
+	view.Sorted = p.OrderBy == "" && n.Sorted
+	out, err := a.printer(ctx, view, n.Message, true)
 	if err != nil {
 		return err
 	}

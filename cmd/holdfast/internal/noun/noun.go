@@ -47,6 +47,7 @@ type Noun struct {
 	Created     []output.Column // shown, beside the others, by create alone
 	ID          string          // the field that -o id shows; "" is uid
 	Upright     bool            // get shows the columns, one below the other, because they say more than the fields
+	Sorted      bool            // the server has no order by name for them, so the rows of a page are sorted here
 	ByName      bool            // the server can list them in the order of their names, and does
 
 	Parent     func() Noun // what one is created in; nil is a group

@@ -90,10 +90,24 @@ func ownUID(m protoreflect.Message) string {
 func (p *Page) references(m protoreflect.Message) (uids []string) {
 	for fd, v := range m.Range {
 		switch {
-		case fd.IsMap() || fd.IsList():
+		case fd.IsMap():
+			uids = append(uids, p.mapReferences(fd, v.Map())...)
+		case fd.IsList():
 		case fd.Message() != nil:
 			uids = append(uids, p.references(v.Message())...)
 		case fd.Kind() == protoreflect.StringKind && p.IsUID(v.String()):
+			uids = append(uids, v.String())
+		}
+	}
+	return uids
+}
+
+func (p *Page) mapReferences(fd protoreflect.FieldDescriptor, m protoreflect.Map) (uids []string) {
+	if fd.MapValue().Kind() != protoreflect.StringKind {
+		return nil
+	}
+	for _, v := range m.Range {
+		if p.IsUID(v.String()) {
 			uids = append(uids, v.String())
 		}
 	}
@@ -114,6 +128,9 @@ func (p *Page) add(prefix string, m protoreflect.Message) {
 		if fd.Message() != nil && !fd.IsList() && !fd.IsMap() {
 			p.addMessage(label, v.Message())
 			continue
+		}
+		if fd.Kind() == protoreflect.StringKind && !fd.IsList() && !fd.IsMap() && p.IsUID(v.String()) {
+			label = strings.TrimSuffix(label, " uid") // the name is shown
 		}
 		if values := p.values(fd, v); len(values) > 0 {
 			p.lines = append(p.lines, pageLine{label, values})

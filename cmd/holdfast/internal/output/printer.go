@@ -143,8 +143,9 @@ func cut(s string, n int, tail bool) string {
 type tablePrinter struct {
 	*Table
 	rower
-	page  []protoreflect.Message
-	empty string
+	page   []protoreflect.Message
+	empty  string
+	sorted bool
 }
 
 func (p *tablePrinter) Add(m protoreflect.Message) error {
@@ -153,7 +154,11 @@ func (p *tablePrinter) Add(m protoreflect.Message) error {
 }
 
 func (p *tablePrinter) Flush() error {
-	for _, row := range p.rower.rows(p.page) {
+	rows := p.rower.rows(p.page)
+	if p.sorted {
+		slices.SortStableFunc(rows, slices.Compare[[]string])
+	}
+	for _, row := range rows {
 		p.Table.Add(row)
 	}
 	p.page = p.page[:0]

@@ -32,6 +32,7 @@ type View struct {
 	ID      string // the field that -o id shows; "" is uid
 	Columns []Column
 	Wide    []Column // also shown by wide and csv
+	Sorted  bool     // the rows of each page of a table are in the order of their cells
 }
 
 // NewPrinter returns a printer for messages of one kind. chosen names columns that
@@ -83,7 +84,7 @@ func NewPrinter(
 	if c.Terminal && format != "wide" {
 		t.Width, r.relative = c.Width, true
 	}
-	return &tablePrinter{Table: t, rower: r, empty: "no " + v.Plural}, nil
+	return &tablePrinter{Table: t, rower: r, empty: "no " + v.Plural, sorted: v.Sorted}, nil
 }
 
 // words writes a name in camel case as words.
