@@ -1072,15 +1072,15 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
 	"go_version\x18\x02 \x01(\tR\tgoVersion\x12!\n" +
-	"\fapi_versions\x18\x03 \x03(\tR\vapiVersions2\xbd\x06\n" +
+	"\fapi_versions\x18\x03 \x03(\tR\vapiVersions2\xc0\x06\n" +
 	"\rAccessService\x12\x84\x01\n" +
 	"\vCheckAccess\x12&.holdfast.access.v1.CheckAccessRequest\x1a'.holdfast.access.v1.CheckAccessResponse\"$\x82\xd3\xe4\x93\x02\x12\x12\x10/access/v1/check\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x93\x03\x12\x82\x01\n" +
 	"\n" +
 	"ListAccess\x12%.holdfast.access.v1.ListAccessRequest\x1a&.holdfast.access.v1.ListAccessResponse\"%\x82\xd3\xe4\x93\x02\x13\x12\x11/access/v1/grants\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x93\x03\x12\x84\x01\n" +
-	"\vResolvePath\x12&.holdfast.access.v1.ResolvePathRequest\x1a'.holdfast.access.v1.ResolvePathResponse\"$\x82\xd3\xe4\x93\x02\x14\x12\x12/access/v1/resolve\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x85\x01\n" +
-	"\vLookupNames\x12&.holdfast.access.v1.LookupNamesRequest\x1a'.holdfast.access.v1.LookupNamesResponse\"%\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/access/v1/names\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x98\x01\n" +
+	"\vResolvePath\x12&.holdfast.access.v1.ResolvePathRequest\x1a'.holdfast.access.v1.ResolvePathResponse\"$\x82\xd3\xe4\x93\x02\x14\x12\x12/access/v1/resolve\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x88\x01\n" +
+	"\vLookupNames\x12&.holdfast.access.v1.LookupNamesRequest\x1a'.holdfast.access.v1.LookupNamesResponse\"(\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/access/v1/names\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x90\x02\x01\x12\x98\x01\n" +
 	"\x10ListCapabilities\x12+.holdfast.access.v1.ListCapabilitiesRequest\x1a,.holdfast.access.v1.ListCapabilitiesResponse\")\x82\xd3\xe4\x93\x02\x19\x12\x17/access/v1/capabilities\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12v\n" +
 	"\n" +
 	"GetVersion\x12%.holdfast.access.v1.GetVersionRequest\x1a\x1b.holdfast.access.v1.Version\"$\x82\xd3\xe4\x93\x02\x14\x12\x12/access/v1/version\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01B9Z7github.com/holdfast-dev/holdfast/gen/access/v1;accesspbb\x06proto3"
