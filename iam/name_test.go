@@ -85,6 +85,29 @@ func TestLookupNames(t *testing.T) {
 		if got, err := w.LookupNames(w.owner, []resource.UID{rival.Identity, uid}); err != nil || len(got) != 1 || got[0].UID != uid {
 			t.Errorf("the owner who has bound a stranger: %v, %v", got, err)
 		}
+		// Nor does it help to see identities where the stranger has joined, without their bindings there.
+		there, err := w.CreateRole(w.rival, w.other.UID, resource.Role{Name: "lister", Capabilities: resource.CapabilitySet("identity.list")})
+		must(t, err)
+		_, err = w.CreateBinding(w.rival, w.other.UID, resource.RoleBinding{Identity: owner.Identity, Role: there.UID})
+		must(t, err)
+		if got, err := w.LookupNames(w.owner, []resource.UID{rival.Identity}); err != nil || len(got) != 0 {
+			t.Errorf("the owner who sees identities where the stranger has joined: %v, %v", got, err)
+		}
+	})
+}
+
+// An organization keeps the name that its operator typed.
+func TestBootstrapKeepsTheName(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		for range 2 { // the second time it is there
+			g, _, err := w.Bootstrap(t.Context(), "Größe AG", resource.OrgUnspecified, person("zoe", "zoe"))
+			must(t, err)
+			if g.Name != "grosse-ag" || g.DisplayName != "Größe AG" {
+				t.Errorf("%q, %q", g.Name, g.DisplayName)
+			}
+		}
+		_, _, err := w.Bootstrap(t.Context(), "東京", resource.OrgUnspecified, person("zoe", "zoe"))
+		want(t, "a name without a path", err, fault.InvalidArgument)
 	})
 }
 

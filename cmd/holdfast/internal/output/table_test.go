@@ -79,6 +79,11 @@ func TestTerminal(t *testing.T) {
 		}
 		return out.String(), asked
 	}
+	sorted := view
+	sorted.Sorted = true
+	if got, _ := print(false, sorted); strings.Index(got, "nnn") > strings.Index(got, "web") {
+		t.Errorf("the rows are not sorted:\n%s", got)
+	}
 	piped, asked := print(false, view)
 	if !strings.Contains(piped, "acme/deep/") || !strings.Contains(piped, strings.TrimSpace(long)) || strings.Contains(piped, "ago") || asked != 1 {
 		t.Errorf("asked %d times in a pipe:\n%s", asked, piped)
