@@ -103,6 +103,9 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
+		if got, err := s.NamesOf(t.Context(), "groups", true, []resource.UID{grafted}); err != nil || len(got) != 0 {
+			t.Errorf("of a segment below another group: %v, %v", got, err)
+		}
 		if got, err := s.NamesOf(t.Context(), "roles", false, uids); err != nil || len(got) != 0 {
 			t.Errorf("of another kind: %v, %v", got, err)
 		}
