@@ -219,7 +219,7 @@ func TestSetUp(t *testing.T) {
 	if got := p.run("iam", "groups", "list", "--columns", "name"); !strings.Contains(got, "grosse-sohne") {
 		t.Errorf("groups = %q, want grosse-sohne", got)
 	}
-	if got := p.run("whoami"); !regexp.MustCompile(`(?m)^identity +Zoë Müller$`).MatchString(got) {
+	if got := p.run("whoami"); !regexp.MustCompile(`(?m)^identity +Zoë Müller$\nproven by +an account at http`).MatchString(got) {
 		t.Errorf("whoami = %q, want a name", got)
 	}
 }

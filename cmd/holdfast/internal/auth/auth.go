@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -232,13 +233,16 @@ func printStatus(a *noun.App, st signin.Status) error {
 	if st.Expired {
 		until += ", which is over"
 	}
-	wide := ""
-	if format.Text == "wide" && st.Name != "" {
+	wide, actor := "", st.Actor
+	switch subject, issuer, _ := strings.Cut(actor, " at "); {
+	case format.Text == "wide" && st.Name != "":
 		wide = st.Identity
+	case format.Text != "wide" && strings.HasPrefix(subject, "account:"):
+		actor = "an account at " + issuer // of a uid that tells people nothing
 	}
 	a.Pairs([][2]string{
 		{"server", st.API}, {"issuer", st.Issuer}, {"identity", cmp.Or(st.Name, st.Identity)}, {"uid", wide},
-		{"email", st.Email}, {"proven by", st.Actor}, {"provider", cmp.Or(st.ProviderPath, st.Provider)},
+		{"email", st.Email}, {"proven by", actor}, {"provider", cmp.Or(st.ProviderPath, st.Provider)},
 		{"until", until}, {"session", st.Session}, {"token in", st.Kept}, {"renewed", cmp.Or(st.Renews, "not at all")},
 	})
 	return nil
