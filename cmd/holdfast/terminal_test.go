@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
@@ -19,16 +21,14 @@ import (
 func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	screen, out, err := openTerminal(100)
 	ts.Check(err)
-	defer screen.Close()
+	defer func() { ts.Check(screen.Close()) }()
 	program := ""
-	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
-		if name := filepath.Join(dir, args[0]); program == "" && exec.Command(name).Err == nil {
-			if _, err := os.Stat(name); err == nil {
-				program = name
-			}
+	for _, dir := range slices.Backward(filepath.SplitList(ts.Getenv("PATH"))) {
+		if name := filepath.Join(dir, args[0]); fileExists(name) {
+			program = name // the first of them
 		}
 	}
-	cmd := exec.Command(program, args[1:]...)
+	cmd := exec.CommandContext(ts.Value("test").(*testing.T).Context(), program, args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), out, os.Stderr
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")
 	for _, name := range []string{"HOLDFAST_API", "HOLDFAST_TOKEN", "HOLDFAST_TOKEN_STORE", "HOLDFAST_CONFIG", "HOME", "GORACE"} {
@@ -41,6 +41,11 @@ func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	shown := ts.MkAbs("shown.txt")
 	ts.Check(os.WriteFile(shown, []byte(strings.ReplaceAll(string(text), "\r\n", "\n")), 0o600))
 	ts.Check(ts.Exec("cat", shown))
+}
+
+func fileExists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 // openTerminal returns a new terminal, and the end that programs write to.
