@@ -41,7 +41,8 @@ func PersonDisplayName(s string) string {
 func (p *problems) displayName(s string) {
 	switch {
 	case !storable(s) || strings.ContainsFunc(s, hidden):
-		p.add("display_name", "must not contain line breaks, other controls, or characters that change the direction of text")
+		p.add("display_name", "must not contain line breaks, other controls, or "+
+			"characters that change the direction of text")
 	case utf8.RuneCountInString(s) > maxDisplayName:
 		p.add("display_name", "must have at most 128 characters")
 	case strings.TrimSpace(s) != s:
@@ -53,7 +54,8 @@ func (p *problems) displayName(s string) {
 // reorders or formats text. Joiners are letters of some scripts.
 func hidden(r rune) bool {
 	const nonJoiner, joiner = '\u200c', '\u200d'
-	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Cf, r) && r != nonJoiner && r != joiner
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' ||
+		unicode.Is(unicode.Cf, r) && r != nonJoiner && r != joiner
 }
 
 // Title returns what people read: the display name, or the name if there is none.

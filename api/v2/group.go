@@ -15,7 +15,8 @@ import (
 func GroupOf(g resource.Group) *pb.Group {
 	return &pb.Group{
 		Uid: string(g.UID), Name: g.Name, Description: g.Description, Verified: g.Verified, Kind: pb.OrgKind(g.Kind),
-		DisplayName: wire.Optional(g.DisplayName), Status: pb.OrgStatus_ORG_STATUS_READY, CreateTime: wire.Time(g.CreateTime), UpdateTime: wire.Time(g.UpdateTime),
+		DisplayName: wire.Optional(g.DisplayName), Status: pb.OrgStatus_ORG_STATUS_READY,
+		CreateTime: wire.Time(g.CreateTime), UpdateTime: wire.Time(g.UpdateTime),
 	}
 }
 

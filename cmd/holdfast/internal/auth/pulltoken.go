@@ -220,7 +220,8 @@ func printPullToken(a *noun.App, t pullToken) error {
 func pullTokens() noun.Noun {
 	n := iam.Identities()
 	n.Use, n.One = "pull-tokens", "pull token"
-	n.Columns = output.Columns("name", output.PathOf("path", "uid"), "expires=staticKeys.expirationTime", "lastSeen=lastSeenTime")
+	n.Columns = output.Columns("name", output.PathOf("path", "uid"),
+		"expires=staticKeys.expirationTime", "lastSeen=lastSeenTime")
 	n.Wide = output.Columns("uid", "description", "createTime")
 	return n
 }

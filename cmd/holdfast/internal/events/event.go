@@ -45,8 +45,8 @@ func deliveries() noun.Noun {
 			{Flag: "subscription", Path: "uidp.children_of", Ref: subscriptions,
 				Help: "only those of the subscription with `UID`"},
 		},
-		Columns: output.Columns("eventTime", output.Text("type", deliveredType).InCSV("type"), output.PathOf("subject", "subject"),
-			"attempts", "error"),
+		Columns: output.Columns("eventTime", output.Text("type", deliveredType).InCSV("type"),
+			output.PathOf("subject", "subject"), "attempts", "error"),
 		Wide:  output.Columns("uid", "subjectUid=subject", "eventId", "replaying", "createTime", "updateTime"),
 		Extra: []func(*noun.App) *cobra.Command{replay},
 	}
@@ -87,7 +87,8 @@ func entries() noun.Noun {
 		},
 		Columns: output.Columns("time", output.Text("type", entryType).InCSV("type"), subjectColumn(), actorColumn(),
 			"from=actor.remoteAddress"),
-		Wide: output.Columns("subjectUid=subject", "actor=actor.uid", "upstream=actor.subject", "issuer=actor.issuer", "request=actor.requestId",
+		Wide: output.Columns("subjectUid=subject", "actor=actor.uid", "upstream=actor.subject",
+			"issuer=actor.issuer", "request=actor.requestId",
 			"id", "before", "after"),
 	}
 }

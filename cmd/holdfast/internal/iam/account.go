@@ -19,8 +19,9 @@ func accounts() noun.Noun {
 	return noun.Noun{
 		Use: "accounts", One: "account", Message: noun.MessageOf(&signinpb.Account{}), Form: "ACCOUNT", Locate: findAccount,
 		NoDryRun: true,
-		Columns:  output.Columns("email", "name", output.GroupOf("organization", "uid"), output.Text("factors", factors), "used=useTime"),
-		Wide:     output.Columns("uid", "identityUid", "createTime", "updateTime"),
+		Columns: output.Columns("email", "name", output.GroupOf("organization", "uid"), output.Text("factors", factors),
+			"used=useTime"),
+		Wide: output.Columns("uid", "identityUid", "createTime", "updateTime"),
 	}
 }
 
@@ -125,7 +126,8 @@ func accountLink(a *noun.App) *cobra.Command {
 			return err
 		}
 		noteLink(a, "the holder of the account")
-		return a.Show(ctx, output.View{Plural: "links", ID: "url", Columns: output.Columns(output.Whole("url", "url"), "expireTime")}, m)
+		columns := output.Columns(output.Whole("url", "url"), "expireTime")
+		return a.Show(ctx, output.View{Plural: "links", ID: "url", Columns: columns}, m)
 	})
 	cmd.ValidArgsFunction = nil // people's addresses are not listed
 	cmd.Flags().BoolVar(&factors, "reset-factors", false,

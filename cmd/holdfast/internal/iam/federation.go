@@ -59,10 +59,12 @@ func showExplained(ctx context.Context, a *noun.App, found *federationpb.Explain
 	because := func(e *federationpb.Explanation) string { return misfits(e.GetChecks()) }
 	v := output.View{
 		Plural: "explanations", ID: "identityUid",
-		Columns: output.Columns(output.PathOf("identity", "identityUid").InCSV("identityName"), "accepted", output.Text("because", because)),
-		Wide:    output.Columns("uid=identityUid"),
+		Columns: output.Columns(output.PathOf("identity", "identityUid").InCSV("identityName"), "accepted",
+			output.Text("because", because)),
+		Wide: output.Columns("uid=identityUid"),
 	}
-	if err := noun.ShowAnswer(ctx, a, v, found, found.GetExplanations(), func() { sayExplained(ctx, a, found) }); err != nil {
+	say := func() { sayExplained(ctx, a, found) }
+	if err := noun.ShowAnswer(ctx, a, v, found, found.GetExplanations(), say); err != nil {
 		return err
 	}
 	if found.GetIncomplete() {

@@ -138,7 +138,8 @@ func redeemInvite(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Show(ctx, output.View{Plural: "sessions", ID: "group", Columns: output.Columns(output.NameOf("identity", "identity"), output.PathOf("group", "group"))}, m)
+			columns := output.Columns(output.NameOf("identity", "identity"), output.PathOf("group", "group"))
+			return a.Show(ctx, output.View{Plural: "sessions", ID: "group", Columns: columns}, m)
 		}),
 	}
 }

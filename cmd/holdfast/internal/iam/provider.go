@@ -46,7 +46,8 @@ func identityProviders() noun.Noun {
 		ByName: true,
 		Columns: output.Columns("name", output.PathOf("path", "uid"), "issuer=oidc.issuer",
 			output.NameOf("defaultRole", "defaultRole")),
-		Wide:       output.Columns("uid", "clientId=oidc.clientId", "description", "roleUid=defaultRole", "trusted", "createTime", "updateTime"),
+		Wide: output.Columns("uid", "clientId=oidc.clientId", "description", "roleUid=defaultRole",
+			"trusted", "createTime", "updateTime"),
 		Extra:      []func(*noun.App) *cobra.Command{testProvider},
 		OtherFlags: map[string]string{"oidc": "--issuer and --client-id"},
 	}
@@ -66,7 +67,8 @@ func testProvider(a *noun.App) *cobra.Command {
 			return err
 		}
 		checks := output.View{Plural: "checks", ID: "name", Columns: output.Columns("name", "ok", "detail")}
-		if err := noun.ShowAnswer(ctx, a, checks, result, result.GetChecks(), func() { sayTest(a, result) }); err != nil {
+		say := func() { sayTest(a, result) }
+		if err := noun.ShowAnswer(ctx, a, checks, result, result.GetChecks(), say); err != nil {
 			return err
 		}
 		if !result.GetReady() {

@@ -32,10 +32,11 @@ func Roles() noun.Noun {
 		Filters: []noun.Field{
 			{Flag: "built-in", Path: "uidp.in_root", Help: "only the built-in roles"},
 		},
-		ByName:  true,
-		Columns: output.Columns("name", output.PathOf("path", "uid"), output.Text("can", capabilityCount), "description"),
-		Wide:    output.Columns("uid", "capabilities", "createTime", "updateTime"),
-		Extra:   []func(*noun.App) *cobra.Command{capabilities},
+		ByName: true,
+		Columns: output.Columns("name", output.PathOf("path", "uid"), output.Text("can", capabilityCount),
+			"description"),
+		Wide:  output.Columns("uid", "capabilities", "createTime", "updateTime"),
+		Extra: []func(*noun.App) *cobra.Command{capabilities},
 	}
 }
 
@@ -51,7 +52,8 @@ func capabilities(a *noun.App) *cobra.Command {
 				return err
 			}
 			columns := output.Columns("name", "family", output.Text("capability", capabilityName))
-			return noun.ShowAll(ctx, a, output.View{Plural: "capabilities", ID: "name", Columns: columns}, resp.GetCapabilities())
+			view := output.View{Plural: "capabilities", ID: "name", Columns: columns}
+			return noun.ShowAll(ctx, a, view, resp.GetCapabilities())
 		}),
 	}
 }

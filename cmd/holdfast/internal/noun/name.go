@@ -33,7 +33,8 @@ func (a *App) names(ctx context.Context) output.Names {
 				return found
 			}
 			for _, n := range got.GetNames() {
-				found[n.GetUid()] = output.Name{Title: cmp.Or(n.GetDisplayName(), n.GetName()), Path: n.GetPath(), Kind: n.GetKind()}
+				title := cmp.Or(n.GetDisplayName(), n.GetName())
+				found[n.GetUid()] = output.Name{Title: title, Path: n.GetPath(), Kind: n.GetKind()}
 			}
 		}
 		return found
