@@ -163,6 +163,8 @@ func TestBothProtocolsOfTheRest(t *testing.T) {
 		"resolve a path":             {"GET /access/v1/resolve?kind=groups&path=dev", "", "AccessService/ResolvePath", &accesspb.ResolvePathRequest{Kind: "groups", Path: "dev"}, &accesspb.ResolvePathResponse{}},
 		"resolve another's path":     {"GET /access/v1/resolve?kind=repos&path=other%2Fapp", "", "AccessService/ResolvePath", &accesspb.ResolvePathRequest{Kind: "repos", Path: "other/app"}, &accesspb.ResolvePathResponse{}},
 		"resolve nothing":            {"GET /access/v1/resolve", "", "AccessService/ResolvePath", &accesspb.ResolvePathRequest{}, &accesspb.ResolvePathResponse{}},
+		"look up names":              {"POST /access/v1/names", `{"uids":["` + s.empty + `","` + elsewhere + `"]}`, "AccessService/LookupNames", &accesspb.LookupNamesRequest{Uids: []string{s.empty, elsewhere}}, &accesspb.LookupNamesResponse{}},
+		"look up no names":           {"POST /access/v1/names", `{"uids":["nonsense"]}`, "AccessService/LookupNames", &accesspb.LookupNamesRequest{Uids: []string{"nonsense"}}, &accesspb.LookupNamesResponse{}},
 		"list capabilities":          {"GET /access/v1/capabilities", "", "AccessService/ListCapabilities", &accesspb.ListCapabilitiesRequest{}, &accesspb.ListCapabilitiesResponse{}},
 		"ask for the version":        {"GET /access/v1/version", "", "AccessService/GetVersion", &accesspb.GetVersionRequest{}, &accesspb.Version{}},
 	}

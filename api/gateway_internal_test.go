@@ -181,6 +181,7 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"GET /access/v1/check":                                              "CheckAccess",
 		"GET /access/v1/grants":                                             "ListAccess",
 		"GET /access/v1/resolve":                                            "ResolvePath",
+		"POST /access/v1/names":                                             "LookupNames",
 		"GET /access/v1/capabilities":                                       "ListCapabilities",
 		"GET /access/v1/version":                                            "GetVersion",
 	}

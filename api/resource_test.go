@@ -105,6 +105,46 @@ func TestBindingOverJSON(t *testing.T) {
 	}
 }
 
+// A display name is there over JSON, in both forms of Unicode the same, in bindings and events; version 1, which
+// does not have it, leaves it alone.
+func TestDisplayNameOverJSON(t *testing.T) {
+	w := newWorld(t)
+	g := w.do(t, "POST /iam/v2beta1/groups/"+string(w.org), `{"name":"web","displayName":"Zoe\u0308s La\u0308den"}`)
+	uid, _ := g.field("uid").(string)
+	if g.field("displayName") != "Zoës Läden" || g.field("name") != "web" {
+		t.Fatalf("create: %s", g.text)
+	}
+	if got := w.do(t, "PATCH /iam/v2beta1/groups/"+uid, `{"description":"new"}`); got.field("displayName") != "Zoës Läden" {
+		t.Errorf("an update of another field: %s", got.text)
+	}
+	i := w.do(t, "POST /iam/v2beta1/identities/"+uid, `{"name":"ci","displayName":"Die Pipeline","claimMatch":{"issuer":"https://ci.example.com","subject":"s"}}`)
+	ci, _ := i.field("uid").(string)
+	b := w.do(t, "POST /iam/v2beta1/roleBindings/"+uid, `{"identityUid":"`+ci+`","roleUid":"`+string(resource.ManagedRoleUID("viewer"))+`"}`)
+	if b.field("identity.displayName") != "Die Pipeline" || b.field("group.displayName") != "Zoës Läden" {
+		t.Errorf("a binding: %s", b.text)
+	}
+	for path, body := range map[string]string{
+		"PUT /iam/v1/groups/" + uid:    `{"name":"shop"}`,
+		"PUT /iam/v1/identities/" + ci: `{"name":"ci","claimMatch":{"issuer":"https://ci.example.com","subject":"t"}}`,
+	} {
+		if got := w.do(t, path, body); got.status != 200 || strings.Contains(got.text, "isplay") {
+			t.Errorf("%s: %d %s", path, got.status, got.text)
+		}
+	}
+	if got := w.do(t, "GET /iam/v2beta1/groups/"+uid, ""); got.field("displayName") != "Zoës Läden" || got.field("name") != "shop" {
+		t.Errorf("after version 1: %s", got.text)
+	}
+	if got := w.do(t, "GET /iam/v2beta1/identities/"+ci, ""); got.field("displayName") != "Die Pipeline" || got.field("claimMatch.subject") != "t" {
+		t.Errorf("after version 1: %s", got.text)
+	}
+	if got := w.do(t, "PATCH /iam/v2beta1/groups/"+uid+"?updateMask=displayName", `{}`); got.status != 200 || strings.Contains(got.text, "isplay") {
+		t.Errorf("taken away: %s", got.text)
+	}
+	if got := w.do(t, "PATCH /iam/v2beta1/groups/"+uid, `{"displayName":"a\u202eb"}`); strings.Join(got.violations(), " ") != "display_name" {
+		t.Errorf("a character that turns the text: %s", got.text)
+	}
+}
+
 func TestMetadataOverJSON(t *testing.T) {
 	w := newWorld(t)
 	const path = "PATCH /iam/v2beta1/identities:updateIdentityMetadata"

@@ -9,15 +9,16 @@ import (
 )
 
 // Bootstrap creates an organization and its first owner, identified by the issuer and subject of its claim
-// match. It checks no permission: it is for setting up a server. If there is an organization of that name, the
-// owner is added to it.
+// match. It checks no permission: it is for setting up a server. name is kept as the display name if it is not
+// valid as a name. If there is an organization of that name, the owner is added to it.
 func (s *Service) Bootstrap(
 	ctx context.Context, name string, kind resource.OrgKind, owner resource.Identity,
 ) (resource.Group, resource.Identity, error) {
 	now := s.now()
 	owner.Realm = owner.Relationship.Issuer()
 	owner.CreateTime, owner.UpdateTime, owner.LastSeenTime = now, now, now
-	g := resource.Group{UID: resource.NewRoot(), Name: name, Kind: kind, CreateTime: now, UpdateTime: now}
+	g := resource.Group{UID: resource.NewRoot(), Kind: kind, CreateTime: now, UpdateTime: now}
+	g.Name, g.DisplayName = resource.Titled(name)
 	if err := g.Validate(); err != nil {
 		return g, owner, err
 	}
@@ -37,7 +38,7 @@ func (s *Service) Bootstrap(
 	}
 	made, err := s.store.InsertGroup(ctx, g, ownerBinding(g, owner.UID))
 	if errors.Is(err, fault.AlreadyExists) {
-		made, err = s.addOwner(ctx, name, owner.UID)
+		made, err = s.addOwner(ctx, g.Name, owner.UID)
 	}
 	return made, owner, err
 }

@@ -97,7 +97,7 @@ func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accoun
 	if err != nil {
 		return err
 	}
-	p.Identity, p.Name, p.Email = string(i.UID), i.Name, cmp.Or(i.Email, i.EmailUnverified)
+	p.Identity, p.Name, p.Email = string(i.UID), i.Title(), cmp.Or(i.Email, i.EmailUnverified)
 	if uid := n.Voucher.Provider(); uid != "" {
 		idp, err := s.store.Provider(ctx, uid)
 		if err != nil {
@@ -146,7 +146,7 @@ func (s *Service) localAccount(ctx context.Context, person resource.UID) (*resou
 // organizationName returns the name of the organization that uid is in.
 func (s *Service) organizationName(ctx context.Context, uid resource.UID) (string, error) {
 	org, err := s.store.Group(ctx, uid.Root())
-	return org.Name, err
+	return org.Label(), err
 }
 
 // verifyCurrentPassword checks the password of somebody who is about to change

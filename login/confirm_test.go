@@ -92,7 +92,7 @@ func TestConfirmationTells(t *testing.T) {
 		flow := tt.start()
 		x.clock.move(3 * time.Minute)
 		got := facts(b.get("/signin?flow=" + flow))
-		tt.want["You"], tt.want["Asked"] = "olga owner "+ownerEmail+" Account of acme", "3 minutes ago"
+		tt.want["You"], tt.want["Asked"] = "Olga Owner "+ownerEmail+" Account of acme", "3 minutes ago"
 		for fact, want := range tt.want {
 			if got[fact] != want {
 				t.Errorf("%s: %s is %q, want %q", name, fact, got[fact], want)

@@ -83,7 +83,7 @@ func (s *Service) scopeName(ctx context.Context, n resource.Session, group resou
 		if errors.Is(err, fault.NotFound) {
 			break
 		}
-		return g.Name, err
+		return g.Label(), err
 	}
 	return string(group), nil
 }

@@ -210,7 +210,7 @@ func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n
 	}
 	p := &confirmPage{
 		Purpose: f.Purpose, Client: f.Client, Since: n.CreateTime,
-		Name: i.Name, Email: cmp.Or(i.Email, i.EmailUnverified),
+		Name: i.Title(), Email: cmp.Or(i.Email, i.EmailUnverified),
 	}
 	p.CSRF = s.csrf(n.ID)
 	if p.Invite, err = s.inviteOf(r, f); err != nil {

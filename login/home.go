@@ -25,7 +25,7 @@ func (s *Service) Home() http.Handler {
 			if err != nil {
 				return titled("This page cannot be shown", err)
 			}
-			p.Name = i.Name
+			p.Name = i.Title()
 		}
 		return s.show(w, r, http.StatusOK, "home", nil, p)
 	}))

@@ -142,12 +142,14 @@ func (s *Service) AddAccountFor(
 }
 
 // CreateOrganization creates an organization whose first owner has an account
-// here. It checks no permission: it is for setting up a server.
+// here. It checks no permission: it is for setting up a server. name is kept as the
+// display name if it is not valid as a name.
 func (s *Service) CreateOrganization(
 	ctx context.Context, name string, kind resource.OrgKind, a resource.Account,
 ) (resource.Group, resource.Account, OneTimeLink, error) {
 	now := s.now()
-	g := resource.Group{UID: resource.NewRoot(), Name: name, Kind: kind, CreateTime: now, UpdateTime: now}
+	g := resource.Group{UID: resource.NewRoot(), Kind: kind, CreateTime: now, UpdateTime: now}
+	g.Name, g.DisplayName = resource.Titled(name)
 	a.Email = resource.NormalEmail(a.Email)
 	if err := joinViolations(g.Validate(), a.Validate()); err != nil {
 		return g, a, OneTimeLink{}, err

@@ -86,14 +86,14 @@ func (s *Service) inviteOf(r *http.Request, f *flow) (*Invite, error) {
 	}
 	org, err := s.store.Group(r.Context(), i.UID.Root())
 	f.Organization = cmp.Or(f.Organization, org.UID)
-	return &Invite{org.Name, group.Name, i.RoleInfo.Name, i.Email, org.UID}, err
+	return &Invite{org.Label(), group.Label(), i.RoleInfo.Name, i.Email, org.UID}, err
 }
 
 // chooseOrganization accepts the name of an organization, or an e-mail address
 // whose domain is that name.
 func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request, f *flow) error {
 	text := strings.ToLower(strings.TrimSpace(s.field(w, r, "organization")))
-	name := text
+	name := resource.Identifier(text)
 	if _, domain, ok := strings.Cut(text, "@"); ok {
 		name = domain
 	}
@@ -480,8 +480,9 @@ func (s *Service) newAccount(
 		link = s.newLink(ctx, &a, false)
 	}
 	return a, resource.Identity{
-		UID: a.Identity, Name: resource.PersonName(a.Name, a.Email), EmailUnverified: a.Email,
-		Relationship: resource.Relationship{ClaimMatch: &c}, Realm: c.Issuer,
+		UID: a.Identity, Name: resource.PersonName(a.Name, a.Email), DisplayName: resource.PersonDisplayName(a.Name),
+		EmailUnverified: a.Email,
+		Relationship:    resource.Relationship{ClaimMatch: &c}, Realm: c.Issuer,
 		CreateTime: now, UpdateTime: now, LastSeenTime: now,
 	}, link
 }

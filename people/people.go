@@ -4,6 +4,7 @@
 package people
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -75,8 +76,8 @@ func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignI
 	return l, err
 }
 
-// identify makes the identity of a sign-in, or brings its e-mail address up to
-// date.
+// identify makes the identity of a sign-in, or brings its e-mail address and display
+// name up to date.
 func (t tx) identify(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
 	now := t.DB.Time()
 	verified, claimed := "", a.Email
@@ -95,7 +96,8 @@ func (t tx) identify(ctx context.Context, a resource.SignIn, l *resource.SignInR
 		}
 		l.New = true
 		l.Identity = resource.Identity{
-			UID: uid, Name: resource.PersonName(a.Name, a.Email, a.Subject), Email: verified, EmailUnverified: claimed,
+			UID: uid, Name: resource.PersonName(a.Name, a.Email, a.Subject), DisplayName: resource.PersonDisplayName(a.Name),
+			Email: verified, EmailUnverified: claimed,
 			LastSeenTime: now, CreateTime: now, UpdateTime: now, Realm: a.Realm, Provider: a.Voucher.Provider(),
 			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: a.Issuer, Subject: a.Subject}},
 		}
@@ -105,10 +107,17 @@ func (t tx) identify(ctx context.Context, a resource.SignIn, l *resource.SignInR
 		return err
 	}
 	l.Identity = before
-	if a.Identity != "" || a.Email == "" || before.Email == verified && before.EmailUnverified == claimed {
+	if a.Identity != "" {
 		return nil
 	}
-	l.Identity.Email, l.Identity.EmailUnverified = verified, claimed
+	if a.Email != "" {
+		l.Identity.Email, l.Identity.EmailUnverified = verified, claimed
+	}
+	l.Identity.DisplayName = cmp.Or(resource.PersonDisplayName(a.Name), before.DisplayName)
+	if l.Identity.Email == before.Email && l.Identity.EmailUnverified == before.EmailUnverified &&
+		l.Identity.DisplayName == before.DisplayName {
+		return nil
+	}
 	return t.iam.UpdateIdentity(ctx, resource.IdentityUpdated, before, &l.Identity)
 }
 

@@ -85,8 +85,8 @@ func (a Account) Validate() error {
 	if err != nil || parsed.Address != a.Email || len(a.Email) > maxEmail || !storable(a.Email) {
 		p.add("email", "is not an e-mail address")
 	}
-	if !storable(a.Name) || utf8.RuneCountInString(a.Name) > maxPerson || strings.ContainsAny(a.Name, "\r\n\t") {
-		p.add("name", "must have at most 128 characters without line breaks or tabs")
+	if !storable(a.Name) || utf8.RuneCountInString(a.Name) > maxPerson || strings.ContainsFunc(a.Name, hidden) {
+		p.add("name", "must have at most 128 characters without line breaks, tabs or hidden characters")
 	}
 	return p.err()
 }
@@ -97,7 +97,8 @@ func (a Account) Local(issuer string) ClaimMatch {
 	return ClaimMatch{Issuer: issuer, Subject: "account:" + string(a.UID)}
 }
 
-// PersonName returns a valid name for an identity from the first candidate that has usable characters.
+// PersonName returns a valid name for an identity from the first candidate that has usable characters: in lower
+// case and without accents.
 func PersonName(candidates ...string) string {
 	for _, c := range candidates {
 		name := strings.Map(func(r rune) rune {
@@ -108,7 +109,7 @@ func PersonName(candidates ...string) string {
 				return '.'
 			}
 			return -1
-		}, strings.ToLower(c))
+		}, unaccented(c))
 		if name = strings.TrimSpace(name); name != "" {
 			return name[:min(len(name), maxPathName)]
 		}

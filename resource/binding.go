@@ -27,6 +27,7 @@ type BoundRole struct {
 type Info struct {
 	UID         UID
 	Name        string
+	DisplayName string // of groups and identities
 	Description string
 }
 

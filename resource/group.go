@@ -6,6 +6,7 @@ import "time"
 type Group struct {
 	UID         UID       `json:"uid"`
 	Name        string    `json:"name"`
+	DisplayName string    `json:"displayName,omitempty"` // as it was typed; "" if the name is enough
 	Description string    `json:"description,omitempty"`
 	Verified    bool      `json:"verified,omitempty"`
 	Kind        OrgKind   `json:"kind,omitempty"` // that of the organization, in all its groups
@@ -28,6 +29,7 @@ const (
 func (g Group) Validate() error {
 	var p problems
 	p.pathName(g.Name)
+	p.displayName(g.DisplayName)
 	p.description(g.Description)
 	within(&p, "kind", g.Kind, 0, maxOrgKind, "is not a kind of organization")
 	return p.err()

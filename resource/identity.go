@@ -7,6 +7,7 @@ import "time"
 type Identity struct {
 	UID             UID            `json:"uid"`
 	Name            string         `json:"name"`
+	DisplayName     string         `json:"displayName,omitempty"` // as it was typed or a provider tells it
 	Description     string         `json:"description,omitempty"`
 	Email           string         `json:"email,omitempty"`           // verified
 	EmailUnverified string         `json:"emailUnverified,omitempty"` // claimed

@@ -47,6 +47,7 @@ func (i Identity) ValidateProfile() error { return i.profile().err() }
 
 func (i Identity) profile() (p problems) {
 	p.name(i.Name)
+	p.displayName(i.DisplayName)
 	p.description(i.Description)
 	p.text("company", i.Company)
 	return p

@@ -72,10 +72,11 @@ type Config struct {
 	ErrorDomain         string `yaml:"error_domain" help:"domain in the details of errors (iam. + the host of base_url)"`
 	CreateOrganizations string `yaml:"create_organizations" default:"owners" help:"who may create organizations: anyone, owners (of any organization) or nobody"`
 
-	Organization string `yaml:"organization" help:"unattended set-up: name of the first organization"`
+	Organization string `yaml:"organization" help:"unattended set-up: name of the first organization; with capitals and accents it is the display name"`
 	OwnerIssuer  string `yaml:"owner_issuer" help:"unattended set-up: address of the issuer that knows the first organization's owner"`
 	OwnerSubject string `yaml:"owner_subject" help:"unattended set-up: the owner's subject at that issuer"`
 	OwnerEmail   string `yaml:"owner_email" help:"unattended set-up: e-mail address of an owner who has an account here; a one-time link to set the password is printed"`
+	OwnerName    string `yaml:"owner_name" help:"unattended set-up: the owner's name, as it is written"`
 
 	Blobs        string        `yaml:"blobs" help:"folder of the registry's blobs, or s3://bucket/prefix (blobs in data_dir)"`
 	S3Region     string        `yaml:"s3_region" default:"us-east-1" help:"region of the bucket; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the role of the machine"`
@@ -278,7 +279,8 @@ func (c Config) onPostgres() bool { return strings.Contains(c.Database, "://") }
 
 // first returns the organization that the settings ask for, or the zero value.
 func (c Config) first() firstOrganization {
-	return firstOrganization{Name: c.Organization, Issuer: c.OwnerIssuer, Subject: c.OwnerSubject, Email: c.OwnerEmail}
+	return firstOrganization{Name: c.Organization, Issuer: c.OwnerIssuer, Subject: c.OwnerSubject, Email: c.OwnerEmail,
+		Person: c.OwnerName}
 }
 
 // keyValues matches the key=value form of a PostgreSQL connection string.

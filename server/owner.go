@@ -50,7 +50,7 @@ func (s *Server) organization(ctx context.Context, name string) (resource.Group,
 	if name == "" {
 		return resource.Group{}, fault.Field("organization", "name one with --organization")
 	}
-	org, err := iam.Organization(ctx, strings.ToLower(name))
+	org, err := iam.Organization(ctx, resource.Identifier(strings.ToLower(name)))
 	if errors.Is(err, fault.NotFound) {
 		uid, bad := resource.ParseUID("organization", name)
 		if bad != nil || !uid.IsRoot() {

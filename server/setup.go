@@ -54,6 +54,7 @@ type firstOrganization struct {
 func (o firstOrganization) owner() resource.Identity {
 	return resource.Identity{
 		Name:         resource.PersonName(o.Person, "owner"),
+		DisplayName:  resource.PersonDisplayName(o.Person),
 		Description:  "Set up this server",
 		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: o.Issuer, Subject: o.Subject}},
 	}
@@ -77,7 +78,7 @@ func (o firstOrganization) violations(withPassword bool) []fault.Violation {
 			}
 		}
 	}
-	add("organization", o.Name, "name", resource.Group{Name: o.Name}.Validate())
+	all = append(all, organizationViolations(o.Name)...)
 	if o.Email != "" || o.Password != "" {
 		a := resource.Account{Email: resource.NormalEmail(o.Email), Name: o.Person}.Validate()
 		add("owner_email", o.Email, "email", a)
@@ -97,6 +98,26 @@ func (o firstOrganization) violations(withPassword bool) []fault.Violation {
 	owner := o.owner().Validate(time.Time{})
 	add("owner_issuer", o.Issuer, "claim_match.issuer", owner)
 	add("owner_subject", o.Subject, "claim_match.subject", owner)
+	return all
+}
+
+// organizationViolations returns what is wrong with what people call an organization.
+func organizationViolations(typed string) (all []fault.Violation) {
+	add := func(text string) { all = append(all, fault.Violation{Subject: "organization", Description: text}) }
+	name, display := resource.Titled(typed)
+	switch {
+	case typed == "":
+		add("is required")
+		return all
+	case name == "":
+		add("needs a letter from a to z or a digit, because paths are made of it; the display name can be changed later")
+		return all
+	}
+	if err := (resource.Group{Name: name, DisplayName: display}).Validate(); err != nil {
+		for _, v := range fault.From(err).Fields {
+			add(v.Description)
+		}
+	}
 	return all
 }
 
@@ -144,7 +165,7 @@ func (u *setup) renewLink(ctx context.Context, first firstOrganization) error {
 	if first.Email == "" {
 		return nil
 	}
-	org, err := iamdb.New(u.s.store).Organization(ctx, first.Name)
+	org, err := iamdb.New(u.s.store).Organization(ctx, resource.Identifier(first.Name))
 	if errors.Is(err, fault.NotFound) { // it has another name now
 		return nil
 	}
@@ -171,6 +192,7 @@ func digest(code string) []byte {
 
 // A setupResult is what whoever set up the server needs to continue.
 type setupResult struct {
+	Name         string       `json:"organization"` // in paths
 	Organization resource.UID `json:"organizationUid"`
 	Owner        resource.UID `json:"ownerUid"`
 	Token        string       `json:"token"`
@@ -217,7 +239,7 @@ func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (s
 	}
 	u.s.log.InfoContext(ctx, "organization created by set-up", "organization", group.UID, "owner", owner.UID)
 	text, err := u.s.issuer.Mint(ctx, u.s.ownerToken(owner, u.s.cfg.BaseURL, setupTokenAge))
-	done := setupResult{Organization: group.UID, Owner: owner.UID, Token: text}
+	done := setupResult{Name: group.Name, Organization: group.UID, Owner: owner.UID, Token: text}
 	if err == nil && o.Email != "" {
 		done.account, err = signindb.New(u.s.store).AccountOf(ctx, owner.UID)
 	}

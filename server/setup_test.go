@@ -127,7 +127,8 @@ func TestSetUpRefuses(t *testing.T) {
 		"a wrong code":  {`{"code": "wrong", "organization": "acme"}`, 403, []string{`"code":7`, `"PERMISSION_DENIED"`, `ErrorInfo`}},
 		"no code":       {`{}`, 403, []string{`"code":7`}},
 		"no fields":     {`{"code": "` + code + `"}`, 400, []string{`"code":3`, `"organization"`, `"owner_issuer"`, `"owner_subject"`, `BadRequest`}},
-		"a bad name":    {`{"code": "` + code + `", "organization": "NO", "ownerIssuer": "https://x.example", "ownerSubject": "x"}`, 400, []string{`must match the pattern`}},
+		"a bad name":    {`{"code": "` + code + `", "organization": "東京", "ownerIssuer": "https://x.example", "ownerSubject": "x"}`, 400, []string{`needs a letter`}},
+		"a hidden name": {`{"code": "` + code + `", "organization": "a\u202eb", "ownerIssuer": "https://x.example", "ownerSubject": "x"}`, 400, []string{`must not contain line breaks`}},
 		"a bad issuer":  {`{"code": "` + code + `", "organization": "no", "ownerIssuer": "x", "ownerSubject": "x"}`, 400, []string{`"owner_issuer"`}},
 		"no JSON":       {`{"code`, 400, []string{`"body"`}},
 		"an odd key":    {`{"codes": "x"}`, 400, []string{`"body"`}},
@@ -185,13 +186,13 @@ func TestSetUpPage(t *testing.T) {
 		}
 	}
 	form := url.Values{
-		"code": {code}, "organization": {`"><b>`}, "owner_issuer": {ownerIssuer}, "owner_subject": {ownerSubject},
+		"code": {code}, "organization": {`"><?>`}, "owner_issuer": {ownerIssuer}, "owner_subject": {ownerSubject},
 	}
 	resp, body = r.send(
 		t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept",
 		"text/html",
 	)
-	if resp.StatusCode != http.StatusBadRequest || strings.Contains(body, `"><b>`) ||
+	if resp.StatusCode != http.StatusBadRequest || strings.Contains(body, `"><?>`) ||
 		!strings.Contains(body, `id="organization-wrong"`) || !strings.Contains(body, `aria-invalid="true"`) ||
 		!strings.Contains(body, `value="`+ownerSubject+`"`) || !strings.Contains(body, `value="`+code+`"`) {
 		t.Errorf("a form with a mistake = %d %s", resp.StatusCode, body)
@@ -209,6 +210,32 @@ func TestSetUpPage(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || !strings.Contains(body, owner) ||
 		!strings.Contains(body, "Authorization: Bearer ey") {
 		t.Errorf("a good form = %d %s", resp.StatusCode, body)
+	}
+}
+
+// What people type in set-up stays as they typed it, beside the names that paths have.
+func TestSetUpKeepsNames(t *testing.T) {
+	r := start(t, server.Config{})
+	form := url.Values{
+		"code": {r.code(t)}, "organization": {"Größe & Söhne <AG>"}, "owner_name": {"Zoe\u0308 Müller"}, "owner_email": {"zoe@example.com"},
+		"owner_password": {"nine unrelated words of hers"},
+	}
+	resp, body := r.send(t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html")
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, "<strong>Größe &amp; Söhne &lt;AG&gt;</strong> exists, in paths <strong>grosse-sohne-ag</strong>") {
+		t.Fatalf("set-up = %d %s", resp.StatusCode, body)
+	}
+	_, token, _ := strings.Cut(body, "Authorization: Bearer ")
+	token, _, _ = strings.Cut(token, `"`)
+	for path, want := range map[string][]string{
+		"/iam/v2beta1/groups":       {`"name":"grosse-sohne-ag"`, `"displayName":"Größe & Söhne <AG>"`},
+		"/iam/v2beta1/roleBindings": {`"name":"zoe muller"`, `"displayName":"Zoë Müller"`, `"displayName":"Größe & Söhne <AG>"`},
+	} {
+		resp, body := r.send(t, http.MethodGet, path, "", "Authorization", "Bearer "+token)
+		for _, text := range want {
+			if !strings.Contains(body, text) {
+				t.Errorf("%s = %d %s lacks %s", path, resp.StatusCode, body, text)
+			}
+		}
 	}
 }
 

@@ -87,6 +87,32 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 			wantFault(t, err, fault.NotFound, fault.Resource{Type: "repo", Name: strings.Join(names, "/")})
 		}
 	},
+	"names are found by whole uids": func(t *testing.T, s *storetest.Store) {
+		org, rival := addGroup(t, s, "", "org"), addGroup(t, s, "", "rival")
+		folder := newGroup(org.UID, "folder")
+		folder.DisplayName = "Ein Ordner für Zoë"
+		folder, err := s.InsertGroup(t.Context(), folder)
+		must(t, err)
+		grafted := rival.UID + folder.UID[len(org.UID):] // the same segment below another group
+		uids := []resource.UID{folder.UID, org.UID, grafted, rival.UID.NewChild(), folder.UID}
+		got, err := s.NamesOf(t.Context(), "groups", true, uids)
+		must(t, err)
+		want := map[resource.UID]resource.Info{
+			org.UID: {UID: org.UID, Name: "org"}, folder.UID: {UID: folder.UID, Name: "folder", DisplayName: folder.DisplayName},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if got, err := s.NamesOf(t.Context(), "groups", true, []resource.UID{grafted}); err != nil || len(got) != 0 {
+			t.Errorf("of a segment below another group: %v, %v", got, err)
+		}
+		if got, err := s.NamesOf(t.Context(), "roles", false, uids); err != nil || len(got) != 0 {
+			t.Errorf("of another kind: %v, %v", got, err)
+		}
+		if got, err := s.NamesOf(t.Context(), "groups", true, nil); err != nil || len(got) != 0 {
+			t.Errorf("of no uids: %v, %v", got, err)
+		}
+	},
 	"names may have one character": func(t *testing.T, s *storetest.Store) {
 		addGroup(t, s, addGroup(t, s, "", "a").UID, "a")
 	},

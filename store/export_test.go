@@ -292,5 +292,8 @@ func (s *DB) CorrectBytes(ctx context.Context, repo resource.UID) error {
 	return s.correct(ctx, recountRepos, Segment(repo))
 }
 
-// Named is the statement of At.
-var Named = named
+// Named is the statement of At, and NamesOf that of the method of that name.
+var (
+	Named   = named
+	NamesOf = namesOf
+)

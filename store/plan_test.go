@@ -101,6 +101,10 @@ func (tr tree) shapes(e store.Engine) (all []plantest.Shape) {
 		args, text := store.Named(table, []string{"folder 1", "folder 2", "folder 3", "g77"}, 20)
 		all = append(all, plantest.Shape{Name: table + " at a path", Index: index, Sort: true, Text: text, Args: args})
 	}
+	for _, table := range []string{"groups", "identities", "repos", "identity_providers"} {
+		args, text := store.NamesOf(e, table, false, tr.folders)
+		all = append(all, plantest.Shape{Name: table + " by uids", Index: table + "_uid", Text: text, Args: args})
+	}
 	args, text := store.Named("groups", []string{"folder 1"}, 20)
 	return append(all, plantest.Shape{
 		Name: "an organization at a path", Index: "groups_root_name groups_parent_name", Sort: true, Text: text, Args: args,

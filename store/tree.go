@@ -106,6 +106,41 @@ func (s *DB) GroupNames(ctx context.Context, groups []resource.UID) ([]string, e
 	return names, nil
 }
 
+// NamesOf returns what the rows of a table are called that have one of the uids. titled says
+// whether the table has display names. It is one query by index.
+func (s *DB) NamesOf(
+	ctx context.Context, table string, titled bool, uids []resource.UID,
+) (map[resource.UID]resource.Info, error) {
+	all := map[resource.UID]resource.Info{}
+	if len(uids) == 0 {
+		return all, nil
+	}
+	args, text := namesOf(s.Engine, table, titled, uids)
+	err := s.Rows(ctx, text, args, func(row Scanner) (bool, error) {
+		var i resource.Info
+		err := row.Scan(&i.UID, &i.Name, &i.DisplayName)
+		all[i.UID] = i
+		return false, err
+	})
+	return all, err
+}
+
+// namesOf returns the statement of NamesOf.
+func namesOf(e Engine, table string, titled bool, uids []resource.UID) (args []any, text string) {
+	keys := make([]string, len(uids))
+	for i, uid := range uids {
+		keys[i] = string(uid)
+	}
+	title := `''`
+	if titled {
+		title = `t.display_name`
+	}
+	q := Query{Engine: e}
+	text = `SELECT t.uid, t.name, ` + title + ` FROM ` + e.Each(&q, keys) + ` AS s CROSS JOIN ` + table +
+		` AS t WHERE t.uid = s.v`
+	return q.Args, text
+}
+
 // MaxNames is how many names a path may have. Groups nest 16 deep, so no resource has more
 // than 17, and SQLite does not take a statement for more than 25.
 const MaxNames = 20

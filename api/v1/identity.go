@@ -25,14 +25,14 @@ var (
 )
 
 // readIdentity copies what clients may set from p to i. Version 1 does not have the
-// company, which stays.
+// company and the display name, which stay.
 func readIdentity(p *pb.Identity, i *resource.Identity) error {
 	if _, err := wire.ReadTime("static.expiration", p.GetStatic().GetExpiration()); err != nil {
 		return err
 	}
-	company := i.Company
+	company, display := i.Company, i.DisplayName
 	err := readAllOfIdentity(p, i)
-	i.Company = company
+	i.Company, i.DisplayName = company, display
 	return err
 }
 

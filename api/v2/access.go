@@ -2,6 +2,7 @@ package v2
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -78,6 +80,27 @@ func (s *server) ResolvePath(
 	return &accesspb.ResolvePathResponse{
 		Resources: wire.Convert(found, func(uid resource.UID) *accesspb.ResolvedResource {
 			return &accesspb.ResolvedResource{Uid: string(uid), Path: path}
+		}),
+	}, err
+}
+
+func (s *server) LookupNames(
+	ctx context.Context, r *accesspb.LookupNamesRequest,
+) (*accesspb.LookupNamesResponse, error) {
+	var bad wire.Problems
+	uids := make([]resource.UID, len(r.GetUids()))
+	for i, text := range r.GetUids() {
+		uids[i] = bad.UID(fmt.Sprintf("uids[%d]", i), text)
+	}
+	if err := bad.Err(); err != nil {
+		return nil, err
+	}
+	found, err := s.IAM.LookupNames(ctx, uids)
+	return &accesspb.LookupNamesResponse{
+		Names: wire.Convert(found, func(n iam.Name) *accesspb.ResourceName {
+			return &accesspb.ResourceName{
+				Uid: string(n.UID), Kind: n.Kind, Name: n.Name, DisplayName: n.DisplayName, Path: n.Path,
+			}
 		}),
 	}, err
 }

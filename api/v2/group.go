@@ -15,13 +15,15 @@ import (
 func GroupOf(g resource.Group) *pb.Group {
 	return &pb.Group{
 		Uid: string(g.UID), Name: g.Name, Description: g.Description, Verified: g.Verified, Kind: pb.OrgKind(g.Kind),
-		Status: pb.OrgStatus_ORG_STATUS_READY, CreateTime: wire.Time(g.CreateTime), UpdateTime: wire.Time(g.UpdateTime),
+		DisplayName: wire.Optional(g.DisplayName), Status: pb.OrgStatus_ORG_STATUS_READY,
+		CreateTime: wire.Time(g.CreateTime), UpdateTime: wire.Time(g.UpdateTime),
 	}
 }
 
 // readGroup copies what clients may set from p to g.
 func readGroup(p *pb.Group, g *resource.Group) error {
 	g.Name, g.Description, g.Verified, g.Kind = p.GetName(), p.GetDescription(), p.GetVerified(), resource.OrgKind(p.GetKind())
+	g.DisplayName = resource.NormalDisplayName(p.GetDisplayName())
 	return nil
 }
 

@@ -20,6 +20,7 @@ func IdentityOf(i resource.Identity) *pb.Identity {
 		Company: i.Company, IdentityProvider: string(i.Provider), LastSeenTime: wire.Time(i.LastSeenTime),
 		CreateTime: wire.Time(i.CreateTime), UpdateTime: wire.Time(i.UpdateTime),
 	}
+	p.DisplayName = wire.Optional(i.DisplayName)
 	writeRelationship(i.Relationship, p)
 	return p
 }
@@ -27,6 +28,7 @@ func IdentityOf(i resource.Identity) *pb.Identity {
 // ReadIdentity copies what clients may set from p to i.
 func ReadIdentity(p *pb.Identity, i *resource.Identity) (err error) {
 	i.Name, i.Description, i.Company = p.GetName(), p.GetDescription(), p.GetCompany()
+	i.DisplayName = resource.NormalDisplayName(p.GetDisplayName())
 	i.Relationship, err = readRelationship(p)
 	return err
 }

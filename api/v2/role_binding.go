@@ -20,9 +20,10 @@ func boundRoleOf(b resource.BoundRole) *pb.RoleBinding {
 		Uid: string(b.UID),
 		Identity: &pb.RoleBindingIdentity{
 			Uid: string(i.UID), Name: i.Name, Description: i.Description, Subject: i.Subject, Issuer: i.Issuer, Email: i.Email,
+			DisplayName: wire.Optional(i.DisplayName),
 		},
 		Group: &pb.RoleBindingGroup{Uid: string(b.GroupInfo.UID), Name: b.GroupInfo.Name,
-			Description: b.GroupInfo.Description},
+			Description: b.GroupInfo.Description, DisplayName: wire.Optional(b.GroupInfo.DisplayName)},
 		Role: &pb.RoleBindingRole{Uid: string(b.RoleInfo.UID), Name: b.RoleInfo.Name,
 			Description: b.RoleInfo.Description},
 		CreateTime: wire.Time(b.CreateTime),

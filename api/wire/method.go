@@ -225,6 +225,14 @@ func OptionalUID(field, text string) (resource.UID, error) {
 	return resource.ParseUID(field, text)
 }
 
+// Optional returns the value of an optional field: nil for "".
+func Optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
 // Time returns t as a message. The zero time is nil.
 func Time(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {

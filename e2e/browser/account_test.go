@@ -223,6 +223,9 @@ func TestInvite(t *testing.T) {
 	l.succeeds()
 	ann.works()
 
+	if got := owner.run("iam", "role-bindings", "list"); !strings.Contains(got, "Ann Example") {
+		t.Errorf("role bindings = %q, want Ann Example", got)
+	}
 	if got := owner.run("iam", "invites", "joins", "--parent", "dev"); !strings.Contains(got, "ann@example.com") {
 		t.Errorf("joins = %q, want ann@example.com", got)
 	}

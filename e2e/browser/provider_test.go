@@ -110,7 +110,7 @@ func TestDex(t *testing.T) {
 	l.succeeds()
 	ann.works()
 	got := ann.run("auth", "status")
-	for _, want := range []string{"ann@example.com", "http://" + address, provider} {
+	for _, want := range []string{"ann@example.com", "http://" + address, "Ann Example", "dev/dex"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("status = %s, want %s", got, want)
 		}

@@ -193,8 +193,8 @@ func TestSetUp(t *testing.T) {
 	b.open(link)
 	b.see("Set up Holdfast")
 	b.inspect("setup")
-	b.fill("Organization", "acme")
-	b.fill("Your name", "Ann Example")
+	b.fill("Organization", "Größe & Söhne")
+	b.fill("Your name", "Zoë Müller")
 	b.fill("Your e-mail", "ann@example.com")
 	b.fill("Your password", "password1234")
 	b.press("Set up")
@@ -203,10 +203,12 @@ func TestSetUp(t *testing.T) {
 	b.fill("Your password", "nine unrelated words")
 	b.press("Set up")
 	b.see("Holdfast is set up")
-	b.read("acme exists, and Ann Example owns it. You are signed in")
+	b.read("Größe & Söhne exists, in paths grosse-sohne, and Zoë Müller owns it. You are signed in")
 	b.inspect("welcome")
 	b.press("Your account")
 	b.see("Your account")
+	b.read("Zoë Müller")
+	b.read("Größe & Söhne")
 	b.signOut(s)
 
 	l := p.login()
@@ -214,8 +216,11 @@ func TestSetUp(t *testing.T) {
 	b.signIn("ann@example.com", "nine unrelated words")
 	b.see("You are signed in")
 	l.succeeds()
-	if got := p.run("iam", "groups", "list", "--columns", "name"); !strings.Contains(got, "acme") {
-		t.Errorf("groups = %q, want acme", got)
+	if got := p.run("iam", "groups", "list", "--columns", "name"); !strings.Contains(got, "grosse-sohne") {
+		t.Errorf("groups = %q, want grosse-sohne", got)
+	}
+	if got := p.run("whoami"); !regexp.MustCompile(`(?m)^identity +Zoë Müller$\nproven by +an account at http`).MatchString(got) {
+		t.Errorf("whoami = %q, want a name", got)
 	}
 }
 

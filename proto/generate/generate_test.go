@@ -133,7 +133,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		"AccessService":                    5,
+		"AccessService":                    6,
 		"AccountAssociationsService":       6,
 		"AdvisoriesService":                2,
 		"AdvisoryFeedsService":             5,

@@ -23,6 +23,7 @@ var bindings = store.Kind[resource.BoundRole]{
 		return append(bareBindings.Columns(&b.RoleBinding),
 			store.Text("", &i.UID).From("t.identity"),
 			store.Text("", &i.Name).From("i.name"),
+			store.Text("", &i.DisplayName).From("i.display_name"),
 			store.Text("", &i.Description).From("i.description"),
 			store.Text("", &i.Issuer).From("i.issuer"),
 			store.Text("", &i.Subject).From("i.subject"),
@@ -30,6 +31,7 @@ var bindings = store.Kind[resource.BoundRole]{
 			store.Flag("", &i.Member).From("EXISTS (SELECT 1 FROM members AS m WHERE m.org = t.a1 AND m.identity = t.identity)"),
 			store.Text("", &g.UID).From("g.uid"),
 			store.Text("", &g.Name).From("g.name"),
+			store.Text("", &g.DisplayName).From("g.display_name"),
 			store.Text("", &g.Description).From("g.description"),
 			store.Text("", &r.UID).From("r.uid"),
 			store.Text("", &r.Name).From("r.name"),
@@ -317,4 +319,27 @@ func (t Tx) Grant(ctx context.Context, b resource.RoleBinding) error {
 		return err
 	}
 	return t.bind(ctx, b)
+}
+
+// Joined returns the organizations that each of these people has joined by an act of
+// their own.
+func (s *Store) Joined(ctx context.Context, people []resource.UID) (map[resource.UID][]resource.UID, error) {
+	all := map[resource.UID][]resource.UID{}
+	if len(people) == 0 {
+		return all, nil
+	}
+	keys := make([]string, len(people))
+	for i, uid := range people {
+		keys[i] = string(uid)
+	}
+	q := store.Query{Engine: s.Engine}
+	text := `SELECT m.identity, g.uid FROM ` + s.Engine.Each(&q, keys) + ` AS s CROSS JOIN members AS m
+		CROSS JOIN groups AS g WHERE m.identity = s.v AND g.seg = m.org`
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var person, org resource.UID
+		err := row.Scan(&person, &org)
+		all[person] = append(all[person], org)
+		return false, err
+	})
+	return all, err
 }

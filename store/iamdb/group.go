@@ -18,6 +18,7 @@ var groups = store.Kind[resource.Group]{
 		return []store.Column{
 			store.Key(&g.UID),
 			store.Text("name", &g.Name).Order("name"),
+			store.Text("display_name", &g.DisplayName),
 			store.Text("description", &g.Description),
 			store.Flag("verified", &g.Verified),
 			store.Number("kind", &g.Kind).Fixed(),

@@ -20,6 +20,7 @@ var identities = store.Kind[resource.Identity]{
 		return []store.Column{
 			store.Key(&i.UID),
 			store.Text("name", &i.Name).Order("name"),
+			store.Text("display_name", &i.DisplayName),
 			store.Text("description", &i.Description),
 			store.Text("email", &i.Email),
 			store.Text("email_unverified", &i.EmailUnverified),

@@ -572,6 +572,181 @@ func (x *ResolvedResource) GetPath() string {
 	return ""
 }
 
+// LookupNamesRequest asks what uids stand for.
+type LookupNamesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uids, 500 at most, of groups, identities, identity providers, repos and
+	// roles.
+	Uids          []string `protobuf:"bytes,1,rep,name=uids,proto3" json:"uids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookupNamesRequest) Reset() {
+	*x = LookupNamesRequest{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookupNamesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookupNamesRequest) ProtoMessage() {}
+
+func (x *LookupNamesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookupNamesRequest.ProtoReflect.Descriptor instead.
+func (*LookupNamesRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *LookupNamesRequest) GetUids() []string {
+	if x != nil {
+		return x.Uids
+	}
+	return nil
+}
+
+// LookupNamesResponse is what LookupNames found.
+type LookupNamesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The names, in the order of the request.
+	Names         []*ResourceName `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookupNamesResponse) Reset() {
+	*x = LookupNamesResponse{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookupNamesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookupNamesResponse) ProtoMessage() {}
+
+func (x *LookupNamesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookupNamesResponse.ProtoReflect.Descriptor instead.
+func (*LookupNamesResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *LookupNamesResponse) GetNames() []*ResourceName {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+// ResourceName is what people call a resource.
+type ResourceName struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The resource's uid.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Its kind, as in ResolvePathRequest.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// What people read instead of the name. Empty if there is nothing.
+	DisplayName string `protobuf:"bytes,4,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// The names of the groups above it and its own, with slashes between.
+	Path          string `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceName) Reset() {
+	*x = ResourceName{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceName) ProtoMessage() {}
+
+func (x *ResourceName) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceName.ProtoReflect.Descriptor instead.
+func (*ResourceName) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ResourceName) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ResourceName) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ResourceName) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResourceName) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *ResourceName) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 // ListCapabilitiesRequest is empty: there is one answer for everybody.
 type ListCapabilitiesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -581,7 +756,7 @@ type ListCapabilitiesRequest struct {
 
 func (x *ListCapabilitiesRequest) Reset() {
 	*x = ListCapabilitiesRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -593,7 +768,7 @@ func (x *ListCapabilitiesRequest) String() string {
 func (*ListCapabilitiesRequest) ProtoMessage() {}
 
 func (x *ListCapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -606,7 +781,7 @@ func (x *ListCapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListCapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{11}
 }
 
 // ListCapabilitiesResponse is all there are.
@@ -620,7 +795,7 @@ type ListCapabilitiesResponse struct {
 
 func (x *ListCapabilitiesResponse) Reset() {
 	*x = ListCapabilitiesResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -632,7 +807,7 @@ func (x *ListCapabilitiesResponse) String() string {
 func (*ListCapabilitiesResponse) ProtoMessage() {}
 
 func (x *ListCapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -645,7 +820,7 @@ func (x *ListCapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListCapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListCapabilitiesResponse) GetCapabilities() []*NamedCapability {
@@ -670,7 +845,7 @@ type NamedCapability struct {
 
 func (x *NamedCapability) Reset() {
 	*x = NamedCapability{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +857,7 @@ func (x *NamedCapability) String() string {
 func (*NamedCapability) ProtoMessage() {}
 
 func (x *NamedCapability) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +870,7 @@ func (x *NamedCapability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedCapability.ProtoReflect.Descriptor instead.
 func (*NamedCapability) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NamedCapability) GetName() string {
@@ -728,7 +903,7 @@ type GetVersionRequest struct {
 
 func (x *GetVersionRequest) Reset() {
 	*x = GetVersionRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +915,7 @@ func (x *GetVersionRequest) String() string {
 func (*GetVersionRequest) ProtoMessage() {}
 
 func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +928,7 @@ func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVersionRequest.ProtoReflect.Descriptor instead.
 func (*GetVersionRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{14}
 }
 
 // Version is what the server is.
@@ -771,7 +946,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +958,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +971,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Version) GetVersion() string {
@@ -872,7 +1047,17 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\tresources\x18\x01 \x03(\v2$.holdfast.access.v1.ResolvedResourceR\tresources\"8\n" +
 	"\x10ResolvedResource\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\x19\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"-\n" +
+	"\x12LookupNamesRequest\x12\x17\n" +
+	"\x04uids\x18\x01 \x03(\tB\x03\xe0A\x02R\x04uids\"M\n" +
+	"\x13LookupNamesResponse\x126\n" +
+	"\x05names\x18\x01 \x03(\v2 .holdfast.access.v1.ResourceNameR\x05names\"\x7f\n" +
+	"\fResourceName\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12!\n" +
+	"\fdisplay_name\x18\x04 \x01(\tR\vdisplayName\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\"\x19\n" +
 	"\x17ListCapabilitiesRequest\"c\n" +
 	"\x18ListCapabilitiesResponse\x12G\n" +
 	"\fcapabilities\x18\x01 \x03(\v2#.holdfast.access.v1.NamedCapabilityR\fcapabilities\"\x80\x01\n" +
@@ -887,14 +1072,15 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
 	"go_version\x18\x02 \x01(\tR\tgoVersion\x12!\n" +
-	"\fapi_versions\x18\x03 \x03(\tR\vapiVersions2\xb5\x05\n" +
+	"\fapi_versions\x18\x03 \x03(\tR\vapiVersions2\xc0\x06\n" +
 	"\rAccessService\x12\x84\x01\n" +
 	"\vCheckAccess\x12&.holdfast.access.v1.CheckAccessRequest\x1a'.holdfast.access.v1.CheckAccessResponse\"$\x82\xd3\xe4\x93\x02\x12\x12\x10/access/v1/check\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x93\x03\x12\x82\x01\n" +
 	"\n" +
 	"ListAccess\x12%.holdfast.access.v1.ListAccessRequest\x1a&.holdfast.access.v1.ListAccessResponse\"%\x82\xd3\xe4\x93\x02\x13\x12\x11/access/v1/grants\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x93\x03\x12\x84\x01\n" +
-	"\vResolvePath\x12&.holdfast.access.v1.ResolvePathRequest\x1a'.holdfast.access.v1.ResolvePathResponse\"$\x82\xd3\xe4\x93\x02\x14\x12\x12/access/v1/resolve\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x98\x01\n" +
+	"\vResolvePath\x12&.holdfast.access.v1.ResolvePathRequest\x1a'.holdfast.access.v1.ResolvePathResponse\"$\x82\xd3\xe4\x93\x02\x14\x12\x12/access/v1/resolve\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x88\x01\n" +
+	"\vLookupNames\x12&.holdfast.access.v1.LookupNamesRequest\x1a'.holdfast.access.v1.LookupNamesResponse\"(\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/access/v1/names\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x90\x02\x01\x12\x98\x01\n" +
 	"\x10ListCapabilities\x12+.holdfast.access.v1.ListCapabilitiesRequest\x1a,.holdfast.access.v1.ListCapabilitiesResponse\")\x82\xd3\xe4\x93\x02\x19\x12\x17/access/v1/capabilities\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12v\n" +
 	"\n" +
 	"GetVersion\x12%.holdfast.access.v1.GetVersionRequest\x1a\x1b.holdfast.access.v1.Version\"$\x82\xd3\xe4\x93\x02\x14\x12\x12/access/v1/version\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01B9Z7github.com/holdfast-dev/holdfast/gen/access/v1;accesspbb\x06proto3"
@@ -911,7 +1097,7 @@ func file_holdfast_access_v1_access_proto_rawDescGZIP() []byte {
 	return file_holdfast_access_v1_access_proto_rawDescData
 }
 
-var file_holdfast_access_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_holdfast_access_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_holdfast_access_v1_access_proto_goTypes = []any{
 	(*Grant)(nil),                       // 0: holdfast.access.v1.Grant
 	(*CheckAccessRequest)(nil),          // 1: holdfast.access.v1.CheckAccessRequest
@@ -921,42 +1107,48 @@ var file_holdfast_access_v1_access_proto_goTypes = []any{
 	(*ResolvePathRequest)(nil),          // 5: holdfast.access.v1.ResolvePathRequest
 	(*ResolvePathResponse)(nil),         // 6: holdfast.access.v1.ResolvePathResponse
 	(*ResolvedResource)(nil),            // 7: holdfast.access.v1.ResolvedResource
-	(*ListCapabilitiesRequest)(nil),     // 8: holdfast.access.v1.ListCapabilitiesRequest
-	(*ListCapabilitiesResponse)(nil),    // 9: holdfast.access.v1.ListCapabilitiesResponse
-	(*NamedCapability)(nil),             // 10: holdfast.access.v1.NamedCapability
-	(*GetVersionRequest)(nil),           // 11: holdfast.access.v1.GetVersionRequest
-	(*Version)(nil),                     // 12: holdfast.access.v1.Version
-	(*v2beta1.RoleBindingIdentity)(nil), // 13: holdfast.iam.v2beta1.RoleBindingIdentity
-	(*v2beta1.RoleBindingGroup)(nil),    // 14: holdfast.iam.v2beta1.RoleBindingGroup
-	(*v2beta1.RoleBindingRole)(nil),     // 15: holdfast.iam.v2beta1.RoleBindingRole
-	(*timestamppb.Timestamp)(nil),       // 16: google.protobuf.Timestamp
-	(capabilities.Capability)(0),        // 17: holdfast.capabilities.Capability
+	(*LookupNamesRequest)(nil),          // 8: holdfast.access.v1.LookupNamesRequest
+	(*LookupNamesResponse)(nil),         // 9: holdfast.access.v1.LookupNamesResponse
+	(*ResourceName)(nil),                // 10: holdfast.access.v1.ResourceName
+	(*ListCapabilitiesRequest)(nil),     // 11: holdfast.access.v1.ListCapabilitiesRequest
+	(*ListCapabilitiesResponse)(nil),    // 12: holdfast.access.v1.ListCapabilitiesResponse
+	(*NamedCapability)(nil),             // 13: holdfast.access.v1.NamedCapability
+	(*GetVersionRequest)(nil),           // 14: holdfast.access.v1.GetVersionRequest
+	(*Version)(nil),                     // 15: holdfast.access.v1.Version
+	(*v2beta1.RoleBindingIdentity)(nil), // 16: holdfast.iam.v2beta1.RoleBindingIdentity
+	(*v2beta1.RoleBindingGroup)(nil),    // 17: holdfast.iam.v2beta1.RoleBindingGroup
+	(*v2beta1.RoleBindingRole)(nil),     // 18: holdfast.iam.v2beta1.RoleBindingRole
+	(*timestamppb.Timestamp)(nil),       // 19: google.protobuf.Timestamp
+	(capabilities.Capability)(0),        // 20: holdfast.capabilities.Capability
 }
 var file_holdfast_access_v1_access_proto_depIdxs = []int32{
-	13, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
-	14, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
-	15, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
-	16, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
+	16, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
+	17, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
+	18, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	19, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
 	0,  // 4: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
 	0,  // 5: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
 	7,  // 6: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
-	10, // 7: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
-	17, // 8: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
-	1,  // 9: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
-	3,  // 10: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
-	5,  // 11: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
-	8,  // 12: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
-	11, // 13: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
-	2,  // 14: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
-	4,  // 15: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
-	6,  // 16: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
-	9,  // 17: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
-	12, // 18: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	10, // 7: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
+	13, // 8: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
+	20, // 9: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
+	1,  // 10: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
+	3,  // 11: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
+	5,  // 12: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
+	8,  // 13: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
+	11, // 14: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
+	14, // 15: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
+	2,  // 16: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
+	4,  // 17: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
+	6,  // 18: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
+	9,  // 19: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
+	12, // 20: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
+	15, // 21: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_access_v1_access_proto_init() }
@@ -971,7 +1163,7 @@ func file_holdfast_access_v1_access_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_access_v1_access_proto_rawDesc), len(file_holdfast_access_v1_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	AccessService_CheckAccess_FullMethodName      = "/holdfast.access.v1.AccessService/CheckAccess"
 	AccessService_ListAccess_FullMethodName       = "/holdfast.access.v1.AccessService/ListAccess"
 	AccessService_ResolvePath_FullMethodName      = "/holdfast.access.v1.AccessService/ResolvePath"
+	AccessService_LookupNames_FullMethodName      = "/holdfast.access.v1.AccessService/LookupNames"
 	AccessService_ListCapabilities_FullMethodName = "/holdfast.access.v1.AccessService/ListCapabilities"
 	AccessService_GetVersion_FullMethodName       = "/holdfast.access.v1.AccessService/GetVersion"
 )
@@ -42,6 +43,10 @@ type AccessServiceClient interface {
 	// anywhere else the answer is NOT_FOUND, whether or not something is there. The
 	// caller need not see the groups on the way.
 	ResolvePath(ctx context.Context, in *ResolvePathRequest, opts ...grpc.CallOption) (*ResolvePathResponse, error)
+	// LookupNames returns the names of resources and people by their uids, in the
+	// order of the request. It leaves out what there is not, and what the caller may
+	// not get: the two look the same.
+	LookupNames(ctx context.Context, in *LookupNamesRequest, opts ...grpc.CallOption) (*LookupNamesResponse, error)
 	// ListCapabilities returns every capability that a role can have.
 	ListCapabilities(ctx context.Context, in *ListCapabilitiesRequest, opts ...grpc.CallOption) (*ListCapabilitiesResponse, error)
 	// GetVersion says what the server is.
@@ -86,6 +91,16 @@ func (c *accessServiceClient) ResolvePath(ctx context.Context, in *ResolvePathRe
 	return out, nil
 }
 
+func (c *accessServiceClient) LookupNames(ctx context.Context, in *LookupNamesRequest, opts ...grpc.CallOption) (*LookupNamesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LookupNamesResponse)
+	err := c.cc.Invoke(ctx, AccessService_LookupNames_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *accessServiceClient) ListCapabilities(ctx context.Context, in *ListCapabilitiesRequest, opts ...grpc.CallOption) (*ListCapabilitiesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListCapabilitiesResponse)
@@ -122,6 +137,10 @@ type AccessServiceServer interface {
 	// anywhere else the answer is NOT_FOUND, whether or not something is there. The
 	// caller need not see the groups on the way.
 	ResolvePath(context.Context, *ResolvePathRequest) (*ResolvePathResponse, error)
+	// LookupNames returns the names of resources and people by their uids, in the
+	// order of the request. It leaves out what there is not, and what the caller may
+	// not get: the two look the same.
+	LookupNames(context.Context, *LookupNamesRequest) (*LookupNamesResponse, error)
 	// ListCapabilities returns every capability that a role can have.
 	ListCapabilities(context.Context, *ListCapabilitiesRequest) (*ListCapabilitiesResponse, error)
 	// GetVersion says what the server is.
@@ -144,6 +163,9 @@ func (UnimplementedAccessServiceServer) ListAccess(context.Context, *ListAccessR
 }
 func (UnimplementedAccessServiceServer) ResolvePath(context.Context, *ResolvePathRequest) (*ResolvePathResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResolvePath not implemented")
+}
+func (UnimplementedAccessServiceServer) LookupNames(context.Context, *LookupNamesRequest) (*LookupNamesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LookupNames not implemented")
 }
 func (UnimplementedAccessServiceServer) ListCapabilities(context.Context, *ListCapabilitiesRequest) (*ListCapabilitiesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListCapabilities not implemented")
@@ -226,6 +248,24 @@ func _AccessService_ResolvePath_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccessService_LookupNames_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LookupNamesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).LookupNames(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_LookupNames_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).LookupNames(ctx, req.(*LookupNamesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AccessService_ListCapabilities_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListCapabilitiesRequest)
 	if err := dec(in); err != nil {
@@ -280,6 +320,10 @@ var AccessService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResolvePath",
 			Handler:    _AccessService_ResolvePath_Handler,
+		},
+		{
+			MethodName: "LookupNames",
+			Handler:    _AccessService_LookupNames_Handler,
 		},
 		{
 			MethodName: "ListCapabilities",

@@ -164,7 +164,10 @@ type Group struct {
 	// What sort of organization it is. Folders have their organization's.
 	Kind OrgKind `protobuf:"varint,8,opt,name=kind,proto3,enum=holdfast.iam.v2beta1.OrgKind" json:"kind,omitempty"`
 	// How far the organization's set-up is. Folders have their organization's.
-	Status        OrgStatus `protobuf:"varint,9,opt,name=status,proto3,enum=holdfast.iam.v2beta1.OrgStatus" json:"status,omitempty"`
+	Status OrgStatus `protobuf:"varint,9,opt,name=status,proto3,enum=holdfast.iam.v2beta1.OrgStatus" json:"status,omitempty"`
+	// What people read instead of the name, with capitals and accents: at most 128
+	// characters on one line. Absent if there is none. Paths have the name.
+	DisplayName   *string `protobuf:"bytes,1000,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -260,6 +263,13 @@ func (x *Group) GetStatus() OrgStatus {
 		return x.Status
 	}
 	return OrgStatus_ORG_STATUS_UNSPECIFIED
+}
+
+func (x *Group) GetDisplayName() string {
+	if x != nil && x.DisplayName != nil {
+		return *x.DisplayName
+	}
+	return ""
 }
 
 // GetGroupRequest names the group to return.
@@ -911,7 +921,7 @@ var File_holdfast_iam_v2beta1_groups_proto protoreflect.FileDescriptor
 
 const file_holdfast_iam_v2beta1_groups_proto_rawDesc = "" +
 	"\n" +
-	"!holdfast/iam/v2beta1/groups.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\x92\x04\n" +
+	"!holdfast/iam/v2beta1/groups.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xcc\x04\n" +
 	"\x05Group\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x02R\x04name\x12 \n" +
@@ -923,10 +933,12 @@ const file_holdfast_iam_v2beta1_groups_proto_rawDesc = "" +
 	"\vupdate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"updateTime\x121\n" +
 	"\x04kind\x18\b \x01(\x0e2\x1d.holdfast.iam.v2beta1.OrgKindR\x04kind\x12<\n" +
-	"\x06status\x18\t \x01(\x0e2\x1f.holdfast.iam.v2beta1.OrgStatusB\x03\xe0A\x03R\x06status\x1aA\n" +
+	"\x06status\x18\t \x01(\x0e2\x1f.holdfast.iam.v2beta1.OrgStatusB\x03\xe0A\x03R\x06status\x12'\n" +
+	"\fdisplay_name\x18\xe8\a \x01(\tH\x00R\vdisplayName\x88\x01\x01\x1aA\n" +
 	"\x13ResourceLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\".\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x0f\n" +
+	"\r_display_name\".\n" +
 	"\x0fGetGroupRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"W\n" +
 	"\x12DeleteGroupRequest\x12\x1b\n" +
@@ -1073,6 +1085,7 @@ func file_holdfast_iam_v2beta1_groups_proto_init() {
 	if File_holdfast_iam_v2beta1_groups_proto != nil {
 		return
 	}
+	file_holdfast_iam_v2beta1_groups_proto_msgTypes[0].OneofWrappers = []any{}
 	file_holdfast_iam_v2beta1_groups_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

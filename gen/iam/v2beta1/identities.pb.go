@@ -197,6 +197,10 @@ type Identity struct {
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// The uid of the identity provider that vouches for a person.
 	IdentityProvider string `protobuf:"bytes,1000,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
+	// What people read instead of the name, with capitals and accents: at most 128
+	// characters on one line. A person's is the name that they typed or that their
+	// identity provider tells. Absent if there is none.
+	DisplayName *string `protobuf:"bytes,1001,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
 	// How a caller proves to be this identity.
 	//
 	// Types that are valid to be assigned to Relationship:
@@ -306,6 +310,13 @@ func (x *Identity) GetUpdateTime() *timestamppb.Timestamp {
 func (x *Identity) GetIdentityProvider() string {
 	if x != nil {
 		return x.IdentityProvider
+	}
+	return ""
+}
+
+func (x *Identity) GetDisplayName() string {
+	if x != nil && x.DisplayName != nil {
+		return *x.DisplayName
 	}
 	return ""
 }
@@ -1597,7 +1608,7 @@ var File_holdfast_iam_v2beta1_identities_proto protoreflect.FileDescriptor
 
 const file_holdfast_iam_v2beta1_identities_proto_rawDesc = "" +
 	"\n" +
-	"%holdfast/iam/v2beta1/identities.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xe9\r\n" +
+	"%holdfast/iam/v2beta1/identities.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xa3\x0e\n" +
 	"\bIdentity\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x02R\x04name\x12 \n" +
@@ -1611,7 +1622,8 @@ const file_holdfast_iam_v2beta1_identities_proto_rawDesc = "" +
 	"\vupdate_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"updateTime\x121\n" +
-	"\x11identity_provider\x18\xe8\a \x01(\tB\x03\xe0A\x03R\x10identityProvider\x12L\n" +
+	"\x11identity_provider\x18\xe8\a \x01(\tB\x03\xe0A\x03R\x10identityProvider\x12'\n" +
+	"\fdisplay_name\x18\xe9\a \x01(\tH\x01R\vdisplayName\x88\x01\x01\x12L\n" +
 	"\vclaim_match\x18\x14 \x01(\v2).holdfast.iam.v2beta1.Identity.ClaimMatchH\x00R\n" +
 	"claimMatch\x12L\n" +
 	"\vstatic_keys\x18\x15 \x01(\v2).holdfast.iam.v2beta1.Identity.StaticKeysH\x00R\n" +
@@ -1655,7 +1667,8 @@ const file_holdfast_iam_v2beta1_identities_proto_rawDesc = "" +
 	"\x0fuser_id_pattern\x18\x05 \x01(\tH\x01R\ruserIdPatternB\t\n" +
 	"\aaws_arnB\r\n" +
 	"\vaws_user_idB\x0e\n" +
-	"\frelationshipJ\x04\b\a\x10\b\"\xa1\x01\n" +
+	"\frelationshipB\x0f\n" +
+	"\r_display_nameJ\x04\b\a\x10\b\"\xa1\x01\n" +
 	"\x15CreateIdentityRequest\x12!\n" +
 	"\x06parent\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x06parent\x12?\n" +
 	"\bidentity\x18\x02 \x01(\v2\x1e.holdfast.iam.v2beta1.IdentityB\x03\xe0A\x02R\bidentity\x12$\n" +

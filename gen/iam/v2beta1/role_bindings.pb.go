@@ -142,7 +142,9 @@ type RoleBindingIdentity struct {
 	// The issuer of its claim match, if it has one.
 	Issuer string `protobuf:"bytes,5,opt,name=issuer,proto3" json:"issuer,omitempty"`
 	// The identity's verified email address.
-	Email         string `protobuf:"bytes,6,opt,name=email,proto3" json:"email,omitempty"`
+	Email string `protobuf:"bytes,6,opt,name=email,proto3" json:"email,omitempty"`
+	// The identity's display name. Absent if there is none.
+	DisplayName   *string `protobuf:"bytes,1000,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -219,6 +221,13 @@ func (x *RoleBindingIdentity) GetEmail() string {
 	return ""
 }
 
+func (x *RoleBindingIdentity) GetDisplayName() string {
+	if x != nil && x.DisplayName != nil {
+		return *x.DisplayName
+	}
+	return ""
+}
+
 // RoleBindingGroup is the group of a binding, as it is now.
 type RoleBindingGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -227,7 +236,9 @@ type RoleBindingGroup struct {
 	// The group's name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The group's description.
-	Description   string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	// The group's display name. Absent if there is none.
+	DisplayName   *string `protobuf:"bytes,1000,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,6 +290,13 @@ func (x *RoleBindingGroup) GetName() string {
 func (x *RoleBindingGroup) GetDescription() string {
 	if x != nil {
 		return x.Description
+	}
+	return ""
+}
+
+func (x *RoleBindingGroup) GetDisplayName() string {
+	if x != nil && x.DisplayName != nil {
+		return *x.DisplayName
 	}
 	return ""
 }
@@ -894,18 +912,22 @@ const file_holdfast_iam_v2beta1_role_bindings_proto_rawDesc = "" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"createTime\x12&\n" +
 	"\fidentity_uid\x18\x06 \x01(\tB\x03\xe0A\x04R\videntityUid\x12\x1e\n" +
-	"\brole_uid\x18\a \x01(\tB\x03\xe0A\x04R\aroleUid\"\xc3\x01\n" +
+	"\brole_uid\x18\a \x01(\tB\x03\xe0A\x04R\aroleUid\"\x82\x02\n" +
 	"\x13RoleBindingIdentity\x12\x15\n" +
 	"\x03uid\x18\x01 \x01(\tB\x03\xe0A\x03R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x03R\x04name\x12%\n" +
 	"\vdescription\x18\x03 \x01(\tB\x03\xe0A\x03R\vdescription\x12\x1d\n" +
 	"\asubject\x18\x04 \x01(\tB\x03\xe0A\x03R\asubject\x12\x1b\n" +
 	"\x06issuer\x18\x05 \x01(\tB\x03\xe0A\x03R\x06issuer\x12\x19\n" +
-	"\x05email\x18\x06 \x01(\tB\x03\xe0A\x03R\x05email\"i\n" +
+	"\x05email\x18\x06 \x01(\tB\x03\xe0A\x03R\x05email\x12,\n" +
+	"\fdisplay_name\x18\xe8\a \x01(\tB\x03\xe0A\x03H\x00R\vdisplayName\x88\x01\x01B\x0f\n" +
+	"\r_display_name\"\xa8\x01\n" +
 	"\x10RoleBindingGroup\x12\x15\n" +
 	"\x03uid\x18\x01 \x01(\tB\x03\xe0A\x03R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x03R\x04name\x12%\n" +
-	"\vdescription\x18\x03 \x01(\tB\x03\xe0A\x03R\vdescription\"h\n" +
+	"\vdescription\x18\x03 \x01(\tB\x03\xe0A\x03R\vdescription\x12,\n" +
+	"\fdisplay_name\x18\xe8\a \x01(\tB\x03\xe0A\x03H\x00R\vdisplayName\x88\x01\x01B\x0f\n" +
+	"\r_display_name\"h\n" +
 	"\x0fRoleBindingRole\x12\x15\n" +
 	"\x03uid\x18\x01 \x01(\tB\x03\xe0A\x03R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x03R\x04name\x12%\n" +
@@ -1034,6 +1056,8 @@ func file_holdfast_iam_v2beta1_role_bindings_proto_init() {
 	if File_holdfast_iam_v2beta1_role_bindings_proto != nil {
 		return
 	}
+	file_holdfast_iam_v2beta1_role_bindings_proto_msgTypes[1].OneofWrappers = []any{}
+	file_holdfast_iam_v2beta1_role_bindings_proto_msgTypes[2].OneofWrappers = []any{}
 	file_holdfast_iam_v2beta1_role_bindings_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -205,7 +205,7 @@ func query(ctx context.Context, a *noun.App, req *advisoriespb.BatchQueryAdvisor
 	for _, r := range found.GetResults() {
 		matches = append(matches, r.GetMatches()...)
 	}
-	err = noun.ShowAll(a, output.View{
+	err = noun.ShowAll(ctx, a, output.View{
 		Plural:  "advisories that affect it",
 		Columns: output.Columns("id=advisoryId", "aliases", "fixed=fixedVersions", "summary"),
 		Wide:    output.Columns("uid", "severities"),
@@ -231,8 +231,10 @@ func feeds() noun.Noun {
 			{Flag: "interval", Help: "`DURATION` between updates, such as 30m, 6h or 1d"},
 			{Flag: "paused", Help: "do not read the source"},
 		},
-		Columns: output.Columns("name", "uid", "address", "last=last.time", output.Text("result", feedResult)),
-		Wide:    output.Columns("interval", "paused", "createTime", "updateTime"),
+		ByName: true,
+		Columns: output.Columns("name", output.GroupOf("group", "uid"), "address", "last=last.time",
+			output.Text("result", feedResult)),
+		Wide: output.Columns("uid", "interval", "paused", "createTime", "updateTime"),
 	}
 }
 

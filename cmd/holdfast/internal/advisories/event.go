@@ -91,7 +91,7 @@ func writeEvent(
 	if err != nil {
 		return err
 	}
-	return a.Show(output.View{
+	return a.Show(ctx, output.View{
 		Plural: "events", Columns: output.Columns("uid", "reviewState", "author", "reviewer"),
 		Wide: output.Columns("createTime", "issue"),
 	}, m.Interface())

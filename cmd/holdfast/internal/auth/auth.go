@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -186,10 +188,31 @@ func checkSession(ctx context.Context, a *noun.App, st *signin.Status) {
 	switch p, _ := errors.AsType[*problem.Problem](err); {
 	case err == nil:
 		st.Session = "the server accepts it"
+		nameStatus(ctx, a, st)
 	case p != nil && p.Code == problem.ExitUnauthenticated:
 		st.Ended, st.Session = true, "it has ended: "+p.Text
 	default:
 		st.Session = "unknown: " + err.Error()
+	}
+}
+
+// nameStatus adds what people call the identity and the provider of a status.
+func nameStatus(ctx context.Context, a *noun.App, st *signin.Status) {
+	uids := slices.DeleteFunc([]string{st.Identity, st.Provider}, func(uid string) bool { return !settings.IsUID(uid) })
+	if len(uids) == 0 {
+		return
+	}
+	got, err := accesspb.NewAccessServiceClient(a).LookupNames(ctx, &accesspb.LookupNamesRequest{Uids: uids})
+	if err != nil {
+		return // the uids tell it too
+	}
+	for _, n := range got.GetNames() {
+		switch n.GetUid() {
+		case st.Identity:
+			st.Name = signin.Title(n)
+		case st.Provider:
+			st.ProviderPath = n.GetPath()
+		}
 	}
 }
 
@@ -208,12 +231,22 @@ func printStatus(a *noun.App, st signin.Status) error {
 		return nil
 	}
 	until := st.Expiry
+	if t, err := time.Parse(time.RFC3339, until); err == nil {
+		until = a.When(t)
+	}
 	if st.Expired {
 		until += ", which is over"
 	}
+	wide, actor := "", st.Actor
+	switch subject, issuer, _ := strings.Cut(actor, " at "); {
+	case format.Text == "wide" && st.Name != "":
+		wide = st.Identity
+	case format.Text != "wide" && strings.HasPrefix(subject, "account:"):
+		actor = "an account at " + issuer // of a uid that tells people nothing
+	}
 	a.Pairs([][2]string{
-		{"server", st.API}, {"issuer", st.Issuer}, {"identity", st.Identity}, {"email", st.Email}, {"proven by", st.Actor},
-		{"provider", st.Provider},
+		{"server", st.API}, {"issuer", st.Issuer}, {"identity", cmp.Or(st.Name, st.Identity)}, {"uid", wide},
+		{"email", st.Email}, {"proven by", actor}, {"provider", cmp.Or(st.ProviderPath, st.Provider)},
 		{"until", until}, {"session", st.Session}, {"token in", st.Kept}, {"renewed", cmp.Or(st.Renews, "not at all")},
 	})
 	return nil
@@ -246,7 +279,7 @@ func sessionsCommand(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return noun.ShowAll(a, output.View{
+			return noun.ShowAll(ctx, a, output.View{
 				Plural: "sessions", ID: "id",
 				Columns: output.Columns("id", "program", "from=address", "used=useTime", "ends=expireTime", "current"),
 				Wide:    output.Columns("createTime", "identityUid", "agent"),

@@ -220,8 +220,9 @@ func printPullToken(a *noun.App, t pullToken) error {
 func pullTokens() noun.Noun {
 	n := iam.Identities()
 	n.Use, n.One = "pull-tokens", "pull token"
-	n.Columns = output.Columns("name", "uid", "expires=staticKeys.expirationTime", "lastSeen=lastSeenTime")
-	n.Wide = output.Columns("description", "createTime")
+	n.Columns = output.Columns("name", output.PathOf("path", "uid"),
+		"expires=staticKeys.expirationTime", "lastSeen=lastSeenTime")
+	n.Wide = output.Columns("uid", "description", "createTime")
 	return n
 }
 
@@ -252,7 +253,7 @@ func listPullTokens(a *noun.App) *cobra.Command {
 					found = append(found, m.Interface().(*iampb.Identity))
 				}
 			}
-			return noun.ShowAll(a, pullTokens().View(), found)
+			return noun.ShowAll(ctx, a, pullTokens().View(), found)
 		}),
 	}
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only those in `GROUP` and below it")

@@ -30,7 +30,8 @@ func subscriptions() noun.Noun {
 		Example:  "  holdfast events subscriptions create https://hooks.example.com/holdfast --parent acme",
 		Message:  noun.MessageOf(&eventspb.Subscription{}),
 		Argument: "sink",
-		Columns:  output.Columns("uid", "sink", "createTime"),
+		Columns:  output.Columns("sink", output.GroupOf("group", "uid"), "createTime"),
+		Wide:     output.Columns("uid"),
 	}
 }
 
@@ -44,9 +45,10 @@ func deliveries() noun.Noun {
 			{Flag: "subscription", Path: "uidp.children_of", Ref: subscriptions,
 				Help: "only those of the subscription with `UID`"},
 		},
-		Columns: output.Columns("uid", "type", "subject", "eventTime", "attempts", "error"),
-		Wide:    output.Columns("eventId", "replaying", "createTime", "updateTime"),
-		Extra:   []func(*noun.App) *cobra.Command{replay},
+		Columns: output.Columns("eventTime", output.Text("type", deliveredType).InCSV("type"),
+			output.PathOf("subject", "subject"), "attempts", "error"),
+		Wide:  output.Columns("uid", "subjectUid=subject", "eventId", "replaying", "createTime", "updateTime"),
+		Extra: []func(*noun.App) *cobra.Command{replay},
 	}
 }
 
@@ -83,8 +85,10 @@ func entries() noun.Noun {
 			{Flag: "since", Help: "only changes at or after `TIME`"},
 			{Flag: "until", Help: "only changes before `TIME`"},
 		},
-		Columns: output.Columns("time", "type", "subject", "by=actor.subject", "from=actor.remoteAddress"),
-		Wide: output.Columns("actor=actor.uid", "issuer=actor.issuer", "request=actor.requestId",
+		Columns: output.Columns("time", output.Text("type", entryType).InCSV("type"), subjectColumn(), actorColumn(),
+			"from=actor.remoteAddress"),
+		Wide: output.Columns("subjectUid=subject", "actor=actor.uid", "upstream=actor.subject",
+			"issuer=actor.issuer", "request=actor.requestId",
 			"id", "before", "after"),
 	}
 }

@@ -1,6 +1,7 @@
 package iam
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -18,8 +19,9 @@ func accounts() noun.Noun {
 	return noun.Noun{
 		Use: "accounts", One: "account", Message: noun.MessageOf(&signinpb.Account{}), Form: "ACCOUNT", Locate: findAccount,
 		NoDryRun: true,
-		Columns:  output.Columns("email", "name", "uid", output.Text("factors", factors), "used=useTime"),
-		Wide:     output.Columns("identityUid", "createTime", "updateTime"),
+		Columns: output.Columns("email", "name", output.GroupOf("organization", "uid"), output.Text("factors", factors),
+			"used=useTime"),
+		Wide: output.Columns("uid", "identityUid", "createTime", "updateTime"),
 	}
 }
 
@@ -64,6 +66,7 @@ func listAccounts(a *noun.App) *cobra.Command {
 			if err := a.Within(ctx, parent, req); err != nil {
 				return err
 			}
+			p.OrderBy = cmp.Or(p.OrderBy, "email")
 			return a.PrintAll(ctx, accounts(), req, p)
 		}),
 	}
@@ -95,8 +98,8 @@ func createAccount(a *noun.App) *cobra.Command {
 				return err
 			}
 			noteLink(a, args[0])
-			columns := output.Columns("email=account.email", "uid=account.uid", "url=link.url", "expires=link.expireTime")
-			return a.Show(output.View{Plural: "accounts", ID: "account.uid", Columns: columns}, m)
+			columns := output.Columns("email=account.email", output.Whole("url", "link.url"), "expires=link.expireTime")
+			return a.Show(ctx, output.View{Plural: "accounts", ID: "account.uid", Columns: columns}, m)
 		}),
 	}
 	cmd.Flags().StringVar(&account.Name, "name", "", "`NAME` of the person")
@@ -123,7 +126,8 @@ func accountLink(a *noun.App) *cobra.Command {
 			return err
 		}
 		noteLink(a, "the holder of the account")
-		return a.Show(output.View{Plural: "links", ID: "url", Columns: output.Columns("url", "expireTime")}, m)
+		columns := output.Columns(output.Whole("url", "url"), "expireTime")
+		return a.Show(ctx, output.View{Plural: "links", ID: "url", Columns: columns}, m)
 	})
 	cmd.ValidArgsFunction = nil // people's addresses are not listed
 	cmd.Flags().BoolVar(&factors, "reset-factors", false,

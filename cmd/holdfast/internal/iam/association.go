@@ -37,8 +37,10 @@ func accountAssociations() noun.Noun {
 			{Flag: "service", Path: bindings, Ref: Identities, Key: principalName,
 				Help: "service principal and the identity it acts as, `NAME=IDENTITY`; can be repeated"},
 		},
-		Columns: output.Columns("name", "uid", "amazon=amazon.account", "google=google.projectId", "azure=azure.tenantId"),
-		Wide:    output.Columns("description", "createTime", "updateTime"),
+		ByName: true,
+		Columns: output.Columns("name", output.PathOf("group", "uid"), "amazon=amazon.account",
+			"google=google.projectId", "azure=azure.tenantId"),
+		Wide: output.Columns("uid", "description", "createTime", "updateTime"),
 		OtherFlags: map[string]string{"account_association": "--amazon-account, --google-project-id, --azure-tenant-id, " +
 			"--github or --service", "service_bindings": "--service"},
 		Extra: []func(*noun.App) *cobra.Command{checkAssociation},
@@ -94,7 +96,8 @@ func checkAssociation(a *noun.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.Show(output.View{Plural: "checks", ID: "status", Columns: output.Columns("status", "reason", "message")}, m)
+		columns := output.Columns("status", "reason", "message")
+		return a.Show(ctx, output.View{Plural: "checks", ID: "status", Columns: columns}, m)
 	})
 	a.RegisterFields(cmd, provider, noun.MessageOf(&iampb.CheckAccountAssociationRequest{}))
 	return cmd

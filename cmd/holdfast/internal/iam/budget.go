@@ -20,6 +20,7 @@ func budgets() noun.Noun {
 			"uid. That of a folder is set by those who may update the group above it, that of an organization by the operator.",
 		Message: noun.MessageOf(&budgetspb.Budget{}),
 		Named:   noun.Groups,
+		Upright: true,
 		Fields: []noun.Field{
 			limit("stored-bytes", "`BYTES` of blobs and manifests, such as 50GB"),
 			limit("repos", "`NUMBER` of repos"),
@@ -29,9 +30,9 @@ func budgets() noun.Noun {
 			limit("requests-per-second", "`NUMBER` of requests that its identities may make in a second"),
 			limit("pulls-per-day", "`NUMBER` of pulls from its repos in a day"),
 		},
-		Columns: output.Columns("uid", used("storedBytes"), used("repos"), used("identities"), used("advisories"),
-			used("webhooks")),
-		Wide: output.Columns("requests=requestsPerSecond", "pulls=pullsPerDay", "updateTime"),
+		Columns: output.Columns(output.PathOf("group", "uid"), used("storedBytes"), used("repos"), used("identities"),
+			used("advisories"), used("webhooks")),
+		Wide: output.Columns("uid", "requests=requestsPerSecond", "pulls=pullsPerDay", "updateTime"),
 	}
 }
 

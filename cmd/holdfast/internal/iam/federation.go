@@ -44,7 +44,7 @@ func explain(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return showExplained(a, found)
+			return showExplained(ctx, a, found)
 		}),
 	}
 	// It hides the flag of the same name that every command has, because it is not the
@@ -55,13 +55,16 @@ func explain(a *noun.App) *cobra.Command {
 
 // showExplained prints an explanation. That no identity fits is a result, not an
 // error.
-func showExplained(a *noun.App, found *federationpb.ExplainTokenResponse) error {
+func showExplained(ctx context.Context, a *noun.App, found *federationpb.ExplainTokenResponse) error {
 	because := func(e *federationpb.Explanation) string { return misfits(e.GetChecks()) }
 	v := output.View{
 		Plural: "explanations", ID: "identityUid",
-		Columns: output.Columns("identity=identityName", "uid=identityUid", "accepted", output.Text("because", because)),
+		Columns: output.Columns(output.PathOf("identity", "identityUid").InCSV("identityName"), "accepted",
+			output.Text("because", because)),
+		Wide: output.Columns("uid=identityUid"),
 	}
-	if err := noun.ShowAnswer(a, v, found, found.GetExplanations(), func() { sayExplained(a, found) }); err != nil {
+	say := func() { sayExplained(ctx, a, found) }
+	if err := noun.ShowAnswer(ctx, a, v, found, found.GetExplanations(), say); err != nil {
 		return err
 	}
 	if found.GetIncomplete() {
@@ -73,10 +76,15 @@ func showExplained(a *noun.App, found *federationpb.ExplainTokenResponse) error 
 	return problem.New(problem.ExitNo, "")
 }
 
-func sayExplained(a *noun.App, found *federationpb.ExplainTokenResponse) {
+func sayExplained(ctx context.Context, a *noun.App, found *federationpb.ExplainTokenResponse) {
 	if len(found.GetExplanations()) == 0 {
 		a.Note("no identities to hold it against")
 	}
+	var uids []string
+	for _, e := range found.GetExplanations() {
+		uids = append(uids, e.GetIdentityUid())
+	}
+	called := a.Called(ctx, uids...)
 	for i, e := range found.GetExplanations() {
 		if i > 0 {
 			fmt.Fprintln(a.Out)
@@ -85,7 +93,7 @@ func sayExplained(a *noun.App, found *federationpb.ExplainTokenResponse) {
 		if e.GetAccepted() {
 			verdict = a.Paint(output.Green, "accepted")
 		}
-		fmt.Fprintf(a.Out, "%s %s: %s\n", output.Printable(e.GetIdentityName()), e.GetIdentityUid(), verdict)
+		fmt.Fprintf(a.Out, "%s: %s\n", output.Printable(called(e.GetIdentityUid()).Path), verdict)
 		for _, c := range e.GetChecks() {
 			sayCheck(a, c)
 		}
@@ -131,7 +139,7 @@ func denials(a *noun.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return noun.ShowAll(a, denialView(), m.GetDenials())
+		return noun.ShowAll(ctx, a, denialView(), m.GetDenials())
 	})
 }
 
@@ -169,7 +177,7 @@ func issuers(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := noun.ShowAll(a, issuerView(), found.GetIssuers()); err != nil {
+			if err := noun.ShowAll(ctx, a, issuerView(), found.GetIssuers()); err != nil {
 				return err
 			}
 			if found.GetIncomplete() {
@@ -223,7 +231,7 @@ func keyIDs(i *federationpb.Issuer) string {
 func endangered(i *federationpb.Issuer) string {
 	var all []string
 	for _, e := range i.GetEndangered() {
-		all = append(all, e.GetIdentityName()+" ("+e.GetIdentityUid()+"): "+e.GetReason())
+		all = append(all, e.GetIdentityName()+" ("+e.GetIdentityUid()+"): "+e.GetReason()) // of wide
 	}
 	return strings.Join(all, "; ")
 }

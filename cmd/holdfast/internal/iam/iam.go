@@ -49,9 +49,10 @@ func grants(group string) noun.Noun {
 	}
 	return noun.Noun{
 		Use: "grants", One: "grant", Message: noun.MessageOf(&accesspb.Grant{}), ID: "bindingUid",
-		Columns: output.Columns("identity=identity.name", "role=role.name", "group=group.name",
-			output.Text("inherited", inherited), "binding=bindingUid"),
-		Wide: bindingUIDs(),
+		Sorted: true,
+		Columns: output.Columns(output.Text("identity", grantee).InCSV("identity.name"), "role=role.name",
+			groupPath((*accesspb.Grant).GetGroup), output.Text("inherited", inherited)),
+		Wide: append(output.Columns("binding=bindingUid"), bindingUIDs()...),
 	}
 }
 
@@ -77,8 +78,8 @@ func can(a *noun.App) *cobra.Command {
 			if err != nil {
 				return suggestCapability(err, args[1])
 			}
-			say := func() { sayAccess(a, found, group) }
-			if err := noun.ShowAnswer(a, grants(group).View(), found, found.GetGrants(), say); err != nil {
+			say := func() { sayAccess(ctx, a, found, group) }
+			if err := noun.ShowAnswer(ctx, a, grants(group).View(), found, found.GetGrants(), say); err != nil {
 				return err
 			}
 			if found.GetIncomplete() {
@@ -105,19 +106,23 @@ func suggestCapability(err error, name string) error {
 	return p.Hint("all of them: holdfast iam roles capabilities")
 }
 
-func sayAccess(a *noun.App, found *accesspb.CheckAccessResponse, group string) {
+func sayAccess(ctx context.Context, a *noun.App, found *accesspb.CheckAccessResponse, group string) {
 	if !found.GetAllowed() {
 		fmt.Fprintln(a.Out, a.Paint(output.Red, "no"))
 		return
 	}
 	fmt.Fprintln(a.Out, a.Paint(output.Green, "yes"))
+	var groups []string
+	for _, g := range found.GetGrants() {
+		groups = append(groups, g.GetGroup().GetUid())
+	}
+	called := a.Called(ctx, groups...)
 	for _, g := range found.GetGrants() {
 		how := "on"
 		if g.GetGroup().GetUid() != group {
 			how = "inherited from"
 		}
-		line := fmt.Sprintf("  %s %s %s, by binding %s", g.GetRole().GetName(), how, g.GetGroup().GetName(),
-			g.GetBindingUid())
+		line := fmt.Sprintf("  %s %s %s", g.GetRole().GetName(), how, called(g.GetGroup().GetUid()).Path)
 		fmt.Fprintln(a.Out, output.Printable(line))
 	}
 }

@@ -32,8 +32,9 @@ func Identities() noun.Noun {
 			{Flag: "type", Path: "relationship_type",
 				Help: "only identities with this `KIND` of rule: claim-match, static, aws-identity or service-principal"},
 		},
-		Columns: output.Columns("name", "uid", output.Text("proof", proofOf)),
-		Wide:    output.Columns("description", "email", "lastSeenTime", "createTime", "updateTime"),
+		ByName:  true,
+		Columns: output.Columns("name", output.PathOf("path", "uid"), output.Text("proof", proofOf)),
+		Wide:    output.Columns("uid", "displayName", "description", "email", "lastSeenTime", "createTime", "updateTime"),
 		OtherFlags: map[string]string{"relationship": "--issuer and --subject, --issuer-keys-file, --aws-account or " +
 			"--service-principal"},
 		Rewrite: proofPaths,
@@ -44,6 +45,7 @@ func Identities() noun.Noun {
 
 func identityFields() []noun.Field {
 	return []noun.Field{
+		noun.DisplayName("identity"),
 		noun.Description("identity"),
 		{Flag: "issuer", Path: "claim_match.issuer", Help: "`ADDRESS` of the issuer of its tokens"},
 		{Flag: "issuer-pattern", Path: "claim_match.issuer_pattern", Help: "`PATTERN` (RE2) of addresses of issuers"},

@@ -36,9 +36,9 @@ func invites() noun.Noun {
 		Filters: []noun.Field{
 			{Flag: "key-id", Help: "only the invite whose code has key `ID`"},
 		},
-		Columns:  output.Columns("uid", "role=role.name", "email", "expires=expirationTime"),
-		Wide:     output.Columns("singleUse", "keyId", "createTime"),
-		Created:  output.Columns("code"),
+		Columns:  output.Columns("email", "role=role.name", output.GroupOf("group", "uid"), "expires=expirationTime"),
+		Wide:     output.Columns("uid", "singleUse", "keyId", "createTime"),
+		Created:  output.Columns(output.Whole("code", "code")),
 		Announce: announceInvite,
 		Extra:    []func(*noun.App) *cobra.Command{redeemInvite, joins},
 	}
@@ -71,7 +71,7 @@ func announceInvite(a *noun.App, cmd *cobra.Command) func(context.Context, proto
 		}
 		a.Pairs([][2]string{
 			{"link", link}, {"for", whom}, {"role", i.GetRole().GetName() + " on " + group},
-			{"until", output.ShortTime(i.GetExpirationTime().AsTime())}, {"works", times}, {"code", i.GetCode()},
+			{"until", a.When(i.GetExpirationTime().AsTime())}, {"works", times}, {"code", i.GetCode()},
 			{"uid", i.GetUid()},
 		})
 		a.Note("the link is not shown again; --mail drafts a message with it")
@@ -138,7 +138,8 @@ func redeemInvite(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Show(output.View{Plural: "sessions", ID: "group", Columns: output.Columns("identity", "group")}, m)
+			columns := output.Columns(output.NameOf("identity", "identity"), output.PathOf("group", "group"))
+			return a.Show(ctx, output.View{Plural: "sessions", ID: "group", Columns: columns}, m)
 		}),
 	}
 }
@@ -156,10 +157,11 @@ func joins(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return noun.ShowAll(a, output.View{
+			return noun.ShowAll(ctx, a, output.View{
 				Plural: "joins", ID: "identityUid",
-				Columns: output.Columns("email", "name", "identityUid", "joinTime"),
-				Wide:    output.Columns("inviteUid", "groupUid", "roleUid"),
+				Columns: output.Columns("email", "name", output.PathOf("group", "groupUid"), output.NameOf("role", "roleUid"),
+					"joinTime"),
+				Wide: output.Columns("identityUid", "inviteUid", "groupUid", "roleUid"),
 			}, m.GetJoins())
 		}),
 	}

@@ -230,7 +230,7 @@ func createBound(
 	if err != nil {
 		return err
 	}
-	if err := a.Show(Identities().View(), m.Interface()); err != nil {
+	if err := a.Show(ctx, Identities().View(), m.Interface()); err != nil {
 		return err
 	}
 	if err := a.Out.Flush(); err != nil { // before the notes about it
@@ -239,11 +239,15 @@ func createBound(
 	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
 		return nil
 	}
+	place := flags.group
+	if place == "" && len(uids) > 0 {
+		place = a.Called(ctx, group)(group).Path
+	}
 	for i, role := range uids {
 		if err := Bind(ctx, a, noun.UIDOf(m), role, group); err != nil {
 			return fmt.Errorf("identity %s is created, but without the role %s: %w", noun.UIDOf(m), flags.roles[i], err)
 		}
-		a.Note("it has the role %s on %s", flags.roles[i], cmp.Or(flags.group, group))
+		a.Note("it has the role %s on %s", flags.roles[i], place)
 	}
 	return nil
 }

@@ -45,8 +45,11 @@ func identityProviders() noun.Noun {
 			{Flag: "keep-people", Help: "with another issuer, client or rule: keep the identities of people who have no " +
 				"capability that you do not have"},
 		},
-		Columns:    output.Columns("name", "uid", "issuer=oidc.issuer", "clientId=oidc.clientId"),
-		Wide:       output.Columns("description", "defaultRole", "trusted", "createTime", "updateTime"),
+		ByName: true,
+		Columns: output.Columns("name", output.PathOf("path", "uid"), "issuer=oidc.issuer",
+			output.NameOf("defaultRole", "defaultRole")),
+		Wide: output.Columns("uid", "clientId=oidc.clientId", "description", "roleUid=defaultRole",
+			"trusted", "createTime", "updateTime"),
 		Extra:      []func(*noun.App) *cobra.Command{testProvider, redirectAddress},
 		OtherFlags: map[string]string{"oidc": "--issuer and --client-id"},
 	}
@@ -66,7 +69,8 @@ func testProvider(a *noun.App) *cobra.Command {
 			return err
 		}
 		checks := output.View{Plural: "checks", ID: "name", Columns: output.Columns("name", "ok", "detail")}
-		if err := noun.ShowAnswer(a, checks, result, result.GetChecks(), func() { sayTest(a, result) }); err != nil {
+		say := func() { sayTest(a, result) }
+		if err := noun.ShowAnswer(ctx, a, checks, result, result.GetChecks(), say); err != nil {
 			return err
 		}
 		if !result.GetReady() {
@@ -120,7 +124,9 @@ func groupMappings() noun.Noun {
 			{Flag: "provider", Path: "identity_provider_uid", Ref: identityProviders,
 				Help: "only mappings of `IDENTITY-PROVIDER`"},
 		},
-		Columns: output.Columns("externalGroupId", "roleUid", "uid"),
-		Wide:    output.Columns("identityProviderUid", "scope", "createTime"),
+		Sorted: true,
+		Columns: output.Columns("group=externalGroupId", output.NameOf("role", "roleUid"), output.PathOf("on", "scope"),
+			output.PathOf("provider", "identityProviderUid")),
+		Wide: output.Columns("uid", "roleUid", "identityProviderUid", "scope", "createTime"),
 	}
 }

@@ -1,10 +1,12 @@
 package iam
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -30,9 +32,11 @@ func Roles() noun.Noun {
 		Filters: []noun.Field{
 			{Flag: "built-in", Path: "uidp.in_root", Help: "only the built-in roles"},
 		},
-		Columns: output.Columns("name", "uid", output.Text("can", capabilityCount), "description"),
-		Wide:    output.Columns("capabilities", "createTime", "updateTime"),
-		Extra:   []func(*noun.App) *cobra.Command{capabilities},
+		ByName: true,
+		Columns: output.Columns("name", output.PathOf("path", "uid"), output.Text("can", capabilityCount),
+			"description"),
+		Wide:  output.Columns("uid", "capabilities", "createTime", "updateTime"),
+		Extra: []func(*noun.App) *cobra.Command{capabilities},
 	}
 }
 
@@ -48,7 +52,8 @@ func capabilities(a *noun.App) *cobra.Command {
 				return err
 			}
 			columns := output.Columns("name", "family", output.Text("capability", capabilityName))
-			return noun.ShowAll(a, output.View{Plural: "capabilities", ID: "name", Columns: columns}, resp.GetCapabilities())
+			view := output.View{Plural: "capabilities", ID: "name", Columns: columns}
+			return noun.ShowAll(ctx, a, view, resp.GetCapabilities())
 		}),
 	}
 }
@@ -73,12 +78,24 @@ func roleBindings() noun.Noun {
 			{Flag: "role", Ref: Roles, Help: "only bindings of this `ROLE`"},
 			{Flag: "group", Ref: noun.Groups, Help: "only bindings on `GROUP`, not on groups above or below it"},
 		},
-		Columns: output.Columns("identity=identity.name", "role=role.name", "group=group.name", "uid"),
-		Wide:    bindingUIDs(),
+		Sorted: true,
+		Columns: output.Columns(output.Text("identity", holder).InCSV("identity.name"), "role=role.name",
+			groupPath((*iampb.RoleBinding).GetGroup), "createTime"),
+		Wide: append(output.Columns("uid"), bindingUIDs()...),
 	}
 }
 
+// groupPath returns a column with the path of a group that comes with its name.
+func groupPath[T proto.Message](group func(T) *iampb.RoleBindingGroup) output.Column {
+	uids := func(m T) []string { return []string{group(m).GetUid()} }
+	return output.Named("group", uids, func(m T, called output.Called) string {
+		if path := called(group(m).GetUid()).Path; path != group(m).GetUid() {
+			return path
+		}
+		return cmp.Or(group(m).GetName(), group(m).GetUid())
+	}).InCSV("group.name")
+}
+
 func bindingUIDs() []output.Column {
-	return output.Columns("identityUid=identity.uid", "roleUid=role.uid", "groupUid=group.uid", "email=identity.email",
-		"createTime")
+	return output.Columns("identityUid=identity.uid", "roleUid=role.uid", "groupUid=group.uid", "email=identity.email")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
@@ -143,8 +144,13 @@ func (f *forest) plant(groups map[string]*iampb.Group) {
 
 // holder returns the name of the holder of a role. Somebody who has not signed in
 // yet has only a uid.
-func holder(b *iampb.RoleBinding) string {
-	return cmp.Or(b.GetIdentity().GetName(), b.GetIdentity().GetEmail(), b.GetIdentity().GetUid())
+func holder(b *iampb.RoleBinding) string { return called(b.GetIdentity()) }
+
+// grantee is holder for a grant.
+func grantee(g *accesspb.Grant) string { return called(g.GetIdentity()) }
+
+func called(i *iampb.RoleBindingIdentity) string {
+	return cmp.Or(i.GetDisplayName(), i.GetName(), i.GetEmail(), i.GetUid())
 }
 
 // marks are the parts of lines.
@@ -218,6 +224,9 @@ func (d *drawing) label(g *iampb.Group) string {
 		}
 	}
 	label := d.app.Paint(output.Bold, output.Printable(g.GetName()))
+	if g.GetDisplayName() != "" {
+		label += " " + output.Printable(g.GetDisplayName())
+	}
 	if len(counts) > 0 {
 		label += " (" + strings.Join(counts, ", ") + ")"
 	}

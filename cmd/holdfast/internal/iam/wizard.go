@@ -254,7 +254,7 @@ func (w *wizard) create(ctx context.Context) error {
 	}
 	if dry {
 		w.Note("dry run: nothing was changed")
-		return w.Show(identityProviders().View(), made)
+		return w.Show(ctx, identityProviders().View(), made)
 	}
 	tested, err := signin.Call(ctx, signinpb.NewSignInServiceClient(w).TestIdentityProvider,
 		&signinpb.TestIdentityProviderRequest{Uid: made.GetUid()}, "uid=NAME")
@@ -267,12 +267,12 @@ func (w *wizard) create(ctx context.Context) error {
 	w.say("  %s", tested.GetTrialUrl())
 	w.say("")
 	if !try {
-		return w.Show(identityProviders().View(), made)
+		return w.Show(ctx, identityProviders().View(), made)
 	}
 	if made, err = w.enable(ctx, made); err != nil {
 		return err
 	}
-	return w.Show(identityProviders().View(), made)
+	return w.Show(ctx, identityProviders().View(), made)
 }
 
 // enable asks whether a sign-in has worked, and then lets everybody in.

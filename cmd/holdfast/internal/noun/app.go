@@ -80,7 +80,7 @@ func (a *App) Ask(t task) func(*cobra.Command, []string) error {
 
 // End flushes the output, prints what went wrong, and returns the exit code.
 func (a *App) End(cmd *cobra.Command, err error) int {
-	a.Close()
+	defer a.Close() // it may be asked for names below
 	verdict, _ := errors.AsType[*problem.Problem](err)
 	failed := err != nil && (verdict == nil || verdict.Text != "") // an exit code alone is an answer
 	if written := a.Answer(cmd.Context(), failed); written != nil && !failed {
@@ -99,6 +99,9 @@ func (a *App) End(cmd *cobra.Command, err error) int {
 	if !a.started && len(p.Hints) == 0 {
 		p.Hints = []string{"usage: " + cmd.UseLine()}
 	}
+	if a.started {
+		a.nameUIDs(cmd.Context(), p)
+	}
 	if p.Text != "" {
 		a.Fail(p.Text)
 	}
@@ -109,27 +112,31 @@ func (a *App) End(cmd *cobra.Command, err error) int {
 }
 
 // printer returns the printer that the settings ask for.
-func (a *App) printer(v output.View, d protoreflect.MessageDescriptor, many bool) (output.Printer, error) {
+func (a *App) printer(
+	ctx context.Context, v output.View, d protoreflect.MessageDescriptor, many bool,
+) (output.Printer, error) {
 	format, err := a.Value("output")
 	if err != nil {
 		return nil, err
 	}
-	return output.NewPrinter(a.Console, format.Text, a.Columns, v, d, many)
+	return output.NewPrinter(a.Console, format.Text, a.Columns, v, d, many, a.names(ctx))
 }
 
 // Show prints one message.
-func (a *App) Show(v output.View, m proto.Message) error {
-	return printAll(a, v, false, []proto.Message{m}, m)
+func (a *App) Show(ctx context.Context, v output.View, m proto.Message) error {
+	return printAll(ctx, a, v, false, []proto.Message{m}, m)
 }
 
 // ShowAll prints messages as a list.
-func ShowAll[T proto.Message](a *App, v output.View, all []T) error {
+func ShowAll[T proto.Message](ctx context.Context, a *App, v output.View, all []T) error {
 	var none T
-	return printAll(a, v, true, all, none)
+	return printAll(ctx, a, v, true, all, none)
 }
 
-func printAll[T proto.Message](a *App, v output.View, many bool, all []T, like T) error {
-	p, err := a.printer(v, like.ProtoReflect().Descriptor(), many)
+func printAll[T proto.Message](
+	ctx context.Context, a *App, v output.View, many bool, all []T, like T,
+) error {
+	p, err := a.printer(ctx, v, like.ProtoReflect().Descriptor(), many)
 	if err != nil {
 		return err
 	}
@@ -143,19 +150,21 @@ func printAll[T proto.Message](a *App, v output.View, many bool, all []T, like T
 
 // ShowAnswer prints a message that has rows. JSON and YAML show the message, and
 // CSV and ids the rows. A table shows the rows, unless say prints it.
-func ShowAnswer[T proto.Message](a *App, v output.View, m proto.Message, rows []T, say func()) error {
+func ShowAnswer[T proto.Message](
+	ctx context.Context, a *App, v output.View, m proto.Message, rows []T, say func(),
+) error {
 	format, err := a.Value("output")
 	if err != nil {
 		return err
 	}
 	switch format.Text {
 	case "json", "yaml":
-		return a.Show(v, m)
+		return a.Show(ctx, v, m)
 	case "", "table", "wide":
 		if say != nil {
 			say()
 			return nil
 		}
 	}
-	return ShowAll(a, v, rows)
+	return ShowAll(ctx, a, v, rows)
 }

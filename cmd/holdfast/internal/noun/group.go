@@ -21,19 +21,27 @@ func Groups() Noun {
 		Argument: "name",
 		orphan:   true,
 		Fields: []Field{
+			DisplayName("group"),
 			Description("group"),
 			{Flag: "kind", Help: "`KIND` of organization: starter, customer, dev, infra or aws-marketplace", createOnly: true},
 		},
 		Filters: []Field{
 			{Flag: "root", Path: "uidp.in_root", Help: "only organizations"},
 		},
-		Columns: output.Columns("name", "uid", "description"),
-		Wide:    output.Columns("kind", "verified", "createTime", "updateTime"),
+		ByName:  true,
+		Columns: output.Columns("name", "displayName", output.PathOf("path", "uid"), "description"),
+		Wide:    output.Columns("uid", "kind", "verified", "createTime", "updateTime"),
 	}
 }
 
 // MessageOf returns the definition of a message.
 func MessageOf(m proto.Message) protoreflect.MessageDescriptor { return m.ProtoReflect().Descriptor() }
+
+// DisplayName returns the flag of a display name.
+func DisplayName(one string) Field {
+	return Field{Flag: "display-name", Help: "what people read instead of the name of the " + one +
+		": `TEXT` with capitals and accents"}
+}
 
 // Description returns the flag of a description.
 func Description(one string) Field {

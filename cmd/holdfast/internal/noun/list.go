@@ -58,6 +58,9 @@ func (a *App) ListCommand(n Noun) *cobra.Command {
 			if err := a.Narrow(ctx, n, cmd, req); err != nil {
 				return err
 			}
+			if p.OrderBy == "" && n.ByName {
+				p.OrderBy = "name"
+			}
 			return a.PrintAll(ctx, n, req.Interface(), p)
 		}),
 	}
@@ -108,7 +111,9 @@ func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging)
 	if err := p.check(); err != nil {
 		return err
 	}
-	out, err := a.printer(n.View(), n.Message, true)
+	view := n.View()
+	view.Sorted = p.OrderBy == "" && n.Sorted
+	out, err := a.printer(ctx, view, n.Message, true)
 	if err != nil {
 		return err
 	}

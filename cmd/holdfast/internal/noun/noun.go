@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 )
 
 // A Noun describes a kind of resource: its name, the flags that set its fields, and
@@ -45,6 +46,9 @@ type Noun struct {
 	Wide        []output.Column
 	Created     []output.Column // shown, beside the others, by create alone
 	ID          string          // the field that -o id shows; "" is uid
+	Upright     bool            // get shows the columns, one below the other, because they say more than the fields
+	Sorted      bool            // the server has no order by name for them, so the rows of a page are sorted here
+	ByName      bool            // the server can list them in the order of their names, and does
 
 	Parent     func() Noun // what one is created in; nil is a group
 	ParentFlag string      // "" is parent
@@ -56,7 +60,7 @@ type Noun struct {
 	Form string // how the argument that names one is written; "" goes by its name
 	// Locate finds the uid of one where names and paths of groups are not enough.
 	Locate func(ctx context.Context, a *App, text string) (string, error)
-	Page   func(a *App, m protoreflect.Message) // shows one to a person; nil where a row of a table will do
+	Page   func(a *App, m protoreflect.Message) // shows one to a person; nil: every field on a line
 
 	// Announce prepares create to show a new one to a person, with flags of its own. What it
 	// returns shows one.
@@ -176,11 +180,24 @@ func (a *App) getCommand(n Noun) *cobra.Command {
 			return err
 		}
 		format, err := a.Value("output")
-		if err == nil && n.Page != nil && format.Text == "" && len(a.Columns) == 0 {
-			n.Page(a, m)
-			return nil
+		if err != nil {
+			return err
 		}
-		return a.Show(n.View(), m.Interface())
+		paged := len(a.Columns) == 0 && slices.Contains([]string{"", "table", "wide"}, format.Text)
+		switch {
+		case paged && n.Page != nil && format.Text == "":
+			n.Page(a, m)
+		case paged && n.Page == nil:
+			p := output.Page{Console: a.Console, Names: a.names(ctx), UIDs: format.Text == "wide", IsUID: settings.IsUID}
+			if n.Upright {
+				p.ShowColumns(slices.Concat(n.Columns, n.Wide), m)
+				return nil
+			}
+			p.Show(m)
+		default:
+			return a.Show(ctx, n.View(), m.Interface())
+		}
+		return nil
 	})
 }
 
@@ -210,7 +227,7 @@ func (a *App) createCommand(n Noun) *cobra.Command {
 				return announce(ctx, m)
 			}
 			n.Columns = slices.Concat(n.Columns, n.Created)
-			return a.Show(n.View(), m.Interface())
+			return a.Show(ctx, n.View(), m.Interface())
 		}),
 	}
 	a.RegisterFields(cmd, n.Fields, n.Message)
@@ -301,6 +318,9 @@ func (a *App) create(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 	if n.Argument != "" {
 		flags[n.argumentField()] = strings.ToUpper(n.Argument)
 	}
+	if _, ok := flags["display_name"]; ok {
+		flags["name"] += "; capitals and accents go into --display-name"
+	}
 	return a.Write(ctx, cmd, method, req, flags)
 }
 
@@ -382,7 +402,7 @@ func (a *App) updateCommand(n Noun) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.Show(n.View(), m.Interface())
+		return a.Show(ctx, n.View(), m.Interface())
 	})
 	a.RegisterFields(cmd, n.changeable(), n.Message)
 	a.RegisterFields(cmd, n.UpdateFlags, n.Method("Update").Input())
@@ -458,14 +478,14 @@ func (a *App) Delete(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 		return err
 	}
 	method := n.Method("Delete")
-	for _, uid := range uids {
+	for i, uid := range uids {
 		req := NewMessage(method.Input())
 		Put(req, "uid", uid)
 		if _, err := a.Write(ctx, cmd, method, req, map[string]string{"uid": n.reference()}); err != nil {
 			return err
 		}
 		if dry, _ := cmd.Flags().GetBool("dry-run"); !dry {
-			a.Note("deleted %s %s", n.One, uid)
+			a.Note("deleted %s %s", n.One, args[i])
 		}
 	}
 	return nil
@@ -482,9 +502,10 @@ func (a *App) confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, ui
 		return problem.Usage("nothing was deleted: there is no terminal to ask on").Hint("--yes deletes without asking")
 	}
 	lines := slices.Clone(names)
+	called := a.Called(ctx, uids...)
 	for i, name := range names {
-		if name != uids[i] {
-			name += " (" + uids[i] + ")"
+		if path := called(uids[i]).Path; path != name && path != uids[i] { // only a name, or a uid, was given
+			name += " (" + path + ")"
 		}
 		lines[i] = "about to delete " + n.One + " " + name
 	}

@@ -234,7 +234,7 @@ func pathOf(m protoreflect.Message, names map[string]string) string {
 	for uid := ParentUID(UIDOf(m)); uid != ""; uid = ParentUID(uid) {
 		name, ok := names[uid]
 		if !ok {
-			name = "..."
+			name = unknownGroup
 		}
 		path = name + "/" + path
 	}

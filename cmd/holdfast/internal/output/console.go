@@ -21,23 +21,33 @@ import (
 // A Console is what a command reads from and prints to. Results go to Out, and
 // everything else to Err.
 type Console struct {
-	In     *os.File
-	Out    *bufio.Writer // its errors show when it is flushed
-	Err    *os.File
-	file   *os.File // behind Out
-	query  *query   // that results go through, or nil
-	colour bool     // of Out
-	paints bool     // colour, of Err
-	warned sync.Map // the warnings that were given
+	In  *os.File
+	Out *bufio.Writer // its errors show when it is flushed
+	Err *os.File
+	// Terminal says that results go to a terminal, whose lines have Width cells.
+	Terminal bool
+	Width    int
+	file     *os.File // behind Out
+	query    *query   // that results go through, or nil
+	colour   bool     // of Out
+	paints   bool     // colour, of Err
+	warned   sync.Map // the warnings that were given
 }
 
 // NewConsole returns a Console with a buffer for out.
 func NewConsole(in, out, err *os.File) *Console {
-	return &Console{
-		In: in, Out: bufio.NewWriterSize(out, 64<<10), Err: err, file: out,
-		colour: wantsColour(IsTerminal(out), os.Getenv), paints: wantsColour(IsTerminal(err), os.Getenv),
+	c := &Console{In: in, Out: bufio.NewWriterSize(out, 64<<10), Err: err, file: out, Terminal: IsTerminal(out)}
+	c.colour, c.paints = wantsColour(c.Terminal, os.Getenv), wantsColour(IsTerminal(err), os.Getenv)
+	if c.Width = usualWidth; c.Terminal {
+		if width, _, err := term.GetSize(int(out.Fd())); err == nil && width > 0 {
+			c.Width = width
+		}
 	}
+	return c
 }
+
+// usualWidth is the width of a terminal that does not tell it.
+const usualWidth = 100
 
 // Colours are the words that SetColour knows. The first is what happens without it.
 var Colours = []string{"auto", "always", "never"}

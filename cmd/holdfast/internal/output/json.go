@@ -131,5 +131,13 @@ func appendText(b []byte, s string) []byte {
 	return append(b, strings.TrimSuffix(buf.String(), "\n")...)
 }
 
+// When tells a time, on a terminal also from now.
+func (c *Console) When(t time.Time) string {
+	if c.Terminal {
+		return ShortTime(t) + " (" + Relative(t, time.Now()) + ")"
+	}
+	return ShortTime(t)
+}
+
 // ShortTime formats a time without its fraction.
 func ShortTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

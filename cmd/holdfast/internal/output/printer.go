@@ -5,10 +5,12 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
-	"unicode/utf8"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/text/width"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
@@ -17,6 +19,9 @@ import (
 type Table struct {
 	Console *Console
 	Header  []string
+	Width   int    // of a line; longer cells are cut. 0: nothing is cut
+	tails   []bool // the columns of whose long cells the end is shown
+	wholes  []bool // the columns whose cells are not cut
 	rows    [][]string
 	widths  []int // known once the first page is out
 }
@@ -35,8 +40,11 @@ func (t *Table) Flush() error {
 		t.widths = make([]int, len(t.Header))
 		for _, row := range append([][]string{t.Header}, t.rows...) {
 			for i, cell := range row {
-				t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+				t.widths[i] = max(t.widths[i], cells(cell))
 			}
+		}
+		if t.Width > 0 {
+			t.fit()
 		}
 		t.write(t.Header, Bold)
 	}
@@ -50,9 +58,12 @@ func (t *Table) Flush() error {
 func (t *Table) write(row []string, style string) {
 	var line strings.Builder
 	for i, cell := range row {
+		if t.Width > 0 && !(i < len(t.wholes) && t.wholes[i]) {
+			cell = cut(cell, t.widths[i], i < len(t.tails) && t.tails[i])
+		}
 		line.WriteString(cell)
 		if i < len(row)-1 {
-			line.WriteString(strings.Repeat(" ", max(0, t.widths[i]-utf8.RuneCountInString(cell))+2))
+			line.WriteString(strings.Repeat(" ", max(0, t.widths[i]-cells(cell))+gap))
 		}
 	}
 	text := strings.TrimRight(line.String(), " ")
@@ -62,23 +73,96 @@ func (t *Table) write(row []string, style string) {
 	fmt.Fprintln(t.Console.Out, text) // errors stay in the writer until it is flushed
 }
 
-func rowOf(columns []Column, m protoreflect.Message) []string {
-	row := make([]string, len(columns))
-	for i, c := range columns {
-		row[i] = c.value(m)
+// gap is the space between columns, and leastWidth is what a column keeps when a table is made to fit.
+const (
+	gap        = 2
+	leastWidth = 8
+)
+
+// fit takes from the widest columns until a line has Width cells.
+func (t *Table) fit() {
+	total := (len(t.widths) - 1) * gap
+	for _, w := range t.widths {
+		total += w
 	}
-	return row
+	for ; total > t.Width; total-- {
+		widest := -1
+		for i, w := range t.widths {
+			if w > leastWidth && !(i < len(t.wholes) && t.wholes[i]) && (widest < 0 || w > t.widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		t.widths[widest]--
+	}
+}
+
+// cells returns how many cells of a terminal a text takes.
+func cells(s string) (n int) {
+	for _, r := range s {
+		n += runeCells(r)
+	}
+	return n
+}
+
+func runeCells(r rune) int {
+	if r < 0x300 { // nearly every character
+		return 1
+	}
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
+		return 0
+	}
+	if k := width.LookupRune(r).Kind(); k == width.EastAsianWide || k == width.EastAsianFullwidth {
+		return 2
+	}
+	return 1
+}
+
+// cut shortens a text to n cells, with dots for what is left out: its end, or its beginning if tail.
+func cut(s string, n int, tail bool) string {
+	if cells(s) <= n {
+		return s
+	}
+	runes := []rune(s)
+	if tail {
+		slices.Reverse(runes)
+	}
+	used, i := 1, 0
+	for ; i < len(runes) && used+runeCells(runes[i]) <= n; i++ {
+		used += runeCells(runes[i])
+	}
+	runes = append(runes[:i], '…')
+	if tail {
+		slices.Reverse(runes)
+	}
+	return string(runes)
 }
 
 type tablePrinter struct {
 	*Table
-	columns []Column
-	empty   string
+	rower
+	page   []protoreflect.Message
+	empty  string
+	sorted bool
 }
 
 func (p *tablePrinter) Add(m protoreflect.Message) error {
-	p.Table.Add(rowOf(p.columns, m))
+	p.page = append(p.page, m)
 	return nil
+}
+
+func (p *tablePrinter) Flush() error {
+	rows := p.rower.rows(p.page)
+	if p.sorted {
+		slices.SortStableFunc(rows, slices.Compare[[]string])
+	}
+	for _, row := range rows {
+		p.Table.Add(row)
+	}
+	p.page = p.page[:0]
+	return p.Table.Flush()
 }
 
 func (p *tablePrinter) Close() error {
@@ -92,15 +176,23 @@ func (p *tablePrinter) Close() error {
 }
 
 type csvPrinter struct {
-	w       *csv.Writer
-	columns []Column
+	rower
+	w    *csv.Writer
+	page []protoreflect.Message
 }
 
 func (p *csvPrinter) Add(m protoreflect.Message) error {
-	return p.w.Write(rowOf(p.columns, m))
+	p.page = append(p.page, m)
+	return nil
 }
 
 func (p *csvPrinter) Flush() error {
+	for _, row := range p.rows(p.page) {
+		if err := p.w.Write(row); err != nil {
+			return err
+		}
+	}
+	p.page = p.page[:0]
 	p.w.Flush()
 	return p.w.Error()
 }

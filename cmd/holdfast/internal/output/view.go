@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -30,12 +32,14 @@ type View struct {
 	ID      string // the field that -o id shows; "" is uid
 	Columns []Column
 	Wide    []Column // also shown by wide and csv
+	Sorted  bool     // the rows of each page of a table are in the order of their cells
 }
 
 // NewPrinter returns a printer for messages of one kind. chosen names columns that
 // replace those of the view. many says whether the result is a list.
+// names looks up the uids that the view shows by name.
 func NewPrinter(
-	c *Console, format string, chosen []string, v View, d protoreflect.MessageDescriptor, many bool,
+	c *Console, format string, chosen []string, v View, d protoreflect.MessageDescriptor, many bool, names Names,
 ) (Printer, error) {
 	if len(chosen) > 0 && slices.Contains([]string{"json", "yaml", "id"}, format) {
 		return nil, problem.Usage("--columns goes with table, wide and csv, not with %s", format)
@@ -48,7 +52,7 @@ func NewPrinter(
 	case "id":
 		return &idPrinter{console: c, id: Column{path: cmp.Or(v.ID, "uid")}}, nil
 	}
-	columns := v.Columns
+	columns := slices.Clone(v.Columns)
 	if format == "wide" || format == "csv" {
 		columns = slices.Concat(columns, v.Wide)
 	}
@@ -62,14 +66,37 @@ func NewPrinter(
 	for _, c := range columns {
 		header = append(header, c.Name)
 	}
+	r := rower{columns: columns, names: names, now: time.Now()}
 	if format == "csv" {
-		p := &csvPrinter{w: csv.NewWriter(c.Out), columns: columns}
+		for i, c := range columns {
+			if c.raw != "" {
+				columns[i] = Column{Name: c.Name, path: c.raw}
+			}
+		}
+		p := &csvPrinter{w: csv.NewWriter(c.Out), rower: r}
 		return p, p.w.Write(header)
 	}
-	for i, name := range header {
-		header[i] = strings.ToUpper(name)
+	t := &Table{Console: c}
+	for _, c := range columns {
+		t.Header = append(t.Header, strings.ToUpper(words(c.Name)))
+		t.tails, t.wholes = append(t.tails, c.tail), append(t.wholes, c.whole)
 	}
-	return &tablePrinter{Table: &Table{Console: c, Header: header}, columns: columns, empty: "no " + v.Plural}, nil
+	if c.Terminal && format != "wide" {
+		t.Width, r.relative = c.Width, true
+	}
+	return &tablePrinter{Table: t, rower: r, empty: "no " + v.Plural, sorted: v.Sorted}, nil
+}
+
+// words writes a name in camel case as words.
+func words(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if unicode.IsUpper(r) {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
 }
 
 // A Column is one field in a table or CSV.
@@ -77,6 +104,21 @@ type Column struct {
 	Name string // in capitals, its header
 	path string
 	text func(protoreflect.Message) string // instead of path
+
+	uids  func(protoreflect.Message) []string // whose names the text needs
+	named func(protoreflect.Message, Called) string
+	whole bool   // it is never cut
+	tail  bool   // of a text that does not fit, the end is shown
+	raw   string // the field that CSV has instead; "": the same text
+}
+
+// Whole returns the column of a field that is never cut, such as a link that is shown once.
+func Whole(name, path string) Column { return Column{Name: name, path: path, whole: true} }
+
+// InCSV returns the column with another field for CSV, which programs read.
+func (c Column) InCSV(path string) Column {
+	c.raw = path
+	return c
 }
 
 // Columns returns columns from specs, which are Columns or strings: the path of a
@@ -148,11 +190,17 @@ func (c Column) value(m protoreflect.Message) string {
 	if c.text != nil {
 		return c.text(m)
 	}
+	m, fd := c.field(m)
+	return textOf(m, fd)
+}
+
+// field returns the field of the column and the message that has it.
+func (c Column) field(m protoreflect.Message) (protoreflect.Message, protoreflect.FieldDescriptor) {
 	names := strings.Split(c.path, ".")
 	for _, name := range names[:len(names)-1] {
 		m = m.Get(fieldNamed(m.Descriptor(), name)).Message() // of what is not set, empty
 	}
-	return textOf(m, fieldNamed(m.Descriptor(), names[len(names)-1]))
+	return m, fieldNamed(m.Descriptor(), names[len(names)-1])
 }
 
 // textOf returns the text of a field.

@@ -50,7 +50,7 @@ func imagesInspect(a *noun.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return noun.ShowAnswer(a, variants(), found, found.GetVariants(), nil)
+		return noun.ShowAnswer(ctx, a, variants(), found, found.GetVariants(), nil)
 	})
 }
 

@@ -2,6 +2,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -42,8 +43,9 @@ func repos() noun.Noun {
 			{Flag: "active-tag", Path: "active_tags", Help: "`TAG` that is maintained; can be repeated"},
 			{Flag: "source", Path: "sync_config.source", Help: "`REPO` to synchronize from: a uid, path or image reference"},
 		},
-		Columns: output.Columns("name", "uid", "description"),
-		Wide:    output.Columns("catalogTier", "bundles", "createTime", "updateTime"),
+		ByName:  true,
+		Columns: output.Columns("name", output.PathOf("path", "uid"), "description"),
+		Wide:    output.Columns("uid", "catalogTier", "bundles", "createTime", "updateTime"),
 		Extra:   []func(*noun.App) *cobra.Command{readme},
 	}
 }
@@ -134,7 +136,18 @@ func pulls() noun.Noun {
 			{Flag: "identity", Path: "identity_uid", Ref: iam.Identities, Help: "only those of `IDENTITY`"},
 			{Flag: "direction", Help: "only those in `DIRECTION` pull or push"},
 		},
-		Columns: output.Columns("createTime", "direction", "repo", "tag", "digest", "identity", "count"),
+		Columns: output.Columns("createTime", "direction", "repo", "tag", "digest", puller(), "count"),
 		Wide:    output.Columns("remoteAddress", "userAgent", "repoUid", "identityUid"),
 	}
+}
+
+// puller shows who pulled: by the name that people read, or the one that was recorded.
+func puller() output.Column {
+	uids := func(p *ocipb.Pull) []string { return []string{p.GetIdentityUid()} }
+	return output.Named("identity", uids, func(p *ocipb.Pull, called output.Called) string {
+		if name := called(p.GetIdentityUid()).Title; name != p.GetIdentityUid() {
+			return name
+		}
+		return cmp.Or(p.GetIdentity(), p.GetIdentityUid())
+	})
 }

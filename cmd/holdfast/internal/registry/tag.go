@@ -39,7 +39,8 @@ func tags() noun.Noun {
 			{Flag: "dates", Path: "include_dates", Help: "also list tags with a date"},
 			{Flag: "epochs", Path: "include_epochs", Help: "also list tags with a build number"},
 		},
-		Columns: output.Columns("name", "digest", "updateTime"),
+		ByName:  true,
+		Columns: output.Columns("name", output.GroupOf("repo", "uid"), "digest", "updateTime"),
 		Wide:    output.Columns("uid", "deprecated", "bundles"),
 		Extra:   []func(*noun.App) *cobra.Command{tagHistory},
 	}
@@ -98,7 +99,8 @@ func changes() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "changes", One: "change",
 		Message: noun.MessageOf(&ocipb.TagChange{}), ID: "digest",
-		Columns: output.Columns("time", "tag", "digest", "actorUid"),
+		Columns: output.Columns("time", "tag", "digest", output.NameOf("by", "actorUid")),
+		Wide:    output.Columns("actorUid"),
 	}
 }
 

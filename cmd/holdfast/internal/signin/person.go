@@ -104,7 +104,14 @@ func (a *Agent) SignInPerson(ctx context.Context, p Person) error {
 		return err
 	}
 	c, _ := holdfast.ReadClaims(t.Access)
-	a.Note("signed in to %s as %s", s.audience, cmp.Or(c.Email, c.Subject))
+	name := a.callerName(ctx, c.Subject)
+	switch {
+	case c.Email != "" && name != c.Subject:
+		name += " (" + c.Email + ")"
+	case c.Email != "":
+		name = c.Email
+	}
+	a.Note("signed in to %s as %s", s.audience, name)
 	a.warnOverruled(s)
 	return nil
 }

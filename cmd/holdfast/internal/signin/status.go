@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 )
 
 // A Status is what `auth status` prints.
@@ -15,15 +17,20 @@ type Status struct {
 	API      string `json:"api" yaml:"api"`
 	Issuer   string `json:"issuer" yaml:"issuer"`
 	Identity string `json:"identity" yaml:"identity"`
+	Name     string `json:"name,omitempty" yaml:"name,omitempty"` // of the identity, if the server was asked
 	Email    string `json:"email,omitempty" yaml:"email,omitempty"`
 	Actor    string `json:"actor,omitempty" yaml:"actor,omitempty"`       // who the token's issuer knows as the identity
 	Provider string `json:"provider,omitempty" yaml:"provider,omitempty"` // the identity provider that vouched for them
-	Expiry   string `json:"expiry" yaml:"expiry"`
-	Expired  bool   `json:"expired" yaml:"expired"`
-	Kept     string `json:"kept" yaml:"kept"`
-	Renews   string `json:"renews" yaml:"renews"`
-	Session  string `json:"session,omitempty" yaml:"session,omitempty"` // what the server says of it, if it was asked
-	Ended    bool   `json:"ended" yaml:"ended"`
+
+	// ProviderPath is what people call the provider.
+	ProviderPath string `json:"providerPath,omitempty" yaml:"providerPath,omitempty"`
+
+	Expiry  string `json:"expiry" yaml:"expiry"`
+	Expired bool   `json:"expired" yaml:"expired"`
+	Kept    string `json:"kept" yaml:"kept"`
+	Renews  string `json:"renews" yaml:"renews"`
+	Session string `json:"session,omitempty" yaml:"session,omitempty"` // what the server says of it, if it was asked
+	Ended   bool   `json:"ended" yaml:"ended"`
 }
 
 // KeptNowhere is where the token is that is exchanged for at every command.
@@ -55,6 +62,32 @@ func (a *Agent) UsesSession() bool {
 	}
 	_, other, err := a.actor(api.Text)
 	return err == nil && other == ""
+}
+
+// callerName returns what people call an identity that has just signed in, or its uid if the server does not tell.
+func (a *Agent) callerName(ctx context.Context, uid string) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if !a.UsesSession() { // the server would be asked by somebody else
+		return uid
+	}
+	got, err := accesspb.NewAccessServiceClient(a).LookupNames(ctx, &accesspb.LookupNamesRequest{Uids: []string{uid}})
+	if err != nil || len(got.GetNames()) != 1 {
+		return uid
+	}
+	return Title(got.GetNames()[0])
+}
+
+// Title returns what people read of a name: for somebody in a group, the path too.
+func Title(n *accesspb.ResourceName) string {
+	title := cmp.Or(n.GetDisplayName(), n.GetName())
+	if strings.Contains(n.GetPath(), "/") && n.GetDisplayName() != "" {
+		return title + " (" + n.GetPath() + ")"
+	}
+	if strings.Contains(n.GetPath(), "/") {
+		return n.GetPath()
+	}
+	return title
 }
 
 // Status reads the token that the next command would begin with, and asks nobody.

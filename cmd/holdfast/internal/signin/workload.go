@@ -41,7 +41,7 @@ func (a *Agent) SignInAs(ctx context.Context, identity, file string) error {
 		return err
 	}
 	claims, _ := holdfast.ReadClaims(t.Access)
-	a.Note("signed in to %s as %s until %s", s.audience, identity, output.ShortTime(claims.Expires()))
+	a.Note("signed in to %s as %s until %s", s.audience, a.callerName(ctx, identity), output.ShortTime(claims.Expires()))
 	a.warnOverruled(s)
 	return nil
 }

@@ -1,0 +1,112 @@
+package resource
+
+import (
+	"cmp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// maxDisplayName is the greatest length of a display name in characters.
+const maxDisplayName = 128
+
+// NormalDisplayName returns a display name in the form that is stored, NFC: the same name typed on two
+// machines is the same text.
+func NormalDisplayName(s string) string {
+	if !utf8.ValidString(s) {
+		return s // Validate refuses it
+	}
+	return norm.NFC.String(s)
+}
+
+// PersonDisplayName returns a valid display name for a person whose name is written as s, or "". It leaves out
+// what a display name must not contain, because nobody can be asked: a provider tells the name.
+func PersonDisplayName(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case hidden(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+	runes := []rune(norm.NFC.String(strings.TrimSpace(s)))
+	return strings.TrimSpace(string(runes[:min(len(runes), maxDisplayName)]))
+}
+
+// displayName checks an optional display name.
+func (p *problems) displayName(s string) {
+	switch {
+	case !storable(s) || strings.ContainsFunc(s, hidden):
+		p.add("display_name", "must not contain line breaks, other controls, or "+
+			"characters that change the direction of text")
+	case utf8.RuneCountInString(s) > maxDisplayName:
+		p.add("display_name", "must have at most 128 characters")
+	case strings.TrimSpace(s) != s:
+		p.add("display_name", "must not begin or end with a space")
+	}
+}
+
+// hidden reports whether a character is not seen itself but changes what is seen: a control, or one that
+// reorders or formats text. Joiners are letters of some scripts.
+func hidden(r rune) bool {
+	const nonJoiner, joiner = '\u200c', '\u200d'
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' ||
+		unicode.Is(unicode.Cf, r) && r != nonJoiner && r != joiner
+}
+
+// Title returns what people read: the display name, or the name if there is none.
+func (g Group) Title() string { return cmp.Or(g.DisplayName, g.Name) }
+
+// Label returns the title of a group for pages on which people decide whether they trust it. Display names are
+// not unique, so the name follows unless the title is only another spelling of it.
+func (g Group) Label() string {
+	if g.DisplayName == "" || Identifier(g.DisplayName) == strings.ReplaceAll(g.Name, " ", "-") {
+		return g.Title()
+	}
+	return g.DisplayName + " (" + g.Name + ")"
+}
+
+// Titled returns the name of a group that people call typed, and its display name if that differs.
+func Titled(typed string) (name, display string) {
+	typed = strings.TrimSpace(typed)
+	if name = Identifier(typed); name == typed {
+		return name, ""
+	}
+	return name, NormalDisplayName(typed)
+}
+
+// Title returns what people read: the display name, or the name if there is none.
+func (i Identity) Title() string { return cmp.Or(i.DisplayName, i.Name) }
+
+// Identifier returns a valid name of a group for what people call it: lower case, without accents, and with
+// hyphens for everything else. It returns "" if nothing is left.
+func Identifier(title string) string {
+	if namePattern.MatchString(title) {
+		return title
+	}
+	var b strings.Builder
+	gap := false
+	for _, r := range unaccented(title) {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '_':
+			if gap && b.Len() > 0 {
+				b.WriteByte('-')
+			}
+			b.WriteRune(r)
+			gap = false
+		case !unicode.Is(unicode.Mn, r):
+			gap = true
+		}
+	}
+	name := b.String()
+	return strings.TrimRight(name[:min(len(name), maxPathName)], "-")
+}
+
+// unaccented returns s in lower case, with accents as characters of their own.
+func unaccented(s string) string {
+	return norm.NFKD.String(strings.ToLower(strings.ReplaceAll(s, "ß", "ss")))
+}
