@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/people"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -33,5 +34,26 @@ func TestWriteLoss(t *testing.T) {
 	if err := writeLoss(&b, people.Loss{SigningKeys: 1}, "f"); err != nil || strings.Contains(b.String(), "providers") ||
 		strings.Contains(b.String(), "recovery codes") || strings.Contains(b.String(), "accounts") {
 		t.Errorf("it tells of more than is lost: %v\n%s", err, b.String())
+	}
+}
+
+// Whoever recovers an owner is told what else that changed.
+func TestWriteRecovery(t *testing.T) {
+	for name, tt := range map[string]struct {
+		recovery login.Recovery
+		want     string
+		off      bool
+	}{
+		"an account of before": {login.Recovery{}, "chooses a new password", false},
+		"a new one":            {login.Recovery{Created: true}, "has an account of acme now", false},
+		"that was off":         {login.Recovery{AllowLocal: true}, "chooses a new password", true},
+	} {
+		var b strings.Builder
+		tt.recovery.Account.Email, tt.recovery.Link.URL = "olga@example.com", "https://x.example/link?code=C"
+		err := writeRecovery(&b, resource.Group{Name: "acme"}, tt.recovery)
+		if off := strings.Contains(b.String(), "had been switched off"); err != nil || off != tt.off ||
+			!strings.Contains(b.String(), tt.want) || !strings.Contains(b.String(), "\nhttps://x.example/link?code=C\n") {
+			t.Errorf("%s: %v\n%s", name, err, b.String())
+		}
 	}
 }

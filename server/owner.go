@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
@@ -28,6 +29,11 @@ func recoverOwner(ctx context.Context, s *Server, args []string, out io.Writer) 
 	if err != nil {
 		return err
 	}
+	return writeRecovery(out, org, r)
+}
+
+// writeRecovery says what was done for an owner, and prints the link.
+func writeRecovery(out io.Writer, org resource.Group, r login.Recovery) error {
 	switch {
 	case r.Created:
 		fmt.Fprintf(out, "%s has an account of %s now, and owns it.\n", r.Account.Email, org.Name)
@@ -39,7 +45,7 @@ func recoverOwner(ctx context.Context, s *Server, args []string, out io.Writer) 
 		fmt.Fprintf(out, "Accounts of %s had been switched off. They can sign in again; "+
 			"holdfast iam accounts off switches them off.\n", org.Name)
 	}
-	_, err = fmt.Fprintf(out, "The link works once, until %s:\n%s\n",
+	_, err := fmt.Fprintf(out, "The link works once, until %s:\n%s\n",
 		r.Link.ExpireTime.UTC().Format(time.RFC1123), r.Link.URL)
 	return err
 }
