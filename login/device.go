@@ -178,8 +178,8 @@ func deviceScopes(lists []string) (all []string, ok bool) {
 
 // showDevice shows the form for the code of a device.
 func (s *Service) showDevice(w http.ResponseWriter, r *http.Request) error {
-	typed := r.URL.Query().Get("user_code")
-	return s.show(w, r, http.StatusOK, "device", nil, &devicePage{Code: echoUserCode(typed)})
+	code := readUserCode(r.URL.Query().Get("user_code"))
+	return s.show(w, r, http.StatusOK, "device", nil, &devicePage{Code: shownUserCode(code)})
 }
 
 // enterDevice accepts the code of a device and starts a sign-in for it.

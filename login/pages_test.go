@@ -53,8 +53,12 @@ func TestLastProvider(t *testing.T) {
 		expect("a stranger who names it", stranger, "/signin?organization=ACME", "alpha", "beta")
 		expect("by its address", stranger, "/signin?organization=pat@acme", "alpha", "beta")
 		expect("a stranger who guesses", stranger, "/signin?organization=acme/web")
-		if a := stranger.get("/signin?organization=nobody"); a.status != http.StatusNotFound || !strings.Contains(a.body, `value="nobody"`) {
+		if a := stranger.get("/signin?organization=nothing-there"); a.status != http.StatusNotFound || strings.Contains(a.body, "nothing-there") {
 			t.Errorf("an organization that is not there: %d\n%s", a.status, a.body)
+		}
+		_, flow, _ := strings.Cut(stranger.get("/signin").location, "flow=")
+		if a := stranger.post("/signin/organization", "flow", flow, "organization", "nobody"); a.status != http.StatusNotFound || !strings.Contains(a.body, `value="nobody"`) {
+			t.Errorf("a name that was typed: %d\n%s", a.status, a.body)
 		}
 		if a := b.through(p, beta); !strings.HasPrefix(a.location, callback[:20]) {
 			t.Fatalf("%d %s\n%s", a.status, a.location, a.body)
@@ -211,18 +215,21 @@ func TestRecoveryFile(t *testing.T) {
 	}
 }
 
-// The page for the code of a device shows what was typed, as text.
+// The page for the code of a device shows what was typed, as text. Of what an
+// address says it shows only what can be in a code.
 func TestDeviceEcho(t *testing.T) {
 	x := sqlite(t)
 	for typed, want := range map[string]string{
-		" bcdf ghjk ": `value="BCDF-GHJK"`, "hello world": `value="hello world"`, "bcd": `value="bcd"`,
+		" bcdf ghjk ": `value="BCDF-GHJK"`, "hello world": `value="hello world"`, "CALL 5551234": `value="CALL 5551234"`,
 		`"><b>`: `value="&#34;&gt;&lt;b&gt;"`, strings.Repeat("é", 99): `value="` + strings.Repeat("é", 16) + `"`,
 	} {
 		b := x.browser(t)
-		for _, a := range []answer{b.post("/device", "user_code", typed), b.get("/device?user_code=" + url.QueryEscape(typed))} {
-			if !strings.Contains(a.body, want) {
-				t.Errorf("%q: %d, want %s\n%s", typed, a.status, want, a.body)
-			}
+		if a := b.post("/device", "user_code", typed); !strings.Contains(a.body, want) {
+			t.Errorf("%q: %d, want %s\n%s", typed, a.status, want, a.body)
+		}
+		a := b.get("/device?user_code=" + url.QueryEscape(typed))
+		if whole := strings.Contains(want, "BCDF-GHJK"); strings.Contains(a.body, want) != whole {
+			t.Errorf("%q in an address: %d\n%s", typed, a.status, a.body)
 		}
 	}
 }

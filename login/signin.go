@@ -132,7 +132,9 @@ func (s *Service) signInTo(w http.ResponseWriter, r *http.Request, f *flow, name
 	org, err := s.store.Organization(r.Context(), name)
 	if errors.Is(err, fault.NotFound) {
 		p := &signInPage{Frame: wrong("organization", "There is no organization of this name here.")}
-		p.Asked = named[:min(len(named), maxOrganization)]
+		if r.Method == http.MethodPost { // typed, and not said by a link of somebody else
+			p.Asked = named[:min(len(named), maxOrganization)]
+		}
 		return s.signInPage(w, r, http.StatusNotFound, f, p)
 	}
 	if err != nil {
