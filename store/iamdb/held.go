@@ -32,7 +32,8 @@ func (s *Store) HeldRoles(
 // signed in since it was made: before that it cannot be what gave the role.
 const heldRoles = `
 	SELECT b.uid, b.create_ms, r.uid, r.name, r.description, r.capabilities,
-		CASE WHEN EXISTS (SELECT 1 FROM members AS m WHERE m.org = b.a1 AND m.identity = b.identity) THEN 1 ELSE 0 END AS joined,
+		CASE WHEN EXISTS (SELECT 1 FROM members AS m WHERE m.org = b.a1 AND m.identity = b.identity)
+			THEN 1 ELSE 0 END AS joined,
 		(SELECT count(*) FROM joins AS j WHERE j.grp = b.parent AND j.identity = b.identity AND j.role = r.uid
 			AND j.at_ms >= b.create_ms AND j.at_ms < b.create_ms + $2),
 		coalesce(mp.name, ''),
