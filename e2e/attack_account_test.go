@@ -111,7 +111,9 @@ func (b *signInBrowser) try(organization, email, password string) shownPage {
 }
 
 // in reports whether the page leads into the account.
-func (p shownPage) in() bool { return p.location == "/account" }
+func (p shownPage) in() bool {
+	return p.location == "/account" || strings.HasPrefix(p.location, "/account/welcome?") // who has joined
+}
 
 // A localPerson has an account with a password.
 type localPerson struct{ uid, email, password string }

@@ -14,6 +14,7 @@ import (
 
 func (s *Service) accountRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /account", s.withSession(s.showAccount))
+	mux.HandleFunc("GET /account/welcome", s.withSession(s.showWelcome))
 	mux.HandleFunc("POST /account/password", s.withAccount(s.changePassword))
 	mux.HandleFunc("POST /account/totp/start", s.withAccount(s.totpStart))
 	mux.HandleFunc("POST /account/totp", s.withAccount(s.totpFinish))
@@ -108,6 +109,11 @@ func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accoun
 			return err
 		}
 	}
+	var total int
+	if p.Roles, total, err = s.heldRoles(ctx, n.Identity); err != nil {
+		return err
+	}
+	p.MoreRoles = total - len(p.Roles)
 	a, org, err := s.localAccount(ctx, n.Identity)
 	if err != nil {
 		return err

@@ -53,6 +53,28 @@ func readUserCode(text string) string {
 	}, text)
 }
 
+const maxTypedCode = 16
+
+// echoUserCode returns what a person has typed for a code as they will see it
+// again: a whole code as the device shows it, and anything else as it is, so that
+// they can see what is wrong with it.
+func echoUserCode(typed string) string {
+	if code := readUserCode(typed); len(code) == userCodeLen {
+		return shownUserCode(code)
+	}
+	letters := []rune(strings.TrimSpace(typed))
+	return string(letters[:min(len(letters), maxTypedCode)])
+}
+
+// unknownUserCode says why a code leads nowhere. It names the code that was read,
+// which leaves out what no code has.
+func unknownUserCode(code string) string {
+	if len(code) != userCodeLen {
+		return "This is not a whole code: they have eight letters, and no vowels or digits."
+	}
+	return "No device with the code " + shownUserCode(code) + " waits. Codes are good for ten minutes."
+}
+
 // An oauthError is an error response of RFC 6749.
 type oauthError struct {
 	status     int
@@ -162,9 +184,10 @@ func (s *Service) showDevice(w http.ResponseWriter, r *http.Request) error {
 
 // enterDevice accepts the code of a device and starts a sign-in for it.
 func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) error {
-	code := readUserCode(s.field(w, r, "user_code"))
+	typed := s.field(w, r, "user_code")
+	code := readUserCode(typed)
 	refuse := func(status int, why string) error {
-		p := &devicePage{Frame: wrong("user_code", why), Code: shownUserCode(code)}
+		p := &devicePage{Frame: wrong("user_code", why), Code: echoUserCode(typed)}
 		return s.show(w, r, status, "device", nil, p)
 	}
 	key := "user codes " + network(r)
@@ -175,7 +198,7 @@ func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) error {
 	d, err := s.accounts.DeviceOf(r.Context(), code)
 	if errors.Is(err, fault.NotFound) {
 		s.refused(r, refusalAt(resource.Account{}, resource.ByDevice, resource.RefusedCode))
-		return refuse(http.StatusNotFound, "No device with this code waits. Codes are good for ten minutes.")
+		return refuse(http.StatusNotFound, unknownUserCode(code))
 	}
 	if err != nil {
 		return titled(cannotBegin, err)

@@ -26,7 +26,7 @@ import (
 const (
 	totpPeriod = 30 * time.Second
 	totpSkew   = 1 // periods that a clock may differ
-	qrSize     = 200
+	qrSize     = 240
 	totpCookie = "hf_totp"
 )
 
@@ -279,7 +279,17 @@ func (s *Service) showRecovery(w http.ResponseWriter, r *http.Request, a resourc
 		return titled("Recovery codes cannot be made", err)
 	}
 	s.logChange(r, "recovery codes were made", a)
-	return s.show(w, r, http.StatusOK, "recovery", nil, &recoveryPage{Email: a.Email, Codes: codes, Notice: notice})
+	return s.show(w, r, http.StatusOK, "recovery", nil, &recoveryPage{
+		Email: a.Email, Codes: codes, Notice: notice, Download: s.recoveryFile(a.Email, codes),
+	})
+}
+
+// recoveryFile returns recovery codes as a file inside an address, so that they
+// can be downloaded without a script and without the server keeping them.
+func (s *Service) recoveryFile(email string, codes []string) template.URL {
+	text := "Recovery codes of " + email + " on " + s.origin.Host + "\n" +
+		"Each signs you in once, after your password.\n\n" + strings.Join(codes, "\n") + "\n"
+	return template.URL("data:text/plain;charset=utf-8;base64," + base64.StdEncoding.EncodeToString([]byte(text)))
 }
 
 // hasFactor reports whether an account has a second factor, which recovery

@@ -49,12 +49,13 @@ func (s *Service) finishSignIn(
 	}
 	s.rememberDevice(w, r, n.Identity)
 	http.SetCookie(w, s.cookie(sessionCookie, secret, s.cfg.SessionLife))
+	s.rememberProvider(w, arrival.Voucher.Provider())
 	if f.Invite != "" {
 		s.logActivity(ctx, "joined with an invite", resource.Activity{
 			Identity: n.Identity, Method: resource.ByInvite, Address: n.Address,
 		})
 	}
-	f.Session, f.Invite, f.Account, f.WebAuthn = n.ID, "", "", nil
+	f.Session, f.Joined, f.Invite, f.Account, f.WebAuthn = n.ID, landing.Joined, "", "", nil
 	f.UpstreamState, f.Nonce, f.Verifier = "", "", ""
 	switch f.Purpose {
 	case forCommand:
@@ -64,7 +65,7 @@ func (s *Service) finishSignIn(
 		return true, s.redirect(w, r, "/signin?flow="+f.ID) // for consent first: they may have been lured here
 	}
 	s.deleteFlow(w, f)
-	return true, s.redirect(w, r, "/account")
+	return true, s.redirect(w, r, cmp.Or(f.welcome(), "/account"))
 }
 
 // withPerson attributes changes to the person who has just signed in.
@@ -236,18 +237,19 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) error
 	}
 	if f.Invite != "" {
 		arrival, err := s.arrivalOfSession(r.Context(), n)
+		var landing resource.SignInResult
 		if err == nil {
-			_, _, err = s.admit(r.Context(), f, arrival)
+			_, landing, err = s.admit(r.Context(), f, arrival)
 		}
 		if err != nil {
 			return s.refuse(w, r, f, err)
 		}
 		s.logActivity(actingAs(r.Context(), n), "joined with an invite", resource.Activity{Identity: n.Identity})
-		f.Invite = ""
+		f.Invite, f.Joined = "", landing.Joined
 	}
 	if f.Purpose == forBrowser {
 		s.deleteFlow(w, f)
-		return s.redirect(w, r, "/account")
+		return s.redirect(w, r, cmp.Or(f.welcome(), "/account"))
 	}
 	return s.deliver(w, r, f, n, "")
 }
@@ -328,7 +330,7 @@ func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) error {
 // done ends a flow and shows that its program is signed in.
 func (s *Service) done(w http.ResponseWriter, r *http.Request, f *flow, text string) error {
 	s.deleteFlow(w, f)
-	return s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: f.Purpose, Text: text})
+	return s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: f.Purpose, Text: text, Welcome: f.welcome()})
 }
 
 // tokenParams returns the parameters of the token that a flow asks for.

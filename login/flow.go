@@ -70,6 +70,7 @@ type flow struct {
 	Account        resource.UID    `json:"account,omitempty"`  // account whose second factor is missing
 	WebAuthn       json.RawMessage `json:"webauthn,omitempty"` // the WebAuthn ceremony
 	Session        string          `json:"session,omitempty"`  // session that this sign-in started
+	Joined         resource.UID    `json:"joined,omitempty"`   // group that it has joined with an invite
 	Method         string          `json:"method,omitempty"`   // how the person has signed in so far, for the audit log
 	Factor         string          `json:"factor,omitempty"`
 }

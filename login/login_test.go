@@ -535,7 +535,7 @@ func TestJoin(t *testing.T) {
 			"/signin/join", "flow", flow, "email", "New@Example.test", "name", "Nora New", "password",
 			"a quiet violet anchor",
 		)
-		if a.location != "/account" {
+		if !strings.HasPrefix(a.location, "/account/welcome?group=") {
 			t.Fatalf("%d\n%s", a.status, a.body)
 		}
 		nora := must[resource.Account](t)(s.AccountIn(t.Context(), x.org.UID, "new@example.test"))

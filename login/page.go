@@ -59,6 +59,7 @@ type Choice struct{ UID, Name, Organization string }
 // An Invite describes what somebody was invited to.
 type Invite struct {
 	Organization, Group, Role, Email string
+	May                              string // what the role allows, in words
 
 	root resource.UID // the organization
 }
@@ -70,6 +71,7 @@ type (
 		Providers             []Choice
 		Local, Passkeys       bool
 		Email                 string
+		Asked                 string // the organization that was asked for, if there is none
 		Invite                *Invite
 		CanJoin               bool
 	}
@@ -113,6 +115,7 @@ type (
 	donePage struct {
 		Frame
 		Purpose, Text string
+		Welcome       string // address of the page for those who have just joined, or ""
 		Denied        bool
 	}
 	// A Claim is a claim about a person from a provider.
@@ -133,6 +136,18 @@ type (
 		Email, Organization string
 		Reset               bool
 	}
+	// A shownRole is a role that a person holds.
+	shownRole struct {
+		Name, Place string // Place is the path of the group
+		May, Source string // what it allows and where it comes from, in words
+		Since       time.Time
+	}
+	welcomePage struct {
+		Frame
+		Name, Place string
+		Roles       []shownRole
+		Commands    []string // to run next
+	}
 	shownPasskey struct {
 		ID, Name      string
 		Created, Used time.Time
@@ -146,6 +161,8 @@ type (
 		Frame
 		Name, Email, Organization, Identity string
 		Provider                            string // provider that vouched for the person
+		Roles                               []shownRole
+		MoreRoles                           int // that are not shown
 		Local                               bool
 		Passkeys                            []shownPasskey
 		CanPasskey                          bool
@@ -161,6 +178,7 @@ type (
 		Frame
 		Email, Notice string
 		Codes         []string
+		Download      template.URL // the codes as a file
 	}
 	totpPage struct {
 		Frame

@@ -17,7 +17,7 @@ import (
 // asks for consent.
 func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Get("flow") == "" {
-		return s.start(w, r, &flow{Purpose: forBrowser})
+		return s.startAt(w, r, r.URL.Query().Get("organization"))
 	}
 	f := s.requestFlow(w, r)
 	if f == nil {
@@ -46,6 +46,15 @@ func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int,
 			return titled(cannotBegin, err)
 		}
 		p.CanJoin = invite != nil && p.Local
+	}
+	if invite != nil {
+		p.Email = cmp.Or(p.Email, invite.Email)
+	}
+	if !p.Local { // the form is not there to show it beside
+		p.Problem = cmp.Or(p.Problem, p.Wrong["password"])
+	}
+	if err := s.offerLastProvider(r, f, p); err != nil {
+		return titled(cannotBegin, err)
 	}
 	return s.show(w, r, status, "signin", f, p)
 }
@@ -86,13 +95,36 @@ func (s *Service) inviteOf(r *http.Request, f *flow) (*Invite, error) {
 	}
 	org, err := s.store.Group(r.Context(), i.UID.Root())
 	f.Organization = cmp.Or(f.Organization, org.UID)
-	return &Invite{org.Label(), group.Label(), i.RoleInfo.Name, i.Email, org.UID}, err
+	return &Invite{org.Label(), group.Label(), i.RoleInfo.Name, i.Email, i.RoleInfo.Description, org.UID}, err
 }
 
 // chooseOrganization accepts the name of an organization, or an e-mail address
 // whose domain is that name.
 func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request, f *flow) error {
-	text := strings.ToLower(strings.TrimSpace(s.field(w, r, "organization")))
+	return s.signInTo(w, r, f, s.field(w, r, "organization"))
+}
+
+// startAt starts a sign-in of the browser, to an organization if one is named.
+func (s *Service) startAt(w http.ResponseWriter, r *http.Request, organization string) error {
+	f := &flow{Purpose: forBrowser}
+	if organization == "" {
+		return s.start(w, r, f)
+	}
+	if _, ok := s.browser(r); ok {
+		return s.redirect(w, r, "/account")
+	}
+	f.ID, f.Expires = newID(), s.cfg.Now().Add(flowLife).Unix()
+	s.saveFlow(w, r, f)
+	return s.signInTo(w, r, f, organization)
+}
+
+const maxOrganization = 254 // as long as an e-mail address
+
+// signInTo shows the ways to sign in to an organization, which is named as
+// chooseOrganization accepts it. Whoever names one learns whether there is one
+// and what its providers are called: they have to, before they sign in.
+func (s *Service) signInTo(w http.ResponseWriter, r *http.Request, f *flow, named string) error {
+	text := strings.ToLower(strings.TrimSpace(named))
 	name := resource.Identifier(text)
 	if _, domain, ok := strings.Cut(text, "@"); ok {
 		name = domain
@@ -100,6 +132,9 @@ func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request, f *
 	org, err := s.store.Organization(r.Context(), name)
 	if errors.Is(err, fault.NotFound) {
 		p := &signInPage{Frame: wrong("organization", "There is no organization of this name here.")}
+		if r.Method == http.MethodPost { // typed, and not said by a link of somebody else
+			p.Asked = named[:min(len(named), maxOrganization)]
+		}
 		return s.signInPage(w, r, http.StatusNotFound, f, p)
 	}
 	if err != nil {
@@ -121,7 +156,7 @@ const wrongPassword = "The e-mail address or the password is wrong."
 func (s *Service) password(w http.ResponseWriter, r *http.Request, f *flow) error {
 	email := resource.NormalEmail(s.field(w, r, "email"))
 	refuse := func(status int, problem string) error {
-		return s.signInPage(w, r, status, f, &signInPage{Frame: Frame{Problem: problem}, Email: email})
+		return s.signInPage(w, r, status, f, &signInPage{Frame: wrong("password", problem), Email: email})
 	}
 	known, err := s.knownFor(r, email)
 	if err != nil {

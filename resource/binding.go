@@ -40,3 +40,21 @@ type IdentityInfo struct {
 
 // MaxBatch is how many bindings one call may create.
 const MaxBatch = 25
+
+// A HeldRole is a binding as its own person sees it: what the role allows, and where it comes
+// from.
+type HeldRole struct {
+	RoleBinding
+	RoleInfo     Info
+	Capabilities Capabilities
+	Joined       bool   // the person has joined the binding's organization themselves
+	ByInvite     bool   // it was made for an invite that they have redeemed
+	Provider     string // name of the provider that it was made for, or ""
+	Mapped       bool   // it was made for a group that they have at the provider
+	// ExternalGroup is that group at the provider. It is "" if several would give the role:
+	// which of them the person is in is not recorded.
+	ExternalGroup string
+}
+
+// HeldRolesShown is how many roles a person is shown of their own.
+const HeldRolesShown = 100

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"net/url"
 
 	"github.com/holdfast-dev/holdfast/login"
 )
@@ -20,7 +21,7 @@ func (s *Server) withPages(next http.Handler) http.Handler {
 			home.ServeHTTP(w, r)
 			return
 		case r.URL.Path == "/login":
-			http.Redirect(w, r, "/signin", http.StatusSeeOther)
+			http.Redirect(w, r, (&url.URL{Path: "/signin", RawQuery: r.URL.RawQuery}).String(), http.StatusSeeOther)
 			return
 		}
 		m := &missingWriter{ResponseWriter: w}

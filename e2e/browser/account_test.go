@@ -2,10 +2,15 @@ package browser_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/webauthn"
 	"github.com/chromedp/chromedp"
 	"github.com/pquerna/otp/totp"
@@ -46,10 +51,19 @@ func TestPasskey(t *testing.T) {
 	b.press("Add a passkey")
 	b.read("yellow key")
 	b.read("The passkey is added")
+	b.read("Does everything in an organization")
 	b.inspect("account")
+	b.fill("Password", "not the password at all")
+	b.press("Make them")
+	b.read("It is not your password")
+	if got := b.focused(); got != "Password" {
+		t.Errorf("the focus is on %q, want Password", got)
+	}
+	b.inspect("account-wrong")
 	b.fill("Password", s.OwnerPassword)
 	b.press("Make them")
 	recovery := b.recoveryCode()
+	b.copies(s)
 	b.inspect("recovery")
 	b.signOut(s)
 
@@ -97,7 +111,6 @@ func TestPasskeyChoice(t *testing.T) {
 	b.press("Change what your password needs")
 	b.run("require both", chromedp.Click(`input[name="required"][value="both"]`, chromedp.ByQuery))
 	b.fill("Password, to change it", s.OwnerPassword)
-	b.accessible()
 	b.press("Change it")
 	b.read("A passkey is asked for after your password from now on")
 	b.signOut(s)
@@ -134,6 +147,20 @@ func TestFirstPage(t *testing.T) {
 	b.see("Your account")
 	b.open(s.BaseURL)
 	b.read("You are signed in as")
+	b.inspect("home-signed-in")
+	b.signOut(s)
+	b.inspect("signed-out")
+	b.press("Sign in again")
+	b.see("Sign in")
+	b.open(s.BaseURL + "/login?organization=nothing")
+	b.read("There is no organization of this name here")
+	b.fill("Organization or work e-mail", "nobody")
+	b.press("Continue")
+	b.run("read it again", chromedp.WaitVisible(`#organization-wrong`, chromedp.ByQuery))
+	if got := b.attribute("#organization", "value"); got != "nobody" {
+		t.Errorf("the page shows %q for the organization that was asked for", got)
+	}
+	b.inspect("signin-unknown")
 }
 
 // recoveryCode is one of those that the page shows.
@@ -142,6 +169,46 @@ func (b *tab) recoveryCode() (code string) {
 	b.see("Your recovery codes")
 	b.run("read a recovery code", chromedp.Text(".codes code", &code, chromedp.ByQuery))
 	return code
+}
+
+// copies copies the recovery codes that the page shows.
+func (b *tab) copies(s *site) {
+	b.t.Helper()
+	var copied string
+	clipboard := []browser.PermissionType{browser.PermissionTypeClipboardReadWrite, browser.PermissionTypeClipboardSanitizedWrite}
+	b.run("allow to paste", browser.GrantPermissions(clipboard).WithOrigin(s.BaseURL).WithBrowserContextID(b.person))
+	b.press("Copy")
+	b.read("Copied")
+	b.run("paste", chromedp.Evaluate(`navigator.clipboard.readText()`, &copied, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	var shown []string
+	b.run("read the codes", chromedp.Evaluate(`[...document.querySelectorAll(".codes code")].map(e => e.textContent)`, &shown))
+	if len(shown) != 10 || copied != strings.Join(shown, "\n")+"\n" {
+		b.t.Errorf("copied %q, want the codes %q", copied, shown)
+	}
+}
+
+// downloads downloads the recovery codes that the page shows, without a script.
+func (b *tab) downloads(code string) {
+	b.t.Helper()
+	folder := b.t.TempDir()
+	done := make(chan struct{})
+	chromedp.ListenTarget(b.ctx, func(event any) {
+		if p, ok := event.(*browser.EventDownloadProgress); ok && p.State == browser.DownloadProgressStateCompleted {
+			close(done)
+		}
+	})
+	b.run("allow downloads", browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(folder).WithEventsEnabled(true).
+		WithBrowserContextID(b.person))
+	b.press("Download")
+	select {
+	case <-done:
+	case <-time.After(patience):
+		b.t.Fatal("the download does not end")
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "holdfast-recovery-codes.txt"))
+	if err != nil || !strings.Contains(string(text), code) {
+		b.t.Errorf("the file is %q, %v; want the code %s in it", text, err, code)
+	}
 }
 
 func (b *tab) signOut(s *site) {
@@ -161,12 +228,19 @@ func TestAuthenticatorApp(t *testing.T) {
 	b.fill("Password, to set it up", s.OwnerPassword)
 	b.press("Set it up")
 	b.see("Set up an authenticator app")
+	b.inspect("totp")
+	var sides []float64
+	b.run("measure the QR code", chromedp.Evaluate(`(e => [parseFloat(getComputedStyle(e).width), e.naturalWidth])(document.querySelector(".qr"))`, &sides))
+	if !slices.Equal(sides, []float64{240, 240}) {
+		t.Errorf("the QR code is %v points wide and has %v, want 240", sides[0], sides[1])
+	}
 	var secret string
 	b.run("read the secret", chromedp.Text(".code", &secret, chromedp.ByQuery))
 	secret = strings.ReplaceAll(secret, " ", "")
 	b.fill("Code", appCode(t, secret, time.Now()))
 	b.press("Switch it on")
 	recovery := b.recoveryCode()
+	b.downloads(recovery)
 	b.press("I have kept them")
 	b.see("Your account")
 	b.signOut(s)
@@ -211,17 +285,30 @@ func TestInvite(t *testing.T) {
 	owner.json(&invite, "iam", "invites", "create", "--parent", "dev", "--role", "viewer", "--ttl", "1h", "--email", "ann@example.com", "--single-use")
 	l := ann.login("--invite", invite.Code)
 	b.open(l.address())
-	b.see("Sign in")
+	b.see("Join dev")
 	b.read("You are invited to")
+	var first string
+	b.run("find the first button", chromedp.Text("main button", &first, chromedp.ByQuery))
+	if first != "Create an account" {
+		t.Errorf("the first button is %q, want to create an account", first)
+	}
+	b.inspect("signin-invite")
 	b.press("Create an account")
 	b.see("Create your account")
 	b.inspect("join")
+	b.fill("Your name", "Ann Example")
+	b.fill("Password", "password1234")
+	b.press("Create the account")
+	b.read("easy to guess")
+	b.inspect("join-wrong")
 	b.fill("Your name", "Ann Example")
 	b.fill("Password", "nine unrelated words")
 	b.press("Create the account")
 	b.see("You are signed in")
 	l.succeeds()
 	ann.works()
+	b.press("See what you may do")
+	b.see("Welcome to dev")
 
 	if got := owner.run("iam", "role-bindings", "list"); !strings.Contains(got, "Ann Example") {
 		t.Errorf("role bindings = %q, want Ann Example", got)
@@ -232,6 +319,54 @@ func TestInvite(t *testing.T) {
 	b.open(s.BaseURL + "/join?code=" + invite.Code) // it was for one
 	b.run("see the problem", chromedp.WaitVisible(`[role=alert]`, chromedp.ByQuery))
 	b.inspect("problem")
+}
+
+// TestJoinInBrowser ends with a page that says what the newcomer may do and what to
+// run next; and that can be run.
+func TestJoinInBrowser(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	owner, ben, b := s.owner(t), s.person(t), newTab(t)
+	owner.run("iam", "groups", "create", "web team", "--parent", "dev")
+	invite := func(parent, role string) string {
+		var made struct{ Code string }
+		owner.json(&made, "iam", "invites", "create", "--parent", parent, "--role", role, "--ttl", "1h")
+		return s.BaseURL + "/join?code=" + made.Code
+	}
+	b.open(invite("dev/web team", "registry.push"))
+	b.press("Create an account")
+	b.see("Create your account")
+	b.fill("E-mail", "ben@example.com")
+	b.fill("Your name", "Ben Example")
+	b.fill("Password", "nine unrelated words")
+	b.press("Create the account")
+	b.see("Welcome to dev/web team")
+	b.read("registry.push on dev/web team")
+	b.read("Pushes and pulls images")
+	b.read("By an invite")
+	b.inspect("welcome")
+	var commands string
+	b.run("read the commands", chromedp.Text("main pre", &commands, chromedp.ByQuery))
+	for line := range strings.Lines(commands) {
+		args := strings.Split(strings.TrimSpace(line), " ")[1:]
+		switch {
+		case slices.Equal(args, []string{"auth", "login"}):
+			b.again(ben.login())
+		case strings.Contains(line, "'"):
+			ben.run("iam", "tree", "dev/web team")
+		default:
+			ben.run(args...)
+		}
+	}
+	b.open(invite("dev", "viewer")) // and one more, for somebody who is signed in
+	b.see("Join dev?")
+	b.inspect("confirm-invite")
+	b.press("Allow")
+	b.see("Welcome to dev")
+	b.read("Sees everything and pulls images")
+	b.press("Your account")
+	b.read("registry.push on dev/web team")
+	b.read("viewer on dev")
 }
 
 // TestTwoOrganizations has somebody who has an account with the same password in
@@ -271,6 +406,7 @@ func TestAccountLink(t *testing.T) {
 	if strings.Contains(b.address(), "code=") {
 		t.Errorf("the link's code stays in the address: %s", b.address())
 	}
+	b.inspect("link")
 	b.fill("Password", "nine unrelated words")
 	b.press("Begin")
 	b.see("Your account")

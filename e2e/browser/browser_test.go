@@ -21,7 +21,6 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 )
@@ -66,6 +65,10 @@ func TestMain(m *testing.M) {
 	if chromium.stop != nil {
 		chromium.stop()
 	}
+	if missing := notInspected(); code == 0 && len(missing) > 0 {
+		fmt.Fprintf(os.Stderr, "no test has inspected the views %s\n", strings.Join(missing, ", "))
+		code = 1
+	}
 	if built != "" {
 		_ = os.Remove(built) // it is in the folder for such things
 	}
@@ -74,8 +77,10 @@ func TestMain(m *testing.M) {
 
 // A tab is a window of a person who was never here before.
 type tab struct {
-	t   *testing.T
-	ctx context.Context
+	t        *testing.T
+	ctx      context.Context
+	person   cdp.BrowserContextID
+	scripted bool // pages may run scripts
 }
 
 // newTab opens a window of its own, with its own cookies.
@@ -103,7 +108,7 @@ func newTab(t *testing.T) *tab {
 	if err := chromedp.Run(ctx); err != nil { // without a bound: the window lives as long as the first run's context
 		t.Fatalf("open a window: %v", err)
 	}
-	b := &tab{t, ctx}
+	b := &tab{t, ctx, person, true}
 	b.run("open a window", chromedp.EmulateViewport(1100, 800))
 	return b
 }
@@ -184,6 +189,7 @@ func (b *tab) focused() string {
 // withoutScripts turns scripts off, those of pages but not those of this test.
 func (b *tab) withoutScripts() {
 	b.t.Helper()
+	b.scripted = false
 	b.run("turn scripts off", emulation.SetScriptExecutionDisabled(true))
 }
 
@@ -206,57 +212,8 @@ var axe = sync.OnceValues(func() (string, error) {
 	return string(text), err
 })
 
-// accessible fails the test if the page breaks a rule seriously, in light or in
-// dark.
-func (b *tab) accessible() {
-	b.t.Helper()
-	source, err := axe()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.run("load the rules", chromedp.Evaluate(source+"; undefined", nil))
-	for _, scheme := range []string{"light", "dark"} {
-		options := `{resultTypes: ["violations"]}`
-		if scheme == "dark" {
-			options = `{resultTypes: ["violations"], runOnly: ["color-contrast"]}` // the rest does not depend on it
-		}
-		var broken []violation
-		b.run("check accessibility", b.scheme(scheme),
-			chromedp.Evaluate(`axe.run(document, `+options+`).then(r => r.violations)`, &broken,
-				func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
-		for _, v := range broken {
-			if v.Impact == "serious" || v.Impact == "critical" {
-				b.t.Errorf("%s, %s: %s (%s): %s", b.address(), scheme, v.Help, v.ID, v.Nodes[0].HTML)
-			}
-		}
-	}
-	b.run("back to light", b.scheme("light"))
-}
-
 func (b *tab) scheme(name string) chromedp.Action {
 	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}})
-}
-
-// fits fails the test if the page must be scrolled sideways on a phone.
-func (b *tab) fits() {
-	b.t.Helper()
-	var width int64
-	b.run("measure", chromedp.EmulateViewport(360, 740), chromedp.Evaluate(`document.documentElement.scrollWidth`, &width),
-		chromedp.EmulateViewport(1100, 800))
-	if width > 360 {
-		b.t.Errorf("%s is %d points wide on a phone of 360", b.address(), width)
-	}
-}
-
-// inspect checks a page that a person stands before, and takes its picture.
-func (b *tab) inspect(name string) {
-	b.t.Helper()
-	b.accessible()
-	b.fits()
-	if *update {
-		b.shoot(name+"-desktop", 1100, "light")
-		b.shoot(name+"-phone", 390, "dark")
-	}
 }
 
 func (b *tab) shoot(name string, width int64, scheme string) {

@@ -3,7 +3,6 @@ package browser_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +21,9 @@ func TestReference(t *testing.T) {
 	s, b := newSite(t), newTab(t)
 	b.open(s.BaseURL + "/docs")
 	b.see("API reference")
-	b.fits()
+	b.run("on a phone", chromedp.EmulateViewport(390, 800))
+	b.fits("docs", 390)
+	b.run("on a desktop", chromedp.EmulateViewport(1100, 800))
 	var links int
 	b.run("count the links before the text", chromedp.Evaluate(`(main =>
 		[...document.querySelectorAll("a")].filter(a => a.compareDocumentPosition(main) & Node.DOCUMENT_POSITION_FOLLOWING
@@ -34,15 +35,7 @@ func TestReference(t *testing.T) {
 	b.see("API reference")
 	b.read("calls and types have “create group”")
 	b.read("The platform team")
-	b.accessible()
-	b.fits()
-	if *update {
-		for _, width := range []int64{1280, 390} {
-			for _, scheme := range []string{"light", "dark"} {
-				b.shootTo(filepath.Join(t.ArtifactDir(), fmt.Sprintf("docs-%d-%s.png", width, scheme)), width, scheme)
-			}
-		}
-	}
+	b.inspect("docs")
 }
 
 // TestDescription has a public linter check the description of the API.

@@ -115,9 +115,41 @@ func TestDex(t *testing.T) {
 			t.Errorf("status = %s, want %s", got, want)
 		}
 	}
+	b.press("Your account, and where you are signed in")
+	b.see("Your account")
+	for _, want := range []string{"editor on dev", "From your group eng at dex", "viewer on dev", "What dex gives to newcomers"} {
+		b.read(want)
+	}
+	b.inspect("account-provider")
+	b.signOut(s)
+	b.press("Sign in again")
+	b.see("Sign in")
+	b.firstWay("Continue with dex (dev)") // which the browser remembers
+	b.inspect("signin-provider")
+	c := newTab(t) // another browser does not, until the organization is named
+	c.open(s.BaseURL + "/signin")
+	c.see("Sign in")
+	c.firstWay("")
+	c.open(s.BaseURL + "/signin?organization=dev")
+	c.see("Sign in to dev")
+	c.firstWay("Continue with dex")
+	c.press("Continue with dex")
+	c.signInAtDex()
+	c.see("Your account")
 	me := ann.run("auth", "status", "-o", "id")
 	if got := owner.run("iam", "role-bindings", "list", "--identity", me, "--columns", "role"); !strings.Contains(got, "viewer") || !strings.Contains(got, "editor") {
 		t.Errorf("roles = %s, want viewer (the default) and editor (of the group)", got)
+	}
+}
+
+// firstWay fails the test unless the page offers this provider before everything
+// else, or none.
+func (b *tab) firstWay(want string) {
+	b.t.Helper()
+	var got string
+	b.run("find the first way", chromedp.Evaluate(`(e => e?.classList.contains("button") ? e.innerText.trim() : "")(document.querySelector("main .button, main input:not([type=hidden])"))`, &got))
+	if got != want {
+		b.t.Errorf("the first way to sign in is %q, want %q", got, want)
 	}
 }
 

@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -34,10 +35,16 @@ func TestSignIn(t *testing.T) {
 	l := p.login()
 	b.open(l.address())
 	b.see("Sign in")
+	b.read("Holdfast keeps who may do what in an organization")
+	b.read(strings.TrimPrefix(s.BaseURL, "http://"))
 	b.inspect("signin")
+	b.press("Forgot your password?")
+	b.read("Ask an administrator of your organization")
+	b.inspect("signin-forgot")
 	b.signIn(s.OwnerEmail, s.OwnerPassword)
 	b.see("You are signed in")
-	b.accessible()
+	b.run("see the logo", chromedp.WaitVisible("header svg", chromedp.ByQuery))
+	b.inspect("command")
 	l.succeeds()
 	p.works()
 	b.leavesNothing(t, s)
@@ -66,6 +73,63 @@ func (b *tab) leavesNothing(t *testing.T, s *site) {
 	if token := regexp.MustCompile(`eyJ[\w-]+\.eyJ`).FindString(log); token != "" {
 		t.Errorf("the log holds a token: %s…", token)
 	}
+}
+
+// TestShowPassword shows a password that was typed, and hides it again before it is
+// sent, because browsers store only what is a password then.
+func TestShowPassword(t *testing.T) {
+	t.Parallel()
+	s, b := newSite(t), newTab(t)
+	b.open(s.BaseURL + "/signin")
+	b.see("Sign in")
+	b.fill("Password", "almost right")
+	for _, step := range []struct{ button, kind string }{{"Show password", "text"}, {"Hide password", "password"}, {"Show password", "text"}} {
+		b.press(step.button)
+		if got := b.attribute("#password", "type"); got != step.kind {
+			t.Errorf("after %q the field is a %s, want %s", step.button, got, step.kind)
+		}
+	}
+	b.run("listen", chromedp.Evaluate(`document.querySelector("#password").form.addEventListener("submit", e => {
+		e.preventDefault(); document.title = e.target.elements.password.type })`, nil))
+	b.fill("E-mail", s.OwnerEmail)
+	b.press("Sign in")
+	if got := b.title(); got != "password" {
+		t.Errorf("what is sent is a %s", got)
+	}
+	c := newTab(t)
+	c.withoutScripts()
+	c.open(s.BaseURL + "/signin")
+	c.see("Sign in")
+	if c.visible(".show") {
+		t.Error("without scripts there is a button that does nothing")
+	}
+}
+
+// attribute is a property of an element.
+func (b *tab) attribute(selector, name string) (value string) {
+	b.t.Helper()
+	b.run("read "+selector, chromedp.JavascriptAttribute(selector, name, &value, chromedp.ByQuery))
+	return value
+}
+
+func (b *tab) title() (text string) {
+	b.t.Helper()
+	b.run("read the title", chromedp.Title(&text))
+	return text
+}
+
+// visible reports whether an element takes any room on the page.
+func (b *tab) visible(selector string) (is bool) {
+	b.t.Helper()
+	b.run("look for "+selector, chromedp.Evaluate(fmt.Sprintf(`!!document.querySelector(%q)?.getClientRects().length`, selector), &is))
+	return is
+}
+
+// inView reports whether a person sees an element without scrolling.
+func (b *tab) inView(selector string) (is bool) {
+	b.t.Helper()
+	b.run("look for "+selector, chromedp.Evaluate(fmt.Sprintf(`(r => r.top >= 0 && r.bottom <= innerHeight && r.height > 0)(document.querySelector(%q).getBoundingClientRect())`, selector), &is))
+	return is
 }
 
 func TestSignInWithoutScripts(t *testing.T) {
@@ -115,9 +179,20 @@ func TestWrongPassword(t *testing.T) {
 	s := newSite(t)
 	b, p := newTab(t), s.person(t)
 	l := p.login()
+	b.run("on a phone", chromedp.EmulateViewport(390, 700))
 	b.open(l.address())
 	b.signIn(s.OwnerEmail, "not the password at all")
-	b.run("see the problem", chromedp.WaitVisible(`[role=alert]`, chromedp.ByQuery))
+	beside := `form[action="/signin/password"] #password-wrong[role=alert]` // where the person has just typed
+	b.run("see the problem", chromedp.WaitVisible(beside, chromedp.ByQuery))
+	if got := b.focused(); got != "Password" {
+		t.Errorf("the focus is on %q, want Password", got)
+	}
+	if got := b.attribute("#email", "value"); got != s.OwnerEmail {
+		t.Errorf("the e-mail address is %q, want what was typed", got)
+	}
+	if !b.inView(beside) {
+		t.Error("a person with a phone has to look for the reason")
+	}
 	b.inspect("signin-wrong")
 	b.signIn(s.OwnerEmail, s.OwnerPassword) // the sign-in is not lost
 	b.see("You are signed in")
@@ -137,7 +212,7 @@ func TestHeadless(t *testing.T) {
 	b.inspect("confirm")
 	b.press("Allow")
 	b.see("You are signed in")
-	b.accessible()
+	b.inspect("done")
 	l.succeeds()
 	p.works()
 }
@@ -152,7 +227,23 @@ func TestHeadlessDenied(t *testing.T) {
 	b.see("Do the codes match?")
 	b.press("Deny")
 	b.see("You said no")
-	b.accessible()
+	b.inspect("denied")
+	l.fails()
+}
+
+// TestCommandDenied shows the page of the command that was refused.
+func TestCommandDenied(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	b.account(s, s.OwnerEmail, s.OwnerPassword)
+	l := p.login()
+	b.open(l.address())
+	b.see("Continue as")
+	b.press("Deny")
+	b.see("You are not signed in")
+	b.run("see the logo", chromedp.WaitVisible("header svg", chromedp.ByQuery))
+	b.inspect("command-refused")
 	l.fails()
 }
 
@@ -167,6 +258,17 @@ func TestDevice(t *testing.T) {
 	b.open(address)
 	b.see("Connect a device")
 	b.inspect("device")
+	for typed, why := range map[string]string{
+		"one-two-3": "This is not a whole code", "bcdfghjk": "No device with the code BCDF-GHJK waits",
+	} {
+		b.fill("Code", typed)
+		b.press("Continue")
+		b.read(why)
+		if got := b.attribute("#user_code", "value"); !strings.EqualFold(strings.ReplaceAll(got, "-", ""), strings.ReplaceAll(typed, "-", "")) {
+			t.Errorf("the page shows %q for %q", got, typed)
+		}
+	}
+	b.inspect("device-wrong")
 	b.fill("Code", strings.ToLower(code))
 	b.press("Continue")
 	b.signIn(s.OwnerEmail, s.OwnerPassword)
@@ -189,7 +291,9 @@ func TestSetUp(t *testing.T) {
 	link := regexp.MustCompile(`http://localhost:\d+/setup\?code=\S+`).FindString(s.log.String())
 	b.open(s.BaseURL + "/setup?code=" + strings.Repeat("x", 43))
 	b.read("the set-up code is wrong") // before anybody has filled in anything
-	b.accessible()
+	c := newTab(t)
+	c.open(s.BaseURL + "/setup")
+	c.inspect("setup-code")
 	b.open(link)
 	b.see("Set up Holdfast")
 	b.inspect("setup")
@@ -199,12 +303,12 @@ func TestSetUp(t *testing.T) {
 	b.fill("Your password", "password1234")
 	b.press("Set up")
 	b.read("easy to guess")
-	b.accessible()
+	b.inspect("setup-wrong")
 	b.fill("Your password", "nine unrelated words")
 	b.press("Set up")
 	b.see("Holdfast is set up")
 	b.read("Größe & Söhne exists, in paths grosse-sohne, and Zoë Müller owns it. You are signed in")
-	b.inspect("welcome")
+	b.inspect("setup-done")
 	b.press("Your account")
 	b.see("Your account")
 	b.read("Zoë Müller")

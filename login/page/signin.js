@@ -1,6 +1,34 @@
-// Passkeys: the one thing on these pages that needs a script.
+// What the pages do with a script: passkeys, which cannot do without one, showing
+// a password, and copying codes. Its buttons are hidden where it does not run.
 (() => {
   "use strict";
+  for (const button of document.querySelectorAll("[data-show]")) {
+    const input = button.previousElementSibling;
+    const show = (shown) => {
+      input.type = shown ? "text" : "password";
+      button.textContent = shown ? "Hide" : "Show";
+      button.setAttribute("aria-label", `${button.textContent} password`);
+    };
+    button.addEventListener("click", () => show(input.type === "password"));
+    input.form?.addEventListener("submit", () => show(false)); // browsers store what is a password
+    button.hidden = false;
+  }
+
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    if (!navigator.clipboard) break; // only over https, and on this computer
+    button.addEventListener("click", async () => {
+      const lines = [...document.querySelectorAll(button.dataset.copy)].map((e) => e.textContent);
+      const told = document.getElementById("copied");
+      try {
+        await navigator.clipboard.writeText(lines.join("\n") + "\n");
+        told.textContent = "Copied. Paste them where you keep your secrets.";
+      } catch {
+        told.textContent = "This browser does not let the page copy. Download them instead.";
+      }
+    });
+    button.hidden = false;
+  }
+
   const calls = {
     signin: ["/signin/passkey", "flow", "get"],
     factor: ["/signin/passkey", "flow", "get"],

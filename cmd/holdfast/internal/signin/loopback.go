@@ -32,21 +32,24 @@ type handOff struct {
 	received chan url.Values // the query of the first redirect
 	shown    chan struct{}   // closed when the browser has shown the result
 	showOnce sync.Once
+	issuer   string // address of the account's page
+	joined   bool   // with an invite
 
 	mu      sync.Mutex
 	done    bool   // a redirect was received
 	problem string // to show in the browser
 }
 
-// listen starts a hand-off on a free port.
-func listen(ctx context.Context) (*handOff, error) {
+// listen starts a hand-off on a free port. Its page leads on to the account at
+// the issuer, for whoever has joined with an invite to what they may do.
+func listen(ctx context.Context, issuer string, joined bool) (*handOff, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	h := &handOff{
 		origin: "http://" + l.Addr().String(), path: "/callback/" + rand.Text(),
-		received: make(chan url.Values, 1), shown: make(chan struct{}),
+		received: make(chan url.Values, 1), shown: make(chan struct{}), issuer: issuer, joined: joined,
 	}
 	h.server = &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	go func() { _ = h.server.Serve(l) }() // it ends when the hand-off is closed
@@ -128,14 +131,16 @@ func (h *handOff) show(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", loopbackPolicy)
 	// the terminal shows it, too
-	_ = loopbackPage.Execute(w, map[string]any{"Style": template.CSS(loopbackCSS), "Problem": h.problem})
+	_ = loopbackPage.Execute(w, map[string]any{
+		"Style": template.CSS(loopbackCSS), "Problem": h.problem, "Issuer": h.issuer, "Joined": h.joined,
+	})
 	h.showOnce.Do(func() { close(h.shown) })
 }
 
 // signInHere signs a person in with a browser on this machine. The browser brings
 // a code, which is of no use without the verifier, and that never leaves here.
 func (a *Agent) signInHere(ctx context.Context, issuer string, p Person) (tokens, error) {
-	h, err := listen(ctx)
+	h, err := listen(ctx, issuer, p.invite != "")
 	if err != nil {
 		return tokens{}, err
 	}

@@ -37,7 +37,7 @@ func fetch(t *testing.T, method, address, host string) (*http.Response, string) 
 
 func newHandOff(t *testing.T) *handOff {
 	t.Helper()
-	h, err := listen(t.Context())
+	h, err := listen(t.Context(), "https://auth.example.com", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,205 @@
+package browser_test
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+var pictures = flag.String("pictures", "", "folder to put pictures of all views into, to look at them")
+
+// A view is a page in a state of its own.
+type view struct {
+	file    string // of the page, in this repository
+	picture bool   // docs/sign-in has a picture of it
+}
+
+// views are all pages in the states that look different. A test stands before each
+// of them and inspects it; a page that is in no row, or that no test has inspected,
+// fails the tests.
+var views = map[string]view{
+	"signin":           {"login/page/signin.html", true},
+	"signin-wrong":     {"login/page/signin.html", true},
+	"signin-forgot":    {"login/page/signin.html", false},
+	"signin-provider":  {"login/page/signin.html", true},
+	"signin-unknown":   {"login/page/signin.html", false},
+	"signin-invite":    {"login/page/signin.html", true},
+	"join":             {"login/page/join.html", true},
+	"join-wrong":       {"login/page/join.html", false},
+	"welcome":          {"login/page/welcome.html", true},
+	"choose":           {"login/page/choose.html", true},
+	"factor":           {"login/page/factor.html", true},
+	"factor-passkey":   {"login/page/factor.html", false},
+	"confirm":          {"login/page/confirm.html", true},
+	"confirm-device":   {"login/page/confirm.html", true},
+	"confirm-invite":   {"login/page/confirm.html", false},
+	"device":           {"login/page/device.html", true},
+	"device-wrong":     {"login/page/device.html", false},
+	"done":             {"login/page/done.html", false},
+	"denied":           {"login/page/done.html", false},
+	"signed-out":       {"login/page/done.html", false},
+	"link":             {"login/page/link.html", false},
+	"account":          {"login/page/account.html", true},
+	"account-wrong":    {"login/page/account.html", false},
+	"account-provider": {"login/page/account.html", false},
+	"passkey":          {"login/page/account.html", false},
+	"totp":             {"login/page/totp.html", false},
+	"recovery":         {"login/page/recovery.html", true},
+	"trial":            {"login/page/trial.html", true},
+	"problem":          {"login/page/problem.html", true},
+	"missing":          {"login/page/problem.html", false},
+	"home":             {"login/page/home.html", false},
+	"home-signed-in":   {"login/page/home.html", false},
+	"setup":            {"server/setup.html", true},
+	"setup-code":       {"server/setup.html", false},
+	"setup-wrong":      {"server/setup.html", false},
+	"setup-done":       {"server/setup.html", false},
+	"command":          {"cmd/holdfast/internal/signin/loopback.html", false},
+	"command-refused":  {"cmd/holdfast/internal/signin/loopback.html", false},
+	"docs":             {"reference/reference.html", false},
+}
+
+// inspected are the views that a test has stood before.
+var inspected sync.Map
+
+// TestEveryPageIsListed fails if a page has no row in views, or a row no page.
+func TestEveryPageIsListed(t *testing.T) {
+	root := filepath.Join("..", "..")
+	listed := map[string]bool{}
+	for name, v := range views {
+		if listed[v.file] = true; !exists(filepath.Join(root, v.file)) {
+			t.Errorf("view %s: there is no page %s", name, v.file)
+		}
+	}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := d.Name(); d.IsDir() && (name == "node_modules" || name == "bin" || name == ".git" || name == "testdata") {
+			return fs.SkipDir
+		}
+		file, err := filepath.Rel(root, path)
+		part := d.Name() == "layout.html" || strings.HasPrefix(d.Name(), "_")
+		if filepath.Ext(path) == ".html" && !part && !listed[filepath.ToSlash(file)] {
+			t.Errorf("%s is in no row of views: add one, and a test that inspects it", file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// notInspected returns the views that no test has inspected, if all tests ran.
+func notInspected() (missing []string) {
+	for _, name := range []string{"test.run", "test.skip", "test.list"} {
+		if flag.Lookup(name).Value.String() != "" {
+			return nil
+		}
+	}
+	if os.Getenv("HOLDFAST_TEST_BROWSER") == "" {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(views)) {
+		if _, ok := inspected.Load(name); !ok {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// schemes and widths are what every page is inspected in.
+var (
+	schemes = []string{"light", "dark"}
+	widths  = []int64{1280, 390}
+)
+
+// inspect checks a page that a person stands before: it breaks no rule of
+// accessibility and need not be scrolled sideways, in light and in dark, on a desktop
+// and on a phone. With -update it takes the pictures of the documents.
+func (b *tab) inspect(name string) {
+	b.t.Helper()
+	v, ok := views[name]
+	if !ok {
+		b.t.Fatalf("%s is in no row of views", name)
+	}
+	inspected.Store(name, true)
+	base := strings.TrimSuffix(filepath.Base(v.file), ".html")
+	var shown string
+	b.run("find out which page it is", chromedp.Evaluate(`document.body.dataset.page ?? ""`, &shown))
+	if strings.HasPrefix(v.file, "login/") && shown != base {
+		b.t.Errorf("%s shows the page %q, want %q\n%s", name, shown, base, b.shown())
+	}
+	b.run("let the rules run", emulation.SetScriptExecutionDisabled(false)) // those of the page have not
+	b.loadRules()
+	for _, width := range widths {
+		b.run("resize", chromedp.EmulateViewport(width, 800))
+		b.fits(name, width)
+		for _, scheme := range schemes {
+			b.obeys(name, width, scheme)
+			if *pictures != "" {
+				b.shootTo(filepath.Join(*pictures, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), width, scheme)
+				b.run("resize", chromedp.EmulateViewport(width, 800))
+			}
+		}
+	}
+	b.run("back to the desktop", chromedp.EmulateViewport(1100, 800), b.scheme("light"),
+		emulation.SetScriptExecutionDisabled(!b.scripted))
+	if *update && v.picture {
+		b.shoot(name+"-desktop", 1100, "light")
+		b.shoot(name+"-phone", 390, "dark")
+	}
+}
+
+// loadRules loads the rules of accessibility into the page.
+func (b *tab) loadRules() {
+	b.t.Helper()
+	source, err := axe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.run("load the rules", chromedp.Evaluate(source+"; undefined", nil))
+}
+
+// obeys fails the test if the page breaks a rule of accessibility. In the dark only
+// contrast is checked: the other rules do not depend on colours.
+func (b *tab) obeys(name string, width int64, scheme string) {
+	b.t.Helper()
+	options := `{resultTypes: ["violations"]}`
+	if scheme == "dark" {
+		options = `{resultTypes: ["violations"], runOnly: ["color-contrast"]}`
+	}
+	var broken []violation
+	b.run("check accessibility", b.scheme(scheme),
+		chromedp.Evaluate(`axe.run(document, `+options+`).then(r => r.violations)`, &broken,
+			func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	for _, v := range broken {
+		b.t.Errorf("%s, %d points wide, %s: %s (%s, %s): %s", name, width, scheme, v.Help, v.ID, v.Impact, v.Nodes[0].HTML)
+	}
+}
+
+// fits fails the test if the page must be scrolled sideways.
+func (b *tab) fits(name string, width int64) {
+	b.t.Helper()
+	var needs int64
+	b.run("measure", chromedp.Evaluate(`document.documentElement.scrollWidth`, &needs))
+	if needs > width {
+		b.t.Errorf("%s is %d points wide on a screen of %d", name, needs, width)
+	}
+}
