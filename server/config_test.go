@@ -167,7 +167,7 @@ func TestLoadConfigReportsEveryMistake(t *testing.T) {
 	_, err := server.LoadConfig(
 		[]string{
 			"--config", file, "--shutdown-grace", "soon", "--dev=maybe", "--base-url", "ftp://x", "--tls-cert", "x",
-			"--registry-host", "https://x", "--organization", "Not Lower Case", "--owner-issuer", "x", "--metrics-listen", "x",
+			"--registry-host", "https://x", "--organization", "東京", "--owner-issuer", "x", "--metrics-listen", "x",
 			"--max-connections-per-address", "-1",
 		},
 		[]string{
@@ -195,7 +195,7 @@ func TestLoadConfigReportsEveryMistake(t *testing.T) {
 		`listen: "8080" is not host:port`,
 		`max_connections_per_address: must be at least 1`,
 		`metrics_listen: "x" is not host:port`,
-		`organization: name must match the pattern ^[a-z0-9 ._-]{1,}$`,
+		`organization: needs a letter from a to z or a digit, because paths are made of it; the display name can be changed later`,
 		`owner_issuer: must be a web address, as https://accounts.example.com, without query or fragment`,
 		`owner_subject: is required`,
 		`registry_host: "https://x" is not host or host:port`,
