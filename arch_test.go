@@ -48,6 +48,9 @@ var mayImport = []struct{ pkg, imports string }{
 	{"advisory/fetch", "advisory/format fault outbound resource"},
 	{"advisory", "advisory/fetch advisory/format advisory/version authz fault metric page resource store store/advisorydb " +
 		"trace"},
+	{"inspect/layer", ""},
+	{"inspect/extract", "advisory/version inspect/layer"},
+	{"inspect", "inspect/extract inspect/layer"}, // its child has no business with the rest
 	{"iam", "authz fault page people resource seal store store/iamdb store/signindb"},
 	{"token", "authz fault metric resource seal store store/iamdb trace"},
 	{"trust", "metric outbound trace"},
@@ -63,7 +66,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"api", "advisory advisory/format api/v1 api/v2 api/wire authz event fault gen/... metric resource token trace"},
 	{"reference", ""},
 	{"server", "..."},
-	{"cmd/holdfastd", "fault server stamp"},
+	{"cmd/holdfastd", "fault inspect server stamp"},
 	{"client", "gen/..."},
 	{cli + "problem", ""},
 	{cli + "output", "gen/... " + cli + "problem"},
@@ -105,6 +108,10 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/go-webauthn/webauthn", "login"},
 	{"github.com/pquerna/otp", "login"},
 	{"github.com/ccojocar/zxcvbn-go", "login"},
+	{"github.com/google/osv-scalibr", "inspect/extract"},
+	{"github.com/erikvarga/go-rpmdb", "inspect/extract"},
+	{"github.com/klauspost/compress", "inspect/layer bench"},
+	{"github.com/landlock-lsm", "inspect"},
 	{"github.com/zalando/go-keyring", "cmd/holdfast/internal/signin"},
 }
 

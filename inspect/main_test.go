@@ -1,0 +1,19 @@
+package inspect_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/inspect"
+)
+
+// TestMain lets the program of the tests be the child.
+func TestMain(m *testing.M) {
+	if inspect.IsChild() {
+		inspect.Child()
+	}
+	if inspect.IsProbe() {
+		inspect.Probe()
+	}
+	os.Exit(m.Run())
+}
