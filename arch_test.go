@@ -88,7 +88,7 @@ var mayImport = []struct{ pkg, imports string }{
 // Third parties stay behind the packages that wrap them. What is not named here
 // is free.
 var onlyIn = []struct{ library, homes string }{
-	{"modernc.org/sqlite", "store store/plantest store/storetest bench e2e"},
+	{"modernc.org/sqlite", "store store/plantest store/storetest inspect/extract bench e2e"},
 	{"github.com/jackc/pgx", "store store/plantest store/storetest bench e2e"},
 	{"github.com/pressly/goose", "store store/plantest store/storetest bench e2e"},
 	{"google.golang.org/grpc", "api/... server client cmd/holdfast/internal/... gen/... proto/generate bench e2e"},

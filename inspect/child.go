@@ -23,7 +23,9 @@ func IsChild() bool { return len(os.Args) == 1 && os.Args[0] == childName }
 // Child reads an image from the standard input, writes what it has to the standard
 // output, and ends the process.
 func Child() {
-	if err := serve(os.Stdin, os.Stdout); err != nil {
+	out := os.Stdout
+	os.Stdout = os.Stderr // a library writes there what it thinks of a database
+	if err := serve(os.Stdin, out); err != nil {
 		fmt.Fprintln(os.Stderr, "holdfastd-inspect:", err)
 		os.Exit(1)
 	}
@@ -43,10 +45,14 @@ func serve(in io.Reader, out io.Writer) error {
 	}
 	runtime.GOMAXPROCS(2) // one reads, one collects garbage
 	debug.SetMemoryLimit(req.Limits.MemoryBytes / 2)
+	memory := openMemory()
 	if err := confine(req.Limits, os.TempDir()); err != nil {
 		return err
 	}
 	a := index(context.Background(), frames, req)
+	if a.Result != nil {
+		a.Result.MemoryBytes = memory()
+	}
 	return json.NewEncoder(out).Encode(a)
 }
 
@@ -66,6 +72,9 @@ func index(ctx context.Context, frames *frameReader, req request) answer {
 		if err := stack.Add(ctx, frames); err != nil {
 			return answer{NotUnderstood: short(explain(i, digest, err))}
 		}
+	}
+	if err := frames.next(); err != nil { // what follows the archive must be readable, too
+		return answer{Failed: err.Error()}
 	}
 	found, err := finder.Finish(stack)
 	if err != nil {

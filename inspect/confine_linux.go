@@ -54,6 +54,24 @@ func wasSlow(err error, complaint string) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGXCPU
 }
 
+// openMemory returns a function that returns how many bytes of memory this process had at
+// most. What is known of an ended process is of no use: it includes the memory of the one
+// that it was forked from.
+func openMemory() func() int64 {
+	status, err := os.Open("/proc/self/status")
+	if err != nil {
+		return func() int64 { return 0 }
+	}
+	return func() int64 {
+		text := make([]byte, 4096)
+		n, _ := status.ReadAt(text, 0) // io.EOF
+		_, rest, _ := strings.Cut(string(text[:n]), "VmHWM:")
+		kilobytes, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		bytes, _ := strconv.ParseInt(kilobytes, 10, 64)
+		return bytes << 10
+	}
+}
+
 // runtimeBytes is the memory that a Go program has before it does anything, and what it
 // maps ahead of its need: arenas are mapped in pieces of 64 MiB.
 const runtimeBytes = 192 << 20
@@ -63,6 +81,7 @@ const runtimeBytes = 192 << 20
 // programs and other processes.
 func confine(l Limits, folder string) error {
 	yield()
+	closeInherited()
 	// The first process to be ended when memory is short.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	limits := map[int]uint64{
@@ -96,6 +115,21 @@ func yield() {
 	for _, t := range threads {
 		if id, err := strconv.Atoi(filepath.Base(t)); err == nil {
 			_ = unix.Setpriority(unix.PRIO_PROCESS, id, 10) // it helps, and is not needed
+		}
+	}
+}
+
+// closeInherited closes files that the server got from who started it. What Go has opened
+// in this process is marked to be closed when another program starts.
+func closeInherited() {
+	files, _ := filepath.Glob("/proc/self/fd/*") // the pattern is valid
+	for _, f := range files {
+		fd, err := strconv.Atoi(filepath.Base(f))
+		if err != nil || fd <= 2 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
 		}
 	}
 }

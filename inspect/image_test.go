@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -91,33 +92,15 @@ VERSION_CODENAME=bookworm
 ID=debian
 `
 
-const curlStatus = `Package: curl
-Status: install ok installed
-Architecture: amd64
-Version: 7.88.1-10+deb12u5
-
-Package: libcurl4
-Status: install ok installed
-Architecture: amd64
-Source: curl (7.88.1-10+deb12u5)
-Version: 7.88.1-10+deb12u5+b1
-
-Package: gone
-Status: deinstall ok config-files
-Architecture: amd64
-Version: 1
-
-`
-
-func TestFirst(t *testing.T) {
+// TestCompression reads layers of all kinds, whatever their media type says.
+func TestCompression(t *testing.T) {
 	for name, pack := range map[string]func([]byte) []byte{"gzip": zipped, "zstd": zstandard, "plain": bytes.Clone} {
 		t.Run(name, func(t *testing.T) {
-			r := inspected(t, pack(archive(file{name: "var/lib/dpkg/status", content: curlStatus})),
-				pack(archive(file{name: "usr/lib/os-release", content: debianRelease},
-					file{name: "etc/os-release", kind: tar.TypeSymlink, link: "../usr/lib/os-release"})))
-			t.Logf("%+v", r)
-			if len(r.Packages) != 2 {
-				t.Fatal("not 2")
+			r := inspected(t, pack(archive(file{name: lodash, content: node("lodash", "4.17.20")})), pack(nil),
+				pack(archive(file{name: "app/node_modules/.wh.lodash"}, file{name: "b/node_modules/a/package.json", content: node("a", "1.0.0")})))
+			got := strings.Join(packageLines(r), "\n")
+			if want := "npm a 1.0.0   layer 2 b/node_modules/a/package.json"; got != want {
+				t.Errorf("packages = %q, want %q", got, want)
 			}
 		})
 	}

@@ -61,6 +61,9 @@ type Result struct {
 	Packages     []Package // by ecosystem, name, version and location
 	Warnings     []string  // what could not be understood of it; the rest is complete. At most 100.
 	Version      int       // of the extractors: Version, when it was made
+
+	Processor   time.Duration // that the child has used
+	MemoryBytes int64         // that the child had at most, on Linux
 }
 
 // NotUnderstood is the error for an image that cannot be indexed, now or later.

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 		inspect.Child()
 	}
 	if inspect.IsProbe() {
-		inspect.Probe()
+		inspect.Probe(probe)
 	}
 	os.Exit(m.Run())
 }

@@ -54,7 +54,7 @@ func runChild(ctx context.Context, layers []Layer, limits Limits) (Result, error
 		// unlocks it again, a thread lasts as long as the process.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		c := child{limits: limits, folder: folder}
+		c := child{name: childName, limits: limits, folder: folder}
 		result, err := c.run(ctx, layers)
 		done <- outcome{result, err}
 	}()
@@ -74,6 +74,7 @@ func removeStale(age time.Duration) {
 
 // A child is the other process, as the parent sees it.
 type child struct {
+	name      string
 	limits    Limits
 	folder    string
 	complaint head
@@ -86,7 +87,7 @@ type child struct {
 func (c *child) start(ctx context.Context) (err error) {
 	for _, attributes := range confinedStarts() {
 		c.cmd = exec.CommandContext(ctx, self())
-		c.cmd.Args = []string{childName}
+		c.cmd.Args = []string{c.name}
 		c.cmd.Env = []string{"TMPDIR=" + c.folder}
 		c.cmd.Dir = c.folder
 		c.cmd.Stderr = &c.complaint
@@ -132,7 +133,9 @@ func (c *child) run(ctx context.Context, layers []Layer) (Result, error) {
 	if waitErr != nil || readErr != nil || len(said) > maxAnswer {
 		return Result{}, c.died(ctx, waitErr)
 	}
-	return c.understand(said, len(layers))
+	r, err := c.understand(said, len(layers))
+	r.Processor = c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
+	return r, err
 }
 
 // feed writes the image to the child. It returns what failed in reading the image; a
@@ -176,7 +179,9 @@ func (c *child) died(ctx context.Context, err error) error {
 	reason := "reading it crashed"
 	complaint := string(c.complaint.kept)
 	switch {
-	case errors.Is(context.Cause(ctx), errSlow), wasSlow(err, complaint):
+	case errors.Is(context.Cause(ctx), errSlow):
+		reason = fmt.Sprintf("reading it took more than %d seconds", clockFactor*c.limits.Seconds)
+	case wasSlow(err, complaint):
 		reason = fmt.Sprintf("reading it took more than %d seconds of processor time", c.limits.Seconds)
 	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled):
 		return context.Cause(ctx)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	rpmdb "github.com/erikvarga/go-rpmdb/pkg"
+	_ "modernc.org/sqlite" // in which rpm keeps its database, among others
 
 	"github.com/holdfast-dev/holdfast/inspect/layer"
 )
@@ -28,6 +29,7 @@ const (
 
 const (
 	maxManifest = 16 << 20 // bytes of a file that describes packages
+	maxDatabase = 64 << 20 // of the database of a distribution
 	rpmSeconds  = 120
 )
 
@@ -253,13 +255,16 @@ func readComposer(_ context.Context, file *layer.File) (*Claim, error) {
 
 var separators = regexp.MustCompile(`[-_.]+`)
 
-// registryEntry returns the entry of a package of a registry, with its name as OSV has it.
+// registryEntry returns the entry of a package of a registry, with its name as OSV has it,
+// or nil if it has none there.
 func registryEntry(ecosystem, name, version string) *entry {
 	switch {
 	case ecosystem == "PyPI":
 		name = separators.ReplaceAllString(strings.ToLower(name), "-")
 	case ecosystem == "Go" && name == "go":
 		name = "stdlib"
+	case ecosystem == "Go" && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/")):
+		return nil // a folder of who built it, in the place of a module
 	}
 	if version == "(devel)" {
 		version = ""

@@ -104,6 +104,9 @@ func extractWith(ctx context.Context, x filesystem.Extractor, file *layer.File) 
 	if name := x.Name(); (name == gobinary.Name || name == cargoauditable.Name) && !isBinary(file.Head()) {
 		return nil, nil
 	}
+	if limit := maxBytes(x.Name(), file.Path); limit > 0 && file.Size > limit {
+		return nil, &layer.TooLongError{Size: file.Size, Limit: limit}
+	}
 	content, err := file.Content()
 	if err != nil {
 		return nil, err
@@ -120,6 +123,22 @@ func extractWith(ctx context.Context, x filesystem.Extractor, file *layer.File) 
 		}
 	}
 	return c, err
+}
+
+// maxBytes is how long a file may be that an extractor reads into memory, or 0 for those
+// that look at parts of it.
+func maxBytes(extractor, name string) int64 {
+	switch extractor {
+	case gobinary.Name, cargoauditable.Name, archive.Name:
+		return 0
+	case dpkg.Name, apk.Name, chisel.Name:
+		return maxDatabase
+	case wheelegg.Name:
+		if ext := path.Ext(name); ext == ".egg" || ext == ".whl" {
+			return 0
+		}
+	}
+	return maxManifest
 }
 
 func scanApk(ctx context.Context, file *layer.File) (*Claim, error) {
@@ -145,6 +164,10 @@ func entryOf(p *extractor.Package) *entry {
 		e.Arch = m.Architecture
 		e.SourceName, e.SourceVersion = cmp.Or(m.SourceName, p.Name), cmp.Or(m.SourceVersion, p.Version)
 		return e
+	case *depsjson.Metadata:
+		if m.Type == "project" { // what the program itself was built from
+			return nil
+		}
 	}
 	switch p.PURLType {
 	case kindPacman, "pacman":

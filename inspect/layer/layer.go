@@ -32,16 +32,15 @@ type Limits struct {
 }
 
 const (
-	maxPath     = 4096 // bytes, as in Linux
-	maxDepth    = 128  // folders above a file
-	linkDepth   = 4    // folders above a symbolic link that is remembered
-	maxHops     = 40   // symbolic links on one path, as in Linux
-	maxWindow   = 128 << 20
-	whiteout    = ".wh."
-	opaque      = ".wh..wh..opq"
-	readBuffer  = 64 << 10
-	headOfFile  = 64
-	minElfBytes = 64
+	maxPath    = 4096 // bytes, as in Linux
+	maxDepth   = 128  // folders above a file
+	linkDepth  = 4    // folders above a symbolic link that is remembered
+	maxHops    = 40   // symbolic links on one path, as in Linux
+	maxWindow  = 128 << 20
+	whiteout   = ".wh."
+	opaque     = ".wh..wh..opq"
+	readBuffer = 64 << 10
+	headOfFile = 64
 )
 
 // ErrLimit is wrapped by the error for an image that is over one of its Limits.
@@ -87,8 +86,12 @@ func (s *Stack[T]) Add(ctx context.Context, blob io.Reader) error {
 	}
 	defer plain.Close()
 	s.current = &node[T]{}
-	if err := s.walk(ctx, tar.NewReader(&meter{ctx: ctx, from: plain, count: &s.bytes, limit: s.limits.Bytes})); err != nil {
+	all := &meter{ctx: ctx, from: plain, count: &s.bytes, limit: s.limits.Bytes}
+	if err := s.walk(ctx, tar.NewReader(all)); err != nil {
 		return err
+	}
+	if _, err := io.Copy(io.Discard, all); err != nil { // to the checksum
+		return broken(ctx, err)
 	}
 	// A layer's whiteouts hide what is below it, wherever in the archive they are: what it
 	// brings itself comes after all of them.

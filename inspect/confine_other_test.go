@@ -1,0 +1,5 @@
+//go:build !linux
+
+package inspect_test
+
+func probe() {}
