@@ -64,7 +64,8 @@ func index(ctx context.Context, frames *frameReader, req request) answer {
 		return answer{Failed: err.Error()}
 	}
 	stack := layer.New(layer.Limits{Bytes: l.Bytes, Entries: l.Entries, Kept: 5 * l.Packages,
-		InMemory: 4 << 20, Spool: l.FileBytes}, finder)
+		InMemory: 8 << 20, Spool: l.FileBytes}, finder)
+	defer stack.Close()
 	for i, digest := range req.Layers {
 		if err := frames.next(); err != nil {
 			return answer{Failed: err.Error()}
@@ -86,7 +87,7 @@ func index(ctx context.Context, frames *frameReader, req request) answer {
 
 // explain says why a layer ends the walk.
 func explain(i int, digest string, err error) string {
-	if errors.Is(err, layer.ErrLimit) || errors.Is(err, extract.ErrLimit) {
+	if errors.Is(err, layer.ErrLimit) {
 		return fmt.Sprintf("the image is %v", err)
 	}
 	return fmt.Sprintf("layer %d (%s) is %v", i+1, digest, err)

@@ -8,8 +8,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +44,15 @@ func probe() {
 	try("signal its parent", syscall.Kill(os.Getppid(), 0))
 	try("signal its parent, as a thread", unix.Tgkill(os.Getppid(), os.Getppid(), 0))
 	try("signal itself", unix.Tgkill(os.Getpid(), os.Getpid(), 0))
+	var started sync.WaitGroup
+	for range 20 {
+		started.Go(func() {
+			runtime.LockOSThread() // the thread ends with the goroutine, so that each needs its own
+			time.Sleep(time.Millisecond)
+		})
+	}
+	started.Wait()
+	fmt.Println("can: start threads")
 	try("get privileges", unix.Unshare(unix.CLONE_NEWUSER))
 	try("trace", unix.PtraceAttach(os.Getppid()))
 	var files []int
@@ -67,7 +78,7 @@ func TestConfined(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	want := "can: write its folder\ncan: signal itself\nfiles: []\nvariables: []\n"
+	want := "can: write its folder\ncan: signal itself\ncan: start threads\nfiles: []\nvariables: []\n"
 	if diff := cmp.Diff(want, said); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -38,7 +38,7 @@ func TestNotUnderstood(t *testing.T) {
 		"a bomb in layers":   {[][]byte{zipped(zeros), zipped(zeros)}, inspect.Limits{Bytes: 30 << 20}, "over the limit of 31457280 bytes"},
 		"many entries":       {[][]byte{archive(many...)}, inspect.Limits{Entries: 1000}, "over the limit of 1000 entries"},
 		"many layers":        {[][]byte{small, small, small}, inspect.Limits{Layers: 2}, "it has 3 layers, more than 2"},
-		"many packages":      {[][]byte{archive(file{name: "lib/apk/db/installed", content: apkInstalled})}, inspect.Limits{Packages: 2}, "over the limit of 2 packages"},
+		"many packages":      {[][]byte{archive(file{name: "lib/apk/db/installed", content: apkInstalled})}, inspect.Limits{Packages: 2}, "the image is over the limit of 2 packages"},
 		"cut, in gzip":       {[][]byte{small, zipped(zeros)[:5000]}, inspect.Limits{}, "layer 2 (sha256:00) is not a readable archive: unexpected EOF"},
 		"cut, in zstd":       {[][]byte{zstandard(zeros)[:400]}, inspect.Limits{}, "layer 1 (sha256:00) is not a readable archive"},
 		"cut, as it is":      {[][]byte{zeros[:1<<20]}, inspect.Limits{}, "layer 1 (sha256:00) is not a readable archive: unexpected EOF"},

@@ -93,15 +93,22 @@ func (c *child) start(ctx context.Context) (err error) {
 		c.cmd.Stderr = &c.complaint
 		c.cmd.WaitDelay = exitDelay
 		c.cmd.SysProcAttr = attributes
-		if c.in, err = c.cmd.StdinPipe(); err != nil {
-			return err
-		}
 		if c.out, err = c.cmd.StdoutPipe(); err != nil {
 			return err
 		}
-		if err = c.cmd.Start(); err == nil {
+		in, write, pipeErr := os.Pipe()
+		if pipeErr != nil {
+			return pipeErr
+		}
+		widen(write)
+		c.cmd.Stdin = in
+		err = c.cmd.Start()
+		_ = in.Close() // the child has it, or nobody
+		if err == nil {
+			c.in = write
 			return nil
 		}
+		_ = write.Close()
 	}
 	return fmt.Errorf("start the child that reads images: %w", err)
 }

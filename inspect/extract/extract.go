@@ -6,7 +6,6 @@ package extract
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,12 +17,9 @@ import (
 
 // Limits are what an image may have.
 type Limits struct {
-	Packages int
+	Packages int // an image with more is over the limit: layer.ErrLimit
 	Warnings int // that are told; of the others, how many
 }
-
-// ErrLimit is wrapped by the error for an image that is over one of its Limits.
-var ErrLimit = errors.New("over the limit")
 
 // A Found is what an image has.
 type Found struct {
@@ -62,7 +58,7 @@ type Finder struct {
 // A reader reads one kind of file.
 type reader struct {
 	name  string
-	wants func(fileInfo) bool
+	wants func(*fileInfo) bool
 	read  func(context.Context, *layer.File) (*Claim, error)
 }
 
@@ -81,7 +77,7 @@ func New(limits Limits) (*Finder, error) {
 
 // Wants implements layer.Visitor.
 func (f *Finder) Wants(path string, mode, size int64) bool {
-	info := fileInfo{path, mode, size}
+	info := &fileInfo{path, mode, size}
 	return slices.ContainsFunc(f.readers, func(r reader) bool { return r.wants(info) })
 }
 
@@ -89,8 +85,9 @@ func (f *Finder) Wants(path string, mode, size int64) bool {
 func (f *Finder) Visit(ctx context.Context, file *layer.File, before *Claim) (*Claim, bool, error) {
 	all := &Claim{layer: file.Layer}
 	told := false
+	info := &fileInfo{file.Path, file.Mode, file.Size}
 	for _, r := range f.readers {
-		if !r.wants(fileInfo{file.Path, file.Mode, file.Size}) {
+		if !r.wants(info) {
 			continue
 		}
 		c, err := r.safely(ctx, file)
@@ -114,7 +111,7 @@ func (f *Finder) Visit(ctx context.Context, file *layer.File, before *Claim) (*C
 		}
 	}
 	if f.packages += len(all.packages); f.packages > f.limits.Packages {
-		return nil, false, fmt.Errorf("%w of %d packages", ErrLimit, f.limits.Packages)
+		return nil, false, fmt.Errorf("%w of %d packages", layer.ErrLimit, f.limits.Packages)
 	}
 	all.inherit(before)
 	return all, told, nil

@@ -51,8 +51,9 @@ func FuzzFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		stack := layer.New(layer.Limits{Bytes: 1 << 24, Entries: 10, Kept: 1000, InMemory: 1 << 20, Spool: 1 << 24}, finder)
+		defer stack.Close()
 		if err := stack.Add(t.Context(), &b); err != nil {
-			if !errors.Is(err, extract.ErrLimit) {
+			if !errors.Is(err, layer.ErrLimit) {
 				t.Fatal(err)
 			}
 			return

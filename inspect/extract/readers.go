@@ -39,14 +39,14 @@ type fileInfo struct {
 	mode, size int64
 }
 
-func (i fileInfo) Path() string               { return i.path }
-func (i fileInfo) Stat() (fs.FileInfo, error) { return i, nil }
-func (i fileInfo) Name() string               { return path.Base(i.path) }
-func (i fileInfo) Size() int64                { return i.size }
-func (i fileInfo) Mode() fs.FileMode          { return fs.FileMode(i.mode & 0o777) }
-func (i fileInfo) ModTime() time.Time         { return time.Time{} }
-func (i fileInfo) IsDir() bool                { return false }
-func (i fileInfo) Sys() any                   { return nil }
+func (i *fileInfo) Path() string               { return i.path }
+func (i *fileInfo) Stat() (fs.FileInfo, error) { return i, nil }
+func (i *fileInfo) Name() string               { return path.Base(i.path) }
+func (i *fileInfo) Size() int64                { return i.size }
+func (i *fileInfo) Mode() fs.FileMode          { return fs.FileMode(i.mode & 0o777) }
+func (i *fileInfo) ModTime() time.Time         { return time.Time{} }
+func (i *fileInfo) IsDir() bool                { return false }
+func (i *fileInfo) Sys() any                   { return nil }
 
 // ours are the readers of what osv-scalibr does not read, or not all of.
 func (f *Finder) ours() []reader {
@@ -63,7 +63,7 @@ func (f *Finder) ours() []reader {
 }
 
 // isRelease is true of more than the two places: they may be links to others.
-func isRelease(i fileInfo) bool {
+func isRelease(i *fileInfo) bool {
 	return strings.HasPrefix(i.Name(), "os-release") && i.size <= maxRelease
 }
 
@@ -82,7 +82,7 @@ const (
 	pacmanDB   = "var/lib/pacman/local/"
 )
 
-func isDpkgList(i fileInfo) bool {
+func isDpkgList(i *fileInfo) bool {
 	return strings.HasPrefix(i.path, dpkgInfo) && strings.HasSuffix(i.path, ".list")
 }
 
@@ -96,7 +96,7 @@ func (f *Finder) readDpkgList(_ context.Context, file *layer.File) (*Claim, erro
 }
 
 // isDpkgSums is true of images without a package manager: they have no lists.
-func isDpkgSums(i fileInfo) bool {
+func isDpkgSums(i *fileInfo) bool {
 	return strings.HasPrefix(i.path, dpkgStatus) && strings.HasSuffix(i.path, ".md5sums")
 }
 
@@ -109,7 +109,7 @@ func (f *Finder) readDpkgSums(_ context.Context, file *layer.File) (*Claim, erro
 	return &Claim{owner: strings.TrimSuffix(path.Base(file.Path), ".md5sums"), files: files}, err
 }
 
-func isPacmanFiles(i fileInfo) bool {
+func isPacmanFiles(i *fileInfo) bool {
 	return strings.HasPrefix(i.path, pacmanDB) && i.Name() == "files"
 }
 
@@ -130,7 +130,7 @@ func (f *Finder) readPacmanFiles(_ context.Context, file *layer.File) (*Claim, e
 
 var rpmFolders = []string{"var/lib/rpm/", "usr/lib/sysimage/rpm/", "usr/share/rpm/"}
 
-func isRpm(i fileInfo) bool {
+func isRpm(i *fileInfo) bool {
 	dir, base := path.Split(i.path)
 	for _, d := range rpmFolders {
 		if dir == d {
@@ -196,16 +196,16 @@ func sourceOfRpm(file string) string {
 	return name
 }
 
-func isRpmJournal(i fileInfo) bool {
+func isRpmJournal(i *fileInfo) bool {
 	dir, ok := strings.CutSuffix(i.path, "rpmdb.sqlite-wal")
-	return ok && isRpm(fileInfo{path: dir + "rpmdb.sqlite"})
+	return ok && isRpm(&fileInfo{path: dir + "rpmdb.sqlite"})
 }
 
 func refuseRpmJournal(context.Context, *layer.File) (*Claim, error) {
 	return nil, fmt.Errorf("the last changes are not in the database yet")
 }
 
-func isApk(i fileInfo) bool {
+func isApk(i *fileInfo) bool {
 	return i.path == "lib/apk/db/installed" || i.path == "usr/lib/apk/db/installed" || i.path == "var/lib/apk/db/installed"
 }
 
@@ -227,7 +227,7 @@ func (f *Finder) readApk(ctx context.Context, file *layer.File) (*Claim, error) 
 	return c, err
 }
 
-func isComposer(i fileInfo) bool {
+func isComposer(i *fileInfo) bool {
 	return strings.HasSuffix("/"+i.path, "/vendor/composer/installed.json")
 }
 

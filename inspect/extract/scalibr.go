@@ -48,14 +48,14 @@ func config() *cpb.PluginConfig {
 func scalibrReaders() ([]reader, error) {
 	var readers []reader
 	var failed error
-	add := func(make func(*cpb.PluginConfig) (filesystem.Extractor, error), wants func(fileInfo) bool) {
+	add := func(make func(*cpb.PluginConfig) (filesystem.Extractor, error), wants func(*fileInfo) bool) {
 		x, err := make(config())
 		if err != nil {
 			failed = cmp.Or(failed, err)
 			return
 		}
 		if wants == nil {
-			wants = func(i fileInfo) bool { return x.FileRequired(i) }
+			wants = func(i *fileInfo) bool { return x.FileRequired(i) }
 		}
 		readers = append(readers, reader{x.Name(), wants, func(ctx context.Context, file *layer.File) (*Claim, error) {
 			return extractWith(ctx, x, file)
@@ -79,7 +79,7 @@ func scalibrReaders() ([]reader, error) {
 
 // isNodePackage is true of what node finds by its name: not of the files that a package
 // has for its own tests.
-func isNodePackage(i fileInfo) bool {
+func isNodePackage(i *fileInfo) bool {
 	dir, base := path.Split(i.path)
 	if base != "package.json" {
 		return false
@@ -91,11 +91,11 @@ func isNodePackage(i fileInfo) bool {
 	return name != "" && strings.HasSuffix("/"+parent, "/node_modules/")
 }
 
-func isGem(i fileInfo) bool {
+func isGem(i *fileInfo) bool {
 	return strings.HasSuffix(i.path, ".gemspec") && strings.Contains(i.path, "/specifications/")
 }
 
-func isConda(i fileInfo) bool {
+func isConda(i *fileInfo) bool {
 	return strings.HasSuffix(i.path, ".json") && path.Base(path.Dir(i.path)) == "conda-meta"
 }
 
@@ -111,7 +111,7 @@ func extractWith(ctx context.Context, x filesystem.Extractor, file *layer.File) 
 	if err != nil {
 		return nil, err
 	}
-	info := fileInfo{file.Path, file.Mode, file.Size}
+	info := &fileInfo{file.Path, file.Mode, file.Size}
 	found, err := x.Extract(ctx, &filesystem.ScanInput{FS: noFiles{}, Path: file.Path, Info: info, Reader: content})
 	if len(found.Packages) == 0 {
 		return nil, err

@@ -32,15 +32,16 @@ type Limits struct {
 }
 
 const (
-	maxPath    = 4096 // bytes, as in Linux
-	maxDepth   = 128  // folders above a file
-	linkDepth  = 4    // folders above a symbolic link that is remembered
-	maxHops    = 40   // symbolic links on one path, as in Linux
-	maxWindow  = 128 << 20
-	whiteout   = ".wh."
-	opaque     = ".wh..wh..opq"
-	readBuffer = 64 << 10
-	headOfFile = 64
+	maxPath     = 4096 // bytes, as in Linux
+	maxDepth    = 128  // folders above a file
+	linkDepth   = 4    // folders above a symbolic link that is remembered
+	maxHops     = 40   // symbolic links on one path, as in Linux
+	maxWindow   = 128 << 20
+	whiteout    = ".wh."
+	opaque      = ".wh..wh..opq"
+	readBuffer  = 64 << 10
+	spoolBuffer = 256 << 10
+	headOfFile  = 64
 )
 
 // ErrLimit is wrapped by the error for an image that is over one of its Limits.
@@ -70,6 +71,7 @@ type Stack[T any] struct {
 	entries int
 	bytes   int64
 	kept    int
+	space   space
 }
 
 // New returns a Stack without layers.
@@ -237,7 +239,7 @@ func (s *Stack[T]) hardLink(p, name string) error {
 
 func (s *Stack[T]) visit(ctx context.Context, archive *tar.Reader, h *tar.Header, p string, before T) error {
 	from := &fileReader{from: archive}
-	f := &File{Path: p, Mode: h.Mode, Size: h.Size, Layer: s.layers, limits: &s.limits, from: from}
+	f := &File{Path: p, Mode: h.Mode, Size: h.Size, Layer: s.layers, limits: &s.limits, from: from, space: &s.space}
 	defer f.close()
 	value, ok, err := s.visitor.Visit(ctx, f, before)
 	if from.err != nil { // of the archive, whatever the visitor makes of it
@@ -290,7 +292,7 @@ func (s *Stack[T]) follow(p string) (string, bool) {
 			return p, false
 		}
 		if target := cmpLink(current, below); target != "" {
-			return join(p[:start], target) + p[end:], true
+			return strings.TrimPrefix(join(p[:start], target)+p[end:], "/"), true
 		}
 		start = end + 1
 	}
@@ -333,6 +335,9 @@ func (s *Stack[T]) Get(p string) (value T, ok bool) {
 	}
 	return value, false
 }
+
+// Close gives back the space that files were read into.
+func (s *Stack[T]) Close() { s.space.close() }
 
 // Each calls f with the path of each file of the image of which something is kept, in
 // the order of the paths.
