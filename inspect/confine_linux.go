@@ -1,10 +1,8 @@
 package inspect
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -38,20 +36,6 @@ func confinedStarts() []*syscall.SysProcAttr {
 		Pdeathsig: syscall.SIGKILL,
 		Setpgid:   true,
 	}}
-}
-
-// wasSlow reports whether a child ended because it had no processor time left: by a
-// signal, or by what Go writes about that signal.
-func wasSlow(err error, complaint string) bool {
-	if strings.Contains(complaint, "SIGXCPU") {
-		return true
-	}
-	exit, ok := errors.AsType[*exec.ExitError](err)
-	if !ok {
-		return false
-	}
-	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGXCPU
 }
 
 // widen has a pipe hold as much as a frame, so that fewer changes of process are needed.
@@ -106,11 +90,7 @@ func confine(l Limits, folder string) error {
 		delete(limits, unix.RLIMIT_DATA)
 	}
 	for resource, value := range limits {
-		hard := value
-		if resource == unix.RLIMIT_CPU {
-			hard += 2 // the signal comes first, and says why
-		}
-		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: value, Max: hard}); err != nil {
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: value, Max: value}); err != nil {
 			return fmt.Errorf("limit resource %d: %w", resource, err)
 		}
 	}

@@ -1,12 +1,14 @@
 package inspect_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -68,37 +70,98 @@ func probe() {
 	try("see interfaces", errors.Join(err, map[bool]error{true: os.ErrNotExist}[len(interfaces) == 0]))
 }
 
-// TestConfined names all that is left to a process that reads images.
+// TestConfined names all that is left to a process that reads images: with namespaces, and
+// where the system does not let us have them.
 func TestConfined(t *testing.T) {
 	t.Setenv("HOLDFAST_DATABASE", "postgres://secret")
 	inherited, err := unix.Open("/dev/null", unix.O_RDONLY, 0) // as one that who starts the server leaves open
 	must(err)
 	defer func() { must(unix.Close(inherited)) }()
-	said, err := inspect.RunProbe(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
 	want := "can: write its folder\ncan: signal itself\ncan: start threads\nfiles: []\nvariables: []\n"
-	if diff := cmp.Diff(want, said); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for worse, name := range []string{"in namespaces", "without"} {
+		t.Run(name, func(t *testing.T) {
+			said, err := inspect.RunProbe(t.Context(), t.TempDir(), worse)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, said)
+			}
+			if diff := cmp.Diff(want, said); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
-// TestCanceled sees the child end when nobody waits for its answer any more.
+// orphaned is the parent of TestOrphan: it waits for a child that reads without end.
+func orphaned() {
+	ctx := context.Background()
+	image := layers(archive(file{name: "var/lib/rpm/rpmdb.sqlite", content: endlessSqlite(ctx, os.TempDir())}), nil)
+	image[1].Open = func(context.Context) (io.ReadCloser, error) { // the child has got all of the first
+		time.AfterFunc(300*time.Millisecond, func() { fmt.Println("waiting") })
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	_, err := inspect.Image(ctx, image, inspect.Limits{})
+	fmt.Println(err)
+}
+
+// TestOrphan kills the parent, and sees the child end.
+func TestOrphan(t *testing.T) {
+	parent := exec.CommandContext(t.Context(), "/proc/self/exe")
+	parent.Args = []string{orphanName}
+	parent.Env = []string{"TMPDIR=" + t.TempDir()}
+	out, err := parent.StdoutPipe()
+	must(err)
+	must(parent.Start())
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "waiting\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	var children []byte
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent.Process.Pid))
+	must(err)
+	for _, f := range threads {
+		more, err := os.ReadFile(f)
+		must(err)
+		children = append(children, more...)
+	}
+	pids := strings.Fields(string(children))
+	if len(pids) == 0 {
+		t.Fatal("there is no child")
+	}
+	must(parent.Process.Kill())
+	_ = parent.Wait() // killed
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		command, _ := os.ReadFile("/proc/" + pids[0] + "/cmdline") // empty or gone when it has ended
+		if len(command) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the child still runs: %q", command)
+		}
+	}
+}
+
+// TestCanceled sees the child end when nobody waits for its answer any more, while it waits
+// for a layer and while it reads one. The image is not to blame.
 func TestCanceled(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	ctx, cancel := context.WithCancel(t.Context())
-	blocked := layers(nil)
-	blocked[0].Open = func(ctx context.Context) (io.ReadCloser, error) {
-		time.AfterFunc(50*time.Millisecond, cancel)
+	waits := layers(nil)
+	waits[0].Open = func(ctx context.Context) (io.ReadCloser, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	if _, err := inspect.Image(ctx, blocked, inspect.Limits{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error = %v, want %v", err, context.Canceled)
-	}
-	left, err := os.ReadDir(os.TempDir())
-	if len(left) > 0 || err != nil {
-		t.Errorf("left in the temporary folder: %v, %v", left, err)
+	for name, image := range map[string][]inspect.Layer{
+		"while it waits": waits,
+		"while it reads": layers(archive(file{name: "var/lib/rpm/rpmdb.sqlite", content: endlessSqlite(t.Context(), t.TempDir())})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			if _, err := inspect.Image(ctx, image, inspect.Limits{}); !errors.Is(err, context.Canceled) {
+				t.Errorf("error = %v, want %v", err, context.Canceled)
+			}
+			left, err := os.ReadDir(os.TempDir())
+			if len(left) > 0 || err != nil {
+				t.Errorf("left in the temporary folder: %v, %v", left, err)
+			}
+		})
 	}
 }

@@ -19,8 +19,6 @@ func self() string {
 // confinedStarts are ways to start a child.
 func confinedStarts() []*syscall.SysProcAttr { return []*syscall.SysProcAttr{{}} }
 
-func wasSlow(error, string) bool { return false }
-
 func widen(*os.File) {}
 
 func openMemory() func() int64 { return func() int64 { return 0 } }

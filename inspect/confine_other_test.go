@@ -3,3 +3,5 @@
 package inspect_test
 
 func probe() {}
+
+func orphaned() {}

@@ -45,7 +45,7 @@ func TestNotUnderstood(t *testing.T) {
 		"cut, in a package":  {[][]byte{small[:520]}, inspect.Limits{}, "layer 1 (sha256:00) is not a readable archive: unexpected EOF"},
 		"no archive":         {[][]byte{[]byte(strings.Repeat("text", 1000))}, inspect.Limits{}, "not a readable archive: archive/tar: invalid tar header"},
 		"a bad sum":          {[][]byte{append(zipped(small)[:len(zipped(small))-8], "12345678"...)}, inspect.Limits{}, "gzip: invalid checksum"},
-		"no end of thinking": {[][]byte{archive(file{name: "var/lib/rpm/rpmdb.sqlite", content: endlessSqlite(t)})}, inspect.Limits{Seconds: 1}, "reading it took more than 1"},
+		"no end of thinking": {[][]byte{archive(file{name: "var/lib/rpm/rpmdb.sqlite", content: endlessSqlite(t.Context(), t.TempDir())})}, inspect.Limits{Seconds: 1}, "reading it took more than 1"},
 		"a huge blob in a database": {[][]byte{archive(file{name: "var/lib/rpm/Packages.db", content: hugeNdb()})}, inspect.Limits{},
 			"reading it took more than 512 MB of memory"},
 	}
@@ -55,7 +55,7 @@ func TestNotUnderstood(t *testing.T) {
 			_, err := inspect.Image(t.Context(), layers(tt.blobs...), tt.limits)
 			refused, ok := errors.AsType[*inspect.NotUnderstood](err)
 			if !ok || !strings.Contains(refused.Reason, tt.reason) {
-				t.Errorf("error = %v, want %q", err, tt.reason)
+				t.Errorf("error = %v (%+v), want %q", err, refused, tt.reason)
 			}
 			if left, err := os.ReadDir(os.TempDir()); len(left) > 0 || err != nil {
 				t.Errorf("left in the temporary folder: %v, %v", left, err)
@@ -171,12 +171,11 @@ func bigJar() string {
 }
 
 // endlessSqlite is a database of rpm's whose packages are a question without an end.
-func endlessSqlite(t *testing.T) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "x")
+func endlessSqlite(ctx context.Context, folder string) string {
+	name := filepath.Join(folder, "x")
 	db, err := sql.Open("sqlite", name)
 	must(err)
-	_, err = db.ExecContext(t.Context(), `CREATE VIEW Packages AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c)
+	_, err = db.ExecContext(ctx, `CREATE VIEW Packages AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c)
 		SELECT x AS blob FROM c WHERE x < 0`)
 	must(err)
 	must(db.Close())

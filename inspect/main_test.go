@@ -7,6 +7,8 @@ import (
 	"github.com/holdfast-dev/holdfast/inspect"
 )
 
+const orphanName = "orphan"
+
 // TestMain lets the program of the tests be the child.
 func TestMain(m *testing.M) {
 	if inspect.IsChild() {
@@ -14,6 +16,10 @@ func TestMain(m *testing.M) {
 	}
 	if inspect.IsProbe() {
 		inspect.Probe(probe)
+	}
+	if os.Args[0] == orphanName {
+		orphaned()
+		return
 	}
 	os.Exit(m.Run())
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 )
@@ -54,7 +55,7 @@ func runChild(ctx context.Context, layers []Layer, limits Limits) (Result, error
 		// unlocks it again, a thread lasts as long as the process.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		c := child{name: childName, limits: limits, folder: folder}
+		c := child{name: childName, starts: confinedStarts(), limits: limits, folder: folder}
 		result, err := c.run(ctx, layers)
 		done <- outcome{result, err}
 	}()
@@ -75,6 +76,7 @@ func removeStale(age time.Duration) {
 // A child is the other process, as the parent sees it.
 type child struct {
 	name      string
+	starts    []*syscall.SysProcAttr // ways to start it, the best first
 	limits    Limits
 	folder    string
 	complaint head
@@ -85,7 +87,7 @@ type child struct {
 
 // start starts this program again: with as much taken away as the system lets us.
 func (c *child) start(ctx context.Context) (err error) {
-	for _, attributes := range confinedStarts() {
+	for _, attributes := range c.starts {
 		c.cmd = exec.CommandContext(ctx, self())
 		c.cmd.Args = []string{c.name}
 		c.cmd.Env = []string{"TMPDIR=" + c.folder}
@@ -115,14 +117,14 @@ func (c *child) start(ctx context.Context) (err error) {
 
 // run starts the child, feeds it, and returns its answer.
 func (c *child) run(ctx context.Context, layers []Layer) (Result, error) {
-	ctx, stop := context.WithCancel(ctx)
+	alive, stop := context.WithCancel(ctx)
 	defer stop()
-	if err := c.start(ctx); err != nil {
+	if err := c.start(alive); err != nil {
 		return Result{}, err
 	}
 	fed := make(chan error, 1)
 	go func() {
-		err := c.feed(ctx, layers)
+		err := c.feed(alive, layers)
 		if err != nil {
 			stop() // the child waits for what does not come
 		}
@@ -141,7 +143,7 @@ func (c *child) run(ctx context.Context, layers []Layer) (Result, error) {
 		return Result{}, c.died(ctx, waitErr)
 	}
 	r, err := c.understand(said, len(layers))
-	r.Processor = c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
+	r.Processor = c.processor()
 	return r, err
 }
 
@@ -188,14 +190,19 @@ func (c *child) died(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(context.Cause(ctx), errSlow):
 		reason = fmt.Sprintf("reading it took more than %d seconds", clockFactor*c.limits.Seconds)
-	case wasSlow(err, complaint):
-		reason = fmt.Sprintf("reading it took more than %d seconds of processor time", c.limits.Seconds)
-	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled):
+	case ctx.Err() != nil: // nobody waits any more
 		return context.Cause(ctx)
+	case c.processor() >= time.Duration(c.limits.Seconds)*time.Second*9/10: // the kernel's clock is not exact
+		reason = fmt.Sprintf("reading it took more than %d seconds of processor time", c.limits.Seconds)
 	case strings.Contains(complaint, "out of memory"), strings.Contains(complaint, "cannot allocate memory"):
 		reason = fmt.Sprintf("reading it took more than %d MB of memory", c.limits.MemoryBytes>>20)
 	}
 	return &NotUnderstood{Reason: reason, Detail: fmt.Sprintf("%v: %s", err, complaint)}
+}
+
+// processor returns how much processor time the ended child has used.
+func (c *child) processor() time.Duration {
+	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
 }
 
 // understand reads the answer. The child has read hostile bytes, so nothing it says is
