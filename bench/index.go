@@ -27,10 +27,10 @@ const (
 // errFull ends the making of an image that is long enough.
 var errFull = errors.New("the image is long enough")
 
-// indexes measures what it costs to find the packages of an image, against unpacking and
+// indexing measures what it costs to find the packages of an image, against unpacking and
 // walking the same layer: processor time of this process and of the child, and the memory
 // of the child. The image has files of this machine. No database is involved.
-func indexes(ctx context.Context, m *measurement) {
+func indexing(ctx context.Context, m *measurement) {
 	if m.engine.name() != "sqlite" {
 		return
 	}
@@ -86,7 +86,8 @@ func writeImage(name string) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	packed := gzip.NewWriter(f)
 	w := tar.NewWriter(packed)
-	for _, folder := range []string{"/etc/os-release", "/var/lib/dpkg", "/usr/bin", runtime.GOROOT(), "/usr/share", "/usr/lib"} { //nolint:staticcheck
+	for _, folder := range []string{"/etc/os-release", "/var/lib/dpkg", "/usr/bin", runtime.GOROOT(), "/usr/share",
+		"/usr/lib"} { //nolint:staticcheck
 		if err := addFolder(w, f, folder); errors.Is(err, errFull) {
 			break
 		} else if err != nil {

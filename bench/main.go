@@ -82,7 +82,7 @@ var sections = []section{
 	{"yaml", yamlImports},
 	{"signin", signIns},
 	{"traces", traces},
-	{"index", indexes},
+	{"index", indexing},
 	{"against", againstEarlier},
 }
 

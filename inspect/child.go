@@ -77,10 +77,7 @@ func index(ctx context.Context, frames *frameReader, req request) answer {
 	if err := frames.next(); err != nil { // what follows the archive must be readable, too
 		return answer{Failed: err.Error()}
 	}
-	found, err := finder.Finish(stack)
-	if err != nil {
-		return answer{NotUnderstood: short(err.Error())}
-	}
+	found := finder.Finish(stack)
 	return answer{Result: &Result{Distribution: found.Distribution, Packages: found.Packages,
 		Warnings: found.Warnings, Version: Version}}
 }

@@ -64,7 +64,10 @@ func probe() {
 		}
 	}
 	fmt.Println("files:", files)
-	fmt.Println("variables:", slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TMPDIR=") }))
+	fmt.Println("variables:", slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v,
+			"TMPDIR=")
+	}))
 
 	interfaces, err := net.Interfaces()
 	try("see interfaces", errors.Join(err, map[bool]error{true: os.ErrNotExist}[len(interfaces) == 0]))
@@ -149,7 +152,8 @@ func TestCanceled(t *testing.T) {
 	}
 	for name, image := range map[string][]inspect.Layer{
 		"while it waits": waits,
-		"while it reads": layers(archive(file{name: "var/lib/rpm/rpmdb.sqlite", content: endlessSqlite(t.Context(), t.TempDir())})),
+		"while it reads": layers(archive(file{name: "var/lib/rpm/rpmdb.sqlite", content: endlessSqlite(t.Context(),
+			t.TempDir())})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir())

@@ -33,20 +33,31 @@ func TestNotUnderstood(t *testing.T) {
 		limits inspect.Limits
 		reason string
 	}{
-		"a bomb in gzip":     {[][]byte{zipped(zeros)}, inspect.Limits{Bytes: 16 << 20}, "over the limit of 16777216 bytes"},
-		"a bomb in zstd":     {[][]byte{zstandard(zeros)}, inspect.Limits{Bytes: 16 << 20}, "over the limit of 16777216 bytes"},
-		"a bomb in layers":   {[][]byte{zipped(zeros), zipped(zeros)}, inspect.Limits{Bytes: 30 << 20}, "over the limit of 31457280 bytes"},
-		"many entries":       {[][]byte{archive(many...)}, inspect.Limits{Entries: 1000}, "over the limit of 1000 entries"},
-		"many layers":        {[][]byte{small, small, small}, inspect.Limits{Layers: 2}, "it has 3 layers, more than 2"},
-		"many packages":      {[][]byte{archive(file{name: "lib/apk/db/installed", content: apkInstalled})}, inspect.Limits{Packages: 2}, "the image is over the limit of 2 packages"},
-		"cut, in gzip":       {[][]byte{small, zipped(zeros)[:5000]}, inspect.Limits{}, "layer 2 (sha256:00) is not a readable archive: unexpected EOF"},
-		"cut, in zstd":       {[][]byte{zstandard(zeros)[:400]}, inspect.Limits{}, "layer 1 (sha256:00) is not a readable archive"},
-		"cut, as it is":      {[][]byte{zeros[:1<<20]}, inspect.Limits{}, "layer 1 (sha256:00) is not a readable archive: unexpected EOF"},
-		"cut, in a package":  {[][]byte{small[:520]}, inspect.Limits{}, "layer 1 (sha256:00) is not a readable archive: unexpected EOF"},
-		"no archive":         {[][]byte{[]byte(strings.Repeat("text", 1000))}, inspect.Limits{}, "not a readable archive: archive/tar: invalid tar header"},
-		"a bad sum":          {[][]byte{append(zipped(small)[:len(zipped(small))-8], "12345678"...)}, inspect.Limits{}, "gzip: invalid checksum"},
-		"no end of thinking": {[][]byte{archive(file{name: "var/lib/rpm/rpmdb.sqlite", content: endlessSqlite(t.Context(), t.TempDir())})}, inspect.Limits{Seconds: 1}, "reading it took more than 1"},
-		"a huge blob in a database": {[][]byte{archive(file{name: "var/lib/rpm/Packages.db", content: hugeNdb()})}, inspect.Limits{},
+		"a bomb in gzip": {[][]byte{zipped(zeros)}, inspect.Limits{Bytes: 16 << 20}, "over the limit of 16777216 bytes"},
+		"a bomb in zstd": {[][]byte{zstandard(zeros)}, inspect.Limits{Bytes: 16 << 20},
+			"over the limit of 16777216 bytes"},
+		"a bomb in layers": {[][]byte{zipped(zeros), zipped(zeros)}, inspect.Limits{Bytes: 30 << 20},
+			"over the limit of 31457280 bytes"},
+		"many entries": {[][]byte{archive(many...)}, inspect.Limits{Entries: 1000}, "over the limit of 1000 entries"},
+		"many layers":  {[][]byte{small, small, small}, inspect.Limits{Layers: 2}, "it has 3 layers, more than 2"},
+		"many packages": {[][]byte{archive(file{name: "lib/apk/db/installed", content: apkInstalled})},
+			inspect.Limits{Packages: 2}, "the image is over the limit of 2 packages"},
+		"cut, in gzip": {[][]byte{small, zipped(zeros)[:5000]}, inspect.Limits{},
+			"layer 2 (sha256:00) is not a readable archive: unexpected EOF"},
+		"cut, in zstd": {[][]byte{zstandard(zeros)[:400]}, inspect.Limits{},
+			"layer 1 (sha256:00) is not a readable archive"},
+		"cut, as it is": {[][]byte{zeros[:1<<20]}, inspect.Limits{},
+			"layer 1 (sha256:00) is not a readable archive: unexpected EOF"},
+		"cut, in a package": {[][]byte{small[:520]}, inspect.Limits{},
+			"layer 1 (sha256:00) is not a readable archive: unexpected EOF"},
+		"no archive": {[][]byte{[]byte(strings.Repeat("text", 1000))}, inspect.Limits{},
+			"not a readable archive: archive/tar: invalid tar header"},
+		"a bad sum": {[][]byte{append(zipped(small)[:len(zipped(small))-8], "12345678"...)}, inspect.Limits{},
+			"gzip: invalid checksum"},
+		"no end of thinking": {[][]byte{archive(file{name: "var/lib/rpm/rpmdb.sqlite", content: endlessSqlite(t.Context(),
+			t.TempDir())})}, inspect.Limits{Seconds: 1}, "reading it took more than 1"},
+		"a huge blob in a database": {[][]byte{archive(file{name: "var/lib/rpm/Packages.db", content: hugeNdb()})},
+			inspect.Limits{},
 			"reading it took more than 512 MB of memory"},
 	}
 	for name, tt := range tests {
@@ -78,20 +89,29 @@ func TestHostileFiles(t *testing.T) {
 		files   []file
 		warning string
 	}{
-		"a long manifest":       {[]file{{name: "a/node_modules/b/package.json", content: strings.Repeat(" ", 17<<20)}}, "a/node_modules/b/package.json: javascript/packagejson: the file has 17825792 bytes"},
-		"a broken manifest":     {[]file{{name: "a/vendor/composer/installed.json", content: "{"}}, "a/vendor/composer/installed.json: composer: unexpected end"},
-		"jars in jars":          {[]file{{name: "a.jar", content: deep}}, "a.jar: java/archive: "},
-		"a bomb in a jar":       {[]file{{name: "a.jar", content: bigJar()}}, "max opened bytes"},
-		"a jar that is none":    {[]file{{name: "a.jar", content: strings.Repeat("x", 100)}}, "a.jar: java/archive: "},
-		"a corrupt rpm in sql":  {[]file{{name: "var/lib/rpm/rpmdb.sqlite", content: string(corrupt)}}, "var/lib/rpm/rpmdb.sqlite: rpm database: "},
-		"a corrupt rpm in ndb":  {[]file{{name: "var/lib/rpm/Packages.db", content: strings.ReplaceAll(rpmNdb(), "Slot", "Slop")}}, "rpm database: "},
-		"an rpm that is none":   {[]file{{name: "var/lib/rpm/Packages", content: strings.Repeat("x", 5000)}}, "rpm database: "},
-		"a journal of rpm":      {[]file{{name: "var/lib/rpm/rpmdb.sqlite-wal", content: "x"}}, "the last changes are not in the database yet"},
-		"a name with a newline": {[]file{{name: "a/node_modules/b/package.json", content: `{"name":"a\nb","version":"1"}`}}, "is not one"},
+		"a long manifest": {[]file{{name: "a/node_modules/b/package.json", content: strings.Repeat(" ", 17<<20)}},
+			"a/node_modules/b/package.json: javascript/packagejson: the file has 17825792 bytes"},
+		"a broken manifest": {[]file{{name: "a/vendor/composer/installed.json", content: "{"}},
+			"a/vendor/composer/installed.json: composer: unexpected end"},
+		"jars in jars":       {[]file{{name: "a.jar", content: deep}}, "a.jar: java/archive: "},
+		"a bomb in a jar":    {[]file{{name: "a.jar", content: bigJar()}}, "max opened bytes"},
+		"a jar that is none": {[]file{{name: "a.jar", content: strings.Repeat("x", 100)}}, "a.jar: java/archive: "},
+		"a corrupt rpm in sql": {[]file{{name: "var/lib/rpm/rpmdb.sqlite", content: string(corrupt)}},
+			"var/lib/rpm/rpmdb.sqlite: rpm database: "},
+		"a corrupt rpm in ndb": {[]file{{name: "var/lib/rpm/Packages.db", content: strings.ReplaceAll(rpmNdb(), "Slot",
+			"Slop")}}, "rpm database: "},
+		"an rpm that is none": {[]file{{name: "var/lib/rpm/Packages", content: strings.Repeat("x", 5000)}},
+			"rpm database: "},
+		"a journal of rpm": {[]file{{name: "var/lib/rpm/rpmdb.sqlite-wal", content: "x"}},
+			"the last changes are not in the database yet"},
+		"a name with a newline": {[]file{{name: "a/node_modules/b/package.json",
+			content: `{"name":"a\nb","version":"1"}`}}, "is not one"},
 		"links in circles": {[]file{link("a", "b"), link("b", "a"), link("etc/os-release", "os-release"), link("c", "c/c/c"),
-			{name: "a/x/node_modules/q/package.json", content: "{}"}, {name: "c/d"}, {name: "hard", kind: tar.TypeLink, link: "hard"}}, ""},
+			{name: "a/x/node_modules/q/package.json", content: "{}"}, {name: "c/d"}, {name: "hard", kind: tar.TypeLink,
+				link: "hard"}}, ""},
 		"devices and names": {[]file{{name: "dev/sda", kind: tar.TypeBlock}, {name: "pipe", kind: tar.TypeFifo},
-			{name: "../../../../tmp/holdfast-escaped", content: "x"}, {name: "/etc/passwd", content: "x"}, {name: strings.Repeat("d/", 3000) + "x"}, {name: "."}}, ""},
+			{name: "../../../../tmp/holdfast-escaped", content: "x"}, {name: "/etc/passwd", content: "x"},
+			{name: strings.Repeat("d/", 3000) + "x"}, {name: "."}}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +173,8 @@ func TestMediaTypes(t *testing.T) {
 	image := layers(nil)
 	image[0].MediaType = "application/wasm"
 	_, err := inspect.Image(t.Context(), image, inspect.Limits{})
-	if refused, ok := errors.AsType[*inspect.NotUnderstood](err); !ok || !strings.Contains(refused.Reason, `"application/wasm"`) {
+	if refused, ok := errors.AsType[*inspect.NotUnderstood](err); !ok || !strings.Contains(refused.Reason,
+		`"application/wasm"`) {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -162,7 +183,8 @@ func TestMediaTypes(t *testing.T) {
 func bigJar() string {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
-	w, err := z.CreateRaw(&zip.FileHeader{Name: "b.jar", Method: zip.Deflate, UncompressedSize64: 300 << 20, CompressedSize64: 100})
+	w, err := z.CreateRaw(&zip.FileHeader{Name: "b.jar", Method: zip.Deflate, UncompressedSize64: 300 << 20,
+		CompressedSize64: 100})
 	must(err)
 	_, err = w.Write(make([]byte, 100))
 	must(err)

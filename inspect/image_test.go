@@ -97,7 +97,8 @@ func TestCompression(t *testing.T) {
 	for name, pack := range map[string]func([]byte) []byte{"gzip": zipped, "zstd": zstandard, "plain": bytes.Clone} {
 		t.Run(name, func(t *testing.T) {
 			r := inspected(t, pack(archive(file{name: lodash, content: node("lodash", "4.17.20")})), pack(nil),
-				pack(archive(file{name: "app/node_modules/.wh.lodash"}, file{name: "b/node_modules/a/package.json", content: node("a", "1.0.0")})))
+				pack(archive(file{name: "app/node_modules/.wh.lodash"}, file{name: "b/node_modules/a/package.json",
+					content: node("a", "1.0.0")})))
 			got := strings.Join(packageLines(r), "\n")
 			if want := "npm a 1.0.0   layer 2 b/node_modules/a/package.json"; got != want {
 				t.Errorf("packages = %q, want %q", got, want)

@@ -30,6 +30,7 @@ type Found struct {
 
 // A Claim is what one file tells.
 type Claim struct {
+	path     string // set by Finish
 	layer    int
 	packages []*entry
 	owner    string   // the package of dpkg whose files are listed, with or without its architecture
@@ -174,8 +175,8 @@ func (f *Finder) warn(path, what string, err error) {
 }
 
 // Finish returns what the image has, after its last layer.
-func (f *Finder) Finish(image *layer.Stack[*Claim]) (Found, error) {
-	found := Found{}
+func (f *Finder) Finish(image *layer.Stack[*Claim]) Found {
+	found := Found{Warnings: f.warnings}
 	for _, p := range []string{"etc/os-release", "usr/lib/os-release"} {
 		if c, ok := image.Get(p); ok && c.release != nil {
 			found.Distribution = *c.release
@@ -183,33 +184,8 @@ func (f *Finder) Finish(image *layer.Stack[*Claim]) (Found, error) {
 		}
 	}
 	var claims []*Claim
-	files := map[uint64][]*Claim{} // of packages of languages, by the hashes of their names
-	lists := map[string]*Claim{}
-	image.Each(func(path string, c *Claim) {
-		c = c.at(path)
-		claims = append(claims, c)
-		if c.owner != "" {
-			lists[c.owner] = c
-		}
-		if len(c.packages) > 0 && c.packages[0].kind == "" {
-			for _, h := range f.paths.names(path) {
-				files[h] = append(files[h], c)
-			}
-		}
-	})
-	for _, c := range claims {
-		for _, e := range c.packages {
-			if e.kind != "" {
-				e.setDistribution(e.kind, found.Distribution, e.epoch)
-				e.own(c.layer, e.files, files)
-				for _, name := range []string{e.Name, e.Name + ":" + e.Arch} {
-					if list := lists[name]; list != nil && e.kind == kindDeb || list != nil && e.kind == kindPacman {
-						e.own(list.layer, list.files, files)
-					}
-				}
-			}
-		}
-	}
+	image.Each(func(path string, c *Claim) { claims = append(claims, c.at(path)) })
+	f.setOwners(claims, found.Distribution)
 	for _, c := range claims {
 		for _, e := range c.packages {
 			found.Packages = append(found.Packages, e.Package)
@@ -217,20 +193,52 @@ func (f *Finder) Finish(image *layer.Stack[*Claim]) (Found, error) {
 	}
 	slices.SortFunc(found.Packages, compare)
 	found.Packages = slices.Compact(found.Packages)
-	found.Warnings = f.warnings
 	if f.paths.left <= 0 {
-		found.Warnings = append(found.Warnings, "packages of the distribution have too many files: some of its parts are listed on their own")
+		found.Warnings = append(found.Warnings, "packages of the distribution have too many files: "+
+			"some of its parts are listed on their own")
 	}
 	if f.untold > 0 {
 		found.Warnings = append(found.Warnings, fmt.Sprintf("and %d more", f.untold))
 	}
-	return found, nil
+	return found
+}
+
+// setOwners names the packages of the distribution, and sets them as the owners of the
+// packages of languages that are in their files.
+func (f *Finder) setOwners(claims []*Claim, d Distribution) {
+	files := map[uint64][]*Claim{} // of packages of languages, by the hashes of their names
+	lists := map[string]*Claim{}   // of files, by the package
+	for _, c := range claims {
+		if c.owner != "" {
+			lists[c.owner] = c
+		}
+		if len(c.packages) > 0 && c.packages[0].kind == "" {
+			for _, h := range f.paths.names(c.path) {
+				files[h] = append(files[h], c)
+			}
+		}
+	}
+	for _, c := range claims {
+		for _, e := range c.packages {
+			if e.kind == "" {
+				continue
+			}
+			e.setDistribution(e.kind, d, e.epoch)
+			e.own(c.layer, e.files, files)
+			for _, name := range []string{e.Name, e.Name + ":" + e.Arch} {
+				if list := lists[name]; list != nil {
+					e.own(list.layer, list.files, files)
+				}
+			}
+		}
+	}
 }
 
 // at returns a copy of c for a path, which is another one than it was read at if it is a
 // hard link.
 func (c *Claim) at(path string) *Claim {
 	copied := *c
+	copied.path = path
 	copied.packages = make([]*entry, len(c.packages))
 	for i, e := range c.packages {
 		e := *e

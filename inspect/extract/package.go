@@ -43,7 +43,8 @@ const (
 
 // Valid reports whether all texts of p are printable and short.
 func (p Package) Valid() bool {
-	return p.Name != "" && p.Ecosystem != "" && valid(maxText, p.Ecosystem, p.Name, p.Version, p.SourceName, p.SourceVersion, p.Arch) &&
+	return p.Name != "" && p.Ecosystem != "" &&
+		valid(maxText, p.Ecosystem, p.Name, p.Version, p.SourceName, p.SourceVersion, p.Arch) &&
 		valid(4*maxText, p.Purl, p.Owner) && valid(maxLocation, p.Location)
 }
 

@@ -248,7 +248,8 @@ func readComposer(_ context.Context, file *layer.File) (*Claim, error) {
 	}
 	c := &Claim{}
 	for _, p := range list {
-		c.packages = append(c.packages, registryEntry("Packagist", strings.ToLower(p.Name), strings.TrimPrefix(p.Version, "v")))
+		e := registryEntry("Packagist", strings.ToLower(p.Name), strings.TrimPrefix(p.Version, "v"))
+		c.packages = append(c.packages, e)
 	}
 	return c, nil
 }

@@ -84,24 +84,33 @@ func TestLayers(t *testing.T) {
 		"a folder emptied":    {[]string{"a/.wh..wh..opq", "a/n.txt N"}, []string{"a/n.txt N@1", "usr/lib/z.txt Z@0"}},
 		"emptied, in any order": {[]string{"a/n.txt N", "a/.wh..wh..opq"},
 			[]string{"a/n.txt N@1", "usr/lib/z.txt Z@0"}},
-		"removed and new":      {[]string{"a/x.txt N", "a/.wh.x.txt"}, []string{"a/b/y.txt Y@0", "a/x.txt N@1<X@0", "usr/lib/z.txt Z@0"}},
+		"removed and new": {[]string{"a/x.txt N", "a/.wh.x.txt"}, []string{"a/b/y.txt Y@0", "a/x.txt N@1<X@0",
+			"usr/lib/z.txt Z@0"}},
 		"the root emptied":     {[]string{".wh..wh..opq"}, nil},
 		"a file over a folder": {[]string{"a x"}, []string{"usr/lib/z.txt Z@0"}},
 		"a link over a folder": {[]string{"a ->usr"}, []string{"usr/lib/z.txt Z@0"}},
 		"a folder over a file": {[]string{"a/x.txt/"}, []string{"a/b/y.txt Y@0", "usr/lib/z.txt Z@0"}},
 		"a folder over one":    {[]string{"a/"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0", "usr/lib/z.txt Z@0"}},
 		"dots":                 {[]string{"./a/../a/./.wh.x.txt"}, []string{"a/b/y.txt Y@0", "usr/lib/z.txt Z@0"}},
-		"above the root":       {[]string{"../../a/x.txt N"}, []string{"a/b/y.txt Y@0", "a/x.txt N@1<X@0", "usr/lib/z.txt Z@0"}},
-		"absolute":             {[]string{"/a/x.txt N"}, []string{"a/b/y.txt Y@0", "a/x.txt N@1<X@0", "usr/lib/z.txt Z@0"}},
-		"through a link":       {[]string{"lib/z.txt N"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0", "usr/lib/z.txt N@1<Z@0"}},
-		"removed through one":  {[]string{"lib/.wh.z.txt"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0"}},
-		"the link replaced":    {[]string{"lib/", "lib/n.txt N"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0", "lib/n.txt N@1", "usr/lib/z.txt Z@0"}},
-		"twice":                {[]string{"n.txt 1", "n.txt 2"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0", "n.txt 2@1", "usr/lib/z.txt Z@0"}},
-		"hard links":           {[]string{"n.txt N", "m.txt =>n.txt", "l.txt =>a/x.txt", "k.txt =>none"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0", "l.txt X@0", "m.txt N@1", "n.txt N@1", "usr/lib/z.txt Z@0"}},
-		"circles":              {[]string{"p ->q", "q ->p", "p/n.txt N", "r ->r/r", "r/m.txt M", "s ->/", "s/s/o.txt O"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0", "o.txt O@1", "p/n.txt N@1", "r/m.txt M@1", "usr/lib/z.txt Z@0"}},
-		"whiteouts of nothing": {[]string{".wh.", "a/.wh..", "a/.wh...", ".wh..wh.plnk"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0", "usr/lib/z.txt Z@0"}},
-		"too long for a visit": {[]string{"n.txt " + strings.Repeat("x", 1001)}, []string{"a/b/y.txt Y@0", "a/x.txt X@0", "usr/lib/z.txt Z@0"}},
-		"too deep":             {[]string{strings.Repeat("d/", 200) + "n.txt N"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0", "usr/lib/z.txt Z@0"}},
+		"above the root": {[]string{"../../a/x.txt N"}, []string{"a/b/y.txt Y@0", "a/x.txt N@1<X@0",
+			"usr/lib/z.txt Z@0"}},
+		"absolute":            {[]string{"/a/x.txt N"}, []string{"a/b/y.txt Y@0", "a/x.txt N@1<X@0", "usr/lib/z.txt Z@0"}},
+		"through a link":      {[]string{"lib/z.txt N"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0", "usr/lib/z.txt N@1<Z@0"}},
+		"removed through one": {[]string{"lib/.wh.z.txt"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0"}},
+		"the link replaced": {[]string{"lib/", "lib/n.txt N"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0", "lib/n.txt N@1",
+			"usr/lib/z.txt Z@0"}},
+		"twice": {[]string{"n.txt 1", "n.txt 2"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0", "n.txt 2@1",
+			"usr/lib/z.txt Z@0"}},
+		"hard links": {[]string{"n.txt N", "m.txt =>n.txt", "l.txt =>a/x.txt", "k.txt =>none"},
+			[]string{"a/b/y.txt Y@0", "a/x.txt X@0", "l.txt X@0", "m.txt N@1", "n.txt N@1", "usr/lib/z.txt Z@0"}},
+		"circles": {[]string{"p ->q", "q ->p", "p/n.txt N", "r ->r/r", "r/m.txt M", "s ->/", "s/s/o.txt O"},
+			[]string{"a/b/y.txt Y@0", "a/x.txt X@0", "o.txt O@1", "p/n.txt N@1", "r/m.txt M@1", "usr/lib/z.txt Z@0"}},
+		"whiteouts of nothing": {[]string{".wh.", "a/.wh..", "a/.wh...", ".wh..wh.plnk"}, []string{"a/b/y.txt Y@0",
+			"a/x.txt X@0", "usr/lib/z.txt Z@0"}},
+		"too long for a visit": {[]string{"n.txt " + strings.Repeat("x", 1001)}, []string{"a/b/y.txt Y@0", "a/x.txt X@0",
+			"usr/lib/z.txt Z@0"}},
+		"too deep": {[]string{strings.Repeat("d/", 200) + "n.txt N"}, []string{"a/b/y.txt Y@0", "a/x.txt X@0",
+			"usr/lib/z.txt Z@0"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +136,8 @@ func TestGet(t *testing.T) {
 		t.Fatal(err)
 	}
 	for p, want := range map[string]string{
-		"usr/lib/z.txt": "Z@0", "lib/z.txt": "Z@0", "etc/z.txt": "Z@0", "up.txt": "Z@0", "p.txt": "", "none": "", "usr/lib": "",
+		"usr/lib/z.txt": "Z@0", "lib/z.txt": "Z@0", "etc/z.txt": "Z@0", "up.txt": "Z@0", "p.txt": "", "none": "",
+		"usr/lib": "",
 	} {
 		if got, _ := s.Get(p); got != want {
 			t.Errorf("Get(%s) = %q, want %q", p, got, want)
