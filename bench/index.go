@@ -5,11 +5,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"go/build"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -86,8 +86,8 @@ func writeImage(name string) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	packed := gzip.NewWriter(f)
 	w := tar.NewWriter(packed)
-	for _, folder := range []string{"/etc/os-release", "/var/lib/dpkg", "/usr/bin", runtime.GOROOT(), "/usr/share",
-		"/usr/lib"} { //nolint:staticcheck
+	for _, folder := range []string{"/etc/os-release", "/var/lib/dpkg", "/usr/bin", build.Default.GOROOT, "/usr/share",
+		"/usr/lib"} {
 		if err := addFolder(w, f, folder); errors.Is(err, errFull) {
 			break
 		} else if err != nil {

@@ -7,6 +7,9 @@ import (
 	"os"
 )
 
+// RaceDetector is whether the memory of children is not limited.
+const RaceDetector = raceDetector
+
 const probeName = "probe"
 
 // IsProbe reports whether this process was started by RunProbe.

@@ -129,9 +129,11 @@ var goldens = map[string]golden{
 			"groupId=org.apache.logging.log4j\nartifactId=log4j-core\nversion=2.14.1\n")},
 		{name: "app/fat.war", content: jar("WEB-INF/lib/inner.jar", jar("META-INF/maven/g/inner/pom.properties",
 			"groupId=com.example\nartifactId=inner\nversion=1.0\n"))},
+		{name: "usr/bin/a-tool", mode: 0o755, content: "#!/bin/sh\n"},
 		{name: "usr/bin/tool", mode: 0o755, content: rust(`{"packages":[` +
 			`{"name":"ring","version":"0.16.20","source":"crates.io"},` +
 			`{"name":"cc","version":"1.0.0","source":"crates.io","kind":"build"}]}`)},
+		{name: "usr/bin/z-tool", kind: tar.TypeLink, link: "usr/bin/tool"},
 	}}, []string{
 		"Maven com.example:inner 1.0   layer 0 app/fat.war",
 		"Maven org.apache.logging.log4j:log4j-core 2.14.1   layer 0 app/log4j-core-2.14.1.jar",

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/osv-scalibr/log"
 
@@ -30,7 +29,7 @@ type Found struct {
 
 // A Claim is what one file tells.
 type Claim struct {
-	path     string // set by Finish
+	paths    []string // of the file, set by Finish
 	layer    int
 	packages []*entry
 	owner    string   // the package of dpkg whose files are listed, with or without its architecture
@@ -183,8 +182,7 @@ func (f *Finder) Finish(image *layer.Stack[*Claim]) Found {
 			break
 		}
 	}
-	var claims []*Claim
-	image.Each(func(path string, c *Claim) { claims = append(claims, c.at(path)) })
+	claims := claimsOf(image)
 	f.setOwners(claims, found.Distribution)
 	for _, c := range claims {
 		for _, e := range c.packages {
@@ -213,8 +211,10 @@ func (f *Finder) setOwners(claims []*Claim, d Distribution) {
 			lists[c.owner] = c
 		}
 		if len(c.packages) > 0 && c.packages[0].kind == "" {
-			for _, h := range f.paths.names(c.path) {
-				files[h] = append(files[h], c)
+			for _, p := range c.paths {
+				for _, h := range f.paths.names(p) {
+					files[h] = append(files[h], c)
+				}
 			}
 		}
 	}
@@ -234,18 +234,24 @@ func (f *Finder) setOwners(claims []*Claim, d Distribution) {
 	}
 }
 
-// at returns a copy of c for a path, which is another one than it was read at if it is a
-// hard link.
-func (c *Claim) at(path string) *Claim {
-	copied := *c
-	copied.path = path
-	copied.packages = make([]*entry, len(c.packages))
-	for i, e := range c.packages {
-		e := *e
-		e.Location = strings.ToValidUTF8(path, "?")
-		copied.packages[i] = &e
-	}
-	return &copied
+// claimsOf returns the claims of all files, in the order of their paths. A file with several
+// names is one.
+func claimsOf(image *layer.Stack[*Claim]) (all []*Claim) {
+	seen := map[*Claim]bool{}
+	image.Each(func(path string, c *Claim) {
+		if !seen[c] {
+			seen[c] = true
+			c.paths = nil
+			for _, e := range c.packages {
+				if valid(maxLocation, path) { // another than it was read at, if a layer has removed that name
+					e.Location = path
+				}
+			}
+			all = append(all, c)
+		}
+		c.paths = append(c.paths, path)
+	})
+	return all
 }
 
 // own makes e the owner of the packages in its files, unless a later layer has written
