@@ -49,6 +49,9 @@ var mayImport = []struct{ pkg, imports string }{
 	{"advisory/fetch", "advisory/format fault outbound resource"},
 	{"advisory", "advisory/fetch advisory/format advisory/version authz fault metric page resource store store/advisorydb " +
 		"trace"},
+	{"inspect/layer", ""},
+	{"inspect/extract", "advisory/version inspect/layer"},
+	{"inspect", "inspect/extract inspect/layer"}, // its child has no business with the rest
 	{"mail", "metric resource seal store store/maildb"},
 	{"mail/mailtest", ""},
 	{"iam", "authz fault mail page people resource seal store store/iamdb store/signindb"},
@@ -66,7 +69,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"api", "advisory advisory/format api/v1 api/v2 api/wire authz event fault gen/... metric resource token trace"},
 	{"reference", ""},
 	{"server", "..."},
-	{"cmd/holdfastd", "fault server stamp"},
+	{"cmd/holdfastd", "fault inspect server stamp"},
 	{"client", "gen/..."},
 	{cli + "problem", ""},
 	{cli + "output", "gen/... " + cli + "problem"},
@@ -88,7 +91,7 @@ var mayImport = []struct{ pkg, imports string }{
 // Third parties stay behind the packages that wrap them. What is not named here
 // is free.
 var onlyIn = []struct{ library, homes string }{
-	{"modernc.org/sqlite", "store store/plantest store/storetest bench e2e"},
+	{"modernc.org/sqlite", "store store/plantest store/storetest inspect/extract bench e2e"},
 	{"github.com/jackc/pgx", "store store/plantest store/storetest bench e2e"},
 	{"github.com/pressly/goose", "store store/plantest store/storetest bench e2e"},
 	{"google.golang.org/grpc", "api/... server client cmd/holdfast/internal/... gen/... proto/generate bench e2e"},
@@ -108,6 +111,10 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/go-webauthn/webauthn", "login"},
 	{"github.com/pquerna/otp", "login"},
 	{"github.com/ccojocar/zxcvbn-go", "login"},
+	{"github.com/google/osv-scalibr", "inspect/extract"},
+	{"github.com/erikvarga/go-rpmdb", "inspect/extract"},
+	{"github.com/klauspost/compress", "inspect/layer bench"},
+	{"github.com/landlock-lsm", "inspect"},
 	{"github.com/wneessen/go-mail", "mail"},
 	{"github.com/emersion", "mail/mailtest"}, // a mail server, for tests
 	{"github.com/zalando/go-keyring", "cmd/holdfast/internal/signin"},

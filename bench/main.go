@@ -26,10 +26,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/inspect"
 	"github.com/holdfast-dev/holdfast/server"
 )
 
 func main() {
+	if inspect.IsChild() {
+		inspect.Child()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // so that a second signal kills
 	server.AllocateBallast()     // as holdfastd does
@@ -78,6 +82,7 @@ var sections = []section{
 	{"yaml", yamlImports},
 	{"signin", signIns},
 	{"traces", traces},
+	{"index", indexing},
 	{"against", againstEarlier},
 }
 

@@ -13,11 +13,15 @@ import (
 	"syscall"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/inspect"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/stamp"
 )
 
 func main() {
+	if inspect.IsChild() { // to read an image: with nothing that the server has
+		inspect.Child()
+	}
 	syscall.Umask(0o077) // only the user of the process can access the files it creates
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills the process

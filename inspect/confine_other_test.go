@@ -1,0 +1,7 @@
+//go:build !linux
+
+package inspect_test
+
+func probe() {}
+
+func orphaned() {}

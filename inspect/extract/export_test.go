@@ -1,0 +1,4 @@
+package extract
+
+// ParseRelease reads an os-release file.
+var ParseRelease = parseRelease

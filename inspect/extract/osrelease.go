@@ -1,0 +1,53 @@
+package extract
+
+import "strings"
+
+const maxRelease = 64 << 10
+
+// parseRelease reads an os-release file: assignments as in a shell, with values in
+// either quotes or none.
+func parseRelease(content []byte) Distribution {
+	var d Distribution
+	var name, version string
+	fields := map[string]*string{
+		"ID": &d.ID, "ID_LIKE": &d.IDLike, "VERSION_ID": &d.VersionID, "VERSION_CODENAME": &d.Codename,
+		"PRETTY_NAME": &d.Name, "NAME": &name, "VERSION": &version,
+	}
+	for line := range strings.Lines(string(content)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if field := fields[key]; field != nil {
+			*field = text(unquote(value))
+		}
+	}
+	if d.Name == "" {
+		d.Name = text(strings.TrimSpace(name + " " + version))
+	}
+	return d
+}
+
+// unquote returns the value of an assignment. In double quotes a backslash keeps the next
+// character as it is.
+func unquote(s string) string {
+	if len(s) >= 2 && s[0] == '\'' && s[len(s)-1] == '\'' {
+		return s[1 : len(s)-1]
+	}
+	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
+		return s
+	}
+	var b strings.Builder
+	for i := 1; i < len(s)-1; i++ {
+		if s[i] == '\\' && i+1 < len(s)-1 {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// text returns s, or nothing if it is not one that can be shown.
+func text(s string) string {
+	if !valid(maxText, s) {
+		return ""
+	}
+	return s
+}

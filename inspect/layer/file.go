@@ -1,0 +1,175 @@
+package layer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"os"
+)
+
+// A File is a regular file of an archive, for as long as a Visitor looks at it.
+type File struct {
+	Path  string // from the root, without a slash at its start
+	Mode  int64
+	Size  int64
+	Layer int // the number of its layer; the lowest is 0
+
+	limits *Limits
+	from   *fileReader
+	space  *space
+	head   []byte   // bytes that were read already
+	data   []byte   // the whole file, if it was read into memory
+	spool  bool     // whether the whole file is in space
+	named  *os.File // a spool file of its own
+}
+
+// A space holds one file at a time. It is used again for the next, because new memory and
+// new files cost more than what is written to them.
+type space struct {
+	memory []byte
+	file   *os.File
+}
+
+func (s *space) bytes(n int64) []byte {
+	if int64(cap(s.memory)) < n {
+		s.memory = make([]byte, 1<<bits.Len64(uint64(n)))
+	}
+	return s.memory[:n]
+}
+
+// spool copies n bytes to the spool file. What it had before and is longer stays behind
+// them.
+func (s *space) spool(from io.Reader, n int64) error {
+	if s.file == nil {
+		file, err := os.CreateTemp("", "spool-")
+		if err != nil {
+			return err
+		}
+		s.file = file
+		if err := os.Remove(file.Name()); err != nil {
+			return err
+		}
+	}
+	return copyAt(s.file, from, n, s.bytes(spoolBuffer))
+}
+
+func copyAt(to io.WriterAt, from io.Reader, n int64, buffer []byte) error {
+	for at := int64(0); at < n; {
+		piece := buffer[:min(n-at, int64(len(buffer)))]
+		if _, err := io.ReadFull(from, piece); err != nil {
+			return err
+		}
+		if _, err := to.WriteAt(piece, at); err != nil {
+			return err
+		}
+		at += int64(len(piece))
+	}
+	return nil
+}
+
+func (s *space) close() {
+	if s.file != nil {
+		_ = s.file.Close()
+	}
+}
+
+// A TooLongError is what a file is left out with that is too long to be read.
+type TooLongError struct{ Size, Limit int64 }
+
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("the file has %d bytes, more than %d", e.Size, e.Limit)
+}
+
+// Head returns the first bytes of the file, 64 of them unless it is shorter.
+func (f *File) Head() []byte {
+	if f.head == nil {
+		f.head = make([]byte, min(f.Size, headOfFile))
+		n, _ := io.ReadFull(f.from, f.head) // fileReader keeps the error
+		f.head = f.head[:n]
+	}
+	return f.head
+}
+
+// rest returns the whole file as a stream. It can be read once.
+func (f *File) rest() io.Reader {
+	return io.MultiReader(bytes.NewReader(f.head), io.LimitReader(f.from, f.Size-int64(len(f.head))))
+}
+
+// Bytes returns the content of a file of at most that many bytes, or a TooLongError. It is
+// valid until the visit ends.
+func (f *File) Bytes(limit int64) ([]byte, error) {
+	if f.data != nil {
+		return f.data, nil
+	}
+	if f.Size > limit {
+		return nil, &TooLongError{f.Size, limit}
+	}
+	data := f.space.bytes(f.Size)
+	if _, err := io.ReadFull(f.rest(), data); err != nil {
+		return nil, err
+	}
+	f.data = data
+	return data, nil
+}
+
+// Content returns the file for reading at any place: from memory if it is short, and
+// else from a spool file. It returns a TooLongError for a file that is too long.
+func (f *File) Content() (*io.SectionReader, error) {
+	if f.data == nil && !f.spool && f.Size > f.limits.InMemory {
+		if f.Size > f.limits.Spool {
+			return nil, &TooLongError{f.Size, f.limits.Spool}
+		}
+		if err := f.space.spool(f.rest(), f.Size); err != nil {
+			return nil, err
+		}
+		f.spool = true
+	}
+	if f.spool {
+		return io.NewSectionReader(f.space.file, 0, f.Size), nil
+	}
+	data, err := f.Bytes(f.limits.InMemory)
+	if err != nil {
+		return nil, err
+	}
+	return io.NewSectionReader(bytes.NewReader(data), 0, f.Size), nil
+}
+
+// Name returns the name of a file with the content, for libraries that open files
+// themselves. It is removed when the visit ends.
+func (f *File) Name() (string, error) {
+	if f.named != nil {
+		return f.named.Name(), nil
+	}
+	content, err := f.Content()
+	if err != nil {
+		return "", err
+	}
+	if f.named, err = os.CreateTemp("", "named-"); err != nil {
+		return "", err
+	}
+	_, err = io.Copy(f.named, content)
+	return f.named.Name(), err
+}
+
+func (f *File) close() {
+	if f.named != nil {
+		_ = f.named.Close()
+		_ = os.Remove(f.named.Name())
+	}
+}
+
+// A fileReader remembers an error of the archive, which is none of the visitor's.
+type fileReader struct {
+	from io.Reader
+	err  error
+}
+
+func (r *fileReader) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}

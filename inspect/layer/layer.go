@@ -1,0 +1,350 @@
+// Package layer walks the layers of an image, each of them a stream that is read
+// once, and keeps what a Visitor finds in their files: the state of the whole image,
+// in which an upper layer has replaced or removed what a lower one had.
+//
+// Nothing is unpacked. Paths of an archive are keys of a tree in memory and never
+// names of files here, so that "..", absolute names, links and devices have no one to
+// harm. Of a file only what a Visitor keeps of it stays.
+package layer
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Limits are what the layers of one image may cost together.
+type Limits struct {
+	Bytes    int64 // after decompression
+	Entries  int   // of the archives
+	Kept     int   // files that something was found in, symbolic links, and the folders above them
+	InMemory int64 // bytes of a file that are kept in memory; those of longer files are spooled
+	Spool    int64 // bytes of the longest file that is read at all
+}
+
+const (
+	maxPath     = 4096 // bytes, as in Linux
+	maxDepth    = 128  // folders above a file
+	linkDepth   = 4    // folders above a symbolic link that is remembered
+	maxHops     = 40   // symbolic links on one path, as in Linux
+	maxWindow   = 128 << 20
+	whiteout    = ".wh."
+	opaque      = ".wh..wh..opq"
+	readBuffer  = 64 << 10
+	spoolBuffer = 256 << 10
+	headOfFile  = 64
+)
+
+// ErrLimit is wrapped by the error for an image that is over one of its Limits.
+var ErrLimit = errors.New("over the limit")
+
+// ErrFormat is wrapped by the error for a layer that cannot be read.
+var ErrFormat = errors.New("not a readable archive")
+
+// A Visitor looks into files. T is what it keeps of one.
+type Visitor[T any] interface {
+	// Wants reports whether Visit is to be called for a regular file.
+	Wants(path string, mode, size int64) bool
+
+	// Visit returns what is to be kept of a file, and whether there is anything.
+	// Before is what was kept of the file that this one replaces, or the zero value.
+	// An error ends the walk.
+	Visit(ctx context.Context, f *File, before T) (T, bool, error)
+}
+
+// A Stack is the state of an image after the layers added so far.
+type Stack[T any] struct {
+	limits  Limits
+	visitor Visitor[T]
+	below   *node[T] // the layers before the current one
+	current *node[T] // what the current one has
+	layers  int
+	entries int
+	bytes   int64
+	kept    int
+	space   space
+}
+
+// New returns a Stack without layers.
+func New[T any](limits Limits, visitor Visitor[T]) *Stack[T] {
+	return &Stack[T]{limits: limits, visitor: visitor, below: &node[T]{}}
+}
+
+// Add puts a layer on top: an archive as it is, or compressed with gzip or zstd. The
+// first bytes of it say which, because media types are not always right.
+func (s *Stack[T]) Add(ctx context.Context, blob io.Reader) error {
+	plain, err := decompress(blob)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	defer plain.Close()
+	s.current = &node[T]{}
+	all := &meter{ctx: ctx, from: plain, count: &s.bytes, limit: s.limits.Bytes}
+	if err := s.walk(ctx, tar.NewReader(all)); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, all); err != nil { // to the checksum
+		return broken(ctx, err)
+	}
+	// A layer's whiteouts hide what is below it, wherever in the archive they are: what it
+	// brings itself comes after all of them.
+	s.below.merge(s.current)
+	s.current = nil
+	s.layers++
+	return nil
+}
+
+// decompress returns the archive that a blob has.
+func decompress(blob io.Reader) (io.ReadCloser, error) {
+	buffered := bufio.NewReaderSize(blob, readBuffer)
+	switch head, _ := buffered.Peek(4); {
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		return gzip.NewReader(buffered)
+	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}),
+		len(head) == 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:], []byte{0x2a, 0x4d, 0x18}): // a skippable frame
+		d, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, err
+		}
+		return d.IOReadCloser(), nil
+	}
+	return io.NopCloser(buffered), nil
+}
+
+// A meter counts what was read, and fails over the limit.
+type meter struct {
+	ctx   context.Context
+	from  io.Reader
+	count *int64
+	limit int64
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	if err := m.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := m.from.Read(p)
+	if *m.count += int64(n); *m.count > m.limit {
+		return n, fmt.Errorf("%w of %d bytes after decompression", ErrLimit, m.limit)
+	}
+	return n, err
+}
+
+func (s *Stack[T]) walk(ctx context.Context, archive *tar.Reader) error {
+	for {
+		h, err := archive.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return broken(ctx, err)
+		}
+		if s.entries++; s.entries > s.limits.Entries {
+			return fmt.Errorf("%w of %d entries", ErrLimit, s.limits.Entries)
+		}
+		p, ok := clean(h.Name)
+		if !ok {
+			continue
+		}
+		if err := s.entry(ctx, archive, h, s.resolve(p)); err != nil {
+			return broken(ctx, err)
+		}
+	}
+}
+
+// broken returns the error for an archive that could not be read on.
+func broken(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, ErrLimit) || errors.Is(err, ErrFormat) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrFormat, err)
+}
+
+// clean returns the path of an entry from the root, without a slash at its start, and
+// false for the root itself and for what no file system takes.
+func clean(name string) (string, bool) {
+	if len(name) > maxPath || strings.IndexByte(name, 0) >= 0 {
+		return "", false
+	}
+	p := path.Clean("/" + name)[1:]
+	return p, p != "" && strings.Count(p, "/") <= maxDepth
+}
+
+func (s *Stack[T]) entry(ctx context.Context, archive *tar.Reader, h *tar.Header, p string) error {
+	dir, base := path.Split(p)
+	if hidden, ok := strings.CutPrefix(base, whiteout); ok {
+		switch {
+		case base == opaque:
+			s.below.empty(strings.TrimSuffix(dir, "/"))
+		case strings.HasPrefix(hidden, whiteout), hidden == "", hidden == ".", hidden == "..": // of aufs, or of nothing
+		default:
+			s.below.remove(dir + hidden)
+		}
+		return nil
+	}
+	if h.Typeflag == tar.TypeDir {
+		s.below.clear(p)
+		s.current.clear(p)
+		return nil
+	}
+	before, _ := s.below.get(p)
+	s.below.remove(p)   // also a folder, with all that is in it
+	s.current.remove(p) // the last of several entries counts
+	switch h.Typeflag {
+	case tar.TypeSymlink:
+		if strings.Count(p, "/") > linkDepth || len(h.Linkname) > maxPath || h.Linkname == "" {
+			return nil
+		}
+		return s.keep(p, func(n *node[T]) { n.link = h.Linkname })
+	case tar.TypeLink:
+		return s.hardLink(p, h.Linkname)
+	case tar.TypeReg, tar.TypeGNUSparse:
+		if h.Size <= 0 || !s.visitor.Wants(p, h.Mode, h.Size) {
+			return nil
+		}
+		return s.visit(ctx, archive, h, p, before)
+	}
+	return nil // devices and the like
+}
+
+// hardLink gives p what was found in the file that it is another name of.
+func (s *Stack[T]) hardLink(p, name string) error {
+	target, ok := clean(name)
+	if !ok {
+		return nil
+	}
+	target = s.resolve(target)
+	value, ok := s.current.get(target)
+	if !ok {
+		value, ok = s.below.get(target)
+	}
+	if !ok {
+		return nil
+	}
+	return s.keep(p, func(n *node[T]) { n.value, n.has = value, true })
+}
+
+func (s *Stack[T]) visit(ctx context.Context, archive *tar.Reader, h *tar.Header, p string, before T) error {
+	from := &fileReader{from: archive}
+	f := &File{Path: p, Mode: h.Mode, Size: h.Size, Layer: s.layers, limits: &s.limits, from: from, space: &s.space}
+	defer f.close()
+	value, ok, err := s.visitor.Visit(ctx, f, before)
+	if from.err != nil { // of the archive, whatever the visitor makes of it
+		return from.err
+	}
+	if err != nil || !ok {
+		return err
+	}
+	return s.keep(p, func(n *node[T]) { n.value, n.has = value, true })
+}
+
+// keep adds a node to the current layer.
+func (s *Stack[T]) keep(p string, set func(*node[T])) error {
+	n, added := s.current.make(p)
+	if s.kept += added; s.kept > s.limits.Kept {
+		return fmt.Errorf("%w of %d files with packages", ErrLimit, s.limits.Kept)
+	}
+	set(n)
+	return nil
+}
+
+// resolve returns where p is if folders above it are symbolic links. Links in a circle
+// lead to nothing: p is returned as it is.
+func (s *Stack[T]) resolve(p string) string {
+	at := p
+	for range maxHops {
+		next, moved := s.follow(at)
+		if !moved {
+			return at
+		}
+		if len(next) > maxPath || next == "" {
+			return p
+		}
+		at = next
+	}
+	return p
+}
+
+// follow replaces the first symbolic link above p by its target.
+func (s *Stack[T]) follow(p string) (string, bool) {
+	current, below := s.current, s.below
+	for start := 0; ; {
+		end := strings.IndexByte(p[start:], '/')
+		if end < 0 {
+			return p, false
+		}
+		end += start
+		current, below = current.child(p[start:end]), below.child(p[start:end])
+		if current == nil && below == nil {
+			return p, false
+		}
+		if target := cmpLink(current, below); target != "" {
+			return strings.TrimPrefix(join(p[:start], target)+p[end:], "/"), true
+		}
+		start = end + 1
+	}
+}
+
+// cmpLink returns the target of the link that the upper of two nodes is.
+func cmpLink[T any](current, below *node[T]) string {
+	if current != nil && current.link != "" {
+		return current.link
+	}
+	if below != nil {
+		return below.link
+	}
+	return ""
+}
+
+// join returns where a link in a folder leads. It never leaves the root.
+func join(dir, target string) string {
+	if !path.IsAbs(target) {
+		target = dir + "/" + target
+	}
+	return path.Clean("/" + target)[1:]
+}
+
+// Get returns what is kept of the file at p, through symbolic links.
+func (s *Stack[T]) Get(p string) (value T, ok bool) {
+	for range maxHops {
+		p = s.resolve(p)
+		n := s.below.at(p)
+		if n == nil {
+			return value, false
+		}
+		if n.link == "" {
+			return n.value, n.has
+		}
+		p = join(path.Dir("/" + p)[1:], n.link)
+		if p == "" {
+			return value, false
+		}
+	}
+	return value, false
+}
+
+// Close gives back the space that files were read into.
+func (s *Stack[T]) Close() { s.space.close() }
+
+// Each calls f with the path of each file of the image of which something is kept, in
+// the order of the paths.
+func (s *Stack[T]) Each(f func(path string, value T)) { s.below.each("", f) }
+
+// Bytes returns how many bytes the layers had after decompression.
+func (s *Stack[T]) Bytes() int64 { return s.bytes }
+
+// Entries returns how many entries the archives had.
+func (s *Stack[T]) Entries() int { return s.entries }
