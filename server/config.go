@@ -77,14 +77,15 @@ type Config struct {
 	OwnerSubject string `yaml:"owner_subject" help:"unattended set-up: the owner's subject at that issuer"`
 	OwnerEmail   string `yaml:"owner_email" help:"unattended set-up: e-mail address of an owner who has an account here; a one-time link to set the password is printed"`
 
-	Blobs        string        `yaml:"blobs" help:"folder of the registry's blobs, or s3://bucket/prefix (blobs in data_dir)"`
-	S3Region     string        `yaml:"s3_region" default:"us-east-1" help:"region of the bucket; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the role of the machine"`
-	S3Endpoint   string        `yaml:"s3_endpoint" help:"address of a service that is compatible with S3 (the region's own)"`
-	BlobRedirect bool          `yaml:"blob_redirect" help:"redirect clients to the bucket for blobs, if they can reach its addresses"`
-	SparseImages bool          `yaml:"sparse_images" help:"accept manifests whose blobs or children are not in their repository"`
-	GCInterval   time.Duration `yaml:"gc_interval" default:"1h" help:"how often the garbage of the registry is collected; never if negative"`
-	GCGrace      time.Duration `yaml:"gc_grace" default:"1h" help:"how long a blob is kept after no manifest needs it any more"`
-	KeepPulls    time.Duration `yaml:"keep_pulls" default:"2160h" help:"how long records of pulls and pushes are kept"`
+	Blobs          string        `yaml:"blobs" help:"folder of the registry's blobs, or s3://bucket/prefix (blobs in data_dir)"`
+	S3Region       string        `yaml:"s3_region" default:"us-east-1" help:"region of the bucket; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the role of the machine"`
+	S3Endpoint     string        `yaml:"s3_endpoint" help:"address of a service that is compatible with S3 (the region's own)"`
+	BlobRedirect   bool          `yaml:"blob_redirect" help:"redirect clients to the bucket for blobs, if they can reach its addresses"`
+	SparseImages   bool          `yaml:"sparse_images" help:"accept manifests whose blobs or children are not in their repository"`
+	GCInterval     time.Duration `yaml:"gc_interval" default:"1h" help:"how often the garbage of the registry is collected; never if negative"`
+	GCGrace        time.Duration `yaml:"gc_grace" default:"1h" help:"how long a blob is kept after no manifest needs it any more"`
+	InspectWorkers int           `yaml:"inspect_workers" default:"1" help:"how many images are inspected at the same time; 0 leaves it to other replicas"`
+	KeepPulls      time.Duration `yaml:"keep_pulls" default:"2160h" help:"how long records of pulls and pushes are kept"`
 
 	EventNames string        `yaml:"event_names" default:"holdfast" help:"prefix of event types: holdfast, or interop for receivers that were built for the public API"`
 	KeepEvents time.Duration `yaml:"keep_events" default:"2160h" help:"how long the audit log is kept, and events that no sink has accepted"`
