@@ -70,7 +70,6 @@ func (s *Service) Inspect(ctx context.Context, i Image) (Known, error) {
 	if err != nil || k.State != resource.ImageIndexed {
 		return k, err
 	}
-	k.Distribution, k.Warnings, k.UpdateTime = found.Distribution, found.Warnings, found.UpdateTime
 	k.Coverage, err = s.coverage(ctx, found)
 	return k, err
 }
@@ -107,6 +106,7 @@ func (s *Service) look(ctx context.Context, i Image) (k Known, found resource.In
 	if err == nil && !ok {
 		k.State = resource.ImageWaiting
 	}
+	k.Distribution, k.Warnings = found.Distribution, found.Warnings
 	return k, found, err
 }
 
