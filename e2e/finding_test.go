@@ -265,6 +265,27 @@ func TestImageNotUnderstood(t *testing.T) {
 	}
 }
 
+// findingExamples are of what an image contains.
+func findingExamples(t *testing.T, w *world, x things) map[string][]example {
+	t.Helper()
+	gallery := gallery{hierarchy: &hierarchy{world: w}, repo: w.repo(t, x.org, "gallery")}
+	digest := w.pushImage(t, "dev/gallery", "v1", "amd64", bookworm(t))
+	w.publish(t, x.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))
+	gallery.await(t, "v1", findingspb.Inspection_STATE_INDEXED)
+	image := func(query string) []example {
+		return []example{{uid: gallery.repo, digest: digest}, {uid: gallery.repo, digest: digest, query: query},
+			{uid: gallery.repo, digest: digestOf("none"), fails: true}, {uid: "nonsense", digest: digest, fails: true}}
+	}
+	return map[string][]example{
+		"FindingsService_GetInspection": image("architecture=amd64"),
+		"FindingsService_ListPackages":  image("page_size=1&order_by=name%20desc"),
+		"FindingsService_ListFindings":  image("severities=SEVERITY_CRITICAL&fixable=true&package=openssl&skip=0"),
+		"FindingsService_ListAffectedImages": {{uid: "CVE-1"}, {uid: "CVE-1", query: "group_uid=" + x.org + "&page_size=1"},
+			{uid: "CVE-1", query: "group_uid=x", fails: true}},
+		"FindingsService_SearchPackages": {{query: "purl=pkg:npm/left&range=%3C2.0.0&group_uid=" + x.org}, {query: "purl=left", fails: true}},
+	}
+}
+
 // TestApiBadFindingsInput sends bad values. Each is refused with the error of its field.
 func TestApiBadFindingsInput(t *testing.T) {
 	t.Parallel()

@@ -72,6 +72,9 @@ func NewIndexer(images *registrydb.Store, packages *findingdb.Store, r *registry
 	return &Indexer{images, packages, r, cfg}
 }
 
+// Waiting returns how many images wait to be inspected.
+func (x *Indexer) Waiting(ctx context.Context) (int64, error) { return x.images.QueueLength(ctx) }
+
 // Run inspects images until ctx ends.
 func (x *Indexer) Run(ctx context.Context) error {
 	var all sync.WaitGroup

@@ -2,6 +2,7 @@ package v2
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
@@ -99,9 +100,13 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 }
 
 func findingOf(v finding.Finding) *pb.Finding {
+	score := ""
+	if v.Score > 0 {
+		score = strconv.FormatFloat(v.Score, 'f', 1, 64)
+	}
 	return &pb.Finding{
 		AdvisoryId: v.ID, Aliases: v.Aliases, Package: packageOf(v.Package.Package), FixedVersions: v.Fixed,
-		Severity: pb.Severity(v.Severity), Score: v.Score, Summary: v.Summary, FirstSeenTime: wire.Time(v.FirstSeen),
+		Severity: pb.Severity(v.Severity), Score: score, Summary: v.Summary, FirstSeenTime: wire.Time(v.FirstSeen),
 		Origin: "index", Location: v.Package.Place, Layer: int32(v.Package.Layer),
 		AdvisoryUids: wire.Convert(v.Advisories, func(u resource.UID) string { return string(u) }),
 	}

@@ -356,9 +356,11 @@ func (s *Store) tagsOfImages(ctx context.Context, numbers []int64) (map[int64][]
 	})
 }
 
-// QueueLength returns how many images wait to be inspected.
+// QueueLength returns how many images wait to be inspected, or 10,000 if there are more.
 func (s *Store) QueueLength(ctx context.Context) (n int64, _ error) {
-	return n, s.Row(ctx, `SELECT count(*) FROM images WHERE due_ms IS NOT NULL`, nil, &n)
+	const most = 10_000
+	err := s.Row(ctx, `SELECT count(*) FROM (SELECT 1 FROM images WHERE due_ms IS NOT NULL LIMIT $1) AS q`, []any{most}, &n)
+	return n, err
 }
 
 // sweepBatch is how many rows one transaction of a sweep changes.

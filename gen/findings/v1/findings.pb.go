@@ -828,8 +828,8 @@ type Finding struct {
 	FixedVersions []string `protobuf:"bytes,4,rep,name=fixed_versions,json=fixedVersions,proto3" json:"fixed_versions,omitempty"`
 	// How bad it is.
 	Severity Severity `protobuf:"varint,5,opt,name=severity,proto3,enum=holdfast.findings.v1.Severity" json:"severity,omitempty"`
-	// The score of CVSS, from 0 to 10; 0 if there is none.
-	Score float64 `protobuf:"fixed64,6,opt,name=score,proto3" json:"score,omitempty"`
+	// The score of CVSS, from 0.1 to 10.0; empty if there is none.
+	Score string `protobuf:"bytes,6,opt,name=score,proto3" json:"score,omitempty"`
 	// What it is, in a line.
 	Summary string `protobuf:"bytes,7,opt,name=summary,proto3" json:"summary,omitempty"`
 	// When the package was first known to be affected.
@@ -911,11 +911,11 @@ func (x *Finding) GetSeverity() Severity {
 	return Severity_SEVERITY_UNKNOWN
 }
 
-func (x *Finding) GetScore() float64 {
+func (x *Finding) GetScore() string {
 	if x != nil {
 		return x.Score
 	}
-	return 0
+	return ""
 }
 
 func (x *Finding) GetSummary() string {
@@ -1667,7 +1667,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\apackage\x18\x03 \x01(\v2\x1d.holdfast.findings.v1.PackageR\apackage\x12%\n" +
 	"\x0efixed_versions\x18\x04 \x03(\tR\rfixedVersions\x12:\n" +
 	"\bseverity\x18\x05 \x01(\x0e2\x1e.holdfast.findings.v1.SeverityR\bseverity\x12\x14\n" +
-	"\x05score\x18\x06 \x01(\x01R\x05score\x12\x18\n" +
+	"\x05score\x18\x06 \x01(\tR\x05score\x12\x18\n" +
 	"\asummary\x18\a \x01(\tR\asummary\x12B\n" +
 	"\x0ffirst_seen_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rfirstSeenTime\x12\x16\n" +
 	"\x06origin\x18\t \x01(\tR\x06origin\x12\x1a\n" +

@@ -78,10 +78,7 @@ func imagesPackages(a *noun.App) *cobra.Command {
 func findings() noun.Noun {
 	severity := func(f *findingspb.Finding) string {
 		name := strings.ToLower(strings.TrimPrefix(f.GetSeverity().String(), "SEVERITY_"))
-		if f.GetScore() > 0 {
-			name += fmt.Sprintf(" %.1f", f.GetScore())
-		}
-		return name
+		return strings.TrimSpace(name + " " + f.GetScore())
 	}
 	fixed := func(f *findingspb.Finding) string { return strings.Join(f.GetFixedVersions(), ", ") }
 	return noun.Noun{
