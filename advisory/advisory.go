@@ -42,12 +42,12 @@ type Service struct {
 }
 
 // New returns a Service over db.
-func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
+func New(db *advisorydb.Store, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	s := &Service{store: advisorydb.New(db), authz: a, pages: t, cfg: cfg}
+	s := &Service{store: db, authz: a, pages: t, cfg: cfg}
 	s.store.Lookups = cfg.Metrics.Cache("advisories")
 	return s
 }

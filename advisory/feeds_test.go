@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/advisorydb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -48,7 +49,7 @@ func newDesk(t *testing.T, s *storetest.Store, reach outbound.Config) *desk {
 	must(t, err)
 	checker, err := authz.Load(t.Context(), s.DB, slog.New(slog.DiscardHandler))
 	must(t, err)
-	d.Service = advisory.New(s.DB, checker, page.NewTokens([]byte("key"), now), advisory.Config{
+	d.Service = advisory.New(advisorydb.New(s.DB), checker, page.NewTokens([]byte("key"), now), advisory.Config{
 		Fetcher: fetch.New(fetch.Config{Client: outbound.Client(reach), Dir: t.TempDir(),
 			Folders: []string{d.folder}}),
 		Log: slog.New(slog.DiscardHandler), Now: now,

@@ -125,27 +125,10 @@ func (s *Service) query(
 		if !a.DeleteTime.IsZero() || latest != nil && latest.Type == resource.EventFalsePositive {
 			continue
 		}
-		matches = append(matches, Match{a, fixes(a, p)})
+		matches = append(matches, Match{a, version.Fixed(a, p.Ecosystem, p.Name)})
 	}
 	slices.SortFunc(matches, func(a, b Match) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.UID, b.UID))
 	})
 	return matches, nil
-}
-
-// fixes returns the versions of a package in which a vulnerability is fixed.
-func fixes(a resource.Advisory, p Package) (all []string) {
-	for _, v := range a.Affected {
-		if v.Name != p.Name {
-			continue
-		}
-		for _, r := range v.Ranges {
-			for _, e := range r.Events {
-				if e.Fixed != "" && r.Type != "GIT" && !slices.Contains(all, e.Fixed) {
-					all = append(all, e.Fixed)
-				}
-			}
-		}
-	}
-	return all
 }

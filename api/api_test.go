@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
+	"github.com/holdfast-dev/holdfast/store/advisorydb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
@@ -101,7 +102,7 @@ func newWorldOn(t *testing.T, s *storetest.Store) *world {
 	log := slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	issuers := check(trust.New(trust.Config{Now: now}))(t)
 	exchange := sts.New(s.DB, checker, issuer, issuers, sts.Config{BaseURL: audience, RegistryHost: "registry.example.com", AWS: sts.AWS{Endpoint: "https://127.0.0.1:1"}, Now: now})
-	adv := advisory.New(s.DB, checker, page.NewTokens(key.Derive("page tokens"), now), advisory.Config{Fetcher: fetch.New(fetch.Config{Folders: []string{"/srv/feeds"}}), Now: now})
+	adv := advisory.New(advisorydb.New(s.DB), checker, page.NewTokens(key.Derive("page tokens"), now), advisory.Config{Fetcher: fetch.New(fetch.Config{Folders: []string{"/srv/feeds"}}), Now: now})
 	a := api.New(api.Services{IAM: svc, Registry: reg, STS: exchange, Advisory: adv}, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
 	w.serve(t, a)
 	return w

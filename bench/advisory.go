@@ -85,7 +85,7 @@ func (m *measurement) openAdvisoryStore(ctx context.Context, name string) (o adv
 		}))
 	}
 	checker := must(authz.Load(ctx, db, slog.New(slog.DiscardHandler)))
-	o.Service = advisory.New(db, checker, page.NewTokens([]byte("bench"), time.Now), advisory.Config{})
+	o.Service = advisory.New(o.lists, checker, page.NewTokens([]byte("bench"), time.Now), advisory.Config{})
 	o.ctx = authz.WithCaller(ctx, authz.Caller{Identity: owner})
 	return o, found
 }

@@ -171,6 +171,7 @@ func TestApiAccess(t *testing.T) {
 			elsewhere := "ListGroups ListIdentities ListRoles ListRoleBindings Ping LookupGroup CheckEligibility RequestGroupAccess LookupIdentity UpdateIdentityMetadata " +
 				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion ResolvePath LookupNames " +
 				"ListRepos ListTags ListPulls GetRegistry " +
+				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
 				"UpdateBudget DeleteBudget ListBudgets " + // see TestAttackRaiseBudget and TestAttackBudgetUsage

@@ -58,7 +58,7 @@ type example struct {
 // documents, and holds each answer against its schema.
 func TestApiOpenAPI(t *testing.T) {
 	t.Parallel()
-	w := serve(t, storetest.SQLite(t), server.Config{}, seedAda(t))
+	w := serve(t, storetest.SQLite(t), server.Config{InspectWorkers: 1}, seedAda(t))
 	x := w.makeThings(t)
 	text := w.send(t, "", "GET", "/openapi.json", "").body
 	var doc document
@@ -77,6 +77,7 @@ func TestApiOpenAPI(t *testing.T) {
 	maps.Copy(examples, advisoryExamples(t, w, x))
 	maps.Copy(examples, signInExamples(t, w, x))
 	maps.Copy(examples, eventExamples(t, w, x))
+	maps.Copy(examples, findingExamples(t, w, x))
 	for path, operations := range doc.Paths {
 		for verb, op := range operations {
 			if len(examples[op.ID]) == 0 {

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/inspect"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -46,6 +47,9 @@ var procBinary = sync.OnceValues(func() (string, error) {
 var procBuilt string // the folder of the binary
 
 func TestMain(m *testing.M) {
+	if inspect.IsChild() {
+		inspect.Child()
+	}
 	if address := os.Getenv(mortalAddress); address != "" {
 		mortalMain(address, os.Getenv(mortalLog))
 	}
@@ -98,7 +102,8 @@ func procLaunch(t *testing.T, env ...string) *proc {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return procLaunchOf(t, binary, env...)
+	// Tests push thousands of images, and each would be inspected by a process.
+	return procLaunchOf(t, binary, append([]string{"HOLDFAST_INSPECT_WORKERS=-1"}, env...)...)
 }
 
 // procLaunchOf starts a holdfastd of another version and does not wait.

@@ -30,7 +30,7 @@ func TestReadmeQuickStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, page := range []string{"README.md", "docs/clients.md", "docs/budgets.md"} {
+	for _, page := range []string{"README.md", "docs/clients.md", "docs/budgets.md", "docs/findings.md"} {
 		t.Run(page, func(t *testing.T) {
 			script := readmeScript(readmeText(t, page))
 			if script == "" {

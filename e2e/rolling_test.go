@@ -45,7 +45,7 @@ func TestRollingUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := rollingVersion{binary: rollingPrevious(t)}
-	now := rollingVersion{binary: this, env: []string{"HOLDFAST_SHUTDOWN_DELAY=3s"}}
+	now := rollingVersion{binary: this, env: []string{"HOLDFAST_SHUTDOWN_DELAY=3s", "HOLDFAST_INSPECT_WORKERS=-1"}}
 	c := rollingStart(t, database, before)
 	c.startProxy(haproxy)
 	load := rollingLoad(t, c, rollingEvery)

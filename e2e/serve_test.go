@@ -64,6 +64,7 @@ func serve(t *testing.T, database string, cfg server.Config, seed func(*storetes
 	}
 	cfg.AWSEndpoint = cmp.Or(cfg.AWSEndpoint, "http://127.0.0.1:1") // no test asks the clouds
 	cfg.GoogleEndpoint, cfg.AzureEndpoint = cfg.AWSEndpoint, cfg.AWSEndpoint
+	cfg.InspectWorkers = cmp.Or(cfg.InspectWorkers, -1)
 	w := &world{database: database, config: cfg}
 	w.issuer = prepare(t, database, token.Config{Issuer: cfg.AuthURL, Key: key, Now: cfg.Now}, seed)
 	w.run(t, cfg)

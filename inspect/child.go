@@ -18,7 +18,17 @@ import (
 const childName = "holdfastd-inspect"
 
 // IsChild reports whether this process was started by Image to be its child.
-func IsChild() bool { return len(os.Args) == 1 && os.Args[0] == childName }
+func IsChild() bool {
+	ready = true
+	return len(os.Args) == 1 && os.Args[0] == childName
+}
+
+// ready is whether this program knows that it may be the child. Another one would do as a
+// child whatever it does else.
+var ready bool
+
+// Ready reports whether Image can be used: whether main has asked IsChild.
+func Ready() bool { return ready }
 
 // Child reads an image from the standard input, writes what it has to the standard
 // output, and ends the process.

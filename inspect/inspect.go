@@ -135,6 +135,9 @@ var errSlow = errors.New("the child took too long")
 // it is tried; any other error is one of reading a layer or of this machine.
 func Image(ctx context.Context, layers []Layer, limits Limits) (Result, error) {
 	limits = limits.withDefaults()
+	if !ready {
+		return Result{}, errors.New("this program does not begin with IsChild")
+	}
 	if len(layers) > limits.Layers {
 		return Result{}, &NotUnderstood{Reason: fmt.Sprintf("it has %d layers, more than %d", len(layers), limits.Layers)}
 	}

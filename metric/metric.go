@@ -26,6 +26,8 @@ type Metrics struct {
 	Collected  Counter // by the garbage collector of blobs; by kind
 	CollectRun Counter // by outcome
 	caches     Counter // by cache and result
+
+	Inspections Counter // of images; by outcome
 }
 
 // The values of labels.
@@ -60,6 +62,8 @@ const (
 	Own         = "own"
 	AWS         = "aws"
 	Other       = "other"
+
+	NotUnderstood = "not_understood"
 )
 
 // New registers the counters with r. capabilities are the names that denials can
@@ -93,6 +97,8 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 			label{"kind", collected}),
 		CollectRun: newCounter(r, "holdfast_gc_runs_total", "Runs of the garbage collector of blobs, by outcome.",
 			label{"outcome", []string{OK, Failed}}),
+		Inspections: newCounter(r, "holdfast_inspections_total", "Images that were inspected, by outcome.",
+			label{"outcome", []string{OK, NotUnderstood, Failed}}),
 		caches: newCounter(r, "holdfast_cache_requests_total", "Lookups in caches, by cache and result.",
 			label{"cache", caches}, label{"result", []string{"hit", "miss"}}),
 	}

@@ -54,6 +54,29 @@ func (s *Service) variant(ctx context.Context, repo resource.UID, digest, arch s
 	return choose(image, arch)
 }
 
+// Variant returns the image that a tag or a digest names; of an index, that for an
+// architecture, as Size chooses it. It returns fault.NotFound if there is none. It does
+// not authorize the caller.
+func (s *Service) Variant(
+	ctx context.Context, repo resource.UID, reference, architecture string,
+) (none resource.Variant, _ error) {
+	if _, err := s.store.Repo(ctx, repo); err != nil { // under its whole uid
+		return none, err
+	}
+	if !resource.ValidDigest(reference) && !resource.ValidTag(reference) {
+		return none, fault.Field("reference", "is neither a digest nor a tag")
+	}
+	m, err := s.store.StatManifest(ctx, repo, reference)
+	if err != nil {
+		return none, err
+	}
+	image, err := s.images.Image(ctx, repo, m.Digest)
+	if err != nil {
+		return none, err
+	}
+	return choose(image, architecture)
+}
+
 // choose returns the image for an architecture. If that is "", it returns the only image, or the one for amd64.
 func choose(image resource.Image, architecture string) (resource.Variant, error) {
 	if architecture == "" && len(image.Variants) == 1 {

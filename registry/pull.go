@@ -31,7 +31,7 @@ func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Param
 	if err != nil {
 		return page.Page[NamedPull]{}, err
 	}
-	got, err := page.Read(ctx, s.pages, registrydb.PullList, store.Reach{Under: overlap(repos, people)}, f, p, s.store.Pulls)
+	got, err := page.Read(ctx, s.pages, registrydb.PullList, store.Reach{Under: store.Overlap(repos, people)}, f, p, s.store.Pulls)
 	if err != nil {
 		return page.Page[NamedPull]{}, err
 	}
@@ -41,30 +41,49 @@ func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Param
 
 // addNames reads the names of what pulls refer to, with three queries.
 func (s *Service) addNames(ctx context.Context, all []resource.Pull) ([]NamedPull, error) {
-	repos, groups, people := map[resource.UID]string{}, map[resource.UID]string{}, map[resource.UID]string{}
+	people := map[resource.UID]string{}
+	var repos []resource.UID
 	for _, p := range all {
-		repos[p.Repo()], people[p.Identity] = "", ""
-		for _, g := range p.Repo().Ancestors() {
+		people[p.Identity] = ""
+		repos = append(repos, p.Repo())
+	}
+	paths, err := s.Paths(ctx, repos)
+	if err != nil {
+		return nil, err
+	}
+	if err := fill(ctx, people, s.iam.Identities, func(i resource.Identity) { people[i.UID] = i.Name }); err != nil {
+		return nil, err
+	}
+	var named []NamedPull
+	for _, p := range all {
+		named = append(named, NamedPull{p, paths[p.Repo()], people[p.Identity]})
+	}
+	return named, nil
+}
+
+// Paths returns the paths of repos: the names of their groups and their own, as they are
+// addressed in the registry. It does not authorize the caller.
+func (s *Service) Paths(ctx context.Context, all []resource.UID) (map[resource.UID]string, error) {
+	repos, groups := map[resource.UID]string{}, map[resource.UID]string{}
+	for _, r := range all {
+		repos[r] = ""
+		for _, g := range r.Ancestors() {
 			groups[g] = ""
 		}
 	}
 	err := errors.Join(
 		fill(ctx, repos, s.store.Repos, func(r resource.Repo) { repos[r.UID] = r.Name }),
 		fill(ctx, groups, s.iam.Groups, func(g resource.Group) { groups[g.UID] = g.Name }),
-		fill(ctx, people, s.iam.Identities, func(i resource.Identity) { people[i.UID] = i.Name }),
 	)
-	if err != nil {
-		return nil, err
-	}
-	var named []NamedPull
-	for _, p := range all {
+	paths := map[resource.UID]string{}
+	for r, name := range repos {
 		var path []string
-		for _, g := range p.Repo().Ancestors() {
+		for _, g := range r.Ancestors() {
 			path = append(path, groups[g])
 		}
-		named = append(named, NamedPull{p, strings.Join(append(path, repos[p.Repo()]), "/"), people[p.Identity]})
+		paths[r] = strings.Join(append(path, name), "/")
 	}
-	return named, nil
+	return paths, err
 }
 
 // fill reads the resources with the keys of names, and calls set for each.

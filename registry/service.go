@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
@@ -50,22 +49,4 @@ func (s *Service) requireAll(ctx context.Context, repo resource.UID, want ...res
 	}
 	_, err := s.store.Repo(ctx, repo)
 	return err
-}
-
-// overlap returns the intersection of two sets of subtrees. In each set, as in the
-// result, no group is below another.
-func overlap(a, b []resource.UID) []resource.UID {
-	var both []resource.UID
-	for _, x := range a {
-		for _, y := range b {
-			switch {
-			case x.Covers(y):
-				both = append(both, y)
-			case y.Covers(x):
-				both = append(both, x)
-			}
-		}
-	}
-	slices.Sort(both)
-	return slices.Compact(both)
 }

@@ -1,6 +1,10 @@
 package resource
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // A Manifest is a manifest of a repo.
 type Manifest struct {
@@ -14,6 +18,20 @@ type Manifest struct {
 	Body         []byte
 	Needs        []Need
 }
+
+// IsImage reports whether a manifest is that of an image, as far as its types tell: also
+// attestations have them.
+func (m Manifest) IsImage() bool {
+	return m.Subject == "" && slices.Contains(ImageManifests, m.MediaType) && slices.Contains(ImageConfigs, m.ArtifactType)
+}
+
+// The media types of images: those of their manifests, and of their configurations.
+var (
+	ImageManifests = []string{"application/vnd.oci.image.manifest.v1+json",
+		"application/vnd.docker.distribution.manifest.v2+json"}
+	ImageConfigs = []string{"application/vnd.oci.image.config.v1+json",
+		"application/vnd.docker.container.image.v1+json"}
+)
 
 // A Need is content a manifest refers to.
 type Need struct {
@@ -56,4 +74,62 @@ type Variant struct {
 	Size         int64  `json:"size"` // layers and config
 	Layers       int    `json:"layers"`
 	Config       []byte `json:"-"` // the image's configuration in JSON, if it has one
+}
+
+// Platform returns the system that a variant is for, such as linux/arm64/v8.
+func (v Variant) Platform() string {
+	return strings.Trim(strings.Join([]string{v.OS, v.Architecture, v.Variant}, "/"), "/")
+}
+
+// An ImageState says whether it is known what packages an image has.
+type ImageState int
+
+// The states of an image.
+const (
+	ImageWaiting       ImageState = iota // in the queue
+	ImageIndexed                         // its packages are known
+	ImageNotUnderstood                   // for a reason
+	ImageNone                            // it has no layers of files, and so is no image
+)
+
+// A StoredImage is an image of a repo, and how far it is known.
+type StoredImage struct {
+	Repo       UID
+	Digest     string
+	State      ImageState
+	Reason     string // why it is not understood, or not inspected yet
+	UpdateTime time.Time
+}
+
+// A Package is a version of a package as it is found in images. For a package of a
+// distribution, Ecosystem names also the release, as in Debian:12.
+type Package struct {
+	Ecosystem, Name, Version  string
+	SourceName, SourceVersion string // what it was built from, if a distribution says so
+	PURL                      string
+	Owned                     bool // it is part of a package of a distribution, whose advisories tell about it
+}
+
+// An ImagePackage is a package in an image.
+type ImagePackage struct {
+	Package
+	Place string // the file that tells of it
+	Layer int    // the first is 0
+}
+
+// An Inspection is what an image contains.
+type Inspection struct {
+	Digest       string
+	Extractors   int // the version of what has read it
+	UpdateTime   time.Time
+	Distribution Distribution
+	Warnings     []string // what could not be understood
+	Packages     []ImagePackage
+}
+
+// A Distribution is a release of an operating system, as its os-release has it.
+type Distribution struct {
+	ID      string `json:"id,omitempty"`
+	Version string `json:"version,omitempty"`
+	Name    string `json:"name,omitempty"`
 }

@@ -43,7 +43,7 @@ func (s *Server) openAdvisories(tokens *page.Tokens) (*advisory.Service, error) 
 	fetcher := fetch.New(fetch.Config{
 		Client: outbound.Client(out), Dir: s.cfg.DataDir, Folders: s.cfg.FeedFolders, Timeout: feedTimeout,
 	})
-	return advisory.New(s.store, s.checker, tokens, advisory.Config{
+	return advisory.New(s.advisories, s.checker, tokens, advisory.Config{
 		Fetcher: fetcher, Metrics: s.counts, Log: s.log, Now: s.cfg.Now,
 	}), nil
 }

@@ -78,14 +78,15 @@ type Config struct {
 	OwnerEmail   string `yaml:"owner_email" help:"unattended set-up: e-mail address of an owner who has an account here; a one-time link to set the password is printed"`
 	OwnerName    string `yaml:"owner_name" help:"unattended set-up: the owner's name, as it is written"`
 
-	Blobs        string        `yaml:"blobs" help:"folder of the registry's blobs, or s3://bucket/prefix (blobs in data_dir)"`
-	S3Region     string        `yaml:"s3_region" default:"us-east-1" help:"region of the bucket; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the role of the machine"`
-	S3Endpoint   string        `yaml:"s3_endpoint" help:"address of a service that is compatible with S3 (the region's own)"`
-	BlobRedirect bool          `yaml:"blob_redirect" help:"redirect clients to the bucket for blobs, if they can reach its addresses"`
-	SparseImages bool          `yaml:"sparse_images" help:"accept manifests whose blobs or children are not in their repository"`
-	GCInterval   time.Duration `yaml:"gc_interval" default:"1h" help:"how often the garbage of the registry is collected; never if negative"`
-	GCGrace      time.Duration `yaml:"gc_grace" default:"1h" help:"how long a blob is kept after no manifest needs it any more"`
-	KeepPulls    time.Duration `yaml:"keep_pulls" default:"2160h" help:"how long records of pulls and pushes are kept"`
+	Blobs          string        `yaml:"blobs" help:"folder of the registry's blobs, or s3://bucket/prefix (blobs in data_dir)"`
+	S3Region       string        `yaml:"s3_region" default:"us-east-1" help:"region of the bucket; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the role of the machine"`
+	S3Endpoint     string        `yaml:"s3_endpoint" help:"address of a service that is compatible with S3 (the region's own)"`
+	BlobRedirect   bool          `yaml:"blob_redirect" help:"redirect clients to the bucket for blobs, if they can reach its addresses"`
+	SparseImages   bool          `yaml:"sparse_images" help:"accept manifests whose blobs or children are not in their repository"`
+	GCInterval     time.Duration `yaml:"gc_interval" default:"1h" help:"how often the garbage of the registry is collected; never if negative"`
+	GCGrace        time.Duration `yaml:"gc_grace" default:"1h" help:"how long a blob is kept after no manifest needs it any more"`
+	InspectWorkers int           `yaml:"inspect_workers" default:"1" help:"how many images are inspected at the same time; none if negative"`
+	KeepPulls      time.Duration `yaml:"keep_pulls" default:"2160h" help:"how long records of pulls and pushes are kept"`
 
 	SMTPAddress string `yaml:"smtp_address" help:"host:port of the mail server that invites, links and notices are sent with; none are sent without it"`
 	SMTPFrom    string `yaml:"smtp_from" help:"sender of messages: holdfast@example.com, or Holdfast <holdfast@example.com>"`

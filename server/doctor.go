@@ -40,15 +40,15 @@ const (
 	askServer, askStorage = 5 * time.Second, time.Minute
 )
 
-// A finding is the result of one check.
-type finding struct {
+// A diagnosis is the result of one check.
+type diagnosis struct {
 	Check  string `json:"check"`
 	State  string `json:"state"` // ok, warning or failure
 	Says   string `json:"says"`
 	Advice string `json:"advice,omitempty"` // what to do, unless it is ok
 }
 
-// The states of findings.
+// The states of diagnoses.
 const (
 	isOK      = "ok"
 	isWarning = "warning"
@@ -64,19 +64,19 @@ type doctor struct {
 	cfg Config
 	at  net.Addr  // where the server listens
 	db  *store.DB // nil if it cannot be opened
-	all []finding
+	all []diagnosis
 }
 
 func (d *doctor) ok(check, format string, args ...any) {
-	d.all = append(d.all, finding{Check: check, State: isOK, Says: fmt.Sprintf(format, args...)})
+	d.all = append(d.all, diagnosis{Check: check, State: isOK, Says: fmt.Sprintf(format, args...)})
 }
 
 func (d *doctor) warn(check, advice, format string, args ...any) {
-	d.all = append(d.all, finding{check, isWarning, fmt.Sprintf(format, args...), advice})
+	d.all = append(d.all, diagnosis{check, isWarning, fmt.Sprintf(format, args...), advice})
 }
 
 func (d *doctor) fail(check, advice, format string, args ...any) {
-	d.all = append(d.all, finding{check, isFailure, fmt.Sprintf(format, args...), advice})
+	d.all = append(d.all, diagnosis{check, isFailure, fmt.Sprintf(format, args...), advice})
 }
 
 // runDoctor examines the installation and writes what it finds. It returns
@@ -108,8 +108,8 @@ func runDoctor(ctx context.Context, cfg Config, args []string, out io.Writer) er
 	if err := d.write(out, asJSON); err != nil {
 		return err
 	}
-	failed := slices.ContainsFunc(d.all, func(f finding) bool { return f.State == isFailure })
-	warned := slices.ContainsFunc(d.all, func(f finding) bool { return f.State == isWarning })
+	failed := slices.ContainsFunc(d.all, func(f diagnosis) bool { return f.State == isFailure })
+	warned := slices.ContainsFunc(d.all, func(f diagnosis) bool { return f.State == isWarning })
 	switch {
 	case failed:
 		return errors.New("the installation does not work as it is")

@@ -44,6 +44,7 @@ type states struct {
 	mu      sync.Mutex
 	asked   time.Time
 	overdue time.Duration
+	images  int64 // that wait to be inspected
 	known   bool
 
 	mail mailStates
@@ -82,6 +83,8 @@ var (
 		"The age of the oldest message that is to be sent.")
 	feedOverdue = newState(prometheus.GaugeValue, "holdfast_feed_overdue_seconds",
 		"For how long the feed of advisories has been due that is due the longest.")
+	inspectionsWaiting = newState(prometheus.GaugeValue, "holdfast_inspections_waiting",
+		"Images that wait to be inspected, at most 10,000.")
 	keyCreated = newState(prometheus.GaugeValue, "holdfast_signing_key_created_timestamp_seconds",
 		"When the key was made that signs tokens.")
 	keyRotation = newState(prometheus.GaugeValue, "holdfast_signing_key_rotation_seconds",
@@ -91,7 +94,7 @@ var (
 
 	allStates = []state{
 		poolInUse, poolLimit, poolWaits, poolWaited, replicaLag, replicaHeard, deliveriesWaiting, deliveryOldest,
-		mailsWaiting, mailOldest, feedOverdue, keyCreated, keyRotation, certExpiry,
+		mailsWaiting, mailOldest, feedOverdue, inspectionsWaiting, keyCreated, keyRotation, certExpiry,
 	}
 )
 
@@ -129,8 +132,9 @@ func (v *states) Collect(to chan<- prometheus.Metric) {
 		}
 		send(mailOldest, age.Seconds())
 	}
-	if overdue, ok := v.feeds(); ok {
+	if overdue, images, ok := v.queues(); ok {
 		send(feedOverdue, overdue.Seconds())
+		send(inspectionsWaiting, float64(images))
 	}
 	send(keyCreated, float64(v.server.issuer.SigningSince().Unix()))
 	send(keyRotation, v.server.cfg.KeyRotation.Seconds())
@@ -139,17 +143,19 @@ func (v *states) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// feeds returns for how long the feed has been due that is due the longest, if that
-// is known.
-func (v *states) feeds() (time.Duration, bool) {
+// queues returns for how long the feed has been due that is due the longest, and how many
+// images wait, if that is known.
+func (v *states) queues() (overdue time.Duration, images int64, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if time.Since(v.asked) < keepAnswers {
-		return v.overdue, v.known
+		return v.overdue, v.images, v.known
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askForMetrics)
 	defer cancel()
-	overdue, err := v.server.advisory.OverdueBy(ctx)
-	v.asked, v.overdue, v.known = time.Now(), overdue, err == nil
-	return overdue, err == nil
+	var feeds, queue error
+	v.overdue, feeds = v.server.advisory.OverdueBy(ctx)
+	v.images, queue = v.server.indexer.Waiting(ctx)
+	v.asked, v.known = time.Now(), feeds == nil && queue == nil
+	return v.overdue, v.images, v.known
 }

@@ -21,8 +21,10 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/budget"
 	"github.com/holdfast-dev/holdfast/event"
+	"github.com/holdfast-dev/holdfast/finding"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/inspect"
 	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/mail"
 	"github.com/holdfast-dev/holdfast/metric"
@@ -33,6 +35,7 @@ import (
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/stamp"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/advisorydb"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
@@ -58,6 +61,9 @@ type Server struct {
 	api      *api.API
 
 	registry         *registry.Registry
+	advisories       *advisorydb.Store
+	indexer          *finding.Indexer
+	matcher          *finding.Matcher
 	budgets          *budget.Service
 	refusals         *refusal.Recorder
 	registryRequests *prometheus.CounterVec
@@ -182,15 +188,18 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	images := registry.NewService(tokens, s.registry)
+	s.advisories = advisorydb.New(s.store)
 	if s.advisory, err = s.openAdvisories(tokens); err != nil {
 		return err
 	}
+	findings := s.openFindings(images, tokens)
 	events, err := s.openEvents(tokens)
 	if err != nil {
 		return err
 	}
 	s.api = api.New(api.Services{
 		IAM: s.iam, Budgets: s.budgets, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
+		Findings: findings,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
 		MaxBody: int64(s.cfg.MaxBody), Version: stamp.Version(), Dir: s.cfg.DataDir,
@@ -262,6 +271,10 @@ func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) 
 	group.Go(func() error { return s.collect(ctx) })
 	group.Go(func() error { return s.events.Run(ctx) })
 	group.Go(func() error { return s.sendMail(ctx) })
+	group.Go(func() error { return s.matcher.Run(ctx) })
+	if s.cfg.InspectWorkers > 0 && inspect.Ready() {
+		group.Go(func() error { return s.indexer.Run(ctx) })
+	}
 	if s.metricsListener != nil {
 		metricsServer := s.metricsServer()
 		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })

@@ -42,6 +42,24 @@ func Covered(under []resource.UID, uid resource.UID) bool {
 	return slices.ContainsFunc(under, func(g resource.UID) bool { return g.Covers(uid) })
 }
 
+// Overlap returns the intersection of two sets of subtrees. In each set, as in the
+// result, no group is below another.
+func Overlap(a, b []resource.UID) []resource.UID {
+	var both []resource.UID
+	for _, x := range a {
+		for _, y := range b {
+			switch {
+			case x.Covers(y):
+				both = append(both, y)
+			case y.Covers(x):
+				both = append(both, x)
+			}
+		}
+	}
+	slices.Sort(both)
+	return slices.Compact(both)
+}
+
 // sees reports whether one resource is in the scope of a reach without filters.
 func (sc Scope) sees(uid resource.UID) bool {
 	_, row := slices.BinarySearch(sc.Rows, uid)

@@ -44,6 +44,9 @@ func sqliteSchema(text string) string {
 		"BYTEA", "BLOB",
 		"  PRIMARY KEY (kind, grp, shard)\n)", "  PRIMARY KEY (kind, grp, shard)\n) WITHOUT ROWID",
 		"  PRIMARY KEY (key, seg)\n)", "  PRIMARY KEY (key, seg)\n) WITHOUT ROWID",
+		"  PRIMARY KEY (grp, chunk)\n)", "  PRIMARY KEY (grp, chunk)\n) WITHOUT ROWID",
+		"  PRIMARY KEY (package, root, advisory)\n)", "  PRIMARY KEY (package, root, advisory)\n) WITHOUT ROWID",
+		"  PRIMARY KEY (chunk, package)\n)", "  PRIMARY KEY (chunk, package)\n) WITHOUT ROWID",
 	).Replace(text)
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -38,6 +38,30 @@ func CheckSeverity(s resource.Severity) error {
 	return nil
 }
 
+// Score returns the base score of a vector, from 0 to 10, or 0 if it is none.
+func Score(s resource.Severity) float64 {
+	switch {
+	case len(s.Score) > maxVector:
+	case s.Type == resource.CVSSv2:
+		if v, err := cvss2.ParseVector(s.Score); err == nil {
+			return v.BaseScore()
+		}
+	case s.Type == resource.CVSSv3 && strings.HasPrefix(s.Score, "CVSS:3.0/"):
+		if v, err := cvss30.ParseVector(s.Score); err == nil {
+			return v.BaseScore()
+		}
+	case s.Type == resource.CVSSv3:
+		if v, err := cvss31.ParseVector(s.Score); err == nil {
+			return v.BaseScore()
+		}
+	case s.Type == resource.CVSSv4:
+		if v, err := cvss4.ParseVector(s.Score); err == nil {
+			return v.Score()
+		}
+	}
+	return 0
+}
+
 // severityNames are the names of severity types in OSV.
 var severityNames = map[resource.SeverityType]string{
 	resource.CVSSv2: "CVSS_V2", resource.CVSSv3: "CVSS_V3", resource.CVSSv4: "CVSS_V4",

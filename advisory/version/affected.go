@@ -44,7 +44,7 @@ func NewQuery(ecosystem, version string) (Query, error) {
 // In reports whether a contains the version. It does not if a has another ecosystem or another release of it;
 // an ecosystem without a release means all its releases. In does not compare the names of packages.
 func (q Query) In(a resource.Affected) (bool, error) {
-	if !sameEcosystem(q.ecosystem, a.Ecosystem) {
+	if !SameEcosystem(q.ecosystem, a.Ecosystem) {
 		return false, nil
 	}
 	if slices.Contains(a.Versions, q.version) {
@@ -83,9 +83,43 @@ func (q Query) In(a resource.Affected) (bool, error) {
 	return onList(rule, a.Versions, key), nil
 }
 
-// sameEcosystem compares the names of ecosystems, and their releases if both have
+// Affects reports whether an advisory is about the version of a package with this name. One
+// that is withdrawn is not, nor one whose latest event is a false positive. A range that
+// the version cannot be compared with does not affect it.
+func (q Query) Affects(a resource.Advisory, name string) bool {
+	if latest := a.Latest(); !a.DeleteTime.IsZero() || latest != nil && latest.Type == resource.EventFalsePositive {
+		return false
+	}
+	return slices.ContainsFunc(a.Affected, func(p resource.Affected) bool {
+		if p.Name != name {
+			return false
+		}
+		in, err := q.In(p)
+		return err == nil && in
+	})
+}
+
+// Fixed returns the versions of a package in which a vulnerability is fixed. Of a
+// distribution, those of its release.
+func Fixed(a resource.Advisory, ecosystem, name string) (all []string) {
+	for _, v := range a.Affected {
+		if v.Name != name || !SameEcosystem(ecosystem, v.Ecosystem) {
+			continue
+		}
+		for _, r := range v.Ranges {
+			for _, e := range r.Events {
+				if e.Fixed != "" && r.Type != "GIT" && !slices.Contains(all, e.Fixed) {
+					all = append(all, e.Fixed)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// SameEcosystem compares the names of ecosystems, and their releases if both have
 // one. The releases 22.04 and 22.04:LTS are the same.
-func sameEcosystem(a, b string) bool {
+func SameEcosystem(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/budget"
 	"github.com/holdfast-dev/holdfast/event"
+	"github.com/holdfast-dev/holdfast/finding"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
@@ -21,6 +22,7 @@ import (
 	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
@@ -43,6 +45,7 @@ type Services struct {
 	STS      *sts.Service
 	Login    *login.Service
 	Events   *event.Service
+	Findings *finding.Service
 }
 
 // Config is what the methods need to know beside the services.
@@ -72,6 +75,7 @@ type server struct {
 	auditpb.UnsafeAuditServiceServer
 	accesspb.UnsafeAccessServiceServer
 	budgetspb.UnsafeBudgetsServiceServer
+	findingspb.UnsafeFindingsServiceServer
 	vulnpb.UnsafeAdvisoriesServiceServer
 	advisoriespb.UnsafeAdvisoryReadingServiceServer
 	advisoriespb.UnsafeAdvisoryWritingServiceServer
@@ -106,6 +110,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	auditpb.RegisterAuditServiceServer(r, s)
 	accesspb.RegisterAccessServiceServer(r, s)
 	budgetspb.RegisterBudgetsServiceServer(r, s)
+	findingspb.RegisterFindingsServiceServer(r, s)
 	vulnpb.RegisterAdvisoriesServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)

@@ -42,6 +42,7 @@ var Packages = []Package{
 	{Name: "holdfast.events.v1", Also: []string{"chainguard.platform.events"}, Deprecated: true},
 	{Name: "holdfast.access.v1"},
 	{Name: "holdfast.budgets.v1"},
+	{Name: "holdfast.findings.v1"},
 	{Name: "holdfast.signin.v1"},
 	{Name: "holdfast.audit.v1"},
 	{Name: "holdfast.deliveries.v1"},

@@ -142,6 +142,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"AuditService":                     1,
 		"Auth":                             4,
 		"BudgetsService":                   4,
+		"FindingsService":                  5,
 		"DeliveriesService":                3,
 		"ExternalGroupRoleMappingsService": 5,
 		"FederationService":                3,

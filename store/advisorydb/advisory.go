@@ -182,6 +182,9 @@ func (t Tx) replaceAdvisory(
 	if err := t.index(ctx, group, at.generation, []draft{d}); err != nil {
 		return err
 	}
+	if err := t.changed(ctx, group, d); err != nil {
+		return err
+	}
 	if old.text == d.text {
 		return nil
 	}
@@ -204,6 +207,9 @@ func (s *Store) DeleteAdvisory(ctx context.Context, uid resource.UID) error {
 			return err
 		}
 		if err := t.unindex(ctx, at.generation, d); err != nil {
+			return err
+		}
+		if err := t.changed(ctx, uid.Parent(), d); err != nil {
 			return err
 		}
 		if err := t.replaceText(ctx, uid.Parent(), at.block, store.Segment(uid), ""); err != nil {

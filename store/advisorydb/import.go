@@ -157,6 +157,9 @@ func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []d
 	if err := t.index(ctx, group, now, drafts); err != nil {
 		return err
 	}
+	if err := t.changed(ctx, group, drafts...); err != nil {
+		return err
+	}
 	return t.Count(ctx, "advisories", drafts[0].a.UID, len(drafts))
 }
 

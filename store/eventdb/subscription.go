@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
@@ -128,21 +127,4 @@ func (s *Store) Advance(ctx context.Context, history int64, cursors map[resource
 func (t Tx) advance(ctx context.Context, uid resource.UID, cursor int64) error {
 	return t.Later(ctx, `UPDATE subscriptions SET cursor_seq = $2 WHERE seg = $1 AND cursor_seq < $2`,
 		store.Segment(uid), cursor)
-}
-
-// Lease acquires or renews the lease of a name for a time, unless another holder
-// has it, and reports whether the holder has it then. Times are those of the
-// database, so that the clocks of replicas need not agree.
-func (s *Store) Lease(ctx context.Context, name, holder string, life time.Duration) (bool, error) {
-	n, err := s.Exec(ctx, `
-		INSERT INTO leases (name, holder, until_ms) VALUES ($1, $2, `+s.Engine.Clock+` + $3)
-		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms
-		WHERE leases.holder = excluded.holder OR leases.until_ms <= `+s.Engine.Clock, name, holder, life.Milliseconds())
-	return n > 0, err
-}
-
-// EndLease releases a lease, if the holder has it.
-func (s *Store) EndLease(ctx context.Context, name, holder string) error {
-	_, err := s.Exec(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
-	return err
 }

@@ -72,6 +72,9 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manif
 	if err := t.countBytes(ctx, repo, int64(len(m.Body))); err != nil {
 		return err
 	}
+	if err := t.queueImage(ctx, repo, m); err != nil {
+		return err
+	}
 	return t.addRefs(ctx, repo, m)
 }
 
@@ -305,6 +308,9 @@ func (t Tx) deleteManifest(
 		if _, err := t.Exec(ctx, text, store.Segment(repo), digest); err != nil {
 			return false, err
 		}
+	}
+	if err := t.forgetImages(ctx, repo, digest); err != nil {
+		return false, err
 	}
 	return false, t.countBytes(ctx, repo, -size)
 }

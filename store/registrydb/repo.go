@@ -120,6 +120,9 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 		if err := t.dropContent(ctx, uid); err != nil {
 			return err
 		}
+		if err := t.forgetImages(ctx, uid, ""); err != nil {
+			return err
+		}
 		if _, err := t.Exec(ctx, `DELETE FROM repos WHERE seg = $1`, store.Segment(uid)); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/advisorydb"
 	"github.com/holdfast-dev/holdfast/store/eventdb"
+	"github.com/holdfast-dev/holdfast/store/findingdb"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/store/signindb"
@@ -167,6 +168,7 @@ type Store struct {
 	*registryStore
 	*advisoryStore
 	*eventStore
+	*findingStore
 	*people
 }
 
@@ -177,13 +179,14 @@ type (
 	registryStore = registrydb.Store
 	advisoryStore = advisorydb.Store
 	eventStore    = eventdb.Store
+	findingStore  = findingdb.Store
 	people        = peoplepkg.Store
 )
 
 // Of returns every domain of a database.
 func Of(db *store.DB) *Store {
 	return &Store{
-		db, iamdb.New(db), signindb.New(db), registrydb.New(db), advisorydb.New(db), eventdb.New(db), peoplepkg.New(db),
+		db, iamdb.New(db), signindb.New(db), registrydb.New(db), advisorydb.New(db), eventdb.New(db), findingdb.New(db), peoplepkg.New(db),
 	}
 }
 

@@ -106,6 +106,19 @@ func (a *App) Narrow(ctx context.Context, n Noun, cmd *cobra.Command, req protor
 	return a.Fill(ctx, cmd, n.Filters, req.Interface())
 }
 
+// taking returns the method that a request is for: several may return the same resource.
+func (n Noun) taking(req proto.Message) protoreflect.MethodDescriptor {
+	service := n.Message.ParentFile().Services()
+	for i := range service.Len() {
+		for j := range service.Get(i).Methods().Len() {
+			if m := service.Get(i).Methods().Get(j); m.Input() == req.ProtoReflect().Descriptor() {
+				return m
+			}
+		}
+	}
+	return n.Method("List")
+}
+
 // PrintAll prints every page as it arrives.
 func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging) error {
 	if err := p.check(); err != nil {
@@ -118,7 +131,7 @@ func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging)
 		return err
 	}
 	incomplete := false
-	for page, err := range holdfast.Pages(ctx, a.pages(n.Method("List"), p), p.set(req.ProtoReflect())) {
+	for page, err := range holdfast.Pages(ctx, a.pages(n.taking(req), p), p.set(req.ProtoReflect())) {
 		if err != nil {
 			return err
 		}

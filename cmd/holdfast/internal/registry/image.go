@@ -17,11 +17,13 @@ import (
 
 // imagesCommand returns the commands about what images are like.
 func imagesCommand(a *noun.App) *cobra.Command {
-	return a.Branch("images", "Inspect images", imagesInspect(a), imagesSize(a))
+	return a.Branch("images", "Inspect images", imagesInspect(a), imagesPackages(a), imagesSize(a))
 }
 
-// variants shows the images for several systems.
-func variants() output.View {
+// variants shows the images for several systems. known has what is known about each, by
+// digest.
+func variants(known map[string]string) output.View {
+	inspected := func(v *ocipb.Variant) string { return known[v.GetDigest()] }
 	bytes := func(v *ocipb.Variant) string { return size(v.GetSize()) }
 	entrypoint := func(v *ocipb.Variant) string {
 		return strings.Join(append(v.GetConfig().GetEntrypoint(), v.GetConfig().GetCmd()...), " ")
@@ -29,7 +31,7 @@ func variants() output.View {
 	return output.View{
 		Plural: "images", ID: "digest",
 		Columns: output.Columns(output.Text("platform", platformOf), "digest", output.Text("size", bytes), "layers",
-			"user=config.user", output.Text("entrypoint", entrypoint)),
+			output.Text("packages", inspected), "user=config.user", output.Text("entrypoint", entrypoint)),
 		Wide: output.Columns("createTime=config.createTime", "workingDir=config.workingDir", "ports=config.exposedPorts",
 			"env=config.env"),
 	}
@@ -42,7 +44,8 @@ func platformOf(v *ocipb.Variant) string {
 func imagesInspect(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "inspect REPO:TAG|REPO@DIGEST", Short: "Show the platforms, size and configuration of an image",
-		Long:    "Prints a line for each platform of the image. Use -o json to print all details.",
+		Long: "Prints a line for each platform of the image, with how many packages it has, or why that is not known.\n" +
+			"Use -o json to print all details.",
 		Example: "  holdfast registry images inspect acme/platform/app:1.2",
 	}
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
@@ -50,7 +53,11 @@ func imagesInspect(a *noun.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return noun.ShowAnswer(ctx, a, variants(), found, found.GetVariants(), nil)
+		known := map[string]string{}
+		for _, v := range found.GetVariants() {
+			known[v.GetDigest()] = packagesOf(ctx, a, at.repo, v.GetDigest())
+		}
+		return noun.ShowAnswer(ctx, a, variants(known), found, found.GetVariants(), nil)
 	})
 }
 

@@ -1,0 +1,218 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+)
+
+// Findings returns the commands about what is wrong with images.
+func Findings(a *noun.App) *cobra.Command {
+	return a.Branch("findings", "List what is wrong with images, and which images an advisory affects",
+		findingsList(a), findingsImages(a))
+}
+
+// Packages returns the commands about what images contain.
+func Packages(a *noun.App) *cobra.Command {
+	return a.Branch("packages", "Find images by the packages that they have", packagesSearch(a))
+}
+
+// packagesOf says how many packages an image has, or why that is not known. Whoever may
+// not know it is told nothing.
+func packagesOf(ctx context.Context, a *noun.App, repo, digest string) string {
+	i, err := findingspb.NewFindingsServiceClient(a).GetInspection(ctx,
+		&findingspb.GetInspectionRequest{RepoUid: repo, Reference: digest})
+	if err != nil {
+		return ""
+	}
+	switch i.GetState() {
+	case findingspb.Inspection_STATE_WAITING:
+		return "waiting"
+	case findingspb.Inspection_STATE_INDEXED:
+		return fmt.Sprint(i.GetCoverage().GetPackages())
+	case findingspb.Inspection_STATE_NOT_UNDERSTOOD:
+		return "not understood: " + i.GetReason()
+	default:
+		return "not an image"
+	}
+}
+
+func imagePackages() noun.Noun {
+	layer := func(p *findingspb.ImagePackage) string { return fmt.Sprint(p.GetLayer()) }
+	return noun.Noun{
+		Area: "registry", Use: "packages", One: "package", Message: noun.MessageOf(&findingspb.ImagePackage{}),
+		ID:      "package.purl",
+		Columns: output.Columns("name=package.name", "version=package.version", "ecosystem=package.ecosystem", output.Text("layer", layer), "location"),
+		Wide:    output.Columns("purl=package.purl", "source=package.sourceName", "owned=package.owned"),
+	}
+}
+
+func imagesPackages(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	var architecture string
+	cmd := &cobra.Command{
+		Use: "packages REPO:TAG|REPO@DIGEST", Short: "List the packages of an image",
+		Long: "Lists the packages that were found in the files of the image, with the file that tells of each and the\n" +
+			"layer that brought it, the lowest being 0.",
+		Example: "  holdfast registry images packages acme/platform/app:1.2",
+	}
+	p.Register(cmd)
+	cmd.Flags().StringVar(&architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
+	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
+		return a.PrintAll(ctx, imagePackages(), &findingspb.ListPackagesRequest{
+			RepoUid: at.repo, Reference: cmp.Or(at.digest, at.tag, "latest"), Architecture: architecture,
+		}, p)
+	})
+}
+
+func findings() noun.Noun {
+	severity := func(f *findingspb.Finding) string {
+		name := strings.ToLower(strings.TrimPrefix(f.GetSeverity().String(), "SEVERITY_"))
+		return strings.TrimSpace(name + " " + f.GetScore())
+	}
+	fixed := func(f *findingspb.Finding) string { return strings.Join(f.GetFixedVersions(), ", ") }
+	return noun.Noun{
+		Area: "findings", Use: "findings", One: "finding", Message: noun.MessageOf(&findingspb.Finding{}), ID: "advisory_id",
+		Columns: output.Columns("advisory=advisoryId", output.Text("severity", severity), "package=package.name",
+			"version=package.version", output.Text("fixed", fixed), "aliases"),
+		Wide: output.Columns("purl=package.purl", "summary", "firstSeenTime", "location", "layer"),
+	}
+}
+
+func findingsList(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	req := &findingspb.ListFindingsRequest{}
+	var severities []string
+	cmd := &cobra.Command{
+		Use: "list REPO:TAG|REPO@DIGEST", Short: "List what is wrong with an image, the most urgent first",
+		Long: "Lists the advisories that affect the packages of an image: what can be fixed first, then by severity.\n" +
+			"Advisories that share an alias are one finding. That a package has no finding means something only if there\n" +
+			"are advisories for its ecosystem: the last line, on standard error, says for how many there are.",
+		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable",
+	}
+	p.Register(cmd)
+	f := cmd.Flags()
+	f.StringSliceVar(&severities, "severity", nil, "only these `SEVERITIES`: critical, high, medium, low, unknown")
+	f.BoolVar(&req.Fixable, "fixable", false, "only what is fixed in some version")
+	f.StringVar(&req.Package, "package", "", "only those of the package, or its source, with `NAME`")
+	f.StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
+	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
+		for _, s := range severities {
+			n, ok := findingspb.Severity_value["SEVERITY_"+strings.ToUpper(strings.TrimSpace(s))]
+			if !ok {
+				return problem.Usage("%q is not a severity", s).Hint("these are critical, high, medium, low and unknown")
+			}
+			req.Severities = append(req.Severities, findingspb.Severity(n))
+		}
+		req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
+		if err := a.PrintAll(ctx, findings(), req, p); err != nil {
+			return err
+		}
+		return sayCoverage(ctx, a, req)
+	})
+}
+
+// sayCoverage says what the findings of an image are worth.
+func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsRequest) error {
+	m, err := signin.Call(ctx, findingspb.NewFindingsServiceClient(a).ListFindings, &findingspb.ListFindingsRequest{
+		RepoUid: req.GetRepoUid(), Reference: req.GetReference(), Architecture: req.GetArchitecture(), PageSize: 1,
+	})
+	if err != nil {
+		return err
+	}
+	c := m.GetInspection().GetCoverage()
+	said := fmt.Sprintf("%d packages: %d with advisories for their ecosystem, %d without", c.GetPackages(), c.GetCovered(),
+		c.GetNotCovered())
+	if n := c.GetOwned(); n > 0 {
+		said += fmt.Sprintf(", %d part of a package of the distribution", n)
+	}
+	if n := c.GetWaiting(); n > 0 {
+		said += fmt.Sprintf("; %d not compared with the advisories yet", n)
+	}
+	if n := len(m.GetInspection().GetWarnings()); n > 0 {
+		said += fmt.Sprintf("; %d files not understood", n)
+	}
+	fmt.Fprintln(a.Err, said)
+	return nil
+}
+
+// affectedImages are images with a package.
+func affectedImages() noun.Noun {
+	packages := func(i *findingspb.AffectedImage) string {
+		var all []string
+		for _, p := range i.GetPackages() {
+			all = append(all, p.GetName()+" "+p.GetVersion())
+		}
+		slices.Sort(all)
+		return strings.Join(slices.Compact(all), ", ")
+	}
+	return noun.Noun{
+		Area: "findings", Use: "images", One: "image", Message: noun.MessageOf(&findingspb.AffectedImage{}), ID: "digest",
+		Columns: output.Columns("repo", "tags", output.Text("packages", packages), "digest"),
+		Wide:    output.Columns("repoUid"),
+	}
+}
+
+func findingsImages(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	var group string
+	cmd := &cobra.Command{
+		Use: "images ADVISORY", Short: "List the images that an advisory affects, the last inspected first",
+		Long:    "Takes the id of an advisory or one of its aliases, such as a CVE.",
+		Example: "  holdfast findings images CVE-2026-1234 --group acme/platform",
+		Args:    cobra.ExactArgs(1),
+	}
+	p.Register(cmd)
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only images in `GROUP` and below it")
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+		req := &findingspb.ListAffectedImagesRequest{AdvisoryId: args[0]}
+		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
+			return err
+		}
+		return a.PrintAll(ctx, affectedImages(), req, p)
+	})
+	return cmd
+}
+
+func packagesSearch(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	var group string
+	req := &findingspb.SearchPackagesRequest{}
+	cmd := &cobra.Command{
+		Use: "search PURL", Short: "List the images that have a package, whatever any advisory says",
+		Long: "Takes a package URL, with or without a version. Packages that a distribution has built from a source are\n" +
+			"found by the name of the source as well.",
+		Example: "  holdfast packages search pkg:npm/lodash --range '<4.17.21'\n" +
+			"  holdfast packages search pkg:deb/debian/openssl --group acme/platform",
+		Args: cobra.ExactArgs(1),
+	}
+	p.Register(cmd)
+	cmd.Flags().StringVar(&req.Range, "range", "", "only versions in `RANGE`, such as \">=4.0.0 <4.17.21 || 5.0.0\"")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only images in `GROUP` and below it")
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+		req.Purl = args[0]
+		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
+			return err
+		}
+		return a.PrintAll(ctx, affectedImages(), req, p)
+	})
+	return cmd
+}
+
+// resolveGroup finds the uid of a group, if one is named.
+func resolveGroup(ctx context.Context, a *noun.App, text string, uid *string) (err error) {
+	if text != "" {
+		*uid, err = a.Resolve(ctx, noun.Groups(), text)
+	}
+	return err
+}

@@ -1,0 +1,193 @@
+package finding
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/advisory/version"
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/advisorydb"
+	"github.com/holdfast-dev/holdfast/store/findingdb"
+)
+
+const (
+	matchLease = "matches"
+	matchLife  = 10 * time.Second
+	matchEvery = 100 * time.Millisecond
+
+	packagesAtOnce = 200
+	changesAtOnce  = 500
+)
+
+// A Matcher keeps which advisories affect which packages. It compares a package with all
+// advisories when the package first appears, and an advisory with all packages when the
+// advisory changes; no image is read. Of several replicas one does it at a time.
+//
+// Whichever comes first, a package or an advisory: each is committed before the other
+// side is read, so one of the two comparisons sees both.
+type Matcher struct {
+	packages   *findingdb.Store
+	advisories *advisorydb.Store
+	log        *slog.Logger
+	holder     string
+	last       int64 // the organization whose changes were served last
+}
+
+// NewMatcher returns a Matcher over a database.
+func NewMatcher(packages *findingdb.Store, advisories *advisorydb.Store, log *slog.Logger) *Matcher {
+	return &Matcher{packages: packages, advisories: advisories, log: cmp.Or(log, slog.Default()), holder: rand.Text()}
+}
+
+// Run matches until ctx ends.
+func (m *Matcher) Run(ctx context.Context) error {
+	defer func() {
+		if m.packages.Replicated() {
+			_ = m.packages.EndLease(context.WithoutCancel(ctx), matchLease, m.holder) // it ends by itself
+		}
+	}()
+	var renewed time.Time
+	for ; ctx.Err() == nil; sleep(ctx, matchEvery) {
+		if m.packages.Replicated() && time.Since(renewed) > matchLife/4 {
+			has, err := m.packages.Lease(ctx, matchLease, m.holder, matchLife)
+			if err != nil || !has {
+				sleep(ctx, matchLife/10)
+				continue
+			}
+			renewed = time.Now()
+		}
+		if err := m.matchAll(ctx, renewed); err != nil && ctx.Err() == nil {
+			renewed = time.Time{}
+			if !errors.Is(err, fault.Aborted) {
+				m.log.WarnContext(ctx, "packages are not compared with advisories", "err", err)
+				sleep(ctx, time.Second)
+			}
+		}
+	}
+	return nil
+}
+
+// matchAll matches until there is nothing left, or the lease must be renewed.
+func (m *Matcher) matchAll(ctx context.Context, renewed time.Time) error {
+	for !m.packages.Replicated() || time.Since(renewed) < matchLife/2 {
+		did, err := m.Match(ctx)
+		if err != nil || !did {
+			return err
+		}
+	}
+	return nil
+}
+
+// Match compares some packages and some advisories, and reports whether there were any.
+func (m *Matcher) Match(ctx context.Context) (bool, error) {
+	packages, err := m.matchPackages(ctx)
+	if err != nil {
+		return false, err
+	}
+	advisories, err := m.matchAdvisories(ctx)
+	return packages || advisories, err
+}
+
+// write runs a transaction that fails if another replica has the lease.
+func (m *Matcher) write(ctx context.Context, f func(*store.Tx) error) error {
+	return m.packages.Write(ctx, func(t *store.Tx) error {
+		if m.packages.Replicated() {
+			if err := t.KeepLease(ctx, matchLease, m.holder); err != nil {
+				return err
+			}
+		}
+		return f(t)
+	})
+}
+
+// matchPackages compares packages that are new.
+func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
+	fresh, err := m.packages.Unmatched(ctx, packagesAtOnce)
+	if err != nil || len(fresh) == 0 {
+		return false, err
+	}
+	want := map[findingdb.Match]bool{}
+	for _, p := range fresh {
+		s := subjectOf(p)
+		all, err := m.advisories.Naming(ctx, s.name)
+		if err != nil {
+			return false, err
+		}
+		for _, a := range all {
+			s.match(a, want)
+		}
+	}
+	return true, m.write(ctx, func(t *store.Tx) error { return findingdb.In(t).MatchPackages(ctx, fresh, want) })
+}
+
+// matchAdvisories compares advisories that have changed.
+func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
+	c, err := m.advisories.NextChanges(ctx, m.last, changesAtOnce)
+	if err != nil || len(c.Advisories) == 0 {
+		return false, err
+	}
+	m.last = c.Root
+	all, err := m.advisories.WithKeys(ctx, c.Advisories)
+	if err != nil {
+		return false, err
+	}
+	byName := map[string][]resource.Advisory{}
+	for _, a := range all {
+		for _, name := range a.Names() {
+			byName[name] = append(byName[name], a)
+		}
+	}
+	names := make([]string, 0, len(byName))
+	for name := range byName {
+		names = append(names, name)
+	}
+	subjects, err := m.packages.Subjects(ctx, names)
+	if err != nil {
+		return false, err
+	}
+	want := map[findingdb.Match]bool{}
+	for _, p := range subjects {
+		s := subjectOf(p)
+		for _, a := range byName[s.name] {
+			s.match(a, want)
+		}
+	}
+	return true, m.write(ctx, func(t *store.Tx) error {
+		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, want); err != nil {
+			return err
+		}
+		return advisorydb.DropChanges(ctx, t, c)
+	})
+}
+
+// A subject is a package as advisories speak of it: distributions speak of the source that
+// it was built from.
+type subject struct {
+	id    int64
+	name  string
+	query version.Query
+	known bool // its version can be compared
+}
+
+func subjectOf(p findingdb.Known) subject {
+	s := subject{id: p.ID, name: cmp.Or(p.SourceName, p.Name)}
+	v := p.Version
+	if p.SourceName != "" {
+		v = cmp.Or(p.SourceVersion, v)
+	}
+	query, err := version.NewQuery(p.Ecosystem, v)
+	s.query, s.known = query, err == nil
+	return s
+}
+
+// match adds a match to all if an advisory affects the package.
+func (s subject) match(a resource.Advisory, all map[findingdb.Match]bool) {
+	if s.known && s.query.Affects(a, s.name) {
+		all[findingdb.Match{Package: s.id, Root: store.Segment(a.UID.Root()), Advisory: store.Segment(a.UID)}] = true
+	}
+}

@@ -1,0 +1,202 @@
+package finding
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/advisorydb"
+	"github.com/holdfast-dev/holdfast/store/findingdb"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
+)
+
+// A Service answers what images contain, and what is wrong with them.
+//
+// What is known about an image is known by its digest, whoever has pushed it. So every
+// method first finds the image in a repo on which the caller has the capabilities.
+type Service struct {
+	packages   *findingdb.Store
+	images     *registrydb.Store
+	advisories *advisorydb.Store
+	registry   *registry.Service
+	authz      *authz.Checker
+	pages      *page.Tokens
+}
+
+// NewService returns a Service over a database.
+func NewService(
+	packages *findingdb.Store, images *registrydb.Store, advisories *advisorydb.Store, r *registry.Service,
+	c *authz.Checker, p *page.Tokens,
+) *Service {
+	return &Service{packages, images, advisories, r, c, p}
+}
+
+// An Image is the reference of an image in a repo: a tag or a digest, and of an index the
+// architecture, or amd64 if that is "".
+type Image struct {
+	Repo         resource.UID `json:"repo"`
+	Reference    string       `json:"reference"`
+	Architecture string       `json:"architecture,omitempty"`
+}
+
+// A Known is what is known about an image.
+type Known struct {
+	resource.StoredImage
+	Platform     string
+	Distribution resource.Distribution
+	Warnings     []string
+	Coverage     Coverage
+}
+
+// A Coverage counts the packages of an image by what can be said about them.
+type Coverage struct {
+	Packages int // all of them
+	Covered  int // for whose ecosystem the caller sees advisories
+	Bare     int // for whose ecosystem the caller sees none: nothing is known about these
+	Owned    int // that belong to a package of the distribution, whose advisories tell about them
+	Waiting  int // that were not compared with the advisories yet
+}
+
+// Inspect returns what is known about an image. The caller needs repo.list, sboms.list and
+// manifest.metadata.list on the repo.
+func (s *Service) Inspect(ctx context.Context, i Image) (Known, error) {
+	k, found, err := s.inspect(ctx, i)
+	if err != nil || k.State != resource.ImageIndexed {
+		return k, err
+	}
+	k.Coverage, err = s.coverage(ctx, found)
+	return k, err
+}
+
+// inspect returns the state of an image that the caller may see, and, if it is indexed,
+// what was found in it.
+func (s *Service) inspect(ctx context.Context, i Image) (k Known, found resource.Inspection, _ error) {
+	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.RepoList, resource.SBOMsList,
+		resource.ManifestMetadataList), i.Repo); err != nil {
+		return k, found, err
+	}
+	return s.look(ctx, i)
+}
+
+// look is inspect without authorization.
+func (s *Service) look(ctx context.Context, i Image) (k Known, found resource.Inspection, _ error) {
+	v, err := s.registry.Variant(ctx, i.Repo, i.Reference, i.Architecture)
+	if err != nil {
+		return k, found, err
+	}
+	all, err := s.images.Images(ctx, i.Repo, []string{v.Digest})
+	if err != nil {
+		return k, found, err
+	}
+	stored, ok := all[v.Digest]
+	if !ok {
+		stored = resource.StoredImage{Repo: i.Repo, Digest: v.Digest, State: resource.ImageNone}
+	}
+	k = Known{StoredImage: stored, Platform: v.Platform()}
+	if stored.State != resource.ImageIndexed {
+		return k, found, nil
+	}
+	found, ok, err = s.packages.Inspection(ctx, v.Digest)
+	if err == nil && !ok {
+		k.State = resource.ImageWaiting
+	}
+	k.Distribution, k.Warnings = found.Distribution, found.Warnings
+	return k, found, err
+}
+
+// coverage counts the packages of an image.
+func (s *Service) coverage(ctx context.Context, found resource.Inspection) (c Coverage, _ error) {
+	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return c, err
+	}
+	var about []string
+	for _, p := range found.Packages {
+		if !slices.Contains(about, p.Ecosystem) {
+			about = append(about, p.Ecosystem)
+		}
+	}
+	covered, err := s.advisories.Covered(ctx, store.Reach{Under: reach}, about)
+	if err != nil {
+		return c, err
+	}
+	_, c.Waiting, err = s.packages.PackageIDs(ctx, found.Digest)
+	c.Packages = len(found.Packages)
+	for _, p := range found.Packages {
+		switch {
+		case p.Owned:
+			c.Owned++
+		case covered[p.Ecosystem]:
+			c.Covered++
+		default:
+			c.Bare++
+		}
+	}
+	return c, err
+}
+
+// packageList is how packages of an image are ordered.
+var packageList = page.List{Kind: "image_packages", Fields: []string{"name"}, Default: page.Order{Field: "name"}}
+
+// ListPackages returns a page of the packages of an image, by name. The caller needs what
+// Inspect needs. It returns fault.FailedPrecondition if they are not known.
+func (s *Service) ListPackages(
+	ctx context.Context, i Image, p page.Params,
+) (none page.Page[resource.ImagePackage], _ error) {
+	k, found, err := s.inspect(ctx, i)
+	if err != nil {
+		return none, err
+	}
+	if err := k.unknown(); err != nil {
+		return none, err
+	}
+	_, req, err := page.Resume(s.pages, packageList, i, p)
+	if err != nil {
+		return none, err
+	}
+	slices.SortStableFunc(found.Packages, func(a, b resource.ImagePackage) int { return cmp.Compare(a.Name, b.Name) })
+	got := cut(found.Packages, req, func(p resource.ImagePackage) string {
+		return p.Name + "\x00" + p.Ecosystem + "\x00" + p.Version + "\x00" + p.PURL + "\x00" + p.SourceVersion
+	})
+	return page.Finish(s.pages, req, got), nil
+}
+
+// unknown returns why nothing can be said about an image, or nil.
+func (k Known) unknown() error {
+	switch k.State {
+	case resource.ImageWaiting:
+		return fault.Unmet("IMAGE_NOT_INDEXED", "the image waits to be inspected; try again in some seconds")
+	case resource.ImageNotUnderstood:
+		return fault.Unmet("IMAGE_NOT_UNDERSTOOD", "the image is not understood: %s", k.Reason)
+	case resource.ImageNone:
+		return fault.Unmet("NOT_AN_IMAGE", "what is there is not an image with files")
+	}
+	return nil
+}
+
+// cut returns a page of what is in memory. key returns a text that differs for each, and
+// by which they are ordered.
+func cut[T any](all []T, r page.Request, key func(T) string) (out page.Page[T]) {
+	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+	if r.Order.Desc {
+		slices.Reverse(all)
+	}
+	out.Total = int64(len(all))
+	if r.After != nil {
+		all = slices.DeleteFunc(slices.Clone(all), func(v T) bool {
+			return key(v) <= r.After.Key != r.Order.Desc || key(v) == r.After.Key
+		})
+	}
+	all = all[min(r.Skip, len(all)):]
+	if len(all) > r.Size {
+		out.Last = &page.Cursor{Key: key(all[r.Size-1])}
+	}
+	out.Items = all[:min(r.Size, len(all))]
+	return out
+}
