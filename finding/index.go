@@ -134,19 +134,19 @@ func (x *Indexer) index(ctx context.Context, q registrydb.QueuedImage) error {
 	if q.Tries > maxTries {
 		return x.settle(ctx, q, resource.ImageNotUnderstood, "it was begun several times, and never ended")
 	}
-	known, err := x.packages.Inspected(ctx, q.Digest)
-	if err != nil {
-		return err
-	}
-	if known >= x.cfg.Version {
-		return x.finish(ctx, q, nil)
-	}
 	layers, err := x.layers(ctx, q)
 	if err != nil {
 		return x.failed(ctx, q, err)
 	}
 	if layers == nil {
 		return x.settle(ctx, q, resource.ImageNone, "")
+	}
+	known, err := x.packages.Inspected(ctx, q.Digest)
+	if err != nil {
+		return err
+	}
+	if known >= x.cfg.Version {
+		return x.finish(ctx, q, nil)
 	}
 	found, err := x.cfg.Read(ctx, layers)
 	if err != nil {
@@ -173,20 +173,30 @@ func (x *Indexer) keep(ctx context.Context, q registrydb.QueuedImage) (stop func
 	return func() { cancel(); kept.Wait() }
 }
 
-// layers returns the layers of an image, or nil if none of them has files.
+// layers returns the layers of an image, or nil if none of them has files. It returns an
+// *inspect.NotUnderstood if the repo does not have all of them: whoever knows only the
+// manifest of another's image does not learn what is in it.
 func (x *Indexer) layers(ctx context.Context, q registrydb.QueuedImage) ([]inspect.Layer, error) {
 	all, err := x.registry.Layers(ctx, q.Repo, q.Digest)
 	if err != nil {
 		return nil, err
 	}
-	if len(all) > 0 && !slices.ContainsFunc(all, registry.Layer.IsFiles) {
-		return nil, nil
-	}
 	layers := make([]inspect.Layer, 0, len(all))
 	for _, l := range all {
-		if l.IsFiles() {
-			layers = append(layers, inspect.Layer{MediaType: l.MediaType, Digest: l.Digest, Open: l.Open})
+		if !l.IsFiles() {
+			continue
 		}
+		here, err := l.Here(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !here {
+			return nil, &inspect.NotUnderstood{Reason: "a layer is not in the repo"}
+		}
+		layers = append(layers, inspect.Layer{MediaType: l.MediaType, Digest: l.Digest, Open: l.Open})
+	}
+	if len(all) > 0 && len(layers) == 0 {
+		return nil, nil
 	}
 	return layers, nil
 }
@@ -195,14 +205,13 @@ func (x *Indexer) layers(ctx context.Context, q registrydb.QueuedImage) ([]inspe
 // understood, and is tried again if something else is wrong.
 func (x *Indexer) failed(ctx context.Context, q registrydb.QueuedImage, err error) error {
 	var reason *inspect.NotUnderstood
-	missing := (*fault.Error)(nil)
 	switch {
 	case ctx.Err() != nil: // the server ends: another one goes on
 		return x.images.PostponeImage(context.WithoutCancel(ctx), q, 0, "")
 	case errors.As(err, &reason):
 		return x.settle(ctx, q, resource.ImageNotUnderstood, reason.Reason)
-	case errors.Is(err, fault.NotFound) && errors.As(err, &missing):
-		return x.settle(ctx, q, resource.ImageNotUnderstood, "a layer is not in the repo")
+	case errors.Is(err, fault.NotFound): // it was deleted meanwhile, and leaves the queue with that
+		return x.images.PostponeImage(ctx, q, retryAfter, "")
 	}
 	x.cfg.Metrics.Inspections.Add(1, metric.Failed)
 	x.cfg.Log.WarnContext(ctx, "an image was not inspected, and will be tried again",

@@ -541,3 +541,38 @@ func all[T any](read func(page.Params) (page.Page[T], error)) (items []T, _ erro
 		p.Token = got.Next
 	}
 }
+
+// TestLayersOfOthers: whoever pushes the manifest of another's image without its layers,
+// which is possible for those that need not be distributed, does not learn what is in it.
+func TestLayersOfOthers(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGame(t, url)
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		repos := map[string]resource.Repo{}
+		for i, name := range []string{"theirs", "thief's"} {
+			repos[name] = resource.Repo{UID: g.groups[i].NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+			must(t, g.InsertRepo(t.Context(), repos[name]))
+		}
+		d := push(t, g.Store, repos["theirs"], "a0")
+		stolen, err := g.Manifest(t.Context(), repos["theirs"].UID, d)
+		must(t, err)
+		stolen.ArtifactType, stolen.Needs = resource.ImageConfigs[0], []resource.Need{{Digest: digest("a0"), Optional: true}}
+		thief := repos["thief's"]
+		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: thief.UID.Parent(), Name: thief.Name}, stolen, nil, nil)
+		must(t, err)
+		g.settle(t)
+		for who, want := range map[string]struct {
+			repo  resource.UID
+			state resource.ImageState
+		}{
+			"owner of a": {repos["theirs"].UID, resource.ImageIndexed}, "owner of b": {thief.UID, resource.ImageNotUnderstood},
+		} {
+			k, err := g.service.Inspect(authz.WithCaller(t.Context(), g.callers[who]), finding.Image{Repo: want.repo, Reference: d})
+			must(t, err)
+			if k.State != want.state {
+				t.Errorf("%s: state %d, want %d", who, k.State, want.state)
+			}
+		}
+	})
+}

@@ -42,7 +42,7 @@ func (s *Service) Search(
 	if err != nil {
 		return none, err
 	}
-	known, err := s.packages.PackagesNamed(ctx, name, maxVersions+1)
+	known, err := s.packages.PackagesNamed(ctx, reach, name, maxVersions+1)
 	if err != nil {
 		return none, err
 	}

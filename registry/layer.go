@@ -16,6 +16,9 @@ type Layer struct {
 	MediaType string
 	Size      int64
 
+	// Here reports whether the repo has it.
+	Here func(context.Context) (bool, error)
+
 	// Open returns its bytes, or fault.NotFound if the repo does not have them: those of a
 	// non-distributable layer are elsewhere, and a sparse image lacks some.
 	Open func(context.Context) (io.ReadCloser, error)
@@ -37,6 +40,13 @@ func (r *Registry) Layers(ctx context.Context, repo resource.UID, digest string)
 	for _, d := range doc.Layers {
 		blob := d.Digest.String()
 		all = append(all, Layer{Digest: blob, MediaType: d.MediaType, Size: d.Size,
+			Here: func(ctx context.Context) (bool, error) {
+				_, err := r.store.Blob(ctx, repo, blob)
+				if errors.Is(err, fault.NotFound) {
+					return false, nil
+				}
+				return err == nil, err
+			},
 			Open: func(ctx context.Context) (io.ReadCloser, error) {
 				b, err := r.store.Blob(ctx, repo, blob)
 				if errors.Is(err, fault.NotFound) {

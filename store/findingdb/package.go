@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -117,12 +118,60 @@ func (s *Store) ByID(ctx context.Context, ids []int64) (map[int64]resource.Packa
 	return all, nil
 }
 
-// PackagesNamed returns every version of a package that images have, or had: those with
-// the name, and those built from a source of that name. At most n are returned.
-func (s *Store) PackagesNamed(ctx context.Context, name string, n int) ([]Known, error) {
-	return store.ReadAll(ctx, s.Rows, scanPackage, `SELECT `+packageColumns+` FROM packages AS p WHERE p.name = $1
-		UNION SELECT `+packageColumns+` FROM packages AS p WHERE p.source_name = $1 AND p.source_name <> ''
-		LIMIT $2`, name, n)
+// PackagesNamed returns the versions of a package that images in the groups, or repos,
+// have: those with the name, and those built from a source of that name. At most n are
+// returned; what others have does not count.
+func (s *Store) PackagesNamed(ctx context.Context, groups []resource.UID, name string, n int) (all []Known, _ error) {
+	err := s.Snapshot(ctx, func(read store.Reader) error {
+		reach, err := s.reach(ctx, read, groups)
+		if err != nil || len(reach) == 0 {
+			return err
+		}
+		for _, column := range []string{`p.name`, `p.source_name <> '' AND p.source_name`} {
+			q := store.Query{Engine: s.Engine}
+			text := fmt.Sprintf(`SELECT %s, b.chunk, b.bits FROM packages AS p CROSS JOIN %s AS c
+				CROSS JOIN package_images AS b WHERE %s = %s AND b.chunk = c.v AND b.package = p.seq ORDER BY p.seq`,
+				packageColumns, s.Engine.Each(&q, slices.Collect(maps.Keys(reach))), column, q.Arg(name))
+			if all, err = appendHeld(ctx, read, text, q.Args, reach, all, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b Known) int { return cmp.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(all, func(a, b Known) bool { return a.ID == b.ID }), err
+}
+
+// appendHeld adds to all the packages of a query that an image in reach has, until there
+// are n.
+func appendHeld(
+	ctx context.Context, read store.Reader, text string, args []any, reach map[int64]*bitmap.Set, all []Known, n int,
+) ([]Known, error) {
+	err := read(ctx, text, args, func(row store.Scanner) (bool, error) {
+		var p Known
+		var chunk int64
+		var bits []byte
+		if err := row.Scan(&p.ID, &p.Ecosystem, &p.Name, &p.Version, &p.SourceName, &p.SourceVersion, &p.PURL, &p.Owned,
+			&chunk, &bits); err != nil {
+			return false, err
+		}
+		set, err := bitmap.Decode(bits)
+		if set.And(reach[chunk]); set.Len() > 0 && (len(all) == 0 || all[len(all)-1].ID != p.ID) {
+			all = append(all, p)
+		}
+		return len(all) >= n, err
+	})
+	return all, err
+}
+
+// reach returns which images are in groups, or repos, by their chunks.
+func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.UID) (map[int64]*bitmap.Set, error) {
+	holders := make([]int64, len(groups))
+	for i, g := range groups {
+		holders[i] = store.Segment(g)
+	}
+	return sets(ctx, read, s.Engine, `SELECT b.chunk, b.bits FROM %s AS s CROSS JOIN group_images AS b
+		WHERE b.grp = s.v`, holders)
 }
 
 // changeImages changes for each of the packages which images of a chunk have it. The
@@ -183,21 +232,13 @@ func (t Tx) ChangeImages(ctx context.Context, numbers, add, remove []int64) erro
 // Having returns the numbers of the images in the groups, or repos, that have one of the
 // packages, in order.
 func (s *Store) Having(ctx context.Context, groups []resource.UID, packages []int64) (all []int64, _ error) {
-	var holders []int64
-	for _, g := range groups {
-		holders = append(holders, store.Segment(g))
-	}
 	var found map[int64]*bitmap.Set
 	err := s.Snapshot(ctx, func(read store.Reader) error {
-		reach, err := sets(ctx, read, s.Engine, `SELECT b.chunk, b.bits FROM %s AS s CROSS JOIN group_images AS b
-			WHERE b.grp = s.v`, holders)
+		reach, err := s.reach(ctx, read, groups)
 		if err != nil || len(reach) == 0 {
 			return err
 		}
-		chunks := make([]int64, 0, len(reach))
-		for c := range reach {
-			chunks = append(chunks, c)
-		}
+		chunks := slices.Collect(maps.Keys(reach))
 		found, err = sets(ctx, read, s.Engine, `SELECT b.chunk, b.bits FROM %s AS s CROSS JOIN %s AS c
 			CROSS JOIN package_images AS b WHERE b.package = s.v AND b.chunk = c.v`, packages, chunks)
 		for c, set := range found {
