@@ -32,7 +32,7 @@ func (c *Checker) Delete(
 	}
 	err := remove(ctx, uid)
 	if err == nil || errors.Is(err, fault.NotFound) {
-		c.store.Settle(ctx)
+		c.store.AwaitReplicas(ctx)
 	}
 	return err
 }

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	takeLife   = 30 * time.Second // for how long an image is kept from other replicas
+	reserveLife   = 30 * time.Second // for how long an image is kept from other replicas
 	pollEvery  = time.Second
 	sweepFirst = 10 * time.Second
 	sweepEvery = 30 * time.Minute
@@ -90,7 +90,7 @@ func (x *Indexer) Run(ctx context.Context) error {
 func (x *Indexer) work(ctx context.Context) {
 	var last *registrydb.QueuedImage
 	for ctx.Err() == nil {
-		q, ok, err := x.images.TakeImage(ctx, last, takeLife)
+		q, ok, err := x.images.ReserveImage(ctx, last, reserveLife)
 		if err == nil && ok {
 			last = &q
 			err = x.index(ctx, q)
@@ -161,11 +161,11 @@ func (x *Indexer) keep(ctx context.Context, q registrydb.QueuedImage) (stop func
 	var kept sync.WaitGroup
 	kept.Go(func() {
 		for {
-			sleep(ctx, takeLife/3)
+			sleep(ctx, reserveLife/3)
 			if ctx.Err() != nil {
 				return
 			}
-			if err := x.images.KeepImage(ctx, q, takeLife); err != nil && ctx.Err() == nil {
+			if err := x.images.KeepImage(ctx, q, reserveLife); err != nil && ctx.Err() == nil {
 				x.cfg.Log.WarnContext(ctx, "an image may be inspected twice", "err", err)
 			}
 		}

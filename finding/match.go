@@ -23,6 +23,11 @@ const (
 
 	packagesAtOnce = 200
 	changesAtOnce  = 500
+
+	// The version before this one changes advisories and does not note it, as long as an
+	// upgrade takes. So everything is compared once more later.
+	catchUpAfter = time.Hour
+	caughtUp     = "findings.caught_up" // the setting that says that this was done
 )
 
 // A Matcher keeps which advisories affect which packages. It compares a package with all
@@ -37,6 +42,9 @@ type Matcher struct {
 	log        *slog.Logger
 	holder     string
 	last       int64 // the organization whose changes were served last
+
+	asked   bool      // whether it has caught up
+	catchUp time.Time // when it has to; zero if it need not
 }
 
 // NewMatcher returns a Matcher over a database.
@@ -61,7 +69,11 @@ func (m *Matcher) Run(ctx context.Context) error {
 			}
 			renewed = time.Now()
 		}
-		if err := m.matchAll(ctx, renewed); err != nil && ctx.Err() == nil {
+		err := m.catchUpInTime(ctx)
+		if err == nil {
+			err = m.matchAll(ctx, renewed)
+		}
+		if err != nil && ctx.Err() == nil {
 			renewed = time.Time{}
 			if !errors.Is(err, fault.Aborted) {
 				m.log.WarnContext(ctx, "packages are not compared with advisories", "err", err)
@@ -70,6 +82,38 @@ func (m *Matcher) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// catchUpInTime lists the ecosystems of advisories that were there before this version,
+// and catches up an hour later. It does both once in the life of a database.
+func (m *Matcher) catchUpInTime(ctx context.Context) error {
+	if !m.asked {
+		_, err := m.packages.Setting(ctx, caughtUp)
+		if errors.Is(err, fault.NotFound) {
+			err = m.advisories.ListEcosystems(ctx)
+			m.catchUp = time.Now().Add(catchUpAfter)
+		}
+		if err != nil {
+			return err
+		}
+		m.asked = true
+	}
+	if m.catchUp.IsZero() || time.Now().Before(m.catchUp) {
+		return nil
+	}
+	if err := m.CatchUp(ctx); err != nil {
+		return err
+	}
+	m.catchUp = time.Time{}
+	return m.packages.SetSetting(ctx, caughtUp, []byte("1"))
+}
+
+// CatchUp has all packages compared with all advisories again.
+func (m *Matcher) CatchUp(ctx context.Context) error {
+	if err := m.advisories.ListEcosystems(ctx); err != nil {
+		return err
+	}
+	return m.packages.MatchAgain(ctx)
 }
 
 // matchAll matches until there is nothing left, or the lease must be renewed.

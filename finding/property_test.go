@@ -576,3 +576,39 @@ func TestLayersOfOthers(t *testing.T) {
 		}
 	})
 }
+
+// TestCatchUp: advisories that the version before has stored, changed and deleted without
+// noting it are known in the end.
+func TestCatchUp(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGame(t, url)
+		for range 60 {
+			g.act(t)
+		}
+		g.settle(t)
+		for range 10 {
+			g.importOne(t)
+			g.retract(t)
+			g.importOne(t)
+		}
+		for _, text := range []string{`DELETE FROM advisory_changes`, `DELETE FROM advisory_ecosystems`} {
+			_, err := g.Exec(t.Context(), text)
+			must(t, err)
+		}
+		must(t, g.matcher.CatchUp(t.Context()))
+		g.settle(t)
+		g.check(t)
+		about := map[string]bool{}
+		for _, a := range g.advisories {
+			about[a.Affected[0].Ecosystem] = true
+		}
+		listed, err := g.Covered(t.Context(), store.Reach{Under: g.groups[:2]}, []string{"npm", "Debian:12", "Debian:11", "PyPI"})
+		must(t, err)
+		for ecosystem, got := range listed {
+			if want := about[ecosystem] || about["Debian"] && strings.HasPrefix(ecosystem, "Debian"); got != want {
+				t.Errorf("%s is covered: %v, want %v", ecosystem, got, want)
+			}
+		}
+	})
+}

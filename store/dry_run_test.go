@@ -233,7 +233,7 @@ func (st stage) actsOnTheRest() map[string]act {
 
 func (st stage) actsOnAccounts() map[string]act {
 	none := st.org.UID.NewChild()
-	a := newAccount(st.org.UID, "new."+st.account.Email)
+	a, b := newAccount(st.org.UID, "new."+st.account.Email), newAccount(st.org.UID, "other."+st.account.Email)
 	insert := func(a resource.Account) func(context.Context) error {
 		return func(ctx context.Context) error { return st.InsertAccount(ctx, a, identityOf(a)) }
 	}
@@ -243,9 +243,23 @@ func (st stage) actsOnAccounts() map[string]act {
 			return err
 		}
 	}
+	renameAnd := func(uid resource.UID) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := st.UpdateAccountAnd(ctx, uid, func(a *resource.Account) error { a.Name += "x"; return nil }, nil)
+			return err
+		}
+	}
 	return map[string]act{
 		"InsertAccount": {insert(a), insert(newAccount(st.org.UID, st.account.Email))},
 		"UpdateAccount": {rename(st.account.UID), rename(none)},
+		"InsertAccountAnd": {
+			func(ctx context.Context) error { return st.InsertAccountAnd(ctx, b, identityOf(b), nil) },
+			func(ctx context.Context) error {
+				taken := newAccount(st.org.UID, st.account.Email)
+				return st.InsertAccountAnd(ctx, taken, identityOf(taken), nil)
+			},
+		},
+		"UpdateAccountAnd": {renameAnd(st.account.UID), renameAnd(none)},
 		"DeleteAccount": {
 			func(ctx context.Context) error { return st.DeleteAccount(ctx, st.account.UID) },
 			func(ctx context.Context) error { return st.DeleteAccount(ctx, none) },

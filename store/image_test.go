@@ -29,7 +29,7 @@ func pushRunnable(t *testing.T, s *storetest.Store, r resource.Repo, word string
 // take takes the next image from the queue.
 func take(t *testing.T, s *storetest.Store, last *registrydb.QueuedImage) *registrydb.QueuedImage {
 	t.Helper()
-	q, ok, err := s.TakeImage(t.Context(), last, time.Minute)
+	q, ok, err := s.ReserveImage(t.Context(), last, time.Minute)
 	must(t, err)
 	if !ok {
 		return nil
@@ -231,9 +231,9 @@ func TestImagesAtOnce(t *testing.T) {
 		replica := storetest.Open(t, url)
 		all.Go(func() {
 			for i := range each {
-				q, ok, err := replica.TakeImage(t.Context(), nil, time.Minute)
+				q, ok, err := replica.ReserveImage(t.Context(), nil, time.Minute)
 				for err == nil && !ok {
-					q, ok, err = replica.TakeImage(t.Context(), nil, time.Minute)
+					q, ok, err = replica.ReserveImage(t.Context(), nil, time.Minute)
 				}
 				if err == nil {
 					_, err = settleImage(t.Context(), replica, q, p...)

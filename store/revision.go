@@ -102,10 +102,10 @@ func (s *DB) notify(ctx context.Context, revision int64) {
 	}
 }
 
-// Settle returns when this process and all other replicas know of every change that was
+// AwaitReplicas returns when this process and all other replicas know of every change that was
 // committed, or their leases have ended. A writer waits for that by itself, unless it
 // dies between its commit and its answer.
-func (s *DB) Settle(ctx context.Context) {
+func (s *DB) AwaitReplicas(ctx context.Context) {
 	if !s.Engine.Postgres {
 		return
 	}

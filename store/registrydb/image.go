@@ -47,10 +47,10 @@ type QueuedImage struct {
 	root, due int64
 }
 
-// TakeImage takes the next image from the queue and keeps it from others for a time. It
+// ReserveImage finds the next image of the queue and keeps it from others for a time. It
 // is of another organization than the last one if any has an image there. It reports
 // false if nothing is due.
-func (s *Store) TakeImage(ctx context.Context, last *QueuedImage, life time.Duration) (q QueuedImage, ok bool, _ error) {
+func (s *Store) ReserveImage(ctx context.Context, last *QueuedImage, life time.Duration) (q QueuedImage, ok bool, _ error) {
 	var after int64
 	if last != nil {
 		after = last.root
