@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	reserveLife   = 30 * time.Second // for how long an image is kept from other replicas
-	pollEvery  = time.Second
-	sweepFirst = 10 * time.Second
-	sweepEvery = 30 * time.Minute
+	reserveLife = 30 * time.Second // for how long an image is kept from other replicas
+	pollEvery   = time.Second
+	sweepFirst  = 10 * time.Second
+	sweepEvery  = 30 * time.Minute
 
 	retryAfter = time.Minute
 

@@ -52,8 +52,9 @@ func imagePackages() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "packages", One: "package", Message: noun.MessageOf(&findingspb.ImagePackage{}),
 		ID:      "package.purl",
-		Columns: output.Columns("name=package.name", "version=package.version", "ecosystem=package.ecosystem", output.Text("layer", layer), "location"),
-		Wide:    output.Columns("purl=package.purl", "source=package.sourceName", "owned=package.owned"),
+		Columns: output.Columns("name=package.name", "version=package.version", "ecosystem=package.ecosystem",
+			output.Text("layer", layer), "location"),
+		Wide: output.Columns("purl=package.purl", "source=package.sourceName", "owned=package.owned"),
 	}
 }
 
