@@ -51,7 +51,7 @@ func imagePackages() noun.Noun {
 	layer := func(p *findingspb.ImagePackage) string { return fmt.Sprint(p.GetLayer()) }
 	return noun.Noun{
 		Area: "registry", Use: "packages", One: "package", Message: noun.MessageOf(&findingspb.ImagePackage{}),
-		ID:      "package.purl",
+		ID: "package.purl",
 		Columns: output.Columns("name=package.name", "version=package.version", "ecosystem=package.ecosystem",
 			output.Text("layer", layer), "location"),
 		Wide: output.Columns("purl=package.purl", "source=package.sourceName", "owned=package.owned"),
