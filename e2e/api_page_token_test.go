@@ -20,6 +20,7 @@ import (
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
 	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
@@ -55,6 +56,9 @@ func TestApiPageTokensAlone(t *testing.T) {
 		rows := w.filteredLists(t)
 		for _, m := range pagedMethods() {
 			in := rows[m.Input().FullName()]
+			if m.ParentFile() == findingspb.File_holdfast_findings_v1_findings_proto {
+				continue // TestFindingsPages, which has images that were inspected
+			}
 			if in == nil {
 				t.Errorf("%s has pages and no row here", m.FullName())
 				continue

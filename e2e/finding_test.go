@@ -236,6 +236,25 @@ func (g *gallery) followsChanges(t *testing.T) {
 	}
 }
 
+// TestFindingsPages: a page token alone leads on.
+func TestFindingsPages(t *testing.T) {
+	t.Parallel()
+	g := newGallery(t, storetest.SQLite(t))
+	g.pushImage(t, "dev/folder/app", "v2", "arm64", bookworm(t))
+	g.await(t, "v2", findingspb.Inspection_STATE_INDEXED)
+	g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))
+	g.publish(t, g.org, osvOf("DSA-2", "CVE-2", "Debian:12", "openssl", "3.0.3-1"))
+	procUntil(t, "the matches are known", func() bool { return len(g.found(t, g.overGRPC, g.Token)) == 2 })
+	for _, in := range []proto.Message{
+		&findingspb.ListPackagesRequest{RepoUid: g.repo, Reference: "v1", OrderBy: "name desc"},
+		&findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", Fixable: true, Package: "openssl"},
+		&findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-1", GroupUid: g.folder},
+		&findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: "<2.0.0", OrderBy: "time"},
+	} {
+		t.Run(string(methodOf(in).Name()), func(t *testing.T) { g.walksAlone(t, methodOf(in), in) })
+	}
+}
+
 // TestImageNotUnderstood: what is not an image, or cannot be read, is told so, and
 // "no findings" is not.
 func TestImageNotUnderstood(t *testing.T) {

@@ -85,9 +85,14 @@ func (v Finding) key() string {
 
 // List returns a page of the findings of an image, the most urgent first. The caller needs
 // repo.list and vuln_reports.list on the repo; of the advisories, those count that the
-// caller has advisories.list on. It returns fault.FailedPrecondition if the packages of
-// the image are not known.
+// caller has advisories.list on. A page token has what is left out of the image and the
+// filter. It returns fault.FailedPrecondition if the packages of the image are not known.
 func (s *Service) List(ctx context.Context, i Image, f Filter, p page.Params) (none page.Page[Finding], k Known, _ error) {
+	of, req, err := page.Resume(s.pages, findingList, selection{i, f}, p)
+	if err != nil {
+		return none, k, err
+	}
+	i, f = of.Image, of.Filter
 	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.RepoList, resource.ImageReportsList),
 		i.Repo); err != nil {
 		return none, k, err
@@ -102,13 +107,6 @@ func (s *Service) List(ctx context.Context, i Image, f Filter, p page.Params) (n
 	if err := k.unknown(); err != nil {
 		return none, k, err
 	}
-	_, req, err := page.Resume(s.pages, findingList, struct {
-		Image
-		Filter
-	}{i, f}, p)
-	if err != nil {
-		return none, k, err
-	}
 	if k.Coverage, err = s.coverage(ctx, found); err != nil {
 		return none, k, err
 	}
@@ -118,6 +116,12 @@ func (s *Service) List(ctx context.Context, i Image, f Filter, p page.Params) (n
 	}
 	all = slices.DeleteFunc(all, func(v Finding) bool { return !f.has(v) })
 	return page.Finish(s.pages, req, cut(all, req, Finding.key)), k, nil
+}
+
+// A selection is what a list of findings is of.
+type selection struct {
+	Image
+	Filter
 }
 
 // findings joins the packages of an image with the advisories that the caller may see.
@@ -306,13 +310,27 @@ type Place struct {
 	Group resource.UID `json:"group,omitempty"` // a group or repo; "" means wherever the caller may look
 }
 
+// A question selects images, by an advisory or by a package. A page token has what is left
+// out of it.
+type question struct {
+	ID    string `json:"id,omitempty"`
+	PURL  string `json:"purl,omitempty"`
+	Range string `json:"range,omitempty"`
+	Place
+}
+
 // AffectedImages returns a page of the images that an advisory affects, by its ID or one of
 // its aliases. Images count that the caller has repo.list and vuln_report.list on, and
 // advisories that the caller has advisories.list on.
 func (s *Service) AffectedImages(
 	ctx context.Context, id string, at Place, p page.Params,
 ) (none page.Page[AffectedImage], _ error) {
-	reach, err := s.imageReach(ctx, at, resource.RepoList, resource.ReportsList)
+	of, req, err := page.Resume(s.pages, imageList, question{ID: id, Place: at}, p)
+	if err != nil {
+		return none, err
+	}
+	id = of.ID
+	reach, err := s.imageReach(ctx, of.Place, resource.RepoList, resource.ReportsList)
 	if err != nil {
 		return none, err
 	}
@@ -322,13 +340,6 @@ func (s *Service) AffectedImages(
 	}
 	if id = strings.TrimSpace(id); id == "" || len(id) > maxName {
 		return none, fault.Field("advisory_id", "must have 1 to %d bytes", maxName)
-	}
-	_, req, err := page.Resume(s.pages, imageList, struct {
-		ID string `json:"id"`
-		Place
-	}{id, at}, p)
-	if err != nil {
-		return none, err
 	}
 	keys, err := s.advisories.Called(ctx, store.Reach{Under: seen}, id)
 	if err != nil {

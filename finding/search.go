@@ -22,23 +22,19 @@ const (
 func (s *Service) Search(
 	ctx context.Context, purl, in string, at Place, p page.Params,
 ) (none page.Page[AffectedImage], _ error) {
-	reach, err := s.imageReach(ctx, at, resource.RepoList, resource.SBOMsList)
+	of, req, err := page.Resume(s.pages, imageList, question{PURL: purl, Range: in, Place: at}, p)
 	if err != nil {
 		return none, err
 	}
-	ecosystem, name, exact, err := version.ParsePURL(purl)
+	reach, err := s.imageReach(ctx, of.Place, resource.RepoList, resource.SBOMsList)
+	if err != nil {
+		return none, err
+	}
+	ecosystem, name, exact, err := version.ParsePURL(of.PURL)
 	if err != nil {
 		return none, fault.Field("purl", "is not a package URL such as pkg:npm/lodash")
 	}
-	want, err := parseRange(ecosystem, in)
-	if err != nil {
-		return none, err
-	}
-	_, req, err := page.Resume(s.pages, imageList, struct {
-		PURL  string `json:"purl"`
-		Range string `json:"range,omitempty"`
-		Place
-	}{purl, in, at}, p)
+	want, err := parseRange(ecosystem, of.Range)
 	if err != nil {
 		return none, err
 	}

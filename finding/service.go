@@ -40,8 +40,8 @@ func NewService(
 // An Image is the reference of an image in a repo: a tag or a digest, and of an index the
 // architecture, or amd64 if that is "".
 type Image struct {
-	Repo         resource.UID `json:"repo"`
-	Reference    string       `json:"reference"`
+	Repo         resource.UID `json:"repo,omitempty"`
+	Reference    string       `json:"reference,omitempty"`
 	Architecture string       `json:"architecture,omitempty"`
 }
 
@@ -145,19 +145,20 @@ func (s *Service) coverage(ctx context.Context, found resource.Inspection) (c Co
 var packageList = page.List{Kind: "image_packages", Fields: []string{"name"}, Default: page.Order{Field: "name"}}
 
 // ListPackages returns a page of the packages of an image, by name. The caller needs what
-// Inspect needs. It returns fault.FailedPrecondition if they are not known.
+// Inspect needs. A page token has what is left out of i. It returns
+// fault.FailedPrecondition if they are not known.
 func (s *Service) ListPackages(
 	ctx context.Context, i Image, p page.Params,
 ) (none page.Page[resource.ImagePackage], _ error) {
+	i, req, err := page.Resume(s.pages, packageList, i, p)
+	if err != nil {
+		return none, err
+	}
 	k, found, err := s.inspect(ctx, i)
 	if err != nil {
 		return none, err
 	}
 	if err := k.unknown(); err != nil {
-		return none, err
-	}
-	_, req, err := page.Resume(s.pages, packageList, i, p)
-	if err != nil {
 		return none, err
 	}
 	slices.SortStableFunc(found.Packages, func(a, b resource.ImagePackage) int { return cmp.Compare(a.Name, b.Name) })

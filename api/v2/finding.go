@@ -20,6 +20,9 @@ type anImage interface {
 
 func imageOf(r anImage) (finding.Image, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
+	if p, ok := r.(interface{ GetPageToken() string }); ok && r.GetRepoUid() == "" && p.GetPageToken() != "" {
+		repo, err = "", nil // the token has it
+	}
 	return finding.Image{Repo: repo, Reference: r.GetReference(), Architecture: r.GetArchitecture()}, err
 }
 

@@ -133,6 +133,7 @@ oidc additional scopes  a
 oidc pkce enabled       false
 disabled                false
 trusted                 false
+shared redirect         false
 uid                     p1
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" || asked != 1 {
