@@ -49,10 +49,10 @@ func backups(ctx context.Context, m *measurement) {
 			peak = max(peak, p.backup(ctx, url, to))
 			saved = append(saved, time.Since(begin))
 		})...)
-		begin := time.Now()
-		check(copyFolder(to, m.dataFolder()))
+		begin, second := time.Now(), m.dataFolder()
+		check(copyFolder(to, second))
 		copied = append(copied, time.Since(begin))
-		check(os.RemoveAll(to))
+		check(errors.Join(os.RemoveAll(to), os.RemoveAll(second)))
 	}
 	m.slower(fmt.Sprintf("backup: %d MB of blobs, against a copy of the result", total/1e6),
 		newPair(median(saved), median(copied)), 1/0.7)
