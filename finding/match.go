@@ -60,7 +60,7 @@ func (m *Matcher) Run(ctx context.Context) error {
 		}
 	}()
 	var renewed time.Time
-	for ; ctx.Err() == nil; sleep(ctx, matchEvery) {
+	for ; ctx.Err() == nil; m.wait(ctx) {
 		if m.packages.Replicated() && time.Since(renewed) > matchLife/4 {
 			has, err := m.packages.Lease(ctx, matchLease, m.holder, matchLife)
 			if err != nil || !has {
@@ -82,6 +82,16 @@ func (m *Matcher) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// wait waits until this process has changed an advisory, or another one may have, or there
+// may be new packages.
+func (m *Matcher) wait(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-m.advisories.Written:
+	case <-time.After(matchEvery):
+	}
 }
 
 // catchUpInTime lists the ecosystems of advisories that were there before this version,
