@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/token"
 )
 
-// layerOf returns a compressed layer of files, by path.
+// layerOf returns a compressed layer of files, by path. Those in usr/bin can be run.
 func layerOf(t *testing.T, files map[string]string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -34,7 +34,11 @@ func layerOf(t *testing.T, files map[string]string) string {
 	}
 	slices.Sort(paths)
 	for _, path := range paths {
-		if err := w.WriteHeader(&tar.Header{Name: path, Mode: 0o644, Size: int64(len(files[path])), Typeflag: tar.TypeReg}); err != nil {
+		mode := int64(0o644)
+		if strings.HasPrefix(path, "usr/bin/") {
+			mode = 0o755
+		}
+		if err := w.WriteHeader(&tar.Header{Name: path, Mode: mode, Size: int64(len(files[path])), Typeflag: tar.TypeReg}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.Write([]byte(files[path])); err != nil {
