@@ -48,7 +48,7 @@ type Matcher struct {
 	holder     string
 	last       int64 // the organization whose changes were served last
 	pairs      int   // of a package and an advisory that one turn compares, about
-	turns      map[int64]turn
+	shares     map[int64]share
 
 	asked   bool      // whether it has caught up
 	catchUp time.Time // when it has to; zero if it need not
@@ -57,7 +57,7 @@ type Matcher struct {
 // NewMatcher returns a Matcher over a database.
 func NewMatcher(packages *findingdb.Store, advisories *advisorydb.Store, log *slog.Logger) *Matcher {
 	return &Matcher{packages: packages, advisories: advisories, log: cmp.Or(log, slog.Default()), holder: rand.Text(),
-		pairs: pairsAtOnce, turns: map[int64]turn{}}
+		pairs: pairsAtOnce, shares: map[int64]share{}}
 }
 
 // Run matches until ctx ends.
@@ -205,9 +205,9 @@ func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	m.last = c.Root
-	turn := m.turn(c)
-	c = c.First(turn.atOnce)
-	want, done, err := m.compare(ctx, c.Advisories, turn)
+	share := m.share(c)
+	c = c.First(share.atOnce)
+	want, done, err := m.compare(ctx, c.Advisories, share)
 	if err != nil || want == nil {
 		return true, err
 	}
@@ -218,7 +218,7 @@ func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 		return advisorydb.DropChanges(ctx, t, c)
 	})
 	if err == nil {
-		m.end(c.Root, turn, *want, done)
+		m.end(c.Root, share, *want, done)
 	}
 	return true, err
 }

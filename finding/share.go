@@ -8,20 +8,20 @@ import (
 	"github.com/holdfast-dev/holdfast/store/findingdb"
 )
 
-// A turn is how far a Matcher is with the changed advisories of an organization. It is
+// A share is how far a Matcher is with the changed advisories of an organization. It is
 // forgotten when the process ends; then the advisory that was begun is compared from the
 // start.
-type turn struct {
+type share struct {
 	atOnce int   // advisories
 	change int64 // the first of the changes
 	after  int64 // the package that it was last compared with; 0 if it was not begun
 }
 
-// turn returns the turn of an organization with these changes. Usually all of them are
+// share returns the share of an organization with these changes. Usually all of them are
 // compared with all packages at once. What another replica has done meanwhile is not begun
 // here.
-func (m *Matcher) turn(c advisorydb.Changes) turn {
-	t, ok := m.turns[c.Root]
+func (m *Matcher) share(c advisorydb.Changes) share {
+	t, ok := m.shares[c.Root]
 	if !ok {
 		t.atOnce = changesAtOnce
 	}
@@ -31,21 +31,21 @@ func (m *Matcher) turn(c advisorydb.Changes) turn {
 	return t
 }
 
-// end says where the next turn begins.
-func (m *Matcher) end(root int64, t turn, want findingdb.Matches, done bool) {
+// end says where the next share begins.
+func (m *Matcher) end(root int64, t share, want findingdb.Matches, done bool) {
 	t.after = want.Last
 	if done {
-		t = turn{atOnce: 2 * t.atOnce}
+		t = share{atOnce: 2 * t.atOnce}
 	}
-	if m.turns[root] = t; t.atOnce >= changesAtOnce && t.after == 0 {
-		delete(m.turns, root)
+	if m.shares[root] = t; t.atOnce >= changesAtOnce && t.after == 0 {
+		delete(m.shares, root)
 	}
 }
 
 // compare returns what matches advisories have, and reports whether those are all. It
-// returns nil if there is too much to do for so many advisories: then the next turn of the
+// returns nil if there is too much to do for so many advisories: then the next share of the
 // organization has fewer. One alone is compared with some of the packages at a time.
-func (m *Matcher) compare(ctx context.Context, advisories []int64, t turn) (_ *findingdb.Matches, done bool, _ error) {
+func (m *Matcher) compare(ctx context.Context, advisories []int64, t share) (_ *findingdb.Matches, done bool, _ error) {
 	all, err := m.advisories.WithKeys(ctx, advisories)
 	if err != nil {
 		return nil, false, err
@@ -73,7 +73,7 @@ func (m *Matcher) compare(ctx context.Context, advisories []int64, t turn) (_ *f
 		pairs += len(byName[subjectOf(p).name])
 	}
 	if heavy := last > 0 || pairs > m.pairs; heavy && len(advisories) > 1 {
-		m.turns[m.last] = turn{atOnce: max(1, min(t.atOnce, len(advisories))/8)}
+		m.shares[m.last] = share{atOnce: max(1, min(t.atOnce, len(advisories))/8)}
 		return nil, false, nil
 	}
 	if len(subjects) > m.pairs && (last == 0 || subjects[m.pairs-1].ID < last) {
