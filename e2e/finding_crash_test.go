@@ -51,6 +51,9 @@ func TestFindingsCrash(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		kills := 4
+		if strings.Contains(url, "://") {
+			kills = 2
+		}
 		if n, err := strconv.Atoi(os.Getenv("HOLDFAST_TEST_KILLS")); err == nil {
 			kills = n
 		}
