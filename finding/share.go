@@ -28,6 +28,9 @@ func (m *Matcher) share(c advisorydb.Changes) share {
 	if t.change != c.Number() {
 		t.change, t.after = c.Number(), 0
 	}
+	if t.after > 0 { // those that came meanwhile are not begun
+		t.atOnce = 1
+	}
 	return t
 }
 

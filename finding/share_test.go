@@ -102,3 +102,37 @@ func TestNobodyWaitsForAll(t *testing.T) {
 		}
 	})
 }
+
+// TestChangeWhileBegun: an advisory that changes while it is compared with some packages is
+// compared with the others, and then with all of them again.
+func TestChangeWhileBegun(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGame(t, url)
+		has, err := g.Lease(t.Context(), "matches", g.matcher.Holder(), time.Hour)
+		if g.Replicated() && (err != nil || !has) {
+			t.Fatal(has, err)
+		}
+		g.crowd(t, 10, 0)
+		g.matcher.SetPairs(100)
+		for did := true; did; {
+			did, err = g.matcher.Match(t.Context())
+			must(t, err)
+		}
+		g.matcher.SetPairs(6)
+		g.advise(t, g.groups[0], "HOT-1", "hot", "9.0.0")
+		_, err = g.matcher.Match(t.Context())
+		must(t, err)
+		if n := g.matches(t, "hot"); n != 6 {
+			t.Fatalf("%d matches, want those of six packages", n)
+		}
+		g.advise(t, g.groups[0], "HOT-1", "hot", "1.0.0")
+		for did := true; did; {
+			did, err = g.matcher.Match(t.Context())
+			must(t, err)
+		}
+		if n := g.matches(t, "hot"); n != 0 {
+			t.Errorf("%d matches are left", n)
+		}
+	})
+}
