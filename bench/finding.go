@@ -83,9 +83,10 @@ func (g *gallery) reference(of string, i int) string {
 
 // A foundPage is a page of findings, of packages or of images.
 type foundPage struct {
-	TotalCount int64 `json:",string"`
-	Images     []struct{ Digest string }
-	Packages   []struct {
+	TotalCount    int64 `json:",string"`
+	NextPageToken string
+	Images        []struct{ Digest string }
+	Packages      []struct {
 		Location string
 		Package  struct{ Ecosystem, Name, Version, Purl, SourceName, SourceVersion string }
 	}
@@ -113,21 +114,23 @@ func (g *gallery) verify(ctx context.Context, c *client) {
 			have = append(have, strings.Join([]string{p.Package.Purl, p.Package.SourceName, p.Package.SourceVersion, p.Location}, " "))
 		}
 		sameTexts(fmt.Sprintf("packages of image %d", i), want, have)
-		got = foundPage{}
-		check(c.doJSON(ctx, http.MethodGet, g.reference("findings", i)+"?page_size=200", nil, &got))
 		want, have = nil, nil
+		for path := g.reference("findings", i) + "?page_size=200"; path != ""; {
+			got = foundPage{}
+			check(c.doJSON(ctx, http.MethodGet, path, nil, &got))
+			for _, f := range got.Findings {
+				have = append(have, f.AdvisoryID+" "+f.Package.Purl)
+			}
+			if path = ""; got.NextPageToken != "" {
+				path = g.reference("findings", i) + "?page_token=" + url.QueryEscape(got.NextPageToken)
+			}
+		}
 		for _, p := range foundIn(i) {
 			for _, a := range byName[orElse(p.SourceName, p.Name)] {
 				if fixed := a.Affected[0].Ranges[0].Events[1].Fixed; p.Version < fixed { // they have one digit in the same place
 					want = append(want, a.ID+" "+p.PURL)
 				}
 			}
-		}
-		for _, f := range got.Findings {
-			have = append(have, f.AdvisoryID+" "+f.Package.Purl)
-		}
-		if len(want) > len(have) && len(have) == 200 {
-			check(fmt.Errorf("image %d has %d findings, more than a page", i, got.TotalCount))
 		}
 		sameTexts(fmt.Sprintf("findings of image %d", i), want, have)
 	}

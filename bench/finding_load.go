@@ -68,23 +68,35 @@ func packageAt(i int) resource.Package {
 
 // contentOf returns the packages of the i-th image, in order.
 func contentOf(i int) []int {
-	base := i % bases
-	var all []int
-	add := func(p int) {
-		if !slices.Contains(all, p) {
-			all = append(all, p)
-		}
-	}
-	r := rand.New(rand.NewPCG(7, uint64(base)))
-	for z := rand.NewZipf(r, 1.15, 8, systemNames-1); len(all) < fromBase; {
-		add(int(z.Uint64())*eachName + base%eachName)
-	}
-	r = rand.New(rand.NewPCG(8, uint64(i)))
+	all := slices.Clone(baseOf(i % bases))
+	r := rand.New(rand.NewPCG(8, uint64(i)))
 	for z := rand.NewZipf(r, 1.05, 20, appNames-1); len(all) < fromBase+fromApp; {
-		add((systemNames+int(z.Uint64()))*eachName + r.IntN(eachName))
+		all = appendNew(all, (systemNames+int(z.Uint64()))*eachName+r.IntN(eachName))
 	}
 	slices.Sort(all)
 	return all
+}
+
+var madeBases [bases][]int // one goroutine loads
+
+// baseOf returns the packages of a base image.
+func baseOf(base int) []int {
+	if madeBases[base] == nil {
+		var all []int
+		r := rand.New(rand.NewPCG(7, uint64(base)))
+		for z := rand.NewZipf(r, 1.15, 8, systemNames-1); len(all) < fromBase; {
+			all = appendNew(all, int(z.Uint64())*eachName+base%eachName)
+		}
+		madeBases[base] = all
+	}
+	return madeBases[base]
+}
+
+func appendNew(all []int, p int) []int {
+	if slices.Contains(all, p) {
+		return all
+	}
+	return append(all, p)
 }
 
 // foundIn returns the packages of the i-th image as they are found.
