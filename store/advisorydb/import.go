@@ -3,7 +3,6 @@ package advisorydb
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -102,10 +101,15 @@ func digests(
 	for i, a := range records {
 		ids[i] = a.ID
 	}
+	text, args := withIDs(e, `t.advisory_id, t.digest`, group, ids)
+	return store.ReadMap[string, []byte](ctx, rows, text, args...)
+}
+
+// withIDs is the query for columns of the advisories of a group that have one of the IDs.
+func withIDs(e store.Engine, columns string, group resource.UID, ids []string) (string, []any) {
 	q := store.Query{Engine: e}
-	text := fmt.Sprintf(`SELECT t.advisory_id, t.digest FROM %s AS s CROSS JOIN advisories AS t WHERE t.parent = %s
-		AND t.advisory_id = s.v`, e.Each(&q, ids), q.Arg(store.Segment(group)))
-	return store.ReadMap[string, []byte](ctx, rows, text, q.Args...)
+	return `SELECT ` + columns + ` FROM ` + e.Each(&q, ids) + ` AS s` +
+		e.Lookup("advisories", `t.parent = `+q.Arg(store.Segment(group))+` AND t.advisory_id = s.v`), q.Args
 }
 
 // updateImported merges changed records into the advisories that the group has.

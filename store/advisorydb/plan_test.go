@@ -88,6 +88,13 @@ func TestAdvisoryPlans(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) { plantest.Postgres(t, insert, shapes) })
 }
 
+func TestLookups(t *testing.T) {
+	plantest.Lookups(t, func(db *store.DB) []plantest.Shape {
+		text, args := withIDs(db.Engine, `t.seg`, "1", []string{"CVE-1"})
+		return []plantest.Shape{{Name: "by ID", Index: "advisories_id", Text: text, Args: args}}
+	})
+}
+
 // TestAdvisoryPlansSeek: on SQLite a list that is not by update seeks to its
 // place.
 func TestAdvisoryPlansSeek(t *testing.T) {
