@@ -97,7 +97,24 @@ func insertAdvisories(t *testing.T, db *store.DB) (groups []resource.UID) {
 			t.Fatal(err)
 		}
 	}
+	insertLists(t, db)
 	return groups
+}
+
+// insertLists gives lists to other organizations.
+func insertLists(t *testing.T, db *store.DB) {
+	t.Helper()
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	for i := range 100 {
+		g := resource.Group{UID: resource.NewRoot(), Name: fmt.Sprint("other-", i), CreateTime: now, UpdateTime: now}
+		if _, err := iamdb.New(db).InsertGroup(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(db).ReplaceExploits(t.Context(), resource.ExploitList{Group: g.UID, Format: resource.EPSS, Time: now},
+			[]resource.Exploit{{CVE: 2020_000000001}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestAdvisoryPlans(t *testing.T) {
