@@ -5,6 +5,7 @@
 package page
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -89,4 +90,25 @@ type Page[T any] struct {
 // With returns a page like p that has other items, one for each of its own.
 func With[T, U any](p Page[T], items []U) Page[U] {
 	return Page[U]{Items: items, Last: p.Last, Total: p.Total, Next: p.Next, Skipped: p.Skipped, Expired: p.Expired}
+}
+
+// Cut returns the page that r asks for of items that are all in memory. key returns a text
+// that differs for each, and by which they are ordered. Cut sorts all.
+func Cut[T any](all []T, r Request, key func(T) string) (out Page[T]) {
+	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+	if r.Order.Desc {
+		slices.Reverse(all)
+	}
+	out.Total = int64(len(all))
+	if r.After != nil {
+		all = slices.DeleteFunc(slices.Clone(all), func(v T) bool {
+			return key(v) <= r.After.Key != r.Order.Desc || key(v) == r.After.Key
+		})
+	}
+	all = all[min(r.Skip, len(all)):]
+	if len(all) > r.Size {
+		out.Last = &Cursor{Key: key(all[r.Size-1])}
+	}
+	out.Items = all[:min(r.Size, len(all))]
+	return out
 }

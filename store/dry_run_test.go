@@ -45,6 +45,7 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	st.sub = addSubscription(t, s, org.UID)
 	st.a, st.v, st.m = addAssociation(t, s, org.UID, "a"), addInvite(t, s, org.UID, st.r.UID), addMapping(t, s, st.p.UID, st.r.UID, "m")
 	st.adv, st.feed = addAdvisory(t, s, org.UID, "A-1"), addFeed(t, s, org.UID, "feed")
+	must(t, st.replace(t.Context(), org.UID, epoch, score(1, 1)))
 	st.account = addAccount(t, s, org.UID, name+"@example.test")
 	must(t, s.SetSetting(t.Context(), name, []byte("v")))
 	st.repo, st.u = addRepo(t, s, org.UID, "repo"), addUpload(t, s, org.UID, "repo")
