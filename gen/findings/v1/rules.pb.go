@@ -31,21 +31,25 @@ const (
 type RuleMode int32
 
 const (
+	// The same as RULE_MODE_DRY_RUN. Never returned.
+	RuleMode_RULE_MODE_UNSPECIFIED RuleMode = 0
 	// It refuses nothing, and can be checked.
-	RuleMode_RULE_MODE_DRY_RUN RuleMode = 0
+	RuleMode_RULE_MODE_DRY_RUN RuleMode = 1
 	// It refuses pulls.
-	RuleMode_RULE_MODE_ENFORCE RuleMode = 1
+	RuleMode_RULE_MODE_ENFORCE RuleMode = 2
 )
 
 // Enum value maps for RuleMode.
 var (
 	RuleMode_name = map[int32]string{
-		0: "RULE_MODE_DRY_RUN",
-		1: "RULE_MODE_ENFORCE",
+		0: "RULE_MODE_UNSPECIFIED",
+		1: "RULE_MODE_DRY_RUN",
+		2: "RULE_MODE_ENFORCE",
 	}
 	RuleMode_value = map[string]int32{
-		"RULE_MODE_DRY_RUN": 0,
-		"RULE_MODE_ENFORCE": 1,
+		"RULE_MODE_UNSPECIFIED": 0,
+		"RULE_MODE_DRY_RUN":     1,
+		"RULE_MODE_ENFORCE":     2,
 	}
 )
 
@@ -199,7 +203,7 @@ func (x *Rule) GetMode() RuleMode {
 	if x != nil {
 		return x.Mode
 	}
-	return RuleMode_RULE_MODE_DRY_RUN
+	return RuleMode_RULE_MODE_UNSPECIFIED
 }
 
 func (x *Rule) GetCreateTime() *timestamppb.Timestamp {
@@ -963,10 +967,11 @@ const file_holdfast_findings_v1_rules_proto_rawDesc = "" +
 	"\fidentity_uid\x18\x04 \x01(\tR\videntityUid\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\x03R\x05count\x127\n" +
 	"\tlast_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason*8\n" +
-	"\bRuleMode\x12\x15\n" +
-	"\x11RULE_MODE_DRY_RUN\x10\x00\x12\x15\n" +
-	"\x11RULE_MODE_ENFORCE\x10\x012\x81\b\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason*S\n" +
+	"\bRuleMode\x12\x19\n" +
+	"\x15RULE_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11RULE_MODE_DRY_RUN\x10\x01\x12\x15\n" +
+	"\x11RULE_MODE_ENFORCE\x10\x022\x81\b\n" +
 	"\fRulesService\x12\xc7\x01\n" +
 	"\n" +
 	"CreateRule\x12'.holdfast.findings.v1.CreateRuleRequest\x1a\x1a.holdfast.findings.v1.Rule\"t\x82\xd3\xe4\x93\x02&:\x04rule\"\x1e/findings/v1/rules/{parent=**}\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +

@@ -44,7 +44,7 @@ func rules() noun.Noun {
 			{Flag: "on", Path: "target_uid", Ref: noun.Groups, Help: "only images in `GROUP`, below the one of the rule"},
 			{Flag: "repo", Path: "target_uid", Ref: repos, Help: "only images of `REPO`, below the group of the rule"},
 			{Flag: "description", Help: "what it is for"},
-			{Flag: "min-severity", Help: "only findings of this `SEVERITY` or worse: low, medium, high, critical"},
+			{Flag: "min-severity", Read: readSeverity, Help: "only findings of this `SEVERITY` or worse: low, medium, high, critical"},
 			{Flag: "fixable", Help: "only findings that are fixed in some version"},
 			{Flag: "grace-days", Read: readDays, Help: "only findings that were first seen `N` days ago"},
 			{Flag: "exempt", Path: "exempt_uids", Ref: iam.Identities, Help: "`IDENTITY` that is not refused anything; can be repeated"},
@@ -55,6 +55,16 @@ func rules() noun.Noun {
 		Wide:    output.Columns("exemptUids", "refuseUnknown", "createTime", "updateTime"),
 		Extra:   []func(*noun.App) *cobra.Command{rulesCheck},
 	}
+}
+
+// readSeverity sets the least severity.
+func readSeverity(m protoreflect.Message, texts []string) error {
+	n, ok := findingspb.Severity_value["SEVERITY_"+strings.ToUpper(texts[0])]
+	if !ok {
+		return fmt.Errorf("%q is none of low, medium, high, critical and unknown, which is any", texts[0])
+	}
+	noun.Put(m, "min_severity", protoreflect.EnumNumber(n))
+	return nil
 }
 
 // readDays sets the days of grace.
