@@ -142,6 +142,7 @@ func TestExceptions(t *testing.T) {
 		clock := newClock()
 		g := newJudged(t, url, server.Config{Now: clock.now})
 		other := g.pushImage(t, "dev/folder/app", "other", "arm64", bookworm(t))
+		g.await(t, "other", findingspb.Inspection_STATE_INDEXED)
 		for name, tt := range map[string]struct {
 			e         *findingspb.Exception
 			cve1      bool
@@ -216,7 +217,7 @@ func (g *gallery) exceptsTags(t *testing.T) {
 // expires: an exception ends in its second.
 func (g *gallery) expires(t *testing.T, clock *clock) {
 	t.Helper()
-	end := clock.now().Add(time.Hour + 300*time.Millisecond)
+	end := clock.now().Add(10*time.Minute + 300*time.Millisecond)
 	e := g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-1", ExpireTime: timestamppb.New(end)})
 	end = end.Truncate(time.Second)
 	if got := e.GetExpireTime().AsTime(); !got.Equal(end) {
@@ -351,6 +352,7 @@ func TestGate(t *testing.T) {
 			t.Error("refused within the days of grace")
 		}
 		clock.advance(3*24*time.Hour + time.Minute)
+		g.Token = g.mint(t, g.Owner, token.Claims{}) // the one before has expired
 		if pull() != http.StatusForbidden {
 			t.Error("not refused after the days of grace")
 		}
@@ -473,7 +475,6 @@ func TestApiBadJudgements(t *testing.T) {
 		"digest":           {"digest", exception(func(e *findingspb.Exception) { e.TargetUid, e.Digest = repo, "sha256:x" })},
 		"tag and digest":   {"digest", exception(func(e *findingspb.Exception) { e.TargetUid, e.TagPattern, e.Digest = repo, "v1", digestOf("x") })},
 		"over already":     {"expire_time", exception(func(e *findingspb.Exception) { e.ExpireTime = timestamppb.New(time.Unix(1, 0)) })},
-		"bad time":         {"expire_time", exception(func(e *findingspb.Exception) { e.ExpireTime = &timestamppb.Timestamp{Seconds: 1 << 60} })},
 		"justification":    {"justification", exception(func(e *findingspb.Exception) { e.Justification = 9 })},
 		"state":            {"states", &findingspb.ListFindingsRequest{RepoUid: repo, Reference: "v1", States: []findingspb.State{9}}},
 		"no state":         {"states", &findingspb.ListFindingsRequest{RepoUid: repo, Reference: "v1", States: []findingspb.State{0}}},
