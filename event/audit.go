@@ -156,6 +156,8 @@ var listCapabilities = map[string]resource.Capability{
 	"vulnerabilities.feed":             resource.AdvisoriesList,
 	"vulnerabilities.exploit_list":     resource.AdvisoriesList,
 	"events.subscription":              resource.SubscriptionsList,
+	"findings.exception":               resource.OverrideList,
+	"findings.rule":                    resource.PolicyList,
 	"platform.registry.access":         resource.RepoList,
 	"signin.account":                   resource.IdentityList,
 	"signin.activity":                  resource.IdentityList,

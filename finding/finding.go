@@ -29,6 +29,12 @@ type Finding struct {
 	FirstSeen             time.Time
 	Advisories            []resource.UID
 	resource.Exploitation // see Judge
+
+	State            State
+	Exception        resource.UID // that holds for it
+	ExceptionExpires time.Time    // when the finding is open again; zero is never
+
+	claims [][]string // see the function claims
 }
 
 // A Severity is a rating by the scale of CVSS.
@@ -64,10 +70,12 @@ type Filter struct {
 	Fixable    bool       `json:"fixable,omitempty"`
 	KEV        bool       `json:"kev,omitempty"`     // only what is known to be exploited
 	Package    string     `json:"package,omitempty"` // its name, or that of its source
+	States     []State    `json:"states,omitempty"`  // empty is all but StateClosed
 }
 
 func (f Filter) has(v Finding) bool {
-	return (len(f.Severities) == 0 || slices.Contains(f.Severities, v.Severity)) && (!f.Fixable || len(v.Fixed) > 0) && (!f.KEV || v.Known) &&
+	return v.State.in(f.States) && (len(f.Severities) == 0 || slices.Contains(f.Severities, v.Severity)) &&
+		(!f.Fixable || len(v.Fixed) > 0) && (!f.KEV || v.Known) &&
 		(f.Package == "" || f.Package == v.Package.Name || f.Package == v.Package.SourceName)
 }
 
@@ -120,6 +128,9 @@ func (s *Service) List(ctx context.Context, i Image, f Filter, p page.Params) (n
 		return none, k, err
 	}
 	if err := s.Judge(ctx, all); err != nil {
+		return none, k, err
+	}
+	if err := s.judge(ctx, i.Repo, k.Digest, all, s.packages.Time()); err != nil {
 		return none, k, err
 	}
 	all = slices.DeleteFunc(all, func(v Finding) bool { return !f.has(v) })
@@ -246,7 +257,7 @@ func together(hits []findingdb.Hit, advisories map[int64]resource.Advisory) (all
 
 // newFinding makes one finding of the advisories that say the same.
 func newFinding(p resource.ImagePackage, hits []findingdb.Hit, advisories map[int64]resource.Advisory) Finding {
-	v := Finding{Package: p}
+	v := Finding{Package: p, claims: claims(hits, advisories)}
 	first := int64(0)
 	for _, h := range hits {
 		a := advisories[h.Advisory]

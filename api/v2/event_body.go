@@ -61,6 +61,8 @@ var eventKinds = map[string]struct {
 	"vulnerabilities.advisories":       {payload(importedOf), nil},
 	"vulnerabilities.feed":             {payload(feedOf), &advisoriespb.DeleteAdvisoryFeedRequest{}},
 	"vulnerabilities.exploit_list":     {payload(exploitListOf), nil},
+	"findings.exception":               {payload(exceptionRecordOf), &findingspb.DeleteExceptionRequest{}},
+	"findings.rule":                    {payload(ruleOf), &findingspb.DeleteRuleRequest{}},
 	"signin.account":                   {payload(accountRecordOf), &signinpb.DeleteAccountRequest{}},
 	"signin.activity":                  {payload(activityOf), nil},
 	"signin.rules":                     {payload(rulesOf), nil},

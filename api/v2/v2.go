@@ -77,6 +77,9 @@ type server struct {
 	budgetspb.UnsafeBudgetsServiceServer
 	findingspb.UnsafeFindingsServiceServer
 	findingspb.UnsafeExploitedServiceServer
+	findingspb.UnsafeExceptionsServiceServer
+	findingspb.UnsafeRulesServiceServer
+	findingspb.UnsafeVexServiceServer
 	vulnpb.UnsafeAdvisoriesServiceServer
 	advisoriespb.UnsafeAdvisoryReadingServiceServer
 	advisoriespb.UnsafeAdvisoryWritingServiceServer
@@ -113,6 +116,9 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	budgetspb.RegisterBudgetsServiceServer(r, s)
 	findingspb.RegisterFindingsServiceServer(r, s)
 	findingspb.RegisterExploitedServiceServer(r, s)
+	findingspb.RegisterExceptionsServiceServer(r, s)
+	findingspb.RegisterRulesServiceServer(r, s)
+	findingspb.RegisterVexServiceServer(r, s)
 	vulnpb.RegisterAdvisoriesServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)
