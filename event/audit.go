@@ -155,6 +155,8 @@ var listCapabilities = map[string]resource.Capability{
 	"vulnerabilities.advisories":       resource.AdvisoriesList,
 	"vulnerabilities.feed":             resource.AdvisoriesList,
 	"events.subscription":              resource.SubscriptionsList,
+	"findings.exception":               resource.OverrideList,
+	"findings.rule":                    resource.PolicyList,
 	"platform.registry.access":         resource.RepoList,
 	"signin.account":                   resource.IdentityList,
 	"signin.activity":                  resource.IdentityList,

@@ -28,6 +28,12 @@ type Finding struct {
 	Summary    string
 	FirstSeen  time.Time
 	Advisories []resource.UID
+
+	State            State
+	Exception        resource.UID // that holds for it
+	ExceptionExpires time.Time    // when the finding is open again; zero is never
+
+	claims [][]string // see the function claims
 }
 
 // A Severity is a rating by the scale of CVSS.
@@ -62,10 +68,11 @@ type Filter struct {
 	Severities []Severity `json:"severities,omitempty"`
 	Fixable    bool       `json:"fixable,omitempty"`
 	Package    string     `json:"package,omitempty"` // its name, or that of its source
+	States     []State    `json:"states,omitempty"`  // empty is all but StateClosed
 }
 
 func (f Filter) has(v Finding) bool {
-	return (len(f.Severities) == 0 || slices.Contains(f.Severities, v.Severity)) && (!f.Fixable || len(v.Fixed) > 0) &&
+	return v.State.in(f.States) && (len(f.Severities) == 0 || slices.Contains(f.Severities, v.Severity)) && (!f.Fixable || len(v.Fixed) > 0) &&
 		(f.Package == "" || f.Package == v.Package.Name || f.Package == v.Package.SourceName)
 }
 
@@ -111,6 +118,9 @@ func (s *Service) List(ctx context.Context, i Image, f Filter, p page.Params) (n
 	}
 	all, err := s.findings(ctx, found)
 	if err != nil {
+		return none, k, err
+	}
+	if err := s.judge(ctx, i.Repo, k.Digest, all, s.packages.Time()); err != nil {
 		return none, k, err
 	}
 	all = slices.DeleteFunc(all, func(v Finding) bool { return !f.has(v) })
@@ -237,7 +247,7 @@ func together(hits []findingdb.Hit, advisories map[int64]resource.Advisory) (all
 
 // newFinding makes one finding of the advisories that say the same.
 func newFinding(p resource.ImagePackage, hits []findingdb.Hit, advisories map[int64]resource.Advisory) Finding {
-	v := Finding{Package: p}
+	v := Finding{Package: p, claims: claims(hits, advisories)}
 	first := int64(0)
 	for _, h := range hits {
 		a := advisories[h.Advisory]

@@ -123,6 +123,9 @@ func (x *Indexer) Sweep(ctx context.Context) error {
 	if _, err := x.images.SweepImages(ctx, x.cfg.Version); err != nil {
 		return err
 	}
+	if err := x.packages.SweepJudgements(ctx); err != nil {
+		return err
+	}
 	_, err := x.packages.SweepChunks(ctx)
 	return err
 }

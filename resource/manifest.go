@@ -19,6 +19,12 @@ type Manifest struct {
 	Needs        []Need
 }
 
+// ClaimsImage reports whether the types in a manifest are those of an image with layers of
+// files, whatever else it says.
+func (m Manifest) ClaimsImage() bool {
+	return slices.Contains(ImageManifests, m.MediaType) && slices.Contains(ImageConfigs, m.ArtifactType)
+}
+
 // IsImage reports whether a manifest is that of an image, as far as its types tell: also
 // attestations have them.
 func (m Manifest) IsImage() bool {

@@ -17,6 +17,7 @@ import (
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
@@ -59,6 +60,8 @@ var eventKinds = map[string]struct {
 	"vulnerabilities.advisory":         {payload(advisoryRecordOf), &advisoriespb.DeleteAdvisoryRequest{}},
 	"vulnerabilities.advisories":       {payload(importedOf), nil},
 	"vulnerabilities.feed":             {payload(feedOf), &advisoriespb.DeleteAdvisoryFeedRequest{}},
+	"findings.exception":               {payload(exceptionRecordOf), &findingspb.DeleteExceptionRequest{}},
+	"findings.rule":                    {payload(ruleOf), &findingspb.DeleteRuleRequest{}},
 	"signin.account":                   {payload(accountRecordOf), &signinpb.DeleteAccountRequest{}},
 	"signin.activity":                  {payload(activityOf), nil},
 	"signin.rules":                     {payload(rulesOf), nil},

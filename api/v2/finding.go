@@ -92,6 +92,12 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 		}
 		f.Severities = append(f.Severities, finding.Severity(severity))
 	}
+	for _, state := range r.GetStates() {
+		if _, ok := pb.State_name[int32(state)]; !ok || state == pb.State_STATE_UNSPECIFIED {
+			return nil, fault.Field("states", "%d is not a state", state)
+		}
+		f.States = append(f.States, finding.State(state))
+	}
 	got, known, err := s.Findings.List(ctx, image, f, wire.Params(r))
 	if err != nil {
 		return nil, err
@@ -112,6 +118,7 @@ func findingOf(v finding.Finding) *pb.Finding {
 		Severity: pb.Severity(v.Severity), Score: score, Summary: v.Summary, FirstSeenTime: wire.Time(v.FirstSeen),
 		Origin: "index", Location: v.Package.Place, Layer: int32(v.Package.Layer),
 		AdvisoryUids: wire.Convert(v.Advisories, func(u resource.UID) string { return string(u) }),
+		State:        pb.State(v.State), ExceptionUid: string(v.Exception), ExceptionExpireTime: wire.Time(v.ExceptionExpires),
 	}
 }
 

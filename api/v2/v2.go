@@ -76,6 +76,9 @@ type server struct {
 	accesspb.UnsafeAccessServiceServer
 	budgetspb.UnsafeBudgetsServiceServer
 	findingspb.UnsafeFindingsServiceServer
+	findingspb.UnsafeExceptionsServiceServer
+	findingspb.UnsafeRulesServiceServer
+	findingspb.UnsafeVexServiceServer
 	vulnpb.UnsafeAdvisoriesServiceServer
 	advisoriespb.UnsafeAdvisoryReadingServiceServer
 	advisoriespb.UnsafeAdvisoryWritingServiceServer
@@ -111,6 +114,9 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	accesspb.RegisterAccessServiceServer(r, s)
 	budgetspb.RegisterBudgetsServiceServer(r, s)
 	findingspb.RegisterFindingsServiceServer(r, s)
+	findingspb.RegisterExceptionsServiceServer(r, s)
+	findingspb.RegisterRulesServiceServer(r, s)
+	findingspb.RegisterVexServiceServer(r, s)
 	vulnpb.RegisterAdvisoriesServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)

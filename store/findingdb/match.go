@@ -255,3 +255,35 @@ func (s *Store) PackageIDs(ctx context.Context, digest string) (ids []int64, unm
 		s.Engine.Each(&q, c.ids)), q.Args, &unmatched)
 	return c.ids, unmatched, err
 }
+
+// PackageSets returns the numbers of the packages that images have, by digest, and which of
+// them were not compared with the advisories yet. An image of which nothing is known is left
+// out.
+func (s *Store) PackageSets(
+	ctx context.Context, digests []string,
+) (all map[string][]int64, unmatched map[int64]bool, _ error) {
+	q := store.Query{Engine: s.Engine}
+	texts, err := store.ReadMap[string, []byte](ctx, s.Rows, fmt.Sprintf(`SELECT i.digest, i.packages FROM %s AS s
+		CROSS JOIN inspections AS i WHERE i.digest = s.v`, s.Engine.Each(&q, digests)), q.Args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, unmatched = map[string][]int64{}, map[int64]bool{}
+	var ids []int64
+	for digest, text := range texts {
+		c, err := decode(text, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		all[digest] = c.ids
+		ids = append(ids, c.ids...)
+	}
+	slices.Sort(ids)
+	q = store.Query{Engine: s.Engine}
+	late, err := store.ReadColumn[int64](ctx, s.Rows, fmt.Sprintf(`SELECT p.seq FROM %s AS s CROSS JOIN packages AS p
+		WHERE p.seq = s.v AND NOT p.matched`, s.Engine.Each(&q, slices.Compact(ids))), q.Args...)
+	for _, id := range late {
+		unmatched[id] = true
+	}
+	return all, unmatched, err
+}

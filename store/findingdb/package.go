@@ -298,6 +298,34 @@ func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64
 	return all, err
 }
 
+// CountHaving returns for each of the packages how many of the images have it.
+func (s *Store) CountHaving(ctx context.Context, numbers, packages []int64) (map[int64]int64, error) {
+	among := map[int64]*bitmap.Set{}
+	for _, n := range numbers {
+		chunk, place := bitmap.At(n)
+		if among[chunk] == nil {
+			among[chunk] = &bitmap.Set{}
+		}
+		among[chunk].Add(place)
+	}
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS s CROSS JOIN %s AS c CROSS JOIN package_images AS b
+		WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Each(&q, packages),
+		s.Engine.Each(&q, slices.Collect(maps.Keys(among))))
+	all := map[int64]int64{}
+	return all, s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var chunk, id int64
+		var bits []byte
+		if err := row.Scan(&chunk, &id, &bits); err != nil {
+			return false, err
+		}
+		set, err := bitmap.Decode(bits)
+		set.And(among[chunk])
+		all[id] += int64(set.Len())
+		return false, err
+	})
+}
+
 // sets unites the bitmaps of a query by their chunks.
 func sets(
 	ctx context.Context, read store.Reader, e store.Engine, text string, lists ...[]int64,

@@ -305,6 +305,17 @@ func (s *Store) Images(
 	return all, err
 }
 
+// ImageStates returns the states of images of a repo, by digest, also of those that turned
+// out to be none.
+func (s *Store) ImageStates(
+	ctx context.Context, repo resource.UID, digests []string,
+) (map[string]resource.ImageState, error) {
+	q := store.Query{Engine: s.Engine}
+	return store.ReadMap[string, resource.ImageState](ctx, s.Rows, fmt.Sprintf(`SELECT i.digest, i.state FROM %s AS s
+		CROSS JOIN images AS i WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Each(&q, digests),
+		q.Arg(store.Segment(repo))), q.Args...)
+}
+
 // A NumberedImage is an image by its number, with the tags that stand for it or for an
 // index that lists it, as far as they were asked for.
 type NumberedImage struct {
@@ -363,6 +374,36 @@ func (s *Store) tagsOfImages(ctx context.Context, numbers []int64) (map[int64][]
 		all[number] = append(all[number], name)
 		return false, err
 	})
+}
+
+// TagsOf returns the tags that stand for manifests of a repo, or for an index that lists
+// them. If there are more than can be read, there are none: whoever asks whether all tags
+// are of some kind must not be told of a part.
+func (s *Store) TagsOf(ctx context.Context, repo resource.UID, digests []string) (map[string][]string, error) {
+	q := store.Query{Engine: s.Engine}
+	seg := q.Arg(store.Segment(repo))
+	text := fmt.Sprintf(`SELECT s.v, t.name FROM %s AS s CROSS JOIN tags AS t WHERE t.digest = s.v AND t.parent = %s
+		UNION SELECT s.v, t.name FROM %s AS s CROSS JOIN manifest_refs AS r CROSS JOIN tags AS t
+		WHERE r.repo = %s AND r.child = s.v AND t.digest = r.digest AND t.parent = r.repo LIMIT %s`,
+		s.Engine.Each(&q, digests), seg, s.Engine.Each(&q, digests), seg, q.Arg(maxImageTags+1))
+	all, n := map[string][]string{}, 0
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var digest, name string
+		err := row.Scan(&digest, &name)
+		all[digest] = append(all[digest], name)
+		n++
+		return false, err
+	})
+	if n > maxImageTags {
+		return nil, err
+	}
+	return all, err
+}
+
+// ListedBy returns the digests of what an index of a repo lists, at most n.
+func (s *Store) ListedBy(ctx context.Context, repo resource.UID, index string, n int) ([]string, error) {
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT child FROM manifest_refs WHERE repo = $1 AND digest = $2
+		AND child IS NOT NULL ORDER BY child LIMIT $3`, store.Segment(repo), index, n)
 }
 
 // QueueLength returns how many images wait to be inspected, or 10,000 if there are more.

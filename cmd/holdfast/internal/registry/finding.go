@@ -19,7 +19,7 @@ import (
 // Findings returns the commands about what is wrong with images.
 func Findings(a *noun.App) *cobra.Command {
 	return a.Branch("findings", "List what is wrong with images, and which images an advisory affects",
-		findingsList(a), findingsImages(a))
+		findingsList(a), findingsImages(a), exceptionsCommand(a), a.Command(rules()), findingsExport(a))
 }
 
 // Packages returns the commands about what images contain.
@@ -86,14 +86,14 @@ func findings() noun.Noun {
 		Area: "findings", Use: "findings", One: "finding", Message: noun.MessageOf(&findingspb.Finding{}), ID: "advisory_id",
 		Columns: output.Columns("advisory=advisoryId", output.Text("severity", severity), "package=package.name",
 			"version=package.version", output.Text("fixed", fixed), "aliases"),
-		Wide: output.Columns("purl=package.purl", "summary", "firstSeenTime", "location", "layer"),
+		Wide: output.Columns("state", "until=exceptionExpireTime", "exception=exceptionUid", "purl=package.purl", "summary", "firstSeenTime", "location", "layer"),
 	}
 }
 
 func findingsList(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	req := &findingspb.ListFindingsRequest{}
-	var severities []string
+	var severities, states []string
 	cmd := &cobra.Command{
 		Use: "list REPO:TAG|REPO@DIGEST", Short: "List what is wrong with an image, the most urgent first",
 		Long: "Lists the advisories that affect the packages of an image: what can be fixed first, then by severity.\n" +
@@ -104,6 +104,7 @@ func findingsList(a *noun.App) *cobra.Command {
 	p.Register(cmd)
 	f := cmd.Flags()
 	f.StringSliceVar(&severities, "severity", nil, "only these `SEVERITIES`: critical, high, medium, low, unknown")
+	f.StringSliceVar(&states, "state", []string{"open"}, "only these `STATES`: open, excepted, closed")
 	f.BoolVar(&req.Fixable, "fixable", false, "only what is fixed in some version")
 	f.StringVar(&req.Package, "package", "", "only those of the package, or its source, with `NAME`")
 	f.StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
@@ -114,6 +115,13 @@ func findingsList(a *noun.App) *cobra.Command {
 				return problem.Usage("%q is not a severity", s).Hint("these are critical, high, medium, low and unknown")
 			}
 			req.Severities = append(req.Severities, findingspb.Severity(n))
+		}
+		for _, s := range states {
+			n, err := noun.ParseEnum(findingspb.State(0).Descriptor(), strings.TrimSpace(s))
+			if err != nil {
+				return problem.Usage("--state: %v", err)
+			}
+			req.States = append(req.States, findingspb.State(n))
 		}
 		req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
 		if err := a.PrintAll(ctx, findings(), req, p); err != nil {
@@ -127,6 +135,7 @@ func findingsList(a *noun.App) *cobra.Command {
 func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsRequest) error {
 	m, err := signin.Call(ctx, findingspb.NewFindingsServiceClient(a).ListFindings, &findingspb.ListFindingsRequest{
 		RepoUid: req.GetRepoUid(), Reference: req.GetReference(), Architecture: req.GetArchitecture(), PageSize: 1,
+		States: []findingspb.State{findingspb.State_STATE_EXCEPTED},
 	})
 	if err != nil {
 		return err
@@ -142,6 +151,9 @@ func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsR
 	}
 	if n := len(m.GetInspection().GetWarnings()); n > 0 {
 		said += fmt.Sprintf("; %d files not understood", n)
+	}
+	if n := m.GetTotalCount(); n > 0 {
+		said += fmt.Sprintf("; %d findings are excepted (--state excepted)", n)
 	}
 	fmt.Fprintln(a.Err, said)
 	return nil
