@@ -108,6 +108,12 @@ type StoredImage struct {
 	IndexTime  time.Time // when its packages were first known; zero if they are not
 }
 
+// A PastTag is a tag that stood for an image for some time.
+type PastTag struct {
+	Name         string
+	Since, Until time.Time
+}
+
 // A Package is a version of a package as it is found in images. For a package of a
 // distribution, Ecosystem names also the release, as in Debian:12.
 type Package struct {

@@ -142,6 +142,59 @@ func (State) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{1}
 }
 
+// CloseReason says why a finding is over.
+type CloseReason int32
+
+const (
+	// It is not over.
+	CloseReason_CLOSE_REASON_UNSPECIFIED CloseReason = 0
+	// The advisory does not affect the package any more, is withdrawn or deleted.
+	CloseReason_CLOSE_REASON_ADVISORY_CHANGED CloseReason = 1
+	// The tag stands for another image, which does not have it.
+	CloseReason_CLOSE_REASON_IMAGE_CHANGED CloseReason = 2
+)
+
+// Enum value maps for CloseReason.
+var (
+	CloseReason_name = map[int32]string{
+		0: "CLOSE_REASON_UNSPECIFIED",
+		1: "CLOSE_REASON_ADVISORY_CHANGED",
+		2: "CLOSE_REASON_IMAGE_CHANGED",
+	}
+	CloseReason_value = map[string]int32{
+		"CLOSE_REASON_UNSPECIFIED":      0,
+		"CLOSE_REASON_ADVISORY_CHANGED": 1,
+		"CLOSE_REASON_IMAGE_CHANGED":    2,
+	}
+)
+
+func (x CloseReason) Enum() *CloseReason {
+	p := new(CloseReason)
+	*p = x
+	return p
+}
+
+func (x CloseReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CloseReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_findings_v1_findings_proto_enumTypes[2].Descriptor()
+}
+
+func (CloseReason) Type() protoreflect.EnumType {
+	return &file_holdfast_findings_v1_findings_proto_enumTypes[2]
+}
+
+func (x CloseReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CloseReason.Descriptor instead.
+func (CloseReason) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{2}
+}
+
 // State says whether the packages of an image are known.
 type Inspection_State int32
 
@@ -187,11 +240,11 @@ func (x Inspection_State) String() string {
 }
 
 func (Inspection_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_holdfast_findings_v1_findings_proto_enumTypes[2].Descriptor()
+	return file_holdfast_findings_v1_findings_proto_enumTypes[3].Descriptor()
 }
 
 func (Inspection_State) Type() protoreflect.EnumType {
-	return &file_holdfast_findings_v1_findings_proto_enumTypes[2]
+	return &file_holdfast_findings_v1_findings_proto_enumTypes[3]
 }
 
 func (x Inspection_State) Number() protoreflect.EnumNumber {
@@ -906,8 +959,18 @@ type Finding struct {
 	ExceptionUid string `protobuf:"bytes,21,opt,name=exception_uid,json=exceptionUid,proto3" json:"exception_uid,omitempty"`
 	// When the finding is open again; absent if it never is.
 	ExceptionExpireTime *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=exception_expire_time,json=exceptionExpireTime,proto3" json:"exception_expire_time,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// When it was over.
+	CloseTime *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
+	// Why it is over.
+	CloseReason CloseReason `protobuf:"varint,26,opt,name=close_reason,json=closeReason,proto3,enum=holdfast.findings.v1.CloseReason" json:"close_reason,omitempty"`
+	// What brought the advisory: "feed", the uid of the feed and its revision;
+	// "import"; "api"; or "image", if the advisory was there before the package.
+	OpenedBy string `protobuf:"bytes,27,opt,name=opened_by,json=openedBy,proto3" json:"opened_by,omitempty"`
+	// What changed the advisory, in the same words; or "image" and the digest that
+	// the tag stands for instead.
+	ClosedBy      string `protobuf:"bytes,28,opt,name=closed_by,json=closedBy,proto3" json:"closed_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Finding) Reset() {
@@ -1045,6 +1108,34 @@ func (x *Finding) GetExceptionExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Finding) GetCloseTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CloseTime
+	}
+	return nil
+}
+
+func (x *Finding) GetCloseReason() CloseReason {
+	if x != nil {
+		return x.CloseReason
+	}
+	return CloseReason_CLOSE_REASON_UNSPECIFIED
+}
+
+func (x *Finding) GetOpenedBy() string {
+	if x != nil {
+		return x.OpenedBy
+	}
+	return ""
+}
+
+func (x *Finding) GetClosedBy() string {
+	if x != nil {
+		return x.ClosedBy
+	}
+	return ""
+}
+
 // ListFindingsRequest names the image and selects findings.
 type ListFindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1071,7 +1162,11 @@ type ListFindingsRequest struct {
 	// How many results to pass over before the page starts.
 	Skip int32 `protobuf:"varint,10,opt,name=skip,proto3" json:"skip,omitempty"`
 	// Only those with one of these states: open and excepted ones unless given.
-	States        []State `protobuf:"varint,12,rep,packed,name=states,proto3,enum=holdfast.findings.v1.State" json:"states,omitempty"`
+	States []State `protobuf:"varint,12,rep,packed,name=states,proto3,enum=holdfast.findings.v1.State" json:"states,omitempty"`
+	// What was open or excepted at this time; a tag is the image that it stood for
+	// then. This needs tag.list, too, and so does what is closed. If that image is
+	// deleted or was not inspected by then, that is FAILED_PRECONDITION.
+	AtTime        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=at_time,json=atTime,proto3" json:"at_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1183,6 +1278,13 @@ func (x *ListFindingsRequest) GetStates() []State {
 	return nil
 }
 
+func (x *ListFindingsRequest) GetAtTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AtTime
+	}
+	return nil
+}
+
 // ListFindingsResponse is one page of findings.
 type ListFindingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1196,7 +1298,9 @@ type ListFindingsResponse struct {
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	// What is known about the image. Without it nobody can tell what it means that
 	// there are no findings.
-	Inspection    *Inspection `protobuf:"bytes,5,opt,name=inspection,proto3" json:"inspection,omitempty"`
+	Inspection *Inspection `protobuf:"bytes,5,opt,name=inspection,proto3" json:"inspection,omitempty"`
+	// Why findings that are closed may be missing; empty if none are.
+	Incomplete    string `protobuf:"bytes,6,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1266,6 +1370,13 @@ func (x *ListFindingsResponse) GetInspection() *Inspection {
 	return nil
 }
 
+func (x *ListFindingsResponse) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
+}
+
 // AffectedImage is an image of a repo that has a package.
 type AffectedImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1278,7 +1389,10 @@ type AffectedImage struct {
 	// The tags that stand for it, or for an index that lists it.
 	Tags []string `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
 	// Those of the packages that it has.
-	Packages      []*Package `protobuf:"bytes,5,rep,name=packages,proto3" json:"packages,omitempty"`
+	Packages []*Package `protobuf:"bytes,5,rep,name=packages,proto3" json:"packages,omitempty"`
+	// The tags that stood for it, or for an index that lists it, and no longer do,
+	// the last first and at most 20, where the caller may list them.
+	PastTags      []*PastTag `protobuf:"bytes,7,rep,name=past_tags,json=pastTags,proto3" json:"past_tags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1348,6 +1462,77 @@ func (x *AffectedImage) GetPackages() []*Package {
 	return nil
 }
 
+func (x *AffectedImage) GetPastTags() []*PastTag {
+	if x != nil {
+		return x.PastTags
+	}
+	return nil
+}
+
+// PastTag is a tag that stood for an image for some time.
+type PastTag struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the tag.
+	Tag string `protobuf:"bytes,1,opt,name=tag,proto3" json:"tag,omitempty"`
+	// Since when it stood for the image.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// When it was moved or deleted.
+	EndTime       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastTag) Reset() {
+	*x = PastTag{}
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastTag) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastTag) ProtoMessage() {}
+
+func (x *PastTag) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastTag.ProtoReflect.Descriptor instead.
+func (*PastTag) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PastTag) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+func (x *PastTag) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *PastTag) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
 // ListAffectedImagesRequest names the advisory.
 type ListAffectedImagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1370,7 +1555,7 @@ type ListAffectedImagesRequest struct {
 
 func (x *ListAffectedImagesRequest) Reset() {
 	*x = ListAffectedImagesRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1567,7 @@ func (x *ListAffectedImagesRequest) String() string {
 func (*ListAffectedImagesRequest) ProtoMessage() {}
 
 func (x *ListAffectedImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1580,7 @@ func (x *ListAffectedImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAffectedImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListAffectedImagesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListAffectedImagesRequest) GetAdvisoryId() string {
@@ -1457,7 +1642,7 @@ type ListAffectedImagesResponse struct {
 
 func (x *ListAffectedImagesResponse) Reset() {
 	*x = ListAffectedImagesResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1654,7 @@ func (x *ListAffectedImagesResponse) String() string {
 func (*ListAffectedImagesResponse) ProtoMessage() {}
 
 func (x *ListAffectedImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1667,7 @@ func (x *ListAffectedImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAffectedImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListAffectedImagesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListAffectedImagesResponse) GetImages() []*AffectedImage {
@@ -1537,7 +1722,7 @@ type SearchPackagesRequest struct {
 
 func (x *SearchPackagesRequest) Reset() {
 	*x = SearchPackagesRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1734,7 @@ func (x *SearchPackagesRequest) String() string {
 func (*SearchPackagesRequest) ProtoMessage() {}
 
 func (x *SearchPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1747,7 @@ func (x *SearchPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchPackagesRequest.ProtoReflect.Descriptor instead.
 func (*SearchPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SearchPackagesRequest) GetPurl() string {
@@ -1631,7 +1816,7 @@ type SearchPackagesResponse struct {
 
 func (x *SearchPackagesResponse) Reset() {
 	*x = SearchPackagesResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1828,7 @@ func (x *SearchPackagesResponse) String() string {
 func (*SearchPackagesResponse) ProtoMessage() {}
 
 func (x *SearchPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1841,7 @@ func (x *SearchPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchPackagesResponse.ProtoReflect.Descriptor instead.
 func (*SearchPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SearchPackagesResponse) GetImages() []*AffectedImage {
@@ -1753,7 +1938,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"\xeb\x04\n" +
+	"\f_total_count\"\xa6\x06\n" +
 	"\aFinding\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
 	"advisoryId\x12\x18\n" +
@@ -1771,7 +1956,12 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\radvisory_uids\x18\f \x03(\tR\fadvisoryUids\x121\n" +
 	"\x05state\x18\x14 \x01(\x0e2\x1b.holdfast.findings.v1.StateR\x05state\x12#\n" +
 	"\rexception_uid\x18\x15 \x01(\tR\fexceptionUid\x12N\n" +
-	"\x15exception_expire_time\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\x13exceptionExpireTime\"\x96\x03\n" +
+	"\x15exception_expire_time\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\x13exceptionExpireTime\x129\n" +
+	"\n" +
+	"close_time\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\tcloseTime\x12D\n" +
+	"\fclose_reason\x18\x1a \x01(\x0e2!.holdfast.findings.v1.CloseReasonR\vcloseReason\x12\x1b\n" +
+	"\topened_by\x18\x1b \x01(\tR\bopenedBy\x12\x1b\n" +
+	"\tclosed_by\x18\x1c \x01(\tR\bclosedBy\"\xcb\x03\n" +
 	"\x13ListFindingsRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
@@ -1787,7 +1977,8 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\border_by\x18\t \x01(\tR\aorderBy\x12\x12\n" +
 	"\x04skip\x18\n" +
 	" \x01(\x05R\x04skip\x123\n" +
-	"\x06states\x18\f \x03(\x0e2\x1b.holdfast.findings.v1.StateR\x06states\"\x8b\x02\n" +
+	"\x06states\x18\f \x03(\x0e2\x1b.holdfast.findings.v1.StateR\x06states\x123\n" +
+	"\aat_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06atTime\"\xab\x02\n" +
 	"\x14ListFindingsResponse\x129\n" +
 	"\bfindings\x18\x01 \x03(\v2\x1d.holdfast.findings.v1.FindingR\bfindings\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -1796,14 +1987,23 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x12@\n" +
 	"\n" +
 	"inspection\x18\x05 \x01(\v2 .holdfast.findings.v1.InspectionR\n" +
-	"inspectionB\x0e\n" +
-	"\f_total_count\"\xa5\x01\n" +
+	"inspection\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x06 \x01(\tR\n" +
+	"incompleteB\x0e\n" +
+	"\f_total_count\"\xe1\x01\n" +
 	"\rAffectedImage\x12\x19\n" +
 	"\brepo_uid\x18\x01 \x01(\tR\arepoUid\x12\x12\n" +
 	"\x04repo\x18\x02 \x01(\tR\x04repo\x12\x16\n" +
 	"\x06digest\x18\x03 \x01(\tR\x06digest\x12\x12\n" +
 	"\x04tags\x18\x04 \x03(\tR\x04tags\x129\n" +
-	"\bpackages\x18\x05 \x03(\v2\x1d.holdfast.findings.v1.PackageR\bpackages\"\xc9\x01\n" +
+	"\bpackages\x18\x05 \x03(\v2\x1d.holdfast.findings.v1.PackageR\bpackages\x12:\n" +
+	"\tpast_tags\x18\a \x03(\v2\x1d.holdfast.findings.v1.PastTagR\bpastTags\"\x8d\x01\n" +
+	"\aPastTag\x12\x10\n" +
+	"\x03tag\x18\x01 \x01(\tR\x03tag\x129\n" +
+	"\n" +
+	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xc9\x01\n" +
 	"\x19ListAffectedImagesRequest\x12$\n" +
 	"\vadvisory_id\x18\x01 \x01(\tB\x03\xe0A\x02R\n" +
 	"advisoryId\x12\x1b\n" +
@@ -1847,7 +2047,11 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\n" +
 	"STATE_OPEN\x10\x01\x12\x12\n" +
 	"\x0eSTATE_EXCEPTED\x10\x02\x12\x10\n" +
-	"\fSTATE_CLOSED\x10\x032\x8e\a\n" +
+	"\fSTATE_CLOSED\x10\x03*n\n" +
+	"\vCloseReason\x12\x1c\n" +
+	"\x18CLOSE_REASON_UNSPECIFIED\x10\x00\x12!\n" +
+	"\x1dCLOSE_REASON_ADVISORY_CHANGED\x10\x01\x12\x1e\n" +
+	"\x1aCLOSE_REASON_IMAGE_CHANGED\x10\x022\x8e\a\n" +
 	"\x0fFindingsService\x12\xaf\x01\n" +
 	"\rGetInspection\x12*.holdfast.findings.v1.GetInspectionRequest\x1a .holdfast.findings.v1.Inspection\"P\x82\xd3\xe4\x93\x02:\x128/findings/v1/repos/{repo_uid=**}/inspections/{reference}\x8a\xaf\xa8\xd2\x05\n" +
 	"\x12\b\n" +
@@ -1876,64 +2080,72 @@ func file_holdfast_findings_v1_findings_proto_rawDescGZIP() []byte {
 	return file_holdfast_findings_v1_findings_proto_rawDescData
 }
 
-var file_holdfast_findings_v1_findings_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_holdfast_findings_v1_findings_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_holdfast_findings_v1_findings_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_holdfast_findings_v1_findings_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_holdfast_findings_v1_findings_proto_goTypes = []any{
 	(Severity)(0),                      // 0: holdfast.findings.v1.Severity
 	(State)(0),                         // 1: holdfast.findings.v1.State
-	(Inspection_State)(0),              // 2: holdfast.findings.v1.Inspection.State
-	(*GetInspectionRequest)(nil),       // 3: holdfast.findings.v1.GetInspectionRequest
-	(*Inspection)(nil),                 // 4: holdfast.findings.v1.Inspection
-	(*Distribution)(nil),               // 5: holdfast.findings.v1.Distribution
-	(*Coverage)(nil),                   // 6: holdfast.findings.v1.Coverage
-	(*Package)(nil),                    // 7: holdfast.findings.v1.Package
-	(*ImagePackage)(nil),               // 8: holdfast.findings.v1.ImagePackage
-	(*ListPackagesRequest)(nil),        // 9: holdfast.findings.v1.ListPackagesRequest
-	(*ListPackagesResponse)(nil),       // 10: holdfast.findings.v1.ListPackagesResponse
-	(*Finding)(nil),                    // 11: holdfast.findings.v1.Finding
-	(*ListFindingsRequest)(nil),        // 12: holdfast.findings.v1.ListFindingsRequest
-	(*ListFindingsResponse)(nil),       // 13: holdfast.findings.v1.ListFindingsResponse
-	(*AffectedImage)(nil),              // 14: holdfast.findings.v1.AffectedImage
-	(*ListAffectedImagesRequest)(nil),  // 15: holdfast.findings.v1.ListAffectedImagesRequest
-	(*ListAffectedImagesResponse)(nil), // 16: holdfast.findings.v1.ListAffectedImagesResponse
-	(*SearchPackagesRequest)(nil),      // 17: holdfast.findings.v1.SearchPackagesRequest
-	(*SearchPackagesResponse)(nil),     // 18: holdfast.findings.v1.SearchPackagesResponse
-	(*timestamppb.Timestamp)(nil),      // 19: google.protobuf.Timestamp
+	(CloseReason)(0),                   // 2: holdfast.findings.v1.CloseReason
+	(Inspection_State)(0),              // 3: holdfast.findings.v1.Inspection.State
+	(*GetInspectionRequest)(nil),       // 4: holdfast.findings.v1.GetInspectionRequest
+	(*Inspection)(nil),                 // 5: holdfast.findings.v1.Inspection
+	(*Distribution)(nil),               // 6: holdfast.findings.v1.Distribution
+	(*Coverage)(nil),                   // 7: holdfast.findings.v1.Coverage
+	(*Package)(nil),                    // 8: holdfast.findings.v1.Package
+	(*ImagePackage)(nil),               // 9: holdfast.findings.v1.ImagePackage
+	(*ListPackagesRequest)(nil),        // 10: holdfast.findings.v1.ListPackagesRequest
+	(*ListPackagesResponse)(nil),       // 11: holdfast.findings.v1.ListPackagesResponse
+	(*Finding)(nil),                    // 12: holdfast.findings.v1.Finding
+	(*ListFindingsRequest)(nil),        // 13: holdfast.findings.v1.ListFindingsRequest
+	(*ListFindingsResponse)(nil),       // 14: holdfast.findings.v1.ListFindingsResponse
+	(*AffectedImage)(nil),              // 15: holdfast.findings.v1.AffectedImage
+	(*PastTag)(nil),                    // 16: holdfast.findings.v1.PastTag
+	(*ListAffectedImagesRequest)(nil),  // 17: holdfast.findings.v1.ListAffectedImagesRequest
+	(*ListAffectedImagesResponse)(nil), // 18: holdfast.findings.v1.ListAffectedImagesResponse
+	(*SearchPackagesRequest)(nil),      // 19: holdfast.findings.v1.SearchPackagesRequest
+	(*SearchPackagesResponse)(nil),     // 20: holdfast.findings.v1.SearchPackagesResponse
+	(*timestamppb.Timestamp)(nil),      // 21: google.protobuf.Timestamp
 }
 var file_holdfast_findings_v1_findings_proto_depIdxs = []int32{
-	2,  // 0: holdfast.findings.v1.Inspection.state:type_name -> holdfast.findings.v1.Inspection.State
-	5,  // 1: holdfast.findings.v1.Inspection.distribution:type_name -> holdfast.findings.v1.Distribution
-	6,  // 2: holdfast.findings.v1.Inspection.coverage:type_name -> holdfast.findings.v1.Coverage
-	19, // 3: holdfast.findings.v1.Inspection.update_time:type_name -> google.protobuf.Timestamp
-	7,  // 4: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
-	8,  // 5: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
-	7,  // 6: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
+	3,  // 0: holdfast.findings.v1.Inspection.state:type_name -> holdfast.findings.v1.Inspection.State
+	6,  // 1: holdfast.findings.v1.Inspection.distribution:type_name -> holdfast.findings.v1.Distribution
+	7,  // 2: holdfast.findings.v1.Inspection.coverage:type_name -> holdfast.findings.v1.Coverage
+	21, // 3: holdfast.findings.v1.Inspection.update_time:type_name -> google.protobuf.Timestamp
+	8,  // 4: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
+	9,  // 5: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
+	8,  // 6: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
 	0,  // 7: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
-	19, // 8: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
+	21, // 8: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
 	1,  // 9: holdfast.findings.v1.Finding.state:type_name -> holdfast.findings.v1.State
-	19, // 10: holdfast.findings.v1.Finding.exception_expire_time:type_name -> google.protobuf.Timestamp
-	0,  // 11: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
-	1,  // 12: holdfast.findings.v1.ListFindingsRequest.states:type_name -> holdfast.findings.v1.State
-	11, // 13: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
-	4,  // 14: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
-	7,  // 15: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
-	14, // 16: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	14, // 17: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	3,  // 18: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
-	9,  // 19: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
-	12, // 20: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
-	15, // 21: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
-	17, // 22: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
-	4,  // 23: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
-	10, // 24: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
-	13, // 25: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
-	16, // 26: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
-	18, // 27: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
-	23, // [23:28] is the sub-list for method output_type
-	18, // [18:23] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	21, // 10: holdfast.findings.v1.Finding.exception_expire_time:type_name -> google.protobuf.Timestamp
+	21, // 11: holdfast.findings.v1.Finding.close_time:type_name -> google.protobuf.Timestamp
+	2,  // 12: holdfast.findings.v1.Finding.close_reason:type_name -> holdfast.findings.v1.CloseReason
+	0,  // 13: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
+	1,  // 14: holdfast.findings.v1.ListFindingsRequest.states:type_name -> holdfast.findings.v1.State
+	21, // 15: holdfast.findings.v1.ListFindingsRequest.at_time:type_name -> google.protobuf.Timestamp
+	12, // 16: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
+	5,  // 17: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
+	8,  // 18: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
+	16, // 19: holdfast.findings.v1.AffectedImage.past_tags:type_name -> holdfast.findings.v1.PastTag
+	21, // 20: holdfast.findings.v1.PastTag.start_time:type_name -> google.protobuf.Timestamp
+	21, // 21: holdfast.findings.v1.PastTag.end_time:type_name -> google.protobuf.Timestamp
+	15, // 22: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	15, // 23: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	4,  // 24: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
+	10, // 25: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
+	13, // 26: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
+	17, // 27: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
+	19, // 28: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
+	5,  // 29: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
+	11, // 30: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
+	14, // 31: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
+	18, // 32: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
+	20, // 33: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
+	29, // [29:34] is the sub-list for method output_type
+	24, // [24:29] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_findings_proto_init() }
@@ -1943,15 +2155,15 @@ func file_holdfast_findings_v1_findings_proto_init() {
 	}
 	file_holdfast_findings_v1_findings_proto_msgTypes[7].OneofWrappers = []any{}
 	file_holdfast_findings_v1_findings_proto_msgTypes[10].OneofWrappers = []any{}
-	file_holdfast_findings_v1_findings_proto_msgTypes[13].OneofWrappers = []any{}
-	file_holdfast_findings_v1_findings_proto_msgTypes[15].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[14].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_findings_v1_findings_proto_rawDesc), len(file_holdfast_findings_v1_findings_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   16,
+			NumEnums:      4,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
