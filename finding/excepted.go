@@ -203,17 +203,26 @@ func (s *Service) Excepted(ctx context.Context, cases []Case, at time.Time) ([]r
 
 // judge sets the states of findings of one image, as they are at a time.
 func (s *Service) judge(ctx context.Context, repo resource.UID, digest string, all []Finding, at time.Time) error {
+	return s.judgeAt(ctx, repo, digest, all, time.Time{}, at)
+}
+
+// judgeAt is judge at a time in the past, unless that is zero, with the tags of that time.
+func (s *Service) judgeAt(
+	ctx context.Context, repo resource.UID, digest string, all []Finding, past, now time.Time,
+) error {
+	at := now
+	if !past.IsZero() {
+		at = past
+	}
 	x, err := exceptionsOn(ctx, s.packages, []resource.UID{repo}, at, at)
 	if err != nil {
 		return err
 	}
 	var tags []string
 	if x.byTag {
-		known, err := s.images.TagsOf(ctx, repo, []string{digest})
-		if err != nil {
+		if tags, err = s.tagsOf(ctx, repo, digest, past); err != nil {
 			return err
 		}
-		tags = known[digest]
 	}
 	for i := range all {
 		all[i].State = StateOpen

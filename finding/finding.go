@@ -33,6 +33,8 @@ type Finding struct {
 	State            State
 	Exception        resource.UID // that holds for it
 	ExceptionExpires time.Time    // when the finding is open again; zero is never
+	OpenedBy         string       // what brought the advisory: a feed and its revision, import, api, or image
+	Closing                       // how it ended, if it is over
 
 	claims [][]string // see the function claims
 }
@@ -71,6 +73,7 @@ type Filter struct {
 	KEV        bool       `json:"kev,omitempty"`     // only what is known to be exploited
 	Package    string     `json:"package,omitempty"` // its name, or that of its source
 	States     []State    `json:"states,omitempty"`  // empty is all but StateClosed
+	At         time.Time  `json:"at,omitzero"`       // what was open then; zero is now
 }
 
 func (f Filter) has(v Finding) bool {
@@ -100,37 +103,44 @@ func (v Finding) key() string {
 // repo.list and vuln_reports.list on the repo; of the advisories, those count that the
 // caller has advisories.list on. A page token has what is left out of the image and the
 // filter. It returns fault.FailedPrecondition if the packages of the image are not known.
+//
+// For what was open at a time, and for what is closed, the caller needs tag.list on the
+// repo, too.
 func (s *Service) List(ctx context.Context, i Image, f Filter, p page.Params) (none page.Page[Finding], k Known, _ error) {
 	of, req, err := page.Resume(s.pages, findingList, selection{i, f}, p)
 	if err != nil {
 		return none, k, err
 	}
 	i, f = of.Image, of.Filter
-	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.RepoList, resource.ImageReportsList),
-		i.Repo); err != nil {
+	if err := s.authz.RequireAll(ctx, f.capabilities(), i.Repo); err != nil {
 		return none, k, err
 	}
-	if len(f.Package) > maxName {
-		return none, k, fault.Field("package", "must have at most %d bytes", maxName)
+	now := s.packages.Time()
+	if err := f.check(now); err != nil {
+		return none, k, err
 	}
-	k, found, err := s.look(ctx, i)
+	k, found, err := s.lookAt(ctx, i, f.At)
 	if err != nil {
-		return none, k, err
-	}
-	if err := k.unknown(); err != nil {
 		return none, k, err
 	}
 	if k.Coverage, err = s.coverage(ctx, found); err != nil {
 		return none, k, err
 	}
-	all, err := s.findings(ctx, found)
+	all, err := s.findingsAt(ctx, k.StoredImage, found, f.At)
 	if err != nil {
 		return none, k, err
 	}
-	if err := s.Judge(ctx, all); err != nil {
+	if err := s.judgeAt(ctx, i.Repo, k.Digest, all, f.At, now); err != nil {
 		return none, k, err
 	}
-	if err := s.judge(ctx, i.Repo, k.Digest, all, s.packages.Time()); err != nil {
+	if slices.Contains(f.States, StateClosed) {
+		closed, err := s.closed(ctx, i, &k, found, all)
+		if err != nil {
+			return none, k, err
+		}
+		all = append(all, closed...)
+	}
+	if err := s.Judge(ctx, all); err != nil {
 		return none, k, err
 	}
 	all = slices.DeleteFunc(all, func(v Finding) bool { return !f.has(v) })
@@ -144,7 +154,15 @@ type selection struct {
 }
 
 // findings joins the packages of an image with the advisories that the caller may see.
-func (s *Service) findings(ctx context.Context, found resource.Inspection) (all []Finding, _ error) {
+func (s *Service) findings(ctx context.Context, found resource.Inspection) ([]Finding, error) {
+	return s.findingsAt(ctx, resource.StoredImage{}, found, time.Time{})
+}
+
+// findingsAt is findings at a time, or now if that is zero. A finding was first seen no
+// earlier than its image.
+func (s *Service) findingsAt(
+	ctx context.Context, i resource.StoredImage, found resource.Inspection, at time.Time,
+) (all []Finding, _ error) {
 	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
 		return nil, err
@@ -153,11 +171,7 @@ func (s *Service) findings(ctx context.Context, found resource.Inspection) (all 
 	if err != nil {
 		return nil, err
 	}
-	hits, err := s.packages.HitsOf(ctx, ids, roots(reach))
-	if err != nil {
-		return nil, err
-	}
-	advisories, err := s.visible(ctx, hits, reach)
+	hits, advisories, err := s.hitsAt(ctx, ids, reach, at)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +191,11 @@ func (s *Service) findings(ctx context.Context, found resource.Inspection) (all 
 	}
 	for id, of := range byPackage {
 		for _, same := range together(of, advisories) {
-			all = append(all, newFinding(places[known[id]], same, advisories))
+			v := newFinding(places[known[id]], same, advisories)
+			if v.FirstSeen.Before(i.IndexTime) {
+				v.FirstSeen = i.IndexTime
+			}
+			all = append(all, v)
 		}
 	}
 	return all, nil
@@ -274,12 +292,13 @@ func newFinding(p resource.ImagePackage, hits []findingdb.Hit, advisories map[in
 			}
 		}
 		if first == 0 || h.Since < first {
-			first = h.Since
+			first, v.OpenedBy = h.Since, h.OpenedBy
 		}
 	}
 	slices.Sort(v.Aliases)
 	v.Aliases = slices.DeleteFunc(slices.Compact(v.Aliases), func(s string) bool { return s == v.ID })
 	slices.Sort(v.Advisories)
+	v.Advisories = slices.Compact(v.Advisories)
 	v.Severity, v.FirstSeen = SeverityOf(v.Score), store.FromMS(first)
 	return v
 }
@@ -318,6 +337,7 @@ type AffectedImage struct {
 	Digest   string
 	Tags     []string
 	Packages []resource.Package // of the image, among those that were asked for
+	PastTags []resource.PastTag // that stood for it, and no longer do
 }
 
 // imageList is how images are ordered: those that were inspected last come first.
@@ -445,7 +465,8 @@ func (s *Service) describe(ctx context.Context, numbers, packages []int64) (all 
 		return nil, err
 	}
 	for _, i := range images {
-		all = append(all, AffectedImage{i.Repo, paths[i.Repo], i.Digest, i.Tags, which[i.Number]})
+		all = append(all, AffectedImage{Repo: i.Repo, Path: paths[i.Repo], Digest: i.Digest, Tags: i.Tags,
+			Packages: which[i.Number]})
 	}
-	return all, nil
+	return all, s.addPastTags(ctx, images, all)
 }

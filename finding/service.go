@@ -52,6 +52,7 @@ type Known struct {
 	Distribution resource.Distribution
 	Warnings     []string
 	Coverage     Coverage
+	Incomplete   string // why not all findings are known that are closed; "" if they are
 }
 
 // A Coverage counts the packages of an image by what can be said about them.

@@ -98,6 +98,9 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 		}
 		f.States = append(f.States, finding.State(state))
 	}
+	if f.At, err = wire.ReadTime("at_time", r.GetAtTime()); err != nil {
+		return nil, err
+	}
 	got, known, err := s.Findings.List(ctx, image, f, wire.Params(r))
 	if err != nil {
 		return nil, err
@@ -105,6 +108,7 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 	p := wire.PageOf(ctx, got, findingOf)
 	return &pb.ListFindingsResponse{
 		Findings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Inspection: inspectionOf(known),
+		Incomplete: known.Incomplete,
 	}, nil
 }
 
@@ -122,12 +126,16 @@ func findingOf(v finding.Finding) *pb.Finding {
 		Kev:          v.Known, KevDueTime: wire.Time(v.Due.Time()), KevRansomware: v.Ransomware,
 		Epss: epss, EpssPercentile: percentile,
 		State:        pb.State(v.State), ExceptionUid: string(v.Exception), ExceptionExpireTime: wire.Time(v.ExceptionExpires),
+		CloseTime: wire.Time(v.CloseTime), CloseReason: pb.CloseReason(v.CloseReason), OpenedBy: v.OpenedBy, ClosedBy: v.ClosedBy,
 	}
 }
 
 func affectedImageOf(i finding.AffectedImage) *pb.AffectedImage {
 	return &pb.AffectedImage{RepoUid: string(i.Repo), Repo: i.Path, Digest: i.Digest, Tags: i.Tags,
-		Packages: wire.Convert(i.Packages, packageOf)}
+		Packages: wire.Convert(i.Packages, packageOf),
+		PastTags: wire.Convert(i.PastTags, func(t resource.PastTag) *pb.PastTag {
+			return &pb.PastTag{Tag: t.Name, StartTime: wire.Time(t.Since), EndTime: wire.Time(t.Until)}
+		})}
 }
 
 func (s *server) ListAffectedImages(

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -89,26 +91,64 @@ func findings() noun.Noun {
 		Columns: output.Columns("advisory=advisoryId", output.Text("severity", severity), output.Text("kev", kev),
 			output.Text("epss", epss), "package=package.name",
 			"version=package.version", output.Text("fixed", fixed), "aliases"),
-		Wide: output.Columns("state", "until=exceptionExpireTime", "exception=exceptionUid", "purl=package.purl", "summary", "firstSeenTime", "location", "layer"),
+		Wide: output.Columns("state", "until=exceptionExpireTime", "exception=exceptionUid", "purl=package.purl", "summary", "firstSeenTime", "openedBy", "closeTime",
+			"closeReason", "closedBy", "location", "layer"),
 	}
+}
+
+// findingsIn is findings, with when and why those are over that are closed.
+func findingsIn(states []findingspb.State) noun.Noun {
+	n := findings()
+	if !slices.Contains(states, findingspb.State_STATE_CLOSED) {
+		return n
+	}
+	why := func(f *findingspb.Finding) string {
+		name := strings.TrimPrefix(f.GetCloseReason().String(), "CLOSE_REASON_")
+		if f.GetState() != findingspb.State_STATE_CLOSED {
+			name = ""
+		}
+		return strings.ReplaceAll(strings.ToLower(name), "_", " ")
+	}
+	n.Columns = append(n.Columns, output.Columns("closed=closeTime", output.Text("why", why))...)
+	return n
+}
+
+// parsePast parses a time, or a duration before now.
+func parsePast(text string) (*timestamppb.Timestamp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if d, err := noun.ParseDuration(text); err == nil {
+		return timestamppb.New(time.Now().Add(-d)), nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return timestamppb.New(t), nil
+		}
+	}
+	return nil, problem.Usage("--at: %q is neither a time like 2026-01-31T12:00:00Z nor a duration like 30d", text)
 }
 
 func findingsList(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	req := &findingspb.ListFindingsRequest{}
 	var severities, states []string
+	var then string
 	cmd := &cobra.Command{
 		Use: "list REPO:TAG|REPO@DIGEST", Short: "List what is wrong with an image, the most urgent first",
 		Long: "Lists the advisories that affect the packages of an image: what is known to be exploited (KEV) first, then\n" +
 			"what can be fixed, then by the probability of being exploited (EPSS), then by severity.\n" +
 			"Advisories that share an alias are one finding. That a package has no finding means something only if there\n" +
 			"are advisories for its ecosystem: the last line, on standard error, says for how many there are.",
-		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable",
+		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable\n" +
+			"  holdfast findings list acme/platform/app:1.2 --at 2026-01-31T12:00:00Z\n" +
+			"  holdfast findings list acme/platform/app:1.2 --state closed",
 	}
 	p.Register(cmd)
 	f := cmd.Flags()
 	f.StringSliceVar(&severities, "severity", nil, "only these `SEVERITIES`: critical, high, medium, low, unknown")
 	f.StringSliceVar(&states, "state", []string{"open"}, "only these `STATES`: open, excepted, closed")
+	f.StringVar(&then, "at", "", "what was open at `TIME`, or so long ago")
 	f.BoolVar(&req.Fixable, "fixable", false, "only what is fixed in some version")
 	f.BoolVar(&req.Kev, "kev", false, "only what is known to be exploited")
 	f.StringVar(&req.Package, "package", "", "only those of the package, or its source, with `NAME`")
@@ -128,8 +168,12 @@ func findingsList(a *noun.App) *cobra.Command {
 			}
 			req.States = append(req.States, findingspb.State(n))
 		}
+		var err error
+		if req.AtTime, err = parsePast(then); err != nil {
+			return err
+		}
 		req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
-		if err := a.PrintAll(ctx, findings(), req, p); err != nil {
+		if err := a.PrintAll(ctx, findingsIn(req.GetStates()), req, p); err != nil {
 			return err
 		}
 		return sayCoverage(ctx, a, req)
@@ -140,8 +184,11 @@ func findingsList(a *noun.App) *cobra.Command {
 func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsRequest) error {
 	m, err := signin.Call(ctx, findingspb.NewFindingsServiceClient(a).ListFindings, &findingspb.ListFindingsRequest{
 		RepoUid: req.GetRepoUid(), Reference: req.GetReference(), Architecture: req.GetArchitecture(), PageSize: 1,
-		States: []findingspb.State{findingspb.State_STATE_EXCEPTED},
+		States: []findingspb.State{findingspb.State_STATE_EXCEPTED}, AtTime: req.GetAtTime(),
 	})
+	if err == nil && slices.Contains(req.GetStates(), findingspb.State_STATE_CLOSED) {
+		err = sayIncomplete(ctx, a, req)
+	}
 	if err != nil {
 		return err
 	}
@@ -164,6 +211,18 @@ func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsR
 	return nil
 }
 
+// sayIncomplete says why findings that are closed may be missing.
+func sayIncomplete(ctx context.Context, a *noun.App, req *findingspb.ListFindingsRequest) error {
+	m, err := signin.Call(ctx, findingspb.NewFindingsServiceClient(a).ListFindings, &findingspb.ListFindingsRequest{
+		RepoUid: req.GetRepoUid(), Reference: req.GetReference(), Architecture: req.GetArchitecture(), PageSize: 1,
+		States: []findingspb.State{findingspb.State_STATE_CLOSED},
+	})
+	if m.GetIncomplete() != "" {
+		fmt.Fprintln(a.Err, "not all that is closed is known: "+m.GetIncomplete())
+	}
+	return err
+}
+
 // affectedImages are images with a package.
 func affectedImages() noun.Noun {
 	packages := func(i *findingspb.AffectedImage) string {
@@ -174,9 +233,16 @@ func affectedImages() noun.Noun {
 		slices.Sort(all)
 		return strings.Join(slices.Compact(all), ", ")
 	}
+	before := func(i *findingspb.AffectedImage) string {
+		var all []string
+		for _, t := range i.GetPastTags() {
+			all = append(all, t.GetTag()+" until "+output.ShortTime(t.GetEndTime().AsTime()))
+		}
+		return strings.Join(all, ", ")
+	}
 	return noun.Noun{
 		Area: "findings", Use: "images", One: "image", Message: noun.MessageOf(&findingspb.AffectedImage{}), ID: "digest",
-		Columns: output.Columns("repo", "tags", output.Text("packages", packages), "digest"),
+		Columns: output.Columns("repo", "tags", output.Text("before", before), output.Text("packages", packages), "digest"),
 		Wide:    output.Columns("repoUid"),
 	}
 }
