@@ -28,6 +28,11 @@ type Finding struct {
 	Summary    string
 	FirstSeen  time.Time
 	Advisories []resource.UID
+
+	// Of a group.
+	Images     int             // how many have it
+	SomeImages []AffectedImage // of these, those that were inspected last, without their packages
+	number     int64           // of the package
 }
 
 // A Severity is a rating by the scale of CVSS.
