@@ -154,6 +154,7 @@ var listCapabilities = map[string]resource.Capability{
 	"vulnerabilities.advisory":         resource.AdvisoriesList,
 	"vulnerabilities.advisories":       resource.AdvisoriesList,
 	"vulnerabilities.feed":             resource.AdvisoriesList,
+	"vulnerabilities.exploit_list":     resource.AdvisoriesList,
 	"events.subscription":              resource.SubscriptionsList,
 	"platform.registry.access":         resource.RepoList,
 	"signin.account":                   resource.IdentityList,

@@ -19,15 +19,16 @@ import (
 // A Finding is something that is wrong with a package of an image, whichever advisories
 // say so: those that share an ID or an alias are one.
 type Finding struct {
-	ID         string   // of the advisory
-	Aliases    []string // all other names of it
-	Package    resource.ImagePackage
-	Fixed      []string // versions in which it is fixed
-	Severity   Severity
-	Score      float64 // of CVSS; 0 if there is none
-	Summary    string
-	FirstSeen  time.Time
-	Advisories []resource.UID
+	ID                    string   // of the advisory
+	Aliases               []string // all other names of it
+	Package               resource.ImagePackage
+	Fixed                 []string // versions in which it is fixed
+	Severity              Severity
+	Score                 float64 // of CVSS; 0 if there is none
+	Summary               string
+	FirstSeen             time.Time
+	Advisories            []resource.UID
+	resource.Exploitation // see Judge
 
 	// Of a group.
 	Images     int             // how many have it
@@ -66,25 +67,30 @@ func SeverityOf(score float64) Severity {
 type Filter struct {
 	Severities []Severity `json:"severities,omitempty"`
 	Fixable    bool       `json:"fixable,omitempty"`
+	KEV        bool       `json:"kev,omitempty"`     // only what is known to be exploited
 	Package    string     `json:"package,omitempty"` // its name, or that of its source
 }
 
 func (f Filter) has(v Finding) bool {
-	return (len(f.Severities) == 0 || slices.Contains(f.Severities, v.Severity)) && (!f.Fixable || len(v.Fixed) > 0) &&
+	return (len(f.Severities) == 0 || slices.Contains(f.Severities, v.Severity)) && (!f.Fixable || len(v.Fixed) > 0) && (!f.KEV || v.Known) &&
 		(f.Package == "" || f.Package == v.Package.Name || f.Package == v.Package.SourceName)
 }
 
-// findingList is how findings are ordered: what can be fixed first, then by severity.
+// findingList is how findings are ordered: what is known to be exploited, what can be fixed, what is more likely to be
+// exploited, and what has the higher score.
 var findingList = page.List{Kind: "findings", Fields: []string{"urgency"}, Default: page.Order{Field: "urgency", Desc: true}}
 
 // key orders findings by their urgency.
 func (v Finding) key() string {
-	fixable := 0
+	known, fixable := 0, 0
+	if v.Known {
+		known = 1
+	}
 	if len(v.Fixed) > 0 {
 		fixable = 1
 	}
-	return fmt.Sprintf("%d%04.0f\x00%s\x00%s\x00%s\x00%s", fixable, v.Score*10, v.ID, v.Package.Name, v.Package.Version,
-		v.Package.PURL)
+	return fmt.Sprintf("%d%d%010d%04.0f\x00%s\x00%s\x00%s\x00%s", known, fixable, v.likelihood(), v.Score*10, v.ID,
+		v.Package.Name, v.Package.Version, v.Package.PURL)
 }
 
 // List returns a page of the findings of an image, the most urgent first. The caller needs
@@ -116,6 +122,9 @@ func (s *Service) List(ctx context.Context, i Image, f Filter, p page.Params) (n
 	}
 	all, err := s.findings(ctx, found)
 	if err != nil {
+		return none, k, err
+	}
+	if err := s.Judge(ctx, all); err != nil {
 		return none, k, err
 	}
 	all = slices.DeleteFunc(all, func(v Finding) bool { return !f.has(v) })

@@ -23,6 +23,12 @@ const (
 var errTooManyFindings = fault.Unmet("TOO_MANY_FINDINGS",
 	"there are more than %d findings; ask for a group or repo below, or for some severities", maxFindings)
 
+// groupKey orders findings as key. Packages that differ in their source alone have keys that
+// differ.
+func (v Finding) groupKey() string {
+	return v.key() + "\x00" + v.Package.Ecosystem + "\x00" + v.Package.SourceName + "\x00" + v.Package.SourceVersion
+}
+
 // A GroupCoverage says what the findings of a group are worth.
 type GroupCoverage struct {
 	Images        int // that a tag stands for
@@ -84,8 +90,7 @@ func (s *Service) ListGroup(
 	if all, err = s.judged(ctx, all, of.Filter); err != nil {
 		return none, covered, err
 	}
-	got := cut(all, req, Finding.key)
-	got.Items = slices.Clone(got.Items) // all of them need not live as long as the page
+	got := page.Cut(all, req, Finding.groupKey)
 	return page.Finish(s.pages, req, got), covered, s.complete(ctx, c, got.Items)
 }
 
@@ -220,7 +225,10 @@ func named(all map[int64]findingdb.NamedAdvisory) map[int64]resource.Advisory {
 
 // judged returns those of the findings of a group that a filter selects. Whatever is not
 // known from the advisories alone is added here, to all findings at once.
-func (s *Service) judged(_ context.Context, all []Finding, f Filter) ([]Finding, error) {
+func (s *Service) judged(ctx context.Context, all []Finding, f Filter) ([]Finding, error) {
+	if err := s.Judge(ctx, all); err != nil {
+		return nil, err
+	}
 	return slices.DeleteFunc(all, func(v Finding) bool { return !f.has(v) }), nil
 }
 

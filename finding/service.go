@@ -184,21 +184,6 @@ func (k Known) unknown() error {
 
 // cut returns a page of what is in memory. key returns a text that differs for each, and
 // by which they are ordered.
-func cut[T any](all []T, r page.Request, key func(T) string) (out page.Page[T]) {
-	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
-	if r.Order.Desc {
-		slices.Reverse(all)
-	}
-	out.Total = int64(len(all))
-	if r.After != nil {
-		all = slices.DeleteFunc(slices.Clone(all), func(v T) bool {
-			return key(v) <= r.After.Key != r.Order.Desc || key(v) == r.After.Key
-		})
-	}
-	all = all[min(r.Skip, len(all)):]
-	if len(all) > r.Size {
-		out.Last = &page.Cursor{Key: key(all[r.Size-1])}
-	}
-	out.Items = all[:min(r.Size, len(all))]
-	return out
+func cut[T any](all []T, r page.Request, key func(T) string) page.Page[T] {
+	return page.Cut(all, r, key)
 }

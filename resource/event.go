@@ -59,6 +59,7 @@ const (
 	FeedCreated        EventType = "vulnerabilities.feed.created.v1"
 	FeedUpdated        EventType = "vulnerabilities.feed.updated.v1"
 	FeedDeleted        EventType = "vulnerabilities.feed.deleted.v1"
+	ExploitListDeleted EventType = "vulnerabilities.exploit_list.deleted.v1"
 	AccountCreated     EventType = "signin.account.created.v1"
 	AccountUpdated     EventType = "signin.account.updated.v1"
 	AccountDeleted     EventType = "signin.account.deleted.v1"

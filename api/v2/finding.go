@@ -85,7 +85,7 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	f := finding.Filter{Fixable: r.GetFixable(), Package: r.GetPackage()}
+	f := finding.Filter{Fixable: r.GetFixable(), KEV: r.GetKev(), Package: r.GetPackage()}
 	for _, severity := range r.GetSeverities() {
 		if _, ok := pb.Severity_name[int32(severity)]; !ok {
 			return nil, fault.Field("severities", "%d is not a severity", severity)
@@ -107,11 +107,14 @@ func findingOf(v finding.Finding) *pb.Finding {
 	if v.Score > 0 {
 		score = strconv.FormatFloat(v.Score, 'f', 1, 64)
 	}
+	epss, percentile := scoreOf(v.Exploitation)
 	return &pb.Finding{
 		AdvisoryId: v.ID, Aliases: v.Aliases, Package: packageOf(v.Package.Package), FixedVersions: v.Fixed,
 		Severity: pb.Severity(v.Severity), Score: score, Summary: v.Summary, FirstSeenTime: wire.Time(v.FirstSeen),
 		Origin: "index", Location: v.Package.Place, Layer: int32(v.Package.Layer),
 		AdvisoryUids: wire.Convert(v.Advisories, func(u resource.UID) string { return string(u) }),
+		Kev:          v.Known, KevDueTime: wire.Time(v.Due.Time()), KevRansomware: v.Ransomware,
+		Epss: epss, EpssPercentile: percentile,
 	}
 }
 

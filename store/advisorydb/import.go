@@ -16,7 +16,8 @@ import (
 // would be too many for subscribers.
 type Imported struct {
 	resource.ImportResult
-	Source string `json:"source,omitempty"`
+	Source string                 `json:"source,omitempty"`
+	Format resource.ExploitFormat `json:"format,omitempty"` // of a list; "" if the records are advisories
 }
 
 // ImportAdvisories stores the records of a source that the group does not have, and
@@ -84,7 +85,7 @@ func (s *Store) importOnce(
 		if err := t.updateImported(ctx, group, changed); err != nil {
 			return err
 		}
-		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, Imported{done, source})
+		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, Imported{done, source, ""})
 	})
 }
 

@@ -841,7 +841,19 @@ type Finding struct {
 	// The layer that brought the package; the lowest is 0.
 	Layer int32 `protobuf:"varint,11,opt,name=layer,proto3" json:"layer,omitempty"`
 	// The uids of the advisories.
-	AdvisoryUids  []string `protobuf:"bytes,12,rep,name=advisory_uids,json=advisoryUids,proto3" json:"advisory_uids,omitempty"`
+	AdvisoryUids []string `protobuf:"bytes,12,rep,name=advisory_uids,json=advisoryUids,proto3" json:"advisory_uids,omitempty"`
+	// It is in a catalog of known exploited vulnerabilities that the caller may
+	// list, by any of its names.
+	Kev bool `protobuf:"varint,13,opt,name=kev,proto3" json:"kev,omitempty"`
+	// The probability that it is exploited within 30 days, from 0 to 1; of several
+	// names the highest. Absent if no list that the caller may list has a score.
+	Epss *float64 `protobuf:"fixed64,14,opt,name=epss,proto3,oneof" json:"epss,omitempty"`
+	// The share of all vulnerabilities that have this probability or a lower one.
+	EpssPercentile *float64 `protobuf:"fixed64,15,opt,name=epss_percentile,json=epssPercentile,proto3,oneof" json:"epss_percentile,omitempty"`
+	// When the day begins by which those whom the catalog obliges must act.
+	KevDueTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=kev_due_time,json=kevDueTime,proto3" json:"kev_due_time,omitempty"`
+	// The catalog knows of ransomware campaigns that use it.
+	KevRansomware bool `protobuf:"varint,17,opt,name=kev_ransomware,json=kevRansomware,proto3" json:"kev_ransomware,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -960,6 +972,41 @@ func (x *Finding) GetAdvisoryUids() []string {
 	return nil
 }
 
+func (x *Finding) GetKev() bool {
+	if x != nil {
+		return x.Kev
+	}
+	return false
+}
+
+func (x *Finding) GetEpss() float64 {
+	if x != nil && x.Epss != nil {
+		return *x.Epss
+	}
+	return 0
+}
+
+func (x *Finding) GetEpssPercentile() float64 {
+	if x != nil && x.EpssPercentile != nil {
+		return *x.EpssPercentile
+	}
+	return 0
+}
+
+func (x *Finding) GetKevDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.KevDueTime
+	}
+	return nil
+}
+
+func (x *Finding) GetKevRansomware() bool {
+	if x != nil {
+		return x.KevRansomware
+	}
+	return false
+}
+
 // ListFindingsRequest names the image and selects findings.
 type ListFindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -980,11 +1027,14 @@ type ListFindingsRequest struct {
 	// The next_page_token of the page before. It lasts three days; an expired
 	// one starts again from the first page.
 	PageToken string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// "urgency desc", which is the default, or "urgency". What can be fixed is more
-	// urgent than what cannot, and then what has the higher score.
+	// "urgency desc", which is the default, or "urgency". What is known to be
+	// exploited is more urgent than what is not, then what can be fixed, then what
+	// has the higher epss, and then what has the higher score.
 	OrderBy string `protobuf:"bytes,9,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	// How many results to pass over before the page starts.
-	Skip          int32 `protobuf:"varint,10,opt,name=skip,proto3" json:"skip,omitempty"`
+	Skip int32 `protobuf:"varint,10,opt,name=skip,proto3" json:"skip,omitempty"`
+	// Only those that are known to be exploited.
+	Kev           bool `protobuf:"varint,11,opt,name=kev,proto3" json:"kev,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1087,6 +1137,13 @@ func (x *ListFindingsRequest) GetSkip() int32 {
 		return x.Skip
 	}
 	return 0
+}
+
+func (x *ListFindingsRequest) GetKev() bool {
+	if x != nil {
+		return x.Kev
+	}
+	return false
 }
 
 // ListFindingsResponse is one page of findings.
@@ -1659,7 +1716,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"\xc3\x03\n" +
+	"\f_total_count\"\x9e\x05\n" +
 	"\aFinding\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
 	"advisoryId\x12\x18\n" +
@@ -1674,7 +1731,15 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\blocation\x18\n" +
 	" \x01(\tR\blocation\x12\x14\n" +
 	"\x05layer\x18\v \x01(\x05R\x05layer\x12#\n" +
-	"\radvisory_uids\x18\f \x03(\tR\fadvisoryUids\"\xe1\x02\n" +
+	"\radvisory_uids\x18\f \x03(\tR\fadvisoryUids\x12\x10\n" +
+	"\x03kev\x18\r \x01(\bR\x03kev\x12\x17\n" +
+	"\x04epss\x18\x0e \x01(\x01H\x00R\x04epss\x88\x01\x01\x12,\n" +
+	"\x0fepss_percentile\x18\x0f \x01(\x01H\x01R\x0eepssPercentile\x88\x01\x01\x12<\n" +
+	"\fkev_due_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"kevDueTime\x12%\n" +
+	"\x0ekev_ransomware\x18\x11 \x01(\bR\rkevRansomwareB\a\n" +
+	"\x05_epssB\x12\n" +
+	"\x10_epss_percentile\"\xf3\x02\n" +
 	"\x13ListFindingsRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
@@ -1689,7 +1754,8 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"page_token\x18\b \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\t \x01(\tR\aorderBy\x12\x12\n" +
 	"\x04skip\x18\n" +
-	" \x01(\x05R\x04skip\"\x8b\x02\n" +
+	" \x01(\x05R\x04skip\x12\x10\n" +
+	"\x03kev\x18\v \x01(\bR\x03kev\"\x8b\x02\n" +
 	"\x14ListFindingsResponse\x129\n" +
 	"\bfindings\x18\x01 \x03(\v2\x1d.holdfast.findings.v1.FindingR\bfindings\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -1805,27 +1871,28 @@ var file_holdfast_findings_v1_findings_proto_depIdxs = []int32{
 	6,  // 6: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
 	0,  // 7: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
 	18, // 8: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
-	0,  // 9: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
-	10, // 10: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
-	3,  // 11: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
-	6,  // 12: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
-	13, // 13: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	13, // 14: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	2,  // 15: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
-	8,  // 16: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
-	11, // 17: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
-	14, // 18: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
-	16, // 19: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
-	3,  // 20: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
-	9,  // 21: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
-	12, // 22: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
-	15, // 23: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
-	17, // 24: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	18, // 9: holdfast.findings.v1.Finding.kev_due_time:type_name -> google.protobuf.Timestamp
+	0,  // 10: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
+	10, // 11: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
+	3,  // 12: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
+	6,  // 13: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
+	13, // 14: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	13, // 15: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	2,  // 16: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
+	8,  // 17: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
+	11, // 18: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
+	14, // 19: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
+	16, // 20: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
+	3,  // 21: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
+	9,  // 22: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
+	12, // 23: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
+	15, // 24: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
+	17, // 25: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
+	21, // [21:26] is the sub-list for method output_type
+	16, // [16:21] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_findings_proto_init() }
@@ -1834,6 +1901,7 @@ func file_holdfast_findings_v1_findings_proto_init() {
 		return
 	}
 	file_holdfast_findings_v1_findings_proto_msgTypes[7].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[8].OneofWrappers = []any{}
 	file_holdfast_findings_v1_findings_proto_msgTypes[10].OneofWrappers = []any{}
 	file_holdfast_findings_v1_findings_proto_msgTypes[13].OneofWrappers = []any{}
 	file_holdfast_findings_v1_findings_proto_msgTypes[15].OneofWrappers = []any{}

@@ -82,9 +82,12 @@ func findings() noun.Noun {
 		return strings.TrimSpace(name + " " + f.GetScore())
 	}
 	fixed := func(f *findingspb.Finding) string { return strings.Join(f.GetFixedVersions(), ", ") }
+	kev := func(f *findingspb.Finding) string { return output.Exploited(f.GetKev(), f.GetKevRansomware()) }
+	epss := func(f *findingspb.Finding) string { return output.Probability(f.Epss) }
 	return noun.Noun{
 		Area: "findings", Use: "findings", One: "finding", Message: noun.MessageOf(&findingspb.Finding{}), ID: "advisory_id",
-		Columns: output.Columns("advisory=advisoryId", output.Text("severity", severity), "package=package.name",
+		Columns: output.Columns("advisory=advisoryId", output.Text("severity", severity), output.Text("kev", kev),
+			output.Text("epss", epss), "package=package.name",
 			"version=package.version", output.Text("fixed", fixed), "aliases"),
 		Wide: output.Columns("purl=package.purl", "summary", "firstSeenTime", "location", "layer"),
 	}
@@ -96,7 +99,8 @@ func findingsList(a *noun.App) *cobra.Command {
 	var severities []string
 	cmd := &cobra.Command{
 		Use: "list REPO:TAG|REPO@DIGEST", Short: "List what is wrong with an image, the most urgent first",
-		Long: "Lists the advisories that affect the packages of an image: what can be fixed first, then by severity.\n" +
+		Long: "Lists the advisories that affect the packages of an image: what is known to be exploited (KEV) first, then\n" +
+			"what can be fixed, then by the probability of being exploited (EPSS), then by severity.\n" +
 			"Advisories that share an alias are one finding. That a package has no finding means something only if there\n" +
 			"are advisories for its ecosystem: the last line, on standard error, says for how many there are.",
 		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable",
@@ -105,6 +109,7 @@ func findingsList(a *noun.App) *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&severities, "severity", nil, "only these `SEVERITIES`: critical, high, medium, low, unknown")
 	f.BoolVar(&req.Fixable, "fixable", false, "only what is fixed in some version")
+	f.BoolVar(&req.Kev, "kev", false, "only what is known to be exploited")
 	f.StringVar(&req.Package, "package", "", "only those of the package, or its source, with `NAME`")
 	f.StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
