@@ -854,6 +854,11 @@ type Finding struct {
 	KevDueTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=kev_due_time,json=kevDueTime,proto3" json:"kev_due_time,omitempty"`
 	// The catalog knows of ransomware campaigns that use it.
 	KevRansomware bool `protobuf:"varint,17,opt,name=kev_ransomware,json=kevRansomware,proto3" json:"kev_ransomware,omitempty"`
+	// Of a list of a group: how many images have it. Origin, location and layer are
+	// empty.
+	ImageCount int32 `protobuf:"varint,30,opt,name=image_count,json=imageCount,proto3" json:"image_count,omitempty"`
+	// Of these, at most five, those that were inspected last, without packages.
+	Images        []*AffectedImage `protobuf:"bytes,31,rep,name=images,proto3" json:"images,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1005,6 +1010,20 @@ func (x *Finding) GetKevRansomware() bool {
 		return x.KevRansomware
 	}
 	return false
+}
+
+func (x *Finding) GetImageCount() int32 {
+	if x != nil {
+		return x.ImageCount
+	}
+	return 0
+}
+
+func (x *Finding) GetImages() []*AffectedImage {
+	if x != nil {
+		return x.Images
+	}
+	return nil
 }
 
 // ListFindingsRequest names the image and selects findings.
@@ -1716,7 +1735,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"\x9e\x05\n" +
+	"\f_total_count\"\xfc\x05\n" +
 	"\aFinding\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
 	"advisoryId\x12\x18\n" +
@@ -1737,7 +1756,10 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\x0fepss_percentile\x18\x0f \x01(\x01H\x01R\x0eepssPercentile\x88\x01\x01\x12<\n" +
 	"\fkev_due_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"kevDueTime\x12%\n" +
-	"\x0ekev_ransomware\x18\x11 \x01(\bR\rkevRansomwareB\a\n" +
+	"\x0ekev_ransomware\x18\x11 \x01(\bR\rkevRansomware\x12\x1f\n" +
+	"\vimage_count\x18\x1e \x01(\x05R\n" +
+	"imageCount\x12;\n" +
+	"\x06images\x18\x1f \x03(\v2#.holdfast.findings.v1.AffectedImageR\x06imagesB\a\n" +
 	"\x05_epssB\x12\n" +
 	"\x10_epss_percentile\"\xf3\x02\n" +
 	"\x13ListFindingsRequest\x12$\n" +
@@ -1872,27 +1894,28 @@ var file_holdfast_findings_v1_findings_proto_depIdxs = []int32{
 	0,  // 7: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
 	18, // 8: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
 	18, // 9: holdfast.findings.v1.Finding.kev_due_time:type_name -> google.protobuf.Timestamp
-	0,  // 10: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
-	10, // 11: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
-	3,  // 12: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
-	6,  // 13: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
-	13, // 14: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	13, // 15: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	2,  // 16: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
-	8,  // 17: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
-	11, // 18: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
-	14, // 19: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
-	16, // 20: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
-	3,  // 21: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
-	9,  // 22: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
-	12, // 23: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
-	15, // 24: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
-	17, // 25: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
-	21, // [21:26] is the sub-list for method output_type
-	16, // [16:21] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	13, // 10: holdfast.findings.v1.Finding.images:type_name -> holdfast.findings.v1.AffectedImage
+	0,  // 11: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
+	10, // 12: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
+	3,  // 13: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
+	6,  // 14: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
+	13, // 15: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	13, // 16: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	2,  // 17: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
+	8,  // 18: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
+	11, // 19: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
+	14, // 20: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
+	16, // 21: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
+	3,  // 22: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
+	9,  // 23: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
+	12, // 24: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
+	15, // 25: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
+	17, // 26: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
+	22, // [22:27] is the sub-list for method output_type
+	17, // [17:22] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_findings_proto_init() }
