@@ -167,7 +167,10 @@ func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 			s.match(a, want)
 		}
 	}
-	return true, m.write(ctx, func(t *store.Tx) error { return findingdb.In(t).MatchPackages(ctx, fresh, want) })
+	return true, m.write(ctx, func(t *store.Tx) error {
+		_, err := findingdb.In(t).MatchPackages(ctx, fresh, want)
+		return err
+	})
 }
 
 // matchAdvisories compares advisories that have changed.
@@ -203,7 +206,7 @@ func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 		}
 	}
 	return true, m.write(ctx, func(t *store.Tx) error {
-		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, want); err != nil {
+		if _, err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, want, c.Sources); err != nil {
 			return err
 		}
 		return advisorydb.DropChanges(ctx, t, c)

@@ -99,6 +99,7 @@ type StoredImage struct {
 	State      ImageState
 	Reason     string // why it is not understood, or not inspected yet
 	UpdateTime time.Time
+	IndexTime  time.Time // when its packages were first known; zero if they are not
 }
 
 // A Package is a version of a package as it is found in images. For a package of a

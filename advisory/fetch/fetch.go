@@ -69,6 +69,16 @@ func parseState(text []byte, address string) state {
 	return s
 }
 
+// Revision returns what the server of a feed calls the version of it that a State is
+// about: its entity tag, or when it was modified; "" if it does not say.
+func Revision(text []byte) string {
+	var s state
+	if json.Unmarshal(text, &s) != nil {
+		return ""
+	}
+	return strings.ToValidUTF8(cmp.Or(s.ETag, s.LastModified), "?")
+}
+
 func (s state) bytes() []byte {
 	text, _ := json.Marshal(s) // cannot fail: a state consists of strings
 	return text

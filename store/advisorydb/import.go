@@ -28,6 +28,9 @@ type Imported struct {
 func (s *Store) ImportAdvisories(
 	ctx context.Context, group resource.UID, source string, records []resource.Advisory,
 ) (done resource.ImportResult, err error) {
+	if ctx.Value(sourceKey{}) == nil {
+		ctx = WithSource(ctx, SourceImport)
+	}
 	for range 4 { // a record another import brings at the same time is ours to compare with then
 		done, err = s.importOnce(ctx, group, source, records)
 		if !s.Duplicate(err) {

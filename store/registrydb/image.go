@@ -103,13 +103,18 @@ func (s *Store) PostponeImage(ctx context.Context, q QueuedImage, wait time.Dura
 }
 
 // SettleImage takes an image out of the queue and says what came of it, as of a version
-// of the extractors.
+// of the extractors. When it was first indexed stays.
 func (t Tx) SettleImage(
 	ctx context.Context, q QueuedImage, state resource.ImageState, reason string, extractors int,
 ) error {
+	now := store.MS(t.DB.Time())
+	var indexed *int64
+	if state == resource.ImageIndexed {
+		indexed = &now
+	}
 	return t.Later(ctx, `UPDATE images SET due_ms = NULL, tries = 0, state = $3, reason = $4, extractors = $5,
-		update_ms = $6 WHERE repo = $1 AND digest = $2`, store.Segment(q.Repo), q.Digest, int(state), reason,
-		extractors, store.MS(t.DB.Time()))
+		update_ms = $6, indexed_ms = coalesce(indexed_ms, $7) WHERE repo = $1 AND digest = $2`, store.Segment(q.Repo),
+		q.Digest, int(state), reason, extractors, now, indexed)
 }
 
 // HoldImage holds an image and its manifest until the commit. It reports false if either
@@ -280,14 +285,18 @@ func (s *Store) Images(
 	ctx context.Context, repo resource.UID, digests []string,
 ) (map[string]resource.StoredImage, error) {
 	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT i.digest, i.state, i.reason, i.update_ms FROM %s AS s CROSS JOIN images AS i
+	text := fmt.Sprintf(`SELECT i.digest, i.state, i.reason, i.update_ms, i.indexed_ms FROM %s AS s CROSS JOIN images AS i
 		WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Each(&q, digests), q.Arg(store.Segment(repo)))
 	all := map[string]resource.StoredImage{}
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		i := resource.StoredImage{Repo: repo}
 		var updated int64
-		err := row.Scan(&i.Digest, &i.State, &i.Reason, &updated)
+		var indexed *int64
+		err := row.Scan(&i.Digest, &i.State, &i.Reason, &updated, &indexed)
 		i.UpdateTime = store.FromMS(updated)
+		if indexed != nil {
+			i.IndexTime = store.FromMS(*indexed)
+		}
 		if i.State != resource.ImageNone {
 			all[i.Digest] = i
 		}

@@ -36,3 +36,4 @@ ALTER TABLE advisory_changes ADD COLUMN source TEXT NOT NULL DEFAULT '';
 ALTER TABLE images ADD COLUMN indexed_ms BIGINT;
 ALTER TABLE images ADD COLUMN announced BOOLEAN NOT NULL DEFAULT FALSE;
 CREATE INDEX images_news ON images (root, number) WHERE NOT announced AND number IS NOT NULL;
+UPDATE images SET indexed_ms = update_ms, announced = TRUE WHERE number IS NOT NULL;
