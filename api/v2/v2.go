@@ -76,6 +76,7 @@ type server struct {
 	accesspb.UnsafeAccessServiceServer
 	budgetspb.UnsafeBudgetsServiceServer
 	findingspb.UnsafeFindingsServiceServer
+	findingspb.UnsafeGroupFindingsServiceServer
 	findingspb.UnsafeExploitedServiceServer
 	vulnpb.UnsafeAdvisoriesServiceServer
 	advisoriespb.UnsafeAdvisoryReadingServiceServer
@@ -112,6 +113,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	accesspb.RegisterAccessServiceServer(r, s)
 	budgetspb.RegisterBudgetsServiceServer(r, s)
 	findingspb.RegisterFindingsServiceServer(r, s)
+	findingspb.RegisterGroupFindingsServiceServer(r, s)
 	findingspb.RegisterExploitedServiceServer(r, s)
 	vulnpb.RegisterAdvisoriesServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)

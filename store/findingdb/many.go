@@ -188,3 +188,34 @@ func (s *Store) Kinds(ctx context.Context, packages []int64) (map[Kin]int, error
 	}
 	return all, nil
 }
+
+// HitsSince returns the advisories in reach that affect packages, or did after a time. Of
+// the past, those count that are gone since.
+func (s *Store) HitsSince(ctx context.Context, packages []int64, reach []resource.UID, after int64) (Hits, error) {
+	all, err := s.Hits(ctx, packages, reach)
+	if err != nil {
+		return all, err
+	}
+	var roots []resource.UID
+	for _, g := range reach {
+		roots = append(roots, g.Root())
+	}
+	slices.Sort(roots)
+	past, err := s.PastHitsOf(ctx, packages, slices.Compact(roots), after)
+	if err != nil || len(past) == 0 {
+		return all, err
+	}
+	var keys []int64
+	for _, h := range past {
+		keys = append(keys, h.Advisory)
+	}
+	slices.Sort(keys)
+	named, err := s.Named(ctx, slices.Compact(keys))
+	for _, h := range past {
+		if a := named[h.Advisory]; store.Covered(reach, a.UID.Parent()) {
+			all.ByPackage[h.Package] = append(all.ByPackage[h.Package], h)
+			all.Advisories[h.Advisory] = a
+		}
+	}
+	return all, err
+}

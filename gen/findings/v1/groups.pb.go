@@ -470,7 +470,8 @@ type GetSummaryResponse struct {
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
 	// The skip of the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// The counts of all rows, on all pages together.
+	// The counts of all rows, on all pages together, and of what was fixed in tags
+	// that were deleted since.
 	Total *FindingCounts `protobuf:"bytes,5,opt,name=total,proto3" json:"total,omitempty"`
 	// What was open at the end of each day in UTC, the oldest first. The last one is
 	// now.
