@@ -260,6 +260,8 @@ func (s *Service) readFeed(
 		}
 		return last, got.State, nil
 	}
+	revision := cmp.Or(fetch.Revision(got.State), s.now().UTC().Format(time.RFC3339))
+	ctx = advisorydb.WithSource(ctx, "feed "+string(f.UID)+" "+revision)
 	last, err = s.readRecords(ctx, f, got.Records)
 	if err != nil {
 		return last, state, err
@@ -272,8 +274,6 @@ func (s *Service) readRecords(
 	ctx context.Context, f resource.AdvisoryFeed, records iter.Seq[format.Record],
 ) (last resource.FeedResult, _ error) {
 	var problems []Problem
-	revision := cmp.Or(fetch.Revision(got.State), s.now().UTC().Format(time.RFC3339))
-	ctx = advisorydb.WithSource(ctx, "feed "+string(f.UID)+" "+revision)
 	m := s.newImport(ctx, f.UID.Parent(), f.Name, func(p Progress) error {
 		problems = append(problems, p.Problems...)
 		return nil

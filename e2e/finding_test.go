@@ -169,6 +169,14 @@ func (g *gallery) tellsNobodyElse(t *testing.T, call caller) {
 	if _, st := call(t, g.full["other"], &findingspb.ListFindingsRequest{RepoUid: stolen, Reference: g.digest}); st.Code() != codes.NotFound {
 		t.Errorf("another's image below one's own group: %v", st)
 	}
+	for place, uid := range map[string]string{"repo": g.repo, "folder": g.folder} {
+		stolen := g.other + uid[strings.LastIndexByte(uid, '/'):]
+		m := must[*findingspb.SearchPackagesResponse](t, call, g.full["other"],
+			&findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", GroupUid: stolen})
+		if m.GetTotalCount() != 0 || len(m.GetImages()) != 0 {
+			t.Errorf("another's %s below one's own group has %d images", place, m.GetTotalCount())
+		}
+	}
 }
 
 // countsImages asks which images an advisory affects, and which have a package.

@@ -37,6 +37,10 @@ type Finding struct {
 	Closing                       // how it ended, if it is over
 
 	claims [][]string // see the function claims
+	// Of a group.
+	Images     int             // how many have it
+	SomeImages []AffectedImage // of these, those that were inspected last, without their packages
+	number     int64           // of the package
 }
 
 // A Severity is a rating by the scale of CVSS.

@@ -79,7 +79,7 @@ type replica struct {
 	checker *authz.Checker
 }
 
-func newReplica(t *testing.T, url string, extractors func() int) *replica {
+func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	t.Helper()
 	db, err := store.Open(t.Context(), url)
 	must(t, err)

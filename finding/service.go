@@ -27,6 +27,7 @@ type Service struct {
 	registry   *registry.Service
 	authz      *authz.Checker
 	pages      *page.Tokens
+	turns      *turns
 }
 
 // NewService returns a Service over a database.
@@ -34,7 +35,7 @@ func NewService(
 	packages *findingdb.Store, images *registrydb.Store, advisories *advisorydb.Store, r *registry.Service,
 	c *authz.Checker, p *page.Tokens,
 ) *Service {
-	return &Service{packages, images, advisories, r, c, p}
+	return &Service{packages, images, advisories, r, c, p, newTurns()}
 }
 
 // An Image is the reference of an image in a repo: a tag or a digest, and of an index the

@@ -76,6 +76,7 @@ type server struct {
 	accesspb.UnsafeAccessServiceServer
 	budgetspb.UnsafeBudgetsServiceServer
 	findingspb.UnsafeFindingsServiceServer
+	findingspb.UnsafeGroupFindingsServiceServer
 	findingspb.UnsafeExploitedServiceServer
 	findingspb.UnsafeExceptionsServiceServer
 	findingspb.UnsafeRulesServiceServer
@@ -115,6 +116,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	accesspb.RegisterAccessServiceServer(r, s)
 	budgetspb.RegisterBudgetsServiceServer(r, s)
 	findingspb.RegisterFindingsServiceServer(r, s)
+	findingspb.RegisterGroupFindingsServiceServer(r, s)
 	findingspb.RegisterExploitedServiceServer(r, s)
 	findingspb.RegisterExceptionsServiceServer(r, s)
 	findingspb.RegisterRulesServiceServer(r, s)
