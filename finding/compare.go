@@ -198,7 +198,9 @@ func comparePackages(from, to []resource.ImagePackage) (all []Change) {
 	return all
 }
 
-func sameVersion(a, b resource.Package) bool { return a.Version == b.Version && a.Ecosystem == b.Ecosystem }
+func sameVersion(a, b resource.Package) bool {
+	return a.Version == b.Version && a.Ecosystem == b.Ecosystem
+}
 
 // byName returns the versions of each package, in the order of their texts.
 func byName(all []resource.ImagePackage) map[packageName][]resource.Package {
