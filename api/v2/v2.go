@@ -77,6 +77,7 @@ type server struct {
 	budgetspb.UnsafeBudgetsServiceServer
 	findingspb.UnsafeFindingsServiceServer
 	findingspb.UnsafeComparisonServiceServer
+	findingspb.UnsafeInventoryServiceServer
 	vulnpb.UnsafeAdvisoriesServiceServer
 	advisoriespb.UnsafeAdvisoryReadingServiceServer
 	advisoriespb.UnsafeAdvisoryWritingServiceServer
@@ -113,6 +114,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	budgetspb.RegisterBudgetsServiceServer(r, s)
 	findingspb.RegisterFindingsServiceServer(r, s)
 	findingspb.RegisterComparisonServiceServer(r, s)
+	findingspb.RegisterInventoryServiceServer(r, s)
 	vulnpb.RegisterAdvisoriesServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)
