@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/advisory/format"
-	"github.com/holdfast-dev/holdfast/advisory/version"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -248,8 +247,8 @@ func newFinding(p resource.ImagePackage, hits []findingdb.Hit, advisories map[in
 			v.ID = a.ID
 		}
 		v.Summary = cmp.Or(v.Summary, a.Summary)
-		v.Score = max(v.Score, scoreOf(a, p.Package))
-		for _, fixed := range version.Fixed(a, p.Ecosystem, cmp.Or(p.SourceName, p.Name)) {
+		v.Score = max(v.Score, float64(h.Score)/10)
+		for _, fixed := range h.Fixed {
 			if !slices.Contains(v.Fixed, fixed) {
 				v.Fixed = append(v.Fixed, fixed)
 			}
@@ -266,9 +265,8 @@ func newFinding(p resource.ImagePackage, hits []findingdb.Hit, advisories map[in
 }
 
 // scoreOf returns the score that an advisory gives, by the newest version of CVSS that it
-// has one of. One for the package comes before one for all.
-func scoreOf(a resource.Advisory, p resource.Package) float64 {
-	name := cmp.Or(p.SourceName, p.Name)
+// has one of. One for the package of that name comes before one for all.
+func scoreOf(a resource.Advisory, name string) float64 {
 	for _, affected := range a.Affected {
 		if affected.Name == name {
 			if score := newest(affected.Severities); score > 0 {

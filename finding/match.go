@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/advisory/version"
@@ -155,7 +156,7 @@ func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 	if err != nil || len(fresh) == 0 {
 		return false, err
 	}
-	want := map[findingdb.Match]bool{}
+	want := findingdb.NewMatches()
 	for _, p := range fresh {
 		s := subjectOf(p)
 		all, err := m.advisories.Naming(ctx, s.name)
@@ -194,7 +195,7 @@ func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	want := map[findingdb.Match]bool{}
+	want := findingdb.NewMatches()
 	for _, p := range subjects {
 		s := subjectOf(p)
 		for _, a := range byName[s.name] {
@@ -212,14 +213,14 @@ func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 // A subject is a package as advisories speak of it: distributions speak of the source that
 // it was built from.
 type subject struct {
-	id    int64
-	name  string
-	query version.Query
-	known bool // its version can be compared
+	id              int64
+	ecosystem, name string
+	query           version.Query
+	known           bool // its version can be compared
 }
 
 func subjectOf(p findingdb.Known) subject {
-	s := subject{id: p.ID, name: cmp.Or(p.SourceName, p.Name)}
+	s := subject{id: p.ID, ecosystem: p.Ecosystem, name: cmp.Or(p.SourceName, p.Name)}
 	v := p.Version
 	if p.SourceName != "" {
 		v = cmp.Or(p.SourceVersion, v)
@@ -230,8 +231,13 @@ func subjectOf(p findingdb.Known) subject {
 }
 
 // match adds a match to all if an advisory affects the package.
-func (s subject) match(a resource.Advisory, all map[findingdb.Match]bool) {
-	if s.known && s.query.Affects(a, s.name) {
-		all[findingdb.Match{Package: s.id, Root: store.Segment(a.UID.Root()), Advisory: store.Segment(a.UID)}] = true
+func (s subject) match(a resource.Advisory, all findingdb.Matches) {
+	if !s.known || !s.query.Affects(a, s.name) {
+		return
 	}
+	key := store.Segment(a.UID)
+	all.Ratings[findingdb.Match{Package: s.id, Root: store.Segment(a.UID.Root()), Advisory: key}] = findingdb.Rating{
+		Score: int64(math.Round(scoreOf(a, s.name) * 10)), Fixed: version.Fixed(a, s.ecosystem, s.name),
+	}
+	all.Advisories[key] = findingdb.NamedAdvisory{UID: a.UID, Names: names(a)}
 }
