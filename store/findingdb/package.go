@@ -164,11 +164,17 @@ func appendHeld(
 	return all, err
 }
 
-// reach returns which images are in groups, or repos, by their chunks.
+// reach returns which images are in groups, or repos, by their chunks. They are looked for
+// under their whole uids, because callers can write another's segment below a group of
+// their own.
 func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.UID) (map[int64]*bitmap.Set, error) {
-	holders := make([]int64, len(groups))
-	for i, g := range groups {
-		holders[i] = store.Segment(g)
+	q := store.Query{Engine: s.Engine}
+	each := s.Engine.Each(&q, groups)
+	holders, err := store.ReadColumn[int64](ctx, read, fmt.Sprintf(`SELECT g.seg FROM %s AS s CROSS JOIN groups AS g
+		WHERE g.uid = s.v UNION ALL SELECT r.seg FROM %s AS s CROSS JOIN repos AS r WHERE r.uid = s.v`, each,
+		s.Engine.Each(&q, groups)), q.Args...)
+	if err != nil || len(holders) == 0 {
+		return nil, err
 	}
 	return sets(ctx, read, s.Engine, `SELECT b.chunk, b.bits FROM %s AS s CROSS JOIN group_images AS b
 		WHERE b.grp = s.v`, holders)
