@@ -174,6 +174,7 @@ func TestApiAccess(t *testing.T) {
 				"ListRepos ListTags ListPulls GetRegistry " +
 				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings
 				"ListExceptions ListRules ExportVex " + // see TestJudgementLists and TestExceptions
+				"CompareImages " + // see TestCompareImages
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
 				"UpdateBudget DeleteBudget ListBudgets " + // see TestAttackRaiseBudget and TestAttackBudgetUsage

@@ -258,6 +258,8 @@ func TestFindingsPages(t *testing.T) {
 		&findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", Fixable: true, Package: "openssl"},
 		&findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-1", GroupUid: g.folder},
 		&findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: "<2.0.0", OrderBy: "time"},
+		&findingspb.CompareImagesRequest{FromRepoUid: g.repo, FromReference: "v1", ToReference: "v2", OrderBy: "kind desc",
+			Kinds: []findingspb.ImageChange_Kind{findingspb.ImageChange_KIND_FINDING_REMAINING}},
 	} {
 		t.Run(string(methodOf(in).Name()), func(t *testing.T) { g.walksAlone(t, methodOf(in), in) })
 	}
@@ -310,6 +312,9 @@ func findingExamples(t *testing.T, w *world, x things) map[string][]example {
 		"FindingsService_ListAffectedImages": {{uid: "CVE-1"}, {uid: "CVE-1", query: "group_uid=" + x.org + "&page_size=1"},
 			{uid: "CVE-1", query: "group_uid=x", fails: true}},
 		"FindingsService_SearchPackages": {{query: "purl=pkg:npm/left&range=%3C2.0.0&group_uid=" + x.org}, {query: "purl=left", fails: true}},
+		"ComparisonService_CompareImages": {{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=" + digest},
+			{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=v1&kinds=KIND_FINDING_NEW&page_size=1"},
+			{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=none", fails: true}},
 	}
 }
 

@@ -149,6 +149,7 @@ var listCapabilities = map[string]resource.Capability{
 	"platform.registry.tag":            resource.TagList,
 	"platform.registry.settings":       resource.RegistrySettingsList,
 	"platform.registry.deployment":     resource.DeploymentsList,
+	"platform.registry.inventory":      resource.DeploymentsList,
 	"push":                             resource.RepoList,
 	"pull":                             resource.RepoList,
 	"vulnerabilities.advisory":         resource.AdvisoriesList,

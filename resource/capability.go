@@ -59,6 +59,7 @@ const (
 	TagDelete            Capability = 67
 	ReferrersList        Capability = 124
 	RegistrySettingsList Capability = 101
+	DeploymentsCreate    Capability = 98
 	DeploymentsList      Capability = 100
 	SBOMsList            Capability = 69
 	ImageReportsList     Capability = 70 // vuln_reports.list: of one image

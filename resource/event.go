@@ -48,6 +48,8 @@ const (
 	RegistrySettingsUpdated EventType = "platform.registry.settings.updated.v1"
 	DeploymentCreated       EventType = "platform.registry.deployment.created.v1"
 	DeploymentUpdated       EventType = "platform.registry.deployment.updated.v1"
+	InventoryPushed         EventType = "platform.registry.inventory.pushed.v1"
+	InventoryDeleted        EventType = "platform.registry.inventory.deleted.v1"
 
 	// These two have the prefix of the registry, not that of the API.
 	RegistryPush       EventType = "push.v1"

@@ -55,6 +55,7 @@ var eventKinds = map[string]struct {
 	"platform.registry.tag":            {payload(TagOf), &registrypb.DeleteTagRequest{}},
 	"platform.registry.settings":       {payload(ownSettingsOf), nil},
 	"platform.registry.deployment":     {payload(DeploymentOf), nil},
+	"platform.registry.inventory":      {payload(placeOf), nil},
 	"platform.registry.access":         {payload(refusedAccessOf), nil},
 	"events.subscription":              {payload(SubscriptionOf), &eventspb.DeleteSubscriptionRequest{}},
 	"vulnerabilities.advisory":         {payload(advisoryRecordOf), &advisoriespb.DeleteAdvisoryRequest{}},

@@ -81,6 +81,8 @@ type server struct {
 	findingspb.UnsafeExceptionsServiceServer
 	findingspb.UnsafeRulesServiceServer
 	findingspb.UnsafeVexServiceServer
+	findingspb.UnsafeComparisonServiceServer
+	findingspb.UnsafeInventoryServiceServer
 	vulnpb.UnsafeAdvisoriesServiceServer
 	advisoriespb.UnsafeAdvisoryReadingServiceServer
 	advisoriespb.UnsafeAdvisoryWritingServiceServer
@@ -121,6 +123,8 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	findingspb.RegisterExceptionsServiceServer(r, s)
 	findingspb.RegisterRulesServiceServer(r, s)
 	findingspb.RegisterVexServiceServer(r, s)
+	findingspb.RegisterComparisonServiceServer(r, s)
+	findingspb.RegisterInventoryServiceServer(r, s)
 	vulnpb.RegisterAdvisoriesServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)

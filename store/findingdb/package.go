@@ -164,7 +164,9 @@ func appendHeld(
 	return all, err
 }
 
-// reach returns which images are in groups, or repos, by their chunks.
+// reach returns which images are in groups, or repos, by their chunks. They are looked for
+// under their whole uids, because callers can write another's segment below a group of
+// their own.
 func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.UID) (map[int64]*bitmap.Set, error) {
 	holders, err := s.holders(ctx, read, groups)
 	if err != nil || len(holders) == 0 {

@@ -131,6 +131,9 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if _, err := t.Exec(ctx, `DELETE FROM registry_settings WHERE grp = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
+		if err := t.deleteInventory(ctx, uid); err != nil {
+			return err
+		}
 		if err := t.deleteBudget(ctx, uid); err != nil {
 			return err
 		}
@@ -149,6 +152,19 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		}
 		return t.DropCounters(ctx, uid)
 	})
+}
+
+// deleteInventory removes what was told to a group that goes about where images run.
+func (t Tx) deleteInventory(ctx context.Context, group resource.UID) error {
+	for _, text := range []string{
+		`DELETE FROM inventory_entries WHERE place IN (SELECT seq FROM inventory_places WHERE grp = $1)`,
+		`DELETE FROM inventory_places WHERE grp = $1`,
+	} {
+		if _, err := t.Exec(ctx, text, store.Segment(group)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deleteUploads ends the uploads to a group that goes, which keep nobody from deleting

@@ -21,7 +21,7 @@ import (
 // Findings returns the commands about what is wrong with images.
 func Findings(a *noun.App) *cobra.Command {
 	return a.Branch("findings", "List what is wrong with images, and which images an advisory affects",
-		findingsList(a), findingsImages(a), exceptionsCommand(a), a.Command(rules()), findingsExport(a))
+		findingsList(a), findingsImages(a), findingsCompare(a), exceptionsCommand(a), a.Command(rules()), findingsExport(a))
 }
 
 // Packages returns the commands about what images contain.
