@@ -130,10 +130,7 @@ func (s *Service) findings(ctx context.Context, found resource.Inspection) (all 
 	if err != nil {
 		return nil, err
 	}
-	ids, _, err := s.packages.PackageIDs(ctx, found.Digest)
-	if err != nil {
-		return nil, err
-	}
+	ids := found.IDs()
 	hits, err := s.packages.HitsOf(ctx, ids, roots(reach))
 	if err != nil {
 		return nil, err
@@ -300,6 +297,8 @@ type AffectedImage struct {
 	Digest   string
 	Tags     []string
 	Packages []resource.Package // of the image, among those that were asked for
+	Platform string             // such as linux/arm64/v8; "" if it is not known
+	Claimed  bool               // attached SBOMs alone say that it has them
 }
 
 // imageList is how images are ordered: those that were inspected last come first.
@@ -426,8 +425,14 @@ func (s *Service) describe(ctx context.Context, numbers, packages []int64) (all 
 	if err != nil {
 		return nil, err
 	}
+	told, err := s.packages.FromFiles(ctx, numbers, packages)
+	if err != nil {
+		return nil, err
+	}
 	for _, i := range images {
-		all = append(all, AffectedImage{i.Repo, paths[i.Repo], i.Digest, i.Tags, which[i.Number]})
+		files, claims := told[i.Number]
+		all = append(all, AffectedImage{Repo: i.Repo, Path: paths[i.Repo], Digest: i.Digest, Tags: i.Tags,
+			Packages: which[i.Number], Platform: i.Platform, Claimed: claims && !files})
 	}
 	return all, nil
 }

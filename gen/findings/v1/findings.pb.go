@@ -230,7 +230,11 @@ type Inspection struct {
 	// What could not be understood. The rest is complete.
 	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// When the image was inspected.
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// The SBOMs that are attached to the image in this repo, the last pushed first.
+	// What they list is shown beside what was found in the image, also if the image
+	// itself is not understood.
+	Sboms         []*AttachedSbom `protobuf:"bytes,20,rep,name=sboms,proto3" json:"sboms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,6 +332,170 @@ func (x *Inspection) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Inspection) GetSboms() []*AttachedSbom {
+	if x != nil {
+		return x.Sboms
+	}
+	return nil
+}
+
+// AttachedSbom is an SBOM that somebody has attached to an image. Nothing of it is
+// verified: it is what somebody says who may push to the repo.
+type AttachedSbom struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The manifest that was attached, by whom and when.
+	Origin *Origin `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	// Its format: SPDX or CycloneDX.
+	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
+	// The tool that wrote it, as it says.
+	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	// How many packages it lists that can be told apart.
+	Packages int32 `protobuf:"varint,4,opt,name=packages,proto3" json:"packages,omitempty"`
+	// What could not be understood.
+	Warnings      []string `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachedSbom) Reset() {
+	*x = AttachedSbom{}
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachedSbom) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachedSbom) ProtoMessage() {}
+
+func (x *AttachedSbom) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachedSbom.ProtoReflect.Descriptor instead.
+func (*AttachedSbom) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AttachedSbom) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *AttachedSbom) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *AttachedSbom) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *AttachedSbom) GetPackages() int32 {
+	if x != nil {
+		return x.Packages
+	}
+	return 0
+}
+
+func (x *AttachedSbom) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+// Origin is how it is known that an image has a package.
+type Origin struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// index, if the files of the image tell of it; sbom, if an attached SBOM does.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The digest of the manifest that was attached.
+	ManifestDigest string `protobuf:"bytes,2,opt,name=manifest_digest,json=manifestDigest,proto3" json:"manifest_digest,omitempty"`
+	// The uid of the identity that has attached it; empty if that is not known,
+	// because it was before this server noted it.
+	AttachedBy string `protobuf:"bytes,3,opt,name=attached_by,json=attachedBy,proto3" json:"attached_by,omitempty"`
+	// When it was attached.
+	AttachTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=attach_time,json=attachTime,proto3" json:"attach_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Origin) Reset() {
+	*x = Origin{}
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Origin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Origin) ProtoMessage() {}
+
+func (x *Origin) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Origin.ProtoReflect.Descriptor instead.
+func (*Origin) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Origin) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Origin) GetManifestDigest() string {
+	if x != nil {
+		return x.ManifestDigest
+	}
+	return ""
+}
+
+func (x *Origin) GetAttachedBy() string {
+	if x != nil {
+		return x.AttachedBy
+	}
+	return ""
+}
+
+func (x *Origin) GetAttachTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AttachTime
+	}
+	return nil
+}
+
 // Distribution is a release of an operating system.
 type Distribution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -343,7 +511,7 @@ type Distribution struct {
 
 func (x *Distribution) Reset() {
 	*x = Distribution{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[2]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -355,7 +523,7 @@ func (x *Distribution) String() string {
 func (*Distribution) ProtoMessage() {}
 
 func (x *Distribution) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[2]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -368,7 +536,7 @@ func (x *Distribution) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Distribution.ProtoReflect.Descriptor instead.
 func (*Distribution) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Distribution) GetId() string {
@@ -406,14 +574,20 @@ type Coverage struct {
 	// about them.
 	Owned int32 `protobuf:"varint,4,opt,name=owned,proto3" json:"owned,omitempty"`
 	// Those that were not compared with the advisories yet. That takes a second.
-	Waiting       int32 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting int32 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Those that only attached SBOMs list: the files of the image do not tell of
+	// them.
+	SbomOnly int32 `protobuf:"varint,10,opt,name=sbom_only,json=sbomOnly,proto3" json:"sbom_only,omitempty"`
+	// Those that the files of the image tell of, and none of the attached SBOMs
+	// lists; 0 if there are no SBOMs.
+	IndexOnly     int32 `protobuf:"varint,11,opt,name=index_only,json=indexOnly,proto3" json:"index_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[3]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -425,7 +599,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[3]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -438,7 +612,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Coverage) GetPackages() int32 {
@@ -476,6 +650,20 @@ func (x *Coverage) GetWaiting() int32 {
 	return 0
 }
 
+func (x *Coverage) GetSbomOnly() int32 {
+	if x != nil {
+		return x.SbomOnly
+	}
+	return 0
+}
+
+func (x *Coverage) GetIndexOnly() int32 {
+	if x != nil {
+		return x.IndexOnly
+	}
+	return 0
+}
+
 // Package is a version of a package.
 type Package struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -499,7 +687,7 @@ type Package struct {
 
 func (x *Package) Reset() {
 	*x = Package{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[4]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +699,7 @@ func (x *Package) String() string {
 func (*Package) ProtoMessage() {}
 
 func (x *Package) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[4]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +712,7 @@ func (x *Package) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Package.ProtoReflect.Descriptor instead.
 func (*Package) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Package) GetEcosystem() string {
@@ -584,14 +772,16 @@ type ImagePackage struct {
 	// The file that tells of it.
 	Location string `protobuf:"bytes,2,opt,name=location,proto3" json:"location,omitempty"`
 	// The layer that brought it; the lowest is 0.
-	Layer         int32 `protobuf:"varint,3,opt,name=layer,proto3" json:"layer,omitempty"`
+	Layer int32 `protobuf:"varint,3,opt,name=layer,proto3" json:"layer,omitempty"`
+	// How it is known that the image has the package.
+	Origins       []*Origin `protobuf:"bytes,4,rep,name=origins,proto3" json:"origins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ImagePackage) Reset() {
 	*x = ImagePackage{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[5]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +793,7 @@ func (x *ImagePackage) String() string {
 func (*ImagePackage) ProtoMessage() {}
 
 func (x *ImagePackage) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[5]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -616,7 +806,7 @@ func (x *ImagePackage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImagePackage.ProtoReflect.Descriptor instead.
 func (*ImagePackage) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ImagePackage) GetPackage() *Package {
@@ -638,6 +828,13 @@ func (x *ImagePackage) GetLayer() int32 {
 		return x.Layer
 	}
 	return 0
+}
+
+func (x *ImagePackage) GetOrigins() []*Origin {
+	if x != nil {
+		return x.Origins
+	}
+	return nil
 }
 
 // ListPackagesRequest names the image.
@@ -664,7 +861,7 @@ type ListPackagesRequest struct {
 
 func (x *ListPackagesRequest) Reset() {
 	*x = ListPackagesRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[6]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +873,7 @@ func (x *ListPackagesRequest) String() string {
 func (*ListPackagesRequest) ProtoMessage() {}
 
 func (x *ListPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[6]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +886,7 @@ func (x *ListPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPackagesRequest.ProtoReflect.Descriptor instead.
 func (*ListPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListPackagesRequest) GetRepoUid() string {
@@ -758,7 +955,7 @@ type ListPackagesResponse struct {
 
 func (x *ListPackagesResponse) Reset() {
 	*x = ListPackagesResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[7]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +967,7 @@ func (x *ListPackagesResponse) String() string {
 func (*ListPackagesResponse) ProtoMessage() {}
 
 func (x *ListPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[7]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +980,7 @@ func (x *ListPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPackagesResponse.ProtoReflect.Descriptor instead.
 func (*ListPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListPackagesResponse) GetPackages() []*ImagePackage {
@@ -834,21 +1031,24 @@ type Finding struct {
 	Summary string `protobuf:"bytes,7,opt,name=summary,proto3" json:"summary,omitempty"`
 	// When the package was first known to be affected.
 	FirstSeenTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=first_seen_time,json=firstSeenTime,proto3" json:"first_seen_time,omitempty"`
-	// How the package is known: index, which means that its files were read.
+	// How the package is known: index, which means that its files were read, or sbom
+	// if only attached SBOMs list it.
 	Origin string `protobuf:"bytes,9,opt,name=origin,proto3" json:"origin,omitempty"`
 	// The file that tells of the package.
 	Location string `protobuf:"bytes,10,opt,name=location,proto3" json:"location,omitempty"`
 	// The layer that brought the package; the lowest is 0.
 	Layer int32 `protobuf:"varint,11,opt,name=layer,proto3" json:"layer,omitempty"`
 	// The uids of the advisories.
-	AdvisoryUids  []string `protobuf:"bytes,12,rep,name=advisory_uids,json=advisoryUids,proto3" json:"advisory_uids,omitempty"`
+	AdvisoryUids []string `protobuf:"bytes,12,rep,name=advisory_uids,json=advisoryUids,proto3" json:"advisory_uids,omitempty"`
+	// How it is known that the image has the package, in detail.
+	Origins       []*Origin `protobuf:"bytes,35,rep,name=origins,proto3" json:"origins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[8]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +1060,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[8]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +1073,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Finding) GetAdvisoryId() string {
@@ -960,6 +1160,13 @@ func (x *Finding) GetAdvisoryUids() []string {
 	return nil
 }
 
+func (x *Finding) GetOrigins() []*Origin {
+	if x != nil {
+		return x.Origins
+	}
+	return nil
+}
+
 // ListFindingsRequest names the image and selects findings.
 type ListFindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -991,7 +1198,7 @@ type ListFindingsRequest struct {
 
 func (x *ListFindingsRequest) Reset() {
 	*x = ListFindingsRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[9]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1210,7 @@ func (x *ListFindingsRequest) String() string {
 func (*ListFindingsRequest) ProtoMessage() {}
 
 func (x *ListFindingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[9]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1223,7 @@ func (x *ListFindingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFindingsRequest.ProtoReflect.Descriptor instead.
 func (*ListFindingsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListFindingsRequest) GetRepoUid() string {
@@ -1109,7 +1316,7 @@ type ListFindingsResponse struct {
 
 func (x *ListFindingsResponse) Reset() {
 	*x = ListFindingsResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[10]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1328,7 @@ func (x *ListFindingsResponse) String() string {
 func (*ListFindingsResponse) ProtoMessage() {}
 
 func (x *ListFindingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[10]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1341,7 @@ func (x *ListFindingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFindingsResponse.ProtoReflect.Descriptor instead.
 func (*ListFindingsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListFindingsResponse) GetFindings() []*Finding {
@@ -1184,14 +1391,19 @@ type AffectedImage struct {
 	// The tags that stand for it, or for an index that lists it.
 	Tags []string `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
 	// Those of the packages that it has.
-	Packages      []*Package `protobuf:"bytes,5,rep,name=packages,proto3" json:"packages,omitempty"`
+	Packages []*Package `protobuf:"bytes,5,rep,name=packages,proto3" json:"packages,omitempty"`
+	// The system it is for, such as linux/arm64/v8; empty if it does not say so.
+	Platform string `protobuf:"bytes,6,opt,name=platform,proto3" json:"platform,omitempty"`
+	// How it is known: index, which means that files of the image tell of one of the
+	// packages, or sbom if only SBOMs that were attached to it in this repo do.
+	Origin        string `protobuf:"bytes,35,opt,name=origin,proto3" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AffectedImage) Reset() {
 	*x = AffectedImage{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[11]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1415,7 @@ func (x *AffectedImage) String() string {
 func (*AffectedImage) ProtoMessage() {}
 
 func (x *AffectedImage) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[11]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1428,7 @@ func (x *AffectedImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AffectedImage.ProtoReflect.Descriptor instead.
 func (*AffectedImage) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AffectedImage) GetRepoUid() string {
@@ -1254,6 +1466,20 @@ func (x *AffectedImage) GetPackages() []*Package {
 	return nil
 }
 
+func (x *AffectedImage) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *AffectedImage) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
 // ListAffectedImagesRequest names the advisory.
 type ListAffectedImagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1276,7 +1502,7 @@ type ListAffectedImagesRequest struct {
 
 func (x *ListAffectedImagesRequest) Reset() {
 	*x = ListAffectedImagesRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1514,7 @@ func (x *ListAffectedImagesRequest) String() string {
 func (*ListAffectedImagesRequest) ProtoMessage() {}
 
 func (x *ListAffectedImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1527,7 @@ func (x *ListAffectedImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAffectedImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListAffectedImagesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListAffectedImagesRequest) GetAdvisoryId() string {
@@ -1363,7 +1589,7 @@ type ListAffectedImagesResponse struct {
 
 func (x *ListAffectedImagesResponse) Reset() {
 	*x = ListAffectedImagesResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1601,7 @@ func (x *ListAffectedImagesResponse) String() string {
 func (*ListAffectedImagesResponse) ProtoMessage() {}
 
 func (x *ListAffectedImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1614,7 @@ func (x *ListAffectedImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAffectedImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListAffectedImagesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListAffectedImagesResponse) GetImages() []*AffectedImage {
@@ -1443,7 +1669,7 @@ type SearchPackagesRequest struct {
 
 func (x *SearchPackagesRequest) Reset() {
 	*x = SearchPackagesRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1681,7 @@ func (x *SearchPackagesRequest) String() string {
 func (*SearchPackagesRequest) ProtoMessage() {}
 
 func (x *SearchPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1694,7 @@ func (x *SearchPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchPackagesRequest.ProtoReflect.Descriptor instead.
 func (*SearchPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SearchPackagesRequest) GetPurl() string {
@@ -1537,7 +1763,7 @@ type SearchPackagesResponse struct {
 
 func (x *SearchPackagesResponse) Reset() {
 	*x = SearchPackagesResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1775,7 @@ func (x *SearchPackagesResponse) String() string {
 func (*SearchPackagesResponse) ProtoMessage() {}
 
 func (x *SearchPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1788,7 @@ func (x *SearchPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchPackagesResponse.ProtoReflect.Descriptor instead.
 func (*SearchPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SearchPackagesResponse) GetImages() []*AffectedImage {
@@ -1601,7 +1827,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\x14GetInspectionRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
-	"\farchitecture\x18\x03 \x01(\tR\farchitecture\"\x86\x04\n" +
+	"\farchitecture\x18\x03 \x01(\tR\farchitecture\"\xc0\x04\n" +
 	"\n" +
 	"Inspection\x12\x19\n" +
 	"\brepo_uid\x18\x01 \x01(\tR\arepoUid\x12\x16\n" +
@@ -1613,24 +1839,42 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\bcoverage\x18\a \x01(\v2\x1e.holdfast.findings.v1.CoverageR\bcoverage\x12\x1a\n" +
 	"\bwarnings\x18\b \x03(\tR\bwarnings\x12;\n" +
 	"\vupdate_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\"v\n" +
+	"updateTime\x128\n" +
+	"\x05sboms\x18\x14 \x03(\v2\".holdfast.findings.v1.AttachedSbomR\x05sboms\"v\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_WAITING\x10\x01\x12\x11\n" +
 	"\rSTATE_INDEXED\x10\x02\x12\x18\n" +
 	"\x14STATE_NOT_UNDERSTOOD\x10\x03\x12\x16\n" +
-	"\x12STATE_NOT_AN_IMAGE\x10\x04\"L\n" +
+	"\x12STATE_NOT_AN_IMAGE\x10\x04\"\xa8\x01\n" +
+	"\fAttachedSbom\x124\n" +
+	"\x06origin\x18\x01 \x01(\v2\x1c.holdfast.findings.v1.OriginR\x06origin\x12\x16\n" +
+	"\x06format\x18\x02 \x01(\tR\x06format\x12\x12\n" +
+	"\x04tool\x18\x03 \x01(\tR\x04tool\x12\x1a\n" +
+	"\bpackages\x18\x04 \x01(\x05R\bpackages\x12\x1a\n" +
+	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"\xa3\x01\n" +
+	"\x06Origin\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12'\n" +
+	"\x0fmanifest_digest\x18\x02 \x01(\tR\x0emanifestDigest\x12\x1f\n" +
+	"\vattached_by\x18\x03 \x01(\tR\n" +
+	"attachedBy\x12;\n" +
+	"\vattach_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"attachTime\"L\n" +
 	"\fDistribution\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\x91\x01\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xcd\x01\n" +
 	"\bCoverage\x12\x1a\n" +
 	"\bpackages\x18\x01 \x01(\x05R\bpackages\x12\x18\n" +
 	"\acovered\x18\x02 \x01(\x05R\acovered\x12\x1f\n" +
 	"\vnot_covered\x18\x03 \x01(\x05R\n" +
 	"notCovered\x12\x14\n" +
 	"\x05owned\x18\x04 \x01(\x05R\x05owned\x12\x18\n" +
-	"\awaiting\x18\x05 \x01(\x05R\awaiting\"\xc7\x01\n" +
+	"\awaiting\x18\x05 \x01(\x05R\awaiting\x12\x1b\n" +
+	"\tsbom_only\x18\n" +
+	" \x01(\x05R\bsbomOnly\x12\x1d\n" +
+	"\n" +
+	"index_only\x18\v \x01(\x05R\tindexOnly\"\xc7\x01\n" +
 	"\aPackage\x12\x1c\n" +
 	"\tecosystem\x18\x01 \x01(\tR\tecosystem\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -1639,11 +1883,12 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\vsource_name\x18\x05 \x01(\tR\n" +
 	"sourceName\x12%\n" +
 	"\x0esource_version\x18\x06 \x01(\tR\rsourceVersion\x12\x14\n" +
-	"\x05owned\x18\a \x01(\bR\x05owned\"y\n" +
+	"\x05owned\x18\a \x01(\bR\x05owned\"\xb1\x01\n" +
 	"\fImagePackage\x127\n" +
 	"\apackage\x18\x01 \x01(\v2\x1d.holdfast.findings.v1.PackageR\apackage\x12\x1a\n" +
 	"\blocation\x18\x02 \x01(\tR\blocation\x12\x14\n" +
-	"\x05layer\x18\x03 \x01(\x05R\x05layer\"\xed\x01\n" +
+	"\x05layer\x18\x03 \x01(\x05R\x05layer\x126\n" +
+	"\aorigins\x18\x04 \x03(\v2\x1c.holdfast.findings.v1.OriginR\aorigins\"\xed\x01\n" +
 	"\x13ListPackagesRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
@@ -1659,7 +1904,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"\xc3\x03\n" +
+	"\f_total_count\"\xfb\x03\n" +
 	"\aFinding\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
 	"advisoryId\x12\x18\n" +
@@ -1674,7 +1919,8 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\blocation\x18\n" +
 	" \x01(\tR\blocation\x12\x14\n" +
 	"\x05layer\x18\v \x01(\x05R\x05layer\x12#\n" +
-	"\radvisory_uids\x18\f \x03(\tR\fadvisoryUids\"\xe1\x02\n" +
+	"\radvisory_uids\x18\f \x03(\tR\fadvisoryUids\x126\n" +
+	"\aorigins\x18# \x03(\v2\x1c.holdfast.findings.v1.OriginR\aorigins\"\xe1\x02\n" +
 	"\x13ListFindingsRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
@@ -1699,13 +1945,15 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\n" +
 	"inspection\x18\x05 \x01(\v2 .holdfast.findings.v1.InspectionR\n" +
 	"inspectionB\x0e\n" +
-	"\f_total_count\"\xa5\x01\n" +
+	"\f_total_count\"\xd9\x01\n" +
 	"\rAffectedImage\x12\x19\n" +
 	"\brepo_uid\x18\x01 \x01(\tR\arepoUid\x12\x12\n" +
 	"\x04repo\x18\x02 \x01(\tR\x04repo\x12\x16\n" +
 	"\x06digest\x18\x03 \x01(\tR\x06digest\x12\x12\n" +
 	"\x04tags\x18\x04 \x03(\tR\x04tags\x129\n" +
-	"\bpackages\x18\x05 \x03(\v2\x1d.holdfast.findings.v1.PackageR\bpackages\"\xc9\x01\n" +
+	"\bpackages\x18\x05 \x03(\v2\x1d.holdfast.findings.v1.PackageR\bpackages\x12\x1a\n" +
+	"\bplatform\x18\x06 \x01(\tR\bplatform\x12\x16\n" +
+	"\x06origin\x18# \x01(\tR\x06origin\"\xc9\x01\n" +
 	"\x19ListAffectedImagesRequest\x12$\n" +
 	"\vadvisory_id\x18\x01 \x01(\tB\x03\xe0A\x02R\n" +
 	"advisoryId\x12\x1b\n" +
@@ -1773,59 +2021,66 @@ func file_holdfast_findings_v1_findings_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_findings_v1_findings_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_holdfast_findings_v1_findings_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_holdfast_findings_v1_findings_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_holdfast_findings_v1_findings_proto_goTypes = []any{
 	(Severity)(0),                      // 0: holdfast.findings.v1.Severity
 	(Inspection_State)(0),              // 1: holdfast.findings.v1.Inspection.State
 	(*GetInspectionRequest)(nil),       // 2: holdfast.findings.v1.GetInspectionRequest
 	(*Inspection)(nil),                 // 3: holdfast.findings.v1.Inspection
-	(*Distribution)(nil),               // 4: holdfast.findings.v1.Distribution
-	(*Coverage)(nil),                   // 5: holdfast.findings.v1.Coverage
-	(*Package)(nil),                    // 6: holdfast.findings.v1.Package
-	(*ImagePackage)(nil),               // 7: holdfast.findings.v1.ImagePackage
-	(*ListPackagesRequest)(nil),        // 8: holdfast.findings.v1.ListPackagesRequest
-	(*ListPackagesResponse)(nil),       // 9: holdfast.findings.v1.ListPackagesResponse
-	(*Finding)(nil),                    // 10: holdfast.findings.v1.Finding
-	(*ListFindingsRequest)(nil),        // 11: holdfast.findings.v1.ListFindingsRequest
-	(*ListFindingsResponse)(nil),       // 12: holdfast.findings.v1.ListFindingsResponse
-	(*AffectedImage)(nil),              // 13: holdfast.findings.v1.AffectedImage
-	(*ListAffectedImagesRequest)(nil),  // 14: holdfast.findings.v1.ListAffectedImagesRequest
-	(*ListAffectedImagesResponse)(nil), // 15: holdfast.findings.v1.ListAffectedImagesResponse
-	(*SearchPackagesRequest)(nil),      // 16: holdfast.findings.v1.SearchPackagesRequest
-	(*SearchPackagesResponse)(nil),     // 17: holdfast.findings.v1.SearchPackagesResponse
-	(*timestamppb.Timestamp)(nil),      // 18: google.protobuf.Timestamp
+	(*AttachedSbom)(nil),               // 4: holdfast.findings.v1.AttachedSbom
+	(*Origin)(nil),                     // 5: holdfast.findings.v1.Origin
+	(*Distribution)(nil),               // 6: holdfast.findings.v1.Distribution
+	(*Coverage)(nil),                   // 7: holdfast.findings.v1.Coverage
+	(*Package)(nil),                    // 8: holdfast.findings.v1.Package
+	(*ImagePackage)(nil),               // 9: holdfast.findings.v1.ImagePackage
+	(*ListPackagesRequest)(nil),        // 10: holdfast.findings.v1.ListPackagesRequest
+	(*ListPackagesResponse)(nil),       // 11: holdfast.findings.v1.ListPackagesResponse
+	(*Finding)(nil),                    // 12: holdfast.findings.v1.Finding
+	(*ListFindingsRequest)(nil),        // 13: holdfast.findings.v1.ListFindingsRequest
+	(*ListFindingsResponse)(nil),       // 14: holdfast.findings.v1.ListFindingsResponse
+	(*AffectedImage)(nil),              // 15: holdfast.findings.v1.AffectedImage
+	(*ListAffectedImagesRequest)(nil),  // 16: holdfast.findings.v1.ListAffectedImagesRequest
+	(*ListAffectedImagesResponse)(nil), // 17: holdfast.findings.v1.ListAffectedImagesResponse
+	(*SearchPackagesRequest)(nil),      // 18: holdfast.findings.v1.SearchPackagesRequest
+	(*SearchPackagesResponse)(nil),     // 19: holdfast.findings.v1.SearchPackagesResponse
+	(*timestamppb.Timestamp)(nil),      // 20: google.protobuf.Timestamp
 }
 var file_holdfast_findings_v1_findings_proto_depIdxs = []int32{
 	1,  // 0: holdfast.findings.v1.Inspection.state:type_name -> holdfast.findings.v1.Inspection.State
-	4,  // 1: holdfast.findings.v1.Inspection.distribution:type_name -> holdfast.findings.v1.Distribution
-	5,  // 2: holdfast.findings.v1.Inspection.coverage:type_name -> holdfast.findings.v1.Coverage
-	18, // 3: holdfast.findings.v1.Inspection.update_time:type_name -> google.protobuf.Timestamp
-	6,  // 4: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
-	7,  // 5: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
-	6,  // 6: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
-	0,  // 7: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
-	18, // 8: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
-	0,  // 9: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
-	10, // 10: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
-	3,  // 11: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
-	6,  // 12: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
-	13, // 13: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	13, // 14: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	2,  // 15: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
-	8,  // 16: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
-	11, // 17: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
-	14, // 18: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
-	16, // 19: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
-	3,  // 20: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
-	9,  // 21: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
-	12, // 22: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
-	15, // 23: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
-	17, // 24: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	6,  // 1: holdfast.findings.v1.Inspection.distribution:type_name -> holdfast.findings.v1.Distribution
+	7,  // 2: holdfast.findings.v1.Inspection.coverage:type_name -> holdfast.findings.v1.Coverage
+	20, // 3: holdfast.findings.v1.Inspection.update_time:type_name -> google.protobuf.Timestamp
+	4,  // 4: holdfast.findings.v1.Inspection.sboms:type_name -> holdfast.findings.v1.AttachedSbom
+	5,  // 5: holdfast.findings.v1.AttachedSbom.origin:type_name -> holdfast.findings.v1.Origin
+	20, // 6: holdfast.findings.v1.Origin.attach_time:type_name -> google.protobuf.Timestamp
+	8,  // 7: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
+	5,  // 8: holdfast.findings.v1.ImagePackage.origins:type_name -> holdfast.findings.v1.Origin
+	9,  // 9: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
+	8,  // 10: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
+	0,  // 11: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
+	20, // 12: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
+	5,  // 13: holdfast.findings.v1.Finding.origins:type_name -> holdfast.findings.v1.Origin
+	0,  // 14: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
+	12, // 15: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
+	3,  // 16: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
+	8,  // 17: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
+	15, // 18: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	15, // 19: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	2,  // 20: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
+	10, // 21: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
+	13, // 22: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
+	16, // 23: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
+	18, // 24: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
+	3,  // 25: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
+	11, // 26: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
+	14, // 27: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
+	17, // 28: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
+	19, // 29: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
+	25, // [25:30] is the sub-list for method output_type
+	20, // [20:25] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_findings_proto_init() }
@@ -1833,17 +2088,17 @@ func file_holdfast_findings_v1_findings_proto_init() {
 	if File_holdfast_findings_v1_findings_proto != nil {
 		return
 	}
-	file_holdfast_findings_v1_findings_proto_msgTypes[7].OneofWrappers = []any{}
-	file_holdfast_findings_v1_findings_proto_msgTypes[10].OneofWrappers = []any{}
-	file_holdfast_findings_v1_findings_proto_msgTypes[13].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[9].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[12].OneofWrappers = []any{}
 	file_holdfast_findings_v1_findings_proto_msgTypes[15].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_findings_v1_findings_proto_rawDesc), len(file_holdfast_findings_v1_findings_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
