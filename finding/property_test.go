@@ -147,6 +147,7 @@ type game struct {
 	model
 	rng      *mathrand.Rand
 	replicas []*replica
+	started  bool // the replicas have started, and swept nothing yet
 	groups   []resource.UID
 	callers  map[string]authz.Caller
 	sees     map[string][]resource.UID // the groups in which a caller has all roles
@@ -225,7 +226,7 @@ func (g *game) restart(t *testing.T, url string) {
 	if strings.HasPrefix(url, "postgres") {
 		n = 3
 	}
-	g.replicas = nil
+	g.replicas, g.started = nil, true
 	for range n {
 		g.replicas = append(g.replicas, newReplica(t, url, func() int { return g.extractors }))
 	}
@@ -342,10 +343,13 @@ func (g *game) settle(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for _, r := range g.replicas {
-		must(t, r.indexer.Sweep(ctx))
+		if g.started {
+			must(t, r.indexer.Sweep(ctx))
+		}
 		running.Go(func() { _ = r.indexer.Run(ctx) })
 		running.Go(func() { _ = r.matcher.Run(ctx) })
 	}
+	g.started = false // from now on nothing is left to a sweep
 	defer running.Wait()
 	defer stop()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
