@@ -69,7 +69,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"event", "authz fault metric outbound page resource store store/eventdb token trace"},
 	{"api/wire", "event fault gen/... page resource"},
 	{"api/v2", "advisory advisory/format api/wire budget event fault finding gen/... iam login registry resource sts"},
-	{"api/v1", "advisory api/v2 api/wire event fault gen/... iam login page registry registry/evidence resource sts"},
+	{"api/v1", "advisory api/v2 api/wire event fault finding gen/... iam login page registry registry/evidence resource sts"},
 	{"api", "advisory advisory/format api/v1 api/v2 api/wire authz event fault gen/... metric resource token trace"},
 	{"reference", ""},
 	{"server", "..."},
