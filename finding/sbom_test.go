@@ -9,15 +9,23 @@ import (
 	mathrand "math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/finding"
 	"github.com/holdfast-dev/holdfast/inspect"
+	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/findingdb"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // An attachment is a manifest that was attached to an image.
@@ -212,6 +220,175 @@ func (g *game) detachOne(t *testing.T) {
 			}
 			g.attached[repo][image] = slices.Delete(all, i, i+1)
 			return
+		}
+	}
+}
+
+// TestClaimsOfOthers: whoever pushes the manifest of another's image without its layers and
+// attaches an SBOM to it is told what the SBOM says, and nothing of what is in the image,
+// also after the image was read again.
+func TestClaimsOfOthers(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGame(t, url)
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		var repos []resource.Repo
+		for i := range 2 {
+			repos = append(repos, resource.Repo{UID: g.groups[i].NewChild(), Name: "app", CreateTime: now, UpdateTime: now})
+			must(t, g.InsertRepo(t.Context(), repos[i]))
+		}
+		d := push(t, g.Store, repos[0], "a0")
+		stolen, err := g.Manifest(t.Context(), repos[0].UID, d)
+		must(t, err)
+		stolen.ArtifactType, stolen.Needs = resource.ImageConfigs[0], []resource.Need{{Digest: digest("a0"), Optional: true}}
+		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repos[1].UID.Parent(), Name: "app"}, stolen, nil, nil)
+		must(t, err)
+		g.attach(t, repos[1], attachment{by: resource.NewRoot()}, d, "s1")
+		thief := authz.WithCaller(t.Context(), g.callers["owner of b"])
+		for range 2 {
+			g.settle(t)
+			got, err := g.service.ListPackages(thief, finding.Image{Repo: repos[1].UID, Reference: d}, page.Params{Size: 100})
+			must(t, err)
+			for _, p := range got.Items {
+				if len(p.Origins) != 1 || p.Origins[0].Manifest == "" || !strings.Contains(p.PURL, "by=sbom") && !strings.Contains(p.PURL, "upstream=") {
+					t.Errorf("the thief is told of %+v", p)
+				}
+			}
+			for _, p := range contents("a0", g.extractors) {
+				if p.SourceName != "" || slices.ContainsFunc(claimed("s1"), func(c inspect.Package) bool { return of(c) == of(p) }) {
+					continue
+				}
+				found, err := g.service.Search(thief, "pkg:npm/"+p.Name+"@"+p.Version, "", finding.Place{}, page.Params{})
+				must(t, err)
+				if found.Total != 0 {
+					t.Errorf("the thief finds %s", p.Purl)
+				}
+			}
+			g.extractors++
+			g.restart(t, url)
+		}
+	})
+}
+
+// TestReadAgain: what SBOMs list stays listed while images are read again, by a version that
+// finds something else in them; and an image that is not understood any more has only that.
+func TestReadAgain(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
+		_, err := s.InsertGroup(t.Context(), org)
+		must(t, err)
+		repo := resource.Repo{UID: org.UID.NewChild(), Name: "app", CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
+		must(t, s.InsertRepo(t.Context(), repo))
+		d := push(t, s, repo, "a0")
+		ids, err := s.AddPackages(t.Context(), []resource.Package{{Ecosystem: "npm", Name: "both"}, {Ecosystem: "npm", Name: "before"},
+			{Ecosystem: "npm", Name: "claimed"}})
+		must(t, err)
+		slices.Sort(ids)
+		q, _, err := s.ReserveImage(t.Context(), nil, time.Minute)
+		must(t, err)
+		having := func(what string, want ...int) {
+			t.Helper()
+			for i, id := range ids {
+				got, err := s.Having(t.Context(), []resource.UID{repo.UID}, []int64{id})
+				must(t, err)
+				if len(got) != want[i] {
+					t.Errorf("%s: %d images have package %d, want %d", what, len(got), i, want[i])
+				}
+			}
+		}
+		must(t, s.Write(t.Context(), func(tx *store.Tx) error {
+			images, packages := registrydb.In(tx), findingdb.In(tx)
+			n, err := images.NumberImage(t.Context(), q)
+			must(t, err)
+			_, _, err = packages.SaveSBOMs(t.Context(), repo.UID, d, []resource.SBOM{{Origin: resource.Origin{Manifest: digest("sbom")}, IDs: []int64{ids[0], ids[2]}}})
+			must(t, err)
+			return packages.ChangeImages(t.Context(), []int64{n}, ids, nil)
+		}))
+		having("at first", 1, 1, 1)
+		must(t, s.Write(t.Context(), func(tx *store.Tx) error {
+			images, packages := registrydb.In(tx), findingdb.In(tx)
+			n, err := images.NumberImage(t.Context(), q)
+			must(t, err)
+			must(t, packages.ChangeImages(t.Context(), []int64{n}, nil, ids[:2])) // the files tell of none now
+			return packages.KeepSBOMs(t.Context(), d, []int64{n})
+		}))
+		having("after it was read again", 1, 0, 1)
+	})
+}
+
+// TestAttachAtOnce: three replicas read images and SBOMs, while others push, attach, detach
+// and delete in repos that have the same images, and an organization's images are read
+// again. Then each repo has what was done in it.
+func TestAttachAtOnce(t *testing.T) {
+	t.Parallel()
+	url := storetest.Postgres(t)
+	g := newGame(t, url)
+	const players = 4
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	games := make([]*game, players)
+	for i := range games {
+		repo := resource.Repo{UID: g.groups[i%2].NewChild(), Name: fmt.Sprintf("at-once-%d", i), CreateTime: now, UpdateTime: now}
+		must(t, g.InsertRepo(t.Context(), repo))
+		one := *g
+		one.rng = mathrand.New(mathrand.NewPCG(3, uint64(i)))
+		one.named = map[resource.UID]resource.Repo{repo.UID: repo}
+		one.repos = map[resource.UID]map[string]string{repo.UID: {}}
+		one.attached = map[resource.UID]map[string][]attachment{}
+		games[i] = &one
+	}
+	for range 3 {
+		ctx, stop := context.WithCancel(t.Context())
+		var readers, all sync.WaitGroup
+		for _, r := range g.replicas {
+			readers.Go(func() { _ = r.indexer.Run(ctx) })
+		}
+		for i, one := range games {
+			one.replica = g.replicas[i%len(g.replicas)]
+			all.Go(func() {
+				for range 25 {
+					one.play(t)
+				}
+			})
+		}
+		all.Wait()
+		stop()
+		readers.Wait()
+		g.extractors++
+		g.restart(t, url)
+	}
+	for _, one := range games {
+		maps.Copy(g.named, one.named)
+		maps.Copy(g.repos, one.repos)
+		maps.Copy(g.attached, one.attached)
+	}
+	for range 10 {
+		g.importOne(t)
+	}
+	g.settle(t)
+	g.check(t)
+}
+
+// play does one thing in the only repo of a game.
+func (g *game) play(t *testing.T) {
+	for _, repo := range g.named {
+		switch n := g.rng.IntN(8); {
+		case n < 3:
+			word := fmt.Sprintf("%c%d", 'a'+g.rng.IntN(4), g.rng.IntN(2))
+			g.repos[repo.UID][push(t, g.Store, repo, word)] = word
+		case n < 6:
+			g.attachOne(t)
+		case n == 6:
+			g.detachOne(t)
+		default:
+			for _, d := range slices.Sorted(maps.Keys(g.repos[repo.UID])) {
+				if err := g.DeleteManifest(t.Context(), repo.UID, d, nil); err == nil {
+					delete(g.repos[repo.UID], d)
+				} else if !errors.Is(err, fault.FailedPrecondition) { // an index lists it
+					t.Error(err)
+				}
+				break
+			}
 		}
 	}
 }
