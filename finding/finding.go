@@ -171,10 +171,7 @@ func (s *Service) findingsAt(
 	if err != nil {
 		return nil, err
 	}
-	ids, _, err := s.packages.PackageIDs(ctx, found.Digest)
-	if err != nil {
-		return nil, err
-	}
+	ids := found.IDs()
 	hits, advisories, err := s.hitsAt(ctx, ids, reach, at)
 	if err != nil {
 		return nil, err
@@ -342,6 +339,8 @@ type AffectedImage struct {
 	Tags     []string
 	Packages []resource.Package // of the image, among those that were asked for
 	PastTags []resource.PastTag // that stood for it, and no longer do
+	Platform string             // such as linux/arm64/v8; "" if it is not known
+	Claimed  bool               // attached SBOMs alone say that it has them
 }
 
 // imageList is how images are ordered: those that were inspected last come first.
@@ -468,9 +467,14 @@ func (s *Service) describe(ctx context.Context, numbers, packages []int64) (all 
 	if err != nil {
 		return nil, err
 	}
+	told, err := s.packages.FromFiles(ctx, numbers, packages)
+	if err != nil {
+		return nil, err
+	}
 	for _, i := range images {
+		files, claims := told[i.Number]
 		all = append(all, AffectedImage{Repo: i.Repo, Path: paths[i.Repo], Digest: i.Digest, Tags: i.Tags,
-			Packages: which[i.Number]})
+			Packages: which[i.Number], Platform: i.Platform, Claimed: claims && !files})
 	}
 	return all, s.addPastTags(ctx, images, all)
 }

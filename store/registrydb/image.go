@@ -44,6 +44,8 @@ type QueuedImage struct {
 	Digest string
 	Tries  int // how often it was taken, this time included
 
+	Platform string // as SettleImage stores it; "" changes nothing
+
 	root, due int64
 }
 
@@ -112,9 +114,13 @@ func (t Tx) SettleImage(
 	if state == resource.ImageIndexed {
 		indexed = &now
 	}
-	return t.Later(ctx, `UPDATE images SET due_ms = NULL, tries = 0, state = $3, reason = $4, extractors = $5,
-		update_ms = $6, indexed_ms = coalesce(indexed_ms, $7) WHERE repo = $1 AND digest = $2`, store.Segment(q.Repo),
-		q.Digest, int(state), reason, extractors, now, indexed)
+	if err := t.Later(ctx, `UPDATE images SET due_ms = NULL, tries = 0, state = $3, reason = $4, extractors = $5,
+		update_ms = $6, platform = CASE WHEN $7 = '' THEN platform ELSE $7 END, indexed_ms = coalesce(indexed_ms, $8)
+		WHERE repo = $1 AND digest = $2`, store.Segment(q.Repo), q.Digest, int(state), reason, extractors, now, q.Platform,
+		indexed); err != nil {
+		return err
+	}
+	return t.queueAttached(ctx, q)
 }
 
 // HoldImage holds an image and its manifest until the commit. It reports false if either
@@ -138,10 +144,12 @@ func (t Tx) HoldImage(ctx context.Context, q QueuedImage) (bool, error) {
 	return true, nil
 }
 
-// ImageNumbers returns the numbers of the images with a digest, in order.
+// ImageNumbers returns the numbers of the images with a digest that were inspected, in
+// order. One whose repo lacks its layers may have a number for what SBOMs say of it.
 func (t Tx) ImageNumbers(ctx context.Context, digest string) ([]int64, error) {
 	return store.ReadColumn[int64](ctx, t.Rows,
-		`SELECT number FROM images WHERE digest = $1 AND number IS NOT NULL ORDER BY number`, digest)
+		`SELECT number FROM images WHERE digest = $1 AND number IS NOT NULL AND state = $2 ORDER BY number`, digest,
+		int(resource.ImageIndexed))
 }
 
 // LockChunks locks the chunks of numbers, from the lowest on.
@@ -243,12 +251,16 @@ func (t Tx) changeGroups(ctx context.Context, repo resource.UID, chunk int64, ch
 // forgetImages removes images of a repo, one if a digest is given, from the queue and from
 // what groups have. What is known about their content stays until it is swept up.
 func (t Tx) forgetImages(ctx context.Context, repo resource.UID, digest string) error {
-	text, args := `DELETE FROM images WHERE repo = $1`, []any{store.Segment(repo)}
+	text, sboms, args := `DELETE FROM images WHERE repo = $1`, `DELETE FROM image_sboms WHERE repo = $1`,
+		[]any{store.Segment(repo)}
 	if digest != "" {
-		text, args = text+` AND digest = $2`, append(args, digest)
+		text, sboms, args = text+` AND digest = $2`, sboms+` AND image = $2`, append(args, digest)
 	}
 	all, err := store.ReadColumn[*int64](ctx, t.Rows, text+` RETURNING number`, args...)
 	if err != nil {
+		return err
+	}
+	if err := t.Later(ctx, sboms, args...); err != nil {
 		return err
 	}
 	var numbers []int64
@@ -319,10 +331,11 @@ func (s *Store) ImageStates(
 // A NumberedImage is an image by its number, with the tags that stand for it or for an
 // index that lists it, as far as they were asked for.
 type NumberedImage struct {
-	Number int64
-	Repo   resource.UID
-	Digest string
-	Tags   []string
+	Number   int64
+	Repo     resource.UID
+	Digest   string
+	Platform string // such as linux/arm64/v8
+	Tags     []string
 }
 
 // maxImageTags is how many tags are read for a page of images.
@@ -333,9 +346,9 @@ const maxImageTags = 5000
 func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (all []NumberedImage, _ error) {
 	q := store.Query{Engine: s.Engine}
 	found, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (i NumberedImage, err error) {
-		err = row.Scan(&i.Number, &i.Repo, &i.Digest)
+		err = row.Scan(&i.Number, &i.Repo, &i.Digest, &i.Platform)
 		return i, err
-	}, fmt.Sprintf(`SELECT i.number, i.uid, i.digest FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v`,
+	}, fmt.Sprintf(`SELECT i.number, i.uid, i.digest, i.platform FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v`,
 		s.Engine.Each(&q, numbers)), q.Args...)
 	if err != nil {
 		return nil, err
@@ -421,9 +434,16 @@ const sweepBatch = 200
 // deleted; and queues those that older extractors have read. It returns how many there
 // were.
 func (s *Store) SweepImages(ctx context.Context, extractors int) (n int, err error) {
-	for _, step := range []func(context.Context, int) (int, error){s.queueUnseen, s.forgetStale, s.queueOutdated} {
+	return repeat(ctx, extractors, s.queueUnseen, s.forgetStale, s.queueOutdated)
+}
+
+// repeat repeats each of the steps of a sweep until nothing is left to do.
+func repeat(
+	ctx context.Context, version int, steps ...func(_ context.Context, version int) (int, error),
+) (n int, err error) {
+	for _, step := range steps {
 		for {
-			did, err := step(ctx, extractors)
+			did, err := step(ctx, version)
 			n += did
 			if err != nil {
 				return n, err

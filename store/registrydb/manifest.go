@@ -59,10 +59,10 @@ type Push struct {
 // addManifest stores m unless it is there.
 func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manifest) error {
 	n, err := t.Exec(ctx, `
-		INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (repo, digest) DO NOTHING`,
+		INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (repo, digest) DO NOTHING`,
 		store.Segment(repo), m.Digest, m.MediaType, len(m.Body), m.Subject, m.ArtifactType, m.Annotations,
-		store.MS(t.DB.Time()), m.Body)
+		store.MS(t.DB.Time()), m.Body, string(resource.ActorFrom(ctx).Subject))
 	if err != nil {
 		return err
 	}
@@ -73,6 +73,9 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manif
 		return err
 	}
 	if err := t.queueImage(ctx, repo, m); err != nil {
+		return err
+	}
+	if err := t.queueSBOMs(ctx, repo, append(m.About, m.Subject)...); err != nil {
 		return err
 	}
 	return t.addRefs(ctx, repo, m)
@@ -302,6 +305,9 @@ func (t Tx) deleteManifest(
 	}
 	if parents > 0 {
 		return false, fault.InUse("manifest", "an index")
+	}
+	if err := t.queueBereft(ctx, repo, digest); err != nil {
+		return false, err
 	}
 	for _, text := range []string{`DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`, `DELETE FROM manifests
 		WHERE repo = $1 AND digest = $2`} {

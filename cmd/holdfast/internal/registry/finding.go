@@ -41,21 +41,26 @@ func packagesOf(ctx context.Context, a *noun.App, repo, digest string) string {
 	case findingspb.Inspection_STATE_WAITING:
 		return "waiting"
 	case findingspb.Inspection_STATE_INDEXED:
-		return fmt.Sprint(i.GetCoverage().GetPackages())
+		return fmt.Sprint(i.GetCoverage().GetPackages()) + differences(i)
 	case findingspb.Inspection_STATE_NOT_UNDERSTOOD:
-		return "not understood: " + i.GetReason()
+		return "not understood: " + i.GetReason() + differences(i)
 	default:
-		return "not an image"
+		return "not an image" + differences(i)
 	}
 }
 
 func imagePackages() noun.Noun {
-	layer := func(p *findingspb.ImagePackage) string { return fmt.Sprint(p.GetLayer()) }
+	layer := func(p *findingspb.ImagePackage) string {
+		if p.GetLocation() == "" { // no file tells of it
+			return ""
+		}
+		return fmt.Sprint(p.GetLayer())
+	}
 	return noun.Noun{
 		Area: "registry", Use: "packages", One: "package", Message: noun.MessageOf(&findingspb.ImagePackage{}),
 		ID: "package.purl",
 		Columns: output.Columns("name=package.name", "version=package.version", "ecosystem=package.ecosystem",
-			output.Text("layer", layer), "location"),
+			output.Text("origin", origins), output.Text("layer", layer), "location"),
 		Wide: output.Columns("purl=package.purl", "source=package.sourceName", "owned=package.owned"),
 	}
 }
@@ -66,7 +71,8 @@ func imagesPackages(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "packages REPO:TAG|REPO@DIGEST", Short: "List the packages of an image",
 		Long: "Lists the packages that were found in the files of the image, with the file that tells of each and the\n" +
-			"layer that brought it, the lowest being 0.",
+			"layer that brought it, the lowest being 0; and those that SBOMs list which are attached to the image. The\n" +
+			"origin is index for what the files tell of, sbom for what an SBOM lists, or both.",
 		Example: "  holdfast registry images packages acme/platform/app:1.2",
 	}
 	p.Register(cmd)
@@ -92,7 +98,7 @@ func findings() noun.Noun {
 			output.Text("epss", epss), "package=package.name",
 			"version=package.version", output.Text("fixed", fixed), "aliases"),
 		Wide: output.Columns("state", "until=exceptionExpireTime", "exception=exceptionUid", "purl=package.purl", "summary", "firstSeenTime", "openedBy", "closeTime",
-			"closeReason", "closedBy", "location", "layer"),
+			"closeReason", "closedBy", "origin", "location", "layer"),
 	}
 }
 
@@ -201,6 +207,10 @@ func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsR
 	if n := c.GetWaiting(); n > 0 {
 		said += fmt.Sprintf("; %d not compared with the advisories yet", n)
 	}
+	said += differences(m.GetInspection())
+	if m.GetInspection().GetState() == findingspb.Inspection_STATE_NOT_UNDERSTOOD {
+		said += "; the image itself is not understood: " + m.GetInspection().GetReason()
+	}
 	if n := len(m.GetInspection().GetWarnings()); n > 0 {
 		said += fmt.Sprintf("; %d files not understood", n)
 	}
@@ -242,8 +252,9 @@ func affectedImages() noun.Noun {
 	}
 	return noun.Noun{
 		Area: "findings", Use: "images", One: "image", Message: noun.MessageOf(&findingspb.AffectedImage{}), ID: "digest",
-		Columns: output.Columns("repo", "tags", output.Text("before", before), output.Text("packages", packages), "digest"),
-		Wide:    output.Columns("repoUid"),
+		Columns: output.Columns("repo", "tags", output.Text("before", before), output.Text("packages", packages), "platform",
+			"digest"),
+		Wide: output.Columns("repoUid", "origin"),
 	}
 }
 
