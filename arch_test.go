@@ -55,6 +55,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"inspect/layer", ""},
 	{"inspect/extract", "advisory/version inspect/layer"},
 	{"inspect", "advisory/version inspect/extract inspect/layer registry/evidence"}, // its child has no business with the rest
+	{"inspect/inspecttest", ""},
 	{"mail", "metric resource seal store store/maildb"},
 	{"mail/mailtest", ""},
 	{"iam", "authz fault mail page people resource seal store store/iamdb store/signindb"},

@@ -4,7 +4,9 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -22,32 +24,34 @@ import (
 	"github.com/holdfast-dev/holdfast/token"
 )
 
-// layerOf returns a compressed layer of files, by path.
+// layerOf returns a compressed layer of files, by path. Those in usr/bin can be run.
 func layerOf(t *testing.T, files map[string]string) string {
 	t.Helper()
+	layer, err := packLayer(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return layer
+}
+
+func packLayer(files map[string]string) (string, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
-	var paths []string
-	for path := range files {
-		paths = append(paths, path)
-	}
-	slices.Sort(paths)
-	for _, path := range paths {
-		if err := w.WriteHeader(&tar.Header{Name: path, Mode: 0o644, Size: int64(len(files[path])), Typeflag: tar.TypeReg}); err != nil {
-			t.Fatal(err)
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		h := &tar.Header{Name: path, Mode: 0o644, Size: int64(len(files[path])), Typeflag: tar.TypeReg}
+		if strings.HasPrefix(path, "usr/bin/") {
+			h.Mode = 0o755
+		}
+		if err := w.WriteHeader(h); err != nil {
+			return "", err
 		}
 		if _, err := w.Write([]byte(files[path])); err != nil {
-			t.Fatal(err)
+			return "", err
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
+	err := errors.Join(w.Close(), z.Close())
+	return b.String(), err
 }
 
 // bookworm is a layer with a distribution, one of its packages, and a package of npm.

@@ -386,13 +386,9 @@ func (s *Service) AffectedImages(
 	if err != nil {
 		return none, err
 	}
-	hits, err := s.packages.HitsBy(ctx, keys)
+	ids, err := s.packages.AffectedBy(ctx, reach, keys)
 	if err != nil {
 		return none, err
-	}
-	ids := make([]int64, 0, len(hits))
-	for _, h := range hits {
-		ids = append(ids, h.Package)
 	}
 	return s.having(ctx, reach, ids, req)
 }

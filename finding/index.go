@@ -294,7 +294,7 @@ func (x *Indexer) save(
 		if numbers, err = images.ImageNumbers(ctx, q.Digest); err != nil {
 			return err
 		}
-		if err := images.LockChunks(ctx, numbers); err != nil {
+		if err := images.LockChunks(ctx, numbers, q); err != nil {
 			return err
 		}
 		before := have

@@ -219,6 +219,16 @@ func (s *Store) NextChanges(ctx context.Context, last int64, n int) (c Changes, 
 	return c, nil
 }
 
+// Number returns the number of the first change.
+func (c Changes) Number() int64 { return c.numbers[0] }
+
+// First returns the first n of the changes.
+func (c Changes) First(n int) Changes {
+	n = min(n, len(c.Advisories))
+	c.Advisories, c.numbers = c.Advisories[:n], c.numbers[:n]
+	return c
+}
+
 // DropChanges removes changes, and none that was made meanwhile: a number that was given
 // out first may be committed last.
 func DropChanges(ctx context.Context, t *store.Tx, c Changes) error {

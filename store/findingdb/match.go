@@ -1,6 +1,7 @@
 package findingdb
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,21 +28,48 @@ type NamedAdvisory struct {
 	Names []string // the ID first
 }
 
-// Matches are matches as they should be, and what their advisories are called, by key.
+// Matches are matches as they should be, and what their advisories are called, by key. If
+// After or Last is set, they are those with packages after one and up to another.
 type Matches struct {
-	Ratings    map[Match]Rating
-	Advisories map[int64]NamedAdvisory
+	Ratings     map[Match]Rating
+	Advisories  map[int64]NamedAdvisory
+	After, Last int64
+}
+
+// within returns a column of the table m with the condition on its packages.
+func (m Matches) within(column string) string {
+	if m.Last > 0 {
+		column = fmt.Sprintf("package <= %d AND m.%s", m.Last, column)
+	}
+	if m.After > 0 {
+		column = fmt.Sprintf("package > %d AND m.%s", m.After, column)
+	}
+	return column
 }
 
 // NewMatches returns none.
 func NewMatches() Matches {
-	return Matches{map[Match]Rating{}, map[int64]NamedAdvisory{}}
+	return Matches{Ratings: map[Match]Rating{}, Advisories: map[int64]NamedAdvisory{}}
 }
 
-// Unmatched returns packages that were not compared with the advisories yet, at most n.
-func (s *Store) Unmatched(ctx context.Context, n int) ([]Known, error) {
-	return store.ReadAll(ctx, s.Rows, scanPackage,
-		`SELECT `+packageColumns+` FROM packages AS p WHERE NOT p.matched ORDER BY p.seq LIMIT $1`, n)
+// Unmatched returns packages that were not compared with the advisories yet, at most n: the
+// oldest and the newest in turn.
+func (s *Store) Unmatched(ctx context.Context, n int) (all []Known, _ error) {
+	const text = `SELECT ` + packageColumns + ` FROM packages AS p WHERE NOT p.matched ORDER BY p.seq`
+	oldest, err := store.ReadAll(ctx, s.Rows, scanPackage, text+` LIMIT $1`, n)
+	if err != nil || len(oldest) < n {
+		return oldest, err
+	}
+	newest, err := store.ReadAll(ctx, s.Rows, scanPackage, text+` DESC LIMIT $1`, n/2)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range oldest[:n-len(newest)] {
+		if all = append(all, p); i < len(newest) && newest[i].ID > oldest[n-1].ID {
+			all = append(all, newest[i])
+		}
+	}
+	return all, nil
 }
 
 // MatchAgain has all packages compared with the advisories again.
@@ -62,21 +90,38 @@ func (s *Store) MatchAgain(ctx context.Context) error {
 }
 
 // Subjects returns the packages that advisories with these names may be about: those with
-// the name, or built from a source of that name.
-func (s *Store) Subjects(ctx context.Context, names []string) (all []Known, _ error) {
-	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN packages AS p WHERE p.name = s.v AND p.source_name = ''
-		AND NOT p.owned`,
-		packageColumns, s.Engine.Each(&q, names))
-	all, err := store.ReadAll(ctx, s.Rows, scanPackage, text, q.Args...)
-	if err != nil {
-		return nil, err
+// the name, or built from a source of that name. They come after the package given, and are
+// at most n, in the order of their numbers.
+func (s *Store) Subjects(ctx context.Context, names []string, after int64, n int) (all []Known, _ error) {
+	for _, named := range []string{`p.name = s.v AND p.source_name = ''`, `p.source_name = s.v AND p.source_name <> ''`} {
+		q := store.Query{Engine: s.Engine}
+		text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN packages AS p WHERE %s AND NOT p.owned AND p.seq > %s
+			ORDER BY p.seq LIMIT %s`, packageColumns, s.Engine.Each(&q, names), named, q.Arg(after), q.Arg(n))
+		some, err := store.ReadAll(ctx, s.Rows, scanPackage, text, q.Args...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
 	}
-	q = store.Query{Engine: s.Engine}
-	text = fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN packages AS p WHERE p.source_name = s.v
-		AND p.source_name <> '' AND NOT p.owned`, packageColumns, s.Engine.Each(&q, names))
-	built, err := store.ReadAll(ctx, s.Rows, scanPackage, text, q.Args...)
-	return append(all, built...), err
+	slices.SortFunc(all, func(a, b Known) int { return cmp.Compare(a.ID, b.ID) })
+	return all[:min(n, len(all))], nil
+}
+
+// LastMatched returns the n-th of the packages after the one given that advisories affect, or
+// 0 if there are not more than n. For several advisories it returns any of them.
+func (s *Store) LastMatched(ctx context.Context, advisories []int64, after int64, n int) (last int64, _ error) {
+	q := store.Query{Engine: s.Engine}
+	order := `` // costs a sort of everything that several have
+	if len(advisories) == 1 {
+		order = `ORDER BY m.package`
+	}
+	text := fmt.Sprintf(`SELECT m.package FROM %s AS s CROSS JOIN matches AS m WHERE m.advisory = s.v AND m.package > %s
+		%s LIMIT %s`, s.Engine.Each(&q, advisories), q.Arg(after), order, q.Arg(n+1))
+	all, err := store.ReadColumn[int64](ctx, s.Rows, text, q.Args...)
+	if err != nil || len(all) <= n {
+		return 0, err
+	}
+	return all[n-1], nil
 }
 
 // setMatches makes the matches of packages, or of advisories, those given: column says of
@@ -85,7 +130,7 @@ func (s *Store) Subjects(ctx context.Context, names []string) (all []Known, _ er
 func (t Tx) setMatches(
 	ctx context.Context, column string, keys []int64, want Matches, source func(advisory int64) string,
 ) (c Change, _ error) {
-	have, err := t.stored(ctx, column, keys)
+	have, err := t.stored(ctx, want.within(column), keys)
 	if err != nil {
 		return c, err
 	}

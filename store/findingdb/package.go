@@ -128,6 +128,18 @@ func (s *Store) PackagesNamed(ctx context.Context, groups []resource.UID, name s
 			return err
 		}
 		for _, column := range []string{`p.name`, `p.source_name <> '' AND p.source_name`} {
+			many, err := isMany(ctx, read, `SELECT 1 FROM packages AS p WHERE `+column+` = $1`, name)
+			if err != nil {
+				return err
+			}
+			if many {
+				held, err := s.heldNamed(ctx, read, reach, column, name)
+				if err != nil {
+					return err
+				}
+				all = append(all, held...)
+				continue
+			}
 			q := store.Query{Engine: s.Engine}
 			text := fmt.Sprintf(`SELECT %s, b.chunk, b.bits FROM packages AS p CROSS JOIN %s AS c
 				CROSS JOIN package_images AS b WHERE %s = %s AND b.chunk = c.v AND b.package = p.seq ORDER BY p.seq`,
@@ -139,7 +151,8 @@ func (s *Store) PackagesNamed(ctx context.Context, groups []resource.UID, name s
 		return nil
 	})
 	slices.SortFunc(all, func(a, b Known) int { return cmp.Compare(a.ID, b.ID) })
-	return slices.CompactFunc(all, func(a, b Known) bool { return a.ID == b.ID }), err
+	all = slices.CompactFunc(all, func(a, b Known) bool { return a.ID == b.ID })
+	return all[:min(n, len(all))], err
 }
 
 // appendHeld adds to all the packages of a query that an image in reach has, until there
@@ -369,11 +382,12 @@ func sets(
 }
 
 // SweepChunks removes the bits of images that are gone, from chunks that have many of
-// them, and what was found in images that no repo has any more. It returns how many rows
+// them or nothing else, and what was found in images that no repo has any more. It returns how many rows
 // it has looked at.
 func (s *Store) SweepChunks(ctx context.Context) (n int, _ error) {
 	const many = bitmap.Size / 8
-	chunks, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT chunk FROM image_chunks WHERE gone >= $1`, many)
+	chunks, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT chunk FROM image_chunks WHERE gone >= $1
+		OR gone > 0 AND gone = used`, many)
 	if err != nil {
 		return 0, err
 	}

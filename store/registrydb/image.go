@@ -152,8 +152,19 @@ func (t Tx) ImageNumbers(ctx context.Context, digest string) ([]int64, error) {
 		int(resource.ImageIndexed))
 }
 
-// LockChunks locks the chunks of numbers, from the lowest on.
-func (t Tx) LockChunks(ctx context.Context, numbers []int64) error {
+// LockChunks locks the chunks of numbers, and those of images that are to be numbered, from
+// the lowest on.
+func (t Tx) LockChunks(ctx context.Context, numbers []int64, fresh ...QueuedImage) error {
+	numbers = slices.Clone(numbers)
+	for _, q := range fresh {
+		last, err := t.lastChunk(ctx, q.Repo.Root())
+		if err != nil {
+			return err
+		}
+		if last != nil {
+			numbers = append(numbers, *last*bitmap.Size)
+		}
+	}
 	for _, chunk := range chunksOf(numbers) {
 		var one int
 		err := t.Row(ctx, `SELECT 1 FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.LockKey, []any{chunk}, &one)
@@ -184,7 +195,7 @@ func (t Tx) NumberImage(ctx context.Context, q QueuedImage) (int64, error) {
 	if number != nil {
 		return *number, t.LockChunks(ctx, []int64{*number})
 	}
-	n, err := t.nextNumber(ctx)
+	n, err := t.nextNumber(ctx, q.Repo.Root())
 	if err != nil {
 		return 0, err
 	}
@@ -196,24 +207,48 @@ func (t Tx) NumberImage(ctx context.Context, q QueuedImage) (int64, error) {
 	return n, t.changeGroups(ctx, q.Repo, chunk, func(s *bitmap.Set) { s.Add(place) })
 }
 
-// nextNumber takes the next number of the last chunk, or begins another one.
-func (t Tx) nextNumber(ctx context.Context) (int64, error) {
-	for next := int64(0); ; {
-		var chunk, used int64
-		err := t.Row(ctx, `SELECT t.chunk, t.used FROM image_chunks AS t ORDER BY t.chunk DESC LIMIT 1`+t.DB.Engine.LockKey,
-			nil, &chunk, &used)
-		switch {
-		case err == nil && used < bitmap.Size:
-			return chunk*bitmap.Size + used,
-				t.Later(ctx, `UPDATE image_chunks SET used = used + 1 WHERE chunk = $1`, chunk)
-		case err == nil:
-			next = chunk + 1
-		case !errors.Is(err, sql.ErrNoRows):
+// lastChunk returns the last chunk in which an organization has images, or nil.
+func (t Tx) lastChunk(ctx context.Context, root resource.UID) (last *int64, _ error) {
+	err := t.Row(ctx, `SELECT max(chunk) FROM group_images WHERE grp = $1`, []any{store.Segment(root)}, &last)
+	return last, err
+}
+
+// nextNumber takes the next number of the last chunk of an organization, or begins another
+// chunk. No two organizations share one, so that nobody has to read past what images of
+// others have.
+func (t Tx) nextNumber(ctx context.Context, root resource.UID) (int64, error) {
+	last, err := t.lastChunk(ctx, root)
+	for err == nil && last != nil {
+		var used int64
+		if err := t.Row(ctx, `SELECT t.used FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.LockKey, []any{*last},
+			&used); err != nil {
 			return 0, err
 		}
-		if _, err := t.Exec(ctx, `INSERT INTO image_chunks (chunk, used, gone) VALUES ($1, 0, 0)
-			ON CONFLICT (chunk) DO NOTHING`, next); err != nil {
+		if used < bitmap.Size {
+			return *last*bitmap.Size + used, t.Later(ctx, `UPDATE image_chunks SET used = used + 1 WHERE chunk = $1`, *last)
+		}
+		full := *last // whoever had it before may have begun another one
+		if last, err = t.lastChunk(ctx, root); err == nil && *last == full {
+			break
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return t.beginChunk(ctx)
+}
+
+// beginChunk makes a new chunk and takes its first number.
+func (t Tx) beginChunk(ctx context.Context) (int64, error) {
+	for {
+		var next int64
+		if err := t.Row(ctx, `SELECT coalesce(max(chunk) + 1, 0) FROM image_chunks`, nil, &next); err != nil {
 			return 0, err
+		}
+		n, err := t.Exec(ctx, `INSERT INTO image_chunks (chunk, used, gone) VALUES ($1, 1, 0) ON CONFLICT (chunk) DO NOTHING`,
+			next)
+		if err != nil || n == 1 {
+			return next * bitmap.Size, err
 		}
 	}
 }
