@@ -173,7 +173,7 @@ func TestApiAccess(t *testing.T) {
 				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion ResolvePath LookupNames " +
 				"ListRepos ListTags ListPulls GetRegistry " +
 				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings
-				"ListExceptions ListRules ExportVex " + // see TestJudgementLists and TestExceptions
+				"ListExceptions ListRules ExportVex " + // see TestJudgementLists
 				"CompareImages " + // see TestCompareImages
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +

@@ -82,14 +82,14 @@ func judgementExamples(t *testing.T, w *world, x things) map[string][]example {
 		"ExceptionsService_CreateException":  {{uid: x.org, body: body}, {uid: x.org, body: `{"reason":"r"}`, fails: true}},
 		"ExceptionsService_GetException":     {{uid: exception()}, {uid: x.org + "/0123456789abcdef", fails: true}},
 		"ExceptionsService_ListExceptions":   {{query: "count_matching=true&page_size=1"}, {query: "page_size=-1", fails: true}},
-		"ExceptionsService_ApproveException": {{uid: exception(), body: `{}`}},
-		"ExceptionsService_DeleteException":  {{uid: exception()}},
+		"ExceptionsService_ApproveException": {{uid: exception(), body: `{}`}, {uid: x.org + "/0123456789abcdef", body: `{}`, fails: true}},
+		"ExceptionsService_DeleteException":  {{uid: exception()}, {uid: "x", fails: true}},
 		"RulesService_CreateRule":            {{uid: x.org, body: `{"minSeverity":"SEVERITY_HIGH","graceDays":3,"exemptUids":["` + x.org + `"]}`}, {uid: x.org, body: `{"graceDays":-1}`, fails: true}},
-		"RulesService_GetRule":               {{uid: rule}},
-		"RulesService_ListRules":             {{query: "page_size=1"}},
-		"RulesService_UpdateRule":            {{uid: rule, body: `{"fixable":true}`}},
-		"RulesService_CheckRule":             {{uid: rule, query: "page_size=1&order_by=time"}},
-		"RulesService_DeleteRule":            {{uid: w.ruled(t, x.org, &findingspb.Rule{}).GetUid()}},
+		"RulesService_GetRule":               {{uid: rule}, {uid: "x", fails: true}},
+		"RulesService_ListRules":             {{query: "page_size=1"}, {query: "page_size=-1", fails: true}},
+		"RulesService_UpdateRule":            {{uid: rule, body: `{"fixable":true}`}, {uid: rule, body: `{"graceDays":-1}`, fails: true}},
+		"RulesService_CheckRule":             {{uid: rule, query: "page_size=1&order_by=time"}, {uid: "x", fails: true}},
+		"RulesService_DeleteRule":            {{uid: w.ruled(t, x.org, &findingspb.Rule{}).GetUid()}, {uid: "x", fails: true}},
 		"VexService_ExportVex":               {{uid: repo, digest: digest}, {uid: repo, digest: digestOf("none"), fails: true}},
 		"VexService_ImportVex":               {{uid: x.org, body: vex}, {uid: x.org, body: `{}`, fails: true}},
 	}
@@ -490,5 +490,36 @@ func TestApiBadJudgements(t *testing.T) {
 		"rule above":       {"target_uid", rule(&findingspb.Rule{TargetUid: h.org})},
 		"no rule":          {"uid", &findingspb.CheckRuleRequest{}},
 		"order of a check": {"order_by", &findingspb.CheckRuleRequest{Uid: h.folder, OrderBy: "name"}},
+	})
+}
+
+// TestJudgementLists: each caller is told of the exceptions and rules in their reach, and a
+// token alone of nothing.
+func TestJudgementLists(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		h := newHierarchy(t, w)
+		h.except(t, h.org, &findingspb.Exception{AdvisoryId: "CVE-1"})
+		h.except(t, h.folder, &findingspb.Exception{AdvisoryId: "CVE-1"})
+		h.ruled(t, h.org, &findingspb.Rule{})
+		h.ruled(t, h.folder, &findingspb.Rule{})
+		caps := resource.NewCapabilities(resource.GroupsList)
+		for _, call := range h.protocols() {
+			for who, want := range map[string]int{h.full["org"]: 2, h.full["folder"]: 1, h.full["sibling"]: 0, h.full["other"]: 0, h.mint(t, h.Owner, token.Claims{Caps: &caps}): 0} {
+				for _, in := range []proto.Message{&findingspb.ListExceptionsRequest{CountMatching: true}, &findingspb.ListRulesRequest{}} {
+					if uids, total := listed(must[proto.Message](t, call, who, in)); len(uids) != want || int(total) != want {
+						t.Errorf("%T: %d, and a total of %d, want %d", in, len(uids), total, want)
+					}
+				}
+			}
+			for _, in := range []proto.Message{&findingspb.ListExceptionsRequest{}, &findingspb.ListRulesRequest{}, &findingspb.ExportVexRequest{RepoUid: h.folder, Reference: "v1"}} {
+				if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
+					t.Errorf("%T of a stranger: %v", in, st)
+				}
+			}
+			if _, st := call(t, h.full["other"], &findingspb.ExportVexRequest{RepoUid: h.folder, Reference: "v1"}); st.Code() != codes.PermissionDenied {
+				t.Errorf("another organization exports: %v", st)
+			}
+		}
 	})
 }

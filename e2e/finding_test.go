@@ -257,7 +257,14 @@ func TestFindingsPages(t *testing.T) {
 	g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))
 	g.publish(t, g.org, osvOf("DSA-2", "CVE-2", "Debian:12", "openssl", "3.0.3-1"))
 	procUntil(t, "the matches are known", func() bool { return len(g.found(t, g.overGRPC, g.Token)) == 2 })
+	rule := g.ruled(t, g.org, &findingspb.Rule{}).GetUid()
+	g.pulls(t, g.Owner, "v1")
+	g.pulls(t, g.Owner, "v2")
+	procUntil(t, "the pulls are recorded", func() bool {
+		return must[*findingspb.CheckRuleResponse](t, g.overGRPC, g.Token, &findingspb.CheckRuleRequest{Uid: rule}).GetTotalCount() == 2
+	})
 	for _, in := range []proto.Message{
+		&findingspb.CheckRuleRequest{Uid: rule, OrderBy: "time"},
 		&findingspb.ListPackagesRequest{RepoUid: g.repo, Reference: "v1", OrderBy: "name desc"},
 		&findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", Fixable: true, Package: "openssl"},
 		&findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-1", GroupUid: g.folder},

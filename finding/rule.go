@@ -21,8 +21,7 @@ import (
 func (s *Service) CreateRule(
 	ctx context.Context, parent resource.UID, r resource.PullRule,
 ) (resource.PullRule, error) {
-	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.PolicyCreate, resource.AdvisoriesList),
-		parent); err != nil {
+	if err := s.requireEach(ctx, parent, resource.PolicyCreate, resource.AdvisoriesList); err != nil {
 		return resource.PullRule{}, err
 	}
 	r.UID = parent.NewChild()
@@ -35,6 +34,17 @@ func (s *Service) CreateRule(
 		return resource.PullRule{}, err
 	}
 	return r, s.packages.InsertPullRule(ctx, r)
+}
+
+// requireEach returns nil if the caller holds all capabilities, and otherwise names the first
+// that is missing: the one that the method is about comes first.
+func (s *Service) requireEach(ctx context.Context, target resource.UID, want ...resource.Capability) error {
+	for _, c := range want {
+		if err := s.authz.Require(ctx, c, target); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // GetRule returns a rule. The caller needs policies.policy.list on it.
@@ -54,8 +64,7 @@ func (s *Service) ListRules(
 func (s *Service) UpdateRule(
 	ctx context.Context, uid resource.UID, change func(*resource.PullRule) error,
 ) (none resource.PullRule, _ error) {
-	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.PolicyUpdate, resource.AdvisoriesList),
-		uid); err != nil {
+	if err := s.requireEach(ctx, uid, resource.PolicyUpdate, resource.AdvisoriesList); err != nil {
 		return none, err
 	}
 	return store.Edit(ctx, uid, s.packages.PullRule, s.packages.UpdatePullRule, func(r *resource.PullRule) error {
@@ -111,8 +120,8 @@ func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params
 	if err != nil {
 		return none, err
 	}
-	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.RepoCheckPolicies, resource.PolicyList,
-		resource.RepoList, resource.IdentityList, resource.ReportsList, resource.AdvisoriesList), of.Rule); err != nil {
+	if err := s.requireEach(ctx, of.Rule, resource.RepoCheckPolicies, resource.PolicyList, resource.RepoList,
+		resource.IdentityList, resource.ReportsList, resource.AdvisoriesList); err != nil {
 		return none, err
 	}
 	rule, err := s.packages.PullRule(ctx, of.Rule)

@@ -104,3 +104,22 @@ func FuzzExploits(f *testing.F) {
 		}
 	})
 }
+
+// FuzzStatements: whatever a document says, reading it ends, within the limits, and what was
+// read can be written and read again.
+func FuzzStatements(f *testing.F) {
+	f.Add([]byte(`{"@context":"https://openvex.dev/ns/v0.2.0","author":"a","statements":[{"vulnerability":"CVE-1","products":["pkg:npm/x"],"status":"fixed"}]}`))
+	f.Add([]byte(`{"@context":"https://openvex.dev/ns","statements":[{"vulnerability":{"name":"CVE-1"},"products":[{"@id":"x","hashes":{"sha-256":1}}],"status":"affected"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		_, all, err := format.ReadStatements(text)
+		if err != nil {
+			return
+		}
+		if len(all) > format.MaxStatements {
+			t.Fatalf("%d statements", len(all))
+		}
+		if _, err := format.WriteStatements(format.Options{}, all); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -156,6 +156,6 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 	if d, err := noun.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, problem.Usage("%q is neither a digest nor a time", text).Hint(
-		"write a digest as sha256:…, and a time like 2030-01-31, 2030-01-31T12:00:00Z or 7d, which is seven days ago")
+	return time.Time{}, problem.Usage("%q is not a time", text).Hint(
+		"write a time like 2030-01-31, 2030-01-31T12:00:00Z or 7d, which is seven days ago")
 }

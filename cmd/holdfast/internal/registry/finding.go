@@ -119,22 +119,6 @@ func findingsIn(states []findingspb.State) noun.Noun {
 	return n
 }
 
-// parsePast parses a time, or a duration before now.
-func parsePast(text string) (*timestamppb.Timestamp, error) {
-	if text == "" {
-		return nil, nil
-	}
-	if d, err := noun.ParseDuration(text); err == nil {
-		return timestamppb.New(time.Now().Add(-d)), nil
-	}
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return timestamppb.New(t), nil
-		}
-	}
-	return nil, problem.Usage("--at: %q is neither a time like 2026-01-31T12:00:00Z nor a duration like 30d", text)
-}
-
 func findingsList(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	req := &findingspb.ListFindingsRequest{}
@@ -174,9 +158,12 @@ func findingsList(a *noun.App) *cobra.Command {
 			}
 			req.States = append(req.States, findingspb.State(n))
 		}
-		var err error
-		if req.AtTime, err = parsePast(then); err != nil {
-			return err
+		if then != "" {
+			moment, err := parseMoment(then, time.Now())
+			if err != nil {
+				return err
+			}
+			req.AtTime = timestamppb.New(moment)
 		}
 		req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
 		if err := a.PrintAll(ctx, findingsIn(req.GetStates()), req, p); err != nil {
