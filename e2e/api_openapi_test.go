@@ -78,6 +78,7 @@ func TestApiOpenAPI(t *testing.T) {
 	maps.Copy(examples, signInExamples(t, w, x))
 	maps.Copy(examples, eventExamples(t, w, x))
 	maps.Copy(examples, findingExamples(t, w, x))
+	maps.Copy(examples, judgementExamples(t, w, x))
 	for path, operations := range doc.Paths {
 		for verb, op := range operations {
 			if len(examples[op.ID]) == 0 {

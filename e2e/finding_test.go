@@ -173,6 +173,14 @@ func (g *gallery) tellsNobodyElse(t *testing.T, call caller) {
 	if _, st := call(t, g.full["other"], &findingspb.ListFindingsRequest{RepoUid: stolen, Reference: g.digest}); st.Code() != codes.NotFound {
 		t.Errorf("another's image below one's own group: %v", st)
 	}
+	for place, uid := range map[string]string{"repo": g.repo, "folder": g.folder} {
+		stolen := g.other + uid[strings.LastIndexByte(uid, '/'):]
+		m := must[*findingspb.SearchPackagesResponse](t, call, g.full["other"],
+			&findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", GroupUid: stolen})
+		if m.GetTotalCount() != 0 || len(m.GetImages()) != 0 {
+			t.Errorf("another's %s below one's own group has %d images", place, m.GetTotalCount())
+		}
+	}
 }
 
 // countsImages asks which images an advisory affects, and which have a package.
@@ -249,11 +257,20 @@ func TestFindingsPages(t *testing.T) {
 	g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))
 	g.publish(t, g.org, osvOf("DSA-2", "CVE-2", "Debian:12", "openssl", "3.0.3-1"))
 	procUntil(t, "the matches are known", func() bool { return len(g.found(t, g.overGRPC, g.Token)) == 2 })
+	rule := g.ruled(t, g.org, &findingspb.Rule{}).GetUid()
+	g.pulls(t, g.Owner, "v1")
+	g.pulls(t, g.Owner, "v2")
+	procUntil(t, "the pulls are recorded", func() bool {
+		return must[*findingspb.CheckRuleResponse](t, g.overGRPC, g.Token, &findingspb.CheckRuleRequest{Uid: rule}).GetTotalCount() == 2
+	})
 	for _, in := range []proto.Message{
+		&findingspb.CheckRuleRequest{Uid: rule, OrderBy: "time"},
 		&findingspb.ListPackagesRequest{RepoUid: g.repo, Reference: "v1", OrderBy: "name desc"},
 		&findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", Fixable: true, Package: "openssl"},
 		&findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-1", GroupUid: g.folder},
 		&findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: "<2.0.0", OrderBy: "time"},
+		&findingspb.CompareImagesRequest{FromRepoUid: g.repo, FromReference: "v1", ToReference: "v2", OrderBy: "kind desc",
+			Kinds: []findingspb.ImageChange_Kind{findingspb.ImageChange_KIND_FINDING_REMAINING}},
 	} {
 		t.Run(string(methodOf(in).Name()), func(t *testing.T) { g.walksAlone(t, methodOf(in), in) })
 	}
@@ -306,6 +323,9 @@ func findingExamples(t *testing.T, w *world, x things) map[string][]example {
 		"FindingsService_ListAffectedImages": {{uid: "CVE-1"}, {uid: "CVE-1", query: "group_uid=" + x.org + "&page_size=1"},
 			{uid: "CVE-1", query: "group_uid=x", fails: true}},
 		"FindingsService_SearchPackages": {{query: "purl=pkg:npm/left&range=%3C2.0.0&group_uid=" + x.org}, {query: "purl=left", fails: true}},
+		"ComparisonService_CompareImages": {{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=" + digest},
+			{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=v1&kinds=KIND_FINDING_NEW&page_size=1"},
+			{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=none", fails: true}},
 	}
 }
 

@@ -194,7 +194,10 @@ func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 			break
 		}
 	}
-	return true, m.write(ctx, func(t *store.Tx) error { return findingdb.In(t).MatchPackages(ctx, fresh, want) })
+	return true, m.write(ctx, func(t *store.Tx) error {
+		_, err := findingdb.In(t).MatchPackages(ctx, fresh, want)
+		return err
+	})
 }
 
 // matchAdvisories compares advisories that have changed: as many of an organization as its
@@ -212,7 +215,7 @@ func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 		return true, err
 	}
 	err = m.write(ctx, func(t *store.Tx) error {
-		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, *want); err != nil || !done {
+		if _, err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, *want, c.Sources); err != nil || !done {
 			return err
 		}
 		return advisorydb.DropChanges(ctx, t, c)

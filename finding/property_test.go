@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -50,6 +49,7 @@ type model struct {
 	repos      map[resource.UID]map[string]string // by repo and digest, the word of an image
 	advisories map[resource.UID]resource.Advisory
 	extractors int
+	attached   map[resource.UID]map[string][]attachment // by repo and image, the last first
 }
 
 // contents returns what an image of that word has, as a version of the extractors reads it.
@@ -79,7 +79,7 @@ type replica struct {
 	checker *authz.Checker
 }
 
-func newReplica(t *testing.T, url string, extractors func() int) *replica {
+func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	t.Helper()
 	db, err := store.Open(t.Context(), url)
 	must(t, err)
@@ -103,6 +103,7 @@ func newReplica(t *testing.T, url string, extractors func() int) *replica {
 			word, _ := words.Load(layers[0].Digest)
 			return inspect.Result{Packages: contents(word.(string), extractors())}, nil
 		},
+		ReadSBOM: readClaim,
 	})
 	return r
 }
@@ -118,18 +119,19 @@ func digest(word string) string {
 	return d
 }
 
+// bodyOf returns the manifest of an image made of one word.
+func bodyOf(word string) []byte {
+	return fmt.Appendf(nil, `{"schemaVersion": 2, "mediaType": %q, "config": {"mediaType": %q, "digest": %q, "size": 2},
+		"layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": %q, "size": 1}]}`,
+		resource.ImageManifests[0], resource.ImageConfigs[0], digest("config"), digest(word))
+}
+
 // push pushes an image made of one word.
 func push(t *testing.T, s *storetest.Store, repo resource.Repo, word string) string {
 	t.Helper()
-	layer := digest(word)
-	body, err := json.Marshal(map[string]any{
-		"schemaVersion": 2, "mediaType": resource.ImageManifests[0],
-		"config": map[string]any{"mediaType": resource.ImageConfigs[0], "digest": digest("config"), "size": 2},
-		"layers": []any{map[string]any{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": layer, "size": 1}},
-	})
-	must(t, err)
+	layer, body := digest(word), bodyOf(word)
 	ref := registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}
-	_, err = s.AddBlob(t.Context(), ref, resource.Upload{}, "",
+	_, err := s.AddBlob(t.Context(), ref, resource.Upload{}, "",
 		resource.Blob{Digest: layer, Size: 1, Path: "/blobs/" + rand.Text()})
 	must(t, err)
 	m := resource.Manifest{Digest: digest(string(body)), MediaType: resource.ImageManifests[0],
@@ -146,6 +148,7 @@ type game struct {
 	model
 	rng      *mathrand.Rand
 	replicas []*replica
+	started  bool // the replicas have started, and swept nothing yet
 	groups   []resource.UID
 	callers  map[string]authz.Caller
 	sees     map[string][]resource.UID // the groups in which a caller has all roles
@@ -178,7 +181,8 @@ func newGame(t *testing.T, url string) *game {
 	t.Helper()
 	g := &game{rng: mathrand.New(mathrand.NewPCG(1, 2)), callers: map[string]authz.Caller{}, sees: map[string][]resource.UID{},
 		named: map[resource.UID]resource.Repo{},
-		model: model{repos: map[resource.UID]map[string]string{}, advisories: map[resource.UID]resource.Advisory{}, extractors: 1}}
+		model: model{repos: map[resource.UID]map[string]string{}, advisories: map[resource.UID]resource.Advisory{}, extractors: 1,
+			attached: map[resource.UID]map[string][]attachment{}}}
 	g.restart(t, url)
 	t.Cleanup(func() {
 		for _, r := range g.replicas {
@@ -224,7 +228,7 @@ func (g *game) restart(t *testing.T, url string) {
 	if strings.HasPrefix(url, "postgres") {
 		n = 3
 	}
-	g.replicas = nil
+	g.replicas, g.started = nil, true
 	for range n {
 		g.replicas = append(g.replicas, newReplica(t, url, func() int { return g.extractors }))
 	}
@@ -237,7 +241,7 @@ func (g *game) act(t *testing.T) {
 	if g.rng.IntN(3) == 0 && g.actMore(t) {
 		return
 	}
-	switch n := g.rng.IntN(10); {
+	switch n := g.rng.IntN(14); {
 	case n < 4 || len(g.named) == 0:
 		g.pushOne(t)
 	case n == 4:
@@ -246,6 +250,10 @@ func (g *game) act(t *testing.T) {
 		g.importOne(t)
 	case n == 8:
 		g.retract(t)
+	case n < 12:
+		g.attachOne(t)
+	case n == 12:
+		g.detachOne(t)
 	default: // somebody inspects and compares meanwhile
 		_, _ = g.matcher.Match(t.Context())
 	}
@@ -280,10 +288,15 @@ func (g *game) deleteOne(t *testing.T) {
 		must(t, g.DeleteRepo(t.Context(), repo))
 		delete(g.repos, repo)
 		delete(g.named, repo)
+		delete(g.attached, repo)
 		return
 	}
 	for _, d := range slices.Sorted(maps.Keys(g.repos[repo])) {
-		must(t, g.DeleteManifest(t.Context(), repo, d, nil))
+		err := g.DeleteManifest(t.Context(), repo, d, nil)
+		if errors.Is(err, fault.FailedPrecondition) { // an index lists it
+			continue
+		}
+		must(t, err)
 		delete(g.repos[repo], d)
 		g.untag(repo, d)
 		return
@@ -338,20 +351,25 @@ func (g *game) settle(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for _, r := range g.replicas {
-		must(t, r.indexer.Sweep(ctx))
+		if g.started {
+			must(t, r.indexer.Sweep(ctx))
+		}
 		running.Go(func() { _ = r.indexer.Run(ctx) })
 		running.Go(func() { _ = r.matcher.Run(ctx) })
 	}
+	g.started = false // from now on nothing is left to a sweep
 	defer running.Wait()
 	defer stop()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		waiting, err := g.QueueLength(t.Context())
 		must(t, err)
+		unread, err := g.SBOMQueueLength(t.Context())
+		must(t, err)
 		fresh, err := g.Unmatched(t.Context(), 1)
 		must(t, err)
 		changes, err := g.NextChanges(t.Context(), 0, 1)
 		must(t, err)
-		if waiting == 0 && len(fresh) == 0 && len(changes.Advisories) == 0 {
+		if waiting+unread == 0 && len(fresh) == 0 && len(changes.Advisories) == 0 {
 			return
 		}
 	}
@@ -360,8 +378,8 @@ func (g *game) settle(t *testing.T) {
 
 // expected joins an image with the advisories that a caller sees: pairs of a package and
 // the names of an advisory.
-func (g *game) expected(word string, sees []resource.UID) (all []string) {
-	for _, p := range contents(word, g.extractors) {
+func (g *game) expected(repo resource.UID, d, word string, sees []resource.UID) (all []string) {
+	for _, p := range g.has(repo, d, word) {
 		for uid, a := range g.advisories {
 			if covered(sees, uid) && affects(a, p) {
 				all = append(all, p.Purl+" "+a.ID)
@@ -426,9 +444,10 @@ func (g *game) checkImages(ctx context.Context, t *testing.T, r *replica, name s
 					told = append(told, f.Package.PURL+" "+g.advisories[uid].ID)
 				}
 				g.checkNames(t, f)
+				g.checkOrigins(t, repo, d, word, f.Package)
 			}
 			slices.Sort(told)
-			if diff := gocmp.Diff(g.expected(word, g.sees[name]), slices.Compact(told), cmpopts.EquateEmpty()); diff != "" {
+			if diff := gocmp.Diff(g.expected(repo, d, word, g.sees[name]), slices.Compact(told), cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("%s is told of %s: %s", name, word, diff)
 			}
 		}
@@ -458,7 +477,7 @@ func (g *game) checkAffected(ctx context.Context, t *testing.T, r *replica, name
 		var want []string
 		for repo, images := range g.repos {
 			for d, word := range images {
-				if covered(g.sees[name], repo) && slices.ContainsFunc(contents(word, g.extractors), func(p inspect.Package) bool {
+				if covered(g.sees[name], repo) && slices.ContainsFunc(g.has(repo, d, word), func(p inspect.Package) bool {
 					return slices.ContainsFunc(called, func(a resource.Advisory) bool { return affects(a, p) })
 				}) {
 					want = append(want, string(repo)+" "+d+" "+g.tagsOf(repo, d, word))
@@ -504,7 +523,7 @@ func (g *game) checkSearch(ctx context.Context, t *testing.T, r *replica, name s
 		var want []string
 		for repo, images := range g.repos {
 			for d, word := range images {
-				if covered(g.sees[name], repo) && slices.ContainsFunc(contents(word, g.extractors), func(p inspect.Package) bool {
+				if covered(g.sees[name], repo) && slices.ContainsFunc(g.has(repo, d, word), func(p inspect.Package) bool {
 					return p.SourceName == "" && p.Name == fmt.Sprintf("p%d", n) && p.Version < "1.3.0"
 				}) {
 					want = append(want, string(repo)+" "+d+" "+g.tagsOf(repo, d, word))

@@ -275,6 +275,7 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 			}}
 		ids, err := s.AddPackages(t.Context(), []resource.Package{want.Packages[0].Package, want.Packages[1].Package})
 		must(t, err)
+		want.Packages[0].ID, want.Packages[1].ID = ids[0], ids[1]
 		must(t, s.Write(t.Context(), func(tx *store.Tx) error {
 			_, err := findingdb.In(tx).SaveInspection(t.Context(), want, ids)
 			return err

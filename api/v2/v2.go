@@ -76,6 +76,13 @@ type server struct {
 	accesspb.UnsafeAccessServiceServer
 	budgetspb.UnsafeBudgetsServiceServer
 	findingspb.UnsafeFindingsServiceServer
+	findingspb.UnsafeGroupFindingsServiceServer
+	findingspb.UnsafeExploitedServiceServer
+	findingspb.UnsafeExceptionsServiceServer
+	findingspb.UnsafeRulesServiceServer
+	findingspb.UnsafeVexServiceServer
+	findingspb.UnsafeComparisonServiceServer
+	findingspb.UnsafeInventoryServiceServer
 	vulnpb.UnsafeAdvisoriesServiceServer
 	advisoriespb.UnsafeAdvisoryReadingServiceServer
 	advisoriespb.UnsafeAdvisoryWritingServiceServer
@@ -111,6 +118,13 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	accesspb.RegisterAccessServiceServer(r, s)
 	budgetspb.RegisterBudgetsServiceServer(r, s)
 	findingspb.RegisterFindingsServiceServer(r, s)
+	findingspb.RegisterGroupFindingsServiceServer(r, s)
+	findingspb.RegisterExploitedServiceServer(r, s)
+	findingspb.RegisterExceptionsServiceServer(r, s)
+	findingspb.RegisterRulesServiceServer(r, s)
+	findingspb.RegisterVexServiceServer(r, s)
+	findingspb.RegisterComparisonServiceServer(r, s)
+	findingspb.RegisterInventoryServiceServer(r, s)
 	vulnpb.RegisterAdvisoriesServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)

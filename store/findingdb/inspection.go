@@ -183,7 +183,7 @@ func (s *Store) Inspection(ctx context.Context, digest string) (i resource.Inspe
 		return i, false, err
 	}
 	for n, id := range c.ids {
-		i.Packages = append(i.Packages, resource.ImagePackage{Package: known[id], Layer: c.layers[n], Place: c.places[n]})
+		i.Packages = append(i.Packages, resource.ImagePackage{Package: known[id], ID: id, Layer: c.layers[n], Place: c.places[n]})
 	}
 	slices.SortFunc(i.Packages, func(a, b resource.ImagePackage) int {
 		return cmp.Or(cmp.Compare(a.Ecosystem, b.Ecosystem), cmp.Compare(a.Name, b.Name),

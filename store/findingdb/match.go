@@ -125,53 +125,79 @@ func (s *Store) LastMatched(ctx context.Context, advisories []int64, after int64
 }
 
 // setMatches makes the matches of packages, or of advisories, those given: column says of
-// which, and keys are their keys. One that stays keeps its time.
-func (t Tx) setMatches(ctx context.Context, column string, keys []int64, want Matches) error {
-	have, err := t.ratings(ctx, want.within(column), keys)
+// which, and keys are their keys. One that stays keeps its time, and one that ends moves
+// to the past. source returns what has changed an advisory.
+func (t Tx) setMatches(
+	ctx context.Context, column string, keys []int64, want Matches, source func(advisory int64) string,
+) (c Change, _ error) {
+	have, err := t.stored(ctx, want.within(column), keys)
 	if err != nil {
-		return err
+		return c, err
 	}
-	for m := range have {
+	now := store.MS(t.DB.Time())
+	var past, rows [][]any
+	for m, old := range have {
 		if _, ok := want.Ratings[m]; !ok {
-			if err := t.Later(ctx, `DELETE FROM matches WHERE package = $1 AND root = $2 AND advisory = $3`, m.Package,
-				m.Root, m.Advisory); err != nil {
-				return err
-			}
+			c.Closed = append(c.Closed, m)
+			past = append(past, []any{m.Package, m.Root, m.Advisory, old.since, max(now, old.since), old.score, old.fixed,
+				old.openedBy, source(m.Advisory)})
 		}
 	}
-	var rows [][]any
-	now := store.MS(t.DB.Time())
 	for m, r := range want.Ratings {
 		fixed, err := json.Marshal(append([]string{}, r.Fixed...))
 		if err != nil {
+			return c, err
+		}
+		old, ok := have[m]
+		if !ok {
+			c.Opened = append(c.Opened, m)
+		}
+		if !ok || old.score != r.Score || old.fixed != string(fixed) {
+			rows = append(rows, []any{m.Package, m.Root, m.Advisory, now, r.Score, string(fixed), source(m.Advisory)})
+		}
+	}
+	if err := t.endMatches(ctx, c.Closed, past); err != nil {
+		return c, err
+	}
+	if err := t.InsertRows(ctx, `INSERT INTO matches (package, root, advisory, since_ms, score, fixed, opened_by)`, rows,
+		` ON CONFLICT (package, root, advisory) DO UPDATE SET score = excluded.score, fixed = excluded.fixed`); err != nil {
+		return c, err
+	}
+	return c, t.nameAdvisories(ctx, want.Advisories)
+}
+
+// A Change is which matches came, and which have ended.
+type Change struct{ Opened, Closed []Match }
+
+// endMatches moves matches to the past, as the rows given.
+func (t Tx) endMatches(ctx context.Context, ended []Match, past [][]any) error {
+	for _, m := range ended {
+		if err := t.Later(ctx, `DELETE FROM matches WHERE package = $1 AND root = $2 AND advisory = $3`, m.Package,
+			m.Root, m.Advisory); err != nil {
 			return err
 		}
-		if old, ok := have[m]; !ok || old != (rating{r.Score, string(fixed)}) {
-			rows = append(rows, []any{m.Package, m.Root, m.Advisory, now, r.Score, string(fixed)})
-		}
 	}
-	if err := t.InsertRows(ctx, `INSERT INTO matches (package, root, advisory, since_ms, score, fixed)`, rows,
-		` ON CONFLICT (package, root, advisory) DO UPDATE SET score = excluded.score, fixed = excluded.fixed`); err != nil {
-		return err
-	}
-	return t.nameAdvisories(ctx, want.Advisories)
+	return t.InsertRows(ctx, `INSERT INTO past_matches (package, root, advisory, since_ms, until_ms, score, fixed, opened_by,
+		closed_by)`, past, ``)
 }
 
-// A rating is a Rating as it is stored.
-type rating struct {
-	score int64
-	fixed string
+// A storedMatch is a match as it is stored.
+type storedMatch struct {
+	since    int64
+	score    int64
+	fixed    string
+	openedBy string
 }
 
-func (t Tx) ratings(ctx context.Context, column string, keys []int64) (map[Match]rating, error) {
+func (t Tx) stored(ctx context.Context, column string, keys []int64) (map[Match]storedMatch, error) {
 	q := store.Query{Engine: t.DB.Engine}
-	have := map[Match]rating{}
-	return have, t.Rows(ctx, fmt.Sprintf(`SELECT m.package, m.root, m.advisory, m.score, m.fixed FROM %s AS s
-		CROSS JOIN matches AS m WHERE m.%s = s.v`, t.DB.Engine.Each(&q, keys), column), q.Args,
+	have := map[Match]storedMatch{}
+	return have, t.Rows(ctx, fmt.Sprintf(`SELECT m.package, m.root, m.advisory, m.since_ms, m.score, m.fixed, m.opened_by
+		FROM %s AS s CROSS JOIN matches AS m WHERE m.%s = s.v`, t.DB.Engine.Each(&q, keys), column), q.Args,
 		func(row store.Scanner) (bool, error) {
 			var m Match
-			var r rating
-			err := row.Scan(&m.Package, &m.Root, &m.Advisory, &r.score, &r.fixed)
+			var r storedMatch
+			err := row.Scan(&m.Package, &m.Root, &m.Advisory, &r.since, &r.score, &r.fixed, &r.openedBy)
 			have[m] = r
 			return false, err
 		})
@@ -191,37 +217,48 @@ func (t Tx) nameAdvisories(ctx context.Context, all map[int64]NamedAdvisory) err
 }
 
 // MatchPackages makes the matches of packages those given, and notes that they are up to
-// date.
-func (t Tx) MatchPackages(ctx context.Context, packages []Known, want Matches) error {
+// date. It returns what this changes.
+func (t Tx) MatchPackages(ctx context.Context, packages []Known, want Matches) (Change, error) {
 	keys := make([]int64, len(packages))
 	for i, p := range packages {
 		keys[i] = p.ID
 	}
-	if err := t.setMatches(ctx, "package", keys, want); err != nil {
-		return err
+	c, err := t.setMatches(ctx, "package", keys, want, func(int64) string { return byImage })
+	if err != nil {
+		return c, err
 	}
 	q := store.Query{Engine: t.DB.Engine}
 	text := fmt.Sprintf(`UPDATE packages SET matched = %s WHERE seq IN (SELECT v FROM %s AS s)`, q.Arg(true),
 		t.DB.Engine.Each(&q, keys))
-	return t.Later(ctx, text, q.Args...)
+	return c, t.Later(ctx, text, q.Args...)
 }
 
-// MatchAdvisories makes the matches of advisories those given.
-func (t Tx) MatchAdvisories(ctx context.Context, advisories []int64, want Matches) error {
-	return t.setMatches(ctx, "advisory", advisories, want)
+// byImage is what opens a match of a package that nobody had: the image that brought it.
+const byImage = "image"
+
+// MatchAdvisories makes the matches of advisories those given. sources says for each what
+// has changed it. It returns what this changes.
+func (t Tx) MatchAdvisories(
+	ctx context.Context, advisories []int64, want Matches, sources map[int64]string,
+) (Change, error) {
+	return t.setMatches(ctx, "advisory", advisories, want, func(a int64) string { return sources[a] })
 }
 
-// A Hit is a match as it is read: the package, the key of the advisory, and since when.
+// A Hit is a match as it is read: the package, the key of the advisory, and since when. One
+// that has come to its end says when, and what has ended it.
 type Hit struct {
 	Package, Advisory, Since int64
 	Rating
+	OpenedBy string
+	Until    int64 // 0 while it lasts
+	ClosedBy string
 }
 
-const hitColumns = `m.package, m.advisory, m.since_ms, m.score, m.fixed`
+const hitColumns = `m.package, m.advisory, m.since_ms, m.score, m.fixed, m.opened_by`
 
 func scanHit(row store.Scanner) (h Hit, err error) {
 	var fixed []byte
-	if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &fixed); err != nil {
+	if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &fixed, &h.OpenedBy); err != nil {
 		return h, err
 	}
 	return h, json.Unmarshal(fixed, &h.Fixed)
@@ -262,4 +299,36 @@ func (s *Store) PackageIDs(ctx context.Context, digest string) (ids []int64, unm
 	err = s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s CROSS JOIN packages AS p WHERE p.seq = s.v AND NOT p.matched`,
 		s.Engine.Each(&q, c.ids)), q.Args, &unmatched)
 	return c.ids, unmatched, err
+}
+
+// PackageSets returns the numbers of the packages that images have, by digest, and which of
+// them were not compared with the advisories yet. An image of which nothing is known is left
+// out.
+func (s *Store) PackageSets(
+	ctx context.Context, digests []string,
+) (all map[string][]int64, unmatched map[int64]bool, _ error) {
+	q := store.Query{Engine: s.Engine}
+	texts, err := store.ReadMap[string, []byte](ctx, s.Rows, fmt.Sprintf(`SELECT i.digest, i.packages FROM %s AS s
+		CROSS JOIN inspections AS i WHERE i.digest = s.v`, s.Engine.Each(&q, digests)), q.Args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, unmatched = map[string][]int64{}, map[int64]bool{}
+	var ids []int64
+	for digest, text := range texts {
+		c, err := decode(text, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		all[digest] = c.ids
+		ids = append(ids, c.ids...)
+	}
+	slices.Sort(ids)
+	q = store.Query{Engine: s.Engine}
+	late, err := store.ReadColumn[int64](ctx, s.Rows, fmt.Sprintf(`SELECT p.seq FROM %s AS s CROSS JOIN packages AS p
+		WHERE p.seq = s.v AND NOT p.matched`, s.Engine.Each(&q, slices.Compact(ids))), q.Args...)
+	for _, id := range late {
+		unmatched[id] = true
+	}
+	return all, unmatched, err
 }

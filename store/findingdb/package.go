@@ -177,14 +177,30 @@ func appendHeld(
 	return all, err
 }
 
-// reach returns which images are in groups, or repos, by their chunks.
+// reach returns which images are in groups, or repos, by their chunks. They are looked for
+// under their whole uids, because callers can write another's segment below a group of
+// their own.
 func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.UID) (map[int64]*bitmap.Set, error) {
-	holders := make([]int64, len(groups))
-	for i, g := range groups {
-		holders[i] = store.Segment(g)
+	holders, err := s.holders(ctx, read, groups)
+	if err != nil || len(holders) == 0 {
+		return nil, err
 	}
 	return sets(ctx, read, s.Engine, `SELECT b.chunk, b.bits FROM %s AS s CROSS JOIN group_images AS b
 		WHERE b.grp = s.v`, holders)
+}
+
+// holders returns the keys of the groups and repos that exist. Anybody can write another's
+// segment below a group of their own, so only the whole of a UID counts.
+func (s *Store) holders(ctx context.Context, read store.Reader, groups []resource.UID) ([]int64, error) {
+	texts := make([]string, len(groups))
+	for i, g := range groups {
+		texts[i] = string(g)
+	}
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT g.seg FROM %s AS s CROSS JOIN groups AS g WHERE g.uid = s.v
+		UNION ALL SELECT r.seg FROM %s AS s CROSS JOIN repos AS r WHERE r.uid = s.v`, s.Engine.Each(&q, texts),
+		s.Engine.Each(&q, texts))
+	return store.ReadColumn[int64](ctx, read, text, q.Args...)
 }
 
 // changeImages changes for each of the packages which images of a chunk have it. The
@@ -309,6 +325,34 @@ func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64
 		}
 	}
 	return all, err
+}
+
+// CountHaving returns for each of the packages how many of the images have it.
+func (s *Store) CountHaving(ctx context.Context, numbers, packages []int64) (map[int64]int64, error) {
+	among := map[int64]*bitmap.Set{}
+	for _, n := range numbers {
+		chunk, place := bitmap.At(n)
+		if among[chunk] == nil {
+			among[chunk] = &bitmap.Set{}
+		}
+		among[chunk].Add(place)
+	}
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS s CROSS JOIN %s AS c CROSS JOIN package_images AS b
+		WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Each(&q, packages),
+		s.Engine.Each(&q, slices.Collect(maps.Keys(among))))
+	all := map[int64]int64{}
+	return all, s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var chunk, id int64
+		var bits []byte
+		if err := row.Scan(&chunk, &id, &bits); err != nil {
+			return false, err
+		}
+		set, err := bitmap.Decode(bits)
+		set.And(among[chunk])
+		all[id] += int64(set.Len())
+		return false, err
+	})
 }
 
 // sets unites the bitmaps of a query by their chunks.

@@ -32,7 +32,9 @@ CREATE INDEX past_matches_advisory ON past_matches (advisory, package);
 -- What brought a change: the feed, or how else it came.
 ALTER TABLE advisory_changes ADD COLUMN source TEXT NOT NULL DEFAULT '';
 
--- When an image was first indexed, and whether events have told what is wrong with it.
+-- When an image was first indexed.
 ALTER TABLE images ADD COLUMN indexed_ms BIGINT;
-ALTER TABLE images ADD COLUMN announced BOOLEAN NOT NULL DEFAULT FALSE;
-CREATE INDEX images_news ON images (root, number) WHERE NOT announced AND number IS NOT NULL;
+UPDATE images SET indexed_ms = update_ms WHERE number IS NOT NULL;
+
+-- Which tags stood for an image.
+CREATE INDEX tag_history_digest ON tag_history (repo, digest, seq);

@@ -85,6 +85,63 @@ func (Severity) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{0}
 }
 
+// State says whether something has to be done about a finding.
+type State int32
+
+const (
+	// Never returned.
+	State_STATE_UNSPECIFIED State = 0
+	// Something has to be done about it.
+	State_STATE_OPEN State = 1
+	// An exception that was approved and has not ended holds for it.
+	State_STATE_EXCEPTED State = 2
+	// It is over.
+	State_STATE_CLOSED State = 3
+)
+
+// Enum value maps for State.
+var (
+	State_name = map[int32]string{
+		0: "STATE_UNSPECIFIED",
+		1: "STATE_OPEN",
+		2: "STATE_EXCEPTED",
+		3: "STATE_CLOSED",
+	}
+	State_value = map[string]int32{
+		"STATE_UNSPECIFIED": 0,
+		"STATE_OPEN":        1,
+		"STATE_EXCEPTED":    2,
+		"STATE_CLOSED":      3,
+	}
+)
+
+func (x State) Enum() *State {
+	p := new(State)
+	*p = x
+	return p
+}
+
+func (x State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (State) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_findings_v1_findings_proto_enumTypes[1].Descriptor()
+}
+
+func (State) Type() protoreflect.EnumType {
+	return &file_holdfast_findings_v1_findings_proto_enumTypes[1]
+}
+
+func (x State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use State.Descriptor instead.
+func (State) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{1}
+}
+
 // State says whether the packages of an image are known.
 type Inspection_State int32
 
@@ -130,11 +187,11 @@ func (x Inspection_State) String() string {
 }
 
 func (Inspection_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_holdfast_findings_v1_findings_proto_enumTypes[1].Descriptor()
+	return file_holdfast_findings_v1_findings_proto_enumTypes[2].Descriptor()
 }
 
 func (Inspection_State) Type() protoreflect.EnumType {
-	return &file_holdfast_findings_v1_findings_proto_enumTypes[1]
+	return &file_holdfast_findings_v1_findings_proto_enumTypes[2]
 }
 
 func (x Inspection_State) Number() protoreflect.EnumNumber {
@@ -841,9 +898,28 @@ type Finding struct {
 	// The layer that brought the package; the lowest is 0.
 	Layer int32 `protobuf:"varint,11,opt,name=layer,proto3" json:"layer,omitempty"`
 	// The uids of the advisories.
-	AdvisoryUids  []string `protobuf:"bytes,12,rep,name=advisory_uids,json=advisoryUids,proto3" json:"advisory_uids,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AdvisoryUids []string `protobuf:"bytes,12,rep,name=advisory_uids,json=advisoryUids,proto3" json:"advisory_uids,omitempty"`
+	// It is in a catalog of known exploited vulnerabilities that the caller may
+	// list, by any of its names.
+	Kev bool `protobuf:"varint,13,opt,name=kev,proto3" json:"kev,omitempty"`
+	// The probability that it is exploited within 30 days, from 0 to 1; of several
+	// names the highest. Absent if no list that the caller may list has a score.
+	Epss *float64 `protobuf:"fixed64,14,opt,name=epss,proto3,oneof" json:"epss,omitempty"`
+	// The share of all vulnerabilities that have this probability or a lower one.
+	EpssPercentile *float64 `protobuf:"fixed64,15,opt,name=epss_percentile,json=epssPercentile,proto3,oneof" json:"epss_percentile,omitempty"`
+	// When the day begins by which those whom the catalog obliges must act.
+	KevDueTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=kev_due_time,json=kevDueTime,proto3" json:"kev_due_time,omitempty"`
+	// The catalog knows of ransomware campaigns that use it.
+	KevRansomware bool `protobuf:"varint,17,opt,name=kev_ransomware,json=kevRansomware,proto3" json:"kev_ransomware,omitempty"`
+	// Whether something has to be done about it, decided when it is read.
+	State State `protobuf:"varint,20,opt,name=state,proto3,enum=holdfast.findings.v1.State" json:"state,omitempty"`
+	// The uid of the exception that holds for it. Whoever may not list it cannot
+	// learn its reason.
+	ExceptionUid string `protobuf:"bytes,21,opt,name=exception_uid,json=exceptionUid,proto3" json:"exception_uid,omitempty"`
+	// When the finding is open again; absent if it never is.
+	ExceptionExpireTime *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=exception_expire_time,json=exceptionExpireTime,proto3" json:"exception_expire_time,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Finding) Reset() {
@@ -960,6 +1036,62 @@ func (x *Finding) GetAdvisoryUids() []string {
 	return nil
 }
 
+func (x *Finding) GetKev() bool {
+	if x != nil {
+		return x.Kev
+	}
+	return false
+}
+
+func (x *Finding) GetEpss() float64 {
+	if x != nil && x.Epss != nil {
+		return *x.Epss
+	}
+	return 0
+}
+
+func (x *Finding) GetEpssPercentile() float64 {
+	if x != nil && x.EpssPercentile != nil {
+		return *x.EpssPercentile
+	}
+	return 0
+}
+
+func (x *Finding) GetKevDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.KevDueTime
+	}
+	return nil
+}
+
+func (x *Finding) GetKevRansomware() bool {
+	if x != nil {
+		return x.KevRansomware
+	}
+	return false
+}
+
+func (x *Finding) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *Finding) GetExceptionUid() string {
+	if x != nil {
+		return x.ExceptionUid
+	}
+	return ""
+}
+
+func (x *Finding) GetExceptionExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExceptionExpireTime
+	}
+	return nil
+}
+
 // ListFindingsRequest names the image and selects findings.
 type ListFindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -980,11 +1112,16 @@ type ListFindingsRequest struct {
 	// The next_page_token of the page before. It lasts three days; an expired
 	// one starts again from the first page.
 	PageToken string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// "urgency desc", which is the default, or "urgency". What can be fixed is more
-	// urgent than what cannot, and then what has the higher score.
+	// "urgency desc", which is the default, or "urgency". What is known to be
+	// exploited is more urgent than what is not, then what can be fixed, then what
+	// has the higher epss, and then what has the higher score.
 	OrderBy string `protobuf:"bytes,9,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	// How many results to pass over before the page starts.
-	Skip          int32 `protobuf:"varint,10,opt,name=skip,proto3" json:"skip,omitempty"`
+	Skip int32 `protobuf:"varint,10,opt,name=skip,proto3" json:"skip,omitempty"`
+	// Only those that are known to be exploited.
+	Kev bool `protobuf:"varint,11,opt,name=kev,proto3" json:"kev,omitempty"`
+	// Only those with one of these states: open and excepted ones unless given.
+	States        []State `protobuf:"varint,12,rep,packed,name=states,proto3,enum=holdfast.findings.v1.State" json:"states,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1087,6 +1224,20 @@ func (x *ListFindingsRequest) GetSkip() int32 {
 		return x.Skip
 	}
 	return 0
+}
+
+func (x *ListFindingsRequest) GetKev() bool {
+	if x != nil {
+		return x.Kev
+	}
+	return false
+}
+
+func (x *ListFindingsRequest) GetStates() []State {
+	if x != nil {
+		return x.States
+	}
+	return nil
 }
 
 // ListFindingsResponse is one page of findings.
@@ -1659,7 +1810,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"\xc3\x03\n" +
+	"\f_total_count\"\xc6\x06\n" +
 	"\aFinding\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
 	"advisoryId\x12\x18\n" +
@@ -1674,7 +1825,18 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\blocation\x18\n" +
 	" \x01(\tR\blocation\x12\x14\n" +
 	"\x05layer\x18\v \x01(\x05R\x05layer\x12#\n" +
-	"\radvisory_uids\x18\f \x03(\tR\fadvisoryUids\"\xe1\x02\n" +
+	"\radvisory_uids\x18\f \x03(\tR\fadvisoryUids\x12\x10\n" +
+	"\x03kev\x18\r \x01(\bR\x03kev\x12\x17\n" +
+	"\x04epss\x18\x0e \x01(\x01H\x00R\x04epss\x88\x01\x01\x12,\n" +
+	"\x0fepss_percentile\x18\x0f \x01(\x01H\x01R\x0eepssPercentile\x88\x01\x01\x12<\n" +
+	"\fkev_due_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"kevDueTime\x12%\n" +
+	"\x0ekev_ransomware\x18\x11 \x01(\bR\rkevRansomware\x121\n" +
+	"\x05state\x18\x14 \x01(\x0e2\x1b.holdfast.findings.v1.StateR\x05state\x12#\n" +
+	"\rexception_uid\x18\x15 \x01(\tR\fexceptionUid\x12N\n" +
+	"\x15exception_expire_time\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\x13exceptionExpireTimeB\a\n" +
+	"\x05_epssB\x12\n" +
+	"\x10_epss_percentile\"\xa8\x03\n" +
 	"\x13ListFindingsRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
@@ -1689,7 +1851,9 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"page_token\x18\b \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\t \x01(\tR\aorderBy\x12\x12\n" +
 	"\x04skip\x18\n" +
-	" \x01(\x05R\x04skip\"\x8b\x02\n" +
+	" \x01(\x05R\x04skip\x12\x10\n" +
+	"\x03kev\x18\v \x01(\bR\x03kev\x123\n" +
+	"\x06states\x18\f \x03(\x0e2\x1b.holdfast.findings.v1.StateR\x06states\"\x8b\x02\n" +
 	"\x14ListFindingsResponse\x129\n" +
 	"\bfindings\x18\x01 \x03(\v2\x1d.holdfast.findings.v1.FindingR\bfindings\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -1743,7 +1907,13 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\fSEVERITY_LOW\x10\x01\x12\x13\n" +
 	"\x0fSEVERITY_MEDIUM\x10\x02\x12\x11\n" +
 	"\rSEVERITY_HIGH\x10\x03\x12\x15\n" +
-	"\x11SEVERITY_CRITICAL\x10\x042\x8e\a\n" +
+	"\x11SEVERITY_CRITICAL\x10\x04*T\n" +
+	"\x05State\x12\x15\n" +
+	"\x11STATE_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"STATE_OPEN\x10\x01\x12\x12\n" +
+	"\x0eSTATE_EXCEPTED\x10\x02\x12\x10\n" +
+	"\fSTATE_CLOSED\x10\x032\x8e\a\n" +
 	"\x0fFindingsService\x12\xaf\x01\n" +
 	"\rGetInspection\x12*.holdfast.findings.v1.GetInspectionRequest\x1a .holdfast.findings.v1.Inspection\"P\x82\xd3\xe4\x93\x02:\x128/findings/v1/repos/{repo_uid=**}/inspections/{reference}\x8a\xaf\xa8\xd2\x05\n" +
 	"\x12\b\n" +
@@ -1772,60 +1942,65 @@ func file_holdfast_findings_v1_findings_proto_rawDescGZIP() []byte {
 	return file_holdfast_findings_v1_findings_proto_rawDescData
 }
 
-var file_holdfast_findings_v1_findings_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_holdfast_findings_v1_findings_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_holdfast_findings_v1_findings_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_holdfast_findings_v1_findings_proto_goTypes = []any{
 	(Severity)(0),                      // 0: holdfast.findings.v1.Severity
-	(Inspection_State)(0),              // 1: holdfast.findings.v1.Inspection.State
-	(*GetInspectionRequest)(nil),       // 2: holdfast.findings.v1.GetInspectionRequest
-	(*Inspection)(nil),                 // 3: holdfast.findings.v1.Inspection
-	(*Distribution)(nil),               // 4: holdfast.findings.v1.Distribution
-	(*Coverage)(nil),                   // 5: holdfast.findings.v1.Coverage
-	(*Package)(nil),                    // 6: holdfast.findings.v1.Package
-	(*ImagePackage)(nil),               // 7: holdfast.findings.v1.ImagePackage
-	(*ListPackagesRequest)(nil),        // 8: holdfast.findings.v1.ListPackagesRequest
-	(*ListPackagesResponse)(nil),       // 9: holdfast.findings.v1.ListPackagesResponse
-	(*Finding)(nil),                    // 10: holdfast.findings.v1.Finding
-	(*ListFindingsRequest)(nil),        // 11: holdfast.findings.v1.ListFindingsRequest
-	(*ListFindingsResponse)(nil),       // 12: holdfast.findings.v1.ListFindingsResponse
-	(*AffectedImage)(nil),              // 13: holdfast.findings.v1.AffectedImage
-	(*ListAffectedImagesRequest)(nil),  // 14: holdfast.findings.v1.ListAffectedImagesRequest
-	(*ListAffectedImagesResponse)(nil), // 15: holdfast.findings.v1.ListAffectedImagesResponse
-	(*SearchPackagesRequest)(nil),      // 16: holdfast.findings.v1.SearchPackagesRequest
-	(*SearchPackagesResponse)(nil),     // 17: holdfast.findings.v1.SearchPackagesResponse
-	(*timestamppb.Timestamp)(nil),      // 18: google.protobuf.Timestamp
+	(State)(0),                         // 1: holdfast.findings.v1.State
+	(Inspection_State)(0),              // 2: holdfast.findings.v1.Inspection.State
+	(*GetInspectionRequest)(nil),       // 3: holdfast.findings.v1.GetInspectionRequest
+	(*Inspection)(nil),                 // 4: holdfast.findings.v1.Inspection
+	(*Distribution)(nil),               // 5: holdfast.findings.v1.Distribution
+	(*Coverage)(nil),                   // 6: holdfast.findings.v1.Coverage
+	(*Package)(nil),                    // 7: holdfast.findings.v1.Package
+	(*ImagePackage)(nil),               // 8: holdfast.findings.v1.ImagePackage
+	(*ListPackagesRequest)(nil),        // 9: holdfast.findings.v1.ListPackagesRequest
+	(*ListPackagesResponse)(nil),       // 10: holdfast.findings.v1.ListPackagesResponse
+	(*Finding)(nil),                    // 11: holdfast.findings.v1.Finding
+	(*ListFindingsRequest)(nil),        // 12: holdfast.findings.v1.ListFindingsRequest
+	(*ListFindingsResponse)(nil),       // 13: holdfast.findings.v1.ListFindingsResponse
+	(*AffectedImage)(nil),              // 14: holdfast.findings.v1.AffectedImage
+	(*ListAffectedImagesRequest)(nil),  // 15: holdfast.findings.v1.ListAffectedImagesRequest
+	(*ListAffectedImagesResponse)(nil), // 16: holdfast.findings.v1.ListAffectedImagesResponse
+	(*SearchPackagesRequest)(nil),      // 17: holdfast.findings.v1.SearchPackagesRequest
+	(*SearchPackagesResponse)(nil),     // 18: holdfast.findings.v1.SearchPackagesResponse
+	(*timestamppb.Timestamp)(nil),      // 19: google.protobuf.Timestamp
 }
 var file_holdfast_findings_v1_findings_proto_depIdxs = []int32{
-	1,  // 0: holdfast.findings.v1.Inspection.state:type_name -> holdfast.findings.v1.Inspection.State
-	4,  // 1: holdfast.findings.v1.Inspection.distribution:type_name -> holdfast.findings.v1.Distribution
-	5,  // 2: holdfast.findings.v1.Inspection.coverage:type_name -> holdfast.findings.v1.Coverage
-	18, // 3: holdfast.findings.v1.Inspection.update_time:type_name -> google.protobuf.Timestamp
-	6,  // 4: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
-	7,  // 5: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
-	6,  // 6: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
+	2,  // 0: holdfast.findings.v1.Inspection.state:type_name -> holdfast.findings.v1.Inspection.State
+	5,  // 1: holdfast.findings.v1.Inspection.distribution:type_name -> holdfast.findings.v1.Distribution
+	6,  // 2: holdfast.findings.v1.Inspection.coverage:type_name -> holdfast.findings.v1.Coverage
+	19, // 3: holdfast.findings.v1.Inspection.update_time:type_name -> google.protobuf.Timestamp
+	7,  // 4: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
+	8,  // 5: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
+	7,  // 6: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
 	0,  // 7: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
-	18, // 8: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
-	0,  // 9: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
-	10, // 10: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
-	3,  // 11: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
-	6,  // 12: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
-	13, // 13: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	13, // 14: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	2,  // 15: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
-	8,  // 16: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
-	11, // 17: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
-	14, // 18: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
-	16, // 19: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
-	3,  // 20: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
-	9,  // 21: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
-	12, // 22: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
-	15, // 23: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
-	17, // 24: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	19, // 8: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
+	19, // 9: holdfast.findings.v1.Finding.kev_due_time:type_name -> google.protobuf.Timestamp
+	1,  // 10: holdfast.findings.v1.Finding.state:type_name -> holdfast.findings.v1.State
+	19, // 11: holdfast.findings.v1.Finding.exception_expire_time:type_name -> google.protobuf.Timestamp
+	0,  // 12: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
+	1,  // 13: holdfast.findings.v1.ListFindingsRequest.states:type_name -> holdfast.findings.v1.State
+	11, // 14: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
+	4,  // 15: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
+	7,  // 16: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
+	14, // 17: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	14, // 18: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	3,  // 19: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
+	9,  // 20: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
+	12, // 21: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
+	15, // 22: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
+	17, // 23: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
+	4,  // 24: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
+	10, // 25: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
+	13, // 26: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
+	16, // 27: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
+	18, // 28: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
+	24, // [24:29] is the sub-list for method output_type
+	19, // [19:24] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_findings_proto_init() }
@@ -1834,6 +2009,7 @@ func file_holdfast_findings_v1_findings_proto_init() {
 		return
 	}
 	file_holdfast_findings_v1_findings_proto_msgTypes[7].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[8].OneofWrappers = []any{}
 	file_holdfast_findings_v1_findings_proto_msgTypes[10].OneofWrappers = []any{}
 	file_holdfast_findings_v1_findings_proto_msgTypes[13].OneofWrappers = []any{}
 	file_holdfast_findings_v1_findings_proto_msgTypes[15].OneofWrappers = []any{}
@@ -1842,7 +2018,7 @@ func file_holdfast_findings_v1_findings_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_findings_v1_findings_proto_rawDesc), len(file_holdfast_findings_v1_findings_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      3,
 			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
