@@ -258,7 +258,7 @@ func (m *measurement) changedAdvisories(ctx context.Context, g *gallery, what st
 		}
 		begin := time.Now()
 		all := must(service.NewImport(ctx, g.org, "bench", nil))
-		err := all.Read("all.zip", bytes.NewReader(packed), int64(len(packed)))
+		err := all.Read("all.zip", bytes.NewReader(packed), int64(len(packed)), "")
 		result, closing := all.Close()
 		check(errors.Join(err, closing))
 		if result.Updated+result.Created != int64(min(changedAtOnce, g.about/step)) {

@@ -169,8 +169,8 @@ func refuses(r resource.PullRule, v Finding, at time.Time) (refused bool, begins
 	return !at.Before(begins), begins
 }
 
-// evidence is what rules decide by, for several images.
-type evidence struct {
+// grounds is what rules decide by, for several images.
+type grounds struct {
 	states     map[imageKey]resource.ImageState
 	packages   map[string][]int64 // by digest
 	unmatched  map[int64]bool
@@ -203,7 +203,7 @@ func (j judge) judgements(
 }
 
 // gather reads what is needed to judge images.
-func (j judge) gather(ctx context.Context, keys []imageKey, at time.Time) (e evidence, err error) {
+func (j judge) gather(ctx context.Context, keys []imageKey, at time.Time) (e grounds, err error) {
 	byRepo := map[resource.UID][]string{}
 	var digests []string
 	var repos []resource.UID
@@ -245,7 +245,7 @@ func (j judge) gather(ctx context.Context, keys []imageKey, at time.Time) (e evi
 }
 
 // matches reads which advisories of the organizations of repos affect the packages.
-func (j judge) matches(ctx context.Context, repos []resource.UID, e *evidence) error {
+func (j judge) matches(ctx context.Context, repos []resource.UID, e *grounds) error {
 	var ids []int64
 	for _, of := range e.packages {
 		ids = append(ids, of...)
@@ -275,7 +275,7 @@ func (j judge) matches(ctx context.Context, repos []resource.UID, e *evidence) e
 
 // judge returns why a rule refuses an image, or "", and brings forward the time until which
 // that holds.
-func (e evidence) judge(key imageKey, r resource.PullRule, at time.Time, v *verdict) string {
+func (e grounds) judge(key imageKey, r resource.PullRule, at time.Time, v *verdict) string {
 	state, ok := e.states[key]
 	switch ids, read := e.packages[key.digest]; {
 	case ok && state == resource.ImageNone:
@@ -320,7 +320,7 @@ func (v *verdict) bringForward(t, now time.Time) {
 }
 
 // findings returns the findings of an image that count for a rule.
-func (e evidence) findings(key imageKey, r resource.PullRule) (all []Finding) {
+func (e grounds) findings(key imageKey, r resource.PullRule) (all []Finding) {
 	for _, id := range e.packages[key.digest] {
 		var of []findingdb.Hit
 		for _, h := range e.hits[id] {
