@@ -153,6 +153,7 @@ func TestApiAccess(t *testing.T) {
 		maps.Copy(all, h.federatedAccesses())
 		maps.Copy(all, h.registryAccesses(t))
 		maps.Copy(all, h.advisoryAccesses())
+		maps.Copy(all, h.exploitedAccesses())
 		maps.Copy(all, h.signInAccesses())
 		maps.Copy(all, h.eventAccesses())
 		for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -172,6 +173,7 @@ func TestApiAccess(t *testing.T) {
 				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion ResolvePath LookupNames " +
 				"ListRepos ListTags ListPulls GetRegistry " +
 				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings
+				"ListExploitLists QueryExploits " + // see TestExploited
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
 				"UpdateBudget DeleteBudget ListBudgets " + // see TestAttackRaiseBudget and TestAttackBudgetUsage

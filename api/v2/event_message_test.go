@@ -136,6 +136,7 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.FeedCreated:             {nil, feed, "holdfast.advisories.v1.AdvisoryFeed"},
 		resource.FeedUpdated:             {feed, feed, "holdfast.advisories.v1.AdvisoryFeed"},
 		resource.FeedDeleted:             {feed, nil, "holdfast.advisories.v1.DeleteAdvisoryFeedRequest"},
+		resource.ExploitListDeleted:      {resource.ExploitList{Group: eventThing, Format: resource.KEV, Time: at}, nil, "holdfast.findings.v1.DeleteExploitListRequest"},
 		resource.AccountCreated:          {nil, account, "holdfast.signin.v1.Account"},
 		resource.AccountUpdated:          {account, account, "holdfast.signin.v1.Account"},
 		resource.AccountDeleted:          {account, nil, "holdfast.signin.v1.DeleteAccountRequest"},

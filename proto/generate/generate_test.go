@@ -144,6 +144,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"BudgetsService":                   4,
 		"FindingsService":                  5,
 		"DeliveriesService":                3,
+		"ExploitedService":                 3,
 		"ExternalGroupRoleMappingsService": 5,
 		"FederationService":                3,
 		"GroupInvitesService":              5,
