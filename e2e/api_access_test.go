@@ -153,6 +153,7 @@ func TestApiAccess(t *testing.T) {
 		maps.Copy(all, h.federatedAccesses())
 		maps.Copy(all, h.registryAccesses(t))
 		maps.Copy(all, h.advisoryAccesses())
+		maps.Copy(all, h.exploitedAccesses())
 		maps.Copy(all, h.signInAccesses())
 		maps.Copy(all, h.eventAccesses())
 		maps.Copy(all, h.judgementAccesses())
@@ -175,6 +176,7 @@ func TestApiAccess(t *testing.T) {
 				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings
 				"ListExceptions ListRules ExportVex " + // see TestJudgementLists
 				"CompareImages " + // see TestCompareImages
+				"ListExploitLists QueryExploits " + // see TestExploited
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
 				"UpdateBudget DeleteBudget ListBudgets " + // see TestAttackRaiseBudget and TestAttackBudgetUsage

@@ -57,6 +57,7 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		accesspb.File_holdfast_access_v1_access_proto, budgetspb.File_holdfast_budgets_v1_budgets_proto, findingspb.File_holdfast_findings_v1_findings_proto, findingspb.File_holdfast_findings_v1_exceptions_proto,
 		findingspb.File_holdfast_findings_v1_rules_proto, findingspb.File_holdfast_findings_v1_vex_proto, pingpb.File_holdfast_ping_v2beta1_ping_proto,
 		findingspb.File_holdfast_findings_v1_compare_proto,
+		findingspb.File_holdfast_findings_v1_exploited_proto,
 		vulnpb.File_holdfast_vulnerabilities_v2beta1_advisories_proto, advisoriespb.File_holdfast_advisories_v1_advisories_proto,
 		authpb.File_holdfast_auth_auth_proto, signinpb.File_holdfast_signin_v1_signin_proto,
 	} {

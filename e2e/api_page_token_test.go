@@ -202,6 +202,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&vulnpb.ListAdvisoriesRequest{Uidp: below, ArtifactNames: []string{"openssl"}},
 		&vulnv1pb.AdvisoryFilter{Uidp: below, ArtifactName: []string{"openssl"}},
 		&advisoriespb.ListAdvisoryFeedsRequest{Uidp: below, OrderBy: newest},
+		&findingspb.ListExploitListsRequest{GroupUid: folder, Format: "epss", OrderBy: "time desc"},
 		&signinpb.ListAccountsRequest{Uidp: &commonpb.UIDPFilter{DescendantsOf: org}, OrderBy: newest},
 	}
 	rows := map[protoreflect.FullName]proto.Message{}
@@ -232,6 +233,8 @@ func (w *world) fillLists(t *testing.T, org, folder, app string) {
 		w.invite(t, folder)
 		w.subscribe(t, folder)
 		feed.Name = name
+		w.publish(t, group, scoresOf("CVE-2020-0001,0.1,0.2"))
+		w.publish(t, group, catalogOf("CVE-2020-0001"))
 		must[proto.Message](t, w.overGRPC, w.Token, &advisoriespb.CreateAdvisoryFeedRequest{Parent: folder, Feed: feed})
 		w.advise(t, folder, &vulnpb.Advisory{AdvisoryId: "A-" + name, ArtifactName: "openssl", Events: []*vulnpb.AdvisoryEvent{fixedIn("1")}})
 		w.except(t, folder, &findingspb.Exception{AdvisoryId: "CVE-1"})

@@ -144,6 +144,7 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.RuleCreated:             {nil, rule, "holdfast.findings.v1.Rule"},
 		resource.RuleUpdated:             {rule, rule, "holdfast.findings.v1.Rule"},
 		resource.RuleDeleted:             {rule, nil, "holdfast.findings.v1.DeleteRuleRequest"},
+		resource.ExploitListDeleted:      {resource.ExploitList{Group: eventThing, Format: resource.KEV, Time: at}, nil, "holdfast.findings.v1.DeleteExploitListRequest"},
 		resource.AccountCreated:          {nil, account, "holdfast.signin.v1.Account"},
 		resource.AccountUpdated:          {account, account, "holdfast.signin.v1.Account"},
 		resource.AccountDeleted:          {account, nil, "holdfast.signin.v1.DeleteAccountRequest"},

@@ -145,6 +145,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"FindingsService":                  5,
 		"ComparisonService":                1,
 		"DeliveriesService":                3,
+		"ExploitedService":                 3,
 		"ExternalGroupRoleMappingsService": 5,
 		"FederationService":                3,
 		"GroupInvitesService":              5,

@@ -1,4 +1,5 @@
-// Package advisorydb stores advisories and the feeds they come from.
+// Package advisorydb stores advisories, the feeds they come from, and lists of what is
+// exploited.
 package advisorydb
 
 import (
