@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
-	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
@@ -19,7 +18,7 @@ import (
 // Findings returns the commands about what is wrong with images.
 func Findings(a *noun.App) *cobra.Command {
 	return a.Branch("findings", "List what is wrong with images, and which images an advisory affects",
-		findingsList(a), findingsImages(a))
+		findingsList(a), findingsSummary(a), findingsImages(a))
 }
 
 // Packages returns the commands about what images contain.
@@ -97,13 +96,15 @@ func findingsList(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	req := &findingspb.ListFindingsRequest{}
 	var severities []string
+	var at place
 	cmd := &cobra.Command{
-		Use: "list REPO:TAG|REPO@DIGEST", Short: "List what is wrong with an image, the most urgent first",
+		Use: "list REPO:TAG|REPO@DIGEST|--repo REPO|--group GROUP", Short: "List what is wrong with images, the most urgent first",
 		Long: "Lists the advisories that affect the packages of an image: what is known to be exploited (KEV) first, then\n" +
 			"what can be fixed, then by the probability of being exploited (EPSS), then by severity.\n" +
 			"Advisories that share an alias are one finding. That a package has no finding means something only if there\n" +
 			"are advisories for its ecosystem: the last line, on standard error, says for how many there are.",
-		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable",
+		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable\n" +
+			"  holdfast findings list --group acme/platform --kev",
 	}
 	p.Register(cmd)
 	f := cmd.Flags()
@@ -112,20 +113,33 @@ func findingsList(a *noun.App) *cobra.Command {
 	f.BoolVar(&req.Kev, "kev", false, "only what is known to be exploited")
 	f.StringVar(&req.Package, "package", "", "only those of the package, or its source, with `NAME`")
 	f.StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
-	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
-		for _, s := range severities {
-			n, ok := findingspb.Severity_value["SEVERITY_"+strings.ToUpper(strings.TrimSpace(s))]
-			if !ok {
-				return problem.Usage("%q is not a severity", s).Hint("these are critical, high, medium, low and unknown")
-			}
-			req.Severities = append(req.Severities, findingspb.Severity(n))
-		}
+	at.register(a, cmd)
+	image := aboutImage(a, cmd, func(ctx context.Context, at image) error {
 		req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
 		if err := a.PrintAll(ctx, findings(), req, p); err != nil {
 			return err
 		}
 		return sayCoverage(ctx, a, req)
 	})
+	ofImage := image.RunE
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if at != (place{}) {
+			return cobra.NoArgs(cmd, args)
+		}
+		return cobra.ExactArgs(1)(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if req.Severities, err = parseSeverities(severities); err != nil {
+			return err
+		}
+		if at == (place{}) {
+			return ofImage(cmd, args)
+		}
+		return a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			return listGroup(ctx, a, &at, req, p)
+		})(cmd, args)
+	}
+	return cmd
 }
 
 // sayCoverage says what the findings of an image are worth.
