@@ -318,6 +318,12 @@ func (g *game) importOne(t *testing.T) {
 	a.Source.Digest = []byte(rand.Text())
 	_, err := g.ImportAdvisories(t.Context(), group, "test", []resource.Advisory{a})
 	must(t, err)
+	g.relearn(t, group, id)
+}
+
+// relearn reads an advisory of a group that was stored.
+func (g *game) relearn(t *testing.T, group resource.UID, id string) {
+	t.Helper()
 	for uid, have := range g.advisories {
 		if have.ID == id && uid.Parent() == group {
 			now, err := g.Advisory(t.Context(), uid)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
-	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
@@ -21,7 +20,8 @@ import (
 // Findings returns the commands about what is wrong with images.
 func Findings(a *noun.App) *cobra.Command {
 	return a.Branch("findings", "List what is wrong with images, and which images an advisory affects",
-		findingsList(a), findingsImages(a), findingsCompare(a), exceptionsCommand(a), a.Command(rules()), findingsExport(a))
+		findingsList(a), findingsSummary(a), findingsImages(a), findingsCompare(a), exceptionsCommand(a), a.Command(rules()),
+		findingsExport(a))
 }
 
 // Packages returns the commands about what images contain.
@@ -124,15 +124,17 @@ func findingsList(a *noun.App) *cobra.Command {
 	req := &findingspb.ListFindingsRequest{}
 	var severities, states []string
 	var then string
+	var at place
 	cmd := &cobra.Command{
-		Use: "list REPO:TAG|REPO@DIGEST", Short: "List what is wrong with an image, the most urgent first",
+		Use: "list REPO:TAG|REPO@DIGEST|--repo REPO|--group GROUP", Short: "List what is wrong with images, the most urgent first",
 		Long: "Lists the advisories that affect the packages of an image: what is known to be exploited (KEV) first, then\n" +
 			"what can be fixed, then by the probability of being exploited (EPSS), then by severity.\n" +
 			"Advisories that share an alias are one finding. That a package has no finding means something only if there\n" +
 			"are advisories for its ecosystem: the last line, on standard error, says for how many there are.",
 		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable\n" +
 			"  holdfast findings list acme/platform/app:1.2 --at 2026-01-31T12:00:00Z\n" +
-			"  holdfast findings list acme/platform/app:1.2 --state closed",
+			"  holdfast findings list acme/platform/app:1.2 --state closed\n" +
+			"  holdfast findings list --group acme/platform --kev",
 	}
 	p.Register(cmd)
 	f := cmd.Flags()
@@ -143,27 +145,10 @@ func findingsList(a *noun.App) *cobra.Command {
 	f.BoolVar(&req.Kev, "kev", false, "only what is known to be exploited")
 	f.StringVar(&req.Package, "package", "", "only those of the package, or its source, with `NAME`")
 	f.StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
-	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
-		for _, s := range severities {
-			n, ok := findingspb.Severity_value["SEVERITY_"+strings.ToUpper(strings.TrimSpace(s))]
-			if !ok {
-				return problem.Usage("%q is not a severity", s).Hint("these are critical, high, medium, low and unknown")
-			}
-			req.Severities = append(req.Severities, findingspb.Severity(n))
-		}
-		for _, s := range states {
-			n, err := noun.ParseEnum(findingspb.State(0).Descriptor(), strings.TrimSpace(s))
-			if err != nil {
-				return problem.Usage("--state: %v", err)
-			}
-			req.States = append(req.States, findingspb.State(n))
-		}
-		if then != "" {
-			moment, err := parseMoment(then, time.Now())
-			if err != nil {
-				return err
-			}
-			req.AtTime = timestamppb.New(moment)
+	at.register(a, cmd)
+	image := aboutImage(a, cmd, func(ctx context.Context, at image) error {
+		if err := askStates(req, states, then); err != nil {
+			return err
 		}
 		req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
 		if err := a.PrintAll(ctx, findingsIn(req.GetStates()), req, p); err != nil {
@@ -171,6 +156,45 @@ func findingsList(a *noun.App) *cobra.Command {
 		}
 		return sayCoverage(ctx, a, req)
 	})
+	ofImage := image.RunE
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if at != (place{}) {
+			return cobra.NoArgs(cmd, args)
+		}
+		return cobra.ExactArgs(1)(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if req.Severities, err = parseSeverities(severities); err != nil {
+			return err
+		}
+		if at == (place{}) {
+			return ofImage(cmd, args)
+		}
+		if cmd.Flags().Changed("state") || then != "" {
+			return problem.Usage("--state and --at are for one image")
+		}
+		return a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			return listGroup(ctx, a, &at, req, p)
+		})(cmd, args)
+	}
+	return cmd
+}
+
+// askStates sets the states and the time that are asked for.
+func askStates(req *findingspb.ListFindingsRequest, states []string, then string) error {
+	for _, s := range states {
+		n, err := noun.ParseEnum(findingspb.State(0).Descriptor(), strings.TrimSpace(s))
+		if err != nil {
+			return problem.Usage("--state: %v", err)
+		}
+		req.States = append(req.States, findingspb.State(n))
+	}
+	if then == "" {
+		return nil
+	}
+	moment, err := parseMoment(then, time.Now())
+	req.AtTime = timestamppb.New(moment)
+	return err
 }
 
 // sayCoverage says what the findings of an image are worth.
