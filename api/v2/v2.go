@@ -46,6 +46,7 @@ type Services struct {
 	Login    *login.Service
 	Events   *event.Service
 	Findings *finding.Service
+	Blast    *finding.BlastService
 }
 
 // Config is what the methods need to know beside the services.
@@ -78,6 +79,7 @@ type server struct {
 	findingspb.UnsafeFindingsServiceServer
 	findingspb.UnsafeComparisonServiceServer
 	findingspb.UnsafeInventoryServiceServer
+	findingspb.UnsafeBlastServiceServer
 	vulnpb.UnsafeAdvisoriesServiceServer
 	advisoriespb.UnsafeAdvisoryReadingServiceServer
 	advisoriespb.UnsafeAdvisoryWritingServiceServer
@@ -115,6 +117,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	findingspb.RegisterFindingsServiceServer(r, s)
 	findingspb.RegisterComparisonServiceServer(r, s)
 	findingspb.RegisterInventoryServiceServer(r, s)
+	findingspb.RegisterBlastServiceServer(r, s)
 	vulnpb.RegisterAdvisoriesServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)
