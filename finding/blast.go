@@ -191,8 +191,8 @@ type blast struct {
 	of     Vulnerability
 	reach  []resource.UID // where images count
 	spread findingdb.Spread
-	number []int64 // of the images, in order
-	gaps   []Gap   // of the images
+	number []int64              // of the images, in order
+	gaps   []Gap                // of the images
 	repos  map[resource.UID]int // with how many of the images
 	held   *holderIndex         // once it was read
 }

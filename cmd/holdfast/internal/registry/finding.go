@@ -19,7 +19,7 @@ import (
 // Findings returns the commands about what is wrong with images.
 func Findings(a *noun.App) *cobra.Command {
 	return a.Branch("findings", "List what is wrong with images, and which images an advisory affects",
-		findingsList(a), findingsImages(a), findingsCompare(a))
+		findingsList(a), findingsImages(a), findingsCompare(a), findingsBlast(a))
 }
 
 // Packages returns the commands about what images contain.
