@@ -61,10 +61,11 @@ func (s *Service) DeleteInventory(ctx context.Context, group resource.UID, place
 	return s.packages.DeleteInventory(ctx, group, place)
 }
 
-// An InventoryFilter selects what runs somewhere, and a Running is one of it.
+// What the store has of inventories.
 type (
 	InventoryFilter = findingdb.InventoryFilter
 	Running         = findingdb.RunningImage
+	storedPlace     = findingdb.Place
 )
 
 // inventoryList is how what runs is ordered.

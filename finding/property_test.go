@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/finding"
+	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/inspect"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/registry"
@@ -77,6 +78,7 @@ type replica struct {
 	indexer *finding.Indexer
 	matcher *finding.Matcher
 	checker *authz.Checker
+	blast   *finding.BlastService
 }
 
 func newReplica(t testing.TB, url string, extractors func() int) *replica {
@@ -95,6 +97,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	r := &replica{Store: s, checker: checker}
 	packages, manifests, advisories := findingdb.New(db), registrydb.New(db), advisorydb.New(db)
 	r.service = finding.NewService(packages, manifests, advisories, registry.NewService(tokens, images), checker, tokens)
+	r.blast = finding.NewBlastService(r.service, iam.New(s.DB, checker, tokens, iam.Config{Key: sealKey}), 90*24*time.Hour)
 	r.matcher = finding.NewMatcher(packages, advisories, quiet)
 	r.matcher.SetPairs(3) // so that nothing is compared in one turn
 	r.indexer = finding.NewIndexer(manifests, packages, images, finding.Config{

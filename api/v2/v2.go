@@ -46,6 +46,7 @@ type Services struct {
 	Login    *login.Service
 	Events   *event.Service
 	Findings *finding.Service
+	Blast    *finding.BlastService
 }
 
 // Config is what the methods need to know beside the services.
@@ -83,6 +84,7 @@ type server struct {
 	findingspb.UnsafeVexServiceServer
 	findingspb.UnsafeComparisonServiceServer
 	findingspb.UnsafeInventoryServiceServer
+	findingspb.UnsafeBlastServiceServer
 	vulnpb.UnsafeAdvisoriesServiceServer
 	advisoriespb.UnsafeAdvisoryReadingServiceServer
 	advisoriespb.UnsafeAdvisoryWritingServiceServer
@@ -125,6 +127,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	findingspb.RegisterVexServiceServer(r, s)
 	findingspb.RegisterComparisonServiceServer(r, s)
 	findingspb.RegisterInventoryServiceServer(r, s)
+	findingspb.RegisterBlastServiceServer(r, s)
 	vulnpb.RegisterAdvisoriesServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)

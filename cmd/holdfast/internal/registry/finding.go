@@ -20,8 +20,8 @@ import (
 // Findings returns the commands about what is wrong with images.
 func Findings(a *noun.App) *cobra.Command {
 	return a.Branch("findings", "List what is wrong with images, and which images an advisory affects",
-		findingsList(a), findingsSummary(a), findingsImages(a), findingsCompare(a), exceptionsCommand(a), a.Command(rules()),
-		findingsExport(a))
+		findingsList(a), findingsSummary(a), findingsImages(a), findingsCompare(a), findingsBlast(a), exceptionsCommand(a),
+		a.Command(rules()), findingsExport(a))
 }
 
 // Packages returns the commands about what images contain.
