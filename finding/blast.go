@@ -412,7 +412,7 @@ func (b *blast) tags(ctx context.Context) (of found, _ error) {
 		of.gaps = append(of.gaps, Gap{"TOO_MANY_IMAGES", fmt.Sprintf("only the tags of the %d images that were inspected last",
 			maxTagImages), int64(len(b.number) - maxTagImages)})
 	}
-	all, err := b.images.TagsOf(ctx, numbers)
+	all, err := b.images.ImageTags(ctx, numbers)
 	for _, t := range all {
 		of.items = append(of.items, BlastItem{Tag: &AffectedTag{Repo: t.Repo, Name: t.Name, Digest: t.Digest},
 			key: string(t.Repo) + "\x00" + t.Name})

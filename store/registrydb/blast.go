@@ -112,8 +112,8 @@ type ImageTag struct {
 	Digest string // that the tag stands for
 }
 
-// TagsOf returns the tags that stand for images, by their numbers, each once.
-func (s *Store) TagsOf(ctx context.Context, numbers []int64) ([]ImageTag, error) {
+// ImageTags returns the tags that stand for images, by their numbers, each once.
+func (s *Store) ImageTags(ctx context.Context, numbers []int64) ([]ImageTag, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT i.uid, t.name, t.digest FROM %s AS s CROSS JOIN images AS i CROSS JOIN tags AS t
 		WHERE i.number = s.v AND t.digest = i.digest AND t.parent = i.repo

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
