@@ -34,13 +34,16 @@ func TestExceptedFindings(t *testing.T) {
 		for range 120 {
 			g.act(t)
 		}
+		for range 60 { // advisories that share names across groups
+			g.importOne(t)
+		}
 		g.settle(t)
 		for _, r := range g.replicas {
 			r.DB.Now = func() time.Time { return g.now }
 		}
 		past := []time.Time{g.now}
 		for range *rounds {
-			for range 12 {
+			for range 60 {
 				g.now = g.now.Add(time.Duration(g.rng.IntN(30)) * time.Second)
 				past = append(past, g.now)
 				g.decide(t)
