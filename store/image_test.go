@@ -162,7 +162,10 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		for _, id := range all[8:] {
 			want.Ratings[findingdb.Match{Package: id, Root: 1, Advisory: 2}] = findingdb.Rating{}
 		}
-		must(t, s.Write(t.Context(), func(tx *store.Tx) error { return findingdb.In(tx).MatchAdvisories(t.Context(), []int64{2}, want) }))
+		must(t, s.Write(t.Context(), func(tx *store.Tx) error {
+			_, err := findingdb.In(tx).MatchAdvisories(t.Context(), []int64{2}, want, nil)
+			return err
+		}))
 		for name, n := range map[string]int{"many": len(all), "few": 2} {
 			known, err := s.PackagesNamed(t.Context(), []resource.UID{orgs[name]}, "left", 2000)
 			must(t, err)
