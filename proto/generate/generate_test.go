@@ -143,6 +143,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"Auth":                             4,
 		"BudgetsService":                   4,
 		"FindingsService":                  5,
+		"GroupFindingsService":             2,
 		"DeliveriesService":                3,
 		"ExternalGroupRoleMappingsService": 5,
 		"FederationService":                3,
