@@ -177,6 +177,7 @@ func TestApiAccess(t *testing.T) {
 				"ListExceptions ListRules ExportVex " + // see TestJudgementLists
 				"CompareImages " + // see TestCompareImages
 				"ListExploitLists QueryExploits " + // see TestExploited
+				"ListGroupFindings GetSummary " + // see TestGroupFindings
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
 				"UpdateBudget DeleteBudget ListBudgets " + // see TestAttackRaiseBudget and TestAttackBudgetUsage

@@ -144,6 +144,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"BudgetsService":                   4,
 		"FindingsService":                  5,
 		"ComparisonService":                1,
+		"GroupFindingsService":             2,
 		"DeliveriesService":                3,
 		"ExploitedService":                 3,
 		"ExternalGroupRoleMappingsService": 5,
