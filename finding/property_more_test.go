@@ -169,6 +169,7 @@ func (g *game) deleteGroup(t *testing.T) bool {
 				}
 				delete(g.repos, repo)
 				delete(g.named, repo)
+				delete(g.attached, repo)
 			}
 		}
 		for _, a := range slices.Sorted(maps.Keys(g.advisories)) {
