@@ -55,6 +55,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"inspect/layer", ""},
 	{"inspect/extract", "advisory/version inspect/layer"},
 	{"inspect", "advisory/version inspect/extract inspect/layer registry/evidence"}, // its child has no business with the rest
+	{"inspect/inspecttest", ""},
 	{"mail", "metric resource seal store store/maildb"},
 	{"mail/mailtest", ""},
 	{"iam", "authz fault mail page people resource seal store store/iamdb store/signindb"},
@@ -62,8 +63,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"trust", "metric outbound trace"},
 	{"sts", "authz fault metric outbound resource store store/iamdb token trace trust"},
 	{"registry", "authz fault metric page refusal registry/evidence resource store store/iamdb store/registrydb token trace"},
-	{"finding", "advisory/format advisory/version authz fault inspect metric page registry registry/evidence resource store " +
-		"store/advisorydb store/findingdb store/registrydb"},
+	{"finding", "advisory/format advisory/version authz fault iam inspect metric page registry registry/evidence resource store " +
+		"store/advisorydb store/findingdb store/iamdb store/registrydb"},
 	{"backup", "fault registry resource seal store store/registrydb"},
 	{"login", "authz fault mail metric outbound page people refusal resource seal store store/iamdb store/signindb sts trace"},
 	{"event", "authz fault metric outbound page resource store store/eventdb token trace"},

@@ -54,7 +54,11 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		registrypb.File_holdfast_registry_v2beta1_images_proto, ocipb.File_holdfast_oci_v1_oci_proto,
 		eventspb.File_holdfast_events_v2beta1_subscriptions_proto, deliveriespb.File_holdfast_deliveries_v1_deliveries_proto,
 		auditpb.File_holdfast_audit_v1_audit_proto,
-		accesspb.File_holdfast_access_v1_access_proto, budgetspb.File_holdfast_budgets_v1_budgets_proto, findingspb.File_holdfast_findings_v1_findings_proto, pingpb.File_holdfast_ping_v2beta1_ping_proto,
+		accesspb.File_holdfast_access_v1_access_proto, budgetspb.File_holdfast_budgets_v1_budgets_proto, findingspb.File_holdfast_findings_v1_findings_proto, findingspb.File_holdfast_findings_v1_exceptions_proto,
+		findingspb.File_holdfast_findings_v1_rules_proto, findingspb.File_holdfast_findings_v1_vex_proto, pingpb.File_holdfast_ping_v2beta1_ping_proto,
+		findingspb.File_holdfast_findings_v1_compare_proto,
+		findingspb.File_holdfast_findings_v1_exploited_proto,
+		findingspb.File_holdfast_findings_v1_groups_proto,
 		vulnpb.File_holdfast_vulnerabilities_v2beta1_advisories_proto, advisoriespb.File_holdfast_advisories_v1_advisories_proto,
 		authpb.File_holdfast_auth_auth_proto, signinpb.File_holdfast_signin_v1_signin_proto,
 	} {

@@ -130,6 +130,9 @@ func (x *Indexer) Sweep(ctx context.Context) error {
 	if _, err := x.images.SweepImages(ctx, x.cfg.Version); err != nil {
 		return err
 	}
+	if err := x.packages.SweepJudgements(ctx); err != nil {
+		return err
+	}
 	if _, err := x.images.SweepSBOMs(ctx, resource.SBOMReader); err != nil {
 		return err
 	}
@@ -291,7 +294,7 @@ func (x *Indexer) save(
 		if numbers, err = images.ImageNumbers(ctx, q.Digest); err != nil {
 			return err
 		}
-		if err := images.LockChunks(ctx, numbers); err != nil {
+		if err := images.LockChunks(ctx, numbers, q); err != nil {
 			return err
 		}
 		before := have

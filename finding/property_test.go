@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/finding"
+	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/inspect"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/registry"
@@ -77,9 +78,10 @@ type replica struct {
 	indexer *finding.Indexer
 	matcher *finding.Matcher
 	checker *authz.Checker
+	blast   *finding.BlastService
 }
 
-func newReplica(t *testing.T, url string, extractors func() int) *replica {
+func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	t.Helper()
 	db, err := store.Open(t.Context(), url)
 	must(t, err)
@@ -95,7 +97,9 @@ func newReplica(t *testing.T, url string, extractors func() int) *replica {
 	r := &replica{Store: s, checker: checker}
 	packages, manifests, advisories := findingdb.New(db), registrydb.New(db), advisorydb.New(db)
 	r.service = finding.NewService(packages, manifests, advisories, registry.NewService(tokens, images), checker, tokens)
+	r.blast = finding.NewBlastService(r.service, iam.New(s.DB, checker, tokens, iam.Config{Key: sealKey}), 90*24*time.Hour)
 	r.matcher = finding.NewMatcher(packages, advisories, quiet)
+	r.matcher.SetPairs(3) // so that nothing is compared in one turn
 	r.indexer = finding.NewIndexer(manifests, packages, images, finding.Config{
 		Version: extractors(), Log: quiet,
 		Read: func(_ context.Context, layers []inspect.Layer) (inspect.Result, error) {
@@ -152,6 +156,7 @@ type game struct {
 	callers  map[string]authz.Caller
 	sees     map[string][]resource.UID // the groups in which a caller has all roles
 	named    map[resource.UID]resource.Repo
+	more     more
 }
 
 // TestFindings: whatever is pushed, deleted, imported, changed, withdrawn and read again in
@@ -198,12 +203,12 @@ func newGame(t *testing.T, url string) *game {
 		g.groups = append(g.groups, uid)
 		return uid
 	}
-	a, b := add("", "a"), add("", "b")
+	a, b, c := add("", "a"), add("", "b"), add("", "c")
 	folder := add(a, "folder")
 	deep := add(folder, "deep")
 	for name, at := range map[string][]resource.UID{
 		"owner of a": {a}, "owner of b": {b}, "of a folder": {folder}, "of a folder below": {deep}, "of both": {a, b}, "of nothing": nil,
-		"of b and a folder of a": {b, deep},
+		"of b and a folder of a": {b, deep}, "owner of c": {c}, "of all": {a, b, c},
 	} {
 		identity := resource.NewRoot()
 		for _, group := range at {
@@ -236,6 +241,9 @@ func (g *game) restart(t *testing.T, url string) {
 // act does one thing.
 func (g *game) act(t *testing.T) {
 	t.Helper()
+	if g.rng.IntN(3) == 0 && g.actMore(t) {
+		return
+	}
 	switch n := g.rng.IntN(14); {
 	case n < 4 || len(g.named) == 0:
 		g.pushOne(t)
@@ -270,7 +278,9 @@ func (g *game) pushOne(t *testing.T) {
 		g.named[repo.UID], g.repos[repo.UID] = repo, map[string]string{}
 	}
 	word := fmt.Sprintf("%c%d", 'a'+g.rng.IntN(20), g.rng.IntN(3))
-	g.repos[repo.UID][push(t, g.Store, repo, word)] = word
+	d := push(t, g.Store, repo, word)
+	g.repos[repo.UID][d] = word
+	delete(g.more.untagged, string(repo.UID)+d) // the push has tagged it again
 }
 
 func (g *game) deleteOne(t *testing.T) {
@@ -291,6 +301,7 @@ func (g *game) deleteOne(t *testing.T) {
 		}
 		must(t, err)
 		delete(g.repos[repo], d)
+		g.untag(repo, d)
 		return
 	}
 }
@@ -310,6 +321,12 @@ func (g *game) importOne(t *testing.T) {
 	a.Source.Digest = []byte(rand.Text())
 	_, err := g.ImportAdvisories(t.Context(), group, "test", []resource.Advisory{a})
 	must(t, err)
+	g.relearn(t, group, id)
+}
+
+// relearn reads an advisory of a group that was stored.
+func (g *game) relearn(t *testing.T, group resource.UID, id string) {
+	t.Helper()
 	for uid, have := range g.advisories {
 		if have.ID == id && uid.Parent() == group {
 			now, err := g.Advisory(t.Context(), uid)
@@ -388,7 +405,7 @@ func covered(sees []resource.UID, uid resource.UID) bool {
 
 // affects decides in its own words whether an advisory of this test is about a package.
 func affects(a resource.Advisory, p inspect.Package) bool {
-	if p.Owner != "" {
+	if p.Owner != "" || !a.DeleteTime.IsZero() {
 		return false
 	}
 	of, name := "npm", p.Name
@@ -472,7 +489,7 @@ func (g *game) checkAffected(ctx context.Context, t *testing.T, r *replica, name
 				if covered(g.sees[name], repo) && slices.ContainsFunc(g.has(repo, d, word), func(p inspect.Package) bool {
 					return slices.ContainsFunc(called, func(a resource.Advisory) bool { return affects(a, p) })
 				}) {
-					want = append(want, string(repo)+" "+d+" v-"+word)
+					want = append(want, string(repo)+" "+d+" "+g.tagsOf(repo, d, word))
 				}
 			}
 		}
@@ -518,7 +535,7 @@ func (g *game) checkSearch(ctx context.Context, t *testing.T, r *replica, name s
 				if covered(g.sees[name], repo) && slices.ContainsFunc(g.has(repo, d, word), func(p inspect.Package) bool {
 					return p.SourceName == "" && p.Name == fmt.Sprintf("p%d", n) && p.Version < "1.3.0"
 				}) {
-					want = append(want, string(repo)+" "+d+" v-"+word)
+					want = append(want, string(repo)+" "+d+" "+g.tagsOf(repo, d, word))
 				}
 			}
 		}
@@ -622,7 +639,7 @@ func TestCatchUp(t *testing.T) {
 		for _, a := range g.advisories {
 			about[a.Affected[0].Ecosystem] = true
 		}
-		listed, err := g.Covered(t.Context(), store.Reach{Under: g.groups[:2]}, []string{"npm", "Debian:12", "Debian:11", "PyPI"})
+		listed, err := g.Covered(t.Context(), store.Reach{Under: g.groups[:3]}, []string{"npm", "Debian:12", "Debian:11", "PyPI"})
 		must(t, err)
 		for ecosystem, got := range listed {
 			if want := about[ecosystem] || about["Debian"] && strings.HasPrefix(ecosystem, "Debian"); got != want {

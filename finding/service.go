@@ -27,6 +27,7 @@ type Service struct {
 	registry   *registry.Service
 	authz      *authz.Checker
 	pages      *page.Tokens
+	turns      *turns
 }
 
 // NewService returns a Service over a database.
@@ -34,7 +35,7 @@ func NewService(
 	packages *findingdb.Store, images *registrydb.Store, advisories *advisorydb.Store, r *registry.Service,
 	c *authz.Checker, p *page.Tokens,
 ) *Service {
-	return &Service{packages, images, advisories, r, c, p}
+	return &Service{packages, images, advisories, r, c, p, newTurns()}
 }
 
 // An Image is the reference of an image in a repo: a tag or a digest, and of an index the
@@ -52,6 +53,7 @@ type Known struct {
 	Distribution resource.Distribution
 	Warnings     []string
 	Coverage     Coverage
+	Incomplete   string          // why not all findings are known that are closed; "" if they are
 	SBOMs        []resource.SBOM // that are attached to it in the repo
 }
 
@@ -199,21 +201,6 @@ func (k Known) unknown() error {
 
 // cut returns a page of what is in memory. key returns a text that differs for each, and
 // by which they are ordered.
-func cut[T any](all []T, r page.Request, key func(T) string) (out page.Page[T]) {
-	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
-	if r.Order.Desc {
-		slices.Reverse(all)
-	}
-	out.Total = int64(len(all))
-	if r.After != nil {
-		all = slices.DeleteFunc(slices.Clone(all), func(v T) bool {
-			return key(v) <= r.After.Key != r.Order.Desc || key(v) == r.After.Key
-		})
-	}
-	all = all[min(r.Skip, len(all)):]
-	if len(all) > r.Size {
-		out.Last = &page.Cursor{Key: key(all[r.Size-1])}
-	}
-	out.Items = all[:min(r.Size, len(all))]
-	return out
+func cut[T any](all []T, r page.Request, key func(T) string) page.Page[T] {
+	return page.Cut(all, r, key)
 }

@@ -224,6 +224,24 @@ func (s *Service) reports(ctx context.Context, repo resource.UID, digest string)
 	return all, err
 }
 
+// maxVEX is how many OpenVEX documents about an image are read.
+const maxVEX = 10
+
+// Statements returns the OpenVEX documents attached to an image, newest first. It does not ask what the caller may.
+// The documents are the word of whoever has pushed them. It returns fault.NotFound if there is none.
+func (s *Service) Statements(ctx context.Context, repo resource.UID, digest string) (all []Attached, _ error) {
+	if err := s.images.acquireReader(ctx); err != nil {
+		return nil, err
+	}
+	search := search{repo: repo, what: "OpenVEX document", most: maxVEX, budget: &budget{maxEvidence}}
+	return all, s.find(ctx, search, digest, "", func(_ string, a Attached) bool {
+		if a.Format == evidence.OpenVEX {
+			all = append(all, a)
+		}
+		return a.Format == evidence.OpenVEX
+	})
+}
+
 // Reports returns the reports attached to an image, newest first. The image is given by its digest, which may
 // be in any repo where the caller holds vuln_report.list, or if that is "" by a tag of a repo. If none is
 // attached, it returns the one that scan makes, unless that is nil. It returns fault.NotFound if there is no

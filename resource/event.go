@@ -48,6 +48,8 @@ const (
 	RegistrySettingsUpdated EventType = "platform.registry.settings.updated.v1"
 	DeploymentCreated       EventType = "platform.registry.deployment.created.v1"
 	DeploymentUpdated       EventType = "platform.registry.deployment.updated.v1"
+	InventoryPushed         EventType = "platform.registry.inventory.pushed.v1"
+	InventoryDeleted        EventType = "platform.registry.inventory.deleted.v1"
 
 	// These two have the prefix of the registry, not that of the API.
 	RegistryPush       EventType = "push.v1"
@@ -59,6 +61,13 @@ const (
 	FeedCreated        EventType = "vulnerabilities.feed.created.v1"
 	FeedUpdated        EventType = "vulnerabilities.feed.updated.v1"
 	FeedDeleted        EventType = "vulnerabilities.feed.deleted.v1"
+	ExploitListDeleted EventType = "vulnerabilities.exploit_list.deleted.v1"
+	ExceptionCreated   EventType = "findings.exception.created.v1"
+	ExceptionApproved  EventType = "findings.exception.approved.v1"
+	ExceptionDeleted   EventType = "findings.exception.deleted.v1"
+	RuleCreated        EventType = "findings.rule.created.v1"
+	RuleUpdated        EventType = "findings.rule.updated.v1"
+	RuleDeleted        EventType = "findings.rule.deleted.v1"
 	AccountCreated     EventType = "signin.account.created.v1"
 	AccountUpdated     EventType = "signin.account.updated.v1"
 	AccountDeleted     EventType = "signin.account.deleted.v1"

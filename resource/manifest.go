@@ -20,6 +20,12 @@ type Manifest struct {
 	About        []string // of an index: the images that attestations in it are about
 }
 
+// ClaimsImage reports whether the types in a manifest are those of an image with layers of
+// files, whatever else it says.
+func (m Manifest) ClaimsImage() bool {
+	return slices.Contains(ImageManifests, m.MediaType) && slices.Contains(ImageConfigs, m.ArtifactType)
+}
+
 // IsImage reports whether a manifest is that of an image, as far as its types tell: also
 // attestations have them.
 func (m Manifest) IsImage() bool {
@@ -100,6 +106,13 @@ type StoredImage struct {
 	State      ImageState
 	Reason     string // why it is not understood, or not inspected yet
 	UpdateTime time.Time
+	IndexTime  time.Time // when its packages were first known; zero if they are not
+}
+
+// A PastTag is a tag that stood for an image for some time.
+type PastTag struct {
+	Name         string
+	Since, Until time.Time
 }
 
 // A Package is a version of a package as it is found in images. For a package of a

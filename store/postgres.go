@@ -41,6 +41,9 @@ var postgresEngine = Engine{
 		}
 		return `(SELECT i - 1 AS i, v FROM unnest(` + q.Arg(values) + `::` + kind + `[]) WITH ORDINALITY AS u (v, i))`
 	},
+	Lookup: func(table, condition string) string {
+		return ` CROSS JOIN LATERAL (SELECT * FROM ` + table + ` AS t WHERE ` + condition + ` OFFSET 0) AS t`
+	},
 }
 
 // postgresSchema writes a migration in PostgreSQL's words: text is ordered by

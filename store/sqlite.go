@@ -33,6 +33,7 @@ var sqliteEngine = Engine{
 		b, _ := json.Marshal(values) // strings and numbers cannot fail
 		return `(SELECT key AS i, value AS v FROM json_each(` + q.Arg(string(b)) + `))`
 	},
+	Lookup: func(table, condition string) string { return ` CROSS JOIN ` + table + ` AS t ON ` + condition },
 }
 
 // sqliteSchema writes a migration in SQLite's words. The key of a row is its

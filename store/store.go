@@ -57,8 +57,14 @@ type Engine struct {
 	schema   func(string) string // a migration in the engine's words
 	failure  func(error) failure
 	Each     func(q *Query, values any) string // a table s (i, v) of the values
-	Param    func(n int) string                // the n-th parameter, of all in their order
-	Clock    string                            // the time of the database, in milliseconds
+
+	// Lookup joins the rows of a table, named t, for which a condition on what stands before it
+	// holds. They are looked up by an index for one row after the other, however few rows the
+	// planner believes the table to have.
+	Lookup func(table, condition string) string
+
+	Param func(n int) string // the n-th parameter, of all in their order
+	Clock string             // the time of the database, in milliseconds
 }
 
 // A failure is the meaning of a driver's error.

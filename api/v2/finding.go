@@ -87,12 +87,21 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	f := finding.Filter{Fixable: r.GetFixable(), Package: r.GetPackage()}
+	f := finding.Filter{Fixable: r.GetFixable(), KEV: r.GetKev(), Package: r.GetPackage()}
 	for _, severity := range r.GetSeverities() {
 		if _, ok := pb.Severity_name[int32(severity)]; !ok {
 			return nil, fault.Field("severities", "%d is not a severity", severity)
 		}
 		f.Severities = append(f.Severities, finding.Severity(severity))
+	}
+	for _, state := range r.GetStates() {
+		if _, ok := pb.State_name[int32(state)]; !ok || state == pb.State_STATE_UNSPECIFIED {
+			return nil, fault.Field("states", "%d is not a state", state)
+		}
+		f.States = append(f.States, finding.State(state))
+	}
+	if f.At, err = wire.ReadTime("at_time", r.GetAtTime()); err != nil {
+		return nil, err
 	}
 	got, known, err := s.Findings.List(ctx, image, f, wire.Params(r))
 	if err != nil {
@@ -101,6 +110,7 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 	p := wire.PageOf(ctx, got, findingOf)
 	return &pb.ListFindingsResponse{
 		Findings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Inspection: inspectionOf(known),
+		Incomplete: known.Incomplete,
 	}, nil
 }
 
@@ -109,11 +119,16 @@ func findingOf(v finding.Finding) *pb.Finding {
 	if v.Score > 0 {
 		score = strconv.FormatFloat(v.Score, 'f', 1, 64)
 	}
+	epss, percentile := scoreOf(v.Exploitation)
 	return &pb.Finding{
 		AdvisoryId: v.ID, Aliases: v.Aliases, Package: packageOf(v.Package.Package), FixedVersions: v.Fixed,
 		Severity: pb.Severity(v.Severity), Score: score, Summary: v.Summary, FirstSeenTime: wire.Time(v.FirstSeen),
 		Origin: firstOrigin(v.Package.Origins), Origins: wire.Convert(v.Package.Origins, originOf), Location: v.Package.Place, Layer: int32(v.Package.Layer),
 		AdvisoryUids: wire.Convert(v.Advisories, func(u resource.UID) string { return string(u) }),
+		Kev:          v.Known, KevDueTime: wire.Time(v.Due.Time()), KevRansomware: v.Ransomware,
+		Epss: epss, EpssPercentile: percentile,
+		State:        pb.State(v.State), ExceptionUid: string(v.Exception), ExceptionExpireTime: wire.Time(v.ExceptionExpires),
+		CloseTime: wire.Time(v.CloseTime), CloseReason: pb.CloseReason(v.CloseReason), OpenedBy: v.OpenedBy, ClosedBy: v.ClosedBy,
 	}
 }
 
@@ -123,7 +138,10 @@ func affectedImageOf(i finding.AffectedImage) *pb.AffectedImage {
 		origin = originSBOM
 	}
 	return &pb.AffectedImage{RepoUid: string(i.Repo), Repo: i.Path, Digest: i.Digest, Tags: i.Tags,
-		Packages: wire.Convert(i.Packages, packageOf), Platform: i.Platform, Origin: origin}
+		Packages: wire.Convert(i.Packages, packageOf), Platform: i.Platform, Origin: origin,
+		PastTags: wire.Convert(i.PastTags, func(t resource.PastTag) *pb.PastTag {
+			return &pb.PastTag{Tag: t.Name, StartTime: wire.Time(t.Since), EndTime: wire.Time(t.Until)}
+		})}
 }
 
 func (s *server) ListAffectedImages(

@@ -3,7 +3,6 @@ package advisorydb
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -16,7 +15,8 @@ import (
 // would be too many for subscribers.
 type Imported struct {
 	resource.ImportResult
-	Source string `json:"source,omitempty"`
+	Source string                 `json:"source,omitempty"`
+	Format resource.ExploitFormat `json:"format,omitempty"` // of a list; "" if the records are advisories
 }
 
 // ImportAdvisories stores the records of a source that the group does not have, and
@@ -27,6 +27,9 @@ type Imported struct {
 func (s *Store) ImportAdvisories(
 	ctx context.Context, group resource.UID, source string, records []resource.Advisory,
 ) (done resource.ImportResult, err error) {
+	if ctx.Value(sourceKey{}) == nil {
+		ctx = WithSource(ctx, SourceImport)
+	}
 	for range 4 { // a record another import brings at the same time is ours to compare with then
 		done, err = s.importOnce(ctx, group, source, records)
 		if !s.Duplicate(err) {
@@ -84,7 +87,7 @@ func (s *Store) importOnce(
 		if err := t.updateImported(ctx, group, changed); err != nil {
 			return err
 		}
-		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, Imported{done, source})
+		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, Imported{done, source, ""})
 	})
 }
 
@@ -102,10 +105,15 @@ func digests(
 	for i, a := range records {
 		ids[i] = a.ID
 	}
+	text, args := withIDs(e, `t.advisory_id, t.digest`, group, ids)
+	return store.ReadMap[string, []byte](ctx, rows, text, args...)
+}
+
+// withIDs is the query for columns of the advisories of a group that have one of the IDs.
+func withIDs(e store.Engine, columns string, group resource.UID, ids []string) (string, []any) {
 	q := store.Query{Engine: e}
-	text := fmt.Sprintf(`SELECT t.advisory_id, t.digest FROM %s AS s CROSS JOIN advisories AS t WHERE t.parent = %s
-		AND t.advisory_id = s.v`, e.Each(&q, ids), q.Arg(store.Segment(group)))
-	return store.ReadMap[string, []byte](ctx, rows, text, q.Args...)
+	return `SELECT ` + columns + ` FROM ` + e.Each(&q, ids) + ` AS s` +
+		e.Lookup("advisories", `t.parent = `+q.Arg(store.Segment(group))+` AND t.advisory_id = s.v`), q.Args
 }
 
 // updateImported merges changed records into the advisories that the group has.

@@ -126,11 +126,8 @@ func intersection(sets [][]int64) []int64 {
 
 func (l *advisoryList) withIDs(ctx context.Context) (all []int64, _ error) {
 	for _, g := range l.groups {
-		q := store.Query{Engine: l.s.Engine}
-		text := fmt.Sprintf(`SELECT t.seg FROM advisories AS t WHERE t.parent = %s
-			AND t.advisory_id IN (SELECT v FROM %s AS s)`,
-			q.Arg(store.Segment(g)), l.s.Engine.Each(&q, l.f.IDs))
-		segs, err := store.ReadColumn[int64](ctx, l.s.Rows, text, q.Args...)
+		text, args := withIDs(l.s.Engine, `t.seg`, g, l.f.IDs)
+		segs, err := store.ReadColumn[int64](ctx, l.s.Rows, text, args...)
 		if err != nil {
 			return nil, err
 		}

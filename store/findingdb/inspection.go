@@ -127,6 +127,11 @@ func (s *Store) Inspected(ctx context.Context, digest string) (extractors int, _
 	return extractors, err
 }
 
+// Encode returns the columns in which SaveInspection stores the packages of an image.
+func Encode(ids []int64, all []resource.ImagePackage) (packages, places []byte, err error) {
+	return newContent(ids, all).encode()
+}
+
 // SaveInspection stores what an image has. ids are the numbers of its packages. It returns
 // them in order, each once.
 func (t Tx) SaveInspection(ctx context.Context, i resource.Inspection, ids []int64) ([]int64, error) {

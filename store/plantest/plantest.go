@@ -81,6 +81,22 @@ func Postgres(t *testing.T, insert func(*store.DB), shapes func(*store.DB) []Sha
 	}
 }
 
+// Lookups checks on PostgreSQL that shapes look rows up one by one, while the planner has
+// no statistics: for a minute it has none of a table that grows fast.
+func Lookups(t *testing.T, shapes func(*store.DB) []Shape) {
+	server := os.Getenv("HOLDFAST_TEST_POSTGRES")
+	if server == "" {
+		t.Skip("HOLDFAST_TEST_POSTGRES is not set: make test sets it")
+	}
+	db := open(t, create(t, server))
+	for i, sh := range shapes(db) {
+		plan := explain(t, db, fmt.Sprintf("p%d", i), sh)
+		if text := strings.Join(plan, "\n"); strings.Contains(text, "Filter") || !strings.Contains(text, sh.Index) {
+			t.Errorf("%s: compares every row:\n%s\n%s", sh.Name, sh.Text, text)
+		}
+	}
+}
+
 // explain returns the plan a prepared statement is run with, whatever its values.
 func explain(t *testing.T, db *store.DB, name string, sh Shape) (plan []string) {
 	t.Helper()

@@ -173,7 +173,7 @@ func selectHeld(table string, repo resource.UID, digests []string) (text string,
 // manifestOf selects what a reference names in a repo, a digest or, where it has
 // no colon, a tag; unless whole, without the body.
 func manifestOf(repo resource.UID, reference string, whole bool) (text string, args []any) {
-	columns, digest := `m.digest, m.media_type, m.size, m.push_ms`, `$2`
+	columns, digest := `m.digest, m.media_type, m.artifact_type, m.size, m.push_ms`, `$2`
 	if whole {
 		columns += `, m.subject, m.body`
 	}
@@ -198,7 +198,7 @@ func (s *Store) manifest(
 	ctx context.Context, repo resource.UID, reference string, whole bool,
 ) (m resource.Manifest, _ error) {
 	var pushed int64
-	dest := []any{&m.Digest, &m.MediaType, &m.Size, &pushed}
+	dest := []any{&m.Digest, &m.MediaType, &m.ArtifactType, &m.Size, &pushed}
 	if whole {
 		dest = append(dest, &m.Subject, &m.Body)
 	}

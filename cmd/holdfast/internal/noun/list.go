@@ -108,7 +108,7 @@ func (a *App) Narrow(ctx context.Context, n Noun, cmd *cobra.Command, req protor
 
 // taking returns the method that a request is for: several may return the same resource.
 func (n Noun) taking(req proto.Message) protoreflect.MethodDescriptor {
-	service := n.Message.ParentFile().Services()
+	service := req.ProtoReflect().Descriptor().ParentFile().Services()
 	for i := range service.Len() {
 		for j := range service.Get(i).Methods().Len() {
 			if m := service.Get(i).Methods().Get(j); m.Input() == req.ProtoReflect().Descriptor() {
