@@ -308,13 +308,11 @@ func (x *Indexer) save(
 		return err
 	}
 	numbers = append(numbers, number)
-	if err := packages.ChangeImages(ctx, numbers, have, gone); err != nil {
+	if err := packages.ChangeImages(ctx, numbers, have, nil); err != nil {
 		return err
 	}
-	if len(gone) > 0 {
-		if err := packages.KeepSBOMs(ctx, q.Digest, numbers); err != nil {
-			return err
-		}
+	if err := packages.TakePackages(ctx, q.Digest, numbers, gone); err != nil {
+		return err
 	}
 	return images.SettleImage(ctx, q, resource.ImageIndexed, "", x.cfg.Version)
 }

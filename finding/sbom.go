@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -21,10 +22,7 @@ import (
 // while what was found in the files of an image is known wherever the image is.
 
 const (
-	// lookLife is for how long an image whose documents are looked through is kept from
-	// other replicas, and lookTime for how long that may take.
-	lookLife = 3 * time.Minute
-	lookTime = 150 * time.Second
+	lookTime = 5 * time.Minute // to look through the documents of an image
 
 	maxSBOMPackages = 50_000 // of all SBOMs of an image
 	maxSBOMWarnings = 10     // of one attached manifest
@@ -34,7 +32,7 @@ const (
 func (x *Indexer) lookThrough(ctx context.Context) {
 	var last *registrydb.QueuedImage
 	for ctx.Err() == nil {
-		q, ok, err := x.images.ReserveSBOMs(ctx, last, lookLife)
+		q, ok, err := x.images.ReserveSBOMs(ctx, last, reserveLife)
 		if err == nil && ok {
 			last = &q
 			err = x.look(ctx, q)
@@ -52,13 +50,17 @@ func (x *Indexer) lookThrough(ctx context.Context) {
 func (x *Indexer) look(ctx context.Context, q registrydb.QueuedImage) error {
 	timed, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
+	stop := x.keepSBOMs(timed, q)
 	all, err := x.readSBOMs(timed, q)
 	if err == nil {
 		err = x.resolve(timed, q, all)
 	}
+	var platform string
 	if err == nil {
-		q.Platform, err = x.registry.Platform(timed, q.Repo, q.Digest)
+		platform, err = x.registry.Platform(timed, q.Repo, q.Digest)
 	}
+	q = stop()
+	q.Platform = platform
 	if err == nil {
 		return x.images.Write(ctx, func(t *store.Tx) error { return x.saveSBOMs(ctx, t, q, all) })
 	}
@@ -73,6 +75,31 @@ func (x *Indexer) look(ctx context.Context, q registrydb.QueuedImage) error {
 		return nil
 	}
 	return err
+}
+
+// keepSBOMs keeps an image from others until it is stopped, which returns the image as it is
+// reserved then.
+func (x *Indexer) keepSBOMs(ctx context.Context, q registrydb.QueuedImage) (stop func() registrydb.QueuedImage) {
+	ctx, cancel := context.WithCancel(ctx)
+	var kept sync.WaitGroup
+	kept.Go(func() {
+		for {
+			sleep(ctx, reserveLife/3)
+			if ctx.Err() != nil {
+				return
+			}
+			next, still, err := x.images.KeepSBOMs(ctx, q, reserveLife)
+			if err != nil || !still { // somebody else looks, or will
+				return
+			}
+			q = next
+		}
+	})
+	return func() registrydb.QueuedImage {
+		cancel()
+		kept.Wait()
+		return q
+	}
 }
 
 // A claim is what the documents of one attached manifest say.

@@ -310,8 +310,7 @@ func TestReadAgain(t *testing.T) {
 			images, packages := registrydb.In(tx), findingdb.In(tx)
 			n, err := images.NumberImage(t.Context(), q)
 			must(t, err)
-			must(t, packages.ChangeImages(t.Context(), []int64{n}, nil, ids[:2])) // the files tell of none now
-			return packages.KeepSBOMs(t.Context(), d, []int64{n})
+			return packages.TakePackages(t.Context(), d, []int64{n}, ids[:2]) // the files tell of none now
 		}))
 		having("after it was read again", 1, 0, 1)
 	})

@@ -105,33 +105,41 @@ func union(texts [][]byte) (all []int64, _ error) {
 	return slices.Compact(all), nil
 }
 
-// KeepSBOMs notes again that images with a digest have the packages that SBOMs of their
-// repos say, after others were taken from all of them. numbers are those of the images; their
-// chunks are locked.
-func (t Tx) KeepSBOMs(ctx context.Context, digest string, numbers []int64) error {
-	texts := map[int64][][]byte{}
+// TakePackages notes that the images with a digest and these numbers do not have packages
+// any more, except where an SBOM of their repo lists them. Their chunks are locked. The
+// transaction must not change these packages of a chunk otherwise, because on PostgreSQL it
+// would not see this.
+func (t Tx) TakePackages(ctx context.Context, digest string, numbers, packages []int64) error {
+	claims := map[int64][]int64{} // numbers, by package
 	err := t.Rows(ctx, `SELECT i.number, s.packages FROM image_sboms AS s CROSS JOIN images AS i WHERE s.image = $1
 		AND i.repo = s.repo AND i.digest = s.image AND i.number IS NOT NULL`, []any{digest},
 		func(row store.Scanner) (bool, error) {
 			var number int64
 			var text []byte
-			err := row.Scan(&number, &text)
-			texts[number] = append(texts[number], text)
+			if err := row.Scan(&number, &text); err != nil {
+				return false, err
+			}
+			ids, err := decodeIDs(text)
+			for _, id := range ids {
+				claims[id] = append(claims[id], number)
+			}
 			return false, err
 		})
 	if err != nil {
 		return err
 	}
-	for _, n := range numbers {
-		ids, err := union(texts[n])
-		if err != nil {
-			return err
+	var plain []int64
+	for _, p := range packages {
+		if claims[p] == nil {
+			plain = append(plain, p)
+			continue
 		}
-		if err := t.ChangeImages(ctx, []int64{n}, ids, nil); err != nil {
+		rest := slices.DeleteFunc(slices.Clone(numbers), func(n int64) bool { return slices.Contains(claims[p], n) })
+		if err := t.ChangeImages(ctx, rest, nil, []int64{p}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return t.ChangeImages(ctx, numbers, nil, plain)
 }
 
 // Waiting returns how many of the packages were not compared with the advisories yet.

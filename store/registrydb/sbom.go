@@ -46,11 +46,12 @@ func (t Tx) queueTagged(ctx context.Context, repo resource.UID, tag string) erro
 }
 
 // queueBereft is queueSBOMs for a manifest that goes: a document, or an index that lists
-// documents.
+// documents about its images. What is known of these documents does not count, because
+// somebody may be reading them just now.
 func (t Tx) queueBereft(ctx context.Context, repo resource.UID, digest string) error {
-	images, err := store.ReadColumn[string](ctx, t.Rows, `SELECT image FROM image_sboms WHERE repo = $1 AND manifest = $2
-		UNION SELECT s.image FROM manifest_refs AS r CROSS JOIN image_sboms AS s WHERE r.repo = $1 AND r.digest = $2
-		AND s.repo = r.repo AND s.manifest = r.child`, store.Segment(repo), digest)
+	images, err := store.ReadColumn[string](ctx, t.Rows, `SELECT subject FROM manifests WHERE repo = $1 AND digest = $2
+		UNION SELECT i.digest FROM manifest_refs AS r CROSS JOIN images AS i WHERE r.repo = $1 AND r.digest = $2
+		AND i.repo = r.repo AND i.digest = r.child`, store.Segment(repo), digest)
 	if err != nil {
 		return err
 	}
@@ -86,13 +87,9 @@ func (s *Store) ReserveSBOMs(ctx context.Context, last *QueuedImage, life time.D
 		if err != nil || !found {
 			return q, false, err
 		}
-		err = s.write(ctx, func(t Tx) error {
-			return t.Row(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+` + $4 WHERE repo = $1 AND digest = $2
-				AND sbom_due_ms = $3 RETURNING sbom_due_ms`, []any{store.Segment(q.Repo), q.Digest, q.due, life.Milliseconds()},
-				&q.due)
-		})
-		if !errors.Is(err, sql.ErrNoRows) {
-			return q, err == nil, err
+		kept, ok, err := s.KeepSBOMs(ctx, q, life)
+		if err != nil || ok {
+			return kept, ok, err
 		}
 		after = q.root
 	}
@@ -112,6 +109,20 @@ func (s *Store) nextSBOMs(ctx context.Context, after int64, q *QueuedImage) (boo
 		}
 	}
 	return false, nil
+}
+
+// KeepSBOMs keeps an image that ReserveSBOMs has returned from others for a longer time, and
+// returns it. It reports false if its documents have changed since.
+func (s *Store) KeepSBOMs(ctx context.Context, q QueuedImage, life time.Duration) (QueuedImage, bool, error) {
+	err := s.write(ctx, func(t Tx) error {
+		return t.Row(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+` + $4 WHERE repo = $1 AND digest = $2
+			AND sbom_due_ms = $3 RETURNING sbom_due_ms`, []any{store.Segment(q.Repo), q.Digest, q.due, life.Milliseconds()},
+			&q.due)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return q, false, nil
+	}
+	return q, err == nil, err
 }
 
 // PostponeSBOMs has the documents of an image looked through later.
