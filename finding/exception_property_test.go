@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/finding"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -34,8 +35,9 @@ func TestExceptedFindings(t *testing.T) {
 		for range 120 {
 			g.act(t)
 		}
-		for range 60 { // advisories that share names across groups
-			g.importOne(t)
+		for i := range 6 { // one of a folder lends a name to one of the organization
+			g.importAs(t, g.groups[0], fmt.Sprintf("TOP-%d", i), nil, i)
+			g.importAs(t, g.groups[2], fmt.Sprintf("LOW-%d", i), []string{fmt.Sprintf("TOP-%d", i), "CVE-0"}, i)
 		}
 		g.settle(t)
 		for _, r := range g.replicas {
@@ -54,6 +56,22 @@ func TestExceptedFindings(t *testing.T) {
 			g.checkPast(t, past)
 		}
 	})
+}
+
+// importAs stores an advisory about all versions of a package of npm.
+func (g *judgedGame) importAs(t *testing.T, group resource.UID, id string, aliases []string, number int) {
+	t.Helper()
+	a := resource.Advisory{ID: id, Aliases: aliases, Affected: []resource.Affected{{Ecosystem: "npm", Name: fmt.Sprintf("p%d", number),
+		Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "9.0.0"}}}}}}}
+	a.Source.Digest = []byte(id)
+	_, err := g.ImportAdvisories(t.Context(), group, "test", []resource.Advisory{a})
+	must(t, err)
+	found, err := g.Advisories(t.Context(), store.Reach{Under: []resource.UID{group}}, resource.AdvisoryFilter{IDs: []string{id}},
+		page.Request{Size: 10, Order: page.Order{Field: "uid"}}, true)
+	must(t, err)
+	for _, v := range found.Items {
+		g.advisories[v.UID] = v
+	}
 }
 
 // decide makes an exception, approves one or deletes one.
@@ -92,7 +110,7 @@ func (g *judgedGame) makeOne(t *testing.T) {
 		e.Target = below[g.rng.IntN(len(below))]
 		switch images := slices.Sorted(maps.Keys(g.repos[e.Target])); g.rng.IntN(3) {
 		case 0:
-			e.TagPattern = []string{"v-*", "v-a*", "v-[a-j]*", "*"}[g.rng.IntN(4)]
+			e.TagPattern = []string{"v-?0", "v-[a-j]*", "*1", "*"}[g.rng.IntN(4)]
 		case 1:
 			if len(images) > 0 {
 				e.Digest = images[g.rng.IntN(len(images))]
@@ -212,6 +230,9 @@ func (g *judgedGame) checkPast(t *testing.T, times []time.Time) {
 	var cases []finding.Case
 	var found []finding.Finding
 	for repo, images := range g.repos {
+		if !covered(g.sees["of both"], repo) {
+			continue
+		}
 		for d, word := range images {
 			got, _, err := g.service.List(ctx, finding.Image{Repo: repo, Reference: d}, finding.Filter{}, page.Params{Size: 200})
 			must(t, err)
