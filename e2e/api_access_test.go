@@ -176,6 +176,7 @@ func TestApiAccess(t *testing.T) {
 				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings
 				"ListExceptions ListRules ExportVex " + // see TestJudgementLists
 				"CompareImages " + // see TestCompareImages
+				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " + // see TestInventory and TestBlastRadius
 				"ListExploitLists QueryExploits " + // see TestExploited
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
