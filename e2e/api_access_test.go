@@ -178,6 +178,7 @@ func TestApiAccess(t *testing.T) {
 				"CompareImages " + // see TestCompareImages
 				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " + // see TestInventory and TestBlastRadius
 				"ListExploitLists QueryExploits " + // see TestExploited
+				"ListGroupFindings GetSummary " + // see TestGroupFindings
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
 				"UpdateBudget DeleteBudget ListBudgets " + // see TestAttackRaiseBudget and TestAttackBudgetUsage

@@ -59,6 +59,7 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		findingspb.File_holdfast_findings_v1_compare_proto, findingspb.File_holdfast_findings_v1_inventory_proto,
 		findingspb.File_holdfast_findings_v1_blast_proto,
 		findingspb.File_holdfast_findings_v1_exploited_proto,
+		findingspb.File_holdfast_findings_v1_groups_proto,
 		vulnpb.File_holdfast_vulnerabilities_v2beta1_advisories_proto, advisoriespb.File_holdfast_advisories_v1_advisories_proto,
 		authpb.File_holdfast_auth_auth_proto, signinpb.File_holdfast_signin_v1_signin_proto,
 	} {

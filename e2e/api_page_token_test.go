@@ -143,6 +143,7 @@ func (w *world) walkPages(
 				for k := range r.Get(f).List().Len() {
 					items = append(items, protojson.Format(r.Get(f).List().Get(k).Message().Interface()))
 				}
+				break // the items are the first list
 			}
 		}
 		token := r.Get(m.Output().Fields().ByName("next_page_token")).String()

@@ -271,6 +271,8 @@ func TestFindingsPages(t *testing.T) {
 		&findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: "<2.0.0", OrderBy: "time"},
 		&findingspb.CompareImagesRequest{FromRepoUid: g.repo, FromReference: "v1", ToReference: "v2", OrderBy: "kind desc",
 			Kinds: []findingspb.ImageChange_Kind{findingspb.ImageChange_KIND_FINDING_REMAINING}},
+		&findingspb.ListGroupFindingsRequest{GroupUid: g.folder, Fixable: true, Package: "openssl"},
+		&findingspb.GetSummaryRequest{GroupUid: g.repo, Days: 7, OrderBy: "open desc"},
 	} {
 		t.Run(string(methodOf(in).Name()), func(t *testing.T) { g.walksAlone(t, methodOf(in), in) })
 	}
@@ -322,6 +324,10 @@ func findingExamples(t *testing.T, w *world, x things) map[string][]example {
 		"FindingsService_ListFindings":  image("severities=SEVERITY_CRITICAL&fixable=true&package=openssl&skip=0"),
 		"FindingsService_ListAffectedImages": {{uid: "CVE-1"}, {uid: "CVE-1", query: "group_uid=" + x.org + "&page_size=1"},
 			{uid: "CVE-1", query: "group_uid=x", fails: true}},
+		"GroupFindingsService_ListGroupFindings": {{uid: x.org}, {uid: gallery.repo, query: "severities=SEVERITY_CRITICAL&fixable=true&page_size=1"},
+			{uid: x.org, query: "kev=true&package=openssl&order_by=urgency"}, {uid: "x", fails: true}},
+		"GroupFindingsService_GetSummary": {{uid: x.org}, {uid: gallery.repo, query: "days=7&order_by=open%20desc&page_size=1"},
+			{uid: x.org, query: "days=91", fails: true}},
 		"FindingsService_SearchPackages": {{query: "purl=pkg:npm/left&range=%3C2.0.0&group_uid=" + x.org}, {query: "purl=left", fails: true}},
 		"InventoryService_PushInventory": {{uid: x.org, body: `{"place":"prod","entries":[{"digest":"` + digest + `","copies":2},{"image":"app:1"}],"ttl":"3600s"}`},
 			{uid: x.org, body: `{"place":"","entries":[]}`, fails: true}},
@@ -360,6 +366,17 @@ func TestApiBadFindingsInput(t *testing.T) {
 		"half a range":       {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: "<1.0.0 ||"}},
 		"long range":         {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: long}},
 		"range of too much":  {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: strings.Repeat("<1.0.0 ", 30)}},
+		"group of findings":  {"group_uid", &findingspb.ListGroupFindingsRequest{GroupUid: "x"}},
+		"group's severity":   {"severities", &findingspb.ListGroupFindingsRequest{Severities: []findingspb.Severity{-1}}},
+		"group's package":    {"package", &findingspb.ListGroupFindingsRequest{Package: long}},
+		"group's order":      {"order_by", &findingspb.ListGroupFindingsRequest{OrderBy: "images"}},
+		"group's token":      {"page_token", &findingspb.ListGroupFindingsRequest{PageToken: "x"}},
+		"group's page":       {"page_size", &findingspb.ListGroupFindingsRequest{PageSize: -1}},
+		"group of a summary": {"group_uid", &findingspb.GetSummaryRequest{GroupUid: "../x"}},
+		"days":               {"days", &findingspb.GetSummaryRequest{Days: 91}},
+		"negative days":      {"days", &findingspb.GetSummaryRequest{Days: -1}},
+		"order of a summary": {"order_by", &findingspb.GetSummaryRequest{OrderBy: "urgency"}},
+		"skip of a summary":  {"skip", &findingspb.GetSummaryRequest{Skip: -1}},
 		"group of a package": {"group_uid", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", GroupUid: "../x"}},
 	})
 }

@@ -78,7 +78,7 @@ func TestGroupFindings(t *testing.T) {
 		for _, r := range g.replicas {
 			r.Now = func() time.Time { return g.now }
 		}
-		for range *rounds * 12 {
+		for range *rounds * 20 {
 			g.now = g.now.Add(time.Duration(1+g.rng.IntN(20)) * 7 * time.Hour / 4)
 			moved, to := g.do(t)
 			g.settle(t)
@@ -100,7 +100,7 @@ func TestGroupFindings(t *testing.T) {
 func (g *tagGame) do(t *testing.T) (moved, to string) {
 	t.Helper()
 	repos := slices.Sorted(maps.Keys(g.repos))
-	n := g.rng.IntN(12)
+	n := g.rng.IntN(14)
 	if len(repos) == 0 || n < 3 {
 		return g.pushTag(t)
 	}
@@ -112,19 +112,19 @@ func (g *tagGame) do(t *testing.T) (moved, to string) {
 		return g.move(t, repo, []string{"latest", "stable"}[g.rng.IntN(2)], images[g.rng.IntN(len(images))])
 	case n == 6 && len(images) > 0:
 		return g.move(t, repo, "latest", g.pushIndex(t, repo, images))
-	case n == 7 && len(names) > 0:
-		name := names[g.rng.IntN(len(names))]
+	case n <= 8 && len(names) > 0 && g.rng.IntN(3) > 0:
+		name := names[len(names)-1-g.rng.IntN(len(names))/2] // most of those that images were pushed with
 		must(t, g.DeleteTagNamed(t.Context(), repo, name, nil))
 		delete(g.tags[repo], name)
 	case n == 8 && len(images) > 0:
 		g.deleteImage(t, repo, images[0])
-	case n == 9 && g.rng.IntN(4) == 0:
+	case n == 9 && g.rng.IntN(6) == 0:
 		must(t, g.DeleteRepo(t.Context(), repo))
 		delete(g.repos, repo)
 		delete(g.named, repo)
 		delete(g.tags, repo)
-	case n == 10:
-		g.retract(t)
+	case n == 10 || n == 9:
+		g.retractAny(t)
 	default:
 		g.importRated(t)
 	}
@@ -225,6 +225,16 @@ func (g *tagGame) importRated(t *testing.T) {
 	_, err := g.ImportAdvisories(t.Context(), group, "test", []resource.Advisory{a})
 	must(t, err)
 	g.relearn(t, group, id)
+}
+
+// retractAny deletes any advisory.
+func (g *tagGame) retractAny(t *testing.T) {
+	t.Helper()
+	if all := slices.Sorted(maps.Keys(g.advisories)); len(all) > 0 {
+		uid := all[g.rng.IntN(len(all))]
+		must(t, g.DeleteAdvisory(t.Context(), uid))
+		delete(g.advisories, uid)
+	}
 }
 
 // ratedAffects is affects for advisories that may have no fix.

@@ -53,7 +53,7 @@ type Known struct {
 	Distribution resource.Distribution
 	Warnings     []string
 	Coverage     Coverage
-	Incomplete   string // why not all findings are known that are closed; "" if they are
+	Incomplete   string          // why not all findings are known that are closed; "" if they are
 	SBOMs        []resource.SBOM // that are attached to it in the repo
 }
 

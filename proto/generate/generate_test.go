@@ -146,6 +146,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"BlastService":                     2,
 		"ComparisonService":                1,
 		"InventoryService":                 4,
+		"GroupFindingsService":             2,
 		"DeliveriesService":                3,
 		"ExploitedService":                 3,
 		"ExternalGroupRoleMappingsService": 5,
