@@ -240,12 +240,7 @@ func (b *blast) packageIDs(ctx context.Context) (ids []int64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	hits, err := b.packages.HitsBy(ctx, keys)
-	for _, h := range hits {
-		ids = append(ids, h.Package)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids), err
+	return b.packages.AffectedBy(ctx, b.reach, keys)
 }
 
 // searched returns the packages with a name and with versions in a range.

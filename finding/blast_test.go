@@ -97,7 +97,7 @@ func (g *game) checkBlast(
 	affected := map[resource.UID]map[string]bool{}
 	for repo, images := range g.repos {
 		for d, word := range images {
-			has := slices.DeleteFunc(contents(word, g.extractors), func(p inspect.Package) bool { return !is(p) })
+			has := slices.DeleteFunc(slices.Clone(g.has(repo, d, word)), func(p inspect.Package) bool { return !is(p) })
 			if len(has) == 0 || !covered(g.sees[name], repo) {
 				continue
 			}
@@ -106,7 +106,11 @@ func (g *game) checkBlast(
 			}
 			affected[repo][d] = true
 			add(finding.BlastImages, string(repo)+" "+d)
-			add(finding.BlastTags, string(repo)+" v-"+word)
+			for tag := range strings.SplitSeq(g.tagsOf(repo, d, word), ",") {
+				if tag != "" {
+					add(finding.BlastTags, string(repo)+" "+tag)
+				}
+			}
 			for _, p := range has {
 				add(finding.BlastPackages, p.Purl+fmt.Sprint(p.Owner != ""))
 			}
@@ -207,7 +211,7 @@ func TestBlastGaps(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
 		now := g.Time()
-		org, folder := g.groups[0], g.groups[2]
+		org, folder := g.groups[0], g.sees["of a folder"][0]
 		repo := resource.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 		must(t, g.InsertRepo(t.Context(), repo))
 		d := push(t, g.Store, repo, "a0")
@@ -305,8 +309,8 @@ func TestBlastIndex(t *testing.T) {
 func TestBlastPeople(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
-		now := g.Time()
-		for i, group := range []resource.UID{g.groups[0], g.groups[2]} { // the organization a, and its folder
+		now, folder := g.Time(), g.sees["of a folder"][0]
+		for i, group := range []resource.UID{g.groups[0], folder} { // the organization a, and its folder
 			repo := resource.Repo{UID: group.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 			must(t, g.InsertRepo(t.Context(), repo))
 			push(t, g.Store, repo, "a0")
@@ -315,10 +319,10 @@ func TestBlastPeople(t *testing.T) {
 				must(t, err)
 			}
 		}
-		robot := g.groups[2].NewChild()
+		robot := folder.NewChild()
 		must(t, g.InsertIdentity(t.Context(), resource.Identity{UID: robot, Name: "ci", CreateTime: now, UpdateTime: now, LastSeenTime: now,
 			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.test", Subject: "ci"}}}))
-		_, err := g.InsertBindings(t.Context(), []resource.RoleBinding{{UID: g.groups[2].NewChild(), Identity: robot,
+		_, err := g.InsertBindings(t.Context(), []resource.RoleBinding{{UID: folder.NewChild(), Identity: robot,
 			Role: resource.ManagedRoleUID("registry.pull"), CreateTime: now}})
 		must(t, err)
 		g.settle(t)
@@ -327,9 +331,9 @@ func TestBlastPeople(t *testing.T) {
 		who := func(name string) string { return string(g.callers[name].Identity) }
 		got := g.stages(ctx, t, of)
 		for stage, want := range map[finding.BlastStage][]string{
-			finding.BlastOwners:  {who("owner of a"), who("of both"), who("of a folder")},
-			finding.BlastCanPush: {who("owner of a"), who("of both"), who("of a folder")},
-			finding.BlastCanPull: {who("owner of a"), who("of both"), who("of a folder"), string(robot), ""},
+			finding.BlastOwners:  {who("owner of a"), who("of both"), who("of all"), who("of a folder")},
+			finding.BlastCanPush: {who("owner of a"), who("of both"), who("of all"), who("of a folder")},
+			finding.BlastCanPull: {who("owner of a"), who("of both"), who("of all"), who("of a folder"), string(robot), ""},
 		} {
 			if diff := gocmp.Diff(want, got[stage], cmpopts.SortSlices(strings.Compare)); diff != "" {
 				t.Errorf("stage %d: %s", stage, diff)

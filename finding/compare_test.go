@@ -72,7 +72,7 @@ func (g *game) checkCompare(ctx context.Context, t *testing.T, name string) {
 			told = append(told, changeText(c))
 		}
 		slices.Sort(told)
-		want := g.expectedChanges(word[a], word[b], g.sees[name])
+		want := g.expectedChanges(g.has(a.Repo, a.Reference, word[a]), g.has(b.Repo, b.Reference, word[b]), g.sees[name])
 		if diff := gocmp.Diff(want, told, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("%s compares %s and %s: %s", name, word[a], word[b], diff)
 		}
@@ -92,7 +92,7 @@ func changeText(c finding.Change) string {
 }
 
 // expectedChanges compares two images by what went into them.
-func (g *game) expectedChanges(from, to string, sees []resource.UID) (all []string) {
+func (g *game) expectedChanges(from, to []inspect.Package, sees []resource.UID) (all []string) {
 	type key struct{ ecosystem, name string }
 	at := func(p inspect.Package) key {
 		if p.SourceName != "" {
@@ -100,9 +100,9 @@ func (g *game) expectedChanges(from, to string, sees []resource.UID) (all []stri
 		}
 		return key{"npm", p.Name}
 	}
-	side := func(word string, keep func(inspect.Package) bool) map[key][]string {
+	side := func(all []inspect.Package, keep func(inspect.Package) bool) map[key][]string {
 		out := map[key][]string{}
-		for _, p := range contents(word, g.extractors) {
+		for _, p := range all {
 			if keep(p) {
 				out[at(p)] = append(out[at(p)], p.Version)
 			}
@@ -151,10 +151,10 @@ type aliasSet struct {
 
 // aliasSets joins the advisories that affect a package of either image, until nothing is
 // left to join.
-func (g *game) aliasSets(sees []resource.UID, words ...string) (all []aliasSet) {
+func (g *game) aliasSets(sees []resource.UID, images ...[]inspect.Package) (all []aliasSet) {
 	sets := map[[2]string][]aliasSet{}
-	for _, word := range words {
-		for _, p := range contents(word, g.extractors) {
+	for _, image := range images {
+		for _, p := range image {
 			k := [2]string{"npm", p.Name}
 			if p.SourceName != "" {
 				k[0] = "Debian"

@@ -17,7 +17,7 @@ func TestPlacesOfOthers(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		folder := g.groups[2] // of a
+		folder := g.sees["of a folder"][0] // of a
 		repo := resource.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 		must(t, g.InsertRepo(t.Context(), repo))
 		push(t, g.Store, repo, "a0")

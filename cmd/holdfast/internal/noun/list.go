@@ -210,7 +210,7 @@ func (a *App) page(ctx context.Context, method protoreflect.MethodDescriptor, re
 	for list, i := resp.Get(fields.ByNumber(1)).List(), 0; i < list.Len(); i++ {
 		got.items = append(got.items, list.Get(i).Message())
 	}
-	if fd := fields.ByName("incomplete"); fd != nil {
+	if fd := fields.ByName("incomplete"); fd != nil && fd.Kind() == protoreflect.BoolKind {
 		got.incomplete = resp.Get(fd).Bool()
 	}
 	return got, nil
