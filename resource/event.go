@@ -62,6 +62,8 @@ const (
 	FeedUpdated        EventType = "vulnerabilities.feed.updated.v1"
 	FeedDeleted        EventType = "vulnerabilities.feed.deleted.v1"
 	ExploitListDeleted EventType = "vulnerabilities.exploit_list.deleted.v1"
+	FindingOpened      EventType = "findings.finding.opened.v1"
+	FindingClosed      EventType = "findings.finding.closed.v1"
 	ExceptionCreated   EventType = "findings.exception.created.v1"
 	ExceptionApproved  EventType = "findings.exception.approved.v1"
 	ExceptionDeleted   EventType = "findings.exception.deleted.v1"

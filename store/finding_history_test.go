@@ -50,10 +50,9 @@ func (p *past) match(t *testing.T, after time.Duration, score int64, source stri
 		want.Advisories[p.key().Advisory] = findingdb.NamedAdvisory{UID: p.advisory, Names: []string{"CVE-1", "GHSA-1"}}
 	}
 	var c findingdb.Change
-	must(t, p.Write(t.Context(), func(tx *store.Tx) (err error) {
-		c, err = findingdb.In(tx).MatchAdvisories(t.Context(), []int64{p.key().Advisory}, want,
-			map[int64]string{p.key().Advisory: source})
-		return err
+	must(t, p.Write(t.Context(), func(tx *store.Tx) error {
+		return findingdb.In(tx).MatchAdvisories(t.Context(), []int64{p.key().Advisory}, want,
+			map[int64]string{p.key().Advisory: source}, func(changed findingdb.Change) error { c = changed; return nil })
 	}))
 	return c
 }

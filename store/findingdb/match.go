@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/holdfast-dev/holdfast/resource"
@@ -124,16 +123,28 @@ func (s *Store) LastMatched(ctx context.Context, advisories []int64, after int64
 	return all[n-1], nil
 }
 
+// A Change is which matches come, and which end.
+type Change struct {
+	Opened, Closed []Match
+	Ratings        map[Match]Rating            // of the matches that come
+	Advisories     map[int64]NamedAdvisory     // of all these matches
+	Sets           AliasSets                   // in which these advisories are
+	Source         func(advisory int64) string // what has changed an advisory
+}
+
 // setMatches makes the matches of packages, or of advisories, those given: column says of
 // which, and keys are their keys. One that stays keeps its time, and one that ends moves
-// to the past. source returns what has changed an advisory.
+// to the past. source returns what has changed an advisory. Before anything is written,
+// tell is called with what changes, if anything does.
 func (t Tx) setMatches(
 	ctx context.Context, column string, keys []int64, want Matches, source func(advisory int64) string,
-) (c Change, _ error) {
+	tell func(Change) error,
+) error {
 	have, err := t.stored(ctx, want.within(column), keys)
 	if err != nil {
-		return c, err
+		return err
 	}
+	c := Change{Ratings: want.Ratings, Source: source}
 	now := store.MS(t.DB.Time())
 	var past, rows [][]any
 	for m, old := range have {
@@ -146,7 +157,7 @@ func (t Tx) setMatches(
 	for m, r := range want.Ratings {
 		fixed, err := json.Marshal(append([]string{}, r.Fixed...))
 		if err != nil {
-			return c, err
+			return err
 		}
 		old, ok := have[m]
 		if !ok {
@@ -156,18 +167,23 @@ func (t Tx) setMatches(
 			rows = append(rows, []any{m.Package, m.Root, m.Advisory, now, r.Score, string(fixed), source(m.Advisory)})
 		}
 	}
+	if err := t.joinAliases(ctx, want.Advisories, &c); err != nil {
+		return err
+	}
+	if len(c.Opened)+len(c.Closed) > 0 {
+		if err := tell(c); err != nil {
+			return err
+		}
+	}
 	if err := t.endMatches(ctx, c.Closed, past); err != nil {
-		return c, err
+		return err
 	}
 	if err := t.InsertRows(ctx, `INSERT INTO matches (package, root, advisory, since_ms, score, fixed, opened_by)`, rows,
 		` ON CONFLICT (package, root, advisory) DO UPDATE SET score = excluded.score, fixed = excluded.fixed`); err != nil {
-		return c, err
+		return err
 	}
-	return c, t.nameAdvisories(ctx, want.Advisories)
+	return t.saveAliases(ctx, want.Advisories, c.Sets)
 }
-
-// A Change is which matches came, and which have ended.
-type Change struct{ Opened, Closed []Match }
 
 // endMatches moves matches to the past, as the rows given.
 func (t Tx) endMatches(ctx context.Context, ended []Match, past [][]any) error {
@@ -203,45 +219,31 @@ func (t Tx) stored(ctx context.Context, column string, keys []int64) (map[Match]
 		})
 }
 
-func (t Tx) nameAdvisories(ctx context.Context, all map[int64]NamedAdvisory) error {
-	var rows [][]any
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		names, err := json.Marshal(all[key].Names)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, []any{key, string(all[key].UID), string(names)})
-	}
-	return t.InsertRows(ctx, `INSERT INTO matched_advisories (advisory, uid, names)`, rows,
-		` ON CONFLICT (advisory) DO UPDATE SET uid = excluded.uid, names = excluded.names`)
-}
-
 // MatchPackages makes the matches of packages those given, and notes that they are up to
-// date. It returns what this changes.
-func (t Tx) MatchPackages(ctx context.Context, packages []Known, want Matches) (Change, error) {
+// date. Before that, it calls tell with what this changes, if anything.
+func (t Tx) MatchPackages(ctx context.Context, packages []Known, want Matches, tell func(Change) error) error {
 	keys := make([]int64, len(packages))
 	for i, p := range packages {
 		keys[i] = p.ID
 	}
-	c, err := t.setMatches(ctx, "package", keys, want, func(int64) string { return byImage })
-	if err != nil {
-		return c, err
+	if err := t.setMatches(ctx, "package", keys, want, func(int64) string { return byImage }, tell); err != nil {
+		return err
 	}
 	q := store.Query{Engine: t.DB.Engine}
 	text := fmt.Sprintf(`UPDATE packages SET matched = %s WHERE seq IN (SELECT v FROM %s AS s)`, q.Arg(true),
 		t.DB.Engine.Each(&q, keys))
-	return c, t.Later(ctx, text, q.Args...)
+	return t.Later(ctx, text, q.Args...)
 }
 
 // byImage is what opens a match of a package that nobody had: the image that brought it.
 const byImage = "image"
 
 // MatchAdvisories makes the matches of advisories those given. sources says for each what
-// has changed it. It returns what this changes.
+// has changed it. Before that, it calls tell with what this changes, if anything.
 func (t Tx) MatchAdvisories(
-	ctx context.Context, advisories []int64, want Matches, sources map[int64]string,
-) (Change, error) {
-	return t.setMatches(ctx, "advisory", advisories, want, func(a int64) string { return sources[a] })
+	ctx context.Context, advisories []int64, want Matches, sources map[int64]string, tell func(Change) error,
+) error {
+	return t.setMatches(ctx, "advisory", advisories, want, func(a int64) string { return sources[a] }, tell)
 }
 
 // A Hit is a match as it is read: the package, the key of the advisory, and since when. One

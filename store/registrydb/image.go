@@ -42,7 +42,8 @@ func (t Tx) enqueue(ctx context.Context, repo resource.UID, digest string, rank 
 type QueuedImage struct {
 	Repo   resource.UID
 	Digest string
-	Tries  int // how often it was taken, this time included
+	Tries  int  // how often it was taken, this time included
+	Again  bool // it was not just pushed
 
 	Platform string // as SettleImage stores it; "" changes nothing
 
@@ -185,6 +186,7 @@ func chunksOf(numbers []int64) (all []int64) {
 }
 
 // NumberImage gives an image its number, unless it has one, and locks the chunk of that.
+// Events tell what is wrong with one that gets its number, if it was just pushed.
 func (t Tx) NumberImage(ctx context.Context, q QueuedImage) (int64, error) {
 	var number *int64
 	err := t.Row(ctx, `SELECT number FROM images WHERE repo = $1 AND digest = $2`,
@@ -201,6 +203,10 @@ func (t Tx) NumberImage(ctx context.Context, q QueuedImage) (int64, error) {
 	}
 	if err := t.Later(ctx, `UPDATE images SET number = $3 WHERE repo = $1 AND digest = $2`,
 		store.Segment(q.Repo), q.Digest, n); err != nil {
+		return 0, err
+	}
+	if err := t.Later(ctx, `INSERT INTO image_news (number, root, told, quiet) VALUES ($1, $2, $3, $4)`, n,
+		store.Segment(q.Repo.Root()), []byte{}, q.Again); err != nil {
 		return 0, err
 	}
 	chunk, place := bitmap.At(n)
