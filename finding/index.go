@@ -47,9 +47,6 @@ type Config struct {
 	Read    func(context.Context, []inspect.Layer) (inspect.Result, error)
 	Version int
 
-	// ReadSBOM reads a document about an image; nil means inspect.SBOM.
-	ReadSBOM func(_ context.Context, document inspect.Layer, image string) (inspect.Result, error)
-
 	Metrics metric.Metrics
 	Log     *slog.Logger
 }
@@ -70,9 +67,6 @@ func NewIndexer(images *registrydb.Store, packages *findingdb.Store, r *registry
 			return inspect.Image(ctx, layers, inspect.Limits{})
 		}
 	}
-	if cfg.ReadSBOM == nil {
-		cfg.ReadSBOM = inspect.SBOM
-	}
 	cfg.Workers = max(cfg.Workers, 1)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	return &Indexer{images, packages, r, cfg}
@@ -87,7 +81,6 @@ func (x *Indexer) Run(ctx context.Context) error {
 	for range x.cfg.Workers {
 		all.Go(func() { x.work(ctx) })
 	}
-	all.Go(func() { x.lookThrough(ctx) })
 	all.Go(func() { x.sweep(ctx) })
 	all.Wait()
 	return nil
@@ -130,12 +123,6 @@ func (x *Indexer) Sweep(ctx context.Context) error {
 	if _, err := x.images.SweepImages(ctx, x.cfg.Version); err != nil {
 		return err
 	}
-	if err := x.packages.SweepJudgements(ctx); err != nil {
-		return err
-	}
-	if _, err := x.images.SweepSBOMs(ctx, resource.SBOMReader); err != nil {
-		return err
-	}
 	_, err := x.packages.SweepChunks(ctx)
 	return err
 }
@@ -149,9 +136,6 @@ func (x *Indexer) index(ctx context.Context, q registrydb.QueuedImage) error {
 	}
 	layers, err := x.layers(ctx, q)
 	if err != nil {
-		return x.failed(ctx, q, err)
-	}
-	if q.Platform, err = x.registry.Platform(ctx, q.Repo, q.Digest); err != nil {
 		return x.failed(ctx, q, err)
 	}
 	if layers == nil {
@@ -242,9 +226,6 @@ func (x *Indexer) settle(ctx context.Context, q registrydb.QueuedImage, state re
 		if err != nil || !there {
 			return err
 		}
-		if err := x.unindex(ctx, t, q); err != nil {
-			return err
-		}
 		return registrydb.In(t).SettleImage(ctx, q, state, reason, x.cfg.Version)
 	})
 	if err == nil && state == resource.ImageNotUnderstood {
@@ -294,7 +275,7 @@ func (x *Indexer) save(
 		if numbers, err = images.ImageNumbers(ctx, q.Digest); err != nil {
 			return err
 		}
-		if err := images.LockChunks(ctx, numbers, q); err != nil {
+		if err := images.LockChunks(ctx, numbers); err != nil {
 			return err
 		}
 		before := have
@@ -307,11 +288,7 @@ func (x *Indexer) save(
 	if err != nil {
 		return err
 	}
-	numbers = append(numbers, number)
-	if err := packages.ChangeImages(ctx, numbers, have, nil); err != nil {
-		return err
-	}
-	if err := packages.TakePackages(ctx, q.Digest, numbers, gone); err != nil {
+	if err := packages.ChangeImages(ctx, append(numbers, number), have, gone); err != nil {
 		return err
 	}
 	return images.SettleImage(ctx, q, resource.ImageIndexed, "", x.cfg.Version)

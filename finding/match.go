@@ -22,12 +22,8 @@ const (
 	matchLife  = 10 * time.Second
 	matchEvery = 100 * time.Millisecond
 
-	// What one turn does is bounded, because others wait for theirs: anybody can push very
-	// many versions of a package, and import very many advisories about it.
 	packagesAtOnce = 200
 	changesAtOnce  = 500
-	pairsAtOnce    = 20_000
-	longTurn       = 250 * time.Millisecond
 
 	// The version before this one changes advisories and does not note it, as long as an
 	// upgrade takes. So everything is compared once more later.
@@ -47,8 +43,6 @@ type Matcher struct {
 	log        *slog.Logger
 	holder     string
 	last       int64 // the organization whose changes were served last
-	pairs      int   // of a package and an advisory that one turn compares, about
-	shares     map[int64]share
 
 	asked   bool      // whether it has caught up
 	catchUp time.Time // when it has to; zero if it need not
@@ -56,8 +50,7 @@ type Matcher struct {
 
 // NewMatcher returns a Matcher over a database.
 func NewMatcher(packages *findingdb.Store, advisories *advisorydb.Store, log *slog.Logger) *Matcher {
-	return &Matcher{packages: packages, advisories: advisories, log: cmp.Or(log, slog.Default()), holder: rand.Text(),
-		pairs: pairsAtOnce, shares: map[int64]share{}}
+	return &Matcher{packages: packages, advisories: advisories, log: cmp.Or(log, slog.Default()), holder: rand.Text()}
 }
 
 // Run matches until ctx ends.
@@ -68,7 +61,7 @@ func (m *Matcher) Run(ctx context.Context) error {
 		}
 	}()
 	var renewed time.Time
-	for ; ctx.Err() == nil; m.wait(ctx) {
+	for ; ctx.Err() == nil; sleep(ctx, matchEvery) {
 		if m.packages.Replicated() && time.Since(renewed) > matchLife/4 {
 			has, err := m.packages.Lease(ctx, matchLease, m.holder, matchLife)
 			if err != nil || !has {
@@ -90,16 +83,6 @@ func (m *Matcher) Run(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// wait waits until this process has changed an advisory, or another one may have, or there
-// may be new packages.
-func (m *Matcher) wait(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-m.advisories.Written:
-	case <-time.After(matchEvery):
-	}
 }
 
 // catchUpInTime lists the ecosystems of advisories that were there before this version,
@@ -167,63 +150,64 @@ func (m *Matcher) write(ctx context.Context, f func(*store.Tx) error) error {
 	})
 }
 
-// matchPackages compares packages that are new, the oldest and the newest in turn, so that
-// nobody waits for all that another has pushed.
+// matchPackages compares packages that are new.
 func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 	fresh, err := m.packages.Unmatched(ctx, packagesAtOnce)
 	if err != nil || len(fresh) == 0 {
 		return false, err
 	}
 	want := findingdb.NewMatches()
-	named := map[string][]resource.Advisory{}
-	pairs, begin := 0, time.Now()
-	for i, p := range fresh {
+	for _, p := range fresh {
 		s := subjectOf(p)
-		all, ok := named[s.name]
-		if !ok {
-			if all, err = m.advisories.Naming(ctx, s.name); err != nil {
-				return false, err
-			}
-			named[s.name] = all
+		all, err := m.advisories.Naming(ctx, s.name)
+		if err != nil {
+			return false, err
 		}
 		for _, a := range all {
 			s.match(a, want)
 		}
-		if pairs += len(all); pairs >= m.pairs || time.Since(begin) > longTurn {
-			fresh = fresh[:i+1]
-			break
-		}
 	}
-	return true, m.write(ctx, func(t *store.Tx) error {
-		_, err := findingdb.In(t).MatchPackages(ctx, fresh, want)
-		return err
-	})
+	return true, m.write(ctx, func(t *store.Tx) error { return findingdb.In(t).MatchPackages(ctx, fresh, want) })
 }
 
-// matchAdvisories compares advisories that have changed: as many of an organization as its
-// turn allows.
+// matchAdvisories compares advisories that have changed.
 func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 	c, err := m.advisories.NextChanges(ctx, m.last, changesAtOnce)
 	if err != nil || len(c.Advisories) == 0 {
 		return false, err
 	}
 	m.last = c.Root
-	share := m.share(c)
-	c = c.First(share.atOnce)
-	want, done, err := m.compare(ctx, c.Advisories, share)
-	if err != nil || want == nil {
-		return true, err
+	all, err := m.advisories.WithKeys(ctx, c.Advisories)
+	if err != nil {
+		return false, err
 	}
-	err = m.write(ctx, func(t *store.Tx) error {
-		if _, err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, *want, c.Sources); err != nil || !done {
+	byName := map[string][]resource.Advisory{}
+	for _, a := range all {
+		for _, name := range a.Names() {
+			byName[name] = append(byName[name], a)
+		}
+	}
+	names := make([]string, 0, len(byName))
+	for name := range byName {
+		names = append(names, name)
+	}
+	subjects, err := m.packages.Subjects(ctx, names)
+	if err != nil {
+		return false, err
+	}
+	want := findingdb.NewMatches()
+	for _, p := range subjects {
+		s := subjectOf(p)
+		for _, a := range byName[s.name] {
+			s.match(a, want)
+		}
+	}
+	return true, m.write(ctx, func(t *store.Tx) error {
+		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, want); err != nil {
 			return err
 		}
 		return advisorydb.DropChanges(ctx, t, c)
 	})
-	if err == nil {
-		m.end(c.Root, share, *want, done)
-	}
-	return true, err
 }
 
 // A subject is a package as advisories speak of it: distributions speak of the source that

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -68,9 +67,4 @@ func Frames(w io.Writer, layers ...io.Reader) error {
 		}
 	}
 	return nil
-}
-
-// AnswerTo returns what a child writes about a document.
-func AnswerTo(body []byte, image string) ([]byte, error) {
-	return json.Marshal(answerTo(body, image, 100))
 }

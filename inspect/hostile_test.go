@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/inspect"
-	"github.com/holdfast-dev/holdfast/inspect/inspecttest"
 )
 
 const lodash = "app/node_modules/lodash/package.json"
@@ -85,7 +84,7 @@ func TestHostileFiles(t *testing.T) {
 	for range 50 {
 		deep = jar("a.jar", deep)
 	}
-	corrupt := []byte(inspecttest.RPMSqlite(t, rpms()...))
+	corrupt := []byte(rpmSqlite(t))
 	for i := 100; i < len(corrupt); i += 7 {
 		corrupt[i] ^= 0xff
 	}
@@ -102,7 +101,7 @@ func TestHostileFiles(t *testing.T) {
 		"a jar that is none": {[]file{{name: "a.jar", content: strings.Repeat("x", 100)}}, "a.jar: java/archive: "},
 		"a corrupt rpm in sql": {[]file{{name: "var/lib/rpm/rpmdb.sqlite", content: string(corrupt)}},
 			"var/lib/rpm/rpmdb.sqlite: rpm database: "},
-		"a corrupt rpm in ndb": {[]file{{name: "var/lib/rpm/Packages.db", content: strings.ReplaceAll(inspecttest.RPMNdb(rpms()...), "Slot",
+		"a corrupt rpm in ndb": {[]file{{name: "var/lib/rpm/Packages.db", content: strings.ReplaceAll(rpmNdb(), "Slot",
 			"Slop")}}, "rpm database: "},
 		"an rpm that is none": {[]file{{name: "var/lib/rpm/Packages", content: strings.Repeat("x", 5000)}},
 			"rpm database: "},
@@ -212,7 +211,7 @@ func endlessSqlite(ctx context.Context, folder string) string {
 
 // hugeNdb says of a package that it has four gigabytes.
 func hugeNdb() string {
-	b := []byte(inspecttest.RPMNdb(rpms()...))
+	b := []byte(rpmNdb())
 	binary.LittleEndian.PutUint32(b[4096+12:], 0xfffffff0)
 	return string(b)
 }

@@ -9,7 +9,6 @@ import (
 	v2 "github.com/holdfast-dev/holdfast/api/v2"
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
-	"github.com/holdfast-dev/holdfast/finding"
 	pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/registry"
@@ -19,7 +18,6 @@ import (
 type registries struct {
 	pb.UnsafeRegistryServer
 	registry *registry.Service
-	findings *finding.Service
 }
 
 // firstTier is how much greater the numbers of tiers are in version 1.

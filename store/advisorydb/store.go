@@ -1,5 +1,4 @@
-// Package advisorydb stores advisories, the feeds they come from, and lists of what is
-// exploited.
+// Package advisorydb stores advisories and the feeds they come from.
 package advisorydb
 
 import (
@@ -23,17 +22,13 @@ type Store struct {
 	textCache  *textCache                         // of advisories, as far as they were searched
 	advisories *lru.Cache[int64, *cachedAdvisory] // advisories, for lately
 	Lookups    metric.Cache                       // in advisories
-
-	// Written has a value when this process has written something since it was last read,
-	// so that nobody need ask the database all the time.
-	Written chan struct{}
 }
 
 // New returns the store of advisories in a database.
 func New(db *store.DB) *Store {
 	known, _ := lru.New[int64, *cachedAdvisory](advisoriesCached) // fails for sizes below one only
 	return &Store{DB: db, GenerationSize: generationSize, textCache: &textCache{all: map[int64]versionedBlock{}},
-		advisories: known, Written: make(chan struct{}, 1)}
+		advisories: known}
 }
 
 // A Tx is a transaction under way, with the changes to advisories.
@@ -43,14 +38,7 @@ type Tx struct {
 }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {
-	err := s.Write(ctx, func(t *store.Tx) error { return f(Tx{t, s.GenerationSize}) })
-	if err == nil {
-		select {
-		case s.Written <- struct{}{}:
-		default: // somebody has yet to read it
-		}
-	}
-	return err
+	return s.Write(ctx, func(t *store.Tx) error { return f(Tx{t, s.GenerationSize}) })
 }
 
 // FeedList is how feeds are ordered.

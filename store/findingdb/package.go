@@ -128,18 +128,6 @@ func (s *Store) PackagesNamed(ctx context.Context, groups []resource.UID, name s
 			return err
 		}
 		for _, column := range []string{`p.name`, `p.source_name <> '' AND p.source_name`} {
-			many, err := isMany(ctx, read, `SELECT 1 FROM packages AS p WHERE `+column+` = $1`, name)
-			if err != nil {
-				return err
-			}
-			if many {
-				held, err := s.heldNamed(ctx, read, reach, column, name)
-				if err != nil {
-					return err
-				}
-				all = append(all, held...)
-				continue
-			}
 			q := store.Query{Engine: s.Engine}
 			text := fmt.Sprintf(`SELECT %s, b.chunk, b.bits FROM packages AS p CROSS JOIN %s AS c
 				CROSS JOIN package_images AS b WHERE %s = %s AND b.chunk = c.v AND b.package = p.seq ORDER BY p.seq`,
@@ -151,8 +139,7 @@ func (s *Store) PackagesNamed(ctx context.Context, groups []resource.UID, name s
 		return nil
 	})
 	slices.SortFunc(all, func(a, b Known) int { return cmp.Compare(a.ID, b.ID) })
-	all = slices.CompactFunc(all, func(a, b Known) bool { return a.ID == b.ID })
-	return all[:min(n, len(all))], err
+	return slices.CompactFunc(all, func(a, b Known) bool { return a.ID == b.ID }), err
 }
 
 // appendHeld adds to all the packages of a query that an image in reach has, until there
@@ -177,30 +164,14 @@ func appendHeld(
 	return all, err
 }
 
-// reach returns which images are in groups, or repos, by their chunks. They are looked for
-// under their whole uids, because callers can write another's segment below a group of
-// their own.
+// reach returns which images are in groups, or repos, by their chunks.
 func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.UID) (map[int64]*bitmap.Set, error) {
-	holders, err := s.holders(ctx, read, groups)
-	if err != nil || len(holders) == 0 {
-		return nil, err
+	holders := make([]int64, len(groups))
+	for i, g := range groups {
+		holders[i] = store.Segment(g)
 	}
 	return sets(ctx, read, s.Engine, `SELECT b.chunk, b.bits FROM %s AS s CROSS JOIN group_images AS b
 		WHERE b.grp = s.v`, holders)
-}
-
-// holders returns the keys of the groups and repos that exist. Anybody can write another's
-// segment below a group of their own, so only the whole of a UID counts.
-func (s *Store) holders(ctx context.Context, read store.Reader, groups []resource.UID) ([]int64, error) {
-	texts := make([]string, len(groups))
-	for i, g := range groups {
-		texts[i] = string(g)
-	}
-	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT g.seg FROM %s AS s CROSS JOIN groups AS g WHERE g.uid = s.v
-		UNION ALL SELECT r.seg FROM %s AS s CROSS JOIN repos AS r WHERE r.uid = s.v`, s.Engine.Each(&q, texts),
-		s.Engine.Each(&q, texts))
-	return store.ReadColumn[int64](ctx, read, text, q.Args...)
 }
 
 // changeImages changes for each of the packages which images of a chunk have it. The
@@ -327,34 +298,6 @@ func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64
 	return all, err
 }
 
-// CountHaving returns for each of the packages how many of the images have it.
-func (s *Store) CountHaving(ctx context.Context, numbers, packages []int64) (map[int64]int64, error) {
-	among := map[int64]*bitmap.Set{}
-	for _, n := range numbers {
-		chunk, place := bitmap.At(n)
-		if among[chunk] == nil {
-			among[chunk] = &bitmap.Set{}
-		}
-		among[chunk].Add(place)
-	}
-	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS s CROSS JOIN %s AS c CROSS JOIN package_images AS b
-		WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Each(&q, packages),
-		s.Engine.Each(&q, slices.Collect(maps.Keys(among))))
-	all := map[int64]int64{}
-	return all, s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
-		var chunk, id int64
-		var bits []byte
-		if err := row.Scan(&chunk, &id, &bits); err != nil {
-			return false, err
-		}
-		set, err := bitmap.Decode(bits)
-		set.And(among[chunk])
-		all[id] += int64(set.Len())
-		return false, err
-	})
-}
-
 // sets unites the bitmaps of a query by their chunks.
 func sets(
 	ctx context.Context, read store.Reader, e store.Engine, text string, lists ...[]int64,
@@ -382,12 +325,11 @@ func sets(
 }
 
 // SweepChunks removes the bits of images that are gone, from chunks that have many of
-// them or nothing else, and what was found in images that no repo has any more. It returns how many rows
+// them, and what was found in images that no repo has any more. It returns how many rows
 // it has looked at.
 func (s *Store) SweepChunks(ctx context.Context) (n int, _ error) {
 	const many = bitmap.Size / 8
-	chunks, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT chunk FROM image_chunks WHERE gone >= $1
-		OR gone > 0 AND gone = used`, many)
+	chunks, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT chunk FROM image_chunks WHERE gone >= $1`, many)
 	if err != nil {
 		return 0, err
 	}

@@ -18,6 +18,3 @@ type Tx struct{ *store.Tx }
 
 // In returns t with the changes to what images contain.
 func In(t *store.Tx) Tx { return Tx{t} }
-
-// Kinds returns what the lists of this package read.
-func Kinds() []store.Listing { return []store.Listing{exceptions.Listing(), pullRules.Listing()} }
