@@ -166,12 +166,26 @@ func appendHeld(
 
 // reach returns which images are in groups, or repos, by their chunks.
 func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.UID) (map[int64]*bitmap.Set, error) {
-	holders := make([]int64, len(groups))
-	for i, g := range groups {
-		holders[i] = store.Segment(g)
+	holders, err := s.holders(ctx, read, groups)
+	if err != nil || len(holders) == 0 {
+		return nil, err
 	}
 	return sets(ctx, read, s.Engine, `SELECT b.chunk, b.bits FROM %s AS s CROSS JOIN group_images AS b
 		WHERE b.grp = s.v`, holders)
+}
+
+// holders returns the keys of groups and repos. They are looked for under their whole uids,
+// because callers can write another's segment below a group of their own.
+func (s *Store) holders(ctx context.Context, read store.Reader, groups []resource.UID) ([]int64, error) {
+	texts := make([]string, len(groups))
+	for i, g := range groups {
+		texts[i] = string(g)
+	}
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT g.seg FROM %s AS s CROSS JOIN groups AS g WHERE g.uid = s.v
+		UNION ALL SELECT r.seg FROM %s AS s CROSS JOIN repos AS r WHERE r.uid = s.v`, s.Engine.Each(&q, texts),
+		s.Engine.Each(&q, texts))
+	return store.ReadColumn[int64](ctx, read, text, q.Args...)
 }
 
 // changeImages changes for each of the packages which images of a chunk have it. The
