@@ -2,6 +2,7 @@ package iam
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,6 +15,9 @@ import (
 
 // CreateBinding gives an identity a role in a group. The caller needs
 // role_bindings.create there, and every capability of the role.
+//
+// It returns when all replicas know of it, also if the binding was there before: the caller
+// may repeat one whose answer was lost because a replica has died.
 func (s *Service) CreateBinding(
 	ctx context.Context, parent resource.UID, b resource.RoleBinding,
 ) (resource.BoundRole, error) {
@@ -25,6 +29,9 @@ func (s *Service) CreateBinding(
 	}
 	b.UID, b.CreateTime = parent.NewChild(), s.now()
 	out, err := s.store.InsertBinding(ctx, b, s.hiddenIdentity(ctx, b)...)
+	if errors.Is(err, fault.AlreadyExists) {
+		s.store.AwaitReplicas(ctx)
+	}
 	return s.redact(ctx, out), err
 }
 
@@ -49,6 +56,9 @@ func (s *Service) CreateBindings(
 		unseen = append(unseen, s.hiddenIdentity(ctx, all[i])...)
 	}
 	out, err := s.store.InsertBindings(ctx, all, unseen...)
+	if errors.Is(err, fault.AlreadyExists) {
+		s.store.AwaitReplicas(ctx)
+	}
 	s.redactAll(ctx, out)
 	return out, err
 }
