@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/backup"
@@ -30,19 +29,6 @@ var ownCommands = map[string]func(ctx context.Context, cfg Config, args []string
 	"backup":  runBackup,
 	"restore": runRestore,
 	"doctor":  runDoctor,
-}
-
-// YieldPriority lets other processes, such as the server, come first. On Linux every
-// thread has a priority of its own, which new ones inherit. Elsewhere there is no list
-// of threads, and nothing happens.
-func YieldPriority() {
-	const niceness = 10
-	threads, _ := filepath.Glob("/proc/self/task/*") // the pattern is valid
-	for _, t := range threads {
-		if id, err := strconv.Atoi(filepath.Base(t)); err == nil {
-			_ = syscall.Setpriority(syscall.PRIO_PROCESS, id, niceness) // it helps, and is not needed
-		}
-	}
 }
 
 // runBackup makes a back-up of the installation.
