@@ -40,7 +40,7 @@ test: ## Run every test, on SQLite and on a throwaway PostgreSQL
 .PHONY: test-server
 test-server:
 	scripts/with-postgres scripts/with-haproxy scripts/with-browser \
-		$(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./e2e ./...
+		$(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./e2e ./finding ./cmd/holdfast ./...
 
 # The tests of other modules wait while those of the server need the machine.
 .PHONY: test-modules
@@ -57,7 +57,7 @@ gen: ## Write gen/ from proto/
 
 .PHONY: bench
 bench: ## Measure against the targets, on both engines
-	scripts/with-postgres $(GO) run ./bench $(ARGS)
+	HOLDFAST_TEST_FSYNC=on scripts/with-postgres $(GO) run ./bench $(ARGS)
 
 .PHONY: escalation
 escalation: ## Play against authorization for ten minutes on each engine; ARGS=-seed=N plays from there

@@ -51,25 +51,26 @@ var mayImport = []struct{ pkg, imports string }{
 	{"advisory/fetch", "advisory/format fault outbound resource"},
 	{"advisory", "advisory/fetch advisory/format advisory/version authz fault metric page resource store store/advisorydb " +
 		"trace"},
+	{"registry/evidence", ""},
 	{"inspect/layer", ""},
 	{"inspect/extract", "advisory/version inspect/layer"},
-	{"inspect", "inspect/extract inspect/layer"}, // its child has no business with the rest
+	{"inspect", "advisory/version inspect/extract inspect/layer registry/evidence"}, // its child has no business with the rest
+	{"inspect/inspecttest", ""},
 	{"mail", "metric resource seal store store/maildb"},
 	{"mail/mailtest", ""},
 	{"iam", "authz fault mail page people resource seal store store/iamdb store/signindb"},
 	{"token", "authz fault metric resource seal store store/iamdb trace"},
 	{"trust", "metric outbound trace"},
 	{"sts", "authz fault metric outbound resource store store/iamdb token trace trust"},
-	{"registry/evidence", ""},
 	{"registry", "authz fault metric page refusal registry/evidence resource store store/iamdb store/registrydb token trace"},
-	{"finding", "advisory/format advisory/version authz fault inspect metric page registry resource store store/advisorydb " +
-		"store/findingdb store/registrydb"},
+	{"finding", "advisory/format advisory/version authz fault iam inspect metric page registry registry/evidence resource store " +
+		"store/advisorydb store/findingdb store/iamdb store/registrydb"},
 	{"backup", "fault registry resource seal store store/registrydb"},
 	{"login", "authz fault mail metric outbound page people refusal resource seal store store/iamdb store/signindb sts trace"},
 	{"event", "authz fault metric outbound page resource store store/eventdb token trace"},
 	{"api/wire", "event fault gen/... page resource"},
 	{"api/v2", "advisory advisory/format api/wire budget event fault finding gen/... iam login registry resource sts"},
-	{"api/v1", "advisory api/v2 api/wire event fault gen/... iam login page registry registry/evidence resource sts"},
+	{"api/v1", "advisory api/v2 api/wire event fault finding gen/... iam login page registry registry/evidence resource sts"},
 	{"api", "advisory advisory/format api/v1 api/v2 api/wire authz event fault gen/... metric resource token trace"},
 	{"reference", ""},
 	{"server", "..."},

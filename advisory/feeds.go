@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/advisory/fetch"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/metric"
@@ -244,27 +246,57 @@ func (s *Service) readFeed(
 		last.Unchanged = true
 		return last, got.State, nil
 	}
+	list := f.Format
+	switch {
+	case got.File != nil:
+		list = cmp.Or(list, format.DetectExploits(got.File, got.Size))
+	case list != "":
+		return last, state, errors.New("it is a folder, and a list of exploited vulnerabilities is one file")
+	}
+	if list != "" {
+		last.Import, err = s.replaceExploits(ctx, f.UID.Parent(), f.Name, got.File, got.Size, list)
+		if err != nil {
+			return last, state, notStored(err)
+		}
+		return last, got.State, nil
+	}
+	revision := cmp.Or(fetch.Revision(got.State), s.now().UTC().Format(time.RFC3339))
+	ctx = advisorydb.WithSource(ctx, "feed "+string(f.UID)+" "+revision)
+	last, err = s.readRecords(ctx, f, got.Records)
+	if err != nil {
+		return last, state, err
+	}
+	return last, got.State, nil
+}
+
+// readRecords imports the advisories of a feed.
+func (s *Service) readRecords(
+	ctx context.Context, f resource.AdvisoryFeed, records iter.Seq[format.Record],
+) (last resource.FeedResult, _ error) {
 	var problems []Problem
 	m := s.newImport(ctx, f.UID.Parent(), f.Name, func(p Progress) error {
 		problems = append(problems, p.Problems...)
 		return nil
 	})
-	err = m.Add(got.Records)
+	err := m.Add(records)
 	done, closing := m.Close()
 	last.Import = done
 	if err = errors.Join(err, closing); err != nil {
-		return last, state, notStored(err)
+		return last, notStored(err)
 	}
 	if len(problems) > 0 {
 		last.Error = clip(fmt.Sprintf("%d of %d records could not be read: %s: %s",
 			done.Failed, done.Records(), problems[0].Name, problems[0].Reason))
 	}
-	return last, got.State, nil
+	return last, nil
 }
 
 // notStored hides the errors of our database from the owner of a feed.
 func notStored(err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[invalidList](err); ok {
 		return err
 	}
 	return &fault.Error{Code: fault.Internal, Message: "the server could not store what it read", Cause: err}

@@ -1,6 +1,7 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -76,8 +77,13 @@ func (s *Service) newImport(
 	return m
 }
 
-// Read imports the records of one document or archive.
-func (m *Import) Read(name string, r io.ReaderAt, size int64) error {
+// Read imports the records of one document or archive. A list of exploited vulnerabilities
+// replaces that of the group instead. f is its format, or "" to detect from the content
+// whether the document is such a list.
+func (m *Import) Read(name string, r io.ReaderAt, size int64, f resource.ExploitFormat) error {
+	if f = cmp.Or(f, format.DetectExploits(r, size)); f != "" {
+		return m.replaceExploits(name, r, size, f)
+	}
 	return m.Add(format.Read(m.ctx, name, r, size, m.s.cfg.Limits))
 }
 
@@ -155,7 +161,7 @@ func (m *Import) flush(offset int64) {
 		if err != nil {
 			return err
 		}
-		m.count(done)
+		m.s.count(done)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.done.Add(done)
@@ -164,9 +170,9 @@ func (m *Import) flush(offset int64) {
 	})
 }
 
-// count counts the advisories of a batch.
-func (m *Import) count(done resource.ImportResult) {
-	all := m.s.cfg.Metrics.Imports
+// count counts the records of a batch.
+func (s *Service) count(done resource.ImportResult) {
+	all := s.cfg.Metrics.Imports
 	all.Add(done.Created, "created")
 	all.Add(done.Updated, "updated")
 	all.Add(done.Unchanged, metric.Unchanged)

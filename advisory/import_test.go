@@ -33,7 +33,7 @@ func TestLongLocation(t *testing.T) {
 		must(t, err)
 		most := strings.Repeat("/a", 32<<10)
 		for name, text := range map[string]string{"long.yaml": located("CGA-1", most), "longer.yaml": located("CGA-2", most+"/")} {
-			must(t, m.Read(name, strings.NewReader(text), int64(len(text))))
+			must(t, m.Read(name, strings.NewReader(text), int64(len(text)), ""))
 		}
 		done, err := m.Close()
 		must(t, err)

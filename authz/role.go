@@ -51,7 +51,8 @@ var managedRoles = []managedRole{
 		name: "owner", description: "Does everything in an organization",
 		includes: []string{"editor"},
 		capabilities: []string{
-			// Nobody can grant what they do not hold: without these nobody could ever write an advisory.
+			// Nobody can grant what they do not hold: without these nobody could ever write an advisory, or tell
+			// where images run.
 			"advisories.create", "advisories.update", "advisories.approve", "advisories.delete", "groups.create",
 			"groups.update", "groups.delete", "group_invites.create", "group_invites.delete", "roles.create",
 			"roles.update", "roles.delete", "role_bindings.create", "role_bindings.update", "role_bindings.delete",
@@ -60,7 +61,7 @@ var managedRoles = []managedRole{
 			"identity_providers.update", "identity_providers.delete", "identity_providers.scim.manage",
 			"manifest.create", "manifest.update", "manifest.delete", "tag.create", "tag.update", "tag.delete",
 			"apk.create", "apk.delete", "vuln_report.create", "vuln.create", "registry.entitlements.images.add",
-			"registry.entitlements.images.remove", "registry.entitlements.images.swap",
+			"registry.entitlements.images.remove", "registry.entitlements.images.swap", "registry.deployments.create",
 			"libraries.entitlements.create", "libraries.entitlements.delete", "libraries.python.list",
 			"libraries.python.create", "libraries.java.list", "libraries.java.create", "libraries.javascript.list",
 			"libraries.javascript.create", "libraries.dotnet.list", "libraries.dotnet.create", "libraries.go.list",

@@ -45,7 +45,7 @@ func (m *measurement) yamlImport(o advisoryStore, what string, files func(round 
 		bare := time.Since(begin)
 		begin = time.Now()
 		group := must(o.NewImport(o.ctx, o.org, "bench", nil))
-		err := group.Read("all.zip", bytes.NewReader(packed), int64(len(packed)))
+		err := group.Read("all.zip", bytes.NewReader(packed), int64(len(packed)), "")
 		done, closing := group.Close()
 		took := time.Since(begin)
 		check(errors.Join(err, closing))

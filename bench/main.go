@@ -50,6 +50,8 @@ func main() {
 // A bench is one run of the program.
 type bench struct {
 	rows     int // groups in the big dataset, and bindings in the one for checks
+	images   int // in the dataset of findings
+	about    int // advisories there
 	engines  []string
 	only     *regexp.Regexp
 	datasets string // the folder in which datasets are kept for the next run, or ""
@@ -83,6 +85,7 @@ var sections = []section{
 	{"signin", signIns},
 	{"traces", traces},
 	{"index", indexing},
+	{"findings", findings},
 	{"against", againstEarlier},
 }
 
@@ -165,6 +168,8 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 	flags.StringVar(&b.against, "against", "", "`holdfastd` of an earlier version, for the section against")
 	flags.StringVar(&b.profile, "cpuprofile", "", "`file` to write a CPU profile of this process to")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "`number` of groups, and of bindings, in the big datasets")
+	flags.IntVar(&b.images, "images", 10_000, "`number` of images in the dataset of findings; the goals are for 100,000")
+	flags.IntVar(&b.about, "about", 30_000, "`number` of advisories there; the goals are for 300,000")
 	flags.StringVar(&b.datasets, "keep", "", "`folder` to keep datasets in for the next run; "+
 		"PostgreSQL keeps its own, on the server at HOLDFAST_TEST_POSTGRES")
 	if err := flags.Parse(args); err != nil {
@@ -182,6 +187,9 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 	}
 	if b.rows < leastRows || b.rows%100 != 0 {
 		return nil, fmt.Errorf("-rows: must be a multiple of 100, and %d at least", leastRows)
+	}
+	if b.images < leastImages || b.about < leastAbout {
+		return nil, fmt.Errorf("-images, -about: must be at least %d and %d", leastImages, leastAbout)
 	}
 	for _, name := range b.engines {
 		if !slices.Contains([]string{"sqlite", "postgres"}, name) {

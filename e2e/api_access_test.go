@@ -58,7 +58,7 @@ func newHierarchy(t *testing.T, w *world) *hierarchy {
 	for name, place := range map[string]string{"org": h.org, "folder": h.folder, "sibling": h.sibling, "other": h.other} {
 		h.full[name] = h.caller(t, place, string(resource.OwnerRole))
 	}
-	all := slices.Concat(iamCapabilities, registryCapabilities, eventCapabilities)
+	all := slices.Concat(iamCapabilities, registryCapabilities, eventCapabilities, judgementCapabilities)
 	for _, missing := range all {
 		rest := slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })
 		h.lacking[missing] = h.caller(t, h.org, w.role(t, h.org, "without "+missing, capabilities(rest...)...))
@@ -153,8 +153,10 @@ func TestApiAccess(t *testing.T) {
 		maps.Copy(all, h.federatedAccesses())
 		maps.Copy(all, h.registryAccesses(t))
 		maps.Copy(all, h.advisoryAccesses())
+		maps.Copy(all, h.exploitedAccesses())
 		maps.Copy(all, h.signInAccesses())
 		maps.Copy(all, h.eventAccesses())
+		maps.Copy(all, h.judgementAccesses())
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			for protocol, call := range w.protocols() {
 				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, all[name]) })
@@ -172,6 +174,11 @@ func TestApiAccess(t *testing.T) {
 				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion ResolvePath LookupNames " +
 				"ListRepos ListTags ListPulls GetRegistry " +
 				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings
+				"ListExceptions ListRules ExportVex " + // see TestJudgementLists
+				"CompareImages " + // see TestCompareImages
+				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " + // see TestInventory and TestBlastRadius
+				"ListExploitLists QueryExploits " + // see TestExploited
+				"ListGroupFindings GetSummary " + // see TestGroupFindings
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
 				"UpdateBudget DeleteBudget ListBudgets " + // see TestAttackRaiseBudget and TestAttackBudgetUsage

@@ -78,6 +78,8 @@ func TestApiOpenAPI(t *testing.T) {
 	maps.Copy(examples, signInExamples(t, w, x))
 	maps.Copy(examples, eventExamples(t, w, x))
 	maps.Copy(examples, findingExamples(t, w, x))
+	maps.Copy(examples, judgementExamples(t, w, x))
+	maps.Copy(examples, exploitedExamples(t, w, x))
 	for path, operations := range doc.Paths {
 		for verb, op := range operations {
 			if len(examples[op.ID]) == 0 {
@@ -123,7 +125,7 @@ func (d document) find(id string) (path, verb string, op operation, ok bool) {
 // try sends an example and checks the answer.
 func (w *world) try(t *testing.T, doc document, e example, path, verb string, op operation, check func(t *testing.T, pointer []string, body string), x things) {
 	t.Helper()
-	target := strings.NewReplacer("{uid}", e.uid, "{package}", e.uid, "{digest}", e.digest, "{reference}", e.digest).Replace(path)
+	target := strings.NewReplacer("{uid}", e.uid, "{package}", e.uid, "{digest}", e.digest, "{reference}", e.digest, "{format}", e.digest).Replace(path)
 	query := e.query
 	if e.all {
 		query = everyParameter(t, op, x)

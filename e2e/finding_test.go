@@ -4,7 +4,9 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -22,32 +24,34 @@ import (
 	"github.com/holdfast-dev/holdfast/token"
 )
 
-// layerOf returns a compressed layer of files, by path.
+// layerOf returns a compressed layer of files, by path. Those in usr/bin can be run.
 func layerOf(t *testing.T, files map[string]string) string {
 	t.Helper()
+	layer, err := packLayer(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return layer
+}
+
+func packLayer(files map[string]string) (string, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
-	var paths []string
-	for path := range files {
-		paths = append(paths, path)
-	}
-	slices.Sort(paths)
-	for _, path := range paths {
-		if err := w.WriteHeader(&tar.Header{Name: path, Mode: 0o644, Size: int64(len(files[path])), Typeflag: tar.TypeReg}); err != nil {
-			t.Fatal(err)
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		h := &tar.Header{Name: path, Mode: 0o644, Size: int64(len(files[path])), Typeflag: tar.TypeReg}
+		if strings.HasPrefix(path, "usr/bin/") {
+			h.Mode = 0o755
+		}
+		if err := w.WriteHeader(h); err != nil {
+			return "", err
 		}
 		if _, err := w.Write([]byte(files[path])); err != nil {
-			t.Fatal(err)
+			return "", err
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
+	err := errors.Join(w.Close(), z.Close())
+	return b.String(), err
 }
 
 // bookworm is a layer with a distribution, one of its packages, and a package of npm.
@@ -169,6 +173,14 @@ func (g *gallery) tellsNobodyElse(t *testing.T, call caller) {
 	if _, st := call(t, g.full["other"], &findingspb.ListFindingsRequest{RepoUid: stolen, Reference: g.digest}); st.Code() != codes.NotFound {
 		t.Errorf("another's image below one's own group: %v", st)
 	}
+	for place, uid := range map[string]string{"repo": g.repo, "folder": g.folder} {
+		stolen := g.other + uid[strings.LastIndexByte(uid, '/'):]
+		m := must[*findingspb.SearchPackagesResponse](t, call, g.full["other"],
+			&findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", GroupUid: stolen})
+		if m.GetTotalCount() != 0 || len(m.GetImages()) != 0 {
+			t.Errorf("another's %s below one's own group has %d images", place, m.GetTotalCount())
+		}
+	}
 }
 
 // countsImages asks which images an advisory affects, and which have a package.
@@ -245,11 +257,22 @@ func TestFindingsPages(t *testing.T) {
 	g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))
 	g.publish(t, g.org, osvOf("DSA-2", "CVE-2", "Debian:12", "openssl", "3.0.3-1"))
 	procUntil(t, "the matches are known", func() bool { return len(g.found(t, g.overGRPC, g.Token)) == 2 })
+	rule := g.ruled(t, g.org, &findingspb.Rule{}).GetUid()
+	g.pulls(t, g.Owner, "v1")
+	g.pulls(t, g.Owner, "v2")
+	procUntil(t, "the pulls are recorded", func() bool {
+		return must[*findingspb.CheckRuleResponse](t, g.overGRPC, g.Token, &findingspb.CheckRuleRequest{Uid: rule}).GetTotalCount() == 2
+	})
 	for _, in := range []proto.Message{
+		&findingspb.CheckRuleRequest{Uid: rule, OrderBy: "time"},
 		&findingspb.ListPackagesRequest{RepoUid: g.repo, Reference: "v1", OrderBy: "name desc"},
 		&findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", Fixable: true, Package: "openssl"},
 		&findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-1", GroupUid: g.folder},
 		&findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: "<2.0.0", OrderBy: "time"},
+		&findingspb.CompareImagesRequest{FromRepoUid: g.repo, FromReference: "v1", ToReference: "v2", OrderBy: "kind desc",
+			Kinds: []findingspb.ImageChange_Kind{findingspb.ImageChange_KIND_FINDING_REMAINING}},
+		&findingspb.ListGroupFindingsRequest{GroupUid: g.folder, Fixable: true, Package: "openssl"},
+		&findingspb.GetSummaryRequest{GroupUid: g.repo, Days: 7, OrderBy: "open desc"},
 	} {
 		t.Run(string(methodOf(in).Name()), func(t *testing.T) { g.walksAlone(t, methodOf(in), in) })
 	}
@@ -301,7 +324,23 @@ func findingExamples(t *testing.T, w *world, x things) map[string][]example {
 		"FindingsService_ListFindings":  image("severities=SEVERITY_CRITICAL&fixable=true&package=openssl&skip=0"),
 		"FindingsService_ListAffectedImages": {{uid: "CVE-1"}, {uid: "CVE-1", query: "group_uid=" + x.org + "&page_size=1"},
 			{uid: "CVE-1", query: "group_uid=x", fails: true}},
+		"GroupFindingsService_ListGroupFindings_1": {{query: "fixable=true"}, {query: "order_by=x", fails: true}},
+		"GroupFindingsService_GetSummary_1":        {{query: "days=2"}, {query: "days=91", fails: true}},
+		"GroupFindingsService_ListGroupFindings": {{uid: x.org}, {uid: gallery.repo, query: "severities=SEVERITY_CRITICAL&fixable=true&page_size=1"},
+			{uid: x.org, query: "kev=true&package=openssl&order_by=urgency"}, {uid: "x", fails: true}},
+		"GroupFindingsService_GetSummary": {{uid: x.org}, {uid: gallery.repo, query: "days=7&order_by=open%20desc&page_size=1"},
+			{uid: x.org, query: "days=91", fails: true}},
 		"FindingsService_SearchPackages": {{query: "purl=pkg:npm/left&range=%3C2.0.0&group_uid=" + x.org}, {query: "purl=left", fails: true}},
+		"InventoryService_PushInventory": {{uid: x.org, body: `{"place":"prod","entries":[{"digest":"` + digest + `","copies":2},{"image":"app:1"}],"ttl":"3600s"}`},
+			{uid: x.org, body: `{"place":"","entries":[]}`, fails: true}},
+		"InventoryService_ListInventory":       {{}, {query: "group_uid=" + x.org + "&place=prod&page_size=1"}, {query: "digest=x", fails: true}},
+		"InventoryService_ListInventoryPlaces": {{}, {query: "order_by=name%20desc"}, {query: "group_uid=x", fails: true}},
+		"InventoryService_DeleteInventory":     {{uid: x.org, query: "place=none", fails: true}},
+		"BlastService_GetBlast":                {{query: "advisory_id=CVE-1&days=7"}, {query: "purl=pkg:npm/left&range=%3C2.0.0"}, {fails: true}},
+		"BlastService_ListBlastStage":          {{query: "advisory_id=CVE-1&stage=NAME_OWNERS"}, {query: "advisory_id=CVE-1", fails: true}},
+		"ComparisonService_CompareImages": {{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=" + digest},
+			{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=v1&kinds=KIND_FINDING_NEW&page_size=1"},
+			{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=none", fails: true}},
 	}
 }
 
@@ -329,6 +368,19 @@ func TestApiBadFindingsInput(t *testing.T) {
 		"half a range":       {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: "<1.0.0 ||"}},
 		"long range":         {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: long}},
 		"range of too much":  {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: strings.Repeat("<1.0.0 ", 30)}},
+		"group of findings":  {"group_uid", &findingspb.ListGroupFindingsRequest{GroupUid: "x"}},
+		"group's severity":   {"severities", &findingspb.ListGroupFindingsRequest{Severities: []findingspb.Severity{-1}}},
+		"group's state":      {"states", &findingspb.ListGroupFindingsRequest{States: []findingspb.State{9}}},
+		"group's closed":     {"states", &findingspb.ListGroupFindingsRequest{States: []findingspb.State{findingspb.State_STATE_OPEN, findingspb.State_STATE_CLOSED}}},
+		"group's package":    {"package", &findingspb.ListGroupFindingsRequest{Package: long}},
+		"group's order":      {"order_by", &findingspb.ListGroupFindingsRequest{OrderBy: "images"}},
+		"group's token":      {"page_token", &findingspb.ListGroupFindingsRequest{PageToken: "x"}},
+		"group's page":       {"page_size", &findingspb.ListGroupFindingsRequest{PageSize: -1}},
+		"group of a summary": {"group_uid", &findingspb.GetSummaryRequest{GroupUid: "../x"}},
+		"days":               {"days", &findingspb.GetSummaryRequest{Days: 91}},
+		"negative days":      {"days", &findingspb.GetSummaryRequest{Days: -1}},
+		"order of a summary": {"order_by", &findingspb.GetSummaryRequest{OrderBy: "urgency"}},
+		"skip of a summary":  {"skip", &findingspb.GetSummaryRequest{Skip: -1}},
 		"group of a package": {"group_uid", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", GroupUid: "../x"}},
 	})
 }

@@ -131,7 +131,15 @@ func (s *Service) mayAudit(ctx context.Context, e resource.Event) bool {
 	if !ok || scope == "/" {
 		return false
 	}
-	return s.authz.RequireAll(ctx, resource.NewCapabilities(want, resource.IdentityList), scope) == nil
+	all := append([]resource.Capability{want, resource.IdentityList}, alsoNeeded[e.Type]...)
+	return s.authz.RequireAll(ctx, resource.NewCapabilities(all...), scope) == nil
+}
+
+// alsoNeeded are further capabilities to see events: a finding tells of both an image and an
+// advisory.
+var alsoNeeded = map[resource.EventType][]resource.Capability{
+	resource.FindingOpened: {resource.RepoList, resource.AdvisoriesList},
+	resource.FindingClosed: {resource.RepoList, resource.AdvisoriesList},
 }
 
 // listCapabilities are the capabilities to list the subjects of events, by the prefix of the event's type.
@@ -149,12 +157,17 @@ var listCapabilities = map[string]resource.Capability{
 	"platform.registry.tag":            resource.TagList,
 	"platform.registry.settings":       resource.RegistrySettingsList,
 	"platform.registry.deployment":     resource.DeploymentsList,
+	"platform.registry.inventory":      resource.DeploymentsList,
 	"push":                             resource.RepoList,
 	"pull":                             resource.RepoList,
 	"vulnerabilities.advisory":         resource.AdvisoriesList,
 	"vulnerabilities.advisories":       resource.AdvisoriesList,
 	"vulnerabilities.feed":             resource.AdvisoriesList,
+	"vulnerabilities.exploit_list":     resource.AdvisoriesList,
 	"events.subscription":              resource.SubscriptionsList,
+	"findings.finding":                 resource.ReportsList,
+	"findings.exception":               resource.OverrideList,
+	"findings.rule":                    resource.PolicyList,
 	"platform.registry.access":         resource.RepoList,
 	"signin.account":                   resource.IdentityList,
 	"signin.activity":                  resource.IdentityList,

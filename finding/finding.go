@@ -19,15 +19,32 @@ import (
 // A Finding is something that is wrong with a package of an image, whichever advisories
 // say so: those that share an ID or an alias are one.
 type Finding struct {
-	ID         string   // of the advisory
-	Aliases    []string // all other names of it
-	Package    resource.ImagePackage
-	Fixed      []string // versions in which it is fixed
-	Severity   Severity
-	Score      float64 // of CVSS; 0 if there is none
-	Summary    string
-	FirstSeen  time.Time
-	Advisories []resource.UID
+	ID                    string   // of the advisory
+	Aliases               []string // all other names of it
+	Package               resource.ImagePackage
+	Fixed                 []string // versions in which it is fixed
+	Severity              Severity
+	Score                 float64 // of CVSS; 0 if there is none
+	Summary               string
+	FirstSeen             time.Time
+	Advisories            []resource.UID
+	resource.Exploitation // see addExploits
+
+	State            State
+	Exception        resource.UID // that holds for it
+	ExceptionExpires time.Time    // when the finding is open again; zero is never
+	OpenedBy         string       // what brought the advisory: a feed and its revision, import, api, or image
+	Closing                       // how it ended, if it is over
+
+	claims [][]string // see the function claims
+	// Of a group.
+	Images     int             // how many have it
+	Excepted   int             // in how many of these an exception holds for it
+	SomeImages []AffectedImage // those in which it is open and that were inspected last, without their packages
+	FromFiles  bool            // the files of one of them tell of the package
+	FromSBOMs  bool            // an SBOM that is attached to one of them does
+	number     int64           // of the package
+	some       []int64         // the numbers of SomeImages, if exceptions hold for it in some images
 }
 
 // A Severity is a rating by the scale of CVSS.
@@ -61,56 +78,77 @@ func SeverityOf(score float64) Severity {
 type Filter struct {
 	Severities []Severity `json:"severities,omitempty"`
 	Fixable    bool       `json:"fixable,omitempty"`
+	KEV        bool       `json:"kev,omitempty"`     // only what is known to be exploited
 	Package    string     `json:"package,omitempty"` // its name, or that of its source
+	States     []State    `json:"states,omitempty"`  // empty is all but StateClosed
+	At         time.Time  `json:"at,omitzero"`       // what was open then; zero is now
 }
 
 func (f Filter) has(v Finding) bool {
-	return (len(f.Severities) == 0 || slices.Contains(f.Severities, v.Severity)) && (!f.Fixable || len(v.Fixed) > 0) &&
+	return v.State.in(f.States) && (len(f.Severities) == 0 || slices.Contains(f.Severities, v.Severity)) &&
+		(!f.Fixable || len(v.Fixed) > 0) && (!f.KEV || v.Known) &&
 		(f.Package == "" || f.Package == v.Package.Name || f.Package == v.Package.SourceName)
 }
 
-// findingList is how findings are ordered: what can be fixed first, then by severity.
+// findingList is how findings are ordered: what is known to be exploited, what can be fixed, what is more likely to be
+// exploited, and what has the higher score.
 var findingList = page.List{Kind: "findings", Fields: []string{"urgency"}, Default: page.Order{Field: "urgency", Desc: true}}
 
 // key orders findings by their urgency.
 func (v Finding) key() string {
-	fixable := 0
+	known, fixable := 0, 0
+	if v.Known {
+		known = 1
+	}
 	if len(v.Fixed) > 0 {
 		fixable = 1
 	}
-	return fmt.Sprintf("%d%04.0f\x00%s\x00%s\x00%s\x00%s", fixable, v.Score*10, v.ID, v.Package.Name, v.Package.Version,
-		v.Package.PURL)
+	return fmt.Sprintf("%d%d%010d%04.0f\x00%s\x00%s\x00%s\x00%s", known, fixable, v.likelihood(), v.Score*10, v.ID,
+		v.Package.Name, v.Package.Version, v.Package.PURL)
 }
 
 // List returns a page of the findings of an image, the most urgent first. The caller needs
 // repo.list and vuln_reports.list on the repo; of the advisories, those count that the
 // caller has advisories.list on. A page token has what is left out of the image and the
 // filter. It returns fault.FailedPrecondition if the packages of the image are not known.
+//
+// For what was open at a time, and for what is closed, the caller needs tag.list on the
+// repo, too.
 func (s *Service) List(ctx context.Context, i Image, f Filter, p page.Params) (none page.Page[Finding], k Known, _ error) {
 	of, req, err := page.Resume(s.pages, findingList, selection{i, f}, p)
 	if err != nil {
 		return none, k, err
 	}
 	i, f = of.Image, of.Filter
-	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.RepoList, resource.ImageReportsList),
-		i.Repo); err != nil {
+	if err := s.authz.RequireAll(ctx, f.capabilities(), i.Repo); err != nil {
 		return none, k, err
 	}
-	if len(f.Package) > maxName {
-		return none, k, fault.Field("package", "must have at most %d bytes", maxName)
+	now := s.packages.Time()
+	if err := f.check(now); err != nil {
+		return none, k, err
 	}
-	k, found, err := s.look(ctx, i)
+	k, found, err := s.lookAt(ctx, i, f.At)
 	if err != nil {
-		return none, k, err
-	}
-	if err := k.unknown(); err != nil {
 		return none, k, err
 	}
 	if k.Coverage, err = s.coverage(ctx, found); err != nil {
 		return none, k, err
 	}
-	all, err := s.findings(ctx, found)
+	all, err := s.findingsAt(ctx, k.StoredImage, found, f.At)
 	if err != nil {
+		return none, k, err
+	}
+	if err := s.judgeAt(ctx, i.Repo, k.Digest, all, f.At, now); err != nil {
+		return none, k, err
+	}
+	if slices.Contains(f.States, StateClosed) {
+		closed, err := s.closed(ctx, i, &k, found, all)
+		if err != nil {
+			return none, k, err
+		}
+		all = append(all, closed...)
+	}
+	if err := s.addExploits(ctx, all); err != nil {
 		return none, k, err
 	}
 	all = slices.DeleteFunc(all, func(v Finding) bool { return !f.has(v) })
@@ -124,20 +162,21 @@ type selection struct {
 }
 
 // findings joins the packages of an image with the advisories that the caller may see.
-func (s *Service) findings(ctx context.Context, found resource.Inspection) (all []Finding, _ error) {
+func (s *Service) findings(ctx context.Context, found resource.Inspection) ([]Finding, error) {
+	return s.findingsAt(ctx, resource.StoredImage{}, found, time.Time{})
+}
+
+// findingsAt is findings at a time, or now if that is zero. A finding was first seen no
+// earlier than its image.
+func (s *Service) findingsAt(
+	ctx context.Context, i resource.StoredImage, found resource.Inspection, at time.Time,
+) (all []Finding, _ error) {
 	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
 		return nil, err
 	}
-	ids, _, err := s.packages.PackageIDs(ctx, found.Digest)
-	if err != nil {
-		return nil, err
-	}
-	hits, err := s.packages.HitsOf(ctx, ids, roots(reach))
-	if err != nil {
-		return nil, err
-	}
-	advisories, err := s.visible(ctx, hits, reach)
+	ids := found.IDs()
+	hits, advisories, err := s.hitsAt(ctx, ids, reach, at)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +196,11 @@ func (s *Service) findings(ctx context.Context, found resource.Inspection) (all 
 	}
 	for id, of := range byPackage {
 		for _, same := range together(of, advisories) {
-			all = append(all, newFinding(places[known[id]], same, advisories))
+			v := newFinding(places[known[id]], same, advisories)
+			if v.FirstSeen.Before(i.IndexTime) {
+				v.FirstSeen = i.IndexTime
+			}
+			all = append(all, v)
 		}
 	}
 	return all, nil
@@ -237,7 +280,7 @@ func together(hits []findingdb.Hit, advisories map[int64]resource.Advisory) (all
 
 // newFinding makes one finding of the advisories that say the same.
 func newFinding(p resource.ImagePackage, hits []findingdb.Hit, advisories map[int64]resource.Advisory) Finding {
-	v := Finding{Package: p}
+	v := Finding{Package: p, claims: claims(hits, advisories)}
 	first := int64(0)
 	for _, h := range hits {
 		a := advisories[h.Advisory]
@@ -254,12 +297,13 @@ func newFinding(p resource.ImagePackage, hits []findingdb.Hit, advisories map[in
 			}
 		}
 		if first == 0 || h.Since < first {
-			first = h.Since
+			first, v.OpenedBy = h.Since, h.OpenedBy
 		}
 	}
 	slices.Sort(v.Aliases)
 	v.Aliases = slices.DeleteFunc(slices.Compact(v.Aliases), func(s string) bool { return s == v.ID })
 	slices.Sort(v.Advisories)
+	v.Advisories = slices.Compact(v.Advisories)
 	v.Severity, v.FirstSeen = SeverityOf(v.Score), store.FromMS(first)
 	return v
 }
@@ -298,6 +342,9 @@ type AffectedImage struct {
 	Digest   string
 	Tags     []string
 	Packages []resource.Package // of the image, among those that were asked for
+	PastTags []resource.PastTag // that stood for it, and no longer do
+	Platform string             // such as linux/arm64/v8; "" if it is not known
+	Claimed  bool               // attached SBOMs alone say that it has them
 }
 
 // imageList is how images are ordered: those that were inspected last come first.
@@ -343,13 +390,9 @@ func (s *Service) AffectedImages(
 	if err != nil {
 		return none, err
 	}
-	hits, err := s.packages.HitsBy(ctx, keys)
+	ids, err := s.packages.AffectedBy(ctx, reach, keys)
 	if err != nil {
 		return none, err
-	}
-	ids := make([]int64, 0, len(hits))
-	for _, h := range hits {
-		ids = append(ids, h.Package)
 	}
 	return s.having(ctx, reach, ids, req)
 }
@@ -424,8 +467,23 @@ func (s *Service) describe(ctx context.Context, numbers, packages []int64) (all 
 	if err != nil {
 		return nil, err
 	}
-	for _, i := range images {
-		all = append(all, AffectedImage{i.Repo, paths[i.Repo], i.Digest, i.Tags, which[i.Number]})
+	told, err := s.packages.FromFiles(ctx, numbers)
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	for _, i := range images {
+		all = append(all, AffectedImage{Repo: i.Repo, Path: paths[i.Repo], Digest: i.Digest, Tags: i.Tags,
+			Packages: which[i.Number], Platform: i.Platform, Claimed: isClaimed(told, i.Number, packages...)})
+	}
+	return all, s.addPastTags(ctx, images, all)
+}
+
+// isClaimed reports whether SBOMs alone tell that an image has one of the packages. told are
+// the packages in the files of those images that have SBOMs.
+func isClaimed(told map[int64][]int64, number int64, packages ...int64) bool {
+	files, ok := told[number]
+	return ok && !slices.ContainsFunc(packages, func(id int64) bool {
+		_, has := slices.BinarySearch(files, id)
+		return has
+	})
 }

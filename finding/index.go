@@ -47,6 +47,9 @@ type Config struct {
 	Read    func(context.Context, []inspect.Layer) (inspect.Result, error)
 	Version int
 
+	// ReadSBOM reads a document about an image; nil means inspect.SBOM.
+	ReadSBOM func(_ context.Context, document inspect.Layer, image string) (inspect.Result, error)
+
 	Metrics metric.Metrics
 	Log     *slog.Logger
 }
@@ -67,6 +70,9 @@ func NewIndexer(images *registrydb.Store, packages *findingdb.Store, r *registry
 			return inspect.Image(ctx, layers, inspect.Limits{})
 		}
 	}
+	if cfg.ReadSBOM == nil {
+		cfg.ReadSBOM = inspect.SBOM
+	}
 	cfg.Workers = max(cfg.Workers, 1)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	return &Indexer{images, packages, r, cfg}
@@ -81,6 +87,7 @@ func (x *Indexer) Run(ctx context.Context) error {
 	for range x.cfg.Workers {
 		all.Go(func() { x.work(ctx) })
 	}
+	all.Go(func() { x.lookThrough(ctx) })
 	all.Go(func() { x.sweep(ctx) })
 	all.Wait()
 	return nil
@@ -123,6 +130,12 @@ func (x *Indexer) Sweep(ctx context.Context) error {
 	if _, err := x.images.SweepImages(ctx, x.cfg.Version); err != nil {
 		return err
 	}
+	if err := x.packages.SweepJudgements(ctx); err != nil {
+		return err
+	}
+	if _, err := x.images.SweepSBOMs(ctx, resource.SBOMReader); err != nil {
+		return err
+	}
 	_, err := x.packages.SweepChunks(ctx)
 	return err
 }
@@ -136,6 +149,9 @@ func (x *Indexer) index(ctx context.Context, q registrydb.QueuedImage) error {
 	}
 	layers, err := x.layers(ctx, q)
 	if err != nil {
+		return x.failed(ctx, q, err)
+	}
+	if q.Platform, err = x.registry.Platform(ctx, q.Repo, q.Digest); err != nil {
 		return x.failed(ctx, q, err)
 	}
 	if layers == nil {
@@ -157,16 +173,24 @@ func (x *Indexer) index(ctx context.Context, q registrydb.QueuedImage) error {
 
 // keep keeps an image from others until it is stopped.
 func (x *Indexer) keep(ctx context.Context, q registrydb.QueuedImage) (stop func()) {
+	return whileReserved(ctx, func(ctx context.Context) bool {
+		if err := x.images.KeepImage(ctx, q, reserveLife); err != nil && ctx.Err() == nil {
+			x.cfg.Log.WarnContext(ctx, "an image may be inspected twice", "err", err)
+		}
+		return true
+	})
+}
+
+// whileReserved calls renew before a reservation ends, until it is stopped or renew returns
+// false. Nothing calls renew any more when stop returns.
+func whileReserved(ctx context.Context, renew func(context.Context) bool) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var kept sync.WaitGroup
 	kept.Go(func() {
 		for {
 			sleep(ctx, reserveLife/3)
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || !renew(ctx) {
 				return
-			}
-			if err := x.images.KeepImage(ctx, q, reserveLife); err != nil && ctx.Err() == nil {
-				x.cfg.Log.WarnContext(ctx, "an image may be inspected twice", "err", err)
 			}
 		}
 	})
@@ -226,6 +250,9 @@ func (x *Indexer) settle(ctx context.Context, q registrydb.QueuedImage, state re
 		if err != nil || !there {
 			return err
 		}
+		if err := x.unindex(ctx, t, q); err != nil {
+			return err
+		}
 		return registrydb.In(t).SettleImage(ctx, q, state, reason, x.cfg.Version)
 	})
 	if err == nil && state == resource.ImageNotUnderstood {
@@ -270,12 +297,15 @@ func (x *Indexer) save(
 	if err != nil {
 		return err
 	}
+	if err := x.changing(ctx, t, q, have); err != nil {
+		return err
+	}
 	var numbers, gone []int64
 	if found != nil && version < x.cfg.Version {
 		if numbers, err = images.ImageNumbers(ctx, q.Digest); err != nil {
 			return err
 		}
-		if err := images.LockChunks(ctx, numbers); err != nil {
+		if err := images.LockChunks(ctx, numbers, q); err != nil {
 			return err
 		}
 		before := have
@@ -283,15 +313,44 @@ func (x *Indexer) save(
 			return err
 		}
 		gone = minus(before, have)
+		if len(gone) > 0 || len(have) > len(before) { // no event tells that more can be read
+			if err := packages.Changing(ctx, numbers, before, true); err != nil {
+				return err
+			}
+		}
 	}
 	number, err := images.NumberImage(ctx, q)
 	if err != nil {
 		return err
 	}
-	if err := packages.ChangeImages(ctx, append(numbers, number), have, gone); err != nil {
+	numbers = append(numbers, number)
+	if err := packages.ChangeImages(ctx, numbers, have, nil); err != nil {
+		return err
+	}
+	if err := packages.TakePackages(ctx, q.Digest, numbers, gone); err != nil {
 		return err
 	}
 	return images.SettleImage(ctx, q, resource.ImageIndexed, "", x.cfg.Version)
+}
+
+// changing notes that the packages of an image change which has a number already, for events
+// to tell. found are those that were found in its files, if they were read before.
+func (x *Indexer) changing(ctx context.Context, t *store.Tx, q registrydb.QueuedImage, found []int64) error {
+	images, packages := registrydb.In(t), findingdb.In(t)
+	number, state, err := images.ImageNumber(ctx, q)
+	if err != nil || number == nil {
+		return err
+	}
+	told, err := packages.SBOMPackages(ctx, q.Repo, q.Digest)
+	if err != nil {
+		return err
+	}
+	if state == resource.ImageIndexed {
+		told = slices.Concat(told, found)
+		slices.Sort(told)
+		told = slices.Compact(told)
+	}
+	return packages.Changing(ctx, []int64{*number}, told, q.Again)
 }
 
 // minus returns what is in a and not in b; both are sorted.

@@ -22,8 +22,12 @@ const (
 	matchLife  = 10 * time.Second
 	matchEvery = 100 * time.Millisecond
 
+	// What one turn does is bounded, because others wait for theirs: anybody can push very
+	// many versions of a package, and import very many advisories about it.
 	packagesAtOnce = 200
 	changesAtOnce  = 500
+	pairsAtOnce    = 20_000
+	longTurn       = 250 * time.Millisecond
 
 	// The version before this one changes advisories and does not note it, as long as an
 	// upgrade takes. So everything is compared once more later.
@@ -43,14 +47,21 @@ type Matcher struct {
 	log        *slog.Logger
 	holder     string
 	last       int64 // the organization whose changes were served last
+	nextNews   int64 // the number from which on images are announced next
+	pairs      int   // of a package and an advisory that one turn compares, about
+	shares     map[int64]share
 
+	adopted bool      // what the version before has stored is in alias sets
 	asked   bool      // whether it has caught up
 	catchUp time.Time // when it has to; zero if it need not
+
+	Single int // how many events tell of one thing each before they are bundled; 0 means 20
 }
 
 // NewMatcher returns a Matcher over a database.
 func NewMatcher(packages *findingdb.Store, advisories *advisorydb.Store, log *slog.Logger) *Matcher {
-	return &Matcher{packages: packages, advisories: advisories, log: cmp.Or(log, slog.Default()), holder: rand.Text()}
+	return &Matcher{packages: packages, advisories: advisories, log: cmp.Or(log, slog.Default()), holder: rand.Text(),
+		pairs: pairsAtOnce, shares: map[int64]share{}}
 }
 
 // Run matches until ctx ends.
@@ -61,10 +72,11 @@ func (m *Matcher) Run(ctx context.Context) error {
 		}
 	}()
 	var renewed time.Time
-	for ; ctx.Err() == nil; sleep(ctx, matchEvery) {
+	for ; ctx.Err() == nil; m.wait(ctx) {
 		if m.packages.Replicated() && time.Since(renewed) > matchLife/4 {
 			has, err := m.packages.Lease(ctx, matchLease, m.holder, matchLife)
 			if err != nil || !has {
+				m.adopted = false // whoever has it may be of the version before
 				sleep(ctx, matchLife/10)
 				continue
 			}
@@ -85,9 +97,26 @@ func (m *Matcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// catchUpInTime lists the ecosystems of advisories that were there before this version,
-// and catches up an hour later. It does both once in the life of a database.
+// wait waits until this process has changed an advisory, or another one may have, or there
+// may be new packages.
+func (m *Matcher) wait(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-m.advisories.Written:
+	case <-time.After(matchEvery):
+	}
+}
+
+// catchUpInTime adopts what the version before has compared, lists the ecosystems of
+// advisories that were there before this version, and catches up an hour later. It does
+// the last two once in the life of a database.
 func (m *Matcher) catchUpInTime(ctx context.Context) error {
+	if !m.adopted {
+		if err := m.adopt(ctx); err != nil {
+			return err
+		}
+		m.adopted = true
+	}
 	if !m.asked {
 		_, err := m.packages.Setting(ctx, caughtUp)
 		if errors.Is(err, fault.NotFound) {
@@ -109,6 +138,20 @@ func (m *Matcher) catchUpInTime(ctx context.Context) error {
 	return m.packages.SetSetting(ctx, caughtUp, []byte("1"))
 }
 
+// adopt puts advisories that the version before has compared into alias sets.
+func (m *Matcher) adopt(ctx context.Context) error {
+	for {
+		did := 0
+		err := m.write(ctx, func(t *store.Tx) (err error) {
+			did, err = findingdb.In(t).AdoptAdvisories(ctx, changesAtOnce)
+			return err
+		})
+		if err != nil || did == 0 {
+			return err
+		}
+	}
+}
+
 // CatchUp has all packages compared with all advisories again.
 func (m *Matcher) CatchUp(ctx context.Context) error {
 	if err := m.advisories.ListEcosystems(ctx); err != nil {
@@ -128,14 +171,19 @@ func (m *Matcher) matchAll(ctx context.Context, renewed time.Time) error {
 	return nil
 }
 
-// Match compares some packages and some advisories, and reports whether there were any.
+// Match compares some packages and some advisories, and writes the events about some images
+// that are new. It reports whether there were any.
 func (m *Matcher) Match(ctx context.Context) (bool, error) {
 	packages, err := m.matchPackages(ctx)
 	if err != nil {
 		return false, err
 	}
 	advisories, err := m.matchAdvisories(ctx)
-	return packages || advisories, err
+	if err != nil {
+		return false, err
+	}
+	news, err := m.announce(ctx)
+	return packages || advisories || news, err
 }
 
 // write runs a transaction that fails if another replica has the lease.
@@ -150,64 +198,63 @@ func (m *Matcher) write(ctx context.Context, f func(*store.Tx) error) error {
 	})
 }
 
-// matchPackages compares packages that are new.
+// matchPackages compares packages that are new, the oldest and the newest in turn, so that
+// nobody waits for all that another has pushed.
 func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 	fresh, err := m.packages.Unmatched(ctx, packagesAtOnce)
 	if err != nil || len(fresh) == 0 {
 		return false, err
 	}
 	want := findingdb.NewMatches()
-	for _, p := range fresh {
+	named := map[string][]resource.Advisory{}
+	pairs, begin := 0, time.Now()
+	for i, p := range fresh {
 		s := subjectOf(p)
-		all, err := m.advisories.Naming(ctx, s.name)
-		if err != nil {
-			return false, err
+		all, ok := named[s.name]
+		if !ok {
+			if all, err = m.advisories.Naming(ctx, s.name); err != nil {
+				return false, err
+			}
+			named[s.name] = all
 		}
 		for _, a := range all {
 			s.match(a, want)
 		}
+		if pairs += len(all); pairs >= m.pairs || time.Since(begin) > longTurn {
+			fresh = fresh[:i+1]
+			break
+		}
 	}
-	return true, m.write(ctx, func(t *store.Tx) error { return findingdb.In(t).MatchPackages(ctx, fresh, want) })
+	return true, m.write(ctx, func(t *store.Tx) error {
+		return findingdb.In(t).MatchPackages(ctx, fresh, want, func(c findingdb.Change) error { return m.tell(ctx, t, c) })
+	})
 }
 
-// matchAdvisories compares advisories that have changed.
+// matchAdvisories compares advisories that have changed: as many of an organization as its
+// turn allows.
 func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 	c, err := m.advisories.NextChanges(ctx, m.last, changesAtOnce)
 	if err != nil || len(c.Advisories) == 0 {
 		return false, err
 	}
 	m.last = c.Root
-	all, err := m.advisories.WithKeys(ctx, c.Advisories)
-	if err != nil {
-		return false, err
+	share := m.share(c)
+	c = c.First(share.atOnce)
+	want, done, err := m.compare(ctx, c.Advisories, share)
+	if err != nil || want == nil {
+		return true, err
 	}
-	byName := map[string][]resource.Advisory{}
-	for _, a := range all {
-		for _, name := range a.Names() {
-			byName[name] = append(byName[name], a)
-		}
-	}
-	names := make([]string, 0, len(byName))
-	for name := range byName {
-		names = append(names, name)
-	}
-	subjects, err := m.packages.Subjects(ctx, names)
-	if err != nil {
-		return false, err
-	}
-	want := findingdb.NewMatches()
-	for _, p := range subjects {
-		s := subjectOf(p)
-		for _, a := range byName[s.name] {
-			s.match(a, want)
-		}
-	}
-	return true, m.write(ctx, func(t *store.Tx) error {
-		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, want); err != nil {
+	err = m.write(ctx, func(t *store.Tx) error {
+		tell := func(change findingdb.Change) error { return m.tell(ctx, t, change) }
+		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, *want, c.Sources, tell); err != nil || !done {
 			return err
 		}
 		return advisorydb.DropChanges(ctx, t, c)
 	})
+	if err == nil {
+		m.end(c.Root, share, *want, done)
+	}
+	return true, err
 }
 
 // A subject is a package as advisories speak of it: distributions speak of the source that

@@ -27,6 +27,7 @@ type Service struct {
 	registry   *registry.Service
 	authz      *authz.Checker
 	pages      *page.Tokens
+	turns      *turns
 }
 
 // NewService returns a Service over a database.
@@ -34,7 +35,7 @@ func NewService(
 	packages *findingdb.Store, images *registrydb.Store, advisories *advisorydb.Store, r *registry.Service,
 	c *authz.Checker, p *page.Tokens,
 ) *Service {
-	return &Service{packages, images, advisories, r, c, p}
+	return &Service{packages, images, advisories, r, c, p, newTurns()}
 }
 
 // An Image is the reference of an image in a repo: a tag or a digest, and of an index the
@@ -52,6 +53,8 @@ type Known struct {
 	Distribution resource.Distribution
 	Warnings     []string
 	Coverage     Coverage
+	Incomplete   string          // why not all findings are known that are closed; "" if they are
+	SBOMs        []resource.SBOM // that are attached to it in the repo
 }
 
 // A Coverage counts the packages of an image by what can be said about them.
@@ -61,13 +64,16 @@ type Coverage struct {
 	Bare     int // for whose ecosystem the caller sees none: nothing is known about these
 	Owned    int // that belong to a package of the distribution, whose advisories tell about them
 	Waiting  int // that were not compared with the advisories yet
+
+	// Of an image with SBOMs, the packages that only they list, and that none of them lists.
+	OnlySBOMs, OnlyFiles int
 }
 
 // Inspect returns what is known about an image. The caller needs repo.list, sboms.list and
 // manifest.metadata.list on the repo.
 func (s *Service) Inspect(ctx context.Context, i Image) (Known, error) {
 	k, found, err := s.inspect(ctx, i)
-	if err != nil || k.State != resource.ImageIndexed {
+	if err != nil || k.unknown() != nil {
 		return k, err
 	}
 	k.Coverage, err = s.coverage(ctx, found)
@@ -99,14 +105,20 @@ func (s *Service) look(ctx context.Context, i Image) (k Known, found resource.In
 		stored = resource.StoredImage{Repo: i.Repo, Digest: v.Digest, State: resource.ImageNone}
 	}
 	k = Known{StoredImage: stored, Platform: v.Platform()}
-	if stored.State != resource.ImageIndexed {
-		return k, found, nil
-	}
-	found, ok, err = s.packages.Inspection(ctx, v.Digest)
-	if err == nil && !ok {
-		k.State = resource.ImageWaiting
+	found.Digest = v.Digest
+	if stored.State == resource.ImageIndexed {
+		if found, ok, err = s.packages.Inspection(ctx, v.Digest); err == nil && !ok {
+			k.State = resource.ImageWaiting
+		}
+		if err != nil {
+			return k, found, err
+		}
 	}
 	k.Distribution, k.Warnings = found.Distribution, found.Warnings
+	if k.SBOMs, err = s.packages.SBOMs(ctx, i.Repo, v.Digest); err != nil {
+		return k, found, err
+	}
+	err = s.join(ctx, &found, k.SBOMs)
 	return k, found, err
 }
 
@@ -126,8 +138,9 @@ func (s *Service) coverage(ctx context.Context, found resource.Inspection) (c Co
 	if err != nil {
 		return c, err
 	}
-	_, c.Waiting, err = s.packages.PackageIDs(ctx, found.Digest)
+	c.Waiting, err = s.packages.Waiting(ctx, found.IDs())
 	c.Packages = len(found.Packages)
+	c.countOrigins(found.Packages)
 	for _, p := range found.Packages {
 		switch {
 		case p.Owned:
@@ -168,8 +181,13 @@ func (s *Service) ListPackages(
 	return page.Finish(s.pages, req, got), nil
 }
 
-// unknown returns why nothing can be said about an image, or nil.
+// unknown returns why nothing can be said about an image, or nil. What SBOMs say can be
+// told of an image that is not understood.
 func (k Known) unknown() error {
+	claimed := slices.ContainsFunc(k.SBOMs, func(b resource.SBOM) bool { return len(b.IDs) > 0 })
+	if claimed && k.State != resource.ImageWaiting {
+		return nil
+	}
 	switch k.State {
 	case resource.ImageWaiting:
 		return fault.Unmet("IMAGE_NOT_INDEXED", "the image waits to be inspected; try again in some seconds")
@@ -183,21 +201,6 @@ func (k Known) unknown() error {
 
 // cut returns a page of what is in memory. key returns a text that differs for each, and
 // by which they are ordered.
-func cut[T any](all []T, r page.Request, key func(T) string) (out page.Page[T]) {
-	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
-	if r.Order.Desc {
-		slices.Reverse(all)
-	}
-	out.Total = int64(len(all))
-	if r.After != nil {
-		all = slices.DeleteFunc(slices.Clone(all), func(v T) bool {
-			return key(v) <= r.After.Key != r.Order.Desc || key(v) == r.After.Key
-		})
-	}
-	all = all[min(r.Skip, len(all)):]
-	if len(all) > r.Size {
-		out.Last = &page.Cursor{Key: key(all[r.Size-1])}
-	}
-	out.Items = all[:min(r.Size, len(all))]
-	return out
+func cut[T any](all []T, r page.Request, key func(T) string) page.Page[T] {
+	return page.Cut(all, r, key)
 }

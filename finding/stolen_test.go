@@ -9,15 +9,13 @@ import (
 	"github.com/holdfast-dev/holdfast/finding"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // TestPlacesOfOthers: whoever writes the last segment of another's group or repo below a
 // group of their own is told nothing about it.
 func TestPlacesOfOthers(t *testing.T) {
 	t.Parallel()
-	storetest.EachURL(t, func(t *testing.T, url string) {
-		g := newGame(t, url)
+	eachGame(t, func(t *testing.T, g *game) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		folder := g.sees["of a folder"][0] // of a
 		repo := resource.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}

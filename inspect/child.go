@@ -59,11 +59,19 @@ func serve(in io.Reader, out io.Writer) error {
 	if err := confine(req.Limits, os.TempDir()); err != nil {
 		return err
 	}
-	a := index(context.Background(), frames, req)
+	a := read(context.Background(), frames, req)
 	if a.Result != nil {
 		a.Result.MemoryBytes = memory()
 	}
 	return json.NewEncoder(out).Encode(a)
+}
+
+// read reads what was asked for.
+func read(ctx context.Context, frames *frameReader, req request) answer {
+	if req.Document != "" {
+		return readDocument(frames, req)
+	}
+	return index(ctx, frames, req)
 }
 
 // index reads the layers.

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -67,4 +68,9 @@ func Frames(w io.Writer, layers ...io.Reader) error {
 		}
 	}
 	return nil
+}
+
+// AnswerTo returns what a child writes about a document.
+func AnswerTo(body []byte, image string) ([]byte, error) {
+	return json.Marshal(answerTo(body, image, 100))
 }

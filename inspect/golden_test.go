@@ -5,13 +5,10 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/zlib"
-	"database/sql"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/inspect"
+	"github.com/holdfast-dev/holdfast/inspect/inspecttest"
 )
 
 const alpineRelease = `NAME="Alpine Linux"
@@ -151,7 +149,8 @@ var goldens = map[string]golden{
 func TestImage(t *testing.T) {
 	goldens := maps.Clone(goldens)
 	for format, database := range map[string]string{
-		"var/lib/rpm/rpmdb.sqlite": rpmSqlite(t), "usr/lib/sysimage/rpm/Packages.db": rpmNdb(),
+		"var/lib/rpm/rpmdb.sqlite": inspecttest.RPMSqlite(t, rpms()...), "usr/lib/sysimage/rpm/Packages.db": inspecttest.RPMNdb(rpms()...),
+		"var/lib/rpm/Packages": inspecttest.RPMBerkeley(rpms()...),
 	} {
 		goldens["rpm in "+filepath.Base(format)] = golden{"rocky 9.4 Rocky Linux 9.4 (Blue Onyx)", [][]file{
 			{{name: format, content: database}},
@@ -193,25 +192,8 @@ func packageLines(r inspect.Result) []string {
 }
 
 func TestGoBinary(t *testing.T) {
-	dir := t.TempDir()
-	for name, content := range map[string]string{
-		"go.mod":                         "module example.com/app\n\ngo 1.22\n\nrequire example.com/Dep v1.2.3\n",
-		"main.go":                        "package main\n\nimport \"example.com/Dep\"\n\nfunc main() { println(dep.Name) }\n",
-		"vendor/modules.txt":             "# example.com/Dep v1.2.3\n## explicit; go 1.22\nexample.com/Dep\n",
-		"vendor/example.com/Dep/name.go": "package dep\n\nvar Name = \"dep\"\n",
-	} {
-		must(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
-		must(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-mod=vendor", "-ldflags=-s -w", "-o", "app", ".")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	binary, err := os.ReadFile(filepath.Join(dir, "app"))
-	must(err)
-	r := inspected(t, zipped(archive(file{name: "app", mode: 0o755, content: string(binary)})))
+	program := inspecttest.GoProgram(t, "example.com/app", map[string]string{"example.com/Dep": "v1.2.3"})
+	r := inspected(t, zipped(archive(file{name: "app", mode: 0o755, content: program})))
 	var got []string
 	for _, p := range r.Packages {
 		if p.Name == "stdlib" && strings.HasPrefix(p.Version, "1.") {
@@ -279,79 +261,11 @@ func rust(doc string) string {
 	return b.String()
 }
 
-// rpmHeaders are the headers of the packages of the databases below.
-func rpmHeaders() [][]byte {
-	return [][]byte{
-		rpmHeader("bash", "5.1.8", "9.el9", 0, "bash-5.1.8-9.el9.src.rpm"),
-		rpmHeader("vim-minimal", "8.2.2637", "20.el9", 2, "vim-8.2.2637-20.el9.src.rpm"),
-		rpmHeader("gpg-pubkey", "350d275d", "6279464b", 0, "(none)"),
+// rpms are the packages of the databases of rpm.
+func rpms() []inspecttest.RPM {
+	return []inspecttest.RPM{
+		{Name: "bash", Version: "5.1.8", Release: "9.el9", Source: "bash-5.1.8-9.el9.src.rpm"},
+		{Name: "vim-minimal", Version: "8.2.2637", Release: "20.el9", Epoch: 2, Source: "vim-8.2.2637-20.el9.src.rpm"},
+		{Name: "gpg-pubkey", Version: "350d275d", Release: "6279464b", Source: "(none)"},
 	}
-}
-
-// rpmHeader returns a header: how many tags and bytes there are, the tags, and the bytes.
-func rpmHeader(name, version, release string, epoch uint32, source string) []byte {
-	var index, data bytes.Buffer
-	tags := 0
-	add := func(tag, kind uint32, value []byte) {
-		must(binary.Write(&index, binary.BigEndian, []uint32{tag, kind, uint32(data.Len()), 1}))
-		data.Write(value)
-		tags++
-	}
-	const number, text = 4, 6
-	add(1003, number, binary.BigEndian.AppendUint32(nil, epoch))
-	for _, t := range []struct {
-		tag   uint32
-		value string
-	}{{1000, name}, {1001, version}, {1002, release}, {1022, "x86_64"}, {1044, source}} {
-		add(t.tag, text, []byte(t.value+"\x00"))
-	}
-	head := binary.BigEndian.AppendUint32(nil, uint32(tags))
-	head = binary.BigEndian.AppendUint32(head, uint32(data.Len()))
-	return append(append(head, index.Bytes()...), data.Bytes()...)
-}
-
-func rpmSqlite(t *testing.T) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "rpmdb.sqlite")
-	db, err := sql.Open("sqlite", name)
-	must(err)
-	_, err = db.ExecContext(t.Context(), "CREATE TABLE Packages (hnum INTEGER PRIMARY KEY, blob BLOB NOT NULL)")
-	must(err)
-	for _, h := range rpmHeaders() {
-		_, err = db.ExecContext(t.Context(), "INSERT INTO Packages (blob) VALUES (?)", h)
-		must(err)
-	}
-	must(db.Close())
-	content, err := os.ReadFile(name)
-	must(err)
-	return string(content)
-}
-
-// rpmNdb returns a database of SUSE's format: a page of slots, then the headers.
-func rpmNdb() string {
-	const page, block = 4096, 16
-	slots := binary.LittleEndian.AppendUint32([]byte("RpmP"), 0)
-	slots = append(slots, make([]byte, 4)...)
-	slots = binary.LittleEndian.AppendUint32(slots, 1) // pages
-	slots = append(slots, make([]byte, 16)...)
-	var blobs []byte
-	for i, h := range rpmHeaders() {
-		at := (page + len(blobs)) / block
-		slots = append(slots, "Slot"...)
-		for _, n := range []int{i + 1, at, (len(h) + 2*block + block - 1) / block} {
-			slots = binary.LittleEndian.AppendUint32(slots, uint32(n))
-		}
-		blobs = append(blobs, "BlbS"...)
-		for _, n := range []int{i + 1, 0, len(h)} {
-			blobs = binary.LittleEndian.AppendUint32(blobs, uint32(n))
-		}
-		blobs = append(blobs, h...)
-		for len(blobs)%block != 0 {
-			blobs = append(blobs, 0)
-		}
-	}
-	for len(slots) < page {
-		slots = append(slots, "Slot\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
-	}
-	return string(slots) + string(blobs)
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/inspect"
+	"github.com/holdfast-dev/holdfast/inspect/inspecttest"
 )
 
 const lodash = "app/node_modules/lodash/package.json"
@@ -84,7 +85,7 @@ func TestHostileFiles(t *testing.T) {
 	for range 50 {
 		deep = jar("a.jar", deep)
 	}
-	corrupt := []byte(rpmSqlite(t))
+	corrupt := []byte(inspecttest.RPMSqlite(t, rpms()...))
 	for i := 100; i < len(corrupt); i += 7 {
 		corrupt[i] ^= 0xff
 	}
@@ -101,7 +102,7 @@ func TestHostileFiles(t *testing.T) {
 		"a jar that is none": {[]file{{name: "a.jar", content: strings.Repeat("x", 100)}}, "a.jar: java/archive: "},
 		"a corrupt rpm in sql": {[]file{{name: "var/lib/rpm/rpmdb.sqlite", content: string(corrupt)}},
 			"var/lib/rpm/rpmdb.sqlite: rpm database: "},
-		"a corrupt rpm in ndb": {[]file{{name: "var/lib/rpm/Packages.db", content: strings.ReplaceAll(rpmNdb(), "Slot",
+		"a corrupt rpm in ndb": {[]file{{name: "var/lib/rpm/Packages.db", content: strings.ReplaceAll(inspecttest.RPMNdb(rpms()...), "Slot",
 			"Slop")}}, "rpm database: "},
 		"an rpm that is none": {[]file{{name: "var/lib/rpm/Packages", content: strings.Repeat("x", 5000)}},
 			"rpm database: "},
@@ -211,7 +212,7 @@ func endlessSqlite(ctx context.Context, folder string) string {
 
 // hugeNdb says of a package that it has four gigabytes.
 func hugeNdb() string {
-	b := []byte(rpmNdb())
+	b := []byte(inspecttest.RPMNdb(rpms()...))
 	binary.LittleEndian.PutUint32(b[4096+12:], 0xfffffff0)
 	return string(b)
 }

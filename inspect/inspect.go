@@ -61,6 +61,7 @@ type Result struct {
 	Packages     []Package // by ecosystem, name, version and location
 	Warnings     []string  // what could not be understood of it; the rest is complete. At most 100.
 	Version      int       // of the extractors: Version, when it was made
+	Document     *Document `json:",omitempty"` // of an SBOM
 
 	Processor   time.Duration // that the child has used
 	MemoryBytes int64         // that the child had at most, on Linux
@@ -151,5 +152,5 @@ func Image(ctx context.Context, layers []Layer, limits Limits) (Result, error) {
 	limit := time.Duration(limits.Seconds) * time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, clockFactor*limit, errSlow)
 	defer cancel()
-	return runChild(ctx, layers, limits)
+	return runChild(ctx, layers, limits, "")
 }

@@ -25,8 +25,9 @@ const (
 
 // A request is the first frame.
 type request struct {
-	Limits Limits
-	Layers []string // their digests
+	Limits   Limits
+	Layers   []string // their digests
+	Document string   `json:",omitempty"` // the image that the only layer is a document about
 }
 
 // An answer is what the child writes.
@@ -36,8 +37,8 @@ type answer struct {
 	Failed        string  `json:",omitempty"` // for what is not the image's fault
 }
 
-// runChild has the image read by a child, in a folder of its own.
-func runChild(ctx context.Context, layers []Layer, limits Limits) (Result, error) {
+// runChild has the image, or a document about it, read by a child, in a folder of its own.
+func runChild(ctx context.Context, layers []Layer, limits Limits, document string) (Result, error) {
 	removeStale(time.Duration(limits.Seconds) * time.Second * (clockFactor + 1))
 	folder, err := os.MkdirTemp("", folderPrefix)
 	if err != nil {
@@ -55,7 +56,7 @@ func runChild(ctx context.Context, layers []Layer, limits Limits) (Result, error
 		// unlocks it again, a thread lasts as long as the process.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		c := child{name: childName, starts: confinedStarts(), limits: limits, folder: folder}
+		c := child{name: childName, starts: confinedStarts(), limits: limits, document: document, folder: folder}
 		result, err := c.run(ctx, layers)
 		done <- outcome{result, err}
 	}()
@@ -78,6 +79,7 @@ type child struct {
 	name      string
 	starts    []*syscall.SysProcAttr // ways to start it, the best first
 	limits    Limits
+	document  string // the image that a document is about
 	folder    string
 	complaint head
 	cmd       *exec.Cmd
@@ -151,7 +153,7 @@ func (c *child) run(ctx context.Context, layers []Layer) (Result, error) {
 // child that reads no further has its reasons and tells them itself.
 func (c *child) feed(ctx context.Context, layers []Layer) error {
 	defer func() { _ = c.in.Close() }()
-	req := request{Limits: c.limits}
+	req := request{Limits: c.limits, Document: c.document}
 	for _, l := range layers {
 		req.Layers = append(req.Layers, l.Digest)
 	}
@@ -230,6 +232,9 @@ func (c *child) understand(said []byte, layers int) (Result, error) {
 		if p.Layer < 0 || p.Layer >= layers || !p.Valid() {
 			return Result{}, &NotUnderstood{Reason: "reading it crashed", Detail: "a package of the answer is not one"}
 		}
+	}
+	if d := r.Document; d != nil && (d.Format != short(d.Format) || d.Tool != short(d.Tool)) {
+		return Result{}, &NotUnderstood{Reason: "reading it crashed", Detail: "the document of the answer is not one"}
 	}
 	if !r.Distribution.Valid() {
 		return Result{}, &NotUnderstood{Reason: "reading it crashed", Detail: "the distribution of the answer is not one"}

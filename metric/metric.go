@@ -28,6 +28,7 @@ type Metrics struct {
 	caches     Counter // by cache and result
 
 	Inspections Counter // of images; by outcome
+	RuleRefused Counter // pulls that a rule about findings has refused
 }
 
 // The values of labels.
@@ -44,7 +45,7 @@ var (
 	feedOutcomes = []string{Changed, Unchanged, Failed}
 	imports      = []string{"created", "updated", Unchanged, Failed}
 	collected    = []string{"uploads", "links", "blobs", "files", "pulls", "bytes"}
-	caches       = []string{"tokens", "identities", "issuer_keys", "repos", "advisories"}
+	caches       = []string{"tokens", "identities", "issuer_keys", "repos", "advisories", "verdicts"}
 )
 
 // Values of labels that other packages name.
@@ -99,6 +100,7 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 			label{"outcome", []string{OK, Failed}}),
 		Inspections: newCounter(r, "holdfast_inspections_total", "Images that were inspected, by outcome.",
 			label{"outcome", []string{OK, NotUnderstood, Failed}}),
+		RuleRefused: newCounter(r, "holdfast_rule_refusals_total", "Pulls of images that a rule about findings has refused."),
 		caches: newCounter(r, "holdfast_cache_requests_total", "Lookups in caches, by cache and result.",
 			label{"cache", caches}, label{"result", []string{"hit", "miss"}}),
 	}

@@ -5,6 +5,9 @@
 package page
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -89,4 +92,47 @@ type Page[T any] struct {
 // With returns a page like p that has other items, one for each of its own.
 func With[T, U any](p Page[T], items []U) Page[U] {
 	return Page[U]{Items: items, Last: p.Last, Total: p.Total, Next: p.Next, Skipped: p.Skipped, Expired: p.Expired}
+}
+
+// Cut returns the page that r asks for of items that are all in memory. key returns a text
+// that differs for each, and by which they are ordered.
+func Cut[T any](all []T, r Request, key func(T) string) (out Page[T]) {
+	type row struct {
+		key string
+		at  int
+	}
+	out.Total = int64(len(all))
+	rows := make([]row, 0, len(all))
+	for i, v := range all {
+		k := bounded(key(v))
+		if r.After == nil || k != r.After.Key && k > r.After.Key != r.Order.Desc {
+			rows = append(rows, row{k, i})
+		}
+	}
+	slices.SortFunc(rows, func(a, b row) int {
+		if r.Order.Desc {
+			a, b = b, a
+		}
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.at, b.at))
+	})
+	rows = rows[min(r.Skip, len(rows)):]
+	if len(rows) > r.Size {
+		rows = rows[:r.Size]
+		out.Last = &Cursor{Key: rows[r.Size-1].key}
+	}
+	for _, v := range rows {
+		out.Items = append(out.Items, all[v.at])
+	}
+	return out
+}
+
+// maxKey is how many bytes of a key surely fit into a token.
+const maxKey = 400
+
+// bounded returns a key that fits into a token, with a digest in place of what does not.
+func bounded(key string) string {
+	if len(key) <= maxKey {
+		return key
+	}
+	return strings.ToValidUTF8(key[:maxKey-2*sha256.Size], "") + fmt.Sprintf("%x", sha256.Sum256([]byte(key)))
 }

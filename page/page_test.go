@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -304,4 +306,42 @@ func FuzzOrderBy(f *testing.F) {
 			t.Fatalf("%q orders by %q", s, got.Field)
 		}
 	})
+}
+
+// TestCut walks through items in memory in both orders, whatever their keys are.
+func TestCut(t *testing.T) {
+	tokens := page.NewTokens([]byte("key"), time.Now)
+	var keys []string
+	for i := range 23 {
+		key := fmt.Sprintf("%02d", i)
+		if i%3 == 0 { // longer than a token may be, and the same in the beginning as others
+			key = fmt.Sprintf("%02d", i/6) + strings.Repeat("\x00\xffé", 2000) + key
+		}
+		keys = append(keys, key)
+	}
+	for _, order := range []string{"name", "name desc"} {
+		var got []string
+		for p := (page.Params{Size: 4, OrderBy: order}); ; {
+			_, r, err := page.Resume[any](tokens, list, nil, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := page.Finish(tokens, r, page.Cut(keys, r, func(s string) string { return s }))
+			if got = append(got, found.Items...); found.Total != int64(len(keys)) {
+				t.Fatalf("the total is %d", found.Total)
+			}
+			if p.Token = found.Next; p.Token == "" {
+				break
+			}
+		}
+		short := slices.DeleteFunc(slices.Clone(got), func(s string) bool { return len(s) > 100 })
+		if order == "name desc" {
+			slices.Reverse(short)
+		}
+		slices.Sort(got)
+		want := slices.Sorted(slices.Values(keys))
+		if diff := cmp.Diff(want, got); diff != "" || !slices.IsSorted(short) {
+			t.Errorf("%s: %v %s", order, short, diff)
+		}
+	}
 }

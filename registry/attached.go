@@ -220,7 +220,7 @@ func (r *Registry) attestations(
 	var all []resource.Manifest
 	read := map[digest.Digest]bool{}
 	for _, d := range index.Manifests {
-		if d.Annotations["vnd.docker.reference.digest"] != subject || read[d.Digest] || len(read) == maxAttached {
+		if d.Annotations[attestedImage] != subject || read[d.Digest] || len(read) == maxAttached {
 			continue
 		}
 		read[d.Digest] = true

@@ -8,7 +8,7 @@ import (
 )
 
 // CreateDeployment stores how the images of a repo are deployed. The caller needs
-// repo.update on it, because no role has registry.deployments.create.
+// repo.update on it: whoever edits a repo may say so, and editors lack registry.deployments.create.
 func (s *Service) CreateDeployment(ctx context.Context, d resource.Deployment) (resource.Deployment, error) {
 	if err := s.authz.Require(ctx, resource.RepoUpdate, d.UID); err != nil {
 		return resource.Deployment{}, err

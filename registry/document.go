@@ -20,6 +20,10 @@ const (
 	dockerIndex = "application/vnd.docker.distribution.manifest.list.v2+json"
 
 	maxNeeds = 4096 // blobs and children of one manifest
+
+	// attestedImage is the annotation with which BuildKit says of an attestation in an index
+	// which image of the index it is about.
+	attestedImage = "vnd.docker.reference.digest"
 )
 
 // A document is a manifest of any kind: an OCI image or index, its Docker
@@ -73,6 +77,11 @@ func parseManifest(contentType string, body []byte, sparse bool) (resource.Manif
 	}
 	if strings.Contains(m.Annotations+m.ArtifactType, "\x00") || strings.Contains(m.Annotations, `\u0000`) {
 		return resource.Manifest{}, badManifest("a NUL character cannot be stored")
+	}
+	for _, d := range doc.Manifests {
+		if image := d.Annotations[attestedImage]; resource.ValidDigest(image) && len(m.About) < maxVariants {
+			m.About = append(m.About, image)
+		}
 	}
 	m.Needs, err = doc.needs(sparse)
 	return m, err

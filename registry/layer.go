@@ -48,14 +48,7 @@ func (r *Registry) Layers(ctx context.Context, repo resource.UID, digest string)
 				return err == nil, err
 			},
 			Open: func(ctx context.Context) (io.ReadCloser, error) {
-				b, err := r.store.Blob(ctx, repo, blob)
-				if errors.Is(err, fault.NotFound) {
-					return nil, fault.Missing("layer", blob)
-				}
-				if err != nil {
-					return nil, err
-				}
-				return r.storage.open(ctx, b.Path, b.Size)
+				return r.openBlob(ctx, repo, blob)
 			}})
 	}
 	return all, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/refusal"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
@@ -30,6 +31,9 @@ func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t targe
 	if err != nil {
 		return r.unknownManifest(t, err)
 	}
+	if err := r.passGate(req.Context(), t, m); err != nil {
+		return err
+	}
 	if setManifest(w, req, m) && req.Method == http.MethodGet {
 		if r.config.CountPull != nil {
 			if err := r.config.CountPull(req.Context(), t.repo, t.public); err != nil {
@@ -42,6 +46,26 @@ func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t targe
 		_, _ = w.Write(m.Body)
 	}
 	return nil
+}
+
+// passGate returns the Problem for a pull that a rule refuses. HEAD is not a pull: it tells whether something is
+// there, which those who push have to know as well.
+func (r *Registry) passGate(ctx context.Context, t target, m resource.Manifest) error {
+	if r.config.Gate == nil || t.method != http.MethodGet {
+		return nil
+	}
+	why, err := r.config.Gate(ctx, t.repo, m, t.public)
+	if err != nil || why == "" {
+		return err
+	}
+	r.config.Metrics.RuleRefused.Add(1)
+	if actor := resource.ActorFrom(ctx); r.config.Refusals != nil {
+		r.config.Refusals.Add(refusal.Refusal{
+			Type: resource.RegistryRefused, Group: t.group, Subject: t.repo, RequestID: actor.RequestID,
+			Activity: resource.Activity{Identity: actor.Subject, Reason: resource.RefusedRule, Address: actor.Remote},
+		})
+	}
+	return problem(http.StatusForbidden, denied, "pulls of this image are refused: %s", why)
 }
 
 // readManifest returns the manifest of a target, without its body unless the method is GET.

@@ -28,6 +28,7 @@ type pullLog struct {
 	queue   chan *resource.Pull // pointers, because it is mostly empty
 	counter *pullCounter
 	dropped atomic.Int64
+	unnoted int64 // that were dropped, and are not noted in the database either
 }
 
 func newPullLog(s *registrydb.Store, log *slog.Logger) *pullLog {
@@ -132,5 +133,10 @@ func (l *pullLog) write(ctx context.Context, batch []resource.Pull) {
 	}
 	if n := l.dropped.Swap(0); n > 0 {
 		l.log.WarnContext(ctx, "pulls were not recorded", "count", n)
+		if err := l.store.NoteLostPulls(context.WithoutCancel(ctx), n+l.unnoted); err != nil {
+			l.unnoted += n // noted with the next
+			return
+		}
+		l.unnoted = 0
 	}
 }

@@ -39,6 +39,9 @@ type Config struct {
 	Admit     func(context.Context) error
 	CountPull func(ctx context.Context, repo resource.UID, public bool) error
 
+	// Gate returns why a rule refuses the pull of a manifest to the caller, or "". It may be nil.
+	Gate func(ctx context.Context, repo resource.UID, m resource.Manifest, public bool) (why string, err error)
+
 	// Sparse accepts manifests whose blobs or children are not in the repo. A
 	// tag may then name an image that cannot be pulled completely.
 	Sparse bool

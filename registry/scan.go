@@ -183,6 +183,10 @@ type Report struct {
 	Image string // the digest in the request
 }
 
+// A Scan makes a report about an image of a repo that none is attached to. It reports false
+// if nothing can be said about the image, or the caller may not know.
+type Scan func(ctx context.Context, repo resource.UID, digest string) (r evidence.Report, ok bool, _ error)
+
 // When returns the time of the scan, or if that is unknown the time when the document was attached.
 func (r Report) When() time.Time {
 	return cmp.Or(r.Report.Time, r.Attached.Time)
@@ -220,10 +224,31 @@ func (s *Service) reports(ctx context.Context, repo resource.UID, digest string)
 	return all, err
 }
 
+// maxVEX is how many OpenVEX documents about an image are read.
+const maxVEX = 10
+
+// Statements returns the OpenVEX documents attached to an image, newest first. It does not ask what the caller may.
+// The documents are the word of whoever has pushed them. It returns fault.NotFound if there is none.
+func (s *Service) Statements(ctx context.Context, repo resource.UID, digest string) (all []Attached, _ error) {
+	if err := s.images.acquireReader(ctx); err != nil {
+		return nil, err
+	}
+	search := search{repo: repo, what: "OpenVEX document", most: maxVEX, budget: &budget{maxEvidence}}
+	return all, s.find(ctx, search, digest, "", func(_ string, a Attached) bool {
+		if a.Format == evidence.OpenVEX {
+			all = append(all, a)
+		}
+		return a.Format == evidence.OpenVEX
+	})
+}
+
 // Reports returns the reports attached to an image, newest first. The image is given by its digest, which may
-// be in any repo where the caller holds vuln_report.list, or if that is "" by a tag of a repo. It returns
-// fault.NotFound if there is no such image.
-func (s *Service) Reports(ctx context.Context, digest string, repo resource.UID, tag string) ([]Report, error) {
+// be in any repo where the caller holds vuln_report.list, or if that is "" by a tag of a repo. If none is
+// attached, it returns the one that scan makes, unless that is nil. It returns fault.NotFound if there is no
+// such image.
+func (s *Service) Reports(
+	ctx context.Context, digest string, repo resource.UID, tag string, scan Scan,
+) ([]Report, error) {
 	under, err := s.authz.Reach(ctx, resource.ReportsList)
 	if err != nil {
 		return nil, err
@@ -247,6 +272,14 @@ func (s *Service) Reports(ctx context.Context, digest string, repo resource.UID,
 		all, err := none(s.reports(ctx, repo, digest))
 		if err != nil || len(all) > 0 {
 			return all, err
+		}
+	}
+	for _, repo := range repos {
+		if scan == nil {
+			break
+		}
+		if r, ok, err := scan(ctx, repo, digest); err != nil || ok {
+			return []Report{{Report: r, Image: digest}}, err
 		}
 	}
 	return nil, nil
@@ -281,11 +314,12 @@ type Tally struct {
 }
 
 // Tallies returns the tallies of the reports, made between two times, about the images that a tag has pointed
-// to, oldest first. Either time may be zero. If cumulative is true, each tally includes those before it. The
+// to, oldest first. Either time may be zero. If cumulative is true, each tally includes those before it. An
+// image that no report is attached to has the one that scan makes, as of when the tag last pointed to it. The
 // repo is given by its path or by its name; a name selects every such repo on which the caller holds
 // vuln_report.list.
 func (s *Service) Tallies(
-	ctx context.Context, repo, tag string, from, to time.Time, cumulative bool,
+	ctx context.Context, repo, tag string, from, to time.Time, cumulative bool, scan Scan,
 ) ([]Tally, error) {
 	under, err := s.authz.Reach(ctx, resource.ReportsList)
 	if err != nil {
@@ -303,7 +337,7 @@ func (s *Service) Tallies(
 	}
 	var all []Tally
 	for _, r := range repos {
-		findings, err := s.history(ctx, r.UID, tag, from, to)
+		findings, err := s.history(ctx, r.UID, tag, from, to, scan)
 		if err != nil {
 			return nil, err
 		}
@@ -373,7 +407,9 @@ type finding struct {
 
 // history returns the findings of the reports, made between two times, about the images that a tag has pointed
 // to, oldest first, each image once. Only one image's reports are in memory at a time.
-func (s *Service) history(ctx context.Context, repo resource.UID, tag string, from, to time.Time) ([]finding, error) {
+func (s *Service) history(
+	ctx context.Context, repo resource.UID, tag string, from, to time.Time, scan Scan,
+) ([]finding, error) {
 	newest := page.Request{Size: page.MaxSize, Order: page.Order{Field: "time", Desc: true}}
 	moves, err := s.store.TagHistory(ctx, repo, tag, newest)
 	if err != nil {
@@ -381,7 +417,10 @@ func (s *Service) history(ctx context.Context, repo resource.UID, tag string, fr
 	}
 	var all []finding
 	read := map[string]bool{"": true} // the tag was deleted
+	until := s.store.Time()
 	for _, m := range moves.Items {
+		last := until
+		until = m.Time
 		if read[m.Digest] || len(read) > maxImages {
 			continue
 		}
@@ -389,6 +428,15 @@ func (s *Service) history(ctx context.Context, repo resource.UID, tag string, fr
 		reports, err := none(s.reports(ctx, repo, m.Digest))
 		if err != nil {
 			return nil, err
+		}
+		if len(reports) == 0 && scan != nil {
+			r, ok, err := scan(ctx, repo, m.Digest)
+			if err != nil {
+				return nil, err
+			}
+			if r.Time = last; ok {
+				reports = []Report{{Report: r, Image: m.Digest}}
+			}
 		}
 		for _, r := range reports {
 			if r.When().Before(from) || !to.IsZero() && r.When().After(to) {

@@ -47,5 +47,6 @@ const (
 	RefusedAdmit    = "not_admitted" // the person is who they say, and may not come in
 	RefusedToken    = "wrong_token"
 	RefusedAccess   = "capability_missing"
+	RefusedRule     = "rule"    // a rule about findings refuses pulls of the image
 	RefusedSeveral  = "several" // of various accounts, reasons and networks
 )

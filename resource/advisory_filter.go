@@ -77,8 +77,9 @@ func (f AdvisoryFilter) Validate() error {
 type AdvisoryFeed struct {
 	UID        UID           `json:"uid"`
 	Name       string        `json:"name"`
-	Address    string        `json:"address"`  // https://…, or a directory or file on the server
-	Interval   time.Duration `json:"interval"` // between two reads
+	Address    string        `json:"address"`          // https://…, or a directory or file on the server
+	Format     ExploitFormat `json:"format,omitempty"` // "" means whatever is found there
+	Interval   time.Duration `json:"interval"`         // between two reads
 	Paused     bool          `json:"paused,omitempty"`
 	CreateTime time.Time     `json:"createTime"`
 	UpdateTime time.Time     `json:"updateTime"`
@@ -102,6 +103,7 @@ type ImportResult struct {
 	Unchanged int64 `json:"unchanged,omitempty"`
 	Withdrawn int64 `json:"withdrawn,omitempty"` // of those created or updated
 	Failed    int64 `json:"failed,omitempty"`
+	Removed   int64 `json:"removed,omitempty"` // entries of a list before that are not in its new version
 }
 
 // Add adds o to r.
@@ -111,6 +113,7 @@ func (r *ImportResult) Add(o ImportResult) {
 	r.Unchanged += o.Unchanged
 	r.Withdrawn += o.Withdrawn
 	r.Failed += o.Failed
+	r.Removed += o.Removed
 }
 
 // Records returns the number of all records.
@@ -129,6 +132,9 @@ func (f AdvisoryFeed) Validate() error {
 	p.name(f.Name)
 	p.text("address", f.Address)
 	p.required("address", f.Address)
+	if f.Format != "" && !f.Format.Valid() {
+		p.add("format", "must be kev, epss, or empty for what is detected from the content")
+	}
 	if f.Interval < MinFeedInterval || f.Interval > MaxFeedInterval {
 		p.add("interval", "must be from 1 minute to 31 days")
 	}

@@ -59,6 +59,7 @@ const (
 	TagDelete            Capability = 67
 	ReferrersList        Capability = 124
 	RegistrySettingsList Capability = 101
+	DeploymentsCreate    Capability = 98
 	DeploymentsList      Capability = 100
 	SBOMsList            Capability = 69
 	ImageReportsList     Capability = 70 // vuln_reports.list: of one image
@@ -70,6 +71,14 @@ const (
 	AdvisoriesList       Capability = 91
 	AdvisoriesDelete     Capability = 92
 	AdvisoriesApprove    Capability = 93
+	PolicyCreate         Capability = 113
+	PolicyUpdate         Capability = 114
+	PolicyList           Capability = 115
+	PolicyDelete         Capability = 116
+	RepoCheckPolicies    Capability = 134
+	OverrideCreate       Capability = 174
+	OverrideList         Capability = 175
+	OverrideDelete       Capability = 176
 
 	SubscriptionsCreate Capability = 36
 	SubscriptionsUpdate Capability = 37

@@ -17,6 +17,13 @@ type Manifest struct {
 	PushTime     time.Time
 	Body         []byte
 	Needs        []Need
+	About        []string // of an index: the images that attestations in it are about
+}
+
+// ClaimsImage reports whether the types in a manifest are those of an image with layers of
+// files, whatever else it says.
+func (m Manifest) ClaimsImage() bool {
+	return slices.Contains(ImageManifests, m.MediaType) && slices.Contains(ImageConfigs, m.ArtifactType)
 }
 
 // IsImage reports whether a manifest is that of an image, as far as its types tell: also
@@ -99,6 +106,13 @@ type StoredImage struct {
 	State      ImageState
 	Reason     string // why it is not understood, or not inspected yet
 	UpdateTime time.Time
+	IndexTime  time.Time // when its packages were first known; zero if they are not
+}
+
+// A PastTag is a tag that stood for an image for some time.
+type PastTag struct {
+	Name         string
+	Since, Until time.Time
 }
 
 // A Package is a version of a package as it is found in images. For a package of a
@@ -113,8 +127,31 @@ type Package struct {
 // An ImagePackage is a package in an image.
 type ImagePackage struct {
 	Package
-	Place string // the file that tells of it
-	Layer int    // the first is 0
+	ID      int64  // its number in the database
+	Place   string // the file that tells of it; "" if only SBOMs do
+	Layer   int    // the first is 0
+	Origins []Origin
+}
+
+// An Origin is how it is known that an image has a package: the files of the image tell, or
+// an SBOM that somebody has attached to it in its repo.
+type Origin struct {
+	Manifest string // the digest of what is attached; "" for the files of the image
+	By       UID    // who has attached it; "" if that is not known
+	Time     time.Time
+}
+
+// SBOMReader is the version of how SBOMs are read. It rises when more could be read of one
+// than before, so that all are to be read again.
+const SBOMReader = 1
+
+// An SBOM is what the documents of an attached manifest say about an image of a repo.
+type SBOM struct {
+	Origin
+	Format   string
+	Tool     string   // that wrote it
+	Warnings []string // what could not be understood
+	IDs      []int64  // of its packages, in order
 }
 
 // An Inspection is what an image contains.
@@ -125,6 +162,16 @@ type Inspection struct {
 	Distribution Distribution
 	Warnings     []string // what could not be understood
 	Packages     []ImagePackage
+}
+
+// IDs returns the numbers of the packages, in order.
+func (i Inspection) IDs() []int64 {
+	ids := make([]int64, len(i.Packages))
+	for n, p := range i.Packages {
+		ids[n] = p.ID
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // A Distribution is a release of an operating system, as its os-release has it.

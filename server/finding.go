@@ -4,9 +4,15 @@ import (
 	"github.com/holdfast-dev/holdfast/finding"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/store/advisorydb"
 	"github.com/holdfast-dev/holdfast/store/findingdb"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
+
+// openGate builds what refuses pulls of images with findings.
+func (s *Server) openGate() *finding.Gate {
+	return finding.NewGate(findingdb.New(s.store), registrydb.New(s.store), advisorydb.New(s.store), s.counts)
+}
 
 // openFindings builds what inspects images and compares their packages with advisories,
 // and returns what answers questions about them.

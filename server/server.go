@@ -199,7 +199,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}
 	s.api = api.New(api.Services{
 		IAM: s.iam, Budgets: s.budgets, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
-		Findings: findings,
+		Findings: findings, Blast: finding.NewBlastService(findings, s.iam, s.cfg.KeepPulls),
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
 		MaxBody: int64(s.cfg.MaxBody), Version: stamp.Version(), Dir: s.cfg.DataDir,

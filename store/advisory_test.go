@@ -93,6 +93,14 @@ func (st stage) actsOnAdvisories() map[string]act {
 			_, err := st.ImportAdvisories(ctx, none, "test", []resource.Advisory{newAdvisory("A-3")})
 			return err
 		}},
+		"ReplaceExploits": {
+			func(ctx context.Context) error { return st.replace(ctx, st.org.UID, epoch.Add(time.Hour), score(1, 5)) },
+			func(ctx context.Context) error { return st.replace(ctx, none, epoch, score(1, 5)) },
+		},
+		"DeleteExploitList": {
+			func(ctx context.Context) error { return st.DeleteExploitList(ctx, st.org.UID, resource.EPSS) },
+			func(ctx context.Context) error { return st.DeleteExploitList(ctx, none, resource.EPSS) },
+		},
 		"InsertFeed": {
 			func(ctx context.Context) error { return st.InsertFeed(ctx, f) },
 			func(ctx context.Context) error { return st.InsertFeed(ctx, newFeed(st.org.UID, "feed")) },

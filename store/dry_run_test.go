@@ -35,6 +35,8 @@ type stage struct {
 	adv         resource.Advisory
 	feed        resource.AdvisoryFeed
 	account     resource.Account
+	exception   resource.Exception
+	rule        resource.PullRule
 }
 
 func newStage(t *testing.T, s *storetest.Store, name string) stage {
@@ -45,7 +47,10 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	st.sub = addSubscription(t, s, org.UID)
 	st.a, st.v, st.m = addAssociation(t, s, org.UID, "a"), addInvite(t, s, org.UID, st.r.UID), addMapping(t, s, st.p.UID, st.r.UID, "m")
 	st.adv, st.feed = addAdvisory(t, s, org.UID, "A-1"), addFeed(t, s, org.UID, "feed")
+	must(t, st.replace(t.Context(), org.UID, epoch, score(1, 1)))
 	st.account = addAccount(t, s, org.UID, name+"@example.test")
+	st.exception, st.rule = addException(t, s, org.UID, org.UID), addRule(t, s, org.UID)
+	pushPlace(t, s, org.UID, "cluster", 1)
 	must(t, s.SetSetting(t.Context(), name, []byte("v")))
 	st.repo, st.u = addRepo(t, s, org.UID, "repo"), addUpload(t, s, org.UID, "repo")
 	addImage(t, s, st.repo, "v1", "one")
@@ -64,6 +69,7 @@ func (st stage) acts() map[string]act {
 	maps.Copy(all, st.actsOnTheRegistry())
 	maps.Copy(all, st.actsOnAdvisories())
 	maps.Copy(all, st.actsOnAccounts())
+	maps.Copy(all, st.actsOnFindings())
 	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID, "new"), newBinding(st.folder.UID, bob, st.r.UID)
 	none := st.org.UID.NewChild()
 	insertGroup := func(g resource.Group) func(context.Context) error {

@@ -85,6 +85,10 @@ func populate(t *testing.T, s *storetest.Store) resource.UID {
 	addInvite(t, s, org, role)
 	addAssociation(t, s, parent, "accounts")
 	must(t, s.InsertRepo(t.Context(), resource.Repo{UID: org.NewChild(), Name: "app", CreateTime: epoch, UpdateTime: epoch}))
+	for _, e := range []resource.Exploit{score(1, 10), exploited(1, 5)} {
+		_, err := replace(t.Context(), s, org, epoch, e)
+		must(t, err)
+	}
 	return org
 }
 

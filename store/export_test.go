@@ -148,7 +148,7 @@ func (s *DB) StrayCounters(ctx context.Context) (n int, err error) {
 // Everything returns every row of every table.
 func (s *DB) Everything(ctx context.Context) (all []string, _ error) {
 	tables := []string{"counters", "outbox", "revision", "history", "grant_changes", "replicas", "settings", "signing_keys", "paired_keys", "revocations", "access_requests",
-		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings", "deployments",
+		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings", "deployments", "inventory_places", "inventory_entries",
 		"advisory_shelves", "advisory_eras", "advisory_names", "advisory_aliases", "advisory_texts",
 		"leases"}
 	for _, table := range append(tables, kinds...) {

@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/bitmap"
 	"github.com/holdfast-dev/holdfast/store/findingdb"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
@@ -55,6 +58,17 @@ func settleImage(ctx context.Context, s *storetest.Store, q registrydb.QueuedIma
 	return number, err
 }
 
+// repoNamed returns the repo of the organization with a name.
+func repoNamed(t *testing.T, s *storetest.Store, name string) (r resource.Repo) {
+	t.Helper()
+	var uid resource.UID
+	must(t, s.Row(t.Context(), `SELECT r.uid FROM repos AS r JOIN groups AS g ON g.seg = r.parent WHERE g.name = $1`,
+		[]any{name}, &uid))
+	r, err := s.Repo(t.Context(), uid)
+	must(t, err)
+	return r
+}
+
 // imagePromises are what the queue of images, their numbers and their bitmaps promise.
 var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 	"the queue serves one organization after the other": func(t *testing.T, s *storetest.Store) {
@@ -87,6 +101,90 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		}
 		if again := take(t, s, first); again == nil || again.Tries != 1 {
 			t.Fatalf("took %v after it was put back", again)
+		}
+	},
+	"no two organizations share a chunk": func(t *testing.T, s *storetest.Store) {
+		chunks := map[resource.UID]int64{}
+		for _, word := range []string{"1", "2", "3"} {
+			for _, name := range []string{"one", "two"} {
+				var r resource.Repo
+				if word == "1" {
+					r = addRepo(t, s, addGroup(t, s, "", name).UID, "app")
+				} else {
+					r = repoNamed(t, s, name)
+				}
+				pushRunnable(t, s, r, word+name)
+				number, err := settleImage(t.Context(), s, *take(t, s, nil))
+				must(t, err)
+				chunk, _ := bitmap.At(number)
+				if have, ok := chunks[r.UID]; ok && have != chunk {
+					t.Errorf("images of %s are in the chunks %d and %d", name, have, chunk)
+				}
+				chunks[r.UID] = chunk
+			}
+		}
+		if n := len(slices.Compact(slices.Sorted(maps.Values(chunks)))); n != 2 {
+			t.Errorf("two organizations have %d chunks", n)
+		}
+	},
+	"what is left of images is swept up when all of a chunk are gone": func(t *testing.T, s *storetest.Store) {
+		r := addRepo(t, s, addGroup(t, s, "", "org").UID, "app")
+		p, err := s.AddPackages(t.Context(), []resource.Package{{Ecosystem: "npm", Name: "left", Version: "1"}})
+		must(t, err)
+		d := pushRunnable(t, s, r, "1")
+		_, err = settleImage(t.Context(), s, *take(t, s, nil), p...)
+		must(t, err)
+		must(t, s.DeleteManifest(t.Context(), r.UID, d, nil))
+		_, err = s.SweepChunks(t.Context())
+		must(t, err)
+		var rows int
+		must(t, s.Row(t.Context(), `SELECT count(*) FROM package_images`, nil, &rows))
+		if rows != 0 {
+			t.Errorf("%d bitmaps are left", rows)
+		}
+	},
+	"very many versions that others have change no answer": func(t *testing.T, s *storetest.Store) {
+		var crowd []resource.Package
+		for i := range 1100 {
+			crowd = append(crowd, resource.Package{Ecosystem: "npm", Name: "left", Version: strconv.Itoa(i)})
+		}
+		all, err := s.AddPackages(t.Context(), crowd)
+		must(t, err)
+		orgs := map[string]resource.UID{}
+		for name, has := range map[string][]int64{"many": all, "few": all[7:9]} {
+			r := addRepo(t, s, addGroup(t, s, "", name).UID, "app")
+			orgs[name] = r.UID.Root()
+			pushRunnable(t, s, r, name)
+			_, err = settleImage(t.Context(), s, *take(t, s, nil), has...)
+			must(t, err)
+		}
+		want := findingdb.NewMatches()
+		for _, id := range all[8:] {
+			want.Ratings[findingdb.Match{Package: id, Root: 1, Advisory: 2}] = findingdb.Rating{}
+		}
+		must(t, s.Write(t.Context(), func(tx *store.Tx) error {
+			return findingdb.In(tx).MatchAdvisories(t.Context(), []int64{2}, want, nil, func(findingdb.Change) error { return nil })
+		}))
+		for name, n := range map[string]int{"many": len(all), "few": 2} {
+			known, err := s.PackagesNamed(t.Context(), []resource.UID{orgs[name]}, "left", 2000)
+			must(t, err)
+			if len(known) != n {
+				t.Errorf("%s have %d versions, want %d", name, len(known), n)
+			}
+			if known, err = s.PackagesNamed(t.Context(), []resource.UID{orgs[name]}, "left", 2); err != nil || len(known) != 2 {
+				t.Errorf("%d of two versions, and %v", len(known), err)
+			}
+		}
+		got, err := s.AffectedBy(t.Context(), []resource.UID{orgs["few"]}, []int64{2})
+		must(t, err)
+		if diff := cmp.Diff(all[8:9], got); diff != "" {
+			t.Error(diff)
+		}
+		got, err = s.AffectedBy(t.Context(), []resource.UID{orgs["many"]}, []int64{2})
+		must(t, err)
+		slices.Sort(got)
+		if diff := cmp.Diff(slices.Sorted(slices.Values(all[8:])), got); diff != "" {
+			t.Error(diff)
 		}
 	},
 	"what is not an image does not wait": func(t *testing.T, s *storetest.Store) {
@@ -151,6 +249,47 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 			t.Error("the next version does not read it again")
 		}
 	},
+	"what SBOMs list counts for one image in one repo": func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org")
+		repos := []resource.Repo{addRepo(t, s, org.UID, "with"), addRepo(t, s, org.UID, "without")}
+		numbers := map[resource.UID]int64{}
+		d := pushRunnable(t, s, repos[0], "1")
+		pushRunnable(t, s, repos[1], "1")
+		p, err := s.AddPackages(t.Context(), []resource.Package{{Ecosystem: "npm", Name: "left"}, {Ecosystem: "npm", Name: "right"}})
+		must(t, err)
+		slices.Sort(p)
+		for range repos {
+			q := take(t, s, nil)
+			numbers[q.Repo], err = settleImage(t.Context(), s, *q, p[0])
+			must(t, err)
+		}
+		must(t, s.Write(t.Context(), func(tx *store.Tx) error {
+			_, _, err := findingdb.In(tx).SaveSBOMs(t.Context(), repos[0].UID, d, []resource.SBOM{
+				{Origin: resource.Origin{Manifest: digest("a"), Time: time.UnixMilli(7)}, IDs: p},
+				{Origin: resource.Origin{Manifest: digest("b"), Time: time.UnixMilli(5)}, IDs: p[1:]}})
+			return err
+		}))
+		have, err := s.HaveSBOMs(t.Context(), []resource.UID{repos[0].UID, repos[1].UID})
+		must(t, err)
+		claims, err := s.Claims(t.Context(), []int64{numbers[repos[0].UID], numbers[repos[1].UID]})
+		must(t, err)
+		want := map[int64][]findingdb.Claim{numbers[repos[0].UID]: {{Package: p[0], Since: 7}, {Package: p[1], Since: 5}}}
+		if diff := cmp.Diff(want, claims); diff != "" || len(have) != 1 || !have[repos[0].UID] {
+			t.Errorf("SBOMs in %v: %s", have, diff)
+		}
+		each, err := s.HavingEach(t.Context(), []int64{numbers[repos[0].UID], numbers[repos[1].UID]}, p)
+		must(t, err)
+		if got := each[p[0]]; len(got) != 2 || got[0] < got[1] || len(each[p[1]]) != 0 {
+			t.Errorf("images by package: %v", each)
+		}
+		_, err = s.PutTag(t.Context(), resource.Tag{UID: repos[1].UID.NewChild(), Name: "v1", Digest: d}, nil)
+		must(t, err)
+		tagged, err := s.TaggedImages(t.Context(), []resource.UID{org.UID}, 10)
+		must(t, err)
+		if diff := cmp.Diff([]registrydb.TaggedImage{{Repo: repos[1].UID, Digest: d, State: resource.ImageIndexed, Number: numbers[repos[1].UID]}}, tagged); diff != "" {
+			t.Error(diff)
+		}
+	},
 	"packages are numbered once, whoever has them": func(t *testing.T, s *storetest.Store) {
 		all := []resource.Package{
 			{Ecosystem: "npm", Name: "left", Version: "1"}, {Ecosystem: "npm", Name: "left", Version: "1", Owned: true},
@@ -179,6 +318,7 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 			}}
 		ids, err := s.AddPackages(t.Context(), []resource.Package{want.Packages[0].Package, want.Packages[1].Package})
 		must(t, err)
+		want.Packages[0].ID, want.Packages[1].ID = ids[0], ids[1]
 		must(t, s.Write(t.Context(), func(tx *store.Tx) error {
 			_, err := findingdb.In(tx).SaveInspection(t.Context(), want, ids)
 			return err

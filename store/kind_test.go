@@ -141,6 +141,11 @@ func TestEveryFieldIsKept(t *testing.T) {
 				return s.GiveUp(ctx, sub.UID, 0, []resource.Delivery{d})
 			},
 			s.Delivery, s.Deliveries, org))
+		t.Run("exceptions", kept(func(e *resource.Exception) { e.UID, e.Target = org.NewChild(), org },
+			func(ctx context.Context, e resource.Exception) error {
+				return s.InsertExceptions(ctx, org, []resource.Exception{e})
+			}, s.Exception, s.Exceptions, org))
+		t.Run("pull rules", kept(func(r *resource.PullRule) { r.UID, r.Target = org.NewChild(), org }, s.InsertPullRule, s.PullRule, s.PullRules, org))
 		t.Run("advisory feeds", kept(func(f *resource.AdvisoryFeed) { f.UID = org.NewChild() }, s.InsertFeed, s.Feed, s.Feeds, org))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/eventdb"
+	"github.com/holdfast-dev/holdfast/store/findingdb"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/plantest"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
@@ -22,7 +23,7 @@ type tree struct{ folders, providers, repos []resource.UID }
 // query starts a statement over a kind.
 func (tr tree) query(e store.Engine, kind, col string, p page.Request) store.Query {
 	q := store.Query{Engine: e, Table: kind, Column: col, Page: p}
-	for _, k := range slices.Concat(iamdb.Kinds(), registrydb.Kinds(), eventdb.Kinds()) {
+	for _, k := range slices.Concat(iamdb.Kinds(), registrydb.Kinds(), eventdb.Kinds(), findingdb.Kinds()) {
 		if k.Table == kind {
 			q.Columns = k.Columns
 			q.SetJoins(k.Joins)
@@ -39,7 +40,7 @@ var planned = map[string]bool{
 	"groups": true, "identities": true, "role_bindings": false,
 	"identity_providers": true, "account_associations": true, "group_invites": false, "external_group_role_mappings": false,
 	"repos": true, "tags": true, "pulls": false,
-	"subscriptions": false, "budgets": false,
+	"subscriptions": false, "budgets": false, "exceptions": false, "pull_rules": false,
 }
 
 // requests are the pages a list can be asked for.
@@ -201,6 +202,8 @@ func plant(n int, row func(table string, values []any)) tree {
 		row("identity_providers", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("p%d", i), "", store.Segment(role), "{}", []byte{}, i, i, false, "", 0, false))
 		row("account_associations", append(store.TreeColumns(g), fmt.Sprintf("a%d", i), "", "{}", i, i))
 		row("budgets", append(store.TreeColumns(g), "{}", i, i))
+		row("exceptions", append(store.TreeColumns(parent.NewChild()), "{}", store.Segment(g), 0, 0, i, i))
+		row("pull_rules", append(store.TreeColumns(parent.NewChild()), "{}", i, i))
 		row("group_invites", append(store.TreeColumns(parent.NewChild()), store.Segment(role), "", false, fmt.Sprintf("k%d", i), []byte{}, 0, i))
 		row("subscriptions", append(store.TreeColumns(parent.NewChild()), "https://sink.test", 0, i))
 		row("external_group_role_mappings", append(store.TreeColumns(tr.providers[i%4].NewChild()), fmt.Sprintf("m%d", i), store.Segment(role), string(uid), i))

@@ -60,7 +60,7 @@ func (f *Fetcher) download(ctx context.Context, address string, s state) (Result
 		return Result{}, errors.Join(err, file.Close())
 	}
 	return Result{
-		Changed: true, State: next.bytes(), Size: size, Close: file.Close,
+		Changed: true, State: next.bytes(), Size: size, File: file, Close: file.Close,
 		Records: format.Read(ctx, path.Base(resp.Request.URL.Path), file, size, format.Limits{}),
 	}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -46,6 +47,7 @@ type Result struct {
 	Changed bool                    // if false, there are no Records
 	State   []byte                  // for the next Fetch of the same address
 	Records iter.Seq[format.Record] // to be read before Close
+	File    io.ReaderAt             // what Records are read from; nil for a directory
 	Size    int64                   // of the feed in bytes, like the Offset of a Record; 0 for a directory
 	Close   func() error            // must be called; never nil
 }
@@ -65,6 +67,16 @@ func parseState(text []byte, address string) state {
 		return state{Address: address}
 	}
 	return s
+}
+
+// Revision returns what the server of a feed calls the version of it that a State is
+// about: its entity tag, or when it was modified; "" if it does not say.
+func Revision(text []byte) string {
+	var s state
+	if json.Unmarshal(text, &s) != nil {
+		return ""
+	}
+	return strings.ToValidUTF8(cmp.Or(s.ETag, s.LastModified), "?")
 }
 
 func (s state) bytes() []byte {

@@ -59,7 +59,7 @@ func localFile(ctx context.Context, root *os.Root, name string, info fs.FileInfo
 		return Result{}, errors.Join(reason(err), root.Close())
 	}
 	return Result{
-		Changed: true, State: next.bytes(), Size: info.Size(),
+		Changed: true, State: next.bytes(), Size: info.Size(), File: file,
 		Records: format.Read(ctx, filepath.Base(name), file, info.Size(), format.Limits{}),
 		Close:   func() error { return errors.Join(file.Close(), root.Close()) },
 	}, nil

@@ -2,7 +2,8 @@
 //
 // It reads OSV (JSON or YAML), OpenVEX, Alpine's secdb, and the YAML advisories of
 // Wolfi and similar distributions: a document, a stream or an array of documents, a
-// zip, or a directory of these. It writes OSV, OpenVEX and secdb.
+// zip, or a directory of these. It writes OSV, OpenVEX and secdb. Lists of exploited
+// vulnerabilities, which are not advisories, have functions of their own (exploit.go).
 //
 // The input is not trusted. An invalid record is reported by its name and a reason, and the others are read.
 // Whatever the input is, reading needs no more memory than a few records do, and ends.

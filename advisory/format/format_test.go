@@ -522,6 +522,29 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// TestRelated: AlmaLinux and Rocky Linux list the CVEs that an advisory fixes under "related",
+// where others list other vulnerabilities.
+func TestRelated(t *testing.T) {
+	record := func(id, more string) resource.Advisory {
+		text := strings.Replace(osv(id), "{", `{"related": ["CVE-2024-0727", "RHSA-2024:2447", "CVE-2023-5678"], `+more, 1)
+		return records(t, "f", []byte(text), format.Limits{})[0].Advisory
+	}
+	for _, tt := range []struct {
+		id, more string
+		want     []string
+	}{
+		{"ALSA-2024:2447", "", []string{"CVE-2023-5678", "CVE-2024-0727"}},
+		{"RLSA-2024:2447", "", []string{"CVE-2023-5678", "CVE-2024-0727"}},
+		{"RLSA-2024:2447", `"upstream": ["CVE-2024-1"], `, []string{"CVE-2024-1"}},
+		{"GHSA-aaaa-bbbb-cccc", "", nil},
+	} {
+		got := slices.Sorted(slices.Values(record(tt.id, tt.more).Aliases))
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s %s has the aliases %v, want %v", tt.id, tt.more, got, tt.want)
+		}
+	}
+}
+
 // many is an archive of n records, numbered from 0.
 func many(t testing.TB, n int) []byte {
 	files := make([]file, n)

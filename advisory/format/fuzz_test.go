@@ -67,3 +67,59 @@ func FuzzSeverity(f *testing.F) {
 		_ = format.CheckSeverity(resource.Severity{Type: resource.SeverityType(kind), Score: score})
 	})
 }
+
+// FuzzExploits reads anything as a list of exploited vulnerabilities. What is taken is in
+// order and within its limits, and each entry is in the text.
+func FuzzExploits(f *testing.F) {
+	for _, text := range []string{epss, kev, gzipped(f, epss), gzipped(f, kev), epss[:90], kev[:300], "#model_version:,score_date:2026-01-02\ncve,epss,percentile\nCVE-2020-0001,1,1e0\n"} {
+		f.Add([]byte(text), true)
+		f.Add([]byte(text), false)
+	}
+	f.Fuzz(func(t *testing.T, text []byte, table bool) {
+		r := bytes.NewReader(text)
+		of := format.DetectExploits(r, r.Size())
+		if of == "" {
+			if of = resource.KEV; table {
+				of = resource.EPSS
+			}
+		}
+		list, all, err := format.ReadExploits(t.Context(), r, r.Size(), of)
+		if err != nil {
+			if all != nil {
+				t.Errorf("%d entries beside an error", len(all))
+			}
+			return
+		}
+		if len(all) == 0 || list.Count != int64(len(all)) || list.Time.IsZero() || len(list.Version) > 64 {
+			t.Errorf("%d entries of %+v", len(all), list)
+		}
+		packed := bytes.HasPrefix(text, []byte("\x1f\x8b"))
+		for i, e := range all {
+			if i > 0 && all[i-1].CVE >= e.CVE || e.Scored == e.Known || e.Probability > 1e9 || e.Percentile > 1e9 {
+				t.Errorf("entry %d is %+v", i, e)
+			}
+			if !packed && of == resource.EPSS && !bytes.Contains(bytes.ToUpper(text), []byte(e.CVE.String())) {
+				t.Errorf("%s is not in the text", e.CVE)
+			}
+		}
+	})
+}
+
+// FuzzStatements: whatever a document says, reading it ends, within the limits, and what was
+// read can be written and read again.
+func FuzzStatements(f *testing.F) {
+	f.Add([]byte(`{"@context":"https://openvex.dev/ns/v0.2.0","author":"a","statements":[{"vulnerability":"CVE-1","products":["pkg:npm/x"],"status":"fixed"}]}`))
+	f.Add([]byte(`{"@context":"https://openvex.dev/ns","statements":[{"vulnerability":{"name":"CVE-1"},"products":[{"@id":"x","hashes":{"sha-256":1}}],"status":"affected"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		_, all, err := format.ReadStatements(text)
+		if err != nil {
+			return
+		}
+		if len(all) > format.MaxStatements {
+			t.Fatalf("%d statements", len(all))
+		}
+		if _, err := format.WriteStatements(format.Options{}, all); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -48,11 +48,25 @@ type vexVulnerability struct {
 type vexProduct struct {
 	ID            string         `json:"@id,omitempty"`
 	Identifiers   vexIdentifiers `json:"identifiers,omitzero"`
+	Hashes        vexHashes      `json:"hashes,omitempty"`
 	Subcomponents []vexProduct   `json:"subcomponents,omitempty"`
 }
 
 type vexIdentifiers struct {
 	PURL string `json:"purl,omitempty"`
+}
+
+// vexHashes are the digests of a product, in hexadecimal digits, by the names of their
+// algorithms.
+type vexHashes map[string]string
+
+// UnmarshalJSON ignores what is not of that form: few readers need it.
+func (h *vexHashes) UnmarshalJSON(b []byte) error {
+	var all map[string]string
+	if json.Unmarshal(b, &all) == nil {
+		*h = all
+	}
+	return nil
 }
 
 // UnmarshalJSON also accepts a string, which a vulnerability was before 0.2.

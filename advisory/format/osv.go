@@ -28,7 +28,7 @@ func readOSV(text string) (resource.Advisory, error) {
 	a := resource.Advisory{}
 	r := newReader(text)
 	var own string // our part of database_specific
-	var upstream []string
+	var upstream, related []string
 	for key := range r.object {
 		switch key {
 		case "id":
@@ -43,6 +43,8 @@ func readOSV(text string) (resource.Advisory, error) {
 			a.Aliases = r.texts()
 		case "upstream":
 			upstream = r.texts()
+		case "related":
+			related = r.texts()
 		case "summary":
 			a.Summary = r.text()
 		case "details":
@@ -71,6 +73,11 @@ func readOSV(text string) (resource.Advisory, error) {
 	}
 	a.Source.Format = "osv"
 	a.Source.Digest = digest(strings.TrimSpace(text))
+	if len(upstream) == 0 && namesUpstreamRelated(a.ID) {
+		upstream = cvesOf(related)
+		// Such a record was stored without these names by an earlier version: it has changed for us.
+		a.Source.Digest = digest(strings.TrimSpace(text) + strings.Join(upstream, " "))
+	}
 	a.Aliases = union(a.Aliases, upstream)
 	nameArtifact(&a)
 	if own != "" {
@@ -79,6 +86,22 @@ func readOSV(text string) (resource.Advisory, error) {
 	a.Author = databaseOf(a.ID)
 	a.Events = osvEvents(a)
 	return a, nil
+}
+
+// namesUpstreamRelated reports whether the record of an id is of a distribution that lists
+// what its advisory fixes under "related". Elsewhere that means other vulnerabilities.
+func namesUpstreamRelated(id string) bool {
+	return slices.ContainsFunc([]string{"ALSA-", "ALBA-", "ALEA-", "RLSA-", "RXSA-"}, func(prefix string) bool {
+		return strings.HasPrefix(id, prefix)
+	})
+}
+
+// cvesOf returns the CVEs among names.
+func cvesOf(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		_, ok := resource.ParseCVE(name)
+		return !ok
+	})
 }
 
 // digest returns a digest of a record, by which changes are detected.

@@ -9,6 +9,7 @@ import (
 	v2 "github.com/holdfast-dev/holdfast/api/v2"
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/finding"
 	pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/registry"
@@ -18,6 +19,7 @@ import (
 type registries struct {
 	pb.UnsafeRegistryServer
 	registry *registry.Service
+	findings *finding.Service
 }
 
 // firstTier is how much greater the numbers of tiers are in version 1.

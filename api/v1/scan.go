@@ -3,11 +3,13 @@ package v1
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/finding"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	tenantpb "github.com/holdfast-dev/holdfast/gen/tenant/v1"
 	"github.com/holdfast-dev/holdfast/registry"
@@ -21,6 +23,15 @@ func (s registries) GetVulnReport(ctx context.Context, r *registrypb.VulnReportR
 		return nil, err
 	}
 	got, err := s.registry.ImageReport(ctx, repo, r.GetDigest())
+	if errors.Is(err, fault.NotFound) { // none is attached
+		found, ok, scanErr := s.findings.Report(ctx, repo, r.GetDigest(), resource.ImageReportsList)
+		if scanErr != nil {
+			return nil, scanErr
+		}
+		if ok {
+			got, err = registry.Report{Report: found, Attached: registry.Attached{Time: found.Time}}, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +79,12 @@ func numbered(m evidence.Match) string {
 type vulnerabilities struct {
 	registrypb.UnsafeVulnerabilitiesServer
 	registry *registry.Service
+	findings *finding.Service
+}
+
+// scan makes the report of an image that none is attached to from its findings.
+func (s vulnerabilities) scan(ctx context.Context, repo resource.UID, digest string) (evidence.Report, bool, error) {
+	return s.findings.Report(ctx, repo, digest, resource.ReportsList)
 }
 
 // scannerOf returns the message of the scanner of a report.
@@ -98,7 +115,7 @@ func (s vulnerabilities) ListVulnReports(
 			return nil, err
 		}
 	}
-	all, err := s.registry.Reports(ctx, r.GetDigest(), repo, cmp.Or(r.GetTag(), latest))
+	all, err := s.registry.Reports(ctx, r.GetDigest(), repo, cmp.Or(r.GetTag(), latest), s.scan)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +174,7 @@ func (s vulnerabilities) GetRawVulnReport(
 	if r.GetDigest() == "" {
 		return nil, fault.Field("digest", "is required")
 	}
-	all, err := s.registry.Reports(ctx, r.GetDigest(), "", "")
+	all, err := s.registry.Reports(ctx, r.GetDigest(), "", "", nil) // what we find has no document
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +213,7 @@ func (s vulnerabilities) tallies(
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.registry.Tallies(ctx, r.GetRepo(), cmp.Or(r.GetTag(), latest), from, to, cumulative)
+	all, err := s.registry.Tallies(ctx, r.GetRepo(), cmp.Or(r.GetTag(), latest), from, to, cumulative, s.scan)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 func feedOf(f resource.AdvisoryFeed) *pb.AdvisoryFeed {
 	p := &pb.AdvisoryFeed{
 		Uid: string(f.UID), Name: f.Name, Address: f.Address, Interval: durationpb.New(f.Interval), Paused: f.Paused,
+		Format:     string(f.Format),
 		CreateTime: wire.Time(f.CreateTime), UpdateTime: wire.Time(f.UpdateTime),
 	}
 	if l := f.Last; !l.Time.IsZero() {
@@ -31,12 +32,14 @@ func feedOf(f resource.AdvisoryFeed) *pb.AdvisoryFeed {
 func countsOf(r resource.ImportResult) *pb.ImportCounts {
 	return &pb.ImportCounts{
 		Created: r.Created, Updated: r.Updated, Unchanged: r.Unchanged, Withdrawn: r.Withdrawn, Failed: r.Failed,
+		Removed: r.Removed,
 	}
 }
 
 // readFeed copies what clients may set from p to f.
 func readFeed(p *pb.AdvisoryFeed, f *resource.AdvisoryFeed) error {
 	f.Name, f.Address, f.Paused, f.Interval = p.GetName(), p.GetAddress(), p.GetPaused(), 0
+	f.Format = resource.ExploitFormat(p.GetFormat())
 	if d := p.GetInterval(); d != nil {
 		if err := d.CheckValid(); err != nil {
 			return fault.Field("interval", "is not a duration")

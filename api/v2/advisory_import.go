@@ -69,8 +69,11 @@ func (d *documents) sendProgress(p advisory.Progress) error {
 	return d.stream.Send(out)
 }
 
+// readDocument reads a document of the format given, or of the one it finds if that is "".
+type readDocument func(name string, r io.ReaderAt, size int64, f resource.ExploitFormat) error
+
 // each calls f for every document.
-func (d *documents) each(f func(name string, r io.ReaderAt, size int64) error) error {
+func (d *documents) each(f readDocument) error {
 	for {
 		m, err := d.stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -87,6 +90,8 @@ func (d *documents) each(f func(name string, r io.ReaderAt, size int64) error) e
 			return fault.Field("document.size", "must be from 0 to %d bytes", int64(maxDocument))
 		case doc.GetName() == "" || len(doc.GetName()) > maxDocumentID:
 			return fault.Field("document.name", "must have 1 to %d bytes", maxDocumentID)
+		case doc.GetFormat() != "" && !resource.ExploitFormat(doc.GetFormat()).Valid():
+			return fault.Field("document.format", "must be kev, epss, or empty for what is detected from the content")
 		}
 		if err := d.one(doc, f); err != nil {
 			return err
@@ -96,14 +101,14 @@ func (d *documents) each(f func(name string, r io.ReaderAt, size int64) error) e
 
 // one calls f for the next document.
 func (d *documents) one(
-	doc *pb.ImportAdvisoriesRequest_Document, f func(name string, r io.ReaderAt, size int64) error,
+	doc *pb.ImportAdvisoriesRequest_Document, f readDocument,
 ) (err error) {
 	if doc.GetSize() <= smallDocument {
 		var b bytes.Buffer
 		if err := d.receive(doc.GetSize(), &b); err != nil {
 			return err
 		}
-		return f(doc.GetName(), bytes.NewReader(b.Bytes()), doc.GetSize())
+		return f(doc.GetName(), bytes.NewReader(b.Bytes()), doc.GetSize(), resource.ExploitFormat(doc.GetFormat()))
 	}
 	file, err := os.CreateTemp(d.dir, "import-*")
 	if err != nil {
@@ -116,7 +121,7 @@ func (d *documents) one(
 	if err := d.receive(doc.GetSize(), file); err != nil {
 		return err
 	}
-	return f(doc.GetName(), file, doc.GetSize())
+	return f(doc.GetName(), file, doc.GetSize(), resource.ExploitFormat(doc.GetFormat()))
 }
 
 // receive copies the bytes of a document from the stream.

@@ -17,6 +17,7 @@ import (
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
@@ -54,11 +55,16 @@ var eventKinds = map[string]struct {
 	"platform.registry.tag":            {payload(TagOf), &registrypb.DeleteTagRequest{}},
 	"platform.registry.settings":       {payload(ownSettingsOf), nil},
 	"platform.registry.deployment":     {payload(DeploymentOf), nil},
+	"platform.registry.inventory":      {payload(placeOf), nil},
 	"platform.registry.access":         {payload(refusedAccessOf), nil},
 	"events.subscription":              {payload(SubscriptionOf), &eventspb.DeleteSubscriptionRequest{}},
 	"vulnerabilities.advisory":         {payload(advisoryRecordOf), &advisoriespb.DeleteAdvisoryRequest{}},
 	"vulnerabilities.advisories":       {payload(importedOf), nil},
 	"vulnerabilities.feed":             {payload(feedOf), &advisoriespb.DeleteAdvisoryFeedRequest{}},
+	"vulnerabilities.exploit_list":     {payload(exploitListOf), nil},
+	"findings.finding":                 {payload(findingNewsOf), nil},
+	"findings.exception":               {payload(exceptionRecordOf), &findingspb.DeleteExceptionRequest{}},
+	"findings.rule":                    {payload(ruleOf), &findingspb.DeleteRuleRequest{}},
 	"signin.account":                   {payload(accountRecordOf), &signinpb.DeleteAccountRequest{}},
 	"signin.activity":                  {payload(activityOf), nil},
 	"signin.rules":                     {payload(rulesOf), nil},
@@ -88,6 +94,14 @@ var specialEvents = map[resource.EventType]func(e resource.Event) (proto.Message
 		m := importedOf(i)
 		m.GroupUid = string(e.Group)
 		return m, err
+	},
+	resource.InventoryDeleted: func(e resource.Event) (proto.Message, error) {
+		p, err := decode[resource.InventoryPlace](e.Before)
+		return &findingspb.DeleteInventoryRequest{GroupUid: string(p.Group), Place: p.Name}, err
+	},
+	resource.ExploitListDeleted: func(e resource.Event) (proto.Message, error) {
+		l, err := decode[resource.ExploitList](e.Before)
+		return &findingspb.DeleteExploitListRequest{GroupUid: string(l.Group), Format: string(l.Format)}, err
 	},
 	resource.SessionEnded: func(e resource.Event) (proto.Message, error) {
 		n, err := decode[resource.EndedSession](e.Before)
@@ -150,10 +164,11 @@ func advisoryRecordOf(r resource.AdvisoryRecord) *vulnpb.Advisory { return Advis
 type imported struct {
 	resource.ImportResult
 	Source string `json:"source"`
+	Format string `json:"format"`
 }
 
 func importedOf(i imported) *advisoriespb.AdvisoriesImported {
-	return &advisoriespb.AdvisoriesImported{Source: i.Source, Counts: countsOf(i.ImportResult)}
+	return &advisoriespb.AdvisoriesImported{Source: i.Source, Counts: countsOf(i.ImportResult), Format: i.Format}
 }
 
 func accountRecordOf(r resource.AccountRecord) *signinpb.Account {

@@ -88,6 +88,10 @@ func occurrences() map[resource.EventType]occurrence {
 		Act: &resource.Upstream{Issuer: "https://issuer.test", Subject: secret}}}
 	subscription := resource.Subscription{UID: eventThing, Sink: "https://sink.example", CreateTime: at}
 	activity := resource.Activity{Identity: eventOrg, Account: eventThing, Method: resource.ByPassword, Count: 1, First: at, Last: at}
+	news := resource.FindingNews{Group: eventOrg, FindingCount: 1, Findings: []resource.NewFinding{{ID: "CVE-1", Score: 98}}}
+	place := resource.InventoryPlace{Group: eventOrg, Name: "cluster", Identity: eventThing, PushTime: at, ExpireTime: at}
+	exception := resource.Exception{UID: eventThing, Target: eventOrg, Advisory: "CVE-1", Reason: "r", CreateTime: at}
+	rule := resource.PullRule{UID: eventThing, Target: eventOrg, CreateTime: at}
 	return map[resource.EventType]occurrence{
 		resource.GroupCreated:            {nil, group, "holdfast.iam.v2beta1.Group"},
 		resource.GroupUpdated:            {group, group, "holdfast.iam.v2beta1.Group"},
@@ -136,6 +140,17 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.FeedCreated:             {nil, feed, "holdfast.advisories.v1.AdvisoryFeed"},
 		resource.FeedUpdated:             {feed, feed, "holdfast.advisories.v1.AdvisoryFeed"},
 		resource.FeedDeleted:             {feed, nil, "holdfast.advisories.v1.DeleteAdvisoryFeedRequest"},
+		resource.FindingOpened:           {nil, news, "holdfast.findings.v1.FindingNews"},
+		resource.FindingClosed:           {nil, news, "holdfast.findings.v1.FindingNews"},
+		resource.InventoryPushed:         {place, place, "holdfast.findings.v1.InventoryPlace"},
+		resource.InventoryDeleted:        {place, nil, "holdfast.findings.v1.DeleteInventoryRequest"},
+		resource.ExceptionCreated:        {nil, exception, "holdfast.findings.v1.Exception"},
+		resource.ExceptionApproved:       {exception, exception, "holdfast.findings.v1.Exception"},
+		resource.ExceptionDeleted:        {exception, nil, "holdfast.findings.v1.DeleteExceptionRequest"},
+		resource.RuleCreated:             {nil, rule, "holdfast.findings.v1.Rule"},
+		resource.RuleUpdated:             {rule, rule, "holdfast.findings.v1.Rule"},
+		resource.RuleDeleted:             {rule, nil, "holdfast.findings.v1.DeleteRuleRequest"},
+		resource.ExploitListDeleted:      {resource.ExploitList{Group: eventThing, Format: resource.KEV, Time: at}, nil, "holdfast.findings.v1.DeleteExploitListRequest"},
 		resource.AccountCreated:          {nil, account, "holdfast.signin.v1.Account"},
 		resource.AccountUpdated:          {account, account, "holdfast.signin.v1.Account"},
 		resource.AccountDeleted:          {account, nil, "holdfast.signin.v1.DeleteAccountRequest"},

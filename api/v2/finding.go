@@ -39,10 +39,11 @@ func inspectionOf(k finding.Known) *pb.Inspection {
 		RepoUid: string(k.Repo), Digest: k.Digest, Platform: k.Platform, State: inspectionStates[k.State],
 		Reason: k.Reason, Warnings: k.Warnings, UpdateTime: wire.Time(k.UpdateTime),
 	}
-	if k.State == resource.ImageIndexed {
+	out.Sboms = wire.Convert(k.SBOMs, sbomOf)
+	if k.State == resource.ImageIndexed || k.Coverage.Packages > 0 {
 		c := k.Coverage
 		out.Coverage = &pb.Coverage{Packages: int32(c.Packages), Covered: int32(c.Covered), NotCovered: int32(c.Bare),
-			Owned: int32(c.Owned), Waiting: int32(c.Waiting)}
+			Owned: int32(c.Owned), Waiting: int32(c.Waiting), SbomOnly: int32(c.OnlySBOMs), IndexOnly: int32(c.OnlyFiles)}
 		d := k.Distribution
 		out.Distribution = &pb.Distribution{Id: d.ID, Version: d.Version, Name: d.Name}
 	}
@@ -73,7 +74,8 @@ func (s *server) ListPackages(ctx context.Context, r *pb.ListPackagesRequest) (*
 	}
 	got, err := s.Findings.ListPackages(ctx, image, wire.Params(r))
 	p := wire.PageOf(ctx, got, func(p resource.ImagePackage) *pb.ImagePackage {
-		return &pb.ImagePackage{Package: packageOf(p.Package), Location: p.Place, Layer: int32(p.Layer)}
+		return &pb.ImagePackage{Package: packageOf(p.Package), Location: p.Place, Layer: int32(p.Layer),
+			Origins: wire.Convert(p.Origins, originOf)}
 	})
 	return &pb.ListPackagesResponse{
 		Packages: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
@@ -85,12 +87,18 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	f := finding.Filter{Fixable: r.GetFixable(), Package: r.GetPackage()}
+	f := finding.Filter{Fixable: r.GetFixable(), KEV: r.GetKev(), Package: r.GetPackage()}
 	for _, severity := range r.GetSeverities() {
 		if _, ok := pb.Severity_name[int32(severity)]; !ok {
 			return nil, fault.Field("severities", "%d is not a severity", severity)
 		}
 		f.Severities = append(f.Severities, finding.Severity(severity))
+	}
+	if f.States, err = statesOf(r.GetStates()); err != nil {
+		return nil, err
+	}
+	if f.At, err = wire.ReadTime("at_time", r.GetAtTime()); err != nil {
+		return nil, err
 	}
 	got, known, err := s.Findings.List(ctx, image, f, wire.Params(r))
 	if err != nil {
@@ -99,7 +107,18 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 	p := wire.PageOf(ctx, got, findingOf)
 	return &pb.ListFindingsResponse{
 		Findings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Inspection: inspectionOf(known),
+		Incomplete: known.Incomplete,
 	}, nil
+}
+
+func statesOf(states []pb.State) (all []finding.State, _ error) {
+	for _, state := range states {
+		if _, ok := pb.State_name[int32(state)]; !ok || state == pb.State_STATE_UNSPECIFIED {
+			return nil, fault.Field("states", "%d is not a state", state)
+		}
+		all = append(all, finding.State(state))
+	}
+	return all, nil
 }
 
 func findingOf(v finding.Finding) *pb.Finding {
@@ -107,17 +126,29 @@ func findingOf(v finding.Finding) *pb.Finding {
 	if v.Score > 0 {
 		score = strconv.FormatFloat(v.Score, 'f', 1, 64)
 	}
+	epss, percentile := scoreOf(v.Exploitation)
 	return &pb.Finding{
 		AdvisoryId: v.ID, Aliases: v.Aliases, Package: packageOf(v.Package.Package), FixedVersions: v.Fixed,
 		Severity: pb.Severity(v.Severity), Score: score, Summary: v.Summary, FirstSeenTime: wire.Time(v.FirstSeen),
-		Origin: "index", Location: v.Package.Place, Layer: int32(v.Package.Layer),
+		Origin: firstOrigin(v.Package.Origins), Origins: wire.Convert(v.Package.Origins, originOf), Location: v.Package.Place, Layer: int32(v.Package.Layer),
 		AdvisoryUids: wire.Convert(v.Advisories, func(u resource.UID) string { return string(u) }),
+		Kev:          v.Known, KevDueTime: wire.Time(v.Due.Time()), KevRansomware: v.Ransomware,
+		Epss: epss, EpssPercentile: percentile,
+		State: pb.State(v.State), ExceptionUid: string(v.Exception), ExceptionExpireTime: wire.Time(v.ExceptionExpires),
+		CloseTime: wire.Time(v.CloseTime), CloseReason: pb.CloseReason(v.CloseReason), OpenedBy: v.OpenedBy, ClosedBy: v.ClosedBy,
 	}
 }
 
 func affectedImageOf(i finding.AffectedImage) *pb.AffectedImage {
+	origin := originIndex
+	if i.Claimed {
+		origin = originSBOM
+	}
 	return &pb.AffectedImage{RepoUid: string(i.Repo), Repo: i.Path, Digest: i.Digest, Tags: i.Tags,
-		Packages: wire.Convert(i.Packages, packageOf)}
+		Packages: wire.Convert(i.Packages, packageOf), Platform: i.Platform, Origin: origin,
+		PastTags: wire.Convert(i.PastTags, func(t resource.PastTag) *pb.PastTag {
+			return &pb.PastTag{Tag: t.Name, StartTime: wire.Time(t.Since), EndTime: wire.Time(t.Until)}
+		})}
 }
 
 func (s *server) ListAffectedImages(

@@ -46,6 +46,7 @@ type Services struct {
 	Login    *login.Service
 	Events   *event.Service
 	Findings *finding.Service
+	Blast    *finding.BlastService
 }
 
 // Config is what the methods need to know beside the services.
@@ -76,6 +77,14 @@ type server struct {
 	accesspb.UnsafeAccessServiceServer
 	budgetspb.UnsafeBudgetsServiceServer
 	findingspb.UnsafeFindingsServiceServer
+	findingspb.UnsafeGroupFindingsServiceServer
+	findingspb.UnsafeExploitedServiceServer
+	findingspb.UnsafeExceptionsServiceServer
+	findingspb.UnsafeRulesServiceServer
+	findingspb.UnsafeVexServiceServer
+	findingspb.UnsafeComparisonServiceServer
+	findingspb.UnsafeInventoryServiceServer
+	findingspb.UnsafeBlastServiceServer
 	vulnpb.UnsafeAdvisoriesServiceServer
 	advisoriespb.UnsafeAdvisoryReadingServiceServer
 	advisoriespb.UnsafeAdvisoryWritingServiceServer
@@ -111,6 +120,14 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	accesspb.RegisterAccessServiceServer(r, s)
 	budgetspb.RegisterBudgetsServiceServer(r, s)
 	findingspb.RegisterFindingsServiceServer(r, s)
+	findingspb.RegisterGroupFindingsServiceServer(r, s)
+	findingspb.RegisterExploitedServiceServer(r, s)
+	findingspb.RegisterExceptionsServiceServer(r, s)
+	findingspb.RegisterRulesServiceServer(r, s)
+	findingspb.RegisterVexServiceServer(r, s)
+	findingspb.RegisterComparisonServiceServer(r, s)
+	findingspb.RegisterInventoryServiceServer(r, s)
+	findingspb.RegisterBlastServiceServer(r, s)
 	vulnpb.RegisterAdvisoriesServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
 	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)

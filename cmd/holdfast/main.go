@@ -62,7 +62,7 @@ func root(a *noun.App) *cobra.Command {
 		manual(a), auth.CredentialHelper(a))
 	group(root, "start", "Start here:", auth.Login(a), auth.Logout(a), auth.WhoAmI(a), auth.Command(a), config(a))
 	group(root, "manage", "Manage:", iam.Command(a), registry.Command(a), registry.Findings(a), registry.Packages(a),
-		advisories.Command(a), events.Command(a),
+		registry.Inventory(a), advisories.Command(a), events.Command(a),
 		events.Audit(a))
 	group(root, "tools", "Tools:", apiCommand(a), iam.Dev(a), versionCommand(a))
 	root.SetHelpCommandGroupID("tools")

@@ -38,6 +38,7 @@ const (
 	Grype     Format = "Grype"
 	Trivy     Format = "Trivy"
 	SARIF     Format = "SARIF"
+	OpenVEX   Format = "OpenVEX"
 )
 
 // ErrUnknown is returned for a document of an unknown format.
@@ -63,6 +64,9 @@ type head struct {
 
 	Data              json.RawMessage // old versions of cosign
 	Scanner, Metadata json.RawMessage // cosign
+
+	Context    json.RawMessage `json:"@context"`
+	Statements json.RawMessage // OpenVEX
 
 	SPDXVersion         string
 	BOMFormat           string
@@ -114,6 +118,8 @@ func (h head) format() Format {
 		return Trivy
 	case h.Runs != nil:
 		return SARIF
+	case h.Statements != nil && bytes.HasPrefix(h.Context, []byte(`"https://openvex.dev/ns`)):
+		return OpenVEX
 	}
 	return ""
 }

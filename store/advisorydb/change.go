@@ -1,6 +1,7 @@
 package advisorydb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -14,14 +15,34 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
+// The sources of changes that are not those of a feed.
+const (
+	SourceImport = "import"
+	SourceAPI    = "api"
+)
+
+type sourceKey struct{}
+
+// WithSource returns a context in which changes of advisories come from a source, such as
+// the revision of a feed. The history of findings names it.
+func WithSource(ctx context.Context, source string) context.Context {
+	return context.WithValue(ctx, sourceKey{}, source)
+}
+
+func sourceOf(ctx context.Context) string {
+	source, _ := ctx.Value(sourceKey{}).(string)
+	return cmp.Or(source, SourceAPI)
+}
+
 // changed notes that advisories of a group have changed, for those who compare packages
 // with them.
 func (t Tx) changed(ctx context.Context, group resource.UID, drafts ...draft) error {
 	rows := make([][]any, len(drafts))
+	source := sourceOf(ctx)
 	for i, d := range drafts {
-		rows[i] = []any{store.Segment(group.Root()), store.Segment(d.a.UID)}
+		rows[i] = []any{store.Segment(group.Root()), store.Segment(d.a.UID), source}
 	}
-	if err := t.InsertRows(ctx, `INSERT INTO advisory_changes (root, advisory)`, rows, ``); err != nil {
+	if err := t.InsertRows(ctx, `INSERT INTO advisory_changes (root, advisory, source)`, rows, ``); err != nil {
 		return err
 	}
 	var about []string
@@ -164,8 +185,9 @@ func (s *Store) called(
 
 // Changes are advisories of one organization that have changed.
 type Changes struct {
-	Root       int64   // the key of the organization
-	Advisories []int64 // their keys
+	Root       int64            // the key of the organization
+	Advisories []int64          // their keys
+	Sources    map[int64]string // what brought the last change of each, by its key
 
 	numbers []int64 // of the changes
 }
@@ -182,16 +204,29 @@ func (s *Store) NextChanges(ctx context.Context, last int64, n int) (c Changes, 
 		if err != nil {
 			return c, err
 		}
-		err = s.Rows(ctx, `SELECT seq, advisory FROM advisory_changes WHERE root = $1 ORDER BY seq LIMIT $2`,
+		c.Sources = map[int64]string{}
+		err = s.Rows(ctx, `SELECT seq, advisory, source FROM advisory_changes WHERE root = $1 ORDER BY seq LIMIT $2`,
 			[]any{c.Root, n}, func(row store.Scanner) (bool, error) {
 				var number, advisory int64
-				err := row.Scan(&number, &advisory)
+				var source string
+				err := row.Scan(&number, &advisory, &source)
+				c.Sources[advisory] = source
 				c.numbers, c.Advisories = append(c.numbers, number), append(c.Advisories, advisory)
 				return false, err
 			})
 		return c, err
 	}
 	return c, nil
+}
+
+// Number returns the number of the first change.
+func (c Changes) Number() int64 { return c.numbers[0] }
+
+// First returns the first n of the changes.
+func (c Changes) First(n int) Changes {
+	n = min(n, len(c.Advisories))
+	c.Advisories, c.numbers = c.Advisories[:n], c.numbers[:n]
+	return c
 }
 
 // DropChanges removes changes, and none that was made meanwhile: a number that was given

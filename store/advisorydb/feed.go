@@ -23,6 +23,7 @@ var feeds = store.Kind[resource.AdvisoryFeed]{
 			store.Key(&f.UID),
 			store.Text("name", &f.Name).Order("name"),
 			store.Text("address", &f.Address),
+			store.Text("format", &f.Format),
 			store.Milliseconds("interval_ms", &f.Interval),
 			store.Flag("paused", &f.Paused),
 			store.Derived("due_ms", store.MS(f.UpdateTime)), // a feed that was changed is due at once
@@ -62,10 +63,10 @@ func (s *Store) Feeds(
 // its group has another feed of that name.
 func (s *Store) UpdateFeed(ctx context.Context, before, after resource.AdvisoryFeed) (resource.AdvisoryFeed, error) {
 	err := s.write(ctx, func(t Tx) error {
-		if err := store.Update(ctx, t.Tx, &feeds, before, &after); err != nil || after.Address == before.Address {
+		if err := store.Update(ctx, t.Tx, &feeds, before, &after); err != nil || after.Address == before.Address && after.Format == before.Format {
 			return err
 		}
-		after.State = nil // it is about another source
+		after.State = nil // it is about another source, or about one that was read in another way
 		_, err := t.Exec(ctx, `UPDATE advisory_feeds SET state = $2 WHERE uid = $1`, string(after.UID), []byte{})
 		return err
 	})
@@ -147,7 +148,7 @@ func (s *Store) OldestDueFeed(ctx context.Context) (time.Time, error) {
 const oldestDueQuery = `SELECT due_ms FROM advisory_feeds WHERE NOT paused AND due_ms <= $1 ORDER BY due_ms LIMIT 1`
 
 // RecordFeedResult records the result of reading a feed, and when to read it again.
-// If the feed was deleted or its address changed meanwhile, it does nothing.
+// If the feed was deleted or its address or format changed meanwhile, it does nothing.
 func (s *Store) RecordFeedResult(
 	ctx context.Context, f resource.AdvisoryFeed, last resource.FeedResult, state []byte, due time.Time,
 ) error {
@@ -155,7 +156,8 @@ func (s *Store) RecordFeedResult(
 	if err != nil {
 		return fmt.Errorf("encode feed result: %w", err)
 	}
-	_, err = s.Exec(ctx, `UPDATE advisory_feeds SET last = $2, state = $3, due_ms = $4 WHERE uid = $1 AND address = $5`,
-		string(f.UID), string(text), nonNil(state), store.MS(due), f.Address)
+	_, err = s.Exec(ctx, `UPDATE advisory_feeds SET last = $2, state = $3, due_ms = $4
+		WHERE uid = $1 AND address = $5 AND format = $6`,
+		string(f.UID), string(text), nonNil(state), store.MS(due), f.Address, string(f.Format))
 	return err
 }

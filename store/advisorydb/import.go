@@ -15,7 +15,8 @@ import (
 // would be too many for subscribers.
 type Imported struct {
 	resource.ImportResult
-	Source string `json:"source,omitempty"`
+	Source string                 `json:"source,omitempty"`
+	Format resource.ExploitFormat `json:"format,omitempty"` // of a list; "" if the records are advisories
 }
 
 // ImportAdvisories stores the records of a source that the group does not have, and
@@ -26,6 +27,9 @@ type Imported struct {
 func (s *Store) ImportAdvisories(
 	ctx context.Context, group resource.UID, source string, records []resource.Advisory,
 ) (done resource.ImportResult, err error) {
+	if ctx.Value(sourceKey{}) == nil {
+		ctx = WithSource(ctx, SourceImport)
+	}
 	for range 4 { // a record another import brings at the same time is ours to compare with then
 		done, err = s.importOnce(ctx, group, source, records)
 		if !s.Duplicate(err) {
@@ -83,7 +87,7 @@ func (s *Store) importOnce(
 		if err := t.updateImported(ctx, group, changed); err != nil {
 			return err
 		}
-		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, Imported{done, source})
+		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, Imported{done, source, ""})
 	})
 }
 

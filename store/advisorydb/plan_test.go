@@ -54,6 +54,20 @@ func advisoryShapes(s *Store, groups []resource.UID) (all []plantest.Shape) {
 	return all
 }
 
+// exploitShapes are the statements that read lists of exploited vulnerabilities.
+func exploitShapes(s *Store, groups []resource.UID) []plantest.Shape {
+	chunks := "exploit_chunks_pkey"
+	if !s.Engine.Postgres {
+		chunks = "sqlite_autoindex_exploit_chunks_1"
+	}
+	lists, entries := store.Query{Engine: s.Engine}, store.Query{Engine: s.Engine}
+	reach, say := exploitListsQuery(&lists, groups), exploitChunksQuery(&entries, resource.EPSS, []int64{store.Segment(groups[0])}, []int64{1, 2})
+	return []plantest.Shape{
+		{Name: "lists in reach", Index: "exploit_lists_uid", Text: reach, Args: lists.Args},
+		{Name: "what lists say", Index: chunks, Text: say, Args: entries.Args},
+	}
+}
+
 // insertAdvisories makes two groups with advisories.
 func insertAdvisories(t *testing.T, db *store.DB) (groups []resource.UID) {
 	t.Helper()
@@ -75,15 +89,41 @@ func insertAdvisories(t *testing.T, db *store.DB) (groups []resource.UID) {
 			t.Fatal(err)
 		}
 		groups = append(groups, g.UID)
+		var scores []resource.Exploit
+		for i := range 3000 {
+			scores = append(scores, resource.Exploit{CVE: resource.CVE(2020_000000000 + 100*i)})
+		}
+		if _, err := New(db).ReplaceExploits(t.Context(), resource.ExploitList{Group: g.UID, Format: resource.EPSS, Time: now}, scores); err != nil {
+			t.Fatal(err)
+		}
 	}
+	insertLists(t, db)
 	return groups
+}
+
+// insertLists gives lists to other organizations.
+func insertLists(t *testing.T, db *store.DB) {
+	t.Helper()
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	for i := range 100 {
+		g := resource.Group{UID: resource.NewRoot(), Name: fmt.Sprint("other-", i), CreateTime: now, UpdateTime: now}
+		if _, err := iamdb.New(db).InsertGroup(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(db).ReplaceExploits(t.Context(), resource.ExploitList{Group: g.UID, Format: resource.EPSS, Time: now},
+			[]resource.Exploit{{CVE: 2020_000000001}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestAdvisoryPlans(t *testing.T) {
 	var groups []resource.UID
 	insert := func(db *store.DB) { groups = insertAdvisories(t, db) }
 	due := plantest.Shape{Name: "feed that is due", Index: "advisory_feeds_due", Text: oldestDueQuery, Args: []any{int64(1)}}
-	shapes := func(db *store.DB) []plantest.Shape { return append(advisoryShapes(New(db), groups), due) }
+	shapes := func(db *store.DB) []plantest.Shape {
+		return append(append(advisoryShapes(New(db), groups), exploitShapes(New(db), groups)...), due)
+	}
 	t.Run("sqlite", func(t *testing.T) { plantest.SQLite(t, insert, shapes) })
 	t.Run("postgres", func(t *testing.T) { plantest.Postgres(t, insert, shapes) })
 }

@@ -127,6 +127,11 @@ func (s *Store) Inspected(ctx context.Context, digest string) (extractors int, _
 	return extractors, err
 }
 
+// Encode returns the columns in which SaveInspection stores the packages of an image.
+func Encode(ids []int64, all []resource.ImagePackage) (packages, places []byte, err error) {
+	return newContent(ids, all).encode()
+}
+
 // SaveInspection stores what an image has. ids are the numbers of its packages. It returns
 // them in order, each once.
 func (t Tx) SaveInspection(ctx context.Context, i resource.Inspection, ids []int64) ([]int64, error) {
@@ -178,7 +183,7 @@ func (s *Store) Inspection(ctx context.Context, digest string) (i resource.Inspe
 		return i, false, err
 	}
 	for n, id := range c.ids {
-		i.Packages = append(i.Packages, resource.ImagePackage{Package: known[id], Layer: c.layers[n], Place: c.places[n]})
+		i.Packages = append(i.Packages, resource.ImagePackage{Package: known[id], ID: id, Layer: c.layers[n], Place: c.places[n]})
 	}
 	slices.SortFunc(i.Packages, func(a, b resource.ImagePackage) int {
 		return cmp.Or(cmp.Compare(a.Ecosystem, b.Ecosystem), cmp.Compare(a.Name, b.Name),

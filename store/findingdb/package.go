@@ -128,6 +128,18 @@ func (s *Store) PackagesNamed(ctx context.Context, groups []resource.UID, name s
 			return err
 		}
 		for _, column := range []string{`p.name`, `p.source_name <> '' AND p.source_name`} {
+			many, err := isMany(ctx, read, `SELECT 1 FROM packages AS p WHERE `+column+` = $1`, name)
+			if err != nil {
+				return err
+			}
+			if many {
+				held, err := s.heldNamed(ctx, read, reach, column, name)
+				if err != nil {
+					return err
+				}
+				all = append(all, held...)
+				continue
+			}
 			q := store.Query{Engine: s.Engine}
 			text := fmt.Sprintf(`SELECT %s, b.chunk, b.bits FROM packages AS p CROSS JOIN %s AS c
 				CROSS JOIN package_images AS b WHERE %s = %s AND b.chunk = c.v AND b.package = p.seq ORDER BY p.seq`,
@@ -139,7 +151,8 @@ func (s *Store) PackagesNamed(ctx context.Context, groups []resource.UID, name s
 		return nil
 	})
 	slices.SortFunc(all, func(a, b Known) int { return cmp.Compare(a.ID, b.ID) })
-	return slices.CompactFunc(all, func(a, b Known) bool { return a.ID == b.ID }), err
+	all = slices.CompactFunc(all, func(a, b Known) bool { return a.ID == b.ID })
+	return all[:min(n, len(all))], err
 }
 
 // appendHeld adds to all the packages of a query that an image in reach has, until there
@@ -164,7 +177,9 @@ func appendHeld(
 	return all, err
 }
 
-// reach returns which images are in groups, or repos, by their chunks.
+// reach returns which images are in groups, or repos, by their chunks. They are looked for
+// under their whole uids, because callers can write another's segment below a group of
+// their own.
 func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.UID) (map[int64]*bitmap.Set, error) {
 	holders, err := s.holders(ctx, read, groups)
 	if err != nil || len(holders) == 0 {
@@ -174,8 +189,8 @@ func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.
 		WHERE b.grp = s.v`, holders)
 }
 
-// holders returns the keys of groups and repos. They are looked for under their whole uids,
-// because callers can write another's segment below a group of their own.
+// holders returns the keys of the groups and repos that exist. Anybody can write another's
+// segment below a group of their own, so only the whole of a UID counts.
 func (s *Store) holders(ctx context.Context, read store.Reader, groups []resource.UID) ([]int64, error) {
 	texts := make([]string, len(groups))
 	for i, g := range groups {
@@ -312,6 +327,62 @@ func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64
 	return all, err
 }
 
+// CountHaving returns for each of the packages how many of the images have it.
+func (s *Store) CountHaving(ctx context.Context, numbers, packages []int64) (map[int64]int64, error) {
+	all := map[int64]int64{}
+	return all, s.eachHaving(ctx, numbers, packages, func(id, _ int64, set *bitmap.Set) { all[id] += int64(set.Len()) })
+}
+
+// HavingEach returns for each of the packages the numbers of those of the images that have
+// it, the highest first.
+func (s *Store) HavingEach(ctx context.Context, numbers, packages []int64) (map[int64][]int64, error) {
+	all := map[int64][]int64{}
+	err := s.eachHaving(ctx, numbers, packages, func(id, chunk int64, set *bitmap.Set) {
+		for place := range set.All() {
+			all[id] = append(all[id], chunk*bitmap.Size+int64(place))
+		}
+	})
+	for _, of := range all {
+		slices.SortFunc(of, func(a, b int64) int { return cmp.Compare(b, a) })
+	}
+	return all, err
+}
+
+// eachHaving calls f with the images of each chunk that have each package.
+func (s *Store) eachHaving(
+	ctx context.Context, numbers, packages []int64, f func(id, chunk int64, set *bitmap.Set),
+) error {
+	among := map[int64]*bitmap.Set{}
+	for _, n := range numbers {
+		chunk, place := bitmap.At(n)
+		if among[chunk] == nil {
+			among[chunk] = &bitmap.Set{}
+		}
+		among[chunk].Add(place)
+	}
+	chunks := slices.Collect(maps.Keys(among))
+	for some := range slices.Chunk(packages, keyBatch) {
+		q := store.Query{Engine: s.Engine}
+		text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS s CROSS JOIN %s AS c CROSS JOIN package_images AS b
+			WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Each(&q, some), s.Engine.Each(&q, chunks))
+		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+			var chunk, id int64
+			var bits []byte
+			if err := row.Scan(&chunk, &id, &bits); err != nil {
+				return false, err
+			}
+			set, err := bitmap.Decode(bits)
+			set.And(among[chunk])
+			f(id, chunk, &set)
+			return false, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // sets unites the bitmaps of a query by their chunks.
 func sets(
 	ctx context.Context, read store.Reader, e store.Engine, text string, lists ...[]int64,
@@ -339,11 +410,12 @@ func sets(
 }
 
 // SweepChunks removes the bits of images that are gone, from chunks that have many of
-// them, and what was found in images that no repo has any more. It returns how many rows
+// them or nothing else, and what was found in images that no repo has any more. It returns how many rows
 // it has looked at.
 func (s *Store) SweepChunks(ctx context.Context) (n int, _ error) {
 	const many = bitmap.Size / 8
-	chunks, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT chunk FROM image_chunks WHERE gone >= $1`, many)
+	chunks, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT chunk FROM image_chunks WHERE gone >= $1
+		OR gone > 0 AND gone = used`, many)
 	if err != nil {
 		return 0, err
 	}

@@ -18,3 +18,6 @@ type Tx struct{ *store.Tx }
 
 // In returns t with the changes to what images contain.
 func In(t *store.Tx) Tx { return Tx{t} }
+
+// Kinds returns what the lists of this package read.
+func Kinds() []store.Listing { return []store.Listing{exceptions.Listing(), pullRules.Listing()} }

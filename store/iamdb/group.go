@@ -131,10 +131,16 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if _, err := t.Exec(ctx, `DELETE FROM registry_settings WHERE grp = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
+		if err := t.deleteInventory(ctx, uid); err != nil {
+			return err
+		}
 		if err := t.deleteBudget(ctx, uid); err != nil {
 			return err
 		}
 		if err := t.deleteUploads(ctx, uid); err != nil {
+			return err
+		}
+		if err := t.deleteJudgements(ctx, uid); err != nil {
 			return err
 		}
 		if _, err := t.Exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
@@ -146,6 +152,19 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		}
 		return t.DropCounters(ctx, uid)
 	})
+}
+
+// deleteInventory removes what was told to a group that goes about where images run.
+func (t Tx) deleteInventory(ctx context.Context, group resource.UID) error {
+	for _, text := range []string{
+		`DELETE FROM inventory_entries WHERE place IN (SELECT seq FROM inventory_places WHERE grp = $1)`,
+		`DELETE FROM inventory_places WHERE grp = $1`,
+	} {
+		if _, err := t.Exec(ctx, text, store.Segment(group)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deleteUploads ends the uploads to a group that goes, which keep nobody from deleting
@@ -160,6 +179,23 @@ func (t Tx) deleteUploads(ctx context.Context, group resource.UID) error {
 		gone += int(size)
 	}
 	return t.Count(ctx, store.BytesCounter, group.NewChild(), -gone)
+}
+
+// deleteJudgements removes what a group that goes has decided about findings. It has no
+// images any more, so nothing depends on it.
+func (t Tx) deleteJudgements(ctx context.Context, group resource.UID) error {
+	for _, kind := range []string{"exceptions", "pull_rules"} {
+		n, err := t.Exec(ctx, `DELETE FROM `+kind+` WHERE parent = $1`, store.Segment(group))
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			if err := t.Count(ctx, kind, group.NewChild(), -int(n)); err != nil {
+				return err
+			}
+		}
+	}
+	return t.Later(ctx, `DELETE FROM past_exceptions WHERE parent = $1`, store.Segment(group))
 }
 
 // groupChildren is what keeps a group from being deleted.

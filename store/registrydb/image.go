@@ -42,7 +42,10 @@ func (t Tx) enqueue(ctx context.Context, repo resource.UID, digest string, rank 
 type QueuedImage struct {
 	Repo   resource.UID
 	Digest string
-	Tries  int // how often it was taken, this time included
+	Tries  int  // how often it was taken, this time included
+	Again  bool // it was not just pushed
+
+	Platform string // as SettleImage stores it; "" changes nothing
 
 	root, due int64
 }
@@ -79,7 +82,7 @@ func (s *Store) nextImage(ctx context.Context, after int64, q *QueuedImage) (boo
 			err := s.Row(ctx, `SELECT uid, digest, root, tries, due_ms FROM images WHERE rank = $1 AND `+roots+`
 				AND due_ms <= `+s.Engine.Clock+` ORDER BY root, due_ms LIMIT 1`, []any{rank, after},
 				&q.Repo, &q.Digest, &q.root, &q.Tries, &q.due)
-			if !errors.Is(err, sql.ErrNoRows) {
+			if q.Again = rank == rankAgain; !errors.Is(err, sql.ErrNoRows) {
 				return err == nil, err
 			}
 		}
@@ -103,13 +106,22 @@ func (s *Store) PostponeImage(ctx context.Context, q QueuedImage, wait time.Dura
 }
 
 // SettleImage takes an image out of the queue and says what came of it, as of a version
-// of the extractors.
+// of the extractors. When it was first indexed stays.
 func (t Tx) SettleImage(
 	ctx context.Context, q QueuedImage, state resource.ImageState, reason string, extractors int,
 ) error {
-	return t.Later(ctx, `UPDATE images SET due_ms = NULL, tries = 0, state = $3, reason = $4, extractors = $5,
-		update_ms = $6 WHERE repo = $1 AND digest = $2`, store.Segment(q.Repo), q.Digest, int(state), reason,
-		extractors, store.MS(t.DB.Time()))
+	now := store.MS(t.DB.Time())
+	var indexed *int64
+	if state == resource.ImageIndexed {
+		indexed = &now
+	}
+	if err := t.Later(ctx, `UPDATE images SET due_ms = NULL, tries = 0, state = $3, reason = $4, extractors = $5,
+		update_ms = $6, platform = CASE WHEN $7 = '' THEN platform ELSE $7 END, indexed_ms = coalesce(indexed_ms, $8)
+		WHERE repo = $1 AND digest = $2`, store.Segment(q.Repo), q.Digest, int(state), reason, extractors, now, q.Platform,
+		indexed); err != nil {
+		return err
+	}
+	return t.queueAttached(ctx, q)
 }
 
 // HoldImage holds an image and its manifest until the commit. It reports false if either
@@ -133,14 +145,27 @@ func (t Tx) HoldImage(ctx context.Context, q QueuedImage) (bool, error) {
 	return true, nil
 }
 
-// ImageNumbers returns the numbers of the images with a digest, in order.
+// ImageNumbers returns the numbers of the images with a digest that were inspected, in
+// order. One whose repo lacks its layers may have a number for what SBOMs say of it.
 func (t Tx) ImageNumbers(ctx context.Context, digest string) ([]int64, error) {
 	return store.ReadColumn[int64](ctx, t.Rows,
-		`SELECT number FROM images WHERE digest = $1 AND number IS NOT NULL ORDER BY number`, digest)
+		`SELECT number FROM images WHERE digest = $1 AND number IS NOT NULL AND state = $2 ORDER BY number`, digest,
+		int(resource.ImageIndexed))
 }
 
-// LockChunks locks the chunks of numbers, from the lowest on.
-func (t Tx) LockChunks(ctx context.Context, numbers []int64) error {
+// LockChunks locks the chunks of numbers, and those of images that are to be numbered, from
+// the lowest on.
+func (t Tx) LockChunks(ctx context.Context, numbers []int64, fresh ...QueuedImage) error {
+	numbers = slices.Clone(numbers)
+	for _, q := range fresh {
+		last, err := t.lastChunk(ctx, q.Repo.Root())
+		if err != nil {
+			return err
+		}
+		if last != nil {
+			numbers = append(numbers, *last*bitmap.Size)
+		}
+	}
 	for _, chunk := range chunksOf(numbers) {
 		var one int
 		err := t.Row(ctx, `SELECT 1 FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.LockKey, []any{chunk}, &one)
@@ -161,6 +186,7 @@ func chunksOf(numbers []int64) (all []int64) {
 }
 
 // NumberImage gives an image its number, unless it has one, and locks the chunk of that.
+// Events tell what is wrong with one that gets its number, if it was just pushed.
 func (t Tx) NumberImage(ctx context.Context, q QueuedImage) (int64, error) {
 	var number *int64
 	err := t.Row(ctx, `SELECT number FROM images WHERE repo = $1 AND digest = $2`,
@@ -171,7 +197,7 @@ func (t Tx) NumberImage(ctx context.Context, q QueuedImage) (int64, error) {
 	if number != nil {
 		return *number, t.LockChunks(ctx, []int64{*number})
 	}
-	n, err := t.nextNumber(ctx)
+	n, err := t.nextNumber(ctx, q.Repo.Root())
 	if err != nil {
 		return 0, err
 	}
@@ -179,28 +205,56 @@ func (t Tx) NumberImage(ctx context.Context, q QueuedImage) (int64, error) {
 		store.Segment(q.Repo), q.Digest, n); err != nil {
 		return 0, err
 	}
+	if err := t.Later(ctx, `INSERT INTO image_news (number, root, told, quiet) VALUES ($1, $2, $3, $4)`, n,
+		store.Segment(q.Repo.Root()), []byte{}, q.Again); err != nil {
+		return 0, err
+	}
 	chunk, place := bitmap.At(n)
 	return n, t.changeGroups(ctx, q.Repo, chunk, func(s *bitmap.Set) { s.Add(place) })
 }
 
-// nextNumber takes the next number of the last chunk, or begins another one.
-func (t Tx) nextNumber(ctx context.Context) (int64, error) {
-	for next := int64(0); ; {
-		var chunk, used int64
-		err := t.Row(ctx, `SELECT t.chunk, t.used FROM image_chunks AS t ORDER BY t.chunk DESC LIMIT 1`+t.DB.Engine.LockKey,
-			nil, &chunk, &used)
-		switch {
-		case err == nil && used < bitmap.Size:
-			return chunk*bitmap.Size + used,
-				t.Later(ctx, `UPDATE image_chunks SET used = used + 1 WHERE chunk = $1`, chunk)
-		case err == nil:
-			next = chunk + 1
-		case !errors.Is(err, sql.ErrNoRows):
+// lastChunk returns the last chunk in which an organization has images, or nil.
+func (t Tx) lastChunk(ctx context.Context, root resource.UID) (last *int64, _ error) {
+	err := t.Row(ctx, `SELECT max(chunk) FROM group_images WHERE grp = $1`, []any{store.Segment(root)}, &last)
+	return last, err
+}
+
+// nextNumber takes the next number of the last chunk of an organization, or begins another
+// chunk. No two organizations share one, so that nobody has to read past what images of
+// others have.
+func (t Tx) nextNumber(ctx context.Context, root resource.UID) (int64, error) {
+	last, err := t.lastChunk(ctx, root)
+	for err == nil && last != nil {
+		var used int64
+		if err := t.Row(ctx, `SELECT t.used FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.LockKey, []any{*last},
+			&used); err != nil {
 			return 0, err
 		}
-		if _, err := t.Exec(ctx, `INSERT INTO image_chunks (chunk, used, gone) VALUES ($1, 0, 0)
-			ON CONFLICT (chunk) DO NOTHING`, next); err != nil {
+		if used < bitmap.Size {
+			return *last*bitmap.Size + used, t.Later(ctx, `UPDATE image_chunks SET used = used + 1 WHERE chunk = $1`, *last)
+		}
+		full := *last // whoever had it before may have begun another one
+		if last, err = t.lastChunk(ctx, root); err == nil && *last == full {
+			break
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return t.beginChunk(ctx)
+}
+
+// beginChunk makes a new chunk and takes its first number.
+func (t Tx) beginChunk(ctx context.Context) (int64, error) {
+	for {
+		var next int64
+		if err := t.Row(ctx, `SELECT coalesce(max(chunk) + 1, 0) FROM image_chunks`, nil, &next); err != nil {
 			return 0, err
+		}
+		n, err := t.Exec(ctx, `INSERT INTO image_chunks (chunk, used, gone) VALUES ($1, 1, 0) ON CONFLICT (chunk) DO NOTHING`,
+			next)
+		if err != nil || n == 1 {
+			return next * bitmap.Size, err
 		}
 	}
 }
@@ -238,12 +292,16 @@ func (t Tx) changeGroups(ctx context.Context, repo resource.UID, chunk int64, ch
 // forgetImages removes images of a repo, one if a digest is given, from the queue and from
 // what groups have. What is known about their content stays until it is swept up.
 func (t Tx) forgetImages(ctx context.Context, repo resource.UID, digest string) error {
-	text, args := `DELETE FROM images WHERE repo = $1`, []any{store.Segment(repo)}
+	text, sboms, args := `DELETE FROM images WHERE repo = $1`, `DELETE FROM image_sboms WHERE repo = $1`,
+		[]any{store.Segment(repo)}
 	if digest != "" {
-		text, args = text+` AND digest = $2`, append(args, digest)
+		text, sboms, args = text+` AND digest = $2`, sboms+` AND image = $2`, append(args, digest)
 	}
 	all, err := store.ReadColumn[*int64](ctx, t.Rows, text+` RETURNING number`, args...)
 	if err != nil {
+		return err
+	}
+	if err := t.Later(ctx, sboms, args...); err != nil {
 		return err
 	}
 	var numbers []int64
@@ -280,14 +338,18 @@ func (s *Store) Images(
 	ctx context.Context, repo resource.UID, digests []string,
 ) (map[string]resource.StoredImage, error) {
 	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT i.digest, i.state, i.reason, i.update_ms FROM %s AS s CROSS JOIN images AS i
+	text := fmt.Sprintf(`SELECT i.digest, i.state, i.reason, i.update_ms, i.indexed_ms FROM %s AS s CROSS JOIN images AS i
 		WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Each(&q, digests), q.Arg(store.Segment(repo)))
 	all := map[string]resource.StoredImage{}
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		i := resource.StoredImage{Repo: repo}
 		var updated int64
-		err := row.Scan(&i.Digest, &i.State, &i.Reason, &updated)
+		var indexed *int64
+		err := row.Scan(&i.Digest, &i.State, &i.Reason, &updated, &indexed)
 		i.UpdateTime = store.FromMS(updated)
+		if indexed != nil {
+			i.IndexTime = store.FromMS(*indexed)
+		}
 		if i.State != resource.ImageNone {
 			all[i.Digest] = i
 		}
@@ -296,13 +358,25 @@ func (s *Store) Images(
 	return all, err
 }
 
+// ImageStates returns the states of images of a repo, by digest, also of those that turned
+// out to be none.
+func (s *Store) ImageStates(
+	ctx context.Context, repo resource.UID, digests []string,
+) (map[string]resource.ImageState, error) {
+	q := store.Query{Engine: s.Engine}
+	return store.ReadMap[string, resource.ImageState](ctx, s.Rows, fmt.Sprintf(`SELECT i.digest, i.state FROM %s AS s
+		CROSS JOIN images AS i WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Each(&q, digests),
+		q.Arg(store.Segment(repo))), q.Args...)
+}
+
 // A NumberedImage is an image by its number, with the tags that stand for it or for an
 // index that lists it, as far as they were asked for.
 type NumberedImage struct {
-	Number int64
-	Repo   resource.UID
-	Digest string
-	Tags   []string
+	Number   int64
+	Repo     resource.UID
+	Digest   string
+	Platform string // such as linux/arm64/v8
+	Tags     []string
 }
 
 // maxImageTags is how many tags are read for a page of images.
@@ -313,9 +387,9 @@ const maxImageTags = 5000
 func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (all []NumberedImage, _ error) {
 	q := store.Query{Engine: s.Engine}
 	found, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (i NumberedImage, err error) {
-		err = row.Scan(&i.Number, &i.Repo, &i.Digest)
+		err = row.Scan(&i.Number, &i.Repo, &i.Digest, &i.Platform)
 		return i, err
-	}, fmt.Sprintf(`SELECT i.number, i.uid, i.digest FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v`,
+	}, fmt.Sprintf(`SELECT i.number, i.uid, i.digest, i.platform FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v`,
 		s.Engine.Each(&q, numbers)), q.Args...)
 	if err != nil {
 		return nil, err
@@ -356,6 +430,36 @@ func (s *Store) tagsOfImages(ctx context.Context, numbers []int64) (map[int64][]
 	})
 }
 
+// TagsOf returns the tags that stand for manifests of a repo, or for an index that lists
+// them. If there are more than can be read, there are none: whoever asks whether all tags
+// are of some kind must not be told of a part.
+func (s *Store) TagsOf(ctx context.Context, repo resource.UID, digests []string) (map[string][]string, error) {
+	q := store.Query{Engine: s.Engine}
+	seg := q.Arg(store.Segment(repo))
+	text := fmt.Sprintf(`SELECT s.v, t.name FROM %s AS s CROSS JOIN tags AS t WHERE t.digest = s.v AND t.parent = %s
+		UNION SELECT s.v, t.name FROM %s AS s CROSS JOIN manifest_refs AS r CROSS JOIN tags AS t
+		WHERE r.repo = %s AND r.child = s.v AND t.digest = r.digest AND t.parent = r.repo LIMIT %s`,
+		s.Engine.Each(&q, digests), seg, s.Engine.Each(&q, digests), seg, q.Arg(maxImageTags+1))
+	all, n := map[string][]string{}, 0
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var digest, name string
+		err := row.Scan(&digest, &name)
+		all[digest] = append(all[digest], name)
+		n++
+		return false, err
+	})
+	if n > maxImageTags {
+		return nil, err
+	}
+	return all, err
+}
+
+// ListedBy returns the digests of what an index of a repo lists, at most n.
+func (s *Store) ListedBy(ctx context.Context, repo resource.UID, index string, n int) ([]string, error) {
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT child FROM manifest_refs WHERE repo = $1 AND digest = $2
+		AND child IS NOT NULL ORDER BY child LIMIT $3`, store.Segment(repo), index, n)
+}
+
 // QueueLength returns how many images wait to be inspected, or 10,000 if there are more.
 func (s *Store) QueueLength(ctx context.Context) (n int64, _ error) {
 	const most = 10_000
@@ -371,9 +475,16 @@ const sweepBatch = 200
 // deleted; and queues those that older extractors have read. It returns how many there
 // were.
 func (s *Store) SweepImages(ctx context.Context, extractors int) (n int, err error) {
-	for _, step := range []func(context.Context, int) (int, error){s.queueUnseen, s.forgetStale, s.queueOutdated} {
+	return repeat(ctx, extractors, s.queueUnseen, s.forgetStale, s.queueOutdated)
+}
+
+// repeat repeats each of the steps of a sweep until nothing is left to do.
+func repeat(
+	ctx context.Context, version int, steps ...func(_ context.Context, version int) (int, error),
+) (n int, err error) {
+	for _, step := range steps {
 		for {
-			did, err := step(ctx, extractors)
+			did, err := step(ctx, version)
 			n += did
 			if err != nil {
 				return n, err

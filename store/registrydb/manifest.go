@@ -59,10 +59,10 @@ type Push struct {
 // addManifest stores m unless it is there.
 func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manifest) error {
 	n, err := t.Exec(ctx, `
-		INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (repo, digest) DO NOTHING`,
+		INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (repo, digest) DO NOTHING`,
 		store.Segment(repo), m.Digest, m.MediaType, len(m.Body), m.Subject, m.ArtifactType, m.Annotations,
-		store.MS(t.DB.Time()), m.Body)
+		store.MS(t.DB.Time()), m.Body, string(resource.ActorFrom(ctx).Subject))
 	if err != nil {
 		return err
 	}
@@ -73,6 +73,9 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manif
 		return err
 	}
 	if err := t.queueImage(ctx, repo, m); err != nil {
+		return err
+	}
+	if err := t.queueSBOMs(ctx, repo, append(m.About, m.Subject)...); err != nil {
 		return err
 	}
 	return t.addRefs(ctx, repo, m)
@@ -170,7 +173,7 @@ func selectHeld(table string, repo resource.UID, digests []string) (text string,
 // manifestOf selects what a reference names in a repo, a digest or, where it has
 // no colon, a tag; unless whole, without the body.
 func manifestOf(repo resource.UID, reference string, whole bool) (text string, args []any) {
-	columns, digest := `m.digest, m.media_type, m.size, m.push_ms`, `$2`
+	columns, digest := `m.digest, m.media_type, m.artifact_type, m.size, m.push_ms`, `$2`
 	if whole {
 		columns += `, m.subject, m.body`
 	}
@@ -195,7 +198,7 @@ func (s *Store) manifest(
 	ctx context.Context, repo resource.UID, reference string, whole bool,
 ) (m resource.Manifest, _ error) {
 	var pushed int64
-	dest := []any{&m.Digest, &m.MediaType, &m.Size, &pushed}
+	dest := []any{&m.Digest, &m.MediaType, &m.ArtifactType, &m.Size, &pushed}
 	if whole {
 		dest = append(dest, &m.Subject, &m.Body)
 	}
@@ -302,6 +305,9 @@ func (t Tx) deleteManifest(
 	}
 	if parents > 0 {
 		return false, fault.InUse("manifest", "an index")
+	}
+	if err := t.queueBereft(ctx, repo, digest); err != nil {
+		return false, err
 	}
 	for _, text := range []string{`DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`, `DELETE FROM manifests
 		WHERE repo = $1 AND digest = $2`} {

@@ -3,6 +3,7 @@ package registrydb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -136,4 +137,36 @@ func (s *Store) PrunePulls(ctx context.Context, before time.Time, n int) (gone i
 		return err
 	})
 	return gone, err
+}
+
+// A PullSum is how often an identity has pulled a manifest of a repo.
+type PullSum struct {
+	Repo     resource.UID
+	Digest   string
+	Identity resource.UID
+	Count    int64
+	Last     time.Time
+}
+
+// PullSums returns who has pulled what from a repo, or from the repos of a group and below
+// it, since a time. At most n are returned. Pulls that were recorded without a digest are
+// left out.
+func (s *Store) PullSums(ctx context.Context, target resource.UID, since time.Time, n int) ([]PullSum, error) {
+	q := store.Query{Engine: s.Engine}
+	var where string
+	if d := target.Depth(); d <= 3 {
+		where = fmt.Sprintf(`a%d = %s`, d, q.Arg(store.Segment(target)))
+	} else { // '0' is the byte after '/'
+		where = fmt.Sprintf(`uid > %s AND uid < %s`, q.Arg(string(target)+"/"), q.Arg(string(target)+"0"))
+	}
+	text := fmt.Sprintf(`SELECT min(uid), digest, identity, CAST(count(*) + sum(more) AS BIGINT), max(create_ms)
+		FROM pulls WHERE %s AND create_ms >= %s AND NOT push AND digest <> ''
+		GROUP BY parent, digest, identity LIMIT %s`, where, q.Arg(store.MS(since)), q.Arg(n))
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (p PullSum, err error) {
+		var uid resource.UID
+		var last int64
+		err = row.Scan(&uid, &p.Digest, &p.Identity, &p.Count, &last)
+		p.Repo, p.Last = uid.Parent(), store.FromMS(last)
+		return p, err
+	}, text, q.Args...)
 }

@@ -151,6 +151,9 @@ func (t Tx) recordMove(ctx context.Context, g resource.Tag, digest string, at ti
 	if err != nil {
 		return err
 	}
+	if err := t.queueTagged(ctx, g.UID.Parent(), g.Name); err != nil {
+		return err
+	}
 	return t.Later(ctx, `INSERT INTO tag_history (repo, name, digest, actor, at_ms) VALUES ($1, $2, $3, $4, $5)`,
 		store.Segment(g.UID.Parent()), g.Name, digest, actor, store.MS(at))
 }

@@ -465,7 +465,10 @@ type ImportCounts struct {
 	// Those among the new and the changed that their source has withdrawn.
 	Withdrawn int64 `protobuf:"varint,4,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
 	// Those that could not be taken.
-	Failed        int64 `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
+	Failed int64 `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Entries that the group's list of exploited vulnerabilities had before, and
+	// that are not in the new one.
+	Removed       int64 `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -535,6 +538,13 @@ func (x *ImportCounts) GetFailed() int64 {
 	return 0
 }
 
+func (x *ImportCounts) GetRemoved() int64 {
+	if x != nil {
+		return x.Removed
+	}
+	return 0
+}
+
 // AdvisoriesImported is what events tell of an import: one for each part that
 // was kept at once.
 type AdvisoriesImported struct {
@@ -544,7 +554,9 @@ type AdvisoriesImported struct {
 	// The feed or the document it came from.
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	// What became of its records.
-	Counts        *ImportCounts `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
+	Counts *ImportCounts `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
+	// kev or epss if it was such a list.
+	Format        string `protobuf:"bytes,4,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -598,6 +610,13 @@ func (x *AdvisoriesImported) GetCounts() *ImportCounts {
 		return x.Counts
 	}
 	return nil
+}
+
+func (x *AdvisoriesImported) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
 }
 
 // ImportProblem is a record that could not be taken.
@@ -1218,7 +1237,10 @@ type AdvisoryFeed struct {
 	// When the feed was last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// What came of the last look. Absent before the first.
-	Last          *FeedResult `protobuf:"bytes,8,opt,name=last,proto3" json:"last,omitempty"`
+	Last *FeedResult `protobuf:"bytes,8,opt,name=last,proto3" json:"last,omitempty"`
+	// kev or epss if it must be a list of exploited vulnerabilities of that
+	// format; otherwise the format is detected from the content.
+	Format        string `protobuf:"bytes,9,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1307,6 +1329,13 @@ func (x *AdvisoryFeed) GetLast() *FeedResult {
 		return x.Last
 	}
 	return nil
+}
+
+func (x *AdvisoryFeed) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
 }
 
 // FeedResult is what came of looking at a feed.
@@ -1792,7 +1821,10 @@ type ImportAdvisoriesRequest_Document struct {
 	// Its name, for messages and for telling the format.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// How many bytes follow.
-	Size          int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// kev or epss if it must be such a list; otherwise the format is detected
+	// from the content.
+	Format        string `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1841,6 +1873,13 @@ func (x *ImportAdvisoriesRequest_Document) GetSize() int64 {
 	return 0
 }
 
+func (x *ImportAdvisoriesRequest_Document) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
 var File_holdfast_advisories_v1_advisories_proto protoreflect.FileDescriptor
 
 const file_holdfast_advisories_v1_advisories_proto_rawDesc = "" +
@@ -1868,25 +1907,28 @@ const file_holdfast_advisories_v1_advisories_proto_rawDesc = "" +
 	"\x05event\x18\x01 \x01(\v2/.holdfast.vulnerabilities.v2beta1.AdvisoryEventB\x03\xe0A\x02R\x05event\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12$\n" +
-	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xdd\x01\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xf5\x01\n" +
 	"\x17ImportAdvisoriesRequest\x12\x18\n" +
 	"\x06parent\x18\x01 \x01(\tH\x00R\x06parent\x12V\n" +
 	"\bdocument\x18\x02 \x01(\v28.holdfast.advisories.v1.ImportAdvisoriesRequest.DocumentH\x00R\bdocument\x12\x14\n" +
-	"\x04data\x18\x03 \x01(\fH\x00R\x04data\x1a2\n" +
+	"\x04data\x18\x03 \x01(\fH\x00R\x04data\x1aJ\n" +
 	"\bDocument\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04size\x18\x02 \x01(\x03R\x04sizeB\x06\n" +
-	"\x04part\"\x96\x01\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
+	"\x06format\x18\x03 \x01(\tR\x06formatB\x06\n" +
+	"\x04part\"\xb0\x01\n" +
 	"\fImportCounts\x12\x18\n" +
 	"\acreated\x18\x01 \x01(\x03R\acreated\x12\x18\n" +
 	"\aupdated\x18\x02 \x01(\x03R\aupdated\x12\x1c\n" +
 	"\tunchanged\x18\x03 \x01(\x03R\tunchanged\x12\x1c\n" +
 	"\twithdrawn\x18\x04 \x01(\x03R\twithdrawn\x12\x16\n" +
-	"\x06failed\x18\x05 \x01(\x03R\x06failed\"\x87\x01\n" +
+	"\x06failed\x18\x05 \x01(\x03R\x06failed\x12\x18\n" +
+	"\aremoved\x18\x06 \x01(\x03R\aremoved\"\x9f\x01\n" +
 	"\x12AdvisoriesImported\x12\x1b\n" +
 	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12<\n" +
-	"\x06counts\x18\x03 \x01(\v2$.holdfast.advisories.v1.ImportCountsR\x06counts\";\n" +
+	"\x06counts\x18\x03 \x01(\v2$.holdfast.advisories.v1.ImportCountsR\x06counts\x12\x16\n" +
+	"\x06format\x18\x04 \x01(\tR\x06format\";\n" +
 	"\rImportProblem\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xb1\x01\n" +
@@ -1924,7 +1966,7 @@ const file_holdfast_advisories_v1_advisories_proto_rawDesc = "" +
 	"\x06format\x18\x02 \x01(\tR\x06format\x12\x10\n" +
 	"\x03zip\x18\x03 \x01(\bR\x03zip\".\n" +
 	"\x18ExportAdvisoriesResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\xf3\x02\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x8b\x03\n" +
 	"\fAdvisoryFeed\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x02R\x04name\x12\x1d\n" +
@@ -1935,7 +1977,8 @@ const file_holdfast_advisories_v1_advisories_proto_rawDesc = "" +
 	"createTime\x12@\n" +
 	"\vupdate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"updateTime\x12;\n" +
-	"\x04last\x18\b \x01(\v2\".holdfast.advisories.v1.FeedResultB\x03\xe0A\x03R\x04last\"\xdd\x01\n" +
+	"\x04last\x18\b \x01(\v2\".holdfast.advisories.v1.FeedResultB\x03\xe0A\x03R\x04last\x12\x16\n" +
+	"\x06format\x18\t \x01(\tR\x06format\"\xdd\x01\n" +
 	"\n" +
 	"FeedResult\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12-\n" +

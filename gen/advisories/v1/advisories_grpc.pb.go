@@ -52,7 +52,8 @@ type AdvisoryWritingServiceClient interface {
 	UpdateAdvisoryEvent(ctx context.Context, in *UpdateAdvisoryEventRequest, opts ...grpc.CallOption) (*v2beta1.AdvisoryEvent, error)
 	// ImportAdvisories takes over documents of other sources: OSV (JSON, YAML,
 	// or a zip of them), OpenVEX, secdb, and the advisories of distributions
-	// that write them in YAML. The first message names the group; each document
+	// that write them in YAML. A list of exploited vulnerabilities (kev or epss)
+	// replaces the one of that format that the group has. The first message names the group; each document
 	// is a message that names it and then its bytes, in as many messages as they
 	// need. The answers tell how far it is. What is there already is left alone,
 	// so an import that was cut off can simply be started again.
@@ -153,7 +154,8 @@ type AdvisoryWritingServiceServer interface {
 	UpdateAdvisoryEvent(context.Context, *UpdateAdvisoryEventRequest) (*v2beta1.AdvisoryEvent, error)
 	// ImportAdvisories takes over documents of other sources: OSV (JSON, YAML,
 	// or a zip of them), OpenVEX, secdb, and the advisories of distributions
-	// that write them in YAML. The first message names the group; each document
+	// that write them in YAML. A list of exploited vulnerabilities (kev or epss)
+	// replaces the one of that format that the group has. The first message names the group; each document
 	// is a message that names it and then its bytes, in as many messages as they
 	// need. The answers tell how far it is. What is there already is left alone,
 	// so an import that was cut off can simply be started again.

@@ -85,6 +85,116 @@ func (Severity) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{0}
 }
 
+// State says whether something has to be done about a finding.
+type State int32
+
+const (
+	// Never returned.
+	State_STATE_UNSPECIFIED State = 0
+	// Something has to be done about it.
+	State_STATE_OPEN State = 1
+	// An exception that was approved and has not ended holds for it.
+	State_STATE_EXCEPTED State = 2
+	// It is over.
+	State_STATE_CLOSED State = 3
+)
+
+// Enum value maps for State.
+var (
+	State_name = map[int32]string{
+		0: "STATE_UNSPECIFIED",
+		1: "STATE_OPEN",
+		2: "STATE_EXCEPTED",
+		3: "STATE_CLOSED",
+	}
+	State_value = map[string]int32{
+		"STATE_UNSPECIFIED": 0,
+		"STATE_OPEN":        1,
+		"STATE_EXCEPTED":    2,
+		"STATE_CLOSED":      3,
+	}
+)
+
+func (x State) Enum() *State {
+	p := new(State)
+	*p = x
+	return p
+}
+
+func (x State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (State) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_findings_v1_findings_proto_enumTypes[1].Descriptor()
+}
+
+func (State) Type() protoreflect.EnumType {
+	return &file_holdfast_findings_v1_findings_proto_enumTypes[1]
+}
+
+func (x State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use State.Descriptor instead.
+func (State) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{1}
+}
+
+// CloseReason says why a finding is over.
+type CloseReason int32
+
+const (
+	// It is not over.
+	CloseReason_CLOSE_REASON_UNSPECIFIED CloseReason = 0
+	// The advisory does not affect the package any more, is withdrawn or deleted.
+	CloseReason_CLOSE_REASON_ADVISORY_CHANGED CloseReason = 1
+	// The tag stands for another image, which does not have it.
+	CloseReason_CLOSE_REASON_IMAGE_CHANGED CloseReason = 2
+)
+
+// Enum value maps for CloseReason.
+var (
+	CloseReason_name = map[int32]string{
+		0: "CLOSE_REASON_UNSPECIFIED",
+		1: "CLOSE_REASON_ADVISORY_CHANGED",
+		2: "CLOSE_REASON_IMAGE_CHANGED",
+	}
+	CloseReason_value = map[string]int32{
+		"CLOSE_REASON_UNSPECIFIED":      0,
+		"CLOSE_REASON_ADVISORY_CHANGED": 1,
+		"CLOSE_REASON_IMAGE_CHANGED":    2,
+	}
+)
+
+func (x CloseReason) Enum() *CloseReason {
+	p := new(CloseReason)
+	*p = x
+	return p
+}
+
+func (x CloseReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CloseReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_findings_v1_findings_proto_enumTypes[2].Descriptor()
+}
+
+func (CloseReason) Type() protoreflect.EnumType {
+	return &file_holdfast_findings_v1_findings_proto_enumTypes[2]
+}
+
+func (x CloseReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CloseReason.Descriptor instead.
+func (CloseReason) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{2}
+}
+
 // State says whether the packages of an image are known.
 type Inspection_State int32
 
@@ -130,11 +240,11 @@ func (x Inspection_State) String() string {
 }
 
 func (Inspection_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_holdfast_findings_v1_findings_proto_enumTypes[1].Descriptor()
+	return file_holdfast_findings_v1_findings_proto_enumTypes[3].Descriptor()
 }
 
 func (Inspection_State) Type() protoreflect.EnumType {
-	return &file_holdfast_findings_v1_findings_proto_enumTypes[1]
+	return &file_holdfast_findings_v1_findings_proto_enumTypes[3]
 }
 
 func (x Inspection_State) Number() protoreflect.EnumNumber {
@@ -230,7 +340,11 @@ type Inspection struct {
 	// What could not be understood. The rest is complete.
 	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// When the image was inspected.
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// The SBOMs that are attached to the image in this repo, the last pushed first.
+	// What they list is shown beside what was found in the image, also if the image
+	// itself is not understood.
+	Sboms         []*AttachedSbom `protobuf:"bytes,20,rep,name=sboms,proto3" json:"sboms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,6 +442,170 @@ func (x *Inspection) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Inspection) GetSboms() []*AttachedSbom {
+	if x != nil {
+		return x.Sboms
+	}
+	return nil
+}
+
+// AttachedSbom is an SBOM that somebody has attached to an image. Nothing of it is
+// verified: it is what somebody says who may push to the repo.
+type AttachedSbom struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The manifest that was attached, by whom and when.
+	Origin *Origin `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	// Its format: SPDX or CycloneDX.
+	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
+	// The tool that wrote it, as it says.
+	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	// How many packages it lists that can be told apart.
+	Packages int32 `protobuf:"varint,4,opt,name=packages,proto3" json:"packages,omitempty"`
+	// What could not be understood.
+	Warnings      []string `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachedSbom) Reset() {
+	*x = AttachedSbom{}
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachedSbom) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachedSbom) ProtoMessage() {}
+
+func (x *AttachedSbom) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachedSbom.ProtoReflect.Descriptor instead.
+func (*AttachedSbom) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AttachedSbom) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *AttachedSbom) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *AttachedSbom) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *AttachedSbom) GetPackages() int32 {
+	if x != nil {
+		return x.Packages
+	}
+	return 0
+}
+
+func (x *AttachedSbom) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+// Origin is how it is known that an image has a package.
+type Origin struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// index, if the files of the image tell of it; sbom, if an attached SBOM does.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The digest of the manifest that was attached.
+	ManifestDigest string `protobuf:"bytes,2,opt,name=manifest_digest,json=manifestDigest,proto3" json:"manifest_digest,omitempty"`
+	// The uid of the identity that has attached it; empty if that is not known,
+	// because it was before this server noted it.
+	AttachedBy string `protobuf:"bytes,3,opt,name=attached_by,json=attachedBy,proto3" json:"attached_by,omitempty"`
+	// When it was attached.
+	AttachTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=attach_time,json=attachTime,proto3" json:"attach_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Origin) Reset() {
+	*x = Origin{}
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Origin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Origin) ProtoMessage() {}
+
+func (x *Origin) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Origin.ProtoReflect.Descriptor instead.
+func (*Origin) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Origin) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Origin) GetManifestDigest() string {
+	if x != nil {
+		return x.ManifestDigest
+	}
+	return ""
+}
+
+func (x *Origin) GetAttachedBy() string {
+	if x != nil {
+		return x.AttachedBy
+	}
+	return ""
+}
+
+func (x *Origin) GetAttachTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AttachTime
+	}
+	return nil
+}
+
 // Distribution is a release of an operating system.
 type Distribution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -343,7 +621,7 @@ type Distribution struct {
 
 func (x *Distribution) Reset() {
 	*x = Distribution{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[2]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -355,7 +633,7 @@ func (x *Distribution) String() string {
 func (*Distribution) ProtoMessage() {}
 
 func (x *Distribution) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[2]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -368,7 +646,7 @@ func (x *Distribution) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Distribution.ProtoReflect.Descriptor instead.
 func (*Distribution) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Distribution) GetId() string {
@@ -406,14 +684,20 @@ type Coverage struct {
 	// about them.
 	Owned int32 `protobuf:"varint,4,opt,name=owned,proto3" json:"owned,omitempty"`
 	// Those that were not compared with the advisories yet. That takes a second.
-	Waiting       int32 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting int32 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Those that only attached SBOMs list: the files of the image do not tell of
+	// them.
+	SbomOnly int32 `protobuf:"varint,10,opt,name=sbom_only,json=sbomOnly,proto3" json:"sbom_only,omitempty"`
+	// Those that the files of the image tell of, and none of the attached SBOMs
+	// lists; 0 if there are no SBOMs.
+	IndexOnly     int32 `protobuf:"varint,11,opt,name=index_only,json=indexOnly,proto3" json:"index_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[3]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -425,7 +709,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[3]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -438,7 +722,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Coverage) GetPackages() int32 {
@@ -476,6 +760,20 @@ func (x *Coverage) GetWaiting() int32 {
 	return 0
 }
 
+func (x *Coverage) GetSbomOnly() int32 {
+	if x != nil {
+		return x.SbomOnly
+	}
+	return 0
+}
+
+func (x *Coverage) GetIndexOnly() int32 {
+	if x != nil {
+		return x.IndexOnly
+	}
+	return 0
+}
+
 // Package is a version of a package.
 type Package struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -499,7 +797,7 @@ type Package struct {
 
 func (x *Package) Reset() {
 	*x = Package{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[4]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +809,7 @@ func (x *Package) String() string {
 func (*Package) ProtoMessage() {}
 
 func (x *Package) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[4]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +822,7 @@ func (x *Package) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Package.ProtoReflect.Descriptor instead.
 func (*Package) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Package) GetEcosystem() string {
@@ -584,14 +882,16 @@ type ImagePackage struct {
 	// The file that tells of it.
 	Location string `protobuf:"bytes,2,opt,name=location,proto3" json:"location,omitempty"`
 	// The layer that brought it; the lowest is 0.
-	Layer         int32 `protobuf:"varint,3,opt,name=layer,proto3" json:"layer,omitempty"`
+	Layer int32 `protobuf:"varint,3,opt,name=layer,proto3" json:"layer,omitempty"`
+	// How it is known that the image has the package.
+	Origins       []*Origin `protobuf:"bytes,4,rep,name=origins,proto3" json:"origins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ImagePackage) Reset() {
 	*x = ImagePackage{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[5]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +903,7 @@ func (x *ImagePackage) String() string {
 func (*ImagePackage) ProtoMessage() {}
 
 func (x *ImagePackage) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[5]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -616,7 +916,7 @@ func (x *ImagePackage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImagePackage.ProtoReflect.Descriptor instead.
 func (*ImagePackage) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ImagePackage) GetPackage() *Package {
@@ -638,6 +938,13 @@ func (x *ImagePackage) GetLayer() int32 {
 		return x.Layer
 	}
 	return 0
+}
+
+func (x *ImagePackage) GetOrigins() []*Origin {
+	if x != nil {
+		return x.Origins
+	}
+	return nil
 }
 
 // ListPackagesRequest names the image.
@@ -664,7 +971,7 @@ type ListPackagesRequest struct {
 
 func (x *ListPackagesRequest) Reset() {
 	*x = ListPackagesRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[6]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +983,7 @@ func (x *ListPackagesRequest) String() string {
 func (*ListPackagesRequest) ProtoMessage() {}
 
 func (x *ListPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[6]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +996,7 @@ func (x *ListPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPackagesRequest.ProtoReflect.Descriptor instead.
 func (*ListPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListPackagesRequest) GetRepoUid() string {
@@ -758,7 +1065,7 @@ type ListPackagesResponse struct {
 
 func (x *ListPackagesResponse) Reset() {
 	*x = ListPackagesResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[7]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +1077,7 @@ func (x *ListPackagesResponse) String() string {
 func (*ListPackagesResponse) ProtoMessage() {}
 
 func (x *ListPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[7]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +1090,7 @@ func (x *ListPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPackagesResponse.ProtoReflect.Descriptor instead.
 func (*ListPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListPackagesResponse) GetPackages() []*ImagePackage {
@@ -834,21 +1141,62 @@ type Finding struct {
 	Summary string `protobuf:"bytes,7,opt,name=summary,proto3" json:"summary,omitempty"`
 	// When the package was first known to be affected.
 	FirstSeenTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=first_seen_time,json=firstSeenTime,proto3" json:"first_seen_time,omitempty"`
-	// How the package is known: index, which means that its files were read.
+	// How the package is known: index, which means that its files were read, or sbom
+	// if only attached SBOMs list it.
 	Origin string `protobuf:"bytes,9,opt,name=origin,proto3" json:"origin,omitempty"`
 	// The file that tells of the package.
 	Location string `protobuf:"bytes,10,opt,name=location,proto3" json:"location,omitempty"`
 	// The layer that brought the package; the lowest is 0.
 	Layer int32 `protobuf:"varint,11,opt,name=layer,proto3" json:"layer,omitempty"`
 	// The uids of the advisories.
-	AdvisoryUids  []string `protobuf:"bytes,12,rep,name=advisory_uids,json=advisoryUids,proto3" json:"advisory_uids,omitempty"`
+	AdvisoryUids []string `protobuf:"bytes,12,rep,name=advisory_uids,json=advisoryUids,proto3" json:"advisory_uids,omitempty"`
+	// It is in a catalog of known exploited vulnerabilities that the caller may
+	// list, by any of its names.
+	Kev bool `protobuf:"varint,13,opt,name=kev,proto3" json:"kev,omitempty"`
+	// The probability that it is exploited within 30 days, from 0 to 1; of several
+	// names the highest. Absent if no list that the caller may list has a score.
+	Epss *float64 `protobuf:"fixed64,14,opt,name=epss,proto3,oneof" json:"epss,omitempty"`
+	// The share of all vulnerabilities that have this probability or a lower one.
+	EpssPercentile *float64 `protobuf:"fixed64,15,opt,name=epss_percentile,json=epssPercentile,proto3,oneof" json:"epss_percentile,omitempty"`
+	// When the day begins by which those whom the catalog obliges must act.
+	KevDueTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=kev_due_time,json=kevDueTime,proto3" json:"kev_due_time,omitempty"`
+	// The catalog knows of ransomware campaigns that use it.
+	KevRansomware bool `protobuf:"varint,17,opt,name=kev_ransomware,json=kevRansomware,proto3" json:"kev_ransomware,omitempty"`
+	// Whether something has to be done about it, decided when it is read.
+	State State `protobuf:"varint,20,opt,name=state,proto3,enum=holdfast.findings.v1.State" json:"state,omitempty"`
+	// The uid of the exception that holds for it. Whoever may not list it cannot
+	// learn its reason.
+	ExceptionUid string `protobuf:"bytes,21,opt,name=exception_uid,json=exceptionUid,proto3" json:"exception_uid,omitempty"`
+	// When the finding is open again; absent if it never is.
+	ExceptionExpireTime *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=exception_expire_time,json=exceptionExpireTime,proto3" json:"exception_expire_time,omitempty"`
+	// When it was over.
+	CloseTime *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
+	// Why it is over.
+	CloseReason CloseReason `protobuf:"varint,26,opt,name=close_reason,json=closeReason,proto3,enum=holdfast.findings.v1.CloseReason" json:"close_reason,omitempty"`
+	// What brought the advisory: "feed", the uid of the feed and its revision;
+	// "import"; "api"; or "image", if the advisory was there before the package.
+	OpenedBy string `protobuf:"bytes,27,opt,name=opened_by,json=openedBy,proto3" json:"opened_by,omitempty"`
+	// What changed the advisory, in the same words; or "image" and the digest that
+	// the tag stands for instead.
+	ClosedBy string `protobuf:"bytes,28,opt,name=closed_by,json=closedBy,proto3" json:"closed_by,omitempty"`
+	// Of a list of a group: how many images have it. Origin, location and layer are
+	// empty, and of its origins only the kind is told.
+	ImageCount int32 `protobuf:"varint,30,opt,name=image_count,json=imageCount,proto3" json:"image_count,omitempty"`
+	// Of these, at most five, without packages: those in which it is open, and of them
+	// those that were inspected last.
+	Images []*AffectedImage `protobuf:"bytes,31,rep,name=images,proto3" json:"images,omitempty"`
+	// In how many of these images an exception holds for it. If it does in all, the
+	// exception that is told is the one that ends first.
+	ExceptedImageCount int32 `protobuf:"varint,32,opt,name=excepted_image_count,json=exceptedImageCount,proto3" json:"excepted_image_count,omitempty"`
+	// How it is known that the image has the package, in detail.
+	Origins       []*Origin `protobuf:"bytes,35,rep,name=origins,proto3" json:"origins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[8]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +1208,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[8]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +1221,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Finding) GetAdvisoryId() string {
@@ -960,6 +1308,118 @@ func (x *Finding) GetAdvisoryUids() []string {
 	return nil
 }
 
+func (x *Finding) GetKev() bool {
+	if x != nil {
+		return x.Kev
+	}
+	return false
+}
+
+func (x *Finding) GetEpss() float64 {
+	if x != nil && x.Epss != nil {
+		return *x.Epss
+	}
+	return 0
+}
+
+func (x *Finding) GetEpssPercentile() float64 {
+	if x != nil && x.EpssPercentile != nil {
+		return *x.EpssPercentile
+	}
+	return 0
+}
+
+func (x *Finding) GetKevDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.KevDueTime
+	}
+	return nil
+}
+
+func (x *Finding) GetKevRansomware() bool {
+	if x != nil {
+		return x.KevRansomware
+	}
+	return false
+}
+
+func (x *Finding) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *Finding) GetExceptionUid() string {
+	if x != nil {
+		return x.ExceptionUid
+	}
+	return ""
+}
+
+func (x *Finding) GetExceptionExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExceptionExpireTime
+	}
+	return nil
+}
+
+func (x *Finding) GetCloseTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CloseTime
+	}
+	return nil
+}
+
+func (x *Finding) GetCloseReason() CloseReason {
+	if x != nil {
+		return x.CloseReason
+	}
+	return CloseReason_CLOSE_REASON_UNSPECIFIED
+}
+
+func (x *Finding) GetOpenedBy() string {
+	if x != nil {
+		return x.OpenedBy
+	}
+	return ""
+}
+
+func (x *Finding) GetClosedBy() string {
+	if x != nil {
+		return x.ClosedBy
+	}
+	return ""
+}
+
+func (x *Finding) GetImageCount() int32 {
+	if x != nil {
+		return x.ImageCount
+	}
+	return 0
+}
+
+func (x *Finding) GetImages() []*AffectedImage {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+func (x *Finding) GetExceptedImageCount() int32 {
+	if x != nil {
+		return x.ExceptedImageCount
+	}
+	return 0
+}
+
+func (x *Finding) GetOrigins() []*Origin {
+	if x != nil {
+		return x.Origins
+	}
+	return nil
+}
+
 // ListFindingsRequest names the image and selects findings.
 type ListFindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -980,18 +1440,27 @@ type ListFindingsRequest struct {
 	// The next_page_token of the page before. It lasts three days; an expired
 	// one starts again from the first page.
 	PageToken string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// "urgency desc", which is the default, or "urgency". What can be fixed is more
-	// urgent than what cannot, and then what has the higher score.
+	// "urgency desc", which is the default, or "urgency". What is known to be
+	// exploited is more urgent than what is not, then what can be fixed, then what
+	// has the higher epss, and then what has the higher score.
 	OrderBy string `protobuf:"bytes,9,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	// How many results to pass over before the page starts.
-	Skip          int32 `protobuf:"varint,10,opt,name=skip,proto3" json:"skip,omitempty"`
+	Skip int32 `protobuf:"varint,10,opt,name=skip,proto3" json:"skip,omitempty"`
+	// Only those that are known to be exploited.
+	Kev bool `protobuf:"varint,11,opt,name=kev,proto3" json:"kev,omitempty"`
+	// Only those with one of these states: open and excepted ones unless given.
+	States []State `protobuf:"varint,12,rep,packed,name=states,proto3,enum=holdfast.findings.v1.State" json:"states,omitempty"`
+	// What was open or excepted at this time; a tag is the image that it stood for
+	// then. This needs tag.list, too, and so does what is closed. If that image is
+	// deleted or was not inspected by then, that is FAILED_PRECONDITION.
+	AtTime        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=at_time,json=atTime,proto3" json:"at_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListFindingsRequest) Reset() {
 	*x = ListFindingsRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[9]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1472,7 @@ func (x *ListFindingsRequest) String() string {
 func (*ListFindingsRequest) ProtoMessage() {}
 
 func (x *ListFindingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[9]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1485,7 @@ func (x *ListFindingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFindingsRequest.ProtoReflect.Descriptor instead.
 func (*ListFindingsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListFindingsRequest) GetRepoUid() string {
@@ -1089,6 +1558,27 @@ func (x *ListFindingsRequest) GetSkip() int32 {
 	return 0
 }
 
+func (x *ListFindingsRequest) GetKev() bool {
+	if x != nil {
+		return x.Kev
+	}
+	return false
+}
+
+func (x *ListFindingsRequest) GetStates() []State {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *ListFindingsRequest) GetAtTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AtTime
+	}
+	return nil
+}
+
 // ListFindingsResponse is one page of findings.
 type ListFindingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1102,14 +1592,16 @@ type ListFindingsResponse struct {
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	// What is known about the image. Without it nobody can tell what it means that
 	// there are no findings.
-	Inspection    *Inspection `protobuf:"bytes,5,opt,name=inspection,proto3" json:"inspection,omitempty"`
+	Inspection *Inspection `protobuf:"bytes,5,opt,name=inspection,proto3" json:"inspection,omitempty"`
+	// Why findings that are closed may be missing; empty if none are.
+	Incomplete    string `protobuf:"bytes,6,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListFindingsResponse) Reset() {
 	*x = ListFindingsResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[10]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1613,7 @@ func (x *ListFindingsResponse) String() string {
 func (*ListFindingsResponse) ProtoMessage() {}
 
 func (x *ListFindingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[10]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1626,7 @@ func (x *ListFindingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFindingsResponse.ProtoReflect.Descriptor instead.
 func (*ListFindingsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListFindingsResponse) GetFindings() []*Finding {
@@ -1172,6 +1664,13 @@ func (x *ListFindingsResponse) GetInspection() *Inspection {
 	return nil
 }
 
+func (x *ListFindingsResponse) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
+}
+
 // AffectedImage is an image of a repo that has a package.
 type AffectedImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1184,14 +1683,22 @@ type AffectedImage struct {
 	// The tags that stand for it, or for an index that lists it.
 	Tags []string `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
 	// Those of the packages that it has.
-	Packages      []*Package `protobuf:"bytes,5,rep,name=packages,proto3" json:"packages,omitempty"`
+	Packages []*Package `protobuf:"bytes,5,rep,name=packages,proto3" json:"packages,omitempty"`
+	// The system it is for, such as linux/arm64/v8; empty if it does not say so.
+	Platform string `protobuf:"bytes,6,opt,name=platform,proto3" json:"platform,omitempty"`
+	// The tags that stood for it, or for an index that lists it, and no longer do,
+	// the last first and at most 20, where the caller may list them.
+	PastTags []*PastTag `protobuf:"bytes,7,rep,name=past_tags,json=pastTags,proto3" json:"past_tags,omitempty"`
+	// How it is known: index, which means that files of the image tell of one of the
+	// packages, or sbom if only SBOMs that were attached to it in this repo do.
+	Origin        string `protobuf:"bytes,35,opt,name=origin,proto3" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AffectedImage) Reset() {
 	*x = AffectedImage{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[11]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1710,7 @@ func (x *AffectedImage) String() string {
 func (*AffectedImage) ProtoMessage() {}
 
 func (x *AffectedImage) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[11]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1723,7 @@ func (x *AffectedImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AffectedImage.ProtoReflect.Descriptor instead.
 func (*AffectedImage) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AffectedImage) GetRepoUid() string {
@@ -1254,6 +1761,91 @@ func (x *AffectedImage) GetPackages() []*Package {
 	return nil
 }
 
+func (x *AffectedImage) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *AffectedImage) GetPastTags() []*PastTag {
+	if x != nil {
+		return x.PastTags
+	}
+	return nil
+}
+
+func (x *AffectedImage) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+// PastTag is a tag that stood for an image for some time.
+type PastTag struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the tag.
+	Tag string `protobuf:"bytes,1,opt,name=tag,proto3" json:"tag,omitempty"`
+	// Since when it stood for the image.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// When it was moved or deleted.
+	EndTime       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastTag) Reset() {
+	*x = PastTag{}
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastTag) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastTag) ProtoMessage() {}
+
+func (x *PastTag) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastTag.ProtoReflect.Descriptor instead.
+func (*PastTag) Descriptor() ([]byte, []int) {
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *PastTag) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+func (x *PastTag) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *PastTag) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
 // ListAffectedImagesRequest names the advisory.
 type ListAffectedImagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1276,7 +1868,7 @@ type ListAffectedImagesRequest struct {
 
 func (x *ListAffectedImagesRequest) Reset() {
 	*x = ListAffectedImagesRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1880,7 @@ func (x *ListAffectedImagesRequest) String() string {
 func (*ListAffectedImagesRequest) ProtoMessage() {}
 
 func (x *ListAffectedImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[12]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1893,7 @@ func (x *ListAffectedImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAffectedImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListAffectedImagesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListAffectedImagesRequest) GetAdvisoryId() string {
@@ -1363,7 +1955,7 @@ type ListAffectedImagesResponse struct {
 
 func (x *ListAffectedImagesResponse) Reset() {
 	*x = ListAffectedImagesResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1967,7 @@ func (x *ListAffectedImagesResponse) String() string {
 func (*ListAffectedImagesResponse) ProtoMessage() {}
 
 func (x *ListAffectedImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[13]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1980,7 @@ func (x *ListAffectedImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAffectedImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListAffectedImagesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListAffectedImagesResponse) GetImages() []*AffectedImage {
@@ -1443,7 +2035,7 @@ type SearchPackagesRequest struct {
 
 func (x *SearchPackagesRequest) Reset() {
 	*x = SearchPackagesRequest{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +2047,7 @@ func (x *SearchPackagesRequest) String() string {
 func (*SearchPackagesRequest) ProtoMessage() {}
 
 func (x *SearchPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[14]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +2060,7 @@ func (x *SearchPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchPackagesRequest.ProtoReflect.Descriptor instead.
 func (*SearchPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SearchPackagesRequest) GetPurl() string {
@@ -1537,7 +2129,7 @@ type SearchPackagesResponse struct {
 
 func (x *SearchPackagesResponse) Reset() {
 	*x = SearchPackagesResponse{}
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +2141,7 @@ func (x *SearchPackagesResponse) String() string {
 func (*SearchPackagesResponse) ProtoMessage() {}
 
 func (x *SearchPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[15]
+	mi := &file_holdfast_findings_v1_findings_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +2154,7 @@ func (x *SearchPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchPackagesResponse.ProtoReflect.Descriptor instead.
 func (*SearchPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SearchPackagesResponse) GetImages() []*AffectedImage {
@@ -1601,7 +2193,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\x14GetInspectionRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
-	"\farchitecture\x18\x03 \x01(\tR\farchitecture\"\x86\x04\n" +
+	"\farchitecture\x18\x03 \x01(\tR\farchitecture\"\xc0\x04\n" +
 	"\n" +
 	"Inspection\x12\x19\n" +
 	"\brepo_uid\x18\x01 \x01(\tR\arepoUid\x12\x16\n" +
@@ -1613,24 +2205,42 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\bcoverage\x18\a \x01(\v2\x1e.holdfast.findings.v1.CoverageR\bcoverage\x12\x1a\n" +
 	"\bwarnings\x18\b \x03(\tR\bwarnings\x12;\n" +
 	"\vupdate_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\"v\n" +
+	"updateTime\x128\n" +
+	"\x05sboms\x18\x14 \x03(\v2\".holdfast.findings.v1.AttachedSbomR\x05sboms\"v\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_WAITING\x10\x01\x12\x11\n" +
 	"\rSTATE_INDEXED\x10\x02\x12\x18\n" +
 	"\x14STATE_NOT_UNDERSTOOD\x10\x03\x12\x16\n" +
-	"\x12STATE_NOT_AN_IMAGE\x10\x04\"L\n" +
+	"\x12STATE_NOT_AN_IMAGE\x10\x04\"\xa8\x01\n" +
+	"\fAttachedSbom\x124\n" +
+	"\x06origin\x18\x01 \x01(\v2\x1c.holdfast.findings.v1.OriginR\x06origin\x12\x16\n" +
+	"\x06format\x18\x02 \x01(\tR\x06format\x12\x12\n" +
+	"\x04tool\x18\x03 \x01(\tR\x04tool\x12\x1a\n" +
+	"\bpackages\x18\x04 \x01(\x05R\bpackages\x12\x1a\n" +
+	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"\xa3\x01\n" +
+	"\x06Origin\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12'\n" +
+	"\x0fmanifest_digest\x18\x02 \x01(\tR\x0emanifestDigest\x12\x1f\n" +
+	"\vattached_by\x18\x03 \x01(\tR\n" +
+	"attachedBy\x12;\n" +
+	"\vattach_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"attachTime\"L\n" +
 	"\fDistribution\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\x91\x01\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xcd\x01\n" +
 	"\bCoverage\x12\x1a\n" +
 	"\bpackages\x18\x01 \x01(\x05R\bpackages\x12\x18\n" +
 	"\acovered\x18\x02 \x01(\x05R\acovered\x12\x1f\n" +
 	"\vnot_covered\x18\x03 \x01(\x05R\n" +
 	"notCovered\x12\x14\n" +
 	"\x05owned\x18\x04 \x01(\x05R\x05owned\x12\x18\n" +
-	"\awaiting\x18\x05 \x01(\x05R\awaiting\"\xc7\x01\n" +
+	"\awaiting\x18\x05 \x01(\x05R\awaiting\x12\x1b\n" +
+	"\tsbom_only\x18\n" +
+	" \x01(\x05R\bsbomOnly\x12\x1d\n" +
+	"\n" +
+	"index_only\x18\v \x01(\x05R\tindexOnly\"\xc7\x01\n" +
 	"\aPackage\x12\x1c\n" +
 	"\tecosystem\x18\x01 \x01(\tR\tecosystem\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -1639,11 +2249,12 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\vsource_name\x18\x05 \x01(\tR\n" +
 	"sourceName\x12%\n" +
 	"\x0esource_version\x18\x06 \x01(\tR\rsourceVersion\x12\x14\n" +
-	"\x05owned\x18\a \x01(\bR\x05owned\"y\n" +
+	"\x05owned\x18\a \x01(\bR\x05owned\"\xb1\x01\n" +
 	"\fImagePackage\x127\n" +
 	"\apackage\x18\x01 \x01(\v2\x1d.holdfast.findings.v1.PackageR\apackage\x12\x1a\n" +
 	"\blocation\x18\x02 \x01(\tR\blocation\x12\x14\n" +
-	"\x05layer\x18\x03 \x01(\x05R\x05layer\"\xed\x01\n" +
+	"\x05layer\x18\x03 \x01(\x05R\x05layer\x126\n" +
+	"\aorigins\x18\x04 \x03(\v2\x1c.holdfast.findings.v1.OriginR\aorigins\"\xed\x01\n" +
 	"\x13ListPackagesRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
@@ -1659,7 +2270,7 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"\xc3\x03\n" +
+	"\f_total_count\"\xc9\t\n" +
 	"\aFinding\x12\x1f\n" +
 	"\vadvisory_id\x18\x01 \x01(\tR\n" +
 	"advisoryId\x12\x18\n" +
@@ -1674,7 +2285,28 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\blocation\x18\n" +
 	" \x01(\tR\blocation\x12\x14\n" +
 	"\x05layer\x18\v \x01(\x05R\x05layer\x12#\n" +
-	"\radvisory_uids\x18\f \x03(\tR\fadvisoryUids\"\xe1\x02\n" +
+	"\radvisory_uids\x18\f \x03(\tR\fadvisoryUids\x12\x10\n" +
+	"\x03kev\x18\r \x01(\bR\x03kev\x12\x17\n" +
+	"\x04epss\x18\x0e \x01(\x01H\x00R\x04epss\x88\x01\x01\x12,\n" +
+	"\x0fepss_percentile\x18\x0f \x01(\x01H\x01R\x0eepssPercentile\x88\x01\x01\x12<\n" +
+	"\fkev_due_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"kevDueTime\x12%\n" +
+	"\x0ekev_ransomware\x18\x11 \x01(\bR\rkevRansomware\x121\n" +
+	"\x05state\x18\x14 \x01(\x0e2\x1b.holdfast.findings.v1.StateR\x05state\x12#\n" +
+	"\rexception_uid\x18\x15 \x01(\tR\fexceptionUid\x12N\n" +
+	"\x15exception_expire_time\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\x13exceptionExpireTime\x129\n" +
+	"\n" +
+	"close_time\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\tcloseTime\x12D\n" +
+	"\fclose_reason\x18\x1a \x01(\x0e2!.holdfast.findings.v1.CloseReasonR\vcloseReason\x12\x1b\n" +
+	"\topened_by\x18\x1b \x01(\tR\bopenedBy\x12\x1b\n" +
+	"\tclosed_by\x18\x1c \x01(\tR\bclosedBy\x12\x1f\n" +
+	"\vimage_count\x18\x1e \x01(\x05R\n" +
+	"imageCount\x12;\n" +
+	"\x06images\x18\x1f \x03(\v2#.holdfast.findings.v1.AffectedImageR\x06images\x120\n" +
+	"\x14excepted_image_count\x18  \x01(\x05R\x12exceptedImageCount\x126\n" +
+	"\aorigins\x18# \x03(\v2\x1c.holdfast.findings.v1.OriginR\aoriginsB\a\n" +
+	"\x05_epssB\x12\n" +
+	"\x10_epss_percentile\"\xdd\x03\n" +
 	"\x13ListFindingsRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\x12\"\n" +
@@ -1689,7 +2321,10 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"page_token\x18\b \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\t \x01(\tR\aorderBy\x12\x12\n" +
 	"\x04skip\x18\n" +
-	" \x01(\x05R\x04skip\"\x8b\x02\n" +
+	" \x01(\x05R\x04skip\x12\x10\n" +
+	"\x03kev\x18\v \x01(\bR\x03kev\x123\n" +
+	"\x06states\x18\f \x03(\x0e2\x1b.holdfast.findings.v1.StateR\x06states\x123\n" +
+	"\aat_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x06atTime\"\xab\x02\n" +
 	"\x14ListFindingsResponse\x129\n" +
 	"\bfindings\x18\x01 \x03(\v2\x1d.holdfast.findings.v1.FindingR\bfindings\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -1698,14 +2333,25 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x12@\n" +
 	"\n" +
 	"inspection\x18\x05 \x01(\v2 .holdfast.findings.v1.InspectionR\n" +
-	"inspectionB\x0e\n" +
-	"\f_total_count\"\xa5\x01\n" +
+	"inspection\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x06 \x01(\tR\n" +
+	"incompleteB\x0e\n" +
+	"\f_total_count\"\x95\x02\n" +
 	"\rAffectedImage\x12\x19\n" +
 	"\brepo_uid\x18\x01 \x01(\tR\arepoUid\x12\x12\n" +
 	"\x04repo\x18\x02 \x01(\tR\x04repo\x12\x16\n" +
 	"\x06digest\x18\x03 \x01(\tR\x06digest\x12\x12\n" +
 	"\x04tags\x18\x04 \x03(\tR\x04tags\x129\n" +
-	"\bpackages\x18\x05 \x03(\v2\x1d.holdfast.findings.v1.PackageR\bpackages\"\xc9\x01\n" +
+	"\bpackages\x18\x05 \x03(\v2\x1d.holdfast.findings.v1.PackageR\bpackages\x12\x1a\n" +
+	"\bplatform\x18\x06 \x01(\tR\bplatform\x12:\n" +
+	"\tpast_tags\x18\a \x03(\v2\x1d.holdfast.findings.v1.PastTagR\bpastTags\x12\x16\n" +
+	"\x06origin\x18# \x01(\tR\x06origin\"\x8d\x01\n" +
+	"\aPastTag\x12\x10\n" +
+	"\x03tag\x18\x01 \x01(\tR\x03tag\x129\n" +
+	"\n" +
+	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xc9\x01\n" +
 	"\x19ListAffectedImagesRequest\x12$\n" +
 	"\vadvisory_id\x18\x01 \x01(\tB\x03\xe0A\x02R\n" +
 	"advisoryId\x12\x1b\n" +
@@ -1743,7 +2389,17 @@ const file_holdfast_findings_v1_findings_proto_rawDesc = "" +
 	"\fSEVERITY_LOW\x10\x01\x12\x13\n" +
 	"\x0fSEVERITY_MEDIUM\x10\x02\x12\x11\n" +
 	"\rSEVERITY_HIGH\x10\x03\x12\x15\n" +
-	"\x11SEVERITY_CRITICAL\x10\x042\x8e\a\n" +
+	"\x11SEVERITY_CRITICAL\x10\x04*T\n" +
+	"\x05State\x12\x15\n" +
+	"\x11STATE_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"STATE_OPEN\x10\x01\x12\x12\n" +
+	"\x0eSTATE_EXCEPTED\x10\x02\x12\x10\n" +
+	"\fSTATE_CLOSED\x10\x03*n\n" +
+	"\vCloseReason\x12\x1c\n" +
+	"\x18CLOSE_REASON_UNSPECIFIED\x10\x00\x12!\n" +
+	"\x1dCLOSE_REASON_ADVISORY_CHANGED\x10\x01\x12\x1e\n" +
+	"\x1aCLOSE_REASON_IMAGE_CHANGED\x10\x022\x8e\a\n" +
 	"\x0fFindingsService\x12\xaf\x01\n" +
 	"\rGetInspection\x12*.holdfast.findings.v1.GetInspectionRequest\x1a .holdfast.findings.v1.Inspection\"P\x82\xd3\xe4\x93\x02:\x128/findings/v1/repos/{repo_uid=**}/inspections/{reference}\x8a\xaf\xa8\xd2\x05\n" +
 	"\x12\b\n" +
@@ -1772,60 +2428,81 @@ func file_holdfast_findings_v1_findings_proto_rawDescGZIP() []byte {
 	return file_holdfast_findings_v1_findings_proto_rawDescData
 }
 
-var file_holdfast_findings_v1_findings_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_holdfast_findings_v1_findings_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_holdfast_findings_v1_findings_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_holdfast_findings_v1_findings_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_holdfast_findings_v1_findings_proto_goTypes = []any{
 	(Severity)(0),                      // 0: holdfast.findings.v1.Severity
-	(Inspection_State)(0),              // 1: holdfast.findings.v1.Inspection.State
-	(*GetInspectionRequest)(nil),       // 2: holdfast.findings.v1.GetInspectionRequest
-	(*Inspection)(nil),                 // 3: holdfast.findings.v1.Inspection
-	(*Distribution)(nil),               // 4: holdfast.findings.v1.Distribution
-	(*Coverage)(nil),                   // 5: holdfast.findings.v1.Coverage
-	(*Package)(nil),                    // 6: holdfast.findings.v1.Package
-	(*ImagePackage)(nil),               // 7: holdfast.findings.v1.ImagePackage
-	(*ListPackagesRequest)(nil),        // 8: holdfast.findings.v1.ListPackagesRequest
-	(*ListPackagesResponse)(nil),       // 9: holdfast.findings.v1.ListPackagesResponse
-	(*Finding)(nil),                    // 10: holdfast.findings.v1.Finding
-	(*ListFindingsRequest)(nil),        // 11: holdfast.findings.v1.ListFindingsRequest
-	(*ListFindingsResponse)(nil),       // 12: holdfast.findings.v1.ListFindingsResponse
-	(*AffectedImage)(nil),              // 13: holdfast.findings.v1.AffectedImage
-	(*ListAffectedImagesRequest)(nil),  // 14: holdfast.findings.v1.ListAffectedImagesRequest
-	(*ListAffectedImagesResponse)(nil), // 15: holdfast.findings.v1.ListAffectedImagesResponse
-	(*SearchPackagesRequest)(nil),      // 16: holdfast.findings.v1.SearchPackagesRequest
-	(*SearchPackagesResponse)(nil),     // 17: holdfast.findings.v1.SearchPackagesResponse
-	(*timestamppb.Timestamp)(nil),      // 18: google.protobuf.Timestamp
+	(State)(0),                         // 1: holdfast.findings.v1.State
+	(CloseReason)(0),                   // 2: holdfast.findings.v1.CloseReason
+	(Inspection_State)(0),              // 3: holdfast.findings.v1.Inspection.State
+	(*GetInspectionRequest)(nil),       // 4: holdfast.findings.v1.GetInspectionRequest
+	(*Inspection)(nil),                 // 5: holdfast.findings.v1.Inspection
+	(*AttachedSbom)(nil),               // 6: holdfast.findings.v1.AttachedSbom
+	(*Origin)(nil),                     // 7: holdfast.findings.v1.Origin
+	(*Distribution)(nil),               // 8: holdfast.findings.v1.Distribution
+	(*Coverage)(nil),                   // 9: holdfast.findings.v1.Coverage
+	(*Package)(nil),                    // 10: holdfast.findings.v1.Package
+	(*ImagePackage)(nil),               // 11: holdfast.findings.v1.ImagePackage
+	(*ListPackagesRequest)(nil),        // 12: holdfast.findings.v1.ListPackagesRequest
+	(*ListPackagesResponse)(nil),       // 13: holdfast.findings.v1.ListPackagesResponse
+	(*Finding)(nil),                    // 14: holdfast.findings.v1.Finding
+	(*ListFindingsRequest)(nil),        // 15: holdfast.findings.v1.ListFindingsRequest
+	(*ListFindingsResponse)(nil),       // 16: holdfast.findings.v1.ListFindingsResponse
+	(*AffectedImage)(nil),              // 17: holdfast.findings.v1.AffectedImage
+	(*PastTag)(nil),                    // 18: holdfast.findings.v1.PastTag
+	(*ListAffectedImagesRequest)(nil),  // 19: holdfast.findings.v1.ListAffectedImagesRequest
+	(*ListAffectedImagesResponse)(nil), // 20: holdfast.findings.v1.ListAffectedImagesResponse
+	(*SearchPackagesRequest)(nil),      // 21: holdfast.findings.v1.SearchPackagesRequest
+	(*SearchPackagesResponse)(nil),     // 22: holdfast.findings.v1.SearchPackagesResponse
+	(*timestamppb.Timestamp)(nil),      // 23: google.protobuf.Timestamp
 }
 var file_holdfast_findings_v1_findings_proto_depIdxs = []int32{
-	1,  // 0: holdfast.findings.v1.Inspection.state:type_name -> holdfast.findings.v1.Inspection.State
-	4,  // 1: holdfast.findings.v1.Inspection.distribution:type_name -> holdfast.findings.v1.Distribution
-	5,  // 2: holdfast.findings.v1.Inspection.coverage:type_name -> holdfast.findings.v1.Coverage
-	18, // 3: holdfast.findings.v1.Inspection.update_time:type_name -> google.protobuf.Timestamp
-	6,  // 4: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
-	7,  // 5: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
-	6,  // 6: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
-	0,  // 7: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
-	18, // 8: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
-	0,  // 9: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
-	10, // 10: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
-	3,  // 11: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
-	6,  // 12: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
-	13, // 13: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	13, // 14: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
-	2,  // 15: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
-	8,  // 16: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
-	11, // 17: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
-	14, // 18: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
-	16, // 19: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
-	3,  // 20: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
-	9,  // 21: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
-	12, // 22: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
-	15, // 23: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
-	17, // 24: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	3,  // 0: holdfast.findings.v1.Inspection.state:type_name -> holdfast.findings.v1.Inspection.State
+	8,  // 1: holdfast.findings.v1.Inspection.distribution:type_name -> holdfast.findings.v1.Distribution
+	9,  // 2: holdfast.findings.v1.Inspection.coverage:type_name -> holdfast.findings.v1.Coverage
+	23, // 3: holdfast.findings.v1.Inspection.update_time:type_name -> google.protobuf.Timestamp
+	6,  // 4: holdfast.findings.v1.Inspection.sboms:type_name -> holdfast.findings.v1.AttachedSbom
+	7,  // 5: holdfast.findings.v1.AttachedSbom.origin:type_name -> holdfast.findings.v1.Origin
+	23, // 6: holdfast.findings.v1.Origin.attach_time:type_name -> google.protobuf.Timestamp
+	10, // 7: holdfast.findings.v1.ImagePackage.package:type_name -> holdfast.findings.v1.Package
+	7,  // 8: holdfast.findings.v1.ImagePackage.origins:type_name -> holdfast.findings.v1.Origin
+	11, // 9: holdfast.findings.v1.ListPackagesResponse.packages:type_name -> holdfast.findings.v1.ImagePackage
+	10, // 10: holdfast.findings.v1.Finding.package:type_name -> holdfast.findings.v1.Package
+	0,  // 11: holdfast.findings.v1.Finding.severity:type_name -> holdfast.findings.v1.Severity
+	23, // 12: holdfast.findings.v1.Finding.first_seen_time:type_name -> google.protobuf.Timestamp
+	23, // 13: holdfast.findings.v1.Finding.kev_due_time:type_name -> google.protobuf.Timestamp
+	1,  // 14: holdfast.findings.v1.Finding.state:type_name -> holdfast.findings.v1.State
+	23, // 15: holdfast.findings.v1.Finding.exception_expire_time:type_name -> google.protobuf.Timestamp
+	23, // 16: holdfast.findings.v1.Finding.close_time:type_name -> google.protobuf.Timestamp
+	2,  // 17: holdfast.findings.v1.Finding.close_reason:type_name -> holdfast.findings.v1.CloseReason
+	17, // 18: holdfast.findings.v1.Finding.images:type_name -> holdfast.findings.v1.AffectedImage
+	7,  // 19: holdfast.findings.v1.Finding.origins:type_name -> holdfast.findings.v1.Origin
+	0,  // 20: holdfast.findings.v1.ListFindingsRequest.severities:type_name -> holdfast.findings.v1.Severity
+	1,  // 21: holdfast.findings.v1.ListFindingsRequest.states:type_name -> holdfast.findings.v1.State
+	23, // 22: holdfast.findings.v1.ListFindingsRequest.at_time:type_name -> google.protobuf.Timestamp
+	14, // 23: holdfast.findings.v1.ListFindingsResponse.findings:type_name -> holdfast.findings.v1.Finding
+	5,  // 24: holdfast.findings.v1.ListFindingsResponse.inspection:type_name -> holdfast.findings.v1.Inspection
+	10, // 25: holdfast.findings.v1.AffectedImage.packages:type_name -> holdfast.findings.v1.Package
+	18, // 26: holdfast.findings.v1.AffectedImage.past_tags:type_name -> holdfast.findings.v1.PastTag
+	23, // 27: holdfast.findings.v1.PastTag.start_time:type_name -> google.protobuf.Timestamp
+	23, // 28: holdfast.findings.v1.PastTag.end_time:type_name -> google.protobuf.Timestamp
+	17, // 29: holdfast.findings.v1.ListAffectedImagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	17, // 30: holdfast.findings.v1.SearchPackagesResponse.images:type_name -> holdfast.findings.v1.AffectedImage
+	4,  // 31: holdfast.findings.v1.FindingsService.GetInspection:input_type -> holdfast.findings.v1.GetInspectionRequest
+	12, // 32: holdfast.findings.v1.FindingsService.ListPackages:input_type -> holdfast.findings.v1.ListPackagesRequest
+	15, // 33: holdfast.findings.v1.FindingsService.ListFindings:input_type -> holdfast.findings.v1.ListFindingsRequest
+	19, // 34: holdfast.findings.v1.FindingsService.ListAffectedImages:input_type -> holdfast.findings.v1.ListAffectedImagesRequest
+	21, // 35: holdfast.findings.v1.FindingsService.SearchPackages:input_type -> holdfast.findings.v1.SearchPackagesRequest
+	5,  // 36: holdfast.findings.v1.FindingsService.GetInspection:output_type -> holdfast.findings.v1.Inspection
+	13, // 37: holdfast.findings.v1.FindingsService.ListPackages:output_type -> holdfast.findings.v1.ListPackagesResponse
+	16, // 38: holdfast.findings.v1.FindingsService.ListFindings:output_type -> holdfast.findings.v1.ListFindingsResponse
+	20, // 39: holdfast.findings.v1.FindingsService.ListAffectedImages:output_type -> holdfast.findings.v1.ListAffectedImagesResponse
+	22, // 40: holdfast.findings.v1.FindingsService.SearchPackages:output_type -> holdfast.findings.v1.SearchPackagesResponse
+	36, // [36:41] is the sub-list for method output_type
+	31, // [31:36] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_findings_v1_findings_proto_init() }
@@ -1833,17 +2510,18 @@ func file_holdfast_findings_v1_findings_proto_init() {
 	if File_holdfast_findings_v1_findings_proto != nil {
 		return
 	}
-	file_holdfast_findings_v1_findings_proto_msgTypes[7].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[9].OneofWrappers = []any{}
 	file_holdfast_findings_v1_findings_proto_msgTypes[10].OneofWrappers = []any{}
-	file_holdfast_findings_v1_findings_proto_msgTypes[13].OneofWrappers = []any{}
-	file_holdfast_findings_v1_findings_proto_msgTypes[15].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[12].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[16].OneofWrappers = []any{}
+	file_holdfast_findings_v1_findings_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_findings_v1_findings_proto_rawDesc), len(file_holdfast_findings_v1_findings_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   16,
+			NumEnums:      4,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,7 +23,8 @@ func Command(a *noun.App) *cobra.Command {
 	n := advisories()
 	cmd := a.Command(n)
 	cmd.Short = "Manage, import and export vulnerability advisories"
-	cmd.AddCommand(advisoryEvents(a), importAdvisories(a), exportAdvisories(a), queryAdvisories(a), a.Command(feeds()))
+	cmd.AddCommand(advisoryEvents(a), importAdvisories(a), exportAdvisories(a), queryAdvisories(a), a.Command(feeds()),
+		exploited(a), exploitListsCommand(a))
 	return cmd
 }
 
@@ -220,21 +221,24 @@ func feeds() noun.Noun {
 	return noun.Noun{
 		Area: "advisories", Use: "feeds", One: "feed",
 		About: "Feeds are the sources from which the advisories of a group are updated: an https address, or a file or\n" +
-			"folder on the server that its operator allows.",
-		Example: "  holdfast advisories feeds create go --parent acme --address https://osv-vulnerabilities.storage.googleapis.com/Go/all.zip --interval 6h",
+			"folder on the server that its operator allows. A feed of the format kev or epss updates the group's list of\n" +
+			"exploited vulnerabilities instead.",
+		Example: "  holdfast advisories feeds create go --parent acme --address https://osv-vulnerabilities.storage.googleapis.com/Go/all.zip --interval 6h\n" +
+			"  holdfast advisories feeds create kev --format kev --parent acme --address https://www.cisa.gov/sites/default/files/feeds/known_exploited_vulnerabilities.json --interval 6h",
 		Service: advisoryService("AdvisoryFeedsService"),
 		Message: noun.MessageOf(&advisoriespb.AdvisoryFeed{}),
 
 		Argument: "name",
 		Fields: []noun.Field{
 			{Flag: "address", Help: "`ADDRESS` of the source: https://…, or a path on the server"},
+			{Flag: "format", Help: "`FORMAT` that it must have: kev or epss (default: what is detected from the content)"},
 			{Flag: "interval", Help: "`DURATION` between updates, such as 30m, 6h or 1d"},
 			{Flag: "paused", Help: "do not read the source"},
 		},
 		ByName: true,
 		Columns: output.Columns("name", output.GroupOf("group", "uid"), "address", "last=last.time",
 			output.Text("result", feedResult)),
-		Wide: output.Columns("uid", "interval", "paused", "createTime", "updateTime"),
+		Wide: output.Columns("uid", "format", "interval", "paused", "createTime", "updateTime"),
 	}
 }
 

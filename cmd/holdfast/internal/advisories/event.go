@@ -180,6 +180,9 @@ func countsText(n *advisoriespb.ImportCounts) string {
 	if n.GetWithdrawn() > 0 {
 		text += fmt.Sprintf(", %d of them withdrawn", n.GetWithdrawn())
 	}
+	if n.GetRemoved() > 0 {
+		text += fmt.Sprintf(", %d removed", n.GetRemoved())
+	}
 	if n.GetFailed() > 0 {
 		text += fmt.Sprintf(", %d not taken", n.GetFailed())
 	}

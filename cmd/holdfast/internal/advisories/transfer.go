@@ -26,6 +26,7 @@ import (
 type document struct {
 	path, name string
 	size       int64
+	format     string
 }
 
 // importable are the extensions of files that are imported from folders.
@@ -35,15 +36,18 @@ var importable = []string{".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".zip"}
 const importPiece = 1 << 20
 
 func importAdvisories(a *noun.App) *cobra.Command {
-	var group string
+	var group, format string
 	cmd := &cobra.Command{
 		Use: "import PATH...", Short: "Import advisories from files, archives and folders",
 		Long: "Imports OSV (JSON, YAML, or a zip of them), OpenVEX, secdb, and the YAML advisories of distributions.\n" +
 			"Records that the group already has are skipped, so an interrupted import can be repeated. Records that\n" +
 			"cannot be imported are reported with file and reason, and the others are imported; the exit code is then\n" +
-			"1.",
-		Example: "  holdfast advisories import all.zip --group acme",
-		Args:    cobra.MinimumNArgs(1),
+			"1.\n\n" +
+			"The catalog of known exploited vulnerabilities (kev) and the probabilities of being exploited (epss) are\n" +
+			"imported, too, compressed by gzip or not. Each replaces the list of its format that the group has.",
+		Example: "  holdfast advisories import all.zip --group acme\n" +
+			"  holdfast advisories import epss_scores-current.csv.gz --format epss --group acme",
+		Args: cobra.MinimumNArgs(1),
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			uid, err := a.Resolve(ctx, noun.Groups(), group)
 			if err != nil {
@@ -53,9 +57,14 @@ func importAdvisories(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			for i := range docs {
+				docs[i].format = format
+			}
 			return importAll(ctx, a, uid, docs)
 		}),
 	}
+	cmd.Flags().StringVar(&format, "format", "", "`FORMAT` that the files must have: kev or epss (default: what is detected)")
+	noun.CompleteWords(cmd, "format", exploitFormats)
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to import into")
 	problem.Must(cmd.MarkFlagRequired("group"))
 	return cmd
@@ -80,7 +89,7 @@ func findDocuments(paths []string) (docs []document, _ error) {
 			if rel, err := filepath.Rel(path, file); err == nil && rel != "." {
 				name = filepath.ToSlash(rel)
 			}
-			docs = append(docs, document{file, name, info.Size()})
+			docs = append(docs, document{path: file, name: name, size: info.Size()})
 			return nil
 		})
 		if err != nil {
@@ -143,7 +152,7 @@ func importAll(ctx context.Context, a *noun.App, group string, docs []document) 
 
 // importFailed returns why an import ended early, and how far it was.
 func importFailed(sending, receiving error, counts *advisoriespb.ImportCounts) error {
-	p := signin.Refused(receiving, map[string]string{"parent": "--group"})
+	p := signin.Refused(receiving, map[string]string{"parent": "--group", "document.format": "--format"})
 	if sending != nil && !errors.Is(sending, io.EOF) && !errors.Is(sending, context.Canceled) {
 		p = problem.Usage("%v", sending)
 	}
@@ -180,7 +189,7 @@ func sendDocument(stream importClient, d document, buf []byte) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if err := stream.Send(&importRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Document_{
-		Document: &advisoriespb.ImportAdvisoriesRequest_Document{Name: d.name, Size: d.size},
+		Document: &advisoriespb.ImportAdvisoriesRequest_Document{Name: d.name, Size: d.size, Format: d.format},
 	}}); err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func (a *App) Narrow(ctx context.Context, n Noun, cmd *cobra.Command, req protor
 
 // taking returns the method that a request is for: several may return the same resource.
 func (n Noun) taking(req proto.Message) protoreflect.MethodDescriptor {
-	service := n.Message.ParentFile().Services()
+	service := req.ProtoReflect().Descriptor().ParentFile().Services()
 	for i := range service.Len() {
 		for j := range service.Get(i).Methods().Len() {
 			if m := service.Get(i).Methods().Get(j); m.Input() == req.ProtoReflect().Descriptor() {
@@ -210,7 +210,7 @@ func (a *App) page(ctx context.Context, method protoreflect.MethodDescriptor, re
 	for list, i := resp.Get(fields.ByNumber(1)).List(), 0; i < list.Len(); i++ {
 		got.items = append(got.items, list.Get(i).Message())
 	}
-	if fd := fields.ByName("incomplete"); fd != nil {
+	if fd := fields.ByName("incomplete"); fd != nil && fd.Kind() == protoreflect.BoolKind {
 		got.incomplete = resp.Get(fd).Bool()
 	}
 	return got, nil

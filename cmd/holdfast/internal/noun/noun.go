@@ -474,7 +474,7 @@ func (a *App) Delete(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 			return err
 		}
 	}
-	if err := a.confirm(ctx, cmd, n, args, uids); err != nil {
+	if err := a.Confirm(ctx, cmd, n, args, uids); err != nil {
 		return err
 	}
 	method := n.Method("Delete")
@@ -491,8 +491,8 @@ func (a *App) Delete(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 	return nil
 }
 
-// confirm asks whether to delete, if there is somebody to ask.
-func (a *App) confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, uids []string) error {
+// Confirm asks whether to delete what has these names and uids, if there is somebody to ask.
+func (a *App) Confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, uids []string) error {
 	yes, _ := cmd.Flags().GetBool("yes")
 	dry, _ := cmd.Flags().GetBool("dry-run")
 	if yes || dry {

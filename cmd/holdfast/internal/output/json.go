@@ -107,6 +107,8 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 		return strconv.AppendBool(b, v.Bool())
 	case protoreflect.Int32Kind:
 		return strconv.AppendInt(b, v.Int(), 10)
+	case protoreflect.DoubleKind: // from 0 to 1, and so never what JSON cannot express
+		return strconv.AppendFloat(b, v.Float(), 'f', -1, 64)
 	case protoreflect.EnumKind:
 		if d := fd.Enum().Values().ByNumber(v.Enum()); d != nil {
 			return appendText(b, string(d.Name()))

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -19,7 +21,8 @@ import (
 // Findings returns the commands about what is wrong with images.
 func Findings(a *noun.App) *cobra.Command {
 	return a.Branch("findings", "List what is wrong with images, and which images an advisory affects",
-		findingsList(a), findingsImages(a))
+		findingsList(a), findingsSummary(a), findingsImages(a), findingsCompare(a), findingsBlast(a), exceptionsCommand(a),
+		a.Command(rules()), findingsExport(a))
 }
 
 // Packages returns the commands about what images contain.
@@ -39,21 +42,26 @@ func packagesOf(ctx context.Context, a *noun.App, repo, digest string) string {
 	case findingspb.Inspection_STATE_WAITING:
 		return "waiting"
 	case findingspb.Inspection_STATE_INDEXED:
-		return fmt.Sprint(i.GetCoverage().GetPackages())
+		return fmt.Sprint(i.GetCoverage().GetPackages()) + differences(i)
 	case findingspb.Inspection_STATE_NOT_UNDERSTOOD:
-		return "not understood: " + i.GetReason()
+		return "not understood: " + i.GetReason() + differences(i)
 	default:
-		return "not an image"
+		return "not an image" + differences(i)
 	}
 }
 
 func imagePackages() noun.Noun {
-	layer := func(p *findingspb.ImagePackage) string { return fmt.Sprint(p.GetLayer()) }
+	layer := func(p *findingspb.ImagePackage) string {
+		if p.GetLocation() == "" { // no file tells of it
+			return ""
+		}
+		return fmt.Sprint(p.GetLayer())
+	}
 	return noun.Noun{
 		Area: "registry", Use: "packages", One: "package", Message: noun.MessageOf(&findingspb.ImagePackage{}),
 		ID: "package.purl",
 		Columns: output.Columns("name=package.name", "version=package.version", "ecosystem=package.ecosystem",
-			output.Text("layer", layer), "location"),
+			output.Text("origin", origins), output.Text("layer", layer), "location"),
 		Wide: output.Columns("purl=package.purl", "source=package.sourceName", "owned=package.owned"),
 	}
 }
@@ -64,7 +72,8 @@ func imagesPackages(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "packages REPO:TAG|REPO@DIGEST", Short: "List the packages of an image",
 		Long: "Lists the packages that were found in the files of the image, with the file that tells of each and the\n" +
-			"layer that brought it, the lowest being 0.",
+			"layer that brought it, the lowest being 0; and those that SBOMs list which are attached to the image. The\n" +
+			"origin is index for what the files tell of, sbom for what an SBOM lists, or both.",
 		Example: "  holdfast registry images packages acme/platform/app:1.2",
 	}
 	p.Register(cmd)
@@ -82,52 +91,125 @@ func findings() noun.Noun {
 		return strings.TrimSpace(name + " " + f.GetScore())
 	}
 	fixed := func(f *findingspb.Finding) string { return strings.Join(f.GetFixedVersions(), ", ") }
+	kev := func(f *findingspb.Finding) string { return output.Exploited(f.GetKev(), f.GetKevRansomware()) }
+	epss := func(f *findingspb.Finding) string { return output.Probability(f.Epss) }
 	return noun.Noun{
 		Area: "findings", Use: "findings", One: "finding", Message: noun.MessageOf(&findingspb.Finding{}), ID: "advisory_id",
-		Columns: output.Columns("advisory=advisoryId", output.Text("severity", severity), "package=package.name",
+		Columns: output.Columns("advisory=advisoryId", output.Text("severity", severity), output.Text("kev", kev),
+			output.Text("epss", epss), "package=package.name",
 			"version=package.version", output.Text("fixed", fixed), "aliases"),
-		Wide: output.Columns("purl=package.purl", "summary", "firstSeenTime", "location", "layer"),
+		Wide: output.Columns("state", "until=exceptionExpireTime", "exception=exceptionUid", "purl=package.purl", "summary", "firstSeenTime", "openedBy", "closeTime",
+			"closeReason", "closedBy", "origin", "location", "layer"),
 	}
+}
+
+// findingsIn is findings, with when and why those are over that are closed.
+func findingsIn(states []findingspb.State) noun.Noun {
+	n := findings()
+	if !slices.Contains(states, findingspb.State_STATE_CLOSED) {
+		return n
+	}
+	why := func(f *findingspb.Finding) string {
+		name := strings.TrimPrefix(f.GetCloseReason().String(), "CLOSE_REASON_")
+		if f.GetState() != findingspb.State_STATE_CLOSED {
+			name = ""
+		}
+		return strings.ReplaceAll(strings.ToLower(name), "_", " ")
+	}
+	n.Columns = append(n.Columns, output.Columns("closed=closeTime", output.Text("why", why))...)
+	return n
 }
 
 func findingsList(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	req := &findingspb.ListFindingsRequest{}
-	var severities []string
+	var severities, states []string
+	var then string
+	var at place
 	cmd := &cobra.Command{
-		Use: "list REPO:TAG|REPO@DIGEST", Short: "List what is wrong with an image, the most urgent first",
-		Long: "Lists the advisories that affect the packages of an image: what can be fixed first, then by severity.\n" +
+		Use: "list REPO:TAG|REPO@DIGEST|--repo REPO|--group GROUP", Short: "List what is wrong with images, the most urgent first",
+		Long: "Lists the advisories that affect the packages of an image: what is known to be exploited (KEV) first, then\n" +
+			"what can be fixed, then by the probability of being exploited (EPSS), then by severity.\n" +
 			"Advisories that share an alias are one finding. That a package has no finding means something only if there\n" +
 			"are advisories for its ecosystem: the last line, on standard error, says for how many there are.",
-		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable",
+		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable\n" +
+			"  holdfast findings list acme/platform/app:1.2 --at 2026-01-31T12:00:00Z\n" +
+			"  holdfast findings list acme/platform/app:1.2 --state closed\n" +
+			"  holdfast findings list --group acme/platform --kev",
 	}
 	p.Register(cmd)
 	f := cmd.Flags()
 	f.StringSliceVar(&severities, "severity", nil, "only these `SEVERITIES`: critical, high, medium, low, unknown")
+	f.StringSliceVar(&states, "state", []string{"open"}, "only these `STATES`: open, excepted, and of one image closed")
+	f.StringVar(&then, "at", "", "what was open at `TIME`, or so long ago")
 	f.BoolVar(&req.Fixable, "fixable", false, "only what is fixed in some version")
+	f.BoolVar(&req.Kev, "kev", false, "only what is known to be exploited")
 	f.StringVar(&req.Package, "package", "", "only those of the package, or its source, with `NAME`")
 	f.StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
-	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
-		for _, s := range severities {
-			n, ok := findingspb.Severity_value["SEVERITY_"+strings.ToUpper(strings.TrimSpace(s))]
-			if !ok {
-				return problem.Usage("%q is not a severity", s).Hint("these are critical, high, medium, low and unknown")
-			}
-			req.Severities = append(req.Severities, findingspb.Severity(n))
+	at.register(a, cmd)
+	image := aboutImage(a, cmd, func(ctx context.Context, at image) error {
+		if err := askStates(req, states, then); err != nil {
+			return err
 		}
 		req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
-		if err := a.PrintAll(ctx, findings(), req, p); err != nil {
+		if err := a.PrintAll(ctx, findingsIn(req.GetStates()), req, p); err != nil {
 			return err
 		}
 		return sayCoverage(ctx, a, req)
 	})
+	ofImage := image.RunE
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if at != (place{}) {
+			return cobra.NoArgs(cmd, args)
+		}
+		return cobra.ExactArgs(1)(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if req.Severities, err = parseSeverities(severities); err != nil {
+			return err
+		}
+		if at == (place{}) {
+			return ofImage(cmd, args)
+		}
+		if then != "" {
+			return problem.Usage("--at is for one image")
+		}
+		if err := askStates(req, states, then); err != nil {
+			return err
+		}
+		return a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			return listGroup(ctx, a, &at, req, p)
+		})(cmd, args)
+	}
+	return cmd
+}
+
+// askStates sets the states and the time that are asked for.
+func askStates(req *findingspb.ListFindingsRequest, states []string, then string) error {
+	for _, s := range states {
+		n, err := noun.ParseEnum(findingspb.State(0).Descriptor(), strings.TrimSpace(s))
+		if err != nil {
+			return problem.Usage("--state: %v", err)
+		}
+		req.States = append(req.States, findingspb.State(n))
+	}
+	if then == "" {
+		return nil
+	}
+	moment, err := parseMoment(then, time.Now())
+	req.AtTime = timestamppb.New(moment)
+	return err
 }
 
 // sayCoverage says what the findings of an image are worth.
 func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsRequest) error {
 	m, err := signin.Call(ctx, findingspb.NewFindingsServiceClient(a).ListFindings, &findingspb.ListFindingsRequest{
 		RepoUid: req.GetRepoUid(), Reference: req.GetReference(), Architecture: req.GetArchitecture(), PageSize: 1,
+		States: []findingspb.State{findingspb.State_STATE_EXCEPTED}, AtTime: req.GetAtTime(),
 	})
+	if err == nil && slices.Contains(req.GetStates(), findingspb.State_STATE_CLOSED) {
+		err = sayIncomplete(ctx, a, req)
+	}
 	if err != nil {
 		return err
 	}
@@ -140,11 +222,30 @@ func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsR
 	if n := c.GetWaiting(); n > 0 {
 		said += fmt.Sprintf("; %d not compared with the advisories yet", n)
 	}
+	said += differences(m.GetInspection())
+	if m.GetInspection().GetState() == findingspb.Inspection_STATE_NOT_UNDERSTOOD {
+		said += "; the image itself is not understood: " + m.GetInspection().GetReason()
+	}
 	if n := len(m.GetInspection().GetWarnings()); n > 0 {
 		said += fmt.Sprintf("; %d files not understood", n)
 	}
+	if n := m.GetTotalCount(); n > 0 {
+		said += fmt.Sprintf("; %d findings are excepted (--state excepted)", n)
+	}
 	fmt.Fprintln(a.Err, said)
 	return nil
+}
+
+// sayIncomplete says why findings that are closed may be missing.
+func sayIncomplete(ctx context.Context, a *noun.App, req *findingspb.ListFindingsRequest) error {
+	m, err := signin.Call(ctx, findingspb.NewFindingsServiceClient(a).ListFindings, &findingspb.ListFindingsRequest{
+		RepoUid: req.GetRepoUid(), Reference: req.GetReference(), Architecture: req.GetArchitecture(), PageSize: 1,
+		States: []findingspb.State{findingspb.State_STATE_CLOSED},
+	})
+	if m.GetIncomplete() != "" {
+		fmt.Fprintln(a.Err, "not all that is closed is known: "+m.GetIncomplete())
+	}
+	return err
 }
 
 // affectedImages are images with a package.
@@ -157,10 +258,18 @@ func affectedImages() noun.Noun {
 		slices.Sort(all)
 		return strings.Join(slices.Compact(all), ", ")
 	}
+	before := func(i *findingspb.AffectedImage) string {
+		var all []string
+		for _, t := range i.GetPastTags() {
+			all = append(all, t.GetTag()+" until "+output.ShortTime(t.GetEndTime().AsTime()))
+		}
+		return strings.Join(all, ", ")
+	}
 	return noun.Noun{
 		Area: "findings", Use: "images", One: "image", Message: noun.MessageOf(&findingspb.AffectedImage{}), ID: "digest",
-		Columns: output.Columns("repo", "tags", output.Text("packages", packages), "digest"),
-		Wide:    output.Columns("repoUid"),
+		Columns: output.Columns("repo", "tags", output.Text("before", before), output.Text("packages", packages), "platform",
+			"digest"),
+		Wide: output.Columns("repoUid", "origin"),
 	}
 }
 

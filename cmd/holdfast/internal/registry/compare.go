@@ -1,0 +1,170 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+)
+
+// imageChanges are differences between images.
+func imageChanges() noun.Noun {
+	kind := func(c *findingspb.ImageChange) string {
+		return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(c.GetKind().String(), "KIND_")), "_", " ")
+	}
+	versions := func(all []*findingspb.Package) string {
+		var some []string
+		for _, p := range all {
+			some = append(some, p.GetVersion())
+		}
+		return strings.Join(some, ", ")
+	}
+	return noun.Noun{
+		Area: "findings", Use: "changes", One: "change", Message: noun.MessageOf(&findingspb.ImageChange{}), ID: "name",
+		Columns: output.Columns(output.Text("change", kind), "advisory=finding.advisoryId",
+			output.Text("state", changeState), "package=name",
+			output.Text("from", func(c *findingspb.ImageChange) string { return versions(c.GetFrom()) }),
+			output.Text("to", func(c *findingspb.ImageChange) string { return versions(c.GetTo()) }), "ecosystem"),
+		Wide: output.Columns("severity=finding.severity", "fixed=finding.fixedVersions", "aliases=finding.aliases"),
+	}
+}
+
+// changeState says whether a finding is open.
+func changeState(c *findingspb.ImageChange) string {
+	if c.GetFinding() == nil {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(c.GetFinding().GetState().String(), "STATE_"))
+}
+
+func findingsCompare(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	var only []string
+	req := &findingspb.CompareImagesRequest{}
+	cmd := &cobra.Command{
+		Use: "compare IMAGE IMAGE", Short: "Show which packages and findings differ between two images",
+		Long: "Takes two images, each as REPO:TAG, REPO@DIGEST, or REPO:TAG@TIME for what a tag stood for at a time: a date,\n" +
+			"a time such as 2030-01-31T12:00:00Z, or how long ago, such as 7d. A second image that begins with a colon or\n" +
+			"an @ is in the repo of the first. Findings are those of the advisories as they are now.",
+		Example: "  holdfast findings compare acme/platform/app:1.2 :1.3\n" +
+			"  holdfast findings compare acme/platform/app:latest@7d :latest --only findings",
+		Args: cobra.ExactArgs(2), ValidArgsFunction: a.CompleteArgs(repos()),
+	}
+	p.Register(cmd)
+	cmd.Flags().StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of images with several (default: amd64)")
+	cmd.Flags().StringSliceVar(&only, "only", nil, "only these `KINDS`: findings, packages, or kinds such as finding-new")
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) (err error) {
+		if req.Kinds, err = changeKinds(only); err != nil {
+			return err
+		}
+		from, err := parsePast(ctx, a, args[0], "")
+		if err != nil {
+			return err
+		}
+		to, err := parsePast(ctx, a, args[1], from.repo)
+		if err != nil {
+			return err
+		}
+		req.FromRepoUid, req.FromReference, req.FromTime = from.repo, cmp.Or(from.digest, from.tag, "latest"), from.at
+		req.ToRepoUid, req.ToReference, req.ToTime = to.repo, cmp.Or(to.digest, to.tag, "latest"), to.at
+		if err := a.PrintAll(ctx, imageChanges(), req, p); err != nil {
+			return err
+		}
+		return sayComparison(ctx, a, req)
+	})
+	return cmd
+}
+
+// sayComparison says how much differs, and what the findings of both images are worth.
+func sayComparison(ctx context.Context, a *noun.App, req *findingspb.CompareImagesRequest) error {
+	req.PageSize, req.PageToken, req.Skip = 1, "", 0
+	m, err := signin.Call(ctx, findingspb.NewComparisonServiceClient(a).CompareImages, req)
+	if err != nil {
+		return err
+	}
+	n := m.GetCounts()
+	fmt.Fprintf(a.Err, "findings: %d new, %d fixed, %d remaining; packages: %d changed, %d added, %d removed\n",
+		n.GetFindingsNew(), n.GetFindingsFixed(), n.GetFindingsRemaining(), n.GetPackagesChanged(), n.GetPackagesAdded(),
+		n.GetPackagesRemoved())
+	for _, side := range []struct {
+		name string
+		of   *findingspb.Inspection
+	}{{"from", m.GetFrom()}, {"to", m.GetTo()}} {
+		c := side.of.GetCoverage()
+		fmt.Fprintf(a.Err, "%s %s: %d packages, %d with advisories for their ecosystem, %d without\n", side.name,
+			side.of.GetDigest(), c.GetPackages(), c.GetCovered(), c.GetNotCovered())
+	}
+	return nil
+}
+
+// changeKinds returns the kinds that words stand for.
+func changeKinds(words []string) (all []findingspb.ImageChange_Kind, _ error) {
+	for _, word := range words {
+		name := "KIND_" + strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(word), "-", "_"))
+		some := len(all)
+		for k := findingspb.ImageChange_KIND_FINDING_NEW; k <= findingspb.ImageChange_KIND_PACKAGE_REMOVED; k++ {
+			if k.String() == name || strings.HasPrefix(k.String(), strings.TrimSuffix(name, "S")+"_") {
+				all = append(all, k)
+			}
+		}
+		if len(all) == some {
+			return nil, problem.Usage("%q is not a kind of change", word).Hint(
+				"these are findings, packages, finding-new, finding-fixed, finding-remaining, package-changed, package-added " +
+					"and package-removed")
+		}
+	}
+	return all, nil
+}
+
+// A pastImage is a parsed reference with the time at which a tag is asked for.
+type pastImage struct {
+	image
+	at *timestamppb.Timestamp
+}
+
+// parsePast parses the reference of an image, or of a tag at a time. What begins with a
+// colon or an @ is in the repo given.
+func parsePast(ctx context.Context, a *noun.App, text, repo string) (at pastImage, err error) {
+	rest := text
+	if i := strings.LastIndexByte(text, '@'); i >= 0 && !strings.Contains(text[i:], ":") ||
+		i >= 0 && strings.Contains(text[i:], "T") {
+		t, err := parseMoment(text[i+1:], time.Now())
+		if err != nil {
+			return at, err
+		}
+		rest, at.at = text[:i], timestamppb.New(t)
+	}
+	switch {
+	case repo != "" && strings.HasPrefix(rest, ":"):
+		at.image = image{repo: repo, tag: rest[1:]}
+	case repo != "" && strings.HasPrefix(rest, "@"):
+		at.image = image{repo: repo, digest: rest[1:]}
+	default:
+		at.image, err = parseImage(ctx, a, rest)
+	}
+	return at, err
+}
+
+// parseMoment parses a time, or how long ago it is.
+func parseMoment(text string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	if d, err := noun.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, problem.Usage("%q is not a time", text).Hint(
+		"write a time like 2030-01-31, 2030-01-31T12:00:00Z or 7d, which is seven days ago")
+}

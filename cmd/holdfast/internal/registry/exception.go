@@ -1,0 +1,296 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+)
+
+// exceptions are findings that were accepted.
+func exceptions() noun.Noun {
+	about := func(e *findingspb.Exception) string { return strings.TrimSpace(e.GetAdvisoryId() + " " + e.GetPurl()) }
+	matching := func(e *findingspb.Exception) string {
+		switch m := e.GetMatching(); {
+		case m == nil:
+			return ""
+		case m.GetFindings() == 0:
+			return "nothing"
+		default:
+			return fmt.Sprintf("%d in %d images", m.GetFindings(), m.GetImages())
+		}
+	}
+	part := func(e *findingspb.Exception) string { return cmp.Or(e.GetTagPattern(), e.GetDigest()) }
+	return noun.Noun{
+		Area: "findings", Use: "exceptions", One: "exception", Message: noun.MessageOf(&findingspb.Exception{}),
+		Columns: output.Columns(output.Text("about", about), output.PathOf("on", "targetUid"), output.Text("only", part),
+			"state", "expireTime", output.Text("matches", matching), "reason", "uid"),
+		Wide: output.Columns("justification", "authorUid", "createTime", "approverUid", "approveTime"),
+	}
+}
+
+func exceptionsCommand(a *noun.App) *cobra.Command {
+	n := exceptions()
+	cmd := a.Branch("exceptions", "Manage findings that are accepted", exceptionsCreate(a), exceptionsList(a),
+		exceptionsApprove(a), a.DeleteCommand(n), exceptionsImport(a))
+	cmd.Long = "An exception says that a finding is accepted: for a reason, on a group, a repo or some of its images, and\n" +
+		"perhaps for a time. It has no effect before somebody with advisories.approve on its group has approved it."
+	return cmd
+}
+
+func exceptionsCreate(a *noun.App) *cobra.Command {
+	var group, on, until, reason, purl, justification string
+	cmd := &cobra.Command{
+		Use: "create [ADVISORY] --on GROUP|REPO[:TAG|@DIGEST] --reason TEXT", Short: "Accept findings",
+		Long: "Accepts the findings with a name, such as a CVE, or those of a package, on a group, a repo, or images of a\n" +
+			"repo: those all of whose tags match TAG, which may be a pattern, or one by its digest. With --dry-run it\n" +
+			"shows how many findings that would be.",
+		Example: "  holdfast findings exceptions create CVE-2026-1234 --on acme/platform/app:1.2.* --until 30d \\\n" +
+			"    --reason 'the affected function is not called'",
+		Args: cobra.MaximumNArgs(1),
+	}
+	f := cmd.Flags()
+	f.StringVar(&on, "on", "", "`GROUP`, REPO, REPO:TAG or REPO@DIGEST that it is about (default: the group it is in)")
+	f.StringVar(&until, "until", "", "a `TIME`, or a duration such as 30d, after which it has no effect")
+	f.StringVar(&reason, "reason", "", "`TEXT` that says why")
+	f.StringVar(&purl, "package", "", "only findings of the package with `PURL`, with or without a version")
+	f.StringVar(&justification, "justification", "", "`WORD` of OpenVEX, such as vulnerable-code-not-present")
+	noun.CompleteWords(cmd, "justification", output.EnumWords(findingspb.Justification(0).Descriptor()))
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to create it in (default: the one of --on)")
+	noun.AddDryRun(cmd)
+	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		e := &findingspb.Exception{Purl: purl, Reason: reason}
+		if len(args) > 0 {
+			e.AdvisoryId = args[0]
+		}
+		req := &findingspb.CreateExceptionRequest{Exception: e}
+		if err := placeException(ctx, a, on, group, req); err != nil {
+			return err
+		}
+		var err error
+		if e.ExpireTime, err = parseUntil(until); err != nil {
+			return err
+		}
+		if justification != "" {
+			n, err := noun.ParseEnum(findingspb.Justification(0).Descriptor(), justification)
+			if err != nil {
+				return problem.Usage("--justification: %v", err)
+			}
+			e.Justification = findingspb.Justification(n)
+		}
+		return writeException(ctx, a, cmd, req)
+	})
+	return cmd
+}
+
+// writeException creates an exception and shows it.
+func writeException(
+	ctx context.Context, a *noun.App, cmd *cobra.Command, req *findingspb.CreateExceptionRequest,
+) error {
+	flags := map[string]string{"advisory_id": "ADVISORY", "purl": "--package", "reason": "--reason",
+		"expire_time": "--until", "target_uid": "--on", "tag_pattern": "--on", "digest": "--on", "parent": "--group"}
+	m, err := a.Write(ctx, cmd, exceptions().Method("Create"), req.ProtoReflect(), flags)
+	if err != nil {
+		return err
+	}
+	if e := m.Interface().(*findingspb.Exception); e.GetState() == findingspb.ExceptionState_EXCEPTION_STATE_PROPOSED {
+		a.Note("it has no effect before somebody with advisories.approve on its group has approved it")
+	}
+	return a.Show(ctx, exceptions().View(), m.Interface())
+}
+
+// placeException sets where an exception is, and what it is about.
+func placeException(
+	ctx context.Context, a *noun.App, on, group string, req *findingspb.CreateExceptionRequest,
+) (err error) {
+	if err := resolveGroup(ctx, a, group, &req.Parent); err != nil {
+		return err
+	}
+	if on == "" {
+		if req.Parent == "" {
+			return problem.Usage("--on or --group is needed")
+		}
+		return nil
+	}
+	e := req.GetException()
+	last := on[strings.LastIndexByte(on, '/')+1:]
+	if !strings.ContainsAny(last, ":@") {
+		if e.TargetUid, err = a.Resolve(ctx, noun.Groups(), on); err == nil {
+			req.Parent = cmp.Or(req.Parent, e.TargetUid)
+			return nil
+		}
+	}
+	at, err := parseImage(ctx, a, on)
+	if err != nil {
+		return err
+	}
+	e.TargetUid, e.TagPattern, e.Digest = at.repo, at.tag, at.digest
+	req.Parent = cmp.Or(req.Parent, at.repo[:strings.LastIndexByte(at.repo, '/')])
+	return nil
+}
+
+// parseUntil parses a time, or a duration from now on.
+func parseUntil(text string) (*timestamppb.Timestamp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if d, err := noun.ParseDuration(text); err == nil {
+		return timestamppb.New(time.Now().Add(d)), nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return timestamppb.New(t), nil
+		}
+	}
+	return nil, problem.Usage("--until: %q is neither a time like 2030-01-31T12:00:00Z nor a duration like 30d", text)
+}
+
+func exceptionsList(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	var group string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List exceptions, with how many findings each matches", Aliases: []string{"ls"},
+		Example: "  holdfast findings exceptions list --group acme/platform", Args: cobra.NoArgs,
+	}
+	p.Register(cmd)
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only those in `GROUP` and below it")
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		req := &findingspb.ListExceptionsRequest{CountMatching: true}
+		var uid string
+		if err := resolveGroup(ctx, a, group, &uid); err != nil {
+			return err
+		}
+		if uid != "" {
+			noun.Put(req.ProtoReflect(), "uidp.descendants_of", uid)
+		}
+		return a.PrintAll(ctx, exceptions(), req, p)
+	})
+	return cmd
+}
+
+func exceptionsApprove(a *noun.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "approve UID...", Short: "Let exceptions take effect",
+		Example: "  holdfast findings exceptions approve 41c2bd7f0f6a2c11…/5f3c…", Args: cobra.MinimumNArgs(1),
+	}
+	noun.AddDryRun(cmd)
+	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		dry, _ := cmd.Flags().GetBool("dry-run")
+		approve := findingspb.NewExceptionsServiceClient(a).ApproveException
+		for _, uid := range args {
+			if _, err := signin.Call(ctx, approve, &findingspb.ApproveExceptionRequest{Uid: uid, ValidateOnly: dry},
+				"uid=UID"); err != nil {
+				return err
+			}
+			if dry {
+				a.Note("dry run: nothing was changed")
+				continue
+			}
+			a.Note("approved exception %s", uid)
+		}
+		return nil
+	})
+	return cmd
+}
+
+// importedStatements are those of a document.
+func importedStatements() output.View {
+	made := func(st *findingspb.ImportedStatement) string { return fmt.Sprint(len(st.GetExceptions())) }
+	return output.View{
+		Plural: "statements", ID: "advisoryId",
+		Columns: output.Columns("number", "advisory=advisoryId", "status", output.Text("exceptions", made), "problems"),
+		Wide:    output.Columns("author", "documentDigest"),
+	}
+}
+
+func exceptionsImport(a *noun.App) *cobra.Command {
+	var group, from, until string
+	req := &findingspb.ImportVexRequest{}
+	cmd := &cobra.Command{
+		Use: "import [FILE] --group GROUP", Short: "Create exceptions from an OpenVEX document",
+		Long: "Makes exceptions of the statements of an OpenVEX document, or of those that are attached to the image of\n" +
+			"--attached-to, that say not_affected or fixed. What an attached document says is the word of whoever has\n" +
+			"pushed it: look at it with --dry-run first.",
+		Example: "  holdfast findings exceptions import vex.json --group acme/platform\n" +
+			"  holdfast findings exceptions import --attached-to acme/platform/app:1.2 --group acme --dry-run",
+		Args: cobra.MaximumNArgs(1),
+	}
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to create them in")
+	a.RegisterRef(cmd, &from, "attached-to", repos(), "read the documents that are attached to `IMAGE`")
+	cmd.Flags().StringVar(&until, "until", "", "a `TIME`, or a duration such as 30d, after which they have no effect")
+	cmd.Flags().StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
+	noun.AddDryRun(cmd)
+	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
+		if (from == "") == (len(args) == 0) {
+			return problem.Usage("either FILE or --attached-to is needed")
+		}
+		if group == "" {
+			return problem.Usage("--group is needed")
+		}
+		if err := resolveGroup(ctx, a, group, &req.Parent); err != nil {
+			return err
+		}
+		if req.ExpireTime, err = parseUntil(until); err != nil {
+			return err
+		}
+		if from != "" {
+			at, err := parseImage(ctx, a, from)
+			if err != nil {
+				return err
+			}
+			req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
+		} else {
+			text, err := a.ReadText(args[0])
+			if err != nil {
+				return err
+			}
+			req.Document = []byte(text)
+		}
+		req.ValidateOnly, _ = cmd.Flags().GetBool("dry-run")
+		m, err := signin.Call(ctx, findingspb.NewVexServiceClient(a).ImportVex, req, "document=FILE", "expire_time=--until",
+			"repo_uid=--attached-to", "reference=--attached-to", "parent=--group")
+		if err != nil {
+			return err
+		}
+		if req.GetValidateOnly() {
+			a.Note("dry run: nothing was changed")
+		}
+		a.Note("%d exceptions", m.GetCreated())
+		return noun.ShowAnswer(ctx, a, importedStatements(), m, m.GetStatements(), nil)
+	})
+	return cmd
+}
+
+func findingsExport(a *noun.App) *cobra.Command {
+	var vex bool
+	req := &findingspb.ExportVexRequest{}
+	cmd := &cobra.Command{
+		Use: "export --vex REPO:TAG|REPO@DIGEST", Short: "Write the findings of an image as an OpenVEX document",
+		Long:    "Writes an OpenVEX document: findings that an exception holds for are not affected, the others are affected.",
+		Example: "  holdfast findings export --vex acme/platform/app:1.2 > vex.json",
+	}
+	cmd.Flags().BoolVar(&vex, "vex", false, "as an OpenVEX document, which is the only format so far")
+	cmd.Flags().StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
+	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
+		if !vex {
+			return problem.Usage("--vex is needed")
+		}
+		req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
+		m, err := signin.Call(ctx, findingspb.NewVexServiceClient(a).ExportVex, req, "reference=IMAGE", "repo_uid=REPO")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.Out, string(m.GetDocument()))
+		return err
+	})
+}

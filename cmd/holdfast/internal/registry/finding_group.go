@@ -1,0 +1,228 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+)
+
+// A place is the group or repo that a question is about.
+type place struct{ group, repo string }
+
+func (at *place) register(a *noun.App, cmd *cobra.Command) {
+	a.RegisterRef(cmd, &at.group, "group", noun.Groups(), "all images in `GROUP` and below it that a tag stands for")
+	a.RegisterRef(cmd, &at.repo, "repo", repos(), "all images in `REPO` that a tag stands for")
+	cmd.MarkFlagsMutuallyExclusive("group", "repo")
+}
+
+// uid returns the uid of the place; "" if none is named.
+func (at *place) uid(ctx context.Context, a *noun.App) (string, error) {
+	if at.repo != "" {
+		return a.Resolve(ctx, repos(), at.repo)
+	}
+	return a.ResolveAny(ctx, noun.Groups(), at.group)
+}
+
+// groupFindings are findings with the number of images that have them.
+func groupFindings() noun.Noun {
+	n := findings()
+	images := func(f *findingspb.Finding) string { return fmt.Sprint(f.GetImageCount()) }
+	n.Columns = append(n.Columns, output.Columns(output.Text("state", groupState), output.Text("images", images))...)
+	n.Wide = output.Columns("purl=package.purl", "summary", "firstSeenTime")
+	return n
+}
+
+// groupState says whether a finding is open, and in how many images it is not.
+func groupState(f *findingspb.Finding) string {
+	state := strings.ToLower(strings.TrimPrefix(f.GetState().String(), "STATE_"))
+	if n := f.GetExceptedImageCount(); n > 0 && f.GetState() == findingspb.State_STATE_OPEN {
+		state += fmt.Sprintf(", excepted in %d", n)
+	}
+	return state
+}
+
+// listGroup lists the findings of a group or repo.
+func listGroup(
+	ctx context.Context, a *noun.App, at *place, of *findingspb.ListFindingsRequest, p noun.Paging,
+) error {
+	uid, err := at.uid(ctx, a)
+	if err != nil {
+		return err
+	}
+	req := &findingspb.ListGroupFindingsRequest{GroupUid: uid, Severities: of.GetSeverities(), Fixable: of.GetFixable(),
+		Kev: of.GetKev(), Package: of.GetPackage(), States: of.GetStates()}
+	if err := a.PrintAll(ctx, groupFindings(), req, p); err != nil {
+		return err
+	}
+	m, err := signin.Call(ctx, findingspb.NewGroupFindingsServiceClient(a).ListGroupFindings,
+		&findingspb.ListGroupFindingsRequest{GroupUid: uid, PageSize: 1,
+			States: []findingspb.State{findingspb.State_STATE_EXCEPTED}})
+	if err != nil {
+		return err
+	}
+	sayGroupCoverage(a, m.GetCoverage())
+	if n := m.GetTotalCount(); n > 0 {
+		fmt.Fprintf(a.Err, "%d findings are excepted in all images (--state excepted)\n", n)
+	}
+	return nil
+}
+
+// sayGroupCoverage says what the findings of a group are worth.
+func sayGroupCoverage(a *noun.App, c *findingspb.GroupCoverage) {
+	said := fmt.Sprintf("%d images with tags: %d inspected", c.GetImages(), c.GetIndexed())
+	if n := c.GetWaiting(); n > 0 {
+		said += fmt.Sprintf(", %d waiting", n)
+	}
+	if n := c.GetNotUnderstood(); n > 0 {
+		said += fmt.Sprintf(", %d not understood", n)
+	}
+	p := c.GetPackages()
+	said += fmt.Sprintf("; %d packages: %d with advisories for their ecosystem, %d without", p.GetPackages(), p.GetCovered(),
+		p.GetNotCovered())
+	if n := p.GetOwned(); n > 0 {
+		said += fmt.Sprintf(", %d part of a package of the distribution", n)
+	}
+	if n := p.GetWaiting(); n > 0 {
+		said += fmt.Sprintf("; %d not compared with the advisories yet", n)
+	}
+	fmt.Fprintln(a.Err, said)
+}
+
+func findingsSummary(a *noun.App) *cobra.Command {
+	var at place
+	req := &findingspb.GetSummaryRequest{}
+	cmd := &cobra.Command{
+		Use: "summary", Short: "Count what is wrong with the images of a group or repo, now and through time",
+		Long: "Counts findings of tags: what advisories say about a package, by its name, of the images that a tag stands\n" +
+			"for. A row is a group or repo in the group, or a tag of the repo; the last one is of all. A finding is fixed if\n" +
+			"the tag was moved to an image without it. What was open on each day follows on standard error, and how much\n" +
+			"is known about the images.",
+		Example: "  holdfast findings summary --group acme/platform\n  holdfast findings summary --repo acme/platform/app --days 90",
+		Args:    cobra.NoArgs,
+	}
+	at.register(a, cmd)
+	cmd.Flags().Int32Var(&req.Days, "days", 0, "how many `DAYS` the series has, at most 90 (default: 30)")
+	cmd.Flags().StringVar(&req.OrderBy, "order-by", "", "`ORDER` of the rows: name or open, with or without desc")
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
+		if req.GroupUid, err = at.uid(ctx, a); err != nil {
+			return err
+		}
+		sum, err := readSummary(ctx, a, req)
+		if err != nil {
+			return err
+		}
+		return showSummary(ctx, a, sum)
+	})
+	return cmd
+}
+
+// readSummary reads all rows.
+func readSummary(
+	ctx context.Context, a *noun.App, req *findingspb.GetSummaryRequest,
+) (sum *findingspb.GetSummaryResponse, _ error) {
+	req.PageSize = 200
+	for page, err := range holdfast.Pages(ctx, findingspb.NewGroupFindingsServiceClient(a).GetSummary, req) {
+		if err != nil {
+			return nil, err
+		}
+		if sum == nil {
+			sum = page
+			continue
+		}
+		sum.Rows = append(sum.Rows, page.GetRows()...)
+	}
+	sum.NextPageToken = ""
+	return sum, nil
+}
+
+func showSummary(ctx context.Context, a *noun.App, sum *findingspb.GetSummaryResponse) error {
+	format, err := a.Value("output")
+	if err != nil {
+		return err
+	}
+	if format.Text == "json" || format.Text == "yaml" {
+		return a.Show(ctx, output.View{}, sum)
+	}
+	rows := append(sum.GetRows(), &findingspb.SummaryRow{Name: "(all)", Counts: sum.GetTotal()})
+	if err := noun.ShowAll(ctx, a, output.View{Columns: summaryColumns()}, rows); err != nil {
+		return err
+	}
+	var open []int64
+	for _, p := range sum.GetSeries() {
+		open = append(open, p.GetCounts().GetOpen())
+	}
+	fmt.Fprintf(a.Err, "open in the last %d days: %s %d → %d\n", len(open), sparkline(open), open[0], open[len(open)-1])
+	sayGroupCoverage(a, sum.GetCoverage())
+	return nil
+}
+
+func summaryColumns() []output.Column {
+	count := func(name string, of func(*findingspb.FindingCounts) int64) any {
+		return output.Text(name, func(r *findingspb.SummaryRow) string { return fmt.Sprint(of(r.GetCounts())) })
+	}
+	now := func(name string, of func(*findingspb.SeverityCounts) int64) any {
+		return count(name, func(c *findingspb.FindingCounts) int64 { return of(c.GetNow()) })
+	}
+	return output.Columns("name",
+		now("open", (*findingspb.SeverityCounts).GetOpen), now("critical", (*findingspb.SeverityCounts).GetCritical),
+		now("high", (*findingspb.SeverityCounts).GetHigh), now("medium", (*findingspb.SeverityCounts).GetMedium),
+		now("low", (*findingspb.SeverityCounts).GetLow), count("fixable", (*findingspb.FindingCounts).GetFixable),
+		count("excepted", (*findingspb.FindingCounts).GetExcepted),
+		output.Text("oldest", func(r *findingspb.SummaryRow) string {
+			if o := r.GetCounts().GetOldest(); o != nil {
+				return days(time.Since(o.GetOpenTime().AsTime()))
+			}
+			return ""
+		}),
+		count("fixed", (*findingspb.FindingCounts).GetFixed),
+		output.Text("time to fix", func(r *findingspb.SummaryRow) string {
+			if d := r.GetCounts().GetMeanTimeToFix(); d != nil {
+				return days(d.AsDuration())
+			}
+			return ""
+		}))
+}
+
+// days says how long something takes, in days unless it takes less than two.
+func days(d time.Duration) string {
+	if d < 48*time.Hour {
+		return d.Round(time.Second).String()
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+// sparkline draws numbers as blocks, the greatest of which is full.
+func sparkline(all []int64) string {
+	blocks := []rune("▁▂▃▄▅▆▇█")
+	most := int64(1)
+	for _, n := range all {
+		most = max(most, n)
+	}
+	var b strings.Builder
+	for _, n := range all {
+		b.WriteRune(blocks[n*int64(len(blocks)-1)/most])
+	}
+	return b.String()
+}
+
+// parseSeverities returns the severities of a flag.
+func parseSeverities(all []string) (out []findingspb.Severity, _ error) {
+	for _, s := range all {
+		n, ok := findingspb.Severity_value["SEVERITY_"+strings.ToUpper(strings.TrimSpace(s))]
+		if !ok {
+			return nil, problem.Usage("%q is not a severity", s).Hint("these are critical, high, medium, low and unknown")
+		}
+		out = append(out, findingspb.Severity(n))
+	}
+	return out, nil
+}

@@ -1,0 +1,187 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+)
+
+// Inventory returns the commands about what runs where.
+func Inventory(a *noun.App) *cobra.Command {
+	return a.Branch("inventory", "Tell and list what runs where", inventoryPush(a), inventoryList(a), inventoryPlaces(a),
+		inventoryDelete(a))
+}
+
+// places are where images run.
+func places() noun.Noun {
+	return noun.Noun{
+		Area: "inventory", Use: "places", One: "place", Message: noun.MessageOf(&findingspb.InventoryPlace{}), ID: "name",
+		Columns: output.Columns("name", output.NameOf("group", "groupUid"), "entries", "unknown", "pushTime",
+			output.NameOf("by", "identityUid"), "expired"),
+		Wide: output.Columns("expireTime", "groupUid", "identityUid"),
+	}
+}
+
+// runningImages are what runs.
+func runningImages() noun.Noun {
+	return noun.Noun{
+		Area: "inventory", Use: "images", One: "image", Message: noun.MessageOf(&findingspb.RunningImage{}), ID: "entry.digest",
+		Columns: output.Columns("place", "namespace=entry.namespace", "workload=entry.workload", "container=entry.container",
+			"image=entry.image", "digest=entry.digest", "copies=entry.copies"),
+		Wide: output.Columns("platform=entry.platform", "pushTime", output.NameOf("by", "identityUid"), "groupUid"),
+	}
+}
+
+// maxInventory is how many entries the server takes.
+const maxInventory = 10_000
+
+func inventoryPush(a *noun.App) *cobra.Command {
+	var group, place, format string
+	var ttl string
+	cmd := &cobra.Command{
+		Use: "push [FILE]", Short: "Tell what runs at a place, instead of what was told before",
+		Long: "Reads what kubectl get pods -A -o json prints, a compose file, or a list of digests and references, one per\n" +
+			"line, from a file or standard input. Images without a digest are told as not known by digest. After a week,\n" +
+			"or --ttl, what was told is out of date.",
+		Example: "  kubectl get pods -A -o json | holdfast inventory push --group acme --place prod-eu\n" +
+			"  docker compose config --resolve-image-digests | holdfast inventory push --group acme --place shop",
+		Args: cobra.MaximumNArgs(1),
+	}
+	f := cmd.Flags()
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to tell it to")
+	f.StringVar(&place, "place", "", "`NAME` of the cluster, machine or other place")
+	f.StringVar(&format, "format", "", "`FORMAT`: kubernetes, compose or list (default: by the content)")
+	f.StringVar(&ttl, "ttl", "", "`DURATION` after which it is out of date, such as 36h (default: 7d)")
+	noun.CompleteWords(cmd, "format", workloadFormats)
+	noun.AddDryRun(cmd)
+	problem.Must(cmd.MarkFlagRequired("group"))
+	problem.Must(cmd.MarkFlagRequired("place"))
+	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		req := &findingspb.PushInventoryRequest{Place: place}
+		if ttl != "" {
+			d, err := noun.ParseDuration(ttl)
+			if err != nil {
+				return problem.Usage("--ttl: %v", err)
+			}
+			req.Ttl = durationpb.New(d)
+		}
+		text, err := a.ReadText(strings.Join(append(args, "-")[:1], ""))
+		if err != nil {
+			return err
+		}
+		if req.Entries, err = parseWorkloads(format, []byte(text)); err != nil {
+			return problem.Usage("%v", err)
+		}
+		if n := len(req.GetEntries()); n > maxInventory {
+			return problem.Usage("%d different images run there, and a place can have %d", n, maxInventory).
+				Hint("tell them as several places, for example one for each namespace")
+		}
+		if req.GroupUid, err = a.Resolve(ctx, noun.Groups(), group); err != nil {
+			return err
+		}
+		return sendInventory(ctx, a, cmd, req)
+	})
+	return cmd
+}
+
+func sendInventory(ctx context.Context, a *noun.App, cmd *cobra.Command, req *findingspb.PushInventoryRequest) error {
+	method := findingspb.File_holdfast_findings_v1_inventory_proto.Services().ByName("InventoryService").Methods().
+		ByName("PushInventory")
+	m, err := a.Write(ctx, cmd, method, req.ProtoReflect(), map[string]string{"place": "--place", "ttl": "--ttl"})
+	if err != nil {
+		return err
+	}
+	p := m.Interface().(*findingspb.InventoryPlace)
+	if n := p.GetUnknown(); n > 0 {
+		a.Note("%d of %d images are not known by digest", n, p.GetEntries())
+		for i, e := range req.GetEntries() {
+			if e.GetDigest() == "" && i < 10 {
+				a.Note("not known by digest: %s", strings.Join(strings.Fields(fmt.Sprint(e.GetNamespace(), " ", e.GetWorkload(), " ",
+					e.GetContainer(), " ", e.GetImage())), " "))
+			}
+		}
+	}
+	return a.Show(ctx, places().View(), p)
+}
+
+func inventoryList(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	var group, repo string
+	req := &findingspb.ListInventoryRequest{}
+	cmd := &cobra.Command{
+		Use: "list", Short: "List what runs where, as far as it was told and is not out of date",
+		Example: "  holdfast inventory list --group acme --repo acme/platform/app",
+		Args:    cobra.NoArgs,
+	}
+	p.Register(cmd)
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only what was told to `GROUP` and those below it")
+	a.RegisterRef(cmd, &repo, "repo", repos(), "only images that `REPO` has")
+	cmd.Flags().StringVar(&req.Place, "place", "", "only what runs at the place with `NAME`")
+	cmd.Flags().StringVar(&req.Digest, "digest", "", "only images with `DIGEST`")
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
+		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
+			return err
+		}
+		if repo != "" {
+			if req.RepoUid, err = a.Resolve(ctx, repos(), repo); err != nil {
+				return err
+			}
+		}
+		return a.PrintAll(ctx, runningImages(), req, p)
+	})
+	return cmd
+}
+
+func inventoryPlaces(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	var group string
+	cmd := &cobra.Command{
+		Use: "places", Short: "List the places that anything was told about, and how old that is",
+		Example: "  holdfast inventory places --group acme", Args: cobra.NoArgs,
+	}
+	p.Register(cmd)
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only what was told to `GROUP` and those below it")
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		req := &findingspb.ListInventoryPlacesRequest{}
+		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
+			return err
+		}
+		return a.PrintAll(ctx, places(), req, p)
+	})
+	return cmd
+}
+
+func inventoryDelete(a *noun.App) *cobra.Command {
+	var group string
+	cmd := &cobra.Command{
+		Use: "delete PLACE", Short: "Forget what runs at a place",
+		Example: "  holdfast inventory delete prod-eu --group acme", Args: cobra.ExactArgs(1),
+	}
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` that it was told to")
+	noun.AddDryRun(cmd)
+	problem.Must(cmd.MarkFlagRequired("group"))
+	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
+		req := &findingspb.DeleteInventoryRequest{Place: args[0]}
+		if req.GroupUid, err = a.Resolve(ctx, noun.Groups(), group); err != nil {
+			return err
+		}
+		method := findingspb.File_holdfast_findings_v1_inventory_proto.Services().ByName("InventoryService").Methods().
+			ByName("DeleteInventory")
+		if _, err := a.Write(ctx, cmd, method, req.ProtoReflect(), map[string]string{"place": "PLACE"}); err != nil {
+			return err
+		}
+		if dry, _ := cmd.Flags().GetBool("dry-run"); !dry {
+			a.Note("forgot what runs at %s", args[0])
+		}
+		return nil
+	})
+	return cmd
+}

@@ -1,0 +1,114 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/iam"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+)
+
+// rules refuse pulls of images with findings.
+func rules() noun.Noun {
+	refuses := func(r *findingspb.Rule) string {
+		var all []string
+		if s := r.GetMinSeverity(); s != findingspb.Severity_SEVERITY_UNKNOWN {
+			all = append(all, strings.ToLower(strings.TrimPrefix(s.String(), "SEVERITY_"))+" or worse")
+		}
+		if r.GetFixable() {
+			all = append(all, "fixable")
+		}
+		if r.GetKev() {
+			all = append(all, "known exploited")
+		}
+		if n := r.GetGraceDays(); n > 0 {
+			all = append(all, fmt.Sprintf("after %d days", n))
+		}
+		if len(all) == 0 {
+			return "any finding"
+		}
+		return strings.Join(all, ", ")
+	}
+	return noun.Noun{
+		Area: "findings", Use: "rules", One: "rule",
+		About: "A rule refuses pulls of images with findings that no exception holds for. A new rule refuses nothing: check\n" +
+			"what it would have refused, and then update it with --mode enforce.",
+		Example: "  holdfast findings rules create --parent acme --min-severity critical --fixable --grace-days 14",
+		Message: noun.MessageOf(&findingspb.Rule{}),
+		Fields: []noun.Field{
+			{Flag: "on", Path: "target_uid", Ref: noun.Groups, Help: "only images in `GROUP`, below the one of the rule"},
+			{Flag: "repo", Path: "target_uid", Ref: repos, Help: "only images of `REPO`, below the group of the rule"},
+			{Flag: "description", Help: "what it is for"},
+			{Flag: "min-severity", Read: readSeverity, Help: "only findings of this `SEVERITY` or worse: low, medium, high, critical"},
+			{Flag: "fixable", Help: "only findings that are fixed in some version"},
+			{Flag: "kev", Help: "only findings that are known to be exploited"},
+			{Flag: "grace-days", Read: readDays, Help: "only findings that were first seen `N` days ago"},
+			{Flag: "exempt", Path: "exempt_uids", Ref: iam.Identities, Help: "`IDENTITY` that is not refused anything; can be repeated"},
+			{Flag: "refuse-unknown", Help: "also refuse images whose packages are not known"},
+			{Flag: "mode", Help: "`MODE`: dry-run, which refuses nothing, or enforce"},
+		},
+		Columns: output.Columns(output.PathOf("on", "targetUid"), output.Text("refuses", refuses), "mode", "description", "uid"),
+		Wide:    output.Columns("exemptUids", "refuseUnknown", "createTime", "updateTime"),
+		Extra:   []func(*noun.App) *cobra.Command{rulesCheck},
+	}
+}
+
+// readSeverity sets the least severity.
+func readSeverity(m protoreflect.Message, texts []string) error {
+	n, ok := findingspb.Severity_value["SEVERITY_"+strings.ToUpper(texts[0])]
+	if !ok {
+		return fmt.Errorf("%q is none of low, medium, high, critical and unknown, which is any", texts[0])
+	}
+	noun.Put(m, "min_severity", protoreflect.EnumNumber(n))
+	return nil
+}
+
+// readDays sets the days of grace.
+func readDays(m protoreflect.Message, texts []string) error {
+	n, err := strconv.ParseInt(texts[0], 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q is not a number of days", texts[0])
+	}
+	noun.Put(m, "grace_days", int32(n))
+	return nil
+}
+
+func refusedPulls() noun.Noun {
+	return noun.Noun{
+		Area: "findings", Use: "pulls", One: "pull", Message: noun.MessageOf(&findingspb.RefusedPull{}), ID: "digest",
+		Columns: output.Columns("repo", "by=identityUid", "count", "last=lastTime", "reason", "digest"),
+		Wide:    output.Columns("repoUid"),
+	}
+}
+
+func rulesCheck(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	cmd := &cobra.Command{
+		Use: "check UID", Short: "List the pulls of the last 30 days that a rule would refuse now",
+		Long: "Lists by image and identity the pulls of the last 30 days that the rule would refuse if they were made now,\n" +
+			"whether it is enforced or not. It changes nothing.",
+		Example: "  holdfast findings rules check 41c2bd7f0f6a2c11…/5f3c…",
+	}
+	p.Register(cmd)
+	return a.About(rules(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
+		if err := a.PrintAll(ctx, refusedPulls(), &findingspb.CheckRuleRequest{Uid: uid}, p); err != nil {
+			return err
+		}
+		m, err := signin.Call(ctx, findingspb.NewRulesServiceClient(a).CheckRule,
+			&findingspb.CheckRuleRequest{Uid: uid, PageSize: 1}, "uid=UID")
+		if err != nil {
+			return err
+		}
+		a.Note("%d pulls of %d images by %d identities would be refused", m.GetPullCount(), m.GetImageCount(),
+			m.GetIdentityCount())
+		return nil
+	})
+}
