@@ -90,7 +90,7 @@ func (c *chronicle) moveTag(t *testing.T) {
 	repos := slices.Sorted(maps.Keys(c.repos))
 	repo := repos[c.rng.IntN(len(repos))]
 	images := slices.Sorted(maps.Keys(c.repos[repo]))
-	name := []string{"latest", "edge"}[c.rng.IntN(2)]
+	name := []string{"stable", "edge"}[c.rng.IntN(2)]
 	if _, ok := c.tags[repo][name]; ok && c.rng.IntN(4) == 0 {
 		must(t, c.DeleteTagNamed(t.Context(), repo, name, nil))
 		delete(c.tags[repo], name)
@@ -178,7 +178,7 @@ func (c *chronicle) checkMoment(ctx context.Context, t *testing.T, name string, 
 		if _, ok := c.repos[repo]; !ok || !covered(c.sees[name], repo) {
 			continue
 		}
-		for _, tag := range []string{"latest", "edge"} {
+		for _, tag := range []string{"stable", "edge"} {
 			r := c.replicas[c.rng.IntN(len(c.replicas))]
 			got, err := all(func(p page.Params) (page.Page[finding.Finding], error) {
 				found, _, err := r.service.List(ctx, finding.Image{Repo: repo, Reference: tag}, finding.Filter{At: at}, p)
