@@ -36,11 +36,18 @@ run: build ## Start the server in dev mode, on SQLite; it prints a curl line to 
 test: ## Run every test, on SQLite and on a throwaway PostgreSQL
 	$(MAKE) --no-print-directory -j2 test-server test-modules
 
-# What takes longest comes first.
+# What takes longest comes first. The tests of the whole server do without the race detector, which makes them four times
+# as long; check runs them with it as well.
+whole := ./e2e ./cmd/holdfast
+with  := scripts/with-postgres scripts/with-haproxy scripts/with-browser
 .PHONY: test-server
 test-server:
-	scripts/with-postgres scripts/with-haproxy scripts/with-browser \
-		$(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./e2e ./finding ./cmd/holdfast ./...
+	$(with) $(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./finding $$($(GO) list ./... | grep -vE '/(e2e|cmd/holdfast)$$')
+	$(with) $(GO) test -count=1 -timeout 30m $(whole)
+
+.PHONY: race
+race: ## Run the tests of the whole server with the race detector
+	$(with) $(GO) test -count=1 -timeout 60m $(TESTFLAGS) $(whole)
 
 # The tests of other modules wait while those of the server need the machine.
 .PHONY: test-modules
@@ -49,7 +56,7 @@ test-modules:
 	cd release && nice -n 10 $(GO) test -count=1 -timeout 30m ./...
 
 .PHONY: check
-check: generated format lint test ## Everything a change must pass before it is sent
+check: generated format lint test race ## Everything a change must pass before it is sent
 
 .PHONY: gen
 gen: ## Write gen/ from proto/
