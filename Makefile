@@ -38,11 +38,11 @@ test: ## Run every test, on SQLite and on a throwaway PostgreSQL
 
 # What takes longest comes first. The tests of the whole server do without the race detector, which makes them four times
 # as long; check runs them with it as well.
-whole := ./e2e ./cmd/holdfast
+whole := ./e2e ./e2e/browser ./cmd/holdfast
 with  := scripts/with-postgres scripts/with-haproxy scripts/with-browser
 .PHONY: test-server
 test-server:
-	$(with) $(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./finding $$($(GO) list ./... | grep -vE '/(e2e|cmd/holdfast)$$')
+	$(with) $(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./finding $$($(GO) list ./... | grep -vE '/(e2e|e2e/browser|cmd/holdfast)$$')
 	$(with) $(GO) test -count=1 -timeout 30m $(whole)
 
 .PHONY: race

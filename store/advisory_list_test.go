@@ -242,7 +242,7 @@ func TestAdvisoryLists(t *testing.T) {
 				break
 			}
 		}
-		for range 200 {
+		for range 80 {
 			f := anyFilter(r)
 			switch r.IntN(8) {
 			case 0:
