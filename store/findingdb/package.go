@@ -275,12 +275,11 @@ func (s *Store) Having(ctx context.Context, groups []resource.UID, packages []in
 		}
 		return err
 	})
-	for c, set := range found {
-		for place := range set.All() {
+	for _, c := range slices.Sorted(maps.Keys(found)) {
+		for place := range found[c].All() {
 			all = append(all, c*bitmap.Size+int64(place))
 		}
 	}
-	slices.Sort(all)
 	return all, err
 }
 
