@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,42 +21,59 @@ const dense = bitmap.Size / 4
 func (s *Store) RepoImages(ctx context.Context, numbers []int64) (map[resource.UID]int, error) {
 	all := map[resource.UID]int{}
 	err := s.Snapshot(ctx, func(read store.Reader) error {
-		var sparse []int64
-		for _, of := range byChunk(numbers) {
-			if len(of) < dense {
-				sparse = append(sparse, of...)
-				continue
-			}
-			next := 0
-			err := read(ctx, `SELECT number, uid FROM images WHERE number >= $1 AND number <= $2 ORDER BY number`,
-				[]any{of[0], of[len(of)-1]}, func(row store.Scanner) (bool, error) {
-					var number int64
-					var repo resource.UID
-					if err := row.Scan(&number, &repo); err != nil {
-						return false, err
-					}
-					for next < len(of) && of[next] < number {
-						next++
-					}
-					if next < len(of) && of[next] == number {
-						all[repo]++
-					}
-					return false, nil
-				})
-			if err != nil {
-				return err
-			}
+		byRepo, err := s.countByRepo(ctx, read, numbers)
+		if err != nil {
+			return err
 		}
 		q := store.Query{Engine: s.Engine}
-		return read(ctx, fmt.Sprintf(`SELECT i.uid FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v`,
-			s.Engine.Each(&q, sparse)), q.Args, func(row store.Scanner) (bool, error) {
-			var repo resource.UID
-			err := row.Scan(&repo)
-			all[repo]++
+		return read(ctx, fmt.Sprintf(`SELECT r.seg, r.uid FROM %s AS s CROSS JOIN repos AS r WHERE r.seg = s.v`,
+			s.Engine.Each(&q, slices.Collect(maps.Keys(byRepo)))), q.Args, func(row store.Scanner) (bool, error) {
+			var repo int64
+			var uid resource.UID
+			err := row.Scan(&repo, &uid)
+			all[uid] = byRepo[repo]
 			return false, err
 		})
 	})
 	return all, err
+}
+
+// countByRepo is RepoImages by the segments of repos.
+func (s *Store) countByRepo(ctx context.Context, read store.Reader, numbers []int64) (map[int64]int, error) {
+	all := map[int64]int{}
+	var sparse []int64
+	for _, of := range byChunk(numbers) {
+		if len(of) < dense {
+			sparse = append(sparse, of...)
+			continue
+		}
+		next := 0
+		err := read(ctx, `SELECT number, repo FROM images WHERE number >= $1 AND number <= $2 ORDER BY number`,
+			[]any{of[0], of[len(of)-1]}, func(row store.Scanner) (bool, error) {
+				var number, repo int64
+				if err := row.Scan(&number, &repo); err != nil {
+					return false, err
+				}
+				for next < len(of) && of[next] < number {
+					next++
+				}
+				if next < len(of) && of[next] == number {
+					all[repo]++
+				}
+				return false, nil
+			})
+		if err != nil {
+			return nil, err
+		}
+	}
+	q := store.Query{Engine: s.Engine}
+	return all, read(ctx, fmt.Sprintf(`SELECT i.repo FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v`,
+		s.Engine.Each(&q, sparse)), q.Args, func(row store.Scanner) (bool, error) {
+		var repo int64
+		err := row.Scan(&repo)
+		all[repo]++
+		return false, err
+	})
 }
 
 // byChunk divides numbers, which are in order.
@@ -112,12 +130,13 @@ type ImageTag struct {
 	Digest string // that the tag stands for
 }
 
-// ImageTags returns the tags that stand for images, by their numbers, each once.
+// ImageTags returns the tags that stand for images, by their numbers, each once. Only a tag
+// of an index can stand for several of them.
 func (s *Store) ImageTags(ctx context.Context, numbers []int64) ([]ImageTag, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT i.uid, t.name, t.digest FROM %s AS s CROSS JOIN images AS i CROSS JOIN tags AS t
 		WHERE i.number = s.v AND t.digest = i.digest AND t.parent = i.repo
-		UNION SELECT i.uid, t.name, t.digest FROM %s AS s CROSS JOIN images AS i CROSS JOIN manifest_refs AS r
+		UNION ALL SELECT DISTINCT i.uid, t.name, t.digest FROM %s AS s CROSS JOIN images AS i CROSS JOIN manifest_refs AS r
 		CROSS JOIN tags AS t WHERE i.number = s.v AND r.repo = i.repo AND r.child = i.digest AND t.digest = r.digest
 		AND t.parent = r.repo`, s.Engine.Each(&q, numbers), s.Engine.Each(&q, numbers))
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (t ImageTag, err error) {

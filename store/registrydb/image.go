@@ -413,15 +413,21 @@ func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (all []Numb
 	return all, nil
 }
 
-func (s *Store) tagsOfImages(ctx context.Context, numbers []int64) (map[int64][]string, error) {
-	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN tags AS t
+// selectImageTags is the statement of tagsOfImages.
+func selectImageTags(e store.Engine, numbers []int64) (text string, args []any) {
+	q := store.Query{Engine: e}
+	text = fmt.Sprintf(`SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN tags AS t
 		WHERE i.number = s.v AND t.digest = i.digest AND t.parent = i.repo
 		UNION ALL SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN manifest_refs AS r
 		CROSS JOIN tags AS t WHERE i.number = s.v AND r.repo = i.repo AND r.child = i.digest AND t.digest = r.digest
-		AND t.parent = r.repo LIMIT %s`, s.Engine.Each(&q, numbers), s.Engine.Each(&q, numbers), q.Arg(maxImageTags))
+		AND t.parent = r.repo LIMIT %s`, e.Each(&q, numbers), e.Each(&q, numbers), q.Arg(maxImageTags))
+	return text, q.Args
+}
+
+func (s *Store) tagsOfImages(ctx context.Context, numbers []int64) (map[int64][]string, error) {
+	text, args := selectImageTags(s.Engine, numbers)
 	all := map[int64][]string{}
-	return all, s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+	return all, s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
 		var number int64
 		var name string
 		err := row.Scan(&number, &name)

@@ -28,7 +28,7 @@ func TestPlans(t *testing.T) {
 		}
 	}
 	t.Run("sqlite", func(t *testing.T) {
-		plantest.SQLite(t, insert, func(*store.DB) []plantest.Shape { return needed(repo) })
+		plantest.SQLite(t, insert, func(db *store.DB) []plantest.Shape { return append(needed(repo), tagged(db)) })
 	})
 	t.Run("postgres", func(t *testing.T) {
 		plantest.Postgres(t, insert, func(*store.DB) []plantest.Shape { return append(needed(repo), pulled()...) })
@@ -58,4 +58,10 @@ func pulled() (all []plantest.Shape) {
 		all = append(all, plantest.Shape{Name: "a pull of " + reference, Index: "manifests_pkey manifests_digest", Text: text, Args: args})
 	}
 	return all
+}
+
+// tagged is the shape of what is told about images. A repo may have very many tags.
+func tagged(db *store.DB) plantest.Shape {
+	text, args := selectImageTags(db.Engine, []int64{1, 2, 3})
+	return plantest.Shape{Name: "tags of images", Index: "tags_parent_digest", Text: text, Args: args}
 }

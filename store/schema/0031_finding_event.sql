@@ -30,3 +30,6 @@ UPDATE images SET indexed_ms = update_ms WHERE number IS NOT NULL AND indexed_ms
 
 -- Which tags stood for an image.
 CREATE INDEX tag_history_digest ON tag_history (repo, digest, seq);
+
+-- Which tags stand for an image.
+CREATE INDEX tags_parent_digest ON tags (parent, digest, name);
