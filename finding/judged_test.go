@@ -115,6 +115,54 @@ func (g *game) hasState(ctx context.Context, t *testing.T, repo resource.UID, d 
 	}
 }
 
+// TestExceptionOfOneImage: what an exception on one image of a repo hides is still open in
+// another image that has the same packages, also where findings are counted.
+func TestExceptionOfOneImage(t *testing.T) {
+	t.Parallel()
+	eachGame(t, func(t *testing.T, g *game) {
+		org := g.groups[0]
+		both, alone := g.aRepo(t, org, "both"), g.aRepo(t, org, "alone")
+		first, second := sharing(t)
+		d := push(t, g.Store, both, first)
+		push(t, g.Store, both, second)
+		push(t, g.Store, alone, second)
+		g.about(t, org, "CVE-1", "npm", everyName...)
+		g.about(t, org, "CVE-2", "Debian:12", everyName...)
+		g.settle(t)
+		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
+		for _, id := range []string{"CVE-1", "CVE-2"} {
+			_, err := g.service.CreateException(ctx, org, resource.Exception{Advisory: id, Target: both.UID, Reason: "r", Digest: d})
+			must(t, err)
+		}
+		_, want, err := g.service.Summarize(ctx, finding.Place{Group: alone.UID}, 1, page.Params{})
+		must(t, err)
+		_, got, err := g.service.Summarize(ctx, finding.Place{Group: both.UID}, 1, page.Params{})
+		must(t, err)
+		if want.Total.Now.Sum() == 0 || got.Total.Now != want.Total.Now || got.Series[0].Open != want.Series[0].Open {
+			t.Errorf("open are %+v and in the series %+v, want %+v", got.Total.Now, got.Series[0].Open, want.Total.Now)
+		}
+	})
+}
+
+// sharing returns the words of two images that have a package of npm and one of Debian in
+// common.
+func sharing(t *testing.T) (first, second string) {
+	t.Helper()
+	has := func(word, purl string) bool {
+		return slices.ContainsFunc(contents(word, 1), func(p inspect.Package) bool { return p.Purl == purl })
+	}
+	for i := range 60 {
+		first, second = "a0", fmt.Sprintf("%c%d", 'b'+i/3, i%3)
+		for _, p := range contents(first, 1) {
+			if p.Ecosystem == "npm" && p.Owner == "" && has(second, p.Purl) {
+				return first, second
+			}
+		}
+	}
+	t.Fatal("no two images share a package")
+	return "", ""
+}
+
 // onlyClaimed returns the word of an SBOM and a package of npm that it lists, and that the
 // image of a word does not have in any version.
 func onlyClaimed(image string) (word string, p inspect.Package) {
