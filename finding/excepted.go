@@ -124,6 +124,27 @@ func (x *exceptionSet) add(e heldException) {
 	x.named[e.Target][e.Advisory] = append(x.named[e.Target][e.Advisory], e)
 }
 
+// begins returns when the first exception begins that does not hold yet, or zero. One that
+// was just made may not hold yet for a replica whose clock is behind.
+func (x *exceptionSet) begins(at time.Time) (first time.Time) {
+	note := func(all []heldException) {
+		for _, e := range all {
+			if e.ApproveTime.After(at) && (first.IsZero() || e.ApproveTime.Before(first)) {
+				first = e.ApproveTime
+			}
+		}
+	}
+	for _, byName := range x.named {
+		for _, all := range byName {
+			note(all)
+		}
+	}
+	for _, all := range x.rest {
+		note(all)
+	}
+	return first
+}
+
 // exceptionsOn reads the exceptions about images of the repos that held at some time from
 // one to another.
 func exceptionsOn(

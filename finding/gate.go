@@ -196,6 +196,7 @@ func (j judge) judgements(
 	all := map[imageKey]verdict{}
 	for _, key := range keys {
 		v := verdict{reasons: map[resource.UID]string{}}
+		v.bringForward(e.exceptions.begins(at), at)
 		for _, r := range rules {
 			if r.Target.Covers(key.repo) {
 				v.reasons[r.UID] = e.judge(key, r, at, &v)
@@ -219,7 +220,7 @@ func (j judge) gather(ctx context.Context, keys []imageKey, at time.Time) (e gro
 		digests = append(digests, k.digest)
 	}
 	slices.Sort(digests)
-	if e.exceptions, err = exceptionsOn(ctx, j.packages, repos, at, at); err != nil {
+	if e.exceptions, err = exceptionsOn(ctx, j.packages, repos, at, at.Add(verdictLife)); err != nil {
 		return e, err
 	}
 	e.states, e.tags = map[imageKey]resource.ImageState{}, map[imageKey][]string{}
@@ -318,6 +319,7 @@ func (e grounds) judge(key imageKey, r resource.PullRule, at time.Time, v *verdi
 			func(x resource.Exception) bool { return x.Home().Covers(r.Home()) })
 		if ok {
 			v.bringForward(held.ExpireTime, at)
+			v.bringForward(held.DeleteTime, at)
 			continue
 		}
 		if more++; worst == nil || worst.key() < f.key() {
