@@ -28,7 +28,7 @@ const tokenEndpoint = "/oauth/token"
 // HTTP. gRPC calls arrive here only if a proxy mixes them with other requests
 // on one connection.
 func (s *Server) routes() http.Handler {
-	mux, gateway := http.NewServeMux(), s.withCORS(s.api.HTTP())
+	mux, gateway := http.NewServeMux(), s.withCORS(s.withSession(s.api.HTTP()))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/.well-known/", s.withCORS(s.issuer.Handler()))
