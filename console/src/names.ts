@@ -1,6 +1,7 @@
 // Names of things, by their uids. Those that one picture needs are asked for together.
 import { type Signal, signal } from "@preact/signals";
-import { type Schema, post } from "./api";
+import { type Schema, get, post } from "./api";
+import { ask, whoami } from "./query";
 
 export type NameOf = Schema<"holdfast.access.v1.ResourceName">;
 
@@ -41,6 +42,24 @@ async function lookUp() {
 
 /** forgetNames has names asked for again, after something was renamed. */
 export const forgetNames = () => known.clear();
+
+export const isUID = (text: string) => /^[0-9a-f]{40}(\/[0-9a-f]{16})*$/.test(text);
+
+/** resolve returns the uid that a person means by a text: a uid, a path of names, or "me". */
+export async function resolve(text: string, ...kinds: string[]): Promise<string> {
+  if (text === "" || isUID(text)) return text;
+  if (text === "me" && kinds.includes("identities")) return (await ask(whoami)).subject ?? "";
+  let failed: unknown;
+  for (const kind of kinds) {
+    try {
+      const { resources } = await ask(get("/access/v1/resolve", { query: { path: text, kind } }));
+      if (resources?.[0]?.uid) return resources[0].uid;
+    } catch (e) {
+      failed ??= e;
+    }
+  }
+  throw failed;
+}
 
 /** parentOf is the uid of the group that something is in, or "". */
 export const parentOf = (uid: string) => uid.slice(0, Math.max(0, uid.lastIndexOf("/")));

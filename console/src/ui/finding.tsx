@@ -1,7 +1,7 @@
 // Findings: how bad, how many, and how much is known.
 import type { Schema } from "../api";
 import { advisoryPage } from "../router";
-import { count, word } from "./time";
+import { count, many, word } from "./time";
 import type { Column } from "./table";
 
 type Finding = Schema<"holdfast.findings.v1.Finding">;
@@ -44,9 +44,9 @@ export function GroupCoverage({ of }: { of?: Schema<"holdfast.findings.v1.GroupC
   if (!of?.images) return <p class="coverage">Nothing was pushed yet, so nothing is known.</p>;
   return (
     <p class="coverage">
-      Known: {count(of.indexed)} of {count(of.images)} images inspected
+      Known: {count(of.indexed)} of {many(of.images, "image")} inspected
       {of.waiting ? `, ${count(of.waiting)} waiting` : ""}{of.notUnderstood ? `, ${count(of.notUnderstood)} not understood` : ""};
-      {" "}advisories cover {count(p?.covered)} of {count(p?.packages)} packages{p?.notCovered ? `, nothing is known about ${count(p.notCovered)}` : ""}.
+      {" "}advisories cover {count(p?.covered)} of {many(p?.packages, "package")}{p?.notCovered ? `, nothing is known about ${count(p.notCovered)}` : ""}.
     </p>
   );
 }

@@ -1,10 +1,16 @@
 import type { ComponentChildren } from "preact";
-import { useId } from "preact/hooks";
+import { useId, useState } from "preact/hooks";
+import { nameOf, isUID, resolve } from "../names";
 import { go, param, withParams } from "../router";
+import { Problem } from "./page";
 
-/** Filters is a form whose fields are parameters of the address. */
-export function Filters({ label, children }: { label: string; children?: ComponentChildren }) {
-  const submit = (e: SubmitEvent) => {
+/**
+ * Filters is a form whose fields are parameters of the address. Those in names are uids there;
+ * people may write paths.
+ */
+export function Filters({ label, names = {}, children }: { label: string; names?: Record<string, string[]>; children?: ComponentChildren }) {
+  const [error, setError] = useState<Error>();
+  const submit = async (e: SubmitEvent) => {
     e.preventDefault();
     const form = e.currentTarget as HTMLFormElement;
     const changes: Record<string, string[]> = {};
@@ -12,13 +18,22 @@ export function Filters({ label, children }: { label: string; children?: Compone
       const name = (field as HTMLInputElement).name;
       if (name) changes[name] = [];
     }
-    for (const [name, value] of new FormData(form)) if (value !== "") changes[name]?.push(String(value).trim());
+    try {
+      for (const [name, value] of new FormData(form)) {
+        const text = String(value).trim();
+        if (text !== "") changes[name]?.push(names[name] ? await resolve(text, ...names[name]) : text);
+      }
+    } catch (failed) {
+      return setError(failed as Error);
+    }
+    setError(undefined);
     go(withParams(changes));
   };
   return (
     <form class="filters" role="search" aria-label={label} onSubmit={submit}>
       {children}
       <button type="submit" class="small">Filter</button>
+      {error && <Problem error={error} />}
     </form>
   );
 }
@@ -39,12 +54,14 @@ interface FieldProps {
 /** Field is a labelled line of text; unless a value is given, it shows the parameter of its name. */
 export function Field({ name, label, value, placeholder, type = "text", list, first, required, hint, onInput }: FieldProps) {
   const id = useId().replace(/\W/g, "") + name;
+  const now = param(name);
+  const shown = (isUID(now) && nameOf(now).value?.path) || now;
   return (
     <div class="field">
       <label for={id}>{label}</label>
       <input
-        id={id} name={name} type={type} key={value === undefined ? param(name) : undefined} placeholder={placeholder} required={required}
-        {...(onInput ? { value: value ?? "", onInput: (e: Event) => onInput((e.target as HTMLInputElement).value) } : { defaultValue: value ?? param(name) })}
+        id={id} name={name} type={type} key={value === undefined ? shown : undefined} placeholder={placeholder} required={required}
+        {...(onInput ? { value: value ?? "", onInput: (e: Event) => onInput((e.target as HTMLInputElement).value) } : { defaultValue: value ?? shown })}
         list={list && `${id}-list`} data-filter={first || undefined} autocomplete="off" spellcheck={false} aria-describedby={hint ? `${id}-hint` : undefined}
       />
       {list && <datalist id={`${id}-list`}>{list.map((v) => <option key={v} value={v} />)}</datalist>}

@@ -11,11 +11,15 @@ export const pages: Record<string, ((uid: string) => string) | undefined> = {
 
 const last = (uid: string) => uid.slice(uid.lastIndexOf("/") + 1);
 
-/** Name is what a uid is called, a link if it has a page, and a button that copies the uid. */
-export function Name({ uid, path, quiet }: { uid?: string; path?: boolean; quiet?: boolean }) {
+/**
+ * Name is what a uid is called, a link if it has a page, and a button that copies the uid.
+ * A quiet one has no button, and a plain one is text.
+ */
+export function Name({ uid, path, quiet, plain }: { uid?: string; path?: boolean; quiet?: boolean; plain?: boolean }) {
   if (!uid) return <span class="hint">nobody</span>;
   const name = nameOf(uid).value;
   const text = name ? (path && name.path) || name.displayName || name.name || last(uid) : name === null ? last(uid).slice(0, 12) + "…" : "…";
+  if (plain) return <bdi>{text}</bdi>;
   const page = name?.kind ? pages[name.kind]?.(uid) : undefined;
   return (
     <span class="name">

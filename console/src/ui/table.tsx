@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { canGoBack, param, withParams } from "../router";
-import { count } from "./time";
+import { many } from "./time";
 
 export interface Column<T> {
   name: string;
@@ -8,6 +8,7 @@ export interface Column<T> {
   order?: string; // the field that the server sorts by
   wide?: boolean; // left out on narrow screens
   number?: boolean;
+  roomy?: boolean; // long names are in it
   hidden?: boolean; // the name is for screen readers only
 }
 
@@ -45,15 +46,15 @@ export function Table<T>({ label, columns, rows, id }: TableProps<T>) {
   );
 }
 
-const classes = (c: { wide?: boolean; number?: boolean }) => [c.wide && "wide", c.number && "number"].filter(Boolean).join(" ") || undefined;
+const classes = (c: { wide?: boolean; number?: boolean; roomy?: boolean }) => [c.wide && "wide", c.number && "number", c.roomy && "roomy"].filter(Boolean).join(" ") || undefined;
 
 /** Pager leads to the next page. Tokens lead forward only; the way back is the browser's. */
-export function Pager({ next, total, what, at = "page" }: { next?: string; total?: string | number; what: string; at?: string }) {
+export function Pager({ next, total, one, more = `${one}s`, at = "page" }: { next?: string; total?: string | number; one: string; more?: string; at?: string }) {
   const inside = param(at) !== "";
-  if (!next && !inside && total === undefined) return null;
+  if (!next && !inside && !Number(total ?? 0)) return null;
   return (
-    <nav class="pager" aria-label={`Pages of ${what}`}>
-      <span class="hint">{total !== undefined && `${count(total)} ${what}`}</span>
+    <nav class="pager" aria-label={`Pages of ${more}`}>
+      <span class="hint">{total !== undefined && many(total, one, more)}</span>
       {inside && <a class="button small" href={withParams({ [at]: undefined })}>First page</a>}
       {inside && canGoBack() && <button type="button" class="small" onClick={() => history.back()}>Previous</button>}
       {next && <a class="button small" rel="next" href={withParams({ [at]: next })}>Next</a>}

@@ -31,6 +31,9 @@ export function bytes(of: string | number | undefined): string {
 /** count is a number with separators. */
 export const count = (n: string | number | undefined) => Number(n ?? 0).toLocaleString("en");
 
+/** many is a number of things: 1 tag, 2 tags. */
+export const many = (n: string | number | undefined, one: string, more = `${one}s`) => `${count(n)} ${Number(n ?? 0) === 1 ? one : more}`;
+
 /** word makes a name of the API readable: SEVERITY_CRITICAL with the prefix SEVERITY is critical. */
 export const word = (name: string | undefined, prefix: string) =>
   (name ?? "").replace(new RegExp(`^${prefix}_`), "").toLowerCase().replaceAll("_", " ");

@@ -1,20 +1,11 @@
-import { get, type Schema } from "../api";
-import { nameOf } from "../names";
-import { ask, useQuery, whoami } from "../query";
-import { go, param, withParams } from "../router";
 import { useState } from "preact/hooks";
+import { get, type Schema } from "../api";
+import { nameOf, resolve } from "../names";
+import { useQuery } from "../query";
+import { go, param, withParams } from "../router";
 import { Answer, AsCommand, Choice, Empty, Field, Name, Page, Pager, Problem, Section, sh, Table, Time } from "../ui";
 
 type Grant = Schema<"holdfast.access.v1.Grant">;
-const isUID = (text: string) => /^[0-9a-f]{40}(\/[0-9a-f]{16})*$/.test(text);
-
-/** resolve returns the uid that a person means: a uid, a path of names, or "me". */
-async function resolve(text: string, kind: string): Promise<string> {
-  if (text === "" || isUID(text)) return text;
-  if (text === "me") return (await ask(whoami)).subject ?? "";
-  const { resources } = await ask(get("/access/v1/resolve", { query: { path: text, kind } }));
-  return resources?.[0]?.uid ?? "";
-}
 
 export default function Access() {
   const place = param("place"), identity = param("identity"), capability = param("capability") || "groups.list";
@@ -46,7 +37,7 @@ function Question({ place, identity, capability, capabilities }: { place: string
     const text = (name: string) => String(form.get(name) ?? "").trim();
     try {
       setError(undefined);
-      const at = await resolve(text("place"), "groups").catch(() => resolve(text("place"), "repos"));
+      const at = await resolve(text("place"), "groups", "repos");
       go(withParams({ place: at, identity: await resolve(text("identity"), "identities"), capability: text("capability") }));
     } catch (failed) {
       setError(failed as Error);
@@ -57,7 +48,7 @@ function Question({ place, identity, capability, capabilities }: { place: string
       <Field name="place" label="Group or repo" value={place} placeholder="acme/platform" first required />
       <Choice name="capability" label="Capability" value={capability} options={(capabilities.length ? capabilities : [capability]).map((c) => [c, c])}
         onChange={(c) => go(withParams({ capability: c }))} />
-      <Field name="identity" label="Identity (empty: everybody)" value={identity} placeholder="me, or acme/platform/ci" />
+      <Field name="identity" label="Identity, or everybody" value={identity} placeholder="me, or acme/platform/ci" />
       <button type="submit" class="small">Answer</button>
       {error && <Problem error={error} />}
     </form>
@@ -84,7 +75,7 @@ function Who({ capability, place }: { capability: string; place: string }) {
               { name: "Since", cell: (g) => <Time at={g.createTime} />, wide: true },
               { name: "Why", cell: (g) => <a href={withParams({ identity: g.identity?.uid })}>why</a>, wide: true },
             ]} />}
-          <Pager next={d.nextPageToken} total={d.totalCount} what="grants" />
+          <Pager next={d.nextPageToken} total={d.totalCount} one="grant" />
         </>
       )}</Answer>
     </Section>

@@ -2,7 +2,7 @@ import { get, type Schema } from "../api";
 import { parentOf } from "../names";
 import { useQuery } from "../query";
 import { advisoryPage, imagePage, param, withParams } from "../router";
-import { Answer, AsCommand, Copy, count, Digest, Empty, Exploited, Facts, Name, Page, Pager, Problem, Section, Severity, sh, Table, Tabs, Time, word } from "../ui";
+import { Answer, AsCommand, Copy, count, Digest, Empty, Exploited, Facts, many, Name, Page, Pager, Problem, Section, Severity, sh, Table, Tabs, Time, word } from "../ui";
 
 type Advisory = Schema<"holdfast.vulnerabilities.v2beta1.Advisory">;
 const tabs = [{ id: "", name: "About" }, { id: "images", name: "Affected images" }, { id: "blast", name: "Blast radius" }];
@@ -103,7 +103,7 @@ function Images({ id }: { id: string }) {
     <Answer of={useQuery(images(id))}>{({ images: rows = [], nextPageToken, totalCount }) => (
       <>
         {rows.length === 0 ? <Empty title="No image that you may see is affected" /> : <Table label="Affected images" rows={rows} id={(i) => `${i.repoUid} ${i.digest}`} columns={imageColumns} />}
-        <Pager next={nextPageToken} total={totalCount} what="images" />
+        <Pager next={nextPageToken} total={totalCount} one="image" />
       </>
     )}</Answer>
   );
@@ -124,27 +124,32 @@ const stages: Record<string, string> = {
   PULLED: "Who pulled them", CAN_PULL: "Who can pull them", CAN_PUSH: "Who can push a fix", OWNERS: "Who owns them",
 };
 
+const stage = (s: Schema<"holdfast.findings.v1.BlastStage">) => (s.name ?? "").replace("NAME_", "");
+
 function Blast({ id }: { id: string }) {
   return (
     <Answer of={useQuery(blast(id))}>{(b) => (
-      <div class="stages">{b.stages?.map((s) => {
-        const name = (s.name ?? "").replace("NAME_", "");
-        return (
-          <Section key={name} title={stages[name] ?? name} actions={<span class="hint">{count(s.totalCount)}</span>}>
-            {s.gaps?.map((g) => <p key={g.code} class="coverage">{g.message}{Number(g.count) > 0 && ` (${count(g.count)})`}</p>)}
-            {(s.items ?? []).length > 0 && <ul class="rows">{s.items?.map((i, n) => <li key={n}><Item of={i} /></li>)}</ul>}
-            {(s.items ?? []).length === 0 && s.complete && <p class="hint">none</p>}
-            {s.nextPageToken && <p class="hint">The first {count(s.items?.length)} are shown. <code>holdfast findings blast {sh(id)} --stage {name.toLowerCase().replaceAll("_", "-")}</code> lists all.</p>}
-          </Section>
-        );
-      })}</div>
+      <Table label="Blast radius" rows={b.stages ?? []} id={(s) => s.name ?? ""} columns={[
+        { name: "Stage", roomy: true, cell: (s) => <strong>{stages[stage(s)] ?? stage(s)}</strong> },
+        { name: "How many", number: true, cell: (s) => <>{count(s.totalCount)}{!s.complete && <span title="There may be more">+</span>}</> },
+        {
+          name: "Which", cell: (s) => (
+            <>
+              {(s.items ?? []).length > 0 && <ul class="rows">{s.items?.map((i, n) => <li key={n}><Item of={i} /></li>)}</ul>}
+              {s.gaps?.map((g) => <p key={g.code} class="coverage">{g.message}{Number(g.count) > 0 && ` (${count(g.count)})`}</p>)}
+              {(s.items ?? []).length === 0 && s.complete && <span class="hint">none</span>}
+              {s.nextPageToken && <p class="hint">The first {count(s.items?.length)} are shown. <code>holdfast findings blast {sh(id)} --stage {stage(s).toLowerCase().replaceAll("_", "-")}</code> lists all.</p>}
+            </>
+          ),
+        },
+      ]} />
     )}</Answer>
   );
 }
 
 function Item({ of }: { of: Schema<"holdfast.findings.v1.BlastItem"> }) {
   const { image, tag, running, identity, deployment } = of;
-  if (of.package) return <><span><bdi>{of.package.name}</bdi> {of.package.version}</span><small>{of.package.ecosystem} · {count(of.images)} images</small></>;
+  if (of.package) return <><span><bdi>{of.package.name}</bdi> {of.package.version}</span><small>{of.package.ecosystem} · {many(of.images, "image")}</small></>;
   if (image) return <><span><Name uid={image.repoUid} path quiet /> {image.tags?.map((t) => <a key={t} class="chip" href={imagePage(image.repoUid ?? "", t)}><bdi>{t}</bdi></a>)}</span><Digest of={image.digest} repo={image.repoUid} /></>;
   if (tag) return <><a href={imagePage(tag.repoUid ?? "", tag.name ?? "")}><bdi>{tag.repo}:{tag.name}</bdi></a><Digest of={tag.digest} /></>;
   if (running) return <><span><bdi>{running.entry?.workload || running.entry?.image}</bdi></span><small><bdi>{[running.place, running.entry?.namespace].filter(Boolean).join(" / ")}</bdi> · <Time at={running.pushTime} /></small></>;

@@ -1,4 +1,5 @@
 import { get, type Schema } from "../api";
+import { isUID } from "../names";
 import { useQuery } from "../query";
 import { base, param, withParams } from "../router";
 import { Answer, AsCommand, Copy, Empty, Field, Filters, Name, Page, Pager, sh, Time } from "../ui";
@@ -19,11 +20,11 @@ export default function Audit() {
   const set = flags.filter(([p]) => param(p));
   return (
     <Page title="Audit" lead="Who changed what, the newest first." actions={<AsCommand command={["holdfast audit", ...set.map(([p, f]) => `${f} ${sh(moment(p === "since" || p === "until" ? param(p) : "") ?? param(p))}`)].join(" ")} request={list} />}>
-      <Filters label="Filter the audit log">
+      <Filters label="Filter the audit log" names={{ group: ["groups"], identity: ["identities"], subject: ["groups", "repos", "identities", "roles", "identity_providers"] }}>
         <Field name="type" label="Type begins with" placeholder="iam.rolebindings" first />
-        <Field name="group" label="Group, by uid" />
-        <Field name="identity" label="Done by, uid" />
-        <Field name="subject" label="Done to, uid" />
+        <Field name="group" label="In the group" placeholder="acme/platform" />
+        <Field name="identity" label="Done by" placeholder="me" />
+        <Field name="subject" label="Done to" placeholder="path or uid" />
         <Field name="since" label="Since" type="datetime-local" />
         <Field name="until" label="Until" type="datetime-local" />
       </Filters>
@@ -39,15 +40,15 @@ export default function Audit() {
             ? <Empty title="None on this page">The page looked at a bounded number of changes. Go on to the next.</Empty>
             : <Empty title="Nothing matches">Every change of a resource is kept here, with who made it and from where.</Empty>)}
           <ul class="entries">{entries.map((e) => <li key={e.id}><Row of={e} /></li>)}</ul>
-          <Pager next={nextPageToken} what="entries" />
+          <Pager next={nextPageToken} one="entry" more="entries" />
         </>
       )}</Answer>
     </Page>
   );
 }
 
-/** short leaves out what all types have in common: dev.holdfast.api.iam.group.created.v1 is iam.group.created. */
-const short = (type: string | undefined) => (type ?? "").replace(/^.*?\.api\./, "").replace(/\.v\d+$/, "");
+/** short leaves out what all types have in common: …api.iam.group.created.v1 is iam.group.created. */
+const short = (type: string | undefined) => (type ?? "").replace(/^dev\.holdfast\.(api\.)?(platform\.)?/, "").replace(/\.v\d+$/, "");
 
 function Row({ of }: { of: Entry }) {
   const differences = diff(of.before ?? {}, of.after ?? {});
@@ -65,7 +66,7 @@ function Row({ of }: { of: Entry }) {
           {of.group && <span>in <Name uid={of.group} path /></span>}
           {of.subject && <a href={withParams({ subject: of.subject })}>All changes of it</a>}
           {of.actor?.uid && <a href={withParams({ identity: of.actor.uid })}>All changes by the same</a>}
-          <a href={withParams({ type })}>All of this type</a>
+          <a href={withParams({ type: of.type })}>All of this type</a>
           {of.actor?.remoteAddress && <span>from <code>{of.actor.remoteAddress}</code></span>}
           {of.actor?.requestId && <span>request <code>{of.actor.requestId}</code><Copy text={of.actor.requestId} what="the request id" /></span>}
         </p>
@@ -73,7 +74,7 @@ function Row({ of }: { of: Entry }) {
           <div class="table" role="region" aria-label="What has changed" tabIndex={0}>
             <table class="diff">
               <thead><tr><th scope="col">Field</th><th scope="col">Before</th><th scope="col">After</th></tr></thead>
-              <tbody>{differences.map((d) => <tr key={d.field}><th scope="row">{d.field}</th><td>{d.before !== undefined && <del><bdi>{d.before}</bdi></del>}</td><td>{d.after !== undefined && <ins><bdi>{d.after}</bdi></ins>}</td></tr>)}</tbody>
+              <tbody>{differences.map((d) => <tr key={d.field}><th scope="row">{d.field}</th><td>{d.before !== undefined && <del><Value of={d.before} /></del>}</td><td>{d.after !== undefined && <ins><Value of={d.after} /></ins>}</td></tr>)}</tbody>
             </table>
           </div>
         )}
@@ -82,16 +83,20 @@ function Row({ of }: { of: Entry }) {
   );
 }
 
+const Value = ({ of }: { of: string }) => (isUID(of) ? <Name uid={of} path /> : <bdi>{of}</bdi>);
+
 function Who({ of }: { of: Entry }) {
-  if (of.actor?.uid) return <Name uid={of.actor.uid} quiet />;
+  const uid = of.actor?.uid || (of.after as { identity?: string } | undefined)?.identity; // of a pull
+  if (uid && isUID(uid)) return <Name uid={uid} plain />;
   return <span class="hint">{of.actor ? of.actor.subject || "somebody unknown" : "the service"}</span>;
 }
 
 /** Title is the name of what was changed, as it was then: it may be gone by now. */
 function Title({ of }: { of: Entry }) {
   const state = { ...of.before, ...of.after } as Record<string, unknown>;
-  const name = state.displayName || state.name || state.advisoryId || state.tag;
-  return typeof name === "string" && name ? <bdi>{name}</bdi> : <Name uid={of.subject} quiet />;
+  const findings = state.findings as { advisoryId?: string }[] | undefined;
+  const name = state.displayName || state.name || state.advisoryId || state.tag || findings?.[0]?.advisoryId;
+  return typeof name === "string" && name ? <bdi>{name}</bdi> : <Name uid={of.subject} plain />;
 }
 
 interface Difference {
@@ -109,7 +114,7 @@ function diff(before: Record<string, unknown>, after: Record<string, unknown>): 
 }
 
 function text(v: unknown): string | undefined {
-  if (v === undefined || v === null || v === "" || v === false || (Array.isArray(v) && v.length === 0)) return undefined;
+  if (v === undefined || v === null || v === "" || v === false || (typeof v === "string" && v.endsWith("_UNSPECIFIED")) || (Array.isArray(v) && v.length === 0)) return undefined;
   if (typeof v === "object") return Object.keys(v).length === 0 ? undefined : JSON.stringify(v, null, 1);
   return String(v);
 }

@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
 import { del, get, post, type Fault, type Schema } from "../api";
-import { nameOf, parentOf, pathOf } from "../names";
-import { ask, changed, useMay, useQuery } from "../query";
+import { nameOf, parentOf, pathOf, resolve } from "../names";
+import { changed, useMay, useQuery } from "../query";
 import { base, param, repoPage, withParams } from "../router";
-import { Above, Answer, AsCommand, bytes, Choice, Command, Copy, count, curl, Dialog, Empty, Field, Name, Page, Pager, Problem, Section, sh, Table, Tabs, Time, word } from "../ui";
+import { Above, Answer, AsCommand, bytes, Choice, Command, Copy, count, curl, Dialog, Empty, Field, many, Name, Page, Pager, Problem, Section, sh, Table, Tabs, Time, word } from "../ui";
 
 type Binding = Schema<"holdfast.iam.v2beta1.RoleBinding">;
 const tabs = [
@@ -60,7 +60,7 @@ function Folders({ uid, path }: { uid: string; path: string }) {
             { name: "Description", cell: (g) => <bdi>{g.description}</bdi> },
             { name: "Created", order: "create_time", cell: (g) => <Time at={g.createTime} />, wide: true },
           ]} />}
-        <Pager next={nextPageToken} total={totalCount} what="folders" />
+        <Pager next={nextPageToken} total={totalCount} one="folder" />
       </>
     )}</Answer>
   );
@@ -81,7 +81,7 @@ function People({ uid, path }: { uid: string; path: string }) {
                 ...bindingColumns,
                 ...(canRemove ? [{ name: "Remove", hidden: true, cell: (b: Binding) => <button type="button" class="danger small" aria-label={`Remove ${b.role?.name} of ${b.identity?.name}`} onClick={() => setRemoving(b)}>Remove</button> }] : []),
               ]} />}
-            <Pager next={nextPageToken} total={totalCount} what="bindings" />
+            <Pager next={nextPageToken} total={totalCount} one="binding" />
           </>
         )}</Answer>
       </Section>
@@ -96,7 +96,7 @@ function People({ uid, path }: { uid: string; path: string }) {
                 { name: "Proves itself by", cell: (i) => <bdi>{i.claimMatch?.subject || i.claimMatch?.subjectPattern || i.staticKeys?.subject || i.awsIdentity?.arn || i.awsIdentity?.arnPattern}</bdi> },
                 { name: "Last seen", cell: (i) => <Time at={i.lastSeenTime} />, wide: true },
               ]} />}
-            <Pager next={nextPageToken} total={totalCount} what="workloads" at="workloads" />
+            <Pager next={nextPageToken} total={totalCount} one="workload" at="workloads" />
           </>
         )}</Answer>
       </Section>
@@ -143,8 +143,7 @@ function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () 
   const identityUID = async () => {
     const text = who.trim();
     if (people.has(text)) return people.get(text) ?? "";
-    if (/^[0-9a-f]{40}(\/[0-9a-f]{16})*$/.test(text)) return text;
-    return (await ask(get("/access/v1/resolve", { query: { path: text, kind: "identities" } }))).resources?.[0]?.uid ?? "";
+    return resolve(text, "identities");
   };
   const send = async (validate_only: boolean) => {
     setError(undefined);
@@ -165,7 +164,7 @@ function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () 
       <form onSubmit={(e) => { e.preventDefault(); void send(!checked); }}>
         <Field name="who" label="Who" value={who} onInput={change(setWho)} list={[...people.keys()]} placeholder="acme/platform/ci, or a uid" required hint="Somebody new? Invite them: the invite has the role." />
         <Choice name="role" label="Role" value={chosen?.uid ?? ""} onChange={change(setRole)} options={(choice.data?.roles ?? []).map((r) => [r.uid ?? "", r.name ?? ""])} />
-        {chosen && <p class="hint"><bdi>{chosen.description}</bdi> · {count(chosen.capabilities?.length)} capabilities</p>}
+        {chosen && <p class="hint"><bdi>{chosen.description}</bdi> · {many(chosen.capabilities?.length, "capability", "capabilities")}</p>}
         {checked && <p class="notice" role="status"><Name uid={checked.identity?.uid} quiet /> will be <strong><bdi>{chosen?.name}</bdi></strong> in <Name uid={uid} path quiet /> and in everything below it.</p>}
         {checked && <Command text={`holdfast iam role-bindings create --parent ${sh(path)} --identity ${sh(checked.identity?.uid ?? who)} --role ${sh(chosen?.name ?? "")}`} />}
         {error && <Problem error={error} />}
@@ -216,9 +215,9 @@ function Roles({ uid, path }: { uid: string; path: string }) {
           : <Table label="Roles" rows={rows} id={(r) => r.uid ?? ""} columns={[
             { name: "Name", cell: (r) => <Name uid={r.uid} /> },
             { name: "Description", cell: (r) => <bdi>{r.description}</bdi> },
-            { name: "May", cell: (r) => <details class="caps"><summary>{count(r.capabilities?.length)} capabilities</summary><p>{r.capabilities?.map((c) => word(c, "CAP")).join(", ")}</p></details> },
+            { name: "May", cell: (r) => <details class="caps"><summary>{many(r.capabilities?.length, "capability", "capabilities")}</summary><p>{r.capabilities?.map((c) => word(c, "CAP")).join(", ")}</p></details> },
           ]} />}
-        <Pager next={nextPageToken} total={totalCount} what="roles" />
+        <Pager next={nextPageToken} total={totalCount} one="role" />
       </>
     )}</Answer>
   );
@@ -235,7 +234,7 @@ function Repos({ uid, path }: { uid: string; path: string }) {
             { name: "Description", cell: (r) => <bdi>{r.description}</bdi> },
             { name: "Created", order: "create_time", cell: (r) => <Time at={r.createTime} />, wide: true },
           ]} />}
-        <Pager next={nextPageToken} total={totalCount} what="repos" />
+        <Pager next={nextPageToken} total={totalCount} one="repo" />
       </>
     )}</Answer>
   );
@@ -253,7 +252,7 @@ function Rules({ uid, path }: { uid: string; path: string }) {
             { name: "Mode", cell: (r) => <span class={`state ${word(r.mode, "RULE_MODE").replace(" ", "-")}`}>{word(r.mode, "RULE_MODE")}</span> },
             { name: "Changed", cell: (r) => <Time at={r.updateTime} />, wide: true },
           ]} />}
-        <Pager next={nextPageToken} total={totalCount} what="rules" />
+        <Pager next={nextPageToken} total={totalCount} one="rule" />
       </>
     )}</Answer>
   );

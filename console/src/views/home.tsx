@@ -63,7 +63,7 @@ function Critical() {
           { name: "Package", cell: (f) => <><bdi>{f.package?.name}</bdi><small class="line">{f.package?.version}{f.fixedVersions?.length ? `, fixed in ${f.fixedVersions.join(", ")}` : ", no fix"}</small></> },
           { name: "Severity", cell: (f) => <Severity of={f.severity} score={f.score} />, wide: true },
           { name: "Exploited", cell: (f) => <Exploited of={f} />, wide: true },
-          { name: "Images", cell: (f) => <Images of={f} /> },
+          { name: "Images", roomy: true, cell: (f) => <Images of={f} /> },
           { name: "Seen", cell: (f) => <Time at={f.firstSeenTime} />, wide: true },
         ]} />}
       </Answer>

@@ -2,7 +2,7 @@ import { get, type Schema } from "../api";
 import { nameOf } from "../names";
 import { useQuery } from "../query";
 import { imagePage, param, repoPage, withParams } from "../router";
-import { Above, Answer, AsCommand, bytes, Choice, Command, Copy, count, Digest, Empty, Facts, Field, Filters, findingColumns, Name, Page, Pager, Problem, Section, sh, severities, Table, Tabs, Time, word } from "../ui";
+import { Above, Answer, AsCommand, bytes, Choice, Command, Copy, count, Digest, Empty, Facts, Field, Filters, findingColumns, many, Name, Page, Pager, Problem, Section, sh, severities, Table, Tabs, Time, word } from "../ui";
 
 const tabs = [{ id: "", name: "Findings" }, { id: "packages", name: "Packages" }, { id: "platforms", name: "Platforms" }, { id: "pulls", name: "Pulls" }];
 type Severities = Schema<"holdfast.findings.v1.Severity">[];
@@ -87,7 +87,7 @@ function Findings({ uid, reference, image }: { uid: string; reference: string; i
               { name: "Layer", number: true, wide: true, cell: (f) => <span title={f.location}>{f.origin === "sbom" ? "SBOM" : f.layer}</span> },
               { name: "Seen", wide: true, cell: (f) => <Time at={f.firstSeenTime} /> },
             ]} />}
-          <Pager next={nextPageToken} total={totalCount} what="findings" />
+          <Pager next={nextPageToken} total={totalCount} one="finding" />
         </>
       )}</Answer>
     </>
@@ -99,9 +99,9 @@ function Coverage({ of }: { of?: Schema<"holdfast.findings.v1.Inspection"> }) {
   return (
     <p class="coverage">
       {of?.platform} {of?.distribution?.name && `· ${of.distribution.name} ${of.distribution.version}`} · {word(of?.state, "STATE")} <Time at={of?.updateTime} />:
-      {" "}advisories cover {count(c?.covered)} of {count(c?.packages)} packages
+      {" "}advisories cover {count(c?.covered)} of {many(c?.packages, "package")}
       {c?.notCovered ? `, nothing is known about ${count(c.notCovered)}` : ""}{c?.waiting ? `, ${count(c.waiting)} wait` : ""}
-      {of?.sboms?.length ? `; ${count(of.sboms.length)} SBOMs attached` : ""}.
+      {of?.sboms?.length ? `; ${many(of.sboms.length, "SBOM")} attached` : ""}.
       {of?.reason && ` ${of.reason}`}
       {of?.warnings?.map((w) => <span key={w} class="line">{w}</span>)}
     </p>
@@ -126,7 +126,7 @@ function Packages({ uid, reference, image }: { uid: string; reference: string; i
               { name: "Layer", number: true, wide: true, cell: (p) => p.layer },
               { name: "File", wide: true, cell: (p) => <code>{p.location}</code> },
             ]} />}
-          <Pager next={nextPageToken} total={totalCount} what="packages" />
+          <Pager next={nextPageToken} total={totalCount} one="package" />
         </>
       )}</Answer>
     </>
@@ -141,7 +141,7 @@ function Platforms({ image }: { image: Schema<"holdfast.oci.v1.Image"> }) {
         <Section key={v.digest} title={[v.os, v.architecture, v.variant].filter(Boolean).join("/") || "any platform"}>
           <Facts of={[
             ["Digest", <Digest of={v.digest} repo={image.repoUid} />],
-            ["Size", `${bytes(v.size)} in ${count(v.layers)} ${v.layers === 1 ? "layer" : "layers"}`],
+            ["Size", `${bytes(v.size)} in ${many(v.layers, "layer")}`],
             ["Made", v.config?.createTime && <Time at={v.config.createTime} />],
             ["Runs", [...(v.config?.entrypoint ?? []), ...(v.config?.cmd ?? [])].length > 0 && <code>{[...(v.config?.entrypoint ?? []), ...(v.config?.cmd ?? [])].map(sh).join(" ")}</code>],
             ["User", v.config?.user],
@@ -170,7 +170,7 @@ function Pulls({ uid, digest }: { uid: string; digest: string }) {
             { name: "From", cell: (p) => <code>{p.remoteAddress}</code>, wide: true },
             { name: "Program", cell: (p) => <bdi>{p.userAgent}</bdi>, wide: true },
           ]} />}
-        <Pager next={nextPageToken} total={totalCount} what="pulls and pushes" />
+        <Pager next={nextPageToken} total={totalCount} one="pull or push" more="pulls and pushes" />
       </>
     )}</Answer>
   );

@@ -3,7 +3,7 @@ import { del, get, type Fault, type Schema } from "../api";
 import { nameOf } from "../names";
 import { changed, useMay, useQuery } from "../query";
 import { imagePage, param, withParams } from "../router";
-import { Above, Answer, AsCommand, Command, Copy, count, Dialog, Digest, Empty, Field, Filters, findingColumns, GroupCoverage, Name, Page, Pager, Problem, Section, SeverityCounts, sh, Table, Tabs, Time } from "../ui";
+import { Above, Answer, AsCommand, Command, Copy, count, Dialog, Digest, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, Problem, Section, SeverityCounts, sh, Table, Tabs, Time } from "../ui";
 
 type Tag = Schema<"holdfast.registry.v2beta1.Tag">;
 const tabs = [{ id: "", name: "Tags" }, { id: "findings", name: "Findings" }, { id: "history", name: "History" }, { id: "readme", name: "Readme" }];
@@ -45,7 +45,7 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
       {address && <Command text={`docker pull ${address}:${found.data?.tags?.[0]?.name ?? "TAG"}`} />}
       <div class="bar-row">
         <Filters label="Filter tags"><Field name="name" label="Exact name of a tag" placeholder="v1" first /></Filters>
-        {canDelete && selected.length > 0 && <button type="button" class="danger small" onClick={() => setAsking(true)}>Delete {count(selected.length)} {selected.length === 1 ? "tag" : "tags"}…</button>}
+        {canDelete && selected.length > 0 && <button type="button" class="danger small" onClick={() => setAsking(true)}>Delete {many(selected.length, "tag")}…</button>}
       </div>
       <Answer of={found}>{({ tags = [], nextPageToken, totalCount }) => (
         <>
@@ -58,9 +58,9 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
               { name: "Digest", cell: (t) => <Digest of={t.digest} repo={uid} />, wide: true },
               { name: "Pushed", order: "update_time", cell: (t) => <Time at={t.updateTime} /> },
               { name: "Pull", wide: true, cell: (t) => address && <Copy text={`docker pull ${address}:${t.name}`} what={`the command that pulls ${t.name}`} /> },
-              { name: "Since", cell: (t) => <a href={withParams({ tab: "history", tag: t.name, name: undefined, order: undefined })}>history</a>, wide: true },
+              { name: "History", cell: (t) => <a href={withParams({ tab: "history", tag: t.name, name: undefined, order: undefined })}>history</a>, wide: true },
             ]} />}
-          <Pager next={nextPageToken} total={totalCount} what="tags" />
+          <Pager next={nextPageToken} total={totalCount} one="tag" />
           {summary.data && <GroupCoverage of={summary.data.coverage} />}
         </>
       )}</Answer>
@@ -88,7 +88,7 @@ function DeleteTags({ tags, path, onClose }: { tags: Tag[]; path: string; onClos
     }
   };
   return (
-    <Dialog title={`Delete ${count(tags.length)} ${tags.length === 1 ? "tag" : "tags"}?`} onClose={() => onClose(false)}>
+    <Dialog title={`Delete ${many(tags.length, "tag")}?`} onClose={() => onClose(false)}>
       <p>These names stop working for pulls. The images stay until nothing needs them.</p>
       <ul class="rows scroll" tabIndex={0}>{tags.map((t) => <li key={t.uid}><bdi>{t.name}</bdi><Digest of={t.digest} /></li>)}</ul>
       <Command text={`holdfast registry tags delete ${tags.map((t) => sh(`${path}:${t.name}`)).join(" ")} --yes`} />
@@ -109,7 +109,7 @@ function Findings({ uid }: { uid: string }) {
         <GroupCoverage of={coverage} />
         {findings.length === 0 ? <Empty title="Nothing is known to be wrong" />
           : <Table label="Findings" rows={findings} id={(f) => `${f.advisoryId} ${f.package?.purl}`} columns={[...findingColumns, { name: "Images", number: true, wide: true, cell: (f) => count(f.imageCount) }]} />}
-        <Pager next={nextPageToken} total={totalCount} what="findings" />
+        <Pager next={nextPageToken} total={totalCount} one="finding" />
       </>
     )}</Answer>
   );
@@ -130,7 +130,7 @@ function History({ uid }: { uid: string }) {
               { name: "When", cell: (c) => <Time at={c.time} /> },
               { name: "By", cell: (c) => <Name uid={c.actorUid} />, wide: true },
             ]} />}
-          <Pager next={nextPageToken} total={totalCount} what="changes" />
+          <Pager next={nextPageToken} total={totalCount} one="change" />
         </>
       )}</Answer>
     </>

@@ -22,7 +22,7 @@ export default function Repos() {
               { name: "Created", order: "create_time", cell: (r) => <Time at={r.createTime} />, wide: true },
               { name: "Changed", order: "update_time", cell: (r) => <Time at={r.updateTime} />, wide: true },
             ]} />}
-          <Pager next={nextPageToken} total={totalCount} what="repos" />
+          <Pager next={nextPageToken} total={totalCount} one="repo" />
         </>
       )}</Answer>
     </Page>

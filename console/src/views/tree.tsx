@@ -28,7 +28,7 @@ export default function Tree() {
       title="Tree" lead="Groups hold everything: folders, people's roles, workloads, repos."
       actions={<AsCommand command={name ? `holdfast iam groups list --name ${sh(name)}` : "holdfast iam tree"} request={name ? found(name) : level("")} />}
     >
-      <Filters label="Filter groups"><Field name="name" label="Name of a group, anywhere below" placeholder="platform" first /></Filters>
+      <Filters label="Filter groups"><Field name="name" label="Exact name, at any depth" placeholder="platform" first /></Filters>
       {name ? <Found name={name} /> : <Root />}
     </Page>
   );
@@ -46,7 +46,7 @@ function Found({ name }: { name: string }) {
           { name: "Description", cell: (g) => <bdi>{g.description}</bdi>, wide: true },
           { name: "Created", cell: (g) => <Time at={g.createTime} />, wide: true },
         ]} />
-        <Pager next={nextPageToken} total={totalCount} what="groups" />
+        <Pager next={nextPageToken} total={totalCount} one="group" />
       </>}
     </Answer>
   );

@@ -2,7 +2,7 @@ import { get, type Schema } from "../api";
 import { parentOf } from "../names";
 import { useQuery } from "../query";
 import { advisoryPage, param, withParams } from "../router";
-import { Answer, AsCommand, Check, Choice, count, Empty, Field, Filters, findingColumns, GroupCoverage, Name, Page, Pager, severities, sh, Table, Tabs, Time, word } from "../ui";
+import { Answer, AsCommand, Check, Choice, count, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, severities, sh, Table, Tabs, Time, word } from "../ui";
 
 const tabs = [{ id: "", name: "Advisories" }, { id: "findings", name: "Findings" }, { id: "exceptions", name: "Exceptions" }, { id: "feeds", name: "Feeds" }];
 const page = () => ({ page_size: 50, page_token: param("page") || undefined });
@@ -70,7 +70,7 @@ function Advisories() {
               { name: "Changed", order: "update_time", cell: (a) => <Time at={a.updateTime} />, wide: true },
               { name: "Came", order: "create_time", cell: (a) => <Time at={a.createTime} />, wide: true },
             ]} />}
-          <Pager next={nextPageToken} total={totalCount} what="advisories" />
+          <Pager next={nextPageToken} total={totalCount} one="advisory" more="advisories" />
         </>
       )}</Answer>
     </Page>
@@ -111,7 +111,7 @@ function Findings() {
           <GroupCoverage of={coverage} />
           {findings.length === 0 ? <Empty title="No finding matches">Findings appear when a pushed image has a package that an advisory is about.</Empty>
             : <Table label="Findings" rows={findings} id={(f) => `${f.advisoryId} ${f.package?.purl}`} columns={[...findingColumns, { name: "Images", number: true, cell: (f) => count(f.imageCount) }]} />}
-          <Pager next={nextPageToken} total={totalCount} what="findings" />
+          <Pager next={nextPageToken} total={totalCount} one="finding" />
         </>
       )}</Answer>
     </Page>
@@ -132,11 +132,11 @@ function Exceptions() {
               { name: "On", cell: (e) => <Name uid={e.targetUid} path /> },
               { name: "State", cell: (e) => <span class={`state ${word(e.state, "EXCEPTION_STATE")}`}>{word(e.state, "EXCEPTION_STATE")}</span> },
               { name: "Ends", cell: (e) => <Time at={e.expireTime} /> },
-              { name: "Matches", wide: true, cell: (e) => `${count(e.matching?.findings)} in ${count(e.matching?.images)} images` },
+              { name: "Matches", wide: true, cell: (e) => `${count(e.matching?.findings)} in ${many(e.matching?.images, "image")}` },
               { name: "By", wide: true, cell: (e) => <Name uid={e.authorUid} /> },
               { name: "Approved by", wide: true, cell: (e) => <Name uid={e.approverUid} quiet /> },
             ]} />}
-          <Pager next={nextPageToken} total={totalCount} what="exceptions" />
+          <Pager next={nextPageToken} total={totalCount} one="exception" />
         </>
       )}</Answer>
     </Page>
@@ -158,7 +158,7 @@ function Feeds() {
               { name: "Read", cell: (f) => (f.paused ? <span class="state">paused</span> : <Time at={f.last?.time} />) },
               { name: "Result", cell: (f) => (f.last?.error ? <span class="wrong">{f.last.error}</span> : f.last ? <>{count(f.last.counts?.created)} new, {count(f.last.counts?.updated)} changed</> : <span class="hint">not read yet</span>) },
             ]} />}
-          <Pager next={nextPageToken} total={totalCount} what="feeds" />
+          <Pager next={nextPageToken} total={totalCount} one="feed" />
         </>
       )}</Answer>
     </Page>
