@@ -1,5 +1,5 @@
 // What a view shows, as a command and as a call of the API.
-import { useId } from "preact/hooks";
+import { useId, useState } from "preact/hooks";
 import type { Request } from "../api";
 import { Command } from "./page";
 
@@ -16,13 +16,12 @@ export function curl(r: Request<unknown>): string {
 
 export function AsCommand({ command, request }: { command?: string; request: Request<unknown> }) {
   const id = useId().replace(/\W/g, "") + "-command";
+  const [open, setOpen] = useState(false);
   return (
     <>
       <button type="button" class="small" popovertarget={id}>As a command</button>
-      <div id={id} popover="auto" class="popover">
-        <h2>The same in a terminal</h2>
-        {command && <Command text={command} />}
-        <Command text={curl(request)} />
+      <div id={id} popover="auto" class="popover" onToggle={(e) => setOpen(e.newState === "open")}>
+        {open && <><h2>The same in a terminal</h2>{command && <Command text={command} />}<Command text={curl(request)} /></>}
       </div>
     </>
   );

@@ -33,9 +33,9 @@ export function Page({ title, mark, above, lead, actions, children }: PageProps)
   );
 }
 
-export function Section({ title, id, actions, children }: { title: string; id?: string; actions?: ComponentChildren; children?: ComponentChildren }) {
+export function Section({ title, actions, children }: { title: string; actions?: ComponentChildren; children?: ComponentChildren }) {
   return (
-    <section class="card" aria-label={title} id={id}>
+    <section class="card">
       <div class="card-head"><h2>{title}</h2>{actions && <div class="actions">{actions}</div>}</div>
       {children}
     </section>

@@ -181,7 +181,6 @@ const title = (i: Schema<"holdfast.iam.v2beta1.RoleBindingIdentity"> | undefined
 
 function Remove({ binding, onClose }: { binding: Binding; onClose: () => void }) {
   const uid = binding.uid ?? "";
-  const check = useQuery(get("/iam/v2beta1/roleBindings/{uid}", { path: { uid } }));
   const [error, setError] = useState<Fault>();
   const remove = async () => {
     try {
@@ -197,7 +196,7 @@ function Remove({ binding, onClose }: { binding: Binding; onClose: () => void })
     <Dialog title="Remove a role?" onClose={onClose}>
       <p><bdi>{title(binding.identity)}</bdi> will not be <strong><bdi>{binding.role?.name}</bdi></strong> of <Name uid={binding.group?.uid} path quiet /> and of anything below it any more. Roles that are granted elsewhere stay.</p>
       <Command text={`holdfast iam role-bindings delete ${uid} --yes`} />
-      {(error ?? check.error) && <Problem error={(error ?? check.error)!} />}
+      {error && <Problem error={error} />}
       <div class="dialog-foot">
         <button type="button" onClick={onClose}>Keep it</button>
         <button type="button" class="danger" onClick={remove}>Remove</button>

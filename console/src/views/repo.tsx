@@ -54,7 +54,7 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
             : <Table label="Tags" rows={tags} id={(t) => t.uid ?? ""} columns={[
               ...(canDelete ? [{ name: "Select", hidden: true, cell: (t: Tag) => <input type="checkbox" aria-label={`Select ${t.name}`} checked={selected.some((s) => s.uid === t.uid)} onChange={() => toggle(t)} /> }] : []),
               { name: "Tag", order: "name", cell: (t) => <a href={imagePage(uid, t.name ?? "")}><bdi>{t.name}</bdi></a> },
-              { name: "Findings", cell: (t) => (open.has(t.name ?? "") ? <SeverityCounts of={open.get(t.name ?? "")} /> : <span class="hint">{summary.data ? "not known" : "…"}</span>) },
+              { name: "Findings", cell: (t) => (open.has(t.name ?? "") ? <SeverityCounts of={open.get(t.name ?? "")} /> : <span class="hint">{!summary.data ? "…" : summary.data.nextPageToken ? "see Findings" : "not known"}</span>) },
               { name: "Digest", cell: (t) => <Digest of={t.digest} repo={uid} />, wide: true },
               { name: "Pushed", order: "update_time", cell: (t) => <Time at={t.updateTime} /> },
               { name: "Pull", wide: true, cell: (t) => address && <Copy text={`docker pull ${address}:${t.name}`} what={`the command that pulls ${t.name}`} /> },

@@ -71,8 +71,8 @@ function Root() {
       case "ArrowUp": focus(items[at - 1]); break;
       case "Home": focus(items[0]); break;
       case "End": focus(items.at(-1)); break;
-      case "ArrowRight": open ? focus(now.querySelector<HTMLElement>('[role="treeitem"]')) : setOpen(uid, true); break;
-      case "ArrowLeft": open ? setOpen(uid, false) : focus(now.parentElement?.closest<HTMLElement>('[role="treeitem"]')); break;
+      case "ArrowRight": open ? focus(now.parentElement?.querySelector<HTMLElement>(':scope > ul [role="treeitem"]')) : setOpen(uid, true); break;
+      case "ArrowLeft": open ? setOpen(uid, false) : focus(now.closest("ul")?.parentElement?.querySelector<HTMLElement>(':scope > [role="treeitem"]')); break;
       case "Enter": go(groupPage(uid)); break;
       default: return;
     }
@@ -114,16 +114,16 @@ function Node({ group, depth, first }: { group: Group; depth: number; first: boo
   const open = opened().has(segment(uid));
   const text = group.displayName || group.name || "";
   return (
-    <li role="treeitem" aria-expanded={open} aria-level={depth} aria-label={text} tabIndex={first ? 0 : -1} data-uid={uid}>
-      <div class="node">
+    <li role="none">
+      <div class="node" role="treeitem" aria-expanded={open} aria-level={depth} tabIndex={first ? 0 : -1} data-uid={uid}>
         <button type="button" class="twist" tabIndex={-1} aria-hidden="true" onClick={() => setOpen(uid, !open)}>
           <svg viewBox="0 0 12 12" width="12" height="12"><path d={open ? "M2 4l4 4 4-4" : "M4 2l4 4-4 4"} fill="none" stroke="currentColor" stroke-width="1.6" /></svg>
         </button>
         <a href={groupPage(uid)} tabIndex={-1}><bdi>{text}</bdi></a>
         <small class="wide"><bdi>{group.description}</bdi></small>
-        <Copy text={uid} what={`the uid of ${text.slice(0, 40)}`} />
+        <Copy text={uid} what={`the uid of ${text.slice(0, 40)}`} mouse />
       </div>
-      {open && <ul role="group"><Level parent={uid} depth={depth + 1} /></ul>}
+      {open && <ul role="none"><Level parent={uid} depth={depth + 1} /></ul>}
     </li>
   );
 }

@@ -1,5 +1,5 @@
 import { get, type Schema } from "../api";
-import { parentOf } from "../names";
+import { nameOf, parentOf } from "../names";
 import { useQuery } from "../query";
 import { advisoryPage, param, withParams } from "../router";
 import { Answer, AsCommand, Check, Choice, count, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, severities, sh, Table, Tabs, Time, word } from "../ui";
@@ -21,7 +21,7 @@ export default function Vulnerabilities() {
 
 const frame = { title: "Vulnerabilities", lead: "What advisories say, what of it is in your images, and what is accepted." };
 const Views = () => <Tabs label="Vulnerabilities" items={tabs} now={param("tab")} href={(id) => withParams(Object.fromEntries([["tab", id], ...filters.map((f) => [f, undefined])]))} />;
-const filters = ["order", "query", "id", "alias", "artifact", "type", "component", "event", "latest", "review", "severity", "package", "fixable", "kev", "state"];
+const filters = ["order", "query", "id", "alias", "artifact", "type", "component", "event", "latest", "review", "severity", "package", "fixable", "kev", "state", "group"];
 
 type EventType = Schema<"holdfast.vulnerabilities.v2beta1.EventTypeFilter">;
 const events: [string, string][] = [["", "any"], ...["DETECTION", "TRUE_POSITIVE_DETERMINATION", "FALSE_POSITIVE_DETERMINATION", "FIXED", "FIX_NOT_PLANNED", "ANALYSIS_NOT_PLANNED", "PENDING_UPSTREAM_FIX", "PATCHED"]
@@ -90,17 +90,18 @@ function latest(a: Schema<"holdfast.vulnerabilities.v2beta1.Advisory">): string 
 function Findings() {
   const list = get("/findings/v1/findings", {
     query: {
-      ...page(), package: param("package") || undefined, fixable: param("fixable") === "true" || undefined, kev: param("kev") === "true" || undefined,
+      ...page(), group_uid: param("group") || undefined, package: param("package") || undefined, fixable: param("fixable") === "true" || undefined, kev: param("kev") === "true" || undefined,
       severities: param("severity") ? [`SEVERITY_${param("severity").toUpperCase()}` as Schema<"holdfast.findings.v1.Severity">] : undefined,
       states: param("state") ? [`STATE_${param("state").toUpperCase()}` as Schema<"holdfast.findings.v1.State">] : undefined,
     },
   });
-  const command = ["holdfast findings list --group ORGANIZATION", param("severity") && `--severity ${param("severity")}`, param("fixable") && "--fixable", param("kev") && "--kev", param("package") && `--package ${sh(param("package"))}`].filter(Boolean).join(" ");
+  const command = [`holdfast findings list --group ${param("group") ? sh(nameOf(param("group")).value?.path ?? param("group")) : "ORGANIZATION"}`, param("severity") && `--severity ${param("severity")}`, param("fixable") && "--fixable", param("kev") && "--kev", param("package") && `--package ${sh(param("package"))}`].filter(Boolean).join(" ");
   return (
     <Page {...frame} actions={<AsCommand command={command} request={list} />}>
       <Views />
-      <Filters label="Filter findings">
+      <Filters label="Filter findings" names={{ group: ["groups", "repos"] }}>
         <Field name="package" label="Package" placeholder="openssl" first />
+        <Field name="group" label="In the group or repo" placeholder="acme/platform" />
         <Choice name="severity" label="Severity" options={[["", "any"], ...severities.map((s): [string, string] => [s, s])]} />
         <Choice name="state" label="State" options={[["", "open and excepted"], ["open", "open"], ["excepted", "excepted"]]} />
         <Check name="fixable" label="Can be fixed" />
