@@ -4,12 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -246,12 +248,17 @@ func TestConsole(t *testing.T) {
 		{"advisory-blast", "/console/advisories/GHSA-left?tab=blast", "GHSA-left", "Who can push a fix"},
 		{"missing", "/console/nothing", "There is nothing here", "Check the address"},
 	}
+	var shells sync.WaitGroup
+	defer shells.Wait()
 	for _, v := range walk {
 		b.open(s.BaseURL + v.path)
 		b.see(v.heading)
 		b.read(v.text)
 		b.unharmed(v.name)
 		b.judge(v.name)
+		for _, command := range b.commands() {
+			shells.Go(func() { p.shell(v.name, command) })
+		}
 		for _, complaint := range said.take() {
 			t.Errorf("%s: %s", v.name, complaint)
 		}
@@ -259,6 +266,45 @@ func TestConsole(t *testing.T) {
 	b.open(s.BaseURL + "/console/")
 	b.read("CVE-2026-1000")
 	b.inspect("console")
+}
+
+// commands returns what "As a command" shows.
+func (b *tab) commands() (shown []string) {
+	b.t.Helper()
+	b.run("ask for the command", chromedp.Evaluate(`new Promise(done => {
+		const button = document.querySelector("[popovertarget]");
+		if (!button) return done([]);
+		button.click();
+		const look = () => {
+			const shown = [...document.querySelectorAll(".popover pre")].map(p => p.innerText);
+			if (shown.length === 0) return setTimeout(look, 10);
+			document.querySelector(".popover").hidePopover();
+			done(shown);
+		};
+		look();
+	})`, &shown, func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
+	return shown
+}
+
+// shell runs a line that the console shows, as somebody who pastes it into a terminal.
+func (p *person) shell(view, line string) {
+	p.t.Helper()
+	if strings.Contains(line, "ORGANIZATION") { // for people to fill in
+		return
+	}
+	holdfast := p.command(p.t.Context())
+	link := filepath.Join(p.folder, "holdfast")
+	if err := os.Symlink(holdfast.Path, link); err != nil && !os.IsExist(err) {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", strings.Replace(line, "curl ", "curl --fail-with-body -sS ", 1))
+	cmd.Env = append(holdfast.Env, "PATH="+p.folder+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if no := strings.HasPrefix(line, "holdfast iam can ") && cmd.ProcessState.ExitCode() == 3; err != nil && !no { // no is an answer
+		p.t.Errorf("%s shows the command\n%s\n%v: %s", view, line, err, out)
+	}
 }
 
 // judge holds the rules of accessibility against a view: all on a desktop in light, contrast on a

@@ -1,11 +1,11 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 
 /** Dialog asks for something. It is open as long as it is there. */
 export function Dialog({ title, onClose, children }: { title: string; onClose: () => void; children?: ComponentChildren }) {
   const ref = useRef<HTMLDialogElement>(null);
   const id = useId().replace(/\W/g, "") + "-title";
-  useEffect(() => {
+  useLayoutEffect(() => { // before anybody can type
     const dialog = ref.current!;
     dialog.showModal();
     return () => dialog.close();

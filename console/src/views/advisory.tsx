@@ -11,11 +11,12 @@ const tabs = [{ id: "", name: "About" }, { id: "images", name: "Affected images"
 export default function AdvisoryPage({ id }: { id: string }) {
   const byID = useQuery(get("/vulnerabilities/v2beta1/advisories", { query: { advisory_ids: [id], page_size: 10 } }));
   const byAlias = useQuery(get("/vulnerabilities/v2beta1/advisories", { query: { aliases: [id], page_size: 10 } }));
-  const found = [...(byID.data?.advisories ?? []), ...(byAlias.data?.advisories ?? [])];
+  const found = [...new Map([byID, byAlias].flatMap((q) => q.data?.advisories ?? []).map((a) => [a.uid, a])).values()];
   const tab = param("tab");
   const error = byID.error ?? byAlias.error;
-  const request = tab === "blast" ? blast(id) : tab === "images" ? images(id) : get("/vulnerabilities/v2beta1/advisories", { query: { advisory_ids: [id] } });
-  const command = tab === "blast" ? `holdfast findings blast ${sh(id)}` : tab === "images" ? `holdfast findings images ${sh(id)}` : `holdfast advisories get ${sh(id)}`;
+  const name = found[0]?.advisoryId ?? id; // which is not an alias
+  const request = tab === "blast" ? blast(id) : tab === "images" ? images(id) : get("/vulnerabilities/v2beta1/advisories", { query: { advisory_ids: [name] } });
+  const command = tab === "blast" ? `holdfast findings blast ${sh(id)}` : tab === "images" ? `holdfast findings images ${sh(id)}` : `holdfast advisories get ${sh(name)}`;
   return (
     <Page title={id} mark={<Copy text={id} what="the id" />} lead={found[0]?.summary} actions={<AsCommand command={command} request={request} />}>
       {error && <Problem error={error} />}
@@ -39,7 +40,7 @@ function About({ uid }: { uid: string }) {
         <Section title={a.advisoryId ?? ""} actions={finding && <><Severity of={finding.severity} score={finding.score} /><Exploited of={finding} /></>}>
           <Facts of={[
             ["Aliases", a.aliases?.length ? <span class="chips">{a.aliases.map((x) => <a key={x} class="chip" href={advisoryPage(x)}><bdi>{x}</bdi></a>)}</span> : ""],
-            ["Severity", a.severities?.map((s) => <code key={s.score} class="line">{s.score}</code>)],
+            ["Severity", a.severities?.length ? a.severities.map((s) => <code key={s.score} class="line">{s.score}</code>) : ""],
             ["In", <Name uid={parentOf(uid)} path />],
             ["Source", [a.source?.format, a.source?.name].filter(Boolean).join(", ")],
             ["Published", a.source?.publishTime && <Time at={a.source.publishTime} />],
@@ -130,10 +131,9 @@ function Blast({ id }: { id: string }) {
   return (
     <Answer of={useQuery(blast(id))}>{(b) => (
       <Table label="Blast radius" rows={b.stages ?? []} id={(s) => s.name ?? ""} columns={[
-        { name: "Stage", roomy: true, cell: (s) => <strong>{stages[stage(s)] ?? stage(s)}</strong> },
-        { name: "How many", number: true, cell: (s) => <>{count(s.totalCount)}{!s.complete && <span title="There may be more">+</span>}</> },
+        { name: "Stage", cell: (s) => <><strong>{stages[stage(s)] ?? stage(s)}</strong><small class="line">{count(s.totalCount)}{!s.complete && ", and perhaps more"}</small></> },
         {
-          name: "Which", cell: (s) => (
+          name: "Which", roomy: true, cell: (s) => (
             <>
               {(s.items ?? []).length > 0 && <ul class="rows">{s.items?.map((i, n) => <li key={n}><Item of={i} /></li>)}</ul>}
               {s.gaps?.map((g) => <p key={g.code} class="coverage">{g.message}{Number(g.count) > 0 && ` (${count(g.count)})`}</p>)}

@@ -90,7 +90,7 @@ function People({ uid, path }: { uid: string; path: string }) {
         <Answer of={useQuery(workloads(uid))}>{({ identities = [], nextPageToken, totalCount }) => (
           <>
             {identities.length === 0
-              ? <Empty title="There is no workload in it" command={`holdfast iam identities create github NAME --parent ${sh(path)} --help`}>A workload is a pipeline or a pod that proves who it is with a token of its own platform.</Empty>
+              ? <Empty title="There is no workload in it" command={`holdfast iam identities create github --repo OWNER/REPO --branch main --parent ${sh(path)} --role registry.push`}>A workload is a pipeline or a pod that proves who it is with a token of its own platform.</Empty>
               : <Table label="Workloads" rows={identities} id={(i) => i.uid ?? ""} columns={[
                 { name: "Name", cell: (i) => <Name uid={i.uid} /> },
                 { name: "Proves itself by", cell: (i) => <bdi>{i.claimMatch?.subject || i.claimMatch?.subjectPattern || i.staticKeys?.subject || i.awsIdentity?.arn || i.awsIdentity?.arnPattern}</bdi> },

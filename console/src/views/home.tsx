@@ -125,7 +125,7 @@ function Checklist({ organization }: { organization?: Schema<"holdfast.iam.v2bet
     { title: "Invite somebody", done: Number(invites.data?.totalCount) > 0 || people.size > 1, why: "A second owner can let you in again.", command: `holdfast iam invites create --parent ${name} --role owner --ttl 7d --single-use --mail` },
     { title: "Register an identity provider", done: Number(providers.data?.totalCount) > 0, why: "People sign in with the account that they have.", command: `holdfast iam identity-providers create sso --parent ${name} --wizard` },
     { title: "Push an image", done: Number(repos.data?.totalCount) > 0, why: "It is inspected within seconds.", command: `holdfast auth configure-docker && docker push ${registry.data?.host}/${organization?.name}/app:v1` },
-    { title: "Add a workload", done: Number(workloads.data?.totalCount) > 0, why: "A pipeline pushes without a stored secret.", command: `holdfast iam identities create github ci --parent ${name} --help` },
+    { title: "Add a workload", done: Number(workloads.data?.totalCount) > 0, why: "A pipeline pushes without a stored secret.", command: `holdfast iam identities create github --repo OWNER/REPO --branch main --parent ${name} --role registry.push` },
   ];
   if (steps.every((s) => s.done)) return null;
   return (
