@@ -11,14 +11,14 @@ export const here = signal(new URL(location.href));
 export function go(href: string, how: { replace?: boolean } = {}) {
   const next = new URL(href, location.href);
   if (how.replace) history.replaceState(history.state, "", next);
-  else history.pushState({ inside: true }, "", next);
+  else history.pushState({ from: here.value.pathname }, "", next);
   const moved = next.pathname !== here.value.pathname;
   here.value = next;
   if (moved) scrollTo(0, 0);
 }
 
-/** canGoBack reports whether the address before this one was one of the console. */
-export const canGoBack = () => Boolean((history.state as { inside?: boolean } | null)?.inside);
+/** canGoBack reports whether the address before this one was one of the same view. */
+export const canGoBack = () => (history.state as { from?: string } | null)?.from === here.value.pathname;
 
 /** param is a parameter of the address, or "". */
 export const param = (name: string) => here.value.searchParams.get(name) ?? "";

@@ -371,6 +371,9 @@ func TestConsoleKeys(t *testing.T) {
 	b.keys("gr")
 	b.see("Repos")
 	b.read("There is no repo yet")
+	b.open(s.BaseURL + "/")
+	b.press("Open the console")
+	b.see("Home")
 }
 
 // TestConsoleChanges grants and removes a role and deletes tags, as one who may. One who may not
