@@ -56,11 +56,19 @@ test-modules:
 	cd release && nice -n 10 $(GO) test -count=1 -timeout 30m ./...
 
 .PHONY: check
-check: generated format lint test race ## Everything a change must pass before it is sent
+check: generated built format lint test race ## Everything a change must pass before it is sent
 
 .PHONY: gen
 gen: ## Write gen/ from proto/
 	$(GO) run ./proto/generate
+
+.PHONY: console
+console: console/node_modules/.package-lock.json ## Build the console into console/dist, with Node.js
+	cd console && npm run --silent build
+
+console/node_modules/.package-lock.json: console/package-lock.json
+	cd console && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
 
 .PHONY: bench
 bench: ## Measure against the targets, on both engines
@@ -117,6 +125,13 @@ generated: gen
 	git diff --exit-code -- gen
 	@new=$$(git ls-files --others --exclude-standard -- gen) && \
 	if [ -n "$$new" ]; then echo "not committed:" $$new >&2; exit 1; fi
+
+# console/dist is what its sources become, byte for byte, wherever they are built.
+.PHONY: built
+built: console/node_modules/.package-lock.json
+	cd console && npm run --silent types && npx --no-install tsc && \
+		npx --no-install vite build --logLevel error --emptyOutDir --outDir $(CURDIR)/bin/console
+	diff -r console/dist bin/console
 
 .PHONY: format
 format:

@@ -73,6 +73,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"api/v1", "advisory api/v2 api/wire event fault finding gen/... iam login page registry registry/evidence resource sts"},
 	{"api", "advisory advisory/format api/v1 api/v2 api/wire authz event fault gen/... metric resource token trace"},
 	{"reference", ""},
+	{"console", ""},
 	{"server", "..."},
 	{"cmd/holdfastd", "fault inspect server stamp"},
 	{"client", "gen/..."},

@@ -65,7 +65,7 @@ func (s *Service) finishSignIn(
 		return true, s.redirect(w, r, "/signin?flow="+f.ID) // for consent first: they may have been lured here
 	}
 	s.deleteFlow(w, f)
-	return true, s.redirect(w, r, cmp.Or(f.welcome(), "/account"))
+	return true, s.redirect(w, r, f.goesTo())
 }
 
 // withPerson attributes changes to the person who has just signed in.
@@ -249,7 +249,7 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) error
 	}
 	if f.Purpose == forBrowser {
 		s.deleteFlow(w, f)
-		return s.redirect(w, r, cmp.Or(f.welcome(), "/account"))
+		return s.redirect(w, r, f.goesTo())
 	}
 	return s.deliver(w, r, f, n, "")
 }

@@ -58,6 +58,7 @@ type flow struct {
 	Invite         string   `json:"invite,omitempty"`
 	Headless       string   `json:"headless,omitempty"`
 	UserCode       string   `json:"userCode,omitempty"`
+	Return         string   `json:"return,omitempty"` // view of the console to go to; see returnTo
 
 	Organization  resource.UID `json:"org,omitempty"` // organization that was chosen
 	Provider      resource.UID `json:"idp,omitempty"` // provider that the browser was sent to

@@ -26,7 +26,7 @@ func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) error {
 	if n, ok := s.browser(r); ok && f.Identity == "" {
 		if f.Purpose == forBrowser && f.Invite == "" {
 			s.deleteFlow(w, f)
-			return s.redirect(w, r, "/account")
+			return s.redirect(w, r, f.goesTo())
 		}
 		return s.showConfirm(w, r, f, n)
 	}
@@ -106,12 +106,12 @@ func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request, f *
 
 // startAt starts a sign-in of the browser, to an organization if one is named.
 func (s *Service) startAt(w http.ResponseWriter, r *http.Request, organization string) error {
-	f := &flow{Purpose: forBrowser}
+	f := &flow{Purpose: forBrowser, Return: returnTo(r.URL.Query().Get("return"))}
 	if organization == "" {
 		return s.start(w, r, f)
 	}
 	if _, ok := s.browser(r); ok {
-		return s.redirect(w, r, "/account")
+		return s.redirect(w, r, f.goesTo())
 	}
 	f.ID, f.Expires = newID(), s.cfg.Now().Add(flowLife).Unix()
 	s.saveFlow(w, r, f)

@@ -90,6 +90,7 @@ func (r *Registry) Run(ctx context.Context) error { return r.pulls.run(ctx) }
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'") // a manifest may call itself a page
 	if err := r.serve(w, req); err != nil {
 		r.writeProblem(w, req, err)
 	}

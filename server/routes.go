@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/holdfast-dev/holdfast/api"
+	"github.com/holdfast-dev/holdfast/console"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/login"
 )
@@ -28,7 +29,7 @@ const tokenEndpoint = "/oauth/token"
 // HTTP. gRPC calls arrive here only if a proxy mixes them with other requests
 // on one connection.
 func (s *Server) routes() http.Handler {
-	mux, gateway := http.NewServeMux(), s.withCORS(s.api.HTTP())
+	mux, gateway := http.NewServeMux(), s.withCORS(s.withSession(s.api.HTTP()))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/.well-known/", s.withCORS(s.issuer.Handler()))
@@ -40,13 +41,15 @@ func (s *Server) routes() http.Handler {
 	mux.Handle(tokenEndpoint, s.withCORS(people))
 	mux.Handle("/signin/v1/", gateway)
 	mux.Handle("GET /docs", s.docs)
+	mux.Handle("/console/", console.Handler())
+	mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusMovedPermanently))
 	if s.metricsListener == nil {
 		mux.Handle("GET /metrics", s.metricsHandler())
 	}
 	if s.dev != nil {
 		mux.Handle(devIssuer+"/", s.requireOwnHost(s.dev))
 	}
-	for _, path := range []string{"/healthz", "/readyz", "/docs", "/metrics"} {
+	for _, path := range []string{"/healthz", "/readyz", "/docs", "/console", "/metrics"} {
 		if path != "/metrics" || s.metricsListener == nil {
 			mux.HandleFunc(path, s.refuseMethod)
 		}

@@ -23,6 +23,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
+
+	"github.com/holdfast-dev/holdfast/inspect"
 )
 
 var update = flag.Bool("update", false, "take the pictures of docs/sign-in anew")
@@ -61,6 +63,9 @@ func startChromium() {
 }
 
 func TestMain(m *testing.M) {
+	if inspect.IsChild() { // of a server that was pushed an image
+		inspect.Child()
+	}
 	code := m.Run()
 	if chromium.stop != nil {
 		chromium.stop()

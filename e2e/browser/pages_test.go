@@ -68,6 +68,7 @@ var views = map[string]view{
 	"command":          {"cmd/holdfast/internal/signin/loopback.html", false},
 	"command-refused":  {"cmd/holdfast/internal/signin/loopback.html", false},
 	"docs":             {"reference/reference.html", false},
+	"console":          {"console/index.html", false},
 }
 
 // inspected are the views that a test has stood before.
@@ -86,7 +87,7 @@ func TestEveryPageIsListed(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if name := d.Name(); d.IsDir() && (name == "node_modules" || name == "bin" || name == ".git" || name == "testdata") {
+		if name := d.Name(); d.IsDir() && (name == "node_modules" || name == "bin" || name == "dist" || name == ".git" || name == "testdata") {
 			return fs.SkipDir
 		}
 		file, err := filepath.Rel(root, path)

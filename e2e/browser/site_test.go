@@ -29,6 +29,7 @@ type site struct {
 	Token           string
 	OwnerEmail      string
 	OwnerPassword   string
+	RegistryToken   string
 
 	log *logBook
 }

@@ -1,0 +1,23 @@
+// The digest of all that the console is built from. console_test.go computes the same, so that
+// a test without Node can tell whether dist is current.
+import { createHash } from "node:crypto";
+import { readFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+
+const here = import.meta.dirname;
+const generated = "src/schema.d.ts"; // made of openapi.json, which is listed
+const single = [
+  "../gen/openapi/openapi.json", "index.html", "package-lock.json", "package.json", "sources.js", "tsconfig.json", "vite.config.js",
+];
+
+export function sourcesSum() {
+  const src = readdirSync(join(here, "src"), { recursive: true, withFileTypes: true })
+    .filter((e) => e.isFile())
+    .map((e) => join(e.parentPath, e.name).slice(here.length + 1).replaceAll("\\", "/"))
+    .filter((name) => name !== generated);
+  const all = createHash("sha256");
+  for (const name of [...single, ...src].sort()) {
+    all.update(`${createHash("sha256").update(readFileSync(join(here, name))).digest("hex")}  ${name}\n`);
+  }
+  return all.digest("hex");
+}

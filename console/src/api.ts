@@ -1,0 +1,93 @@
+// All that the console knows comes from here: the public JSON API, with types made of its
+// description. The session's cookie says who calls; no token is ever in a script.
+import createClient, { createFinalURL, createQuerySerializer, defaultPathSerializer } from "openapi-fetch";
+import type { components, paths } from "./schema";
+
+export type Schema<N extends keyof components["schemas"]> = components["schemas"][N];
+
+type Method = "get" | "post" | "patch" | "delete";
+type PathOf<M extends Method> = { [P in keyof paths]: paths[P][M] extends { responses: unknown } ? P : never }[keyof paths];
+type Answer<O> = O extends { responses: { 200: { content: { "application/json": infer T } } } } ? T : unknown;
+type Query<O> = O extends { parameters: { query?: infer Q } } ? { query?: Q } : unknown;
+type Path<O> = O extends { parameters: { path: infer A } } ? { path: A } : unknown;
+type Body<O> = O extends { requestBody?: { content: { "application/json": infer B } } } ? { body?: B } : unknown;
+type Parts<O> = Query<O> & Path<O> & Body<O>;
+
+/** A Request can be sent, shown as a command, and told from others by its key. */
+export interface Request<T> {
+  method: string;
+  url: string; // without the origin
+  key: string;
+  body?: unknown;
+  send: (signal?: AbortSignal) => Promise<T>;
+}
+
+/** A Fault is an answer that is an error, in the server's words. */
+export class Fault extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly requestID: string,
+    readonly fields: { field: string; description: string }[] = [],
+  ) {
+    super(message);
+  }
+}
+
+const client = createClient<paths>({
+  baseUrl: location.origin,
+  credentials: "same-origin",
+  headers: { "Holdfast-Console": "1" },
+});
+const querySerializer = createQuerySerializer();
+
+function request<M extends Method, P extends PathOf<M>>(method: M, path: P, parts: Parts<paths[P][M]>): Request<Answer<paths[P][M]>> {
+  const { path: inPath, query, body } = parts as { path?: Record<string, string>; query?: Record<string, unknown>; body?: unknown };
+  const url = createFinalURL(path as string, {
+    baseUrl: "", params: { path: inPath ?? {}, query: query ?? {} }, querySerializer, pathSerializer: defaultPathSerializer,
+  });
+  const send = async (signal?: AbortSignal) => {
+    const answer = await client
+      .request(method as never, path as never, { params: { path: inPath, query }, body, signal } as never)
+      .catch((e: unknown) => {
+        if (signal?.aborted) throw e;
+        throw new Fault(0, "The server cannot be reached. Check the connection, and try again.", "");
+      });
+    const { data, error, response } = answer as { data?: unknown; error?: unknown; response: Response };
+    if (response.ok) return data as Answer<paths[P][M]>;
+    throw faultOf(response, error);
+  };
+  return { method: method.toUpperCase(), url, key: `${method} ${url} ${body ? JSON.stringify(body) : ""}`, body, send };
+}
+
+/** get, post, patch and del describe a call; nothing is sent until somebody asks for the answer. */
+export const get = <P extends PathOf<"get">>(path: P, parts: Parts<paths[P]["get"]>) => request("get", path, parts);
+export const post = <P extends PathOf<"post">>(path: P, parts: Parts<paths[P]["post"]>) => request("post", path, parts);
+export const patch = <P extends PathOf<"patch">>(path: P, parts: Parts<paths[P]["patch"]>) => request("patch", path, parts);
+export const del = <P extends PathOf<"delete">>(path: P, parts: Parts<paths[P]["delete"]>) => request("delete", path, parts);
+
+interface Status {
+  message?: string;
+  details?: { "@type"?: string; fieldViolations?: { field: string; description: string }[] }[];
+}
+
+function faultOf(response: Response, error: unknown): Fault {
+  if (response.status === 401) signIn();
+  const status = (typeof error === "object" && error ? error : {}) as Status;
+  const fields = status.details?.flatMap((d) => d.fieldViolations ?? []) ?? [];
+  const message = status.message || `The server answered with status ${response.status}.`;
+  return new Fault(response.status, message, response.headers.get("X-Request-Id") ?? "", fields);
+}
+
+const askedAt = "holdfast-asked-to-sign-in";
+
+/**
+ * signIn leads to the sign-in pages, and from there back to this view. It does so once in ten
+ * seconds: if the server refuses a session that has just begun, the error is shown instead.
+ */
+function signIn() {
+  const last = Number(sessionStorage.getItem(askedAt) ?? 0);
+  if (Date.now() - last < 10_000) return;
+  sessionStorage.setItem(askedAt, String(Date.now()));
+  location.assign(`/signin?return=${encodeURIComponent(location.pathname + location.search)}`);
+}

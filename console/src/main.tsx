@@ -1,0 +1,131 @@
+import { signal } from "@preact/signals";
+import { Component, render, type ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { useQuery, whoami } from "./query";
+import { base, followLinks, here, match } from "./router";
+import { Dialog, Page, Problem, Waiting } from "./ui";
+import { type Component as Shown, type View, views } from "./views";
+
+const loaded = new Map<View, ReturnType<typeof signal<Shown | Error | undefined>>>();
+
+/** load returns the component of a view, undefined until it has arrived. */
+function load(view: View) {
+  let found = loaded.get(view);
+  if (!found) {
+    const arriving = (found = signal<Shown | Error | undefined>(undefined));
+    loaded.set(view, arriving);
+    view.load().then(
+      (m) => (arriving.value = m.default),
+      () => {
+        loaded.delete(view);
+        arriving.value = new Error("This part of the console could not be loaded. Reload the page: the server may have a new version of it.");
+      },
+    );
+  }
+  return found;
+}
+
+class Boundary extends Component<{ children: ComponentChildren }, { error?: Error }> {
+  state: { error?: Error } = {};
+  static getDerivedStateFromError = (error: Error) => ({ error });
+  componentDidCatch(error: Error) {
+    console.error(error);
+  }
+  render() {
+    return this.state.error ? <Problem error={new Error(`The console has a fault: ${this.state.error.message}`)} /> : this.props.children;
+  }
+}
+
+function Missing() {
+  return <Page title="There is nothing here" lead={<>Check the address, or start from <a href={`${base}/`}>Home</a>.</>} />;
+}
+
+function Main({ view, args }: { view?: View; args: Record<string, string> }) {
+  if (!view) return <Missing />;
+  const Found = load(view).value;
+  if (Found === undefined) return <Waiting />;
+  if (Found instanceof Error) return <Problem error={Found} />;
+  return <Boundary key={here.value.pathname}><Found {...args} /></Boundary>;
+}
+
+function find(path: string): { view?: View; args: Record<string, string> } {
+  for (const view of views) {
+    const args = match(view.path, path);
+    if (args) return { view, args };
+  }
+  return { args: {} };
+}
+
+const keys: [string, string][] = [
+  ["/", "Go to the filter of this view"],
+  ["?", "Show this help"],
+  ["g then a letter", "Go to a view: g h is Home, g t is Tree, and so on"],
+  ["↑ ↓ ← →", "Move in the tree; Enter opens"],
+  ["Esc", "Close a dialog"],
+];
+
+function useKeys(help: () => void) {
+  useEffect(() => {
+    let after = "";
+    const press = (e: KeyboardEvent) => {
+      const at = e.target as HTMLElement;
+      if (e.ctrlKey || e.metaKey || e.altKey || at.matches("input, select, textarea") || document.querySelector("dialog[open]")) return;
+      const before = after;
+      after = e.key;
+      const jump = before === "g" && views.find((v) => v.name?.toLowerCase().startsWith(e.key.toLowerCase()));
+      if (jump) document.querySelector<HTMLAnchorElement>(`.nav a[href="${base}${jump.path}"]`)?.click();
+      else if (e.key === "/") document.querySelector<HTMLElement>("[data-filter]")?.focus();
+      else if (e.key === "?") help();
+      else return;
+      e.preventDefault();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+}
+
+function Who() {
+  const { data } = useQuery(whoami);
+  if (!data) return null;
+  const name = data.profile?.name || data.email || "Your account";
+  return <a class="who" href="/account" title="Your account"><bdi>{name}</bdi></a>;
+}
+
+function App() {
+  const [help, setHelp] = useState(false);
+  useKeys(() => setHelp(true));
+  const path = here.value.pathname;
+  const { view, args } = find(path);
+  useEffect(() => {
+    // The first picture keeps the focus where the browser has it.
+    if (document.activeElement && document.activeElement !== document.body) document.querySelector<HTMLElement>("main")?.focus({ preventScroll: true });
+  }, [path]);
+  return (
+    <>
+      <a class="skip" href="#main">Skip to the content</a>
+      <header class="top">
+        <a class="brand" href={`${base}/`}>
+          <svg viewBox="0 0 32 32" aria-hidden="true"><rect class="mark-back" width="32" height="32" rx="8" /><path class="mark-line" d="M10 8v16M22 8v16M10 16h12" /></svg>
+          <span>Holdfast</span>
+        </a>
+        <Who />
+        <button type="button" class="small" onClick={() => setHelp(true)} aria-label="Help" title="Help (?)">?</button>
+      </header>
+      <nav class="nav" aria-label="Console">
+        {views.filter((v) => v.name).map((v) => (
+          <a key={v.path} href={base + v.path} aria-current={view && (view.name ?? view.under) === v.name ? "page" : undefined}>{v.name}</a>
+        ))}
+      </nav>
+      <main id="main" tabIndex={-1}><Main view={view} args={args} /></main>
+      {help && (
+        <Dialog title="Keys" onClose={() => setHelp(false)}>
+          <dl class="facts keys">{keys.map(([k, what]) => <div key={k}><dt><kbd>{k}</kbd></dt><dd>{what}</dd></div>)}</dl>
+          <p class="hint">Everything here can be done with the command <code>holdfast</code> and with the <a href="/docs">API</a>, too.</p>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+followLinks();
+render(<App />, document.getElementById("app")!);

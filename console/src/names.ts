@@ -1,0 +1,71 @@
+// Names of things, by their uids. Those that one picture needs are asked for together.
+import { type Signal, signal } from "@preact/signals";
+import { type Schema, get, post } from "./api";
+import { ask, whoami } from "./query";
+
+export type NameOf = Schema<"holdfast.access.v1.ResourceName">;
+
+const most = 500; // of one call
+const known = new Map<string, Signal<NameOf | null | undefined>>();
+let wanted: string[] = [];
+
+/** nameOf is what a uid is called: undefined until that is known, null if nobody says. */
+export function nameOf(uid: string): Signal<NameOf | null | undefined> {
+  let name = known.get(uid);
+  if (!name) {
+    name = signal<NameOf | null | undefined>(undefined);
+    known.set(uid, name);
+    if (wanted.push(uid) === 1) setTimeout(lookUp, 5);
+    if (known.size > 5_000) known.delete(known.keys().next().value!);
+  }
+  return name;
+}
+
+async function lookUp() {
+  const all = wanted;
+  wanted = [];
+  for (let i = 0; i < all.length; i += most) {
+    const uids = all.slice(i, i + most);
+    const answers = new Map<string, NameOf>();
+    try {
+      const { names } = await post("/access/v1/names", { body: { uids } }).send();
+      for (const n of names ?? []) answers.set(n.uid ?? "", n);
+    } catch {
+      // what has no name is shown as its uid
+    }
+    for (const uid of uids) {
+      const name = known.get(uid);
+      if (name) name.value = answers.get(uid) ?? null;
+    }
+  }
+}
+
+/** forgetNames has names asked for again, after something was renamed. */
+export const forgetNames = () => known.clear();
+
+export const isUID = (text: string) => /^[0-9a-f]{40}(\/[0-9a-f]{16})*$/.test(text);
+
+/** resolve returns the uid that a person means by a text: a uid, a path of names, or "me". */
+export async function resolve(text: string, ...kinds: string[]): Promise<string> {
+  if (text === "" || isUID(text)) return text;
+  if (text === "me" && kinds.includes("identities")) return (await ask(whoami)).subject ?? "";
+  let failed: unknown;
+  for (const kind of kinds) {
+    try {
+      const { resources } = await ask(get("/access/v1/resolve", { query: { path: text, kind } }));
+      if (resources?.[0]?.uid) return resources[0].uid;
+    } catch (e) {
+      failed ??= e;
+    }
+  }
+  throw failed;
+}
+
+/** parentOf is the uid of the group that something is in, or "". */
+export const parentOf = (uid: string) => uid.slice(0, Math.max(0, uid.lastIndexOf("/")));
+
+/** pathOf are the uids of all groups above something, the organization first, and its own. */
+export function pathOf(uid: string): string[] {
+  const segments = uid.split("/");
+  return segments.map((_, i) => segments.slice(0, i + 1).join("/"));
+}

@@ -1,0 +1,70 @@
+// The address is the state: every filter, order, page and tab is in it, so back, reload and a
+// link to a colleague show the same.
+import { signal } from "@preact/signals";
+
+export const base = "/console";
+
+/** here is the address that is shown. */
+export const here = signal(new URL(location.href));
+
+/** go shows another address of the console. */
+export function go(href: string, how: { replace?: boolean } = {}) {
+  const next = new URL(href, location.href);
+  if (how.replace) history.replaceState(history.state, "", next);
+  else history.pushState({ from: here.value.pathname }, "", next);
+  const moved = next.pathname !== here.value.pathname;
+  here.value = next;
+  if (moved) scrollTo(0, 0);
+}
+
+/** canGoBack reports whether the address before this one was one of the same view. */
+export const canGoBack = () => (history.state as { from?: string } | null)?.from === here.value.pathname;
+
+/** param is a parameter of the address, or "". */
+export const param = (name: string) => here.value.searchParams.get(name) ?? "";
+
+/** params are all parameters of that name. */
+export const params = (name: string) => here.value.searchParams.getAll(name);
+
+/**
+ * withParams is this address with other parameters. Whatever changes but the page leads to the
+ * first page, because the token of a page is good for one list only.
+ */
+export function withParams(changes: Record<string, string | string[] | undefined>): string {
+  const next = new URL(here.value);
+  if (!("page" in changes)) next.searchParams.delete("page");
+  for (const [name, value] of Object.entries(changes)) {
+    next.searchParams.delete(name);
+    for (const v of [value ?? []].flat()) if (v !== "") next.searchParams.append(name, v);
+  }
+  return next.pathname + next.search;
+}
+
+const uid = "[0-9a-f]{40}(?:/[0-9a-f]{16})*";
+
+/** match returns what stands in the braces of a pattern such as /groups/{uid}, or null. */
+export function match(pattern: string, path: string): Record<string, string> | null {
+  const shape = pattern.replace(/\{(\w+)\}/g, (_, name: string) => `(?<${name}>${name === "uid" ? uid : "[^/]+"})`);
+  const found = new RegExp(`^${base}${shape === "/" ? "/?" : `${shape}/?`}$`).exec(path);
+  if (!found) return null;
+  return Object.fromEntries(Object.entries(found.groups ?? {}).map(([k, v]) => [k, decodeURIComponent(v)]));
+}
+
+/** followLinks shows links to the console without loading a page. */
+export function followLinks() {
+  addEventListener("popstate", () => (here.value = new URL(location.href)));
+  document.addEventListener("click", (e) => {
+    if (e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;
+    const link = (e.target as Element | null)?.closest("a");
+    if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
+    if (!link.pathname.startsWith(base + "/") || link.hash) return;
+    e.preventDefault();
+    go(link.href);
+  });
+}
+
+/** Addresses of the pages of things. */
+export const groupPage = (of: string) => `${base}/groups/${of}`;
+export const repoPage = (of: string) => `${base}/repos/${of}`;
+export const imagePage = (repo: string, reference: string) => `${base}/repos/${repo}/images/${encodeURIComponent(reference)}`;
+export const advisoryPage = (id: string) => `${base}/advisories/${encodeURIComponent(id)}`;

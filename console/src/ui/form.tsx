@@ -1,0 +1,113 @@
+import type { ComponentChildren } from "preact";
+import { useId, useState } from "preact/hooks";
+import { nameOf, isUID, resolve } from "../names";
+import { go, param, withParams } from "../router";
+import { Problem } from "./page";
+
+/**
+ * Filters is a form whose fields are parameters of the address. Those in names are uids there;
+ * people may write paths.
+ */
+export function Filters({ label, names = {}, children }: { label: string; names?: Record<string, string[]>; children?: ComponentChildren }) {
+  const [error, setError] = useState<Error>();
+  const submit = async (e: SubmitEvent) => {
+    e.preventDefault();
+    const form = e.currentTarget as HTMLFormElement;
+    const changes: Record<string, string[]> = {};
+    for (const field of form.elements) {
+      const name = (field as HTMLInputElement).name;
+      if (name) changes[name] = [];
+    }
+    try {
+      for (const [name, value] of new FormData(form)) {
+        const text = String(value).trim();
+        if (text !== "") changes[name]?.push(names[name] ? await resolve(text, ...names[name]) : text);
+      }
+    } catch (failed) {
+      return setError(failed as Error);
+    }
+    setError(undefined);
+    go(withParams(changes));
+  };
+  return (
+    <form class="filters" role="search" aria-label={label} onSubmit={submit}>
+      {children}
+      <button type="submit" class="small">Filter</button>
+      {error && <Problem error={error} />}
+    </form>
+  );
+}
+
+interface FieldProps {
+  name: string;
+  label: string;
+  value?: string;
+  placeholder?: string;
+  type?: "text" | "datetime-local";
+  list?: string[];
+  first?: boolean; // "/" leads here
+  required?: boolean;
+  hint?: ComponentChildren;
+  onInput?: (value: string) => void;
+}
+
+/** Field is a labelled line of text; unless a value is given, it shows the parameter of its name. */
+export function Field({ name, label, value, placeholder, type = "text", list, first, required, hint, onInput }: FieldProps) {
+  const id = useId().replace(/\W/g, "") + name;
+  const now = param(name);
+  const shown = (isUID(now) && nameOf(now).value?.path) || now;
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <input
+        id={id} name={name} type={type} key={value === undefined ? shown : undefined} placeholder={placeholder} required={required}
+        {...(onInput ? { value: value ?? "", onInput: (e: Event) => onInput((e.target as HTMLInputElement).value) } : { defaultValue: value ?? shown })}
+        list={list && `${id}-list`} data-filter={first || undefined} autocomplete="off" spellcheck={false} aria-describedby={hint ? `${id}-hint` : undefined}
+      />
+      {list && <datalist id={`${id}-list`}>{list.map((v) => <option key={v} value={v} />)}</datalist>}
+      {hint && <p class="hint" id={`${id}-hint`}>{hint}</p>}
+    </div>
+  );
+}
+
+interface ChoiceProps {
+  name: string;
+  label: string;
+  options: [value: string, name: string][];
+  value?: string;
+  onChange?: (value: string) => void;
+}
+
+/** Choice is one of a few. In Filters it applies as soon as it is made. */
+export function Choice({ name, label, options, value, onChange }: ChoiceProps) {
+  const id = useId().replace(/\W/g, "") + name;
+  const now = value ?? param(name);
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <select
+        id={id} name={name} value={now}
+        onChange={(e) => {
+          const select = e.target as HTMLSelectElement;
+          if (onChange) onChange(select.value);
+          else select.form?.requestSubmit();
+        }}
+      >
+        {options.map(([v, text]) => <option key={v} value={v} selected={v === now}>{text}</option>)}
+      </select>
+    </div>
+  );
+}
+
+/** Check is a box that applies as soon as it is ticked. */
+export function Check({ name, label }: { name: string; label: string }) {
+  return (
+    <label class="check">
+      <input
+        type="checkbox" name={name} value="true" checked={param(name) === "true"}
+        onChange={(e) => (e.target as HTMLInputElement).form?.requestSubmit()}
+      />
+      {label}
+    </label>
+  );
+}

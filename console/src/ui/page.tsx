@@ -1,0 +1,104 @@
+// The frame of a view: where one is, what it is called, and what can be done.
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import type { Fault } from "../api";
+import type { Result } from "../query";
+import { Copy } from "./copy";
+
+interface PageProps {
+  title: string;
+  mark?: ComponentChildren; // beside the title
+  above?: ComponentChildren; // the way to it
+  lead?: ComponentChildren;
+  actions?: ComponentChildren;
+  children?: ComponentChildren;
+}
+
+export function Page({ title, mark, above, lead, actions, children }: PageProps) {
+  useEffect(() => {
+    document.title = `${title.slice(0, 80)} · Holdfast`;
+  }, [title]);
+  return (
+    <>
+      <div class="page-head">
+        <div class="page-title">
+          {above}
+          <h1 tabIndex={-1}><bdi>{title}</bdi>{mark}</h1>
+          {lead && <p class="lead">{lead}</p>}
+        </div>
+        {actions && <div class="actions">{actions}</div>}
+      </div>
+      {children}
+    </>
+  );
+}
+
+export function Section({ title, actions, children }: { title: string; actions?: ComponentChildren; children?: ComponentChildren }) {
+  return (
+    <section class="card">
+      <div class="card-head"><h2>{title}</h2>{actions && <div class="actions">{actions}</div>}</div>
+      {children}
+    </section>
+  );
+}
+
+/** Tabs are links, because the tab is in the address. */
+export function Tabs({ label, items, now, href }: { label: string; items: { id: string; name: string }[]; now: string; href: (id: string) => string }) {
+  return (
+    <nav class="tabs" aria-label={label}>
+      {items.map((i) => <a key={i.id} href={href(i.id)} aria-current={i.id === now ? "page" : undefined}>{i.name}</a>)}
+    </nav>
+  );
+}
+
+/** Problem shows an error in the server's words, with the number to ask the operator about. */
+export function Problem({ error }: { error: Fault | Error }) {
+  const id = "requestID" in error ? error.requestID : "";
+  return (
+    <div class="problem" role="alert">
+      <p>{error.message}</p>
+      {id && <p class="request">Request <code>{id}</code> <Copy text={id} what="the request id" /></p>}
+    </div>
+  );
+}
+
+/** Waiting says nothing for a moment, because most answers are there by then. */
+export function Waiting() {
+  const [late, setLate] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setLate(true), 200);
+    return () => clearTimeout(timer);
+  }, []);
+  return <p class="waiting" aria-live="polite">{late ? "Loading…" : " "}</p>;
+}
+
+/** Answer shows what came of a query: its data, its error, or that it is on its way. */
+export function Answer<T>({ of, children }: { of: Result<T>; children: (data: T) => ComponentChildren }) {
+  if (of.data !== undefined) return <>{children(of.data)}</>;
+  if (of.error) return <Problem error={of.error} />;
+  return <Waiting />;
+}
+
+/** Empty says what a thing is for, and how to make the first. */
+export function Empty({ title, children, command }: { title: string; children?: ComponentChildren; command?: string }) {
+  return (
+    <div class="empty">
+      <p class="empty-title">{title}</p>
+      {children && <p>{children}</p>}
+      {command && <Command text={command} />}
+    </div>
+  );
+}
+
+/** Command is a line to paste into a terminal. */
+export function Command({ text }: { text: string }) {
+  return <div class="command"><pre tabIndex={0}>{text}</pre><Copy text={text} what="the command" /></div>;
+}
+
+export function Facts({ of }: { of: [string, ComponentChildren][] }) {
+  return (
+    <dl class="facts">
+      {of.filter(([, v]) => v !== undefined && v !== null && v !== "" && v !== false).map(([k, v]) => <div key={k}><dt>{k}</dt><dd>{v}</dd></div>)}
+    </dl>
+  );
+}

@@ -1,0 +1,63 @@
+import type { ComponentChildren } from "preact";
+import { canGoBack, param, withParams } from "../router";
+import { many } from "./time";
+
+export interface Column<T> {
+  name: string;
+  cell: (row: T) => ComponentChildren;
+  order?: string; // the field that the server sorts by
+  wide?: boolean; // left out on narrow screens
+  number?: boolean;
+  roomy?: boolean; // long names are in it
+  hidden?: boolean; // the name is for screen readers only
+}
+
+interface TableProps<T> {
+  label: string;
+  columns: Column<T>[];
+  rows: T[];
+  id: (row: T) => string;
+}
+
+export function Table<T>({ label, columns, rows, id }: TableProps<T>) {
+  const now = param("order");
+  return (
+    <div class="table" role="region" aria-label={label} tabIndex={0}>
+      <table>
+        <thead>
+          <tr>
+            {columns.map((c) => {
+              const up = now === c.order, down = now === `${c.order} desc`;
+              return (
+                <th key={c.name} scope="col" class={classes(c)} aria-sort={c.order && (up || down) ? (up ? "ascending" : "descending") : undefined}>
+                  {c.order
+                    ? <a href={withParams({ order: up ? `${c.order} desc` : c.order })}>{c.name}<span aria-hidden="true">{up ? " ↑" : down ? " ↓" : ""}</span></a>
+                    : c.hidden ? <span class="sr">{c.name}</span> : c.name}
+                </th>
+              );
+            })}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => <tr key={id(row)}>{columns.map((c) => <td key={c.name} class={classes(c)}>{c.cell(row)}</td>)}</tr>)}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+const classes = (c: { wide?: boolean; number?: boolean; roomy?: boolean }) => [c.wide && "wide", c.number && "number", c.roomy && "roomy"].filter(Boolean).join(" ") || undefined;
+
+/** Pager leads to the next page. Tokens lead forward only; the way back is the browser's. */
+export function Pager({ next, total, one, more = `${one}s`, at = "page" }: { next?: string; total?: string | number; one: string; more?: string; at?: string }) {
+  const inside = param(at) !== "";
+  if (!next && !inside && !Number(total ?? 0)) return null;
+  return (
+    <nav class="pager" aria-label={`Pages of ${more}`}>
+      <span class="hint">{total !== undefined && many(total, one, more)}</span>
+      {inside && <a class="button small" href={withParams({ [at]: undefined })}>First page</a>}
+      {inside && canGoBack() && <button type="button" class="small" onClick={() => history.back()}>Previous</button>}
+      {next && <a class="button small" rel="next" href={withParams({ [at]: next })}>Next</a>}
+    </nav>
+  );
+}

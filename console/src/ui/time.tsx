@@ -1,0 +1,39 @@
+const steps: [Intl.RelativeTimeFormatUnit, number][] = [
+  ["year", 31_536_000], ["month", 2_592_000], ["day", 86_400], ["hour", 3_600], ["minute", 60],
+];
+const words = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
+
+/** ago says how far a time is from now. */
+export function ago(at: Date, now = Date.now()): string {
+  const seconds = (at.getTime() - now) / 1_000;
+  for (const [unit, size] of steps) if (Math.abs(seconds) >= size) return words.format(Math.round(seconds / size), unit);
+  return Math.abs(seconds) < 10 ? "just now" : words.format(Math.round(seconds), "second");
+}
+
+/** Time is relative, and exact where the pointer rests. */
+export function Time({ at }: { at?: string }) {
+  if (!at) return <span class="hint">never</span>;
+  const when = new Date(at);
+  return <time dateTime={at} title={exact.format(when)}>{ago(when)}</time>;
+}
+
+/** bytes is a size for people. */
+export function bytes(of: string | number | undefined): string {
+  let n = Number(of ?? 0);
+  for (const unit of ["B", "KB", "MB", "GB", "TB"]) {
+    if (n < 1_000 || unit === "TB") return `${n < 10 && unit !== "B" ? n.toFixed(1) : Math.round(n)} ${unit}`;
+    n /= 1_000;
+  }
+  return "";
+}
+
+/** count is a number with separators. */
+export const count = (n: string | number | undefined) => Number(n ?? 0).toLocaleString("en");
+
+/** many is a number of things: 1 tag, 2 tags. */
+export const many = (n: string | number | undefined, one: string, more = `${one}s`) => `${count(n)} ${Number(n ?? 0) === 1 ? one : more}`;
+
+/** word makes a name of the API readable: SEVERITY_CRITICAL with the prefix SEVERITY is critical. */
+export const word = (name: string | undefined, prefix: string) =>
+  (name ?? "").replace(new RegExp(`^${prefix}_`), "").toLowerCase().replaceAll("_", " ");

@@ -1,0 +1,25 @@
+// Every view is one line: where it is, what the navigation calls it, and its file.
+import type { FunctionComponent } from "preact";
+
+// A View's component gets what stands in the braces of its path.
+export type Component = FunctionComponent<any>;
+
+export interface View {
+  path: string;
+  name?: string; // in the navigation
+  under?: string; // the name that the navigation marks
+  load: () => Promise<{ default: Component }>;
+}
+
+export const views: View[] = [
+  { path: "/", name: "Home", load: () => import("./views/home") },
+  { path: "/tree", name: "Tree", load: () => import("./views/tree") },
+  { path: "/access", name: "Access", load: () => import("./views/access") },
+  { path: "/repos", name: "Repos", load: () => import("./views/repos") },
+  { path: "/vulnerabilities", name: "Vulnerabilities", load: () => import("./views/vulnerabilities") },
+  { path: "/audit", name: "Audit", load: () => import("./views/audit") },
+  { path: "/groups/{uid}", under: "Tree", load: () => import("./views/group") },
+  { path: "/repos/{uid}", under: "Repos", load: () => import("./views/repo") },
+  { path: "/repos/{uid}/images/{reference}", under: "Repos", load: () => import("./views/image") },
+  { path: "/advisories/{id}", under: "Vulnerabilities", load: () => import("./views/advisory") },
+];

@@ -1,0 +1,118 @@
+import { useState } from "preact/hooks";
+import { get, type Schema } from "../api";
+import { nameOf, resolve } from "../names";
+import { useQuery } from "../query";
+import { go, param, withParams } from "../router";
+import { Answer, AsCommand, Choice, Empty, Field, Name, Page, Pager, Problem, Section, sh, Table, Time } from "../ui";
+
+type Grant = Schema<"holdfast.access.v1.Grant">;
+
+export default function Access() {
+  const place = param("place"), identity = param("identity"), capability = param("capability") || "groups.list";
+  const capabilities = useQuery(get("/access/v1/capabilities", {}));
+  const organizations = useQuery(get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, page_size: 1, order_by: "name" } }));
+  const at = place || organizations.data?.groups?.[0]?.uid || "";
+  const path = (uid: string) => (uid ? nameOf(uid).value?.path ?? uid : "");
+  return (
+    <Page
+      title="Access" lead="Who can do what, and why. The index that decides requests answers."
+      actions={at && <AsCommand
+        command={identity ? `holdfast iam can ${sh(path(identity))} ${capability} ${sh(path(at))}` : `holdfast iam who-can ${capability} ${sh(path(at))}`}
+        request={identity ? check(identity, capability, at) : grants(capability, at)}
+      />}
+    >
+      <Question key={`${path(at)} ${path(identity)} ${capability}`} place={path(at)} identity={path(identity)} capability={capability}
+        capabilities={capabilities.data?.capabilities?.map((c) => c.name ?? "") ?? []} />
+      {at === "" ? (organizations.data && <Empty title="Name a group">Whoever holds a role on it, or above it, is listed here.</Empty>)
+        : identity ? <Why identity={identity} capability={capability} place={at} /> : <Who capability={capability} place={at} />}
+    </Page>
+  );
+}
+
+function Question({ place, identity, capability, capabilities }: { place: string; identity: string; capability: string; capabilities: string[] }) {
+  const [error, setError] = useState<Error>();
+  const submit = async (e: SubmitEvent) => {
+    e.preventDefault();
+    const form = new FormData(e.currentTarget as HTMLFormElement);
+    const text = (name: string) => String(form.get(name) ?? "").trim();
+    try {
+      setError(undefined);
+      const at = await resolve(text("place"), "groups", "repos");
+      go(withParams({ place: at, identity: await resolve(text("identity"), "identities"), capability: text("capability") }));
+    } catch (failed) {
+      setError(failed as Error);
+    }
+  };
+  return (
+    <form class="filters" role="search" aria-label="Question" onSubmit={submit}>
+      <Field name="place" label="Group or repo" value={place} placeholder="acme/platform" first required />
+      <Choice name="capability" label="Capability" value={capability} options={(capabilities.length ? capabilities : [capability]).map((c) => [c, c])}
+        onChange={(c) => go(withParams({ capability: c }))} />
+      <Field name="identity" label="Identity, or everybody" value={identity} placeholder="me, or acme/platform/ci" />
+      <button type="submit" class="small">Answer</button>
+      {error && <Problem error={error} />}
+    </form>
+  );
+}
+
+const grants = (capability: string, place: string) => get("/access/v1/grants", { query: { capability, place_uid: place, page_size: 50, page_token: param("page") || undefined } });
+const check = (identity: string, capability: string, place: string) => get("/access/v1/check", { query: { identity_uid: identity, capability, place_uid: place } });
+
+const incomplete = <p class="coverage">There are groups above that your grants do not reach. What is granted there is not shown.</p>;
+
+function Who({ capability, place }: { capability: string; place: string }) {
+  return (
+    <Section title={`Who can ${capability} here`}>
+      <Answer of={useQuery(grants(capability, place))}>{(d) => (
+        <>
+          {d.incomplete && incomplete}
+          {(d.grants ?? []).length === 0
+            ? <Empty title="Nobody that you may see">Grant a role that has {capability} on this group or on one above it.</Empty>
+            : <Table label="Grants" rows={d.grants ?? []} id={(g) => g.bindingUid ?? ""} columns={[
+              { name: "Identity", cell: (g) => <><Name uid={g.identity?.uid} /><small class="line"><bdi>{g.identity?.email || g.identity?.subject}</bdi></small></> },
+              { name: "Role", cell: (g) => <bdi>{g.role?.name}</bdi> },
+              { name: "From", cell: (g) => <From grant={g} place={place} /> },
+              { name: "Since", cell: (g) => <Time at={g.createTime} />, wide: true },
+              { name: "Why", cell: (g) => <a href={withParams({ identity: g.identity?.uid })}>why</a>, wide: true },
+            ]} />}
+          <Pager next={d.nextPageToken} total={d.totalCount} one="grant" />
+        </>
+      )}</Answer>
+    </Section>
+  );
+}
+
+const From = ({ grant, place }: { grant: Grant; place: string }) =>
+  grant.group?.uid === place ? <span class="hint">here</span> : <span class="inherited">inherited from <Name uid={grant.group?.uid} quiet /></span>;
+
+function Why({ identity, capability, place }: { identity: string; capability: string; place: string }) {
+  const may = useQuery(grants(capability, place)).data?.grants ?? [];
+  return (
+    <Answer of={useQuery(check(identity, capability, place))}>{(d) => (
+      <>
+        <p class={d.allowed ? "verdict good" : "verdict bad"} role="status">
+          <strong>{d.allowed ? "Yes" : "No"}</strong>: <Name uid={identity} quiet /> {d.allowed ? "can" : "cannot"} <code>{capability}</code> in <Name uid={place} path quiet />.
+        </p>
+        {d.incomplete && incomplete}
+        {(d.grants ?? []).map((g) => (
+          <Section key={g.bindingUid} title={`Through ${g.role?.name}`}>
+            <ol class="why">
+              <li><span>identity</span><div><Name uid={g.identity?.uid} /><small><bdi>{g.identity?.email || g.identity?.subject}</bdi></small></div></li>
+              {g.identity?.issuer && <li><span>proved by</span><div><bdi>{g.identity.issuer}</bdi><small><bdi>{g.identity.subject}</bdi></small></div></li>}
+              <li><span>binding</span><div><Time at={g.createTime} /> on <Name uid={g.group?.uid} quiet /></div></li>
+              <li><span>role</span><div><bdi>{g.role?.name}</bdi><small><bdi>{g.role?.description}</bdi></small></div></li>
+              <li><span>group</span><div><Name uid={place} path /> {g.group?.uid !== place && <small>below <Name uid={g.group?.uid} quiet /></small>}</div></li>
+            </ol>
+          </Section>
+        ))}
+        {!d.allowed && (
+          <Section title="Why not, and who could help">
+            <p>No role that this identity holds on this group, or above it, has <code>{capability}</code>.</p>
+            {may.length > 0 && <><p class="hint">These have it here:</p><ul class="rows">{may.slice(0, 5).map((g) => <li key={g.bindingUid}><Name uid={g.identity?.uid} /><small>as {g.role?.name} of <Name uid={g.group?.uid} quiet /></small></li>)}</ul></>}
+          </Section>
+        )}
+        <p><a href={withParams({ identity: undefined })}>Who can {capability} here?</a></p>
+      </>
+    )}</Answer>
+  );
+}

@@ -1,0 +1,147 @@
+import { useState } from "preact/hooks";
+import { del, get, type Fault, type Schema } from "../api";
+import { nameOf } from "../names";
+import { changed, useMay, useQuery } from "../query";
+import { imagePage, param, withParams } from "../router";
+import { Above, Answer, AsCommand, Command, Copy, count, Dialog, Digest, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, Problem, Section, SeverityCounts, sh, Table, Tabs, Time } from "../ui";
+
+type Tag = Schema<"holdfast.registry.v2beta1.Tag">;
+const tabs = [{ id: "", name: "Tags" }, { id: "findings", name: "Findings" }, { id: "history", name: "History" }, { id: "readme", name: "Readme" }];
+
+export default function Repo({ uid }: { uid: string }) {
+  const repo = useQuery(get("/registry/v2beta1/repos/{uid}", { path: { uid } }));
+  const registry = useQuery(get("/oci/v1/registry", {}));
+  const path = nameOf(uid).value?.path ?? "";
+  const tab = param("tab");
+  const address = registry.data && path ? `${registry.data.host}/${path}` : "";
+  if (repo.error) return <Page title="Repo"><Problem error={repo.error} /></Page>;
+  return (
+    <Page title={repo.data?.name ?? "…"} mark={<Copy text={uid} what="the uid of this repo" />} above={<Above uid={uid} />} lead={repo.data?.description || undefined}
+      actions={<AsCommand command={`holdfast registry tags list --repo ${sh(path || uid)}`} request={tagList(uid)} />}>
+      <Tabs label="Of this repo" items={tabs} now={tab} href={(id) => withParams({ tab: id, order: undefined, name: undefined, tag: undefined })} />
+      {tab === "" && <Tags uid={uid} path={path} address={address} />}
+      {tab === "findings" && <Findings uid={uid} />}
+      {tab === "history" && <History uid={uid} />}
+      {tab === "readme" && <Readme uid={uid} path={path} />}
+    </Page>
+  );
+}
+
+const tagList = (uid: string) => get("/registry/v2beta1/tags", {
+  query: { "uidp.children_of": uid, name: param("name") || undefined, order_by: param("order") || "update_time desc", page_size: 50, page_token: param("page") || undefined },
+});
+
+function Tags({ uid, path, address }: { uid: string; path: string; address: string }) {
+  const may = useMay();
+  const [selected, setSelected] = useState<Tag[]>([]);
+  const [asking, setAsking] = useState(false);
+  const found = useQuery(tagList(uid));
+  const summary = useQuery(get("/findings/v1/summary", { query: { group_uid: uid, days: 1, page_size: 200 } }));
+  const open = new Map(summary.data?.rows?.map((r) => [r.name ?? "", r.counts?.now]) ?? []);
+  const canDelete = may("tag.delete", uid);
+  const toggle = (t: Tag) => setSelected((now) => (now.some((s) => s.uid === t.uid) ? now.filter((s) => s.uid !== t.uid) : [...now, t]));
+  return (
+    <>
+      {address && <Command text={`docker pull ${address}:${found.data?.tags?.[0]?.name ?? "TAG"}`} />}
+      <div class="bar-row">
+        <Filters label="Filter tags"><Field name="name" label="Exact name of a tag" placeholder="v1" first /></Filters>
+        {canDelete && selected.length > 0 && <button type="button" class="danger small" onClick={() => setAsking(true)}>Delete {many(selected.length, "tag")}…</button>}
+      </div>
+      <Answer of={found}>{({ tags = [], nextPageToken, totalCount }) => (
+        <>
+          {tags.length === 0
+            ? <Empty title={param("name") ? "No tag has exactly this name" : "There is no tag yet"} command={param("name") || !address ? undefined : `docker push ${address}:v1`}>A tag is a name for an image, which a push sets and moves.</Empty>
+            : <Table label="Tags" rows={tags} id={(t) => t.uid ?? ""} columns={[
+              ...(canDelete ? [{ name: "Select", hidden: true, cell: (t: Tag) => <input type="checkbox" aria-label={`Select ${t.name}`} checked={selected.some((s) => s.uid === t.uid)} onChange={() => toggle(t)} /> }] : []),
+              { name: "Tag", order: "name", cell: (t) => <a href={imagePage(uid, t.name ?? "")}><bdi>{t.name}</bdi></a> },
+              { name: "Findings", cell: (t) => (open.has(t.name ?? "") ? <SeverityCounts of={open.get(t.name ?? "")} /> : <span class="hint">{!summary.data ? "…" : summary.data.nextPageToken ? "see Findings" : "not known"}</span>) },
+              { name: "Digest", cell: (t) => <Digest of={t.digest} repo={uid} />, wide: true },
+              { name: "Pushed", order: "update_time", cell: (t) => <Time at={t.updateTime} /> },
+              { name: "Pull", wide: true, cell: (t) => address && <Copy text={`docker pull ${address}:${t.name}`} what={`the command that pulls ${t.name}`} /> },
+              { name: "History", cell: (t) => <a href={withParams({ tab: "history", tag: t.name, name: undefined, order: undefined })}>history</a>, wide: true },
+            ]} />}
+          <Pager next={nextPageToken} total={totalCount} one="tag" />
+          {summary.data && <GroupCoverage of={summary.data.coverage} />}
+        </>
+      )}</Answer>
+      {asking && <DeleteTags tags={selected} path={path || uid} onClose={(done) => { setAsking(false); if (done) setSelected([]); }} />}
+    </>
+  );
+}
+
+/** DeleteTags shows what goes, and lets the server check it, before anything does. */
+function DeleteTags({ tags, path, onClose }: { tags: Tag[]; path: string; onClose: (done: boolean) => void }) {
+  const [error, setError] = useState<Fault>();
+  const [busy, setBusy] = useState(false);
+  const remove = async () => {
+    setBusy(true);
+    try {
+      for (const validate_only of [true, false]) {
+        for (const t of tags) await del("/registry/v2beta1/tags/{uid}", { path: { uid: t.uid ?? "" }, query: { validate_only } }).send();
+      }
+      await changed();
+      onClose(true);
+    } catch (failed) {
+      setError(failed as Fault);
+      setBusy(false);
+      void changed();
+    }
+  };
+  return (
+    <Dialog title={`Delete ${many(tags.length, "tag")}?`} onClose={() => onClose(false)}>
+      <p>These names stop working for pulls. The images stay until nothing needs them.</p>
+      <ul class="rows scroll" tabIndex={0}>{tags.map((t) => <li key={t.uid}><bdi>{t.name}</bdi><Digest of={t.digest} /></li>)}</ul>
+      <Command text={`holdfast registry tags delete ${tags.map((t) => sh(`${path}:${t.name}`)).join(" ")} --yes`} />
+      {error && <Problem error={error} />}
+      <div class="dialog-foot">
+        <button type="button" onClick={() => onClose(false)}>Keep them</button>
+        <button type="button" class="danger" disabled={busy} onClick={remove}>Delete</button>
+      </div>
+    </Dialog>
+  );
+}
+
+function Findings({ uid }: { uid: string }) {
+  const found = useQuery(get("/findings/v1/findings", { query: { group_uid: uid, page_size: 50, page_token: param("page") || undefined } }));
+  return (
+    <Answer of={found}>{({ findings = [], coverage, nextPageToken, totalCount }) => (
+      <>
+        <GroupCoverage of={coverage} />
+        {findings.length === 0 ? <Empty title="Nothing is known to be wrong" />
+          : <Table label="Findings" rows={findings} id={(f) => `${f.advisoryId} ${f.package?.purl}`} columns={[...findingColumns, { name: "Images", number: true, wide: true, cell: (f) => count(f.imageCount) }]} />}
+        <Pager next={nextPageToken} total={totalCount} one="finding" />
+      </>
+    )}</Answer>
+  );
+}
+
+function History({ uid }: { uid: string }) {
+  const tag = param("tag");
+  const found = useQuery(get("/oci/v1/repos/{uid}/tagHistory", { path: { uid }, query: { tag: tag || undefined, page_size: 50, page_token: param("page") || undefined } }));
+  return (
+    <>
+      <Filters label="Filter the history"><Field name="tag" label="Exact name of a tag" placeholder="latest" first /></Filters>
+      <Answer of={found}>{({ changes = [], nextPageToken, totalCount }) => (
+        <>
+          {changes.length === 0 ? <Empty title="No tag was ever moved here" />
+            : <Table label="Tag history" rows={changes} id={(c) => `${c.time} ${c.tag}`} columns={[
+              { name: "Tag", cell: (c) => <bdi>{c.tag}</bdi> },
+              { name: "Stands for", cell: (c) => (c.digest ? <Digest of={c.digest} repo={uid} /> : <span class="wrong">deleted</span>) },
+              { name: "When", cell: (c) => <Time at={c.time} /> },
+              { name: "By", cell: (c) => <Name uid={c.actorUid} />, wide: true },
+            ]} />}
+          <Pager next={nextPageToken} total={totalCount} one="change" />
+        </>
+      )}</Answer>
+    </>
+  );
+}
+
+function Readme({ uid, path }: { uid: string; path: string }) {
+  return (
+    <Answer of={useQuery(get("/registry/v2beta1/repos/{uid}/readme", { path: { uid } }))}>{({ content }) => content
+      ? <Section title="Readme"><pre class="text" dir="auto" tabIndex={0}>{content}</pre></Section>
+      : <Empty title="There is no readme" command={`holdfast registry repos readme ${sh(path || uid)} --set README.md`}>It tells people what the images are for.</Empty>}
+    </Answer>
+  );
+}

@@ -1,0 +1,441 @@
+package browser_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// push pushes an image with one package to a repo, and returns its digest.
+func (s *site) push(t *testing.T, repo, tag, version string) string {
+	t.Helper()
+	var layer bytes.Buffer
+	zip := gzip.NewWriter(&layer)
+	archive := tar.NewWriter(zip)
+	text := fmt.Sprintf(`{"name": "left", "version": %q}`, version)
+	err := archive.WriteHeader(&tar.Header{Name: "app/node_modules/left/package.json", Mode: 0o644, Size: int64(len(text))})
+	if err == nil {
+		_, err = archive.Write([]byte(text))
+	}
+	for _, c := range []interface{ Close() error }{archive, zip} {
+		if err == nil {
+			err = c.Close()
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := []byte(`{"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": []}}`)
+	manifest := fmt.Appendf(nil, `{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+		"config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": %q, "size": %d},
+		"layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": %q, "size": %d}]}`,
+		digestOf(config), len(config), digestOf(layer.Bytes()), layer.Len())
+	for _, blob := range [][]byte{config, layer.Bytes()} {
+		s.send(t, http.MethodPost, "/v2/"+repo+"/blobs/uploads/?digest="+url.QueryEscape(digestOf(blob)), "application/octet-stream", blob)
+	}
+	s.send(t, http.MethodPut, "/v2/"+repo+"/manifests/"+tag, "application/vnd.oci.image.manifest.v1+json", manifest)
+	return digestOf(manifest)
+}
+
+func digestOf(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
+
+// send sends something to the registry, which must take it.
+func (s *site) send(t *testing.T, method, path, contentType string, body []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.BaseURL+path, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.RegistryToken)
+	r.Header.Set("Content-Type", contentType)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }() // nobody reads it
+	if answer.StatusCode >= 300 {
+		t.Fatalf("%s %s: %s", method, path, answer.Status)
+	}
+}
+
+const hostile = `<script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">`
+
+// furnish gives the organization something of everything that the console shows: folders, one of
+// them with a hostile name, a workload with a role, images, an advisory about them, an exception, a
+// rule and a feed.
+func (s *site) furnish(t *testing.T) {
+	t.Helper()
+	p := s.owner(t)
+	p.run("iam", "groups", "create", "platform", "--parent", "dev", "--description", hostile+strings.Repeat("W", 300))
+	p.run("iam", "groups", "create", "edge", "--parent", "dev/platform")
+	p.run("iam", "identities", "create", "ci", "--parent", "dev/platform", "--issuer", "https://issuer.example.com", "--subject", "main")
+	p.run("iam", "role-bindings", "create", "--parent", "dev/platform", "--identity", "dev/platform/ci", "--role", "registry.push")
+	p.run("iam", "roles", "create", "releaser", "--parent", "dev", "--capability", "tag.list,tag.create")
+	s.push(t, "dev/platform/web", "v1", "1.2.0")
+	s.push(t, "dev/platform/web", "v2", "1.3.0")
+	file := filepath.Join(t.TempDir(), "left.json")
+	advisory, err := json.Marshal(map[string]any{
+		"id": "GHSA-left", "aliases": []string{"CVE-2026-1000"}, "modified": "2026-01-02T03:04:05Z",
+		"summary": "left \u202eis not right " + hostile, "details": strings.Repeat(hostile+" \u202eabc ", 200),
+		"severity":   []any{map[string]any{"type": "CVSS_V3", "score": "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}},
+		"references": []any{map[string]any{"type": "WEB", "url": "javascript:window.hacked=1"}},
+		"affected": []any{map[string]any{
+			"package": map[string]any{"ecosystem": "npm", "name": "left"},
+			"ranges":  []any{map[string]any{"type": "SEMVER", "events": []any{map[string]any{"introduced": "0"}, map[string]any{"fixed": "1.3.0"}}}},
+		}},
+	})
+	if err == nil {
+		err = os.WriteFile(file, advisory, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.run("advisories", "import", file, "--group", "dev")
+	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip")
+	p.run("findings", "exceptions", "create", "CVE-2026-9999", "--on", "dev/platform", "--until", "30d", "--reason", hostile)
+	p.run("findings", "rules", "create", "--parent", "dev", "--min-severity", "critical")
+	within(t, "the images are compared with the advisory", func() bool {
+		found, _, err := p.try("findings", "list", "dev/platform/web:v1", "-o", "id")
+		return err == nil && strings.Contains(found, "GHSA-left")
+	})
+}
+
+// within waits for something that must come.
+func within(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(patience); !done(); {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("in %v it is not so that %s", patience, what)
+		}
+	}
+}
+
+// complaints collects what a page must not cause: errors and warnings on the console, which a
+// violation of the policy is too, and answers that are the server's fault.
+type complaints struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (b *tab) complaints() *complaints {
+	c := &complaints{}
+	chromedp.ListenTarget(b.ctx, func(event any) {
+		said := ""
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			said = e.ExceptionDetails.Error()
+		case *runtime.EventConsoleAPICalled:
+			if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning {
+				said = fmt.Sprintf("console: %s", e.Args[0].Value)
+			}
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.LevelError || e.Entry.Source == log.SourceSecurity {
+				said = e.Entry.Text + " " + e.Entry.URL
+			}
+		case *network.EventResponseReceived:
+			if e.Response.Status >= 500 {
+				said = fmt.Sprintf("%d %s", e.Response.Status, e.Response.URL)
+			}
+		}
+		if said != "" {
+			c.mu.Lock()
+			c.said = append(c.said, said)
+			c.mu.Unlock()
+		}
+	})
+	return c
+}
+
+// take returns what was collected since it was last asked for.
+func (c *complaints) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	said := c.said
+	c.said = nil
+	return said
+}
+
+// resolve returns the uid at a path of names.
+func (p *person) resolve(path, kind string) string {
+	p.t.Helper()
+	var found struct{ Resources []struct{ UID string } }
+	p.json(&found, "api", "GET", "/access/v1/resolve?path="+url.QueryEscape(path)+"&kind="+kind)
+	if len(found.Resources) == 0 {
+		p.t.Fatalf("nothing is at %s", path)
+	}
+	return found.Resources[0].UID
+}
+
+// console signs in on the way to a view of the console, and is led back to it.
+func (b *tab) console(s *site, path, email, password string) {
+	b.t.Helper()
+	b.open(s.BaseURL + path)
+	b.signIn(email, password)
+	b.run("come back", chromedp.WaitVisible(`nav[aria-label="Console"]`))
+	if got := strings.TrimPrefix(b.address(), s.BaseURL); got != path {
+		b.t.Errorf("the sign-in leads to %s, want %s", got, path)
+	}
+}
+
+// TestConsole walks through every view as an owner.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.furnish(t)
+	p, b := s.owner(t), newTab(t)
+	group, repo := p.resolve("dev/platform", "groups"), p.resolve("dev/platform/web", "repos")
+	ci := p.resolve("dev/platform/ci", "identities")
+	b.console(s, "/console/repos?order=name%20desc", s.OwnerEmail, s.OwnerPassword)
+	b.read("web")
+	said := b.complaints()
+
+	group, repo = "/console/groups/"+group, "/console/repos/"+repo
+	walk := []struct{ name, path, heading, text string }{
+		{"home", "/console/", "Home", "CVE-2026-1000"},
+		{"tree", "/console/tree?open=" + s.OrganizationUID, "Tree", "platform"},
+		{"tree-filter", "/console/tree?name=edge", "Tree", "dev/platform/edge"},
+		{"access", "/console/access?capability=repo.create", "Access", "here"},
+		{"access-why", "/console/access?capability=tag.create&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "Yes"},
+		{"access-why-not", "/console/access?capability=groups.delete&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "These have it here"},
+		{"repos", "/console/repos", "Repos", "dev/platform"},
+		{"vulnerabilities", "/console/vulnerabilities", "Vulnerabilities", "GHSA-left"},
+		{"findings", "/console/vulnerabilities?tab=findings", "Vulnerabilities", "1.3.0"},
+		{"exceptions", "/console/vulnerabilities?tab=exceptions", "Vulnerabilities", "CVE-2026-9999"},
+		{"feeds", "/console/vulnerabilities?tab=feeds", "Vulnerabilities", "broken"},
+		{"audit", "/console/audit?type=iam", "Audit", "iam.role"},
+		{"group", group, "platform", "edge"},
+		{"group-people", group + "?tab=people", "platform", "Inherited from dev"},
+		{"group-roles", "/console/groups/" + s.OrganizationUID + "?tab=roles", "dev", "releaser"},
+		{"group-repos", group + "?tab=repos", "platform", "web"},
+		{"group-rules", "/console/groups/" + s.OrganizationUID + "?tab=rules", "dev", "critical or worse"},
+		{"group-budget", group + "?tab=budget", "platform", "Workloads"},
+		{"repo", repo, "web", "docker pull"},
+		{"repo-findings", repo + "?tab=findings", "web", "CVE-2026-1000"},
+		{"repo-history", repo + "?tab=history", "web", "sha256:"},
+		{"repo-readme", repo + "?tab=readme", "web", "There is no readme"},
+		{"image", repo + "/images/v1", "v1", "advisories cover 1 of 1 package"},
+		{"image-packages", repo + "/images/v1?tab=packages", "v1", "node_modules/left"},
+		{"image-platforms", repo + "/images/v1?tab=platforms", "v1", "1 layer"},
+		{"image-pulls", repo + "/images/v1?tab=pulls", "v1", "push"},
+		{"advisory", "/console/advisories/CVE-2026-1000", "CVE-2026-1000", "before 1.3.0"},
+		{"advisory-images", "/console/advisories/GHSA-left?tab=images", "GHSA-left", "linux/amd64"},
+		{"advisory-blast", "/console/advisories/GHSA-left?tab=blast", "GHSA-left", "Who can push a fix"},
+		{"missing", "/console/nothing", "There is nothing here", "Check the address"},
+	}
+	var shells sync.WaitGroup
+	defer shells.Wait()
+	for _, v := range walk {
+		b.open(s.BaseURL + v.path)
+		b.see(v.heading)
+		b.read(v.text)
+		b.unharmed(v.name)
+		b.judge(v.name)
+		for _, command := range b.commands() {
+			shells.Go(func() { p.shell(v.name, command) })
+		}
+		for _, complaint := range said.take() {
+			t.Errorf("%s: %s", v.name, complaint)
+		}
+	}
+	b.open(s.BaseURL + "/console/")
+	b.read("CVE-2026-1000")
+	b.inspect("console")
+}
+
+// commands returns what "As a command" shows.
+func (b *tab) commands() (shown []string) {
+	b.t.Helper()
+	b.run("ask for the command", chromedp.Evaluate(`new Promise(done => {
+		const button = document.querySelector("[popovertarget]");
+		if (!button) return done([]);
+		button.click();
+		const look = () => {
+			const shown = [...document.querySelectorAll(".popover pre")].map(p => p.innerText);
+			if (shown.length === 0) return setTimeout(look, 10);
+			document.querySelector(".popover").hidePopover();
+			done(shown);
+		};
+		look();
+	})`, &shown, func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
+	return shown
+}
+
+// shell runs a line that the console shows, as somebody who pastes it into a terminal.
+func (p *person) shell(view, line string) {
+	p.t.Helper()
+	if strings.Contains(line, "ORGANIZATION") { // for people to fill in
+		return
+	}
+	holdfast := p.command(p.t.Context())
+	link := filepath.Join(p.folder, "holdfast")
+	if err := os.Symlink(holdfast.Path, link); err != nil && !os.IsExist(err) {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", strings.Replace(line, "curl ", "curl --fail-with-body -sS ", 1))
+	cmd.Env = append(holdfast.Env, "PATH="+p.folder+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if no := strings.HasPrefix(line, "holdfast iam can ") && cmd.ProcessState.ExitCode() == 3; err != nil && !no { // no is an answer
+		p.t.Errorf("%s shows the command\n%s\n%v: %s", view, line, err, out)
+	}
+}
+
+// judge holds the rules of accessibility against a view: all on a desktop in light, contrast on a
+// phone in the dark.
+func (b *tab) judge(name string) {
+	b.t.Helper()
+	b.loadRules()
+	b.run("on a desktop", chromedp.EmulateViewport(1280, 800))
+	b.fits(name, 1280)
+	b.obeys(name, 1280, "light")
+	b.run("on a phone", chromedp.EmulateViewport(390, 800))
+	b.fits(name, 390)
+	b.obeys(name, 390, "dark")
+	b.run("back to the desktop", chromedp.EmulateViewport(1280, 800), b.scheme("light"))
+}
+
+// unharmed fails the test if the text of somebody else has run as a script.
+func (b *tab) unharmed(name string) {
+	b.t.Helper()
+	var harmed bool
+	b.run("look for harm", chromedp.Evaluate(`!!window.hacked || !!document.querySelector("main img, main script, a[href^='javascript']")`, &harmed))
+	if harmed {
+		b.t.Errorf("%s: the text of somebody else is part of the page", name)
+	}
+}
+
+// TestConsoleKeys moves through the console without a mouse, and back.
+func TestConsoleKeys(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.owner(t).run("iam", "groups", "create", "platform", "--parent", "dev")
+	b := newTab(t)
+	b.console(s, "/console/", s.OwnerEmail, s.OwnerPassword)
+	b.see("Home")
+	var names []string
+	b.run("read the navigation", chromedp.Evaluate(`[...document.querySelectorAll('nav[aria-label="Console"] a')].map(a => a.innerText)`, &names))
+	if want := []string{"Home", "Tree", "Access", "Repos", "Vulnerabilities", "Audit"}; !slices.Equal(names, want) {
+		t.Errorf("the navigation has %q, want %q", names, want)
+	}
+	b.press("Tree")
+	b.see("Tree")
+	b.run("go to the tree", chromedp.Focus(`[role="treeitem"]`, chromedp.ByQuery))
+	b.keys(kb.ArrowRight)
+	b.run("it is open", chromedp.WaitVisible(`[role="treeitem"][aria-level="2"]`, chromedp.ByQuery))
+	if !strings.Contains(b.address(), "open="+s.OrganizationUID) {
+		t.Errorf("what is open is not in the address %s", b.address())
+	}
+	b.keys(kb.ArrowRight)
+	b.keys(kb.Enter)
+	b.see("platform")
+	b.run("back", chromedp.NavigateBack())
+	b.run("the tree is still open", chromedp.WaitVisible(`[role="treeitem"][aria-level="2"]`, chromedp.ByQuery))
+	b.run("reload", chromedp.Reload())
+	b.run("and still", chromedp.WaitVisible(`[role="treeitem"][aria-level="2"]`, chromedp.ByQuery))
+	b.keys("/")
+	if got := b.focused(); got != "Exact name, at any depth" {
+		t.Errorf("the focus is on %q, want the filter", got)
+	}
+	b.run("leave the filter", chromedp.Evaluate(`document.activeElement.blur()`, nil))
+	b.keys("?")
+	b.run("see the help", chromedp.WaitVisible(`//dialog//h2[.="Keys"]`))
+	b.keys(kb.Escape)
+	b.run("and no more", chromedp.WaitNotPresent(`dialog`, chromedp.ByQuery))
+	b.keys("gr")
+	b.see("Repos")
+	b.read("There is no repo yet")
+	b.open(s.BaseURL + "/")
+	b.press("Open the console")
+	b.see("Home")
+}
+
+// TestConsoleChanges grants and removes a role and deletes tags, as one who may. One who may not
+// does not see the buttons, and is refused by the API.
+func TestConsoleChanges(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := s.owner(t)
+	p.run("iam", "groups", "create", "platform", "--parent", "dev")
+	p.run("iam", "identities", "create", "ci", "--parent", "dev/platform", "--issuer", "https://issuer.example.com", "--subject", "main")
+	s.push(t, "dev/platform/web", "v1", "1.2.0")
+	s.push(t, "dev/platform/web", "v2", "1.3.0")
+	group, repo, ci := p.resolve("dev/platform", "groups"), p.resolve("dev/platform/web", "repos"), p.resolve("dev/platform/ci", "identities")
+
+	b := newTab(t)
+	b.console(s, "/console/groups/"+group+"?tab=people", s.OwnerEmail, s.OwnerPassword)
+	b.read("No role is granted here")
+	b.press("Grant a role")
+	b.fill("Who", "dev/platform/nobody")
+	b.press("Check")
+	b.read("Request") // the server's words, and the id to ask about
+	b.fill("Who", "dev/platform/ci")
+	b.press("Check")
+	b.read("and in everything below it")
+	b.judge("grant")
+	b.press("Grant")
+	b.run("see the role", chromedp.WaitVisible(`button[aria-label="Remove viewer of ci"]`, chromedp.ByQuery))
+	b.press("Remove viewer of ci")
+	b.run("confirm", chromedp.Click(`//dialog//button[.="Remove"]`, chromedp.NodeVisible))
+	b.read("No role is granted here")
+
+	b.open(s.BaseURL + "/console/repos/" + repo)
+	b.run("choose a tag", chromedp.Click(`input[aria-label="Select v1"]`, chromedp.ByQuery))
+	b.press("Delete 1 tag…")
+	b.read("These names stop working")
+	b.judge("delete")
+	b.press("Delete")
+	b.run("it is gone", chromedp.WaitNotPresent(`input[aria-label="Select v1"]`, chromedp.ByQuery))
+	b.read("v2")
+
+	var made struct{ Link struct{ URL string } }
+	p.json(&made, "iam", "accounts", "create", "eve@example.com", "--parent", "dev", "--role", "viewer", "--name", "Eve Example")
+	eve := newTab(t)
+	eve.open(made.Link.URL)
+	eve.fill("Password", "nine unrelated words")
+	eve.press("Begin")
+	eve.see("Your account")
+	eve.open(s.BaseURL + "/console/groups/" + group + "?tab=people")
+	eve.read("Inherited from dev")
+	for _, button := range []string{"Grant a role", "Remove"} {
+		var there bool
+		eve.run("look for "+button, chromedp.Evaluate(fmt.Sprintf(`[...document.querySelectorAll("button")].some(b => b.innerText.trim() === %q)`, button), &there))
+		if there {
+			t.Errorf("a viewer sees %q", button)
+		}
+	}
+	var status int
+	body := fmt.Sprintf(`{"identityUid": %q, "roleUid": %q}`, ci, resource.OwnerRole)
+	eve.run("try anyhow", chromedp.Evaluate(fmt.Sprintf(`fetch("/iam/v2beta1/roleBindings/%s", {method: "POST",
+		headers: {"Holdfast-Console": "1", "Content-Type": "application/json"}, body: %q}).then(r => r.status)`, group, body), &status,
+		func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
+	if status != http.StatusForbidden {
+		t.Errorf("a viewer who grants a role is answered %d", status)
+	}
+}
