@@ -292,8 +292,16 @@ func (s *DB) CorrectBytes(ctx context.Context, repo resource.UID) error {
 	return s.correct(ctx, recountRepos, Segment(repo))
 }
 
-// Named is the statement of At, and NamesOf that of the method of that name.
+// Named is the statement of At, and the others are those of the methods of these names.
 var (
-	Named   = named
-	NamesOf = namesOf
+	Named           = named
+	NamesOf         = namesOf
+	Counts          = counts
+	EventsOfRequest = eventsOfRequest
 )
+
+// AfterPrefix is the end of the range of a prefix.
+var AfterPrefix = afterPrefix
+
+// PlanSearch is the query of a search.
+func PlanSearch(e Engine, n NameSearch) Query { return n.query(e, infoKind(n.Table, n.Titled)) }

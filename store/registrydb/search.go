@@ -96,6 +96,6 @@ func nextDigest(after, prefix string, first bool) (args []any, text string) {
 
 // holdersOf selects repos that have a manifest.
 func holdersOf(digest string) (args []any, text string) {
-	return []any{digest, maxCandidates}, `SELECT r.uid FROM (SELECT repo FROM manifests WHERE digest = $1 LIMIT $2) AS m
-		CROSS JOIN repos AS r WHERE r.seg = m.repo`
+	return []any{digest, maxCandidates}, `SELECT (SELECT r.uid FROM repos AS r WHERE r.seg = m.repo) FROM manifests AS m
+		WHERE m.digest = $1 LIMIT $2`
 }
