@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // A Count is how many resources of a kind are in a group.
@@ -37,18 +38,25 @@ type CountedGroup struct {
 	Counts Counts
 }
 
+// childList is how the groups in a group are ordered.
+var childList = page.List{
+	Kind: "children", Fields: iamdb.GroupList.Fields, Default: page.Order{Field: "name"},
+}
+
 // CountChildren returns how much is in a group, and a page of the groups directly in it, each with how much is in
-// it. The caller needs groups.list on the group. The counts are the totals that lists have.
+// it. The caller needs groups.list on the group, which a page token has. The counts are the totals that lists have.
 func (s *Service) CountChildren(
 	ctx context.Context, group resource.UID, p page.Params,
 ) (in Counts, children page.Page[CountedGroup], _ error) {
+	f, req, err := page.Resume(s.pages, childList, resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: group}}, p)
+	if err != nil {
+		return in, children, err
+	}
+	group = f.UIDs.ChildrenOf
 	if _, err := s.GetGroup(ctx, group); err != nil {
 		return in, children, err
 	}
-	if p.OrderBy == "" && p.Token == "" {
-		p.OrderBy = "name"
-	}
-	got, err := s.ListGroups(ctx, resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: group}}, p)
+	got, err := s.store.Groups(ctx, store.Reach{Under: []resource.UID{group}}, f, req)
 	if err != nil {
 		return in, children, err
 	}
@@ -64,7 +72,7 @@ func (s *Service) CountChildren(
 	for i, g := range got.Items {
 		counted[i] = CountedGroup{g, counts[i+1]}
 	}
-	return counts[0], page.With(got, counted), nil
+	return counts[0], page.Finish(s.pages, req, page.With(got, counted)), nil
 }
 
 // counts returns how much is in each of some groups, of the kinds that the caller may list there.

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/wire"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/search"
 )
 
@@ -32,7 +33,10 @@ func (s *server) CountChildren(
 	ctx context.Context, r *accesspb.CountChildrenRequest,
 ) (*accesspb.CountChildrenResponse, error) {
 	var bad wire.Problems
-	group := bad.UID("uid", r.GetUid())
+	var group resource.UID
+	if r.GetUid() != "" || r.GetPageToken() == "" { // which has what is left out
+		group = bad.UID("uid", r.GetUid())
+	}
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
