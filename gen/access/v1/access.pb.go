@@ -1076,8 +1076,8 @@ type SearchResult struct {
 	// What people read instead of the name. Empty if there is nothing.
 	DisplayName string `protobuf:"bytes,5,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// Where it is: the names of the groups above it and its own, with slashes between;
-	// of a tag or a manifest, as in an image reference. Empty for people, and for
-	// kinds without names.
+	// of a tag, a manifest or a package, as in an image reference; of a kind without
+	// names and of an audit entry, the path of what it is in. Empty for people.
 	Path string `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
 	// The uid of the group, repo, provider or subscription that it is in; of an audit
 	// entry, of the group in which the change was made.
@@ -1288,16 +1288,16 @@ func (x *CountChildrenRequest) GetSkip() int32 {
 // CountChildrenResponse is how much is in a group, and one page of the groups in it.
 type CountChildrenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How much is in the group.
-	Counts *ChildCounts `protobuf:"bytes,1,opt,name=counts,proto3" json:"counts,omitempty"`
 	// The groups directly in it.
-	Groups []*CountedGroup `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	Groups []*CountedGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
 	// Asks for the page after this one; empty on the last page.
-	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many groups are directly in it, on all pages together.
-	TotalCount *int64 `protobuf:"varint,4,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
+	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
 	// The skip of the request.
-	Skipped       int32 `protobuf:"varint,5,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// How much is in the group itself.
+	Counts        *ChildCounts `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1332,13 +1332,6 @@ func (*CountChildrenResponse) Descriptor() ([]byte, []int) {
 	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *CountChildrenResponse) GetCounts() *ChildCounts {
-	if x != nil {
-		return x.Counts
-	}
-	return nil
-}
-
 func (x *CountChildrenResponse) GetGroups() []*CountedGroup {
 	if x != nil {
 		return x.Groups
@@ -1365,6 +1358,13 @@ func (x *CountChildrenResponse) GetSkipped() int32 {
 		return x.Skipped
 	}
 	return 0
+}
+
+func (x *CountChildrenResponse) GetCounts() *ChildCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
 }
 
 // CountedGroup is a group with how much is in it.
@@ -1915,13 +1915,13 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\x04 \x01(\tR\aorderBy\x12\x12\n" +
 	"\x04skip\x18\x05 \x01(\x05R\x04skip\"\x82\x02\n" +
-	"\x15CountChildrenResponse\x127\n" +
-	"\x06counts\x18\x01 \x01(\v2\x1f.holdfast.access.v1.ChildCountsR\x06counts\x128\n" +
-	"\x06groups\x18\x02 \x03(\v2 .holdfast.access.v1.CountedGroupR\x06groups\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12$\n" +
-	"\vtotal_count\x18\x04 \x01(\x03H\x00R\n" +
+	"\x15CountChildrenResponse\x128\n" +
+	"\x06groups\x18\x01 \x03(\v2 .holdfast.access.v1.CountedGroupR\x06groups\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
+	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
-	"\askipped\x18\x05 \x01(\x05R\askippedB\x0e\n" +
+	"\askipped\x18\x04 \x01(\x05R\askipped\x127\n" +
+	"\x06counts\x18\x05 \x01(\v2\x1f.holdfast.access.v1.ChildCountsR\x06countsB\x0e\n" +
 	"\f_total_count\"\x90\x01\n" +
 	"\fCountedGroup\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
@@ -2067,8 +2067,8 @@ var file_holdfast_access_v1_access_proto_depIdxs = []int32{
 	0,  // 9: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
 	1,  // 10: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
 	29, // 11: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
-	19, // 12: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
-	18, // 13: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
+	18, // 12: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
+	19, // 13: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
 	19, // 14: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
 	20, // 15: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
 	20, // 16: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
