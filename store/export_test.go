@@ -285,6 +285,7 @@ func (q *Query) PlanLateral(all []Span) string  { return q.lateral(all) }
 func (q *Query) PlanKeys(sp Span, n int) string { return q.keys(sp, n) }
 func (q *Query) PlanNeed() int                  { return q.need() }
 func (q *Query) PlanCounters(all []Span) string { return q.counters(all) }
+func (q *Query) PlanHeads(all []Span) string    { return q.heads(all) }
 func (q *Query) PlanFetch(keys []int64) string  { return q.fetch(keys) }
 
 // CorrectBytes corrects the counter of stored bytes of a repo.

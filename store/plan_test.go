@@ -173,6 +173,8 @@ func (tr tree) searched(e store.Engine, add func(store.Query, string, string, bo
 	}
 	if q := store.PlanSearch(e, store.NameSearch{Table: "groups", Text: "g7", Limit: 5}); e.Postgres {
 		add(q, "search of groups with 60 grants", "groups_a3_name", true, func(q *store.Query) string { return q.PlanLateral(many) })
+	} else {
+		add(q, "first groups of 60 grants", "groups_a3_name", false, func(q *store.Query) string { return q.PlanHeads(many) })
 	}
 	add(store.Query{}, "counts of groups", "counters_pkey PRIMARY", false, func(q *store.Query) (text string) {
 		q.Args, text = store.Counts(e, []string{"groups", "repos"}, tr.folders)

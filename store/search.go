@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/holdfast-dev/holdfast/page"
@@ -41,8 +42,64 @@ func (s *DB) Search(ctx context.Context, r Reach, n NameSearch) ([]resource.Info
 	if len(sc.Rows) > 0 {
 		spans = append(spans, span{set: sc.Rows})
 	}
+	if !s.Engine.Postgres {
+		var err error
+		if spans, err = s.leading(ctx, q, spans); err != nil {
+			return nil, err
+		}
+	}
 	found, err := read(ctx, s, kind, q, spans)
 	return found[:min(n.Limit, len(found))], err
+}
+
+// leading returns the spans that the first rows of a query can come from, as Query.walk
+// does for PostgreSQL: of more subtrees than rows are needed, those whose first row comes
+// first. It is one statement with a few seeks for each, which costs SQLite a third of a
+// statement for each.
+func (s *DB) leading(ctx context.Context, q Query, spans []span) (out []span, _ error) {
+	for _, group := range byDepth(spans) {
+		if len(group) <= q.need() || group[0].below == "" {
+			out = append(out, group...)
+			continue
+		}
+		type head struct {
+			key
+			at int
+		}
+		q := q
+		text := q.heads(group)
+		heads, err := ReadAll(ctx, s.Rows, func(row Scanner) (h head, _ error) {
+			return h, row.Scan(&h.at, &h.text, &h.seg)
+		}, text, q.Args...)
+		if err != nil {
+			return nil, err
+		}
+		slices.SortFunc(heads, func(a, b head) int { return q.compare(a.key, b.key) })
+		for _, h := range heads[:min(q.need(), len(heads))] {
+			out = append(out, group[h.at])
+		}
+	}
+	return out, nil
+}
+
+// heads is the statement that reads the position and the first key of each of several
+// subtrees of one depth that has a row.
+func (q *Query) heads(spans []span) string {
+	first := func(column string) string {
+		return "(SELECT t." + column + " FROM " + q.Table + " AS t WHERE " + q.within(spans) + q.conditions() +
+			" ORDER BY " + q.Order() + " LIMIT 1)"
+	}
+	name, seg := first("name"), first("seg")
+	from, _ := q.joined(spans)
+	return "SELECT i, name, seg FROM (SELECT s.i, " + name + " AS name, " + seg + " AS seg FROM " + from +
+		" AS s) AS h WHERE seg IS NOT NULL"
+}
+
+// within is the condition that t is in the subtree of s, as joined has it.
+func (q *Query) within(spans []span) string {
+	copied := *q
+	_, on := copied.joined(spans)
+	return on
 }
 
 // query returns the query of a search.

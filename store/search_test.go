@@ -22,6 +22,9 @@ func TestSearch(t *testing.T) {
 		words := []string{"a", "ab", "abc", "ab-c", "b", "a.b", "a_b", "a b", "z"}
 		orgs := []resource.Group{addGroup(t, s, "", "ab"), addGroup(t, s, "", "b")}
 		all := slices.Clone(orgs)
+		for i := range 30 {
+			all = append(all, addGroup(t, s, orgs[i%2].UID, fmt.Sprint("folder", i)))
+		}
 		for i := range 120 {
 			in := all[random.IntN(len(all))]
 			if in.UID.Depth() < 7 {
@@ -53,7 +56,10 @@ func TestSearch(t *testing.T) {
 
 // someOf returns the groups of a reach: sorted, and none below another.
 func someOf(random *rand.Rand, all []resource.Group) (under []resource.UID) {
-	for range 1 + random.IntN(4) {
+	if random.IntN(3) == 0 { // many of one depth
+		all = all[2:32]
+	}
+	for range 1 + random.IntN(4)*random.IntN(10) {
 		under = append(under, all[random.IntN(len(all))].UID)
 	}
 	slices.Sort(under)
