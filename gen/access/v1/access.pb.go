@@ -1077,7 +1077,8 @@ type SearchResult struct {
 	DisplayName string `protobuf:"bytes,5,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// Where it is: the names of the groups above it and its own, with slashes between;
 	// of a tag, a manifest or a package, as in an image reference; of a kind without
-	// names and of an audit entry, the path of what it is in. Empty for people.
+	// names and of an audit entry, the path of the group it is in. Empty for people,
+	// and for what is in a provider or a subscription.
 	Path string `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
 	// The uid of the group, repo, provider or subscription that it is in; of an audit
 	// entry, of the group in which the change was made.
