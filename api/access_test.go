@@ -165,6 +165,9 @@ func TestBothProtocolsOfTheRest(t *testing.T) {
 		"resolve nothing":            {"GET /access/v1/resolve", "", "AccessService/ResolvePath", &accesspb.ResolvePathRequest{}, &accesspb.ResolvePathResponse{}},
 		"look up names":              {"POST /access/v1/names", `{"uids":["` + s.empty + `","` + elsewhere + `"]}`, "AccessService/LookupNames", &accesspb.LookupNamesRequest{Uids: []string{s.empty, elsewhere}}, &accesspb.LookupNamesResponse{}},
 		"look up no names":           {"POST /access/v1/names", `{"uids":["nonsense"]}`, "AccessService/LookupNames", &accesspb.LookupNamesRequest{Uids: []string{"nonsense"}}, &accesspb.LookupNamesResponse{}},
+		"count what is in a group":   {"GET /access/v1/children?pageSize=1&uid=" + s.folder, "", "AccessService/CountChildren", &accesspb.CountChildrenRequest{Uid: s.folder, PageSize: 1}, &accesspb.CountChildrenResponse{}},
+		"count what another has":     {"GET /access/v1/children?uid=" + elsewhere, "", "AccessService/CountChildren", &accesspb.CountChildrenRequest{Uid: elsewhere}, &accesspb.CountChildrenResponse{}},
+		"count what is nowhere":      {"GET /access/v1/children?uid=" + missing, "", "AccessService/CountChildren", &accesspb.CountChildrenRequest{Uid: missing}, &accesspb.CountChildrenResponse{}},
 		"list capabilities":          {"GET /access/v1/capabilities", "", "AccessService/ListCapabilities", &accesspb.ListCapabilitiesRequest{}, &accesspb.ListCapabilitiesResponse{}},
 		"ask for the version":        {"GET /access/v1/version", "", "AccessService/GetVersion", &accesspb.GetVersionRequest{}, &accesspb.Version{}},
 	}

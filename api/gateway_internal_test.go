@@ -182,6 +182,8 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"GET /access/v1/grants":                                             "ListAccess",
 		"GET /access/v1/resolve":                                            "ResolvePath",
 		"POST /access/v1/names":                                             "LookupNames",
+		"GET /access/v1/search":                                             "Search",
+		"GET /access/v1/children":                                           "CountChildren",
 		"GET /access/v1/capabilities":                                       "ListCapabilities",
 		"GET /access/v1/version":                                            "GetVersion",
 	}

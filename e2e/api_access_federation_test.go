@@ -74,6 +74,7 @@ func (h *hierarchy) federatedAccesses() map[string]access {
 		"CheckAccess": {"role_bindings.list", group, func(uid string) proto.Message {
 			return &accesspb.CheckAccessRequest{IdentityUid: string(h.Owner), Capability: "groups.list", PlaceUid: uid}
 		}},
+		"CountChildren": {"groups.list", group, func(uid string) proto.Message { return &accesspb.CountChildrenRequest{Uid: uid} }},
 		"ListAccess": {"role_bindings.list", group, func(uid string) proto.Message {
 			return &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: uid}
 		}},

@@ -79,6 +79,8 @@ func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 		"AccessService_ListAccess":       {{query: "capability=CAP_IAM_GROUPS_LIST&place_uid=" + x.folder}, {fails: true}},
 		"AccessService_ResolvePath":      {{query: "kind=roles&path=viewer"}, {query: "kind=groups&path=no/such", fails: true}},
 		"AccessService_LookupNames":      {{body: `{"uids":["` + x.folder + `"]}`}, {body: `{}`, fails: true}},
+		"AccessService_Search":           {{query: "query=" + x.folder}, {query: "query=viewer"}, {fails: true}},
+		"AccessService_CountChildren":    {{query: "uid=" + x.org}, {fails: true}},
 		"AccessService_ListCapabilities": {{}, {as: "nonsense", fails: true}},
 		"AccessService_GetVersion":       {{}, {as: "nonsense", fails: true}},
 	}

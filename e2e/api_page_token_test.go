@@ -198,6 +198,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&deliveriespb.ListDeliveriesRequest{Uidp: below, OrderBy: newest}, // there are none before a day has passed
 		&auditpb.ListEntriesRequest{GroupUid: folder, Type: "iam.rolebindings"},
 		&accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: folder},
+		&accesspb.CountChildrenRequest{Uid: folder, OrderBy: newest},
 		&budgetspb.ListBudgetsRequest{Uidp: below, OrderBy: newest},
 		&findingspb.ListExceptionsRequest{Uidp: below, OrderBy: newest}, &findingspb.ListRulesRequest{Uidp: below, OrderBy: newest},
 		&vulnpb.ListAdvisoriesRequest{Uidp: below, ArtifactNames: []string{"openssl"}},

@@ -1,8 +1,10 @@
 package event
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,6 +74,32 @@ func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page
 		out.Last = &page.Cursor{Number: before}
 	}
 	return page.Finish(s.pages, req, out), nil
+}
+
+// maxOfRequest is how many changes of one request, in an organization, AuditRequest looks at.
+const maxOfRequest = 200
+
+// AuditRequest returns up to n changes that requests with an id have made, newest first, of those that Audit would
+// return. It finds those that this version, or a newer one, has recorded.
+func (s *Service) AuditRequest(ctx context.Context, request string, n int) (all []resource.Event, _ error) {
+	under, err := s.authz.Reach(ctx, resource.IdentityList)
+	if err != nil {
+		return nil, err
+	}
+	var orgs []resource.UID
+	for _, g := range under {
+		orgs = append(orgs, g.Root())
+	}
+	for _, org := range slices.Compact(orgs) {
+		some, err := s.store.EventsOfRequest(ctx, request, org, maxOfRequest)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	all = slices.DeleteFunc(all, func(e resource.Event) bool { return !s.mayAudit(ctx, e) })
+	slices.SortFunc(all, func(a, b resource.Event) int { return cmp.Compare(b.Seq, a.Seq) })
+	return all[:min(n, len(all))], nil
 }
 
 // window returns the range of sequence numbers to scan, backwards from before to first.

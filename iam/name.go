@@ -167,3 +167,29 @@ func (s *Service) seesBindingOf(ctx context.Context, person resource.UID, orgs [
 			s.authz.Sees(ctx, resource.IdentityList, g.Group)
 	})
 }
+
+// maxNamesakes is how many people with one e-mail address PeopleByEmail looks at.
+const maxNamesakes = 100
+
+// PeopleByEmail returns up to n people who have an e-mail address, among those whom the caller would see in a role
+// binding: see visiblePeople. The address is compared as it is.
+func (s *Service) PeopleByEmail(ctx context.Context, email string, n int) ([]resource.Info, error) {
+	reach, err := s.authz.Reach(ctx, resource.IdentityList)
+	if err != nil {
+		return nil, err
+	}
+	var orgs, uids []resource.UID
+	for _, g := range reach {
+		orgs = append(orgs, g.Root())
+	}
+	found, err := s.store.PeopleWithEmail(ctx, email, slices.Compact(orgs), maxNamesakes)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	for _, i := range found {
+		uids = append(uids, i.UID)
+	}
+	seen, err := s.visiblePeople(ctx, uids)
+	found = slices.DeleteFunc(found, func(i resource.Info) bool { return !slices.Contains(seen, i.UID) })
+	return found[:min(n, len(found))], err
+}

@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-dev/holdfast/refusal"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/seal"
+	"github.com/holdfast-dev/holdfast/search"
 	"github.com/holdfast-dev/holdfast/stamp"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/advisorydb"
@@ -197,9 +198,12 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	searches := search.New(s.store, s.checker, search.Sources{
+		IAM: s.iam, Registry: images, Advisory: s.advisory, Findings: findings, Events: events,
+	})
 	s.api = api.New(api.Services{
 		IAM: s.iam, Budgets: s.budgets, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
-		Findings: findings, Blast: finding.NewBlastService(findings, s.iam, s.cfg.KeepPulls),
+		Findings: findings, Blast: finding.NewBlastService(findings, s.iam, s.cfg.KeepPulls), Search: searches,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
 		MaxBody: int64(s.cfg.MaxBody), Version: stamp.Version(), Dir: s.cfg.DataDir,

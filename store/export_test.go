@@ -285,6 +285,7 @@ func (q *Query) PlanLateral(all []Span) string  { return q.lateral(all) }
 func (q *Query) PlanKeys(sp Span, n int) string { return q.keys(sp, n) }
 func (q *Query) PlanNeed() int                  { return q.need() }
 func (q *Query) PlanCounters(all []Span) string { return q.counters(all) }
+func (q *Query) PlanHeads(all []Span) string    { return q.heads(all) }
 func (q *Query) PlanFetch(keys []int64) string  { return q.fetch(keys) }
 
 // CorrectBytes corrects the counter of stored bytes of a repo.
@@ -292,8 +293,16 @@ func (s *DB) CorrectBytes(ctx context.Context, repo resource.UID) error {
 	return s.correct(ctx, recountRepos, Segment(repo))
 }
 
-// Named is the statement of At, and NamesOf that of the method of that name.
+// Named is the statement of At, and the others are those of the methods of these names.
 var (
-	Named   = named
-	NamesOf = namesOf
+	Named           = named
+	NamesOf         = namesOf
+	Counts          = counts
+	EventsOfRequest = eventsOfRequest
 )
+
+// AfterPrefix is the end of the range of a prefix.
+var AfterPrefix = afterPrefix
+
+// PlanSearch is the query of a search.
+func PlanSearch(e Engine, n NameSearch) Query { return n.query(e, infoKind(n.Table, n.Titled)) }

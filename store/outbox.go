@@ -20,7 +20,7 @@ func (t *Tx) Emit(ctx context.Context, kind resource.EventType, subject, group r
 	return t.EmitAll(ctx, [][]any{row})
 }
 
-const outboxInsert = `INSERT INTO outbox (id, type, subject, grp, actor, before_json, after_json, at_ms)`
+const outboxInsert = `INSERT INTO outbox (id, type, subject, grp, actor, before_json, after_json, request, at_ms)`
 
 // Added adds the event and the count that every insert ends with.
 func (t *Tx) Added(ctx context.Context, kind string, event resource.EventType, uid, group resource.UID, v any) error {
@@ -63,7 +63,8 @@ func outboxStatement(events [][]any) statement {
 	}
 	return statement{
 		text: outboxInsert + ` SELECT *
-			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[])`,
+			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+				$8::text[], $9::bigint[])`,
 		args: append(args, at),
 	}
 }
@@ -72,7 +73,8 @@ func outboxStatement(events [][]any) statement {
 func (t *Tx) Event(
 	ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any,
 ) ([]any, error) {
-	actor, err := Encode(resource.ActorFrom(ctx))
+	who := resource.ActorFrom(ctx)
+	actor, err := Encode(who)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +89,9 @@ func (t *Tx) Event(
 	if group == "" {
 		group = "/"
 	}
-	return []any{rand.Text(), string(kind), string(subject), string(group), actor, b, a, MS(t.DB.Time())}, nil
+	return []any{
+		rand.Text(), string(kind), string(subject), string(group), actor, b, a, who.RequestID, MS(t.DB.Time()),
+	}, nil
 }
 
 // Encode returns v as JSON, or "" for nil.
@@ -138,6 +142,19 @@ func (s *DB) EventsBefore(
 		stopped = all[n-1].Seq
 	}
 	return all, stopped, nil
+}
+
+// EventsOfRequest returns up to n events of an organization that one request has caused. A
+// client chooses the ids of its requests, so others may have used the same.
+func (s *DB) EventsOfRequest(ctx context.Context, request string, org resource.UID, n int) ([]resource.Event, error) {
+	args, text := eventsOfRequest(request, org, n)
+	return s.events(ctx, text, args...)
+}
+
+// eventsOfRequest returns the statement of EventsOfRequest.
+func eventsOfRequest(request string, org resource.UID, n int) (args []any, text string) {
+	return []any{request, string(org), string(org) + "0", n}, `SELECT ` + eventColumns + ` FROM outbox
+		WHERE request = $1 AND request <> '' AND grp >= $2 AND grp < $3 ORDER BY grp, seq LIMIT $4`
 }
 
 // EventNumber returns the number of the first event that was recorded at that

@@ -95,6 +95,7 @@ func (tr tree) shapes(e store.Engine) (all []plantest.Shape) {
 		tr.filtered(e, ask, p, add)
 	}
 	tr.several(e, add)
+	tr.searched(e, add)
 	for table, index := range map[string]string{ // names that a path ends in
 		"groups": "groups_parent_name", "identities": "identities_parent_name", "repos": "repos_parent_name",
 		"identity_providers": "identity_providers_parent_name",
@@ -144,6 +145,45 @@ func (tr tree) filtered(e store.Engine, ask string, p page.Request, add func(sto
 			add(q, fmt.Sprintf("%s by %s below level %d, counted", table, c.Column, d), kind, false, func(q *store.Query) string { return q.PlanTotal(sp) })
 		}
 	}
+}
+
+// searched are the shapes of searches by name, of counts, and of the changes of a request.
+func (tr tree) searched(e store.Engine, add func(store.Query, string, string, bool, func(*store.Query) string)) {
+	for _, kind := range []string{"groups", "repos", "identities", "accounts", "identity_providers", "account_associations", "advisory_feeds", "tags"} {
+		q := store.PlanSearch(e, store.NameSearch{Table: kind, Text: "g7", Exact: kind == "tags", Limit: 5})
+		for d := 1; d <= 3; d++ {
+			sp, index := store.Below(tr.folders[d-1]), fmt.Sprintf("%s_a%d_name", kind, d)
+			add(q, fmt.Sprintf("search of %s below level %d", kind, d), index, false, func(q *store.Query) string { return q.PlanPage(sp) })
+			if !e.Postgres {
+				add(q, fmt.Sprintf("search of %s below level %d, keys", kind, d), index, false, func(q *store.Query) string { return q.PlanKeys(sp, 6) })
+			}
+		}
+		if kind != "tags" { // a small subtree, so that either will do
+			deep, index := store.Below(tr.folders[3]), kind+"_a3_name "+kind+"_uid"
+			add(q, "search of "+kind+" below level 4", index, true, func(q *store.Query) string { return q.PlanPage(deep) })
+		}
+		if kind == "groups" || kind == "repos" {
+			in := store.ChildrenOf(tr.folders[2])
+			add(q, "search of "+kind+" in a group", kind+"_parent_name", true, func(q *store.Query) string { return q.PlanPage(in) })
+		}
+	}
+	var many []store.Span
+	for i := range 60 {
+		many = append(many, store.Below(tr.folders[1]+resource.UID(fmt.Sprintf("/%016x", i))))
+	}
+	if q := store.PlanSearch(e, store.NameSearch{Table: "groups", Text: "g7", Limit: 5}); e.Postgres {
+		add(q, "search of groups with 60 grants", "groups_a3_name", true, func(q *store.Query) string { return q.PlanLateral(many) })
+	} else {
+		add(q, "first groups of 60 grants", "groups_a3_name", false, func(q *store.Query) string { return q.PlanHeads(many) })
+	}
+	add(store.Query{}, "counts of groups", "counters_pkey PRIMARY", false, func(q *store.Query) (text string) {
+		q.Args, text = store.Counts(e, []string{"groups", "repos"}, tr.folders)
+		return text
+	})
+	add(store.Query{}, "changes of a request", "outbox_request", false, func(q *store.Query) (text string) {
+		q.Args, text = store.EventsOfRequest("r7", tr.folders[0], 200)
+		return text
+	})
 }
 
 // several are the shapes of lists over many grants, and of counters.
@@ -214,6 +254,7 @@ func plant(n int, row func(table string, values []any)) tree {
 		}
 		row("tags", append(store.TreeColumns(tr.repos[i%4].NewChild()), fmt.Sprintf("t%d", i), digest, i%8/7, i%50 == 0, "", i, i))
 		row("pulls", append(store.TreeColumns(tr.repos[i%4].NewChild()), false, fmt.Sprintf("d%d", i/2), "", fmt.Sprintf("i%d", i/2), "", "", i, 0))
+		row("advisory_feeds", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("f%d", i), "", 0, true, 0, "{}", []byte{}, i, i))
 		row("accounts", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("e%d", i), "", string(p), "", []byte{}, 0, []byte{}, 0, false, 0, i, i, ""))
 		if i%10 == 0 {
 			row("counters", []any{"groups", store.Segment(g), 0, 0, 0})
@@ -233,6 +274,26 @@ func insertTree(t *testing.T, n int, tr *tree) func(*store.DB) {
 				plantest.Insert(t, db, table, rows...)
 			}
 		}
+		insertEvents(t, db, n, tr.folders[0])
+	}
+}
+
+// insertEvents adds n events of half as many requests.
+func insertEvents(t *testing.T, db *store.DB, n int, group resource.UID) {
+	t.Helper()
+	err := db.Write(t.Context(), func(x *store.Tx) error {
+		var all [][]any
+		for i := range n {
+			row, err := x.Event(resource.WithActor(t.Context(), resource.Actor{RequestID: fmt.Sprintf("r%d", i/2)}), resource.GroupUpdated, group, group, nil, nil)
+			if err != nil {
+				return err
+			}
+			all = append(all, row)
+		}
+		return x.EmitAll(t.Context(), all)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -18,6 +18,7 @@ type Query struct {
 	joins     string
 	Column    string // the sort column
 	name      string // the exact name asked for, or ""
+	prefix    string // what names begin with, or ""; only in the order of names
 	where     []Condition
 	required  []requirement
 	classes   []resource.TagClass // of tags; nil for other kinds
@@ -210,7 +211,7 @@ func (q *Query) in(sp span) string {
 		}
 	}
 	text := fmt.Sprintf("t.uid %s %s AND t.uid < %s", than, q.Arg(from), q.Arg(to))
-	if d := levels["name"]; q.name != "" && len(q.where) == 0 { // the index of the deepest ancestor that has one
+	if d := levels["name"]; (q.name != "" || q.prefix != "") && len(q.where) == 0 { // the index of the deepest ancestor that has one
 		text += fmt.Sprintf(" AND t.a%d = %s", d, q.Arg(Segment(sp.below.Ancestor(d))))
 	}
 	return text + q.conditions()
@@ -218,7 +219,7 @@ func (q *Query) in(sp span) string {
 
 // filtered reports whether a list has filters other than those of its place in the
 // tree.
-func (q *Query) filtered() bool { return q.name != "" || len(q.where) > 0 }
+func (q *Query) filtered() bool { return q.name != "" || q.prefix != "" || len(q.where) > 0 }
 
 // conditions are the filters.
 func (q *Query) conditions() string {
@@ -236,6 +237,12 @@ func (q *Query) conditions() string {
 	}
 	if q.name != "" {
 		text += " AND t.name = " + q.Arg(q.name)
+	}
+	if q.prefix != "" {
+		text += " AND t.name >= " + q.Arg(q.prefix)
+		if after := afterPrefix(q.prefix); after != "" {
+			text += " AND t.name < " + q.Arg(after)
+		}
 	}
 	if len(q.classes) > 0 && len(q.classes) < tagClasses {
 		var all []string

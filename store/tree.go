@@ -106,6 +106,15 @@ func (s *DB) GroupNames(ctx context.Context, groups []resource.UID) ([]string, e
 	return names, nil
 }
 
+// Has reports whether a table has a row with a uid.
+func (s *DB) Has(ctx context.Context, table string, uid resource.UID) (has bool, err error) {
+	err = s.Rows(ctx, `SELECT 1 FROM `+table+` WHERE uid = $1`, []any{string(uid)}, func(Scanner) (bool, error) {
+		has = true
+		return true, nil
+	})
+	return has, err
+}
+
 // NamesOf returns what the rows of a table are called that have one of the uids. titled says
 // whether the table has display names. It is one query by index.
 func (s *DB) NamesOf(

@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/search"
 	"github.com/holdfast-dev/holdfast/sts"
 )
 
@@ -47,6 +48,7 @@ type Services struct {
 	Events   *event.Service
 	Findings *finding.Service
 	Blast    *finding.BlastService
+	Search   *search.Service
 }
 
 // Config is what the methods need to know beside the services.

@@ -133,7 +133,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		"AccessService":                    6,
+		"AccessService":                    8,
 		"AccountAssociationsService":       6,
 		"AdvisoriesService":                2,
 		"AdvisoryFeedsService":             5,

@@ -321,6 +321,34 @@ func (t Tx) Grant(ctx context.Context, b resource.RoleBinding) error {
 	return t.bind(ctx, b)
 }
 
+// PeopleWithEmail returns up to n people who have an e-mail address and have joined one of
+// the organizations by an act of their own.
+func (s *Store) PeopleWithEmail(
+	ctx context.Context, email string, orgs []resource.UID, n int,
+) ([]resource.Info, error) {
+	if email == "" || len(orgs) == 0 {
+		return nil, nil
+	}
+	args, text := peopleWithEmail(s.Engine, email, orgs, n)
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (i resource.Info, _ error) {
+		return i, row.Scan(&i.UID, &i.Name, &i.DisplayName)
+	}, text, args...)
+}
+
+// peopleWithEmail returns the statement of PeopleWithEmail.
+func peopleWithEmail(e store.Engine, email string, orgs []resource.UID, n int) (args []any, text string) {
+	segs := make([]int64, len(orgs))
+	for i, org := range orgs {
+		segs[i] = store.Segment(org)
+	}
+	q := store.Query{Engine: e}
+	text = `SELECT i.uid, i.name, i.display_name FROM identities AS i
+		WHERE i.email = ` + q.Arg(email) + ` AND i.email <> '' AND i.parent IS NULL AND EXISTS (SELECT 1 FROM members AS m
+			WHERE m.identity = i.uid AND m.org IN (SELECT v FROM ` + e.Each(&q, segs) + ` AS s))
+		ORDER BY i.uid LIMIT ` + q.Arg(n)
+	return q.Args, text
+}
+
 // Joined returns the organizations that each of these people has joined by an act of
 // their own.
 func (s *Store) Joined(ctx context.Context, people []resource.UID) (map[resource.UID][]resource.UID, error) {

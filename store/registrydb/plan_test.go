@@ -25,13 +25,20 @@ func TestPlans(t *testing.T) {
 				rows = append(rows, []any{store.Segment(repo), fmt.Sprintf("d%d", i), "", 0, "", "", "", 0, []byte{}})
 			}
 			plantest.Insert(t, db, "manifests", rows...)
+			var images [][]any
+			for i := range 1000 {
+				images = append(images, []any{store.Segment(repo), fmt.Sprintf("d%d", i), store.Segment(org), string(repo), nil, 0, "", 0, 0, 0, nil, 0})
+			}
+			plantest.Insert(t, db, "images", images...)
 		}
 	}
 	t.Run("sqlite", func(t *testing.T) {
-		plantest.SQLite(t, insert, func(db *store.DB) []plantest.Shape { return append(needed(repo), tagged(db)) })
+		plantest.SQLite(t, insert, func(db *store.DB) []plantest.Shape {
+			return slices.Concat(needed(repo), searched(repo), []plantest.Shape{tagged(db)})
+		})
 	})
 	t.Run("postgres", func(t *testing.T) {
-		plantest.Postgres(t, insert, func(*store.DB) []plantest.Shape { return append(needed(repo), pulled()...) })
+		plantest.Postgres(t, insert, func(*store.DB) []plantest.Shape { return slices.Concat(needed(repo), pulled(), searched(repo)) })
 	})
 }
 
@@ -48,6 +55,20 @@ func needed(repo resource.UID) (all []plantest.Shape) {
 			all = append(all, plantest.Shape{Name: fmt.Sprintf("%d of %s", n, table), Index: index, Text: text, Args: args})
 		}
 	}
+	return all
+}
+
+// searched are the shapes of a search for the beginning of a digest.
+func searched(repo resource.UID) (all []plantest.Shape) {
+	add := func(name, index string, args []any, text string) {
+		all = append(all, plantest.Shape{Name: name, Index: index, Text: text, Args: args})
+	}
+	args, text := imagesBeginning(store.Segment(repo.Root()), "d7")
+	add("images of an organization", "images_root_digest", args, text)
+	args, text = nextDigest("d7", "d7", false)
+	add("the next digest", "manifests_digest", args, text)
+	args, text = holdersOf("d7")
+	add("repos with a digest", "manifests_digest", args, text)
 	return all
 }
 

@@ -26,6 +26,216 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// SearchKind is what a result of a search is.
+type SearchKind int32
+
+const (
+	// Never used.
+	SearchKind_SEARCH_KIND_UNSPECIFIED SearchKind = 0
+	// A group.
+	SearchKind_SEARCH_KIND_GROUP SearchKind = 1
+	// A repo.
+	SearchKind_SEARCH_KIND_REPO SearchKind = 2
+	// A person or a workload.
+	SearchKind_SEARCH_KIND_IDENTITY SearchKind = 3
+	// The account of a person.
+	SearchKind_SEARCH_KIND_ACCOUNT SearchKind = 4
+	// A role.
+	SearchKind_SEARCH_KIND_ROLE SearchKind = 5
+	// A role binding.
+	SearchKind_SEARCH_KIND_ROLE_BINDING SearchKind = 6
+	// An identity provider.
+	SearchKind_SEARCH_KIND_IDENTITY_PROVIDER SearchKind = 7
+	// A mapping of an identity provider's group to a role.
+	SearchKind_SEARCH_KIND_EXTERNAL_GROUP_ROLE_MAPPING SearchKind = 8
+	// An account association.
+	SearchKind_SEARCH_KIND_ACCOUNT_ASSOCIATION SearchKind = 9
+	// An invite to a group.
+	SearchKind_SEARCH_KIND_GROUP_INVITE SearchKind = 10
+	// A tag of a repo.
+	SearchKind_SEARCH_KIND_TAG SearchKind = 11
+	// A manifest of a repo: an image, an index, or what is attached to one.
+	SearchKind_SEARCH_KIND_MANIFEST SearchKind = 12
+	// A package of an image.
+	SearchKind_SEARCH_KIND_PACKAGE SearchKind = 13
+	// An advisory.
+	SearchKind_SEARCH_KIND_ADVISORY SearchKind = 14
+	// A feed of advisories.
+	SearchKind_SEARCH_KIND_ADVISORY_FEED SearchKind = 15
+	// An exception to findings.
+	SearchKind_SEARCH_KIND_EXCEPTION SearchKind = 16
+	// A rule that refuses pulls.
+	SearchKind_SEARCH_KIND_RULE SearchKind = 17
+	// A subscription to events.
+	SearchKind_SEARCH_KIND_SUBSCRIPTION SearchKind = 18
+	// An event that a subscription could not deliver.
+	SearchKind_SEARCH_KIND_DELIVERY SearchKind = 19
+	// An entry of the audit log.
+	SearchKind_SEARCH_KIND_AUDIT_ENTRY SearchKind = 20
+)
+
+// Enum value maps for SearchKind.
+var (
+	SearchKind_name = map[int32]string{
+		0:  "SEARCH_KIND_UNSPECIFIED",
+		1:  "SEARCH_KIND_GROUP",
+		2:  "SEARCH_KIND_REPO",
+		3:  "SEARCH_KIND_IDENTITY",
+		4:  "SEARCH_KIND_ACCOUNT",
+		5:  "SEARCH_KIND_ROLE",
+		6:  "SEARCH_KIND_ROLE_BINDING",
+		7:  "SEARCH_KIND_IDENTITY_PROVIDER",
+		8:  "SEARCH_KIND_EXTERNAL_GROUP_ROLE_MAPPING",
+		9:  "SEARCH_KIND_ACCOUNT_ASSOCIATION",
+		10: "SEARCH_KIND_GROUP_INVITE",
+		11: "SEARCH_KIND_TAG",
+		12: "SEARCH_KIND_MANIFEST",
+		13: "SEARCH_KIND_PACKAGE",
+		14: "SEARCH_KIND_ADVISORY",
+		15: "SEARCH_KIND_ADVISORY_FEED",
+		16: "SEARCH_KIND_EXCEPTION",
+		17: "SEARCH_KIND_RULE",
+		18: "SEARCH_KIND_SUBSCRIPTION",
+		19: "SEARCH_KIND_DELIVERY",
+		20: "SEARCH_KIND_AUDIT_ENTRY",
+	}
+	SearchKind_value = map[string]int32{
+		"SEARCH_KIND_UNSPECIFIED":                 0,
+		"SEARCH_KIND_GROUP":                       1,
+		"SEARCH_KIND_REPO":                        2,
+		"SEARCH_KIND_IDENTITY":                    3,
+		"SEARCH_KIND_ACCOUNT":                     4,
+		"SEARCH_KIND_ROLE":                        5,
+		"SEARCH_KIND_ROLE_BINDING":                6,
+		"SEARCH_KIND_IDENTITY_PROVIDER":           7,
+		"SEARCH_KIND_EXTERNAL_GROUP_ROLE_MAPPING": 8,
+		"SEARCH_KIND_ACCOUNT_ASSOCIATION":         9,
+		"SEARCH_KIND_GROUP_INVITE":                10,
+		"SEARCH_KIND_TAG":                         11,
+		"SEARCH_KIND_MANIFEST":                    12,
+		"SEARCH_KIND_PACKAGE":                     13,
+		"SEARCH_KIND_ADVISORY":                    14,
+		"SEARCH_KIND_ADVISORY_FEED":               15,
+		"SEARCH_KIND_EXCEPTION":                   16,
+		"SEARCH_KIND_RULE":                        17,
+		"SEARCH_KIND_SUBSCRIPTION":                18,
+		"SEARCH_KIND_DELIVERY":                    19,
+		"SEARCH_KIND_AUDIT_ENTRY":                 20,
+	}
+)
+
+func (x SearchKind) Enum() *SearchKind {
+	p := new(SearchKind)
+	*p = x
+	return p
+}
+
+func (x SearchKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SearchKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_access_v1_access_proto_enumTypes[0].Descriptor()
+}
+
+func (SearchKind) Type() protoreflect.EnumType {
+	return &file_holdfast_access_v1_access_proto_enumTypes[0]
+}
+
+func (x SearchKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SearchKind.Descriptor instead.
+func (SearchKind) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{0}
+}
+
+// SearchMatch is what of a result the text is.
+type SearchMatch int32
+
+const (
+	// Never used.
+	SearchMatch_SEARCH_MATCH_UNSPECIFIED SearchMatch = 0
+	// Its uid.
+	SearchMatch_SEARCH_MATCH_UID SearchMatch = 1
+	// Its path.
+	SearchMatch_SEARCH_MATCH_PATH SearchMatch = 2
+	// The id or an alias of an advisory.
+	SearchMatch_SEARCH_MATCH_ADVISORY_ID SearchMatch = 3
+	// The id of a request.
+	SearchMatch_SEARCH_MATCH_REQUEST_ID SearchMatch = 4
+	// The package URL of a package, with its version or without.
+	SearchMatch_SEARCH_MATCH_PURL SearchMatch = 5
+	// An e-mail address.
+	SearchMatch_SEARCH_MATCH_EMAIL SearchMatch = 6
+	// Its name.
+	SearchMatch_SEARCH_MATCH_NAME SearchMatch = 7
+	// Its digest, or the beginning of it.
+	SearchMatch_SEARCH_MATCH_DIGEST SearchMatch = 8
+	// The beginning of its path: all names but the last, and the beginning of that.
+	SearchMatch_SEARCH_MATCH_PATH_PREFIX SearchMatch = 9
+	// The beginning of its name, or of the e-mail address of an account.
+	SearchMatch_SEARCH_MATCH_NAME_PREFIX SearchMatch = 10
+)
+
+// Enum value maps for SearchMatch.
+var (
+	SearchMatch_name = map[int32]string{
+		0:  "SEARCH_MATCH_UNSPECIFIED",
+		1:  "SEARCH_MATCH_UID",
+		2:  "SEARCH_MATCH_PATH",
+		3:  "SEARCH_MATCH_ADVISORY_ID",
+		4:  "SEARCH_MATCH_REQUEST_ID",
+		5:  "SEARCH_MATCH_PURL",
+		6:  "SEARCH_MATCH_EMAIL",
+		7:  "SEARCH_MATCH_NAME",
+		8:  "SEARCH_MATCH_DIGEST",
+		9:  "SEARCH_MATCH_PATH_PREFIX",
+		10: "SEARCH_MATCH_NAME_PREFIX",
+	}
+	SearchMatch_value = map[string]int32{
+		"SEARCH_MATCH_UNSPECIFIED": 0,
+		"SEARCH_MATCH_UID":         1,
+		"SEARCH_MATCH_PATH":        2,
+		"SEARCH_MATCH_ADVISORY_ID": 3,
+		"SEARCH_MATCH_REQUEST_ID":  4,
+		"SEARCH_MATCH_PURL":        5,
+		"SEARCH_MATCH_EMAIL":       6,
+		"SEARCH_MATCH_NAME":        7,
+		"SEARCH_MATCH_DIGEST":      8,
+		"SEARCH_MATCH_PATH_PREFIX": 9,
+		"SEARCH_MATCH_NAME_PREFIX": 10,
+	}
+)
+
+func (x SearchMatch) Enum() *SearchMatch {
+	p := new(SearchMatch)
+	*p = x
+	return p
+}
+
+func (x SearchMatch) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SearchMatch) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_access_v1_access_proto_enumTypes[1].Descriptor()
+}
+
+func (SearchMatch) Type() protoreflect.EnumType {
+	return &file_holdfast_access_v1_access_proto_enumTypes[1]
+}
+
+func (x SearchMatch) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SearchMatch.Descriptor instead.
+func (SearchMatch) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{1}
+}
+
 // Grant is a role binding that gives the capability asked about.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -747,6 +957,628 @@ func (x *ResourceName) GetPath() string {
 	return ""
 }
 
+// SearchRequest is what to look for.
+type SearchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The text, 1 to 256 bytes. Case counts, but for the ids of advisories.
+	Query string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
+	// How many results to return altogether: 50 unless given, which is also the most.
+	// There are at most 5 of a kind, and no further pages.
+	PageSize      int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchRequest) Reset() {
+	*x = SearchRequest{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchRequest) ProtoMessage() {}
+
+func (x *SearchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
+func (*SearchRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SearchRequest) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *SearchRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+// SearchResponse is what Search found.
+type SearchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The results, best first.
+	Results       []*SearchResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchResponse) Reset() {
+	*x = SearchResponse{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchResponse) ProtoMessage() {}
+
+func (x *SearchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
+func (*SearchResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SearchResponse) GetResults() []*SearchResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// SearchResult is something that a text may mean.
+type SearchResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	Kind SearchKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.access.v1.SearchKind" json:"kind,omitempty"`
+	// What of it the text is.
+	Match SearchMatch `protobuf:"varint,2,opt,name=match,proto3,enum=holdfast.access.v1.SearchMatch" json:"match,omitempty"`
+	// Its uid. Manifests and packages have none; that of an audit entry is the uid of
+	// what was changed.
+	Uid string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Its name: that of the resource, the digest of a manifest, the package URL of a
+	// package, the id of an advisory, the type of an audit entry. Kinds without names
+	// have none.
+	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// What people read instead of the name. Empty if there is nothing.
+	DisplayName string `protobuf:"bytes,5,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// Where it is: the names of the groups above it and its own, with slashes between;
+	// of a tag, a manifest or a package, as in an image reference; of a kind without
+	// names and of an audit entry, the path of the group it is in. Empty for people,
+	// and for what is in a provider or a subscription.
+	Path string `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
+	// The uid of the group, repo, provider or subscription that it is in; of an audit
+	// entry, of the group in which the change was made.
+	ParentUid string `protobuf:"bytes,7,opt,name=parent_uid,json=parentUid,proto3" json:"parent_uid,omitempty"`
+	// The digest of the image: of tags, manifests and packages.
+	Digest string `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
+	// What else there is to tell: the summary of an advisory.
+	Description string `protobuf:"bytes,9,opt,name=description,proto3" json:"description,omitempty"`
+	// The id of an audit entry.
+	EntryId string `protobuf:"bytes,10,opt,name=entry_id,json=entryId,proto3" json:"entry_id,omitempty"`
+	// When the change of an audit entry was made.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchResult) Reset() {
+	*x = SearchResult{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchResult) ProtoMessage() {}
+
+func (x *SearchResult) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchResult.ProtoReflect.Descriptor instead.
+func (*SearchResult) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SearchResult) GetKind() SearchKind {
+	if x != nil {
+		return x.Kind
+	}
+	return SearchKind_SEARCH_KIND_UNSPECIFIED
+}
+
+func (x *SearchResult) GetMatch() SearchMatch {
+	if x != nil {
+		return x.Match
+	}
+	return SearchMatch_SEARCH_MATCH_UNSPECIFIED
+}
+
+func (x *SearchResult) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *SearchResult) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SearchResult) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *SearchResult) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SearchResult) GetParentUid() string {
+	if x != nil {
+		return x.ParentUid
+	}
+	return ""
+}
+
+func (x *SearchResult) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *SearchResult) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *SearchResult) GetEntryId() string {
+	if x != nil {
+		return x.EntryId
+	}
+	return ""
+}
+
+func (x *SearchResult) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+// CountChildrenRequest names the group.
+type CountChildrenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The group's uid.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Groups per page: 50 unless given, 200 at most.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before. It lasts three days; an expired
+	// one starts again from the first page.
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// A field to sort groups by, then optionally " desc": name unless given. The
+	// pages of one walk have one order.
+	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	// How many groups to pass over before the page starts.
+	Skip          int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountChildrenRequest) Reset() {
+	*x = CountChildrenRequest{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountChildrenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountChildrenRequest) ProtoMessage() {}
+
+func (x *CountChildrenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountChildrenRequest.ProtoReflect.Descriptor instead.
+func (*CountChildrenRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *CountChildrenRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *CountChildrenRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *CountChildrenRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *CountChildrenRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
+func (x *CountChildrenRequest) GetSkip() int32 {
+	if x != nil {
+		return x.Skip
+	}
+	return 0
+}
+
+// CountChildrenResponse is how much is in a group, and one page of the groups in it.
+type CountChildrenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The groups directly in it.
+	Groups []*CountedGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Asks for the page after this one; empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// How many groups are directly in it, on all pages together.
+	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
+	// The skip of the request.
+	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// How much is in the group itself.
+	Counts        *ChildCounts `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountChildrenResponse) Reset() {
+	*x = CountChildrenResponse{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountChildrenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountChildrenResponse) ProtoMessage() {}
+
+func (x *CountChildrenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountChildrenResponse.ProtoReflect.Descriptor instead.
+func (*CountChildrenResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *CountChildrenResponse) GetGroups() []*CountedGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *CountChildrenResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *CountChildrenResponse) GetTotalCount() int64 {
+	if x != nil && x.TotalCount != nil {
+		return *x.TotalCount
+	}
+	return 0
+}
+
+func (x *CountChildrenResponse) GetSkipped() int32 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *CountChildrenResponse) GetCounts() *ChildCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// CountedGroup is a group with how much is in it.
+type CountedGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The group's uid.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// What people read instead of the name. Empty if there is nothing.
+	DisplayName string `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// How much is in it.
+	Counts        *ChildCounts `protobuf:"bytes,4,opt,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountedGroup) Reset() {
+	*x = CountedGroup{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountedGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountedGroup) ProtoMessage() {}
+
+func (x *CountedGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountedGroup.ProtoReflect.Descriptor instead.
+func (*CountedGroup) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CountedGroup) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *CountedGroup) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CountedGroup) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *CountedGroup) GetCounts() *ChildCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// ChildCounts is how many resources of each kind are in a group. A kind that the
+// caller may not list there is absent.
+type ChildCounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Groups.
+	Groups *ChildCount `protobuf:"bytes,1,opt,name=groups,proto3" json:"groups,omitempty"`
+	// Repos.
+	Repos *ChildCount `protobuf:"bytes,2,opt,name=repos,proto3" json:"repos,omitempty"`
+	// Workloads.
+	Identities *ChildCount `protobuf:"bytes,3,opt,name=identities,proto3" json:"identities,omitempty"`
+	// Roles.
+	Roles *ChildCount `protobuf:"bytes,4,opt,name=roles,proto3" json:"roles,omitempty"`
+	// Role bindings.
+	RoleBindings  *ChildCount `protobuf:"bytes,5,opt,name=role_bindings,json=roleBindings,proto3" json:"role_bindings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildCounts) Reset() {
+	*x = ChildCounts{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildCounts) ProtoMessage() {}
+
+func (x *ChildCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildCounts.ProtoReflect.Descriptor instead.
+func (*ChildCounts) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ChildCounts) GetGroups() *ChildCount {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *ChildCounts) GetRepos() *ChildCount {
+	if x != nil {
+		return x.Repos
+	}
+	return nil
+}
+
+func (x *ChildCounts) GetIdentities() *ChildCount {
+	if x != nil {
+		return x.Identities
+	}
+	return nil
+}
+
+func (x *ChildCounts) GetRoles() *ChildCount {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *ChildCounts) GetRoleBindings() *ChildCount {
+	if x != nil {
+		return x.RoleBindings
+	}
+	return nil
+}
+
+// ChildCount is how many resources of a kind are in a group.
+type ChildCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Directly in it.
+	Direct int64 `protobuf:"varint,1,opt,name=direct,proto3" json:"direct,omitempty"`
+	// In it and in all groups below it.
+	All           int64 `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildCount) Reset() {
+	*x = ChildCount{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildCount) ProtoMessage() {}
+
+func (x *ChildCount) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildCount.ProtoReflect.Descriptor instead.
+func (*ChildCount) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ChildCount) GetDirect() int64 {
+	if x != nil {
+		return x.Direct
+	}
+	return 0
+}
+
+func (x *ChildCount) GetAll() int64 {
+	if x != nil {
+		return x.All
+	}
+	return 0
+}
+
 // ListCapabilitiesRequest is empty: there is one answer for everybody.
 type ListCapabilitiesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -756,7 +1588,7 @@ type ListCapabilitiesRequest struct {
 
 func (x *ListCapabilitiesRequest) Reset() {
 	*x = ListCapabilitiesRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +1600,7 @@ func (x *ListCapabilitiesRequest) String() string {
 func (*ListCapabilitiesRequest) ProtoMessage() {}
 
 func (x *ListCapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +1613,7 @@ func (x *ListCapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListCapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{19}
 }
 
 // ListCapabilitiesResponse is all there are.
@@ -795,7 +1627,7 @@ type ListCapabilitiesResponse struct {
 
 func (x *ListCapabilitiesResponse) Reset() {
 	*x = ListCapabilitiesResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +1639,7 @@ func (x *ListCapabilitiesResponse) String() string {
 func (*ListCapabilitiesResponse) ProtoMessage() {}
 
 func (x *ListCapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +1652,7 @@ func (x *ListCapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListCapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListCapabilitiesResponse) GetCapabilities() []*NamedCapability {
@@ -845,7 +1677,7 @@ type NamedCapability struct {
 
 func (x *NamedCapability) Reset() {
 	*x = NamedCapability{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -857,7 +1689,7 @@ func (x *NamedCapability) String() string {
 func (*NamedCapability) ProtoMessage() {}
 
 func (x *NamedCapability) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -870,7 +1702,7 @@ func (x *NamedCapability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedCapability.ProtoReflect.Descriptor instead.
 func (*NamedCapability) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NamedCapability) GetName() string {
@@ -903,7 +1735,7 @@ type GetVersionRequest struct {
 
 func (x *GetVersionRequest) Reset() {
 	*x = GetVersionRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1747,7 @@ func (x *GetVersionRequest) String() string {
 func (*GetVersionRequest) ProtoMessage() {}
 
 func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1760,7 @@ func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVersionRequest.ProtoReflect.Descriptor instead.
 func (*GetVersionRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{22}
 }
 
 // Version is what the server is.
@@ -946,7 +1778,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1790,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1803,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Version) GetVersion() string {
@@ -1057,7 +1889,58 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12!\n" +
 	"\fdisplay_name\x18\x04 \x01(\tR\vdisplayName\x12\x12\n" +
-	"\x04path\x18\x05 \x01(\tR\x04path\"\x19\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\"G\n" +
+	"\rSearchRequest\x12\x19\n" +
+	"\x05query\x18\x01 \x01(\tB\x03\xe0A\x02R\x05query\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\"L\n" +
+	"\x0eSearchResponse\x12:\n" +
+	"\aresults\x18\x01 \x03(\v2 .holdfast.access.v1.SearchResultR\aresults\"\xfa\x02\n" +
+	"\fSearchResult\x122\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1e.holdfast.access.v1.SearchKindR\x04kind\x125\n" +
+	"\x05match\x18\x02 \x01(\x0e2\x1f.holdfast.access.v1.SearchMatchR\x05match\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12!\n" +
+	"\fdisplay_name\x18\x05 \x01(\tR\vdisplayName\x12\x12\n" +
+	"\x04path\x18\x06 \x01(\tR\x04path\x12\x1d\n" +
+	"\n" +
+	"parent_uid\x18\a \x01(\tR\tparentUid\x12\x16\n" +
+	"\x06digest\x18\b \x01(\tR\x06digest\x12 \n" +
+	"\vdescription\x18\t \x01(\tR\vdescription\x12\x19\n" +
+	"\bentry_id\x18\n" +
+	" \x01(\tR\aentryId\x12.\n" +
+	"\x04time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x9e\x01\n" +
+	"\x14CountChildrenRequest\x12\x1b\n" +
+	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\x12\x12\n" +
+	"\x04skip\x18\x05 \x01(\x05R\x04skip\"\x82\x02\n" +
+	"\x15CountChildrenResponse\x128\n" +
+	"\x06groups\x18\x01 \x03(\v2 .holdfast.access.v1.CountedGroupR\x06groups\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
+	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
+	"totalCount\x88\x01\x01\x12\x18\n" +
+	"\askipped\x18\x04 \x01(\x05R\askipped\x127\n" +
+	"\x06counts\x18\x05 \x01(\v2\x1f.holdfast.access.v1.ChildCountsR\x06countsB\x0e\n" +
+	"\f_total_count\"\x90\x01\n" +
+	"\fCountedGroup\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12!\n" +
+	"\fdisplay_name\x18\x03 \x01(\tR\vdisplayName\x127\n" +
+	"\x06counts\x18\x04 \x01(\v2\x1f.holdfast.access.v1.ChildCountsR\x06counts\"\xb6\x02\n" +
+	"\vChildCounts\x126\n" +
+	"\x06groups\x18\x01 \x01(\v2\x1e.holdfast.access.v1.ChildCountR\x06groups\x124\n" +
+	"\x05repos\x18\x02 \x01(\v2\x1e.holdfast.access.v1.ChildCountR\x05repos\x12>\n" +
+	"\n" +
+	"identities\x18\x03 \x01(\v2\x1e.holdfast.access.v1.ChildCountR\n" +
+	"identities\x124\n" +
+	"\x05roles\x18\x04 \x01(\v2\x1e.holdfast.access.v1.ChildCountR\x05roles\x12C\n" +
+	"\rrole_bindings\x18\x05 \x01(\v2\x1e.holdfast.access.v1.ChildCountR\froleBindings\"6\n" +
+	"\n" +
+	"ChildCount\x12\x16\n" +
+	"\x06direct\x18\x01 \x01(\x03R\x06direct\x12\x10\n" +
+	"\x03all\x18\x02 \x01(\x03R\x03all\"\x19\n" +
 	"\x17ListCapabilitiesRequest\"c\n" +
 	"\x18ListCapabilitiesResponse\x12G\n" +
 	"\fcapabilities\x18\x01 \x03(\v2#.holdfast.access.v1.NamedCapabilityR\fcapabilities\"\x80\x01\n" +
@@ -1072,7 +1955,44 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
 	"go_version\x18\x02 \x01(\tR\tgoVersion\x12!\n" +
-	"\fapi_versions\x18\x03 \x03(\tR\vapiVersions2\xc0\x06\n" +
+	"\fapi_versions\x18\x03 \x03(\tR\vapiVersions*\xd7\x04\n" +
+	"\n" +
+	"SearchKind\x12\x1b\n" +
+	"\x17SEARCH_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11SEARCH_KIND_GROUP\x10\x01\x12\x14\n" +
+	"\x10SEARCH_KIND_REPO\x10\x02\x12\x18\n" +
+	"\x14SEARCH_KIND_IDENTITY\x10\x03\x12\x17\n" +
+	"\x13SEARCH_KIND_ACCOUNT\x10\x04\x12\x14\n" +
+	"\x10SEARCH_KIND_ROLE\x10\x05\x12\x1c\n" +
+	"\x18SEARCH_KIND_ROLE_BINDING\x10\x06\x12!\n" +
+	"\x1dSEARCH_KIND_IDENTITY_PROVIDER\x10\a\x12+\n" +
+	"'SEARCH_KIND_EXTERNAL_GROUP_ROLE_MAPPING\x10\b\x12#\n" +
+	"\x1fSEARCH_KIND_ACCOUNT_ASSOCIATION\x10\t\x12\x1c\n" +
+	"\x18SEARCH_KIND_GROUP_INVITE\x10\n" +
+	"\x12\x13\n" +
+	"\x0fSEARCH_KIND_TAG\x10\v\x12\x18\n" +
+	"\x14SEARCH_KIND_MANIFEST\x10\f\x12\x17\n" +
+	"\x13SEARCH_KIND_PACKAGE\x10\r\x12\x18\n" +
+	"\x14SEARCH_KIND_ADVISORY\x10\x0e\x12\x1d\n" +
+	"\x19SEARCH_KIND_ADVISORY_FEED\x10\x0f\x12\x19\n" +
+	"\x15SEARCH_KIND_EXCEPTION\x10\x10\x12\x14\n" +
+	"\x10SEARCH_KIND_RULE\x10\x11\x12\x1c\n" +
+	"\x18SEARCH_KIND_SUBSCRIPTION\x10\x12\x12\x18\n" +
+	"\x14SEARCH_KIND_DELIVERY\x10\x13\x12\x1b\n" +
+	"\x17SEARCH_KIND_AUDIT_ENTRY\x10\x14*\xae\x02\n" +
+	"\vSearchMatch\x12\x1c\n" +
+	"\x18SEARCH_MATCH_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10SEARCH_MATCH_UID\x10\x01\x12\x15\n" +
+	"\x11SEARCH_MATCH_PATH\x10\x02\x12\x1c\n" +
+	"\x18SEARCH_MATCH_ADVISORY_ID\x10\x03\x12\x1b\n" +
+	"\x17SEARCH_MATCH_REQUEST_ID\x10\x04\x12\x15\n" +
+	"\x11SEARCH_MATCH_PURL\x10\x05\x12\x16\n" +
+	"\x12SEARCH_MATCH_EMAIL\x10\x06\x12\x15\n" +
+	"\x11SEARCH_MATCH_NAME\x10\a\x12\x17\n" +
+	"\x13SEARCH_MATCH_DIGEST\x10\b\x12\x1c\n" +
+	"\x18SEARCH_MATCH_PATH_PREFIX\x10\t\x12\x1c\n" +
+	"\x18SEARCH_MATCH_NAME_PREFIX\x10\n" +
+	"2\xc5\b\n" +
 	"\rAccessService\x12\x84\x01\n" +
 	"\vCheckAccess\x12&.holdfast.access.v1.CheckAccessRequest\x1a'.holdfast.access.v1.CheckAccessResponse\"$\x82\xd3\xe4\x93\x02\x12\x12\x10/access/v1/check\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x93\x03\x12\x82\x01\n" +
@@ -1080,7 +2000,10 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"ListAccess\x12%.holdfast.access.v1.ListAccessRequest\x1a&.holdfast.access.v1.ListAccessResponse\"%\x82\xd3\xe4\x93\x02\x13\x12\x11/access/v1/grants\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x93\x03\x12\x84\x01\n" +
 	"\vResolvePath\x12&.holdfast.access.v1.ResolvePathRequest\x1a'.holdfast.access.v1.ResolvePathResponse\"$\x82\xd3\xe4\x93\x02\x14\x12\x12/access/v1/resolve\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x88\x01\n" +
-	"\vLookupNames\x12&.holdfast.access.v1.LookupNamesRequest\x1a'.holdfast.access.v1.LookupNamesResponse\"(\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/access/v1/names\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x90\x02\x01\x12\x98\x01\n" +
+	"\vLookupNames\x12&.holdfast.access.v1.LookupNamesRequest\x1a'.holdfast.access.v1.LookupNamesResponse\"(\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/access/v1/names\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x90\x02\x01\x12t\n" +
+	"\x06Search\x12!.holdfast.access.v1.SearchRequest\x1a\".holdfast.access.v1.SearchResponse\"#\x82\xd3\xe4\x93\x02\x13\x12\x11/access/v1/search\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x8c\x01\n" +
+	"\rCountChildren\x12(.holdfast.access.v1.CountChildrenRequest\x1a).holdfast.access.v1.CountChildrenResponse\"&\x82\xd3\xe4\x93\x02\x15\x12\x13/access/v1/children\x8a\xaf\xa8\xd2\x05\x05\x12\x03\n" +
+	"\x01g\x12\x98\x01\n" +
 	"\x10ListCapabilities\x12+.holdfast.access.v1.ListCapabilitiesRequest\x1a,.holdfast.access.v1.ListCapabilitiesResponse\")\x82\xd3\xe4\x93\x02\x19\x12\x17/access/v1/capabilities\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12v\n" +
 	"\n" +
 	"GetVersion\x12%.holdfast.access.v1.GetVersionRequest\x1a\x1b.holdfast.access.v1.Version\"$\x82\xd3\xe4\x93\x02\x14\x12\x12/access/v1/version\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01B9Z7github.com/holdfast-dev/holdfast/gen/access/v1;accesspbb\x06proto3"
@@ -1097,58 +2020,85 @@ func file_holdfast_access_v1_access_proto_rawDescGZIP() []byte {
 	return file_holdfast_access_v1_access_proto_rawDescData
 }
 
-var file_holdfast_access_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_holdfast_access_v1_access_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_holdfast_access_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_holdfast_access_v1_access_proto_goTypes = []any{
-	(*Grant)(nil),                       // 0: holdfast.access.v1.Grant
-	(*CheckAccessRequest)(nil),          // 1: holdfast.access.v1.CheckAccessRequest
-	(*CheckAccessResponse)(nil),         // 2: holdfast.access.v1.CheckAccessResponse
-	(*ListAccessRequest)(nil),           // 3: holdfast.access.v1.ListAccessRequest
-	(*ListAccessResponse)(nil),          // 4: holdfast.access.v1.ListAccessResponse
-	(*ResolvePathRequest)(nil),          // 5: holdfast.access.v1.ResolvePathRequest
-	(*ResolvePathResponse)(nil),         // 6: holdfast.access.v1.ResolvePathResponse
-	(*ResolvedResource)(nil),            // 7: holdfast.access.v1.ResolvedResource
-	(*LookupNamesRequest)(nil),          // 8: holdfast.access.v1.LookupNamesRequest
-	(*LookupNamesResponse)(nil),         // 9: holdfast.access.v1.LookupNamesResponse
-	(*ResourceName)(nil),                // 10: holdfast.access.v1.ResourceName
-	(*ListCapabilitiesRequest)(nil),     // 11: holdfast.access.v1.ListCapabilitiesRequest
-	(*ListCapabilitiesResponse)(nil),    // 12: holdfast.access.v1.ListCapabilitiesResponse
-	(*NamedCapability)(nil),             // 13: holdfast.access.v1.NamedCapability
-	(*GetVersionRequest)(nil),           // 14: holdfast.access.v1.GetVersionRequest
-	(*Version)(nil),                     // 15: holdfast.access.v1.Version
-	(*v2beta1.RoleBindingIdentity)(nil), // 16: holdfast.iam.v2beta1.RoleBindingIdentity
-	(*v2beta1.RoleBindingGroup)(nil),    // 17: holdfast.iam.v2beta1.RoleBindingGroup
-	(*v2beta1.RoleBindingRole)(nil),     // 18: holdfast.iam.v2beta1.RoleBindingRole
-	(*timestamppb.Timestamp)(nil),       // 19: google.protobuf.Timestamp
-	(capabilities.Capability)(0),        // 20: holdfast.capabilities.Capability
+	(SearchKind)(0),                     // 0: holdfast.access.v1.SearchKind
+	(SearchMatch)(0),                    // 1: holdfast.access.v1.SearchMatch
+	(*Grant)(nil),                       // 2: holdfast.access.v1.Grant
+	(*CheckAccessRequest)(nil),          // 3: holdfast.access.v1.CheckAccessRequest
+	(*CheckAccessResponse)(nil),         // 4: holdfast.access.v1.CheckAccessResponse
+	(*ListAccessRequest)(nil),           // 5: holdfast.access.v1.ListAccessRequest
+	(*ListAccessResponse)(nil),          // 6: holdfast.access.v1.ListAccessResponse
+	(*ResolvePathRequest)(nil),          // 7: holdfast.access.v1.ResolvePathRequest
+	(*ResolvePathResponse)(nil),         // 8: holdfast.access.v1.ResolvePathResponse
+	(*ResolvedResource)(nil),            // 9: holdfast.access.v1.ResolvedResource
+	(*LookupNamesRequest)(nil),          // 10: holdfast.access.v1.LookupNamesRequest
+	(*LookupNamesResponse)(nil),         // 11: holdfast.access.v1.LookupNamesResponse
+	(*ResourceName)(nil),                // 12: holdfast.access.v1.ResourceName
+	(*SearchRequest)(nil),               // 13: holdfast.access.v1.SearchRequest
+	(*SearchResponse)(nil),              // 14: holdfast.access.v1.SearchResponse
+	(*SearchResult)(nil),                // 15: holdfast.access.v1.SearchResult
+	(*CountChildrenRequest)(nil),        // 16: holdfast.access.v1.CountChildrenRequest
+	(*CountChildrenResponse)(nil),       // 17: holdfast.access.v1.CountChildrenResponse
+	(*CountedGroup)(nil),                // 18: holdfast.access.v1.CountedGroup
+	(*ChildCounts)(nil),                 // 19: holdfast.access.v1.ChildCounts
+	(*ChildCount)(nil),                  // 20: holdfast.access.v1.ChildCount
+	(*ListCapabilitiesRequest)(nil),     // 21: holdfast.access.v1.ListCapabilitiesRequest
+	(*ListCapabilitiesResponse)(nil),    // 22: holdfast.access.v1.ListCapabilitiesResponse
+	(*NamedCapability)(nil),             // 23: holdfast.access.v1.NamedCapability
+	(*GetVersionRequest)(nil),           // 24: holdfast.access.v1.GetVersionRequest
+	(*Version)(nil),                     // 25: holdfast.access.v1.Version
+	(*v2beta1.RoleBindingIdentity)(nil), // 26: holdfast.iam.v2beta1.RoleBindingIdentity
+	(*v2beta1.RoleBindingGroup)(nil),    // 27: holdfast.iam.v2beta1.RoleBindingGroup
+	(*v2beta1.RoleBindingRole)(nil),     // 28: holdfast.iam.v2beta1.RoleBindingRole
+	(*timestamppb.Timestamp)(nil),       // 29: google.protobuf.Timestamp
+	(capabilities.Capability)(0),        // 30: holdfast.capabilities.Capability
 }
 var file_holdfast_access_v1_access_proto_depIdxs = []int32{
-	16, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
-	17, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
-	18, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
-	19, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
-	0,  // 4: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
-	0,  // 5: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
-	7,  // 6: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
-	10, // 7: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
-	13, // 8: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
-	20, // 9: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
-	1,  // 10: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
-	3,  // 11: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
-	5,  // 12: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
-	8,  // 13: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
-	11, // 14: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
-	14, // 15: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
-	2,  // 16: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
-	4,  // 17: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
-	6,  // 18: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
-	9,  // 19: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
-	12, // 20: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
-	15, // 21: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	26, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
+	27, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
+	28, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	29, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
+	2,  // 4: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
+	2,  // 5: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
+	9,  // 6: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
+	12, // 7: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
+	15, // 8: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
+	0,  // 9: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
+	1,  // 10: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
+	29, // 11: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
+	18, // 12: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
+	19, // 13: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
+	19, // 14: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
+	20, // 15: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
+	20, // 16: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
+	20, // 17: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
+	20, // 18: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
+	20, // 19: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
+	23, // 20: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
+	30, // 21: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
+	3,  // 22: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
+	5,  // 23: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
+	7,  // 24: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
+	10, // 25: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
+	13, // 26: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
+	16, // 27: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
+	21, // 28: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
+	24, // 29: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
+	4,  // 30: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
+	6,  // 31: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
+	8,  // 32: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
+	11, // 33: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
+	14, // 34: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
+	17, // 35: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
+	22, // 36: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
+	25, // 37: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
+	30, // [30:38] is the sub-list for method output_type
+	22, // [22:30] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_access_v1_access_proto_init() }
@@ -1157,18 +2107,20 @@ func file_holdfast_access_v1_access_proto_init() {
 		return
 	}
 	file_holdfast_access_v1_access_proto_msgTypes[4].OneofWrappers = []any{}
+	file_holdfast_access_v1_access_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_access_v1_access_proto_rawDesc), len(file_holdfast_access_v1_access_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   16,
+			NumEnums:      2,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_holdfast_access_v1_access_proto_goTypes,
 		DependencyIndexes: file_holdfast_access_v1_access_proto_depIdxs,
+		EnumInfos:         file_holdfast_access_v1_access_proto_enumTypes,
 		MessageInfos:      file_holdfast_access_v1_access_proto_msgTypes,
 	}.Build()
 	File_holdfast_access_v1_access_proto = out.File

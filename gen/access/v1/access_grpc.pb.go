@@ -23,6 +23,8 @@ const (
 	AccessService_ListAccess_FullMethodName       = "/holdfast.access.v1.AccessService/ListAccess"
 	AccessService_ResolvePath_FullMethodName      = "/holdfast.access.v1.AccessService/ResolvePath"
 	AccessService_LookupNames_FullMethodName      = "/holdfast.access.v1.AccessService/LookupNames"
+	AccessService_Search_FullMethodName           = "/holdfast.access.v1.AccessService/Search"
+	AccessService_CountChildren_FullMethodName    = "/holdfast.access.v1.AccessService/CountChildren"
 	AccessService_ListCapabilities_FullMethodName = "/holdfast.access.v1.AccessService/ListCapabilities"
 	AccessService_GetVersion_FullMethodName       = "/holdfast.access.v1.AccessService/GetVersion"
 )
@@ -47,6 +49,14 @@ type AccessServiceClient interface {
 	// order of the request. It leaves out what there is not, and what the caller may
 	// not get: the two look the same.
 	LookupNames(ctx context.Context, in *LookupNamesRequest, opts ...grpc.CallOption) (*LookupNamesResponse, error)
+	// Search finds what a text may mean, over all kinds, best first: a uid, a path, a
+	// name or the beginning of one, an e-mail address, a digest or the beginning of
+	// one, a tag, the id or an alias of an advisory, a package URL, the id of a
+	// request. It finds what lists would show to the caller, and nothing else.
+	Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error)
+	// CountChildren says how many resources of each kind are in a group, and in each
+	// of the groups directly in it, a page at a time.
+	CountChildren(ctx context.Context, in *CountChildrenRequest, opts ...grpc.CallOption) (*CountChildrenResponse, error)
 	// ListCapabilities returns every capability that a role can have.
 	ListCapabilities(ctx context.Context, in *ListCapabilitiesRequest, opts ...grpc.CallOption) (*ListCapabilitiesResponse, error)
 	// GetVersion says what the server is.
@@ -101,6 +111,26 @@ func (c *accessServiceClient) LookupNames(ctx context.Context, in *LookupNamesRe
 	return out, nil
 }
 
+func (c *accessServiceClient) Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SearchResponse)
+	err := c.cc.Invoke(ctx, AccessService_Search_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accessServiceClient) CountChildren(ctx context.Context, in *CountChildrenRequest, opts ...grpc.CallOption) (*CountChildrenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CountChildrenResponse)
+	err := c.cc.Invoke(ctx, AccessService_CountChildren_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *accessServiceClient) ListCapabilities(ctx context.Context, in *ListCapabilitiesRequest, opts ...grpc.CallOption) (*ListCapabilitiesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListCapabilitiesResponse)
@@ -141,6 +171,14 @@ type AccessServiceServer interface {
 	// order of the request. It leaves out what there is not, and what the caller may
 	// not get: the two look the same.
 	LookupNames(context.Context, *LookupNamesRequest) (*LookupNamesResponse, error)
+	// Search finds what a text may mean, over all kinds, best first: a uid, a path, a
+	// name or the beginning of one, an e-mail address, a digest or the beginning of
+	// one, a tag, the id or an alias of an advisory, a package URL, the id of a
+	// request. It finds what lists would show to the caller, and nothing else.
+	Search(context.Context, *SearchRequest) (*SearchResponse, error)
+	// CountChildren says how many resources of each kind are in a group, and in each
+	// of the groups directly in it, a page at a time.
+	CountChildren(context.Context, *CountChildrenRequest) (*CountChildrenResponse, error)
 	// ListCapabilities returns every capability that a role can have.
 	ListCapabilities(context.Context, *ListCapabilitiesRequest) (*ListCapabilitiesResponse, error)
 	// GetVersion says what the server is.
@@ -166,6 +204,12 @@ func (UnimplementedAccessServiceServer) ResolvePath(context.Context, *ResolvePat
 }
 func (UnimplementedAccessServiceServer) LookupNames(context.Context, *LookupNamesRequest) (*LookupNamesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LookupNames not implemented")
+}
+func (UnimplementedAccessServiceServer) Search(context.Context, *SearchRequest) (*SearchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Search not implemented")
+}
+func (UnimplementedAccessServiceServer) CountChildren(context.Context, *CountChildrenRequest) (*CountChildrenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CountChildren not implemented")
 }
 func (UnimplementedAccessServiceServer) ListCapabilities(context.Context, *ListCapabilitiesRequest) (*ListCapabilitiesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListCapabilities not implemented")
@@ -266,6 +310,42 @@ func _AccessService_LookupNames_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccessService_Search_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SearchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).Search(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_Search_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).Search(ctx, req.(*SearchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccessService_CountChildren_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CountChildrenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).CountChildren(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_CountChildren_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).CountChildren(ctx, req.(*CountChildrenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AccessService_ListCapabilities_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListCapabilitiesRequest)
 	if err := dec(in); err != nil {
@@ -324,6 +404,14 @@ var AccessService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "LookupNames",
 			Handler:    _AccessService_LookupNames_Handler,
+		},
+		{
+			MethodName: "Search",
+			Handler:    _AccessService_Search_Handler,
+		},
+		{
+			MethodName: "CountChildren",
+			Handler:    _AccessService_CountChildren_Handler,
 		},
 		{
 			MethodName: "ListCapabilities",

@@ -28,7 +28,7 @@ func Command(a *noun.App) *cobra.Command {
 		}
 		cmd.AddCommand(sub)
 	}
-	cmd.AddCommand(tree(a), can(a), whoCan(a), issuers(a), accountsCommand(a))
+	cmd.AddCommand(tree(a), counts(a), can(a), whoCan(a), issuers(a), accountsCommand(a))
 	return cmd
 }
 

@@ -1,0 +1,130 @@
+package iam
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+)
+
+// Search returns the command that finds things of all kinds.
+func Search(a *noun.App) *cobra.Command {
+	req := &accesspb.SearchRequest{}
+	cmd := &cobra.Command{
+		Use: "search TEXT", Short: "Find anything by a name, a path, a uid, a digest, a tag, a CVE, a package or an address",
+		Long: "Prints what TEXT may mean among what you can list, best first: a uid; a path; a name or the beginning of one;\n" +
+			"an e-mail address; a digest or at least eight of its first digits; a tag; the id or an alias of an advisory;\n" +
+			"a package URL; the id of a request. At most five of a kind are printed.",
+		Example: "  holdfast search platform\n  holdfast search CVE-2026-1234\n  holdfast search acme/platform/app -o id",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			req.Query = args[0]
+			found, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).Search, req, "query=TEXT", "page_size=--limit")
+			if err != nil {
+				return err
+			}
+			return noun.ShowAnswer(ctx, a, searchResults().View(), found, found.GetResults(), nil)
+		}),
+	}
+	cmd.Flags().Int32Var(&req.PageSize, "limit", 0, "print at most `N` results (0: 50, which is also the most)")
+	return cmd
+}
+
+func searchResults() noun.Noun {
+	where := func(r *accesspb.SearchResult) string {
+		text := cmp.Or(r.GetPath(), r.GetDisplayName(), r.GetName(), r.GetUid())
+		switch r.GetKind() {
+		case accesspb.SearchKind_SEARCH_KIND_PACKAGE:
+			return r.GetName() + " in " + text
+		case accesspb.SearchKind_SEARCH_KIND_AUDIT_ENTRY:
+			return r.GetName() + " in " + text
+		}
+		return text
+	}
+	return noun.Noun{
+		Use: "results", One: "result", Message: noun.MessageOf(&accesspb.SearchResult{}),
+		Columns: output.Columns("kind", output.Text("what", where).InCSV("path"), "match"),
+		Wide:    output.Columns("name", "uid", "digest", "parentUid", "entryId", "time", "description"),
+	}
+}
+
+// counts returns the command that counts what is in groups.
+func counts(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	cmd := &cobra.Command{
+		Use: "counts GROUP", Short: "Count what is in the groups directly in a group, and in all below them",
+		Long: "Lists the groups directly in GROUP, with how many groups, repos, workloads, roles and role bindings are in them\n" +
+			"and in all groups below them. Kinds that you may not list are not counted.",
+		Example: "  holdfast iam counts acme\n  holdfast iam counts acme/platform -o wide",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(noun.Groups()),
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			group, err := a.Resolve(ctx, noun.Groups(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.PrintAll(ctx, countedGroups(), &accesspb.CountChildrenRequest{Uid: group}, p); err != nil {
+				return err
+			}
+			req := &accesspb.CountChildrenRequest{Uid: group, PageSize: 1}
+			all, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).CountChildren, req, "uid=GROUP")
+			if err != nil {
+				return err
+			}
+			a.Note("altogether: %s", sayCounts(all.GetCounts()))
+			return nil
+		}),
+	}
+	p.Register(cmd)
+	return cmd
+}
+
+// countedKinds are the kinds that are counted.
+var countedKinds = []struct {
+	name string
+	of   func(*accesspb.ChildCounts) *accesspb.ChildCount
+}{
+	{"groups", (*accesspb.ChildCounts).GetGroups}, {"repos", (*accesspb.ChildCounts).GetRepos},
+	{"identities", (*accesspb.ChildCounts).GetIdentities}, {"roles", (*accesspb.ChildCounts).GetRoles},
+	{"bindings", (*accesspb.ChildCounts).GetRoleBindings},
+}
+
+func countedGroups() noun.Noun {
+	n := noun.Noun{
+		Use: "groups", One: "group", Message: noun.MessageOf(&accesspb.CountedGroup{}), Columns: output.Columns("name"),
+	}
+	for _, k := range countedKinds {
+		n.Columns = append(n.Columns, output.Text(k.name, func(g *accesspb.CountedGroup) string {
+			if c := k.of(g.GetCounts()); c != nil {
+				return fmt.Sprint(c.GetAll())
+			}
+			return ""
+		}))
+		n.Wide = append(n.Wide, output.Text("direct"+strings.ToUpper(k.name[:1])+k.name[1:],
+			func(g *accesspb.CountedGroup) string {
+				if c := k.of(g.GetCounts()); c != nil {
+					return fmt.Sprint(c.GetDirect())
+				}
+				return ""
+			}))
+	}
+	n.Wide = append(n.Wide, output.Columns("uid")...)
+	return n
+}
+
+// sayCounts says how much is in a group.
+func sayCounts(c *accesspb.ChildCounts) string {
+	var all []string
+	for _, k := range countedKinds {
+		if n := k.of(c); n != nil {
+			all = append(all, fmt.Sprintf("%d %s", n.GetAll(), k.name))
+		}
+	}
+	return strings.Join(all, ", ")
+}
