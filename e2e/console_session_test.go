@@ -164,3 +164,23 @@ func TestConsoleReturn(t *testing.T) {
 		}
 	}
 }
+
+// TestRegistryServesNoPages: a manifest that calls itself a page is none in a browser, where
+// it would act for whoever looks at it.
+func TestRegistryServesNoPages(t *testing.T) {
+	t.Parallel()
+	w := serve(t, storetest.SQLite(t), server.Config{Now: ticking()}, nil)
+	w.repo(t, string(w.Organization), "app")
+	path := organizationName(t, w) + "/app"
+	w.pushManifest(t, path, "page", "text/html", map[string]any{"mediaType": "text/html", "title": "<script>fetch('/x')</script>"})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.BaseURL+"/v2/"+path+"/manifests/page", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.SetBasicAuth("_token", w.RegistryToken)
+	got := w.roundTrip(t, r)
+	if policy := got.header.Get("Content-Security-Policy"); got.status != 200 || got.header.Get("Content-Type") != "text/html" ||
+		policy != "sandbox; default-src 'none'" {
+		t.Errorf("a page is served: %d %v", got.status, got.header)
+	}
+}
