@@ -13,6 +13,7 @@ export interface View {
 
 export const views: View[] = [
   { path: "/", name: "Home", load: () => import("./views/home") },
+  { path: "/search", name: "Search", load: () => import("./views/search") },
   { path: "/tree", name: "Tree", load: () => import("./views/tree") },
   { path: "/access", name: "Access", load: () => import("./views/access") },
   { path: "/repos", name: "Repos", load: () => import("./views/repos") },

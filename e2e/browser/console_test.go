@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -218,6 +219,11 @@ func TestConsole(t *testing.T) {
 	group, repo = "/console/groups/"+group, "/console/repos/"+repo
 	walk := []struct{ name, path, heading, text string }{
 		{"home", "/console/", "Home", "CVE-2026-1000"},
+		{"search", "/console/search?q=platf", "Search", "dev/platform"},
+		{"search-tag", "/console/search?q=v1", "Search", "dev/platform/web"},
+		{"search-advisory", "/console/search?q=cve-2026-1000", "Search", "left"},
+		{"search-role", "/console/search?q=releaser", "Search", "Copy the uid"},
+		{"search-nothing", "/console/search?q=nosuchthing", "Search", "Nothing that you may see"},
 		{"tree", "/console/tree?open=" + s.OrganizationUID, "Tree", "platform"},
 		{"tree-filter", "/console/tree?name=edge", "Tree", "dev/platform/edge"},
 		{"access", "/console/access?capability=repo.create", "Access", "here"},
@@ -315,10 +321,21 @@ func (b *tab) judge(name string) {
 	b.run("on a desktop", chromedp.EmulateViewport(1280, 800))
 	b.fits(name, 1280)
 	b.obeys(name, 1280, "light")
+	b.keep(name, 1280, "light")
 	b.run("on a phone", chromedp.EmulateViewport(390, 800))
 	b.fits(name, 390)
 	b.obeys(name, 390, "dark")
+	b.keep(name, 390, "dark")
 	b.run("back to the desktop", chromedp.EmulateViewport(1280, 800), b.scheme("light"))
+}
+
+// keep takes a picture of a view of the console if somebody wants to look at it.
+func (b *tab) keep(name string, width int64, scheme string) {
+	b.t.Helper()
+	if *pictures == "" {
+		return
+	}
+	b.shootTo(filepath.Join(*pictures, fmt.Sprintf("console-%s-%d-%s.png", name, width, scheme)), width, scheme)
 }
 
 // unharmed fails the test if the text of somebody else has run as a script.
@@ -341,7 +358,7 @@ func TestConsoleKeys(t *testing.T) {
 	b.see("Home")
 	var names []string
 	b.run("read the navigation", chromedp.Evaluate(`[...document.querySelectorAll('nav[aria-label="Console"] a')].map(a => a.innerText)`, &names))
-	if want := []string{"Home", "Tree", "Access", "Repos", "Vulnerabilities", "Audit"}; !slices.Equal(names, want) {
+	if want := []string{"Home", "Search", "Tree", "Access", "Repos", "Vulnerabilities", "Audit"}; !slices.Equal(names, want) {
 		t.Errorf("the navigation has %q, want %q", names, want)
 	}
 	b.press("Tree")
@@ -414,28 +431,110 @@ func TestConsoleChanges(t *testing.T) {
 	b.run("it is gone", chromedp.WaitNotPresent(`input[aria-label="Select v1"]`, chromedp.ByQuery))
 	b.read("v2")
 
-	var made struct{ Link struct{ URL string } }
-	p.json(&made, "iam", "accounts", "create", "eve@example.com", "--parent", "dev", "--role", "viewer", "--name", "Eve Example")
-	eve := newTab(t)
-	eve.open(made.Link.URL)
-	eve.fill("Password", "nine unrelated words")
-	eve.press("Begin")
-	eve.see("Your account")
+	eve := s.eve(t, "--role", "viewer")
 	eve.open(s.BaseURL + "/console/groups/" + group + "?tab=people")
 	eve.read("Inherited from dev")
-	for _, button := range []string{"Grant a role", "Remove"} {
+	eve.lacks("Grant a role", "Remove")
+	eve.refused("POST", "/iam/v2beta1/roleBindings/"+group, fmt.Sprintf(`{"identityUid": %q, "roleUid": %q}`, ci, resource.OwnerRole))
+}
+
+// eve is somebody new in the organization, in a window of hers.
+func (s *site) eve(t *testing.T, role ...string) *tab {
+	t.Helper()
+	var made struct{ Link struct{ URL string } }
+	s.owner(t).json(&made, append([]string{"iam", "accounts", "create", "eve@example.com", "--parent", "dev", "--name", "Eve Example"}, role...)...)
+	b := newTab(t)
+	b.open(made.Link.URL)
+	b.fill("Password", "nine unrelated words")
+	b.press("Begin")
+	b.see("Your account")
+	return b
+}
+
+// lacks fails the test if there is a button of one of these names.
+func (b *tab) lacks(buttons ...string) {
+	b.t.Helper()
+	for _, button := range buttons {
 		var there bool
-		eve.run("look for "+button, chromedp.Evaluate(fmt.Sprintf(`[...document.querySelectorAll("button")].some(b => b.innerText.trim() === %q)`, button), &there))
+		b.run("look for "+button, chromedp.Evaluate(fmt.Sprintf(`[...document.querySelectorAll("main button")].some(b => b.innerText.trim() === %q)`, button), &there))
 		if there {
-			t.Errorf("a viewer sees %q", button)
+			b.t.Errorf("somebody who may not sees %q", button)
 		}
 	}
+}
+
+// refused fails the test if the API lets the session do this.
+func (b *tab) refused(method, path, body string) {
+	b.t.Helper()
 	var status int
-	body := fmt.Sprintf(`{"identityUid": %q, "roleUid": %q}`, ci, resource.OwnerRole)
-	eve.run("try anyhow", chromedp.Evaluate(fmt.Sprintf(`fetch("/iam/v2beta1/roleBindings/%s", {method: "POST",
-		headers: {"Holdfast-Console": "1", "Content-Type": "application/json"}, body: %q}).then(r => r.status)`, group, body), &status,
+	b.run("try anyhow", chromedp.Evaluate(fmt.Sprintf(`fetch(%q, {method: %q, headers: {"Holdfast-Console": "1", "Content-Type": "application/json"},
+		body: %q || undefined}).then(r => r.status)`, path, method, body), &status,
 		func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
 	if status != http.StatusForbidden {
-		t.Errorf("a viewer who grants a role is answered %d", status)
+		b.t.Errorf("%s %s of somebody who may not is answered %d", method, path, status)
 	}
+}
+
+// TestConsoleSearch finds things with the keyboard, from wherever one is.
+func TestConsoleSearch(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := s.owner(t)
+	p.run("iam", "groups", "create", "platform", "--parent", "dev")
+	p.run("iam", "groups", "create", "platform-edge", "--parent", "dev/platform")
+	digest := s.push(t, "dev/platform/web", "v1", "1.2.0")
+	b := newTab(t)
+	b.console(s, "/console/", s.OwnerEmail, s.OwnerPassword)
+	b.see("Home")
+	said := b.complaints()
+	b.find("platf")
+	b.option("platform-edge")
+	b.judge("search-dialog")
+	b.keys(kb.ArrowDown)
+	b.keys(kb.Enter)
+	b.see("platform-edge")
+	b.run("the dialog is gone", chromedp.WaitNotPresent(`dialog`, chromedp.ByQuery))
+	b.find(digest[len("sha256:"):][:12])
+	b.option("manifest")
+	b.keys(kb.Enter)
+	b.see(digest[:len("sha256:")+12])
+	b.read("1 package")
+	b.find("")
+	b.option("dev/platform/platform-edge") // opened lately
+	b.judge("search-recent")
+	b.keys(kb.Escape)
+	b.press("Search")
+	b.see("Search")
+	b.option("platform-edge")
+	if got := b.focused(); !strings.HasPrefix(got, "Name, path, uid") {
+		t.Errorf("the focus is on %q, want the field", got)
+	}
+	b.keys("dev/platform/w")
+	b.option("dev/platform/web")
+	if got := b.address(); !strings.HasSuffix(got, "q=dev%2Fplatform%2Fw") {
+		t.Errorf("what is searched for is not in the address %s", got)
+	}
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+
+	eve := s.eve(t)
+	eve.open(s.BaseURL + "/console/search?q=platf")
+	eve.read("Nothing that you may see")
+}
+
+// find opens the search and types a text.
+func (b *tab) find(text string) {
+	b.t.Helper()
+	b.run("open the search", chromedp.KeyEvent("k", chromedp.KeyModifiers(input.ModifierCtrl)),
+		chromedp.WaitVisible(`dialog [role="combobox"]:focus`, chromedp.ByQuery))
+	if text != "" {
+		b.keys(text)
+	}
+}
+
+// option waits for a line of the list.
+func (b *tab) option(text string) {
+	b.t.Helper()
+	b.run(fmt.Sprintf("see %q in the list", text), chromedp.WaitVisible(fmt.Sprintf(`//*[@role="option"][contains(., %q)]`, text)))
 }
