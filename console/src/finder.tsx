@@ -22,6 +22,8 @@ const pages: Record<string, ((r: Result) => string) | undefined> = {
   PACKAGE: (r) => imagePage(r.parentUid ?? "", r.digest ?? ""),
   ADVISORY: (r) => advisoryPage(r.name ?? ""),
   IDENTITY: (r) => `${base}/access?identity=${r.uid}`,
+  SUBSCRIPTION: (r) => `${base}/events?tab=deliveries&subscription=${r.uid}`,
+  DELIVERY: (r) => `${base}/events?tab=deliveries&subscription=${r.parentUid}`,
   AUDIT_ENTRY: audit,
 };
 
@@ -110,7 +112,7 @@ export function Finder({ text, onText, onOpen }: FinderProps) {
         <label for={id}>Name, path, uid, digest, tag, CVE, package URL, e-mail address or request id</label>
         <input
           id={id} role="combobox" aria-expanded={options.length > 0} aria-controls={`${id}-list`} aria-autocomplete="list" aria-activedescendant={now && `${id}-${now.id}`}
-          value={text} onInput={(e) => onText(e.currentTarget.value)} onKeyDown={press} data-filter autocomplete="off" spellcheck={false} placeholder="acme/platform" maxLength={500}
+          value={text} onInput={(e) => onText(e.currentTarget.value)} onKeyDown={press} data-filter autocomplete="off" spellcheck={false} placeholder="acme/platform" maxLength={256}
         />
       </div>
       {options.length > 0 && <p class="hint" aria-hidden="true">{asked === "" ? "Opened lately" : "Arrow keys move, Enter opens"}</p>}

@@ -19,6 +19,7 @@ export const views: View[] = [
   { path: "/repos", name: "Repos", load: () => import("./views/repos") },
   { path: "/vulnerabilities", name: "Vulnerabilities", load: () => import("./views/vulnerabilities") },
   { path: "/audit", name: "Audit", load: () => import("./views/audit") },
+  { path: "/events", name: "Events", load: () => import("./views/events") },
   { path: "/groups/{uid}", under: "Tree", load: () => import("./views/group") },
   { path: "/repos/{uid}", under: "Repos", load: () => import("./views/repo") },
   { path: "/repos/{uid}/images/{reference}", under: "Repos", load: () => import("./views/image") },

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +29,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // push pushes an image with one package to a repo, and returns its digest.
@@ -117,6 +120,7 @@ func (s *site) furnish(t *testing.T) {
 	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip")
 	p.run("findings", "exceptions", "create", "CVE-2026-9999", "--on", "dev/platform", "--until", "30d", "--reason", hostile)
 	p.run("findings", "rules", "create", "--parent", "dev", "--min-severity", "critical")
+	p.run("events", "subscriptions", "create", "https://hooks.invalid/holdfast", "--parent", "dev")
 	within(t, "the images are compared with the advisory", func() bool {
 		found, _, err := p.try("findings", "list", "dev/platform/web:v1", "-o", "id")
 		return err == nil && strings.Contains(found, "GHSA-left")
@@ -224,8 +228,9 @@ func TestConsole(t *testing.T) {
 		{"search-advisory", "/console/search?q=cve-2026-1000", "Search", "left"},
 		{"search-role", "/console/search?q=releaser", "Search", "Copy the uid"},
 		{"search-nothing", "/console/search?q=nosuchthing", "Search", "Nothing that you may see"},
-		{"tree", "/console/tree?open=" + s.OrganizationUID, "Tree", "platform"},
-		{"tree-filter", "/console/tree?name=edge", "Tree", "dev/platform/edge"},
+		{"tree", "/console/tree?open=" + s.OrganizationUID, "Tree", "1 folder · 1 repo · 1 workload · 1 role binding"},
+		{"tree-filter", "/console/tree?name=ed", "Tree", "dev/platform/edge"},
+		{"tree-filter-path", "/console/tree?name=dev%2Fplat", "Tree", "dev/platform"},
 		{"access", "/console/access?capability=repo.create", "Access", "here"},
 		{"access-why", "/console/access?capability=tag.create&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "Yes"},
 		{"access-why-not", "/console/access?capability=groups.delete&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "These have it here"},
@@ -235,6 +240,8 @@ func TestConsole(t *testing.T) {
 		{"exceptions", "/console/vulnerabilities?tab=exceptions", "Vulnerabilities", "CVE-2026-9999"},
 		{"feeds", "/console/vulnerabilities?tab=feeds", "Vulnerabilities", "broken"},
 		{"audit", "/console/audit?type=iam", "Audit", "iam.role"},
+		{"events", "/console/events", "Events", "https://hooks.invalid/holdfast"},
+		{"events-of-group", "/console/events?group=" + group[len("/console/groups/"):], "Events", "There is no subscription"},
 		{"group", group, "platform", "edge"},
 		{"group-people", group + "?tab=people", "platform", "Inherited from dev"},
 		{"group-roles", "/console/groups/" + s.OrganizationUID + "?tab=roles", "dev", "releaser"},
@@ -358,7 +365,7 @@ func TestConsoleKeys(t *testing.T) {
 	b.see("Home")
 	var names []string
 	b.run("read the navigation", chromedp.Evaluate(`[...document.querySelectorAll('nav[aria-label="Console"] a')].map(a => a.innerText)`, &names))
-	if want := []string{"Home", "Search", "Tree", "Access", "Repos", "Vulnerabilities", "Audit"}; !slices.Equal(names, want) {
+	if want := []string{"Home", "Search", "Tree", "Access", "Repos", "Vulnerabilities", "Audit", "Events"}; !slices.Equal(names, want) {
 		t.Errorf("the navigation has %q, want %q", names, want)
 	}
 	b.press("Tree")
@@ -370,6 +377,11 @@ func TestConsoleKeys(t *testing.T) {
 		t.Errorf("what is open is not in the address %s", b.address())
 	}
 	b.keys(kb.ArrowRight)
+	var leaf string
+	b.run("look for the arrow", chromedp.Evaluate(`document.activeElement.getAttribute("aria-expanded") ?? "none"`, &leaf))
+	if leaf != "none" {
+		t.Errorf("a group without folders can be opened: %s", leaf)
+	}
 	b.keys(kb.Enter)
 	b.see("platform")
 	b.run("back", chromedp.NavigateBack())
@@ -377,7 +389,7 @@ func TestConsoleKeys(t *testing.T) {
 	b.run("reload", chromedp.Reload())
 	b.run("and still", chromedp.WaitVisible(`[role="treeitem"][aria-level="2"]`, chromedp.ByQuery))
 	b.keys("/")
-	if got := b.focused(); got != "Exact name, at any depth" {
+	if got := b.focused(); got != "Beginning of a name or path" {
 		t.Errorf("the focus is on %q, want the filter", got)
 	}
 	b.run("leave the filter", chromedp.Evaluate(`document.activeElement.blur()`, nil))
@@ -521,6 +533,109 @@ func TestConsoleSearch(t *testing.T) {
 	eve := s.eve(t)
 	eve.open(s.BaseURL + "/console/search?q=platf")
 	eve.read("Nothing that you may see")
+}
+
+// TestConsoleEvents makes a subscription, looks at what could not be delivered to it, sends that
+// again and deletes the subscription.
+func TestConsoleEvents(t *testing.T) {
+	t.Parallel()
+	var well atomic.Bool
+	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(sink.Close)
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	p.run("iam", "groups", "create", "platform", "--parent", "dev", "--description", hostile)
+	b.console(s, "/console/events", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.read("There is no subscription")
+	b.press("Subscribe")
+	b.fill("Events of the group", "dev/platform")
+	b.fill("Address to post them to", sink.URL+"?key=secret")
+	b.press("Check")
+	b.read("and of everything below it will be sent there")
+	b.judge("subscribe")
+	b.press("Create the subscription")
+	b.read(sink.URL)
+
+	p.giveUp(3)
+	subscription := p.run("events", "subscriptions", "list", "-o", "id")
+	b.open(s.BaseURL + "/console/events?tab=deliveries&subscription=" + subscription)
+	b.read("3 failed deliveries")
+	b.run("open one", chromedp.Click(`(//details/summary)[1]`))
+	b.read("createTime") // of the body
+	b.unharmed("deliveries")
+	b.judge("deliveries")
+	for _, command := range b.commands() {
+		p.shell("deliveries", command)
+	}
+	eve := s.eve(t, "--role", "viewer")
+	eve.open(s.BaseURL + "/console/events?tab=deliveries&subscription=" + subscription)
+	eve.read("3 failed deliveries")
+	eve.lacks("Replay", "Replay all")
+	eve.refused("POST", "/deliveries/v1/replays/"+subscription, "{}")
+	eve.press("Subscriptions")
+	eve.read("?redacted")
+	eve.lacks("Subscribe", "Delete")
+	eve.refused("POST", "/events/v2beta1/subscriptions/"+s.OrganizationUID, `{"sink": "https://hooks.invalid"}`)
+	eve.refused("DELETE", "/events/v2beta1/subscriptions/"+subscription, "")
+
+	well.Store(true)
+	b.press("Replay")
+	b.press("Send it again")
+	b.reload("2 failed deliveries")
+	b.press("Replay all")
+	b.press("Send them again")
+	b.reload("Everything was delivered")
+	b.press("Subscriptions")
+	b.press("Delete")
+	b.read("gets no more events")
+	b.press("Delete the subscription")
+	b.read("There is no subscription")
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+}
+
+// reload loads the page again until it has a text, because what it waits for happens elsewhere.
+func (b *tab) reload(text string) {
+	b.t.Helper()
+	within(b.t, "the page has "+text, func() bool {
+		var there bool
+		b.run("reload", chromedp.Reload(), chromedp.WaitVisible(`main h1`, chromedp.ByQuery), chromedp.Sleep(200*time.Millisecond),
+			chromedp.Evaluate(fmt.Sprintf(`document.body.innerText.includes(%q)`, text), &there))
+		return there
+	})
+}
+
+// giveUp has the event of the group dev/platform given up n times, as if a day had passed.
+func (p *person) giveUp(n int) {
+	p.t.Helper()
+	group := p.resolve("dev/platform", "groups")
+	var log []struct {
+		ID, Subject, Group string
+		Time               time.Time
+	}
+	p.json(&log, "audit", "--subject", group)
+	path := filepath.Join(p.t.TempDir(), "holdfast.db") // another name, because the server has locked its own
+	if err := os.Symlink(p.site.database, path); err != nil {
+		p.t.Fatal(err)
+	}
+	db := storetest.Open(p.t, path)
+	sub := resource.UID(p.run("events", "subscriptions", "list", "-o", "id"))
+	var all []resource.Delivery
+	for i := range n {
+		e := log[0]
+		event := resource.Event{Seq: int64(i + 1), ID: e.ID, Type: resource.GroupCreated, Subject: resource.UID(e.Subject), Group: resource.UID(e.Group), Time: e.Time, Before: []byte{}}
+		event.After = fmt.Appendf(nil, `{"uid": %q, "name": "platform"}`, group)
+		all = append(all, resource.Delivery{UID: sub.NewChild(), Event: event, Attempts: 3, Error: "the sink answered 503 " + hostile, CreateTime: time.Now(), UpdateTime: time.Now()})
+	}
+	if err := db.GiveUp(p.t.Context(), sub, 0, all); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // find opens the search and types a text.

@@ -95,7 +95,7 @@ function Troubles() {
         </Section>
       )}
       {Number(givenUp?.totalCount ?? 0) > 0 && (
-        <Section title="Failing deliveries">
+        <Section title="Failing deliveries" actions={<a href={`${base}/events?tab=deliveries`}>All deliveries</a>}>
           <ul class="rows">{givenUp?.deliveries?.map((d) => <li key={d.uid}><span>{d.type} <small><Time at={d.createTime} /></small></span><small class="wrong">{d.error}</small></li>)}</ul>
         </Section>
       )}
