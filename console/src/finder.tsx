@@ -3,7 +3,7 @@ import { useEffect, useId, useState } from "preact/hooks";
 import { type Fault, get, type Schema } from "./api";
 import { nameOf } from "./names";
 import { recent } from "./recent";
-import { advisoryPage, base, go, groupPage, imagePage, repoPage } from "./router";
+import { advisoryPage, base, go, groupPage, identityPage, imagePage, repoPage } from "./router";
 import { Problem, Time, word } from "./ui";
 
 type Result = Schema<"holdfast.access.v1.SearchResult">;
@@ -20,8 +20,9 @@ const pages: Record<string, ((r: Result) => string) | undefined> = {
   TAG: (r) => imagePage(r.parentUid ?? "", r.name ?? ""),
   MANIFEST: (r) => imagePage(r.parentUid ?? "", r.digest ?? ""),
   PACKAGE: (r) => imagePage(r.parentUid ?? "", r.digest ?? ""),
+  ACCOUNT: (r) => `${base}/people?${new URLSearchParams({ tab: "accounts", email: r.name ?? "" })}`,
   ADVISORY: (r) => advisoryPage(r.name ?? ""),
-  IDENTITY: (r) => `${base}/access?identity=${r.uid}`,
+  IDENTITY: (r) => identityPage(r.uid ?? ""),
   SUBSCRIPTION: (r) => `${base}/events?tab=deliveries&subscription=${r.uid}`,
   DELIVERY: (r) => `${base}/events?tab=deliveries&subscription=${r.parentUid}`,
   AUDIT_ENTRY: audit,

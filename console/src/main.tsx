@@ -94,7 +94,7 @@ function Who() {
   const { data } = useQuery(whoami);
   if (!data) return null;
   const name = data.profile?.name || data.email || "Your account";
-  return <a class="who" href="/account" title="Your account"><bdi>{name}</bdi></a>;
+  return <a class="who" href={`${base}/account`} title="Your account"><bdi>{name}</bdi></a>;
 }
 
 /** SearchDialog is the search, from wherever one is. */

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -99,12 +100,25 @@ func (s *site) furnish(t *testing.T) {
 	p.run("iam", "roles", "create", "releaser", "--parent", "dev", "--capability", "tag.list,tag.create")
 	s.push(t, "dev/platform/web", "v1", "1.2.0")
 	s.push(t, "dev/platform/web", "v2", "1.3.0")
-	file := filepath.Join(t.TempDir(), "left.json")
+	p.advise("left \u202eis not right "+hostile, strings.Repeat(hostile+" \u202eabc ", 200), "javascript:window.hacked=1")
+	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip")
+	p.run("findings", "exceptions", "create", "CVE-2026-9999", "--on", "dev/platform", "--until", "30d", "--reason", hostile)
+	p.run("findings", "rules", "create", "--parent", "dev", "--min-severity", "critical")
+	p.run("iam", "invites", "create", "--parent", "dev/platform", "--role", "viewer", "--ttl", "7d", "--email", "ann@example.com", "--single-use")
+	s.deny(t, p.resolve("dev/platform/ci", "identities"))
+	p.run("events", "subscriptions", "create", "https://hooks.invalid/holdfast", "--parent", "dev")
+	p.compared()
+}
+
+// advise imports an advisory about the package of the images.
+func (p *person) advise(summary, details, reference string) {
+	p.t.Helper()
+	file := filepath.Join(p.t.TempDir(), "left.json")
 	advisory, err := json.Marshal(map[string]any{
 		"id": "GHSA-left", "aliases": []string{"CVE-2026-1000"}, "modified": "2026-01-02T03:04:05Z",
-		"summary": "left \u202eis not right " + hostile, "details": strings.Repeat(hostile+" \u202eabc ", 200),
+		"summary": summary, "details": details,
 		"severity":   []any{map[string]any{"type": "CVSS_V3", "score": "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}},
-		"references": []any{map[string]any{"type": "WEB", "url": "javascript:window.hacked=1"}},
+		"references": []any{map[string]any{"type": "WEB", "url": reference}},
 		"affected": []any{map[string]any{
 			"package": map[string]any{"ecosystem": "npm", "name": "left"},
 			"ranges":  []any{map[string]any{"type": "SEMVER", "events": []any{map[string]any{"introduced": "0"}, map[string]any{"fixed": "1.3.0"}}}},
@@ -114,14 +128,15 @@ func (s *site) furnish(t *testing.T) {
 		err = os.WriteFile(file, advisory, 0o600)
 	}
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	p.run("advisories", "import", file, "--group", "dev")
-	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip")
-	p.run("findings", "exceptions", "create", "CVE-2026-9999", "--on", "dev/platform", "--until", "30d", "--reason", hostile)
-	p.run("findings", "rules", "create", "--parent", "dev", "--min-severity", "critical")
-	p.run("events", "subscriptions", "create", "https://hooks.invalid/holdfast", "--parent", "dev")
-	within(t, "the images are compared with the advisory", func() bool {
+}
+
+// compared waits until the first image has the finding.
+func (p *person) compared() {
+	p.t.Helper()
+	within(p.t, "the images are compared with the advisory", func() bool {
 		found, _, err := p.try("findings", "list", "dev/platform/web:v1", "-o", "id")
 		return err == nil && strings.Contains(found, "GHSA-left")
 	})
@@ -234,6 +249,17 @@ func TestConsole(t *testing.T) {
 		{"access", "/console/access?capability=repo.create", "Access", "here"},
 		{"access-why", "/console/access?capability=tag.create&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "Yes"},
 		{"access-why-not", "/console/access?capability=groups.delete&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "These have it here"},
+		{"people", "/console/people", "People", "owner"},
+		{"invites", "/console/people?tab=invites", "People", "ann@example.com"},
+		{"joins", "/console/people?tab=joins", "People", "Nobody came"},
+		{"accounts", "/console/people?tab=accounts", "People", s.OwnerEmail},
+		{"person", "/console/people/" + s.OwnerUID, "Dev Owner", "this one"},
+		{"workloads", "/console/workloads", "Workloads", "https://issuer.example.com"},
+		{"workloads-token", "/console/workloads?tab=token", "Workloads", "It is decoded in this browser"},
+		{"workload", "/console/workloads/" + ci, "ci", "registry.push"},
+		{"workload-denials", "/console/workloads/" + ci + "?tab=denials", "ci", "https://elsewhere.example.com"},
+		{"workload-token", "/console/workloads/" + ci + "?tab=token", "ci", "It is decoded in this browser"},
+		{"account", "/console/account", "Account", "this one"},
 		{"repos", "/console/repos", "Repos", "dev/platform"},
 		{"vulnerabilities", "/console/vulnerabilities", "Vulnerabilities", "GHSA-left"},
 		{"findings", "/console/vulnerabilities?tab=findings", "Vulnerabilities", "1.3.0"},
@@ -279,6 +305,25 @@ func TestConsole(t *testing.T) {
 	b.open(s.BaseURL + "/console/")
 	b.read("CVE-2026-1000")
 	b.inspect("console")
+}
+
+// TestConsolePicture takes the picture of the documents.
+func TestConsolePicture(t *testing.T) {
+	if !*update {
+		t.Skip("it is taken with -update")
+	}
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	p.run("iam", "groups", "create", "platform", "--parent", "dev", "--description", "What the platform team runs")
+	p.run("iam", "identities", "create", "ci", "--parent", "dev/platform", "--issuer", "https://issuer.example.com", "--subject", "main")
+	p.run("iam", "invites", "create", "--parent", "dev", "--role", "owner", "--ttl", "7d")
+	s.push(t, "dev/platform/web", "v1", "1.2.0")
+	s.push(t, "dev/platform/api", "v7", "1.2.0")
+	p.advise("Prototype pollution in left", "A crafted object changes the prototype of all others.", "https://example.com/left")
+	p.compared()
+	b.console(s, "/console/", s.OwnerEmail, s.OwnerPassword)
+	b.read("CVE-2026-1000")
+	b.shootTo(filepath.Join("..", "..", "docs", "console", "home.png"), 1280, "light")
 }
 
 // commands returns what "As a command" shows.
@@ -365,7 +410,7 @@ func TestConsoleKeys(t *testing.T) {
 	b.see("Home")
 	var names []string
 	b.run("read the navigation", chromedp.Evaluate(`[...document.querySelectorAll('nav[aria-label="Console"] a')].map(a => a.innerText)`, &names))
-	if want := []string{"Home", "Search", "Tree", "Access", "Repos", "Vulnerabilities", "Audit", "Events"}; !slices.Equal(names, want) {
+	if want := []string{"Home", "Search", "Tree", "Access", "People", "Workloads", "Repos", "Vulnerabilities", "Audit", "Events", "Account"}; !slices.Equal(names, want) {
 		t.Errorf("the navigation has %q, want %q", names, want)
 	}
 	b.press("Tree")
@@ -533,6 +578,146 @@ func TestConsoleSearch(t *testing.T) {
 	eve := s.eve(t)
 	eve.open(s.BaseURL + "/console/search?q=platf")
 	eve.read("Nothing that you may see")
+}
+
+// unsigned is a token that nobody has signed.
+func unsigned(issuer, subject string) string {
+	part := base64.RawURLEncoding.EncodeToString
+	return part([]byte(`{"alg": "RS256", "kid": "1"}`)) + "." + part(fmt.Appendf(nil, `{"iss": %q, "sub": %q, "aud": "holdfast", "iat": 1795000000, "exp": 1895000000, "note": "<script>window.hacked = 1</script>"}`, issuer, subject)) + ".c2lnbmVk"
+}
+
+// deny has a token refused for a workload.
+func (s *site) deny(t *testing.T, identity string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.BaseURL+"/sts/exchange?aud="+url.QueryEscape(s.BaseURL)+"&identity="+url.QueryEscape(identity), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+unsigned("https://elsewhere.example.com", "main"))
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }() // nobody reads it
+	if answer.StatusCode < 400 || answer.StatusCode >= 500 {
+		t.Fatalf("a token that nobody has signed: %s", answer.Status)
+	}
+}
+
+// TestConsolePeople invites somebody, who joins, and ends a session of theirs.
+func TestConsolePeople(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	b.console(s, "/console/people?tab=invites", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.read("No invite is pending")
+	b.press("Invite somebody")
+	b.judge("invite")
+	b.press("Create the invite")
+	b.read("It is shown only now")
+	b.judge("invite-link")
+	var link string
+	b.run("read the link", chromedp.Text(`dialog pre`, &link, chromedp.ByQuery))
+	b.press("Done")
+	b.read("whoever has the link")
+
+	eve := s.eve(t) // who has no role yet
+	eve.open(link)
+	eve.press("Allow")
+	within(t, "she has joined", func() bool { return strings.Contains(eve.address(), "/welcome") })
+	eve.open(s.BaseURL + "/console/people?tab=invites")
+	eve.read("No invite is pending") // it worked once
+	eve.lacks("Invite somebody", "Delete")
+	eve.refused("POST", "/iam/v2beta1/groupInvites/"+s.OrganizationUID, fmt.Sprintf(`{"roleUid": %q, "ttl": "3600s"}`, resource.OwnerRole))
+	eve.open(s.BaseURL + "/console/people/" + s.OwnerUID)
+	eve.read("What they did")
+	eve.lacks("End")
+
+	b.press("Joins")
+	b.read("eve example")
+	b.judge("joins")
+	b.press("eve example")
+	b.see("Eve Example")
+	b.read("auth.registered")
+	b.judge("person-eve")
+	for _, command := range b.commands() {
+		p.shell("person", command)
+	}
+	b.press("End")
+	b.read("Its tokens are void")
+	b.press("End the session")
+	b.read("Not signed in anywhere")
+	eve.open(s.BaseURL + "/console/")
+	eve.see("Sign in")
+
+	p.run("iam", "invites", "create", "--parent", "dev", "--role", "viewer", "--ttl", "7d")
+	b.open(s.BaseURL + "/console/people?tab=invites")
+	b.press("Delete")
+	b.read("The link stops working")
+	b.press("Delete the invite")
+	b.read("No invite is pending")
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+}
+
+// TestConsoleWorkloads judges a token, for one workload and for all.
+func TestConsoleWorkloads(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	p.run("iam", "identities", "create", "ci", "--parent", "dev", "--issuer", "https://issuer.example.com", "--subject", "main")
+	ci := p.resolve("dev/ci", "identities")
+	b.console(s, "/console/workloads", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.press("ci")
+	b.see("ci")
+	b.press("Try a token")
+	b.fill("A token of the workload's platform", "abc")
+	b.read("no token that can be decoded")
+	b.fill("A token of the workload's platform", unsigned("https://issuer.example.com", "branch"))
+	b.read("window.hacked") // as text, before the server has seen it
+	b.press("Judge")
+	b.read("is refused")
+	b.read("branch")
+	b.unharmed("token")
+	b.judge("token")
+	b.open(s.BaseURL + "/console/workloads?tab=token")
+	b.read("It is decoded in this browser")
+	b.fill("A token of the workload's platform", unsigned("https://issuer.example.com", "branch"))
+	b.press("Judge")
+	b.read("is refused")
+	if got := b.address(); strings.Contains(got, "eyJ") {
+		t.Errorf("the token is in the address %s", got)
+	}
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+
+	eve := s.eve(t)
+	eve.open(s.BaseURL + "/console/workloads")
+	eve.read("You are in no organization yet")
+	eve.refused("GET", "/federation/v1/denials?identity_uid="+url.QueryEscape(ci), "")
+}
+
+// TestConsoleAccount shows who one is, and ends the session.
+func TestConsoleAccount(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.eve(t, "--role", "viewer")
+	said := b.complaints()
+	b.open(s.BaseURL + "/console/account")
+	b.read("eve example")
+	b.read("viewer")
+	b.judge("account-eve")
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+	b.press("Sign out")
+	b.see("Sign in")
+	b.open(s.BaseURL + "/console/account")
+	b.see("Sign in")
 }
 
 // TestConsoleEvents makes a subscription, looks at what could not be delivered to it, sends that

@@ -27,6 +27,7 @@ type site struct {
 	BaseURL         string
 	OrganizationUID string
 	Token           string
+	OwnerUID        string
 	OwnerEmail      string
 	OwnerPassword   string
 	RegistryToken   string

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { del, get, post, type Fault, type Schema } from "../api";
 import { nameOf, parentOf, resolve } from "../names";
-import { changed, useMay, useQuery } from "../query";
+import { changed, organizations, useMay, useMayAnywhere, useQuery } from "../query";
 import { param, withParams } from "../router";
 import { Answer, AsCommand, Choice, Command, Confirm, Copy, count, Dialog, Empty, eventName, Field, Filters, Name, Page, Pager, Problem, sh, Table, Tabs, Time } from "../ui";
 
@@ -12,7 +12,6 @@ const tabs = [{ id: "", name: "Subscriptions" }, { id: "deliveries", name: "Fail
 const page = () => ({ page_size: 50, page_token: param("page") || undefined });
 const subscriptions = () => get("/events/v2beta1/subscriptions", { query: { ...page(), "uidp.children_of": param("group") || undefined } });
 const deliveries = () => get("/deliveries/v1/deliveries", { query: { ...page(), "uidp.children_of": param("subscription") || undefined } });
-const organizations = get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, page_size: 20, order_by: "name" } });
 
 export default function Events() {
   const tab = param("tab");
@@ -31,16 +30,9 @@ export default function Events() {
   );
 }
 
-/** useMayAnywhere reports whether the caller holds a capability in one of the first organizations. */
-function useMayAnywhere(capability: string): boolean {
-  const may = useMay();
-  const { data } = useQuery(organizations);
-  return (data?.groups ?? []).some((g) => may(capability, g.uid ?? "")) || (param("group") !== "" && may(capability, param("group")));
-}
-
 function Subscriptions() {
   const may = useMay();
-  const canCreate = useMayAnywhere("subscriptions.create");
+  const canCreate = useMayAnywhere("subscriptions.create", param("group"));
   const [creating, setCreating] = useState(false);
   const [deleting, setDeleting] = useState<Subscription>();
   return (
