@@ -25,6 +25,7 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -253,6 +254,7 @@ func TestConsole(t *testing.T) {
 		{"invites", "/console/people?tab=invites", "People", "ann@example.com"},
 		{"joins", "/console/people?tab=joins", "People", "Nobody came"},
 		{"accounts", "/console/people?tab=accounts", "People", s.OwnerEmail},
+		{"accounts-email", "/console/people?tab=accounts&email=" + url.QueryEscape(s.OwnerEmail), "People", "e-mail: " + s.OwnerEmail},
 		{"person", "/console/people/" + s.OwnerUID, "Dev Owner", "this one"},
 		{"workloads", "/console/workloads", "Workloads", "https://issuer.example.com"},
 		{"workloads-token", "/console/workloads?tab=token", "Workloads", "It is decoded in this browser"},
@@ -570,6 +572,30 @@ func TestConsoleSearch(t *testing.T) {
 	b.option("dev/platform/web")
 	if got := b.address(); !strings.HasSuffix(got, "q=dev%2Fplatform%2Fw") {
 		t.Errorf("what is searched for is not in the address %s", got)
+	}
+
+	slow := `{ const send = window.fetch; window.fetch = async (r, ...more) => {
+		if (!r.url.endsWith("query=pl")) return send(r, ...more);
+		await new Promise(done => setTimeout(done, 1000));
+		const answer = await send(r.url, {headers: r.headers}); // although nobody waits for it any more
+		window.late = true;
+		return answer;
+	} }`
+	b.run("have one answer come late", chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := page.AddScriptToEvaluateOnNewDocument(slow).Do(ctx)
+		return err
+	}))
+	b.open(s.BaseURL + "/console/search")
+	b.run("wait for the field", chromedp.WaitVisible(`[role="combobox"]:focus`, chromedp.ByQuery))
+	b.keys("pl")
+	b.run("let it be asked for", chromedp.Sleep(300*time.Millisecond))
+	b.keys("atform-e")
+	b.option("platform-edge")
+	b.run("wait for the late answer", chromedp.Poll(`window.late`, nil), chromedp.Sleep(100*time.Millisecond))
+	var options int
+	b.run("count", chromedp.Evaluate(`document.querySelectorAll("[role=option]").length`, &options))
+	if options != 1 {
+		t.Errorf("%d things begin with platform-e, want 1: the late answer is shown", options)
 	}
 	for _, complaint := range said.take() {
 		t.Error(complaint)

@@ -3,7 +3,7 @@ import { del, get, post, type Fault, type Schema } from "../api";
 import { nameOf, parentOf, resolve } from "../names";
 import { changed, organizations, useMay, useMayAnywhere, useQuery } from "../query";
 import { param, withParams } from "../router";
-import { Answer, AsCommand, Choice, Command, Confirm, Copy, count, Dialog, Empty, eventName, Field, Filters, Name, Page, Pager, Problem, sh, Table, Tabs, Time } from "../ui";
+import { Answer, AsCommand, Choice, Command, Confirm, Copy, count, Dialog, Empty, eventName, Field, Filters, many, Name, Page, Pager, Problem, sh, Table, Tabs, Time } from "../ui";
 
 type Subscription = Schema<"holdfast.events.v2beta1.Subscription">;
 type Delivery = Schema<"holdfast.deliveries.v1.Delivery">;
@@ -151,7 +151,7 @@ function Row({ of, onReplay }: { of: Delivery; onReplay?: () => void }) {
       <summary>
         <span class="entry-type">{eventName(of.type)}</span>
         <span class="entry-what wrong"><bdi>{of.error}</bdi></span>
-        <span class="entry-who">{of.replaying ? "under way" : of.attempts ? `tried ${count(of.attempts)} times` : "never tried"}</span>
+        <span class="entry-who">{of.replaying ? "under way" : of.attempts ? `tried ${many(of.attempts, "time")}` : "never tried"}</span>
         <Time at={of.eventTime} />
       </summary>
       <div class="entry">

@@ -154,6 +154,7 @@ function Accounts({ group, path }: { group: string; path: string }) {
   return (
     <Answer of={useQuery(accounts(group))}>{({ accounts: rows = [], nextPageToken, totalCount }) => (
       <>
+        {param("email") && <p class="chips"><a class="chip" href={withParams({ email: undefined })} title="Remove this filter">e-mail: <bdi>{param("email")}</bdi> ✕</a></p>}
         {rows.length === 0
           ? <Empty title="There is no account" command={`holdfast iam accounts create ann@example.com --parent ${sh(path)} --role viewer --name 'Ann Example'`}>An account has a password or a passkey here, for people without an identity provider.</Empty>
           : <Table label="Accounts" rows={rows} id={(a) => a.uid ?? ""} columns={[

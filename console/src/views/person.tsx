@@ -31,9 +31,9 @@ export default function Person({ uid }: { uid: string }) {
 }
 
 /** Held are the roles of an identity, in the groups whose bindings the caller may list. */
-export function Held({ of }: { of: string }) {
+export function Held({ of, who = "they" }: { of: string; who?: "they" | "it" }) {
   return (
-    <Section title="What they may do">
+    <Section title={`What ${who} may do`}>
       <Answer of={useQuery(held(of))}>{({ roleBindings = [], nextPageToken, totalCount }) => (
         <>
           {roleBindings.length === 0 ? <Empty title="No role that you may see">A role that is granted on a group holds in all below it.</Empty>
@@ -50,9 +50,9 @@ export function Held({ of }: { of: string }) {
 }
 
 /** Did are the last changes that an identity made, where the caller may see them. */
-export function Did({ of }: { of: string }) {
+export function Did({ of, who = "they" }: { of: string; who?: "they" | "it" }) {
   return (
-    <Section title="What they did" actions={<a href={`${base}/audit?identity=${of}`}>All of it</a>}>
+    <Section title={`What ${who} did`} actions={<a href={`${base}/audit?identity=${of}`}>All of it</a>}>
       <Answer of={useQuery(did(of))}>{({ entries = [] }) => entries.length === 0
         ? <Empty title="Nothing that you may see">Changes are kept in the audit log.</Empty>
         : <ul class="rows">{entries.map((e) => <li key={e.id}><span><span class="entry-type">{eventName(e.type)}</span> {e.subject && <Name uid={e.subject} path quiet />}</span><small><Time at={e.time} /></small></li>)}</ul>}

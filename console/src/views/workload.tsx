@@ -24,7 +24,7 @@ export default function Workload({ uid }: { uid: string }) {
         <AsCommand command={tab === "denials" ? `holdfast iam identities denials ${sh(path)}` : `holdfast iam identities get ${sh(path)}`} request={tab === "denials" ? denials(uid) : request} />
       </>}>
       <Tabs label="Of this workload" items={tabs} now={tab} href={(id) => withParams({ tab: id })} />
-      {tab === "" && <>{identity.data && <Rule of={identity.data} />}<Held of={uid} /><Did of={uid} /></>}
+      {tab === "" && <>{identity.data && <Rule of={identity.data} />}<Held of={uid} who="it" /><Did of={uid} who="it" /></>}
       {tab === "denials" && <Denials of={uid} />}
       {tab === "token" && <Debugger identity={uid} path={sh(path)} />}
     </Page>
