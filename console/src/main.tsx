@@ -57,6 +57,7 @@ function find(path: string): { view?: View; args: Record<string, string> } {
 }
 
 const keys: [string, string][] = [
+  ["Ctrl K or ⌘ K", "Search"],
   ["/", "Go to the filter of this view"],
   ["?", "Show this help"],
   ["g then a letter", "Go to a view: g h is Home, g t is Tree, and so on"],
@@ -64,11 +65,16 @@ const keys: [string, string][] = [
   ["Esc", "Close a dialog"],
 ];
 
-function useKeys(help: () => void) {
+function useKeys(help: () => void, search: () => void) {
   useEffect(() => {
     let after = "";
     const press = (e: KeyboardEvent) => {
       const at = e.target as HTMLElement;
+      if ((e.ctrlKey || e.metaKey) && !e.shiftKey && !e.altKey && e.key.toLowerCase() === "k") {
+        e.preventDefault();
+        if (!document.querySelector("dialog[open]")) search();
+        return;
+      }
       if (e.ctrlKey || e.metaKey || e.altKey || at.matches("input, select, textarea") || document.querySelector("dialog[open]")) return;
       const before = after;
       after = e.key;
@@ -88,12 +94,28 @@ function Who() {
   const { data } = useQuery(whoami);
   if (!data) return null;
   const name = data.profile?.name || data.email || "Your account";
-  return <a class="who" href="/account" title="Your account"><bdi>{name}</bdi></a>;
+  return <a class="who" href={`${base}/account`} title="Your account"><bdi>{name}</bdi></a>;
+}
+
+/** SearchDialog is the search, from wherever one is. */
+function SearchDialog({ onClose }: { onClose: () => void }) {
+  const [text, setText] = useState("");
+  const [Finder, setFinder] = useState<Shown | Error>();
+  useEffect(() => {
+    import("./finder").then((m) => setFinder(() => m.Finder), () => setFinder(new Error("The search could not be loaded. Reload the page.")));
+  }, []);
+  useEffect(() => document.querySelector<HTMLElement>("dialog [role=combobox]")?.focus(), [Finder]);
+  return (
+    <Dialog title="Search" onClose={onClose}>
+      {Finder === undefined ? <Waiting /> : Finder instanceof Error ? <Problem error={Finder} /> : <Finder text={text} onText={setText} onOpen={onClose} />}
+    </Dialog>
+  );
 }
 
 function App() {
   const [help, setHelp] = useState(false);
-  useKeys(() => setHelp(true));
+  const [searching, setSearching] = useState(false);
+  useKeys(() => setHelp(true), () => setSearching(true));
   const path = here.value.pathname;
   const { view, args } = find(path);
   useEffect(() => {
@@ -117,6 +139,7 @@ function App() {
         ))}
       </nav>
       <main id="main" tabIndex={-1}><Main view={view} args={args} /></main>
+      {searching && <SearchDialog onClose={() => setSearching(false)} />}
       {help && (
         <Dialog title="Keys" onClose={() => setHelp(false)}>
           <dl class="facts keys">{keys.map(([k, what]) => <div key={k}><dt><kbd>{k}</kbd></dt><dd>{what}</dd></div>)}</dl>

@@ -53,3 +53,13 @@ export function useMay(): (capability: string, place: string) => boolean {
       return (held.role?.capabilities ?? []).includes(capability) && (narrowed.length === 0 || narrowed.includes(capability));
     });
 }
+
+/** organizations are the first of those that the caller sees, by name. */
+export const organizations = get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, page_size: 20, order_by: "name" } });
+
+/** useMayAnywhere reports whether the caller holds a capability in a group, or in one of the first organizations. */
+export function useMayAnywhere(capability: string, group = ""): boolean {
+  const may = useMay();
+  const { data } = useQuery(organizations);
+  return (data?.groups ?? []).some((g) => may(capability, g.uid ?? "")) || (group !== "" && may(capability, group));
+}

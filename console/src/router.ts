@@ -66,5 +66,10 @@ export function followLinks() {
 /** Addresses of the pages of things. */
 export const groupPage = (of: string) => `${base}/groups/${of}`;
 export const repoPage = (of: string) => `${base}/repos/${of}`;
+export const personPage = (of: string) => `${base}/people/${of}`;
+export const workloadPage = (of: string) => `${base}/workloads/${of}`;
+
+/** identityPage is the page of a person, whose uid has no slash, or of a workload. */
+export const identityPage = (of: string) => (of.includes("/") ? workloadPage(of) : personPage(of));
 export const imagePage = (repo: string, reference: string) => `${base}/repos/${repo}/images/${encodeURIComponent(reference)}`;
 export const advisoryPage = (id: string) => `${base}/advisories/${encodeURIComponent(id)}`;

@@ -6,9 +6,11 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -16,16 +18,20 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // push pushes an image with one package to a repo, and returns its digest.
@@ -95,12 +101,25 @@ func (s *site) furnish(t *testing.T) {
 	p.run("iam", "roles", "create", "releaser", "--parent", "dev", "--capability", "tag.list,tag.create")
 	s.push(t, "dev/platform/web", "v1", "1.2.0")
 	s.push(t, "dev/platform/web", "v2", "1.3.0")
-	file := filepath.Join(t.TempDir(), "left.json")
+	p.advise("left \u202eis not right "+hostile, strings.Repeat(hostile+" \u202eabc ", 200), "javascript:window.hacked=1")
+	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip")
+	p.run("findings", "exceptions", "create", "CVE-2026-9999", "--on", "dev/platform", "--until", "30d", "--reason", hostile)
+	p.run("findings", "rules", "create", "--parent", "dev", "--min-severity", "critical")
+	p.run("iam", "invites", "create", "--parent", "dev/platform", "--role", "viewer", "--ttl", "7d", "--email", "ann@example.com", "--single-use")
+	s.deny(t, p.resolve("dev/platform/ci", "identities"))
+	p.run("events", "subscriptions", "create", "https://hooks.invalid/holdfast", "--parent", "dev")
+	p.compared()
+}
+
+// advise imports an advisory about the package of the images.
+func (p *person) advise(summary, details, reference string) {
+	p.t.Helper()
+	file := filepath.Join(p.t.TempDir(), "left.json")
 	advisory, err := json.Marshal(map[string]any{
 		"id": "GHSA-left", "aliases": []string{"CVE-2026-1000"}, "modified": "2026-01-02T03:04:05Z",
-		"summary": "left \u202eis not right " + hostile, "details": strings.Repeat(hostile+" \u202eabc ", 200),
+		"summary": summary, "details": details,
 		"severity":   []any{map[string]any{"type": "CVSS_V3", "score": "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}},
-		"references": []any{map[string]any{"type": "WEB", "url": "javascript:window.hacked=1"}},
+		"references": []any{map[string]any{"type": "WEB", "url": reference}},
 		"affected": []any{map[string]any{
 			"package": map[string]any{"ecosystem": "npm", "name": "left"},
 			"ranges":  []any{map[string]any{"type": "SEMVER", "events": []any{map[string]any{"introduced": "0"}, map[string]any{"fixed": "1.3.0"}}}},
@@ -110,13 +129,15 @@ func (s *site) furnish(t *testing.T) {
 		err = os.WriteFile(file, advisory, 0o600)
 	}
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	p.run("advisories", "import", file, "--group", "dev")
-	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip")
-	p.run("findings", "exceptions", "create", "CVE-2026-9999", "--on", "dev/platform", "--until", "30d", "--reason", hostile)
-	p.run("findings", "rules", "create", "--parent", "dev", "--min-severity", "critical")
-	within(t, "the images are compared with the advisory", func() bool {
+}
+
+// compared waits until the first image has the finding.
+func (p *person) compared() {
+	p.t.Helper()
+	within(p.t, "the images are compared with the advisory", func() bool {
 		found, _, err := p.try("findings", "list", "dev/platform/web:v1", "-o", "id")
 		return err == nil && strings.Contains(found, "GHSA-left")
 	})
@@ -218,17 +239,37 @@ func TestConsole(t *testing.T) {
 	group, repo = "/console/groups/"+group, "/console/repos/"+repo
 	walk := []struct{ name, path, heading, text string }{
 		{"home", "/console/", "Home", "CVE-2026-1000"},
-		{"tree", "/console/tree?open=" + s.OrganizationUID, "Tree", "platform"},
-		{"tree-filter", "/console/tree?name=edge", "Tree", "dev/platform/edge"},
+		{"search", "/console/search?q=platf", "Search", "dev/platform"},
+		{"search-tag", "/console/search?q=v1", "Search", "dev/platform/web"},
+		{"search-advisory", "/console/search?q=cve-2026-1000", "Search", "left"},
+		{"search-role", "/console/search?q=releaser", "Search", "Copy the uid"},
+		{"search-nothing", "/console/search?q=nosuchthing", "Search", "Nothing that you may see"},
+		{"tree", "/console/tree?open=" + s.OrganizationUID, "Tree", "1 folder · 1 repo · 1 workload · 1 role binding"},
+		{"tree-filter", "/console/tree?name=ed", "Tree", "dev/platform/edge"},
+		{"tree-filter-path", "/console/tree?name=dev%2Fplat", "Tree", "dev/platform"},
 		{"access", "/console/access?capability=repo.create", "Access", "here"},
 		{"access-why", "/console/access?capability=tag.create&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "Yes"},
 		{"access-why-not", "/console/access?capability=groups.delete&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "These have it here"},
+		{"people", "/console/people", "People", "owner"},
+		{"invites", "/console/people?tab=invites", "People", "ann@example.com"},
+		{"joins", "/console/people?tab=joins", "People", "Nobody came"},
+		{"accounts", "/console/people?tab=accounts", "People", s.OwnerEmail},
+		{"accounts-email", "/console/people?tab=accounts&email=" + url.QueryEscape(s.OwnerEmail), "People", "e-mail: " + s.OwnerEmail},
+		{"person", "/console/people/" + s.OwnerUID, "Dev Owner", "this one"},
+		{"workloads", "/console/workloads", "Workloads", "https://issuer.example.com"},
+		{"workloads-token", "/console/workloads?tab=token", "Workloads", "It is decoded in this browser"},
+		{"workload", "/console/workloads/" + ci, "ci", "registry.push"},
+		{"workload-denials", "/console/workloads/" + ci + "?tab=denials", "ci", "https://elsewhere.example.com"},
+		{"workload-token", "/console/workloads/" + ci + "?tab=token", "ci", "It is decoded in this browser"},
+		{"account", "/console/account", "Account", "this one"},
 		{"repos", "/console/repos", "Repos", "dev/platform"},
 		{"vulnerabilities", "/console/vulnerabilities", "Vulnerabilities", "GHSA-left"},
 		{"findings", "/console/vulnerabilities?tab=findings", "Vulnerabilities", "1.3.0"},
 		{"exceptions", "/console/vulnerabilities?tab=exceptions", "Vulnerabilities", "CVE-2026-9999"},
 		{"feeds", "/console/vulnerabilities?tab=feeds", "Vulnerabilities", "broken"},
 		{"audit", "/console/audit?type=iam", "Audit", "iam.role"},
+		{"events", "/console/events", "Events", "https://hooks.invalid/holdfast"},
+		{"events-of-group", "/console/events?group=" + group[len("/console/groups/"):], "Events", "There is no subscription"},
 		{"group", group, "platform", "edge"},
 		{"group-people", group + "?tab=people", "platform", "Inherited from dev"},
 		{"group-roles", "/console/groups/" + s.OrganizationUID + "?tab=roles", "dev", "releaser"},
@@ -266,6 +307,25 @@ func TestConsole(t *testing.T) {
 	b.open(s.BaseURL + "/console/")
 	b.read("CVE-2026-1000")
 	b.inspect("console")
+}
+
+// TestConsolePicture takes the picture of the documents.
+func TestConsolePicture(t *testing.T) {
+	if !*update {
+		t.Skip("it is taken with -update")
+	}
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	p.run("iam", "groups", "create", "platform", "--parent", "dev", "--description", "What the platform team runs")
+	p.run("iam", "identities", "create", "ci", "--parent", "dev/platform", "--issuer", "https://issuer.example.com", "--subject", "main")
+	p.run("iam", "invites", "create", "--parent", "dev", "--role", "owner", "--ttl", "7d")
+	s.push(t, "dev/platform/web", "v1", "1.2.0")
+	s.push(t, "dev/platform/api", "v7", "1.2.0")
+	p.advise("Prototype pollution in left", "A crafted object changes the prototype of all others.", "https://example.com/left")
+	p.compared()
+	b.console(s, "/console/", s.OwnerEmail, s.OwnerPassword)
+	b.read("CVE-2026-1000")
+	b.shootTo(filepath.Join("..", "..", "docs", "console", "home.png"), 1280, "light")
 }
 
 // commands returns what "As a command" shows.
@@ -315,10 +375,21 @@ func (b *tab) judge(name string) {
 	b.run("on a desktop", chromedp.EmulateViewport(1280, 800))
 	b.fits(name, 1280)
 	b.obeys(name, 1280, "light")
+	b.keep(name, 1280, "light")
 	b.run("on a phone", chromedp.EmulateViewport(390, 800))
 	b.fits(name, 390)
 	b.obeys(name, 390, "dark")
+	b.keep(name, 390, "dark")
 	b.run("back to the desktop", chromedp.EmulateViewport(1280, 800), b.scheme("light"))
+}
+
+// keep takes a picture of a view of the console if somebody wants to look at it.
+func (b *tab) keep(name string, width int64, scheme string) {
+	b.t.Helper()
+	if *pictures == "" {
+		return
+	}
+	b.shootTo(filepath.Join(*pictures, fmt.Sprintf("console-%s-%d-%s.png", name, width, scheme)), width, scheme)
 }
 
 // unharmed fails the test if the text of somebody else has run as a script.
@@ -341,7 +412,7 @@ func TestConsoleKeys(t *testing.T) {
 	b.see("Home")
 	var names []string
 	b.run("read the navigation", chromedp.Evaluate(`[...document.querySelectorAll('nav[aria-label="Console"] a')].map(a => a.innerText)`, &names))
-	if want := []string{"Home", "Tree", "Access", "Repos", "Vulnerabilities", "Audit"}; !slices.Equal(names, want) {
+	if want := []string{"Home", "Search", "Tree", "Access", "People", "Workloads", "Repos", "Vulnerabilities", "Audit", "Events", "Account"}; !slices.Equal(names, want) {
 		t.Errorf("the navigation has %q, want %q", names, want)
 	}
 	b.press("Tree")
@@ -353,6 +424,11 @@ func TestConsoleKeys(t *testing.T) {
 		t.Errorf("what is open is not in the address %s", b.address())
 	}
 	b.keys(kb.ArrowRight)
+	var leaf string
+	b.run("look for the arrow", chromedp.Evaluate(`document.activeElement.getAttribute("aria-expanded") ?? "none"`, &leaf))
+	if leaf != "none" {
+		t.Errorf("a group without folders can be opened: %s", leaf)
+	}
 	b.keys(kb.Enter)
 	b.see("platform")
 	b.run("back", chromedp.NavigateBack())
@@ -360,7 +436,7 @@ func TestConsoleKeys(t *testing.T) {
 	b.run("reload", chromedp.Reload())
 	b.run("and still", chromedp.WaitVisible(`[role="treeitem"][aria-level="2"]`, chromedp.ByQuery))
 	b.keys("/")
-	if got := b.focused(); got != "Exact name, at any depth" {
+	if got := b.focused(); got != "Beginning of a name or path" {
 		t.Errorf("the focus is on %q, want the filter", got)
 	}
 	b.run("leave the filter", chromedp.Evaluate(`document.activeElement.blur()`, nil))
@@ -414,28 +490,377 @@ func TestConsoleChanges(t *testing.T) {
 	b.run("it is gone", chromedp.WaitNotPresent(`input[aria-label="Select v1"]`, chromedp.ByQuery))
 	b.read("v2")
 
-	var made struct{ Link struct{ URL string } }
-	p.json(&made, "iam", "accounts", "create", "eve@example.com", "--parent", "dev", "--role", "viewer", "--name", "Eve Example")
-	eve := newTab(t)
-	eve.open(made.Link.URL)
-	eve.fill("Password", "nine unrelated words")
-	eve.press("Begin")
-	eve.see("Your account")
+	eve := s.eve(t, "--role", "viewer")
 	eve.open(s.BaseURL + "/console/groups/" + group + "?tab=people")
 	eve.read("Inherited from dev")
-	for _, button := range []string{"Grant a role", "Remove"} {
+	eve.lacks("Grant a role", "Remove")
+	eve.refused("POST", "/iam/v2beta1/roleBindings/"+group, fmt.Sprintf(`{"identityUid": %q, "roleUid": %q}`, ci, resource.OwnerRole))
+}
+
+// eve is somebody new in the organization, in a window of hers.
+func (s *site) eve(t *testing.T, role ...string) *tab {
+	t.Helper()
+	var made struct{ Link struct{ URL string } }
+	s.owner(t).json(&made, append([]string{"iam", "accounts", "create", "eve@example.com", "--parent", "dev", "--name", "Eve Example"}, role...)...)
+	b := newTab(t)
+	b.open(made.Link.URL)
+	b.fill("Password", "nine unrelated words")
+	b.press("Begin")
+	b.see("Your account")
+	return b
+}
+
+// lacks fails the test if there is a button of one of these names.
+func (b *tab) lacks(buttons ...string) {
+	b.t.Helper()
+	for _, button := range buttons {
 		var there bool
-		eve.run("look for "+button, chromedp.Evaluate(fmt.Sprintf(`[...document.querySelectorAll("button")].some(b => b.innerText.trim() === %q)`, button), &there))
+		b.run("look for "+button, chromedp.Evaluate(fmt.Sprintf(`[...document.querySelectorAll("main button")].some(b => b.innerText.trim() === %q)`, button), &there))
 		if there {
-			t.Errorf("a viewer sees %q", button)
+			b.t.Errorf("somebody who may not sees %q", button)
 		}
 	}
+}
+
+// refused fails the test if the API lets the session do this.
+func (b *tab) refused(method, path, body string) {
+	b.t.Helper()
 	var status int
-	body := fmt.Sprintf(`{"identityUid": %q, "roleUid": %q}`, ci, resource.OwnerRole)
-	eve.run("try anyhow", chromedp.Evaluate(fmt.Sprintf(`fetch("/iam/v2beta1/roleBindings/%s", {method: "POST",
-		headers: {"Holdfast-Console": "1", "Content-Type": "application/json"}, body: %q}).then(r => r.status)`, group, body), &status,
+	b.run("try anyhow", chromedp.Evaluate(fmt.Sprintf(`fetch(%q, {method: %q, headers: {"Holdfast-Console": "1", "Content-Type": "application/json"},
+		body: %q || undefined}).then(r => r.status)`, path, method, body), &status,
 		func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
 	if status != http.StatusForbidden {
-		t.Errorf("a viewer who grants a role is answered %d", status)
+		b.t.Errorf("%s %s of somebody who may not is answered %d", method, path, status)
 	}
+}
+
+// TestConsoleSearch finds things with the keyboard, from wherever one is.
+func TestConsoleSearch(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := s.owner(t)
+	p.run("iam", "groups", "create", "platform", "--parent", "dev")
+	p.run("iam", "groups", "create", "platform-edge", "--parent", "dev/platform")
+	digest := s.push(t, "dev/platform/web", "v1", "1.2.0")
+	b := newTab(t)
+	b.console(s, "/console/", s.OwnerEmail, s.OwnerPassword)
+	b.see("Home")
+	said := b.complaints()
+	b.find("platf")
+	b.option("platform-edge")
+	b.judge("search-dialog")
+	b.keys(kb.ArrowDown)
+	b.keys(kb.Enter)
+	b.see("platform-edge")
+	b.run("the dialog is gone", chromedp.WaitNotPresent(`dialog`, chromedp.ByQuery))
+	b.find(digest[len("sha256:"):][:12])
+	b.option("manifest")
+	b.keys(kb.Enter)
+	b.see(digest[:len("sha256:")+12])
+	b.read("1 package")
+	b.find("")
+	b.option("dev/platform/platform-edge") // opened lately
+	b.judge("search-recent")
+	b.keys(kb.Escape)
+	b.press("Search")
+	b.see("Search")
+	b.option("platform-edge")
+	if got := b.focused(); !strings.HasPrefix(got, "Name, path, uid") {
+		t.Errorf("the focus is on %q, want the field", got)
+	}
+	b.keys("dev/platform/w")
+	b.option("dev/platform/web")
+	if got := b.address(); !strings.HasSuffix(got, "q=dev%2Fplatform%2Fw") {
+		t.Errorf("what is searched for is not in the address %s", got)
+	}
+
+	slow := `{ const send = window.fetch; window.fetch = async (r, ...more) => {
+		if (!r.url.endsWith("query=pl")) return send(r, ...more);
+		await new Promise(done => setTimeout(done, 1000));
+		const answer = await send(r.url, {headers: r.headers}); // although nobody waits for it any more
+		window.late = true;
+		return answer;
+	} }`
+	b.run("have one answer come late", chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := page.AddScriptToEvaluateOnNewDocument(slow).Do(ctx)
+		return err
+	}))
+	b.open(s.BaseURL + "/console/search")
+	b.run("wait for the field", chromedp.WaitVisible(`[role="combobox"]:focus`, chromedp.ByQuery))
+	b.keys("pl")
+	b.run("let it be asked for", chromedp.Sleep(300*time.Millisecond))
+	b.keys("atform-e")
+	b.option("platform-edge")
+	b.run("wait for the late answer", chromedp.Poll(`window.late`, nil), chromedp.Sleep(100*time.Millisecond))
+	var options int
+	b.run("count", chromedp.Evaluate(`document.querySelectorAll("[role=option]").length`, &options))
+	if options != 1 {
+		t.Errorf("%d things begin with platform-e, want 1: the late answer is shown", options)
+	}
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+
+	eve := s.eve(t)
+	eve.open(s.BaseURL + "/console/search?q=platf")
+	eve.read("Nothing that you may see")
+}
+
+// unsigned is a token that nobody has signed.
+func unsigned(issuer, subject string) string {
+	part := base64.RawURLEncoding.EncodeToString
+	return part([]byte(`{"alg": "RS256", "kid": "1"}`)) + "." + part(fmt.Appendf(nil, `{"iss": %q, "sub": %q, "aud": "holdfast", "iat": 1795000000, "exp": 1895000000, "note": "<script>window.hacked = 1</script>"}`, issuer, subject)) + ".c2lnbmVk"
+}
+
+// deny has a token refused for a workload.
+func (s *site) deny(t *testing.T, identity string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.BaseURL+"/sts/exchange?aud="+url.QueryEscape(s.BaseURL)+"&identity="+url.QueryEscape(identity), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+unsigned("https://elsewhere.example.com", "main"))
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }() // nobody reads it
+	if answer.StatusCode < 400 || answer.StatusCode >= 500 {
+		t.Fatalf("a token that nobody has signed: %s", answer.Status)
+	}
+}
+
+// TestConsolePeople invites somebody, who joins, and ends a session of theirs.
+func TestConsolePeople(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	b.console(s, "/console/people?tab=invites", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.read("No invite is pending")
+	b.press("Invite somebody")
+	b.judge("invite")
+	b.press("Create the invite")
+	b.read("It is shown only now")
+	b.judge("invite-link")
+	var link string
+	b.run("read the link", chromedp.Text(`dialog pre`, &link, chromedp.ByQuery))
+	b.press("Done")
+	b.read("whoever has the link")
+
+	eve := s.eve(t) // who has no role yet
+	eve.open(link)
+	eve.press("Allow")
+	within(t, "she has joined", func() bool { return strings.Contains(eve.address(), "/welcome") })
+	eve.open(s.BaseURL + "/console/people?tab=invites")
+	eve.read("No invite is pending") // it worked once
+	eve.lacks("Invite somebody", "Delete")
+	eve.refused("POST", "/iam/v2beta1/groupInvites/"+s.OrganizationUID, fmt.Sprintf(`{"roleUid": %q, "ttl": "3600s"}`, resource.OwnerRole))
+	eve.open(s.BaseURL + "/console/people/" + s.OwnerUID)
+	eve.read("What they did")
+	eve.lacks("End")
+
+	b.press("Joins")
+	b.read("eve example")
+	b.judge("joins")
+	b.press("eve example")
+	b.see("Eve Example")
+	b.read("auth.registered")
+	b.judge("person-eve")
+	for _, command := range b.commands() {
+		p.shell("person", command)
+	}
+	b.press("End")
+	b.read("Its tokens are void")
+	b.press("End the session")
+	b.read("Not signed in anywhere")
+	eve.open(s.BaseURL + "/console/")
+	eve.see("Sign in")
+
+	p.run("iam", "invites", "create", "--parent", "dev", "--role", "viewer", "--ttl", "7d")
+	b.open(s.BaseURL + "/console/people?tab=invites")
+	b.press("Delete")
+	b.read("The link stops working")
+	b.press("Delete the invite")
+	b.read("No invite is pending")
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+}
+
+// TestConsoleWorkloads judges a token, for one workload and for all.
+func TestConsoleWorkloads(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	p.run("iam", "identities", "create", "ci", "--parent", "dev", "--issuer", "https://issuer.example.com", "--subject", "main")
+	ci := p.resolve("dev/ci", "identities")
+	b.console(s, "/console/workloads", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.press("ci")
+	b.see("ci")
+	b.press("Try a token")
+	b.fill("A token of the workload's platform", "abc")
+	b.read("no token that can be decoded")
+	b.fill("A token of the workload's platform", unsigned("https://issuer.example.com", "branch"))
+	b.read("window.hacked") // as text, before the server has seen it
+	b.press("Judge")
+	b.read("is refused")
+	b.read("branch")
+	b.unharmed("token")
+	b.judge("token")
+	b.open(s.BaseURL + "/console/workloads?tab=token")
+	b.read("It is decoded in this browser")
+	b.fill("A token of the workload's platform", unsigned("https://issuer.example.com", "branch"))
+	b.press("Judge")
+	b.read("is refused")
+	if got := b.address(); strings.Contains(got, "eyJ") {
+		t.Errorf("the token is in the address %s", got)
+	}
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+
+	eve := s.eve(t)
+	eve.open(s.BaseURL + "/console/workloads")
+	eve.read("You are in no organization yet")
+	eve.refused("GET", "/federation/v1/denials?identity_uid="+url.QueryEscape(ci), "")
+}
+
+// TestConsoleAccount shows who one is, and ends the session.
+func TestConsoleAccount(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.eve(t, "--role", "viewer")
+	said := b.complaints()
+	b.open(s.BaseURL + "/console/account")
+	b.read("eve example")
+	b.read("viewer")
+	b.judge("account-eve")
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+	b.press("Sign out")
+	b.see("Sign in")
+	b.open(s.BaseURL + "/console/account")
+	b.see("Sign in")
+}
+
+// TestConsoleEvents makes a subscription, looks at what could not be delivered to it, sends that
+// again and deletes the subscription.
+func TestConsoleEvents(t *testing.T) {
+	t.Parallel()
+	var well atomic.Bool
+	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(sink.Close)
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	p.run("iam", "groups", "create", "platform", "--parent", "dev", "--description", hostile)
+	b.console(s, "/console/events", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.read("There is no subscription")
+	b.press("Subscribe")
+	b.fill("Events of the group", "dev/platform")
+	b.fill("Address to post them to", sink.URL+"?key=secret")
+	b.press("Check")
+	b.read("and of everything below it will be sent there")
+	b.judge("subscribe")
+	b.press("Create the subscription")
+	b.read(sink.URL)
+
+	p.giveUp(3)
+	subscription := p.run("events", "subscriptions", "list", "-o", "id")
+	b.open(s.BaseURL + "/console/events?tab=deliveries&subscription=" + subscription)
+	b.read("3 failed deliveries")
+	b.run("open one", chromedp.Click(`(//details/summary)[1]`))
+	b.read("createTime") // of the body
+	b.unharmed("deliveries")
+	b.judge("deliveries")
+	for _, command := range b.commands() {
+		p.shell("deliveries", command)
+	}
+	eve := s.eve(t, "--role", "viewer")
+	eve.open(s.BaseURL + "/console/events?tab=deliveries&subscription=" + subscription)
+	eve.read("3 failed deliveries")
+	eve.lacks("Replay", "Replay all")
+	eve.refused("POST", "/deliveries/v1/replays/"+subscription, "{}")
+	eve.press("Subscriptions")
+	eve.read("?redacted")
+	eve.lacks("Subscribe", "Delete")
+	eve.refused("POST", "/events/v2beta1/subscriptions/"+s.OrganizationUID, `{"sink": "https://hooks.invalid"}`)
+	eve.refused("DELETE", "/events/v2beta1/subscriptions/"+subscription, "")
+
+	well.Store(true)
+	b.press("Replay")
+	b.press("Send it again")
+	b.reload("2 failed deliveries")
+	b.press("Replay all")
+	b.press("Send them again")
+	b.reload("Everything was delivered")
+	b.press("Subscriptions")
+	b.press("Delete")
+	b.read("gets no more events")
+	b.press("Delete the subscription")
+	b.read("There is no subscription")
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+}
+
+// reload loads the page again until it has a text, because what it waits for happens elsewhere.
+func (b *tab) reload(text string) {
+	b.t.Helper()
+	within(b.t, "the page has "+text, func() bool {
+		var there bool
+		b.run("reload", chromedp.Reload(), chromedp.WaitVisible(`main h1`, chromedp.ByQuery), chromedp.Sleep(200*time.Millisecond),
+			chromedp.Evaluate(fmt.Sprintf(`document.body.innerText.includes(%q)`, text), &there))
+		return there
+	})
+}
+
+// giveUp has the event of the group dev/platform given up n times, as if a day had passed.
+func (p *person) giveUp(n int) {
+	p.t.Helper()
+	group := p.resolve("dev/platform", "groups")
+	var log []struct {
+		ID, Subject, Group string
+		Time               time.Time
+	}
+	p.json(&log, "audit", "--subject", group)
+	path := filepath.Join(p.t.TempDir(), "holdfast.db") // another name, because the server has locked its own
+	if err := os.Symlink(p.site.database, path); err != nil {
+		p.t.Fatal(err)
+	}
+	db := storetest.Open(p.t, path)
+	sub := resource.UID(p.run("events", "subscriptions", "list", "-o", "id"))
+	var all []resource.Delivery
+	for i := range n {
+		e := log[0]
+		event := resource.Event{Seq: int64(i + 1), ID: e.ID, Type: resource.GroupCreated, Subject: resource.UID(e.Subject), Group: resource.UID(e.Group), Time: e.Time, Before: []byte{}}
+		event.After = fmt.Appendf(nil, `{"uid": %q, "name": "platform"}`, group)
+		all = append(all, resource.Delivery{UID: sub.NewChild(), Event: event, Attempts: 3, Error: "the sink answered 503 " + hostile, CreateTime: time.Now(), UpdateTime: time.Now()})
+	}
+	if err := db.GiveUp(p.t.Context(), sub, 0, all); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// find opens the search and types a text.
+func (b *tab) find(text string) {
+	b.t.Helper()
+	b.run("open the search", chromedp.KeyEvent("k", chromedp.KeyModifiers(input.ModifierCtrl)),
+		chromedp.WaitVisible(`dialog [role="combobox"]:focus`, chromedp.ByQuery))
+	if text != "" {
+		b.keys(text)
+	}
+}
+
+// option waits for a line of the list.
+func (b *tab) option(text string) {
+	b.t.Helper()
+	b.run(fmt.Sprintf("see %q in the list", text), chromedp.WaitVisible(fmt.Sprintf(`//*[@role="option"][contains(., %q)]`, text)))
 }

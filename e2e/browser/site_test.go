@@ -27,11 +27,13 @@ type site struct {
 	BaseURL         string
 	OrganizationUID string
 	Token           string
+	OwnerUID        string
 	OwnerEmail      string
 	OwnerPassword   string
 	RegistryToken   string
 
-	log *logBook
+	log      *logBook
+	database string // its file
 }
 
 // A logBook keeps what the server logs.
@@ -74,7 +76,7 @@ func start(t *testing.T, cfg server.Config) *site {
 	cfg.Listen, cfg.Database, cfg.Stdout = freeAddress(t), storetest.SQLite(t), io.Discard
 	_, port, _ := net.SplitHostPort(cfg.Listen)
 	cfg.BaseURL = "http://localhost:" + port
-	s := &site{BaseURL: cfg.BaseURL, log: &logBook{}}
+	s := &site{BaseURL: cfg.BaseURL, log: &logBook{}, database: cfg.Database}
 	cfg.Stderr = s.log
 	srv, err := server.New(t.Context(), cfg)
 	if err != nil {

@@ -1,5 +1,8 @@
 import type { ComponentChildren } from "preact";
-import { useId, useLayoutEffect, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { Fault, Request } from "../api";
+import { changed } from "../query";
+import { Command, Problem } from "./page";
 
 /** Dialog asks for something. It is open as long as it is there. */
 export function Dialog({ title, onClose, children }: { title: string; onClose: () => void; children?: ComponentChildren }) {
@@ -18,5 +21,45 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
       </div>
       {children}
     </dialog>
+  );
+}
+
+interface ConfirmProps {
+  title: string;
+  label: string; // of the button that does it
+  keep?: string; // of the button that does not
+  command: string;
+  requests: Request<unknown>[]; // sent one after the other; the first may be a dry run
+  onClose: () => void;
+  onDone?: () => void;
+  children?: ComponentChildren; // what will happen
+}
+
+/** Confirm says what will happen before it does. */
+export function Confirm({ title, label, keep = "Cancel", command, requests, onClose, onDone, children }: ConfirmProps) {
+  const [error, setError] = useState<Fault>();
+  const [busy, setBusy] = useState(false);
+  const act = async () => {
+    setBusy(true);
+    try {
+      for (const r of requests) await r.send();
+      await changed();
+      onDone?.();
+      onClose();
+    } catch (failed) {
+      setError(failed as Fault);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <p>{children}</p>
+      <Command text={command} />
+      {error && <Problem error={error} />}
+      <div class="dialog-foot">
+        <button type="button" onClick={onClose}>{keep}</button>
+        <button type="button" class="danger" disabled={busy} onClick={act}>{label}</button>
+      </div>
+    </Dialog>
   );
 }

@@ -5,5 +5,6 @@ export * from "./finding";
 export * from "./form";
 export * from "./name";
 export * from "./page";
+export * from "./scope";
 export * from "./table";
 export * from "./time";

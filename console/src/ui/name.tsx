@@ -1,12 +1,13 @@
 // Things by their names. Text of others is isolated, so that its direction does not spread.
 import { nameOf, parentOf, pathOf } from "../names";
-import { groupPage, imagePage, repoPage } from "../router";
+import { groupPage, identityPage, imagePage, repoPage } from "../router";
 import { Copy } from "./copy";
 
 /** pages are where a thing of a kind is shown. A view of another kind adds its line. */
 export const pages: Record<string, ((uid: string) => string) | undefined> = {
   groups: groupPage,
   repos: repoPage,
+  identities: identityPage,
 };
 
 const last = (uid: string) => uid.slice(uid.lastIndexOf("/") + 1);

@@ -3,10 +3,12 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Fault } from "../api";
 import type { Result } from "../query";
+import { remember } from "../recent";
 import { Copy } from "./copy";
 
 interface PageProps {
   title: string;
+  thing?: boolean; // the page of a thing that is there: the search shows it among those opened lately
   mark?: ComponentChildren; // beside the title
   above?: ComponentChildren; // the way to it
   lead?: ComponentChildren;
@@ -14,10 +16,11 @@ interface PageProps {
   children?: ComponentChildren;
 }
 
-export function Page({ title, mark, above, lead, actions, children }: PageProps) {
+export function Page({ title, thing, mark, above, lead, actions, children }: PageProps) {
   useEffect(() => {
     document.title = `${title.slice(0, 80)} · Holdfast`;
-  }, [title]);
+    if (thing) remember({ href: location.pathname, title: title.slice(0, 200) });
+  }, [title, thing]);
   return (
     <>
       <div class="page-head">

@@ -37,3 +37,6 @@ export const many = (n: string | number | undefined, one: string, more = `${one}
 /** word makes a name of the API readable: SEVERITY_CRITICAL with the prefix SEVERITY is critical. */
 export const word = (name: string | undefined, prefix: string) =>
   (name ?? "").replace(new RegExp(`^${prefix}_`), "").toLowerCase().replaceAll("_", " ");
+
+/** eventName leaves out what all types of events have in common: …api.iam.group.created.v1 is iam.group.created. */
+export const eventName = (type: string | undefined) => (type ?? "").replace(/^dev\.holdfast\.(api\.)?(platform\.)?/, "").replace(/\.v\d+$/, "");

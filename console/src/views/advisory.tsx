@@ -18,7 +18,7 @@ export default function AdvisoryPage({ id }: { id: string }) {
   const request = tab === "blast" ? blast(id) : tab === "images" ? images(id) : get("/vulnerabilities/v2beta1/advisories", { query: { advisory_ids: [name] } });
   const command = tab === "blast" ? `holdfast findings blast ${sh(id)}` : tab === "images" ? `holdfast findings images ${sh(id)}` : `holdfast advisories get ${sh(name)}`;
   return (
-    <Page title={id} mark={<Copy text={id} what="the id" />} lead={found[0]?.summary} actions={<AsCommand command={command} request={request} />}>
+    <Page thing={found.length > 0} title={id} mark={<Copy text={id} what="the id" />} lead={found[0]?.summary} actions={<AsCommand command={command} request={request} />}>
       {error && <Problem error={error} />}
       <Tabs label="Of this advisory" items={tabs} now={tab} href={(t) => withParams({ tab: t })} />
       {tab === "" && (found.length > 0 ? found.map((a) => <About key={a.uid} uid={a.uid ?? ""} />)

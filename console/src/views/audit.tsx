@@ -2,7 +2,7 @@ import { get, type Schema } from "../api";
 import { isUID } from "../names";
 import { useQuery } from "../query";
 import { base, param, withParams } from "../router";
-import { Answer, AsCommand, Copy, Empty, Field, Filters, Name, Page, Pager, sh, Time } from "../ui";
+import { Answer, AsCommand, Copy, Empty, eventName, Field, Filters, Name, Page, Pager, sh, Time } from "../ui";
 
 type Entry = Schema<"holdfast.audit.v1.Entry">;
 
@@ -47,12 +47,9 @@ export default function Audit() {
   );
 }
 
-/** short leaves out what all types have in common: …api.iam.group.created.v1 is iam.group.created. */
-const short = (type: string | undefined) => (type ?? "").replace(/^dev\.holdfast\.(api\.)?(platform\.)?/, "").replace(/\.v\d+$/, "");
-
 function Row({ of }: { of: Entry }) {
   const differences = diff(of.before ?? {}, of.after ?? {});
-  const type = short(of.type);
+  const type = eventName(of.type);
   return (
     <details>
       <summary>

@@ -20,7 +20,7 @@ export default function Group({ uid }: { uid: string }) {
   const commands: Record<string, string> = { "": "iam groups list", people: "iam role-bindings list", roles: "iam roles list", repos: "registry repos list", rules: "findings rules list" };
   return (
     <Page
-      title={group.data?.displayName || group.data?.name || "…"} mark={<Copy text={uid} what="the uid of this group" />} above={<Above uid={uid} />}
+      thing={!!group.data} title={group.data?.displayName || group.data?.name || "…"} mark={<Copy text={uid} what="the uid of this group" />} above={<Above uid={uid} />}
       lead={group.data?.description || (uid.includes("/") ? "A folder" : "An organization")}
       actions={<>
         <a class="button small" href={`${base}/access?place=${uid}`}>Who can…</a>

@@ -1,10 +1,9 @@
 import type { ComponentChildren } from "preact";
 import { get, type Schema } from "../api";
-import { useMay, useQuery } from "../query";
+import { organizations, useMay, useQuery } from "../query";
 import { advisoryPage, base, groupPage, imagePage } from "../router";
 import { AsCommand, Answer, Command, count, Empty, Exploited, GroupCoverage, Name, Page, Problem, Section, severities, Severity, SeverityBar, sh, Table, Time } from "../ui";
 
-const organizations = get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, page_size: 20, order_by: "name" } });
 const summary = get("/findings/v1/summary", { query: { days: 1, page_size: 1 } });
 const worst = get("/findings/v1/findings", { query: { severities: ["SEVERITY_CRITICAL"], states: ["STATE_OPEN"], page_size: 8 } });
 const feeds = get("/advisories/v1/feeds", { query: { page_size: 50 } });
@@ -95,7 +94,7 @@ function Troubles() {
         </Section>
       )}
       {Number(givenUp?.totalCount ?? 0) > 0 && (
-        <Section title="Failing deliveries">
+        <Section title="Failing deliveries" actions={<a href={`${base}/events?tab=deliveries`}>All deliveries</a>}>
           <ul class="rows">{givenUp?.deliveries?.map((d) => <li key={d.uid}><span>{d.type} <small><Time at={d.createTime} /></small></span><small class="wrong">{d.error}</small></li>)}</ul>
         </Section>
       )}

@@ -18,7 +18,7 @@ export default function Image({ uid, reference }: { uid: string; reference: stri
   const short = reference.replace(/^(\w+):(.{12}).*$/, "$1:$2");
   return (
     <Page
-      title={short} mark={<Copy text={image.data?.digest ?? reference} what="the digest" />}
+      thing={!!image.data} title={short} mark={<Copy text={image.data?.digest ?? reference} what="the digest" />}
       above={<><Above uid={uid} /><p class="crumb-repo"><a href={repoPage(uid)}><bdi>{nameOf(uid).value?.name ?? "repo"}</bdi></a></p></>}
       actions={<AsCommand command={`holdfast ${tab === "packages" ? "registry images packages" : tab === "" ? "findings list" : "registry images inspect"} ${sh(`${path || uid}${join}${reference}`)}`} request={tab === "" ? findingList(uid, reference) : request} />}
     >

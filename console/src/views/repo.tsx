@@ -16,7 +16,7 @@ export default function Repo({ uid }: { uid: string }) {
   const address = registry.data && path ? `${registry.data.host}/${path}` : "";
   if (repo.error) return <Page title="Repo"><Problem error={repo.error} /></Page>;
   return (
-    <Page title={repo.data?.name ?? "…"} mark={<Copy text={uid} what="the uid of this repo" />} above={<Above uid={uid} />} lead={repo.data?.description || undefined}
+    <Page thing={!!repo.data} title={repo.data?.name ?? "…"} mark={<Copy text={uid} what="the uid of this repo" />} above={<Above uid={uid} />} lead={repo.data?.description || undefined}
       actions={<AsCommand command={`holdfast registry tags list --repo ${sh(path || uid)}`} request={tagList(uid)} />}>
       <Tabs label="Of this repo" items={tabs} now={tab} href={(id) => withParams({ tab: id, order: undefined, name: undefined, tag: undefined })} />
       {tab === "" && <Tags uid={uid} path={path} address={address} />}
