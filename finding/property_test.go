@@ -36,7 +36,7 @@ import (
 	"github.com/holdfast-dev/holdfast/token"
 )
 
-var rounds = flag.Int("rounds", 3, "how many `rounds` TestFindings plays on each engine")
+var rounds = flag.Int("rounds", 2, "how many `rounds` TestFindings plays on each engine")
 
 func must(t testing.TB, err error) {
 	t.Helper()
