@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -151,7 +152,7 @@ func (b *blast) pulled(ctx context.Context) (of found, _ error) {
 	}
 	for identity, at := range who {
 		of.items = append(of.items, BlastItem{Identity: &BlastIdentity{UID: identity, LastPull: at},
-			key: fmt.Sprintf("%020d\x00%s", now.UnixMilli()-at.UnixMilli(), identity)})
+			key: fmt.Sprintf("%020d\x00%s", math.MaxInt64-at.UnixMilli(), identity)}) // the last first, on any page
 	}
 	return of, err
 }
