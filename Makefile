@@ -37,13 +37,13 @@ test: ## Run every test, on SQLite and on a throwaway PostgreSQL
 	$(MAKE) --no-print-directory -j2 test-server test-modules
 
 # What takes longest comes first. The tests of the whole server do without the race detector, which makes them four times
-# as long; check runs them with it as well. lint vets.
+# as long; check runs them with it as well. Three run at a time on two processors, because they wait much. lint vets.
 whole := ./e2e ./e2e/browser ./cmd/holdfast
 with  := scripts/with-postgres scripts/with-haproxy scripts/with-browser
 .PHONY: test-server
 test-server:
 	$(with) $(GO) test -count=1 -vet=off -timeout 30m $(TESTFLAGS) ./store ./finding $$($(GO) list ./... | grep -vE '/(e2e|e2e/browser|cmd/holdfast)$$')
-	$(with) $(GO) test -count=1 -vet=off -timeout 30m $(whole)
+	$(with) $(GO) test -count=1 -vet=off -parallel 3 -timeout 30m $(whole)
 
 .PHONY: race
 race: ## Run the tests of the whole server with the race detector
