@@ -90,7 +90,7 @@ func TestCallLog(t *testing.T) {
 // TestDevBanner says where to begin, in a browser, too.
 func TestDevBanner(t *testing.T) {
 	r := start(t, server.Config{Dev: true})
-	for _, want := range []string{r.url + "/account", "organization dev, owner@dev.example, password ", r.url + "/docs", "curl -H"} {
+	for _, want := range []string{r.url + "/console/", "organization dev, owner@dev.example, password ", r.url + "/docs", "curl -H"} {
 		if !strings.Contains(r.stdout.String(), want) {
 			t.Errorf("the banner does not say %q: %s", want, r.stdout)
 		}

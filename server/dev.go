@@ -115,7 +115,7 @@ func (s *Server) announceDev(file devFile) error {
 	}
 	out := s.cfg.Stdout
 	fmt.Fprintf(out, "holdfastd: dev mode; addresses and tokens are in %s\n", path)
-	fmt.Fprintf(out, "  in a browser   %s/account: organization %s, %s, password %s\n",
+	fmt.Fprintf(out, "  in a browser   %s/console/: organization %s, %s, password %s\n",
 		file.AuthURL, devOrganization, file.OwnerEmail, file.OwnerPassword)
 	fmt.Fprintf(out, "  API reference  %s/docs: $TOKEN there is the token below\n\n", file.BaseURL)
 	fmt.Fprintf(out, "curl -H \"Authorization: Bearer %s\" %s/iam/v2beta1/groups\n\n",
