@@ -338,7 +338,7 @@ func (b *blast) page(ctx context.Context, stage BlastStage, r page.Request) (out
 		if of, err = find(ctx); err != nil {
 			return out, err
 		}
-		out.Page = page.Finish(b.pages, r, cut(of.items, r, func(i BlastItem) string { return i.key }))
+		out.Page = page.Finish(b.pages, r, page.Cut(of.items, r, func(i BlastItem) string { return i.key }))
 		out.Total = max(out.Total, of.total)
 		if out.Gaps = of.gaps; len(b.gaps) > 0 {
 			out.Gaps = append([]Gap{{Code: "IMAGES_INCOMPLETE", Text: "images may be missing; see there"}}, out.Gaps...)
@@ -369,7 +369,7 @@ func (b *blast) packagePage(ctx context.Context, r page.Request) (none page.Page
 		all = append(all, BlastItem{Package: &SpreadPackage{p, b.spread.Packages[id]},
 			key: strings.Join([]string{p.Name, p.Ecosystem, p.Version, p.PURL, fmt.Sprint(id)}, "\x00")})
 	}
-	return page.Finish(b.pages, r, cut(all, r, func(i BlastItem) string { return i.key })), nil
+	return page.Finish(b.pages, r, page.Cut(all, r, func(i BlastItem) string { return i.key })), nil
 }
 
 // imagePage lists the images, the last inspected first.

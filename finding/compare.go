@@ -92,7 +92,7 @@ func (s *Service) Compare(ctx context.Context, of Pair, p page.Params) (c Compar
 	if len(of.Kinds) > 0 {
 		all = slices.DeleteFunc(all, func(v Change) bool { return !slices.Contains(of.Kinds, v.Kind) })
 	}
-	c.Page = page.Finish(s.pages, req, cut(all, req, Change.key))
+	c.Page = page.Finish(s.pages, req, page.Cut(all, req, Change.key))
 	return c, nil
 }
 

@@ -152,7 +152,7 @@ func (s *Service) List(ctx context.Context, i Image, f Filter, p page.Params) (n
 		return none, k, err
 	}
 	all = slices.DeleteFunc(all, func(v Finding) bool { return !f.has(v) })
-	return page.Finish(s.pages, req, cut(all, req, Finding.key)), k, nil
+	return page.Finish(s.pages, req, page.Cut(all, req, Finding.key)), k, nil
 }
 
 // A selection is what a list of findings is of.

@@ -140,6 +140,6 @@ func (s *Service) ListPlaces(ctx context.Context, at Place, p page.Params) (none
 	for _, v := range places {
 		all = append(all, PlaceState{v.InventoryPlace, v.Expired(now)})
 	}
-	got := cut(all, req, func(v PlaceState) string { return v.Name + "\x00" + string(v.Group) })
+	got := page.Cut(all, req, func(v PlaceState) string { return v.Name + "\x00" + string(v.Group) })
 	return page.Finish(s.pages, req, got), nil
 }

@@ -142,7 +142,7 @@ func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params
 		return none, err
 	}
 	out := totals(refused)
-	got := cut(refused, req, RefusedPull.key)
+	got := page.Cut(refused, req, RefusedPull.key)
 	if err := s.addPaths(ctx, got.Items); err != nil {
 		return none, err
 	}

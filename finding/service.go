@@ -175,7 +175,7 @@ func (s *Service) ListPackages(
 		return none, err
 	}
 	slices.SortStableFunc(found.Packages, func(a, b resource.ImagePackage) int { return cmp.Compare(a.Name, b.Name) })
-	got := cut(found.Packages, req, func(p resource.ImagePackage) string {
+	got := page.Cut(found.Packages, req, func(p resource.ImagePackage) string {
 		return p.Name + "\x00" + p.Ecosystem + "\x00" + p.Version + "\x00" + p.PURL + "\x00" + p.SourceVersion
 	})
 	return page.Finish(s.pages, req, got), nil
@@ -197,10 +197,4 @@ func (k Known) unknown() error {
 		return fault.Unmet("NOT_AN_IMAGE", "what is there is not an image with files")
 	}
 	return nil
-}
-
-// cut returns a page of what is in memory. key returns a text that differs for each, and
-// by which they are ordered.
-func cut[T any](all []T, r page.Request, key func(T) string) page.Page[T] {
-	return page.Cut(all, r, key)
 }
