@@ -73,9 +73,9 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	c := newChain(cfg, func(ctx context.Context, o origin) (authz.Caller, error) {
 		return issuer.Authenticate(ctx, o.token, cfg.Audience, checker)
 	})
-	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary), advisory: all.Advisory}
+	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary, c.stream), advisory: all.Advisory}
 	a.draining, a.drain = context.WithCancel(context.Background())
-	v2.Register(a.local, all, v2.Config{Version: cfg.Version, Dir: cfg.Dir, Events: cfg.Events, Bearer: bearerOf})
+	v2.Register(a.local, all, v2.Config{Version: cfg.Version, Dir: cfg.Dir, Events: cfg.Events, Bearer: bearerOf, Ending: a.draining})
 	v1.Register(a.local, all, bearerOf, issuer.Address())
 	return a
 }
@@ -89,7 +89,7 @@ func (a *API) ReportNotServing() {
 }
 
 // EndWatches ends the calls that would last as long as the server: those that
-// watch its health.
+// watch.
 func (a *API) EndWatches() { a.drain() }
 
 // HTTP serves the JSON API, with its downloads and /openapi.json. Any other path

@@ -43,6 +43,7 @@ type chain struct {
 
 	slow      callQuota // messages that arrive slowly
 	streaming callQuota // calls with streams
+	watching  callQuota // calls that watch
 	unsent    callQuota // bytes of answers
 	calls     *quota    // anonymous calls on connections of gRPC without a valid token so far
 	reading   *quota    // anonymous calls whose messages are being read
@@ -54,6 +55,7 @@ func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Call
 		authenticate: authenticate, rules: methodRules(), proxies: cfg.Proxies, limit: cfg.Admit,
 		slow:      newCallQuota(maxSlow, maxSlowByAddress, maxSlowAnonymous),
 		streaming: newCallQuota(maxStreaming, maxStreamingByAddress, maxStreamingAnonymous),
+		watching:  newCallQuota(maxWatching, maxWatchingByAddress, maxStreamingAnonymous),
 		unsent:    newCallQuota(maxUnsent, maxUnsentByAddress, maxUnsentAnonymous),
 		calls:     newQuota(maxAnonymousCalls),
 		reading:   newQuota(maxAnonymousReading),
@@ -134,15 +136,19 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		if err != nil {
 			return nil, err
 		}
-		if !c.streaming.acquire(k, 1) {
+		quota := c.streaming
+		if k.rule.watch {
+			quota = c.watching
+		}
+		if !quota.acquire(k, 1) {
 			return nil, busy("calls with streams")
 		}
-		defer c.streaming.release(k, 1)
+		defer quota.release(k, 1)
 		if k.anonymous() && compressed(ctx) {
 			return nil, fault.Field("body", "must not be compressed")
 		}
 		sendUncompressed(ctx)
-		return nil, next(srv, admitted{ss, ctx, k})
+		return nil, next(srv, admitted{ss, ctx, c, k})
 	})
 	if _, foreign := status.FromError(err); err != nil && foreign {
 		return err // a status of the library that serves the stream
@@ -153,8 +159,9 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 // An admitted is a stream whose caller the chain has admitted.
 type admitted struct {
 	grpc.ServerStream
-	ctx  context.Context
-	call *call
+	ctx   context.Context
+	chain *chain
+	call  *call
 }
 
 func (a admitted) Context() context.Context { return a.ctx }
@@ -166,8 +173,18 @@ func (a admitted) RecvMsg(m any) error {
 	return a.ServerStream.RecvMsg(m)
 }
 
-// SendMsg closes the connection if the client does not read what was sent before.
+// SendMsg closes the connection if the client does not read what was sent before. A call
+// that watches ends when the caller's token does: what it tells is not known yet when it is
+// admitted.
 func (a admitted) SendMsg(m any) error {
+	if a.call.rule.watch {
+		if _, err := a.chain.authenticate(a.ctx, a.call.origin); err != nil {
+			return err
+		}
+	}
+	if a.call.origin.gateway {
+		return a.ServerStream.SendMsg(m)
+	}
 	out := newAnswer(a.ctx, m, nil)
 	late := time.AfterFunc(answerTime, out.closeConn)
 	defer late.Stop()
@@ -388,6 +405,7 @@ type origin struct {
 	token   string // the caller's credential
 	err     error  // why there is no token
 	gateway bool   // the gateway brings the call; it has begun the span and told the client the id
+	head    bool   // the client asks for the headers of the answer only
 }
 
 // bearerOf returns the bearer token of a call.

@@ -133,6 +133,7 @@ type binding struct {
 	mask       protoreflect.FieldDescriptor
 	deprecated bool // it is of version 1
 	exchange   bool // it is of the token service
+	watch      bool // it answers with server-sent events
 }
 
 // compressible reports whether answers may be compressed: those that only read, and
@@ -150,11 +151,12 @@ func bindings() []binding {
 		for i := range s.Methods().Len() {
 			m := s.Methods().Get(i)
 			r, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
-			if r == nil || m.IsStreamingClient() || m.IsStreamingServer() {
+			if r == nil || m.IsStreamingClient() || m.IsStreamingServer() && !isWatch(m) {
 				continue // over gRPC only
 			}
 			for _, r := range append([]*annotations.HttpRule{r}, r.GetAdditionalBindings()...) {
 				b := binding{method: "/" + string(s.FullName()) + "/" + string(m.Name()), input: m.Input(), body: r.GetBody()}
+				b.watch = isWatch(m)
 				b.verb, b.path = verbAndPath(r)
 				b.deprecated = in.Deprecated
 				b.exchange = strings.HasPrefix(b.path, "/sts/")
@@ -239,6 +241,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer span.End(nil)
 	o := &origin{gateway: true, id: requestID(r.Header["X-Request-Id"]), remote: resource.HostOf(r.RemoteAddr)}
 	o.token, o.err = token.Bearer(r.Header.Values("Authorization"), true)
+	o.head = r.Method == http.MethodHead
 	h := w.Header()
 	h.Set("X-Request-Id", o.id)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -276,6 +279,9 @@ func canonical(method, path string) string {
 
 // handler serves one binding.
 func (g *gateway) handler(b binding) runtime.HandlerFunc {
+	if b.watch {
+		return g.watch(b)
+	}
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		if b.deprecated {
 			w.Header().Set("Deprecation", deprecatedSince)

@@ -36,6 +36,9 @@ func whereTo() (http.Handler, *string) {
 	l := newLocal(func(_ context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 		reached = info.FullMethod
 		return nil, status.Error(codes.Aborted, "far enough")
+	}, func(_ any, _ grpc.ServerStream, info *grpc.StreamServerInfo, _ grpc.StreamHandler) error {
+		reached = info.FullMethod
+		return status.Error(codes.Aborted, "far enough")
 	})
 	v2.Register(l, Services{}, v2.Config{})
 	v1.Register(l, Services{}, nil, "")
@@ -272,7 +275,7 @@ func TestValidateOnlyIsReadFromTheQuery(t *testing.T) {
 	for _, query := range []string{"", "?validate_only=true", "?validateOnly=true"} {
 		t.Run(query, func(t *testing.T) {
 			p, c := &providers{}, quietChain(&bytes.Buffer{})
-			l := newLocal(c.unary)
+			l := newLocal(c.unary, c.stream)
 			iampb.RegisterIdentityProvidersServiceServer(l, p)
 			g := newGateway(Config{MaxBody: 1 << 20}, l, c)
 			for _, method := range []string{"POST", "PATCH", "DELETE"} {

@@ -14,8 +14,10 @@ import (
 // server, but without a connection. It implements grpc.ServiceRegistrar.
 type local struct {
 	intercept grpc.UnaryServerInterceptor
+	watch     grpc.StreamServerInterceptor
 	services  []localService
 	methods   map[string]localMethod // by full name
+	streams   map[string]localStream // likewise
 }
 
 type localService struct {
@@ -28,8 +30,13 @@ type localMethod struct {
 	info *grpc.UnaryServerInfo
 }
 
-func newLocal(intercept grpc.UnaryServerInterceptor) *local {
-	return &local{intercept: intercept, methods: map[string]localMethod{}}
+type localStream struct {
+	grpc.StreamDesc
+	impl any
+}
+
+func newLocal(intercept grpc.UnaryServerInterceptor, watch grpc.StreamServerInterceptor) *local {
+	return &local{intercept: intercept, watch: watch, methods: map[string]localMethod{}, streams: map[string]localStream{}}
 }
 
 // RegisterService adds a service's methods.
@@ -38,6 +45,9 @@ func (l *local) RegisterService(d *grpc.ServiceDesc, impl any) {
 	for _, m := range d.Methods {
 		name := "/" + d.ServiceName + "/" + m.MethodName
 		l.methods[name] = localMethod{m, &grpc.UnaryServerInfo{Server: impl, FullMethod: name}}
+	}
+	for _, m := range d.Streams {
+		l.streams["/"+d.ServiceName+"/"+m.StreamName] = localStream{m, impl}
 	}
 }
 
@@ -61,6 +71,15 @@ func (l *local) call(
 		return out, write(ctx, out.(proto.Message))
 	})
 	return stream.header, err
+}
+
+// stream runs a method that sends its answers to s.
+func (l *local) stream(method string, s grpc.ServerStream) error {
+	m, ok := l.streams[method]
+	if !ok {
+		return fmt.Errorf("no method %s", method)
+	}
+	return l.watch(m.impl, s, &grpc.StreamServerInfo{FullMethod: method, IsServerStream: true}, m.Handler)
 }
 
 // A headerStream collects the headers that a method sets.

@@ -47,6 +47,11 @@ const (
 	maxStreamingByAddress = 128
 	maxStreamingAnonymous = 128
 
+	// Calls that watch cost little while nothing happens. Each person with a console
+	// may have one open for hours.
+	maxWatching          = 256
+	maxWatchingByAddress = 512
+
 	// Bytes of answers that clients have not read yet. An answer below
 	// smallAnswer is not counted. But every answer to an anonymous caller is,
 	// with at least anonymousAnswer bytes, because grpc-go keeps the call with it.

@@ -266,7 +266,7 @@ func TestTimeoutHeader(t *testing.T) {
 		}
 		reached = true
 		return nil, nil
-	})
+	}, nil)
 	h := newGateway(Config{Log: slog.New(slog.DiscardHandler)}, l, nil)
 	v2.Register(l, Services{}, v2.Config{})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/iam/v2beta1/groups", nil)

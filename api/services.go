@@ -42,6 +42,8 @@ type rule struct {
 	name string // for the log and the metrics: our own name, whichever the client used
 	open bool   // it needs no token of ours, or checks the token itself
 	read bool   // it changes nothing
+
+	watch bool // it lasts, and tells what happens meanwhile
 }
 
 // methodRules returns the rules by the full names of methods, under all names. A
@@ -57,6 +59,8 @@ func methodRules() map[string]rule {
 				name: string(s.FullName()) + "/" + string(m.Name()),
 				open: access == nil || access.GetDisabled() != nil,
 				read: binding.GetGet() != "" || sideEffects(m) == descriptorpb.MethodOptions_NO_SIDE_EFFECTS,
+
+				watch: isWatch(m),
 			}
 			for _, pkg := range in.Names() {
 				rules["/"+pkg+"."+string(s.Name())+"/"+string(m.Name())] = r

@@ -43,6 +43,10 @@ func eventSteps() []step {
 			return &deliveriespb.GetDeliveryRequest{Uid: uid + "/0123456789abcdef"}
 		})},
 		{name: "replay", in: uid(func(uid string) proto.Message { return &deliveriespb.ReplayDeliveriesRequest{Uid: uid} })},
+		{name: "test", in: uid(func(uid string) proto.Message { return &deliveriespb.TestSubscriptionRequest{Uid: uid} })},
+		{name: "test nothing", code: codes.NotFound, in: uid(func(uid string) proto.Message {
+			return &deliveriespb.TestSubscriptionRequest{Uid: uid + "/0123456789abcdef"}
+		})},
 		{name: "replay nothing", code: codes.NotFound, in: uid(func(uid string) proto.Message {
 			return &deliveriespb.ReplayDeliveriesRequest{Uid: uid + "/0123456789abcdef"}
 		})},
@@ -69,6 +73,7 @@ func (h *hierarchy) eventAccesses() map[string]access {
 			return &eventspb.CreateSubscriptionRequest{Parent: uid, Subscription: &eventspb.Subscription{Sink: "https://sink.example/x"}}
 		}},
 		"DeleteSubscription": {"subscriptions.delete", subscription, func(uid string) proto.Message { return &eventspb.DeleteSubscriptionRequest{Uid: uid} }},
+		"TestSubscription":   {"subscriptions.update", subscription, func(uid string) proto.Message { return &deliveriespb.TestSubscriptionRequest{Uid: uid} }},
 		"ReplayDeliveries":   {"subscriptions.update", subscription, func(uid string) proto.Message { return &deliveriespb.ReplayDeliveriesRequest{Uid: uid} }},
 	}
 }
@@ -150,6 +155,7 @@ func TestApiBadEventInput(t *testing.T) {
 				"get with " + value: {"uid", &eventspb.GetSubscriptionRequest{Uid: uid}}, "delete with " + value: {"uid", &eventspb.DeleteSubscriptionRequest{Uid: uid}},
 				"create with " + value:       {"parent", &eventspb.CreateSubscriptionRequest{Parent: uid, Subscription: &eventspb.Subscription{Sink: "https://sink.example"}}},
 				"get delivery with " + value: {"uid", &deliveriespb.GetDeliveryRequest{Uid: uid}}, "replay with " + value: {"uid", &deliveriespb.ReplayDeliveriesRequest{Uid: uid}},
+				"test with " + value: {"uid", &deliveriespb.TestSubscriptionRequest{Uid: uid}},
 			})
 		}
 		for name, b := range badPages {

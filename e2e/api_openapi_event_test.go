@@ -47,6 +47,8 @@ func eventExamples(t *testing.T, w *world, x things) map[string][]example {
 		"DeliveriesService_GetDelivery":      {{uid: one + "/0123456789abcdef", fails: true}},
 		"DeliveriesService_ListDeliveries":   append(list, example{all: true}),
 		"DeliveriesService_ReplayDeliveries": {{uid: one, body: `{}`}, {uid: nothing, body: `{}`, fails: true}},
+		"DeliveriesService_TestSubscription": {{uid: one, body: `{}`}, {uid: nothing, body: `{}`, fails: true}},
+		"AuditService_WatchEntries":          {{}, {query: "group_uid=" + group + "&type=iam.group"}, {query: "position=x", fails: true}},
 		"AuditService_ListEntries": {
 			{}, {query: "group_uid=" + group + "&type=iam.group&since=2026-01-02T03:04:05Z&until=2036-01-02T03:04:05Z&page_size=3&skip=0&order_by=time%20desc"},
 			{query: "subject=" + group + "&identity_uid=" + string(w.Owner)}, {query: "since=yesterday", fails: true}, {query: "group_uid=x", fails: true},

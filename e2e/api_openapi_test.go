@@ -140,7 +140,12 @@ func (w *world) try(t *testing.T, doc document, e example, path, verb string, op
 	if e.as != "" {
 		bearer = e.as
 	}
-	r := w.send(t, bearer, strings.ToUpper(verb), target, e.body)
+	r := reply{}
+	if strings.HasSuffix(path, ":watch") && !e.fails {
+		r = w.firstEvent(t, bearer, target)
+	} else {
+		r = w.send(t, bearer, strings.ToUpper(verb), target, e.body)
+	}
 	if (r.status != http.StatusOK) != e.fails {
 		t.Fatalf("%s %s: HTTP status %d\n%s", verb, target, r.status, r.body)
 	}

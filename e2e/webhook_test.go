@@ -169,6 +169,11 @@ func TestWebhooks(t *testing.T) {
 				if got.Actor.Subject != string(w.Owner) || got.Actor.Act.Sub != "owner" || got.Body["name"] != "folder" || got.Body["verified"] != false {
 					t.Errorf("data = %+v", got)
 				}
+				tried := w.send(t, w.Token, "POST", "/deliveries/v1/tests/"+sub.UID, "{}")
+				if tried.status != http.StatusOK || !strings.Contains(tried.body, `"taken":true`) {
+					t.Errorf("a test is answered with %s", tried.body)
+				}
+				r.await(t, name.prefix+".api.events.subscription.tested.v1", sub.UID)
 				w.send(t, w.Token, "DELETE", "/iam/v2beta1/groups/"+folder, "")
 				e = r.await(t, name.prefix+".api.iam.group.deleted.v1", folder)
 				if e.Extensions()["group"] != org || e.Extensions()["bodytype"] != name.pkg+"iam.v2beta1.DeleteGroupRequest" {

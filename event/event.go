@@ -25,6 +25,9 @@ import (
 type ServiceConfig struct {
 	Reach outbound.Config // where sinks may be
 	Now   func() time.Time
+
+	// Test sends an event to the sink of a subscription; see Dispatcher.Test.
+	Test func(context.Context, resource.Subscription, resource.Event) error
 }
 
 // A Service manages subscriptions and reads the audit log.
@@ -32,6 +35,8 @@ type Service struct {
 	store *eventdb.Store
 	authz *authz.Checker
 	pages *page.Tokens
+	live  live
+	tests tests
 	cfg   ServiceConfig
 }
 
@@ -40,7 +45,9 @@ func NewService(db *store.DB, a *authz.Checker, t *page.Tokens, cfg ServiceConfi
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Service{store: eventdb.New(db), authz: a, pages: t, cfg: cfg}
+	s := &Service{store: eventdb.New(db), authz: a, pages: t, cfg: cfg}
+	s.live.store = s.store
+	return s
 }
 
 // CreateSubscription subscribes a sink to the later events of a group and of

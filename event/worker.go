@@ -308,6 +308,23 @@ func (w *worker) finish(ctx context.Context, i *item, wait time.Duration, err er
 
 // send makes one attempt. Its error is shown to those who list deliveries.
 func (w *worker) send(ctx context.Context, e *entry) (wait time.Duration, err error) {
+	v, err := e.encode()
+	if err != nil {
+		w.d.cfg.Log.ErrorContext(ctx, "write an event", "event", e.ID, "err", err)
+		return 0, errors.New("the event could not be written")
+	}
+	return w.d.post(ctx, recipient{w.sub, w.headers, w.client}, e.ID, v)
+}
+
+// A recipient is where the events of a subscription go.
+type recipient struct {
+	sub     resource.Subscription
+	headers http.Header
+	client  *http.Client
+}
+
+// post sends an envelope once. It returns how long the recipient wants not to be asked again.
+func (d *Dispatcher) post(ctx context.Context, to recipient, id string, v envelope) (wait time.Duration, err error) {
 	ctx, span := trace.Begin(ctx, "deliver an event", "")
 	defer func() {
 		span.End(err)
@@ -315,23 +332,18 @@ func (w *worker) send(ctx context.Context, e *entry) (wait time.Duration, err er
 		if err != nil {
 			outcome = metric.Failed
 		}
-		w.d.cfg.Metrics.Deliveries.Add(1, outcome)
+		d.cfg.Metrics.Deliveries.Add(1, outcome)
 	}()
-	v, err := e.encode()
+	token, err := d.sign(ctx, to.sub.Group(), v.digest)
 	if err != nil {
-		w.d.cfg.Log.ErrorContext(ctx, "write an event", "event", e.ID, "err", err)
-		return 0, errors.New("the event could not be written")
-	}
-	token, err := w.d.sign(ctx, w.sub.Group(), v.digest)
-	if err != nil {
-		w.d.cfg.Log.ErrorContext(ctx, "sign an event", "event", e.ID, "err", err)
+		d.cfg.Log.ErrorContext(ctx, "sign an event", "event", id, "err", err)
 		return 0, errors.New("the event could not be signed")
 	}
-	r, err := v.request(ctx, w.sub.Sink, w.headers, token)
+	r, err := v.request(ctx, to.sub.Sink, to.headers, token)
 	if err != nil {
 		return 0, errors.New("the sink is not an address")
 	}
-	resp, err := w.client.Do(r)
+	resp, err := to.client.Do(r)
 	if err != nil {
 		return 0, errors.New(outbound.Reason(err))
 	}
@@ -341,7 +353,7 @@ func (w *worker) send(ctx context.Context, e *entry) (wait time.Duration, err er
 		return 0, nil
 	}
 	err = fmt.Errorf("the sink answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
-	return min(maxRetryAfter, retryAfter(resp.Header, w.d.cfg.Now())), err
+	return min(maxRetryAfter, retryAfter(resp.Header, d.cfg.Now())), err
 }
 
 // replay sends the deliveries that were marked for a replay, one after the other.

@@ -41,5 +41,7 @@ func (s *Server) openEvents(tokens *page.Tokens) (*event.Service, error) {
 		Source: s.cfg.BaseURL, Names: wire.EventNames(s.cfg.interopEvents()), Render: bodies.Body,
 		Reach: outbound, Retention: s.cfg.KeepEvents, Metrics: s.counts, Log: s.log, Now: s.cfg.Now,
 	})
-	return event.NewService(s.store, s.checker, tokens, event.ServiceConfig{Reach: outbound, Now: s.cfg.Now}), nil
+	return event.NewService(s.store, s.checker, tokens, event.ServiceConfig{
+		Reach: outbound, Now: s.cfg.Now, Test: s.events.Test,
+	}), nil
 }

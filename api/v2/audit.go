@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -19,9 +20,7 @@ func (s *server) ListEntries(ctx context.Context, r *pb.ListEntriesRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	for _, prefix := range []string{".api.", ".registry."} { // types may be given with or without it
-		f.Type = strings.TrimPrefix(f.Type, s.cfg.Events.Prefix+prefix)
-	}
+	f.Type = s.shortType(f.Type)
 	p, err := wire.List(ctx, r, f, s.Events.Audit, func(e resource.Event) resource.Event { return e })
 	if err != nil {
 		return nil, err
@@ -35,6 +34,45 @@ func (s *server) ListEntries(ctx context.Context, r *pb.ListEntriesRequest) (*pb
 		out.Entries = append(out.Entries, entry)
 	}
 	return out, nil
+}
+
+// WatchEntries ends when the server is about to stop. Otherwise clients that watch would keep
+// it from stopping.
+func (s *server) WatchEntries(
+	r *pb.WatchEntriesRequest, stream grpc.ServerStreamingServer[pb.WatchEntriesResponse],
+) error {
+	f, err := auditFilter(&pb.ListEntriesRequest{
+		GroupUid: r.GetGroupUid(), Subject: r.GetSubject(), IdentityUid: r.GetIdentityUid(), Type: r.GetType(),
+	})
+	if err != nil {
+		return err
+	}
+	f.Type = s.shortType(f.Type)
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(s.cfg.Ending, cancel)()
+	err = s.Events.Watch(ctx, f, r.GetPosition(), func(w event.Watched) error {
+		out := &pb.WatchEntriesResponse{Position: w.Position}
+		if w.Event != nil {
+			if out.Entry, err = s.entryOf(*w.Event); err != nil {
+				return err
+			}
+		}
+		return stream.Send(out)
+	})
+	if s.cfg.Ending.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// shortType returns a type of events as the service knows it: clients may give it with its
+// prefix.
+func (s *server) shortType(t string) string {
+	for _, prefix := range []string{".api.", ".registry."} {
+		t = strings.TrimPrefix(t, s.cfg.Events.Prefix+prefix)
+	}
+	return t
 }
 
 // auditFilter returns the filter that a request describes, and reports everything

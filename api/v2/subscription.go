@@ -3,9 +3,12 @@ package v2
 import (
 	"context"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/holdfast-dev/holdfast/api/wire"
+	"github.com/holdfast-dev/holdfast/event"
 	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -71,6 +74,17 @@ func (s *server) ReplayDeliveries(
 	return wire.Get(ctx, "uid", r.GetUid(), s.Events.Replay, func(n int) *deliveriespb.ReplayDeliveriesResponse {
 		return &deliveriespb.ReplayDeliveriesResponse{Count: int32(n)}
 	})
+}
+
+func (s *server) TestSubscription(
+	ctx context.Context, r *deliveriespb.TestSubscriptionRequest,
+) (*deliveriespb.TestSubscriptionResponse, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.Events.TestSubscription,
+		func(t event.Tested) *deliveriespb.TestSubscriptionResponse {
+			return &deliveriespb.TestSubscriptionResponse{
+				Taken: t.Error == "", Error: t.Error, EventId: t.Event, Took: durationpb.New(t.Took),
+			}
+		})
 }
 
 func (s *server) ListDeliveries(

@@ -57,6 +57,7 @@ type Config struct {
 	Dir     string                                // for documents while they are imported; "": the system's
 	Events  event.Names                           // what types of events begin with
 	Bearer  func(context.Context) (string, error) // returns the bearer token of a call
+	Ending  context.Context                       // ends before the server does, and so do calls that watch
 }
 
 // A server implements all the services.

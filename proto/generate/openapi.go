@@ -177,6 +177,9 @@ func (doc *openAPI) merge(name string, part []byte, open map[string]bool) error 
 			if strings.HasPrefix(path, "/sts/") {
 				op.correctExchange()
 			}
+			if strings.HasSuffix(path, ":watch") {
+				op.correctWatch()
+			}
 			doc.Paths[path][method] = op
 		}
 	}
@@ -214,6 +217,14 @@ func (op *operation) correct(method string, open bool) {
 func (op *operation) correctExchange() {
 	op.Description = strings.TrimSpace(op.Description +
 		" The parameters may be sent as a query, as a form or as a JSON object. The bearer is the credential to exchange.")
+}
+
+// correctWatch describes that the answer is a stream of server-sent events, of which each
+// has the message as its data.
+func (op *operation) correctWatch() {
+	ok := op.Responses["200"]
+	ok.Content = content{"text/event-stream": ok.Content["application/json"]}
+	op.Responses["200"] = ok
 }
 
 // uidParameter matches the part of a path that is a uid. In the .proto files it has

@@ -25,6 +25,144 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// WatchEntriesRequest selects changes.
+type WatchEntriesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those in this group and below it.
+	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
+	// Only those to this.
+	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Only those by this identity.
+	IdentityUid string `protobuf:"bytes,3,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
+	// Only those of this type, or of all types that begin with it: iam.group.
+	Type string `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
+	// The position of a message of an earlier call with the same filter. Only changes
+	// that follow it are sent, and all of them. It lasts three days.
+	Position      string `protobuf:"bytes,5,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchEntriesRequest) Reset() {
+	*x = WatchEntriesRequest{}
+	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchEntriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchEntriesRequest) ProtoMessage() {}
+
+func (x *WatchEntriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchEntriesRequest.ProtoReflect.Descriptor instead.
+func (*WatchEntriesRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_audit_v1_audit_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *WatchEntriesRequest) GetGroupUid() string {
+	if x != nil {
+		return x.GroupUid
+	}
+	return ""
+}
+
+func (x *WatchEntriesRequest) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *WatchEntriesRequest) GetIdentityUid() string {
+	if x != nil {
+		return x.IdentityUid
+	}
+	return ""
+}
+
+func (x *WatchEntriesRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *WatchEntriesRequest) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+// WatchEntriesResponse is one change, or tells that there was none.
+type WatchEntriesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The change. Absent if there was none.
+	Entry *Entry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	// Where to go on from if the call ends.
+	Position      string `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchEntriesResponse) Reset() {
+	*x = WatchEntriesResponse{}
+	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchEntriesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchEntriesResponse) ProtoMessage() {}
+
+func (x *WatchEntriesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchEntriesResponse.ProtoReflect.Descriptor instead.
+func (*WatchEntriesResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_audit_v1_audit_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *WatchEntriesResponse) GetEntry() *Entry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+func (x *WatchEntriesResponse) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
 // Entry is one change.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -50,7 +188,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[0]
+	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -62,7 +200,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[0]
+	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -75,7 +213,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_holdfast_audit_v1_audit_proto_rawDescGZIP(), []int{0}
+	return file_holdfast_audit_v1_audit_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Entry) GetId() string {
@@ -153,7 +291,7 @@ type Actor struct {
 
 func (x *Actor) Reset() {
 	*x = Actor{}
-	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[1]
+	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -165,7 +303,7 @@ func (x *Actor) String() string {
 func (*Actor) ProtoMessage() {}
 
 func (x *Actor) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[1]
+	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -178,7 +316,7 @@ func (x *Actor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Actor.ProtoReflect.Descriptor instead.
 func (*Actor) Descriptor() ([]byte, []int) {
-	return file_holdfast_audit_v1_audit_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_audit_v1_audit_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Actor) GetUid() string {
@@ -246,7 +384,7 @@ type ListEntriesRequest struct {
 
 func (x *ListEntriesRequest) Reset() {
 	*x = ListEntriesRequest{}
-	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[2]
+	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -258,7 +396,7 @@ func (x *ListEntriesRequest) String() string {
 func (*ListEntriesRequest) ProtoMessage() {}
 
 func (x *ListEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[2]
+	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -271,7 +409,7 @@ func (x *ListEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_audit_v1_audit_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_audit_v1_audit_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListEntriesRequest) GetGroupUid() string {
@@ -357,7 +495,7 @@ type ListEntriesResponse struct {
 
 func (x *ListEntriesResponse) Reset() {
 	*x = ListEntriesResponse{}
-	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[3]
+	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -369,7 +507,7 @@ func (x *ListEntriesResponse) String() string {
 func (*ListEntriesResponse) ProtoMessage() {}
 
 func (x *ListEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[3]
+	mi := &file_holdfast_audit_v1_audit_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -382,7 +520,7 @@ func (x *ListEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_audit_v1_audit_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_audit_v1_audit_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListEntriesResponse) GetEntries() []*Entry {
@@ -403,7 +541,16 @@ var File_holdfast_audit_v1_audit_proto protoreflect.FileDescriptor
 
 const file_holdfast_audit_v1_audit_proto_rawDesc = "" +
 	"\n" +
-	"\x1dholdfast/audit/v1/audit.proto\x12\x11holdfast.audit.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\"\xc3\x02\n" +
+	"\x1dholdfast/audit/v1/audit.proto\x12\x11holdfast.audit.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\"\x9f\x01\n" +
+	"\x13WatchEntriesRequest\x12\x1b\n" +
+	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12\x18\n" +
+	"\asubject\x18\x02 \x01(\tR\asubject\x12!\n" +
+	"\fidentity_uid\x18\x03 \x01(\tR\videntityUid\x12\x12\n" +
+	"\x04type\x18\x04 \x01(\tR\x04type\x12\x1a\n" +
+	"\bposition\x18\x05 \x01(\tR\bposition\"b\n" +
+	"\x14WatchEntriesResponse\x12.\n" +
+	"\x05entry\x18\x01 \x01(\v2\x18.holdfast.audit.v1.EntryR\x05entry\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\tR\bposition\"\xc3\x02\n" +
 	"\x05Entry\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\tB\x03\xe0A\x03R\x02id\x123\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\x04time\x12\x17\n" +
@@ -435,10 +582,12 @@ const file_holdfast_audit_v1_audit_proto_rawDesc = "" +
 	" \x01(\x05R\x04skip\"q\n" +
 	"\x13ListEntriesResponse\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.holdfast.audit.v1.EntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\x96\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xa9\x02\n" +
 	"\fAuditService\x12\x85\x01\n" +
 	"\vListEntries\x12%.holdfast.audit.v1.ListEntriesRequest\x1a&.holdfast.audit.v1.ListEntriesResponse\"'\x82\xd3\xe4\x93\x02\x13\x12\x11/audit/v1/entries\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
-	"\x02\x87\a\x10\x01B7Z5github.com/holdfast-dev/holdfast/gen/audit/v1;auditpbb\x06proto3"
+	"\x02\x87\a\x10\x01\x12\x90\x01\n" +
+	"\fWatchEntries\x12&.holdfast.audit.v1.WatchEntriesRequest\x1a'.holdfast.audit.v1.WatchEntriesResponse\"-\x82\xd3\xe4\x93\x02\x19\x12\x17/audit/v1/entries:watch\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x02\x87\a\x10\x010\x01B7Z5github.com/holdfast-dev/holdfast/gen/audit/v1;auditpbb\x06proto3"
 
 var (
 	file_holdfast_audit_v1_audit_proto_rawDescOnce sync.Once
@@ -452,30 +601,35 @@ func file_holdfast_audit_v1_audit_proto_rawDescGZIP() []byte {
 	return file_holdfast_audit_v1_audit_proto_rawDescData
 }
 
-var file_holdfast_audit_v1_audit_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_holdfast_audit_v1_audit_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_holdfast_audit_v1_audit_proto_goTypes = []any{
-	(*Entry)(nil),                 // 0: holdfast.audit.v1.Entry
-	(*Actor)(nil),                 // 1: holdfast.audit.v1.Actor
-	(*ListEntriesRequest)(nil),    // 2: holdfast.audit.v1.ListEntriesRequest
-	(*ListEntriesResponse)(nil),   // 3: holdfast.audit.v1.ListEntriesResponse
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 5: google.protobuf.Struct
+	(*WatchEntriesRequest)(nil),   // 0: holdfast.audit.v1.WatchEntriesRequest
+	(*WatchEntriesResponse)(nil),  // 1: holdfast.audit.v1.WatchEntriesResponse
+	(*Entry)(nil),                 // 2: holdfast.audit.v1.Entry
+	(*Actor)(nil),                 // 3: holdfast.audit.v1.Actor
+	(*ListEntriesRequest)(nil),    // 4: holdfast.audit.v1.ListEntriesRequest
+	(*ListEntriesResponse)(nil),   // 5: holdfast.audit.v1.ListEntriesResponse
+	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 7: google.protobuf.Struct
 }
 var file_holdfast_audit_v1_audit_proto_depIdxs = []int32{
-	4, // 0: holdfast.audit.v1.Entry.time:type_name -> google.protobuf.Timestamp
-	1, // 1: holdfast.audit.v1.Entry.actor:type_name -> holdfast.audit.v1.Actor
-	5, // 2: holdfast.audit.v1.Entry.before:type_name -> google.protobuf.Struct
-	5, // 3: holdfast.audit.v1.Entry.after:type_name -> google.protobuf.Struct
-	4, // 4: holdfast.audit.v1.ListEntriesRequest.since:type_name -> google.protobuf.Timestamp
-	4, // 5: holdfast.audit.v1.ListEntriesRequest.until:type_name -> google.protobuf.Timestamp
-	0, // 6: holdfast.audit.v1.ListEntriesResponse.entries:type_name -> holdfast.audit.v1.Entry
-	2, // 7: holdfast.audit.v1.AuditService.ListEntries:input_type -> holdfast.audit.v1.ListEntriesRequest
-	3, // 8: holdfast.audit.v1.AuditService.ListEntries:output_type -> holdfast.audit.v1.ListEntriesResponse
-	8, // [8:9] is the sub-list for method output_type
-	7, // [7:8] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	2,  // 0: holdfast.audit.v1.WatchEntriesResponse.entry:type_name -> holdfast.audit.v1.Entry
+	6,  // 1: holdfast.audit.v1.Entry.time:type_name -> google.protobuf.Timestamp
+	3,  // 2: holdfast.audit.v1.Entry.actor:type_name -> holdfast.audit.v1.Actor
+	7,  // 3: holdfast.audit.v1.Entry.before:type_name -> google.protobuf.Struct
+	7,  // 4: holdfast.audit.v1.Entry.after:type_name -> google.protobuf.Struct
+	6,  // 5: holdfast.audit.v1.ListEntriesRequest.since:type_name -> google.protobuf.Timestamp
+	6,  // 6: holdfast.audit.v1.ListEntriesRequest.until:type_name -> google.protobuf.Timestamp
+	2,  // 7: holdfast.audit.v1.ListEntriesResponse.entries:type_name -> holdfast.audit.v1.Entry
+	4,  // 8: holdfast.audit.v1.AuditService.ListEntries:input_type -> holdfast.audit.v1.ListEntriesRequest
+	0,  // 9: holdfast.audit.v1.AuditService.WatchEntries:input_type -> holdfast.audit.v1.WatchEntriesRequest
+	5,  // 10: holdfast.audit.v1.AuditService.ListEntries:output_type -> holdfast.audit.v1.ListEntriesResponse
+	1,  // 11: holdfast.audit.v1.AuditService.WatchEntries:output_type -> holdfast.audit.v1.WatchEntriesResponse
+	10, // [10:12] is the sub-list for method output_type
+	8,  // [8:10] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_audit_v1_audit_proto_init() }
@@ -489,7 +643,7 @@ func file_holdfast_audit_v1_audit_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_audit_v1_audit_proto_rawDesc), len(file_holdfast_audit_v1_audit_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,7 +19,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AuditService_ListEntries_FullMethodName = "/holdfast.audit.v1.AuditService/ListEntries"
+	AuditService_ListEntries_FullMethodName  = "/holdfast.audit.v1.AuditService/ListEntries"
+	AuditService_WatchEntries_FullMethodName = "/holdfast.audit.v1.AuditService/WatchEntries"
 )
 
 // AuditServiceClient is the client API for AuditService service.
@@ -34,6 +35,14 @@ type AuditServiceClient interface {
 	// it could, or none, and still have one after it: it looks at a bounded number
 	// of changes.
 	ListEntries(ctx context.Context, in *ListEntriesRequest, opts ...grpc.CallOption) (*ListEntriesResponse, error)
+	// WatchEntries sends changes as they happen, the oldest first: those that
+	// ListEntries would return. It begins with those that follow now, or a position.
+	// The first message, and one in every fifteen seconds without a change, has a
+	// position alone. The server ends it after ten minutes, without an error; go on
+	// from the last position then. Over HTTP the answer is text/event-stream
+	// (server-sent events), in which the id of an event is its position and the
+	// header Last-Event-ID is taken for the one to go on from.
+	WatchEntries(ctx context.Context, in *WatchEntriesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEntriesResponse], error)
 }
 
 type auditServiceClient struct {
@@ -54,6 +63,25 @@ func (c *auditServiceClient) ListEntries(ctx context.Context, in *ListEntriesReq
 	return out, nil
 }
 
+func (c *auditServiceClient) WatchEntries(ctx context.Context, in *WatchEntriesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEntriesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AuditService_ServiceDesc.Streams[0], AuditService_WatchEntries_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchEntriesRequest, WatchEntriesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AuditService_WatchEntriesClient = grpc.ServerStreamingClient[WatchEntriesResponse]
+
 // AuditServiceServer is the server API for AuditService service.
 // All implementations must embed UnimplementedAuditServiceServer
 // for forward compatibility.
@@ -66,6 +94,14 @@ type AuditServiceServer interface {
 	// it could, or none, and still have one after it: it looks at a bounded number
 	// of changes.
 	ListEntries(context.Context, *ListEntriesRequest) (*ListEntriesResponse, error)
+	// WatchEntries sends changes as they happen, the oldest first: those that
+	// ListEntries would return. It begins with those that follow now, or a position.
+	// The first message, and one in every fifteen seconds without a change, has a
+	// position alone. The server ends it after ten minutes, without an error; go on
+	// from the last position then. Over HTTP the answer is text/event-stream
+	// (server-sent events), in which the id of an event is its position and the
+	// header Last-Event-ID is taken for the one to go on from.
+	WatchEntries(*WatchEntriesRequest, grpc.ServerStreamingServer[WatchEntriesResponse]) error
 	mustEmbedUnimplementedAuditServiceServer()
 }
 
@@ -78,6 +114,9 @@ type UnimplementedAuditServiceServer struct{}
 
 func (UnimplementedAuditServiceServer) ListEntries(context.Context, *ListEntriesRequest) (*ListEntriesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEntries not implemented")
+}
+func (UnimplementedAuditServiceServer) WatchEntries(*WatchEntriesRequest, grpc.ServerStreamingServer[WatchEntriesResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchEntries not implemented")
 }
 func (UnimplementedAuditServiceServer) mustEmbedUnimplementedAuditServiceServer() {}
 func (UnimplementedAuditServiceServer) testEmbeddedByValue()                      {}
@@ -118,6 +157,17 @@ func _AuditService_ListEntries_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AuditService_WatchEntries_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchEntriesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AuditServiceServer).WatchEntries(m, &grpc.GenericServerStream[WatchEntriesRequest, WatchEntriesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AuditService_WatchEntriesServer = grpc.ServerStreamingServer[WatchEntriesResponse]
+
 // AuditService_ServiceDesc is the grpc.ServiceDesc for AuditService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -130,6 +180,12 @@ var AuditService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AuditService_ListEntries_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchEntries",
+			Handler:       _AuditService_WatchEntries_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "holdfast/audit/v1/audit.proto",
 }

@@ -12,6 +12,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -152,6 +153,125 @@ func (x *Delivery) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// TestSubscriptionRequest names the subscription to test.
+type TestSubscriptionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its uid.
+	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestSubscriptionRequest) Reset() {
+	*x = TestSubscriptionRequest{}
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestSubscriptionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestSubscriptionRequest) ProtoMessage() {}
+
+func (x *TestSubscriptionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestSubscriptionRequest.ProtoReflect.Descriptor instead.
+func (*TestSubscriptionRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TestSubscriptionRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+// TestSubscriptionResponse tells how the sink has answered.
+type TestSubscriptionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sink has taken the event.
+	Taken bool `protobuf:"varint,1,opt,name=taken,proto3" json:"taken,omitempty"`
+	// Why it has not.
+	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	// The id of the event.
+	EventId string `protobuf:"bytes,3,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	// How long it took.
+	Took          *durationpb.Duration `protobuf:"bytes,4,opt,name=took,proto3" json:"took,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestSubscriptionResponse) Reset() {
+	*x = TestSubscriptionResponse{}
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestSubscriptionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestSubscriptionResponse) ProtoMessage() {}
+
+func (x *TestSubscriptionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestSubscriptionResponse.ProtoReflect.Descriptor instead.
+func (*TestSubscriptionResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TestSubscriptionResponse) GetTaken() bool {
+	if x != nil {
+		return x.Taken
+	}
+	return false
+}
+
+func (x *TestSubscriptionResponse) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *TestSubscriptionResponse) GetEventId() string {
+	if x != nil {
+		return x.EventId
+	}
+	return ""
+}
+
+func (x *TestSubscriptionResponse) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
 // GetDeliveryRequest names the delivery to return.
 type GetDeliveryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -163,7 +283,7 @@ type GetDeliveryRequest struct {
 
 func (x *GetDeliveryRequest) Reset() {
 	*x = GetDeliveryRequest{}
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[1]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -175,7 +295,7 @@ func (x *GetDeliveryRequest) String() string {
 func (*GetDeliveryRequest) ProtoMessage() {}
 
 func (x *GetDeliveryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[1]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -188,7 +308,7 @@ func (x *GetDeliveryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeliveryRequest.ProtoReflect.Descriptor instead.
 func (*GetDeliveryRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetDeliveryRequest) GetUid() string {
@@ -209,7 +329,7 @@ type ReplayDeliveriesRequest struct {
 
 func (x *ReplayDeliveriesRequest) Reset() {
 	*x = ReplayDeliveriesRequest{}
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[2]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -221,7 +341,7 @@ func (x *ReplayDeliveriesRequest) String() string {
 func (*ReplayDeliveriesRequest) ProtoMessage() {}
 
 func (x *ReplayDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[2]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -234,7 +354,7 @@ func (x *ReplayDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ReplayDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ReplayDeliveriesRequest) GetUid() string {
@@ -255,7 +375,7 @@ type ReplayDeliveriesResponse struct {
 
 func (x *ReplayDeliveriesResponse) Reset() {
 	*x = ReplayDeliveriesResponse{}
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[3]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -267,7 +387,7 @@ func (x *ReplayDeliveriesResponse) String() string {
 func (*ReplayDeliveriesResponse) ProtoMessage() {}
 
 func (x *ReplayDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[3]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -280,7 +400,7 @@ func (x *ReplayDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ReplayDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReplayDeliveriesResponse) GetCount() int32 {
@@ -312,7 +432,7 @@ type ListDeliveriesRequest struct {
 
 func (x *ListDeliveriesRequest) Reset() {
 	*x = ListDeliveriesRequest{}
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[4]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -324,7 +444,7 @@ func (x *ListDeliveriesRequest) String() string {
 func (*ListDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[4]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -337,7 +457,7 @@ func (x *ListDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListDeliveriesRequest) GetUidp() *common.UIDPFilter {
@@ -392,7 +512,7 @@ type ListDeliveriesResponse struct {
 
 func (x *ListDeliveriesResponse) Reset() {
 	*x = ListDeliveriesResponse{}
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[5]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -404,7 +524,7 @@ func (x *ListDeliveriesResponse) String() string {
 func (*ListDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[5]
+	mi := &file_holdfast_deliveries_v1_deliveries_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -417,7 +537,7 @@ func (x *ListDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListDeliveriesResponse) GetDeliveries() []*Delivery {
@@ -452,7 +572,7 @@ var File_holdfast_deliveries_v1_deliveries_proto protoreflect.FileDescriptor
 
 const file_holdfast_deliveries_v1_deliveries_proto_rawDesc = "" +
 	"\n" +
-	"'holdfast/deliveries/v1/deliveries.proto\x12\x16holdfast.deliveries.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xa2\x03\n" +
+	"'holdfast/deliveries/v1/deliveries.proto\x12\x16holdfast.deliveries.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xa2\x03\n" +
 	"\bDelivery\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x1e\n" +
 	"\bevent_id\x18\x02 \x01(\tB\x03\xe0A\x03R\aeventId\x12\x17\n" +
@@ -467,7 +587,14 @@ const file_holdfast_deliveries_v1_deliveries_proto_rawDesc = "" +
 	"createTime\x12@\n" +
 	"\vupdate_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
-	"updateTime\"1\n" +
+	"updateTime\"0\n" +
+	"\x17TestSubscriptionRequest\x12\x15\n" +
+	"\x03uid\x18\x01 \x01(\tB\x03\xe0A\x02R\x03uid\"\x90\x01\n" +
+	"\x18TestSubscriptionResponse\x12\x14\n" +
+	"\x05taken\x18\x01 \x01(\bR\x05taken\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12\x19\n" +
+	"\bevent_id\x18\x03 \x01(\tR\aeventId\x12-\n" +
+	"\x04took\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04took\"1\n" +
 	"\x12GetDeliveryRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"6\n" +
 	"\x17ReplayDeliveriesRequest\x12\x1b\n" +
@@ -489,11 +616,13 @@ const file_holdfast_deliveries_v1_deliveries_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count2\xfc\x03\n" +
+	"\f_total_count2\xaa\x05\n" +
 	"\x11DeliveriesService\x12\x93\x01\n" +
 	"\vGetDelivery\x12*.holdfast.deliveries.v1.GetDeliveryRequest\x1a .holdfast.deliveries.v1.Delivery\"6\x82\xd3\xe4\x93\x02$\x12\"/deliveries/v1/deliveries/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\xdf\v\x12\xad\x01\n" +
 	"\x10ReplayDeliveries\x12/.holdfast.deliveries.v1.ReplayDeliveriesRequest\x1a0.holdfast.deliveries.v1.ReplayDeliveriesResponse\"6\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/deliveries/v1/replays/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\xde\v\x12\xab\x01\n" +
+	"\x10TestSubscription\x12/.holdfast.deliveries.v1.TestSubscriptionRequest\x1a0.holdfast.deliveries.v1.TestSubscriptionResponse\"4\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/deliveries/v1/tests/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\xde\v\x12\xa0\x01\n" +
 	"\x0eListDeliveries\x12-.holdfast.deliveries.v1.ListDeliveriesRequest\x1a..holdfast.deliveries.v1.ListDeliveriesResponse\"/\x82\xd3\xe4\x93\x02\x1b\x12\x19/deliveries/v1/deliveries\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x02\xdf\v\x10\x01BAZ?github.com/holdfast-dev/holdfast/gen/deliveries/v1;deliveriespbb\x06proto3"
@@ -510,34 +639,40 @@ func file_holdfast_deliveries_v1_deliveries_proto_rawDescGZIP() []byte {
 	return file_holdfast_deliveries_v1_deliveries_proto_rawDescData
 }
 
-var file_holdfast_deliveries_v1_deliveries_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_holdfast_deliveries_v1_deliveries_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_holdfast_deliveries_v1_deliveries_proto_goTypes = []any{
 	(*Delivery)(nil),                 // 0: holdfast.deliveries.v1.Delivery
-	(*GetDeliveryRequest)(nil),       // 1: holdfast.deliveries.v1.GetDeliveryRequest
-	(*ReplayDeliveriesRequest)(nil),  // 2: holdfast.deliveries.v1.ReplayDeliveriesRequest
-	(*ReplayDeliveriesResponse)(nil), // 3: holdfast.deliveries.v1.ReplayDeliveriesResponse
-	(*ListDeliveriesRequest)(nil),    // 4: holdfast.deliveries.v1.ListDeliveriesRequest
-	(*ListDeliveriesResponse)(nil),   // 5: holdfast.deliveries.v1.ListDeliveriesResponse
-	(*timestamppb.Timestamp)(nil),    // 6: google.protobuf.Timestamp
-	(*common.UIDPFilter)(nil),        // 7: holdfast.common.UIDPFilter
+	(*TestSubscriptionRequest)(nil),  // 1: holdfast.deliveries.v1.TestSubscriptionRequest
+	(*TestSubscriptionResponse)(nil), // 2: holdfast.deliveries.v1.TestSubscriptionResponse
+	(*GetDeliveryRequest)(nil),       // 3: holdfast.deliveries.v1.GetDeliveryRequest
+	(*ReplayDeliveriesRequest)(nil),  // 4: holdfast.deliveries.v1.ReplayDeliveriesRequest
+	(*ReplayDeliveriesResponse)(nil), // 5: holdfast.deliveries.v1.ReplayDeliveriesResponse
+	(*ListDeliveriesRequest)(nil),    // 6: holdfast.deliveries.v1.ListDeliveriesRequest
+	(*ListDeliveriesResponse)(nil),   // 7: holdfast.deliveries.v1.ListDeliveriesResponse
+	(*timestamppb.Timestamp)(nil),    // 8: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 9: google.protobuf.Duration
+	(*common.UIDPFilter)(nil),        // 10: holdfast.common.UIDPFilter
 }
 var file_holdfast_deliveries_v1_deliveries_proto_depIdxs = []int32{
-	6, // 0: holdfast.deliveries.v1.Delivery.event_time:type_name -> google.protobuf.Timestamp
-	6, // 1: holdfast.deliveries.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
-	6, // 2: holdfast.deliveries.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
-	7, // 3: holdfast.deliveries.v1.ListDeliveriesRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	0, // 4: holdfast.deliveries.v1.ListDeliveriesResponse.deliveries:type_name -> holdfast.deliveries.v1.Delivery
-	1, // 5: holdfast.deliveries.v1.DeliveriesService.GetDelivery:input_type -> holdfast.deliveries.v1.GetDeliveryRequest
-	2, // 6: holdfast.deliveries.v1.DeliveriesService.ReplayDeliveries:input_type -> holdfast.deliveries.v1.ReplayDeliveriesRequest
-	4, // 7: holdfast.deliveries.v1.DeliveriesService.ListDeliveries:input_type -> holdfast.deliveries.v1.ListDeliveriesRequest
-	0, // 8: holdfast.deliveries.v1.DeliveriesService.GetDelivery:output_type -> holdfast.deliveries.v1.Delivery
-	3, // 9: holdfast.deliveries.v1.DeliveriesService.ReplayDeliveries:output_type -> holdfast.deliveries.v1.ReplayDeliveriesResponse
-	5, // 10: holdfast.deliveries.v1.DeliveriesService.ListDeliveries:output_type -> holdfast.deliveries.v1.ListDeliveriesResponse
-	8, // [8:11] is the sub-list for method output_type
-	5, // [5:8] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	8,  // 0: holdfast.deliveries.v1.Delivery.event_time:type_name -> google.protobuf.Timestamp
+	8,  // 1: holdfast.deliveries.v1.Delivery.create_time:type_name -> google.protobuf.Timestamp
+	8,  // 2: holdfast.deliveries.v1.Delivery.update_time:type_name -> google.protobuf.Timestamp
+	9,  // 3: holdfast.deliveries.v1.TestSubscriptionResponse.took:type_name -> google.protobuf.Duration
+	10, // 4: holdfast.deliveries.v1.ListDeliveriesRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	0,  // 5: holdfast.deliveries.v1.ListDeliveriesResponse.deliveries:type_name -> holdfast.deliveries.v1.Delivery
+	3,  // 6: holdfast.deliveries.v1.DeliveriesService.GetDelivery:input_type -> holdfast.deliveries.v1.GetDeliveryRequest
+	4,  // 7: holdfast.deliveries.v1.DeliveriesService.ReplayDeliveries:input_type -> holdfast.deliveries.v1.ReplayDeliveriesRequest
+	1,  // 8: holdfast.deliveries.v1.DeliveriesService.TestSubscription:input_type -> holdfast.deliveries.v1.TestSubscriptionRequest
+	6,  // 9: holdfast.deliveries.v1.DeliveriesService.ListDeliveries:input_type -> holdfast.deliveries.v1.ListDeliveriesRequest
+	0,  // 10: holdfast.deliveries.v1.DeliveriesService.GetDelivery:output_type -> holdfast.deliveries.v1.Delivery
+	5,  // 11: holdfast.deliveries.v1.DeliveriesService.ReplayDeliveries:output_type -> holdfast.deliveries.v1.ReplayDeliveriesResponse
+	2,  // 12: holdfast.deliveries.v1.DeliveriesService.TestSubscription:output_type -> holdfast.deliveries.v1.TestSubscriptionResponse
+	7,  // 13: holdfast.deliveries.v1.DeliveriesService.ListDeliveries:output_type -> holdfast.deliveries.v1.ListDeliveriesResponse
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_deliveries_v1_deliveries_proto_init() }
@@ -545,14 +680,14 @@ func file_holdfast_deliveries_v1_deliveries_proto_init() {
 	if File_holdfast_deliveries_v1_deliveries_proto != nil {
 		return
 	}
-	file_holdfast_deliveries_v1_deliveries_proto_msgTypes[5].OneofWrappers = []any{}
+	file_holdfast_deliveries_v1_deliveries_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_deliveries_v1_deliveries_proto_rawDesc), len(file_holdfast_deliveries_v1_deliveries_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

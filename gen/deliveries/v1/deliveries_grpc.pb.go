@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	DeliveriesService_GetDelivery_FullMethodName      = "/holdfast.deliveries.v1.DeliveriesService/GetDelivery"
 	DeliveriesService_ReplayDeliveries_FullMethodName = "/holdfast.deliveries.v1.DeliveriesService/ReplayDeliveries"
+	DeliveriesService_TestSubscription_FullMethodName = "/holdfast.deliveries.v1.DeliveriesService/TestSubscription"
 	DeliveriesService_ListDeliveries_FullMethodName   = "/holdfast.deliveries.v1.DeliveriesService/ListDeliveries"
 )
 
@@ -36,6 +37,10 @@ type DeliveriesServiceClient interface {
 	// ReplayDeliveries has events that were given up sent again. Those that the
 	// sink takes then are gone from the list.
 	ReplayDeliveries(ctx context.Context, in *ReplayDeliveriesRequest, opts ...grpc.CallOption) (*ReplayDeliveriesResponse, error)
+	// TestSubscription sends an event to the sink of a subscription at once, and
+	// tells how the sink has answered. The event is of the type
+	// events.subscription.tested, has no body, and is sent once and to no other.
+	TestSubscription(ctx context.Context, in *TestSubscriptionRequest, opts ...grpc.CallOption) (*TestSubscriptionResponse, error)
 	// ListDeliveries returns the events that were given up, of the subscriptions
 	// that the caller's grants reach, a page at a time.
 	ListDeliveries(ctx context.Context, in *ListDeliveriesRequest, opts ...grpc.CallOption) (*ListDeliveriesResponse, error)
@@ -69,6 +74,16 @@ func (c *deliveriesServiceClient) ReplayDeliveries(ctx context.Context, in *Repl
 	return out, nil
 }
 
+func (c *deliveriesServiceClient) TestSubscription(ctx context.Context, in *TestSubscriptionRequest, opts ...grpc.CallOption) (*TestSubscriptionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TestSubscriptionResponse)
+	err := c.cc.Invoke(ctx, DeliveriesService_TestSubscription_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *deliveriesServiceClient) ListDeliveries(ctx context.Context, in *ListDeliveriesRequest, opts ...grpc.CallOption) (*ListDeliveriesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListDeliveriesResponse)
@@ -91,6 +106,10 @@ type DeliveriesServiceServer interface {
 	// ReplayDeliveries has events that were given up sent again. Those that the
 	// sink takes then are gone from the list.
 	ReplayDeliveries(context.Context, *ReplayDeliveriesRequest) (*ReplayDeliveriesResponse, error)
+	// TestSubscription sends an event to the sink of a subscription at once, and
+	// tells how the sink has answered. The event is of the type
+	// events.subscription.tested, has no body, and is sent once and to no other.
+	TestSubscription(context.Context, *TestSubscriptionRequest) (*TestSubscriptionResponse, error)
 	// ListDeliveries returns the events that were given up, of the subscriptions
 	// that the caller's grants reach, a page at a time.
 	ListDeliveries(context.Context, *ListDeliveriesRequest) (*ListDeliveriesResponse, error)
@@ -109,6 +128,9 @@ func (UnimplementedDeliveriesServiceServer) GetDelivery(context.Context, *GetDel
 }
 func (UnimplementedDeliveriesServiceServer) ReplayDeliveries(context.Context, *ReplayDeliveriesRequest) (*ReplayDeliveriesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReplayDeliveries not implemented")
+}
+func (UnimplementedDeliveriesServiceServer) TestSubscription(context.Context, *TestSubscriptionRequest) (*TestSubscriptionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TestSubscription not implemented")
 }
 func (UnimplementedDeliveriesServiceServer) ListDeliveries(context.Context, *ListDeliveriesRequest) (*ListDeliveriesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListDeliveries not implemented")
@@ -170,6 +192,24 @@ func _DeliveriesService_ReplayDeliveries_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DeliveriesService_TestSubscription_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TestSubscriptionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DeliveriesServiceServer).TestSubscription(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DeliveriesService_TestSubscription_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DeliveriesServiceServer).TestSubscription(ctx, req.(*TestSubscriptionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DeliveriesService_ListDeliveries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListDeliveriesRequest)
 	if err := dec(in); err != nil {
@@ -202,6 +242,10 @@ var DeliveriesService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReplayDeliveries",
 			Handler:    _DeliveriesService_ReplayDeliveries_Handler,
+		},
+		{
+			MethodName: "TestSubscription",
+			Handler:    _DeliveriesService_TestSubscription_Handler,
 		},
 		{
 			MethodName: "ListDeliveries",

@@ -4,6 +4,7 @@ package events
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,6 +33,29 @@ func subscriptions() noun.Noun {
 		Argument: "sink",
 		Columns:  output.Columns("sink", output.GroupOf("group", "uid"), "createTime"),
 		Wide:     output.Columns("uid"),
+		Extra:    []func(*noun.App) *cobra.Command{test},
+	}
+}
+
+func test(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "test UID", Short: "Send a test event to a subscription",
+		Long:    "Sends an event of the type events.subscription.tested to the address of a subscription, and tells how it answered.",
+		Example: "  holdfast events subscriptions test UID",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			call := deliveriespb.NewDeliveriesServiceClient(a).TestSubscription
+			m, err := signin.Call(ctx, call, &deliveriespb.TestSubscriptionRequest{Uid: args[0]}, "uid=UID")
+			if err != nil {
+				return err
+			}
+			took := m.GetTook().AsDuration().Round(time.Millisecond)
+			if !m.GetTaken() {
+				return problem.New(problem.ExitError, "after %s: %s", took, m.GetError())
+			}
+			a.Note("the event %s was taken after %s", m.GetEventId(), took)
+			return nil
+		}),
 	}
 }
 
@@ -99,7 +123,18 @@ func Audit(a *noun.App) *cobra.Command {
 	cmd.Use, cmd.Short, cmd.Aliases = "audit", "List changes, with who made them, when and from where", nil
 	cmd.Long = "Lists changes, newest first. You can see changes in groups where you have the capability identity.list\n" +
 		"and the one to list the changed resources. Use -o json to print resources before and after the change."
-	cmd.Example = "  holdfast audit --group acme/platform --type iam.rolebindings --limit 20"
+	cmd.Example = "  holdfast audit --group acme/platform --type iam.rolebindings --limit 20\n" +
+		"  holdfast audit --follow"
 	problem.Must(cmd.Flags().MarkHidden("order-by")) // there is one order
+	list := cmd.RunE
+	follow := cmd.Flags().BoolP("follow", "f", false, "print changes as they happen, until you stop it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !*follow {
+			return list(cmd, args)
+		}
+		return followAudit(a)(cmd, args)
+	}
+	cmd.MarkFlagsMutuallyExclusive("follow", "since")
+	cmd.MarkFlagsMutuallyExclusive("follow", "until")
 	return cmd
 }

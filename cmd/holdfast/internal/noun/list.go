@@ -3,6 +3,7 @@ package noun
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 )
@@ -140,10 +142,7 @@ func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging)
 				return err
 			}
 		}
-		if err := out.Flush(); err != nil {
-			return err
-		}
-		if err := a.Out.Flush(); err != nil {
+		if err := a.flush(out); err != nil {
 			return err
 		}
 		incomplete = incomplete || page.incomplete
@@ -152,6 +151,45 @@ func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging)
 		a.Note("%s", IncompleteNote)
 	}
 	return out.Close()
+}
+
+// PrintEach prints every item as it arrives. As JSON or YAML, each is a document of its own,
+// because the list may never end.
+func (a *App) PrintEach(ctx context.Context, n Noun, items iter.Seq2[protoreflect.Message, error]) error {
+	format, err := a.Value("output")
+	if err != nil {
+		return err
+	}
+	apart := format.Text == "json" || format.Text == "yaml"
+	out, err := a.printer(ctx, n.View(), n.Message, !apart)
+	if err != nil {
+		return err
+	}
+	for m, err := range items {
+		if err != nil {
+			return err
+		}
+		if err := out.Add(m); err != nil {
+			return err
+		}
+		if apart {
+			err = errors.Join(out.Close(), a.Out.Flush())
+		} else {
+			err = a.flush(out)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return a.flush(out)
+}
+
+// flush shows what was printed.
+func (a *App) flush(out output.Printer) error {
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	return a.Out.Flush()
 }
 
 // IncompleteNote is printed where the caller may not see all bindings.
