@@ -31,22 +31,17 @@ const (
 // ExportAdvisories.
 func (g *gateway) download(path string, write document) {
 	const method = "/holdfast.advisories.v1.AdvisoryReadingService/ExportAdvisories"
-	info := &grpc.UnaryServerInfo{FullMethod: method}
+	info := &grpc.StreamServerInfo{FullMethod: method, IsServerStream: true}
 	g.handle(http.MethodGet, path, func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		ctx, cancel := context.WithTimeout(withPassword(r), downloadTime)
 		defer cancel()
 		out := &startedWriter{ResponseWriter: w}
 		buffered := bufio.NewWriterSize(out, downloadBuffer) // until it is full, an error can still be answered
-		_, err := g.local.intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
-			k := callOf(ctx)
-			if !g.chain.streaming.acquire(k, 1) {
-				return nil, busy("downloads")
+		err := g.local.watch(nil, &eventStream{r: r.WithContext(ctx)}, info, func(_ any, s grpc.ServerStream) error {
+			if err := write(s.Context(), r, params, w.Header(), buffered); err != nil {
+				return err
 			}
-			defer g.chain.streaming.release(k, 1)
-			if err := write(ctx, r, params, w.Header(), buffered); err != nil {
-				return nil, err
-			}
-			return nil, buffered.Flush()
+			return buffered.Flush()
 		})
 		switch {
 		case err == nil:
