@@ -79,6 +79,45 @@ function faultOf(response: Response, error: unknown): Fault {
   return new Fault(response.status, message, response.headers.get("X-Request-Id") ?? "", fields);
 }
 
+type WatchPath = { [P in keyof paths]: paths[P]["get"] extends { responses: { 200: { content: { "text/event-stream": unknown } } } } ? P : never }[keyof paths];
+type Told<P extends WatchPath> = paths[P]["get"] extends { responses: { 200: { content: { "text/event-stream": infer T } } } } ? T : never;
+
+/**
+ * watch asks for a stream once, and tells of each message until it ends. It returns when the
+ * server has ended it, and throws a Fault if it was refused or cut off.
+ */
+export async function watch<P extends WatchPath>(path: P, parts: Query<paths[P]["get"]>, tell: (told: Told<P>) => void, signal: AbortSignal): Promise<void> {
+  const { query } = parts as { query?: Record<string, unknown> };
+  const url = createFinalURL(path as string, { baseUrl: "", params: { path: {}, query: query ?? {} }, querySerializer, pathSerializer: defaultPathSerializer });
+  const cutOff = () => new Fault(0, "The server cannot be reached.", "");
+  const response = await fetch(url, { credentials: "same-origin", headers: { "Holdfast-Console": "1" }, signal }).catch(() => { throw cutOff(); });
+  if (!response.ok || !response.body) throw faultOf(response, await response.json().catch(() => undefined));
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "", kind = "";
+  for (;;) {
+    const { done, value } = await reader.read().catch(() => { throw cutOff(); });
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) {
+      if (line === "") kind = "";
+      if (line.startsWith("event: ")) kind = line.slice(7);
+      if (!line.startsWith("data: ")) continue;
+      const data: unknown = JSON.parse(line.slice(6));
+      if (kind === "error") throw streamFault(data, response);
+      tell(data as Told<P>);
+    }
+  }
+}
+
+/** streamFault is the error that ended a stream after it had begun. */
+function streamFault(data: unknown, response: Response): Fault {
+  const { code, message } = data as { code?: number; message?: string };
+  const unauthenticated = code === 16;
+  if (unauthenticated) signIn();
+  return new Fault(unauthenticated ? 401 : code === 14 ? 0 : 400, message ?? "", response.headers.get("X-Request-Id") ?? "");
+}
+
 const askedAt = "holdfast-asked-to-sign-in";
 
 /**

@@ -771,6 +771,16 @@ func TestConsoleEvents(t *testing.T) {
 	b.judge("subscribe")
 	b.press("Create the subscription")
 	b.read(sink.URL)
+	b.press("Test")
+	b.read("now and once")
+	b.press("Send it")
+	b.read("the sink answered 503")
+	b.judge("test-subscription")
+	well.Store(true)
+	b.press("Send another")
+	b.read("It was taken")
+	well.Store(false)
+	b.press("Close")
 
 	p.giveUp(3)
 	subscription := p.run("events", "subscriptions", "list", "-o", "id")
@@ -790,7 +800,8 @@ func TestConsoleEvents(t *testing.T) {
 	eve.refused("POST", "/deliveries/v1/replays/"+subscription, "{}")
 	eve.press("Subscriptions")
 	eve.read("?redacted")
-	eve.lacks("Subscribe", "Delete")
+	eve.lacks("Subscribe", "Delete", "Test")
+	eve.refused("POST", "/deliveries/v1/tests/"+subscription, "{}")
 	eve.refused("POST", "/events/v2beta1/subscriptions/"+s.OrganizationUID, `{"sink": "https://hooks.invalid"}`)
 	eve.refused("DELETE", "/events/v2beta1/subscriptions/"+subscription, "")
 
@@ -806,6 +817,50 @@ func TestConsoleEvents(t *testing.T) {
 	b.read("gets no more events")
 	b.press("Delete the subscription")
 	b.read("There is no subscription")
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+}
+
+// TestConsoleLive watches changes while somebody else makes them, each with what may be seen.
+func TestConsoleLive(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	b.console(s, "/console/audit?type=iam.group", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	eve := s.eve(t)
+	b.press("Watch live")
+	b.read("Live since")
+	b.read("Nothing has happened since")
+	eve.open(s.BaseURL + "/console/events?tab=live")
+	eve.read("Live since")
+	p.run("iam", "groups", "create", "platform", "--parent", "dev", "--description", hostile)
+	live := func(tab *tab) (n int) {
+		tab.run("count", chromedp.Evaluate(`document.querySelectorAll("section.live li").length`, &n))
+		return n
+	}
+	within(t, "the change is shown", func() bool { return live(b) == 1 })
+	b.run("open it", chromedp.Click(`(//section[@aria-label="Live"]//summary)[1]`))
+	b.read("description")
+	b.unharmed("live")
+	b.judge("live")
+	b.run("reload", chromedp.Reload())
+	b.read("Live since")
+	if !strings.Contains(b.address(), "live=1") {
+		t.Error("the address does not say that it is live")
+	}
+	p.run("iam", "groups", "create", "edge", "--parent", "dev/platform")
+	within(t, "the next change is shown", func() bool { return live(b) == 1 })
+	b.press("Events")
+	b.press("Live")
+	b.read("Live since")
+	b.judge("events-live")
+	p.run("iam", "groups", "create", "core", "--parent", "dev/platform")
+	within(t, "the change is shown among events", func() bool { return live(b) == 1 })
+	if n := live(eve); n != 0 {
+		t.Errorf("somebody who may not list is shown %d changes", n)
+	}
 	for _, complaint := range said.take() {
 		t.Error(complaint)
 	}

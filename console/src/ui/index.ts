@@ -1,6 +1,7 @@
 export * from "./command";
 export * from "./copy";
 export * from "./dialog";
+export * from "./entry";
 export * from "./finding";
 export * from "./form";
 export * from "./name";

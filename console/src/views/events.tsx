@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import { del, get, post, type Fault, type Schema } from "../api";
+import { Live } from "../live";
 import { nameOf, parentOf, resolve } from "../names";
 import { changed, organizations, useMay, useMayAnywhere, useQuery } from "../query";
 import { param, withParams } from "../router";
@@ -8,7 +9,7 @@ import { Answer, AsCommand, Choice, Command, Confirm, Copy, count, Dialog, Empty
 type Subscription = Schema<"holdfast.events.v2beta1.Subscription">;
 type Delivery = Schema<"holdfast.deliveries.v1.Delivery">;
 
-const tabs = [{ id: "", name: "Subscriptions" }, { id: "deliveries", name: "Failed deliveries" }];
+const tabs = [{ id: "", name: "Subscriptions" }, { id: "deliveries", name: "Failed deliveries" }, { id: "live", name: "Live" }];
 const page = () => ({ page_size: 50, page_token: param("page") || undefined });
 const subscriptions = () => get("/events/v2beta1/subscriptions", { query: { ...page(), "uidp.children_of": param("group") || undefined } });
 const deliveries = () => get("/deliveries/v1/deliveries", { query: { ...page(), "uidp.children_of": param("subscription") || undefined } });
@@ -22,10 +23,11 @@ export default function Events() {
       title="Events" lead="Every change is an event. A subscription sends the events of a group, and of all below it, to another program."
       actions={tab === "deliveries"
         ? <AsCommand command={`holdfast events deliveries list${subscription && ` --subscription ${subscription}`}`} request={deliveries()} />
+        : tab === "live" ? <AsCommand command={`holdfast audit --follow${group && ` --group ${sh(path ?? group)}`}`} request={get("/audit/v1/entries:watch", { query: { group_uid: group || undefined } })} />
         : <AsCommand command={`holdfast events subscriptions list${group && ` --parent ${sh(path ?? group)}`}`} request={subscriptions()} />}
     >
       <Tabs label="Of events" items={tabs} now={tab} href={(id) => withParams({ tab: id, subscription: undefined, group: undefined })} />
-      {tab === "deliveries" ? <Deliveries /> : <Subscriptions />}
+      {tab === "deliveries" ? <Deliveries /> : tab === "live" ? <LiveEvents /> : <Subscriptions />}
     </Page>
   );
 }
@@ -35,6 +37,7 @@ function Subscriptions() {
   const canCreate = useMayAnywhere("subscriptions.create", param("group"));
   const [creating, setCreating] = useState(false);
   const [deleting, setDeleting] = useState<Subscription>();
+  const [trying, setTrying] = useState<Subscription>();
   return (
     <>
       <div class="bar-row">
@@ -50,12 +53,15 @@ function Subscriptions() {
               { name: "Events of", cell: (s) => <Name uid={parentOf(s.uid ?? "")} path /> },
               { name: "Failed", number: true, cell: (s) => <Failed of={s.uid ?? ""} /> },
               { name: "Since", cell: (s) => <Time at={s.createTime} />, wide: true },
+              ...(rows.some((s) => may("subscriptions.update", s.uid ?? ""))
+                ? [{ name: "Test", hidden: true, cell: (s: Subscription) => may("subscriptions.update", s.uid ?? "") && <button type="button" class="small" onClick={() => setTrying(s)}>Test</button> }] : []),
               ...(rows.some((s) => may("subscriptions.delete", s.uid ?? ""))
                 ? [{ name: "Delete", hidden: true, cell: (s: Subscription) => may("subscriptions.delete", s.uid ?? "") && <button type="button" class="danger small" onClick={() => setDeleting(s)}>Delete</button> }] : []),
             ]} />}
           <Pager next={nextPageToken} total={totalCount} one="subscription" />
         </>
       )}</Answer>
+      {trying && <Trial of={trying} onClose={() => setTrying(undefined)} />}
       {creating && <Create onClose={() => setCreating(false)} />}
       {deleting && (
         <Confirm title="Delete a subscription?" label="Delete the subscription" keep="Keep it" command={`holdfast events subscriptions delete ${deleting.uid} --yes`} onClose={() => setDeleting(undefined)}
@@ -64,6 +70,41 @@ function Subscriptions() {
         </Confirm>
       )}
     </>
+  );
+}
+
+/** LiveEvents are the events of a group as they happen, whether somebody subscribes to them or not. */
+function LiveEvents() {
+  return (
+    <>
+      <Filters label="Filter events" names={{ group: ["groups"] }}><Field name="group" label="In the group" placeholder="acme/platform" first /></Filters>
+      <Live query={{ group_uid: param("group") || undefined }} />
+    </>
+  );
+}
+
+/** Trial sends a test event to a subscription, and shows how its address has answered. */
+function Trial({ of, onClose }: { of: Subscription; onClose: () => void }) {
+  const [answer, setAnswer] = useState<Schema<"holdfast.deliveries.v1.TestSubscriptionResponse">>();
+  const [error, setError] = useState<Fault>();
+  const [busy, setBusy] = useState(false);
+  const send = async () => {
+    setBusy(true);
+    setError(undefined);
+    await post("/deliveries/v1/tests/{uid}", { path: { uid: of.uid ?? "" }, body: {} }).send().then(setAnswer, setError);
+    setBusy(false);
+  };
+  return (
+    <Dialog title="Send a test event" onClose={onClose}>
+      <p>One signed event of the type <code>events.subscription.tested</code> is sent to <bdi>{of.sink}</bdi>, now and once.</p>
+      <Command text={`holdfast events subscriptions test ${of.uid}`} />
+      {answer && <p class={answer.taken ? "notice" : "notice wrong"} role="status">{answer.taken ? "It was taken" : <bdi>{answer.error}</bdi>}, after {Math.round(parseFloat(answer.took ?? "0") * 1000)} ms.</p>}
+      {error && <Problem error={error} />}
+      <div class="dialog-foot">
+        <button type="button" onClick={onClose}>Close</button>
+        <button type="button" class="primary" disabled={busy} onClick={() => void send()}>{answer ? "Send another" : "Send it"}</button>
+      </div>
+    </Dialog>
   );
 }
 

@@ -1,0 +1,81 @@
+// One change of the audit log: who did what, and what is different since.
+import type { Schema } from "../api";
+import { isUID } from "../names";
+import { base } from "../router";
+import { Copy } from "./copy";
+import { Name } from "./name";
+import { eventName, Time } from "./time";
+
+export type Entry = Schema<"holdfast.audit.v1.Entry">;
+
+/** audit is the address of the audit log with a filter. */
+const audit = (filter: Record<string, string>) => `${base}/audit?${new URLSearchParams(filter)}`;
+
+export function EntryRow({ of }: { of: Entry }) {
+  const differences = diff(of.before ?? {}, of.after ?? {});
+  const type = eventName(of.type);
+  return (
+    <details>
+      <summary>
+        <span class="entry-type">{type}</span>
+        <span class="entry-what"><Title of={of} /></span>
+        <span class="entry-who"><Who of={of} /></span>
+        <Time at={of.time} />
+      </summary>
+      <div class="entry">
+        <p class="entry-links">
+          {of.group && <span>in <Name uid={of.group} path /></span>}
+          {of.subject && <a href={audit({ subject: of.subject })}>All changes of it</a>}
+          {of.actor?.uid && <a href={audit({ identity: of.actor.uid })}>All changes by the same</a>}
+          <a href={audit({ type: of.type ?? "" })}>All of this type</a>
+          {of.actor?.remoteAddress && <span>from <code>{of.actor.remoteAddress}</code></span>}
+          {of.actor?.requestId && <span>request <code>{of.actor.requestId}</code><Copy text={of.actor.requestId} what="the request id" /></span>}
+        </p>
+        {differences.length > 0 && (
+          <div class="table" role="region" aria-label="What has changed" tabIndex={0}>
+            <table class="diff">
+              <thead><tr><th scope="col">Field</th><th scope="col">Before</th><th scope="col">After</th></tr></thead>
+              <tbody>{differences.map((d) => <tr key={d.field}><th scope="row">{d.field}</th><td>{d.before !== undefined && <del><Value of={d.before} /></del>}</td><td>{d.after !== undefined && <ins><Value of={d.after} /></ins>}</td></tr>)}</tbody>
+            </table>
+          </div>
+        )}
+      </div>
+    </details>
+  );
+}
+
+const Value = ({ of }: { of: string }) => (isUID(of) ? <Name uid={of} path /> : <bdi>{of}</bdi>);
+
+function Who({ of }: { of: Entry }) {
+  const uid = of.actor?.uid || (of.after as { identity?: string } | undefined)?.identity; // of a pull
+  if (uid && isUID(uid)) return <Name uid={uid} plain />;
+  return <span class="hint">{of.actor ? of.actor.subject || "somebody unknown" : "the service"}</span>;
+}
+
+/** Title is the name of what was changed, as it was then: it may be gone by now. */
+function Title({ of }: { of: Entry }) {
+  const state = { ...of.before, ...of.after } as Record<string, unknown>;
+  const findings = state.findings as { advisoryId?: string }[] | undefined;
+  const name = state.displayName || state.name || state.advisoryId || state.tag || findings?.[0]?.advisoryId;
+  return typeof name === "string" && name ? <bdi>{name}</bdi> : <Name uid={of.subject} plain />;
+}
+
+interface Difference {
+  field: string;
+  before?: string;
+  after?: string;
+}
+
+/** diff returns the fields that differ. What is empty on both sides says nothing. */
+function diff(before: Record<string, unknown>, after: Record<string, unknown>): Difference[] {
+  const quiet = new Set(["uid", "updateTime", "createTime"]);
+  return [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((k) => !quiet.has(k)).sort()
+    .map((field) => ({ field, before: text(before[field]), after: text(after[field]) }))
+    .filter((d) => d.before !== d.after);
+}
+
+function text(v: unknown): string | undefined {
+  if (v === undefined || v === null || v === "" || v === false || (typeof v === "string" && v.endsWith("_UNSPECIFIED")) || (Array.isArray(v) && v.length === 0)) return undefined;
+  if (typeof v === "object") return Object.keys(v).length === 0 ? undefined : JSON.stringify(v, null, 1);
+  return String(v);
+}
