@@ -115,15 +115,6 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return resp, nil
 }
 
-// validateOnly is an interceptor that keeps a call from changing anything if its
-// request has validate_only. It runs after the request has been read.
-func validateOnly(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if r, ok := req.(interface{ GetValidateOnly() bool }); ok && r.GetValidateOnly() {
-		ctx = resource.WithDryRun(ctx)
-	}
-	return next(ctx, req)
-}
-
 // stream runs a call with streams. It has no deadline but the caller's.
 func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	ctx := ss.Context()
@@ -205,7 +196,7 @@ func (c *chain) decodeInside(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 		) (any, error) {
 			info := &grpc.UnaryServerInfo{Server: srv, FullMethod: name}
 			return chain(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
-				out, err := m.Handler(srv, ctx, func(in any) error { return c.receive(ctx, decode, in) }, validateOnly)
+				out, err := m.Handler(srv, ctx, func(in any) error { return c.receive(ctx, decode, in) }, prepare)
 				if err != nil {
 					return nil, err
 				}

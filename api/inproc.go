@@ -64,7 +64,7 @@ func (l *local) call(
 	stream := &headerStream{method: method}
 	ctx = grpc.NewContextWithServerTransportStream(ctx, stream)
 	_, err := l.intercept(ctx, nil, m.info, func(ctx context.Context, _ any) (any, error) {
-		out, err := m.Handler(m.info.Server, ctx, func(in any) error { return read(ctx, in.(proto.Message)) }, validateOnly)
+		out, err := m.Handler(m.info.Server, ctx, func(in any) error { return read(ctx, in.(proto.Message)) }, prepare)
 		if err != nil {
 			return nil, err
 		}

@@ -43,7 +43,8 @@ type rule struct {
 	open bool   // it needs no token of ours, or checks the token itself
 	read bool   // it changes nothing
 
-	watch bool // it lasts, and tells what happens meanwhile
+	watch     bool // it lasts, and tells what happens meanwhile
+	sensitive bool // a person has to have signed in lately; see prepare
 }
 
 // methodRules returns the rules by the full names of methods, under all names. A
@@ -62,6 +63,7 @@ func methodRules() map[string]rule {
 
 				watch: isWatch(m),
 			}
+			r.sensitive = !r.read && isSensitive(access)
 			for _, pkg := range in.Names() {
 				rules["/"+pkg+"."+string(s.Name())+"/"+string(m.Name())] = r
 			}

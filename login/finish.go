@@ -49,6 +49,9 @@ func (s *Service) finishSignIn(
 	}
 	s.rememberDevice(w, r, n.Identity)
 	http.SetCookie(w, s.cookie(sessionCookie, secret, s.cfg.SessionLife))
+	if arrival.Voucher == "" || f.Again {
+		s.markFresh(w, n.ID)
+	}
 	s.rememberProvider(w, arrival.Voucher.Provider())
 	if f.Invite != "" {
 		s.logActivity(ctx, "joined with an invite", resource.Activity{
@@ -477,10 +480,11 @@ func (s *Service) StartSession(w http.ResponseWriter, r *http.Request, a resourc
 	if err != nil {
 		return err
 	}
-	_, secret, err := s.startBrowser(r.WithContext(ctx), f, arrival, landing)
+	n, secret, err := s.startBrowser(r.WithContext(ctx), f, arrival, landing)
 	if err != nil {
 		return err
 	}
+	s.markFresh(w, n.ID)
 	s.rememberDevice(w, r, a.Identity)
 	http.SetCookie(w, s.cookie(sessionCookie, secret, s.cfg.SessionLife))
 	s.rememberBrowser(w, r, a.UID)

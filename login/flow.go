@@ -59,6 +59,7 @@ type flow struct {
 	Headless       string   `json:"headless,omitempty"`
 	UserCode       string   `json:"userCode,omitempty"`
 	Return         string   `json:"return,omitempty"` // view of the console to go to; see returnTo
+	Again          bool     `json:"again,omitempty"`  // they must prove who they are though there is a session
 
 	Organization  resource.UID `json:"org,omitempty"` // organization that was chosen
 	Provider      resource.UID `json:"idp,omitempty"` // provider that the browser was sent to

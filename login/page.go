@@ -74,6 +74,7 @@ type (
 		Asked                 string // the organization that was asked for, if there is none
 		Invite                *Invite
 		CanJoin               bool
+		Again                 bool // they are signed in, and asked again
 	}
 	homePage struct {
 		Frame

@@ -47,6 +47,9 @@ func (s *Service) redirectToProvider(w http.ResponseWriter, r *http.Request, f *
 	f.Account, f.WebAuthn = "", nil
 	f.UpstreamState, f.Nonce, f.Verifier = f.ID+"."+newID(), newID(), oauth2.GenerateVerifier()
 	options := []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("nonce", f.Nonce)}
+	if f.Again { // a provider would otherwise answer with a session of its own
+		options = append(options, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
+	}
 	if usesPKCE(d, p) {
 		options = append(options, oauth2.S256ChallengeOption(f.Verifier))
 	}

@@ -23,7 +23,7 @@ func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) error {
 	if f == nil {
 		return nil
 	}
-	if n, ok := s.browser(r); ok && f.Identity == "" {
+	if n, ok := s.browser(r); ok && f.Identity == "" && !f.Again {
 		if f.Purpose == forBrowser && f.Invite == "" {
 			s.deleteFlow(w, f)
 			return s.redirect(w, r, f.goesTo())
@@ -35,7 +35,10 @@ func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) error {
 
 // signInPage fills in and shows the page with the ways to sign in.
 func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int, f *flow, p *signInPage) error {
-	p.Purpose, p.Passkeys, p.Local = f.Purpose, s.webauthn != nil, true
+	p.Purpose, p.Passkeys, p.Local, p.Again = f.Purpose, s.webauthn != nil, true, f.Again
+	if f.Again && p.Email == "" {
+		p.Email = s.signedInAs(r)
+	}
 	invite, err := s.inviteOf(r, f)
 	if err != nil {
 		return s.refuse(w, r, f, err)
@@ -57,6 +60,19 @@ func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int,
 		return titled(cannotBegin, err)
 	}
 	return s.show(w, r, status, "signin", f, p)
+}
+
+// signedInAs returns the e-mail address of who is signed in, or "" if it is not known.
+func (s *Service) signedInAs(r *http.Request) string {
+	n, ok := s.browser(r)
+	if !ok || n.Voucher != "" {
+		return n.Email
+	}
+	a, err := s.accounts.AccountOf(r.Context(), n.Identity)
+	if err != nil {
+		return "" // they type it
+	}
+	return a.Email
 }
 
 // fillOrganization fills in the ways to sign in to the organization of a flow.
@@ -106,11 +122,12 @@ func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request, f *
 
 // startAt starts a sign-in of the browser, to an organization if one is named.
 func (s *Service) startAt(w http.ResponseWriter, r *http.Request, organization string) error {
-	f := &flow{Purpose: forBrowser, Return: returnTo(r.URL.Query().Get("return"))}
+	q := r.URL.Query()
+	f := &flow{Purpose: forBrowser, Return: returnTo(q.Get("return")), Again: q.Get("again") != ""}
 	if organization == "" {
 		return s.start(w, r, f)
 	}
-	if _, ok := s.browser(r); ok {
+	if _, ok := s.browser(r); ok && !f.Again {
 		return s.redirect(w, r, f.goesTo())
 	}
 	f.ID, f.Expires = newID(), s.cfg.Now().Add(flowLife).Unix()

@@ -254,6 +254,9 @@ func (s *Service) redeem(
 	if err := id.Claims(&claims); err != nil {
 		return nil, &upstreamError{"the claims of its ID token cannot be read", nil}
 	}
+	if at, ok := claims["auth_time"].(float64); ok && f.Again && s.now().Unix()-int64(at) > int64(freshTime.Seconds()) {
+		return nil, &upstreamError{"it did not ask you to sign in again", nil}
+	}
 	if err := s.addUserinfo(ctx, d, p, tokens, id.Subject, claims); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/holdfast-dev/holdfast/api"
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
@@ -26,12 +27,16 @@ func (s *Server) withSession(next http.Handler) http.Handler {
 			s.refuseSession(w, fault.New(fault.PermissionDenied, "Permission denied: the session counts for pages of this server only"))
 			return
 		}
-		token, err := s.login.Token(r)
+		token, fresh, err := s.login.Token(r)
 		if err != nil {
 			s.refuseSession(w, err)
 			return
 		}
-		in := r.Clone(r.Context())
+		ctx := r.Context()
+		if !fresh {
+			ctx = api.WithStaleSession(ctx)
+		}
+		in := r.Clone(ctx)
 		in.Header.Set("Authorization", "Bearer "+token)
 		w.Header().Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, in)

@@ -29,6 +29,7 @@ export class Fault extends Error {
     message: string,
     readonly requestID: string,
     readonly fields: { field: string; description: string }[] = [],
+    readonly signInAgain = false, // it needs that one has signed in lately
   ) {
     super(message);
   }
@@ -68,15 +69,16 @@ export const del = <P extends PathOf<"delete">>(path: P, parts: Parts<paths[P]["
 
 interface Status {
   message?: string;
-  details?: { "@type"?: string; fieldViolations?: { field: string; description: string }[] }[];
+  details?: { "@type"?: string; fieldViolations?: { field: string; description: string }[]; violations?: { type?: string }[] }[];
 }
 
 function faultOf(response: Response, error: unknown): Fault {
   if (response.status === 401) signIn();
   const status = (typeof error === "object" && error ? error : {}) as Status;
   const fields = status.details?.flatMap((d) => d.fieldViolations ?? []) ?? [];
+  const again = status.details?.some((d) => d.violations?.some((v) => v.type === "SIGN_IN_AGAIN")) ?? false;
   const message = status.message || `The server answered with status ${response.status}.`;
-  return new Fault(response.status, message, response.headers.get("X-Request-Id") ?? "", fields);
+  return new Fault(response.status, message, response.headers.get("X-Request-Id") ?? "", fields, again);
 }
 
 type WatchPath = { [P in keyof paths]: paths[P]["get"] extends { responses: { 200: { content: { "text/event-stream": unknown } } } } ? P : never }[keyof paths];
@@ -113,9 +115,8 @@ export async function watch<P extends WatchPath>(path: P, parts: Query<paths[P][
 /** streamFault is the error that ended a stream after it had begun. */
 function streamFault(data: unknown, response: Response): Fault {
   const { code, message } = data as { code?: number; message?: string };
-  const unauthenticated = code === 16;
-  if (unauthenticated) signIn();
-  return new Fault(unauthenticated ? 401 : code === 14 ? 0 : 400, message ?? "", response.headers.get("X-Request-Id") ?? "");
+  const ended = code === 14 || code === 16; // asking anew shows whether there is another session
+  return new Fault(ended ? 0 : 400, message ?? "", response.headers.get("X-Request-Id") ?? "");
 }
 
 const askedAt = "holdfast-asked-to-sign-in";

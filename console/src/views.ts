@@ -23,6 +23,7 @@ export const views: View[] = [
   { path: "/audit", name: "Audit", load: () => import("./views/audit") },
   { path: "/events", name: "Events", load: () => import("./views/events") },
   { path: "/account", name: "Account", load: () => import("./views/account") },
+  { path: "/confirmed", load: () => import("./views/confirmed") },
   { path: "/groups/{uid}", under: "Tree", load: () => import("./views/group") },
   { path: "/people/{uid}", under: "People", load: () => import("./views/person") },
   { path: "/workloads/{uid}", under: "Workloads", load: () => import("./views/workload") },

@@ -822,6 +822,48 @@ func TestConsoleEvents(t *testing.T) {
 	}
 }
 
+// TestConsoleAsksAgain: what is sensitive needs a sign-in of the last ten minutes, and what was
+// entered meanwhile is not lost.
+func TestConsoleAsksAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := newTab(t)
+	b.console(s, "/console/events", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	subscribe := func() {
+		b.press("Subscribe")
+		b.fill("Events of the group", "dev")
+		b.fill("Address to post them to", "https://hooks.invalid/again")
+		b.press("Check")
+		b.read("will be sent there")
+		b.press("Create the subscription")
+	}
+	b.run("ten minutes later", network.DeleteCookies("hf_fresh").WithURL(s.BaseURL))
+	subscribe()
+	b.read("what you have entered here stays")
+	b.judge("again")
+	for _, complaint := range said.take() {
+		if !strings.Contains(complaint, "400") { // the browser tells of the refusal
+			t.Error(complaint)
+		}
+	}
+	var address, typed string
+	b.run("read where it leads", chromedp.Evaluate(`document.querySelector(".problem a").href`, &address),
+		chromedp.Evaluate(`document.querySelector("dialog input[name=sink]").value`, &typed))
+	if typed != "https://hooks.invalid/again" {
+		t.Errorf("what was entered has become %q", typed)
+	}
+	b.open(address)
+	b.read("again to go on")
+	b.fill("Password", s.OwnerPassword)
+	b.press("Sign in")
+	b.see("You have signed in again")
+	b.judge("confirmed")
+	b.open(s.BaseURL + "/console/events")
+	subscribe()
+	b.read("1 subscription")
+}
+
 // TestConsoleLive watches changes while somebody else makes them, each with what may be seen.
 func TestConsoleLive(t *testing.T) {
 	t.Parallel()

@@ -57,6 +57,14 @@ export function Tabs({ label, items, now, href }: { label: string; items: { id: 
 /** Problem shows an error in the server's words, with the number to ask the operator about. */
 export function Problem({ error }: { error: Fault | Error }) {
   const id = "requestID" in error ? error.requestID : "";
+  if ("signInAgain" in error && error.signInAgain) {
+    return (
+      <div class="problem" role="alert">
+        <p>You signed in a while ago. Sign in again to do this; what you have entered here stays.</p>
+        <p><a class="button primary small" href="/signin?again=1&return=%2Fconsole%2Fconfirmed" target="_blank" rel="noopener">Sign in again</a></p>
+      </div>
+    );
+  }
   return (
     <div class="problem" role="alert">
       <p>{error.message}</p>
