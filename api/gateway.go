@@ -241,7 +241,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer span.End(nil)
 	o := &origin{gateway: true, id: requestID(r.Header["X-Request-Id"]), remote: resource.HostOf(r.RemoteAddr)}
 	o.token, o.err = token.Bearer(r.Header.Values("Authorization"), true)
-	o.head = r.Method == http.MethodHead
+	o.head, o.ifMatch = r.Method == http.MethodHead, r.Header["If-Match"]
 	h := w.Header()
 	h.Set("X-Request-Id", o.id)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -298,6 +298,9 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 		header, err := g.local.call(r.Context(), b.method,
 			func(ctx context.Context, in proto.Message) error { return g.read(ctx, w, r, b, params, in) },
 			func(ctx context.Context, out proto.Message) (err error) {
+				if version := etag(out); version != "" {
+					w.Header().Set("ETag", version)
+				}
 				if err = g.encode(buf, out); err == nil {
 					sent, err = g.chain.countAnswer(callOf(ctx), len(*buf))
 				}

@@ -44,6 +44,7 @@ type rule struct {
 	read bool   // it changes nothing
 
 	watch     bool // it lasts, and tells what happens meanwhile
+	versioned bool // it changes one version of a resource; see expect
 	sensitive bool // a person has to have signed in lately; see prepare
 }
 
@@ -61,7 +62,7 @@ func methodRules() map[string]rule {
 				open: access == nil || access.GetDisabled() != nil,
 				read: binding.GetGet() != "" || sideEffects(m) == descriptorpb.MethodOptions_NO_SIDE_EFFECTS,
 
-				watch: isWatch(m),
+				watch: isWatch(m), versioned: isVersioned(m),
 			}
 			r.sensitive = !r.read && isSensitive(access)
 			for _, pkg := range in.Names() {

@@ -53,6 +53,10 @@ const SignInAgain = "SIGN_IN_AGAIN"
 // validate_only, and refuses what is sensitive on a stale session. It runs after the request
 // has been read.
 func prepare(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	ctx, err := expect(ctx, req)
+	if err != nil {
+		return nil, err
+	}
 	if r, ok := req.(interface{ GetValidateOnly() bool }); ok && r.GetValidateOnly() {
 		return next(resource.WithDryRun(ctx), req)
 	}

@@ -279,6 +279,10 @@ func Update[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) e
 
 // UpdateAs is Update with an event of another type.
 func UpdateAs[T any](ctx context.Context, t *Tx, k *Kind[T], event resource.EventType, before T, after *T) error {
+	was := k.Columns(&before)
+	if err := resource.CheckExpected(ctx, k.uid(was), *updateTime(was)); err != nil {
+		return err
+	}
 	same, err := k.sameRow(before, *after)
 	if err != nil {
 		return err
@@ -318,6 +322,9 @@ func (k *Kind[T]) sameRow(before, after T) (bool, error) {
 func UpdateRow[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) error {
 	was := k.Columns(&before)
 	version := *updateTime(was)
+	if err := resource.CheckExpected(ctx, k.uid(was), version); err != nil {
+		return err
+	}
 	*updateTime(k.Columns(after)) = t.DB.TimeAfter(version)
 	columns := k.Columns(after)
 	args := []any{string(k.uid(was)), MS(version)}

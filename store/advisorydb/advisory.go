@@ -121,6 +121,9 @@ func (s *Store) UpdateAdvisory(
 		if err != nil {
 			return err
 		}
+		if err := resource.CheckExpected(ctx, uid, before.UpdateTime); err != nil {
+			return err
+		}
 		was, err := store.Encode(before.Record()) // now, because change may write to what a shares with before
 		if err != nil {
 			return err

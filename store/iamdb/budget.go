@@ -51,6 +51,9 @@ func (s *Store) UpdateBudget(ctx context.Context, before, after resource.Budget)
 		if err := t.BudgetsChanged(ctx); err != nil {
 			return err
 		}
+		if err := resource.CheckExpected(ctx, after.UID, before.UpdateTime); err != nil {
+			return err
+		}
 		if !before.CreateTime.IsZero() {
 			return store.Update(ctx, t.Tx, &budgets, before, &after)
 		}

@@ -64,13 +64,16 @@ func (s *Store) UpdateRegistrySettings(
 		if err != nil {
 			return err
 		}
+		if err := resource.CheckExpected(ctx, group, before.UpdateTime); err != nil {
+			return err
+		}
 		if set, err = store.Clone(before); err != nil {
 			return err
 		}
 		if err := change(&set); err != nil || before.UID == group && reflect.DeepEqual(before, set) {
 			return err
 		}
-		set.UID, set.UpdateTime = group, s.Time()
+		set.UID, set.UpdateTime = group, s.TimeAfter(before.UpdateTime)
 		detail, err := store.Encode(set)
 		if err != nil {
 			return err
