@@ -11,7 +11,7 @@ type Answer<O> = O extends { responses: { 200: { content: { "application/json": 
 type Query<O> = O extends { parameters: { query?: infer Q } } ? { query?: Q } : unknown;
 type Path<O> = O extends { parameters: { path: infer A } } ? { path: A } : unknown;
 type Body<O> = O extends { requestBody?: { content: { "application/json": infer B } } } ? { body?: B } : unknown;
-type Parts<O> = Query<O> & Path<O> & Body<O>;
+type Parts<O> = Query<O> & Path<O> & Body<O> & { version?: string }; // the updateTime of what is to be changed
 
 /** A Request can be sent, shown as a command, and told from others by its key. */
 export interface Request<T> {
@@ -30,6 +30,7 @@ export class Fault extends Error {
     readonly requestID: string,
     readonly fields: { field: string; description: string }[] = [],
     readonly signInAgain = false, // it needs that one has signed in lately
+    readonly stale?: { uid: string; version: string }, // somebody else has changed it since this version
   ) {
     super(message);
   }
@@ -43,20 +44,21 @@ const client = createClient<paths>({
 const querySerializer = createQuerySerializer();
 
 function request<M extends Method, P extends PathOf<M>>(method: M, path: P, parts: Parts<paths[P][M]>): Request<Answer<paths[P][M]>> {
-  const { path: inPath, query, body } = parts as { path?: Record<string, string>; query?: Record<string, unknown>; body?: unknown };
+  const { path: inPath, query, body, version } = parts as { path?: Record<string, string>; query?: Record<string, unknown>; body?: unknown; version?: string };
+  const headers = version ? { "If-Match": `"${version}"` } : undefined;
   const url = createFinalURL(path as string, {
     baseUrl: "", params: { path: inPath ?? {}, query: query ?? {} }, querySerializer, pathSerializer: defaultPathSerializer,
   });
   const send = async (signal?: AbortSignal) => {
     const answer = await client
-      .request(method as never, path as never, { params: { path: inPath, query }, body, signal } as never)
+      .request(method as never, path as never, { params: { path: inPath, query }, body, headers, signal } as never)
       .catch((e: unknown) => {
         if (signal?.aborted) throw e;
         throw new Fault(0, "The server cannot be reached. Check the connection, and try again.", "");
       });
     const { data, error, response } = answer as { data?: unknown; error?: unknown; response: Response };
     if (response.ok) return data as Answer<paths[P][M]>;
-    throw faultOf(response, error);
+    throw faultOf(response, error, version && { uid: inPath?.uid ?? "", version });
   };
   return { method: method.toUpperCase(), url, key: `${method} ${url} ${body ? JSON.stringify(body) : ""}`, body, send };
 }
@@ -72,13 +74,13 @@ interface Status {
   details?: { "@type"?: string; fieldViolations?: { field: string; description: string }[]; violations?: { type?: string }[] }[];
 }
 
-function faultOf(response: Response, error: unknown): Fault {
+function faultOf(response: Response, error: unknown, changing?: Fault["stale"] | ""): Fault {
   if (response.status === 401) signIn();
   const status = (typeof error === "object" && error ? error : {}) as Status;
   const fields = status.details?.flatMap((d) => d.fieldViolations ?? []) ?? [];
   const again = status.details?.some((d) => d.violations?.some((v) => v.type === "SIGN_IN_AGAIN")) ?? false;
   const message = status.message || `The server answered with status ${response.status}.`;
-  return new Fault(response.status, message, response.headers.get("X-Request-Id") ?? "", fields, again);
+  return new Fault(response.status, message, response.headers.get("X-Request-Id") ?? "", fields, again, (response.status === 409 && changing) || undefined);
 }
 
 type WatchPath = { [P in keyof paths]: paths[P]["get"] extends { responses: { 200: { content: { "text/event-stream": unknown } } } } ? P : never }[keyof paths];

@@ -500,8 +500,19 @@ func TestConsoleChanges(t *testing.T) {
 // eve is somebody new in the organization, in a window of hers.
 func (s *site) eve(t *testing.T, role ...string) *tab {
 	t.Helper()
+	return s.newcomer(t, "eve@example.com", "Eve Example", role...)
+}
+
+// mallory is somebody who may look.
+func (s *site) mallory(t *testing.T) *tab {
+	t.Helper()
+	return s.newcomer(t, "mallory@example.com", "Mallory Example", "--role", "viewer")
+}
+
+func (s *site) newcomer(t *testing.T, email, name string, role ...string) *tab {
+	t.Helper()
 	var made struct{ Link struct{ URL string } }
-	s.owner(t).json(&made, append([]string{"iam", "accounts", "create", "eve@example.com", "--parent", "dev", "--name", "Eve Example"}, role...)...)
+	s.owner(t).json(&made, append([]string{"iam", "accounts", "create", email, "--parent", "dev", "--name", name}, role...)...)
 	b := newTab(t)
 	b.open(made.Link.URL)
 	b.fill("Password", "nine unrelated words")
@@ -862,6 +873,50 @@ func TestConsoleAsksAgain(t *testing.T) {
 	b.open(s.BaseURL + "/console/events")
 	subscribe()
 	b.read("1 subscription")
+}
+
+// TestConsoleTwoWriters: of two people who edit the same, the second is told what the first has
+// changed, and overwrites nothing unawares.
+func TestConsoleTwoWriters(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b, eve := s.owner(t), newTab(t), s.eve(t, "--role", "owner")
+	p.run("iam", "groups", "create", "platform", "--parent", "dev", "--description", "as it was")
+	address := "/console/groups/" + p.resolve("dev/platform", "groups")
+	b.console(s, address, s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	eve.open(s.BaseURL + address)
+	for _, one := range []*tab{b, eve} {
+		one.read("as it was")
+		one.press("Edit")
+	}
+	eve.fill("Description", "of eve "+hostile)
+	eve.press("Save")
+	eve.read("of eve")
+	b.fill("Description", "of the owner")
+	b.press("Save")
+	b.read("Nothing of yours was saved")
+	b.read("Eve Example")
+	b.read("of eve")
+	b.unharmed("overtaken")
+	b.judge("overtaken")
+	if got := p.run("iam", "groups", "get", "dev/platform", "-o", "json"); !strings.Contains(got, "of eve") {
+		t.Errorf("the group is %s", got)
+	}
+	b.press("Save mine all the same")
+	within(t, "it is saved", func() bool {
+		return strings.Contains(p.run("iam", "groups", "get", "dev/platform", "-o", "json"), "of the owner")
+	})
+	for _, complaint := range said.take() {
+		if !strings.Contains(complaint, "409") { // the browser tells of the refusal
+			t.Error(complaint)
+		}
+	}
+	mallory := s.mallory(t)
+	mallory.open(s.BaseURL + address)
+	mallory.read("of the owner")
+	mallory.lacks("Edit")
+	mallory.refused("PATCH", strings.Replace(address, "/console", "/iam/v2beta1", 1), `{"description": "mine"}`)
 }
 
 // TestConsoleLive watches changes while somebody else makes them, each with what may be seen.

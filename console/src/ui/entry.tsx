@@ -11,11 +11,11 @@ export type Entry = Schema<"holdfast.audit.v1.Entry">;
 /** audit is the address of the audit log with a filter. */
 const audit = (filter: Record<string, string>) => `${base}/audit?${new URLSearchParams(filter)}`;
 
-export function EntryRow({ of }: { of: Entry }) {
+export function EntryRow({ of, open }: { of: Entry; open?: boolean }) {
   const differences = diff(of.before ?? {}, of.after ?? {});
   const type = eventName(of.type);
   return (
-    <details>
+    <details open={open}>
       <summary>
         <span class="entry-type">{type}</span>
         <span class="entry-what"><Title of={of} /></span>
@@ -32,7 +32,7 @@ export function EntryRow({ of }: { of: Entry }) {
           {of.actor?.requestId && <span>request <code>{of.actor.requestId}</code><Copy text={of.actor.requestId} what="the request id" /></span>}
         </p>
         {differences.length > 0 && (
-          <div class="table" role="region" aria-label="What has changed" tabIndex={0}>
+          <div class="table" role="region" aria-label={`What has changed at ${of.time}`} tabIndex={0}>
             <table class="diff">
               <thead><tr><th scope="col">Field</th><th scope="col">Before</th><th scope="col">After</th></tr></thead>
               <tbody>{differences.map((d) => <tr key={d.field}><th scope="row">{d.field}</th><td>{d.before !== undefined && <del><Value of={d.before} /></del>}</td><td>{d.after !== undefined && <ins><Value of={d.after} /></ins>}</td></tr>)}</tbody>

@@ -1,10 +1,11 @@
 // The frame of a view: where one is, what it is called, and what can be done.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { Fault } from "../api";
-import type { Result } from "../query";
+import { type Fault, get } from "../api";
+import { type Result, useQuery } from "../query";
 import { remember } from "../recent";
 import { Copy } from "./copy";
+import { EntryRow } from "./entry";
 
 interface PageProps {
   title: string;
@@ -65,10 +66,26 @@ export function Problem({ error }: { error: Fault | Error }) {
       </div>
     );
   }
+  if ("stale" in error && error.stale) return <Overtaken {...error.stale} />;
   return (
     <div class="problem" role="alert">
       <p>{error.message}</p>
       {id && <p class="request">Request <code>{id}</code> <Copy text={id} what="the request id" /></p>}
+    </div>
+  );
+}
+
+/** Overtaken tells what others have changed since somebody read it. */
+function Overtaken({ uid, version }: { uid: string; version: string }) {
+  const since = new Date(Date.parse(version) + 1).toISOString();
+  const { data, error } = useQuery(get("/audit/v1/entries", { query: { subject: uid, since, page_size: 10 } }));
+  const entries = data?.entries ?? [];
+  return (
+    <div class="problem" role="alert">
+      <p>Somebody has changed it since you opened it. Nothing of yours was saved.</p>
+      {entries.length > 0 && <ul class="entries" aria-label="What has changed">{entries.map((e) => <li key={e.id}><EntryRow of={e} open /></li>)}</ul>}
+      {data && entries.length === 0 && <p>You may not see by whom.</p>}
+      {error && <p>{error.message}</p>}
     </div>
   );
 }

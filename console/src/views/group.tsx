@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { del, get, post, type Fault, type Schema } from "../api";
+import { del, get, patch, post, type Fault, type Schema } from "../api";
 import { nameOf, parentOf, pathOf, resolve } from "../names";
 import { changed, useMay, useQuery } from "../query";
 import { base, param, repoPage, withParams } from "../router";
@@ -16,6 +16,8 @@ export default function Group({ uid }: { uid: string }) {
   const group = useQuery(get("/iam/v2beta1/groups/{uid}", { path: { uid } }));
   const tab = param("tab");
   const path = nameOf(uid).value?.path ?? uid;
+  const may = useMay();
+  const [editing, setEditing] = useState(false);
   if (group.error) return <Page title="Group" above={<Above uid={uid} />}><Problem error={group.error} /></Page>;
   const commands: Record<string, string> = { "": "iam groups list", people: "iam role-bindings list", roles: "iam roles list", repos: "registry repos list", rules: "findings rules list" };
   return (
@@ -23,6 +25,7 @@ export default function Group({ uid }: { uid: string }) {
       thing={!!group.data} title={group.data?.displayName || group.data?.name || "…"} mark={<Copy text={uid} what="the uid of this group" />} above={<Above uid={uid} />}
       lead={group.data?.description || (uid.includes("/") ? "A folder" : "An organization")}
       actions={<>
+        {group.data && may("groups.update", uid) && <button type="button" class="small" onClick={() => setEditing(true)}>Edit</button>}
         <a class="button small" href={`${base}/access?place=${uid}`}>Who can…</a>
         <AsCommand command={tab === "budget" ? `holdfast iam budgets get ${sh(path)}` : `holdfast ${commands[tab] ?? commands[""]} --parent ${sh(path)}`} request={requests(uid)[tab] ?? folders(uid)} />
       </>}
@@ -34,7 +37,47 @@ export default function Group({ uid }: { uid: string }) {
       {tab === "repos" && <Repos uid={uid} path={path} />}
       {tab === "rules" && <Rules uid={uid} path={path} />}
       {tab === "budget" && <Budget uid={uid} />}
+      {editing && group.data && <Edit group={group.data} path={path} onClose={() => setEditing(false)} />}
     </Page>
+  );
+}
+
+type Edited = { name: string; description: string };
+
+/**
+ * Edit changes the name and the description. It sends what was changed here alone, for the version
+ * that was shown, so that nobody overwrites what somebody else has just written.
+ */
+function Edit({ group, path, onClose }: { group: Schema<"holdfast.iam.v2beta1.Group">; path: string; onClose: () => void }) {
+  const [read] = useState(group); // as it was when this was opened
+  const [now, setNow] = useState<Edited>({ name: group.name ?? "", description: group.description ?? "" });
+  const [error, setError] = useState<Fault>();
+  const different = (Object.keys(now) as (keyof Edited)[]).filter((k) => now[k] !== (read[k] ?? ""));
+  const save = async () => {
+    const version = error?.stale ? group.updateTime : read.updateTime; // the second time they have seen what changed
+    setError(undefined);
+    try {
+      await patch("/iam/v2beta1/groups/{uid}", { path: { uid: group.uid ?? "" }, query: { updateMask: different.join(",") }, body: now, version }).send();
+      await changed();
+      onClose();
+    } catch (failed) {
+      setError(failed as Fault);
+      if ((failed as Fault).stale) await changed();
+    }
+  };
+  return (
+    <Dialog title="Edit the group" onClose={onClose}>
+      <form onSubmit={(e) => { e.preventDefault(); void save(); }}>
+        <Field name="edit-name" label="Name" value={now.name} onInput={(name) => setNow({ ...now, name })} required hint="It is part of the addresses of images." />
+        <Field name="edit-description" label="Description" value={now.description} onInput={(description) => setNow({ ...now, description })} />
+        {different.length > 0 && <Command text={`holdfast iam groups update ${sh(path)}${different.map((k) => ` --${k} ${sh(now[k])}`).join("")}`} />}
+        {error && <Problem error={error} />}
+        <div class="dialog-foot">
+          <button type="button" onClick={onClose}>Cancel</button>
+          <button type="submit" class="primary" disabled={different.length === 0}>{error?.stale ? "Save mine all the same" : "Save"}</button>
+        </div>
+      </form>
+    </Dialog>
   );
 }
 
