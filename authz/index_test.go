@@ -295,6 +295,11 @@ func BenchmarkRequire(b *testing.B) {
 	b.Run("deepest", func(b *testing.B) {
 		benchmark(b, c, false, func() (context.Context, resource.UID) { return richly, deep })
 	})
+	for i := range grants[:bindings/2] {
+		grants[i*2].ExpireMS = time.Now().Add(time.Hour).UnixMilli()
+	}
+	timed := checkerOf(grants, roles)
+	b.Run("half of them timed", func(b *testing.B) { benchmark(b, timed, false, random) })
 	b.Run("shared", func(b *testing.B) {
 		c.shared = true
 		c.follow.lease.Begin(time.Now().Add(time.Hour))
