@@ -12,8 +12,8 @@ import (
 // become. Only an attacker chains more.
 const maxBecome = 256
 
-// RequireBecome returns nil if the caller holds everything that whoever becomes an identity could do: what the
-// identity holds, and what every identity holds that it can assume, directly or through others. It returns
+// RequireBecome returns nil if the caller holds everything that whoever becomes an identity could do, for as long: what
+// the identity holds or will hold, and what every identity does that it can assume, directly or through others. It returns
 // fault.PermissionDenied if the caller does not, and fault.FailedPrecondition if there are too many identities
 // to follow.
 func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) error {
@@ -31,13 +31,30 @@ func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resou
 		return err
 	}
 	for _, i := range all {
-		for _, held := range c.GrantsOf(i) {
-			if err := denial(c.missing(&by, held.Capabilities, held.Group), held.Group); err != nil {
+		for _, held := range c.lasting(i) {
+			if err := c.denyMissing(&by, held.Capabilities, held.Group, held.end); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// A lastingGrant is a grant with its end.
+type lastingGrant struct {
+	Grant
+	end uint32
+}
+
+// lasting returns the grants of an identity that are not over.
+func (c *Checker) lasting(identity resource.UID) (all []lastingGrant) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, g := range c.index.notOver(identity) {
+		held := Grant{c.index.groups.uids[g.group], c.index.roles.uids[g.role], c.index.allowed[g.role]}
+		all = append(all, lastingGrant{held, g.end})
+	}
+	return all
 }
 
 // assumable returns an identity and every other that whoever has become it can assume, in one exchange or

@@ -54,12 +54,39 @@ func (c *Checker) Require(ctx context.Context, want resource.Capability, target 
 // RequireAll is Require for several capabilities, which may come from several
 // bindings. The error names the first that is missing.
 func (c *Checker) RequireAll(ctx context.Context, want resource.Capabilities, target resource.UID) error {
+	return c.requireUntil(ctx, want, target, now)
+}
+
+// RequireLasting is RequireAll for what gives others the capabilities until a time, or for ever if that is zero: it
+// takes grants that do not end before. So nobody gives for longer what they have for a time.
+func (c *Checker) RequireLasting(
+	ctx context.Context, want resource.Capabilities, target resource.UID, until time.Time,
+) error {
+	return c.requireUntil(ctx, want, target, secondsUntil(until))
+}
+
+func (c *Checker) requireUntil(
+	ctx context.Context, want resource.Capabilities, target resource.UID, until uint32,
+) error {
 	span := startSpan(ctx, want)
 	caller, err := c.caller(ctx)
 	if err == nil {
-		err = denial(c.missing(&caller, want, target), target)
+		err = c.denyMissing(&caller, want, target, until)
 	}
 	endSpan(span, err)
+	return err
+}
+
+// denyMissing returns the error for capabilities that the caller lacks on target, or does not hold until a time.
+func (c *Checker) denyMissing(caller *Caller, want resource.Capabilities, target resource.UID, until uint32) error {
+	missing := c.missing(caller, want, target, until)
+	if missing == (resource.Capabilities{}) {
+		return nil
+	}
+	err := denial(missing, target)
+	if until != now && c.missing(caller, missing, target, now) == (resource.Capabilities{}) {
+		err.Message += " ends before what is to be given: give it an end that is no later"
+	}
 	return err
 }
 
@@ -90,10 +117,10 @@ func endSpan(span *trace.Span, err error) {
 	span.End(nil)
 }
 
-// RequireRole checks that a role can be used in a group and that the caller holds its capabilities there. A
-// role can be used in its own group and all below it, because whoever can change the role decides what it gives
-// there. The error for another role names field.
-func (c *Checker) RequireRole(ctx context.Context, group, role resource.UID, field string) error {
+// RequireRole checks that a role can be used in a group and that the caller holds its capabilities there, until a
+// time, or for ever if that is zero. A role can be used in its own group and all below it, because whoever can change
+// the role decides what it gives there. The error for another role names field.
+func (c *Checker) RequireRole(ctx context.Context, group, role resource.UID, field string, until time.Time) error {
 	if !role.IsRoot() && !role.Parent().Covers(group) {
 		return fault.Field(field, "is neither a managed role nor one of this group or a group above it")
 	}
@@ -101,14 +128,11 @@ func (c *Checker) RequireRole(ctx context.Context, group, role resource.UID, fie
 	if err != nil {
 		return err
 	}
-	return c.RequireAll(ctx, r.Capabilities, group)
+	return c.RequireLasting(ctx, r.Capabilities, group, until)
 }
 
-// denial returns the error for missing capabilities, naming the first. It returns nil if none is missing.
-func denial(missing resource.Capabilities, target resource.UID) error {
-	if missing == (resource.Capabilities{}) {
-		return nil
-	}
+// denial returns the error for missing capabilities, naming the first.
+func denial(missing resource.Capabilities, target resource.UID) *fault.Error {
 	var first resource.Capability // unnamed if a newer version stored the missing capability
 	if all := missing.All(); len(all) > 0 {
 		first = all[0]
@@ -151,7 +175,7 @@ func (c *Checker) Reach(ctx context.Context, want resource.Capability) (_ []reso
 	}), nil
 }
 
-// GrantsOf returns the grants of an identity, sorted by group and role.
+// GrantsOf returns the grants of an identity that count now, sorted by group and role.
 func (c *Checker) GrantsOf(identity resource.UID) []Grant {
 	var all []Grant
 	c.mu.RLock()
@@ -169,14 +193,34 @@ func (c *Checker) GrantsOf(identity resource.UID) []Grant {
 func (c *Checker) Holds(identity resource.UID, want resource.Capability, target resource.UID) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.index.missing(identity, target, resource.NewCapabilities(want)) == resource.Capabilities{}
+	return c.index.missing(identity, target, resource.NewCapabilities(want), now) == resource.Capabilities{}
+}
+
+// EndOf returns when the last grant ends of those that a token could use: those of its identity that are not over
+// and within its narrowing. It returns the zero time if one of them has no end, or there is none.
+func (c *Checker) EndOf(identity resource.UID, to resource.Narrowing) time.Time {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	token := Caller{Scopes: to.Scopes}
+	last := uint32(0)
+	for _, g := range c.index.notOver(identity) {
+		allowed := c.index.allowed[g.role]
+		if to.Caps != nil && allowed.Without(*to.Caps) == allowed || len(token.Within(c.index.groups.uids[g.group])) == 0 {
+			continue
+		}
+		last = max(last, g.end)
+	}
+	if last == 0 || last == never {
+		return time.Time{}
+	}
+	return time.Unix(int64(last), 0).UTC()
 }
 
 // Sees reports whether the caller holds want on target or above it, from memory alone. It reports false if that
 // is in doubt. It never waits, so it can be asked inside of a transaction.
 func (c *Checker) Sees(ctx context.Context, want resource.Capability, target resource.UID) bool {
 	caller, ok := CallerFrom(ctx)
-	return ok && c.current() && c.missing(&caller, resource.NewCapabilities(want), target) == resource.Capabilities{}
+	return ok && c.current() && c.missing(&caller, resource.NewCapabilities(want), target, now) == resource.Capabilities{}
 }
 
 // RolesWith returns the roles that allow want, sorted.
@@ -256,8 +300,10 @@ func (c *Checker) caller(ctx context.Context) (Caller, error) {
 	return caller, c.EnsureCurrent(ctx)
 }
 
-// missing returns the capabilities of want that the caller lacks on target.
-func (c *Checker) missing(caller *Caller, want resource.Capabilities, target resource.UID) resource.Capabilities {
+// missing returns the capabilities of want that the caller lacks on target, or does not hold until a time.
+func (c *Checker) missing(
+	caller *Caller, want resource.Capabilities, target resource.UID, until uint32,
+) resource.Capabilities {
 	if !caller.inScope(target) {
 		return want
 	}
@@ -268,7 +314,7 @@ func (c *Checker) missing(caller *Caller, want resource.Capabilities, target res
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.index.missing(caller.Identity, target, want)
+	return c.index.missing(caller.Identity, target, want, until)
 }
 
 // reach returns the groups on which the caller holds want, unsorted and possibly within each other. If limit is

@@ -44,7 +44,7 @@ type follower struct {
 // Load reads every grant of db and follows the changes made through db from then
 // on. Run follows the changes made elsewhere.
 func Load(ctx context.Context, db *store.DB, log *slog.Logger) (*Checker, error) {
-	c := &Checker{store: iamdb.New(db), log: log, now: time.Now, shared: db.Replicated(), index: newIndex()}
+	c := &Checker{store: iamdb.New(db), log: log, now: time.Now, shared: db.Replicated(), index: newIndex(db.Clock)}
 	c.follow.sem = make(chan struct{}, 1)
 	db.OnGrantChange(c.committed) // before the load, so that no change is missed
 	if err := c.lock(ctx); err != nil {
@@ -325,7 +325,7 @@ func (c *Checker) apply(grants map[resource.UID][]iamdb.Grant, roles map[resourc
 // reload reads everything again, in the history given, while checks continue with the old index if that is of
 // the same history.
 func (c *Checker) reload(ctx context.Context, history int64) error {
-	x := newIndex()
+	x := newIndex(c.store.Clock)
 	revision, err := c.store.Grants(ctx, x.add)
 	if err != nil {
 		return err

@@ -224,7 +224,7 @@ func TestEverythingIsReadAnew(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				c := load(t, s)
 				newest, ghost := c.follow.applied.Load(), resource.NewRoot()
-				c.index = newIndex()
+				c.index = newIndex(s.Clock)
 				// No change will name it.
 				c.index.setGrants(ghost, []iamdb.Grant{{Identity: ghost, Group: group, Role: viewerRole}})
 				c.follow.applied.Store(applied(newest))

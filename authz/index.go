@@ -3,9 +3,11 @@ package authz
 import (
 	"cmp"
 	"iter"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
@@ -14,18 +16,47 @@ import (
 // An index finds the grants of an identity on a resource and its ancestors. It
 // is not safe for concurrent use; the Checker locks it.
 //
-// It is laid out for a million bindings: a grant is three numbers, and what a
+// It is laid out for a million bindings: a grant is five numbers, and what a
 // role allows is stored once, so that changing a role is one write.
 type index struct {
 	identities map[resource.UID]identityGrants
 	groups     interner
 	roles      interner
 	allowed    []resource.Capabilities // by role number
+
+	// clock returns the time that decides which grants count: it is between the two.
+	clock func() (earliest, latest time.Time)
 }
 
-// A grant is a role on a group, by their numbers. It repeats the key of the group, because looking that up for
-// each ancestor would be most of the cost of a check.
-type grant struct{ key, group, role uint32 }
+// A grant is a role on a group, by their numbers, and the seconds from which and until which it counts. It repeats the
+// key of the group, because looking that up for each ancestor would be most of the cost of a check.
+type grant struct{ key, group, role, start, end uint32 }
+
+// never is the end of a grant that has none. now asks for what counts now, however long.
+const (
+	never = math.MaxUint32
+	now   = 0
+)
+
+// seconds returns a time in the form that grants have.
+func seconds(t time.Time) uint32 { return uint32(max(0, min(t.Unix(), never-1))) }
+
+// secondsUntil returns until when something is asked for: the zero time is for ever.
+func secondsUntil(t time.Time) uint32 {
+	if t.IsZero() {
+		return never
+	}
+	return seconds(t)
+}
+
+// counts reports whether a grant counts now, and does not end before a time.
+func (x *index) counts(g grant, until uint32) bool {
+	if g.start == 0 && g.end == never {
+		return true
+	}
+	earliest, latest := x.clock()
+	return g.start <= seconds(earliest) && seconds(latest) < g.end && g.end >= until
+}
 
 // keyOf returns the last eight digits of a UID as a number. Groups rarely share it.
 func keyOf(uid resource.UID) uint32 {
@@ -43,13 +74,16 @@ type identityGrants struct {
 	grants []grant // sorted by key
 }
 
-func newIndex() *index {
-	return &index{identities: map[resource.UID]identityGrants{}, groups: newInterner(), roles: newInterner()}
+func newIndex(clock func() (earliest, latest time.Time)) *index {
+	return &index{clock: clock, identities: map[resource.UID]identityGrants{}, groups: newInterner(), roles: newInterner()}
 }
 
 // missing returns the capabilities of want that an identity lacks on target,
-// given all its grants on target and its ancestors.
-func (x *index) missing(identity, target resource.UID, want resource.Capabilities) resource.Capabilities {
+// given all its grants on target and its ancestors that count now and do not end
+// before a time.
+func (x *index) missing(
+	identity, target resource.UID, want resource.Capabilities, until uint32,
+) resource.Capabilities {
 	h := x.identities[identity]
 	depth := target.Depth()
 	for left := h.depths; left != 0; left &= left - 1 {
@@ -67,7 +101,7 @@ func (x *index) missing(identity, target resource.UID, want resource.Capabilitie
 		})
 		for ; i < len(h.grants) && h.grants[i].key == key; i++ {
 			g := h.grants[i]
-			if x.groups.uids[g.group] != at {
+			if x.groups.uids[g.group] != at || !x.counts(g, until) {
 				continue
 			}
 			if want = want.Without(x.allowed[g.role]); want == (resource.Capabilities{}) {
@@ -78,15 +112,26 @@ func (x *index) missing(identity, target resource.UID, want resource.Capabilitie
 	return want
 }
 
-// all returns every grant of an identity, as group and role number.
+// all returns every grant of an identity that counts now, as group and role number.
 func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 	return func(yield func(resource.UID, uint32) bool) {
 		for _, g := range x.identities[identity].grants {
-			if !yield(x.groups.uids[g.group], g.role) {
+			if x.counts(g, now) && !yield(x.groups.uids[g.group], g.role) {
 				return
 			}
 		}
 	}
+}
+
+// notOver returns the grants of an identity that are not over: those that count now, and those that will.
+func (x *index) notOver(identity resource.UID) (all []grant) {
+	_, latest := x.clock()
+	for _, g := range x.identities[identity].grants {
+		if g.end == never || seconds(latest) < g.end {
+			all = append(all, g)
+		}
+	}
+	return all
 }
 
 // hasRolesOf reports whether the role of every grant is in the index.
@@ -115,7 +160,13 @@ func (x *index) setGrants(identity resource.UID, grants []iamdb.Grant) {
 
 // intern numbers a grant and adds a reference to its group and role.
 func (x *index) intern(g iamdb.Grant) grant {
-	n := grant{keyOf(g.Group), x.groups.id(g.Group), x.role(g.Role)}
+	n := grant{key: keyOf(g.Group), group: x.groups.id(g.Group), role: x.role(g.Role), end: never}
+	if g.StartMS != 0 {
+		n.start = seconds(time.UnixMilli(g.StartMS + 999))
+	}
+	if g.ExpireMS != 0 {
+		n.end = seconds(time.UnixMilli(g.ExpireMS))
+	}
 	x.groups.refs[n.group]++
 	x.roles.refs[n.role]++
 	return n

@@ -52,8 +52,10 @@ func (t tree) groups(n int) []resource.UID {
 	return all[:n]
 }
 
+func systemClock() (earliest, latest time.Time) { return time.Now(), time.Now() }
+
 func checkerOf(grants []iamdb.Grant, roles map[resource.UID]resource.Capabilities) *Checker {
-	x := newIndex()
+	x := newIndex(systemClock)
 	for _, g := range grants {
 		x.add(g)
 	}
@@ -78,12 +80,17 @@ type world struct {
 	identities []resource.UID
 	roles      map[resource.UID]resource.Capabilities
 	grants     map[resource.UID][]iamdb.Grant
+	second     int64 // what time it is
 }
 
 func newWorld() *world {
 	w := &world{tree: newTree(), roles: capabilitiesOf(ManagedRoles()), grants: map[resource.UID][]iamdb.Grant{}}
 	w.groups = w.tree.groups(300)
 	w.Checker = checkerOf(nil, w.roles)
+	w.second = 1000
+	w.index.clock = func() (earliest, latest time.Time) {
+		return time.Unix(w.second, 0), time.Unix(w.second, 999_999_999)
+	}
 	for range 20 {
 		w.identities = append(w.identities, w.tree.root())
 	}
@@ -95,14 +102,25 @@ func (w *world) change() {
 	identity, roles := w.tree.of(w.identities), slices.Sorted(maps.Keys(w.roles))
 	var grants []iamdb.Grant
 	for _, g := range w.tree.few(w.groups, 12) {
-		grants = append(grants, iamdb.Grant{Identity: identity, Group: g, Role: w.tree.of(roles)})
+		grant := iamdb.Grant{Identity: identity, Group: g, Role: w.tree.of(roles)}
+		if w.tree.IntN(2) == 0 {
+			grant.StartMS = w.moment()
+		}
+		if w.tree.IntN(2) == 0 {
+			grant.ExpireMS = w.moment()
+		}
+		grants = append(grants, grant)
 	}
+	w.second += int64(w.tree.IntN(3)) - 1
 	w.grants[identity] = grants
 	w.index.setGrants(identity, grants)
 }
 
-// holds is the definition of holding a capability, without an index.
-func (w *world) holds(c Caller, want resource.Capability, place resource.UID) bool {
+// moment returns a time near now, in whole seconds.
+func (w *world) moment() int64 { return (w.second + int64(w.tree.IntN(7)) - 3) * 1000 }
+
+// holds is the definition of holding a capability until a second, without an index. 0 is now, and -1 for ever.
+func (w *world) holds(c Caller, want resource.Capability, place resource.UID, until int64) bool {
 	if c.Caps != nil && !c.Caps.Has(want) {
 		return false
 	}
@@ -110,6 +128,10 @@ func (w *world) holds(c Caller, want resource.Capability, place resource.UID) bo
 		return false
 	}
 	return slices.ContainsFunc(w.grants[c.Identity], func(g iamdb.Grant) bool {
+		now := w.second * 1000
+		if g.StartMS > now || g.ExpireMS != 0 && (g.ExpireMS <= now || until < 0 || g.ExpireMS < until*1000) {
+			return false
+		}
 		return g.Group.Covers(place) && w.roles[g.Role].Has(want)
 	})
 }
@@ -135,9 +157,19 @@ func TestChecksAgreeWithTheRule(t *testing.T) {
 		ctx := WithCaller(t.Context(), c)
 		var held []resource.UID
 		for _, place := range w.groups {
-			holds := w.holds(c, want, place)
+			holds := w.holds(c, want, place, 0)
 			if err := w.Require(ctx, want, place); (err == nil) != holds {
 				t.Fatalf("Require(%v, %s) = %v, want held: %v", want, place, err, holds)
+			}
+			for _, until := range []int64{-1, w.second + 1, w.second + 3} {
+				at := time.Unix(until, 0)
+				if until < 0 {
+					at = time.Time{}
+				}
+				err := w.RequireLasting(ctx, resource.NewCapabilities(want), place, at)
+				if holds := w.holds(c, want, place, until); (err == nil) != holds {
+					t.Fatalf("RequireLasting(%v, %s, %d) = %v at %d, want held: %v", want, place, until, err, w.second, holds)
+				}
 			}
 			if holds {
 				held = append(held, place)
@@ -186,7 +218,7 @@ func TestIndexForgetsWhatNobodyHolds(t *testing.T) {
 }
 
 func TestIndexNamesAreSafeToUseAgain(t *testing.T) {
-	tr, x := newTree(), newIndex()
+	tr, x := newTree(), newIndex(systemClock)
 	identity, role, other := tr.root(), tr.root(), tr.root()
 	all := resource.CapabilitySet("groups.list")
 	x.setRoles(map[resource.UID]resource.Capabilities{role: all})
@@ -194,7 +226,7 @@ func TestIndexNamesAreSafeToUseAgain(t *testing.T) {
 	// Takes the number of role.
 	x.setGrants(identity, []iamdb.Grant{{Identity: identity, Group: tr.root(), Role: other}})
 	for group := range x.all(identity) {
-		if got := x.missing(identity, group, all); got != all {
+		if got := x.missing(identity, group, all, now); got != all {
 			t.Error("a role nobody described allows something")
 		}
 	}
@@ -263,6 +295,11 @@ func BenchmarkRequire(b *testing.B) {
 	b.Run("deepest", func(b *testing.B) {
 		benchmark(b, c, false, func() (context.Context, resource.UID) { return richly, deep })
 	})
+	for i := range grants[:bindings/2] {
+		grants[i*2].ExpireMS = time.Now().Add(time.Hour).UnixMilli()
+	}
+	timed := checkerOf(grants, roles)
+	b.Run("half of them timed", func(b *testing.B) { benchmark(b, timed, false, random) })
 	b.Run("shared", func(b *testing.B) {
 		c.shared = true
 		c.follow.lease.Begin(time.Now().Add(time.Hour))

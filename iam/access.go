@@ -83,5 +83,7 @@ func (s *Service) holding(
 		}
 	}
 	h.Roles = s.authz.RolesWith(want)
+	_, now := s.store.Clock()
+	h.Now = now.UnixMilli()
 	return h, incomplete
 }

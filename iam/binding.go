@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
@@ -14,7 +15,8 @@ import (
 )
 
 // CreateBinding gives an identity a role in a group. The caller needs
-// role_bindings.create there, and every capability of the role.
+// role_bindings.create there, and every capability of the role until the
+// binding ends.
 //
 // It returns when all replicas know of it, also if the binding was there before: the caller
 // may repeat one whose answer was lost because a replica has died.
@@ -24,7 +26,8 @@ func (s *Service) CreateBinding(
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, parent); err != nil {
 		return resource.BoundRole{}, err
 	}
-	if err := s.checkBinding(ctx, parent, b, ""); err != nil {
+	b = b.WholeSeconds()
+	if err := s.checkBinding(ctx, parent, b, resource.RoleBinding{}, ""); err != nil {
 		return resource.BoundRole{}, err
 	}
 	b.UID, b.CreateTime = parent.NewChild(), s.now()
@@ -49,7 +52,9 @@ func (s *Service) CreateBindings(
 	now := s.now()
 	var unseen []resource.UID
 	for i := range all {
-		if err := s.checkBinding(ctx, parent, all[i], fmt.Sprintf("requests[%d].role_binding.", i)); err != nil {
+		all[i] = all[i].WholeSeconds()
+		prefix := fmt.Sprintf("requests[%d].role_binding.", i)
+		if err := s.checkBinding(ctx, parent, all[i], resource.RoleBinding{}, prefix); err != nil {
 			return nil, err
 		}
 		all[i].UID, all[i].CreateTime = parent.NewChild(), now
@@ -74,7 +79,10 @@ func (s *Service) hiddenIdentity(ctx context.Context, b resource.RoleBinding) []
 // redact returns a binding with as much of its identity as the caller may see: their own, workloads that they
 // may list, and, if they may list identities in the binding's organization, people who have joined it
 // themselves. Of any other identity only the UID remains, which the caller knew.
+//
+// It also notes the time, on which the state of the binding depends.
 func (s *Service) redact(ctx context.Context, b resource.BoundRole) resource.BoundRole {
+	_, b.Now = s.store.Clock()
 	place := b.Identity
 	if b.Identity.IsRoot() {
 		place = b.Group()
@@ -97,9 +105,11 @@ func (s *Service) redactAll(ctx context.Context, all []resource.BoundRole) {
 	}
 }
 
-// checkBinding checks that a binding is complete and that the caller may make
-// it in a group. prefix is put before the names of fields in errors.
-func (s *Service) checkBinding(ctx context.Context, group resource.UID, b resource.RoleBinding, prefix string) error {
+// checkBinding checks that a binding, which was before, is complete and that the caller may make
+// it in a group, until its end. prefix is put before the names of fields in errors.
+func (s *Service) checkBinding(
+	ctx context.Context, group resource.UID, b, before resource.RoleBinding, prefix string,
+) error {
 	var bad []fault.Violation
 	add := func(field, text string) {
 		bad = append(bad, fault.Violation{Subject: prefix + field, Description: text})
@@ -116,18 +126,25 @@ func (s *Service) checkBinding(ctx context.Context, group resource.UID, b resour
 	if b.Role == resource.OwnerRole && !b.Identity.IsRoot() && b.Identity.Root() != group.Root() {
 		add("identity_uid", "is a workload of another organization, which can delete it, and so cannot be an owner")
 	}
+	_, now := s.store.Clock()
+	if err := b.ValidateTimes(before, now, prefix); err != nil {
+		bad = append(bad, fault.From(err).Fields...)
+	}
 	if len(bad) > 0 {
 		return fault.Fields(bad)
 	}
-	return s.authz.RequireRole(ctx, group, b.Role, prefix+"role_uid")
+	return s.authz.RequireRole(ctx, group, b.Role, prefix+"role_uid", b.ExpireTime)
 }
 
-// mayBind checks that the caller may bind identities to a role in a group.
+// forever is the end of what has none.
+var forever time.Time
+
+// mayBind checks that the caller may bind identities to a role in a group, without an end.
 func (s *Service) mayBind(ctx context.Context, group, role resource.UID, field string) error {
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, group); err != nil {
 		return err
 	}
-	return s.authz.RequireRole(ctx, group, role, field)
+	return s.authz.RequireRole(ctx, group, role, field, forever)
 }
 
 // GetBinding returns a binding. The caller needs role_bindings.list on it.
@@ -149,8 +166,9 @@ func (s *Service) UpdateBinding(
 		if err := change(b); err != nil {
 			return err
 		}
-		b.UID, b.CreateTime = before.UID, before.CreateTime
-		if err := s.checkBinding(ctx, uid.Parent(), *b, ""); err != nil {
+		b.UID, b.CreateTime, b.EndTime = before.UID, before.CreateTime, before.EndTime
+		*b = b.WholeSeconds()
+		if err := s.checkBinding(ctx, uid.Parent(), *b, before, ""); err != nil {
 			return err
 		}
 		if b.Identity != before.Identity && !b.Identity.IsRoot() && s.hiddenIdentity(ctx, *b) != nil {

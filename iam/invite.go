@@ -37,7 +37,10 @@ func (s *Service) CreateInvite(
 	if err := i.Validate(ttl); err != nil {
 		return resource.GroupInvite{}, err
 	}
-	if err := s.authz.RequireRole(ctx, parent, i.Role, "role_uid"); err != nil {
+	if err := s.checkPromise(&i, resource.GroupInvite{}); err != nil {
+		return resource.GroupInvite{}, err
+	}
+	if err := s.authz.RequireRole(ctx, parent, i.Role, "role_uid", i.ExpireTime); err != nil {
 		return resource.GroupInvite{}, err
 	}
 	i.UID = parent.NewChild()
@@ -60,6 +63,14 @@ func (s *Service) CreateInvite(
 		made.Code = code
 	}
 	return made, nil
+}
+
+// checkPromise checks the times of what an invite gives, and brings them to whole seconds.
+func (s *Service) checkPromise(i *resource.GroupInvite, before resource.GroupInvite) error {
+	b := i.Binding("", "", i.CreateTime)
+	i.StartTime, i.ExpireTime = b.StartTime, b.ExpireTime
+	_, now := s.store.Clock()
+	return b.ValidateTimes(before.Binding("", "", before.CreateTime), now, "")
 }
 
 // mailInvite returns what adds the message with an invite's link to its transaction. It is for the address that
@@ -127,11 +138,14 @@ func (s *Service) UpdateInvite(
 		if err := i.ValidateChange(before.ExpirationTime, now); err != nil {
 			return err
 		}
+		if err := s.checkPromise(i, before); err != nil {
+			return err
+		}
 		if i.TTL != nil {
 			i.ExpirationTime = now.Add(*i.TTL).Truncate(time.Millisecond)
 		}
 		i.UID, i.KeyID, i.CreateTime, i.UpdateTime = before.UID, before.KeyID, before.CreateTime, before.UpdateTime
-		return s.authz.RequireRole(ctx, uid.Parent(), i.Role, "role_uid")
+		return s.authz.RequireRole(ctx, uid.Parent(), i.Role, "role_uid", i.ExpireTime)
 	})
 }
 

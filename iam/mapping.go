@@ -28,7 +28,7 @@ func (s *Service) CreateMapping(
 	if err := m.Validate(); err != nil {
 		return resource.ExternalGroupRoleMapping{}, err
 	}
-	if err := s.authz.RequireRole(ctx, m.Scope, m.Role, "role_uid"); err != nil {
+	if err := s.authz.RequireRole(ctx, m.Scope, m.Role, "role_uid", forever); err != nil {
 		return resource.ExternalGroupRoleMapping{}, err
 	}
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, m.Scope); err != nil {

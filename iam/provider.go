@@ -23,7 +23,7 @@ func (s *Service) CreateProvider(
 	if err := p.Validate(); err != nil {
 		return resource.IdentityProvider{}, err
 	}
-	if err := s.authz.RequireRole(ctx, parent, p.DefaultRole, "default_role"); err != nil {
+	if err := s.authz.RequireRole(ctx, parent, p.DefaultRole, "default_role", forever); err != nil {
 		return resource.IdentityProvider{}, err
 	}
 	p.UID, p.Trusted, p.SharedRedirect, p.Epoch = parent.NewChild(), false, true, 0
@@ -95,7 +95,7 @@ func (s *Service) UpdateProvider(
 		}
 		// Neither whom it vouches for nor what they get is another.
 		if reflect.DeepEqual(oidc, *p.OIDC) && before.Disabled == p.Disabled && before.DefaultRole == p.DefaultRole {
-			return keep, s.authz.RequireRole(ctx, uid.Parent(), p.DefaultRole, "default_role")
+			return keep, s.authz.RequireRole(ctx, uid.Parent(), p.DefaultRole, "default_role", forever)
 		}
 		s.seal(p)
 		return keep, s.mayGrantProviderRoles(ctx, *p, mappings)

@@ -42,7 +42,7 @@ func (s *Service) mayGetRole(ctx context.Context, uid resource.UID) error {
 }
 
 // UpdateRole applies change to a role. The caller needs roles.update on it,
-// and every capability that is added, because the role may be bound already.
+// and every capability that is added, without an end, because the role may be bound already.
 func (s *Service) UpdateRole(
 	ctx context.Context, uid resource.UID, change func(*resource.Role) error,
 ) (resource.Role, error) {
@@ -58,7 +58,7 @@ func (s *Service) UpdateRole(
 		if err := r.Validate(); err != nil {
 			return err
 		}
-		return s.authz.RequireAll(ctx, r.Capabilities.Without(before.Capabilities), uid.Parent())
+		return s.authz.RequireLasting(ctx, r.Capabilities.Without(before.Capabilities), uid.Parent(), forever)
 	})
 }
 

@@ -76,7 +76,7 @@ func (s *Service) CreateAccount(
 		if err := s.authz.Require(ctx, resource.RoleBindingsCreate, parent); err != nil {
 			return a, OneTimeLink{}, err
 		}
-		if err := s.authz.RequireRole(ctx, parent, role, "role_uid"); err != nil {
+		if err := s.authz.RequireRole(ctx, parent, role, "role_uid", time.Time{}); err != nil {
 			return a, OneTimeLink{}, err
 		}
 	}

@@ -50,6 +50,9 @@ func checkInvite(
 	case !now.Before(i.ExpirationTime):
 		return fault.Unmet("INVITE_EXPIRED", "the invite expired on %s; ask for another",
 			i.ExpirationTime.Format(time.RFC1123))
+	case !i.ExpireTime.IsZero() && !now.Before(i.ExpireTime):
+		return fault.Unmet("INVITE_EXPIRED", "what the invite gives ended on %s; ask for another",
+			i.ExpireTime.Format(time.RFC1123))
 	case i.RoleInfo.UID == "":
 		return fault.Unmet("INVITE_ROLE_GONE", "the role that the invite promises has been deleted; ask for another")
 	}

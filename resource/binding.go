@@ -9,10 +9,83 @@ type RoleBinding struct {
 	Identity   UID       `json:"identityUid"`
 	Role       UID       `json:"roleUid"`
 	CreateTime time.Time `json:"createTime"`
+
+	// It counts from StartTime until ExpireTime, both in whole seconds. If one is zero, there is no such limit.
+	StartTime  time.Time `json:"startTime,omitzero"`
+	ExpireTime time.Time `json:"expireTime,omitzero"`
+	Reason     string    `json:"reason,omitempty"`
+	EndTime    time.Time `json:"endTime,omitzero"` // when it was recorded that it is over
 }
 
 // Group returns the UID of the binding's group.
 func (b RoleBinding) Group() UID { return b.UID.Parent() }
+
+// Timed reports whether the binding has a start or an end.
+func (b RoleBinding) Timed() bool { return !b.StartTime.IsZero() || !b.ExpireTime.IsZero() }
+
+// State returns whether the binding counts at a time.
+func (b RoleBinding) State(now time.Time) BindingState {
+	switch {
+	case !b.EndTime.IsZero(), !b.ExpireTime.IsZero() && !now.Before(b.ExpireTime):
+		return BindingOver
+	case now.Before(b.StartTime):
+		return BindingUpcoming
+	}
+	return BindingActive
+}
+
+// A BindingState says whether a binding counts.
+type BindingState int
+
+// The states of a binding. One that is over stays so: it cannot be extended.
+const (
+	BindingActive BindingState = iota + 1
+	BindingUpcoming
+	BindingOver
+)
+
+// The limits of the times of a binding, and of the text that says what it is for.
+const (
+	MaxBindingAhead = 10 * 365 * 24 * time.Hour
+	MaxReason       = 1000
+)
+
+// WholeSeconds returns the binding with its start rounded up to whole seconds, and its end rounded down.
+func (b RoleBinding) WholeSeconds() RoleBinding {
+	if up := b.StartTime.Truncate(time.Second); up.Before(b.StartTime) {
+		b.StartTime = up.Add(time.Second)
+	}
+	b.ExpireTime = b.ExpireTime.Truncate(time.Second)
+	return b
+}
+
+// ValidateTimes reports everything that is wrong with the times and the reason of a binding, given how it was
+// before, which is zero for a new one. prefix is put before the names of fields.
+func (b RoleBinding) ValidateTimes(before RoleBinding, now time.Time, prefix string) error {
+	var p problems
+	if !b.StartTime.Equal(before.StartTime) {
+		p.moment(prefix+"start_time", b.StartTime, now)
+	}
+	if !b.ExpireTime.Equal(before.ExpireTime) {
+		p.moment(prefix+"expire_time", b.ExpireTime, now)
+	}
+	if !b.StartTime.IsZero() && !b.ExpireTime.IsZero() && !b.StartTime.Before(b.ExpireTime) {
+		p.add(prefix+"expire_time", "must be after start_time")
+	}
+	p.longText(prefix+"reason", b.Reason, MaxReason)
+	return p.err()
+}
+
+// moment checks a time that may be left out.
+func (p *problems) moment(field string, t, now time.Time) {
+	switch {
+	case t.IsZero():
+	case !t.After(now):
+		p.add(field, "must be in the future")
+	case t.After(now.Add(MaxBindingAhead)):
+		p.add(field, "must be at most ten years ahead")
+	}
+}
 
 // A BoundRole is a binding with its identity, group and role. The identity of a person who has
 // not signed in yet only has a UID.
@@ -21,6 +94,7 @@ type BoundRole struct {
 	IdentityInfo IdentityInfo
 	GroupInfo    Info
 	RoleInfo     Info
+	Now          time.Time // when it was read, by the clock that decides whether it counts; zero if nobody asked
 }
 
 // Info describes a resource that is referred to.

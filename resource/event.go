@@ -25,6 +25,7 @@ const (
 	BindingsCreated         EventType = "iam.rolebindings.created.batch.v1"
 	BindingUpdated          EventType = "iam.rolebindings.updated.v1"
 	BindingDeleted          EventType = "iam.rolebindings.deleted.v1"
+	BindingExpired          EventType = "iam.rolebindings.expired.v1"
 	ProviderCreated         EventType = "iam.identity_providers.created.v1"
 	ProviderUpdated         EventType = "iam.identity_providers.updated.v1"
 	ProviderDeleted         EventType = "iam.identity_providers.deleted.v1"

@@ -16,11 +16,24 @@ type GroupInvite struct {
 	CreateTime     time.Time `json:"createTime"`
 	UpdateTime     time.Time `json:"updateTime,omitzero"` // before CreateTime if it was never changed
 
+	// The times and the reason of the binding that it gives. The code is good until ExpirationTime.
+	StartTime  time.Time `json:"startTime,omitzero"`
+	ExpireTime time.Time `json:"expireTime,omitzero"`
+	Reason     string    `json:"reason,omitempty"`
+
 	Digest   []byte `json:"-"` // of the code
 	Code     string `json:"-"` // only known when it is created
 	RoleInfo Role   `json:"-"`
 
 	TTL *time.Duration `json:"-"` // in a change: the new lifetime, from now
+}
+
+// Binding returns what an identity is given that redeems the invite. An end that has passed is left as it is.
+func (i GroupInvite) Binding(uid, identity UID, created time.Time) RoleBinding {
+	return RoleBinding{
+		UID: uid, Identity: identity, Role: i.Role, CreateTime: created,
+		StartTime: i.StartTime, ExpireTime: i.ExpireTime, Reason: i.Reason,
+	}.WholeSeconds()
 }
 
 // The limits of the lifetime of an invite.

@@ -274,6 +274,7 @@ func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) 
 	group.Go(func() error { return unlessCanceled(s.advisory.Run(ctx)) })
 	group.Go(func() error { return s.collect(ctx) })
 	group.Go(func() error { return s.events.Run(ctx) })
+	group.Go(func() error { return s.iam.Run(ctx, s.log) })
 	group.Go(func() error { return s.sendMail(ctx) })
 	group.Go(func() error { return s.matcher.Run(ctx) })
 	if s.cfg.InspectWorkers > 0 && inspect.Ready() {

@@ -58,6 +58,7 @@ type replica struct {
 	lease Lease                     // of the caches
 	lag   atomic.Int64              // revisions that were not applied when it renewed
 	heard atomic.Pointer[time.Time] // when it renewed last; nil before
+	clock atomic.Pointer[clockReading]
 
 	renewing  sync.Mutex // held while it renews
 	heartbeat int64      // the number of its last heartbeat
@@ -142,11 +143,16 @@ func (r *replica) announce(ctx context.Context, revision int64) (found sighting,
 		}
 	}
 	r.heartbeat++
+	var ms int64
+	asked := time.Now()
 	err := r.db.QueryRowContext(ctx,
 		`INSERT INTO replicas (id, beat, renew_ms, grants_at) VALUES ($1, $2, `+r.s.Engine.Clock+`, $3)
 		ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, renew_ms = excluded.renew_ms, grants_at = excluded.grants_at
-		RETURNING `+r.past.expression+`, (`+revisionQuery+`), (SELECT coalesce(max(seq), 0) FROM outbox)`,
-		r.id, r.heartbeat, revision).Scan(&found.history, &found.revision, &found.event)
+		RETURNING `+r.past.expression+`, (`+revisionQuery+`), (SELECT coalesce(max(seq), 0) FROM outbox), `+r.s.Engine.Clock,
+		r.id, r.heartbeat, revision).Scan(&found.history, &found.revision, &found.event, &ms)
+	if err == nil {
+		r.clock.Store(&clockReading{FromMS(ms), asked, time.Now()})
+	}
 	return found, err
 }
 

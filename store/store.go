@@ -37,6 +37,7 @@ type DB struct {
 	schema int64      // the migration that it is opened with; 0 is the last
 
 	replica *replica // PostgreSQL only
+	steady  steadyClock
 
 	mu            sync.Mutex
 	onGrantChange []func(context.Context, int64)

@@ -149,11 +149,15 @@ func (s *Service) audience(aud string) (string, bool) {
 	return "", false
 }
 
-// mint makes a token that lives for an hour, or until end if that is sooner.
+// mint makes a token that lives for an hour, or until end if that is sooner, or until the last of the grants has ended
+// that it could use.
 func (s *Service) mint(ctx context.Context, c token.Claims, end time.Time) (Token, error) {
 	expiry := s.now().Add(token.DefaultLife)
 	if !end.IsZero() && end.Before(expiry) {
 		expiry = end
+	}
+	if last := s.authz.EndOf(c.Subject, resource.Narrowing{Caps: c.Caps, Scopes: c.Scopes}); !last.IsZero() && last.Before(expiry) {
+		expiry = last
 	}
 	c.Until = expiry // the same second in the token and in the answer
 	text, err := s.issuer.Mint(ctx, c)

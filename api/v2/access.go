@@ -17,7 +17,8 @@ import (
 // grantOf returns the message of a binding that gives somebody access.
 func grantOf(b resource.BoundRole) *accesspb.Grant {
 	p := boundRoleOf(b)
-	return &accesspb.Grant{BindingUid: p.Uid, Identity: p.Identity, Group: p.Group, Role: p.Role, CreateTime: p.CreateTime}
+	return &accesspb.Grant{BindingUid: p.Uid, Identity: p.Identity, Group: p.Group, Role: p.Role, CreateTime: p.CreateTime,
+		ExpireTime: p.ExpireTime}
 }
 
 // readCapability returns the capability with a dotted name, or with the name that

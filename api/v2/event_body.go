@@ -145,6 +145,7 @@ func bindingOf(b resource.RoleBinding) *iampb.RoleBinding {
 		Uid: string(b.UID), CreateTime: wire.Time(b.CreateTime),
 		Identity: &iampb.RoleBindingIdentity{Uid: string(b.Identity)},
 		Group:    &iampb.RoleBindingGroup{Uid: string(b.Group())}, Role: &iampb.RoleBindingRole{Uid: string(b.Role)},
+		StartTime: wire.Time(b.StartTime), ExpireTime: wire.Time(b.ExpireTime), Reason: wire.Optional(b.Reason),
 	}
 }
 

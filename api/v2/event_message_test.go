@@ -108,6 +108,7 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.BindingsCreated:         {nil, []resource.RoleBinding{binding}, "holdfast.iam.v2beta1.BatchCreateRoleBindingsResponse"},
 		resource.BindingUpdated:          {binding, binding, "holdfast.iam.v2beta1.RoleBinding"},
 		resource.BindingDeleted:          {binding, nil, "holdfast.iam.v2beta1.DeleteRoleBindingRequest"},
+		resource.BindingExpired:          {binding, binding, "holdfast.iam.v2beta1.RoleBinding"},
 		resource.ProviderCreated:         {nil, provider, "holdfast.iam.v2beta1.IdentityProvider"},
 		resource.ProviderUpdated:         {provider, provider, "holdfast.iam.v2beta1.IdentityProvider"},
 		resource.ProviderDeleted:         {provider, nil, "holdfast.iam.v2beta1.DeleteIdentityProviderRequest"},

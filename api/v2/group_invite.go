@@ -18,7 +18,8 @@ func InviteOf(i resource.GroupInvite) *pb.GroupInvite {
 	p := &pb.GroupInvite{
 		Uid: string(i.UID), RoleUid: string(i.Role), Email: i.Email, SingleUse: i.SingleUse, Code: i.Code, KeyId: i.KeyID,
 		ExpirationTime: wire.Time(i.ExpirationTime), CreateTime: wire.Time(i.CreateTime),
-		UpdateTime: wire.Time(i.UpdateTime),
+		UpdateTime: wire.Time(i.UpdateTime), StartTime: wire.Time(i.StartTime), ExpireTime: wire.Time(i.ExpireTime),
+		Reason: wire.Optional(i.Reason),
 	}
 	if i.UpdateTime.Before(i.CreateTime) {
 		p.UpdateTime = p.CreateTime
@@ -33,6 +34,9 @@ func InviteOf(i resource.GroupInvite) *pb.GroupInvite {
 func (s *server) CreateGroupInvite(ctx context.Context, r *pb.CreateGroupInviteRequest) (*pb.GroupInvite, error) {
 	p := r.GetGroupInvite()
 	i := resource.GroupInvite{Role: resource.UID(p.GetRoleUid()), Email: p.GetEmail(), SingleUse: p.GetSingleUse()}
+	if err := readPromise(p, &i); err != nil {
+		return nil, err
+	}
 	return CreateInvite(ctx, s.IAM, "parent", r.GetParent(), i, p.GetTtl(), InviteOf)
 }
 
@@ -53,6 +57,14 @@ func (s *server) GetGroupInvite(ctx context.Context, r *pb.GetGroupInviteRequest
 	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetInvite, InviteOf)
 }
 
+// readPromise copies the times and the reason of what an invite gives from p to i.
+func readPromise(p *pb.GroupInvite, i *resource.GroupInvite) error {
+	var bad wire.Problems
+	i.StartTime, i.ExpireTime = bad.Time("start_time", p.GetStartTime()), bad.Time("expire_time", p.GetExpireTime())
+	i.Reason = p.GetReason()
+	return bad.Err()
+}
+
 // readInvite copies what an update may set from p to i.
 func readInvite(p *pb.GroupInvite, i *resource.GroupInvite) (err error) {
 	if p.GetSingleUse() != i.SingleUse {
@@ -66,6 +78,9 @@ func readInvite(p *pb.GroupInvite, i *resource.GroupInvite) (err error) {
 		i.TTL = &d
 	}
 	i.Role, i.Email = resource.UID(p.GetRoleUid()), p.GetEmail()
+	if err := readPromise(p, i); err != nil {
+		return err
+	}
 	i.ExpirationTime, err = wire.ReadTime("expiration_time", p.GetExpirationTime())
 	return err
 }

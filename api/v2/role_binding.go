@@ -3,6 +3,7 @@ package v2
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -26,16 +27,28 @@ func boundRoleOf(b resource.BoundRole) *pb.RoleBinding {
 			Description: b.GroupInfo.Description, DisplayName: wire.Optional(b.GroupInfo.DisplayName)},
 		Role: &pb.RoleBindingRole{Uid: string(b.RoleInfo.UID), Name: b.RoleInfo.Name,
 			Description: b.RoleInfo.Description},
-		CreateTime: wire.Time(b.CreateTime),
+		CreateTime: wire.Time(b.CreateTime), StartTime: wire.Time(b.StartTime), ExpireTime: wire.Time(b.ExpireTime),
+		Reason: wire.Optional(b.Reason), State: bindingStateOf(b.RoleBinding, b.Now),
 	}
 }
 
+// bindingStateOf returns the state of a binding at a time, or nil if it has neither a start nor an end.
+func bindingStateOf(b resource.RoleBinding, now time.Time) *pb.RoleBindingState {
+	if !b.Timed() || now.IsZero() {
+		return nil
+	}
+	return pb.RoleBindingState(b.State(now)).Enum()
+}
+
 // readBinding copies what clients may set from p to b. prefix is the path of p in
-// the request. It reports both uids if both are wrong.
+// the request. It reports everything that is wrong.
 func readBinding(prefix string, p *pb.RoleBinding, b *resource.RoleBinding) error {
 	var bad wire.Problems
 	b.Identity = bad.UID(prefix+"identity_uid", p.GetIdentityUid())
 	b.Role = bad.UID(prefix+"role_uid", p.GetRoleUid())
+	b.StartTime = bad.Time(prefix+"start_time", p.GetStartTime())
+	b.ExpireTime = bad.Time(prefix+"expire_time", p.GetExpireTime())
+	b.Reason = p.GetReason()
 	return bad.Err()
 }
 
@@ -44,7 +57,10 @@ func readSingle(p *pb.RoleBinding, b *resource.RoleBinding) error { return readB
 
 // uidsOf returns the message of a binding with what clients may set alone.
 func uidsOf(b resource.RoleBinding) *pb.RoleBinding {
-	return &pb.RoleBinding{IdentityUid: string(b.Identity), RoleUid: string(b.Role)}
+	return &pb.RoleBinding{
+		IdentityUid: string(b.Identity), RoleUid: string(b.Role), Reason: wire.Optional(b.Reason),
+		StartTime: wire.Time(b.StartTime), ExpireTime: wire.Time(b.ExpireTime),
+	}
 }
 
 func (s *server) CreateRoleBinding(ctx context.Context, r *pb.CreateRoleBindingRequest) (*pb.RoleBinding, error) {
@@ -108,8 +124,10 @@ func readBatch(r *pb.BatchCreateRoleBindingsRequest) ([]resource.RoleBinding, er
 		if one.GetValidateOnly() && !r.GetValidateOnly() {
 			bad.Add(fault.Field(at+"validate_only", "is for the batch to say: it happens as a whole"))
 		}
+		p := one.GetRoleBinding()
 		b := &pb.RoleBinding{
-			IdentityUid: one.GetRoleBinding().GetIdentityUid(), RoleUid: one.GetRoleBinding().GetRoleUid(),
+			IdentityUid: p.GetIdentityUid(), RoleUid: p.GetRoleUid(), StartTime: p.GetStartTime(),
+			ExpireTime: p.GetExpireTime(), Reason: wire.Optional(p.GetReason()),
 		}
 		switch {
 		case r.GetRoleUid() == "" || b.RoleUid == r.GetRoleUid():

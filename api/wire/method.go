@@ -270,6 +270,15 @@ func (p *Problems) UID(field, text string) resource.UID {
 	return uid
 }
 
+// Time returns the time in a field, to the nanosecond. Nil is the zero time.
+func (p *Problems) Time(field string, t *timestamppb.Timestamp) time.Time {
+	if _, err := ReadTime(field, t); err != nil || t == nil {
+		p.Add(err)
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
 // Err returns fault.InvalidArgument about everything that is wrong, or nil.
 func (p *Problems) Err() error {
 	if len(*p) == 0 {

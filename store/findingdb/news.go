@@ -225,10 +225,15 @@ func (t Tx) ImagesByNumber(ctx context.Context, numbers []int64) ([]ImageNumber,
 		ORDER BY i.number DESC`, t.DB.Engine.Each(&q, numbers)), q.Args...)
 }
 
-// Owners returns who has a role in a group, at most n.
+// Owners returns who has a role in a group now, at most n.
 func (t Tx) Owners(ctx context.Context, group, role resource.UID, n int) ([]resource.UID, error) {
+	now, err := t.Clock(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT identity FROM role_bindings WHERE parent = $1 AND role = $2
-		ORDER BY create_ms, seg LIMIT $3`, store.Segment(group), store.Segment(role), n)
+		AND start_ms <= $4 AND end_ms = 0 AND (expire_ms = 0 OR expire_ms > $4)
+		ORDER BY create_ms, seg LIMIT $3`, store.Segment(group), store.Segment(role), n, store.MS(now))
 }
 
 // A News is an image whose packages have changed since events told about it.

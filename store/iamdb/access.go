@@ -13,6 +13,7 @@ import (
 // Groups, which are the place and what is above it. Identity, if set, narrows it
 // down to one.
 type HolderQuery struct {
+	Now      int64 // the time at which they count, in milliseconds
 	Groups   []resource.UID
 	Roles    []resource.UID
 	Identity resource.UID
@@ -56,7 +57,8 @@ func holderCondition(q *store.Query, h HolderQuery) string {
 		roles = append(roles, store.Segment(uid))
 	}
 	// Not by the segments of the groups: a place may have another's.
-	text := fmt.Sprintf("t.parent IN (SELECT g.seg FROM groups AS g WHERE g.uid IN (SELECT v FROM %s AS s)) AND t.role IN (SELECT v FROM %s AS s)",
+	now := q.Arg(h.Now)
+	text := counts(now) + fmt.Sprintf(" AND t.parent IN (SELECT g.seg FROM groups AS g WHERE g.uid IN (SELECT v FROM %s AS s)) AND t.role IN (SELECT v FROM %s AS s)",
 		q.Engine.Each(q, h.Groups), q.Engine.Each(q, roles))
 	if h.Identity != "" {
 		text += " AND t.identity = " + q.Arg(string(h.Identity))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
@@ -48,8 +49,26 @@ var bareBindings = store.Kind[resource.RoleBinding]{
 			store.Text("identity", &b.Identity),
 			store.Ref("role", "roles", &b.Role),
 			store.Time("create_ms", &b.CreateTime).Order("create_time"),
+			store.OptionalTime("start_ms", &b.StartTime),
+			store.OptionalTime("expire_ms", &b.ExpireTime),
+			store.OptionalTime("end_ms", &b.EndTime),
+			store.Text("reason", &b.Reason),
 		}
 	},
+}
+
+// counts is the condition that a binding counts at the time that a parameter has, in milliseconds. lasts adds that it
+// has no end.
+func counts(at string) string {
+	return `start_ms <= ` + at + ` AND end_ms = 0 AND (expire_ms = 0 OR expire_ms > ` + at + `)`
+}
+
+func lasts(at string) string { return `start_ms <= ` + at + ` AND end_ms = 0 AND expire_ms = 0` }
+
+// now returns the time of the database in milliseconds, as far as this process knows.
+func (s *Store) now() int64 {
+	_, latest := s.Clock()
+	return store.MS(latest)
 }
 
 // InsertBinding is InsertBindings for one binding, with the event of one.
@@ -68,7 +87,7 @@ func (s *Store) InsertBinding(
 // InsertBindings adds bindings of one group, all or none, and returns them with
 // their identities, group and roles. It returns fault.NotFound if the group, a role
 // or an identity does not exist, and fault.AlreadyExists if there is such a binding
-// already. An identity need not exist if it is a person's, or if it is in unseen,
+// already, with the same start and end. An identity need not exist if it is a person's, or if it is in unseen,
 // because the caller must not learn whether it exists.
 func (s *Store) InsertBindings(
 	ctx context.Context, all []resource.RoleBinding, unseen ...resource.UID,
@@ -156,7 +175,8 @@ func (s *Store) Binding(ctx context.Context, uid resource.UID) (resource.BoundRo
 
 // UpdateBinding applies change to the binding and returns the result, under the
 // rules of UpdateGroup and of InsertBindings. It returns
-// fault.FailedPrecondition if the organization would lose its last owner.
+// fault.FailedPrecondition if the binding is over, or if the organization would
+// lose its last owner without an end.
 func (s *Store) UpdateBinding(
 	ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error,
 ) (out resource.BoundRole, _ error) {
@@ -165,6 +185,13 @@ func (s *Store) UpdateBinding(
 		if err != nil {
 			return err
 		}
+		now, err := t.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		if before.State(now) == resource.BindingOver {
+			return fault.Unmet("BINDING_OVER", "the binding is over: create another")
+		}
 		b := before
 		if err := change(&b); err != nil {
 			return err
@@ -172,14 +199,13 @@ func (s *Store) UpdateBinding(
 		if err := t.bindable(ctx, b, []resource.UID{before.Identity}); err != nil {
 			return err
 		}
-		if b.Role != resource.OwnerRole {
+		if b.Role != resource.OwnerRole || b.Timed() {
 			if err := t.requireOwners(ctx, `uid = $1`, uid); err != nil {
 				return err
 			}
 		}
-		if _, err := t.Exec(ctx, `UPDATE role_bindings SET identity = $2, role = $3 WHERE uid = $1`,
-			string(uid), string(b.Identity), store.Segment(b.Role)); err != nil {
-			return t.bindingError(err, b)
+		if err := t.updateBinding(ctx, b); err != nil {
+			return err
 		}
 		t.Reread(before.Identity, b.Identity)
 		if err := t.Emit(ctx, resource.BindingUpdated, uid, uid.Parent(), before, b); err != nil {
@@ -189,6 +215,77 @@ func (s *Store) UpdateBinding(
 		return err
 	})
 	return out, err
+}
+
+// updateBinding writes what can be changed of a binding.
+func (t Tx) updateBinding(ctx context.Context, b resource.RoleBinding) error {
+	ms := func(at time.Time) int64 {
+		if at.IsZero() {
+			return 0
+		}
+		return store.MS(at)
+	}
+	_, err := t.Exec(ctx, `UPDATE role_bindings SET identity = $2, role = $3, start_ms = $4, expire_ms = $5, reason = $6
+		WHERE uid = $1`, string(b.UID), string(b.Identity), store.Segment(b.Role), ms(b.StartTime), ms(b.ExpireTime), b.Reason)
+	if err != nil {
+		return t.bindingError(err, b)
+	}
+	return nil
+}
+
+// EndBindings records up to n bindings that are over, each with its event, once whichever replica does it, and
+// returns how many it was. Those that another transaction changes are left for the next time. That a binding is over
+// does not depend on it.
+func (s *Store) EndBindings(ctx context.Context, n int) (ended int, _ error) {
+	due, err := store.ReadColumn[int](ctx, s.Rows, `SELECT 1 FROM role_bindings
+		WHERE expire_ms > 0 AND end_ms = 0 AND expire_ms <= $1 LIMIT 1`, s.now())
+	if err != nil || len(due) == 0 { // as nearly always
+		return 0, err
+	}
+	err = s.write(ctx, func(t Tx) error {
+		now, err := t.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		lock := t.DB.Engine.Lock
+		if t.DB.Engine.Postgres {
+			lock += ` SKIP LOCKED`
+		}
+		due, err := bareBindings.All(ctx, t.Rows, ` WHERE t.expire_ms > 0 AND t.end_ms = 0 AND t.expire_ms <= $1
+			ORDER BY t.expire_ms LIMIT $2`+lock, store.MS(now), n)
+		if err != nil {
+			return err
+		}
+		ended = len(due)
+		for _, b := range due {
+			if err := t.endBinding(ctx, b, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return ended, err
+}
+
+// endBinding records that a binding is over. The organization of its group is told.
+func (t Tx) endBinding(ctx context.Context, b resource.RoleBinding, now time.Time) error {
+	before := b
+	b.EndTime = now
+	if _, err := t.Exec(ctx, `UPDATE role_bindings SET end_ms = $2 WHERE uid = $1`, string(b.UID), store.MS(now)); err != nil {
+		return err
+	}
+	t.Reread(b.Identity)
+	return t.Emit(ctx, resource.BindingExpired, b.UID, b.Group(), before, b)
+}
+
+// deleteOver removes the bindings that are over of those that a condition selects by a segment. They keep nothing
+// from being deleted.
+func (t Tx) deleteOver(ctx context.Context, where string, seg int64) error {
+	now, err := t.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	return t.unbind(ctx, where+` AND t.expire_ms > 0 AND t.expire_ms <= $2`, seg, store.MS(now))
 }
 
 // DeleteBinding removes a binding. One that is not there is gone already. It
@@ -207,19 +304,19 @@ func (t Tx) DeleteBinding(ctx context.Context, uid resource.UID) error {
 	return t.unbind(ctx, `t.uid = $1`, string(uid))
 }
 
-// Owns reports whether an identity is an owner of an organization.
+// Owns reports whether an identity is an owner of an organization now.
 func (s *Store) Owns(ctx context.Context, org, identity resource.UID) (bool, error) {
 	var n int
-	err := s.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND role = $2 AND identity = $3`,
-		[]any{store.Segment(org), store.Segment(resource.OwnerRole), string(identity)}, &n)
+	err := s.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND role = $2 AND identity = $3 AND `+counts("$4"),
+		[]any{store.Segment(org), store.Segment(resource.OwnerRole), string(identity), s.now()}, &n)
 	return n > 0, err
 }
 
-// OwnersOf returns the identities that own an organization.
+// OwnersOf returns the identities that own an organization now.
 func (s *Store) OwnersOf(ctx context.Context, org resource.UID) ([]resource.UID, error) {
 	return store.ReadColumn[resource.UID](ctx, s.Rows,
-		`SELECT identity FROM role_bindings WHERE parent = $1 AND role = $2 ORDER BY identity`,
-		store.Segment(org), store.Segment(resource.OwnerRole))
+		`SELECT DISTINCT identity FROM role_bindings WHERE parent = $1 AND role = $2 AND `+counts("$3")+` ORDER BY identity`,
+		store.Segment(org), store.Segment(resource.OwnerRole), s.now())
 }
 
 // unbind removes the bindings a condition selects, with their events.
@@ -241,7 +338,7 @@ func (t Tx) unbind(ctx context.Context, where string, args ...any) error {
 }
 
 // requireOwners returns fault.FailedPrecondition if an organization would have no
-// owner left without the bindings a condition selects by a uid.
+// owner without an end left without the bindings a condition selects by a uid.
 func (t Tx) requireOwners(ctx context.Context, where string, uid resource.UID) error {
 	alone, err := t.ownedAlone(ctx, where, uid)
 	if err == nil && len(alone) > 0 {
@@ -255,27 +352,33 @@ func (t Tx) requireOwners(ctx context.Context, where string, uid resource.UID) e
 // an identity need not see what it owns.
 func lastOwner(org, own resource.UID) error {
 	if org == own {
-		return fault.Unmet("LAST_OWNER", "the organization %s would have no owner left", org)
+		return fault.Unmet("LAST_OWNER", "the organization %s would have no owner left without an end", org)
 	}
-	return fault.Unmet("LAST_OWNER", "another organization would have no owner left")
+	return fault.Unmet("LAST_OWNER", "another organization would have no owner left without an end")
 }
 
 // ownedAlone returns the organizations that would have no owner left without the
-// bindings a condition selects by a uid. It locks them, so that two owners cannot
+// bindings a condition selects by a uid. An owner who has not begun yet, or whose
+// ownership ends, does not count. It locks them, so that two owners cannot
 // leave one at the same time.
 func (t Tx) ownedAlone(ctx context.Context, where string, uid resource.UID) (alone []resource.UID, _ error) {
 	arg := string(uid)
 	owner := store.Segment(resource.OwnerRole)
+	now, err := t.Clock(ctx)
+	if err != nil {
+		return nil, err
+	}
 	orgs, err := store.ReadColumn[resource.UID](ctx, t.Rows,
 		`SELECT t.uid FROM groups AS t WHERE t.parent IS NULL AND t.seg IN
-		(SELECT parent FROM role_bindings WHERE `+where+` AND role = $2) ORDER BY t.uid`+t.DB.Engine.Lock, arg, owner)
+		(SELECT parent FROM role_bindings WHERE `+where+` AND role = $2 AND `+lasts("$3")+`) ORDER BY t.uid`+t.DB.Engine.Lock,
+		arg, owner, store.MS(now))
 	if err != nil {
 		return nil, err
 	}
 	for _, org := range orgs {
 		var left int
-		err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)`,
-			[]any{arg, owner, store.Segment(org)}, &left)
+		err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)
+			AND `+lasts("$4"), []any{arg, owner, store.Segment(org), store.MS(now)}, &left)
 		if err != nil {
 			return nil, err
 		}
@@ -300,12 +403,16 @@ func (s *Store) Bindings(
 	return store.List(ctx, s.DB, &bindings, r, f, p)
 }
 
-// EnsureBinding gives an identity a role in a group unless it has it, and returns the
+// EnsureBinding gives an identity a role in a group, without an end, unless it has it so, and returns the
 // binding that was made, or "".
 func (t Tx) EnsureBinding(ctx context.Context, group, identity, role resource.UID) (resource.UID, error) {
+	now, err := t.Clock(ctx)
+	if err != nil {
+		return "", err
+	}
 	var n int
-	err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity = $2 AND role = $3`,
-		[]any{store.Segment(group), string(identity), store.Segment(role)}, &n)
+	err = t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity = $2 AND role = $3 AND `+lasts("$4"),
+		[]any{store.Segment(group), string(identity), store.Segment(role), store.MS(now)}, &n)
 	if err != nil || n > 0 {
 		return "", err
 	}

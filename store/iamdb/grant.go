@@ -11,9 +11,12 @@ import (
 )
 
 // A Grant is a binding reduced to what authorization needs.
-type Grant struct{ Identity, Group, Role resource.UID }
+type Grant struct {
+	Identity, Group, Role resource.UID
+	StartMS, ExpireMS     int64 // when it begins and ends, in milliseconds; 0 is always
+}
 
-// Grants calls f for every grant there is, and returns a revision they include:
+// Grants calls f for every grant there is, without those that are recorded as over, and returns a revision they include:
 // of the changes after it they may have some.
 func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ error) {
 	revision, err := s.Revision(ctx)
@@ -24,24 +27,25 @@ func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ er
 	if err != nil {
 		return 0, err
 	}
-	err = s.Rows(ctx, `SELECT identity, uid, role FROM role_bindings`, nil, func(row store.Scanner) (bool, error) {
+	err = s.Rows(ctx, `SELECT identity, uid, role, start_ms, expire_ms FROM role_bindings WHERE end_ms = 0`, nil, func(row store.Scanner) (bool, error) {
 		var identity, uid string // database/sql is slow with types of our own, and these are many
-		var role int64
-		err := row.Scan(&identity, &uid, &role)
-		f(Grant{resource.UID(identity), resource.UID(uid).Parent(), roles[role]})
+		var role, start, expire int64
+		err := row.Scan(&identity, &uid, &role, &start, &expire)
+		f(Grant{resource.UID(identity), resource.UID(uid).Parent(), roles[role], start, expire})
 		return false, err
 	})
 	return revision, err
 }
 
-// GrantsOf returns the grants of one identity.
+// GrantsOf returns the grants of one identity, without those that are recorded as over.
 func (s *Store) GrantsOf(ctx context.Context, identity resource.UID) ([]Grant, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (Grant, error) {
 		var uid, role resource.UID
-		err := row.Scan(&uid, &role)
-		return Grant{identity, uid.Parent(), role}, err
-	}, `SELECT b.uid, (SELECT r.uid FROM roles AS r WHERE r.seg = b.role) FROM role_bindings AS b
-		WHERE b.identity = $1`, string(identity))
+		var start, expire int64
+		err := row.Scan(&uid, &role, &start, &expire)
+		return Grant{identity, uid.Parent(), role, start, expire}, err
+	}, `SELECT b.uid, (SELECT r.uid FROM roles AS r WHERE r.seg = b.role), b.start_ms, b.expire_ms FROM role_bindings AS b
+		WHERE b.identity = $1 AND b.end_ms = 0`, string(identity))
 }
 
 // RoleCapabilities returns what every role allows.

@@ -107,13 +107,16 @@ func (s *Store) UpdateGroup(ctx context.Context, before, after resource.Group) (
 }
 
 // DeleteGroup removes an empty group. It returns fault.FailedPrecondition,
-// naming the kinds, while anything is left inside; but the bindings of caller
-// on an organization go with it. It returns fault.NotFound if there is no such
+// naming the kinds, while anything is left inside; but bindings that are over,
+// and those of caller on an organization, go with it. It returns fault.NotFound if there is no such
 // group.
 func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		g, err := store.Lock(ctx, t.Tx, &groups, uid, s.Engine.LockKey)
 		if err != nil {
+			return err
+		}
+		if err := t.deleteOver(ctx, `t.parent = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
 		if uid.IsRoot() {
@@ -203,7 +206,7 @@ var groupChildren = []store.Use{
 	{Table: "groups", Column: "parent", Label: "groups"},
 	{Table: "identities", Column: "parent", Label: "identities"},
 	{Table: "roles", Column: "parent", Label: "roles"},
-	{Table: "role_bindings", Column: "parent", Label: "role bindings"},
+	{Table: "role_bindings", Column: "parent", Label: "role bindings"}, // that are not over
 	{Table: "identity_providers", Column: "parent", Label: "identity providers"},
 	{Table: "account_associations", Column: "seg", Label: "account associations"},
 	{Table: "group_invites", Column: "parent", Label: "group invites"},

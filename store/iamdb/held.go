@@ -12,25 +12,26 @@ import (
 // sameSignIn is how far apart the times can be that one sign-in writes.
 const sameSignIn = time.Minute
 
-// HeldRoles returns the roles that a person holds and where they come from, at
+// HeldRoles returns the roles that a person holds now and where they come from, at
 // most HeldRolesShown, and how many there are. Those in organizations that the
 // person has joined come first, the oldest first: anybody can give a role in
 // their own organization to anybody, and must not crowd out what counts.
 func (s *Store) HeldRoles(
 	ctx context.Context, identity resource.UID,
 ) (all []resource.HeldRole, total int, err error) {
-	if err = s.Row(ctx, `SELECT count(*) FROM role_bindings WHERE identity = $1`,
-		[]any{string(identity)}, &total); err != nil || total == 0 {
+	now := s.now()
+	if err = s.Row(ctx, `SELECT count(*) FROM role_bindings WHERE identity = $1 AND `+counts("$2"),
+		[]any{string(identity), now}, &total); err != nil || total == 0 {
 		return nil, total, err
 	}
 	all, err = store.ReadAll(ctx, s.Rows, scanHeldRole, heldRoles,
-		string(identity), sameSignIn.Milliseconds(), resource.HeldRolesShown)
+		string(identity), sameSignIn.Milliseconds(), resource.HeldRolesShown, now)
 	return all, total, err
 }
 
 // heldRoles reads what HeldRoles returns. A mapping counts only if the person has
 // signed in since it was made: before that it cannot be what gave the role.
-const heldRoles = `
+var heldRoles = `
 	SELECT b.uid, b.create_ms, r.uid, r.name, r.description, r.capabilities,
 		CASE WHEN EXISTS (SELECT 1 FROM members AS m WHERE m.org = b.a1 AND m.identity = b.identity)
 			THEN 1 ELSE 0 END AS joined,
@@ -46,7 +47,7 @@ const heldRoles = `
 	FROM role_bindings AS b JOIN roles AS r ON r.seg = b.role JOIN groups AS bg ON bg.seg = b.parent
 	LEFT JOIN mapped_bindings AS mb ON mb.binding = b.seg
 	LEFT JOIN identity_providers AS mp ON mp.seg = mb.provider
-	WHERE b.identity = $1 ORDER BY joined DESC, b.create_ms, b.uid LIMIT $3`
+	WHERE b.identity = $1 AND ` + counts("$4") + ` ORDER BY joined DESC, b.create_ms, b.uid LIMIT $3`
 
 func scanHeldRole(row store.Scanner) (h resource.HeldRole, err error) {
 	var created, joined, invites int64

@@ -2,6 +2,7 @@ package iamdb
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -22,6 +23,9 @@ var invites = store.Kind[resource.GroupInvite]{
 			store.Text("key_id", &i.KeyID).Fixed(),
 			store.Bytes("digest", &i.Digest).Fixed(),
 			store.Time("expire_ms", &i.ExpirationTime),
+			store.OptionalTime("role_start_ms", &i.StartTime),
+			store.OptionalTime("role_expire_ms", &i.ExpireTime),
+			store.Text("reason", &i.Reason),
 			store.Time("create_ms", &i.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &i.UpdateTime),
 			store.Ref("role", "roles", &i.Role),
@@ -170,11 +174,29 @@ func (t Tx) LockInvite(ctx context.Context, uid resource.UID) (resource.GroupInv
 	return store.Lock(ctx, t.Tx, &invites, uid, t.DB.Engine.Lock)
 }
 
+// bindInvited gives an identity what an invite promises, unless it has it.
+func (t Tx) bindInvited(ctx context.Context, i resource.GroupInvite, identity resource.UID) error {
+	group := i.UID.Parent()
+	b := i.Binding(group.NewChild(), identity, t.DB.Time())
+	if !b.Timed() {
+		_, err := t.EnsureBinding(ctx, group, identity, i.Role)
+		return err
+	}
+	same, err := bareBindings.All(ctx, t.Rows, ` WHERE t.parent = $1 AND t.identity = $2 AND t.role = $3`,
+		store.Segment(group), string(identity), store.Segment(i.Role))
+	if err != nil || slices.ContainsFunc(same, func(o resource.RoleBinding) bool {
+		return o.StartTime.Equal(b.StartTime) && o.ExpireTime.Equal(b.ExpireTime)
+	}) {
+		return err
+	}
+	return t.Grant(ctx, b)
+}
+
 // UseInvite gives an identity the role that an invite promises, and removes the
 // invite if it is good once.
 func (t Tx) UseInvite(ctx context.Context, i resource.GroupInvite, identity resource.UID) error {
 	group := i.UID.Parent()
-	if _, err := t.EnsureBinding(ctx, group, identity, i.Role); err != nil {
+	if err := t.bindInvited(ctx, i, identity); err != nil {
 		return err
 	}
 	if err := t.AddMember(ctx, group.Root(), identity); err != nil {

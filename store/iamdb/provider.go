@@ -183,20 +183,23 @@ func (s *Store) Providers(
 	return store.List(ctx, s.DB, &providers, r, f, p)
 }
 
-// OwnersThrough returns how many owners of an organization have come through one
-// of its providers that is in use.
+// OwnersThrough returns how many owners of an organization, without an end, have
+// come through one of its providers that is in use.
 func (s *Store) OwnersThrough(ctx context.Context, org resource.UID) (n int, err error) {
-	err = s.Row(ctx, ownersThrough, []any{store.Segment(org), store.Segment(resource.OwnerRole), false}, &n)
+	err = s.Row(ctx, ownersThrough, []any{store.Segment(org), store.Segment(resource.OwnerRole), false, s.now()}, &n)
 	return n, err
 }
 
 // OwnersThrough is Store.OwnersThrough inside a transaction.
 func (t Tx) OwnersThrough(ctx context.Context, org resource.UID) (n int, err error) {
-	err = t.Row(ctx, ownersThrough, []any{store.Segment(org), store.Segment(resource.OwnerRole), false}, &n)
+	now, err := t.Clock(ctx)
+	if err == nil {
+		err = t.Row(ctx, ownersThrough, []any{store.Segment(org), store.Segment(resource.OwnerRole), false, store.MS(now)}, &n)
+	}
 	return n, err
 }
 
-const ownersThrough = `SELECT count(*) FROM role_bindings AS b WHERE b.parent = $1 AND b.role = $2 AND EXISTS
+var ownersThrough = `SELECT count(*) FROM role_bindings AS b WHERE b.parent = $1 AND b.role = $2 AND ` + lasts("$4") + ` AND EXISTS
 	(SELECT 1 FROM arrivals AS a JOIN identity_providers AS p ON p.seg = a.provider
 	JOIN identities AS i ON i.uid = a.identity
 		WHERE a.identity = b.identity AND p.a1 = $1 AND p.disabled = $3 AND i.realm = p.realm)`

@@ -58,13 +58,16 @@ var roleUsers = []store.Use{
 	{Table: "external_group_role_mappings", Column: "role", Label: "external group role mappings"},
 }
 
-// DeleteRole removes a role that nothing refers to. It returns
+// DeleteRole removes a role that nothing refers to but bindings that are over, which go with it. It returns
 // fault.FailedPrecondition, naming the kinds, while something does, and
 // fault.NotFound if there is no such role.
 func (s *Store) DeleteRole(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		r, err := store.Lock(ctx, t.Tx, &roles, uid, s.Engine.LockKey)
 		if err != nil {
+			return err
+		}
+		if err := t.deleteOver(ctx, `t.role = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
 		users, err := t.Users(ctx, uid, roleUsers)

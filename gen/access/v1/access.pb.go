@@ -249,7 +249,9 @@ type Grant struct {
 	// The role.
 	Role *v2beta1.RoleBindingRole `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
 	// When the binding was created.
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// Until when it counts. Absent if it has no end.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -315,6 +317,13 @@ func (x *Grant) GetRole() *v2beta1.RoleBindingRole {
 func (x *Grant) GetCreateTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.CreateTime
+	}
+	return nil
+}
+
+func (x *Grant) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
 	}
 	return nil
 }
@@ -1831,7 +1840,7 @@ var File_holdfast_access_v1_access_proto protoreflect.FileDescriptor
 
 const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x1fholdfast/access/v1/access.proto\x12\x12holdfast.access.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a(holdfast/iam/v2beta1/role_bindings.proto\"\xa5\x02\n" +
+	"\x1fholdfast/access/v1/access.proto\x12\x12holdfast.access.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a(holdfast/iam/v2beta1/role_bindings.proto\"\xe2\x02\n" +
 	"\x05Grant\x12\x1f\n" +
 	"\vbinding_uid\x18\x01 \x01(\tR\n" +
 	"bindingUid\x12E\n" +
@@ -1839,7 +1848,9 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\x05group\x18\x03 \x01(\v2&.holdfast.iam.v2beta1.RoleBindingGroupR\x05group\x129\n" +
 	"\x04role\x18\x04 \x01(\v2%.holdfast.iam.v2beta1.RoleBindingRoleR\x04role\x12;\n" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\"\x89\x01\n" +
+	"createTime\x12;\n" +
+	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\"\x89\x01\n" +
 	"\x12CheckAccessRequest\x12&\n" +
 	"\fidentity_uid\x18\x01 \x01(\tB\x03\xe0A\x02R\videntityUid\x12#\n" +
 	"\n" +
@@ -2060,45 +2071,46 @@ var file_holdfast_access_v1_access_proto_depIdxs = []int32{
 	27, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
 	28, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
 	29, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
-	2,  // 4: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
-	2,  // 5: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
-	9,  // 6: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
-	12, // 7: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
-	15, // 8: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
-	0,  // 9: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
-	1,  // 10: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
-	29, // 11: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
-	18, // 12: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
-	19, // 13: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
-	19, // 14: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
-	20, // 15: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
-	20, // 16: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
-	20, // 17: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
-	20, // 18: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
-	20, // 19: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
-	23, // 20: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
-	30, // 21: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
-	3,  // 22: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
-	5,  // 23: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
-	7,  // 24: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
-	10, // 25: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
-	13, // 26: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
-	16, // 27: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
-	21, // 28: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
-	24, // 29: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
-	4,  // 30: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
-	6,  // 31: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
-	8,  // 32: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
-	11, // 33: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
-	14, // 34: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
-	17, // 35: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
-	22, // 36: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
-	25, // 37: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
-	30, // [30:38] is the sub-list for method output_type
-	22, // [22:30] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	29, // 4: holdfast.access.v1.Grant.expire_time:type_name -> google.protobuf.Timestamp
+	2,  // 5: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
+	2,  // 6: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
+	9,  // 7: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
+	12, // 8: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
+	15, // 9: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
+	0,  // 10: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
+	1,  // 11: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
+	29, // 12: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
+	18, // 13: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
+	19, // 14: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
+	19, // 15: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
+	20, // 16: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
+	20, // 17: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
+	20, // 18: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
+	20, // 19: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
+	20, // 20: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
+	23, // 21: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
+	30, // 22: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
+	3,  // 23: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
+	5,  // 24: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
+	7,  // 25: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
+	10, // 26: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
+	13, // 27: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
+	16, // 28: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
+	21, // 29: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
+	24, // 30: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
+	4,  // 31: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
+	6,  // 32: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
+	8,  // 33: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
+	11, // 34: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
+	14, // 35: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
+	17, // 36: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
+	22, // 37: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
+	25, // 38: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
+	31, // [31:39] is the sub-list for method output_type
+	23, // [23:31] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_access_v1_access_proto_init() }

@@ -56,7 +56,15 @@ type GroupInvite struct {
 	// The role. Absent when it has been deleted.
 	Role *GroupInviteRole `protobuf:"bytes,10,opt,name=role,proto3" json:"role,omitempty"`
 	// When the invite was last changed.
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,1000,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,1000,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// From when the role counts that the invite gives. Absent if that is from when
+	// it is redeemed.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,1001,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Until when the role counts that the invite gives, whenever it is redeemed.
+	// Absent if it has no end. The code is good until expiration_time.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,1002,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// What the role is given for. Absent if nobody has said so.
+	Reason        *string `protobuf:"bytes,1003,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -166,6 +174,27 @@ func (x *GroupInvite) GetUpdateTime() *timestamppb.Timestamp {
 		return x.UpdateTime
 	}
 	return nil
+}
+
+func (x *GroupInvite) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *GroupInvite) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *GroupInvite) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
 }
 
 // GroupInviteRole is the role of an invite, as it is now.
@@ -641,7 +670,7 @@ var File_holdfast_iam_v2beta1_group_invites_proto protoreflect.FileDescriptor
 
 const file_holdfast_iam_v2beta1_group_invites_proto_rawDesc = "" +
 	"\n" +
-	"(holdfast/iam/v2beta1/group_invites.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a\x1aholdfast/common/uidp.proto\"\xf6\x03\n" +
+	"(holdfast/iam/v2beta1/group_invites.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a\x1aholdfast/common/uidp.proto\"\x99\x05\n" +
 	"\vGroupInvite\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x1e\n" +
 	"\brole_uid\x18\x02 \x01(\tB\x03\xe0A\x02R\aroleUid\x12\x14\n" +
@@ -657,7 +686,13 @@ const file_holdfast_iam_v2beta1_group_invites_proto_rawDesc = "" +
 	"\x04role\x18\n" +
 	" \x01(\v2%.holdfast.iam.v2beta1.GroupInviteRoleB\x03\xe0A\x03R\x04role\x12A\n" +
 	"\vupdate_time\x18\xe8\a \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
-	"updateTime\"\xb4\x01\n" +
+	"updateTime\x12:\n" +
+	"\n" +
+	"start_time\x18\xe9\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12<\n" +
+	"\vexpire_time\x18\xea\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12\x1c\n" +
+	"\x06reason\x18\xeb\a \x01(\tH\x00R\x06reason\x88\x01\x01B\t\n" +
+	"\a_reason\"\xb4\x01\n" +
 	"\x0fGroupInviteRole\x12\x15\n" +
 	"\x03uid\x18\x01 \x01(\tB\x03\xe0A\x03R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x03R\x04name\x12%\n" +
@@ -742,27 +777,29 @@ var file_holdfast_iam_v2beta1_group_invites_proto_depIdxs = []int32{
 	9,  // 2: holdfast.iam.v2beta1.GroupInvite.create_time:type_name -> google.protobuf.Timestamp
 	1,  // 3: holdfast.iam.v2beta1.GroupInvite.role:type_name -> holdfast.iam.v2beta1.GroupInviteRole
 	9,  // 4: holdfast.iam.v2beta1.GroupInvite.update_time:type_name -> google.protobuf.Timestamp
-	10, // 5: holdfast.iam.v2beta1.GroupInviteRole.capabilities:type_name -> holdfast.capabilities.Capability
-	0,  // 6: holdfast.iam.v2beta1.CreateGroupInviteRequest.group_invite:type_name -> holdfast.iam.v2beta1.GroupInvite
-	0,  // 7: holdfast.iam.v2beta1.UpdateGroupInviteRequest.group_invite:type_name -> holdfast.iam.v2beta1.GroupInvite
-	11, // 8: holdfast.iam.v2beta1.UpdateGroupInviteRequest.update_mask:type_name -> google.protobuf.FieldMask
-	12, // 9: holdfast.iam.v2beta1.ListGroupInvitesRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	0,  // 10: holdfast.iam.v2beta1.ListGroupInvitesResponse.group_invites:type_name -> holdfast.iam.v2beta1.GroupInvite
-	2,  // 11: holdfast.iam.v2beta1.GroupInvitesService.CreateGroupInvite:input_type -> holdfast.iam.v2beta1.CreateGroupInviteRequest
-	3,  // 12: holdfast.iam.v2beta1.GroupInvitesService.GetGroupInvite:input_type -> holdfast.iam.v2beta1.GetGroupInviteRequest
-	4,  // 13: holdfast.iam.v2beta1.GroupInvitesService.UpdateGroupInvite:input_type -> holdfast.iam.v2beta1.UpdateGroupInviteRequest
-	5,  // 14: holdfast.iam.v2beta1.GroupInvitesService.DeleteGroupInvite:input_type -> holdfast.iam.v2beta1.DeleteGroupInviteRequest
-	6,  // 15: holdfast.iam.v2beta1.GroupInvitesService.ListGroupInvites:input_type -> holdfast.iam.v2beta1.ListGroupInvitesRequest
-	0,  // 16: holdfast.iam.v2beta1.GroupInvitesService.CreateGroupInvite:output_type -> holdfast.iam.v2beta1.GroupInvite
-	0,  // 17: holdfast.iam.v2beta1.GroupInvitesService.GetGroupInvite:output_type -> holdfast.iam.v2beta1.GroupInvite
-	0,  // 18: holdfast.iam.v2beta1.GroupInvitesService.UpdateGroupInvite:output_type -> holdfast.iam.v2beta1.GroupInvite
-	13, // 19: holdfast.iam.v2beta1.GroupInvitesService.DeleteGroupInvite:output_type -> google.protobuf.Empty
-	7,  // 20: holdfast.iam.v2beta1.GroupInvitesService.ListGroupInvites:output_type -> holdfast.iam.v2beta1.ListGroupInvitesResponse
-	16, // [16:21] is the sub-list for method output_type
-	11, // [11:16] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	9,  // 5: holdfast.iam.v2beta1.GroupInvite.start_time:type_name -> google.protobuf.Timestamp
+	9,  // 6: holdfast.iam.v2beta1.GroupInvite.expire_time:type_name -> google.protobuf.Timestamp
+	10, // 7: holdfast.iam.v2beta1.GroupInviteRole.capabilities:type_name -> holdfast.capabilities.Capability
+	0,  // 8: holdfast.iam.v2beta1.CreateGroupInviteRequest.group_invite:type_name -> holdfast.iam.v2beta1.GroupInvite
+	0,  // 9: holdfast.iam.v2beta1.UpdateGroupInviteRequest.group_invite:type_name -> holdfast.iam.v2beta1.GroupInvite
+	11, // 10: holdfast.iam.v2beta1.UpdateGroupInviteRequest.update_mask:type_name -> google.protobuf.FieldMask
+	12, // 11: holdfast.iam.v2beta1.ListGroupInvitesRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	0,  // 12: holdfast.iam.v2beta1.ListGroupInvitesResponse.group_invites:type_name -> holdfast.iam.v2beta1.GroupInvite
+	2,  // 13: holdfast.iam.v2beta1.GroupInvitesService.CreateGroupInvite:input_type -> holdfast.iam.v2beta1.CreateGroupInviteRequest
+	3,  // 14: holdfast.iam.v2beta1.GroupInvitesService.GetGroupInvite:input_type -> holdfast.iam.v2beta1.GetGroupInviteRequest
+	4,  // 15: holdfast.iam.v2beta1.GroupInvitesService.UpdateGroupInvite:input_type -> holdfast.iam.v2beta1.UpdateGroupInviteRequest
+	5,  // 16: holdfast.iam.v2beta1.GroupInvitesService.DeleteGroupInvite:input_type -> holdfast.iam.v2beta1.DeleteGroupInviteRequest
+	6,  // 17: holdfast.iam.v2beta1.GroupInvitesService.ListGroupInvites:input_type -> holdfast.iam.v2beta1.ListGroupInvitesRequest
+	0,  // 18: holdfast.iam.v2beta1.GroupInvitesService.CreateGroupInvite:output_type -> holdfast.iam.v2beta1.GroupInvite
+	0,  // 19: holdfast.iam.v2beta1.GroupInvitesService.GetGroupInvite:output_type -> holdfast.iam.v2beta1.GroupInvite
+	0,  // 20: holdfast.iam.v2beta1.GroupInvitesService.UpdateGroupInvite:output_type -> holdfast.iam.v2beta1.GroupInvite
+	13, // 21: holdfast.iam.v2beta1.GroupInvitesService.DeleteGroupInvite:output_type -> google.protobuf.Empty
+	7,  // 22: holdfast.iam.v2beta1.GroupInvitesService.ListGroupInvites:output_type -> holdfast.iam.v2beta1.ListGroupInvitesResponse
+	18, // [18:23] is the sub-list for method output_type
+	13, // [13:18] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_iam_v2beta1_group_invites_proto_init() }
@@ -770,6 +807,7 @@ func file_holdfast_iam_v2beta1_group_invites_proto_init() {
 	if File_holdfast_iam_v2beta1_group_invites_proto != nil {
 		return
 	}
+	file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[0].OneofWrappers = []any{}
 	file_holdfast_iam_v2beta1_group_invites_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

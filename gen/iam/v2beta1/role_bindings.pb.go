@@ -27,6 +27,64 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// RoleBindingState says whether a binding counts.
+type RoleBindingState int32
+
+const (
+	// Never returned.
+	RoleBindingState_ROLE_BINDING_STATE_UNSPECIFIED RoleBindingState = 0
+	// It counts.
+	RoleBindingState_ROLE_BINDING_STATE_ACTIVE RoleBindingState = 1
+	// It has not started yet.
+	RoleBindingState_ROLE_BINDING_STATE_UPCOMING RoleBindingState = 2
+	// It has ended. It grants nothing, cannot be changed, and keeps nothing from
+	// being deleted.
+	RoleBindingState_ROLE_BINDING_STATE_OVER RoleBindingState = 3
+)
+
+// Enum value maps for RoleBindingState.
+var (
+	RoleBindingState_name = map[int32]string{
+		0: "ROLE_BINDING_STATE_UNSPECIFIED",
+		1: "ROLE_BINDING_STATE_ACTIVE",
+		2: "ROLE_BINDING_STATE_UPCOMING",
+		3: "ROLE_BINDING_STATE_OVER",
+	}
+	RoleBindingState_value = map[string]int32{
+		"ROLE_BINDING_STATE_UNSPECIFIED": 0,
+		"ROLE_BINDING_STATE_ACTIVE":      1,
+		"ROLE_BINDING_STATE_UPCOMING":    2,
+		"ROLE_BINDING_STATE_OVER":        3,
+	}
+)
+
+func (x RoleBindingState) Enum() *RoleBindingState {
+	p := new(RoleBindingState)
+	*p = x
+	return p
+}
+
+func (x RoleBindingState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RoleBindingState) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_iam_v2beta1_role_bindings_proto_enumTypes[0].Descriptor()
+}
+
+func (RoleBindingState) Type() protoreflect.EnumType {
+	return &file_holdfast_iam_v2beta1_role_bindings_proto_enumTypes[0]
+}
+
+func (x RoleBindingState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RoleBindingState.Descriptor instead.
+func (RoleBindingState) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_iam_v2beta1_role_bindings_proto_rawDescGZIP(), []int{0}
+}
+
 // RoleBinding gives one identity one role on one group.
 type RoleBinding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -43,7 +101,19 @@ type RoleBinding struct {
 	// The uid of the identity to bind. Answers have identity instead.
 	IdentityUid string `protobuf:"bytes,6,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
 	// The uid of the role to bind. Answers have role instead.
-	RoleUid       string `protobuf:"bytes,7,opt,name=role_uid,json=roleUid,proto3" json:"role_uid,omitempty"`
+	RoleUid string `protobuf:"bytes,7,opt,name=role_uid,json=roleUid,proto3" json:"role_uid,omitempty"`
+	// From when the binding counts, in whole seconds of the database's clock.
+	// Absent if it counts from its creation.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,1000,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Until when the binding counts, in whole seconds of the database's clock.
+	// Absent if it has no end. Nobody can grant what they hold for longer than
+	// they hold it.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,1001,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// What the binding is for. Absent if nobody has said so.
+	Reason *string `protobuf:"bytes,1002,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// Whether the binding counts now. Absent if it has neither a start nor an end:
+	// then it does.
+	State         *RoleBindingState `protobuf:"varint,1003,opt,name=state,proto3,enum=holdfast.iam.v2beta1.RoleBindingState,oneof" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -125,6 +195,34 @@ func (x *RoleBinding) GetRoleUid() string {
 		return x.RoleUid
 	}
 	return ""
+}
+
+func (x *RoleBinding) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *RoleBinding) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *RoleBinding) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *RoleBinding) GetState() RoleBindingState {
+	if x != nil && x.State != nil {
+		return *x.State
+	}
+	return RoleBindingState_ROLE_BINDING_STATE_UNSPECIFIED
 }
 
 // RoleBindingIdentity is the identity of a binding, as it is now. Of an
@@ -903,7 +1001,7 @@ var File_holdfast_iam_v2beta1_role_bindings_proto protoreflect.FileDescriptor
 
 const file_holdfast_iam_v2beta1_role_bindings_proto_rawDesc = "" +
 	"\n" +
-	"(holdfast/iam/v2beta1/role_bindings.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\x83\x03\n" +
+	"(holdfast/iam/v2beta1/role_bindings.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xf9\x04\n" +
 	"\vRoleBinding\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12J\n" +
 	"\bidentity\x18\x02 \x01(\v2).holdfast.iam.v2beta1.RoleBindingIdentityB\x03\xe0A\x03R\bidentity\x12A\n" +
@@ -912,7 +1010,15 @@ const file_holdfast_iam_v2beta1_role_bindings_proto_rawDesc = "" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"createTime\x12&\n" +
 	"\fidentity_uid\x18\x06 \x01(\tB\x03\xe0A\x04R\videntityUid\x12\x1e\n" +
-	"\brole_uid\x18\a \x01(\tB\x03\xe0A\x04R\aroleUid\"\x82\x02\n" +
+	"\brole_uid\x18\a \x01(\tB\x03\xe0A\x04R\aroleUid\x12:\n" +
+	"\n" +
+	"start_time\x18\xe8\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12<\n" +
+	"\vexpire_time\x18\xe9\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12\x1c\n" +
+	"\x06reason\x18\xea\a \x01(\tH\x00R\x06reason\x88\x01\x01\x12G\n" +
+	"\x05state\x18\xeb\a \x01(\x0e2&.holdfast.iam.v2beta1.RoleBindingStateB\x03\xe0A\x03H\x01R\x05state\x88\x01\x01B\t\n" +
+	"\a_reasonB\b\n" +
+	"\x06_state\"\x82\x02\n" +
 	"\x13RoleBindingIdentity\x12\x15\n" +
 	"\x03uid\x18\x01 \x01(\tB\x03\xe0A\x03R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x03R\x04name\x12%\n" +
@@ -969,7 +1075,12 @@ const file_holdfast_iam_v2beta1_role_bindings_proto_rawDesc = "" +
 	"\brole_uid\x18\x03 \x01(\tR\aroleUid\x12$\n" +
 	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"i\n" +
 	"\x1fBatchCreateRoleBindingsResponse\x12F\n" +
-	"\rrole_bindings\x18\x01 \x03(\v2!.holdfast.iam.v2beta1.RoleBindingR\froleBindings2\x9c\n" +
+	"\rrole_bindings\x18\x01 \x03(\v2!.holdfast.iam.v2beta1.RoleBindingR\froleBindings*\x93\x01\n" +
+	"\x10RoleBindingState\x12\"\n" +
+	"\x1eROLE_BINDING_STATE_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19ROLE_BINDING_STATE_ACTIVE\x10\x01\x12\x1f\n" +
+	"\x1bROLE_BINDING_STATE_UPCOMING\x10\x02\x12\x1b\n" +
+	"\x17ROLE_BINDING_STATE_OVER\x10\x032\x9c\n" +
 	"\n" +
 	"\x13RoleBindingsService\x12\x98\x01\n" +
 	"\x0eGetRoleBinding\x12+.holdfast.iam.v2beta1.GetRoleBindingRequest\x1a!.holdfast.iam.v2beta1.RoleBinding\"6\x82\xd3\xe4\x93\x02$\x12\"/iam/v2beta1/roleBindings/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
@@ -1001,54 +1112,59 @@ func file_holdfast_iam_v2beta1_role_bindings_proto_rawDescGZIP() []byte {
 	return file_holdfast_iam_v2beta1_role_bindings_proto_rawDescData
 }
 
+var file_holdfast_iam_v2beta1_role_bindings_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_holdfast_iam_v2beta1_role_bindings_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_holdfast_iam_v2beta1_role_bindings_proto_goTypes = []any{
-	(*RoleBinding)(nil),                     // 0: holdfast.iam.v2beta1.RoleBinding
-	(*RoleBindingIdentity)(nil),             // 1: holdfast.iam.v2beta1.RoleBindingIdentity
-	(*RoleBindingGroup)(nil),                // 2: holdfast.iam.v2beta1.RoleBindingGroup
-	(*RoleBindingRole)(nil),                 // 3: holdfast.iam.v2beta1.RoleBindingRole
-	(*CreateRoleBindingRequest)(nil),        // 4: holdfast.iam.v2beta1.CreateRoleBindingRequest
-	(*DeleteRoleBindingRequest)(nil),        // 5: holdfast.iam.v2beta1.DeleteRoleBindingRequest
-	(*GetRoleBindingRequest)(nil),           // 6: holdfast.iam.v2beta1.GetRoleBindingRequest
-	(*ListRoleBindingsRequest)(nil),         // 7: holdfast.iam.v2beta1.ListRoleBindingsRequest
-	(*ListRoleBindingsResponse)(nil),        // 8: holdfast.iam.v2beta1.ListRoleBindingsResponse
-	(*UpdateRoleBindingRequest)(nil),        // 9: holdfast.iam.v2beta1.UpdateRoleBindingRequest
-	(*BatchCreateRoleBindingsRequest)(nil),  // 10: holdfast.iam.v2beta1.BatchCreateRoleBindingsRequest
-	(*BatchCreateRoleBindingsResponse)(nil), // 11: holdfast.iam.v2beta1.BatchCreateRoleBindingsResponse
-	(*timestamppb.Timestamp)(nil),           // 12: google.protobuf.Timestamp
-	(*common.UIDPFilter)(nil),               // 13: holdfast.common.UIDPFilter
-	(*fieldmaskpb.FieldMask)(nil),           // 14: google.protobuf.FieldMask
-	(*emptypb.Empty)(nil),                   // 15: google.protobuf.Empty
+	(RoleBindingState)(0),                   // 0: holdfast.iam.v2beta1.RoleBindingState
+	(*RoleBinding)(nil),                     // 1: holdfast.iam.v2beta1.RoleBinding
+	(*RoleBindingIdentity)(nil),             // 2: holdfast.iam.v2beta1.RoleBindingIdentity
+	(*RoleBindingGroup)(nil),                // 3: holdfast.iam.v2beta1.RoleBindingGroup
+	(*RoleBindingRole)(nil),                 // 4: holdfast.iam.v2beta1.RoleBindingRole
+	(*CreateRoleBindingRequest)(nil),        // 5: holdfast.iam.v2beta1.CreateRoleBindingRequest
+	(*DeleteRoleBindingRequest)(nil),        // 6: holdfast.iam.v2beta1.DeleteRoleBindingRequest
+	(*GetRoleBindingRequest)(nil),           // 7: holdfast.iam.v2beta1.GetRoleBindingRequest
+	(*ListRoleBindingsRequest)(nil),         // 8: holdfast.iam.v2beta1.ListRoleBindingsRequest
+	(*ListRoleBindingsResponse)(nil),        // 9: holdfast.iam.v2beta1.ListRoleBindingsResponse
+	(*UpdateRoleBindingRequest)(nil),        // 10: holdfast.iam.v2beta1.UpdateRoleBindingRequest
+	(*BatchCreateRoleBindingsRequest)(nil),  // 11: holdfast.iam.v2beta1.BatchCreateRoleBindingsRequest
+	(*BatchCreateRoleBindingsResponse)(nil), // 12: holdfast.iam.v2beta1.BatchCreateRoleBindingsResponse
+	(*timestamppb.Timestamp)(nil),           // 13: google.protobuf.Timestamp
+	(*common.UIDPFilter)(nil),               // 14: holdfast.common.UIDPFilter
+	(*fieldmaskpb.FieldMask)(nil),           // 15: google.protobuf.FieldMask
+	(*emptypb.Empty)(nil),                   // 16: google.protobuf.Empty
 }
 var file_holdfast_iam_v2beta1_role_bindings_proto_depIdxs = []int32{
-	1,  // 0: holdfast.iam.v2beta1.RoleBinding.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
-	2,  // 1: holdfast.iam.v2beta1.RoleBinding.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
-	3,  // 2: holdfast.iam.v2beta1.RoleBinding.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
-	12, // 3: holdfast.iam.v2beta1.RoleBinding.create_time:type_name -> google.protobuf.Timestamp
-	0,  // 4: holdfast.iam.v2beta1.CreateRoleBindingRequest.role_binding:type_name -> holdfast.iam.v2beta1.RoleBinding
-	13, // 5: holdfast.iam.v2beta1.ListRoleBindingsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	0,  // 6: holdfast.iam.v2beta1.ListRoleBindingsResponse.role_bindings:type_name -> holdfast.iam.v2beta1.RoleBinding
-	0,  // 7: holdfast.iam.v2beta1.UpdateRoleBindingRequest.role_binding:type_name -> holdfast.iam.v2beta1.RoleBinding
-	14, // 8: holdfast.iam.v2beta1.UpdateRoleBindingRequest.update_mask:type_name -> google.protobuf.FieldMask
-	4,  // 9: holdfast.iam.v2beta1.BatchCreateRoleBindingsRequest.requests:type_name -> holdfast.iam.v2beta1.CreateRoleBindingRequest
-	0,  // 10: holdfast.iam.v2beta1.BatchCreateRoleBindingsResponse.role_bindings:type_name -> holdfast.iam.v2beta1.RoleBinding
-	6,  // 11: holdfast.iam.v2beta1.RoleBindingsService.GetRoleBinding:input_type -> holdfast.iam.v2beta1.GetRoleBindingRequest
-	4,  // 12: holdfast.iam.v2beta1.RoleBindingsService.CreateRoleBinding:input_type -> holdfast.iam.v2beta1.CreateRoleBindingRequest
-	9,  // 13: holdfast.iam.v2beta1.RoleBindingsService.UpdateRoleBinding:input_type -> holdfast.iam.v2beta1.UpdateRoleBindingRequest
-	5,  // 14: holdfast.iam.v2beta1.RoleBindingsService.DeleteRoleBinding:input_type -> holdfast.iam.v2beta1.DeleteRoleBindingRequest
-	7,  // 15: holdfast.iam.v2beta1.RoleBindingsService.ListRoleBindings:input_type -> holdfast.iam.v2beta1.ListRoleBindingsRequest
-	10, // 16: holdfast.iam.v2beta1.RoleBindingsService.BatchCreateRoleBindings:input_type -> holdfast.iam.v2beta1.BatchCreateRoleBindingsRequest
-	0,  // 17: holdfast.iam.v2beta1.RoleBindingsService.GetRoleBinding:output_type -> holdfast.iam.v2beta1.RoleBinding
-	0,  // 18: holdfast.iam.v2beta1.RoleBindingsService.CreateRoleBinding:output_type -> holdfast.iam.v2beta1.RoleBinding
-	0,  // 19: holdfast.iam.v2beta1.RoleBindingsService.UpdateRoleBinding:output_type -> holdfast.iam.v2beta1.RoleBinding
-	15, // 20: holdfast.iam.v2beta1.RoleBindingsService.DeleteRoleBinding:output_type -> google.protobuf.Empty
-	8,  // 21: holdfast.iam.v2beta1.RoleBindingsService.ListRoleBindings:output_type -> holdfast.iam.v2beta1.ListRoleBindingsResponse
-	11, // 22: holdfast.iam.v2beta1.RoleBindingsService.BatchCreateRoleBindings:output_type -> holdfast.iam.v2beta1.BatchCreateRoleBindingsResponse
-	17, // [17:23] is the sub-list for method output_type
-	11, // [11:17] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	2,  // 0: holdfast.iam.v2beta1.RoleBinding.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
+	3,  // 1: holdfast.iam.v2beta1.RoleBinding.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
+	4,  // 2: holdfast.iam.v2beta1.RoleBinding.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	13, // 3: holdfast.iam.v2beta1.RoleBinding.create_time:type_name -> google.protobuf.Timestamp
+	13, // 4: holdfast.iam.v2beta1.RoleBinding.start_time:type_name -> google.protobuf.Timestamp
+	13, // 5: holdfast.iam.v2beta1.RoleBinding.expire_time:type_name -> google.protobuf.Timestamp
+	0,  // 6: holdfast.iam.v2beta1.RoleBinding.state:type_name -> holdfast.iam.v2beta1.RoleBindingState
+	1,  // 7: holdfast.iam.v2beta1.CreateRoleBindingRequest.role_binding:type_name -> holdfast.iam.v2beta1.RoleBinding
+	14, // 8: holdfast.iam.v2beta1.ListRoleBindingsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	1,  // 9: holdfast.iam.v2beta1.ListRoleBindingsResponse.role_bindings:type_name -> holdfast.iam.v2beta1.RoleBinding
+	1,  // 10: holdfast.iam.v2beta1.UpdateRoleBindingRequest.role_binding:type_name -> holdfast.iam.v2beta1.RoleBinding
+	15, // 11: holdfast.iam.v2beta1.UpdateRoleBindingRequest.update_mask:type_name -> google.protobuf.FieldMask
+	5,  // 12: holdfast.iam.v2beta1.BatchCreateRoleBindingsRequest.requests:type_name -> holdfast.iam.v2beta1.CreateRoleBindingRequest
+	1,  // 13: holdfast.iam.v2beta1.BatchCreateRoleBindingsResponse.role_bindings:type_name -> holdfast.iam.v2beta1.RoleBinding
+	7,  // 14: holdfast.iam.v2beta1.RoleBindingsService.GetRoleBinding:input_type -> holdfast.iam.v2beta1.GetRoleBindingRequest
+	5,  // 15: holdfast.iam.v2beta1.RoleBindingsService.CreateRoleBinding:input_type -> holdfast.iam.v2beta1.CreateRoleBindingRequest
+	10, // 16: holdfast.iam.v2beta1.RoleBindingsService.UpdateRoleBinding:input_type -> holdfast.iam.v2beta1.UpdateRoleBindingRequest
+	6,  // 17: holdfast.iam.v2beta1.RoleBindingsService.DeleteRoleBinding:input_type -> holdfast.iam.v2beta1.DeleteRoleBindingRequest
+	8,  // 18: holdfast.iam.v2beta1.RoleBindingsService.ListRoleBindings:input_type -> holdfast.iam.v2beta1.ListRoleBindingsRequest
+	11, // 19: holdfast.iam.v2beta1.RoleBindingsService.BatchCreateRoleBindings:input_type -> holdfast.iam.v2beta1.BatchCreateRoleBindingsRequest
+	1,  // 20: holdfast.iam.v2beta1.RoleBindingsService.GetRoleBinding:output_type -> holdfast.iam.v2beta1.RoleBinding
+	1,  // 21: holdfast.iam.v2beta1.RoleBindingsService.CreateRoleBinding:output_type -> holdfast.iam.v2beta1.RoleBinding
+	1,  // 22: holdfast.iam.v2beta1.RoleBindingsService.UpdateRoleBinding:output_type -> holdfast.iam.v2beta1.RoleBinding
+	16, // 23: holdfast.iam.v2beta1.RoleBindingsService.DeleteRoleBinding:output_type -> google.protobuf.Empty
+	9,  // 24: holdfast.iam.v2beta1.RoleBindingsService.ListRoleBindings:output_type -> holdfast.iam.v2beta1.ListRoleBindingsResponse
+	12, // 25: holdfast.iam.v2beta1.RoleBindingsService.BatchCreateRoleBindings:output_type -> holdfast.iam.v2beta1.BatchCreateRoleBindingsResponse
+	20, // [20:26] is the sub-list for method output_type
+	14, // [14:20] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_iam_v2beta1_role_bindings_proto_init() }
@@ -1056,6 +1172,7 @@ func file_holdfast_iam_v2beta1_role_bindings_proto_init() {
 	if File_holdfast_iam_v2beta1_role_bindings_proto != nil {
 		return
 	}
+	file_holdfast_iam_v2beta1_role_bindings_proto_msgTypes[0].OneofWrappers = []any{}
 	file_holdfast_iam_v2beta1_role_bindings_proto_msgTypes[1].OneofWrappers = []any{}
 	file_holdfast_iam_v2beta1_role_bindings_proto_msgTypes[2].OneofWrappers = []any{}
 	file_holdfast_iam_v2beta1_role_bindings_proto_msgTypes[8].OneofWrappers = []any{}
@@ -1064,13 +1181,14 @@ func file_holdfast_iam_v2beta1_role_bindings_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_iam_v2beta1_role_bindings_proto_rawDesc), len(file_holdfast_iam_v2beta1_role_bindings_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_holdfast_iam_v2beta1_role_bindings_proto_goTypes,
 		DependencyIndexes: file_holdfast_iam_v2beta1_role_bindings_proto_depIdxs,
+		EnumInfos:         file_holdfast_iam_v2beta1_role_bindings_proto_enumTypes,
 		MessageInfos:      file_holdfast_iam_v2beta1_role_bindings_proto_msgTypes,
 	}.Build()
 	File_holdfast_iam_v2beta1_role_bindings_proto = out.File

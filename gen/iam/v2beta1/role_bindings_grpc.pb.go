@@ -42,7 +42,8 @@ type RoleBindingsServiceClient interface {
 	// it. The identity need not have signed in yet.
 	CreateRoleBinding(ctx context.Context, in *CreateRoleBindingRequest, opts ...grpc.CallOption) (*RoleBinding, error)
 	// UpdateRoleBinding changes the fields that the mask lists and returns the
-	// result.
+	// result. A binding that is over cannot be changed, and the last owner of an
+	// organization without an end cannot be given one.
 	UpdateRoleBinding(ctx context.Context, in *UpdateRoleBindingRequest, opts ...grpc.CallOption) (*RoleBinding, error)
 	// DeleteRoleBinding takes the role away again. It succeeds when there is no
 	// such binding. The last owner of an organization cannot be removed.
@@ -137,7 +138,8 @@ type RoleBindingsServiceServer interface {
 	// it. The identity need not have signed in yet.
 	CreateRoleBinding(context.Context, *CreateRoleBindingRequest) (*RoleBinding, error)
 	// UpdateRoleBinding changes the fields that the mask lists and returns the
-	// result.
+	// result. A binding that is over cannot be changed, and the last owner of an
+	// organization without an end cannot be given one.
 	UpdateRoleBinding(context.Context, *UpdateRoleBindingRequest) (*RoleBinding, error)
 	// DeleteRoleBinding takes the role away again. It succeeds when there is no
 	// such binding. The last owner of an organization cannot be removed.

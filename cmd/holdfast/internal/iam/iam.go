@@ -123,6 +123,9 @@ func sayAccess(ctx context.Context, a *noun.App, found *accesspb.CheckAccessResp
 			how = "inherited from"
 		}
 		line := fmt.Sprintf("  %s %s %s", g.GetRole().GetName(), how, called(g.GetGroup().GetUid()).Path)
+		if end := g.GetExpireTime(); end != nil {
+			line += ", until " + moment(end)
+		}
 		fmt.Fprintln(a.Out, output.Printable(line))
 	}
 }

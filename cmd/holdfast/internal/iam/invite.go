@@ -31,6 +31,9 @@ func invites() noun.Noun {
 			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant"},
 			{Flag: "ttl", Help: "`DURATION` for which the code is valid, such as 12h or 7d"},
 			{Flag: "email", Help: "only a person with this verified email `ADDRESS` can use the code"},
+			{Flag: "role-until", Path: "expire_time", Read: setTime("role-until", "expire_time"),
+				Help: "a `TIME`, or a duration such as 30d, at which the role is over that it grants"},
+			{Flag: "reason", Help: "`TEXT` that says what the role is for"},
 			{Flag: "single-use", Help: "delete the invite after it is used once"},
 		},
 		Filters: []noun.Field{

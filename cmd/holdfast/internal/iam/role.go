@@ -3,10 +3,15 @@ package iam
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -66,12 +71,20 @@ func roleBindings() noun.Noun {
 		Use: "role-bindings", One: "role binding",
 		About: "A role binding grants an identity a role on a group and everything below it. It takes effect at once.\n" +
 			"You can grant only capabilities that you have.",
-		Example: "  holdfast iam role-bindings create --parent acme/platform --identity acme/platform/ci --role viewer",
+		Example: "  holdfast iam role-bindings create --parent acme/platform --identity acme/platform/ci --role viewer\n" +
+			"  holdfast iam role-bindings create --parent acme/platform --identity ann --role editor --for 8h --reason 'incident 7'",
 		Message: noun.MessageOf(&iampb.RoleBinding{}),
 		Broad:   true,
 		Fields: []noun.Field{
 			{Flag: "identity", Path: "identity_uid", Ref: Identities, Help: "`IDENTITY` that gets the role"},
 			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant"},
+			{Flag: "from", Path: "start_time", Read: setTime("from", "start_time"),
+				Help: "a `TIME`, or a duration such as 2h, from which it counts; '' for at once"},
+			{Flag: "for", Path: "expire_time", Read: setLength,
+				Help: "`DURATION`, such as 8h or 30d, after which it is over"},
+			{Flag: "until", Path: "expire_time", Read: setTime("until", "expire_time"),
+				Help: "`TIME` at which it is over; '' for no end"},
+			{Flag: "reason", Help: "`TEXT` that says what it is for"},
 		},
 		Filters: []noun.Field{
 			{Flag: "identity", Ref: Identities, Help: "only bindings of this `IDENTITY`"},
@@ -80,9 +93,51 @@ func roleBindings() noun.Noun {
 		},
 		Sorted: true,
 		Columns: output.Columns(output.Text("identity", holder).InCSV("identity.name"), "role=role.name",
-			groupPath((*iampb.RoleBinding).GetGroup), "createTime"),
-		Wide: append(output.Columns("uid"), bindingUIDs()...),
+			groupPath((*iampb.RoleBinding).GetGroup), "createTime", output.Text("until", until).InCSV("expireTime")),
+		Wide: append(output.Columns("uid", "state", "startTime", "expireTime", "reason"), bindingUIDs()...),
 	}
+}
+
+// setLength sets the end of a binding from how long it is to last.
+func setLength(m protoreflect.Message, texts []string) error {
+	d, err := noun.ParseDuration(texts[0])
+	if err == nil && d <= 0 {
+		err = fmt.Errorf("%q is not a length of time", texts[0])
+	}
+	if err == nil {
+		noun.Put(m, "expire_time", timestamppb.New(time.Now().Add(d)).ProtoReflect())
+	}
+	return err
+}
+
+// setTime returns what sets a time of a binding from the text of a flag, and clears it for no text.
+func setTime(flag, path string) func(protoreflect.Message, []string) error {
+	return func(m protoreflect.Message, texts []string) error {
+		if fd := m.Descriptor().Fields().ByName(protoreflect.Name(path)); m.Has(fd) {
+			return errors.New("--for says that already")
+		}
+		t, err := noun.ParseUntil(flag, texts[0])
+		if err == nil && t != nil {
+			noun.Put(m, path, t.ProtoReflect())
+		}
+		return err
+	}
+}
+
+// moment is a time as a table has it.
+func moment(t *timestamppb.Timestamp) string { return t.AsTime().Local().Format("2006-01-02 15:04") }
+
+// until says until when a binding counts, or that it does not count.
+func until(b *iampb.RoleBinding) string {
+	switch {
+	case b.GetState() == iampb.RoleBindingState_ROLE_BINDING_STATE_OVER:
+		return "over"
+	case b.GetState() == iampb.RoleBindingState_ROLE_BINDING_STATE_UPCOMING:
+		return "from " + moment(b.GetStartTime())
+	case b.GetExpireTime() != nil:
+		return moment(b.GetExpireTime())
+	}
+	return ""
 }
 
 // groupPath returns a column with the path of a group that comes with its name.

@@ -192,6 +192,22 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// ParseUntil parses the text of a flag that is a time, or a duration from now on. Of no text it returns nil.
+func ParseUntil(flag, text string) (*timestamppb.Timestamp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if d, err := ParseDuration(text); err == nil {
+		return timestamppb.New(time.Now().Add(d)), nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return timestamppb.New(t), nil
+		}
+	}
+	return nil, problem.Usage("--%s: %q is neither a time like 2030-01-31T12:00:00Z nor a duration like 30d", flag, text)
+}
+
 // ParseEnum parses a word of EnumWords or the name of a value.
 func ParseEnum(d protoreflect.EnumDescriptor, text string) (protoreflect.EnumNumber, error) {
 	for i := range d.Values().Len() {

@@ -5,10 +5,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -78,7 +76,7 @@ func exceptionsCreate(a *noun.App) *cobra.Command {
 			return err
 		}
 		var err error
-		if e.ExpireTime, err = parseUntil(until); err != nil {
+		if e.ExpireTime, err = noun.ParseUntil("until", until); err != nil {
 			return err
 		}
 		if justification != "" {
@@ -137,22 +135,6 @@ func placeException(
 	e.TargetUid, e.TagPattern, e.Digest = at.repo, at.tag, at.digest
 	req.Parent = cmp.Or(req.Parent, at.repo[:strings.LastIndexByte(at.repo, '/')])
 	return nil
-}
-
-// parseUntil parses a time, or a duration from now on.
-func parseUntil(text string) (*timestamppb.Timestamp, error) {
-	if text == "" {
-		return nil, nil
-	}
-	if d, err := noun.ParseDuration(text); err == nil {
-		return timestamppb.New(time.Now().Add(d)), nil
-	}
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return timestamppb.New(t), nil
-		}
-	}
-	return nil, problem.Usage("--until: %q is neither a time like 2030-01-31T12:00:00Z nor a duration like 30d", text)
 }
 
 func exceptionsList(a *noun.App) *cobra.Command {
@@ -240,7 +222,7 @@ func exceptionsImport(a *noun.App) *cobra.Command {
 		if err := resolveGroup(ctx, a, group, &req.Parent); err != nil {
 			return err
 		}
-		if req.ExpireTime, err = parseUntil(until); err != nil {
+		if req.ExpireTime, err = noun.ParseUntil("until", until); err != nil {
 			return err
 		}
 		if from != "" {
