@@ -40,6 +40,7 @@ type Collected struct {
 	Bytes   int64 `json:"bytes"`   // of these blobs
 	Files   int   `json:"files"`   // that neither a blob nor an upload refers to
 	Pulls   int   `json:"pulls"`   // older than KeepPulls
+	Trash   int   `json:"trash"`   // what has expired, or nobody can restore
 }
 
 // Collect deletes what nothing refers to. It is safe to run beside pushes, pulls, mounts and other collectors.
@@ -68,12 +69,13 @@ func (r *Registry) count(removed Collected, err error) {
 	all.Add(removed.Bytes, "bytes")
 	all.Add(int64(removed.Files), "files")
 	all.Add(int64(removed.Pulls), "pulls")
+	all.Add(int64(removed.Trash), "trash")
 }
 
 func (r *Registry) collect(ctx context.Context, c Collection) (Collected, error) {
 	c.UploadAge = cmp.Or(c.UploadAge, UploadAge)
 	g := &collector{Registry: r, Collection: c, now: r.config.Now()}
-	for _, step := range []func(context.Context) error{g.uploads, g.links, g.blobs, g.files, g.prune} {
+	for _, step := range []func(context.Context) error{g.uploads, g.trash, g.links, g.blobs, g.files, g.prune} {
 		if err := step(ctx); err != nil {
 			return g.collected, fmt.Errorf("collect: %w", err)
 		}
@@ -121,6 +123,26 @@ func (g *collector) deleteUpload(ctx context.Context, id string, before time.Tim
 	}
 	g.collected.Uploads++
 	return g.storage.discard(ctx, id)
+}
+
+// trash removes what has expired from the trash, and what nobody can restore.
+func (g *collector) trash(ctx context.Context) error {
+	for _, step := range []func(context.Context, int) (int, error){
+		func(ctx context.Context, n int) (int, error) { return g.store.ExpireTrash(ctx, g.now, n) },
+		g.store.SweepTrash,
+	} {
+		for !g.DryRun {
+			n, err := step(ctx, collectBatch)
+			g.collected.Trash += n
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				break
+			}
+		}
+	}
+	return nil
 }
 
 // links marks the blobs that no manifest of their repo needs, and removes those

@@ -37,6 +37,7 @@ type stage struct {
 	account     resource.Account
 	exception   resource.Exception
 	rule        resource.PullRule
+	trash       resource.TrashEntry // a tag of the repo
 }
 
 func newStage(t *testing.T, s *storetest.Store, name string) stage {
@@ -56,6 +57,10 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	addImage(t, s, st.repo, "v1", "one")
 	st.deployed = addRepo(t, s, org.UID, "deployed")
 	must(t, s.InsertDeployment(t.Context(), newDeployment(st.deployed.UID)))
+	s.KeepTrash = week
+	addImage(t, s, st.repo, "deleted", "one")
+	must(t, s.DeleteTagNamed(t.Context(), st.repo.UID, "deleted", nil))
+	st.trash = trashed(t, s, st.repo.UID)["tag deleted"]
 	return st
 }
 

@@ -143,6 +143,9 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if err := t.deleteJudgements(ctx, uid); err != nil {
 			return err
 		}
+		if err := t.deleteTrash(ctx, uid); err != nil {
+			return err
+		}
 		if _, err := t.Exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
 			return err
 		}
@@ -179,6 +182,21 @@ func (t Tx) deleteUploads(ctx context.Context, group resource.UID) error {
 		gone += int(size)
 	}
 	return t.Count(ctx, store.BytesCounter, group.NewChild(), -gone)
+}
+
+// deleteTrash removes the repos in the trash of a group that goes. They keep nobody from deleting it.
+func (t Tx) deleteTrash(ctx context.Context, group resource.UID) error {
+	all, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT uid FROM trash_repos WHERE parent = $1 ORDER BY seg`,
+		store.Segment(group))
+	if err != nil {
+		return err
+	}
+	for _, repo := range all {
+		if err := t.DropTrash(ctx, repo); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deleteJudgements removes what a group that goes has decided about findings. It has no
