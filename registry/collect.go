@@ -126,12 +126,16 @@ func (g *collector) deleteUpload(ctx context.Context, id string, before time.Tim
 }
 
 // trash removes what has expired from the trash, and what nobody can restore.
-func (g *collector) trash(ctx context.Context) error {
+func (g *collector) trash(ctx context.Context) (err error) {
+	if g.DryRun {
+		g.collected.Trash, err = g.store.CountExpired(ctx, g.now)
+		return err
+	}
 	for _, step := range []func(context.Context, int) (int, error){
 		func(ctx context.Context, n int) (int, error) { return g.store.ExpireTrash(ctx, g.now, n) },
 		g.store.SweepTrash,
 	} {
-		for !g.DryRun {
+		for {
 			n, err := step(ctx, collectBatch)
 			g.collected.Trash += n
 			if err != nil {
@@ -221,10 +225,14 @@ func (g *collector) dropBlob(ctx context.Context, b resource.Blob) error {
 	return g.storage.remove(ctx, b.Path)
 }
 
-// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no other repo.
+// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no other repo and the trash of none needs it.
 func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 	holders, err := g.store.BlobHolders(ctx, digest, n+1)
 	if err != nil || len(holders) != n {
+		return err
+	}
+	kept, err := g.store.TrashNeeds(ctx, digest)
+	if err != nil || kept {
 		return err
 	}
 	b, err := g.store.Blob(resource.WithDryRun(ctx), holders[0], digest)

@@ -65,6 +65,20 @@ func (s *Store) ExpireTrash(ctx context.Context, now time.Time, n int) (removed 
 	return s.purgeSome(ctx, `expire_ms <= $2 ORDER BY expire_ms`, n, store.MS(now))
 }
 
+// CountExpired returns how many entries of the trash have expired.
+func (s *Store) CountExpired(ctx context.Context, now time.Time) (n int, _ error) {
+	err := s.Row(ctx, `SELECT count(*) FROM trash WHERE expire_ms <= $1`, []any{store.MS(now)}, &n)
+	return n, err
+}
+
+// TrashNeeds reports whether something in the trash of a repo needs a blob that the repo holds, or held.
+func (s *Store) TrashNeeds(ctx context.Context, digest string) (bool, error) {
+	var n int
+	err := s.Row(ctx, `SELECT (SELECT count(*) FROM trash_blobs WHERE digest = $1) + (SELECT count(*) FROM repo_blobs AS b
+		JOIN trash_refs AS r ON r.repo = b.repo AND r.blob = b.digest WHERE b.digest = $1)`, []any{digest}, &n)
+	return n > 0, err
+}
+
 // purgeSome removes up to n entries that a condition with an order selects, whose first parameter is $2. Repos come last,
 // because the other entries of one go with it.
 func (s *Store) purgeSome(ctx context.Context, where string, n int, args ...any) (removed int, _ error) {
