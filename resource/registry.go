@@ -15,9 +15,10 @@ type RegistrySettings struct {
 	ImmutableTags  bool `json:"immutableTags,omitempty"`  // tags cannot be moved or deleted
 	// except those that match one of these with path.Match
 	ImmutableExcept []string  `json:"immutableExcept,omitempty"`
-	UniqueTags      bool      `json:"uniqueTags,omitempty"`  // stored for clients, but not used
-	GracePeriod     bool      `json:"gracePeriod,omitempty"` // stored for clients, but not used
-	TrashDays       *int32    `json:"trashDays,omitempty"`   // how long what is deleted can be restored; nil is what the server is set to
+	UniqueTags      bool      `json:"uniqueTags,omitempty"`   // stored for clients, but not used
+	GracePeriod     bool      `json:"gracePeriod,omitempty"`  // stored for clients, but not used
+	CreateGroups    bool      `json:"createGroups,omitempty"` // a push creates the groups of its repo, too
+	TrashDays       *int32    `json:"trashDays,omitempty"`    // how long what is deleted can be restored; nil is what the server is set to
 	UpdateTime      time.Time `json:"updateTime"`
 }
 

@@ -77,6 +77,12 @@ func (st stage) acts() map[string]act {
 	maps.Copy(all, st.actsOnFindings())
 	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID, "new"), newBinding(st.folder.UID, bob, st.r.UID)
 	none := st.org.UID.NewChild()
+	ensure := func(parent resource.UID) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := st.EnsureGroups(ctx, parent, []string{"some", "below"})
+			return err
+		}
+	}
 	insertGroup := func(g resource.Group) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := st.InsertGroup(ctx, g); return err }
 	}
@@ -105,6 +111,7 @@ func (st stage) acts() map[string]act {
 		}
 	}
 	all["InsertGroup"] = act{insertGroup(g), insertGroup(newGroup(st.org.UID, "folder"))}
+	all["EnsureGroups"] = act{ensure(st.folder.UID), ensure(none)}
 	all["UpdateGroup"] = act{st.describe(st.folder.UID), st.describe(none)}
 	all["DeleteGroup"] = act{
 		func(ctx context.Context) error { return st.DeleteGroup(ctx, st.folder.UID, alice) },
