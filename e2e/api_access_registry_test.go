@@ -13,7 +13,7 @@ import (
 // registryCapabilities are those the registry asks for.
 var registryCapabilities = []string{
 	"repo.create", "repo.update", "repo.list", "repo.delete", "tag.create", "tag.list", "tag.delete",
-	"manifest.metadata.list", "registry.settings.list",
+	"manifest.metadata.list", "registry.settings.list", "manifest.create", "manifest.delete",
 }
 
 // registryAccesses are the methods that act on one place of the registry.
@@ -25,8 +25,15 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 	digest := h.pushImage(t, "dev/folder/stocked", "pushed", "amd64", "layer")
 	shelf := func(*testing.T) string { return stocked }
 	tag := func(t *testing.T) string { return h.tag(t, stocked, h.name(), digest) }
+	deleted := func(t *testing.T) string { return h.trash(t, stocked, digest) }
 	return map[string]access{
-		"GetRepo": {"repo.list", repo, func(uid string) proto.Message { return &registrypb.GetRepoRequest{Uid: uid} }},
+		"GetTrashEntry": {"repo.list", deleted, func(uid string) proto.Message { return &ocipb.GetTrashEntryRequest{Uid: uid} }},
+		"RestoreTrashEntry": {"manifest.create", deleted, func(uid string) proto.Message {
+			return &ocipb.RestoreTrashEntryRequest{Uid: uid}
+		}},
+		"DeleteTrashEntry": {"repo.delete", deleted, func(uid string) proto.Message { return &ocipb.DeleteTrashEntryRequest{Uid: uid} }},
+		"EmptyTrash":       {"repo.delete", folder, func(uid string) proto.Message { return &ocipb.EmptyTrashRequest{Uid: uid} }},
+		"GetRepo":          {"repo.list", repo, func(uid string) proto.Message { return &registrypb.GetRepoRequest{Uid: uid} }},
 		"CreateRepo": {"repo.create", folder, func(uid string) proto.Message {
 			return &registrypb.CreateRepoRequest{Parent: uid, Repo: &registrypb.Repo{Name: h.name()}}
 		}},
@@ -66,8 +73,12 @@ func TestApiRegistryLists(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		for place, path := range map[string]string{h.org: "dev", h.folder: "dev/folder", h.sibling: "dev/sibling", h.other: "other"} {
-			h.repo(t, place, "app")
-			h.pushImage(t, path+"/app", "stable", "amd64", path)
+			repo := h.repo(t, place, "app")
+			digest := h.pushImage(t, path+"/app", "stable", "amd64", path)
+			h.trash(t, repo, digest)
+			if place == h.folder {
+				h.trash(t, repo, digest)
+			}
 		}
 		all := h.registryAccesses(t)
 		for protocol, call := range w.protocols() {
@@ -87,7 +98,8 @@ func (h *hierarchy) listsRegistry(t *testing.T, call caller) {
 	for name, tt := range map[string]struct {
 		capability string
 		in         proto.Message
-	}{"repos": {"repo.list", &registrypb.ListReposRequest{}}, "tags": {"tag.list", &registrypb.ListTagsRequest{}}} {
+	}{"repos": {"repo.list", &registrypb.ListReposRequest{}}, "tags": {"tag.list", &registrypb.ListTagsRequest{}},
+		"trash": {"tag.list", &ocipb.ListTrashEntriesRequest{}}, "trash of repos": {"repo.list", &ocipb.ListTrashEntriesRequest{}}} {
 		for who, place := range places {
 			uids, total := listed(must[proto.Message](t, call, h.full[who], tt.in))
 			for _, uid := range uids {

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -103,6 +104,10 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 			return badRequest{"repo_uid", &ocipb.GetImageRequest{RepoUid: uid, Reference: "stable"}}
 		},
 		"history": func(uid string) badRequest { return badRequest{"repo_uid", &ocipb.ListTagHistoryRequest{RepoUid: uid}} },
+		"trash":   func(uid string) badRequest { return badRequest{"uid", &ocipb.GetTrashEntryRequest{Uid: uid}} },
+		"restore": func(uid string) badRequest { return badRequest{"uid", &ocipb.RestoreTrashEntryRequest{Uid: uid}} },
+		"remove":  func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteTrashEntryRequest{Uid: uid}} },
+		"empty":   func(uid string) badRequest { return badRequest{"uid", &ocipb.EmptyTrashRequest{Uid: uid}} },
 	}
 	table := map[string]badRequest{}
 	for value, uid := range badUIDValues(y.things) {
@@ -118,6 +123,7 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 			table["repos below "+value] = badRequest{"uidp.descendants_of", &registrypb.ListReposRequest{Uidp: &commonpb.UIDPFilter{DescendantsOf: uid}}}
 			table["tags in "+value] = badRequest{"uidp.children_of", &registrypb.ListTagsRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}}}
 			table["pulls in "+value] = badRequest{"uidp.children_of", &ocipb.ListPullsRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}}}
+			table["trash in "+value] = badRequest{"uidp.children_of", &ocipb.ListTrashEntriesRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}}}
 			table["pulls by "+value] = badRequest{"identity_uid", &ocipb.ListPullsRequest{IdentityUid: uid}}
 		}
 	}
@@ -229,6 +235,7 @@ func badTags(y shelf) map[string]badRequest {
 	for value, digest := range badDigests {
 		table["digest of "+value] = badRequest{"digest", create(&registrypb.Tag{Name: "x", Digest: digest})}
 		table["list of digest of "+value] = badRequest{"digest", &registrypb.ListTagsRequest{Digest: digest}}
+		table["trash of digest of "+value] = badRequest{"digest", &ocipb.ListTrashEntriesRequest{Digest: digest}}
 		table["pulls of digest of "+value] = badRequest{"digest", &ocipb.ListPullsRequest{Digest: digest}}
 	}
 	return table
@@ -256,6 +263,11 @@ func badSettings(y shelf) map[string]badRequest {
 			Settings: &ocipb.Settings{Uid: y.folder, ImmutableExcept: patterns},
 		}}
 	}
+	for _, days := range []int32{-1, 366} {
+		table[fmt.Sprint(days, " days of trash")] = badRequest{"trash_days", &ocipb.UpdateSettingsRequest{
+			Settings: &ocipb.Settings{Uid: y.folder, TrashDays: &days},
+		}}
+	}
 	return table
 }
 
@@ -278,6 +290,9 @@ func badRegistryLists(y shelf) map[string]badRequest {
 		table["tags: "+name] = badRequest{b.field, &registrypb.ListTagsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
 		table["pulls: "+name] = badRequest{b.field, &ocipb.ListPullsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
 		table["history: "+name] = badRequest{b.field, &ocipb.ListTagHistoryRequest{RepoUid: y.repo, PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
+	}
+	for name, b := range badPages {
+		table["trash: "+name] = badRequest{b.field, &ocipb.ListTrashEntriesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
 	}
 	table["history: forwards"] = badRequest{"order_by", &ocipb.ListTagHistoryRequest{RepoUid: y.repo, OrderBy: "time"}}
 	table["pulls: sideways"] = badRequest{"direction", &ocipb.ListPullsRequest{Direction: 3}}

@@ -227,6 +227,26 @@ func tagSteps() []step {
 		{name: "history of the dead", in: func(s *story) proto.Message {
 			return &ocipb.ListTagHistoryRequest{RepoUid: s.uid("repo"), Tag: "1.2-20260131"}
 		}},
+		{name: "trash", in: func(s *story) proto.Message {
+			return &ocipb.ListTrashEntriesRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: s.uid("repo")}}
+		}},
+		{name: "trashed tag", in: func(s *story) proto.Message { return &ocipb.GetTrashEntryRequest{Uid: deleted(s, "trash")} }},
+		{name: "restore of nothing", code: codes.NotFound, in: func(s *story) proto.Message {
+			return &ocipb.RestoreTrashEntryRequest{Uid: s.uid("repo") + "/0123456789abcdef"}
+		}},
+		{name: "restore", in: func(s *story) proto.Message { return &ocipb.RestoreTrashEntryRequest{Uid: deleted(s, "trash")} }},
+		{name: "restore again", code: codes.NotFound, in: func(s *story) proto.Message { return &ocipb.RestoreTrashEntryRequest{Uid: deleted(s, "trash")} }},
+		{name: "delete restored tag", in: func(s *story) proto.Message { return &registrypb.DeleteTagRequest{Uid: s.uid("tag of a day")} }},
+		{name: "trash again", in: func(s *story) proto.Message {
+			return &ocipb.ListTrashEntriesRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: s.uid("repo")}}
+		}},
+		{name: "remove from the trash", in: func(s *story) proto.Message {
+			return &ocipb.DeleteTrashEntryRequest{Uid: deleted(s, "trash again")}
+		}},
+		{name: "empty the trash", in: func(s *story) proto.Message { return &ocipb.EmptyTrashRequest{Uid: s.uid("images")} }},
+		{name: "empty nothing", code: codes.NotFound, in: func(s *story) proto.Message {
+			return &ocipb.EmptyTrashRequest{Uid: s.org() + "/0123456789abcdef"}
+		}},
 		{name: "pulls by somebody", in: func(s *story) proto.Message { return &ocipb.ListPullsRequest{IdentityUid: s.uid("images")} }},
 		{name: "registry", in: func(*story) proto.Message { return &ocipb.GetRegistryRequest{} }, as: "stranger"},
 		{name: "registry of nobody", code: codes.Unauthenticated, in: func(*story) proto.Message { return &ocipb.GetRegistryRequest{} }, as: "nobody"},
@@ -235,4 +255,9 @@ func tagSteps() []step {
 		{name: "delete repo again", code: codes.NotFound, in: func(s *story) proto.Message { return &registrypb.DeleteRepoRequest{Uid: s.uid("repo")} }},
 		{name: "tag went with it", code: codes.NotFound, in: func(s *story) proto.Message { return &registrypb.GetTagRequest{Uid: s.uid("tag")} }},
 	}
+}
+
+// deleted returns the uid of the first entry of the trash that a step has listed.
+func deleted(s *story, step string) string {
+	return s.answers[step].(*ocipb.ListTrashEntriesResponse).GetEntries()[0].GetUid()
 }

@@ -52,6 +52,7 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		iampb.File_holdfast_iam_v2beta1_group_invites_proto, iampb.File_holdfast_iam_v2beta1_external_group_role_mappings_proto,
 		registrypb.File_holdfast_registry_v2beta1_repos_proto, registrypb.File_holdfast_registry_v2beta1_tags_proto,
 		registrypb.File_holdfast_registry_v2beta1_images_proto, ocipb.File_holdfast_oci_v1_oci_proto,
+		ocipb.File_holdfast_oci_v1_trash_proto,
 		eventspb.File_holdfast_events_v2beta1_subscriptions_proto, deliveriespb.File_holdfast_deliveries_v1_deliveries_proto,
 		auditpb.File_holdfast_audit_v1_audit_proto,
 		accesspb.File_holdfast_access_v1_access_proto, budgetspb.File_holdfast_budgets_v1_budgets_proto, findingspb.File_holdfast_findings_v1_findings_proto, findingspb.File_holdfast_findings_v1_exceptions_proto,

@@ -23,7 +23,14 @@ func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 	change := func(uid, body, bad string) []example {
 		return []example{{uid: uid, body: body}, {uid: uid, query: "validate_only=true", body: body}, {uid: uid, body: bad, fails: true}}
 	}
+	deleted := func() string { return w.trash(t, repo, digest) }
 	return map[string][]example{
+		"TrashService_ListTrashEntries":  append(list, example{query: "uidp.children_of=" + repo + "&digest=" + digest + "&order_by=create_time"}),
+		"TrashService_GetTrashEntry":     get(deleted()),
+		"TrashService_RestoreTrashEntry": {{uid: deleted(), body: `{"replace":true}`}, {uid: nothing, body: `{}`, fails: true}},
+		"TrashService_DeleteTrashEntry":  {{uid: deleted()}, {uid: nothing, fails: true}},
+		"TrashService_EmptyTrash":        {{uid: shelf, body: `{"validateOnly":true}`}, {uid: nothing, body: `{}`, fails: true}},
+
 		"ReposService_ListRepos": list,
 		"ReposService_GetRepo":   get(repo),
 		"ReposService_CreateRepo": {

@@ -193,6 +193,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&registrypb.ListTagsRequest{Uidp: repo, IncludeDates: true, OrderBy: "name desc"},
 		&registryv1pb.EolTagFilter{Uidp: repo, ExcludeDates: true},
 		&ocipb.ListTagHistoryRequest{RepoUid: app, Tag: "v1"},
+		&ocipb.ListTrashEntriesRequest{Uidp: repo, OrderBy: "create_time"},
 		&ocipb.ListPullsRequest{Uidp: repo, Direction: ocipb.Direction_DIRECTION_PUSH},
 		&eventspb.ListSubscriptionsRequest{Uidp: below, OrderBy: newest},
 		&deliveriespb.ListDeliveriesRequest{Uidp: below, OrderBy: newest}, // there are none before a day has passed
@@ -248,6 +249,7 @@ func (w *world) fillLists(t *testing.T, org, folder, app string) {
 		w.pushImage(t, "dev/folder/app", "v1", "amd64", "layer "+name)
 		digest := w.pushImage(t, "dev/folder/app", "only-"+name, "amd64", "another "+name)
 		w.tag(t, app, "1.0-2026010"+fmt.Sprint(n+1), digest)
+		w.trash(t, app, digest)
 		old := w.tag(t, app, "old-"+name, digest)
 		w.send(t, w.Token, "PUT", "/registry/v1/tags/"+old, `{"digest":"`+digest+`","deprecated":true}`)
 	}

@@ -183,6 +183,7 @@ var listCapabilities = map[string]resource.Capability{
 	"iam.budgets":                      resource.GroupsList,
 	"platform.registry.repo":           resource.RepoList,
 	"platform.registry.tag":            resource.TagList,
+	"platform.registry.trash":          resource.TagList,
 	"platform.registry.settings":       resource.RegistrySettingsList,
 	"platform.registry.deployment":     resource.DeploymentsList,
 	"platform.registry.inventory":      resource.DeploymentsList,

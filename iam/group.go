@@ -14,9 +14,6 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
-// maxGroupDepth is how deep groups may nest. The resources in them need levels, too.
-const maxGroupDepth = 16
-
 // accessPause is how long a person must wait before asking again to join a group.
 const accessPause = time.Hour
 
@@ -63,8 +60,8 @@ func newGroup(parent resource.UID, g resource.Group) error {
 		return fault.Field("verified", "is set by the operator of the service")
 	case parent != "" && g.Kind != resource.OrgUnspecified:
 		return fault.Field("kind", "belongs to the organization; a group below takes it over")
-	case parent.Depth() >= maxGroupDepth:
-		return fault.Field("parent", "groups nest at most %d levels deep", maxGroupDepth)
+	case parent.Depth() >= resource.MaxGroupDepth:
+		return fault.Field("parent", "groups nest at most %d levels deep", resource.MaxGroupDepth)
 	}
 	return nil
 }

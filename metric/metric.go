@@ -44,7 +44,7 @@ var (
 	mails        = []string{OK, Failed, GivenUp, Denied}
 	feedOutcomes = []string{Changed, Unchanged, Failed}
 	imports      = []string{"created", "updated", Unchanged, Failed}
-	collected    = []string{"uploads", "links", "blobs", "files", "pulls", "bytes"}
+	collected    = []string{"uploads", "links", "blobs", "files", "pulls", "trash", "bytes"}
 	caches       = []string{"tokens", "identities", "issuer_keys", "repos", "advisories", "verdicts"}
 )
 

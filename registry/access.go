@@ -138,6 +138,10 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 	case err == nil && t.found:
 		return nil
 	case err == nil && slices.Contains(needs, resource.ManifestCreate):
+		made, err := r.createGroups(ctx, t)
+		if made || err != nil {
+			return err
+		}
 		return problem(http.StatusForbidden, denied, "there is no group for %s: create it first", t.name)
 	case err == nil: // so that a client that only checks whether something exists goes on to push it
 		return problem(http.StatusNotFound, nameUnknown, "there is no group for %s", t.name)
@@ -146,6 +150,35 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 	}
 	t.public = true
 	return nil
+}
+
+// createGroups creates the groups of a target that a push begins, if the settings of the nearest group say so and the
+// caller may create groups and repos there. It reports whether it did, and sets the group of the target.
+func (r *Registry) createGroups(ctx context.Context, t *target) (bool, error) {
+	begins := t.kind == "uploads" || t.kind == "manifest" && t.method == http.MethodPut
+	if !begins || t.group == "" {
+		return false, nil
+	}
+	set, err := r.store.RegistrySettings(ctx, t.group)
+	if err != nil || !set.CreateGroups || set.NoCreateOnPush {
+		return false, err
+	}
+	if r.authz.RequireAll(ctx, resource.NewCapabilities(resource.GroupsCreate, resource.RepoCreate), t.group) != nil {
+		return false, nil
+	}
+	names := strings.Split(t.name, "/")
+	missing := names[t.group.Depth() : len(names)-1]
+	if t.group.Depth()+len(missing) > resource.MaxGroupDepth {
+		return false, problem(http.StatusBadRequest, nameInvalid, "groups nest at most %d levels deep", resource.MaxGroupDepth)
+	}
+	for _, name := range missing {
+		if err := (resource.Group{Name: name}).Validate(); err != nil {
+			return false, problem(http.StatusBadRequest, nameInvalid, "%.200q is not the name of a group", name)
+		}
+	}
+	t.group, err = r.iam.EnsureGroups(ctx, t.group, missing)
+	t.found = err == nil
+	return t.found, err
 }
 
 // public reports whether everybody may do what the capabilities allow.

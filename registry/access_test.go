@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
@@ -270,4 +272,90 @@ func TestCatalogShowsWhatTheCallerMaySee(t *testing.T) {
 	if len(first) != 2 || len(rest) != 1 || end != "" {
 		t.Errorf("pages = %v, %v, then %q", first, rest, end)
 	}
+}
+
+// TestCreateGroupsOnPush pushes to paths whose groups are not there.
+func TestCreateGroupsOnPush(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		r := newRig(t, s, registry.Config{})
+		index := []byte(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}`)
+		push := func(who, path string) answer {
+			return r.do(t, call{method: "PUT", path: "/v2/" + path + "/manifests/v1", who: who, body: bytes.NewReader(index),
+				headers: []string{"Content-Type", "application/vnd.oci.image.index.v1+json"}})
+		}
+		start := func(who, path string) answer {
+			return r.do(t, call{method: "POST", path: "/v2/" + path + "/blobs/uploads/", who: who})
+		}
+		there := func(names ...string) bool {
+			_, err := s.GroupAt(t.Context(), names)
+			return err == nil
+		}
+		if a := push("owner", "acme/new/app"); a.status != 403 || there("acme", "new") {
+			t.Errorf("where it is not set: %d %s", a.status, a.body)
+		}
+		on := func(set *resource.RegistrySettings) { set.CreateGroups = true }
+		r.settings(t, r.org.UID, on)
+		now := s.Now()
+		role := resource.Role{UID: r.org.UID.NewChild(), Name: "pusher", CreateTime: now, UpdateTime: now,
+			Capabilities: resource.CapabilitySet("manifest.create", "tag.create", "repo.create")} // and not groups.create
+		must(t, s.InsertRole(t.Context(), role))
+		_, err := s.InsertBindings(t.Context(), []resource.RoleBinding{
+			{UID: r.org.UID.NewChild(), Identity: r.uids["stranger"], Role: role.UID, CreateTime: now},
+		})
+		must(t, err)
+		for who, want := range map[string]int{"stranger": 403, "viewer": 403, "": 401} {
+			for _, do := range []func(string, string) answer{push, start} {
+				if a := do(who, "acme/new/app"); a.status != want || there("acme", "new") {
+					t.Errorf("%q: %d %s", who, a.status, a.body)
+				}
+			}
+		}
+		for _, path := range []string{"acme/new/app", "acme/team/new/deeper/app"} {
+			for range 2 {
+				if a := push("owner", path); a.status != 201 {
+					t.Errorf("%s: %d %s", path, a.status, a.body)
+				}
+			}
+		}
+		if a := start("owner", "acme/uploaded/app"); a.status != 202 || !there("acme", "uploaded") {
+			t.Errorf("an upload: %d %s", a.status, a.body)
+		}
+		r.pushImage(t, "acme/image/of/blobs", "v1", "layer")
+		for name, path := range map[string]string{
+			"no organization": "none/new/app", "another's": "other/new/app", "too deep": "acme" + strings.Repeat("/d", 16) + "/app",
+		} {
+			if a := push("owner", path); a.status != 403 && a.status != 400 {
+				t.Errorf("%s: %d %s", name, a.status, a.body)
+			}
+		}
+		r.want(t, call{method: "GET", path: "/v2/acme/pulled/app/manifests/v1", who: "owner"}, 404)
+		r.want(t, call{method: "PATCH", path: "/v2/acme/patched/app/blobs/uploads/x", who: "owner"}, 403)
+		if there("none") || there("acme", "d") || there("acme", "pulled") || there("acme", "patched") {
+			t.Error("groups were created")
+		}
+		r.settings(t, r.folder.UID, func(set *resource.RegistrySettings) { set.NoCreateOnPush = true })
+		if a := push("owner", "acme/team/closed/app"); a.status != 403 || there("acme", "team", "closed") {
+			t.Errorf("where repos are not created: %d %s", a.status, a.body)
+		}
+	})
+}
+
+// TestCreateGroupsOnPushAtOnce: first pushes below the same new groups do not fail each other.
+func TestCreateGroupsOnPushAtOnce(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		r := newRig(t, s, registry.Config{})
+		r.settings(t, r.org.UID, func(set *resource.RegistrySettings) { set.CreateGroups = true })
+		for round := range 5 {
+			var all sync.WaitGroup
+			for i := range 6 {
+				all.Go(func() { r.pushImage(t, fmt.Sprintf("acme/at-once-%d/deep/app%d", round, i), "v1", "layer") })
+			}
+			all.Wait()
+		}
+		drifts, err := s.Drifts(t.Context())
+		must(t, err)
+		if len(drifts) > 0 {
+			t.Errorf("counters: %v", drifts)
+		}
+	})
 }

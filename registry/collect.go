@@ -40,6 +40,7 @@ type Collected struct {
 	Bytes   int64 `json:"bytes"`   // of these blobs
 	Files   int   `json:"files"`   // that neither a blob nor an upload refers to
 	Pulls   int   `json:"pulls"`   // older than KeepPulls
+	Trash   int   `json:"trash"`   // what has expired, or nobody can restore
 }
 
 // Collect deletes what nothing refers to. It is safe to run beside pushes, pulls, mounts and other collectors.
@@ -68,12 +69,13 @@ func (r *Registry) count(removed Collected, err error) {
 	all.Add(removed.Bytes, "bytes")
 	all.Add(int64(removed.Files), "files")
 	all.Add(int64(removed.Pulls), "pulls")
+	all.Add(int64(removed.Trash), "trash")
 }
 
 func (r *Registry) collect(ctx context.Context, c Collection) (Collected, error) {
 	c.UploadAge = cmp.Or(c.UploadAge, UploadAge)
 	g := &collector{Registry: r, Collection: c, now: r.config.Now()}
-	for _, step := range []func(context.Context) error{g.uploads, g.links, g.blobs, g.files, g.prune} {
+	for _, step := range []func(context.Context) error{g.uploads, g.trash, g.links, g.blobs, g.files, g.prune} {
 		if err := step(ctx); err != nil {
 			return g.collected, fmt.Errorf("collect: %w", err)
 		}
@@ -121,6 +123,30 @@ func (g *collector) deleteUpload(ctx context.Context, id string, before time.Tim
 	}
 	g.collected.Uploads++
 	return g.storage.discard(ctx, id)
+}
+
+// trash removes what has expired from the trash, and what nobody can restore.
+func (g *collector) trash(ctx context.Context) (err error) {
+	if g.DryRun {
+		g.collected.Trash, err = g.store.CountExpired(ctx, g.now)
+		return err
+	}
+	for _, step := range []func(context.Context, int) (int, error){
+		func(ctx context.Context, n int) (int, error) { return g.store.ExpireTrash(ctx, g.now, n) },
+		g.store.SweepTrash,
+	} {
+		for {
+			n, err := step(ctx, collectBatch)
+			g.collected.Trash += n
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				break
+			}
+		}
+	}
+	return nil
 }
 
 // links marks the blobs that no manifest of their repo needs, and removes those
@@ -199,10 +225,14 @@ func (g *collector) dropBlob(ctx context.Context, b resource.Blob) error {
 	return g.storage.remove(ctx, b.Path)
 }
 
-// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no other repo.
+// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no other repo and the trash of none needs it.
 func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 	holders, err := g.store.BlobHolders(ctx, digest, n+1)
 	if err != nil || len(holders) != n {
+		return err
+	}
+	kept, err := g.store.TrashNeeds(ctx, digest)
+	if err != nil || kept {
 		return err
 	}
 	b, err := g.store.Blob(resource.WithDryRun(ctx), holders[0], digest)

@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -86,6 +89,54 @@ func TestCollect(t *testing.T) {
 			t.Errorf("%d files are left", n)
 		}
 		r.wantWhole(t, "acme/team/app", "v1", kept)
+	})
+}
+
+// TestCollectTrash collects what was deleted when it has expired, and not before.
+func TestCollectTrash(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		const week = 7 * 24 * time.Hour
+		c := &clock{}
+		s.Now = c.now
+		r := newRig(t, s, registry.Config{Now: c.now, KeepTrash: week})
+		collect := func(dry bool) registry.Collected {
+			t.Helper()
+			took, err := r.Collect(t.Context(), registry.Collection{Grace: time.Hour, DryRun: dry})
+			must(t, err)
+			return took
+		}
+		m := r.pushImage(t, "acme/team/app", "v1", "layer")
+		r.want(t, call{method: "DELETE", path: "/v2/acme/team/app/manifests/" + sha(m), who: "owner"}, 202)
+		r.want(t, call{method: "GET", path: "/v2/acme/team/app/manifests/" + sha(m), who: "owner"}, 404)
+		c.pass(2 * time.Hour)
+		if took := collect(true); took != (registry.Collected{Links: 2}) {
+			t.Errorf("a dry run counts %+v", took)
+		}
+		collect(false)
+		c.pass(2 * time.Hour)
+		if took := collect(false); took != (registry.Collected{Links: 2}) || r.files(t) != 2 {
+			t.Errorf("took %+v of what can be restored, and %d files are left", took, r.files(t))
+		}
+		r.want(t, call{method: "HEAD", path: "/v2/acme/team/app/blobs/" + sha([]byte("layer")), who: "owner"}, 404)
+		repo := mustRepo(t, s, "acme", "team", "app")
+		got, err := s.Trash(t.Context(), store.Reach{Under: []resource.UID{repo}}, resource.Filter{},
+			page.Request{Size: 10, Order: page.Order{Field: "create_time"}})
+		must(t, err)
+		_, err = s.Restore(t.Context(), got.Items[0].UID, registrydb.Restoration{})
+		must(t, err)
+		r.wantWhole(t, "acme/team/app", "v1", m)
+		r.want(t, call{method: "DELETE", path: "/v2/acme/team/app/manifests/" + sha(m), who: "owner"}, 202)
+		c.pass(week)
+		if took := collect(true); took.Trash != 2 {
+			t.Errorf("a dry run counts %+v", took)
+		}
+		if took := collect(false); took.Trash != 2 {
+			t.Errorf("took %+v when it has expired", took)
+		}
+		c.pass(2 * time.Hour)
+		if took := collect(false); took.Blobs != 2 || r.files(t) != 0 {
+			t.Errorf("took %+v, and %d files are left", took, r.files(t))
+		}
 	})
 }
 

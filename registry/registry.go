@@ -46,6 +46,10 @@ type Config struct {
 	// tag may then name an image that cannot be pulled completely.
 	Sparse bool
 
+	// KeepTrash is how long what is deleted can be restored, where the settings of a group do not say it; not at all unless
+	// it is positive.
+	KeepTrash time.Duration
+
 	// Redirect redirects clients to the storage for blobs, if the storage provides URLs.
 	Redirect bool
 
@@ -76,6 +80,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) 
 		c.Now = time.Now
 	}
 	s := registrydb.New(db)
+	s.KeepTrash = c.KeepTrash
 	s.RepoLookups = c.Metrics.Cache("repos")
 	return &Registry{
 		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log),

@@ -46,6 +46,8 @@ const (
 	RepoDeleted             EventType = "platform.registry.repo.deleted.v1"
 	TagCreated              EventType = "platform.registry.tag.created.v1"
 	TagDeleted              EventType = "platform.registry.tag.deleted.v1"
+	TrashRestored           EventType = "platform.registry.trash.restored.v1"
+	TrashDeleted            EventType = "platform.registry.trash.deleted.v1"
 	RegistrySettingsUpdated EventType = "platform.registry.settings.updated.v1"
 	DeploymentCreated       EventType = "platform.registry.deployment.created.v1"
 	DeploymentUpdated       EventType = "platform.registry.deployment.updated.v1"

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"path"
+	"strconv"
 	"time"
 )
 
@@ -14,8 +15,10 @@ type RegistrySettings struct {
 	ImmutableTags  bool `json:"immutableTags,omitempty"`  // tags cannot be moved or deleted
 	// except those that match one of these with path.Match
 	ImmutableExcept []string  `json:"immutableExcept,omitempty"`
-	UniqueTags      bool      `json:"uniqueTags,omitempty"`  // stored for clients, but not used
-	GracePeriod     bool      `json:"gracePeriod,omitempty"` // stored for clients, but not used
+	UniqueTags      bool      `json:"uniqueTags,omitempty"`   // stored for clients, but not used
+	GracePeriod     bool      `json:"gracePeriod,omitempty"`  // stored for clients, but not used
+	CreateGroups    bool      `json:"createGroups,omitempty"` // a push creates the groups of its repo, too
+	TrashDays       *int32    `json:"trashDays,omitempty"`    // how long what is deleted can be restored; nil is what the server is set to
 	UpdateTime      time.Time `json:"updateTime"`
 }
 
@@ -31,7 +34,18 @@ func (s RegistrySettings) Validate() error {
 			p.add("immutable_except", "must be patterns such as latest or nightly-*")
 		}
 	}
+	if s.TrashDays != nil && (*s.TrashDays < 0 || *s.TrashDays > MaxTrashDays) {
+		p.add("trash_days", "must be from 0 to "+strconv.Itoa(MaxTrashDays))
+	}
 	return p.err()
+}
+
+// TrashLife returns how long what is deleted can be restored, if the server keeps it for a time.
+func (s RegistrySettings) TrashLife(server time.Duration) time.Duration {
+	if s.TrashDays == nil {
+		return server
+	}
+	return time.Duration(*s.TrashDays) * 24 * time.Hour
 }
 
 // Frozen reports whether an existing tag cannot be moved or deleted.

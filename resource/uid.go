@@ -21,6 +21,9 @@ const (
 	rootDigits    = 40
 	segmentDigits = 16
 
+	// MaxGroupDepth is how deep groups may nest. The resources in them need levels, too.
+	MaxGroupDepth = 16
+
 	// MaxDepth is how many segments a UID may have. It bounds how many counters one write has to update.
 	MaxDepth = 32
 )

@@ -82,7 +82,7 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	s.registry = registry.New(s.store, s.checker, s.issuer, blobs, registry.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
 		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull, Gate: s.openGate().Check,
-		Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
+		KeepTrash: s.cfg.KeepTrash, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
 		Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
 	})
 	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{

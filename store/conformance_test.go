@@ -45,6 +45,32 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		addGroup(t, s, b.UID, "a")
 		addGroup(t, s, a.UID, "a")
 	},
+	"missing groups of a path are created, all or none, and those that are there are found": func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org")
+		a := addGroup(t, s, org.UID, "a")
+		at, err := s.EnsureGroups(t.Context(), org.UID, []string{"a", "b", "c"})
+		must(t, err)
+		again, err := s.EnsureGroups(t.Context(), a.UID, []string{"b", "c"})
+		if err != nil || again != at || at.Parent().Parent() != a.UID {
+			t.Errorf("groups = %s, then %s, %v", at, again, err)
+		}
+		c, err := s.Group(t.Context(), at)
+		if err != nil || c.Name != "c" || c.CreateTime.IsZero() {
+			t.Errorf("group = %+v, %v", c, err)
+		}
+		var created int
+		for _, e := range events(t, s) {
+			if e.Type == resource.GroupCreated {
+				created++
+			}
+		}
+		if created != 4 {
+			t.Errorf("%d events of new groups", created)
+		}
+		_, err = s.EnsureGroups(t.Context(), org.UID.NewChild(), []string{"x"})
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+		wantExact(t, s)
+	},
 	"roots have different names": func(t *testing.T, s *storetest.Store) {
 		addGroup(t, s, "", "org")
 		_, err := s.InsertGroup(t.Context(), newGroup("", "org"))

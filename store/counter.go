@@ -73,10 +73,12 @@ func counterStatement(all []increment, shard int) statement {
 	}
 }
 
-// DropCounters deletes the counters of a group that is gone, and the partitions
+// DropCounters deletes the counters of a group that is gone, except the kinds to be kept, and the partitions
 // (the table advisory_shelves) and generations (advisory_eras) of its advisories.
-func (t *Tx) DropCounters(ctx context.Context, group resource.UID) error {
-	t.increments = slices.DeleteFunc(t.increments, func(c increment) bool { return c.key.group == Segment(group) })
+func (t *Tx) DropCounters(ctx context.Context, group resource.UID, kept ...string) error {
+	t.increments = slices.DeleteFunc(t.increments, func(c increment) bool {
+		return c.key.group == Segment(group) && !slices.Contains(kept, c.key.kind)
+	})
 	for _, text := range []string{
 		`DELETE FROM counters WHERE kind = 'advisory_shelves' AND grp IN (SELECT id FROM advisory_shelves WHERE grp = $1)`,
 		`DELETE FROM advisory_shelves WHERE grp = $1`,
@@ -87,6 +89,9 @@ func (t *Tx) DropCounters(ctx context.Context, group resource.UID) error {
 		}
 	}
 	for _, kind := range slices.Concat(kinds, subsets, []string{BytesCounter}) {
+		if slices.Contains(kept, kind) {
+			continue
+		}
 		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2`, kind, Segment(group)); err != nil {
 			return err
 		}
@@ -103,6 +108,7 @@ var kinds = []string{
 	"accounts",
 	"subscriptions", "deliveries",
 	"budgets", "exceptions", "pull_rules",
+	TrashCounter,
 }
 
 // subsets are the kinds of counters that count some rows of a table: the tags that
@@ -178,7 +184,7 @@ func groupDrifts(ctx context.Context, read Reader, kind string) (all []Drift, _ 
 	err = read(ctx, `
 		SELECT g.uid, CAST(coalesce(sum(c.n), 0) AS BIGINT), CAST(coalesce(sum(c.children), 0) AS BIGINT)
 		FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers
-			UNION ALL SELECT seg, uid FROM repos
+			UNION ALL SELECT seg, uid FROM repos UNION ALL SELECT seg, uid FROM trash_repos
 			UNION ALL SELECT seg, uid FROM subscriptions) AS g
 		LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
 		GROUP BY g.uid`, []any{kind}, func(row Scanner) (bool, error) {

@@ -37,6 +37,7 @@ type stage struct {
 	account     resource.Account
 	exception   resource.Exception
 	rule        resource.PullRule
+	trash       resource.TrashEntry // a tag of the repo
 }
 
 func newStage(t *testing.T, s *storetest.Store, name string) stage {
@@ -56,6 +57,10 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	addImage(t, s, st.repo, "v1", "one")
 	st.deployed = addRepo(t, s, org.UID, "deployed")
 	must(t, s.InsertDeployment(t.Context(), newDeployment(st.deployed.UID)))
+	s.KeepTrash = week
+	addImage(t, s, st.repo, "deleted", "one")
+	must(t, s.DeleteTagNamed(t.Context(), st.repo.UID, "deleted", nil))
+	st.trash = trashed(t, s, st.repo.UID)["tag deleted"]
 	return st
 }
 
@@ -72,6 +77,12 @@ func (st stage) acts() map[string]act {
 	maps.Copy(all, st.actsOnFindings())
 	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID, "new"), newBinding(st.folder.UID, bob, st.r.UID)
 	none := st.org.UID.NewChild()
+	ensure := func(parent resource.UID) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := st.EnsureGroups(ctx, parent, []string{"some", "below"})
+			return err
+		}
+	}
 	insertGroup := func(g resource.Group) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := st.InsertGroup(ctx, g); return err }
 	}
@@ -100,6 +111,7 @@ func (st stage) acts() map[string]act {
 		}
 	}
 	all["InsertGroup"] = act{insertGroup(g), insertGroup(newGroup(st.org.UID, "folder"))}
+	all["EnsureGroups"] = act{ensure(st.folder.UID), ensure(none)}
 	all["UpdateGroup"] = act{st.describe(st.folder.UID), st.describe(none)}
 	all["DeleteGroup"] = act{
 		func(ctx context.Context) error { return st.DeleteGroup(ctx, st.folder.UID, alice) },

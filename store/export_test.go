@@ -141,7 +141,7 @@ func (s *DB) StrayCounters(ctx context.Context) (n int, err error) {
 		SELECT count(*) FROM counters
 		WHERE kind NOT IN ('advisory_shelves', 'advisory_names')
 		AND grp NOT IN (SELECT seg FROM groups UNION ALL SELECT seg FROM identity_providers UNION ALL SELECT seg FROM repos
-			UNION ALL SELECT seg FROM subscriptions)`, nil, &n)
+			UNION ALL SELECT seg FROM trash_repos UNION ALL SELECT seg FROM subscriptions)`, nil, &n)
 	return n, err
 }
 
@@ -149,6 +149,7 @@ func (s *DB) StrayCounters(ctx context.Context) (n int, err error) {
 func (s *DB) Everything(ctx context.Context) (all []string, _ error) {
 	tables := []string{"counters", "outbox", "revision", "history", "grant_changes", "replicas", "settings", "signing_keys", "paired_keys", "revocations", "access_requests",
 		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings", "deployments", "inventory_places", "inventory_entries",
+		"trash_repos", "trash_tags", "trash_tag_history", "trash_manifests", "trash_refs", "trash_blobs",
 		"advisory_shelves", "advisory_eras", "advisory_names", "advisory_aliases", "advisory_texts",
 		"leases"}
 	for _, table := range append(tables, kinds...) {

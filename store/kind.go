@@ -28,7 +28,7 @@ type Kind[T any] struct {
 	Joins   string            // what else they are read from
 	Self    bool              // it has the UIDs of groups
 	Inside  bool              // and filters by place take it as a child of its group
-	Holders string            // the table of what it is in, unless that is a group
+	Holders string            // the tables of what it is in, unless that is a group
 	Orders  map[string]string // further order_by fields, and their columns
 	Unique  string            // columns of which a second row is refused without an end to the transaction
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -58,7 +59,7 @@ func List[T any](
 		Page: p}
 	q.filter(f)
 	if at := sc.fromFilter(r, f.UIDs); at != "" {
-		q.require(at, "groups", l.Holders)
+		q.require(at, append(strings.Fields(l.Holders), "groups")...)
 	}
 	if col == "uid" && sc.Children != "" && !q.filtered() &&
 		(p.After == nil || resource.UID(p.After.UID).Parent() == sc.Children) {

@@ -40,7 +40,7 @@ var planned = map[string]bool{
 	"groups": true, "identities": true, "role_bindings": false,
 	"identity_providers": true, "account_associations": true, "group_invites": false, "external_group_role_mappings": false,
 	"repos": true, "tags": true, "pulls": false,
-	"subscriptions": false, "budgets": false, "exceptions": false, "pull_rules": false,
+	"subscriptions": false, "budgets": false, "exceptions": false, "pull_rules": false, "trash": false,
 }
 
 // requests are the pages a list can be asked for.
@@ -85,7 +85,7 @@ func (tr tree) shapes(e store.Engine) (all []plantest.Shape) {
 				switch kind {
 				case "external_group_role_mappings":
 					sp = store.ChildrenOf(tr.providers[2])
-				case "tags", "pulls":
+				case "tags", "pulls", "trash":
 					sp = store.ChildrenOf(tr.repos[2])
 				}
 				add(tr.query(e, kind, col, p), fmt.Sprintf("%s in a group by %s, %s", kind, col, ask), kind+"_parent_"+suffix[col], p.Skip > 0,
@@ -254,6 +254,7 @@ func plant(n int, row func(table string, values []any)) tree {
 		}
 		row("tags", append(store.TreeColumns(tr.repos[i%4].NewChild()), fmt.Sprintf("t%d", i), digest, i%8/7, i%50 == 0, "", i, i))
 		row("pulls", append(store.TreeColumns(tr.repos[i%4].NewChild()), false, fmt.Sprintf("d%d", i/2), "", fmt.Sprintf("i%d", i/2), "", "", i, 0))
+		row("trash", append(store.TreeColumns(tr.repos[i%4].NewChild()), 1, fmt.Sprintf("t%d", i), fmt.Sprintf("d%d", i/2), false, 0, "{}", i, i))
 		row("advisory_feeds", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("f%d", i), "", 0, true, 0, "{}", []byte{}, i, i))
 		row("accounts", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("e%d", i), "", string(p), "", []byte{}, 0, []byte{}, 0, false, 0, i, i, ""))
 		if i%10 == 0 {

@@ -26,17 +26,24 @@ type recount struct {
 const (
 	repoBytes = `coalesce((SELECT sum(b.size) FROM repo_blobs AS l JOIN blobs AS b ON b.digest = l.digest
 			WHERE l.repo = t.seg), 0)
-		+ coalesce((SELECT sum(m.size) FROM manifests AS m WHERE m.repo = t.seg), 0)`
+		+ coalesce((SELECT sum(m.size) FROM manifests AS m WHERE m.repo = t.seg), 0)
+		+ ` + trashBytes
+	trashBytes = `coalesce((SELECT sum(b.size) FROM trash_blobs AS l JOIN blobs AS b ON b.digest = l.digest
+			WHERE l.repo = t.seg), 0)
+		+ coalesce((SELECT sum(m.size) FROM trash_manifests AS m WHERE m.repo = t.seg), 0)`
 	groupBytes = `coalesce((SELECT sum(c.n) FROM groups AS g
 			JOIN counters AS c ON c.kind = 'stored_bytes' AND c.grp = g.seg WHERE g.parent = t.seg), 0)
 		+ coalesce((SELECT sum(c.n) FROM repos AS r JOIN counters AS c ON c.kind = 'stored_bytes' AND c.grp = r.seg
 			WHERE r.parent = t.seg), 0)
+		+ coalesce((SELECT sum(c.n) FROM trash_repos AS r
+			JOIN counters AS c ON c.kind = 'stored_bytes' AND c.grp = r.seg WHERE r.parent = t.seg), 0)
 		+ ` + uploadBytes
 	uploadBytes = `coalesce((SELECT sum(u.size) FROM uploads AS u WHERE u.grp = t.uid), 0)`
 )
 
 var (
 	recountRepos  = recount{"repos", repoBytes}
+	recountTrash  = recount{"trash_repos", trashBytes}
 	recountGroups = recount{"groups", groupBytes}
 )
 
@@ -53,8 +60,11 @@ const recountBatch = 100
 // wrong. Corrected are those of repos first. A group is compared with what is
 // directly in it, and so again until the correction has reached its organization.
 func (s *DB) RecountBytes(ctx context.Context) (corrected int, err error) {
-	if corrected, err = s.recount(ctx, recountRepos); err != nil {
-		return corrected, fmt.Errorf("count stored bytes of repos: %w", err)
+	for _, c := range []recount{recountRepos, recountTrash} {
+		n, err := s.recount(ctx, c)
+		if corrected += n; err != nil {
+			return corrected, fmt.Errorf("count stored bytes of repos: %w", err)
+		}
 	}
 	for range resource.MaxDepth {
 		n, err := s.recount(ctx, recountGroups)
@@ -127,6 +137,7 @@ func (s *DB) correct(ctx context.Context, c recount, seg int64) error {
 func byteDrifts(ctx context.Context, read Reader) (all []Drift, _ error) {
 	rows := map[resource.UID]int64{}
 	err := read(ctx, `SELECT t.uid, CAST(`+repoBytes+` AS BIGINT) FROM repos AS t
+		UNION ALL SELECT t.uid, CAST(`+trashBytes+` AS BIGINT) FROM trash_repos AS t
 		UNION ALL SELECT t.uid, CAST(`+uploadBytes+` AS BIGINT) FROM groups AS t`, nil, func(row Scanner) (bool, error) {
 		var place resource.UID
 		var n int64
@@ -140,7 +151,7 @@ func byteDrifts(ctx context.Context, read Reader) (all []Drift, _ error) {
 		return nil, err
 	}
 	err = read(ctx, `SELECT g.uid, CAST(coalesce(sum(c.n), 0) AS BIGINT)
-		FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM repos) AS g
+		FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM repos UNION ALL SELECT seg, uid FROM trash_repos) AS g
 		LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = 'stored_bytes' GROUP BY g.uid`, nil,
 		func(row Scanner) (bool, error) {
 			d := Drift{Kind: BytesCounter}

@@ -143,6 +143,17 @@ func (st stage) actsOnTheRegistry() map[string]act {
 			},
 			func(ctx context.Context) error { return st.DeleteBlob(ctx, st.repo.UID, digest("one")) },
 		},
+		"DeleteTrash": {
+			func(ctx context.Context) error { return st.DeleteTrash(ctx, st.trash.UID) },
+			func(ctx context.Context) error { return st.DeleteTrash(ctx, none) },
+		},
+		"Restore": {
+			func(ctx context.Context) error {
+				_, err := st.Restore(ctx, st.trash.UID, registrydb.Restoration{})
+				return err
+			},
+			func(ctx context.Context) error { _, err := st.Restore(ctx, none, registrydb.Restoration{}); return err },
+		},
 		"InsertUpload": {func(ctx context.Context) error { return st.InsertUpload(ctx, u) }, nil},
 		"DeleteUpload": {
 			func(ctx context.Context) error { return st.DeleteUpload(ctx, st.u.ID) },

@@ -53,6 +53,7 @@ var eventKinds = map[string]struct {
 	"iam.budgets":                      {payload(budgetOf), &budgetspb.DeleteBudgetRequest{}},
 	"platform.registry.repo":           {payload(RepoOf), &registrypb.DeleteRepoRequest{}},
 	"platform.registry.tag":            {payload(TagOf), &registrypb.DeleteTagRequest{}},
+	"platform.registry.trash":          {payload(trashEntryOf), &ocipb.DeleteTrashEntryRequest{}},
 	"platform.registry.settings":       {payload(ownSettingsOf), nil},
 	"platform.registry.deployment":     {payload(DeploymentOf), nil},
 	"platform.registry.inventory":      {payload(placeOf), nil},

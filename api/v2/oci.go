@@ -19,14 +19,16 @@ func settingsOf(group resource.UID) func(resource.RegistrySettings) *pb.Settings
 	return func(s resource.RegistrySettings) *pb.Settings {
 		return &pb.Settings{
 			Uid: string(group), Public: s.Public, CreateOnPush: !s.NoCreateOnPush, ImmutableTags: s.ImmutableTags,
-			ImmutableExcept: s.ImmutableExcept, SourceUid: string(s.UID), UpdateTime: wire.Time(s.UpdateTime),
+			ImmutableExcept: s.ImmutableExcept, TrashDays: s.TrashDays, CreateGroupsOnPush: s.CreateGroups,
+			SourceUid: string(s.UID), UpdateTime: wire.Time(s.UpdateTime),
 		}
 	}
 }
 
 func readSettings(p *pb.Settings, s *resource.RegistrySettings) error {
 	s.Public, s.NoCreateOnPush = p.GetPublic(), !p.GetCreateOnPush()
-	s.ImmutableTags, s.ImmutableExcept = p.GetImmutableTags(), p.GetImmutableExcept()
+	s.ImmutableTags, s.ImmutableExcept, s.TrashDays = p.GetImmutableTags(), p.GetImmutableExcept(), p.TrashDays
+	s.CreateGroups = p.GetCreateGroupsOnPush()
 	return nil
 }
 

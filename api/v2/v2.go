@@ -74,6 +74,7 @@ type server struct {
 	registrypb.UnsafeTagsServiceServer
 	registrypb.UnsafeImagesServiceServer
 	ocipb.UnsafeOCIServiceServer
+	ocipb.UnsafeTrashServiceServer
 	eventspb.UnsafeSubscriptionsServiceServer
 	deliveriespb.UnsafeDeliveriesServiceServer
 	auditpb.UnsafeAuditServiceServer
@@ -117,6 +118,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	registrypb.RegisterTagsServiceServer(r, s)
 	registrypb.RegisterImagesServiceServer(r, s)
 	ocipb.RegisterOCIServiceServer(r, s)
+	ocipb.RegisterTrashServiceServer(r, s)
 	eventspb.RegisterSubscriptionsServiceServer(r, s)
 	deliveriespb.RegisterDeliveriesServiceServer(r, s)
 	auditpb.RegisterAuditServiceServer(r, s)

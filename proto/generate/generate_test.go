@@ -167,6 +167,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"SecurityTokenService":             3,
 		"SubscriptionsService":             4,
 		"TagsService":                      4,
+		"TrashService":                     5,
 		"V1_Advisories":                    7,
 		"SignInService":                    10,
 		"V1_EventIdentities":               2,
@@ -192,8 +193,8 @@ func TestDocumentHasEveryService(t *testing.T) {
 // the body where that is the whole request.
 func TestDocumentOffersValidateOnly(t *testing.T) {
 	_, doc := openapiJSON(t)
-	change := regexp.MustCompile(`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|PushInventory|ImportVex|ApproveException)`)
-	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(PushInventory|ImportVex|ApproveException)$`)
+	change := regexp.MustCompile(`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash)`)
+	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash)$`)
 	for path, operations := range doc.Paths {
 		for _, op := range operations {
 			inQuery := slices.ContainsFunc(op.Parameters, func(p *parameter) bool {

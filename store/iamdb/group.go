@@ -2,6 +2,8 @@ package iamdb
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"strings"
 	"time"
 
@@ -63,6 +65,41 @@ func (t Tx) InsertGroup(ctx context.Context, g *resource.Group) error {
 		}
 	}
 	return store.Insert(ctx, t.Tx, &groups, *g)
+}
+
+// EnsureGroups returns the group with these names below parent, one below the other, and creates those that are missing: all
+// of them or none. It returns fault.NotFound if parent is not there.
+func (s *Store) EnsureGroups(ctx context.Context, parent resource.UID, names []string) (at resource.UID, err error) {
+	for range 3 {
+		err = s.write(ctx, func(t Tx) (err error) {
+			if err := t.RequireGroup(ctx, parent); err != nil {
+				return err
+			}
+			at = parent
+			for _, name := range names {
+				if at, err = t.ensureGroup(ctx, at, name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if !errors.Is(err, fault.AlreadyExists) { // otherwise another was first
+			break
+		}
+	}
+	return at, err
+}
+
+// ensureGroup returns the group of a name in another, which is held, and creates it if it is missing.
+func (t Tx) ensureGroup(ctx context.Context, parent resource.UID, name string) (uid resource.UID, err error) {
+	err = t.Row(ctx, `SELECT t.uid FROM groups AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Hold,
+		[]any{store.Segment(parent), name}, &uid)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return uid, err
+	}
+	g := resource.Group{UID: parent.NewChild(), Name: name, CreateTime: t.DB.Time()}
+	g.UpdateTime = g.CreateTime
+	return g.UID, t.InsertGroup(ctx, &g)
 }
 
 // Group returns a group, or fault.NotFound.
@@ -146,6 +183,9 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if err := t.deleteJudgements(ctx, uid); err != nil {
 			return err
 		}
+		if err := t.deleteTrash(ctx, uid); err != nil {
+			return err
+		}
 		if _, err := t.Exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
 			return err
 		}
@@ -182,6 +222,21 @@ func (t Tx) deleteUploads(ctx context.Context, group resource.UID) error {
 		gone += int(size)
 	}
 	return t.Count(ctx, store.BytesCounter, group.NewChild(), -gone)
+}
+
+// deleteTrash removes the repos in the trash of a group that goes. They keep nobody from deleting it.
+func (t Tx) deleteTrash(ctx context.Context, group resource.UID) error {
+	all, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT uid FROM trash_repos WHERE parent = $1 ORDER BY seg`,
+		store.Segment(group))
+	if err != nil {
+		return err
+	}
+	for _, repo := range all {
+		if err := t.DropTrash(ctx, repo); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deleteJudgements removes what a group that goes has decided about findings. It has no

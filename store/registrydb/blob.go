@@ -132,11 +132,15 @@ func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 
 // countBytes adds to the counters of stored bytes of a repo and the groups above it.
 func (t Tx) countBytes(ctx context.Context, repo resource.UID, by int64) error {
+	if by == 0 {
+		return nil
+	}
 	return t.Count(ctx, store.BytesCounter, repo.NewChild(), int(by))
 }
 
 // DeleteBlob removes a blob from a repo. It returns fault.NotFound if it is not
-// there, and fault.FailedPrecondition while a manifest of the repo needs it.
+// there, and fault.FailedPrecondition while a manifest of the repo needs it. If one in the
+// trash needs it, it is kept there.
 func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string) error {
 	return s.write(ctx, func(t Tx) error {
 		var n, size int64
@@ -156,7 +160,7 @@ func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string
 			digest); err != nil {
 			return err
 		}
-		return t.countBytes(ctx, repo, -size)
+		return t.trashBlob(ctx, repo, digest, size)
 	})
 }
 
@@ -265,22 +269,23 @@ func (t Tx) unlink(ctx context.Context, h RepoBlob, before time.Time) (int, erro
 	case n == 0:
 		_, err = t.Exec(ctx, `UPDATE repo_blobs SET idle_ms = NULL WHERE repo = $1 AND digest = $2`, h.repo, h.Digest)
 	default:
-		err = t.countBytes(ctx, repo, -size)
+		err = t.trashBlob(ctx, repo, h.Digest, size)
 	}
 	return int(n), err
 }
 
-// UnheldBlobs returns up to n blobs after the digest last that no repo holds.
+// UnheldBlobs returns up to n blobs after the digest last that neither a repo nor the trash of one holds.
 func (s *Store) UnheldBlobs(ctx context.Context, last string, n int) ([]resource.Blob, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b resource.Blob, err error) {
 		err = row.Scan(&b.Digest, &b.Size, &b.Path)
 		return b, err
 	}, `SELECT t.digest, t.size, t.path FROM blobs AS t
 		WHERE t.digest > $1 AND NOT EXISTS (SELECT 1 FROM repo_blobs AS r WHERE r.digest = t.digest)
+		AND NOT EXISTS (SELECT 1 FROM trash_blobs AS r WHERE r.digest = t.digest)
 		ORDER BY t.digest LIMIT $2`, last, n)
 }
 
-// PurgeUnheld removes those of the blobs that no repo holds even now, and returns
+// PurgeUnheld removes those of the blobs that nothing holds even now, and returns
 // them so that the caller can delete their bytes. The same content pushed again
 // gets another path, so deleting these bytes cannot harm it.
 func (s *Store) PurgeUnheld(ctx context.Context, all []resource.Blob) (gone []resource.Blob, _ error) {
@@ -296,7 +301,8 @@ func (s *Store) PurgeUnheld(ctx context.Context, all []resource.Blob) (gone []re
 				return err
 			}
 			n, err := t.Exec(ctx,
-				`DELETE FROM blobs WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM repo_blobs AS r WHERE r.digest = $1)`, b.Digest)
+				`DELETE FROM blobs WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM repo_blobs AS r WHERE r.digest = $1)
+				AND NOT EXISTS (SELECT 1 FROM trash_blobs AS r WHERE r.digest = $1)`, b.Digest)
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package registrydb
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,16 +59,9 @@ type Push struct {
 
 // addManifest stores m unless it is there.
 func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manifest) error {
-	n, err := t.Exec(ctx, `
-		INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (repo, digest) DO NOTHING`,
-		store.Segment(repo), m.Digest, m.MediaType, len(m.Body), m.Subject, m.ArtifactType, m.Annotations,
-		store.MS(t.DB.Time()), m.Body, string(resource.ActorFrom(ctx).Subject))
-	if err != nil {
+	added, err := t.insertManifest(ctx, repo, m)
+	if err != nil || !added {
 		return err
-	}
-	if n == 0 {
-		return t.holdManifest(ctx, repo, m.Digest)
 	}
 	if err := t.countBytes(ctx, repo, int64(len(m.Body))); err != nil {
 		return err
@@ -79,6 +73,25 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manif
 		return err
 	}
 	return t.addRefs(ctx, repo, m)
+}
+
+// insertManifest adds the row of a manifest. It reports false if it is there, and holds it then. Somebody may delete it
+// between the two.
+func (t Tx) insertManifest(ctx context.Context, repo resource.UID, m resource.Manifest) (added bool, err error) {
+	for range 3 {
+		n, err := t.Exec(ctx, `
+			INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (repo, digest) DO NOTHING`,
+			store.Segment(repo), m.Digest, m.MediaType, len(m.Body), m.Subject, m.ArtifactType, m.Annotations,
+			store.MS(t.DB.Time()), m.Body, string(resource.ActorFrom(ctx).Subject))
+		if err != nil || n == 1 {
+			return err == nil, err
+		}
+		if err := t.holdManifest(ctx, repo, m.Digest); !errors.Is(err, fault.NotFound) {
+			return false, err
+		}
+	}
+	return false, fault.New(fault.Aborted, "Aborted: the manifest is deleted again and again; try again")
 }
 
 // holdManifest holds a manifest that existed before this push until the commit.
@@ -241,7 +254,12 @@ func (s *Store) DeleteManifest(ctx context.Context, repo resource.UID, digest st
 	for {
 		var left bool
 		err := s.write(ctx, func(t Tx) (err error) {
-			left, err = t.deleteManifest(ctx, repo, digest, frozen)
+			b, err := s.binOf(ctx, t, repo)
+			if err != nil {
+				return notIn(err, "manifest", digest)
+			}
+			b.together = true
+			left, err = t.deleteManifest(ctx, repo, digest, frozen, b)
 			return err
 		})
 		if err != nil || !left || resource.IsDryRun(ctx) { // a dry run would find the same tags again
@@ -276,7 +294,7 @@ func (s *Store) mayDelete(ctx context.Context, repo resource.UID, digest string,
 // deleteManifest removes tags of a manifest and, once it has no others, the
 // manifest. It reports whether something is left.
 func (t Tx) deleteManifest(
-	ctx context.Context, repo resource.UID, digest string, frozen func(string) bool,
+	ctx context.Context, repo resource.UID, digest string, frozen func(string) bool, b bin,
 ) (left bool, _ error) {
 	var size, parents int64
 	err := t.Row(ctx, `SELECT t.size FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey,
@@ -292,7 +310,7 @@ func (t Tx) deleteManifest(
 	}
 	left = len(named) > maxUntagged
 	for _, g := range named[:min(len(named), maxUntagged)] {
-		if err := t.deleteTag(ctx, g, frozen); err != nil {
+		if err := t.deleteTag(ctx, g, frozen, b); err != nil {
 			return false, err
 		}
 	}
@@ -306,19 +324,30 @@ func (t Tx) deleteManifest(
 	if parents > 0 {
 		return false, fault.InUse("manifest", "an index")
 	}
+	return false, t.removeManifest(ctx, repo, digest, size, b)
+}
+
+// removeManifest removes a manifest that is locked and that nothing refers to.
+func (t Tx) removeManifest(ctx context.Context, repo resource.UID, digest string, size int64, b bin) error {
 	if err := t.queueBereft(ctx, repo, digest); err != nil {
-		return false, err
+		return err
+	}
+	if b.kept() {
+		if err := t.trashManifest(ctx, repo, digest, b); err != nil {
+			return err
+		}
+		size = 0 // it is stored as before
 	}
 	for _, text := range []string{`DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`, `DELETE FROM manifests
 		WHERE repo = $1 AND digest = $2`} {
 		if _, err := t.Exec(ctx, text, store.Segment(repo), digest); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if err := t.forgetImages(ctx, repo, digest); err != nil {
-		return false, err
+		return err
 	}
-	return false, t.countBytes(ctx, repo, -size)
+	return t.countBytes(ctx, repo, -size)
 }
 
 // ManifestsAbout returns up to n manifests of at most size bytes whose subject is a

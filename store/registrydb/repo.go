@@ -94,10 +94,15 @@ func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) err
 
 // DeleteRepo removes a repo with its tags, their history, its manifests, its
 // deployment and its log. It returns fault.NotFound if there is no such repo. Blobs
-// that no other repo holds are left to the collector.
+// that no other repo holds are left to the collector. All but the log can be restored,
+// if the group has a trash; otherwise what is in the trash of the repo goes with it.
 func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		r, err := store.Lock(ctx, t.Tx, &repos, uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		b, err := s.binOf(ctx, t, uid)
 		if err != nil {
 			return err
 		}
@@ -107,48 +112,72 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 		if _, err := t.dropPulls(ctx, `parent = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
-		for _, text := range []string{
-			`DELETE FROM tags WHERE parent = $1`,
-			`DELETE FROM tag_history WHERE repo = $1`,
-			`DELETE FROM deployments WHERE repo = $1`,
-			`DELETE FROM manifest_refs WHERE repo = $1`,
-		} {
-			if _, err := t.Exec(ctx, text, store.Segment(uid)); err != nil {
+		if b.kept() {
+			if err := t.trashRepo(ctx, r, b); err != nil {
 				return err
 			}
 		}
-		if err := t.dropContent(ctx, uid); err != nil {
+		if err := t.removeRepo(ctx, r, b); err != nil {
 			return err
 		}
-		if err := t.forgetImages(ctx, uid, ""); err != nil {
-			return err
+		if b.kept() {
+			return t.DropCounters(ctx, uid, store.BytesCounter, store.TrashCounter)
 		}
-		if _, err := t.Exec(ctx, `DELETE FROM repos WHERE seg = $1`, store.Segment(uid)); err != nil {
-			return err
-		}
-		t.PathsChanged()
-		if err := t.Removed(ctx, "repos", resource.RepoDeleted, uid, uid.Parent(), r); err != nil {
-			return err
-		}
-		return t.DropCounters(ctx, uid)
+		return t.DropTrash(ctx, uid)
 	})
 }
 
-// dropContent removes the manifests and blobs of a repo that goes, and takes what this
-// removes out of the counters: somebody else may be removing some of it, too.
-func (t Tx) dropContent(ctx context.Context, repo resource.UID) error {
-	var gone int64
+// removeRepo removes a repo that is locked, with everything in it.
+func (t Tx) removeRepo(ctx context.Context, r resource.Repo, b bin) error {
 	for _, text := range []string{
-		`DELETE FROM manifests WHERE repo = $1 RETURNING size`,
-		`DELETE FROM repo_blobs WHERE repo = $1 RETURNING (SELECT b.size FROM blobs AS b WHERE b.digest = repo_blobs.digest)`,
+		`DELETE FROM tags WHERE parent = $1`,
+		`DELETE FROM tag_history WHERE repo = $1`,
+		`DELETE FROM deployments WHERE repo = $1`,
+		`DELETE FROM manifest_refs WHERE repo = $1`,
 	} {
-		sizes, err := store.ReadColumn[int64](ctx, t.Rows, text, store.Segment(repo))
-		if err != nil {
+		if _, err := t.Exec(ctx, text, store.Segment(r.UID)); err != nil {
 			return err
 		}
+	}
+	if err := t.dropContent(ctx, r.UID, b); err != nil {
+		return err
+	}
+	if err := t.forgetImages(ctx, r.UID, ""); err != nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM repos WHERE seg = $1`, store.Segment(r.UID)); err != nil {
+		return err
+	}
+	t.PathsChanged()
+	return t.Removed(ctx, "repos", resource.RepoDeleted, r.UID, r.UID.Parent(), r)
+}
+
+// dropContent removes the manifests and blobs of a repo that goes, and takes what this
+// removes out of the counters: somebody else may be removing some of it, too. What the trash
+// needs stays stored.
+func (t Tx) dropContent(ctx context.Context, repo resource.UID, b bin) error {
+	sizes, err := store.ReadColumn[int64](ctx, t.Rows, `DELETE FROM manifests WHERE repo = $1 RETURNING size`,
+		store.Segment(repo))
+	if err != nil {
+		return err
+	}
+	blobs, err := store.ReadMap[string, int64](ctx, t.Rows, `DELETE FROM repo_blobs WHERE repo = $1
+		RETURNING digest, (SELECT b.size FROM blobs AS b WHERE b.digest = repo_blobs.digest)`, store.Segment(repo))
+	if err != nil {
+		return err
+	}
+	var gone int64
+	if b.kept() {
+		if err := t.trashBlobs(ctx, repo, blobs); err != nil {
+			return err
+		}
+	} else {
 		for _, size := range sizes {
 			gone += size
 		}
+	}
+	for _, size := range blobs { // those that the trash needs are not among them any more
+		gone += size
 	}
 	return t.countBytes(ctx, repo, -gone)
 }

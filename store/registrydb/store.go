@@ -3,6 +3,7 @@ package registrydb
 
 import (
 	"context"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
@@ -17,6 +18,9 @@ type Store struct {
 	repos *repoCache
 
 	RepoLookups metric.Cache // in the cache of repos
+
+	// KeepTrash is how long what is deleted can be restored, where the settings of a group do not say it. 0: not at all.
+	KeepTrash time.Duration
 }
 
 // New returns the store of the registry in a database.
@@ -38,7 +42,7 @@ func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 
 // Kinds returns what the lists of this package read.
 func Kinds() []store.Listing {
-	return []store.Listing{repos.Listing(), tags.Listing(), pulls.Listing()}
+	return []store.Listing{repos.Listing(), tags.Listing(), pulls.Listing(), trash.Listing()}
 }
 
 // How lists are ordered.
@@ -46,4 +50,6 @@ var (
 	RepoList = repos.List(page.Order{Field: "uid"})
 	TagList  = tags.List(page.Order{Field: "uid"})
 	PullList = pulls.List(page.Order{Field: "create_time", Desc: true})
+
+	TrashList = trash.List(page.Order{Field: "create_time", Desc: true})
 )

@@ -162,11 +162,15 @@ func (t Tx) recordMove(ctx context.Context, g resource.Tag, digest string, at ti
 // there is no such tag, and fault.FailedPrecondition if frozen forbids it.
 func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(name string) bool) error {
 	return s.write(ctx, func(t Tx) error {
+		b, err := s.binOf(ctx, t, uid.Parent())
+		if err != nil {
+			return notIn(err, "tag", string(uid))
+		}
 		g, err := store.Lock(ctx, t.Tx, &tags, uid, s.Engine.LockKey)
 		if err != nil {
 			return err
 		}
-		return t.deleteTag(ctx, g, frozen)
+		return t.deleteTag(ctx, g, frozen, b)
 	})
 }
 
@@ -175,19 +179,26 @@ func (s *Store) DeleteTagNamed(
 	ctx context.Context, repo resource.UID, name string, frozen func(name string) bool,
 ) error {
 	return s.write(ctx, func(t Tx) error {
+		b, err := s.binOf(ctx, t, repo)
+		if err != nil {
+			return notIn(err, "tag", name)
+		}
 		g, err := t.tagNamed(ctx, resource.Tag{UID: repo + "/", Name: name})
 		if err != nil {
 			return err
 		}
-		return t.deleteTag(ctx, g, frozen)
+		return t.deleteTag(ctx, g, frozen, b)
 	})
 }
 
-func (t Tx) deleteTag(ctx context.Context, g resource.Tag, frozen func(string) bool) error {
+func (t Tx) deleteTag(ctx context.Context, g resource.Tag, frozen func(string) bool, b bin) error {
 	if frozen != nil && frozen(g.Name) {
 		return immutable(g.Name)
 	}
 	if _, err := t.Exec(ctx, `DELETE FROM tags WHERE seg = $1`, store.Segment(g.UID)); err != nil {
+		return err
+	}
+	if err := t.trashTag(ctx, g, b); err != nil {
 		return err
 	}
 	if err := t.recordMove(ctx, g, "", t.DB.Time()); err != nil {

@@ -96,9 +96,15 @@ type Settings struct {
 	// it, or none.
 	SourceUid string `protobuf:"bytes,6,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
 	// When they last changed.
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// For how many days deleted tags, manifests and repos can be restored, 365 at
+	// most. 0 means not at all. What the server is set to unless given.
+	TrashDays *int32 `protobuf:"varint,8,opt,name=trash_days,json=trashDays,proto3,oneof" json:"trash_days,omitempty"`
+	// A push to a path whose groups are not there makes them, if the caller may
+	// create groups and repos there.
+	CreateGroupsOnPush bool `protobuf:"varint,9,opt,name=create_groups_on_push,json=createGroupsOnPush,proto3" json:"create_groups_on_push,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Settings) Reset() {
@@ -178,6 +184,20 @@ func (x *Settings) GetUpdateTime() *timestamppb.Timestamp {
 		return x.UpdateTime
 	}
 	return nil
+}
+
+func (x *Settings) GetTrashDays() int32 {
+	if x != nil && x.TrashDays != nil {
+		return *x.TrashDays
+	}
+	return 0
+}
+
+func (x *Settings) GetCreateGroupsOnPush() bool {
+	if x != nil {
+		return x.CreateGroupsOnPush
+	}
+	return false
 }
 
 // GetSettingsRequest names the group.
@@ -1491,7 +1511,7 @@ var File_holdfast_oci_v1_oci_proto protoreflect.FileDescriptor
 
 const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\n" +
-	"\x19holdfast/oci/v1/oci.proto\x12\x0fholdfast.oci.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\x9d\x02\n" +
+	"\x19holdfast/oci/v1/oci.proto\x12\x0fholdfast.oci.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\x83\x03\n" +
 	"\bSettings\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x16\n" +
 	"\x06public\x18\x02 \x01(\bR\x06public\x12$\n" +
@@ -1501,7 +1521,11 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\n" +
 	"source_uid\x18\x06 \x01(\tB\x03\xe0A\x03R\tsourceUid\x12@\n" +
 	"\vupdate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
-	"updateTime\"1\n" +
+	"updateTime\x12\"\n" +
+	"\n" +
+	"trash_days\x18\b \x01(\x05H\x00R\ttrashDays\x88\x01\x01\x121\n" +
+	"\x15create_groups_on_push\x18\t \x01(\bR\x12createGroupsOnPushB\r\n" +
+	"\v_trash_days\"1\n" +
 	"\x12GetSettingsRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"\xbc\x01\n" +
 	"\x15UpdateSettingsRequest\x12@\n" +
@@ -1728,6 +1752,7 @@ func file_holdfast_oci_v1_oci_proto_init() {
 	if File_holdfast_oci_v1_oci_proto != nil {
 		return
 	}
+	file_holdfast_oci_v1_oci_proto_msgTypes[0].OneofWrappers = []any{}
 	file_holdfast_oci_v1_oci_proto_msgTypes[10].OneofWrappers = []any{}
 	file_holdfast_oci_v1_oci_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}

@@ -21,7 +21,8 @@ import (
 // Command returns the commands of the registry.
 func Command(a *noun.App) *cobra.Command {
 	return a.Branch("registry", "Manage repos, tags and images",
-		a.Command(repos()), a.Command(tags()), imagesCommand(a), a.Command(pulls()), a.Command(registrySettings()))
+		a.Command(repos()), a.Command(tags()), imagesCommand(a), a.Command(pulls()), a.Command(registrySettings()),
+		a.Command(trash()))
 }
 
 func repos() noun.Noun {
@@ -115,10 +116,12 @@ func registrySettings() noun.Noun {
 		Fields: []noun.Field{
 			{Flag: "public", Help: "allow pulls without a token"},
 			{Flag: "create-on-push", Help: "create a repo at its first push"},
+			{Flag: "create-groups-on-push", Help: "create the groups of a repo at its first push, too"},
 			{Flag: "immutable-tags", Help: "forbid moving and deleting tags"},
 			{Flag: "immutable-except", Help: "`PATTERN` of tags that can be moved and deleted, such as dev-*; can be repeated"},
+			{Flag: "trash-days", Read: readDays("trash_days"), Help: "for how many `DAYS` what is deleted can be restored; 0: not at all"},
 		},
-		Columns: output.Columns("public", "createOnPush", "immutableTags", "immutableExcept"),
+		Columns: output.Columns("public", "createOnPush", "createGroupsOnPush", "immutableTags", "immutableExcept", "trashDays"),
 		Wide:    output.Columns("sourceUid", "updateTime"),
 	}
 }

@@ -50,7 +50,7 @@ func rules() noun.Noun {
 			{Flag: "min-severity", Read: readSeverity, Help: "only findings of this `SEVERITY` or worse: low, medium, high, critical"},
 			{Flag: "fixable", Help: "only findings that are fixed in some version"},
 			{Flag: "kev", Help: "only findings that are known to be exploited"},
-			{Flag: "grace-days", Read: readDays, Help: "only findings that were first seen `N` days ago"},
+			{Flag: "grace-days", Read: readDays("grace_days"), Help: "only findings that were first seen `N` days ago"},
 			{Flag: "exempt", Path: "exempt_uids", Ref: iam.Identities, Help: "`IDENTITY` that is not refused anything; can be repeated"},
 			{Flag: "refuse-unknown", Help: "also refuse images whose packages are not known"},
 			{Flag: "mode", Help: "`MODE`: dry-run, which refuses nothing, or enforce"},
@@ -71,14 +71,16 @@ func readSeverity(m protoreflect.Message, texts []string) error {
 	return nil
 }
 
-// readDays sets the days of grace.
-func readDays(m protoreflect.Message, texts []string) error {
-	n, err := strconv.ParseInt(texts[0], 10, 32)
-	if err != nil {
-		return fmt.Errorf("%q is not a number of days", texts[0])
+// readDays returns what sets a field to a number of days.
+func readDays(field string) func(protoreflect.Message, []string) error {
+	return func(m protoreflect.Message, texts []string) error {
+		n, err := strconv.ParseInt(texts[0], 10, 32)
+		if err != nil {
+			return fmt.Errorf("%q is not a number of days", texts[0])
+		}
+		noun.Put(m, field, int32(n))
+		return nil
 	}
-	noun.Put(m, "grace_days", int32(n))
-	return nil
 }
 
 func refusedPulls() noun.Noun {
