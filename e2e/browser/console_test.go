@@ -107,6 +107,8 @@ func (s *site) furnish(t *testing.T) {
 	p.run("findings", "rules", "create", "--parent", "dev", "--min-severity", "critical")
 	p.run("iam", "invites", "create", "--parent", "dev/platform", "--role", "viewer", "--ttl", "7d", "--email", "ann@example.com", "--single-use")
 	s.deny(t, p.resolve("dev/platform/ci", "identities"))
+	p.run("iam", "identity-providers", "create", "sso", "--parent", "dev", "--issuer", "https://sso.invalid", "--client-id", "holdfast", "--pkce", "--groups-claim", "groups", "--default-role", "viewer", "--description", hostile)
+	p.run("iam", "group-mappings", "create", hostile, "--provider", "sso", "--role", "editor")
 	p.run("events", "subscriptions", "create", "https://hooks.invalid/holdfast", "--parent", "dev")
 	p.compared()
 }
@@ -231,7 +233,7 @@ func TestConsole(t *testing.T) {
 	s.furnish(t)
 	p, b := s.owner(t), newTab(t)
 	group, repo := p.resolve("dev/platform", "groups"), p.resolve("dev/platform/web", "repos")
-	ci := p.resolve("dev/platform/ci", "identities")
+	ci, sso := p.resolve("dev/platform/ci", "identities"), "/console/sign-in/"+p.resolve("dev/sso", "identity_providers")
 	b.console(s, "/console/repos?order=name%20desc", s.OwnerEmail, s.OwnerPassword)
 	b.read("web")
 	said := b.complaints()
@@ -261,6 +263,12 @@ func TestConsole(t *testing.T) {
 		{"workload", "/console/workloads/" + ci, "ci", "registry.push"},
 		{"workload-denials", "/console/workloads/" + ci + "?tab=denials", "ci", "https://elsewhere.example.com"},
 		{"workload-token", "/console/workloads/" + ci + "?tab=token", "ci", "It is decoded in this browser"},
+		{"signin", "/console/sign-in", "Sign-in", "https://sso.invalid"},
+		{"signin-rules", "/console/sign-in?tab=rules", "Sign-in", "has not confirmed"},
+		{"connect", "/console/sign-in/new?recipe=entra", "Connect a provider", "/oauth/callback"},
+		{"provider", sso, "sso", "people cannot be sent there"},
+		{"provider-mappings", sso + "?tab=mappings", "sso", "window.hacked"},
+		{"provider-preview", sso + "?tab=preview&in=eng&in=" + url.QueryEscape(hostile), "sso", "No mapping names eng"},
 		{"account", "/console/account", "Account", "this one"},
 		{"repos", "/console/repos", "Repos", "dev/platform"},
 		{"vulnerabilities", "/console/vulnerabilities", "Vulnerabilities", "GHSA-left"},
@@ -412,7 +420,7 @@ func TestConsoleKeys(t *testing.T) {
 	b.see("Home")
 	var names []string
 	b.run("read the navigation", chromedp.Evaluate(`[...document.querySelectorAll('nav[aria-label="Console"] a')].map(a => a.innerText)`, &names))
-	if want := []string{"Home", "Search", "Tree", "Access", "People", "Workloads", "Repos", "Vulnerabilities", "Audit", "Events", "Account"}; !slices.Equal(names, want) {
+	if want := []string{"Home", "Search", "Tree", "Access", "People", "Workloads", "Sign-in", "Repos", "Vulnerabilities", "Audit", "Events", "Account"}; !slices.Equal(names, want) {
 		t.Errorf("the navigation has %q, want %q", names, want)
 	}
 	b.press("Tree")
@@ -725,6 +733,147 @@ func TestConsoleWorkloads(t *testing.T) {
 	eve.open(s.BaseURL + "/console/workloads")
 	eve.read("You are in no organization yet")
 	eve.refused("GET", "/federation/v1/denials?identity_uid="+url.QueryEscape(ci), "")
+}
+
+// TestConsoleSignIn connects a provider, which is wrong at first at every step, tries it, lets people
+// in, maps a group, and takes all of it away again.
+func TestConsoleSignIn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	address := freeAddress(t)
+	upstream(t, address, filepath.Join(needs(t), "dex"), "-listen", address, "-client-secret", "the secret of dex",
+		"-redirect", redirectAddress(p), "-email", "ann@example.com", "-password", "ann's at dex")
+	b.console(s, "/console/sign-in", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.read("No provider is connected")
+	b.press("Connect a provider")
+	b.choose("The provider", "okta")
+	b.fill("Issuer", "no address")
+	b.press("Test the issuer")
+	b.run("the error is at the field", chromedp.WaitVisible(`input[name="issuer"][aria-invalid] + .wrong`, chromedp.ByQuery))
+	b.fill("Issuer", "http://"+freeAddress(t))
+	b.press("Test the issuer")
+	b.run("it does not answer", chromedp.WaitVisible(`//ul[contains(@class, "checks")]//*[contains(@class, "wrong")]`))
+	b.judge("connect-issuer")
+	b.fill("Issuer", "http://"+address)
+	b.press("Test the issuer")
+	b.read("its keys can be fetched")
+	b.fill("Client ID", "holdfast")
+	b.fill("Client secret", "a guess")
+	b.press("Test the client")
+	b.run("it is refused", chromedp.WaitVisible(`//ul[contains(@class, "checks")]//*[contains(@class, "wrong")]`))
+	b.fill("Client secret", "the secret of dex")
+	b.press("Test the client")
+	b.read("it knows the client")
+	b.fill("Name", "dex")
+	b.read("Everybody whom the provider lets in gets viewer")
+	b.judge("connect-client")
+	if got := b.address(); strings.Contains(got, "secret") || !strings.Contains(got, "client=holdfast") {
+		t.Errorf("the address is %s, want all but the secret in it", got)
+	}
+	b.press("Create it, disabled")
+	b.see("dex")
+	b.read("people can be sent there")
+	b.read("disabled")
+	b.judge("provider-new")
+	for _, command := range b.commands() {
+		p.shell("provider", command)
+	}
+
+	var trial string
+	b.run("find the trial", chromedp.AttributeValue(`//a[.="Try a sign-in"]`, "href", &trial, nil))
+	ann := newTab(t)
+	ann.open(trial)
+	ann.signInAtDex()
+	ann.see("dex works")
+	ann.read("viewer")
+	b.press("Enable")
+	b.read("Everybody whom it lets in can sign in from now on")
+	b.judge("provider-enable")
+	b.press("Enable it")
+	b.read("in use")
+
+	page := b.address()
+	b.press("Group mappings")
+	b.read("No group of the provider is mapped")
+	b.press("Map a group")
+	b.fill("Group at the provider", "eng")
+	b.choose("Role", "editor")
+	b.press("Check")
+	b.read("Everybody who is in eng when they sign in with dex gets editor")
+	b.judge("map")
+	b.press("Map it")
+	b.press("what they get")
+	b.read("as long as they are in eng")
+	ann.open(trial)
+	ann.signInAtDex()
+	ann.see("dex works")
+	ann.read("editor") // the preview is what the server says
+
+	eve := s.eve(t, "--role", "viewer")
+	provider := p.resolve("dev/dex", "identity_providers")
+	for path, button := range map[string]string{"/console/sign-in": "Connect a provider", "/console/sign-in?tab=rules": "Switch accounts off"} {
+		eve.open(s.BaseURL + path)
+		eve.see("Sign-in")
+		eve.run("wait", chromedp.WaitVisible(`//main//table | //main//dl`))
+		eve.lacks(button)
+	}
+	eve.open(page)
+	eve.read("people can be sent there")
+	eve.lacks("Disable", "Delete")
+	eve.press("Group mappings")
+	eve.read("eng")
+	eve.lacks("Map a group", "Delete")
+	eve.open(s.BaseURL + "/console/sign-in/new?group=" + s.OrganizationUID)
+	eve.read("You may not connect a provider here")
+	eve.refused("POST", "/iam/v2beta1/identityProviders/"+s.OrganizationUID, fmt.Sprintf(`{"name": "mine", "defaultRole": %q, "oidc": {"issuer": "https://eve.example.com", "clientId": "x", "pkceEnabled": true}}`, resource.OwnerRole))
+	eve.refused("POST", "/signin/v1/providers:test", fmt.Sprintf(`{"parent": %q, "identityProvider": {"name": "mine", "defaultRole": %q, "oidc": {"issuer": "https://eve.example.com", "clientId": "x", "pkceEnabled": true}}}`, s.OrganizationUID, resource.OwnerRole))
+	eve.refused("PATCH", "/iam/v2beta1/identityProviders/"+provider, `{"disabled": true}`)
+	eve.refused("DELETE", "/iam/v2beta1/identityProviders/"+provider, "")
+	eve.refused("POST", "/iam/v2beta1/externalGroupRoleMappings/"+provider, fmt.Sprintf(`{"externalGroupId": "all", "roleUid": %q}`, resource.OwnerRole))
+	eve.refused("PATCH", "/signin/v1/rules/"+s.OrganizationUID, `{"localAccounts": false}`)
+
+	b.open(s.BaseURL + "/console/sign-in?tab=rules")
+	b.press("Switch accounts off")
+	b.read("Whoever has no provider is locked out")
+	b.press("Switch them off")
+	b.run("it is refused, because no owner has come through dex", chromedp.WaitVisible(`dialog .problem`, chromedp.ByQuery))
+	b.judge("rules-refused")
+
+	b.open(page)
+	b.press("Delete")
+	b.press("Delete it")
+	b.run("it is refused, because it has a mapping", chromedp.WaitVisible(`dialog .problem`, chromedp.ByQuery))
+	b.press("Keep it")
+	b.press("Group mappings")
+	b.press("Delete the mapping of eng")
+	b.read("lose it at their next sign-in")
+	b.press("Delete the mapping")
+	b.read("No group of the provider is mapped")
+	b.press("Provider")
+	b.press("Delete")
+	b.press("Delete it")
+	b.see("Sign-in")
+	b.read("No provider is connected")
+	for _, complaint := range said.take() {
+		if !strings.Contains(complaint, "status of 400") && !strings.Contains(complaint, "status of 412") { // the browser's word for what was refused
+			t.Error(complaint)
+		}
+	}
+}
+
+// choose picks an option of the field of a label.
+func (b *tab) choose(label, option string) {
+	b.t.Helper()
+	var found bool
+	b.run(fmt.Sprintf("choose %q", option), chromedp.Poll(fmt.Sprintf(`(e => {
+		const option = [...e?.options ?? []].find(o => o.value === %[2]q || o.text === %[2]q);
+		if (!option) return false;
+		e.value = option.value;
+		e.dispatchEvent(new Event("change", {bubbles: true}));
+		return true;
+	})([...document.querySelectorAll("label")].find(l => l.innerText.trim() === %[1]q)?.control)`, label, option), &found))
 }
 
 // TestConsoleAccount shows who one is, and ends the session.

@@ -43,8 +43,8 @@ export function Confirm({ title, label, keep = "Cancel", command, requests, onCl
     setBusy(true);
     try {
       for (const r of requests) await r.send();
+      onDone?.(); // first, because it may leave the page of something that is gone
       await changed();
-      onDone?.();
       onClose();
     } catch (failed) {
       setError(failed as Fault);
