@@ -184,6 +184,7 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"POST /access/v1/names":                                             "LookupNames",
 		"GET /access/v1/search":                                             "Search",
 		"GET /access/v1/children":                                           "CountChildren",
+		"GET /operator/v1/installation":                                     "GetInstallation",
 		"GET /access/v1/capabilities":                                       "ListCapabilities",
 		"GET /access/v1/version":                                            "GetVersion",
 	}

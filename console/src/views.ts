@@ -7,6 +7,7 @@ export type Component = FunctionComponent<any>;
 export interface View {
   path: string;
   name?: string; // in the navigation
+  operators?: boolean; // others do not see it there
   under?: string; // the name that the navigation marks
   load: () => Promise<{ default: Component }>;
 }
@@ -24,6 +25,7 @@ export const views: View[] = [
   { path: "/audit", name: "Audit", load: () => import("./views/audit") },
   { path: "/events", name: "Events", load: () => import("./views/events") },
   { path: "/account", name: "Account", load: () => import("./views/account") },
+  { path: "/operator", name: "Operator", operators: true, load: () => import("./views/operator") },
   { path: "/groups/{uid}", under: "Tree", load: () => import("./views/group") },
   { path: "/people/{uid}", under: "People", load: () => import("./views/person") },
   { path: "/workloads/{uid}", under: "Workloads", load: () => import("./views/workload") },

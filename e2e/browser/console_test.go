@@ -269,6 +269,7 @@ func TestConsole(t *testing.T) {
 		{"provider", sso, "sso", "people cannot be sent there"},
 		{"provider-mappings", sso + "?tab=mappings", "sso", "window.hacked"},
 		{"provider-preview", sso + "?tab=preview&in=eng&in=" + url.QueryEscape(hostile), "sso", "No mapping names eng"},
+		{"operator", "/console/operator", "Operator", "SQLite"},
 		{"account", "/console/account", "Account", "this one"},
 		{"repos", "/console/repos", "Repos", "dev/platform"},
 		{"vulnerabilities", "/console/vulnerabilities", "Vulnerabilities", "GHSA-left"},
@@ -420,7 +421,7 @@ func TestConsoleKeys(t *testing.T) {
 	b.see("Home")
 	var names []string
 	b.run("read the navigation", chromedp.Evaluate(`[...document.querySelectorAll('nav[aria-label="Console"] a')].map(a => a.innerText)`, &names))
-	if want := []string{"Home", "Search", "Tree", "Access", "People", "Workloads", "Sign-in", "Repos", "Vulnerabilities", "Audit", "Events", "Account"}; !slices.Equal(names, want) {
+	if want := []string{"Home", "Search", "Tree", "Access", "People", "Workloads", "Sign-in", "Repos", "Vulnerabilities", "Audit", "Events", "Account", "Operator"}; !slices.Equal(names, want) {
 		t.Errorf("the navigation has %q, want %q", names, want)
 	}
 	b.press("Tree")
@@ -886,9 +887,19 @@ func TestConsoleAccount(t *testing.T) {
 	b.read("eve example")
 	b.read("viewer")
 	b.judge("account-eve")
+	var operators int
+	b.run("look for the operator's view", chromedp.Evaluate(`document.querySelectorAll('nav a[href="/console/operator"]').length`, &operators))
+	if operators != 0 {
+		t.Error("one who is no operator sees the link")
+	}
+	b.open(s.BaseURL + "/console/operator")
+	b.read("You are no operator of this installation")
+	b.judge("operator-eve")
 	for _, complaint := range said.take() {
 		t.Error(complaint)
 	}
+	b.refused("GET", "/operator/v1/installation", "")
+	b.open(s.BaseURL + "/console/account")
 	b.press("Sign out")
 	b.see("Sign in")
 	b.open(s.BaseURL + "/console/account")
