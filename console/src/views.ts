@@ -28,6 +28,7 @@ export const views: View[] = [
   { path: "/operator", name: "Operator", operators: true, load: () => import("./views/operator") },
   { path: "/groups/{uid}", under: "Tree", load: () => import("./views/group") },
   { path: "/people/{uid}", under: "People", load: () => import("./views/person") },
+  { path: "/workloads/new", under: "Workloads", load: () => import("./views/enroll") },
   { path: "/workloads/{uid}", under: "Workloads", load: () => import("./views/workload") },
   { path: "/sign-in/new", under: "Sign-in", load: () => import("./views/connect") },
   { path: "/sign-in/{uid}", under: "Sign-in", load: () => import("./views/provider") },

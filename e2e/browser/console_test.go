@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -261,6 +262,8 @@ func TestConsole(t *testing.T) {
 		{"workloads", "/console/workloads", "Workloads", "https://issuer.example.com"},
 		{"workloads-token", "/console/workloads?tab=token", "Workloads", "It is decoded in this browser"},
 		{"workload", "/console/workloads/" + ci, "ci", "registry.push"},
+		{"workload-setup", "/console/workloads/" + ci + "?tab=setup", "ci", "HOLDFAST_IDENTITY_TOKEN_FILE"},
+		{"enroll", "/console/workloads/new?platform=gitlab", "Add a workload", "Path of the project"},
 		{"workload-denials", "/console/workloads/" + ci + "?tab=denials", "ci", "https://elsewhere.example.com"},
 		{"workload-token", "/console/workloads/" + ci + "?tab=token", "ci", "It is decoded in this browser"},
 		{"signin", "/console/sign-in", "Sign-in", "https://sso.invalid"},
@@ -734,6 +737,128 @@ func TestConsoleWorkloads(t *testing.T) {
 	eve.open(s.BaseURL + "/console/workloads")
 	eve.read("You are in no organization yet")
 	eve.refused("GET", "/federation/v1/denials?identity_uid="+url.QueryEscape(ci), "")
+}
+
+// TestConsoleEnroll adds a workload of every platform. The rules are those that the command makes.
+func TestConsoleEnroll(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	b.console(s, "/console/workloads", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.read("There is no workload in it")
+	b.press("Add a workload")
+	b.choose("Platform", "github")
+	b.fill("Repository", "nonsense")
+	b.press("Check")
+	b.run("the mistake is at the field", chromedp.WaitVisible(`input[name="repo"][aria-invalid] + .wrong`, chromedp.ByQuery))
+	b.read("give exactly one of branch, tag, environment")
+	b.judge("enroll-wrong")
+	for _, tt := range []struct{ platform, typed, command, paste string }{
+		{"github", "repo=Acme/we.b&branch=main&owner-id=7", "github --repo Acme/we.b --branch main --owner-id 7", "id-token: write"},
+		{"gitlab", "project=acme/sub/web&environment=prod", "gitlab --project acme/sub/web --environment prod", "id_tokens:"},
+		{"gitlab", "project=acme/web&tag=v1&project-id=3", "gitlab --project acme/web --tag v1 --project-id 3", "id_tokens:"},
+		{"buildkite", "org=acme&pipeline=web&branch=feature/a.b", "buildkite --org acme --pipeline web --branch feature/a.b", "steps:"},
+		{"kubernetes", "issuer=https://k8s.example.com&namespace=shop&service-account=web", "kubernetes --issuer https://k8s.example.com --namespace shop --service-account web", "serviceAccountToken"},
+		{"aws", "aws-account=123456789012&aws-arn-pattern=arn:aws:sts::123456789012:assumed-role/build/.%2B", "aws --aws-account 123456789012 --aws-arn-pattern arn:aws:sts::123456789012:assumed-role/build/.+", "aws configure export-credentials"},
+		{"other", "issuer=https://jenkins.example.com&subject=job/release", "release --issuer https://jenkins.example.com --subject job/release", "HOLDFAST_IDENTITY_TOKEN_FILE"},
+	} {
+		name := fmt.Sprintf("w%x", sha256.Sum256([]byte(tt.typed)))[:8]
+		b.open(s.BaseURL + "/console/workloads/new?platform=" + tt.platform + "&" + tt.typed + "&name=" + name)
+		b.press("Check")
+		b.read("becomes " + name)
+		for _, command := range b.commands() {
+			p.shell("enroll", command)
+		}
+		b.press("Add the workload")
+		b.see(name)
+		b.read(tt.paste)
+		b.read("Waiting for its first token")
+		var made, wanted struct{ ClaimMatch, AwsIdentity map[string]any }
+		p.json(&made, "iam", "identities", "get", "dev/"+name)
+		p.json(&wanted, append(strings.Fields("iam identities create "+tt.command), "--parent", "dev", "--dry-run")...)
+		if len(made.ClaimMatch)+len(made.AwsIdentity) == 0 || !reflect.DeepEqual(made, wanted) {
+			t.Errorf("%s: the console makes %v, the command %v", tt.typed, made, wanted)
+		}
+	}
+	b.judge("setup")
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+	eve := s.eve(t, "--role", "viewer")
+	eve.open(s.BaseURL + "/console/workloads")
+	eve.read("workloads")
+	eve.lacks("Add a workload")
+	eve.open(s.BaseURL + "/console/workloads/new?platform=github")
+	eve.read("You may not add a workload here")
+	eve.refused("POST", "/iam/v2beta1/identities/"+s.OrganizationUID, `{"name": "mine", "claimMatch": {"issuer": "https://eve.example.com", "subject": "eve"}}`)
+}
+
+// TestConsoleFirstExchange waits for a workload that misses at first, changes its rule by what it
+// came with, and sees it come.
+func TestConsoleFirstExchange(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	var dev struct{ TestIssuer string }
+	text, err := os.ReadFile(s.devFile)
+	if err == nil {
+		err = json.Unmarshal(text, &dev)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.run("iam", "identities", "create", "ci", "--parent", "dev", "--issuer", dev.TestIssuer, "--subject", "repo:acme/web:ref:refs/heads/main")
+	ci := p.resolve("dev/ci", "identities")
+	file := filepath.Join(t.TempDir(), "token.jwt")
+	if err := os.WriteFile(file, []byte(p.run("dev", "token", "github", "--repo", "acme/other", "--ref", "main", "--dev-file", s.devFile)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	job := s.person(t)
+	exchange := func() error {
+		_, _, err := job.try("auth", "login", "--identity", ci, "--identity-token", file)
+		return err
+	}
+	b.console(s, "/console/workloads/"+ci+"?tab=setup", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.read("Waiting for its first token")
+	if exchange() == nil {
+		t.Fatal("a token of another repository is exchanged")
+	}
+	s.deny(t, ci) // which nobody has signed, and so is no near miss
+	b.read("2 tokens were refused")
+	b.judge("setup-refused")
+	eve := s.eve(t, "--role", "viewer")
+	eve.open(s.BaseURL + "/console/workloads/" + ci + "?tab=denials")
+	eve.read("repo:acme/other")
+	eve.lacks("Expect it instead…", "Accept both…")
+	eve.refused("PATCH", "/iam/v2beta1/identities/"+ci, `{"claimMatch": {"issuer": "https://eve.example.com", "subject": "eve"}}`)
+
+	b.press("see why")
+	b.read("A near miss")
+	b.judge("near-miss")
+	var fixes int
+	b.run("count the fixes", chromedp.Evaluate(`[...document.querySelectorAll("main button")].filter(b => b.innerText.includes("Accept both")).length`, &fixes))
+	if fixes != 1 {
+		t.Errorf("%d refusals can be accepted, want the one that was signed", fixes)
+	}
+	b.press("Accept both…")
+	b.read("are exchanged, too")
+	b.judge("near-miss-fix")
+	var command string
+	b.run("read the command", chromedp.Text(`dialog pre`, &command, chromedp.ByQuery))
+	b.press("Change the rule")
+	b.run("the dialog closes", chromedp.WaitNotPresent(`dialog`, chromedp.ByQuery))
+	p.shell("near miss", command+" --dry-run")
+	b.open(s.BaseURL + "/console/workloads/" + ci + "?tab=setup")
+	b.read("Waiting for its first token")
+	if err := exchange(); err != nil {
+		t.Errorf("after the rule was changed: %v", err)
+	}
+	b.read("a token of it was exchanged") // without a reload
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
 }
 
 // TestConsoleSignIn connects a provider, which is wrong at first at every step, tries it, lets people

@@ -34,6 +34,7 @@ type site struct {
 
 	log      *logBook
 	database string // its file
+	devFile  string // what dev mode wrote
 }
 
 // A logBook keeps what the server logs.
@@ -59,7 +60,8 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	cfg := server.Config{Dev: true, DataDir: t.TempDir()}
 	s := start(t, cfg)
-	text, err := os.ReadFile(filepath.Join(cfg.DataDir, "dev.json"))
+	s.devFile = filepath.Join(cfg.DataDir, "dev.json")
+	text, err := os.ReadFile(s.devFile)
 	if err != nil {
 		t.Fatal(err)
 	}
