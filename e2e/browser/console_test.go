@@ -101,7 +101,11 @@ func (s *site) furnish(t *testing.T) {
 	p.run("iam", "role-bindings", "create", "--parent", "dev/platform", "--identity", "dev/platform/ci", "--role", "registry.push")
 	p.run("iam", "roles", "create", "releaser", "--parent", "dev", "--capability", "tag.list,tag.create")
 	s.push(t, "dev/platform/web", "v1", "1.2.0")
-	s.push(t, "dev/platform/web", "v2", "1.3.0")
+	digest := s.push(t, "dev/platform/web", "v2", "1.3.0")
+	s.push(t, "dev/platform/web", "edge", "1.2.0")
+	s.push(t, "dev/platform/web", "edge", "1.3.0")
+	p.tellInventory(digest)
+	s.attach(t, "dev/platform/web", digest)
 	p.advise("left \u202eis not right "+hostile, strings.Repeat(hostile+" \u202eabc ", 200), "javascript:window.hacked=1")
 	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip")
 	p.run("findings", "exceptions", "create", "CVE-2026-9999", "--on", "dev/platform", "--until", "30d", "--reason", hostile)
@@ -112,6 +116,35 @@ func (s *site) furnish(t *testing.T) {
 	p.run("iam", "group-mappings", "create", hostile, "--provider", "sso", "--role", "editor")
 	p.run("events", "subscriptions", "create", "https://hooks.invalid/holdfast", "--parent", "dev")
 	p.compared()
+}
+
+// attach pushes a signature of an image, with a hostile annotation.
+func (s *site) attach(t *testing.T, repo, subject string) {
+	t.Helper()
+	empty := []byte("{}")
+	manifest, err := json.Marshal(map[string]any{
+		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "artifactType": "application/vnd.dev.cosign.artifact.sig.v1+json",
+		"config": map[string]any{"mediaType": "application/vnd.oci.empty.v1+json", "digest": digestOf(empty), "size": len(empty)},
+		"layers": []any{}, "annotations": map[string]any{"note": hostile + " \u202eabc"},
+		"subject": map[string]any{"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": subject, "size": 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.send(t, http.MethodPost, "/v2/"+repo+"/blobs/uploads/?digest="+url.QueryEscape(digestOf(empty)), "application/octet-stream", empty)
+	s.send(t, http.MethodPut, "/v2/"+repo+"/manifests/"+digestOf(manifest), "application/vnd.oci.image.manifest.v1+json", manifest)
+}
+
+// tellInventory tells that an image runs, in a namespace with a hostile name.
+func (p *person) tellInventory(digest string) {
+	p.t.Helper()
+	body, err := json.Marshal(map[string]any{"place": "prod-eu", "entries": []any{map[string]any{
+		"namespace": hostile, "workload": "Deployment/web", "container": "web \u202eabc", "image": "registry.example.com/web:v2", "digest": digest, "copies": 3,
+	}}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.run("api", "POST", "/findings/v1/inventory/"+p.site.OrganizationUID, "--data", string(body))
 }
 
 // advise imports an advisory about the package of the images.
@@ -296,6 +329,15 @@ func TestConsole(t *testing.T) {
 		{"image-packages", repo + "/images/v1?tab=packages", "v1", "node_modules/left"},
 		{"image-platforms", repo + "/images/v1?tab=platforms", "v1", "1 layer"},
 		{"image-pulls", repo + "/images/v1?tab=pulls", "v1", "push"},
+		{"image-attached", repo + "/images/v2?tab=attached", "v2", "signature"},
+		{"image-attached-nothing", repo + "/images/v1?tab=attached", "v1", "Nothing is attached"},
+		{"image-runs", repo + "/images/v2?tab=runs", "v2", "prod-eu"},
+		{"image-runs-nowhere", repo + "/images/v1?tab=runs", "v1", "Nobody has told"},
+		{"image-compare", repo + "/images/v2?tab=compare&with=v1", "v2", "finding fixed"},
+		{"image-compare-kind", repo + "/images/v2?tab=compare&with=v1&kind=KIND_PACKAGE_CHANGED", "v2", "1.2.0"},
+		{"image-compare-past", repo + "/images/v2?tab=compare&with=edge&at=" + time.Now().Add(24*time.Hour).Format("2006-01-02T15:04"), "v2", "Nothing differs"},
+		{"image-compare-nothing", repo + "/images/v2?tab=compare", "v2", "Name a tag or a digest"},
+		{"repo-timeline", repo + "?tab=history&tag=edge", "web", "compare with the one before"},
 		{"advisory", "/console/advisories/CVE-2026-1000", "CVE-2026-1000", "before 1.3.0"},
 		{"advisory-images", "/console/advisories/GHSA-left?tab=images", "GHSA-left", "linux/amd64"},
 		{"advisory-blast", "/console/advisories/GHSA-left?tab=blast", "GHSA-left", "Who can push a fix"},
@@ -494,6 +536,32 @@ func TestConsoleChanges(t *testing.T) {
 	b.read("No role is granted here")
 
 	b.open(s.BaseURL + "/console/repos/" + repo)
+	b.press("Move v1")
+	b.fill("Tag or digest of the image that it is to stand for", "nosuch")
+	b.press("Check")
+	b.run("there is no such image", chromedp.WaitVisible(`dialog .problem`, chromedp.ByQuery))
+	b.fill("Tag or digest of the image that it is to stand for", "v2")
+	b.press("Check")
+	b.read("1 package changed")
+	b.judge("move")
+	var command string
+	b.run("read the command", chromedp.Text(`dialog pre`, &command, chromedp.ByQuery))
+	b.press("Move the tag")
+	b.run("it is moved", chromedp.WaitNotPresent(`dialog`, chromedp.ByQuery))
+	p.shell("move", command)
+	if v1, v2 := p.run("registry", "tags", "get", "dev/platform/web:v1", "--columns", "digest"), p.run("registry", "tags", "get", "dev/platform/web:v2", "--columns", "digest"); v1 != v2 {
+		t.Errorf("v1 stands for %s, want %s", v1, v2)
+	}
+	b.open(s.BaseURL + "/console/repos/" + repo + "?tab=history&tag=v1")
+	b.press("Move it back here…")
+	b.press("Check")
+	b.read("Whoever pulls v1 gets")
+	b.press("Move the tag")
+	b.run("it is back", chromedp.WaitNotPresent(`dialog`, chromedp.ByQuery))
+	if v1, v2 := p.run("registry", "tags", "get", "dev/platform/web:v1", "--columns", "digest"), p.run("registry", "tags", "get", "dev/platform/web:v2", "--columns", "digest"); v1 == v2 {
+		t.Error("v1 was not moved back")
+	}
+	b.open(s.BaseURL + "/console/repos/" + repo)
 	b.run("choose a tag", chromedp.Click(`input[aria-label="Select v1"]`, chromedp.ByQuery))
 	b.press("Delete 1 tag…")
 	b.read("These names stop working")
@@ -506,6 +574,10 @@ func TestConsoleChanges(t *testing.T) {
 	eve.open(s.BaseURL + "/console/groups/" + group + "?tab=people")
 	eve.read("Inherited from dev")
 	eve.lacks("Grant a role", "Remove")
+	eve.open(s.BaseURL + "/console/repos/" + repo)
+	eve.read("v2")
+	eve.lacks("Move…")
+	eve.refused("POST", "/registry/v2beta1/tags/"+repo, `{"name": "v2", "digest": "sha256:`+strings.Repeat("0", 64)+`"}`)
 	eve.refused("POST", "/iam/v2beta1/roleBindings/"+group, fmt.Sprintf(`{"identityUid": %q, "roleUid": %q}`, ci, resource.OwnerRole))
 }
 
