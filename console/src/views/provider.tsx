@@ -60,7 +60,7 @@ function About({ of, path }: { of: Provider; path: string }) {
         </Confirm>
       )}
       {asking === "delete" && (
-        <Confirm title="Delete the provider?" label="Delete it" keep="Keep it" command={`holdfast iam identity-providers delete ${sh(path)} --yes`} onClose={() => setAsking(undefined)} onDone={() => go(`${base}/sign-in?group=${parentOf(uid)}`)}
+        <Confirm title="Delete the provider?" label="Delete it" keep="Keep it" command={`holdfast iam identity-providers delete ${sh(path)} --yes`} onClose={() => setAsking(undefined)} onLeave={() => go(`${base}/sign-in?group=${parentOf(uid)}`)}
           requests={[true, undefined].map((validate_only) => del("/iam/v2beta1/identityProviders/{uid}", { path: { uid }, query: { validate_only } }))}>
           Nobody can sign in with it any more, and its client secret is forgotten. A provider that has group mappings is not deleted.
         </Confirm>
