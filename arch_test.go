@@ -69,9 +69,12 @@ var mayImport = []struct{ pkg, imports string }{
 	{"login", "authz fault mail metric outbound page people refusal resource seal store store/iamdb store/signindb sts trace"},
 	{"event", "authz fault metric outbound page resource store store/eventdb token trace"},
 	{"search", "advisory authz event fault finding iam page registry resource store"},
+	{"operator", "authz fault resource store store/iamdb token"},
 	{"api/wire", "event fault gen/... page resource"},
-	{"api/v2", "advisory advisory/format api/wire budget event fault finding gen/... iam login registry resource search sts"},
-	{"api/v1", "advisory api/v2 api/wire event fault finding gen/... iam login page registry registry/evidence resource sts"},
+	{"api/v2", "advisory advisory/format api/wire budget event fault finding gen/... iam login operator registry resource " +
+		"search sts"},
+	{"api/v1", "advisory api/v2 api/wire event fault finding gen/... iam login operator page registry registry/evidence " +
+		"resource sts"},
 	{"api", "advisory advisory/format api/v1 api/v2 api/wire authz event fault gen/... metric resource token trace"},
 	{"reference", ""},
 	{"console", ""},

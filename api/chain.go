@@ -397,7 +397,7 @@ type origin struct {
 	err     error  // why there is no token
 	gateway bool   // the gateway brings the call; it has begun the span and told the client the id
 	ifMatch []string
-	head    bool   // the client asks for the headers of the answer only
+	head    bool // the client asks for the headers of the answer only
 }
 
 // bearerOf returns the bearer token of a call.

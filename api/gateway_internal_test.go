@@ -178,6 +178,7 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"PATCH /oci/v1/settings/a1":                                         "UpdateSettings",
 		"DELETE /oci/v1/settings/a1":                                        "DeleteSettings",
 		"GET /oci/v1/repos/a1/b2/images/sha256:c3":                          "GetImage",
+		"GET /oci/v1/repos/a1/b2/referrers/sha256:c3":                       "GetReferrers",
 		"GET /oci/v1/repos/a1/b2/tagHistory":                                "ListTagHistory",
 		"GET /oci/v1/pulls":                                                 "ListPulls",
 		"GET /oci/v1/registry":                                              "GetRegistry",
@@ -187,6 +188,7 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"POST /access/v1/names":                                             "LookupNames",
 		"GET /access/v1/search":                                             "Search",
 		"GET /access/v1/children":                                           "CountChildren",
+		"GET /operator/v1/installation":                                     "GetInstallation",
 		"GET /access/v1/capabilities":                                       "ListCapabilities",
 		"GET /access/v1/version":                                            "GetVersion",
 	}

@@ -13,7 +13,7 @@ import (
 // registryCapabilities are those the registry asks for.
 var registryCapabilities = []string{
 	"repo.create", "repo.update", "repo.list", "repo.delete", "tag.create", "tag.list", "tag.delete",
-	"manifest.metadata.list", "registry.settings.list", "manifest.create", "manifest.delete",
+	"manifest.metadata.list", "referrers.list", "registry.settings.list", "manifest.create", "manifest.delete",
 }
 
 // registryAccesses are the methods that act on one place of the registry.
@@ -53,8 +53,9 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 		"GetArchitectures": {"repo.list", shelf, func(uid string) proto.Message {
 			return &registrypb.GetArchitecturesRequest{RepoUid: uid, Digest: digest}
 		}},
-		"GetSize":  {"repo.list", shelf, func(uid string) proto.Message { return &registrypb.GetSizeRequest{RepoUid: uid, Digest: digest} }},
-		"GetImage": {"repo.list", shelf, func(uid string) proto.Message { return &ocipb.GetImageRequest{RepoUid: uid, Reference: digest} }},
+		"GetSize":      {"repo.list", shelf, func(uid string) proto.Message { return &registrypb.GetSizeRequest{RepoUid: uid, Digest: digest} }},
+		"GetImage":     {"repo.list", shelf, func(uid string) proto.Message { return &ocipb.GetImageRequest{RepoUid: uid, Reference: digest} }},
+		"GetReferrers": {"repo.list", shelf, func(uid string) proto.Message { return &ocipb.GetReferrersRequest{RepoUid: uid, Digest: digest} }},
 		"ListTagHistory": {"tag.list", shelf, func(uid string) proto.Message {
 			return &ocipb.ListTagHistoryRequest{RepoUid: uid}
 		}},
@@ -87,6 +88,9 @@ func TestApiRegistryLists(t *testing.T) {
 				_, st := call(t, h.lacking["manifest.metadata.list"], all[name].request(uid))
 				checkDenied(t, name, st, "manifest.metadata.list", uid)
 			}
+			uid := all["GetReferrers"].place(t)
+			_, st := call(t, h.lacking["referrers.list"], all["GetReferrers"].request(uid))
+			checkDenied(t, "GetReferrers", st, "referrers.list", uid)
 			t.Run(protocol, func(t *testing.T) { h.listsRegistry(t, call) })
 		}
 	})

@@ -103,6 +103,9 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 		"image": func(uid string) badRequest {
 			return badRequest{"repo_uid", &ocipb.GetImageRequest{RepoUid: uid, Reference: "stable"}}
 		},
+		"referrers": func(uid string) badRequest {
+			return badRequest{"repo_uid", &ocipb.GetReferrersRequest{RepoUid: uid, Digest: y.digest}}
+		},
 		"history": func(uid string) badRequest { return badRequest{"repo_uid", &ocipb.ListTagHistoryRequest{RepoUid: uid}} },
 		"trash":   func(uid string) badRequest { return badRequest{"uid", &ocipb.GetTrashEntryRequest{Uid: uid}} },
 		"restore": func(uid string) badRequest { return badRequest{"uid", &ocipb.RestoreTrashEntryRequest{Uid: uid}} },
@@ -246,6 +249,10 @@ func badImages(y shelf) map[string]badRequest {
 	for value, digest := range badDigests {
 		table["architectures of "+value] = badRequest{"digest", &registrypb.GetArchitecturesRequest{RepoUid: y.repo, Digest: digest}}
 		table["size of "+value] = badRequest{"digest", &registrypb.GetSizeRequest{RepoUid: y.repo, Digest: digest}}
+		table["referrers of "+value] = badRequest{"digest", &ocipb.GetReferrersRequest{RepoUid: y.repo, Digest: digest}}
+		if digest != "" { // without one they begin with the first
+			table["referrers after "+value] = badRequest{"after", &ocipb.GetReferrersRequest{RepoUid: y.repo, Digest: y.digest, After: digest}}
+		}
 		if value != "a word" && value != "no algorithm" { // those may be tags
 			table["image of "+value] = badRequest{"reference", &ocipb.GetImageRequest{RepoUid: y.repo, Reference: digest}}
 		}

@@ -11,6 +11,7 @@ import (
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	operatorpb "github.com/holdfast-dev/holdfast/gen/operator/v1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -349,6 +350,8 @@ func accessSteps() []step {
 		{name: "capabilities", in: is(&accesspb.ListCapabilitiesRequest{}), as: "stranger"},
 		{name: "capabilities as nobody", code: codes.Unauthenticated, in: is(&accesspb.ListCapabilitiesRequest{}), as: "nobody"},
 		{name: "version", in: is(&accesspb.GetVersionRequest{}), as: "stranger"},
+		{name: "the installation as nobody", code: codes.Unauthenticated, in: is(&operatorpb.GetInstallationRequest{}), as: "nobody"},
+		{name: "the installation of a stranger", code: codes.PermissionDenied, in: is(&operatorpb.GetInstallationRequest{}), as: "stranger"},
 		{name: "version as nobody", code: codes.Unauthenticated, in: is(&accesspb.GetVersionRequest{}), as: "nobody"},
 	},
 		refusals("check access", codes.OK, func(uid string) proto.Message {

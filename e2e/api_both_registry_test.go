@@ -221,6 +221,18 @@ func tagSteps() []step {
 		{name: "image by digest", in: func(s *story) proto.Message {
 			return &ocipb.GetImageRequest{RepoUid: s.uid("repo"), Reference: index(s)}
 		}},
+		{name: "referrers", in: func(s *story) proto.Message {
+			return &ocipb.GetReferrersRequest{RepoUid: s.uid("repo"), Digest: index(s)}
+		}},
+		{name: "referrers of nothing", in: func(s *story) proto.Message {
+			return &ocipb.GetReferrersRequest{RepoUid: s.uid("repo"), Digest: absent}
+		}},
+		{name: "referrers of a tag", code: codes.InvalidArgument, in: func(s *story) proto.Message {
+			return &ocipb.GetReferrersRequest{RepoUid: s.uid("repo"), Digest: "1.2"}
+		}},
+		{name: "referrers in no repo", code: codes.NotFound, in: func(s *story) proto.Message {
+			return &ocipb.GetReferrersRequest{RepoUid: s.org() + "/0123456789abcdef", Digest: absent}
+		}},
 		{name: "no image", code: codes.NotFound, in: func(s *story) proto.Message { return &ocipb.GetImageRequest{RepoUid: s.uid("repo"), Reference: "9.9"} }},
 		{name: "delete tag", in: func(s *story) proto.Message { return &registrypb.DeleteTagRequest{Uid: s.uid("tag of a day")} }},
 		{name: "delete tag again", code: codes.NotFound, in: func(s *story) proto.Message { return &registrypb.DeleteTagRequest{Uid: s.uid("tag of a day")} }},

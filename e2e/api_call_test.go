@@ -34,6 +34,7 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	operatorpb "github.com/holdfast-dev/holdfast/gen/operator/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
@@ -54,7 +55,7 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		registrypb.File_holdfast_registry_v2beta1_images_proto, ocipb.File_holdfast_oci_v1_oci_proto,
 		ocipb.File_holdfast_oci_v1_trash_proto,
 		eventspb.File_holdfast_events_v2beta1_subscriptions_proto, deliveriespb.File_holdfast_deliveries_v1_deliveries_proto,
-		auditpb.File_holdfast_audit_v1_audit_proto,
+		auditpb.File_holdfast_audit_v1_audit_proto, operatorpb.File_holdfast_operator_v1_operator_proto,
 		accesspb.File_holdfast_access_v1_access_proto, budgetspb.File_holdfast_budgets_v1_budgets_proto, findingspb.File_holdfast_findings_v1_findings_proto, findingspb.File_holdfast_findings_v1_exceptions_proto,
 		findingspb.File_holdfast_findings_v1_rules_proto, findingspb.File_holdfast_findings_v1_vex_proto, pingpb.File_holdfast_ping_v2beta1_ping_proto,
 		findingspb.File_holdfast_findings_v1_compare_proto, findingspb.File_holdfast_findings_v1_inventory_proto,

@@ -83,5 +83,7 @@ func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 		"AccessService_CountChildren":    {{query: "uid=" + x.org}, {fails: true}},
 		"AccessService_ListCapabilities": {{}, {as: "nonsense", fails: true}},
 		"AccessService_GetVersion":       {{}, {as: "nonsense", fails: true}},
+
+		"OperatorService_GetInstallation": {{}, {as: "nonsense", fails: true}},
 	}
 }

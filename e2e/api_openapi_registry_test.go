@@ -52,6 +52,7 @@ func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 		"ImagesService_GetSize":          image("architecture=arm64"),
 
 		"OCIService_GetImage":       image(""),
+		"OCIService_GetReferrers":   image(""),
 		"OCIService_ListTagHistory": {{uid: repo}, {uid: repo, query: "tag=stable&page_size=1&skip=0&order_by=time%20desc"}, {uid: nothing, fails: true}},
 		"OCIService_ListPulls":      {{}, {query: "uidp.children_of=" + repo + "&digest=" + digest + "&identity_uid=" + x.identity + "&direction=DIRECTION_PULL"}, {query: "digest=x", fails: true}},
 		"OCIService_GetSettings":    get(shelf),

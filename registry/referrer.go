@@ -40,22 +40,9 @@ func (r *Registry) listReferrers(w http.ResponseWriter, req *http.Request, t tar
 	if strings.ContainsRune(kind+last, 0) {
 		return problem(http.StatusBadRequest, unsupported, "a NUL character is in nothing")
 	}
-	list, more, err := r.referrers(req.Context(), t, subject, kind, last)
+	list, more, err := r.allReferrers(req.Context(), t.repo, subject, kind, last)
 	if err != nil {
 		return err
-	}
-	wanted := func(d ocispec.Descriptor) bool {
-		return d.Digest.String() > last && (kind == "" || d.ArtifactType == kind) &&
-			(!more || d.Digest < list[len(list)-1].Digest)
-	}
-	tagged, err := r.taggedReferrers(req.Context(), t.repo, subject, maxReferrers+1, wanted)
-	if err != nil {
-		return err
-	}
-	list = append(list, tagged...)
-	slices.SortFunc(list, byDigest)
-	if len(list) > maxReferrers {
-		list, more = list[:maxReferrers], true
 	}
 	if more {
 		setNext(w, req, list[len(list)-1].Digest.String())
@@ -68,17 +55,76 @@ func (r *Registry) listReferrers(w http.ResponseWriter, req *http.Request, t tar
 	})
 }
 
+// allReferrers returns a page of the referrers of a subject after last, ordered by
+// digest: those that name it, and those that clients have noted at its tag. more is true
+// if there are others after the page.
+func (r *Registry) allReferrers(
+	ctx context.Context, repo resource.UID, subject digest.Digest, kind, last string,
+) (list []ocispec.Descriptor, more bool, _ error) {
+	list, more, err := r.referrers(ctx, repo, subject, kind, last)
+	if err != nil {
+		return nil, false, err
+	}
+	wanted := func(d ocispec.Descriptor) bool {
+		return d.Digest.String() > last && (kind == "" || d.ArtifactType == kind) &&
+			(!more || d.Digest < list[len(list)-1].Digest)
+	}
+	tagged, err := r.taggedReferrers(ctx, repo, subject, maxReferrers+1, wanted)
+	if err != nil {
+		return nil, false, err
+	}
+	list = append(list, tagged...)
+	slices.SortFunc(list, byDigest)
+	if len(list) > maxReferrers {
+		list, more = list[:maxReferrers], true
+	}
+	return list, more, nil
+}
+
+// A Referrer is an artifact that is attached to an image.
+type Referrer struct {
+	Digest, MediaType, ArtifactType string
+	Size                            int64
+	Annotations                     map[string]string
+}
+
+// Referrers returns up to 200 artifacts that are attached to an image, ordered by digest,
+// after a digest or "". more is true if there are others. The caller needs repo.list and
+// referrers.list on the repo. It returns fault.NotFound if there is no such repo; an image
+// that is not there has none.
+func (s *Service) Referrers(
+	ctx context.Context, repo resource.UID, subject, after string,
+) (all []Referrer, more bool, _ error) {
+	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ReferrersList); err != nil {
+		return nil, false, err
+	}
+	if !resource.ValidDigest(subject) {
+		return nil, false, fault.Field("digest", "is not a digest")
+	}
+	if after != "" && !resource.ValidDigest(after) {
+		return nil, false, fault.Field("after", "is not a digest")
+	}
+	if _, err := s.store.Repo(ctx, repo); err != nil {
+		return nil, false, err
+	}
+	list, more, err := s.images.allReferrers(ctx, repo, digest.Digest(subject), "", after)
+	for _, d := range list {
+		all = append(all, Referrer{d.Digest.String(), d.MediaType, d.ArtifactType, d.Size, d.Annotations})
+	}
+	return all, more, err
+}
+
 func byDigest(a, b ocispec.Descriptor) int { return cmp.Compare(a.Digest, b.Digest) }
 
 // referrers returns a page of the manifests with a subject, ordered by digest. more
 // is true if there are others after the page.
 func (r *Registry) referrers(
-	ctx context.Context, t target, subject digest.Digest, kind, last string,
+	ctx context.Context, repo resource.UID, subject digest.Digest, kind, last string,
 ) (list []ocispec.Descriptor, more bool, _ error) {
 	list = []ocispec.Descriptor{}
 	size := 0 // of the annotations
 	for {
-		some, err := r.store.Referrers(ctx, t.repo, subject.String(), kind, last, referrersPerQuery)
+		some, err := r.store.Referrers(ctx, repo, subject.String(), kind, last, referrersPerQuery)
 		if err != nil {
 			return nil, false, err
 		}

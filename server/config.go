@@ -21,6 +21,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/token"
 )
@@ -70,6 +71,7 @@ type Config struct {
 	SessionLife time.Duration `yaml:"session_life" default:"720h" help:"how long a sign-in lasts at most"`
 
 	ErrorDomain         string `yaml:"error_domain" help:"domain in the details of errors (iam. + the host of base_url)"`
+	Operators           UIDs   `yaml:"operators" help:"uids of the identities that may see the state of the installation in the API and the console, separated by commas (none; in dev mode the owner)"`
 	CreateOrganizations string `yaml:"create_organizations" default:"owners" help:"who may create organizations: anyone, owners (of any organization) or nobody"`
 
 	Organization string `yaml:"organization" help:"unattended set-up: name of the first organization; with capitals and accents it is the display name"`
@@ -110,6 +112,26 @@ type Config struct {
 	Stdout io.Writer        `yaml:"-"` // for results; nil is the process's
 	Stderr io.Writer        `yaml:"-"` // for logs and the set-up link; nil is the process's
 	Now    func() time.Time `yaml:"-"` // nil is time.Now
+}
+
+// UIDs are the uids of identities, in settings separated by commas.
+type UIDs []resource.UID
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (u *UIDs) UnmarshalText(text []byte) error {
+	var all UIDs
+	for part := range strings.SplitSeq(string(text), ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		uid, err := resource.ParseUID("operators", part)
+		if err != nil {
+			return fmt.Errorf("%q is no uid", part)
+		}
+		all = append(all, uid)
+	}
+	*u = all
+	return nil
 }
 
 // A Size is a number of bytes, in settings with or without a unit: 4MiB,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 )
 
@@ -73,6 +74,12 @@ organization:
 			args: []string{"--trusted-proxies", "10.1.2.3/8, fd00::1"},
 			want: server.Config{TrustedProxies: server.Prefixes{
 				netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128"),
+			}},
+		},
+		"operators": {
+			args: []string{"--operators", strings.Repeat("a1", 20) + ", " + strings.Repeat("b2", 20) + "/0123456789abcdef,"},
+			want: server.Config{Operators: server.UIDs{
+				resource.UID(strings.Repeat("a1", 20)), resource.UID(strings.Repeat("b2", 20) + "/0123456789abcdef"),
 			}},
 		},
 		"a number": {
@@ -228,6 +235,7 @@ func TestLoadConfigRefuses(t *testing.T) {
 		"a file that is not YAML":     {[]string{"--config", writeFile(t, "a: [\n")}, "yaml"},
 		"a file of two documents":     {[]string{"--config", writeFile(t, "dev: true\n---\ndev: false\n")}, "more than one document"},
 		"a port too large":            {[]string{"--listen", "127.0.0.1:70000"}, "is not host:port"},
+		"an operator by name":         {[]string{"--operators", "ann@example.com"}, "is no uid"},
 		"a size too large":            {[]string{"--max-body", "99999999999GiB"}, "is not a size"},
 		"a proxy that is none":        {[]string{"--trusted-proxies", "10.0.0.1,proxy"}, `"proxy" is not a range of addresses`},
 		"everybody for a proxy":       {[]string{"--trusted-proxies", "10.0.0.0/8,0.0.0.0/0"}, "0.0.0.0/0 is everybody"},

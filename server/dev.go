@@ -60,6 +60,7 @@ func (s *Server) prepareDev(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("set up organization dev: %w", err)
 	}
+	s.operator.Appoint(owner.UID)
 	file := devFile{
 		BaseURL: s.cfg.BaseURL, AuthURL: s.cfg.AuthURL, RegistryHost: s.cfg.RegistryHost,
 		Organization: group.UID, Owner: owner.UID, TestIssuer: issuer,

@@ -22,7 +22,8 @@ const (
 func (s *Server) openMetrics() {
 	s.metrics = prometheus.NewRegistry()
 	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
-	s.metrics.MustRegister(collectors.NewGoCollector(), process, &states{server: s})
+	s.states, s.started = &states{server: s}, s.cfg.Now()
+	s.metrics.MustRegister(collectors.NewGoCollector(), process, s.states)
 	var all resource.Capabilities
 	for _, role := range authz.ManagedRoles() {
 		all = all.Union(role.Capabilities)

@@ -121,6 +121,7 @@ func (s *Server) collect(ctx context.Context) error {
 		}
 		wait = s.cfg.GCInterval
 		removed, err := s.registry.Collect(ctx, s.cfg.collection())
+		s.recordCollection(removed, err)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:

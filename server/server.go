@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/mail"
 	"github.com/holdfast-dev/holdfast/metric"
+	"github.com/holdfast-dev/holdfast/operator"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/reference"
 	"github.com/holdfast-dev/holdfast/refusal"
@@ -67,9 +68,13 @@ type Server struct {
 	matcher          *finding.Matcher
 	budgets          *budget.Service
 	refusals         *refusal.Recorder
+	operator         *operator.Service
+	collected        atomic.Pointer[operator.Collection] // the last run; nil before
 	registryRequests *prometheus.CounterVec
 
 	metrics *prometheus.Registry
+	states  *states
+	started time.Time
 	counts  metric.Metrics
 	docs    http.Handler
 	setup   *setup
@@ -201,9 +206,11 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	searches := search.New(s.store, s.checker, search.Sources{
 		IAM: s.iam, Registry: images, Advisory: s.advisory, Findings: findings, Events: events,
 	})
+	s.operator = operator.New(s.store, s.issuer, s.state, s.cfg.Operators)
 	s.api = api.New(api.Services{
 		IAM: s.iam, Budgets: s.budgets, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
 		Findings: findings, Blast: finding.NewBlastService(findings, s.iam, s.cfg.KeepPulls), Search: searches,
+		Operator: s.operator,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
 		MaxBody: int64(s.cfg.MaxBody), Version: stamp.Version(), Dir: s.cfg.DataDir,

@@ -9,6 +9,7 @@ import (
 	pb "github.com/holdfast-dev/holdfast/gen/auth"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/login"
+	"github.com/holdfast-dev/holdfast/operator"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -18,6 +19,7 @@ type auth struct {
 	pb.UnsafeAuthServer
 	login  *login.Service
 	iam    *iam.Service
+	runs   *operator.Service
 	bearer func(context.Context) (string, error)
 	issuer string
 }
@@ -35,7 +37,7 @@ func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*pb.WhoAmI, error
 		Issuer: s.issuer, Subject: string(c.Identity), Audience: c.Audience, Expiry: wire.Time(c.Expires),
 		IssuedAt: wire.Time(c.Issued), Email: i.Email, Profile: &pb.Profile{Name: i.Name},
 		IdentityProvider: string(vouching.UID), IdentityProviderName: vouching.Name,
-		IdentityProviderTrusted: vouching.Trusted,
+		IdentityProviderTrusted: vouching.Trusted, Operator: s.runs.Is(ctx),
 	}
 	for _, h := range all {
 		who.Capabilities = append(who.Capabilities,

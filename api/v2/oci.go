@@ -45,6 +45,24 @@ func (s *server) DeleteSettings(ctx context.Context, r *pb.DeleteSettingsRequest
 	return wire.Delete(ctx, "uid", r.GetUid(), s.Registry.DeleteSettings)
 }
 
+func (s *server) GetReferrers(ctx context.Context, r *pb.GetReferrersRequest) (*pb.Referrers, error) {
+	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
+	if err != nil {
+		return nil, err
+	}
+	all, more, err := s.Registry.Referrers(ctx, repo, r.GetDigest(), r.GetAfter())
+	if err != nil {
+		return nil, err
+	}
+	p := &pb.Referrers{Incomplete: more}
+	for _, a := range all {
+		p.Referrers = append(p.Referrers, &pb.Referrer{
+			Digest: a.Digest, MediaType: a.MediaType, ArtifactType: a.ArtifactType, Size: a.Size, Annotations: a.Annotations,
+		})
+	}
+	return p, nil
+}
+
 func (s *server) GetImage(ctx context.Context, r *pb.GetImageRequest) (*pb.Image, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if err != nil {

@@ -26,12 +26,14 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	operatorpb "github.com/holdfast-dev/holdfast/gen/operator/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/login"
+	"github.com/holdfast-dev/holdfast/operator"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/search"
 	"github.com/holdfast-dev/holdfast/sts"
@@ -49,6 +51,7 @@ type Services struct {
 	Findings *finding.Service
 	Blast    *finding.BlastService
 	Search   *search.Service
+	Operator *operator.Service
 }
 
 // Config is what the methods need to know beside the services.
@@ -75,6 +78,7 @@ type server struct {
 	registrypb.UnsafeImagesServiceServer
 	ocipb.UnsafeOCIServiceServer
 	ocipb.UnsafeTrashServiceServer
+	operatorpb.UnsafeOperatorServiceServer
 	eventspb.UnsafeSubscriptionsServiceServer
 	deliveriespb.UnsafeDeliveriesServiceServer
 	auditpb.UnsafeAuditServiceServer
@@ -122,6 +126,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	eventspb.RegisterSubscriptionsServiceServer(r, s)
 	deliveriespb.RegisterDeliveriesServiceServer(r, s)
 	auditpb.RegisterAuditServiceServer(r, s)
+	operatorpb.RegisterOperatorServiceServer(r, s)
 	accesspb.RegisterAccessServiceServer(r, s)
 	budgetspb.RegisterBudgetsServiceServer(r, s)
 	findingspb.RegisterFindingsServiceServer(r, s)

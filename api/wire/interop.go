@@ -48,6 +48,7 @@ var Packages = []Package{
 	{Name: "holdfast.deliveries.v1"},
 	{Name: "holdfast.federation.v1"},
 	{Name: "holdfast.oci.v1"},
+	{Name: "holdfast.operator.v1"},
 	{Name: "holdfast.advisories.v1"},
 }
 

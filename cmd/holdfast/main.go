@@ -64,7 +64,7 @@ func root(a *noun.App) *cobra.Command {
 	group(root, "manage", "Manage:", iam.Search(a), iam.Command(a), registry.Command(a), registry.Findings(a), registry.Packages(a),
 		registry.Inventory(a), advisories.Command(a), events.Command(a),
 		events.Audit(a))
-	group(root, "tools", "Tools:", apiCommand(a), iam.Dev(a), versionCommand(a))
+	group(root, "tools", "Tools:", apiCommand(a), iam.Dev(a), operatorCommand(a), versionCommand(a))
 	root.SetHelpCommandGroupID("tools")
 	root.SetCompletionCommandGroupID("tools")
 	root.SetFlagErrorFunc(suggestFlag)

@@ -118,6 +118,7 @@ function App() {
   useKeys(() => setHelp(true), () => setSearching(true));
   const path = here.value.pathname;
   const { view, args } = find(path);
+  const operator = useQuery(whoami).data?.operator === true;
   useEffect(() => {
     // The first picture keeps the focus where the browser has it.
     if (document.activeElement && document.activeElement !== document.body) document.querySelector<HTMLElement>("main")?.focus({ preventScroll: true });
@@ -134,7 +135,7 @@ function App() {
         <button type="button" class="small" onClick={() => setHelp(true)} aria-label="Help" title="Help (?)">?</button>
       </header>
       <nav class="nav" aria-label="Console">
-        {views.filter((v) => v.name).map((v) => (
+        {views.filter((v) => v.name && (!v.operators || operator)).map((v) => (
           <a key={v.path} href={base + v.path} aria-current={view && (view.name ?? view.under) === v.name ? "page" : undefined}>{v.name}</a>
         ))}
       </nav>

@@ -33,6 +33,9 @@ export function useQuery<T>(request: Request<T> | null): Result<T> {
 /** changed says that something was written: whatever is shown is asked for again. */
 export const changed = () => client.invalidateQueries();
 
+/** outdated says the same, and leaves it to the next view to ask. */
+export const outdated = () => void client.invalidateQueries({ refetchType: "none" });
+
 /** ask returns an answer that may be kept, without a component. */
 export const ask = <T>(request: Request<T>) =>
   client.fetchQuery({ queryKey: [request.key], queryFn: ({ signal }) => request.send(signal), staleTime: 60_000 });

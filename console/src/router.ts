@@ -69,6 +69,8 @@ export const repoPage = (of: string) => `${base}/repos/${of}`;
 export const personPage = (of: string) => `${base}/people/${of}`;
 export const workloadPage = (of: string) => `${base}/workloads/${of}`;
 
+export const providerPage = (of: string) => `${base}/sign-in/${of}`;
+
 /** identityPage is the page of a person, whose uid has no slash, or of a workload. */
 export const identityPage = (of: string) => (of.includes("/") ? workloadPage(of) : personPage(of));
 export const imagePage = (repo: string, reference: string) => `${base}/repos/${repo}/images/${encodeURIComponent(reference)}`;

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -99,16 +100,54 @@ func (s *site) furnish(t *testing.T) {
 	p.run("iam", "identities", "create", "ci", "--parent", "dev/platform", "--issuer", "https://issuer.example.com", "--subject", "main")
 	p.run("iam", "role-bindings", "create", "--parent", "dev/platform", "--identity", "dev/platform/ci", "--role", "registry.push")
 	p.run("iam", "roles", "create", "releaser", "--parent", "dev", "--capability", "tag.list,tag.create")
-	s.push(t, "dev/platform/web", "v1", "1.2.0")
-	s.push(t, "dev/platform/web", "v2", "1.3.0")
+	old := s.push(t, "dev/platform/web", "v1", "1.2.0")
+	digest := s.push(t, "dev/platform/web", "v2", "1.3.0")
+	s.push(t, "dev/platform/web", "edge", "1.2.0")
+	s.push(t, "dev/platform/web", "edge", "1.3.0")
+	p.tellInventory(digest, old)
+	p.run("auth", "pull-token", "create", "--group", "dev/platform", "--name", "laptop", "--life", "1d")
+	p.run("iam", "invites", "create", "--parent", "dev", "--role", "viewer", "--ttl", "1d", "--email", "soon@example.com")
+	s.attach(t, "dev/platform/web", digest)
 	p.advise("left \u202eis not right "+hostile, strings.Repeat(hostile+" \u202eabc ", 200), "javascript:window.hacked=1")
 	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip")
 	p.run("findings", "exceptions", "create", "CVE-2026-9999", "--on", "dev/platform", "--until", "30d", "--reason", hostile)
 	p.run("findings", "rules", "create", "--parent", "dev", "--min-severity", "critical")
 	p.run("iam", "invites", "create", "--parent", "dev/platform", "--role", "viewer", "--ttl", "7d", "--email", "ann@example.com", "--single-use")
 	s.deny(t, p.resolve("dev/platform/ci", "identities"))
+	p.run("iam", "identity-providers", "create", "sso", "--parent", "dev", "--issuer", "https://sso.invalid", "--client-id", "holdfast", "--pkce", "--groups-claim", "groups", "--default-role", "viewer", "--description", hostile)
+	p.run("iam", "group-mappings", "create", hostile, "--provider", "sso", "--role", "editor")
 	p.run("events", "subscriptions", "create", "https://hooks.invalid/holdfast", "--parent", "dev")
 	p.compared()
+}
+
+// attach pushes a signature of an image, with a hostile annotation.
+func (s *site) attach(t *testing.T, repo, subject string) {
+	t.Helper()
+	empty := []byte("{}")
+	manifest, err := json.Marshal(map[string]any{
+		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "artifactType": "application/vnd.dev.cosign.artifact.sig.v1+json",
+		"config": map[string]any{"mediaType": "application/vnd.oci.empty.v1+json", "digest": digestOf(empty), "size": len(empty)},
+		"layers": []any{}, "annotations": map[string]any{"note": hostile + " \u202eabc"},
+		"subject": map[string]any{"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": subject, "size": 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.send(t, http.MethodPost, "/v2/"+repo+"/blobs/uploads/?digest="+url.QueryEscape(digestOf(empty)), "application/octet-stream", empty)
+	s.send(t, http.MethodPut, "/v2/"+repo+"/manifests/"+digestOf(manifest), "application/vnd.oci.image.manifest.v1+json", manifest)
+}
+
+// tellInventory tells that two images run, in a namespace with a hostile name, and as something
+// that a spreadsheet would compute.
+func (p *person) tellInventory(digest, old string) {
+	p.t.Helper()
+	body, err := json.Marshal(map[string]any{"place": "prod-eu", "entries": []any{map[string]any{
+		"namespace": hostile, "workload": "Deployment/web", "container": "web \u202eabc", "image": "registry.example.com/web:v2", "digest": digest, "copies": 3,
+	}, map[string]any{"workload": "=1+1", "digest": old}}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.run("api", "POST", "/findings/v1/inventory/"+p.site.OrganizationUID, "--data", string(body))
 }
 
 // advise imports an advisory about the package of the images.
@@ -224,14 +263,27 @@ func (b *tab) console(s *site, path, email, password string) {
 	}
 }
 
-// TestConsole walks through every view as an owner.
+// TestConsole walks through every view as an owner, with both engines: on one in the light of a
+// desktop and in the dark of a phone, and on the other the other way around.
 func TestConsole(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		newSite(t).walk(t, "SQLite", [2]string{"light", "dark"})
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		needs(t)
+		newSiteOn(t, storetest.Postgres(t)).walk(t, "PostgreSQL", [2]string{"dark", "light"})
+	})
+}
+
+func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
+	t.Helper()
 	s.furnish(t)
 	p, b := s.owner(t), newTab(t)
+	b.schemes = schemes
 	group, repo := p.resolve("dev/platform", "groups"), p.resolve("dev/platform/web", "repos")
-	ci := p.resolve("dev/platform/ci", "identities")
+	ci, sso := p.resolve("dev/platform/ci", "identities"), "/console/sign-in/"+p.resolve("dev/sso", "identity_providers")
 	b.console(s, "/console/repos?order=name%20desc", s.OwnerEmail, s.OwnerPassword)
 	b.read("web")
 	said := b.complaints()
@@ -239,17 +291,22 @@ func TestConsole(t *testing.T) {
 	group, repo = "/console/groups/"+group, "/console/repos/"+repo
 	walk := []struct{ name, path, heading, text string }{
 		{"home", "/console/", "Home", "CVE-2026-1000"},
+		{"home-soon", "/console/", "Home", "soon@example.com"},
+		{"home-endangered", "/console/", "Home", "Endangered workloads"},
 		{"search", "/console/search?q=platf", "Search", "dev/platform"},
 		{"search-tag", "/console/search?q=v1", "Search", "dev/platform/web"},
 		{"search-advisory", "/console/search?q=cve-2026-1000", "Search", "left"},
 		{"search-role", "/console/search?q=releaser", "Search", "Copy the uid"},
 		{"search-nothing", "/console/search?q=nosuchthing", "Search", "Nothing that you may see"},
-		{"tree", "/console/tree?open=" + s.OrganizationUID, "Tree", "1 folder · 1 repo · 1 workload · 1 role binding"},
+		{"tree", "/console/tree?open=" + s.OrganizationUID, "Tree", "1 folder · 1 repo · 2 workloads · 2 role bindings"},
 		{"tree-filter", "/console/tree?name=ed", "Tree", "dev/platform/edge"},
 		{"tree-filter-path", "/console/tree?name=dev%2Fplat", "Tree", "dev/platform"},
 		{"access", "/console/access?capability=repo.create", "Access", "here"},
 		{"access-why", "/console/access?capability=tag.create&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "Yes"},
 		{"access-why-not", "/console/access?capability=groups.delete&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "These have it here"},
+		{"access-reach", "/console/access?show=reach&capability=tag.create&identity=" + ci, "Access", "registry.push"},
+		{"access-reach-nothing", "/console/access?show=reach&capability=groups.delete&identity=" + ci, "Access", "No role of theirs gives groups.delete"},
+		{"access-reach-me", "/console/access?show=reach", "Access", "owner"},
 		{"people", "/console/people", "People", "owner"},
 		{"invites", "/console/people?tab=invites", "People", "ann@example.com"},
 		{"joins", "/console/people?tab=joins", "People", "Nobody came"},
@@ -259,8 +316,17 @@ func TestConsole(t *testing.T) {
 		{"workloads", "/console/workloads", "Workloads", "https://issuer.example.com"},
 		{"workloads-token", "/console/workloads?tab=token", "Workloads", "It is decoded in this browser"},
 		{"workload", "/console/workloads/" + ci, "ci", "registry.push"},
+		{"workload-setup", "/console/workloads/" + ci + "?tab=setup", "ci", "HOLDFAST_IDENTITY_TOKEN_FILE"},
+		{"enroll", "/console/workloads/new?platform=gitlab", "Add a workload", "Path of the project"},
 		{"workload-denials", "/console/workloads/" + ci + "?tab=denials", "ci", "https://elsewhere.example.com"},
 		{"workload-token", "/console/workloads/" + ci + "?tab=token", "ci", "It is decoded in this browser"},
+		{"signin", "/console/sign-in", "Sign-in", "https://sso.invalid"},
+		{"signin-rules", "/console/sign-in?tab=rules", "Sign-in", "has not confirmed"},
+		{"connect", "/console/sign-in/new?recipe=entra", "Connect a provider", "/oauth/callback"},
+		{"provider", sso, "sso", "people cannot be sent there"},
+		{"provider-mappings", sso + "?tab=mappings", "sso", "window.hacked"},
+		{"provider-preview", sso + "?tab=preview&in=eng&in=" + url.QueryEscape(hostile), "sso", "No mapping names eng"},
+		{"operator", "/console/operator", "Operator", engine},
 		{"account", "/console/account", "Account", "this one"},
 		{"repos", "/console/repos", "Repos", "dev/platform"},
 		{"vulnerabilities", "/console/vulnerabilities", "Vulnerabilities", "GHSA-left"},
@@ -284,9 +350,18 @@ func TestConsole(t *testing.T) {
 		{"image-packages", repo + "/images/v1?tab=packages", "v1", "node_modules/left"},
 		{"image-platforms", repo + "/images/v1?tab=platforms", "v1", "1 layer"},
 		{"image-pulls", repo + "/images/v1?tab=pulls", "v1", "push"},
+		{"image-attached", repo + "/images/v2?tab=attached", "v2", "signature"},
+		{"image-attached-nothing", repo + "/images/v1?tab=attached", "v1", "Nothing is attached"},
+		{"image-runs", repo + "/images/v2?tab=runs", "v2", "prod-eu"},
+		{"image-compare", repo + "/images/v2?tab=compare&with=v1", "v2", "finding fixed"},
+		{"image-compare-kind", repo + "/images/v2?tab=compare&with=v1&kind=KIND_PACKAGE_CHANGED", "v2", "1.2.0"},
+		{"image-compare-past", repo + "/images/v2?tab=compare&with=edge&at=" + time.Now().Add(24*time.Hour).Format("2006-01-02T15:04"), "v2", "Nothing differs"},
+		{"image-compare-nothing", repo + "/images/v2?tab=compare", "v2", "Name a tag or a digest"},
+		{"repo-timeline", repo + "?tab=history&tag=edge", "web", "compare with the one before"},
 		{"advisory", "/console/advisories/CVE-2026-1000", "CVE-2026-1000", "before 1.3.0"},
 		{"advisory-images", "/console/advisories/GHSA-left?tab=images", "GHSA-left", "linux/amd64"},
 		{"advisory-blast", "/console/advisories/GHSA-left?tab=blast", "GHSA-left", "Who can push a fix"},
+		{"advisory-graph", "/console/advisories/GHSA-left?tab=blast&graph=true", "GHSA-left", "Runs at"},
 		{"missing", "/console/nothing", "There is nothing here", "Check the address"},
 	}
 	var shells sync.WaitGroup
@@ -302,6 +377,17 @@ func TestConsole(t *testing.T) {
 		}
 		for _, complaint := range said.take() {
 			t.Errorf("%s: %s", v.name, complaint)
+		}
+	}
+	b.open(s.BaseURL + "/console/advisories/GHSA-left?tab=blast")
+	b.read("Who can push a fix")
+	var saved string
+	b.run("catch what is saved", chromedp.Evaluate(`URL.createObjectURL = blob => { blob.text().then(text => window.saved = text); return "#" }`, nil))
+	b.press("Download as CSV")
+	b.run("read it", chromedp.Poll(`window.saved`, &saved))
+	for _, want := range []string{"stage,what,id,more\r\n", "tags,dev/platform/web:v1,sha256:", ",'=1+1\r\n"} {
+		if !strings.Contains(saved, want) {
+			t.Errorf("the file lacks %q:\n%s", want, saved)
 		}
 	}
 	b.open(s.BaseURL + "/console/")
@@ -367,19 +453,19 @@ func (p *person) shell(view, line string) {
 	}
 }
 
-// judge holds the rules of accessibility against a view: all on a desktop in light, contrast on a
-// phone in the dark.
+// judge holds the rules of accessibility against a view, on a desktop and on a phone, each in one
+// of the tab's schemes: all rules in the light, contrast in the dark.
 func (b *tab) judge(name string) {
 	b.t.Helper()
 	b.loadRules()
 	b.run("on a desktop", chromedp.EmulateViewport(1280, 800))
 	b.fits(name, 1280)
-	b.obeys(name, 1280, "light")
-	b.keep(name, 1280, "light")
+	b.obeys(name, 1280, b.schemes[0])
+	b.keep(name, 1280, b.schemes[0])
 	b.run("on a phone", chromedp.EmulateViewport(390, 800))
 	b.fits(name, 390)
-	b.obeys(name, 390, "dark")
-	b.keep(name, 390, "dark")
+	b.obeys(name, 390, b.schemes[1])
+	b.keep(name, 390, b.schemes[1])
 	b.run("back to the desktop", chromedp.EmulateViewport(1280, 800), b.scheme("light"))
 }
 
@@ -412,7 +498,7 @@ func TestConsoleKeys(t *testing.T) {
 	b.see("Home")
 	var names []string
 	b.run("read the navigation", chromedp.Evaluate(`[...document.querySelectorAll('nav[aria-label="Console"] a')].map(a => a.innerText)`, &names))
-	if want := []string{"Home", "Search", "Tree", "Access", "People", "Workloads", "Repos", "Vulnerabilities", "Audit", "Events", "Account"}; !slices.Equal(names, want) {
+	if want := []string{"Home", "Search", "Tree", "Access", "People", "Workloads", "Sign-in", "Repos", "Vulnerabilities", "Audit", "Events", "Account", "Operator"}; !slices.Equal(names, want) {
 		t.Errorf("the navigation has %q, want %q", names, want)
 	}
 	b.press("Tree")
@@ -482,6 +568,32 @@ func TestConsoleChanges(t *testing.T) {
 	b.read("No role is granted here")
 
 	b.open(s.BaseURL + "/console/repos/" + repo)
+	b.press("Move v1")
+	b.fill("Tag or digest of the image that it is to stand for", "nosuch")
+	b.press("Check")
+	b.run("there is no such image", chromedp.WaitVisible(`dialog .problem`, chromedp.ByQuery))
+	b.fill("Tag or digest of the image that it is to stand for", "v2")
+	b.press("Check")
+	b.read("1 package changed")
+	b.judge("move")
+	var command string
+	b.run("read the command", chromedp.Text(`dialog pre`, &command, chromedp.ByQuery))
+	b.press("Move the tag")
+	b.run("it is moved", chromedp.WaitNotPresent(`dialog`, chromedp.ByQuery))
+	p.shell("move", command)
+	if v1, v2 := p.run("registry", "tags", "get", "dev/platform/web:v1", "--columns", "digest"), p.run("registry", "tags", "get", "dev/platform/web:v2", "--columns", "digest"); v1 != v2 {
+		t.Errorf("v1 stands for %s, want %s", v1, v2)
+	}
+	b.open(s.BaseURL + "/console/repos/" + repo + "?tab=history&tag=v1")
+	b.press("Move it back here…")
+	b.press("Check")
+	b.read("Whoever pulls v1 gets")
+	b.press("Move the tag")
+	b.run("it is back", chromedp.WaitNotPresent(`dialog`, chromedp.ByQuery))
+	if v1, v2 := p.run("registry", "tags", "get", "dev/platform/web:v1", "--columns", "digest"), p.run("registry", "tags", "get", "dev/platform/web:v2", "--columns", "digest"); v1 == v2 {
+		t.Error("v1 was not moved back")
+	}
+	b.open(s.BaseURL + "/console/repos/" + repo)
 	b.run("choose a tag", chromedp.Click(`input[aria-label="Select v1"]`, chromedp.ByQuery))
 	b.press("Delete 1 tag…")
 	b.read("These names stop working")
@@ -494,6 +606,10 @@ func TestConsoleChanges(t *testing.T) {
 	eve.open(s.BaseURL + "/console/groups/" + group + "?tab=people")
 	eve.read("Inherited from dev")
 	eve.lacks("Grant a role", "Remove")
+	eve.open(s.BaseURL + "/console/repos/" + repo)
+	eve.read("v2")
+	eve.lacks("Move…")
+	eve.refused("POST", "/registry/v2beta1/tags/"+repo, `{"name": "v2", "digest": "sha256:`+strings.Repeat("0", 64)+`"}`)
 	eve.refused("POST", "/iam/v2beta1/roleBindings/"+group, fmt.Sprintf(`{"identityUid": %q, "roleUid": %q}`, ci, resource.OwnerRole))
 }
 
@@ -738,6 +854,269 @@ func TestConsoleWorkloads(t *testing.T) {
 	eve.refused("GET", "/federation/v1/denials?identity_uid="+url.QueryEscape(ci), "")
 }
 
+// TestConsoleEnroll adds a workload of every platform. The rules are those that the command makes.
+func TestConsoleEnroll(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	b.console(s, "/console/workloads", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.read("There is no workload in it")
+	b.press("Add a workload")
+	b.choose("Platform", "github")
+	b.fill("Repository", "nonsense")
+	b.press("Check")
+	b.run("the mistake is at the field", chromedp.WaitVisible(`input[name="repo"][aria-invalid] + .wrong`, chromedp.ByQuery))
+	b.read("give exactly one of branch, tag, environment")
+	b.judge("enroll-wrong")
+	for _, tt := range []struct{ platform, typed, command, paste string }{
+		{"github", "repo=Acme/we.b&branch=main&owner-id=7", "github --repo Acme/we.b --branch main --owner-id 7", "id-token: write"},
+		{"gitlab", "project=acme/sub/web&environment=prod", "gitlab --project acme/sub/web --environment prod", "id_tokens:"},
+		{"gitlab", "project=acme/web&tag=v1&project-id=3", "gitlab --project acme/web --tag v1 --project-id 3", "id_tokens:"},
+		{"buildkite", "org=acme&pipeline=web&branch=feature/a.b", "buildkite --org acme --pipeline web --branch feature/a.b", "steps:"},
+		{"kubernetes", "issuer=https://k8s.example.com&namespace=shop&service-account=web", "kubernetes --issuer https://k8s.example.com --namespace shop --service-account web", "serviceAccountToken"},
+		{"aws", "aws-account=123456789012&aws-arn-pattern=arn:aws:sts::123456789012:assumed-role/build/.%2B", "aws --aws-account 123456789012 --aws-arn-pattern arn:aws:sts::123456789012:assumed-role/build/.+", "aws configure export-credentials"},
+		{"other", "issuer=https://jenkins.example.com&subject=job/release", "release --issuer https://jenkins.example.com --subject job/release", "HOLDFAST_IDENTITY_TOKEN_FILE"},
+	} {
+		name := fmt.Sprintf("w%x", sha256.Sum256([]byte(tt.typed)))[:8]
+		b.open(s.BaseURL + "/console/workloads/new?platform=" + tt.platform + "&" + tt.typed + "&name=" + name)
+		b.press("Check")
+		b.read("becomes " + name)
+		for _, command := range b.commands() {
+			p.shell("enroll", command)
+		}
+		b.press("Add the workload")
+		b.see(name)
+		b.read(tt.paste)
+		b.read("Waiting for its first token")
+		var made, wanted struct{ ClaimMatch, AwsIdentity map[string]any }
+		p.json(&made, "iam", "identities", "get", "dev/"+name)
+		p.json(&wanted, append(strings.Fields("iam identities create "+tt.command), "--parent", "dev", "--dry-run")...)
+		if len(made.ClaimMatch)+len(made.AwsIdentity) == 0 || !reflect.DeepEqual(made, wanted) {
+			t.Errorf("%s: the console makes %v, the command %v", tt.typed, made, wanted)
+		}
+	}
+	b.judge("setup")
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+	eve := s.eve(t, "--role", "viewer")
+	eve.open(s.BaseURL + "/console/workloads")
+	eve.read("workloads")
+	eve.lacks("Add a workload")
+	eve.open(s.BaseURL + "/console/workloads/new?platform=github")
+	eve.read("You may not add a workload here")
+	eve.refused("POST", "/iam/v2beta1/identities/"+s.OrganizationUID, `{"name": "mine", "claimMatch": {"issuer": "https://eve.example.com", "subject": "eve"}}`)
+}
+
+// TestConsoleFirstExchange waits for a workload that misses at first, changes its rule by what it
+// came with, and sees it come.
+func TestConsoleFirstExchange(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	var dev struct{ TestIssuer string }
+	text, err := os.ReadFile(s.devFile)
+	if err == nil {
+		err = json.Unmarshal(text, &dev)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.run("iam", "identities", "create", "ci", "--parent", "dev", "--issuer", dev.TestIssuer, "--subject", "repo:acme/web:ref:refs/heads/main")
+	ci := p.resolve("dev/ci", "identities")
+	file := filepath.Join(t.TempDir(), "token.jwt")
+	if err := os.WriteFile(file, []byte(p.run("dev", "token", "github", "--repo", "acme/other", "--ref", "main", "--dev-file", s.devFile)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	job := s.person(t)
+	exchange := func() error {
+		_, _, err := job.try("auth", "login", "--identity", ci, "--identity-token", file)
+		return err
+	}
+	b.console(s, "/console/workloads/"+ci+"?tab=setup", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.read("Waiting for its first token")
+	if exchange() == nil {
+		t.Fatal("a token of another repository is exchanged")
+	}
+	s.deny(t, ci) // which nobody has signed, and so is no near miss
+	b.read("2 tokens were refused")
+	b.judge("setup-refused")
+	eve := s.eve(t, "--role", "viewer")
+	eve.open(s.BaseURL + "/console/workloads/" + ci + "?tab=denials")
+	eve.read("repo:acme/other")
+	eve.lacks("Expect it instead…", "Accept both…")
+	eve.refused("PATCH", "/iam/v2beta1/identities/"+ci, `{"claimMatch": {"issuer": "https://eve.example.com", "subject": "eve"}}`)
+
+	b.press("see why")
+	b.read("A near miss")
+	b.judge("near-miss")
+	var fixes int
+	b.run("count the fixes", chromedp.Evaluate(`[...document.querySelectorAll("main button")].filter(b => b.innerText.includes("Accept both")).length`, &fixes))
+	if fixes != 1 {
+		t.Errorf("%d refusals can be accepted, want the one that was signed", fixes)
+	}
+	b.press("Accept both…")
+	b.read("are exchanged, too")
+	b.judge("near-miss-fix")
+	var command string
+	b.run("read the command", chromedp.Text(`dialog pre`, &command, chromedp.ByQuery))
+	b.press("Change the rule")
+	b.run("the dialog closes", chromedp.WaitNotPresent(`dialog`, chromedp.ByQuery))
+	p.shell("near miss", command+" --dry-run")
+	b.open(s.BaseURL + "/console/workloads/" + ci + "?tab=setup")
+	b.read("Waiting for its first token")
+	if err := exchange(); err != nil {
+		t.Errorf("after the rule was changed: %v", err)
+	}
+	b.read("a token of it was exchanged") // without a reload
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+}
+
+// TestConsoleSignIn connects a provider, which is wrong at first at every step, tries it, lets people
+// in, maps a group, and takes all of it away again.
+func TestConsoleSignIn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b := s.owner(t), newTab(t)
+	address := freeAddress(t)
+	upstream(t, address, filepath.Join(needs(t), "dex"), "-listen", address, "-client-secret", "the secret of dex",
+		"-redirect", redirectAddress(p), "-email", "ann@example.com", "-password", "ann's at dex")
+	b.console(s, "/console/sign-in", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.read("No provider is connected")
+	b.press("Connect a provider")
+	b.choose("The provider", "okta")
+	b.fill("Issuer", "no address")
+	b.press("Test the issuer")
+	b.run("the error is at the field", chromedp.WaitVisible(`input[name="issuer"][aria-invalid] + .wrong`, chromedp.ByQuery))
+	b.fill("Issuer", "http://"+freeAddress(t))
+	b.press("Test the issuer")
+	b.run("it does not answer", chromedp.WaitVisible(`//ul[contains(@class, "checks")]//*[contains(@class, "wrong")]`))
+	b.judge("connect-issuer")
+	b.fill("Issuer", "http://"+address)
+	b.press("Test the issuer")
+	b.read("its keys can be fetched")
+	b.fill("Client ID", "holdfast")
+	b.fill("Client secret", "a guess")
+	b.press("Test the client")
+	b.run("it is refused", chromedp.WaitVisible(`//ul[contains(@class, "checks")]//*[contains(@class, "wrong")]`))
+	b.fill("Client secret", "the secret of dex")
+	b.press("Test the client")
+	b.read("it knows the client")
+	b.fill("Name", "dex")
+	b.read("Everybody whom the provider lets in gets viewer")
+	b.judge("connect-client")
+	if got := b.address(); strings.Contains(got, "secret") || !strings.Contains(got, "client=holdfast") {
+		t.Errorf("the address is %s, want all but the secret in it", got)
+	}
+	b.press("Create it, disabled")
+	b.see("dex")
+	b.read("people can be sent there")
+	b.read("disabled")
+	b.judge("provider-new")
+	for _, command := range b.commands() {
+		p.shell("provider", command)
+	}
+
+	var trial string
+	b.run("find the trial", chromedp.AttributeValue(`//a[.="Try a sign-in"]`, "href", &trial, nil))
+	ann := newTab(t)
+	ann.open(trial)
+	ann.signInAtDex()
+	ann.see("dex works")
+	ann.read("viewer")
+	b.press("Enable")
+	b.read("Everybody whom it lets in can sign in from now on")
+	b.judge("provider-enable")
+	b.press("Enable it")
+	b.read("in use")
+
+	page := b.address()
+	b.press("Group mappings")
+	b.read("No group of the provider is mapped")
+	b.press("Map a group")
+	b.fill("Group at the provider", "eng")
+	b.choose("Role", "editor")
+	b.press("Check")
+	b.read("Everybody who is in eng when they sign in with dex gets editor")
+	b.judge("map")
+	b.press("Map it")
+	b.press("what they get")
+	b.read("as long as they are in eng")
+	ann.open(trial)
+	ann.signInAtDex()
+	ann.see("dex works")
+	ann.read("editor") // the preview is what the server says
+
+	eve := s.eve(t, "--role", "viewer")
+	provider := p.resolve("dev/dex", "identity_providers")
+	for path, button := range map[string]string{"/console/sign-in": "Connect a provider", "/console/sign-in?tab=rules": "Switch accounts off"} {
+		eve.open(s.BaseURL + path)
+		eve.see("Sign-in")
+		eve.run("wait", chromedp.WaitVisible(`//main//table | //main//dl`))
+		eve.lacks(button)
+	}
+	eve.open(page)
+	eve.read("people can be sent there")
+	eve.lacks("Disable", "Delete")
+	eve.press("Group mappings")
+	eve.read("eng")
+	eve.lacks("Map a group", "Delete")
+	eve.open(s.BaseURL + "/console/sign-in/new?group=" + s.OrganizationUID)
+	eve.read("You may not connect a provider here")
+	eve.refused("POST", "/iam/v2beta1/identityProviders/"+s.OrganizationUID, fmt.Sprintf(`{"name": "mine", "defaultRole": %q, "oidc": {"issuer": "https://eve.example.com", "clientId": "x", "pkceEnabled": true}}`, resource.OwnerRole))
+	eve.refused("POST", "/signin/v1/providers:test", fmt.Sprintf(`{"parent": %q, "identityProvider": {"name": "mine", "defaultRole": %q, "oidc": {"issuer": "https://eve.example.com", "clientId": "x", "pkceEnabled": true}}}`, s.OrganizationUID, resource.OwnerRole))
+	eve.refused("PATCH", "/iam/v2beta1/identityProviders/"+provider, `{"disabled": true}`)
+	eve.refused("DELETE", "/iam/v2beta1/identityProviders/"+provider, "")
+	eve.refused("POST", "/iam/v2beta1/externalGroupRoleMappings/"+provider, fmt.Sprintf(`{"externalGroupId": "all", "roleUid": %q}`, resource.OwnerRole))
+	eve.refused("PATCH", "/signin/v1/rules/"+s.OrganizationUID, `{"localAccounts": false}`)
+
+	b.open(s.BaseURL + "/console/sign-in?tab=rules")
+	b.press("Switch accounts off")
+	b.read("Whoever has no provider is locked out")
+	b.press("Switch them off")
+	b.run("it is refused, because no owner has come through dex", chromedp.WaitVisible(`dialog .problem`, chromedp.ByQuery))
+	b.judge("rules-refused")
+
+	b.open(page)
+	b.press("Delete")
+	b.press("Delete it")
+	b.run("it is refused, because it has a mapping", chromedp.WaitVisible(`dialog .problem`, chromedp.ByQuery))
+	b.press("Keep it")
+	b.press("Group mappings")
+	b.press("Delete the mapping of eng")
+	b.read("lose it at their next sign-in")
+	b.press("Delete the mapping")
+	b.read("No group of the provider is mapped")
+	b.press("Provider")
+	b.press("Delete")
+	b.press("Delete it")
+	b.see("Sign-in")
+	b.read("No provider is connected")
+	for _, complaint := range said.take() {
+		if !strings.Contains(complaint, "status of 400") && !strings.Contains(complaint, "status of 412") { // the browser's word for what was refused
+			t.Error(complaint)
+		}
+	}
+}
+
+// choose picks an option of the field of a label.
+func (b *tab) choose(label, option string) {
+	b.t.Helper()
+	var found bool
+	b.run(fmt.Sprintf("choose %q", option), chromedp.Poll(fmt.Sprintf(`(e => {
+		const option = [...e?.options ?? []].find(o => o.value === %[2]q || o.text === %[2]q);
+		if (!option) return false;
+		e.value = option.value;
+		e.dispatchEvent(new Event("change", {bubbles: true}));
+		return true;
+	})([...document.querySelectorAll("label")].find(l => l.innerText.trim() === %[1]q)?.control)`, label, option), &found))
+}
+
 // TestConsoleAccount shows who one is, and ends the session.
 func TestConsoleAccount(t *testing.T) {
 	t.Parallel()
@@ -748,9 +1127,19 @@ func TestConsoleAccount(t *testing.T) {
 	b.read("eve example")
 	b.read("viewer")
 	b.judge("account-eve")
+	var operators int
+	b.run("look for the operator's view", chromedp.Evaluate(`document.querySelectorAll('nav a[href="/console/operator"]').length`, &operators))
+	if operators != 0 {
+		t.Error("one who is no operator sees the link")
+	}
+	b.open(s.BaseURL + "/console/operator")
+	b.read("You are no operator of this installation")
+	b.judge("operator-eve")
 	for _, complaint := range said.take() {
 		t.Error(complaint)
 	}
+	b.refused("GET", "/operator/v1/installation", "")
+	b.open(s.BaseURL + "/console/account")
 	b.press("Sign out")
 	b.see("Sign in")
 	b.open(s.BaseURL + "/console/account")

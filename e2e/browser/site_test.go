@@ -34,6 +34,7 @@ type site struct {
 
 	log      *logBook
 	database string // its file
+	devFile  string // what dev mode wrote
 }
 
 // A logBook keeps what the server logs.
@@ -57,9 +58,16 @@ func (l *logBook) String() string {
 // newSite runs a server in development mode until the test ends.
 func newSite(t *testing.T) *site {
 	t.Helper()
-	cfg := server.Config{Dev: true, DataDir: t.TempDir()}
+	return newSiteOn(t, storetest.SQLite(t))
+}
+
+// newSiteOn is newSite with a database.
+func newSiteOn(t *testing.T, database string) *site {
+	t.Helper()
+	cfg := server.Config{Dev: true, DataDir: t.TempDir(), Database: database}
 	s := start(t, cfg)
-	text, err := os.ReadFile(filepath.Join(cfg.DataDir, "dev.json"))
+	s.devFile = filepath.Join(cfg.DataDir, "dev.json")
+	text, err := os.ReadFile(s.devFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +81,10 @@ func newSite(t *testing.T) *site {
 func start(t *testing.T, cfg server.Config) *site {
 	t.Helper()
 	needs(t)
-	cfg.Listen, cfg.Database, cfg.Stdout = freeAddress(t), storetest.SQLite(t), io.Discard
+	cfg.Listen, cfg.Stdout = freeAddress(t), io.Discard
+	if cfg.Database == "" {
+		cfg.Database = storetest.SQLite(t)
+	}
 	_, port, _ := net.SplitHostPort(cfg.Listen)
 	cfg.BaseURL = "http://localhost:" + port
 	s := &site{BaseURL: cfg.BaseURL, log: &logBook{}, database: cfg.Database}

@@ -216,8 +216,11 @@ type WhoAmI struct {
 	IdentityProviderName string `protobuf:"bytes,1001,opt,name=identity_provider_name,json=identityProviderName,proto3" json:"identity_provider_name,omitempty"`
 	// The operator trusts it to speak to all organizations.
 	IdentityProviderTrusted bool `protobuf:"varint,1002,opt,name=identity_provider_trusted,json=identityProviderTrusted,proto3" json:"identity_provider_trusted,omitempty"`
-	unknownFields           protoimpl.UnknownFields
-	sizeCache               protoimpl.SizeCache
+	// The caller may see the state of the installation. A token that is narrowed
+	// may not.
+	Operator      bool `protobuf:"varint,1003,opt,name=operator,proto3" json:"operator,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WhoAmI) Reset() {
@@ -323,6 +326,13 @@ func (x *WhoAmI) GetIdentityProviderName() string {
 func (x *WhoAmI) GetIdentityProviderTrusted() bool {
 	if x != nil {
 		return x.IdentityProviderTrusted
+	}
+	return false
+}
+
+func (x *WhoAmI) GetOperator() bool {
+	if x != nil {
+		return x.Operator
 	}
 	return false
 }
@@ -590,7 +600,7 @@ const file_holdfast_auth_auth_proto_rawDesc = "" +
 	"identityIdJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\x05\x10\x06J\x04\b\x06\x10\a\";\n" +
 	"\aSession\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x14\n" +
-	"\x05group\x18\x02 \x01(\tR\x05group\"\xff\x04\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\"\x9c\x05\n" +
 	"\x06WhoAmI\x12\x16\n" +
 	"\x06issuer\x18\x01 \x01(\tR\x06issuer\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x1a\n" +
@@ -602,7 +612,8 @@ const file_holdfast_auth_auth_proto_rawDesc = "" +
 	"\aprofile\x18g \x01(\v2\x16.holdfast.auth.ProfileR\aprofile\x12,\n" +
 	"\x11identity_provider\x18\xe8\a \x01(\tR\x10identityProvider\x125\n" +
 	"\x16identity_provider_name\x18\xe9\a \x01(\tR\x14identityProviderName\x12;\n" +
-	"\x19identity_provider_trusted\x18\xea\a \x01(\bR\x17identityProviderTrusted\x1a\x89\x01\n" +
+	"\x19identity_provider_trusted\x18\xea\a \x01(\bR\x17identityProviderTrusted\x12\x1b\n" +
+	"\boperator\x18\xeb\a \x01(\bR\boperator\x1a\x89\x01\n" +
 	"\n" +
 	"Capability\x12,\n" +
 	"\x05group\x18\x01 \x01(\v2\x16.holdfast.iam.v1.GroupR\x05group\x12)\n" +

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Fault, Request } from "../api";
-import { changed } from "../query";
+import { changed, outdated } from "../query";
 import { Command, Problem } from "./page";
 
 /** Dialog asks for something. It is open as long as it is there. */
@@ -31,20 +31,23 @@ interface ConfirmProps {
   command: string;
   requests: Request<unknown>[]; // sent one after the other; the first may be a dry run
   onClose: () => void;
-  onDone?: () => void;
+  onLeave?: () => void; // shows another page afterwards
   children?: ComponentChildren; // what will happen
 }
 
 /** Confirm says what will happen before it does. */
-export function Confirm({ title, label, keep = "Cancel", command, requests, onClose, onDone, children }: ConfirmProps) {
+export function Confirm({ title, label, keep = "Cancel", command, requests, onClose, onLeave, children }: ConfirmProps) {
   const [error, setError] = useState<Fault>();
   const [busy, setBusy] = useState(false);
   const act = async () => {
     setBusy(true);
     try {
       for (const r of requests) await r.send();
+      if (onLeave) { // the page is of something that is gone, which must not be asked for again
+        outdated();
+        return onLeave();
+      }
       await changed();
-      onDone?.();
       onClose();
     } catch (failed) {
       setError(failed as Fault);

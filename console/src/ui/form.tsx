@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
+import type { Fault } from "../api";
 import { nameOf, isUID, resolve } from "../names";
 import { go, param, withParams } from "../router";
 import { Problem } from "./page";
@@ -43,16 +44,17 @@ interface FieldProps {
   label: string;
   value?: string;
   placeholder?: string;
-  type?: "text" | "datetime-local";
+  type?: "text" | "datetime-local" | "password";
   list?: string[];
   first?: boolean; // "/" leads here
   required?: boolean;
   hint?: ComponentChildren;
+  error?: string; // what the server says about it
   onInput?: (value: string) => void;
 }
 
 /** Field is a labelled line of text; unless a value is given, it shows the parameter of its name. */
-export function Field({ name, label, value, placeholder, type = "text", list, first, required, hint, onInput }: FieldProps) {
+export function Field({ name, label, value, placeholder, type = "text", list, first, required, hint, error, onInput }: FieldProps) {
   const id = useId().replace(/\W/g, "") + name;
   const now = param(name);
   const shown = (isUID(now) && nameOf(now).value?.path) || now;
@@ -60,15 +62,23 @@ export function Field({ name, label, value, placeholder, type = "text", list, fi
     <div class="field">
       <label for={id}>{label}</label>
       <input
-        id={id} name={name} type={type} key={value === undefined ? shown : undefined} placeholder={placeholder} required={required}
+        id={id} name={name} type={type as "text"} key={value === undefined ? shown : undefined} placeholder={placeholder} required={required}
         {...(onInput ? { value: value ?? "", onInput: (e: Event) => onInput((e.target as HTMLInputElement).value) } : { defaultValue: value ?? shown })}
-        list={list && `${id}-list`} data-filter={first || undefined} autocomplete="off" spellcheck={false} aria-describedby={hint ? `${id}-hint` : undefined}
+        list={list && `${id}-list`} data-filter={first || undefined} autocomplete={type === "password" ? "new-password" : "off"} spellcheck={false}
+        aria-invalid={error ? true : undefined} aria-describedby={[error && `${id}-error`, hint && `${id}-hint`].filter(Boolean).join(" ") || undefined}
       />
       {list && <datalist id={`${id}-list`}>{list.map((v) => <option key={v} value={v} />)}</datalist>}
+      {error && <p class="wrong" id={`${id}-error`} role="alert">{error}</p>}
       {hint && <p class="hint" id={`${id}-hint`}>{hint}</p>}
     </div>
   );
 }
+
+/** said is what the server says about a field, if it says something about it. */
+export const said = (fault: Fault | undefined, field: string) => fault?.fields.find((f) => f.field === field || f.field.endsWith(`.${field}`))?.description;
+
+/** unsaid is the fault unless it is said at one of the fields. */
+export const unsaid = (fault: Fault | undefined, ...fields: string[]) => (fields.some((f) => said(fault, f)) ? undefined : fault);
 
 interface ChoiceProps {
   name: string;

@@ -1,14 +1,16 @@
 import { useState } from "preact/hooks";
 import { get, type Schema } from "../api";
 import { nameOf, resolve } from "../names";
-import { useQuery } from "../query";
+import { useQuery, whoami } from "../query";
+import { rolesHere } from "../roles";
 import { go, param, withParams } from "../router";
-import { Answer, AsCommand, Choice, Empty, Field, Name, Page, Pager, Problem, Section, sh, Table, Time } from "../ui";
+import { Answer, AsCommand, Choice, Empty, Field, Filters, Name, Page, Pager, Problem, Section, sh, Table, Tabs, Time } from "../ui";
 
 type Grant = Schema<"holdfast.access.v1.Grant">;
 
 export default function Access() {
   const place = param("place"), identity = param("identity"), capability = param("capability") || "groups.list";
+  if (param("show") === "reach") return <Reach identity={identity} capability={param("capability")} />;
   const capabilities = useQuery(get("/access/v1/capabilities", {}));
   const organizations = useQuery(get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, page_size: 1, order_by: "name" } }));
   const at = place || organizations.data?.groups?.[0]?.uid || "";
@@ -21,10 +23,53 @@ export default function Access() {
         request={identity ? check(identity, capability, at) : grants(capability, at)}
       />}
     >
+      <Tabs label="Questions" items={questions} now="" href={(id) => withParams({ show: id, place: undefined, capability: id ? undefined : capability })} />
       <Question key={`${path(at)} ${path(identity)} ${capability}`} place={path(at)} identity={path(identity)} capability={capability}
         capabilities={capabilities.data?.capabilities?.map((c) => c.name ?? "") ?? []} />
       {at === "" ? (organizations.data && <Empty title="Name a group">Whoever holds a role on it, or above it, is listed here.</Empty>)
         : identity ? <Why identity={identity} capability={capability} place={at} /> : <Who capability={capability} place={at} />}
+    </Page>
+  );
+}
+
+const questions = [{ id: "", name: "Who can, and why" }, { id: "reach", name: "What can somebody reach" }];
+const bindings = (identity: string) => get("/iam/v2beta1/roleBindings", { query: { identity, page_size: 200, page_token: param("page") || undefined } });
+
+/** Reach are the groups in which somebody can do something, each with everything below it. */
+function Reach({ identity, capability }: { identity: string; capability: string }) {
+  const me = useQuery(whoami).data?.subject ?? "";
+  const of = identity || me;
+  const all = useQuery(get("/access/v1/capabilities", {})).data?.capabilities?.map((c) => c.name ?? "") ?? [];
+  const path = nameOf(of).value?.path ?? of;
+  const roles = useQuery(rolesHere).data?.roles;
+  const named = useQuery(get("/access/v1/capabilities", {})).data?.capabilities?.find((c) => c.name === capability)?.capability;
+  const has = (role?: string) => { const found = roles?.find((r) => r.uid === role); return !capability || !found || (found.capabilities ?? []).some((c) => c === named); };
+  return (
+    <Page title="Access" lead="Who can do what, and why. The index that decides requests answers." actions={of && <AsCommand command={`holdfast iam role-bindings list --identity ${of.includes("/") ? sh(path) : of}`} request={bindings(of)} />}>
+      <Tabs label="Questions" items={questions} now="reach" href={(id) => withParams({ show: id, place: undefined })} />
+      <Filters label="Whose reach" names={{ identity: ["identities"] }}>
+        <Field key={path} name="identity" label="Identity" value={of.includes("/") ? path : of === me ? "me" : of} placeholder="me, or acme/platform/ci" first />
+        <Choice name="capability" label="That gives" options={[["", "any capability"], ...all.map((c): [string, string] => [c, c])]} />
+      </Filters>
+      {of && <Section title="Where, and everything below it">
+        <Answer of={useQuery(bindings(of))}>{({ roleBindings = [], nextPageToken, totalCount }) => {
+          const rows = roleBindings.filter((b) => has(b.role?.uid));
+          return (
+            <>
+              <p class="coverage">Roles on groups whose role bindings you may list. What is granted elsewhere is not shown.</p>
+              {rows.length === 0
+                ? <Empty title="Nothing that you may see">{capability ? `No role of theirs gives ${capability}.` : "They hold no role."}</Empty>
+                : <Table label="Reach" rows={rows} id={(b) => b.uid ?? ""} columns={[
+                  { name: "Group", roomy: true, cell: (b) => <Name uid={b.group?.uid} path /> },
+                  { name: "As", cell: (b) => <><bdi>{b.role?.name}</bdi><small class="line"><bdi>{b.role?.description}</bdi></small></> },
+                  { name: "Since", cell: (b) => <Time at={b.createTime} />, wide: true },
+                  ...(capability ? [{ name: "Why", cell: (b: (typeof rows)[0]) => <a href={withParams({ show: undefined, identity: of, place: b.group?.uid })}>why</a>, wide: true }] : []),
+                ]} />}
+              <Pager next={nextPageToken} total={capability ? undefined : totalCount} one="role" />
+            </>
+          );
+        }}</Answer>
+      </Section>}
     </Page>
   );
 }

@@ -1,8 +1,9 @@
+import { useEffect, useState } from "preact/hooks";
 import { get, type Schema } from "../api";
 import { parentOf } from "../names";
 import { useQuery } from "../query";
 import { advisoryPage, imagePage, param, withParams } from "../router";
-import { Answer, AsCommand, Copy, count, Digest, Empty, Exploited, Facts, many, Name, Page, Pager, Problem, Section, Severity, sh, Table, Tabs, Time, word } from "../ui";
+import { Answer, AsCommand, Copy, count, Digest, Empty, Exploited, Facts, many, Name, Page, Pager, Problem, Section, Severity, sh, Table, Tabs, Time, Waiting, word } from "../ui";
 
 type Advisory = Schema<"holdfast.vulnerabilities.v2beta1.Advisory">;
 const tabs = [{ id: "", name: "About" }, { id: "images", name: "Affected images" }, { id: "blast", name: "Blast radius" }];
@@ -127,9 +128,39 @@ const stages: Record<string, string> = {
 
 const stage = (s: Schema<"holdfast.findings.v1.BlastStage">) => (s.name ?? "").replace("NAME_", "");
 
+type Drawing = typeof import("../blast");
+
+/** Spread draws the blast radius, and saves it as a file. It is loaded when somebody asks for it. */
+function Spread({ id, of }: { id: string; of: Schema<"holdfast.findings.v1.Blast"> }) {
+  const [drawing, setDrawing] = useState<Drawing>();
+  const [error, setError] = useState<Error>();
+  const shown = param("graph") === "true";
+  const load = async () => { const d = await import("../blast"); setDrawing(d); return d; };
+  useEffect(() => { if (shown) load().catch(setError); }, [shown]);
+  const download = async () => {
+    try {
+      const d = await load();
+      d.save(`blast-${id.replace(/[^\w.-]/g, "_")}.csv`, await d.csv(id, of));
+    } catch (failed) {
+      setError(failed as Error);
+    }
+  };
+  return (
+    <>
+      <p class="actions">
+        <a class="button small" href={withParams({ graph: shown ? undefined : "true" })}>{shown ? "Without the graph" : "As a graph"}</a>
+        <button type="button" class="small" onClick={() => void download()}>Download as CSV</button>
+      </p>
+      {error && <Problem error={error} />}
+      {shown && (drawing ? <drawing.Graph id={id} of={of} /> : <Waiting />)}
+    </>
+  );
+}
+
 function Blast({ id }: { id: string }) {
   return (
     <Answer of={useQuery(blast(id))}>{(b) => (
+      <>
       <Table label="Blast radius" rows={b.stages ?? []} id={(s) => s.name ?? ""} columns={[
         { name: "Stage", cell: (s) => <><strong>{stages[stage(s)] ?? stage(s)}</strong><small class="line">{count(s.totalCount)}{!s.complete && ", and perhaps more"}</small></> },
         {
@@ -143,6 +174,8 @@ function Blast({ id }: { id: string }) {
           ),
         },
       ]} />
+      <Spread id={id} of={b} />
+      </>
     )}</Answer>
   );
 }

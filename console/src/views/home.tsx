@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { get, type Schema } from "../api";
-import { organizations, useMay, useQuery } from "../query";
+import { organizations, useMay, useMayAnywhere, useQuery } from "../query";
 import { advisoryPage, base, groupPage, imagePage } from "../router";
 import { AsCommand, Answer, Command, count, Empty, Exploited, GroupCoverage, Name, Page, Problem, Section, severities, Severity, SeverityBar, sh, Table, Time } from "../ui";
 
@@ -25,6 +25,7 @@ export default function Home() {
         </Section>
       </div>
       <Critical />
+      <Soon />
       <Troubles />
     </Page>
   );
@@ -78,6 +79,31 @@ function Images({ of }: { of: Schema<"holdfast.findings.v1.Finding"> }) {
       <a href={imagePage(first.repoUid ?? "", first.digest ?? "")}><bdi>{first.repo}{first.tags?.[0] ? `:${first.tags[0]}` : ""}</bdi></a>
       {(of.imageCount ?? 0) > 1 && <small class="line">and {count((of.imageCount ?? 0) - 1)} more</small>}
     </>
+  );
+}
+
+/** Soon are identities that stop matching, and invites that end within three days. */
+function Soon() {
+  const identities = useMayAnywhere("identity.list"), invites = useMayAnywhere("group_invites.list");
+  const endangered = useQuery(identities ? get("/federation/v1/issuers", { query: {} }) : null).data?.issuers?.flatMap((i) => (i.endangered ?? []).map((e) => ({ ...e, issuer: i.issuer }))) ?? [];
+  const listed = useQuery(invites ? get("/iam/v2beta1/groupInvites", { query: { page_size: 200 } }) : null).data;
+  const ending = (listed?.groupInvites ?? []).filter((i) => { const left = new Date(i.expirationTime ?? 0).getTime() - Date.now(); return left > 0 && left < 3 * 86_400_000; });
+  if (endangered.length === 0 && ending.length === 0) return null;
+  return (
+    <div class="grid">
+      {endangered.length > 0 && (
+        <Section title="Endangered workloads" actions={<a href={`${base}/workloads`}>All workloads</a>}>
+          <ul class="rows">{endangered.slice(0, 10).map((e) => <li key={`${e.identityUid} ${e.reason}`}><Name uid={e.identityUid} path quiet /><small class="wrong"><bdi>{e.reason}</bdi></small></li>)}</ul>
+          {endangered.length > 10 && <p class="hint">and {count(endangered.length - 10)} more: <code>holdfast iam issuers</code></p>}
+        </Section>
+      )}
+      {ending.length > 0 && (
+        <Section title="Invites that end soon" actions={<a href={`${base}/people?tab=invites`}>All invites</a>}>
+          <ul class="rows">{ending.slice(0, 10).map((i) => <li key={i.uid}><span>{i.email ? <bdi>{i.email}</bdi> : "whoever has the link"} <small>as <bdi>{i.role?.name}</bdi></small></span><small>ends <Time at={i.expirationTime} /></small></li>)}</ul>
+          {listed?.nextPageToken && <p class="hint">Of the first 200 invites.</p>}
+        </Section>
+      )}
+    </div>
   );
 }
 

@@ -1,10 +1,11 @@
 import { get, type Schema } from "../api";
+import { Compare, comparison } from "../compare";
 import { nameOf } from "../names";
 import { useQuery } from "../query";
 import { imagePage, param, repoPage, withParams } from "../router";
 import { Above, Answer, AsCommand, bytes, Choice, Command, Copy, count, Digest, Empty, Facts, Field, Filters, findingColumns, many, Name, Page, Pager, Problem, Section, sh, severities, Table, Tabs, Time, word } from "../ui";
 
-const tabs = [{ id: "", name: "Findings" }, { id: "packages", name: "Packages" }, { id: "platforms", name: "Platforms" }, { id: "pulls", name: "Pulls" }];
+const tabs = [{ id: "", name: "Findings" }, { id: "packages", name: "Packages" }, { id: "platforms", name: "Platforms" }, { id: "pulls", name: "Pulls" }, { id: "attached", name: "Attached" }, { id: "runs", name: "Runs" }, { id: "compare", name: "Compare" }];
 type Severities = Schema<"holdfast.findings.v1.Severity">[];
 
 export default function Image({ uid, reference }: { uid: string; reference: string }) {
@@ -20,7 +21,10 @@ export default function Image({ uid, reference }: { uid: string; reference: stri
     <Page
       thing={!!image.data} title={short} mark={<Copy text={image.data?.digest ?? reference} what="the digest" />}
       above={<><Above uid={uid} /><p class="crumb-repo"><a href={repoPage(uid)}><bdi>{nameOf(uid).value?.name ?? "repo"}</bdi></a></p></>}
-      actions={<AsCommand command={`holdfast ${tab === "packages" ? "registry images packages" : tab === "" ? "findings list" : "registry images inspect"} ${sh(`${path || uid}${join}${reference}`)}`} request={tab === "" ? findingList(uid, reference) : request} />}
+      actions={tab === "attached" ? <AsCommand command={`holdfast registry images referrers ${sh(`${path || uid}${join}${reference}`)}`} request={referrers(uid, image.data?.digest ?? reference)} />
+        : tab === "runs" ? <AsCommand command={`holdfast inventory list --digest ${image.data?.digest ?? reference}`} request={running(image.data?.digest ?? reference)} />
+        : tab === "compare" && param("with") ? <AsCommand command={`holdfast findings compare ${sh(`${nameOf(param("repo") || uid).value?.path ?? uid}${param("with").includes(":") ? "@" : ":"}${param("with")}${param("at") ? `@${new Date(param("at")).toISOString()}` : ""}`)} ${sh(`${path || uid}${join}${reference}`)}`} request={comparison({ repo: param("repo") || uid, reference: param("with"), time: param("at") ? new Date(param("at")).toISOString() : undefined }, { repo: uid, reference })} />
+        : <AsCommand command={`holdfast ${tab === "packages" ? "registry images packages" : tab === "" ? "findings list" : "registry images inspect"} ${sh(`${path || uid}${join}${reference}`)}`} request={tab === "" ? findingList(uid, reference) : request} />}
     >
       {registry.data && path && <Command text={`docker pull ${registry.data.host}/${path}${join}${reference}`} />}
       <Answer of={image}>{(i) => (
@@ -30,13 +34,17 @@ export default function Image({ uid, reference }: { uid: string; reference: stri
             ["Pushed", <Time at={i.pushTime} />],
             ["Tags", <TagsOf uid={uid} digest={i.digest ?? ""} />],
             ["Is about", i.subject && <Digest of={i.subject} repo={uid} />],
+            ["Annotations", Object.keys(i.annotations ?? {}).length > 0 && <details><summary>{many(Object.keys(i.annotations ?? {}).length, "annotation")}</summary><pre tabIndex={0}>{Object.entries(i.annotations ?? {}).map(([k, v]) => `${k}=${v}`).join("\n")}</pre></details>],
             ["Platforms", i.variants?.map((v) => [v.os, v.architecture, v.variant].filter(Boolean).join("/")).join(", ")],
           ]} />
-          <Tabs label="Of this image" items={tabs} now={tab} href={(id) => withParams({ tab: id, severity: undefined, state: undefined, package: undefined })} />
+          <Tabs label="Of this image" items={tabs} now={tab} href={(id) => withParams({ tab: id, severity: undefined, state: undefined, package: undefined, with: undefined, repo: undefined, at: undefined, kind: undefined })} />
           {tab === "" && <Findings uid={uid} reference={reference} image={i} />}
           {tab === "packages" && <Packages uid={uid} reference={reference} image={i} />}
           {tab === "platforms" && <Platforms image={i} />}
           {tab === "pulls" && <Pulls uid={uid} digest={i.digest ?? ""} />}
+          {tab === "attached" && <Attached uid={uid} digest={i.digest ?? ""} path={path} />}
+          {tab === "runs" && <Runs digest={i.digest ?? ""} path={path} />}
+          {tab === "compare" && <Compare uid={uid} reference={reference} />}
         </>
       )}</Answer>
     </Page>
@@ -153,6 +161,59 @@ function Platforms({ image }: { image: Schema<"holdfast.oci.v1.Image"> }) {
         </Section>
       ))}
     </>
+  );
+}
+
+const referrers = (uid: string, digest: string) => get("/oci/v1/repos/{uid}/referrers/{digest}", { path: { uid, digest }, query: { after: param("page") || undefined } });
+
+/** sort says in a word what is attached, by its type. */
+function sort(type: string | undefined): string {
+  if (/sigstore|cosign.*sig|signature|notary/.test(type ?? "")) return "signature";
+  if (/spdx|cyclonedx|sbom/.test(type ?? "")) return "SBOM";
+  if (/openvex|vex/.test(type ?? "")) return "VEX";
+  return /in-toto|attestation|dsse/.test(type ?? "") ? "attestation" : "artifact";
+}
+
+/** Attached are the signatures, SBOMs and attestations about an image. */
+function Attached({ uid, digest, path }: { uid: string; digest: string; path: string }) {
+  return (
+    <Answer of={useQuery(referrers(uid, digest))}>{({ referrers: all = [], incomplete }) => (
+      <>
+        <p class="coverage">This is what those say who may push to the repo. Nothing of it is verified here.</p>
+        {all.length === 0
+          ? <Empty title="Nothing is attached to it" command={`cosign sign ${location.host}/${path}@${digest}`}>Signatures, SBOMs and attestations that are pushed for this digest are listed here.</Empty>
+          : <Table label="Attached" rows={all} id={(r) => r.digest ?? ""} columns={[
+            { name: "What", cell: (r) => <>{sort(r.artifactType || r.mediaType)}<small class="line"><bdi>{r.artifactType || r.mediaType}</bdi></small></> },
+            { name: "Digest", cell: (r) => <Digest of={r.digest} repo={uid} /> },
+            { name: "Size", number: true, wide: true, cell: (r) => bytes(r.size) },
+            { name: "Annotations", roomy: true, cell: (r) => (Object.keys(r.annotations ?? {}).length > 0 ? <details><summary>{many(Object.keys(r.annotations ?? {}).length, "annotation")}</summary><pre tabIndex={0}>{Object.entries(r.annotations ?? {}).map(([k, v]) => `${k}=${v}`).join("\n")}</pre></details> : null) },
+          ]} />}
+        <Pager next={incomplete ? all[all.length - 1]?.digest : undefined} one="artifact" />
+      </>
+    )}</Answer>
+  );
+}
+
+const running = (digest: string) => get("/findings/v1/inventory", { query: { digest, page_size: 50, page_token: param("page") || undefined } });
+
+/** Runs is where the image runs, as far as that was told. */
+function Runs({ digest, path }: { digest: string; path: string }) {
+  return (
+    <Answer of={useQuery(running(digest))}>{({ images = [], nextPageToken, totalCount }) => (
+      <>
+        {images.length === 0
+          ? <Empty title="Nobody has told that it runs anywhere" command={`kubectl get pods -A -o json | holdfast inventory push --group ${sh(path.split("/")[0] || "ORGANIZATION")} --place prod`}>Where images run is known from inventories, which a job in each cluster tells.</Empty>
+          : <Table label="Where it runs" rows={images} id={(i) => `${i.groupUid} ${i.place} ${i.entry?.namespace} ${i.entry?.workload} ${i.entry?.container} ${i.entry?.image}`} columns={[
+            { name: "Place", cell: (i) => <><bdi>{i.place}</bdi><small class="line"><Name uid={i.groupUid} path quiet /></small></> },
+            { name: "Workload", roomy: true, cell: (i) => <><bdi>{[i.entry?.namespace, i.entry?.workload].filter(Boolean).join("/")}</bdi><small class="line"><bdi>{i.entry?.container}</bdi></small></> },
+            { name: "Started as", wide: true, cell: (i) => <code><bdi>{i.entry?.image}</bdi></code> },
+            { name: "Copies", number: true, cell: (i) => count(i.entry?.copies || 1) },
+            { name: "Told", cell: (i) => <Time at={i.pushTime} /> },
+            { name: "By", wide: true, cell: (i) => <Name uid={i.identityUid} quiet /> },
+          ]} />}
+        <Pager next={nextPageToken} total={totalCount} one="workload" />
+      </>
+    )}</Answer>
   );
 }
 

@@ -1,9 +1,10 @@
 import { useState } from "preact/hooks";
-import { del, get, type Fault, type Schema } from "../api";
+import { del, get, post, type Fault, type Schema } from "../api";
+import { ChangeCounts, comparison } from "../compare";
 import { nameOf } from "../names";
 import { changed, useMay, useQuery } from "../query";
 import { imagePage, param, withParams } from "../router";
-import { Above, Answer, AsCommand, Command, Copy, count, Dialog, Digest, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, Problem, Section, SeverityCounts, sh, Table, Tabs, Time } from "../ui";
+import { Above, Answer, AsCommand, Command, Copy, count, Dialog, Digest, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, Problem, said, Section, SeverityCounts, sh, Table, Tabs, Time, unsaid } from "../ui";
 
 type Tag = Schema<"holdfast.registry.v2beta1.Tag">;
 const tabs = [{ id: "", name: "Tags" }, { id: "findings", name: "Findings" }, { id: "history", name: "History" }, { id: "readme", name: "Readme" }];
@@ -21,7 +22,7 @@ export default function Repo({ uid }: { uid: string }) {
       <Tabs label="Of this repo" items={tabs} now={tab} href={(id) => withParams({ tab: id, order: undefined, name: undefined, tag: undefined })} />
       {tab === "" && <Tags uid={uid} path={path} address={address} />}
       {tab === "findings" && <Findings uid={uid} />}
-      {tab === "history" && <History uid={uid} />}
+      {tab === "history" && <History uid={uid} path={path || uid} />}
       {tab === "readme" && <Readme uid={uid} path={path} />}
     </Page>
   );
@@ -38,7 +39,8 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
   const found = useQuery(tagList(uid));
   const summary = useQuery(get("/findings/v1/summary", { query: { group_uid: uid, days: 1, page_size: 200 } }));
   const open = new Map(summary.data?.rows?.map((r) => [r.name ?? "", r.counts?.now]) ?? []);
-  const canDelete = may("tag.delete", uid);
+  const canDelete = may("tag.delete", uid), canMove = may("tag.create", uid);
+  const [moving, setMoving] = useState<Tag>();
   const toggle = (t: Tag) => setSelected((now) => (now.some((s) => s.uid === t.uid) ? now.filter((s) => s.uid !== t.uid) : [...now, t]));
   return (
     <>
@@ -58,14 +60,52 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
               { name: "Digest", cell: (t) => <Digest of={t.digest} repo={uid} />, wide: true },
               { name: "Pushed", order: "update_time", cell: (t) => <Time at={t.updateTime} /> },
               { name: "Pull", wide: true, cell: (t) => address && <Copy text={`docker pull ${address}:${t.name}`} what={`the command that pulls ${t.name}`} /> },
+              ...(canMove ? [{ name: "Move", hidden: true, wide: true, cell: (t: Tag) => <button type="button" class="small" aria-label={`Move ${t.name}`} onClick={() => setMoving(t)}>Move…</button> }] : []),
               { name: "History", cell: (t) => <a href={withParams({ tab: "history", tag: t.name, name: undefined, order: undefined })}>history</a>, wide: true },
             ]} />}
           <Pager next={nextPageToken} total={totalCount} one="tag" />
           {summary.data && <GroupCoverage of={summary.data.coverage} />}
         </>
       )}</Answer>
+      {moving && <MoveTag repo={uid} tag={moving} path={path || uid} onClose={() => setMoving(undefined)} />}
       {asking && <DeleteTags tags={selected} path={path || uid} onClose={(done) => { setAsking(false); if (done) setSelected([]); }} />}
     </>
+  );
+}
+
+/** MoveTag has a tag stand for another image. It says what differs before it does. */
+function MoveTag({ repo, tag, to: given = "", path, onClose }: { repo: string; tag: Tag; to?: string; path: string; onClose: () => void }) {
+  const [to, setTo] = useState(given);
+  const [digest, setDigest] = useState("");
+  const [error, setError] = useState<Fault>();
+  const differs = useQuery(digest && tag.digest && digest !== tag.digest ? comparison({ repo, reference: tag.digest }, { repo, reference: digest }, { page_size: 1 }) : null);
+  const act = async () => {
+    setError(undefined);
+    try {
+      const found = digest || ((await get("/oci/v1/repos/{uid}/images/{reference}", { path: { uid: repo, reference: to.trim() } }).send()).digest ?? "");
+      await post("/registry/v2beta1/tags/{uid}", { path: { uid: repo }, query: { validate_only: !digest || undefined }, body: { name: tag.name ?? "", digest: found, deprecated: tag.deprecated, bundles: tag.bundles } }).send();
+      if (!digest) return setDigest(found);
+      await changed();
+      onClose();
+    } catch (failed) {
+      setDigest("");
+      setError(failed as Fault);
+    }
+  };
+  return (
+    <Dialog title={`Move ${tag.name}`} onClose={onClose}>
+      <form onSubmit={(e) => { e.preventDefault(); void act(); }}>
+        <p><bdi>{tag.name}</bdi> {tag.digest ? <>stands for <Digest of={tag.digest} /></> : "stands for nothing now"}.</p>
+        <Field name="to" label="Tag or digest of the image that it is to stand for" value={to} onInput={(v) => { setTo(v); setDigest(""); }} placeholder="v2" required error={said(error, "digest")} />
+        {digest && <p class="notice" role="status">Whoever pulls <bdi>{tag.name}</bdi> gets <code>{digest.slice(0, 19)}</code> from now on. {digest === tag.digest ? "It does already." : differs.data ? <>Compared with what it stands for: <ChangeCounts of={differs.data.counts} />.</> : differs.error ? `What differs is not known: ${differs.error.message}` : "Comparing…"}</p>}
+        <Command text={`holdfast registry tags create ${sh(tag.name ?? "")} --repo ${sh(path)} --digest ${digest || "DIGEST"}`} />
+        {error && unsaid(error, "digest") && <Problem error={error} />}
+        <div class="dialog-foot">
+          <button type="button" onClick={onClose}>Cancel</button>
+          <button type="submit" class="primary">{digest ? "Move the tag" : "Check"}</button>
+        </div>
+      </form>
+    </Dialog>
   );
 }
 
@@ -115,17 +155,37 @@ function Findings({ uid }: { uid: string }) {
   );
 }
 
-function History({ uid }: { uid: string }) {
+type Moved = Schema<"holdfast.oci.v1.TagChange">;
+
+/** History is what tags have stood for. Of one tag it is a line of times, each compared with the one before. */
+function History({ uid, path }: { uid: string; path: string }) {
   const tag = param("tag");
+  const may = useMay();
+  const [back, setBack] = useState<Moved>();
+  const now = useQuery(tag ? get("/registry/v2beta1/tags", { query: { "uidp.children_of": uid, name: tag, page_size: 1, include_dates: true, include_epochs: true, include_referrers: true } }) : null).data?.tags?.[0];
   const found = useQuery(get("/oci/v1/repos/{uid}/tagHistory", { path: { uid }, query: { tag: tag || undefined, page_size: 50, page_token: param("page") || undefined } }));
   return (
     <>
       <Filters label="Filter the history"><Field name="tag" label="Exact name of a tag" placeholder="latest" first /></Filters>
       <Answer of={found}>{({ changes = [], nextPageToken, totalCount }) => (
         <>
-          {changes.length === 0 ? <Empty title="No tag was ever moved here" />
+          {tag && changes.length > 0
+            ? <ol class="why timeline">{changes.map((c, i) => (
+              <li key={c.time}>
+                <span><Time at={c.time} /></span>
+                <div>
+                  {c.digest ? <Digest of={c.digest} repo={uid} /> : <span class="wrong">deleted</span>} {i === 0 && !param("page") && <span class="state active">now</span>}
+                  <small>by <Name uid={c.actorUid} quiet /></small>
+                  <span class="entry-links">
+                    {c.digest && changes[i + 1]?.digest && <a href={`${imagePage(uid, c.digest)}?tab=compare&with=${encodeURIComponent(changes[i + 1]?.digest ?? "")}`}>compare with the one before</a>}
+                    {c.digest && c.digest !== now?.digest && may("tag.create", uid) && <button type="button" class="small" onClick={() => setBack(c)}>Move it back here…</button>}
+                  </span>
+                </div>
+              </li>
+            ))}</ol>
+            : changes.length === 0 ? <Empty title="No tag was ever moved here" />
             : <Table label="Tag history" rows={changes} id={(c) => `${c.time} ${c.tag}`} columns={[
-              { name: "Tag", cell: (c) => <bdi>{c.tag}</bdi> },
+              { name: "Tag", cell: (c) => <a href={withParams({ tag: c.tag })}><bdi>{c.tag}</bdi></a> },
               { name: "Stands for", cell: (c) => (c.digest ? <Digest of={c.digest} repo={uid} /> : <span class="wrong">deleted</span>) },
               { name: "When", cell: (c) => <Time at={c.time} /> },
               { name: "By", cell: (c) => <Name uid={c.actorUid} />, wide: true },
@@ -133,6 +193,7 @@ function History({ uid }: { uid: string }) {
           <Pager next={nextPageToken} total={totalCount} one="change" />
         </>
       )}</Answer>
+      {back && <MoveTag repo={uid} tag={now ?? { name: tag, digest: "" }} to={back.digest} path={path} onClose={() => setBack(undefined)} />}
     </>
   );
 }

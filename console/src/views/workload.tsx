@@ -1,14 +1,16 @@
-import { get, type Schema } from "../api";
+import { useEffect, useState } from "preact/hooks";
+import { get, patch, type Schema } from "../api";
 import { nameOf } from "../names";
-import { useQuery } from "../query";
+import { platformOf, seenTime, type Match } from "../platforms";
+import { changed, useMay, useQuery, whoami } from "../query";
 import { base, param, withParams } from "../router";
 import { Checks, Debugger } from "../token";
-import { Above, Answer, AsCommand, Copy, Empty, Facts, Page, Problem, Section, sh, Tabs, Time } from "../ui";
+import { Above, Answer, AsCommand, Command, Confirm, Copy, Empty, Facts, many, Page, Problem, Section, sh, Tabs, Time } from "../ui";
 import { Did, Held } from "./person";
 
 type Identity = Schema<"holdfast.iam.v2beta1.Identity">;
 
-const tabs = [{ id: "", name: "Rule and roles" }, { id: "denials", name: "Denials" }, { id: "token", name: "Token debugger" }];
+const tabs = [{ id: "", name: "Rule and roles" }, { id: "setup", name: "Set up" }, { id: "denials", name: "Denials" }, { id: "token", name: "Token debugger" }];
 const denials = (identity_uid: string) => get("/federation/v1/denials", { query: { identity_uid } });
 
 export default function Workload({ uid }: { uid: string }) {
@@ -25,7 +27,8 @@ export default function Workload({ uid }: { uid: string }) {
       </>}>
       <Tabs label="Of this workload" items={tabs} now={tab} href={(id) => withParams({ tab: id })} />
       {tab === "" && <>{identity.data && <Rule of={identity.data} />}<Held of={uid} who="it" /><Did of={uid} who="it" /></>}
-      {tab === "denials" && <Denials of={uid} />}
+      {tab === "setup" && identity.data && <Setup of={identity.data} />}
+      {tab === "denials" && identity.data && <Denials of={identity.data} path={path} />}
       {tab === "token" && <Debugger identity={uid} path={sh(path)} />}
     </Page>
   );
@@ -49,17 +52,80 @@ function Rule({ of }: { of: Identity }) {
         ["AWS resource", exactly(a?.arn) ?? pattern(a?.arnPattern)],
         ["AWS user", exactly(a?.userId) ?? pattern(a?.userIdPattern)],
         ...further.map(([n, v]): [string, typeof v] => [`Claim ${n}`, v]),
-        ["Last seen", <Time at={of.lastSeenTime} />],
+        ["Last seen", <Time at={seenTime(of)} />],
         ["Created", <Time at={of.createTime} />],
       ]} />
     </Section>
   );
 }
 
-/** Denials are the last tokens that were refused for a workload, claim by claim. */
-function Denials({ of }: { of: string }) {
+/** Setup is what to paste where the workload runs, and whether it has come. */
+function Setup({ of }: { of: Identity }) {
+  const platform = platformOf(of), uid = of.uid ?? "";
+  const registry = useQuery(get("/oci/v1/registry", {})).data?.host ?? "";
+  const api = useQuery(whoami).data?.issuer ?? location.origin;
+  const refused = useQuery(denials(uid)).data?.denials ?? [];
+  const seen = seenTime(of);
+  useEffect(() => {
+    if (seen) return;
+    const timer = setInterval(() => document.visibilityState === "visible" && void changed(), 2_000);
+    return () => clearInterval(timer);
+  }, [seen]);
   return (
-    <Answer of={useQuery(denials(of))}>{({ denials: rows = [] }) => rows.length === 0
+    <>
+      <Section title={`For ${platform.title}`}>
+        <p class="hint">Paste this where the workload is defined. It has nothing secret in it.</p>
+        <Command text={platform.paste({ api, identity: uid, registry })} />
+      </Section>
+      {seen
+        ? <p class="verdict good" role="status"><strong>It works</strong>: a token of it was exchanged, last <Time at={seen} />.</p>
+        : <p class="verdict" role="status"><strong>Waiting</strong> for its first token. This page looks by itself. {refused.length > 0 && <>{many(refused.length, "token")} {refused.length === 1 ? "was" : "were"} refused: <a href={withParams({ tab: "denials" })}>see why</a>.</>}</p>}
+    </>
+  );
+}
+
+interface Fix {
+  label: string;
+  says: string;
+  claimMatch: Match;
+}
+
+const exact = (text: string) => text.replace(/[\\.+*?()|[\]{}^$]/g, "\\$&");
+
+/** fixes are the ways to have a token fit that misses by one claim, and was signed by its issuer. */
+function fixes(of: Identity, d: Schema<"holdfast.federation.v1.Denial">): Fix[] {
+  const wrong = (d.checks ?? []).filter((c) => !c.ok), [check] = wrong;
+  const rule = of.claimMatch as Match | undefined;
+  if (!d.signatureVerified || !rule || wrong.length !== 1 || !check?.claim || !check.received) return [];
+  const { claim, received } = check;
+  if (claim === "sub" && rule.subject) {
+    const rest = { ...rule };
+    delete rest.subject;
+    return [
+      { label: "Expect it instead", says: `Tokens with the subject ${received} are exchanged, and those with ${rule.subject} no more.`, claimMatch: { ...rest, subject: received } },
+      { label: "Accept both", says: `Tokens with the subject ${received} are exchanged, too.`, claimMatch: { ...rest, subjectPattern: `${exact(rule.subject)}|${exact(received)}` } },
+    ];
+  }
+  if (claim === "sub" && rule.subjectPattern) return [{ label: "Accept both", says: `Tokens with the subject ${received} are exchanged, too.`, claimMatch: { ...rule, subjectPattern: `(${rule.subjectPattern})|${exact(received)}` } }];
+  if (rule.claims?.[claim]) return [{ label: "Expect it instead", says: `Tokens whose ${claim} is ${received} are exchanged, and those with ${rule.claims[claim]} no more.`, claimMatch: { ...rule, claims: { ...rule.claims, [claim]: received } } }];
+  return [];
+}
+
+/** Denials are the last tokens that were refused for a workload, claim by claim. */
+function Denials({ of, path }: { of: Identity; path: string }) {
+  const may = useMay();
+  const uid = of.uid ?? "";
+  const [fix, setFix] = useState<Fix>();
+  const flag = (m: Fix["claimMatch"]) => [m.subject && `--subject ${sh(m.subject)}`, m.subjectPattern && `--subject-pattern ${sh(m.subjectPattern)}`, ...Object.entries(m.claims ?? {}).map(([k, v]) => `--claim ${sh(`${k}=${v}`)}`)].filter(Boolean).join(" ");
+  return (
+    <>
+    {fix && (
+      <Confirm title="Change the rule?" label="Change the rule" keep="Leave it" command={`holdfast iam identities update ${sh(path)} ${flag(fix.claimMatch)}`} onClose={() => setFix(undefined)}
+        requests={[true, undefined].map((validate_only) => patch("/iam/v2beta1/identities/{uid}", { path: { uid }, query: { validate_only, updateMask: "claim_match" }, body: { claimMatch: fix.claimMatch } as Identity }))}>
+        <bdi>{fix.says}</bdi> Whoever comes with such a token has all roles of this workload.
+      </Confirm>
+    )}
+    <Answer of={useQuery(denials(uid))}>{({ denials: rows = [] }) => rows.length === 0
       ? <Empty title="No token was refused lately">The last twenty refusals of thirty days are kept. One that names another identity is not among them.</Empty>
       : <>{rows.map((d) => (
         <Section key={`${d.requestId} ${d.time}`} title={d.message ?? "Refused"} actions={<Time at={d.time} />}>
@@ -68,9 +134,11 @@ function Denials({ of }: { of: string }) {
             {d.requestId && <span>request <code>{d.requestId}</code><Copy text={d.requestId} what="the request id" /></span>}
           </p>
           {!d.signatureVerified && <p class="coverage">The issuer had not signed it, or its keys could not be read. Whoever sent it may have made up what was received.</p>}
-          <Checks of={d.checks ?? []} label="Claims" />
+          <Checks of={d.checks ?? []} label={`Claims of the request ${d.requestId}`} />
+          {may("identity.update", uid) && fixes(of, d).length > 0 && <p class="actions">A near miss: {fixes(of, d).map((f) => <button key={f.label} type="button" class="small" onClick={() => setFix(f)}>{f.label}…</button>)}</p>}
         </Section>
       ))}</>}
     </Answer>
+    </>
   );
 }

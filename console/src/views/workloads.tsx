@@ -1,7 +1,8 @@
 import { get, type Schema } from "../api";
 import { parentOf } from "../names";
-import { useQuery } from "../query";
-import { param, withParams } from "../router";
+import { seenTime } from "../platforms";
+import { useMay, useQuery } from "../query";
+import { base, param, withParams } from "../router";
 import { Debugger } from "../token";
 import { Answer, AsCommand, Empty, Name, Page, Pager, Scope, sh, Table, Tabs, Time, useScope } from "../ui";
 
@@ -29,7 +30,10 @@ export default function Workloads() {
 }
 
 function List({ group, path }: { group: string; path: string }) {
+  const may = useMay();
   return (
+    <>
+    {may("identity.create", group) && <p><a class="button primary small" href={`${base}/workloads/new?group=${group}`}>Add a workload</a></p>}
     <Answer of={useQuery(list(group))}>{({ identities = [], nextPageToken, totalCount }) => (
       <>
         {identities.length === 0
@@ -38,10 +42,11 @@ function List({ group, path }: { group: string; path: string }) {
             { name: "Name", order: "name", cell: (i) => <Name uid={i.uid} /> },
             { name: "Group", cell: (i) => <Name uid={parentOf(i.uid ?? "")} path /> },
             { name: "Proves itself by", roomy: true, cell: (i) => <><bdi>{proof(i)[1]}</bdi><small class="line"><bdi>{proof(i)[0]}</bdi></small></>, wide: true },
-            { name: "Last seen", cell: (i) => <Time at={i.lastSeenTime} /> },
+            { name: "Last seen", cell: (i) => <Time at={seenTime(i)} /> },
           ]} />}
         <Pager next={nextPageToken} total={totalCount} one="workload" />
       </>
     )}</Answer>
+    </>
   );
 }

@@ -740,6 +740,207 @@ func (x *GetImageRequest) GetReference() string {
 	return ""
 }
 
+// GetReferrersRequest names an image.
+type GetReferrersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uid of its repo.
+	RepoUid string `protobuf:"bytes,1,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
+	// The digest of its manifest.
+	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Only what is after this digest, which was the last of the answer before.
+	After         string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetReferrersRequest) Reset() {
+	*x = GetReferrersRequest{}
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetReferrersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetReferrersRequest) ProtoMessage() {}
+
+func (x *GetReferrersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetReferrersRequest.ProtoReflect.Descriptor instead.
+func (*GetReferrersRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GetReferrersRequest) GetRepoUid() string {
+	if x != nil {
+		return x.RepoUid
+	}
+	return ""
+}
+
+func (x *GetReferrersRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *GetReferrersRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+// Referrer is an artifact that is attached to an image.
+type Referrer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The digest of its manifest.
+	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The media type of its manifest.
+	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
+	// What sort of artifact it is.
+	ArtifactType string `protobuf:"bytes,3,opt,name=artifact_type,json=artifactType,proto3" json:"artifact_type,omitempty"`
+	// The bytes of its manifest.
+	Size int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	// The annotations of its manifest.
+	Annotations   map[string]string `protobuf:"bytes,5,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Referrer) Reset() {
+	*x = Referrer{}
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Referrer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Referrer) ProtoMessage() {}
+
+func (x *Referrer) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Referrer.ProtoReflect.Descriptor instead.
+func (*Referrer) Descriptor() ([]byte, []int) {
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Referrer) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *Referrer) GetMediaType() string {
+	if x != nil {
+		return x.MediaType
+	}
+	return ""
+}
+
+func (x *Referrer) GetArtifactType() string {
+	if x != nil {
+		return x.ArtifactType
+	}
+	return ""
+}
+
+func (x *Referrer) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Referrer) GetAnnotations() map[string]string {
+	if x != nil {
+		return x.Annotations
+	}
+	return nil
+}
+
+// Referrers are what is attached to an image.
+type Referrers struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By digest, at most 200.
+	Referrers []*Referrer `protobuf:"bytes,1,rep,name=referrers,proto3" json:"referrers,omitempty"`
+	// There are others after these.
+	Incomplete    bool `protobuf:"varint,2,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Referrers) Reset() {
+	*x = Referrers{}
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Referrers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Referrers) ProtoMessage() {}
+
+func (x *Referrers) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Referrers.ProtoReflect.Descriptor instead.
+func (*Referrers) Descriptor() ([]byte, []int) {
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Referrers) GetReferrers() []*Referrer {
+	if x != nil {
+		return x.Referrers
+	}
+	return nil
+}
+
+func (x *Referrers) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
 // TagChange is one moment in the life of a tag.
 type TagChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -757,7 +958,7 @@ type TagChange struct {
 
 func (x *TagChange) Reset() {
 	*x = TagChange{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[8]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +970,7 @@ func (x *TagChange) String() string {
 func (*TagChange) ProtoMessage() {}
 
 func (x *TagChange) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[8]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +983,7 @@ func (x *TagChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TagChange.ProtoReflect.Descriptor instead.
 func (*TagChange) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TagChange) GetTag() string {
@@ -835,7 +1036,7 @@ type ListTagHistoryRequest struct {
 
 func (x *ListTagHistoryRequest) Reset() {
 	*x = ListTagHistoryRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[9]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +1048,7 @@ func (x *ListTagHistoryRequest) String() string {
 func (*ListTagHistoryRequest) ProtoMessage() {}
 
 func (x *ListTagHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[9]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +1061,7 @@ func (x *ListTagHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTagHistoryRequest.ProtoReflect.Descriptor instead.
 func (*ListTagHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListTagHistoryRequest) GetRepoUid() string {
@@ -922,7 +1123,7 @@ type ListTagHistoryResponse struct {
 
 func (x *ListTagHistoryResponse) Reset() {
 	*x = ListTagHistoryResponse{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[10]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1135,7 @@ func (x *ListTagHistoryResponse) String() string {
 func (*ListTagHistoryResponse) ProtoMessage() {}
 
 func (x *ListTagHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[10]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1148,7 @@ func (x *ListTagHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTagHistoryResponse.ProtoReflect.Descriptor instead.
 func (*ListTagHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListTagHistoryResponse) GetChanges() []*TagChange {
@@ -1017,7 +1218,7 @@ type Pull struct {
 
 func (x *Pull) Reset() {
 	*x = Pull{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[11]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +1230,7 @@ func (x *Pull) String() string {
 func (*Pull) ProtoMessage() {}
 
 func (x *Pull) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[11]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +1243,7 @@ func (x *Pull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pull.ProtoReflect.Descriptor instead.
 func (*Pull) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Pull) GetUid() string {
@@ -1156,7 +1357,7 @@ type ListPullsRequest struct {
 
 func (x *ListPullsRequest) Reset() {
 	*x = ListPullsRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[12]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1369,7 @@ func (x *ListPullsRequest) String() string {
 func (*ListPullsRequest) ProtoMessage() {}
 
 func (x *ListPullsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[12]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1382,7 @@ func (x *ListPullsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPullsRequest.ProtoReflect.Descriptor instead.
 func (*ListPullsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListPullsRequest) GetUidp() *common.UIDPFilter {
@@ -1257,7 +1458,7 @@ type ListPullsResponse struct {
 
 func (x *ListPullsResponse) Reset() {
 	*x = ListPullsResponse{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[13]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1269,7 +1470,7 @@ func (x *ListPullsResponse) String() string {
 func (*ListPullsResponse) ProtoMessage() {}
 
 func (x *ListPullsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[13]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1282,7 +1483,7 @@ func (x *ListPullsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPullsResponse.ProtoReflect.Descriptor instead.
 func (*ListPullsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListPullsResponse) GetPulls() []*Pull {
@@ -1322,7 +1523,7 @@ type GetRegistryRequest struct {
 
 func (x *GetRegistryRequest) Reset() {
 	*x = GetRegistryRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[14]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1535,7 @@ func (x *GetRegistryRequest) String() string {
 func (*GetRegistryRequest) ProtoMessage() {}
 
 func (x *GetRegistryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[14]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1548,7 @@ func (x *GetRegistryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRegistryRequest.ProtoReflect.Descriptor instead.
 func (*GetRegistryRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{17}
 }
 
 // Registry is where images are pushed to and pulled from.
@@ -1361,7 +1562,7 @@ type Registry struct {
 
 func (x *Registry) Reset() {
 	*x = Registry{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[15]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1574,7 @@ func (x *Registry) String() string {
 func (*Registry) ProtoMessage() {}
 
 func (x *Registry) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[15]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1587,7 @@ func (x *Registry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registry.ProtoReflect.Descriptor instead.
 func (*Registry) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Registry) GetHost() string {
@@ -1423,7 +1624,7 @@ type RefusedAccess struct {
 
 func (x *RefusedAccess) Reset() {
 	*x = RefusedAccess{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +1636,7 @@ func (x *RefusedAccess) String() string {
 func (*RefusedAccess) ProtoMessage() {}
 
 func (x *RefusedAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +1649,7 @@ func (x *RefusedAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedAccess.ProtoReflect.Descriptor instead.
 func (*RefusedAccess) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RefusedAccess) GetIdentityUid() string {
@@ -1575,7 +1776,26 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Z\n" +
 	"\x0fGetImageRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
-	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\"\x82\x01\n" +
+	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\"n\n" +
+	"\x13GetReferrersRequest\x12$\n" +
+	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12\x1b\n" +
+	"\x06digest\x18\x02 \x01(\tB\x03\xe0A\x02R\x06digest\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"\x88\x02\n" +
+	"\bReferrer\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1d\n" +
+	"\n" +
+	"media_type\x18\x02 \x01(\tR\tmediaType\x12#\n" +
+	"\rartifact_type\x18\x03 \x01(\tR\fartifactType\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\x12L\n" +
+	"\vannotations\x18\x05 \x03(\v2*.holdfast.oci.v1.Referrer.AnnotationsEntryR\vannotations\x1a>\n" +
+	"\x10AnnotationsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"d\n" +
+	"\tReferrers\x127\n" +
+	"\treferrers\x18\x01 \x03(\v2\x19.holdfast.oci.v1.ReferrerR\treferrers\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x02 \x01(\bR\n" +
+	"incomplete\"\x82\x01\n" +
 	"\tTagChange\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\tR\x03tag\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12.\n" +
@@ -1647,7 +1867,7 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\tDirection\x12\x19\n" +
 	"\x15DIRECTION_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eDIRECTION_PULL\x10\x01\x12\x12\n" +
-	"\x0eDIRECTION_PUSH\x10\x022\xcc\b\n" +
+	"\x0eDIRECTION_PUSH\x10\x022\xe5\t\n" +
 	"\n" +
 	"OCIService\x12|\n" +
 	"\vGetSettings\x12#.holdfast.oci.v1.GetSettingsRequest\x1a\x19.holdfast.oci.v1.Settings\"-\x82\xd3\xe4\x93\x02\x1b\x12\x19/oci/v1/settings/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
@@ -1659,7 +1879,9 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\x01f\xc2\xf0\x8e\xfc\vA\n" +
 	"6dev.holdfast.api.platform.registry.settings.updated.v1\x12\x05group\x18\x01\x12\x8a\x01\n" +
 	"\bGetImage\x12 .holdfast.oci.v1.GetImageRequest\x1a\x16.holdfast.oci.v1.Image\"D\x82\xd3\xe4\x93\x020\x12./oci/v1/repos/{repo_uid=**}/images/{reference}\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
-	"\x04\xc5\f\xcf\f\x12\x9d\x01\n" +
+	"\x04\xc5\f\xcf\f\x12\x96\x01\n" +
+	"\fGetReferrers\x12$.holdfast.oci.v1.GetReferrersRequest\x1a\x1a.holdfast.oci.v1.Referrers\"D\x82\xd3\xe4\x93\x020\x12./oci/v1/repos/{repo_uid=**}/referrers/{digest}\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\xc5\f\xd0\f\x12\x9d\x01\n" +
 	"\x0eListTagHistory\x12&.holdfast.oci.v1.ListTagHistoryRequest\x1a'.holdfast.oci.v1.ListTagHistoryResponse\":\x82\xd3\xe4\x93\x02(\x12&/oci/v1/repos/{repo_uid=**}/tagHistory\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\xcd\f\x12y\n" +
 	"\tListPulls\x12!.holdfast.oci.v1.ListPullsRequest\x1a\".holdfast.oci.v1.ListPullsResponse\"%\x82\xd3\xe4\x93\x02\x0f\x12\r/oci/v1/pulls\x8a\xaf\xa8\xd2\x05\n" +
@@ -1680,7 +1902,7 @@ func file_holdfast_oci_v1_oci_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_oci_v1_oci_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_oci_v1_oci_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_holdfast_oci_v1_oci_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_holdfast_oci_v1_oci_proto_goTypes = []any{
 	(Direction)(0),                 // 0: holdfast.oci.v1.Direction
 	(*Settings)(nil),               // 1: holdfast.oci.v1.Settings
@@ -1691,60 +1913,68 @@ var file_holdfast_oci_v1_oci_proto_goTypes = []any{
 	(*Variant)(nil),                // 6: holdfast.oci.v1.Variant
 	(*ImageConfig)(nil),            // 7: holdfast.oci.v1.ImageConfig
 	(*GetImageRequest)(nil),        // 8: holdfast.oci.v1.GetImageRequest
-	(*TagChange)(nil),              // 9: holdfast.oci.v1.TagChange
-	(*ListTagHistoryRequest)(nil),  // 10: holdfast.oci.v1.ListTagHistoryRequest
-	(*ListTagHistoryResponse)(nil), // 11: holdfast.oci.v1.ListTagHistoryResponse
-	(*Pull)(nil),                   // 12: holdfast.oci.v1.Pull
-	(*ListPullsRequest)(nil),       // 13: holdfast.oci.v1.ListPullsRequest
-	(*ListPullsResponse)(nil),      // 14: holdfast.oci.v1.ListPullsResponse
-	(*GetRegistryRequest)(nil),     // 15: holdfast.oci.v1.GetRegistryRequest
-	(*Registry)(nil),               // 16: holdfast.oci.v1.Registry
-	(*RefusedAccess)(nil),          // 17: holdfast.oci.v1.RefusedAccess
-	nil,                            // 18: holdfast.oci.v1.Image.AnnotationsEntry
-	nil,                            // 19: holdfast.oci.v1.ImageConfig.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),  // 21: google.protobuf.FieldMask
-	(*common.UIDPFilter)(nil),      // 22: holdfast.common.UIDPFilter
-	(*emptypb.Empty)(nil),          // 23: google.protobuf.Empty
+	(*GetReferrersRequest)(nil),    // 9: holdfast.oci.v1.GetReferrersRequest
+	(*Referrer)(nil),               // 10: holdfast.oci.v1.Referrer
+	(*Referrers)(nil),              // 11: holdfast.oci.v1.Referrers
+	(*TagChange)(nil),              // 12: holdfast.oci.v1.TagChange
+	(*ListTagHistoryRequest)(nil),  // 13: holdfast.oci.v1.ListTagHistoryRequest
+	(*ListTagHistoryResponse)(nil), // 14: holdfast.oci.v1.ListTagHistoryResponse
+	(*Pull)(nil),                   // 15: holdfast.oci.v1.Pull
+	(*ListPullsRequest)(nil),       // 16: holdfast.oci.v1.ListPullsRequest
+	(*ListPullsResponse)(nil),      // 17: holdfast.oci.v1.ListPullsResponse
+	(*GetRegistryRequest)(nil),     // 18: holdfast.oci.v1.GetRegistryRequest
+	(*Registry)(nil),               // 19: holdfast.oci.v1.Registry
+	(*RefusedAccess)(nil),          // 20: holdfast.oci.v1.RefusedAccess
+	nil,                            // 21: holdfast.oci.v1.Image.AnnotationsEntry
+	nil,                            // 22: holdfast.oci.v1.ImageConfig.LabelsEntry
+	nil,                            // 23: holdfast.oci.v1.Referrer.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil),  // 24: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),  // 25: google.protobuf.FieldMask
+	(*common.UIDPFilter)(nil),      // 26: holdfast.common.UIDPFilter
+	(*emptypb.Empty)(nil),          // 27: google.protobuf.Empty
 }
 var file_holdfast_oci_v1_oci_proto_depIdxs = []int32{
-	20, // 0: holdfast.oci.v1.Settings.update_time:type_name -> google.protobuf.Timestamp
+	24, // 0: holdfast.oci.v1.Settings.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 1: holdfast.oci.v1.UpdateSettingsRequest.settings:type_name -> holdfast.oci.v1.Settings
-	21, // 2: holdfast.oci.v1.UpdateSettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	18, // 3: holdfast.oci.v1.Image.annotations:type_name -> holdfast.oci.v1.Image.AnnotationsEntry
+	25, // 2: holdfast.oci.v1.UpdateSettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	21, // 3: holdfast.oci.v1.Image.annotations:type_name -> holdfast.oci.v1.Image.AnnotationsEntry
 	6,  // 4: holdfast.oci.v1.Image.variants:type_name -> holdfast.oci.v1.Variant
-	20, // 5: holdfast.oci.v1.Image.push_time:type_name -> google.protobuf.Timestamp
+	24, // 5: holdfast.oci.v1.Image.push_time:type_name -> google.protobuf.Timestamp
 	7,  // 6: holdfast.oci.v1.Variant.config:type_name -> holdfast.oci.v1.ImageConfig
-	20, // 7: holdfast.oci.v1.ImageConfig.create_time:type_name -> google.protobuf.Timestamp
-	19, // 8: holdfast.oci.v1.ImageConfig.labels:type_name -> holdfast.oci.v1.ImageConfig.LabelsEntry
-	20, // 9: holdfast.oci.v1.TagChange.time:type_name -> google.protobuf.Timestamp
-	9,  // 10: holdfast.oci.v1.ListTagHistoryResponse.changes:type_name -> holdfast.oci.v1.TagChange
-	0,  // 11: holdfast.oci.v1.Pull.direction:type_name -> holdfast.oci.v1.Direction
-	20, // 12: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
-	22, // 13: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	0,  // 14: holdfast.oci.v1.ListPullsRequest.direction:type_name -> holdfast.oci.v1.Direction
-	12, // 15: holdfast.oci.v1.ListPullsResponse.pulls:type_name -> holdfast.oci.v1.Pull
-	20, // 16: holdfast.oci.v1.RefusedAccess.first_time:type_name -> google.protobuf.Timestamp
-	20, // 17: holdfast.oci.v1.RefusedAccess.last_time:type_name -> google.protobuf.Timestamp
-	2,  // 18: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
-	3,  // 19: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
-	4,  // 20: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
-	8,  // 21: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
-	10, // 22: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
-	13, // 23: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
-	15, // 24: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
-	1,  // 25: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
-	1,  // 26: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
-	23, // 27: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
-	5,  // 28: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
-	11, // 29: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
-	14, // 30: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
-	16, // 31: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
-	25, // [25:32] is the sub-list for method output_type
-	18, // [18:25] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	24, // 7: holdfast.oci.v1.ImageConfig.create_time:type_name -> google.protobuf.Timestamp
+	22, // 8: holdfast.oci.v1.ImageConfig.labels:type_name -> holdfast.oci.v1.ImageConfig.LabelsEntry
+	23, // 9: holdfast.oci.v1.Referrer.annotations:type_name -> holdfast.oci.v1.Referrer.AnnotationsEntry
+	10, // 10: holdfast.oci.v1.Referrers.referrers:type_name -> holdfast.oci.v1.Referrer
+	24, // 11: holdfast.oci.v1.TagChange.time:type_name -> google.protobuf.Timestamp
+	12, // 12: holdfast.oci.v1.ListTagHistoryResponse.changes:type_name -> holdfast.oci.v1.TagChange
+	0,  // 13: holdfast.oci.v1.Pull.direction:type_name -> holdfast.oci.v1.Direction
+	24, // 14: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
+	26, // 15: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	0,  // 16: holdfast.oci.v1.ListPullsRequest.direction:type_name -> holdfast.oci.v1.Direction
+	15, // 17: holdfast.oci.v1.ListPullsResponse.pulls:type_name -> holdfast.oci.v1.Pull
+	24, // 18: holdfast.oci.v1.RefusedAccess.first_time:type_name -> google.protobuf.Timestamp
+	24, // 19: holdfast.oci.v1.RefusedAccess.last_time:type_name -> google.protobuf.Timestamp
+	2,  // 20: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
+	3,  // 21: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
+	4,  // 22: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
+	8,  // 23: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
+	9,  // 24: holdfast.oci.v1.OCIService.GetReferrers:input_type -> holdfast.oci.v1.GetReferrersRequest
+	13, // 25: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
+	16, // 26: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
+	18, // 27: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
+	1,  // 28: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
+	1,  // 29: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
+	27, // 30: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
+	5,  // 31: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
+	11, // 32: holdfast.oci.v1.OCIService.GetReferrers:output_type -> holdfast.oci.v1.Referrers
+	14, // 33: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
+	17, // 34: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
+	19, // 35: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
+	28, // [28:36] is the sub-list for method output_type
+	20, // [20:28] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_oci_v1_oci_proto_init() }
@@ -1753,15 +1983,15 @@ func file_holdfast_oci_v1_oci_proto_init() {
 		return
 	}
 	file_holdfast_oci_v1_oci_proto_msgTypes[0].OneofWrappers = []any{}
-	file_holdfast_oci_v1_oci_proto_msgTypes[10].OneofWrappers = []any{}
 	file_holdfast_oci_v1_oci_proto_msgTypes[13].OneofWrappers = []any{}
+	file_holdfast_oci_v1_oci_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_oci_v1_oci_proto_rawDesc), len(file_holdfast_oci_v1_oci_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

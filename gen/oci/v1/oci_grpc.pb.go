@@ -24,6 +24,7 @@ const (
 	OCIService_UpdateSettings_FullMethodName = "/holdfast.oci.v1.OCIService/UpdateSettings"
 	OCIService_DeleteSettings_FullMethodName = "/holdfast.oci.v1.OCIService/DeleteSettings"
 	OCIService_GetImage_FullMethodName       = "/holdfast.oci.v1.OCIService/GetImage"
+	OCIService_GetReferrers_FullMethodName   = "/holdfast.oci.v1.OCIService/GetReferrers"
 	OCIService_ListTagHistory_FullMethodName = "/holdfast.oci.v1.OCIService/ListTagHistory"
 	OCIService_ListPulls_FullMethodName      = "/holdfast.oci.v1.OCIService/ListPulls"
 	OCIService_GetRegistry_FullMethodName    = "/holdfast.oci.v1.OCIService/GetRegistry"
@@ -47,6 +48,10 @@ type OCIServiceClient interface {
 	DeleteSettings(ctx context.Context, in *DeleteSettingsRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// GetImage returns what an image, an index of images or another artifact is.
 	GetImage(ctx context.Context, in *GetImageRequest, opts ...grpc.CallOption) (*Image, error)
+	// GetReferrers returns what is attached to an image: signatures, SBOMs,
+	// attestations and the like, as the registry lists it. It is what those say who
+	// may push to the repo; nothing of it is verified.
+	GetReferrers(ctx context.Context, in *GetReferrersRequest, opts ...grpc.CallOption) (*Referrers, error)
 	// ListTagHistory returns every digest that the tags of a repo have stood for,
 	// the newest first, a page at a time. What became of a tag is kept when it is
 	// deleted.
@@ -106,6 +111,16 @@ func (c *oCIServiceClient) GetImage(ctx context.Context, in *GetImageRequest, op
 	return out, nil
 }
 
+func (c *oCIServiceClient) GetReferrers(ctx context.Context, in *GetReferrersRequest, opts ...grpc.CallOption) (*Referrers, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Referrers)
+	err := c.cc.Invoke(ctx, OCIService_GetReferrers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *oCIServiceClient) ListTagHistory(ctx context.Context, in *ListTagHistoryRequest, opts ...grpc.CallOption) (*ListTagHistoryResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListTagHistoryResponse)
@@ -154,6 +169,10 @@ type OCIServiceServer interface {
 	DeleteSettings(context.Context, *DeleteSettingsRequest) (*emptypb.Empty, error)
 	// GetImage returns what an image, an index of images or another artifact is.
 	GetImage(context.Context, *GetImageRequest) (*Image, error)
+	// GetReferrers returns what is attached to an image: signatures, SBOMs,
+	// attestations and the like, as the registry lists it. It is what those say who
+	// may push to the repo; nothing of it is verified.
+	GetReferrers(context.Context, *GetReferrersRequest) (*Referrers, error)
 	// ListTagHistory returns every digest that the tags of a repo have stood for,
 	// the newest first, a page at a time. What became of a tag is kept when it is
 	// deleted.
@@ -184,6 +203,9 @@ func (UnimplementedOCIServiceServer) DeleteSettings(context.Context, *DeleteSett
 }
 func (UnimplementedOCIServiceServer) GetImage(context.Context, *GetImageRequest) (*Image, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetImage not implemented")
+}
+func (UnimplementedOCIServiceServer) GetReferrers(context.Context, *GetReferrersRequest) (*Referrers, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetReferrers not implemented")
 }
 func (UnimplementedOCIServiceServer) ListTagHistory(context.Context, *ListTagHistoryRequest) (*ListTagHistoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTagHistory not implemented")
@@ -287,6 +309,24 @@ func _OCIService_GetImage_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OCIService_GetReferrers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetReferrersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OCIServiceServer).GetReferrers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OCIService_GetReferrers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OCIServiceServer).GetReferrers(ctx, req.(*GetReferrersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OCIService_ListTagHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListTagHistoryRequest)
 	if err := dec(in); err != nil {
@@ -363,6 +403,10 @@ var OCIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetImage",
 			Handler:    _OCIService_GetImage_Handler,
+		},
+		{
+			MethodName: "GetReferrers",
+			Handler:    _OCIService_GetReferrers_Handler,
 		},
 		{
 			MethodName: "ListTagHistory",

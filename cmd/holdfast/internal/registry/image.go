@@ -17,7 +17,7 @@ import (
 
 // imagesCommand returns the commands about what images are like.
 func imagesCommand(a *noun.App) *cobra.Command {
-	return a.Branch("images", "Inspect images", imagesInspect(a), imagesPackages(a), imagesSize(a))
+	return a.Branch("images", "Inspect images", imagesInspect(a), imagesPackages(a), imagesReferrers(a), imagesSize(a))
 }
 
 // variants shows the images for several systems. known has what is known about each, by
@@ -58,6 +58,33 @@ func imagesInspect(a *noun.App) *cobra.Command {
 			known[v.GetDigest()] = packagesOf(ctx, a, at.repo, v.GetDigest())
 		}
 		return noun.ShowAnswer(ctx, a, variants(known), found, found.GetVariants(), nil)
+	})
+}
+
+// imagesReferrers lists what is attached to an image.
+func imagesReferrers(a *noun.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "referrers REPO:TAG|REPO@DIGEST", Short: "List the signatures, SBOMs and attestations that are attached to an image",
+		Long: "What is attached is the word of whoever may push to the repo; nothing of it is verified. At most 200 are\n" +
+			"listed, by digest.",
+		Example: "  holdfast registry images referrers acme/platform/app:1.2",
+	}
+	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
+		found, err := getImage(ctx, a, at, "REPO:TAG")
+		if err != nil {
+			return err
+		}
+		req := &ocipb.GetReferrersRequest{RepoUid: at.repo, Digest: found.GetDigest()}
+		all, err := signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetReferrers, req, "digest=REPO:TAG")
+		if err != nil {
+			return err
+		}
+		if all.GetIncomplete() {
+			a.Note("there are more than these")
+		}
+		view := output.View{Plural: "referrers", ID: "digest", Columns: output.Columns("artifactType", "digest", "size"),
+			Wide: output.Columns("mediaType", "annotations")}
+		return noun.ShowAnswer(ctx, a, view, all, all.GetReferrers(), nil)
 	})
 }
 
