@@ -102,7 +102,7 @@ var kinds = []string{
 	"advisories", "advisory_feeds",
 	"accounts",
 	"subscriptions", "deliveries",
-	"budgets", "exceptions", "pull_rules",
+	"budgets", "exceptions", "pull_rules", "access_rules", "role_requests",
 }
 
 // subsets are the kinds of counters that count some rows of a table: the tags that

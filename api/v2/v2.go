@@ -82,6 +82,7 @@ type server struct {
 	findingspb.UnsafeGroupFindingsServiceServer
 	findingspb.UnsafeExploitedServiceServer
 	findingspb.UnsafeExceptionsServiceServer
+	accesspb.UnsafeAccessRequestsServiceServer
 	findingspb.UnsafeRulesServiceServer
 	findingspb.UnsafeVexServiceServer
 	findingspb.UnsafeComparisonServiceServer
@@ -125,6 +126,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	findingspb.RegisterGroupFindingsServiceServer(r, s)
 	findingspb.RegisterExploitedServiceServer(r, s)
 	findingspb.RegisterExceptionsServiceServer(r, s)
+	accesspb.RegisterAccessRequestsServiceServer(r, s)
 	findingspb.RegisterRulesServiceServer(r, s)
 	findingspb.RegisterVexServiceServer(r, s)
 	findingspb.RegisterComparisonServiceServer(r, s)
