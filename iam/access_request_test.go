@@ -211,11 +211,13 @@ func TestNobodyApprovesTheirOwn(t *testing.T) {
 		other, through := w.timedLike(resource.OwnerRole)
 		actsFor := authz.WithCaller(t.Context(), authz.Caller{Identity: other, Act: &resource.Upstream{Issuer: issuer, Subject: string(me)}})
 		for name, tt := range map[string]struct{ ask, approve context.Context }{
-			"oneself":                           {mine, mine},
-			"an identity that one can assume":   {mine, asAssumed},
-			"who can assume the one that asked": {asAssumed, mine},
-			"a token that came from who asked":  {mine, actsFor},
-			"who asked through the approver":    {actsFor, mine},
+			"oneself":                              {mine, mine},
+			"one that can be assumed by who asked": {mine, w.as(assumed.UID)},
+			"one that can assume who asked":        {w.as(assumed.UID), mine},
+			"an identity that one can assume":      {mine, asAssumed},
+			"who can assume the one that asked":    {asAssumed, mine},
+			"a token that came from who asked":     {mine, actsFor},
+			"who asked through the approver":       {actsFor, mine},
 		} {
 			request := w.asked(tt.ask, w.acme.UID)
 			_, err := w.ApproveAccessRequest(tt.approve, request)
