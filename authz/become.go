@@ -26,7 +26,7 @@ func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) erro
 
 // RequireBecomeBy is RequireBecome for somebody other than the caller of the request.
 func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resource.UID) error {
-	all, err := c.assumable(ctx, identity)
+	all, err := c.Assumable(ctx, identity)
 	if err != nil {
 		return err
 	}
@@ -57,9 +57,9 @@ func (c *Checker) lasting(identity resource.UID) (all []lastingGrant) {
 	return all
 }
 
-// assumable returns an identity and every other that whoever has become it can assume, in one exchange or
+// Assumable returns an identity and every other that whoever has become it can assume, in one exchange or
 // several: those that trust our own issuer with it as their subject.
-func (c *Checker) assumable(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
+func (c *Checker) Assumable(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
 	all := []resource.UID{identity}
 	for next := all; c.Issuer != "" && len(next) > 0; {
 		found, err := c.store.TrustingUs(ctx, c.Issuer, next, maxBecome)

@@ -157,6 +157,7 @@ func TestApiAccess(t *testing.T) {
 		maps.Copy(all, h.signInAccesses())
 		maps.Copy(all, h.eventAccesses())
 		maps.Copy(all, h.judgementAccesses())
+		maps.Copy(all, h.requestAccesses())
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			for protocol, call := range w.protocols() {
 				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, all[name]) })
@@ -176,6 +177,7 @@ func TestApiAccess(t *testing.T) {
 				"GetInstallation " + // see TestOperator
 				"ListRepos ListTags ListPulls GetRegistry ListTrashEntries " +
 				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings
+				"CreateAccessRequest ListAccessRules ListAccessRequests " + // see TestApiAccessRequests
 				"ListExceptions ListRules ExportVex " + // see TestJudgementLists
 				"CompareImages " + // see TestCompareImages
 				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " + // see TestInventory and TestBlastRadius

@@ -199,6 +199,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&deliveriespb.ListDeliveriesRequest{Uidp: below, OrderBy: newest}, // there are none before a day has passed
 		&auditpb.ListEntriesRequest{GroupUid: folder, Type: "iam.rolebindings"},
 		&accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: folder},
+		&accesspb.ListAccessRulesRequest{Uidp: below, OrderBy: newest}, &accesspb.ListAccessRequestsRequest{Uidp: below, OrderBy: "create_time"},
 		&accesspb.CountChildrenRequest{Uid: folder, OrderBy: newest},
 		&budgetspb.ListBudgetsRequest{Uidp: below, OrderBy: newest},
 		&findingspb.ListExceptionsRequest{Uidp: below, OrderBy: newest}, &findingspb.ListRulesRequest{Uidp: below, OrderBy: newest},
@@ -242,6 +243,7 @@ func (w *world) fillLists(t *testing.T, org, folder, app string) {
 		w.advise(t, folder, &vulnpb.Advisory{AdvisoryId: "A-" + name, ArtifactName: "openssl", Events: []*vulnpb.AdvisoryEvent{fixedIn("1")}})
 		w.except(t, folder, &findingspb.Exception{AdvisoryId: "CVE-1"})
 		w.ruled(t, folder, &findingspb.Rule{})
+		w.asked(t, w.requestable(t, folder))
 		must[proto.Message](t, w.overGRPC, w.Token, &budgetspb.UpdateBudgetRequest{Budget: &budgetspb.Budget{Uid: group, Repos: proto.Int64(5)}})
 		must[proto.Message](t, w.overGRPC, w.Token, &signinpb.CreateAccountRequest{
 			Parent: org, Account: &signinpb.Account{Email: name + "@example.test", Name: name},

@@ -176,6 +176,8 @@ var listCapabilities = map[string]resource.Capability{
 	"iam.identity":                     resource.IdentityList,
 	"iam.roles":                        resource.RolesList,
 	"iam.rolebindings":                 resource.RoleBindingsList,
+	"iam.access_rules":                 resource.GroupsList,
+	"iam.access_requests":              resource.RoleBindingsList,
 	"iam.identity_providers":           resource.IdentityProvidersList,
 	"iam.external_group_role_mappings": resource.IdentityProvidersList,
 	"iam.account_associations":         resource.AccountAssociationsList,

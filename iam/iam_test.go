@@ -21,6 +21,7 @@ type world struct {
 	*iam.Service
 	t            *testing.T
 	store        *storetest.Store
+	checker      *authz.Checker
 	acme, other  resource.Group
 	owner, rival context.Context
 }
@@ -30,7 +31,7 @@ func newWorld(t *testing.T, s *storetest.Store, cfg iam.Config) *world {
 	must(t, s.SetManagedRoles(t.Context(), authz.ManagedRoles()))
 	checker, err := authz.Load(t.Context(), s.DB, slog.New(slog.DiscardHandler))
 	must(t, err)
-	w := &world{t: t, store: s, Service: iam.New(s.DB, checker, page.NewTokens([]byte("key"), time.Now), cfg)}
+	w := &world{t: t, store: s, checker: checker, Service: iam.New(s.DB, checker, page.NewTokens([]byte("key"), time.Now), cfg)}
 	w.acme, w.owner = w.found("acme")
 	w.other, w.rival = w.found("other")
 	return w

@@ -26,6 +26,15 @@ const (
 	BindingUpdated          EventType = "iam.rolebindings.updated.v1"
 	BindingDeleted          EventType = "iam.rolebindings.deleted.v1"
 	BindingExpired          EventType = "iam.rolebindings.expired.v1"
+	AccessRuleCreated       EventType = "iam.access_rules.created.v1"
+	AccessRuleDeleted       EventType = "iam.access_rules.deleted.v1"
+	AccessRequestCreated    EventType = "iam.access_requests.created.v1"
+	AccessRequestApproved   EventType = "iam.access_requests.approved.v1" // and waits for another approval
+	AccessRequestGranted    EventType = "iam.access_requests.granted.v1"
+	AccessRequestTaken      EventType = "iam.access_requests.taken.v1" // without an approval
+	AccessRequestDenied     EventType = "iam.access_requests.denied.v1"
+	AccessRequestHandedBack EventType = "iam.access_requests.handed_back.v1"
+	AccessRequestClosed     EventType = "iam.access_requests.closed.v1" // its group was deleted
 	ProviderCreated         EventType = "iam.identity_providers.created.v1"
 	ProviderUpdated         EventType = "iam.identity_providers.updated.v1"
 	ProviderDeleted         EventType = "iam.identity_providers.deleted.v1"

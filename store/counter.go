@@ -107,7 +107,7 @@ var kinds = []string{
 	"advisories", "advisory_feeds",
 	"accounts",
 	"subscriptions", "deliveries",
-	"budgets", "exceptions", "pull_rules",
+	"budgets", "exceptions", "pull_rules", "access_rules", "role_requests",
 	TrashCounter,
 }
 

@@ -146,6 +146,12 @@ func TestEveryFieldIsKept(t *testing.T) {
 				return s.InsertExceptions(ctx, org, []resource.Exception{e})
 			}, s.Exception, s.Exceptions, org))
 		t.Run("pull rules", kept(func(r *resource.PullRule) { r.UID, r.Target = org.NewChild(), org }, s.InsertPullRule, s.PullRule, s.PullRules, org))
+		t.Run("access rules", kept(func(r *resource.AccessRule) { r.UID, r.Role, r.Requester = org.NewChild(), role.UID, role.UID }, s.InsertAccessRule, s.AccessRule, s.AccessRules, org))
+		rule := resource.AccessRule{UID: org.NewChild(), Role: role.UID, CreateTime: epoch, UpdateTime: epoch}
+		must(t, s.InsertAccessRule(t.Context(), rule))
+		t.Run("access requests", kept(func(r *resource.AccessRequest) {
+			r.UID, r.Role, r.Rule, r.Identity = org.NewChild(), role.UID, rule.UID, org.NewChild()
+		}, s.InsertAccessRequest, s.AccessRequest, s.AccessRequests, org))
 		t.Run("advisory feeds", kept(func(f *resource.AdvisoryFeed) { f.UID = org.NewChild() }, s.InsertFeed, s.Feed, s.Feeds, org))
 	})
 }

@@ -40,7 +40,8 @@ var planned = map[string]bool{
 	"groups": true, "identities": true, "role_bindings": false,
 	"identity_providers": true, "account_associations": true, "group_invites": false, "external_group_role_mappings": false,
 	"repos": true, "tags": true, "pulls": false,
-	"subscriptions": false, "budgets": false, "exceptions": false, "pull_rules": false, "trash": false,
+	"subscriptions": false, "budgets": false, "exceptions": false, "pull_rules": false, "trash": false, "access_rules": false,
+	"role_requests": false,
 }
 
 // requests are the pages a list can be asked for.
@@ -244,6 +245,8 @@ func plant(n int, row func(table string, values []any)) tree {
 		row("budgets", append(store.TreeColumns(g), "{}", i, i))
 		row("exceptions", append(store.TreeColumns(parent.NewChild()), "{}", store.Segment(g), 0, 0, i, i))
 		row("pull_rules", append(store.TreeColumns(parent.NewChild()), "{}", i, i))
+		row("access_rules", append(store.TreeColumns(parent.NewChild()), "{}", store.Segment(role), nil, i, i))
+		row("role_requests", append(store.TreeColumns(parent.NewChild()), "{}", string(p), i%2, i, i))
 		row("group_invites", append(store.TreeColumns(parent.NewChild()), store.Segment(role), "", false, fmt.Sprintf("k%d", i), []byte{}, 0, i))
 		row("subscriptions", append(store.TreeColumns(parent.NewChild()), "https://sink.test", 0, i))
 		row("external_group_role_mappings", append(store.TreeColumns(tr.providers[i%4].NewChild()), fmt.Sprintf("m%d", i), store.Segment(role), string(uid), i))

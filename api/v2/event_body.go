@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/event"
 	"github.com/holdfast-dev/holdfast/fault"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
@@ -46,6 +47,8 @@ var eventKinds = map[string]struct {
 	"iam.identity":                     {payload(IdentityOf), &iampb.DeleteIdentityRequest{}},
 	"iam.roles":                        {payload(roleOf), &iampb.DeleteRoleRequest{}},
 	"iam.rolebindings":                 {payload(bindingOf), &iampb.DeleteRoleBindingRequest{}},
+	"iam.access_rules":                 {payload(accessRuleOf), &accesspb.DeleteAccessRuleRequest{}},
+	"iam.access_requests":              {payload(accessRequestRecordOf), nil},
 	"iam.identity_providers":           {payload(ProviderOf), &iampb.DeleteIdentityProviderRequest{}},
 	"iam.account_associations":         {payload(AssociationOf), nil},
 	"iam.group_invite":                 {payload(InviteOf), &iampb.DeleteGroupInviteRequest{}},

@@ -65,6 +65,8 @@ func occurrences() map[resource.EventType]occurrence {
 	identity := resource.Identity{UID: eventThing, Name: "n", CreateTime: at, UpdateTime: at, LastSeenTime: at,
 		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.test", Subject: "s"}}}
 	role := resource.Role{UID: eventThing, Name: "n", Capabilities: resource.CapabilitySet("groups.list")}
+	accessRule := resource.AccessRule{UID: eventThing, Role: eventOrg}
+	request := resource.AccessRequest{UID: eventThing, Role: eventOrg, Identity: eventOrg}
 	binding := resource.RoleBinding{UID: eventThing, Identity: eventOrg, Role: eventOrg, CreateTime: at}
 	provider := resource.IdentityProvider{UID: eventThing, Name: "n", DefaultRole: eventOrg,
 		OIDC: &resource.OIDC{Issuer: "https://issuer.test", ClientID: "c", ClientSecret: resource.Secret{Plain: secret, Sealed: []byte(secret)}}}
@@ -110,6 +112,15 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.BindingUpdated:          {binding, binding, "holdfast.iam.v2beta1.RoleBinding"},
 		resource.BindingDeleted:          {binding, nil, "holdfast.iam.v2beta1.DeleteRoleBindingRequest"},
 		resource.BindingExpired:          {binding, binding, "holdfast.iam.v2beta1.RoleBinding"},
+		resource.AccessRuleCreated:       {nil, accessRule, "holdfast.access.v1.AccessRule"},
+		resource.AccessRuleDeleted:       {accessRule, nil, "holdfast.access.v1.DeleteAccessRuleRequest"},
+		resource.AccessRequestCreated:    {nil, request, "holdfast.access.v1.AccessRequest"},
+		resource.AccessRequestApproved:   {request, request, "holdfast.access.v1.AccessRequest"},
+		resource.AccessRequestGranted:    {request, request, "holdfast.access.v1.AccessRequest"},
+		resource.AccessRequestTaken:      {request, request, "holdfast.access.v1.AccessRequest"},
+		resource.AccessRequestDenied:     {request, request, "holdfast.access.v1.AccessRequest"},
+		resource.AccessRequestHandedBack: {request, request, "holdfast.access.v1.AccessRequest"},
+		resource.AccessRequestClosed:     {request, request, "holdfast.access.v1.AccessRequest"},
 		resource.ProviderCreated:         {nil, provider, "holdfast.iam.v2beta1.IdentityProvider"},
 		resource.ProviderUpdated:         {provider, provider, "holdfast.iam.v2beta1.IdentityProvider"},
 		resource.ProviderDeleted:         {provider, nil, "holdfast.iam.v2beta1.DeleteIdentityProviderRequest"},

@@ -88,6 +88,7 @@ type server struct {
 	findingspb.UnsafeGroupFindingsServiceServer
 	findingspb.UnsafeExploitedServiceServer
 	findingspb.UnsafeExceptionsServiceServer
+	accesspb.UnsafeAccessRequestsServiceServer
 	findingspb.UnsafeRulesServiceServer
 	findingspb.UnsafeVexServiceServer
 	findingspb.UnsafeComparisonServiceServer
@@ -133,6 +134,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	findingspb.RegisterGroupFindingsServiceServer(r, s)
 	findingspb.RegisterExploitedServiceServer(r, s)
 	findingspb.RegisterExceptionsServiceServer(r, s)
+	accesspb.RegisterAccessRequestsServiceServer(r, s)
 	findingspb.RegisterRulesServiceServer(r, s)
 	findingspb.RegisterVexServiceServer(r, s)
 	findingspb.RegisterComparisonServiceServer(r, s)

@@ -61,7 +61,7 @@ func root(a *noun.App) *cobra.Command {
 	root := a.Branch("holdfast", "Manage a Holdfast server from the command line",
 		manual(a), auth.CredentialHelper(a))
 	group(root, "start", "Start here:", auth.Login(a), auth.Logout(a), auth.WhoAmI(a), auth.Command(a), config(a))
-	group(root, "manage", "Manage:", iam.Search(a), iam.Command(a), registry.Command(a), registry.Findings(a), registry.Packages(a),
+	group(root, "manage", "Manage:", iam.Search(a), iam.Command(a), iam.Access(a), registry.Command(a), registry.Findings(a), registry.Packages(a),
 		registry.Inventory(a), advisories.Command(a), events.Command(a),
 		events.Audit(a))
 	group(root, "tools", "Tools:", apiCommand(a), iam.Dev(a), operatorCommand(a), versionCommand(a))

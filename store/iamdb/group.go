@@ -186,6 +186,9 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if err := t.deleteTrash(ctx, uid); err != nil {
 			return err
 		}
+		if err := t.closeRequests(ctx, uid); err != nil {
+			return err
+		}
 		if _, err := t.Exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
 			return err
 		}

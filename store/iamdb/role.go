@@ -56,6 +56,8 @@ var roleUsers = []store.Use{
 	{Table: "group_invites", Column: "role", Label: "group invites"},
 	{Table: "identity_providers", Column: "default_role", Label: "identity providers"},
 	{Table: "external_group_role_mappings", Column: "role", Label: "external group role mappings"},
+	{Table: "access_rules", Column: "role", Label: "access rules"},
+	{Table: "access_rules", Column: "requester", Label: "access rules"},
 }
 
 // DeleteRole removes a role that nothing refers to but bindings that are over, which go with it. It returns

@@ -33,6 +33,7 @@ func Kinds() []store.Listing {
 	return []store.Listing{
 		groups.Listing(), identities.Listing(), roles.Listing(), bindings.Listing(), providers.Listing(),
 		associations.Listing(), invites.Listing(), mappings.Listing(), budgets.Listing(),
+		accessRules.Listing(), accessRequests.Listing(),
 	}
 }
 
@@ -50,5 +51,7 @@ var (
 	AssociationList = associations.List(page.Order{Field: "group"})
 	InviteList      = invites.List(newest)
 	MappingList     = mappings.List(byUID)
+	RuleList        = accessRules.List(byUID)
+	RequestList     = accessRequests.List(newest)
 	AccessList      = page.List{Kind: "access", Fields: BindingList.Fields, Default: byUID}
 )

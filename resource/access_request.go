@@ -1,0 +1,113 @@
+package resource
+
+import "time"
+
+// An AccessRule says that a role can be asked for on a group, which is the parent of the rule.
+type AccessRule struct {
+	UID            UID           `json:"uid"`
+	Role           UID           `json:"roleUid"`
+	MaxDuration    time.Duration `json:"maxDuration"` // of what is granted
+	Approvers      int           `json:"approvers"`   // how many have to approve; 0 if BreakGlass is set
+	ReasonRequired bool          `json:"reasonRequired,omitempty"`
+	BreakGlass     bool          `json:"breakGlass,omitempty"`   // the role can be taken at once
+	Requester      UID           `json:"requesterUid,omitempty"` // the role that whoever asks must hold; "": any in the organization
+	CreateTime     time.Time     `json:"createTime"`
+	UpdateTime     time.Time     `json:"updateTime"`
+}
+
+// The limits of rules and requests.
+const (
+	MinAccess       = time.Minute
+	MaxAccess       = 30 * 24 * time.Hour
+	MaxAccessRules  = 100                // of a group
+	MaxOpenRequests = 20                 // of an identity
+	RequestWaits    = 7 * 24 * time.Hour // for approvals
+)
+
+// Validate reports every field a caller must fix.
+func (r AccessRule) Validate() error {
+	var p problems
+	p.requiredUID("role_uid", r.Role)
+	p.accessLength("max_duration", r.MaxDuration)
+	switch {
+	case r.BreakGlass && r.Approvers != 0:
+		p.add("approvers", "must not be given together with break_glass")
+	case !r.BreakGlass && (r.Approvers < 1 || r.Approvers > 2):
+		p.add("approvers", "must be 1 or 2")
+	}
+	return p.err()
+}
+
+func (p *problems) accessLength(field string, d time.Duration) {
+	switch {
+	case d < MinAccess || d > MaxAccess:
+		p.add(field, "must be between one minute and 30 days")
+	case d%time.Second != 0:
+		p.add(field, "must be whole seconds")
+	}
+}
+
+// An AccessRequest asks for a role on a group, which is the parent of the request, for a time.
+type AccessRequest struct {
+	UID        UID              `json:"uid"`
+	Rule       UID              `json:"ruleUid"`
+	Role       UID              `json:"roleUid"`
+	Identity   UID              `json:"identityUid"`
+	Via        []UID            `json:"via,omitempty"` // identities that it was assumed through
+	Duration   time.Duration    `json:"duration"`
+	Reason     string           `json:"reason,omitempty"`
+	BreakGlass bool             `json:"breakGlass,omitempty"`
+	State      AccessState      `json:"state"`
+	Approvers  int              `json:"approvers"` // that it takes
+	Approvals  []AccessApproval `json:"approvals,omitempty"`
+	Closer     UID              `json:"closerUid,omitempty"` // who has denied it or handed it back
+	CloseTime  time.Time        `json:"closeTime,omitzero"`
+	Binding    UID              `json:"bindingUid,omitempty"` // that was made
+	GrantTime  time.Time        `json:"grantTime,omitzero"`
+	ExpireTime time.Time        `json:"expireTime,omitzero"` // of what was granted
+	CreateTime time.Time        `json:"createTime"`
+	UpdateTime time.Time        `json:"updateTime"`
+}
+
+// An AccessApproval is somebody's consent to a request.
+type AccessApproval struct {
+	Identity UID       `json:"identityUid"`
+	Time     time.Time `json:"time"`
+}
+
+// An AccessState says how far a request has come. Lapsed and over are never stored: they follow from the time.
+type AccessState int
+
+// The states of a request.
+const (
+	AccessPending AccessState = iota + 1
+	AccessGranted
+	AccessDenied
+	AccessHandedBack
+	AccessClosed // its group was deleted
+	AccessLapsed
+	AccessOver
+)
+
+// Group returns the UID of the group on which the role is asked for.
+func (r AccessRequest) Group() UID { return r.UID.Parent() }
+
+// StateAt returns the state of the request at a time.
+func (r AccessRequest) StateAt(now time.Time) AccessState {
+	switch {
+	case r.State == AccessPending && !now.Before(r.CreateTime.Add(RequestWaits)):
+		return AccessLapsed
+	case r.State == AccessGranted && !now.Before(r.ExpireTime):
+		return AccessOver
+	}
+	return r.State
+}
+
+// Validate reports every field a caller must fix.
+func (r AccessRequest) Validate() error {
+	var p problems
+	p.requiredUID("role_uid", r.Role)
+	p.accessLength("duration", r.Duration)
+	p.longText("reason", r.Reason, MaxReason)
+	return p.err()
+}
