@@ -86,6 +86,7 @@ var sections = []section{
 	{"traces", traces},
 	{"index", indexing},
 	{"findings", findings},
+	{"console", consoleViews},
 	{"against", againstEarlier},
 }
 

@@ -63,6 +63,7 @@ func (b *bench) startService(ctx context.Context, url string) *service {
 type devInfo struct {
 	Token, RegistryToken, RefreshToken string
 	Organization                       resource.UID `json:"organizationUid"`
+	OwnerEmail, OwnerPassword          string
 }
 
 func readDev(folder string) (d devInfo) {

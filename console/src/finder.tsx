@@ -82,7 +82,7 @@ export function Finder({ text, onText, onOpen }: FinderProps) {
         ({ results = [] }) => !stop.signal.aborted && (setAt(0), setFound({ asked, results })),
         (error: Fault) => !stop.signal.aborted && setFound({ asked, results: [], error }),
       );
-    }, typing);
+    }, found ? typing : 0); // somebody who came by a link waits for nothing
     return () => { clearTimeout(timer); stop.abort(); };
   }, [asked]);
   const options = asked === "" ? lately() : (found?.results ?? []).map(optionOf);

@@ -1308,6 +1308,71 @@ func TestConsoleTwoWriters(t *testing.T) {
 	mallory.refused("PATCH", strings.Replace(address, "/console", "/iam/v2beta1", 1), `{"description": "mine"}`)
 }
 
+// TestConsoleRequests asks for a role for a time, has it approved, and hands it back.
+func TestConsoleRequests(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p, b, eve := s.owner(t), newTab(t), s.eve(t, "--role", "viewer")
+	p.run("iam", "groups", "create", "platform", "--parent", "dev")
+	b.console(s, "/console/access?show=requests", s.OwnerEmail, s.OwnerPassword)
+	said := b.complaints()
+	b.read("Nobody has asked for a role")
+	b.judge("requests-none")
+	eve.open(s.BaseURL + "/console/access?show=requests")
+	eve.press("Ask for a role")
+	eve.read("No role can be asked for")
+	p.run("access", "rules", "create", "editor", "--on", "dev/platform", "--max", "8h", "--reason-required")
+	eve.run("reload", chromedp.Reload())
+	eve.press("Ask for a role")
+	eve.read("At most 8 hours")
+	eve.fill("For how many hours", "2")
+	eve.fill("Why", "incident 7 "+hostile)
+	eve.judge("ask")
+	eve.press("Ask")
+	eve.read("pending")
+	eve.lacks("Approve", "Deny")
+	var asked []struct{ UID string }
+	p.json(&asked, "access", "requests", "list")
+	eve.refused("POST", "/access/v1/approvals/"+asked[0].UID, "{}")
+	eve.refused("POST", "/access/v1/denials/"+asked[0].UID, "{}")
+
+	b.open(s.BaseURL + "/console/")
+	b.read("Requests to approve")
+	b.read("incident 7")
+	b.judge("home-requests")
+	b.press("All requests")
+	b.read("for 2 hours")
+	for _, command := range b.commands() {
+		p.shell("requests", command)
+	}
+	b.press("Approve")
+	b.read("from the last approval on")
+	b.judge("approve")
+	b.run("approve", chromedp.Click(`//dialog//button[normalize-space()="Approve"]`))
+	b.read("granted")
+	b.unharmed("requests")
+	b.judge("requests")
+	eve.reload("granted")
+	eve.press("Hand back")
+	eve.run("hand back", chromedp.Click(`//dialog//button[normalize-space()="Hand back"]`))
+	eve.read("handed back")
+
+	b.open(s.BaseURL + "/console/groups/" + p.resolve("dev/platform", "groups") + "?tab=people")
+	b.press("Grant a role")
+	b.fill("Who", "Eve Example")
+	b.fill("Why", "until the audit")
+	b.run("for a day", chromedp.SetValue(`select[name="for"]`, "24", chromedp.ByQuery))
+	b.run("tell", chromedp.Evaluate(`document.querySelector('select[name="for"]').dispatchEvent(new Event("change", {bubbles: true}))`, nil))
+	b.press("Check")
+	b.read("until")
+	b.judge("grant-for-a-time")
+	b.run("grant", chromedp.Click(`//dialog//button[normalize-space()="Grant"]`))
+	b.read("until the audit")
+	for _, complaint := range said.take() {
+		t.Error(complaint)
+	}
+}
+
 // TestConsoleLive watches changes while somebody else makes them, each with what may be seen.
 func TestConsoleLive(t *testing.T) {
 	t.Parallel()

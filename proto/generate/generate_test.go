@@ -133,13 +133,14 @@ func TestDocumentHasEveryService(t *testing.T) {
 		}
 	}
 	want := map[string]int{
+		"AccessRequestsService":            9,
 		"AccessService":                    8,
 		"AccountAssociationsService":       6,
 		"AdvisoriesService":                2,
 		"AdvisoryFeedsService":             5,
 		"AdvisoryReadingService":           2,
 		"AdvisoryWritingService":           5,
-		"AuditService":                     1,
+		"AuditService":                     2,
 		"Auth":                             4,
 		"BudgetsService":                   4,
 		"FindingsService":                  5,
@@ -150,7 +151,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"GroupFindingsService":             4,
 		"RulesService":                     6,
 		"VexService":                       2,
-		"DeliveriesService":                3,
+		"DeliveriesService":                4,
 		"ExploitedService":                 3,
 		"ExternalGroupRoleMappingsService": 5,
 		"FederationService":                3,
@@ -159,7 +160,8 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"IdentitiesService":                7,
 		"IdentityProvidersService":         5,
 		"ImagesService":                    2,
-		"OCIService":                       7,
+		"OCIService":                       8,
+		"OperatorService":                  1,
 		"PingService":                      1,
 		"ReposService":                     7,
 		"RoleBindingsService":              6,
@@ -193,8 +195,8 @@ func TestDocumentHasEveryService(t *testing.T) {
 // the body where that is the whole request.
 func TestDocumentOffersValidateOnly(t *testing.T) {
 	_, doc := openapiJSON(t)
-	change := regexp.MustCompile(`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash)`)
-	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash)$`)
+	change := regexp.MustCompile(`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest)`)
+	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest)$`)
 	for path, operations := range doc.Paths {
 		for _, op := range operations {
 			inQuery := slices.ContainsFunc(op.Parameters, func(p *parameter) bool {

@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import { get, type Schema } from "../api";
 import { nameOf, resolve } from "../names";
 import { useQuery, whoami } from "../query";
+import { Requests, requests } from "../requests";
 import { rolesHere } from "../roles";
 import { go, param, withParams } from "../router";
 import { Answer, AsCommand, Choice, Empty, Field, Filters, Name, Page, Pager, Problem, Section, sh, Table, Tabs, Time } from "../ui";
@@ -10,6 +11,7 @@ type Grant = Schema<"holdfast.access.v1.Grant">;
 
 export default function Access() {
   const place = param("place"), identity = param("identity"), capability = param("capability") || "groups.list";
+  if (param("show") === "requests") return <Asked />;
   if (param("show") === "reach") return <Reach identity={identity} capability={param("capability")} />;
   const capabilities = useQuery(get("/access/v1/capabilities", {}));
   const organizations = useQuery(get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, page_size: 1, order_by: "name" } }));
@@ -32,7 +34,18 @@ export default function Access() {
   );
 }
 
-const questions = [{ id: "", name: "Who can, and why" }, { id: "reach", name: "What can somebody reach" }];
+const questions = [{ id: "", name: "Who can, and why" }, { id: "reach", name: "What can somebody reach" }, { id: "requests", name: "Requests" }];
+
+/** Asked are the requests for roles. */
+function Asked() {
+  const mine = param("mine") !== "";
+  return (
+    <Page title="Access" lead="Roles for a time: who asks, and who decides." actions={<AsCommand command={`holdfast access requests list${mine ? " --mine" : ""}`} request={requests(mine)} />}>
+      <Tabs label="Questions" items={questions} now="requests" href={(id) => withParams({ show: id, mine: undefined })} />
+      <Requests />
+    </Page>
+  );
+}
 const bindings = (identity: string) => get("/iam/v2beta1/roleBindings", { query: { identity, page_size: 200, page_token: param("page") || undefined } });
 
 /** Reach are the groups in which somebody can do something, each with everything below it. */

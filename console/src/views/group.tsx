@@ -154,7 +154,22 @@ const bindingColumns = [
   { name: "Kind", cell: (b: Binding) => (b.identity?.uid?.includes("/") ? "workload" : "person"), wide: true },
   { name: "Role", cell: (b: Binding) => <><bdi>{b.role?.name}</bdi><small class="line wide"><bdi>{b.role?.description}</bdi></small></> },
   { name: "Since", cell: (b: Binding) => <Time at={b.createTime} />, wide: true },
+  { name: "Until", cell: (b: Binding) => <Until of={b} /> },
 ];
+
+/** Until says how long a binding counts. */
+function Until({ of }: { of: Binding }) {
+  const state = word(of.state, "ROLE_BINDING_STATE");
+  return (
+    <>
+      {state === "over" ? <span class="hint">over, <Time at={of.expireTime} /></span> : of.expireTime ? <Time at={of.expireTime} /> : <span class="hint">no end</span>}
+      {state === "upcoming" && <small class="line">from <Time at={of.startTime} /></small>}
+      {of.reason && <small class="line"><bdi>{of.reason}</bdi></small>}
+    </>
+  );
+}
+
+const spans: [string, string][] = [["", "without an end"], ["1", "1 hour"], ["8", "8 hours"], ["24", "1 day"], ["168", "7 days"], ["720", "30 days"]];
 
 /** Inherited are the roles on a group above, which hold here as well. */
 function Inherited({ from }: { from: string }) {
@@ -176,6 +191,7 @@ function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () 
   const pipelines = useQuery(get("/iam/v2beta1/identities", { query: { "uidp.descendants_of": root, page_size: 200, order_by: "name" } }));
   const choice = useQuery(get("/iam/v2beta1/roles", { query: { page_size: 200, order_by: "name" } }));
   const [who, setWho] = useState(""), [role, setRole] = useState("");
+  const [hours, setHours] = useState(""), [reason, setReason] = useState("");
   const [checked, setChecked] = useState<Binding>();
   const [error, setError] = useState<Fault>();
   const people = new Map<string, string>();
@@ -191,7 +207,8 @@ function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () 
   const send = async (validate_only: boolean) => {
     setError(undefined);
     try {
-      const body = { identityUid: await identityUID(), roleUid: chosen?.uid };
+      const expireTime = hours ? new Date(Date.now() + Number(hours) * 3_600_000).toISOString() : undefined;
+      const body = { identityUid: await identityUID(), roleUid: chosen?.uid, expireTime, reason: reason || undefined };
       const binding = await post("/iam/v2beta1/roleBindings/{uid}", { path: { uid }, query: { validate_only }, body }).send();
       if (validate_only) return setChecked(binding);
       await changed();
@@ -208,8 +225,10 @@ function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () 
         <Field name="who" label="Who" value={who} onInput={change(setWho)} list={[...people.keys()]} placeholder="acme/platform/ci, or a uid" required hint="Somebody new? Invite them: the invite has the role." />
         <Choice name="role" label="Role" value={chosen?.uid ?? ""} onChange={change(setRole)} options={(choice.data?.roles ?? []).map((r) => [r.uid ?? "", r.name ?? ""])} />
         {chosen && <p class="hint"><bdi>{chosen.description}</bdi> · {many(chosen.capabilities?.length, "capability", "capabilities")}</p>}
-        {checked && <p class="notice" role="status"><Name uid={checked.identity?.uid} quiet /> will be <strong><bdi>{chosen?.name}</bdi></strong> in <Name uid={uid} path quiet /> and in everything below it.</p>}
-        {checked && <Command text={`holdfast iam role-bindings create --parent ${sh(path)} --identity ${sh(checked.identity?.uid ?? who)} --role ${sh(chosen?.name ?? "")}`} />}
+        <Choice name="for" label="For" value={hours} onChange={change(setHours)} options={spans} />
+        <Field name="reason" label="Why" value={reason} onInput={change(setReason)} hint="For those who read it later." />
+        {checked && <p class="notice" role="status"><Name uid={checked.identity?.uid} quiet /> will be <strong><bdi>{chosen?.name}</bdi></strong> in <Name uid={uid} path quiet /> and in everything below it{checked.expireTime && <>, until <Time at={checked.expireTime} /></>}.</p>}
+        {checked && <Command text={`holdfast iam role-bindings create --parent ${sh(path)} --identity ${sh(checked.identity?.uid ?? who)} --role ${sh(chosen?.name ?? "")}${hours && ` --for ${hours}h`}${reason && ` --reason ${sh(reason)}`}`} />}
         {error && <Problem error={error} />}
         <div class="dialog-foot">
           <button type="button" onClick={onClose}>Cancel</button>

@@ -1,6 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { get, type Schema } from "../api";
-import { organizations, useMay, useMayAnywhere, useQuery } from "../query";
+import { parentOf } from "../names";
+import { organizations, useMay, useMayAnywhere, useQuery, whoami } from "../query";
+import { isPending, requests } from "../requests";
 import { advisoryPage, base, groupPage, imagePage } from "../router";
 import { AsCommand, Answer, Command, count, Empty, Exploited, GroupCoverage, Name, Page, Problem, Section, severities, Severity, SeverityBar, sh, Table, Time } from "../ui";
 
@@ -24,6 +26,7 @@ export default function Home() {
           </Answer>
         </Section>
       </div>
+      <Approvals />
       <Critical />
       <Soon />
       <Troubles />
@@ -79,6 +82,18 @@ function Images({ of }: { of: Schema<"holdfast.findings.v1.Finding"> }) {
       <a href={imagePage(first.repoUid ?? "", first.digest ?? "")}><bdi>{first.repo}{first.tags?.[0] ? `:${first.tags[0]}` : ""}</bdi></a>
       {(of.imageCount ?? 0) > 1 && <small class="line">and {count((of.imageCount ?? 0) - 1)} more</small>}
     </>
+  );
+}
+
+/** Approvals are requests for roles that the caller may decide, among the newest. */
+function Approvals() {
+  const may = useMay(), me = useQuery(whoami).data?.subject;
+  const waiting = (useQuery(requests(false, 51)).data?.accessRequests ?? []).filter((r) => isPending(r) && r.identityUid !== me && may("role_bindings.create", parentOf(r.uid ?? "")));
+  if (waiting.length === 0) return null;
+  return (
+    <Section title="Requests to approve" actions={<a href={`${base}/access?show=requests`}>All requests</a>}>
+      <ul class="rows">{waiting.slice(0, 10).map((r) => <li key={r.uid}><span><Name uid={r.identityUid} quiet /> <small>as <Name uid={r.roleUid} quiet /> in <Name uid={parentOf(r.uid ?? "")} path quiet /></small></span><small><bdi>{r.reason}</bdi> <Time at={r.createTime} /></small></li>)}</ul>
+    </Section>
   );
 }
 
