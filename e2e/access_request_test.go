@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	commonpb "github.com/holdfast-dev/holdfast/gen/common"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
@@ -173,4 +175,51 @@ func TestApiBadAccessRequests(t *testing.T) {
 		"no uid to end":   {"uid", &accesspb.HandBackAccessRequestRequest{}},
 		"no uid to get":   {"uid", &accesspb.GetAccessRequestRequest{}},
 	})
+}
+
+// requestSteps has ada, who owns the group, ask and hand back, and the owner of the organization
+// decide.
+func requestSteps() []step {
+	group := func(s *story) string { return s.uid("requestable") }
+	ask := func(reason string) func(*story) proto.Message {
+		return func(s *story) proto.Message {
+			return &accesspb.CreateAccessRequestRequest{Parent: group(s), AccessRequest: &accesspb.AccessRequest{
+				RoleUid: viewer, Duration: durationpb.New(time.Minute), Reason: reason,
+			}}
+		}
+	}
+	on := func(step string, f func(uid string) proto.Message) func(*story) proto.Message {
+		return func(s *story) proto.Message { return f(s.uid(step)) }
+	}
+	approve := func(uid string) proto.Message { return &accesspb.ApproveAccessRequestRequest{Uid: uid} }
+	deny := func(uid string) proto.Message { return &accesspb.DenyAccessRequestRequest{Uid: uid} }
+	handBack := func(uid string) proto.Message { return &accesspb.HandBackAccessRequestRequest{Uid: uid} }
+	return []step{
+		{name: "requestable", in: func(s *story) proto.Message {
+			return &iampb.CreateGroupRequest{Parent: s.org(), Group: &iampb.Group{Name: "requestable"}}
+		}},
+		{name: "ada of requestable", in: func(s *story) proto.Message {
+			return &iampb.CreateRoleBindingRequest{Parent: group(s), RoleBinding: &iampb.RoleBinding{IdentityUid: string(ada), RoleUid: string(resource.OwnerRole)}}
+		}},
+		{name: "access rule", in: func(s *story) proto.Message {
+			return &accesspb.CreateAccessRuleRequest{Parent: group(s), AccessRule: &accesspb.AccessRule{
+				RoleUid: viewer, MaxDuration: durationpb.New(time.Hour), ReasonRequired: true,
+			}}
+		}},
+		{name: "list access rules", in: func(s *story) proto.Message {
+			return &accesspb.ListAccessRulesRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: group(s)}}
+		}},
+		{name: "request without a reason", code: codes.InvalidArgument, in: ask(""), as: "ada"},
+		{name: "request of a stranger", code: codes.PermissionDenied, in: ask("why not"), as: "stranger"},
+		{name: "request", in: ask("incident 7"), as: "ada"},
+		{name: "get request", in: on("request", func(uid string) proto.Message { return &accesspb.GetAccessRequestRequest{Uid: uid} })},
+		{name: "list requests", in: func(*story) proto.Message { return &accesspb.ListAccessRequestsRequest{Mine: true} }, as: "ada"},
+		{name: "approve one's own", code: codes.FailedPrecondition, in: on("request", approve), as: "ada"},
+		{name: "approve", in: on("request", approve)},
+		{name: "approve it again", code: codes.FailedPrecondition, in: on("request", approve)},
+		{name: "hand back", in: on("request", handBack), as: "ada"},
+		{name: "another request", in: ask("incident 8"), as: "ada"},
+		{name: "deny", in: on("another request", deny)},
+		{name: "delete access rule", in: on("access rule", func(uid string) proto.Message { return &accesspb.DeleteAccessRuleRequest{Uid: uid} })},
+	}
 }

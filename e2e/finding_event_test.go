@@ -115,8 +115,9 @@ func TestFindingEvents(t *testing.T) {
 func (g *gallery) tellsAll(t *testing.T, n findingNews) {
 	t.Helper()
 	f := n.Findings[0]
+	// On a busy machine the image may be compared once more after it was inspected, and before the import is.
 	if n.FindingCount != 1 || n.ImageCount != 1 || n.PairCount != 1 || n.GroupUID != g.folder || n.AdvisoryGroupUID != g.folder ||
-		n.Source != "import" || n.Images[0].RepoUID != g.repo || n.Images[0].Digest != g.digest || len(n.OwnerUIDs) != 1 {
+		n.Source != "import" && n.Source != "image" || n.Images[0].RepoUID != g.repo || n.Images[0].Digest != g.digest || len(n.OwnerUIDs) != 1 {
 		t.Errorf("the event is %+v", n)
 	}
 	if f.Severity != "SEVERITY_CRITICAL" || f.Score != "9.8" || !slices.Equal(f.Aliases, []string{"CVE-3"}) ||
