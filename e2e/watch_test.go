@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -235,6 +236,9 @@ func TestWatch(t *testing.T) {
 				got, at := all.until("last")
 				if want := []string{"one", "one", "last"}; !slices.Equal(got, want) && !slices.Equal(got, []string{"one", "one", "one", "last"}) {
 					t.Errorf("told of %q, want %q", got, want)
+				}
+				if b, err := base64.RawURLEncoding.DecodeString(at.Position); err != nil || strings.Contains(string(b), at.Entry.ID) {
+					t.Errorf("a position tells the id of an event, which may be another's: %s, %v", b, err)
 				}
 				for who, one := range map[string]*watch{"below": below, "theirs": theirs, "narrow": narrow} {
 					if got, _ := one.until("last"); !slices.Equal(got, []string{"one", "last"}) {

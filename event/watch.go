@@ -2,6 +2,8 @@ package event
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"time"
 
@@ -75,7 +77,14 @@ type watcher struct {
 	reading *reading
 	tell    func(Watched) error
 	token   func(page.Cursor) string
-	at      page.Cursor // the number and the id of the last event that was looked at
+	at      page.Cursor // the number and the mark of the last event that was looked at
+}
+
+// mark returns what tells an event from others in a position. It is not the id, because the event
+// may be one of another organization.
+func mark(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:8])
 }
 
 // seek goes to a position, or to the end. The event at the position must still be there, with
@@ -85,7 +94,7 @@ func (w *watcher) seek(ctx context.Context, to *page.Cursor) error {
 		w.at.Number = w.reading.head()
 		events, err := w.store.Events(ctx, w.at.Number-1, 1)
 		if len(events) > 0 && events[0].Seq == w.at.Number {
-			w.at.Key = events[0].ID
+			w.at.Key = mark(events[0].ID)
 		}
 		return err
 	}
@@ -94,7 +103,7 @@ func (w *watcher) seek(ctx context.Context, to *page.Cursor) error {
 		return nil
 	}
 	events, err := w.store.Events(ctx, to.Number-1, 1)
-	if err == nil && (len(events) == 0 || events[0].ID != to.Key) {
+	if err == nil && (len(events) == 0 || mark(events[0].ID) != to.Key) {
 		return errForgotten()
 	}
 	return err
@@ -138,7 +147,7 @@ func (w *watcher) pass(ctx context.Context, beat *time.Ticker) (<-chan struct{},
 			return nil, fault.New(fault.Unauthenticated, "Unauthenticated: %s", why)
 		}
 		for _, e := range events {
-			w.at = page.Cursor{Number: e.Seq, Key: e.ID}
+			w.at = page.Cursor{Number: e.Seq, Key: mark(e.ID)}
 			if !w.in(e.Event) || !w.filter.matches(e.Event) || !w.mayAudit(ctx, e.Event) {
 				continue
 			}
