@@ -54,7 +54,9 @@ func consoleViews(ctx context.Context, m *measurement) {
 		{"group: who has roles", rows, at("/groups/%s?tab=people")},
 		{"group: its repos", rows, at("/groups/%s?tab=repos")},
 		{"search", items, func(i int) string { return fmt.Sprintf("/search?q=g-%03x", i+256) }},
-		{"repos: all", rows, func(i int) string { return fmt.Sprint("/repos?turn=", i, "&order=", []string{"name", "create_time"}[i%2]) }},
+		{"repos: all", rows, func(i int) string {
+			return fmt.Sprint("/repos?turn=", i, "&order=", []string{"name", "create_time"}[i%2])
+		}},
 		{"repos: of a folder", rows, at("/repos?group=%s")},
 		{"workloads: all", rows, func(i int) string { return fmt.Sprint("/workloads?turn=", i) }},
 		{"access: who can", rows, at("/access?capability=repo.create&place=%s")},
