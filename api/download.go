@@ -37,7 +37,7 @@ func (g *gateway) download(path string, write document) {
 		defer cancel()
 		out := &startedWriter{ResponseWriter: w}
 		buffered := bufio.NewWriterSize(out, downloadBuffer) // until it is full, an error can still be answered
-		err := g.local.watch(nil, &eventStream{r: r.WithContext(ctx)}, info, func(_ any, s grpc.ServerStream) error {
+		err := g.local.interceptStream(nil, &eventStream{r: r.WithContext(ctx)}, info, func(_ any, s grpc.ServerStream) error {
 			if err := write(s.Context(), r, params, w.Header(), buffered); err != nil {
 				return err
 			}

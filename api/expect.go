@@ -33,10 +33,8 @@ func etag(m proto.Message) string {
 	if !ok {
 		return ""
 	}
-	return `"` + at.AsTime().UTC().Format(versionForm) + `"`
+	return `"` + at.AsTime().UTC().Format(resource.Milliseconds) + `"`
 }
-
-const versionForm = "2006-01-02T15:04:05.000Z07:00"
 
 // expect returns a context in which the resource of a request is changed only in the version that
 // the caller names, if any.

@@ -13,11 +13,11 @@ import (
 // local calls methods in this process, through the same interceptor as the gRPC
 // server, but without a connection. It implements grpc.ServiceRegistrar.
 type local struct {
-	intercept grpc.UnaryServerInterceptor
-	watch     grpc.StreamServerInterceptor
-	services  []localService
-	methods   map[string]localMethod // by full name
-	streams   map[string]localStream // likewise
+	intercept       grpc.UnaryServerInterceptor
+	interceptStream grpc.StreamServerInterceptor
+	services        []localService
+	methods         map[string]localMethod // by full name
+	streams         map[string]localStream // likewise
 }
 
 type localService struct {
@@ -35,8 +35,10 @@ type localStream struct {
 	impl any
 }
 
-func newLocal(intercept grpc.UnaryServerInterceptor, watch grpc.StreamServerInterceptor) *local {
-	return &local{intercept: intercept, watch: watch, methods: map[string]localMethod{}, streams: map[string]localStream{}}
+func newLocal(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) *local {
+	return &local{
+		intercept: unary, interceptStream: stream, methods: map[string]localMethod{}, streams: map[string]localStream{},
+	}
 }
 
 // RegisterService adds a service's methods.
@@ -79,7 +81,7 @@ func (l *local) stream(method string, s grpc.ServerStream) error {
 	if !ok {
 		return fmt.Errorf("no method %s", method)
 	}
-	return l.watch(m.impl, s, &grpc.StreamServerInfo{FullMethod: method, IsServerStream: true}, m.Handler)
+	return l.interceptStream(m.impl, s, &grpc.StreamServerInfo{FullMethod: method, IsServerStream: true}, m.Handler)
 }
 
 // A headerStream collects the headers that a method sets.

@@ -190,30 +190,11 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 // the outbox. It reads the subscriptions only when every event up to there is
 // visible, so that every later subscription has its event after it.
 func (d *Dispatcher) begin(ctx context.Context) (*store.Tail, error) {
-	last, err := d.store.LastEvent(ctx)
+	tail, err := settled(ctx, d.store, func() error { _, err := d.lease(ctx); return err })
 	if err != nil {
 		return nil, err
 	}
-	tail, err := d.store.Tail(ctx, last)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		settled, err := tail.Complete(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if settled {
-			break
-		}
-		if sleep(ctx, pollEvery); ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if _, err := d.lease(ctx); err != nil {
-			return nil, err
-		}
-	}
-	d.cache = &cache{store: d.store, encode: d.encode, after: last, head: last}
+	d.cache = &cache{store: d.store, encode: d.encode, after: tail.At(), head: tail.At()}
 	var after resource.UID
 	for {
 		sinks, err := d.store.Sinks(ctx, after, readChunk)

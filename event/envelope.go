@@ -65,7 +65,7 @@ func encode(names Names, source string, e resource.Event, body Body) (envelope, 
 	h := http.Header{"Content-Type": {"application/json"}, "User-Agent": {"holdfast"}}
 	for _, a := range [...]struct{ name, value string }{
 		{"Ce-Specversion", "1.0"}, {"Ce-Id", e.ID}, {"Ce-Source", source}, {"Ce-Type", names.Type(e.Type)},
-		{"Ce-Subject", string(e.Subject)}, {"Ce-Time", e.Time.UTC().Format("2006-01-02T15:04:05.000Z07:00")},
+		{"Ce-Subject", string(e.Subject)}, {"Ce-Time", e.Time.UTC().Format(resource.Milliseconds)},
 		{"Ce-Group", string(e.Group)}, {"Ce-Audience", audience},
 		{"Ce-Bodytype", body.Type}, {"Ce-Identityprovider", string(providerOf(e))},
 	} {

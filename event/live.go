@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -95,7 +96,7 @@ func (r *reading) next(ctx context.Context, seq int64, n int) (_ []*entry, at in
 // other numbers.
 func (r *reading) run(ctx context.Context, s *eventdb.Store) {
 	history := s.History()
-	tail, err := settled(ctx, s)
+	tail, err := settled(ctx, s, func() error { return nil })
 	if err == nil {
 		r.cache = &cache{store: s, after: tail.At(), head: tail.At()}
 	}
@@ -106,8 +107,8 @@ func (r *reading) run(ctx context.Context, s *eventdb.Store) {
 			err = fault.New(fault.Unavailable, "Unavailable: the database was replaced; watch again")
 			break
 		}
-		var events, readErr = tail.Next(ctx, readChunk)
-		if readErr == nil && len(events) > 0 { // what cannot be read now is read later
+		events, failed := tail.Next(ctx, readChunk)
+		if failed == nil && len(events) > 0 { // what cannot be read now is read later
 			r.cache.add(events)
 			r.grow()
 		}
@@ -132,8 +133,9 @@ func (r *reading) grow() {
 	r.grown = make(chan struct{})
 }
 
-// settled returns a tail at the end of the outbox, when every event up to there is visible.
-func settled(ctx context.Context, s *eventdb.Store) (*store.Tail, error) {
+// settled returns a tail at the end of the outbox, when every event up to there is visible. It
+// calls meanwhile as long as it waits.
+func settled(ctx context.Context, s *eventdb.Store, meanwhile func() error) (*store.Tail, error) {
 	last, err := s.LastEvent(ctx)
 	if err != nil {
 		return nil, err
@@ -146,7 +148,7 @@ func settled(ctx context.Context, s *eventdb.Store) (*store.Tail, error) {
 		}
 		if err == nil {
 			sleep(ctx, pollEvery)
-			err = ctx.Err()
+			err = cmp.Or(ctx.Err(), meanwhile())
 		}
 	}
 	return nil, err

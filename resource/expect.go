@@ -7,6 +7,9 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
+// Milliseconds is how times are written, in JSON and elsewhere.
+const Milliseconds = "2006-01-02T15:04:05.000Z07:00"
+
 type expectKey struct{}
 
 type expectation struct {
@@ -31,5 +34,5 @@ func CheckExpected(ctx context.Context, uid UID, changed time.Time) error {
 		return fault.New(fault.Aborted, "Aborted: it is not there any more; read it again")
 	}
 	return fault.New(fault.Aborted, "Aborted: it was changed at %s; read it again, and see what is different",
-		changed.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+		changed.UTC().Format(Milliseconds))
 }

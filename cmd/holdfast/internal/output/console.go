@@ -154,9 +154,13 @@ func (c *Console) ReadSecret(text string) (string, error) {
 
 // Pairs prints names and values, one pair to a line, if the value is not "".
 func (c *Console) Pairs(pairs [][2]string) {
+	width := 10
+	for _, p := range pairs {
+		width = max(width, len(p[0]))
+	}
 	for _, p := range pairs {
 		if p[1] != "" {
-			fmt.Fprintf(c.Out, "%s %s\n", c.Paint(Bold, fmt.Sprintf("%-10s", p[0])), Printable(p[1]))
+			fmt.Fprintf(c.Out, "%s %s\n", c.Paint(Bold, fmt.Sprintf("%-*s", width, p[0])), Printable(p[1]))
 		}
 	}
 }
