@@ -571,6 +571,7 @@ func TestExplains(t *testing.T) {
 			t.Errorf("a stranger over all identities: %v, %v", got, err)
 		}
 		w.tellsDenials(t, f, identity, stranger)
+		w.tellsExchanges(t, f, identity, stranger)
 	})
 }
 
@@ -603,6 +604,41 @@ func (w *world) tellsDenials(t *testing.T, f *fakeIssuer, identity, stranger str
 	}
 	if _, err := list(stranger); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a stranger reads denials: %v", err)
+	}
+}
+
+// tellsExchanges has exchanges succeed, and reads about them.
+func (w *world) tellsExchanges(t *testing.T, f *fakeIssuer, identity, stranger string) {
+	t.Helper()
+	for range 3 {
+		if _, st := w.exchangeHTTP(t, f.token(nil), w.wish(identity)); st != nil {
+			t.Fatal(st)
+		}
+	}
+	client := federationpb.NewFederationServiceClient(w.conn)
+	list := func(bearer string) (*federationpb.ListExchangesResponse, error) {
+		return client.ListExchanges(bearing(t, bearer), &federationpb.ListExchangesRequest{IdentityUid: identity})
+	}
+	told := 0
+	procUntil(t, "the exchanges are kept", func() bool {
+		got, err := list(w.Token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told = 0
+		for _, e := range got.GetExchanges() {
+			told += int(e.GetCount())
+			if e.GetIssuer() != f.url || e.GetSubject() != "job" || e.GetRemoteAddress() != "127.0.0.1" || e.GetRequestId() == "" || len(e.GetAudience()) != 1 {
+				t.Errorf("the exchange is %v", e)
+			}
+		}
+		return told >= 3
+	})
+	if told != 3 {
+		t.Errorf("%d exchanges are told, want 3", told)
+	}
+	if _, err := list(stranger); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a stranger reads exchanges: %v", err)
 	}
 }
 

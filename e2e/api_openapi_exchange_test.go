@@ -16,7 +16,8 @@ func exchangeExamples(w *world, x things) map[string][]example {
 		"FederationService_ExplainToken": {
 			{body: `{"token":"` + w.Token + `"}`}, {body: `{"token":"` + w.Token + `","identityUid":"` + x.identity + `"}`}, {body: `{}`, fails: true},
 		},
-		"FederationService_ListDenials": {{query: "identity_uid=" + x.identity}, {fails: true}},
-		"FederationService_ListIssuers": {{}, {query: "descendants_of=" + x.folder}, {query: "descendants_of=x", fails: true}},
+		"FederationService_ListExchanges": {{query: "identity_uid=" + x.identity}, {fails: true}},
+		"FederationService_ListDenials":   {{query: "identity_uid=" + x.identity}, {fails: true}},
+		"FederationService_ListIssuers":   {{}, {query: "descendants_of=" + x.folder}, {query: "descendants_of=x", fails: true}},
 	}
 }

@@ -111,10 +111,11 @@ type Description struct {
 	Variants    []DescribedVariant
 }
 
-// A DescribedVariant is an image for one platform with its configuration.
+// A DescribedVariant is an image for one platform with its configuration, and how it was made.
 type DescribedVariant struct {
 	resource.Variant
 	Config ImageConfig
+	Steps  []Step
 }
 
 // An ImageConfig is the part of an image's configuration that the API returns.
@@ -155,7 +156,7 @@ func (s *Service) Describe(ctx context.Context, repo resource.UID, reference str
 		return Description{}, err
 	}
 	for _, v := range image.Variants {
-		d.Variants = append(d.Variants, DescribedVariant{v, readConfig(v.Config)})
+		d.Variants = append(d.Variants, DescribedVariant{v, readConfig(v.Config), steps(v.Stack, v.Config)})
 	}
 	return d, nil
 }
@@ -168,8 +169,6 @@ func readConfig(text []byte) ImageConfig {
 		Config  ImageConfig `json:"config"`
 	}
 	_ = json.Unmarshal(text, &c) // skips values of the wrong type
-	if at, err := time.Parse(time.RFC3339, c.Created); err == nil && at.UTC().Year() >= 1 && at.UTC().Year() <= 9999 {
-		c.Config.Created = at
-	}
+	c.Config.Created = madeAt(c.Created)
 	return c.Config
 }

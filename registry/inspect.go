@@ -80,6 +80,7 @@ func (r *Registry) variant(
 	v := resource.Variant{Digest: digest, Layers: len(doc.Layers)}
 	for _, d := range doc.Layers {
 		v.Size += d.Size
+		v.Stack = append(v.Stack, resource.Layer{Digest: d.Digest.String(), MediaType: d.MediaType, Size: d.Size})
 	}
 	if doc.Config != nil {
 		v.Size += doc.Config.Size

@@ -10,11 +10,9 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A Layer is a layer of an image, as its manifest lists it.
+// A Layer is a layer of an image, and its bytes.
 type Layer struct {
-	Digest    string
-	MediaType string
-	Size      int64
+	resource.Layer
 
 	// Here reports whether the repo has it.
 	Here func(context.Context) (bool, error)
@@ -39,7 +37,7 @@ func (r *Registry) Layers(ctx context.Context, repo resource.UID, digest string)
 	var all []Layer
 	for _, d := range doc.Layers {
 		blob := d.Digest.String()
-		all = append(all, Layer{Digest: blob, MediaType: d.MediaType, Size: d.Size,
+		all = append(all, Layer{Layer: resource.Layer{Digest: blob, MediaType: d.MediaType, Size: d.Size},
 			Here: func(ctx context.Context) (bool, error) {
 				_, err := r.store.Blob(ctx, repo, blob)
 				if errors.Is(err, fault.NotFound) {

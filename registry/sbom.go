@@ -91,7 +91,7 @@ func (r *Registry) candidates(
 			}
 			blob := d.Digest.String()
 			c := Candidate{Origin: resource.Origin{Manifest: m.Digest, By: actors[m.Digest], Time: m.PushTime},
-				Layer: Layer{Digest: blob, MediaType: d.MediaType, Size: d.Size,
+				Layer: Layer{Layer: resource.Layer{Digest: blob, MediaType: d.MediaType, Size: d.Size},
 					Open: func(ctx context.Context) (io.ReadCloser, error) { return r.openBlob(ctx, repo, blob) }}}
 			if large {
 				c.Large = "a document is larger than 16 MiB, and was not read"

@@ -81,6 +81,15 @@ type Variant struct {
 	Size         int64  `json:"size"` // layers and config
 	Layers       int    `json:"layers"`
 	Config       []byte `json:"-"` // the image's configuration in JSON, if it has one
+
+	Stack []Layer `json:"-"` // the lowest first
+}
+
+// A Layer is a layer of an image, as its manifest lists it.
+type Layer struct {
+	Digest    string
+	MediaType string
+	Size      int64
 }
 
 // Platform returns the system that a variant is for, such as linux/arm64/v8.

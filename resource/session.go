@@ -64,10 +64,23 @@ type Denial struct {
 	Remote    string    `json:"remote"`
 }
 
-// DenialsKept is how many denials of an identity are stored, and DenialMemory for how long.
+// An Exchange is one that succeeded: for which credential an identity got a token.
+type Exchange struct {
+	Identity  UID       `json:"-"`
+	Time      time.Time `json:"-"`
+	RequestID string    `json:"-"`
+	Issuer    string    `json:"issuer"`   // of the credential; "" if its keys are the identity's own
+	Subject   string    `json:"subject"`  // of the credential
+	Audience  []string  `json:"audience"` // that the token is for
+	Remote    string    `json:"remote"`
+	Count     int       `json:"count"` // how many there were in that second, of which this is the last
+}
+
+// ExchangesKept is how many exchanges of an identity are stored, and how many denials;
+// ExchangeMemory is for how long.
 const (
-	DenialsKept  = 20
-	DenialMemory = 30 * 24 * time.Hour
+	ExchangesKept  = 20
+	ExchangeMemory = 30 * 24 * time.Hour
 )
 
 // An IssuerState is the result of the last check of an issuer.

@@ -460,6 +460,7 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 	"sessions that are over are forgotten":           sessionsForgotten,
 	"an identity goes with its sessions and denials": identityWithSessions,
 	"the last denials are kept for a while":          denialsKept,
+	"the last exchanges are kept for a while":        exchangesKept,
 	"to be seen is no change":                        seenQuietly,
 	"an issuer is looked at by one":                  issuerStates,
 	"an issuer has the identities that trust it":     identitiesOfIssuer,

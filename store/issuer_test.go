@@ -22,6 +22,49 @@ func newDenial(identity resource.UID, at time.Time, request string) resource.Den
 	}
 }
 
+func newExchange(identity resource.UID, at time.Time, request string) resource.Exchange {
+	return resource.Exchange{
+		Identity: identity, Time: at, RequestID: request, Issuer: "https://issuer.example.com", Subject: "main\x00",
+		Audience: []string{"https://holdfast.example.com"}, Remote: "192.0.2.1", Count: 3,
+	}
+}
+
+func exchangesKept(t *testing.T, s *storetest.Store) {
+	now := epoch
+	s.Now = func() time.Time { return now }
+	org := addGroup(t, s, "", "org")
+	i, j := addIdentity(t, s, org.UID, "i"), addIdentity(t, s, org.UID, "j")
+	before := len(events(t, s))
+	batch := []resource.Exchange{newExchange(org.UID.NewChild(), epoch, "of nobody"), newExchange(j.UID, epoch, "other")}
+	var want []resource.Exchange
+	for n := range 25 {
+		e := newExchange(i.UID, epoch.Add(time.Duration(n)*time.Second), fmt.Sprint("r", n))
+		batch = append(batch, e)
+		want = append([]resource.Exchange{e}, want...)
+	}
+	must(t, s.RecordExchanges(t.Context(), batch))
+	got, err := s.Exchanges(t.Context(), i.UID)
+	must(t, err)
+	if diff := cmp.Diff(want[:resource.ExchangesKept], got); diff != "" {
+		t.Error(diff)
+	}
+	if got, err = s.Exchanges(t.Context(), j.UID); err != nil || len(got) != 1 {
+		t.Errorf("%d exchanges of another, %v", len(got), err)
+	}
+	now = epoch.Add(resource.ExchangeMemory + 20*time.Second)
+	must(t, s.RecordExchanges(t.Context(), nil))
+	if got, err = s.Exchanges(t.Context(), i.UID); err != nil || len(got) != 5 {
+		t.Errorf("after thirty days: %d exchanges, %v, want five", len(got), err)
+	}
+	if n := len(events(t, s)) - before; n != 0 {
+		t.Errorf("%d events of exchanges", n)
+	}
+	must(t, s.DeleteIdentity(t.Context(), i.UID))
+	if got, err = s.Exchanges(t.Context(), i.UID); err != nil || len(got) != 0 {
+		t.Errorf("%d exchanges of nobody, %v", len(got), err)
+	}
+}
+
 func denialsKept(t *testing.T, s *storetest.Store) {
 	now := epoch
 	s.Now = func() time.Time { return now }
@@ -38,15 +81,15 @@ func denialsKept(t *testing.T, s *storetest.Store) {
 	must(t, s.RecordDenials(t.Context(), append(batch, newDenial(j.UID, epoch, "other"))))
 	got, err := s.Denials(t.Context(), i.UID)
 	must(t, err)
-	if diff := cmp.Diff(want[:resource.DenialsKept], got); diff != "" {
+	if diff := cmp.Diff(want[:resource.ExchangesKept], got); diff != "" {
 		t.Error(diff)
 	}
 	late := newDenial(i.UID, epoch.Add(time.Second), "late")
 	must(t, s.RecordDenials(t.Context(), []resource.Denial{late}))
-	if got, err = s.Denials(t.Context(), i.UID); err != nil || len(got) != resource.DenialsKept || got[0].RequestID != "late" {
+	if got, err = s.Denials(t.Context(), i.UID); err != nil || len(got) != resource.ExchangesKept || got[0].RequestID != "late" {
 		t.Errorf("%d denials, %v, newest %v", len(got), err, got[0])
 	}
-	now = epoch.Add(resource.DenialMemory + 100*time.Millisecond)
+	now = epoch.Add(resource.ExchangeMemory + 100*time.Millisecond)
 	must(t, s.RecordDenials(t.Context(), nil))
 	if got, err = s.Denials(t.Context(), i.UID); err != nil || len(got) != 1 {
 		t.Errorf("after thirty days: %d denials, %v, want the late one", len(got), err)

@@ -13,7 +13,7 @@ import (
 const (
 	denialsWaiting = 1024 // in the queue to be written; more are dropped
 	denialsBatch   = 100
-	denialsEvery   = time.Second
+	recentEvery    = time.Second
 	flushLimit     = 5 * time.Second
 )
 
@@ -93,19 +93,21 @@ func (s *Service) verifyCached(p *principal, tok *trust.Token) error {
 	return s.trust.VerifyCached(tok)
 }
 
-// writeDenials writes queued denials once a second, and the rest when ctx
-// ends.
-func (s *Service) writeDenials(ctx context.Context) {
-	tick := time.NewTicker(denialsEvery)
+// writeRecent writes the last exchanges and denials once a second, and the
+// rest when ctx ends.
+func (s *Service) writeRecent(ctx context.Context) {
+	tick := time.NewTicker(recentEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushLimit)
 			defer cancel()
+			s.flushExchanges(rest)
 			s.flushDenials(rest)
 			return
 		case <-tick.C:
+			s.flushExchanges(ctx)
 			s.flushDenials(ctx)
 		}
 	}

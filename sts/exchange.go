@@ -113,6 +113,9 @@ func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, c
 	claims.Subject, claims.Act, claims.Session, claims.Voucher = uid, from.act, from.session, from.voucher
 	claims.Email = p.identity.Email
 	t, err := s.mint(ctx, claims, from.until)
+	if err == nil {
+		s.recordExchange(ctx, p, from, claims.Audience)
+	}
 	t.class = s.classOf(from.act.Issuer)
 	if p.identity.Relationship.AWS != nil {
 		t.class = metric.AWS

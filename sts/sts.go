@@ -50,11 +50,12 @@ type Service struct {
 
 	principals *principalCache
 	denials    chan resource.Denial
+	exchanged  exchanged
 	client     *http.Client // for AWS and the other clouds
 }
 
 // New returns a service. It caches identities, and drops them when checker
-// reports a change. Run writes the denials and monitors the issuers.
+// reports a change. Run writes the last exchanges and denials, and monitors the issuers.
 func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *trust.Issuers, cfg Config) *Service {
 	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, sessionIdle)
 	cfg.SessionLife = cmp.Or(cfg.SessionLife, sessionLife)

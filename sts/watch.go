@@ -35,7 +35,7 @@ const (
 func (s *Service) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { s.writeDenials(ctx) })
+	wg.Go(func() { s.writeRecent(ctx) })
 	every := cmp.Or(s.cfg.WatchEvery, watchEvery)
 	tick := time.NewTicker(max(every/12, time.Second)) // issuers that failed are checked again sooner
 	defer tick.Stop()

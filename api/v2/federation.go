@@ -40,6 +40,20 @@ func denialOf(d resource.Denial) *pb.Denial {
 	}
 }
 
+func (s *server) ListExchanges(ctx context.Context, r *pb.ListExchangesRequest) (*pb.ListExchangesResponse, error) {
+	return wire.Get(ctx, "identity_uid", r.GetIdentityUid(), s.STS.Exchanges,
+		func(all []resource.Exchange) *pb.ListExchangesResponse {
+			return &pb.ListExchangesResponse{Exchanges: wire.Convert(all, exchangeOf)}
+		})
+}
+
+func exchangeOf(e resource.Exchange) *pb.Exchange {
+	return &pb.Exchange{
+		Time: wire.Time(e.Time), RequestId: e.RequestID, Issuer: e.Issuer, Subject: e.Subject,
+		Audience: e.Audience, RemoteAddress: e.Remote, Count: int32(e.Count),
+	}
+}
+
 func (s *server) ListIssuers(ctx context.Context, r *pb.ListIssuersRequest) (*pb.ListIssuersResponse, error) {
 	below, err := wire.OptionalUID("descendants_of", r.GetDescendantsOf())
 	if err != nil {

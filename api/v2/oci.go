@@ -82,11 +82,17 @@ func variantOf(v registry.DescribedVariant) *pb.Variant {
 	c := v.Config
 	return &pb.Variant{
 		Digest: v.Digest, Os: v.OS, Architecture: v.Architecture, Variant: v.Variant.Variant, Size: v.Size,
-		Layers: int32(v.Layers),
+		Layers: int32(v.Layers), Steps: wire.Convert(v.Steps, stepOf),
 		Config: &pb.ImageConfig{
 			CreateTime: wire.Time(c.Created), User: c.User, Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd,
 			WorkingDir: c.WorkingDir, ExposedPorts: slices.Sorted(maps.Keys(c.ExposedPorts)), Labels: c.Labels,
 		},
+	}
+}
+
+func stepOf(s registry.Step) *pb.Step {
+	return &pb.Step{
+		Digest: s.Digest, MediaType: s.MediaType, Size: s.Size, Command: s.Command, CreateTime: wire.Time(s.Time),
 	}
 }
 

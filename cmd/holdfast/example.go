@@ -68,6 +68,7 @@ var examples = map[string]string{
 	"iam identities get":                      "iam identities get acme/platform/ci -o yaml",
 	"iam identities update":                   "iam identities update acme/platform/ci --claim environment=prod",
 	"iam identities delete":                   "iam identities delete acme/platform/ci --yes",
+	"iam identities exchanges":                "iam identities exchanges acme/platform/ci",
 	"iam identities denials":                  "iam identities denials acme/platform/ci",
 	"iam identities lookup":                   "iam identities lookup --issuer https://acme.okta.com --subject 00u1a2b3",
 	"iam identity-providers list":             "iam identity-providers list --parent acme",

@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import { Component, render, type ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { showScheme } from "./defaults";
 import { useQuery, whoami } from "./query";
 import { base, followLinks, here, match } from "./router";
 import { Dialog, Page, Problem, Waiting } from "./ui";
@@ -152,4 +153,5 @@ function App() {
 }
 
 followLinks();
+showScheme();
 render(<App />, document.getElementById("app")!);

@@ -28,11 +28,12 @@ export const params = (name: string) => here.value.searchParams.getAll(name);
 
 /**
  * withParams is this address with other parameters. Whatever changes but the page leads to the
- * first page, because the token of a page is good for one list only.
+ * first page, because the token of a page is good for one list only, and nothing is selected there.
  */
 export function withParams(changes: Record<string, string | string[] | undefined>): string {
   const next = new URL(here.value);
   if (!("page" in changes)) next.searchParams.delete("page");
+  if (!("selected" in changes)) next.searchParams.delete("selected");
   for (const [name, value] of Object.entries(changes)) {
     next.searchParams.delete(name);
     for (const v of [value ?? []].flat()) if (v !== "") next.searchParams.append(name, v);

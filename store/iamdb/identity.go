@@ -180,8 +180,10 @@ func (t Tx) dropIdentity(ctx context.Context, i resource.Identity) error {
 	if err := t.unbind(ctx, `t.identity = $1`, string(uid)); err != nil {
 		return err
 	}
-	if _, err := t.Exec(ctx, `DELETE FROM denials WHERE identity = $1`, store.Segment(uid)); err != nil {
-		return err
+	for _, table := range []string{"denials", "exchanges"} {
+		if _, err := t.Exec(ctx, `DELETE FROM `+table+` WHERE identity = $1`, store.Segment(uid)); err != nil {
+			return err
+		}
 	}
 	for _, table := range []string{"arrivals", "members"} {
 		if _, err := t.Exec(ctx, `DELETE FROM `+table+` WHERE identity = $1`, string(uid)); err != nil {

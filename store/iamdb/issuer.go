@@ -20,57 +20,6 @@ func (s *Store) RecordLastSeen(ctx context.Context, identity resource.UID, at ti
 	return err
 }
 
-// RecordDenials keeps denials, of each identity the newest, and forgets those of
-// long ago. Denials of identities that are gone are dropped.
-func (s *Store) RecordDenials(ctx context.Context, all []resource.Denial) error {
-	return s.write(ctx, func(t Tx) error {
-		if _, err := t.Exec(ctx, `DELETE FROM denials WHERE at_ms < $1`,
-			store.MS(s.Time().Add(-resource.DenialMemory))); err != nil {
-			return err
-		}
-		for _, d := range all {
-			if err := t.recordDenial(ctx, d); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (t Tx) recordDenial(ctx context.Context, d resource.Denial) error {
-	detail, err := json.Marshal(d)
-	if err != nil {
-		return err
-	}
-	if found, err := t.HasIdentity(ctx, d.Identity); err != nil || !found {
-		return err
-	}
-	seg := store.Segment(d.Identity)
-	if _, err := t.Exec(ctx, `INSERT INTO denials (identity, at_ms, request, detail) VALUES ($1, $2, $3, $4)`,
-		seg, store.MS(d.Time), d.RequestID, string(detail)); err != nil {
-		return err
-	}
-	_, err = t.Exec(ctx, `DELETE FROM denials WHERE identity = $1 AND at_ms <
-		(SELECT min(x.at_ms) FROM (SELECT at_ms FROM denials WHERE identity = $1 ORDER BY at_ms DESC LIMIT $2) AS x)`, seg,
-		resource.DenialsKept)
-	return err
-}
-
-// Denials returns what an identity was refused for lately, newest first.
-func (s *Store) Denials(ctx context.Context, identity resource.UID) ([]resource.Denial, error) {
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Denial, error) {
-		d := resource.Denial{Identity: identity}
-		var at int64
-		var detail string
-		if err := row.Scan(&at, &d.RequestID, &detail); err != nil {
-			return d, err
-		}
-		d.Time = store.FromMS(at)
-		return d, json.Unmarshal([]byte(detail), &d)
-	}, `SELECT at_ms, request, detail FROM denials WHERE identity = $1 ORDER BY at_ms DESC LIMIT $2`,
-		store.Segment(identity), resource.DenialsKept)
-}
-
 // NextIssuer returns the issuer that identities trust and that follows after in
 // byte order, or "" if there is none.
 func (s *Store) NextIssuer(ctx context.Context, after string) (string, error) {

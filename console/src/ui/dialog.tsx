@@ -30,7 +30,7 @@ interface ConfirmProps {
   keep?: string; // of the button that does not
   command: string;
   requests: Request<unknown>[]; // sent one after the other; the first may be a dry run
-  onClose: () => void;
+  onClose: (done?: boolean) => void;
   onLeave?: () => void; // shows another page afterwards
   children?: ComponentChildren; // what will happen
 }
@@ -48,19 +48,20 @@ export function Confirm({ title, label, keep = "Cancel", command, requests, onCl
         return onLeave();
       }
       await changed();
-      onClose();
+      onClose(true);
     } catch (failed) {
       setError(failed as Fault);
       setBusy(false);
+      void changed(); // some of it may have been done
     }
   };
   return (
-    <Dialog title={title} onClose={onClose}>
-      <p>{children}</p>
+    <Dialog title={title} onClose={() => onClose()}>
+      <div class="says">{children}</div>
       <Command text={command} />
       {error && <Problem error={error} />}
       <div class="dialog-foot">
-        <button type="button" onClick={onClose}>{keep}</button>
+        <button type="button" onClick={() => onClose()}>{keep}</button>
         <button type="button" class="danger" disabled={busy} onClick={act}>{label}</button>
       </div>
     </Dialog>

@@ -7,5 +7,6 @@ export * from "./form";
 export * from "./name";
 export * from "./page";
 export * from "./scope";
+export * from "./select";
 export * from "./table";
 export * from "./time";

@@ -5,6 +5,7 @@ import { many } from "./time";
 export interface Column<T> {
   name: string;
   cell: (row: T) => ComponentChildren;
+  head?: ComponentChildren; // stands in the head instead of the name
   order?: string; // the field that the server sorts by
   wide?: boolean; // left out on narrow screens
   number?: boolean;
@@ -32,7 +33,7 @@ export function Table<T>({ label, columns, rows, id }: TableProps<T>) {
                 <th key={c.name} scope="col" class={classes(c)} aria-sort={c.order && (up || down) ? (up ? "ascending" : "descending") : undefined}>
                   {c.order
                     ? <a href={withParams({ order: up ? `${c.order} desc` : c.order })}>{c.name}<span aria-hidden="true">{up ? " ↑" : down ? " ↓" : ""}</span></a>
-                    : c.hidden ? <span class="sr">{c.name}</span> : c.name}
+                    : c.head ? c.head : c.hidden ? <span class="sr">{c.name}</span> : c.name}
                 </th>
               );
             })}

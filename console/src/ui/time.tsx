@@ -1,3 +1,5 @@
+import { clock } from "../defaults";
+
 const steps: [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_536_000], ["month", 2_592_000], ["day", 86_400], ["hour", 3_600], ["minute", 60],
 ];
@@ -11,11 +13,13 @@ export function ago(at: Date, now = Date.now()): string {
   return Math.abs(seconds) < 10 ? "just now" : words.format(Math.round(seconds), "second");
 }
 
-/** Time is relative, and exact where the pointer rests. */
+/** Time is relative, and exact where the pointer rests; the other way around for those who prefer that. */
 export function Time({ at }: { at?: string }) {
   if (!at) return <span class="hint">never</span>;
   const when = new Date(at);
-  return <time dateTime={at} title={exact.format(when)}>{ago(when)}</time>;
+  const both = [ago(when), exact.format(when)];
+  if (clock.now.value === "exact") both.reverse();
+  return <time dateTime={at} title={both[1]}>{both[0]}</time>;
 }
 
 /** bytes is a size for people. */

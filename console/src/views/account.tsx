@@ -1,7 +1,8 @@
 import { useState } from "preact/hooks";
 import { del, type Fault, get } from "../api";
+import { clock, clocks, scheme, schemes } from "../defaults";
 import { useQuery, whoami } from "../query";
-import { Answer, AsCommand, Copy, Empty, Facts, many, Name, Page, Problem, Section, Table } from "../ui";
+import { Answer, AsCommand, Choice, Copy, Empty, Facts, many, Name, Page, Problem, Section, Table } from "../ui";
 import { Sessions } from "./person";
 
 export default function Account() {
@@ -28,6 +29,13 @@ export default function Account() {
                 { name: "Role", cell: (c) => <><bdi>{c.role?.name}</bdi><small class="line"><bdi>{c.role?.description}</bdi></small></> },
                 { name: "May", cell: (c) => <details class="caps"><summary>{many(c.capabilities?.length || c.role?.capabilities?.length, "capability", "capabilities")}</summary><p>{(c.capabilities?.length ? c.capabilities : c.role?.capabilities ?? []).join(", ")}</p></details> },
               ]} />}
+          </Section>
+          <Section title="How you like it">
+            <div class="filters">
+              <Choice name="scheme" label="Colours" value={scheme.now.value} onChange={scheme.set} options={schemes} />
+              <Choice name="clock" label="Times" value={clock.now.value} onChange={clock.set} options={clocks} />
+            </div>
+            <p class="hint">This is kept in this browser.</p>
           </Section>
           <Sessions of={who.subject ?? ""} own />
         </>

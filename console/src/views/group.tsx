@@ -1,11 +1,11 @@
 import { useState } from "preact/hooks";
-import { del, get, patch, post, type Fault, type Schema } from "../api";
-import { nameOf, parentOf, pathOf, resolve } from "../names";
+import { get, patch, type Fault, type Schema } from "../api";
+import { bindings, Grants } from "../grants";
+import { nameOf } from "../names";
 import { changed, useMay, useQuery } from "../query";
 import { base, param, repoPage, withParams } from "../router";
-import { Above, Answer, AsCommand, bytes, Choice, Command, Copy, count, curl, Dialog, Empty, Field, many, Name, Page, Pager, Problem, Section, sh, Table, Tabs, Time, word } from "../ui";
+import { Above, Answer, AsCommand, bytes, Command, Copy, count, curl, Dialog, Empty, Field, many, Name, Page, Pager, Problem, Section, sh, Table, Tabs, Time, word } from "../ui";
 
-type Binding = Schema<"holdfast.iam.v2beta1.RoleBinding">;
 const tabs = [
   { id: "", name: "Folders" }, { id: "people", name: "People and workloads" }, { id: "roles", name: "Roles" },
   { id: "repos", name: "Repos" }, { id: "rules", name: "Rules" }, { id: "budget", name: "Budget" },
@@ -82,7 +82,6 @@ function Edit({ group, path, onClose }: { group: Schema<"holdfast.iam.v2beta1.Gr
 }
 
 const folders = (uid: string) => get("/iam/v2beta1/groups", { query: { ...inside(uid), order_by: param("order") || "name" } });
-const bindings = (group: string, page?: string) => get("/iam/v2beta1/roleBindings", { query: { group, page_size: 50, page_token: page, order_by: "create_time" } });
 const workloads = (uid: string) => get("/iam/v2beta1/identities", { query: { "uidp.children_of": uid, order_by: "name", page_size: 50, page_token: param("workloads") || undefined } });
 const roles = (uid: string) => get("/iam/v2beta1/roles", { query: { ...inside(uid), order_by: "name" } });
 const repos = (uid: string) => get("/registry/v2beta1/repos", { query: { ...inside(uid), order_by: param("order") || "name" } });
@@ -110,25 +109,9 @@ function Folders({ uid, path }: { uid: string; path: string }) {
 }
 
 function People({ uid, path }: { uid: string; path: string }) {
-  const may = useMay();
-  const [granting, setGranting] = useState(false);
-  const [removing, setRemoving] = useState<Binding>();
-  const canRemove = may("role_bindings.delete", uid);
   return (
     <>
-      <Section title="Roles on this group" actions={may("role_bindings.create", uid) && <button type="button" class="primary small" onClick={() => setGranting(true)}>Grant a role</button>}>
-        <Answer of={useQuery(bindings(uid, param("page") || undefined))}>{({ roleBindings = [], nextPageToken, totalCount }) => (
-          <>
-            {roleBindings.length === 0 ? <Empty title="No role is granted here">What is granted above holds here, too.</Empty>
-              : <Table label="Roles on this group" rows={roleBindings} id={(b) => b.uid ?? ""} columns={[
-                ...bindingColumns,
-                ...(canRemove ? [{ name: "Remove", hidden: true, cell: (b: Binding) => <button type="button" class="danger small" aria-label={`Remove ${b.role?.name} of ${b.identity?.name}`} onClick={() => setRemoving(b)}>Remove</button> }] : []),
-              ]} />}
-            <Pager next={nextPageToken} total={totalCount} one="binding" />
-          </>
-        )}</Answer>
-      </Section>
-      {pathOf(parentOf(uid)).filter(Boolean).reverse().map((above) => <Inherited key={above} from={above} />)}
+      <Grants uid={uid} path={path} />
       <Section title="Workloads of this group">
         <Answer of={useQuery(workloads(uid))}>{({ identities = [], nextPageToken, totalCount }) => (
           <>
@@ -143,127 +126,7 @@ function People({ uid, path }: { uid: string; path: string }) {
           </>
         )}</Answer>
       </Section>
-      {granting && <Grant uid={uid} path={path} onClose={() => setGranting(false)} />}
-      {removing && <Remove binding={removing} onClose={() => setRemoving(undefined)} />}
     </>
-  );
-}
-
-const bindingColumns = [
-  { name: "Who", cell: (b: Binding) => <><Name uid={b.identity?.uid} /><small class="line"><bdi>{b.identity?.email || b.identity?.subject}</bdi></small></> },
-  { name: "Kind", cell: (b: Binding) => (b.identity?.uid?.includes("/") ? "workload" : "person"), wide: true },
-  { name: "Role", cell: (b: Binding) => <><bdi>{b.role?.name}</bdi><small class="line wide"><bdi>{b.role?.description}</bdi></small></> },
-  { name: "Since", cell: (b: Binding) => <Time at={b.createTime} />, wide: true },
-  { name: "Until", cell: (b: Binding) => <Until of={b} /> },
-];
-
-/** Until says how long a binding counts. */
-function Until({ of }: { of: Binding }) {
-  const state = word(of.state, "ROLE_BINDING_STATE");
-  return (
-    <>
-      {state === "over" ? <span class="hint">over, <Time at={of.expireTime} /></span> : of.expireTime ? <Time at={of.expireTime} /> : <span class="hint">no end</span>}
-      {state === "upcoming" && <small class="line">from <Time at={of.startTime} /></small>}
-      {of.reason && <small class="line"><bdi>{of.reason}</bdi></small>}
-    </>
-  );
-}
-
-const spans: [string, string][] = [["", "without an end"], ["1", "1 hour"], ["8", "8 hours"], ["24", "1 day"], ["168", "7 days"], ["720", "30 days"]];
-
-/** Inherited are the roles on a group above, which hold here as well. */
-function Inherited({ from }: { from: string }) {
-  const { data } = useQuery(bindings(from));
-  if (!data?.roleBindings?.length) return null;
-  const name = nameOf(from).value?.name ?? "a group above";
-  return (
-    <Section title={`Inherited from ${name}`} actions={<a href={`${base}/groups/${from}?tab=people`}>Open <bdi>{name}</bdi></a>}>
-      <Table label={`Inherited from ${name}`} rows={data.roleBindings} id={(b) => b.uid ?? ""} columns={bindingColumns} />
-      {data.nextPageToken && <p class="hint">The first {count(data.roleBindings.length)} of {count(data.totalCount)} are shown.</p>}
-    </Section>
-  );
-}
-
-/** Grant asks who gets which role. The server checks it before anything is written. */
-function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () => void }) {
-  const root = uid.split("/")[0] ?? uid;
-  const known = useQuery(get("/iam/v2beta1/roleBindings", { query: { "uidp.descendants_of": root, page_size: 200 } }));
-  const pipelines = useQuery(get("/iam/v2beta1/identities", { query: { "uidp.descendants_of": root, page_size: 200, order_by: "name" } }));
-  const choice = useQuery(get("/iam/v2beta1/roles", { query: { page_size: 200, order_by: "name" } }));
-  const [who, setWho] = useState(""), [role, setRole] = useState("");
-  const [hours, setHours] = useState(""), [reason, setReason] = useState("");
-  const [checked, setChecked] = useState<Binding>();
-  const [error, setError] = useState<Fault>();
-  const people = new Map<string, string>();
-  for (const b of known.data?.roleBindings ?? []) people.set(title(b.identity), b.identity?.uid ?? "");
-  for (const i of pipelines.data?.identities ?? []) people.set(nameOf(i.uid ?? "").value?.path ?? i.name ?? "", i.uid ?? "");
-  const chosen = choice.data?.roles?.find((r) => r.uid === role) ?? choice.data?.roles?.find((r) => r.name === "viewer") ?? choice.data?.roles?.[0];
-
-  const identityUID = async () => {
-    const text = who.trim();
-    if (people.has(text)) return people.get(text) ?? "";
-    return resolve(text, "identities");
-  };
-  const send = async (validate_only: boolean) => {
-    setError(undefined);
-    try {
-      const expireTime = hours ? new Date(Date.now() + Number(hours) * 3_600_000).toISOString() : undefined;
-      const body = { identityUid: await identityUID(), roleUid: chosen?.uid, expireTime, reason: reason || undefined };
-      const binding = await post("/iam/v2beta1/roleBindings/{uid}", { path: { uid }, query: { validate_only }, body }).send();
-      if (validate_only) return setChecked(binding);
-      await changed();
-      onClose();
-    } catch (failed) {
-      setChecked(undefined);
-      setError(failed as Fault);
-    }
-  };
-  const change = <T,>(set: (v: T) => void) => (v: T) => { setChecked(undefined); set(v); };
-  return (
-    <Dialog title="Grant a role" onClose={onClose}>
-      <form onSubmit={(e) => { e.preventDefault(); void send(!checked); }}>
-        <Field name="who" label="Who" value={who} onInput={change(setWho)} list={[...people.keys()]} placeholder="acme/platform/ci, or a uid" required hint="Somebody new? Invite them: the invite has the role." />
-        <Choice name="role" label="Role" value={chosen?.uid ?? ""} onChange={change(setRole)} options={(choice.data?.roles ?? []).map((r) => [r.uid ?? "", r.name ?? ""])} />
-        {chosen && <p class="hint"><bdi>{chosen.description}</bdi> · {many(chosen.capabilities?.length, "capability", "capabilities")}</p>}
-        <Choice name="for" label="For" value={hours} onChange={change(setHours)} options={spans} />
-        <Field name="reason" label="Why" value={reason} onInput={change(setReason)} hint="For those who read it later." />
-        {checked && <p class="notice" role="status"><Name uid={checked.identity?.uid} quiet /> will be <strong><bdi>{chosen?.name}</bdi></strong> in <Name uid={uid} path quiet /> and in everything below it{checked.expireTime && <>, until <Time at={checked.expireTime} /></>}.</p>}
-        {checked && <Command text={`holdfast iam role-bindings create --parent ${sh(path)} --identity ${sh(checked.identity?.uid ?? who)} --role ${sh(chosen?.name ?? "")}${hours && ` --for ${hours}h`}${reason && ` --reason ${sh(reason)}`}`} />}
-        {error && <Problem error={error} />}
-        <div class="dialog-foot">
-          <button type="button" onClick={onClose}>Cancel</button>
-          <button type="submit" class="primary">{checked ? "Grant" : "Check"}</button>
-        </div>
-      </form>
-    </Dialog>
-  );
-}
-
-const title = (i: Schema<"holdfast.iam.v2beta1.RoleBindingIdentity"> | undefined) => i?.email || i?.displayName || i?.name || "";
-
-function Remove({ binding, onClose }: { binding: Binding; onClose: () => void }) {
-  const uid = binding.uid ?? "";
-  const [error, setError] = useState<Fault>();
-  const remove = async () => {
-    try {
-      await del("/iam/v2beta1/roleBindings/{uid}", { path: { uid }, query: { validate_only: true } }).send();
-      await del("/iam/v2beta1/roleBindings/{uid}", { path: { uid } }).send();
-      await changed();
-      onClose();
-    } catch (failed) {
-      setError(failed as Fault);
-    }
-  };
-  return (
-    <Dialog title="Remove a role?" onClose={onClose}>
-      <p><bdi>{title(binding.identity)}</bdi> will not be <strong><bdi>{binding.role?.name}</bdi></strong> of <Name uid={binding.group?.uid} path quiet /> and of anything below it any more. Roles that are granted elsewhere stay.</p>
-      <Command text={`holdfast iam role-bindings delete ${uid} --yes`} />
-      {error && <Problem error={error} />}
-      <div class="dialog-foot">
-        <button type="button" onClick={onClose}>Keep it</button>
-        <button type="button" class="danger" onClick={remove}>Remove</button>
-      </div>
-    </Dialog>
   );
 }
 

@@ -158,6 +158,12 @@ function Platforms({ image }: { image: Schema<"holdfast.oci.v1.Image"> }) {
             ["Environment", v.config?.env?.length ? <pre tabIndex={0}>{v.config.env.join("\n")}</pre> : ""],
             ["Labels", Object.keys(v.config?.labels ?? {}).length ? <pre tabIndex={0}>{Object.entries(v.config?.labels ?? {}).map(([k, l]) => `${k}=${l}`).join("\n")}</pre> : ""],
           ]} />
+          {(v.steps ?? []).length > 0 && <Table label={`Layers of ${v.digest}`} rows={(v.steps ?? []).map((step, i) => ({ ...step, at: i + 1 }))} id={(s) => String(s.at)} columns={[
+            { name: "Step", number: true, cell: (s) => s.at },
+            { name: "Made by", roomy: true, cell: (s) => <><code><bdi>{s.command || "not told"}</bdi></code>{s.digest && <small class="line"><Digest of={s.digest} /></small>}</> },
+            { name: "Size", number: true, cell: (s) => (s.digest ? bytes(s.size) : <span class="hint">none</span>) },
+            { name: "When", cell: (s) => <Time at={s.createTime} />, wide: true },
+          ]} />}
         </Section>
       ))}
     </>

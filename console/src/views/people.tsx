@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import { del, get, post, type Fault, type Schema } from "../api";
+import { Accounts, accounts } from "../accounts";
 import { nameOf, parentOf, resolve } from "../names";
 import { changed, useMay, useQuery, whoami } from "../query";
 import { param, personPage, withParams } from "../router";
@@ -12,7 +13,6 @@ const below = (group: string) => ({ "uidp.descendants_of": group, page_size: 50,
 const bindings = (group: string) => get("/iam/v2beta1/roleBindings", { query: below(group) });
 const invites = (group: string) => get("/iam/v2beta1/groupInvites", { query: below(group) });
 const joins = (group: string) => get("/signin/v1/joins", { query: { parent: group } });
-const accounts = (group: string) => get("/signin/v1/accounts", { query: { ...below(group), email: param("email") || undefined } });
 
 export default function People() {
   const tab = param("tab");
@@ -147,24 +147,5 @@ function Joins({ group }: { group: string }) {
         { name: "When", cell: (j) => <Time at={j.joinTime} /> },
       ]} />}
     </Answer>
-  );
-}
-
-function Accounts({ group, path }: { group: string; path: string }) {
-  return (
-    <Answer of={useQuery(accounts(group))}>{({ accounts: rows = [], nextPageToken, totalCount }) => (
-      <>
-        {param("email") && <p class="chips"><a class="chip" href={withParams({ email: undefined })} title="Remove this filter">e-mail: <bdi>{param("email")}</bdi> ✕</a></p>}
-        {rows.length === 0
-          ? <Empty title="There is no account" command={`holdfast iam accounts create ann@example.com --parent ${sh(path)} --role viewer --name 'Ann Example'`}>An account has a password or a passkey here, for people without an identity provider.</Empty>
-          : <Table label="Accounts" rows={rows} id={(a) => a.uid ?? ""} columns={[
-            { name: "Who", cell: (a) => <><a href={personPage(a.identityUid ?? "")}><bdi>{a.name || a.email}</bdi></a><small class="line"><bdi>{a.email}</bdi></small></> },
-            { name: "Signs in with", cell: (a) => [a.hasPassword && "password", a.totp && "authenticator app", a.passkeys && `${a.passkeys} passkeys`, a.recoveryCodes && `${a.recoveryCodes} recovery codes`].filter(Boolean).join(", ") || <span class="hint">nothing yet</span> },
-            { name: "In", cell: (a) => <Name uid={parentOf(a.uid ?? "")} path />, wide: true },
-            { name: "Last used", cell: (a) => <Time at={a.useTime} /> },
-          ]} />}
-        <Pager next={nextPageToken} total={totalCount} one="account" />
-      </>
-    )}</Answer>
   );
 }

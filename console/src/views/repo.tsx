@@ -4,7 +4,7 @@ import { ChangeCounts, comparison } from "../compare";
 import { nameOf } from "../names";
 import { changed, useMay, useQuery } from "../query";
 import { imagePage, param, withParams } from "../router";
-import { Above, Answer, AsCommand, Command, Copy, count, Dialog, Digest, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, Problem, said, Section, SeverityCounts, sh, Table, Tabs, Time, unsaid } from "../ui";
+import { Above, Answer, AsCommand, Command, Copy, count, Dialog, Digest, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, Problem, said, Section, SeverityCounts, sh, Table, Tabs, Time, unsaid, useSelection } from "../ui";
 
 type Tag = Schema<"holdfast.registry.v2beta1.Tag">;
 const tabs = [{ id: "", name: "Tags" }, { id: "findings", name: "Findings" }, { id: "history", name: "History" }, { id: "readme", name: "Readme" }];
@@ -34,27 +34,26 @@ const tagList = (uid: string) => get("/registry/v2beta1/tags", {
 
 function Tags({ uid, path, address }: { uid: string; path: string; address: string }) {
   const may = useMay();
-  const [selected, setSelected] = useState<Tag[]>([]);
-  const [asking, setAsking] = useState(false);
+  const [deleting, setDeleting] = useState<Tag[]>();
   const found = useQuery(tagList(uid));
+  const { chosen, column, clear } = useSelection(found.data?.tags ?? [], (t) => t.name ?? "");
   const summary = useQuery(get("/findings/v1/summary", { query: { group_uid: uid, days: 1, page_size: 200 } }));
   const open = new Map(summary.data?.rows?.map((r) => [r.name ?? "", r.counts?.now]) ?? []);
   const canDelete = may("tag.delete", uid), canMove = may("tag.create", uid);
   const [moving, setMoving] = useState<Tag>();
-  const toggle = (t: Tag) => setSelected((now) => (now.some((s) => s.uid === t.uid) ? now.filter((s) => s.uid !== t.uid) : [...now, t]));
   return (
     <>
       {address && <Command text={`docker pull ${address}:${found.data?.tags?.[0]?.name ?? "TAG"}`} />}
       <div class="bar-row">
         <Filters label="Filter tags"><Field name="name" label="Exact name of a tag" placeholder="v1" first /></Filters>
-        {canDelete && selected.length > 0 && <button type="button" class="danger small" onClick={() => setAsking(true)}>Delete {many(selected.length, "tag")}…</button>}
+        {canDelete && chosen.length > 0 && <button type="button" class="danger small" onClick={() => setDeleting(chosen)}>Delete {many(chosen.length, "tag")}…</button>}
       </div>
       <Answer of={found}>{({ tags = [], nextPageToken, totalCount }) => (
         <>
           {tags.length === 0
             ? <Empty title={param("name") ? "No tag has exactly this name" : "There is no tag yet"} command={param("name") || !address ? undefined : `docker push ${address}:v1`}>A tag is a name for an image, which a push sets and moves.</Empty>
             : <Table label="Tags" rows={tags} id={(t) => t.uid ?? ""} columns={[
-              ...(canDelete ? [{ name: "Select", hidden: true, cell: (t: Tag) => <input type="checkbox" aria-label={`Select ${t.name}`} checked={selected.some((s) => s.uid === t.uid)} onChange={() => toggle(t)} /> }] : []),
+              ...(canDelete ? [column] : []),
               { name: "Tag", order: "name", cell: (t) => <a href={imagePage(uid, t.name ?? "")}><bdi>{t.name}</bdi></a> },
               { name: "Findings", cell: (t) => (open.has(t.name ?? "") ? <SeverityCounts of={open.get(t.name ?? "")} /> : <span class="hint">{!summary.data ? "…" : summary.data.nextPageToken ? "see Findings" : "not known"}</span>) },
               { name: "Digest", cell: (t) => <Digest of={t.digest} repo={uid} />, wide: true },
@@ -68,7 +67,7 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
         </>
       )}</Answer>
       {moving && <MoveTag repo={uid} tag={moving} path={path || uid} onClose={() => setMoving(undefined)} />}
-      {asking && <DeleteTags tags={selected} path={path || uid} onClose={(done) => { setAsking(false); if (done) setSelected([]); }} />}
+      {deleting && <DeleteTags tags={deleting} path={path || uid} onClose={(done) => { setDeleting(undefined); if (done) clear(); }} />}
     </>
   );
 }

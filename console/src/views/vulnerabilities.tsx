@@ -1,8 +1,9 @@
-import { get, type Schema } from "../api";
+import { useState } from "preact/hooks";
+import { get, patch, type Schema } from "../api";
 import { nameOf, parentOf } from "../names";
-import { useQuery } from "../query";
+import { useMay, useQuery } from "../query";
 import { advisoryPage, param, withParams } from "../router";
-import { Answer, AsCommand, Check, Choice, count, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, severities, sh, Table, Tabs, Time, word } from "../ui";
+import { Answer, AsCommand, Check, Choice, Confirm, count, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, severities, sh, Table, Tabs, Time, word } from "../ui";
 
 const tabs = [{ id: "", name: "Advisories" }, { id: "findings", name: "Findings" }, { id: "exceptions", name: "Exceptions" }, { id: "feeds", name: "Feeds" }];
 const page = () => ({ page_size: 50, page_token: param("page") || undefined });
@@ -145,6 +146,8 @@ function Exceptions() {
 }
 
 function Feeds() {
+  const may = useMay();
+  const [reading, setReading] = useState<Schema<"holdfast.advisories.v1.AdvisoryFeed">>();
   const list = get("/advisories/v1/feeds", { query: page() });
   return (
     <Page {...frame} actions={<AsCommand command="holdfast advisories feeds list" request={list} />}>
@@ -158,8 +161,15 @@ function Feeds() {
               { name: "Group", cell: (f) => <Name uid={parentOf(f.uid ?? "")} path quiet />, wide: true },
               { name: "Read", cell: (f) => (f.paused ? <span class="state">paused</span> : <Time at={f.last?.time} />) },
               { name: "Result", cell: (f) => (f.last?.error ? <span class="wrong">{f.last.error}</span> : f.last ? <>{count(f.last.counts?.created)} new, {count(f.last.counts?.updated)} changed</> : <span class="hint">not read yet</span>) },
+              { name: "Read now", hidden: true, cell: (f) => may("advisories.update", f.uid ?? "") && <button type="button" class="small" aria-label={`Read ${f.name} now`} onClick={() => setReading(f)}>Read now…</button> },
             ]} />}
           <Pager next={nextPageToken} total={totalCount} one="feed" />
+          {reading && (
+            <Confirm title="Read the feed now?" label="Read it" command={`holdfast advisories feeds update ${reading.uid} --paused=false`} onClose={() => setReading(undefined)}
+              requests={[patch("/advisories/v1/feeds/{uid}", { path: { uid: reading.uid ?? "" }, query: { updateMask: "paused" }, body: { paused: false } })]}>
+              A server reads <bdi>{reading.name}</bdi> in a few seconds, {reading.paused ? "and every time that it is due from then on: it is paused now." : "and not only when it is due."}
+            </Confirm>
+          )}
         </>
       )}</Answer>
     </Page>

@@ -5,12 +5,13 @@ import { platformOf, seenTime, type Match } from "../platforms";
 import { changed, useMay, useQuery, whoami } from "../query";
 import { base, param, withParams } from "../router";
 import { Checks, Debugger } from "../token";
-import { Above, Answer, AsCommand, Command, Confirm, Copy, Empty, Facts, many, Page, Problem, Section, sh, Tabs, Time } from "../ui";
+import { Above, Answer, AsCommand, Command, Confirm, Copy, count, Empty, Facts, many, Page, Problem, Section, sh, Table, Tabs, Time } from "../ui";
 import { Did, Held } from "./person";
 
 type Identity = Schema<"holdfast.iam.v2beta1.Identity">;
 
-const tabs = [{ id: "", name: "Rule and roles" }, { id: "setup", name: "Set up" }, { id: "denials", name: "Denials" }, { id: "token", name: "Token debugger" }];
+const tabs = [{ id: "", name: "Rule and roles" }, { id: "setup", name: "Set up" }, { id: "exchanges", name: "Exchanges" }, { id: "denials", name: "Denials" }, { id: "token", name: "Token debugger" }];
+const exchanges = (identity_uid: string) => get("/federation/v1/exchanges", { query: { identity_uid } });
 const denials = (identity_uid: string) => get("/federation/v1/denials", { query: { identity_uid } });
 
 export default function Workload({ uid }: { uid: string }) {
@@ -23,11 +24,12 @@ export default function Workload({ uid }: { uid: string }) {
     <Page thing={!!identity.data} title={identity.data?.displayName || identity.data?.name || "…"} mark={<Copy text={uid} what="the uid of this workload" />} above={<Above uid={uid} />} lead={identity.data?.description || "A workload"}
       actions={<>
         <a class="button small" href={`${base}/access?identity=${uid}`}>Can it…</a>
-        <AsCommand command={tab === "denials" ? `holdfast iam identities denials ${sh(path)}` : `holdfast iam identities get ${sh(path)}`} request={tab === "denials" ? denials(uid) : request} />
+        <AsCommand command={`holdfast iam identities ${tab === "exchanges" || tab === "denials" ? tab : "get"} ${sh(path)}`} request={tab === "exchanges" ? exchanges(uid) : tab === "denials" ? denials(uid) : request} />
       </>}>
       <Tabs label="Of this workload" items={tabs} now={tab} href={(id) => withParams({ tab: id })} />
       {tab === "" && <>{identity.data && <Rule of={identity.data} />}<Held of={uid} who="it" /><Did of={uid} who="it" /></>}
       {tab === "setup" && identity.data && <Setup of={identity.data} />}
+      {tab === "exchanges" && <Exchanges of={uid} />}
       {tab === "denials" && identity.data && <Denials of={identity.data} path={path} />}
       {tab === "token" && <Debugger identity={uid} path={sh(path)} />}
     </Page>
@@ -81,6 +83,22 @@ function Setup({ of }: { of: Identity }) {
         ? <p class="verdict good" role="status"><strong>It works</strong>: a token of it was exchanged, last <Time at={seen} />.</p>
         : <p class="verdict" role="status"><strong>Waiting</strong> for its first token. This page looks by itself. {refused.length > 0 && <>{many(refused.length, "token")} {refused.length === 1 ? "was" : "were"} refused: <a href={withParams({ tab: "denials" })}>see why</a>.</>}</p>}
     </>
+  );
+}
+
+/** Exchanges are the last tokens that were accepted for a workload. */
+function Exchanges({ of }: { of: string }) {
+  return (
+    <Answer of={useQuery(exchanges(of))}>{({ exchanges: rows = [] }) => rows.length === 0
+      ? <Empty title="No token was exchanged lately">The last twenty exchanges of thirty days are kept, at most one of each second.</Empty>
+      : <Table label="Exchanges" rows={rows} id={(e) => `${e.requestId} ${e.time}`} columns={[
+        { name: "When", cell: (e) => <><Time at={e.time} />{(e.count ?? 0) > 1 && <small class="line">the last of {count(e.count)} in that second</small>}</> },
+        { name: "Token of", cell: (e) => <><bdi>{e.subject}</bdi><small class="line"><bdi>{e.issuer || "keys of its own"}</bdi></small></> },
+        { name: "For", cell: (e) => <bdi>{e.audience?.join(", ")}</bdi>, wide: true },
+        { name: "From", cell: (e) => <code>{e.remoteAddress}</code> },
+        { name: "Request", cell: (e) => <><code>{e.requestId?.slice(0, 8)}</code><Copy text={e.requestId ?? ""} what="the request id" /></>, wide: true },
+      ]} />}
+    </Answer>
   );
 }
 

@@ -473,6 +473,198 @@ func (x *ListDenialsResponse) GetDenials() []*Denial {
 	return nil
 }
 
+// Exchange is one that succeeded.
+type Exchange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// The id of the request, which the caller was told too.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The issuer of the credential; empty if the identity has keys of its own.
+	Issuer string `protobuf:"bytes,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// The subject of the credential.
+	Subject string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Whom the new token is for.
+	Audience []string `protobuf:"bytes,5,rep,name=audience,proto3" json:"audience,omitempty"`
+	// The address of the caller.
+	RemoteAddress string `protobuf:"bytes,6,opt,name=remote_address,json=remoteAddress,proto3" json:"remote_address,omitempty"`
+	// How many there were in the same second. This is the last of them.
+	Count         int32 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exchange) Reset() {
+	*x = Exchange{}
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exchange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exchange) ProtoMessage() {}
+
+func (x *Exchange) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exchange.ProtoReflect.Descriptor instead.
+func (*Exchange) Descriptor() ([]byte, []int) {
+	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Exchange) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Exchange) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *Exchange) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *Exchange) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Exchange) GetAudience() []string {
+	if x != nil {
+		return x.Audience
+	}
+	return nil
+}
+
+func (x *Exchange) GetRemoteAddress() string {
+	if x != nil {
+		return x.RemoteAddress
+	}
+	return ""
+}
+
+func (x *Exchange) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// ListExchangesRequest names an identity.
+type ListExchangesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identity's uid.
+	IdentityUid   string `protobuf:"bytes,1,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExchangesRequest) Reset() {
+	*x = ListExchangesRequest{}
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExchangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExchangesRequest) ProtoMessage() {}
+
+func (x *ListExchangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExchangesRequest.ProtoReflect.Descriptor instead.
+func (*ListExchangesRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListExchangesRequest) GetIdentityUid() string {
+	if x != nil {
+		return x.IdentityUid
+	}
+	return ""
+}
+
+// ListExchangesResponse is who came lately.
+type ListExchangesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The exchanges, newest first.
+	Exchanges     []*Exchange `protobuf:"bytes,1,rep,name=exchanges,proto3" json:"exchanges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExchangesResponse) Reset() {
+	*x = ListExchangesResponse{}
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExchangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExchangesResponse) ProtoMessage() {}
+
+func (x *ListExchangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExchangesResponse.ProtoReflect.Descriptor instead.
+func (*ListExchangesResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ListExchangesResponse) GetExchanges() []*Exchange {
+	if x != nil {
+		return x.Exchanges
+	}
+	return nil
+}
+
 // Issuer is somebody whose tokens identities accept.
 type Issuer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -500,7 +692,7 @@ type Issuer struct {
 
 func (x *Issuer) Reset() {
 	*x = Issuer{}
-	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[7]
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -512,7 +704,7 @@ func (x *Issuer) String() string {
 func (*Issuer) ProtoMessage() {}
 
 func (x *Issuer) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[7]
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -525,7 +717,7 @@ func (x *Issuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Issuer.ProtoReflect.Descriptor instead.
 func (*Issuer) Descriptor() ([]byte, []int) {
-	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Issuer) GetIssuer() string {
@@ -597,7 +789,7 @@ type IssuerKey struct {
 
 func (x *IssuerKey) Reset() {
 	*x = IssuerKey{}
-	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[8]
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +801,7 @@ func (x *IssuerKey) String() string {
 func (*IssuerKey) ProtoMessage() {}
 
 func (x *IssuerKey) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[8]
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +814,7 @@ func (x *IssuerKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssuerKey.ProtoReflect.Descriptor instead.
 func (*IssuerKey) Descriptor() ([]byte, []int) {
-	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *IssuerKey) GetId() string {
@@ -654,7 +846,7 @@ type Endangered struct {
 
 func (x *Endangered) Reset() {
 	*x = Endangered{}
-	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[9]
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -666,7 +858,7 @@ func (x *Endangered) String() string {
 func (*Endangered) ProtoMessage() {}
 
 func (x *Endangered) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[9]
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -679,7 +871,7 @@ func (x *Endangered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endangered.ProtoReflect.Descriptor instead.
 func (*Endangered) Descriptor() ([]byte, []int) {
-	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Endangered) GetIdentityUid() string {
@@ -714,7 +906,7 @@ type ListIssuersRequest struct {
 
 func (x *ListIssuersRequest) Reset() {
 	*x = ListIssuersRequest{}
-	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[10]
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +918,7 @@ func (x *ListIssuersRequest) String() string {
 func (*ListIssuersRequest) ProtoMessage() {}
 
 func (x *ListIssuersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[10]
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +931,7 @@ func (x *ListIssuersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListIssuersRequest.ProtoReflect.Descriptor instead.
 func (*ListIssuersRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListIssuersRequest) GetDescendantsOf() string {
@@ -762,7 +954,7 @@ type ListIssuersResponse struct {
 
 func (x *ListIssuersResponse) Reset() {
 	*x = ListIssuersResponse{}
-	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[11]
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +966,7 @@ func (x *ListIssuersResponse) String() string {
 func (*ListIssuersResponse) ProtoMessage() {}
 
 func (x *ListIssuersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[11]
+	mi := &file_holdfast_federation_v1_federation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +979,7 @@ func (x *ListIssuersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListIssuersResponse.ProtoReflect.Descriptor instead.
 func (*ListIssuersResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_federation_v1_federation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListIssuersResponse) GetIssuers() []*Issuer {
@@ -839,7 +1031,20 @@ const file_holdfast_federation_v1_federation_proto_rawDesc = "" +
 	"\x12ListDenialsRequest\x12,\n" +
 	"\fidentity_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\videntityUid\"O\n" +
 	"\x13ListDenialsResponse\x128\n" +
-	"\adenials\x18\x01 \x03(\v2\x1e.holdfast.federation.v1.DenialR\adenials\"\xf4\x02\n" +
+	"\adenials\x18\x01 \x03(\v2\x1e.holdfast.federation.v1.DenialR\adenials\"\xe4\x01\n" +
+	"\bExchange\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12\x16\n" +
+	"\x06issuer\x18\x03 \x01(\tR\x06issuer\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\tR\asubject\x12\x1a\n" +
+	"\baudience\x18\x05 \x03(\tR\baudience\x12%\n" +
+	"\x0eremote_address\x18\x06 \x01(\tR\rremoteAddress\x12\x14\n" +
+	"\x05count\x18\a \x01(\x05R\x05count\"D\n" +
+	"\x14ListExchangesRequest\x12,\n" +
+	"\fidentity_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\videntityUid\"W\n" +
+	"\x15ListExchangesResponse\x12>\n" +
+	"\texchanges\x18\x01 \x03(\v2 .holdfast.federation.v1.ExchangeR\texchanges\"\xf4\x02\n" +
 	"\x06Issuer\x12\x16\n" +
 	"\x06issuer\x18\x01 \x01(\tR\x06issuer\x12\x1c\n" +
 	"\treachable\x18\x02 \x01(\bR\treachable\x12\x18\n" +
@@ -866,11 +1071,13 @@ const file_holdfast_federation_v1_federation_proto_rawDesc = "" +
 	"\aissuers\x18\x01 \x03(\v2\x1e.holdfast.federation.v1.IssuerR\aissuers\x12\x1e\n" +
 	"\n" +
 	"incomplete\x18\x02 \x01(\bR\n" +
-	"incomplete2\xdc\x03\n" +
+	"incomplete2\xf9\x04\n" +
 	"\x11FederationService\x12\x9a\x01\n" +
 	"\fExplainToken\x12+.holdfast.federation.v1.ExplainTokenRequest\x1a,.holdfast.federation.v1.ExplainTokenResponse\"/\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/federation/v1/explain\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x02\x87\a\x10\x01\x12\x92\x01\n" +
 	"\vListDenials\x12*.holdfast.federation.v1.ListDenialsRequest\x1a+.holdfast.federation.v1.ListDenialsResponse\"*\x82\xd3\xe4\x93\x02\x18\x12\x16/federation/v1/denials\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\x87\a\x12\x9a\x01\n" +
+	"\rListExchanges\x12,.holdfast.federation.v1.ListExchangesRequest\x1a-.holdfast.federation.v1.ListExchangesResponse\",\x82\xd3\xe4\x93\x02\x1a\x12\x18/federation/v1/exchanges\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x87\a\x12\x94\x01\n" +
 	"\vListIssuers\x12*.holdfast.federation.v1.ListIssuersRequest\x1a+.holdfast.federation.v1.ListIssuersResponse\",\x82\xd3\xe4\x93\x02\x18\x12\x16/federation/v1/issuers\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x02\x87\a\x10\x01BAZ?github.com/holdfast-dev/holdfast/gen/federation/v1;federationpbb\x06proto3"
@@ -887,7 +1094,7 @@ func file_holdfast_federation_v1_federation_proto_rawDescGZIP() []byte {
 	return file_holdfast_federation_v1_federation_proto_rawDescData
 }
 
-var file_holdfast_federation_v1_federation_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_holdfast_federation_v1_federation_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_holdfast_federation_v1_federation_proto_goTypes = []any{
 	(*Check)(nil),                 // 0: holdfast.federation.v1.Check
 	(*Explanation)(nil),           // 1: holdfast.federation.v1.Explanation
@@ -896,35 +1103,42 @@ var file_holdfast_federation_v1_federation_proto_goTypes = []any{
 	(*Denial)(nil),                // 4: holdfast.federation.v1.Denial
 	(*ListDenialsRequest)(nil),    // 5: holdfast.federation.v1.ListDenialsRequest
 	(*ListDenialsResponse)(nil),   // 6: holdfast.federation.v1.ListDenialsResponse
-	(*Issuer)(nil),                // 7: holdfast.federation.v1.Issuer
-	(*IssuerKey)(nil),             // 8: holdfast.federation.v1.IssuerKey
-	(*Endangered)(nil),            // 9: holdfast.federation.v1.Endangered
-	(*ListIssuersRequest)(nil),    // 10: holdfast.federation.v1.ListIssuersRequest
-	(*ListIssuersResponse)(nil),   // 11: holdfast.federation.v1.ListIssuersResponse
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*Exchange)(nil),              // 7: holdfast.federation.v1.Exchange
+	(*ListExchangesRequest)(nil),  // 8: holdfast.federation.v1.ListExchangesRequest
+	(*ListExchangesResponse)(nil), // 9: holdfast.federation.v1.ListExchangesResponse
+	(*Issuer)(nil),                // 10: holdfast.federation.v1.Issuer
+	(*IssuerKey)(nil),             // 11: holdfast.federation.v1.IssuerKey
+	(*Endangered)(nil),            // 12: holdfast.federation.v1.Endangered
+	(*ListIssuersRequest)(nil),    // 13: holdfast.federation.v1.ListIssuersRequest
+	(*ListIssuersResponse)(nil),   // 14: holdfast.federation.v1.ListIssuersResponse
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 }
 var file_holdfast_federation_v1_federation_proto_depIdxs = []int32{
 	0,  // 0: holdfast.federation.v1.Explanation.checks:type_name -> holdfast.federation.v1.Check
 	1,  // 1: holdfast.federation.v1.ExplainTokenResponse.explanations:type_name -> holdfast.federation.v1.Explanation
-	12, // 2: holdfast.federation.v1.Denial.time:type_name -> google.protobuf.Timestamp
+	15, // 2: holdfast.federation.v1.Denial.time:type_name -> google.protobuf.Timestamp
 	0,  // 3: holdfast.federation.v1.Denial.checks:type_name -> holdfast.federation.v1.Check
 	4,  // 4: holdfast.federation.v1.ListDenialsResponse.denials:type_name -> holdfast.federation.v1.Denial
-	12, // 5: holdfast.federation.v1.Issuer.check_time:type_name -> google.protobuf.Timestamp
-	12, // 6: holdfast.federation.v1.Issuer.success_time:type_name -> google.protobuf.Timestamp
-	8,  // 7: holdfast.federation.v1.Issuer.keys:type_name -> holdfast.federation.v1.IssuerKey
-	9,  // 8: holdfast.federation.v1.Issuer.endangered:type_name -> holdfast.federation.v1.Endangered
-	7,  // 9: holdfast.federation.v1.ListIssuersResponse.issuers:type_name -> holdfast.federation.v1.Issuer
-	2,  // 10: holdfast.federation.v1.FederationService.ExplainToken:input_type -> holdfast.federation.v1.ExplainTokenRequest
-	5,  // 11: holdfast.federation.v1.FederationService.ListDenials:input_type -> holdfast.federation.v1.ListDenialsRequest
-	10, // 12: holdfast.federation.v1.FederationService.ListIssuers:input_type -> holdfast.federation.v1.ListIssuersRequest
-	3,  // 13: holdfast.federation.v1.FederationService.ExplainToken:output_type -> holdfast.federation.v1.ExplainTokenResponse
-	6,  // 14: holdfast.federation.v1.FederationService.ListDenials:output_type -> holdfast.federation.v1.ListDenialsResponse
-	11, // 15: holdfast.federation.v1.FederationService.ListIssuers:output_type -> holdfast.federation.v1.ListIssuersResponse
-	13, // [13:16] is the sub-list for method output_type
-	10, // [10:13] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	15, // 5: holdfast.federation.v1.Exchange.time:type_name -> google.protobuf.Timestamp
+	7,  // 6: holdfast.federation.v1.ListExchangesResponse.exchanges:type_name -> holdfast.federation.v1.Exchange
+	15, // 7: holdfast.federation.v1.Issuer.check_time:type_name -> google.protobuf.Timestamp
+	15, // 8: holdfast.federation.v1.Issuer.success_time:type_name -> google.protobuf.Timestamp
+	11, // 9: holdfast.federation.v1.Issuer.keys:type_name -> holdfast.federation.v1.IssuerKey
+	12, // 10: holdfast.federation.v1.Issuer.endangered:type_name -> holdfast.federation.v1.Endangered
+	10, // 11: holdfast.federation.v1.ListIssuersResponse.issuers:type_name -> holdfast.federation.v1.Issuer
+	2,  // 12: holdfast.federation.v1.FederationService.ExplainToken:input_type -> holdfast.federation.v1.ExplainTokenRequest
+	5,  // 13: holdfast.federation.v1.FederationService.ListDenials:input_type -> holdfast.federation.v1.ListDenialsRequest
+	8,  // 14: holdfast.federation.v1.FederationService.ListExchanges:input_type -> holdfast.federation.v1.ListExchangesRequest
+	13, // 15: holdfast.federation.v1.FederationService.ListIssuers:input_type -> holdfast.federation.v1.ListIssuersRequest
+	3,  // 16: holdfast.federation.v1.FederationService.ExplainToken:output_type -> holdfast.federation.v1.ExplainTokenResponse
+	6,  // 17: holdfast.federation.v1.FederationService.ListDenials:output_type -> holdfast.federation.v1.ListDenialsResponse
+	9,  // 18: holdfast.federation.v1.FederationService.ListExchanges:output_type -> holdfast.federation.v1.ListExchangesResponse
+	14, // 19: holdfast.federation.v1.FederationService.ListIssuers:output_type -> holdfast.federation.v1.ListIssuersResponse
+	16, // [16:20] is the sub-list for method output_type
+	12, // [12:16] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_federation_v1_federation_proto_init() }
@@ -938,7 +1152,7 @@ func file_holdfast_federation_v1_federation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_federation_v1_federation_proto_rawDesc), len(file_holdfast_federation_v1_federation_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

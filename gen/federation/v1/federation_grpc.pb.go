@@ -19,9 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	FederationService_ExplainToken_FullMethodName = "/holdfast.federation.v1.FederationService/ExplainToken"
-	FederationService_ListDenials_FullMethodName  = "/holdfast.federation.v1.FederationService/ListDenials"
-	FederationService_ListIssuers_FullMethodName  = "/holdfast.federation.v1.FederationService/ListIssuers"
+	FederationService_ExplainToken_FullMethodName  = "/holdfast.federation.v1.FederationService/ExplainToken"
+	FederationService_ListDenials_FullMethodName   = "/holdfast.federation.v1.FederationService/ListDenials"
+	FederationService_ListExchanges_FullMethodName = "/holdfast.federation.v1.FederationService/ListExchanges"
+	FederationService_ListIssuers_FullMethodName   = "/holdfast.federation.v1.FederationService/ListIssuers"
 )
 
 // FederationServiceClient is the client API for FederationService service.
@@ -38,6 +39,10 @@ type FederationServiceClient interface {
 	// ListDenials returns the last exchanges that an identity was refused for,
 	// newest first. The service keeps twenty of each identity for thirty days.
 	ListDenials(ctx context.Context, in *ListDenialsRequest, opts ...grpc.CallOption) (*ListDenialsResponse, error)
+	// ListExchanges returns the last exchanges of an identity that succeeded,
+	// newest first: at most one of each second and server. The service keeps twenty of
+	// each identity for thirty days.
+	ListExchanges(ctx context.Context, in *ListExchangesRequest, opts ...grpc.CallOption) (*ListExchangesResponse, error)
 	// ListIssuers returns the issuers that identities within the caller's reach
 	// trust, and how the last look at each went.
 	ListIssuers(ctx context.Context, in *ListIssuersRequest, opts ...grpc.CallOption) (*ListIssuersResponse, error)
@@ -71,6 +76,16 @@ func (c *federationServiceClient) ListDenials(ctx context.Context, in *ListDenia
 	return out, nil
 }
 
+func (c *federationServiceClient) ListExchanges(ctx context.Context, in *ListExchangesRequest, opts ...grpc.CallOption) (*ListExchangesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListExchangesResponse)
+	err := c.cc.Invoke(ctx, FederationService_ListExchanges_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *federationServiceClient) ListIssuers(ctx context.Context, in *ListIssuersRequest, opts ...grpc.CallOption) (*ListIssuersResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListIssuersResponse)
@@ -95,6 +110,10 @@ type FederationServiceServer interface {
 	// ListDenials returns the last exchanges that an identity was refused for,
 	// newest first. The service keeps twenty of each identity for thirty days.
 	ListDenials(context.Context, *ListDenialsRequest) (*ListDenialsResponse, error)
+	// ListExchanges returns the last exchanges of an identity that succeeded,
+	// newest first: at most one of each second and server. The service keeps twenty of
+	// each identity for thirty days.
+	ListExchanges(context.Context, *ListExchangesRequest) (*ListExchangesResponse, error)
 	// ListIssuers returns the issuers that identities within the caller's reach
 	// trust, and how the last look at each went.
 	ListIssuers(context.Context, *ListIssuersRequest) (*ListIssuersResponse, error)
@@ -113,6 +132,9 @@ func (UnimplementedFederationServiceServer) ExplainToken(context.Context, *Expla
 }
 func (UnimplementedFederationServiceServer) ListDenials(context.Context, *ListDenialsRequest) (*ListDenialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListDenials not implemented")
+}
+func (UnimplementedFederationServiceServer) ListExchanges(context.Context, *ListExchangesRequest) (*ListExchangesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListExchanges not implemented")
 }
 func (UnimplementedFederationServiceServer) ListIssuers(context.Context, *ListIssuersRequest) (*ListIssuersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListIssuers not implemented")
@@ -174,6 +196,24 @@ func _FederationService_ListDenials_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FederationService_ListExchanges_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListExchangesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FederationServiceServer).ListExchanges(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FederationService_ListExchanges_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FederationServiceServer).ListExchanges(ctx, req.(*ListExchangesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _FederationService_ListIssuers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListIssuersRequest)
 	if err := dec(in); err != nil {
@@ -206,6 +246,10 @@ var FederationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListDenials",
 			Handler:    _FederationService_ListDenials_Handler,
+		},
+		{
+			MethodName: "ListExchanges",
+			Handler:    _FederationService_ListExchanges_Handler,
 		},
 		{
 			MethodName: "ListIssuers",

@@ -492,7 +492,10 @@ type Variant struct {
 	// How many layers it has.
 	Layers int32 `protobuf:"varint,6,opt,name=layers,proto3" json:"layers,omitempty"`
 	// How it runs.
-	Config        *ImageConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
+	Config *ImageConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
+	// How it was made, as it says itself: its layers, the lowest first, and what
+	// changed its configuration in between. At most 500.
+	Steps         []*Step `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -576,6 +579,95 @@ func (x *Variant) GetConfig() *ImageConfig {
 	return nil
 }
 
+func (x *Variant) GetSteps() []*Step {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// Step is one line of how an image was made.
+type Step struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The digest of the layer; empty if only the configuration changed.
+	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The media type of the layer.
+	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
+	// The bytes of the layer, as it is stored.
+	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	// What made it. What exceeds 2,000 bytes is left out.
+	Command string `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"`
+	// When it was made.
+	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Step) Reset() {
+	*x = Step{}
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Step) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Step) ProtoMessage() {}
+
+func (x *Step) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Step.ProtoReflect.Descriptor instead.
+func (*Step) Descriptor() ([]byte, []int) {
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Step) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *Step) GetMediaType() string {
+	if x != nil {
+		return x.MediaType
+	}
+	return ""
+}
+
+func (x *Step) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Step) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *Step) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
 // ImageConfig says how an image runs.
 type ImageConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -601,7 +693,7 @@ type ImageConfig struct {
 
 func (x *ImageConfig) Reset() {
 	*x = ImageConfig{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[6]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +705,7 @@ func (x *ImageConfig) String() string {
 func (*ImageConfig) ProtoMessage() {}
 
 func (x *ImageConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[6]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +718,7 @@ func (x *ImageConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageConfig.ProtoReflect.Descriptor instead.
 func (*ImageConfig) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ImageConfig) GetCreateTime() *timestamppb.Timestamp {
@@ -698,7 +790,7 @@ type GetImageRequest struct {
 
 func (x *GetImageRequest) Reset() {
 	*x = GetImageRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[7]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +802,7 @@ func (x *GetImageRequest) String() string {
 func (*GetImageRequest) ProtoMessage() {}
 
 func (x *GetImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[7]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +815,7 @@ func (x *GetImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetImageRequest.ProtoReflect.Descriptor instead.
 func (*GetImageRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetImageRequest) GetRepoUid() string {
@@ -755,7 +847,7 @@ type GetReferrersRequest struct {
 
 func (x *GetReferrersRequest) Reset() {
 	*x = GetReferrersRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[8]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +859,7 @@ func (x *GetReferrersRequest) String() string {
 func (*GetReferrersRequest) ProtoMessage() {}
 
 func (x *GetReferrersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[8]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +872,7 @@ func (x *GetReferrersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReferrersRequest.ProtoReflect.Descriptor instead.
 func (*GetReferrersRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetReferrersRequest) GetRepoUid() string {
@@ -823,7 +915,7 @@ type Referrer struct {
 
 func (x *Referrer) Reset() {
 	*x = Referrer{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[9]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +927,7 @@ func (x *Referrer) String() string {
 func (*Referrer) ProtoMessage() {}
 
 func (x *Referrer) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[9]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +940,7 @@ func (x *Referrer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Referrer.ProtoReflect.Descriptor instead.
 func (*Referrer) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Referrer) GetDigest() string {
@@ -899,7 +991,7 @@ type Referrers struct {
 
 func (x *Referrers) Reset() {
 	*x = Referrers{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[10]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1003,7 @@ func (x *Referrers) String() string {
 func (*Referrers) ProtoMessage() {}
 
 func (x *Referrers) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[10]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1016,7 @@ func (x *Referrers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Referrers.ProtoReflect.Descriptor instead.
 func (*Referrers) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Referrers) GetReferrers() []*Referrer {
@@ -958,7 +1050,7 @@ type TagChange struct {
 
 func (x *TagChange) Reset() {
 	*x = TagChange{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[11]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1062,7 @@ func (x *TagChange) String() string {
 func (*TagChange) ProtoMessage() {}
 
 func (x *TagChange) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[11]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1075,7 @@ func (x *TagChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TagChange.ProtoReflect.Descriptor instead.
 func (*TagChange) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TagChange) GetTag() string {
@@ -1036,7 +1128,7 @@ type ListTagHistoryRequest struct {
 
 func (x *ListTagHistoryRequest) Reset() {
 	*x = ListTagHistoryRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[12]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1140,7 @@ func (x *ListTagHistoryRequest) String() string {
 func (*ListTagHistoryRequest) ProtoMessage() {}
 
 func (x *ListTagHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[12]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1153,7 @@ func (x *ListTagHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTagHistoryRequest.ProtoReflect.Descriptor instead.
 func (*ListTagHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListTagHistoryRequest) GetRepoUid() string {
@@ -1123,7 +1215,7 @@ type ListTagHistoryResponse struct {
 
 func (x *ListTagHistoryResponse) Reset() {
 	*x = ListTagHistoryResponse{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[13]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1227,7 @@ func (x *ListTagHistoryResponse) String() string {
 func (*ListTagHistoryResponse) ProtoMessage() {}
 
 func (x *ListTagHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[13]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1240,7 @@ func (x *ListTagHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTagHistoryResponse.ProtoReflect.Descriptor instead.
 func (*ListTagHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListTagHistoryResponse) GetChanges() []*TagChange {
@@ -1218,7 +1310,7 @@ type Pull struct {
 
 func (x *Pull) Reset() {
 	*x = Pull{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[14]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1230,7 +1322,7 @@ func (x *Pull) String() string {
 func (*Pull) ProtoMessage() {}
 
 func (x *Pull) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[14]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1243,7 +1335,7 @@ func (x *Pull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pull.ProtoReflect.Descriptor instead.
 func (*Pull) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Pull) GetUid() string {
@@ -1357,7 +1449,7 @@ type ListPullsRequest struct {
 
 func (x *ListPullsRequest) Reset() {
 	*x = ListPullsRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[15]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1461,7 @@ func (x *ListPullsRequest) String() string {
 func (*ListPullsRequest) ProtoMessage() {}
 
 func (x *ListPullsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[15]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1474,7 @@ func (x *ListPullsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPullsRequest.ProtoReflect.Descriptor instead.
 func (*ListPullsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListPullsRequest) GetUidp() *common.UIDPFilter {
@@ -1458,7 +1550,7 @@ type ListPullsResponse struct {
 
 func (x *ListPullsResponse) Reset() {
 	*x = ListPullsResponse{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1562,7 @@ func (x *ListPullsResponse) String() string {
 func (*ListPullsResponse) ProtoMessage() {}
 
 func (x *ListPullsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1575,7 @@ func (x *ListPullsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPullsResponse.ProtoReflect.Descriptor instead.
 func (*ListPullsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListPullsResponse) GetPulls() []*Pull {
@@ -1523,7 +1615,7 @@ type GetRegistryRequest struct {
 
 func (x *GetRegistryRequest) Reset() {
 	*x = GetRegistryRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[17]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1627,7 @@ func (x *GetRegistryRequest) String() string {
 func (*GetRegistryRequest) ProtoMessage() {}
 
 func (x *GetRegistryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[17]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1640,7 @@ func (x *GetRegistryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRegistryRequest.ProtoReflect.Descriptor instead.
 func (*GetRegistryRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{18}
 }
 
 // Registry is where images are pushed to and pulled from.
@@ -1562,7 +1654,7 @@ type Registry struct {
 
 func (x *Registry) Reset() {
 	*x = Registry{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[18]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1666,7 @@ func (x *Registry) String() string {
 func (*Registry) ProtoMessage() {}
 
 func (x *Registry) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[18]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1679,7 @@ func (x *Registry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registry.ProtoReflect.Descriptor instead.
 func (*Registry) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Registry) GetHost() string {
@@ -1624,7 +1716,7 @@ type RefusedAccess struct {
 
 func (x *RefusedAccess) Reset() {
 	*x = RefusedAccess{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[19]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1728,7 @@ func (x *RefusedAccess) String() string {
 func (*RefusedAccess) ProtoMessage() {}
 
 func (x *RefusedAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[19]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1741,7 @@ func (x *RefusedAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedAccess.ProtoReflect.Descriptor instead.
 func (*RefusedAccess) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RefusedAccess) GetIdentityUid() string {
@@ -1749,7 +1841,7 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\tpush_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bpushTime\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd1\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfe\x01\n" +
 	"\aVariant\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x0e\n" +
 	"\x02os\x18\x02 \x01(\tR\x02os\x12\"\n" +
@@ -1757,7 +1849,16 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\avariant\x18\x04 \x01(\tR\avariant\x12\x12\n" +
 	"\x04size\x18\x05 \x01(\x03R\x04size\x12\x16\n" +
 	"\x06layers\x18\x06 \x01(\x05R\x06layers\x124\n" +
-	"\x06config\x18\a \x01(\v2\x1c.holdfast.oci.v1.ImageConfigR\x06config\"\xe5\x02\n" +
+	"\x06config\x18\a \x01(\v2\x1c.holdfast.oci.v1.ImageConfigR\x06config\x12+\n" +
+	"\x05steps\x18\b \x03(\v2\x15.holdfast.oci.v1.StepR\x05steps\"\xa8\x01\n" +
+	"\x04Step\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1d\n" +
+	"\n" +
+	"media_type\x18\x02 \x01(\tR\tmediaType\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x18\n" +
+	"\acommand\x18\x04 \x01(\tR\acommand\x12;\n" +
+	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\"\xe5\x02\n" +
 	"\vImageConfig\x12;\n" +
 	"\vcreate_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12\x12\n" +
@@ -1902,7 +2003,7 @@ func file_holdfast_oci_v1_oci_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_oci_v1_oci_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_oci_v1_oci_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_holdfast_oci_v1_oci_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_holdfast_oci_v1_oci_proto_goTypes = []any{
 	(Direction)(0),                 // 0: holdfast.oci.v1.Direction
 	(*Settings)(nil),               // 1: holdfast.oci.v1.Settings
@@ -1911,70 +2012,73 @@ var file_holdfast_oci_v1_oci_proto_goTypes = []any{
 	(*DeleteSettingsRequest)(nil),  // 4: holdfast.oci.v1.DeleteSettingsRequest
 	(*Image)(nil),                  // 5: holdfast.oci.v1.Image
 	(*Variant)(nil),                // 6: holdfast.oci.v1.Variant
-	(*ImageConfig)(nil),            // 7: holdfast.oci.v1.ImageConfig
-	(*GetImageRequest)(nil),        // 8: holdfast.oci.v1.GetImageRequest
-	(*GetReferrersRequest)(nil),    // 9: holdfast.oci.v1.GetReferrersRequest
-	(*Referrer)(nil),               // 10: holdfast.oci.v1.Referrer
-	(*Referrers)(nil),              // 11: holdfast.oci.v1.Referrers
-	(*TagChange)(nil),              // 12: holdfast.oci.v1.TagChange
-	(*ListTagHistoryRequest)(nil),  // 13: holdfast.oci.v1.ListTagHistoryRequest
-	(*ListTagHistoryResponse)(nil), // 14: holdfast.oci.v1.ListTagHistoryResponse
-	(*Pull)(nil),                   // 15: holdfast.oci.v1.Pull
-	(*ListPullsRequest)(nil),       // 16: holdfast.oci.v1.ListPullsRequest
-	(*ListPullsResponse)(nil),      // 17: holdfast.oci.v1.ListPullsResponse
-	(*GetRegistryRequest)(nil),     // 18: holdfast.oci.v1.GetRegistryRequest
-	(*Registry)(nil),               // 19: holdfast.oci.v1.Registry
-	(*RefusedAccess)(nil),          // 20: holdfast.oci.v1.RefusedAccess
-	nil,                            // 21: holdfast.oci.v1.Image.AnnotationsEntry
-	nil,                            // 22: holdfast.oci.v1.ImageConfig.LabelsEntry
-	nil,                            // 23: holdfast.oci.v1.Referrer.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil),  // 24: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),  // 25: google.protobuf.FieldMask
-	(*common.UIDPFilter)(nil),      // 26: holdfast.common.UIDPFilter
-	(*emptypb.Empty)(nil),          // 27: google.protobuf.Empty
+	(*Step)(nil),                   // 7: holdfast.oci.v1.Step
+	(*ImageConfig)(nil),            // 8: holdfast.oci.v1.ImageConfig
+	(*GetImageRequest)(nil),        // 9: holdfast.oci.v1.GetImageRequest
+	(*GetReferrersRequest)(nil),    // 10: holdfast.oci.v1.GetReferrersRequest
+	(*Referrer)(nil),               // 11: holdfast.oci.v1.Referrer
+	(*Referrers)(nil),              // 12: holdfast.oci.v1.Referrers
+	(*TagChange)(nil),              // 13: holdfast.oci.v1.TagChange
+	(*ListTagHistoryRequest)(nil),  // 14: holdfast.oci.v1.ListTagHistoryRequest
+	(*ListTagHistoryResponse)(nil), // 15: holdfast.oci.v1.ListTagHistoryResponse
+	(*Pull)(nil),                   // 16: holdfast.oci.v1.Pull
+	(*ListPullsRequest)(nil),       // 17: holdfast.oci.v1.ListPullsRequest
+	(*ListPullsResponse)(nil),      // 18: holdfast.oci.v1.ListPullsResponse
+	(*GetRegistryRequest)(nil),     // 19: holdfast.oci.v1.GetRegistryRequest
+	(*Registry)(nil),               // 20: holdfast.oci.v1.Registry
+	(*RefusedAccess)(nil),          // 21: holdfast.oci.v1.RefusedAccess
+	nil,                            // 22: holdfast.oci.v1.Image.AnnotationsEntry
+	nil,                            // 23: holdfast.oci.v1.ImageConfig.LabelsEntry
+	nil,                            // 24: holdfast.oci.v1.Referrer.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil),  // 25: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),  // 26: google.protobuf.FieldMask
+	(*common.UIDPFilter)(nil),      // 27: holdfast.common.UIDPFilter
+	(*emptypb.Empty)(nil),          // 28: google.protobuf.Empty
 }
 var file_holdfast_oci_v1_oci_proto_depIdxs = []int32{
-	24, // 0: holdfast.oci.v1.Settings.update_time:type_name -> google.protobuf.Timestamp
+	25, // 0: holdfast.oci.v1.Settings.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 1: holdfast.oci.v1.UpdateSettingsRequest.settings:type_name -> holdfast.oci.v1.Settings
-	25, // 2: holdfast.oci.v1.UpdateSettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	21, // 3: holdfast.oci.v1.Image.annotations:type_name -> holdfast.oci.v1.Image.AnnotationsEntry
+	26, // 2: holdfast.oci.v1.UpdateSettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	22, // 3: holdfast.oci.v1.Image.annotations:type_name -> holdfast.oci.v1.Image.AnnotationsEntry
 	6,  // 4: holdfast.oci.v1.Image.variants:type_name -> holdfast.oci.v1.Variant
-	24, // 5: holdfast.oci.v1.Image.push_time:type_name -> google.protobuf.Timestamp
-	7,  // 6: holdfast.oci.v1.Variant.config:type_name -> holdfast.oci.v1.ImageConfig
-	24, // 7: holdfast.oci.v1.ImageConfig.create_time:type_name -> google.protobuf.Timestamp
-	22, // 8: holdfast.oci.v1.ImageConfig.labels:type_name -> holdfast.oci.v1.ImageConfig.LabelsEntry
-	23, // 9: holdfast.oci.v1.Referrer.annotations:type_name -> holdfast.oci.v1.Referrer.AnnotationsEntry
-	10, // 10: holdfast.oci.v1.Referrers.referrers:type_name -> holdfast.oci.v1.Referrer
-	24, // 11: holdfast.oci.v1.TagChange.time:type_name -> google.protobuf.Timestamp
-	12, // 12: holdfast.oci.v1.ListTagHistoryResponse.changes:type_name -> holdfast.oci.v1.TagChange
-	0,  // 13: holdfast.oci.v1.Pull.direction:type_name -> holdfast.oci.v1.Direction
-	24, // 14: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
-	26, // 15: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	0,  // 16: holdfast.oci.v1.ListPullsRequest.direction:type_name -> holdfast.oci.v1.Direction
-	15, // 17: holdfast.oci.v1.ListPullsResponse.pulls:type_name -> holdfast.oci.v1.Pull
-	24, // 18: holdfast.oci.v1.RefusedAccess.first_time:type_name -> google.protobuf.Timestamp
-	24, // 19: holdfast.oci.v1.RefusedAccess.last_time:type_name -> google.protobuf.Timestamp
-	2,  // 20: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
-	3,  // 21: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
-	4,  // 22: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
-	8,  // 23: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
-	9,  // 24: holdfast.oci.v1.OCIService.GetReferrers:input_type -> holdfast.oci.v1.GetReferrersRequest
-	13, // 25: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
-	16, // 26: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
-	18, // 27: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
-	1,  // 28: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
-	1,  // 29: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
-	27, // 30: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
-	5,  // 31: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
-	11, // 32: holdfast.oci.v1.OCIService.GetReferrers:output_type -> holdfast.oci.v1.Referrers
-	14, // 33: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
-	17, // 34: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
-	19, // 35: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
-	28, // [28:36] is the sub-list for method output_type
-	20, // [20:28] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	25, // 5: holdfast.oci.v1.Image.push_time:type_name -> google.protobuf.Timestamp
+	8,  // 6: holdfast.oci.v1.Variant.config:type_name -> holdfast.oci.v1.ImageConfig
+	7,  // 7: holdfast.oci.v1.Variant.steps:type_name -> holdfast.oci.v1.Step
+	25, // 8: holdfast.oci.v1.Step.create_time:type_name -> google.protobuf.Timestamp
+	25, // 9: holdfast.oci.v1.ImageConfig.create_time:type_name -> google.protobuf.Timestamp
+	23, // 10: holdfast.oci.v1.ImageConfig.labels:type_name -> holdfast.oci.v1.ImageConfig.LabelsEntry
+	24, // 11: holdfast.oci.v1.Referrer.annotations:type_name -> holdfast.oci.v1.Referrer.AnnotationsEntry
+	11, // 12: holdfast.oci.v1.Referrers.referrers:type_name -> holdfast.oci.v1.Referrer
+	25, // 13: holdfast.oci.v1.TagChange.time:type_name -> google.protobuf.Timestamp
+	13, // 14: holdfast.oci.v1.ListTagHistoryResponse.changes:type_name -> holdfast.oci.v1.TagChange
+	0,  // 15: holdfast.oci.v1.Pull.direction:type_name -> holdfast.oci.v1.Direction
+	25, // 16: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
+	27, // 17: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	0,  // 18: holdfast.oci.v1.ListPullsRequest.direction:type_name -> holdfast.oci.v1.Direction
+	16, // 19: holdfast.oci.v1.ListPullsResponse.pulls:type_name -> holdfast.oci.v1.Pull
+	25, // 20: holdfast.oci.v1.RefusedAccess.first_time:type_name -> google.protobuf.Timestamp
+	25, // 21: holdfast.oci.v1.RefusedAccess.last_time:type_name -> google.protobuf.Timestamp
+	2,  // 22: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
+	3,  // 23: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
+	4,  // 24: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
+	9,  // 25: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
+	10, // 26: holdfast.oci.v1.OCIService.GetReferrers:input_type -> holdfast.oci.v1.GetReferrersRequest
+	14, // 27: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
+	17, // 28: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
+	19, // 29: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
+	1,  // 30: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
+	1,  // 31: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
+	28, // 32: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
+	5,  // 33: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
+	12, // 34: holdfast.oci.v1.OCIService.GetReferrers:output_type -> holdfast.oci.v1.Referrers
+	15, // 35: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
+	18, // 36: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
+	20, // 37: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
+	30, // [30:38] is the sub-list for method output_type
+	22, // [22:30] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_oci_v1_oci_proto_init() }
@@ -1983,15 +2087,15 @@ func file_holdfast_oci_v1_oci_proto_init() {
 		return
 	}
 	file_holdfast_oci_v1_oci_proto_msgTypes[0].OneofWrappers = []any{}
-	file_holdfast_oci_v1_oci_proto_msgTypes[13].OneofWrappers = []any{}
-	file_holdfast_oci_v1_oci_proto_msgTypes[16].OneofWrappers = []any{}
+	file_holdfast_oci_v1_oci_proto_msgTypes[14].OneofWrappers = []any{}
+	file_holdfast_oci_v1_oci_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_oci_v1_oci_proto_rawDesc), len(file_holdfast_oci_v1_oci_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

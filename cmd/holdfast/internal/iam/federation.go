@@ -143,6 +143,25 @@ func denials(a *noun.App) *cobra.Command {
 	})
 }
 
+func exchanges(a *noun.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "exchanges IDENTITY", Short: "List tokens that were recently exchanged for those of an identity",
+		Long: "Of those in the same second only the last is listed; the column count has how many there were.",
+	}
+	return a.About(Identities(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
+		req := &federationpb.ListExchangesRequest{IdentityUid: uid}
+		m, err := signin.Call(ctx, federationpb.NewFederationServiceClient(a).ListExchanges, req, "identity_uid=IDENTITY")
+		if err != nil {
+			return err
+		}
+		return noun.ShowAll(ctx, a, output.View{
+			Plural: "exchanges", ID: "requestId",
+			Columns: output.Columns("time", "from=remoteAddress", "issuer", "subject"),
+			Wide:    output.Columns("count", "for=audience", "request=requestId"),
+		}, m.GetExchanges())
+	})
+}
+
 func denialView() output.View {
 	because := func(d *federationpb.Denial) string { return cmp.Or(misfits(d.GetChecks()), d.GetMessage()) }
 	cause := func(d *federationpb.Denial) string { return causes(d.GetChecks()) }

@@ -38,7 +38,7 @@ func Identities() noun.Noun {
 		OtherFlags: map[string]string{"relationship": "--issuer and --subject, --issuer-keys-file, --aws-account or " +
 			"--service-principal"},
 		Rewrite: proofPaths,
-		Extra:   []func(*noun.App) *cobra.Command{lookupIdentity, explain, denials},
+		Extra:   []func(*noun.App) *cobra.Command{lookupIdentity, explain, exchanges, denials},
 		Presets: identityPresets(),
 	}
 }
