@@ -30,7 +30,8 @@ const (
 	// others can read the feed after that.
 	feedLease = 2 * time.Hour
 
-	feedPoll = 5 * time.Second // how often to look for feeds that are due
+	feedPoll = 5 * time.Second  // how often to look for feeds that are due
+	feedRest = 15 * time.Second // for which a feed is not read again because somebody asks
 )
 
 // CreateFeed adds a feed to a group. The caller needs advisories.create there.
@@ -101,6 +102,24 @@ func (s *Service) UpdateFeed(
 		}
 		return s.checkFeed(*f)
 	})
+}
+
+// RunFeed has a feed read now, or as soon as feedRest has passed since it was last
+// read. The caller needs advisories.update on it. It returns
+// fault.FailedPrecondition if the feed is paused.
+func (s *Service) RunFeed(ctx context.Context, uid resource.UID) (resource.AdvisoryFeed, error) {
+	f, err := authz.Get(ctx, s.authz, resource.AdvisoriesUpdate, uid, s.store.Feed)
+	if err != nil {
+		return f, err
+	}
+	if f.Paused {
+		return f, fault.New(fault.FailedPrecondition, "Failed precondition: the feed is paused")
+	}
+	due := s.now()
+	if rested := f.Last.Time.Add(feedRest); rested.After(due) {
+		due = rested
+	}
+	return f, s.store.SetFeedDue(ctx, uid, due)
 }
 
 // DeleteFeed deletes a feed, but not the advisories that were read from it. The

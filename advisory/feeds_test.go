@@ -99,6 +99,15 @@ func TestFolderFeed(t *testing.T) {
 		if ok, err := d.ReadDue(t.Context()); ok || err != nil {
 			t.Errorf("due again at once: %v %v", ok, err)
 		}
+		_, err = d.RunFeed(d.ctx, f.UID)
+		must(t, err)
+		if ok, err := d.ReadDue(t.Context()); ok || err != nil {
+			t.Errorf("asked for, right after it was read: %v %v", ok, err)
+		}
+		d.now = d.now.Add(16 * time.Second)
+		if ok, err := d.ReadDue(t.Context()); !ok || err != nil {
+			t.Errorf("asked for: %v %v", ok, err)
+		}
 		write("a.json", strings.Replace(record, `"summary":"x"`, `"summary":"changed"`, 1))
 		write("b.json", "nonsense")
 		last := d.read(t, f.UID)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
@@ -103,6 +104,11 @@ func advisorySteps() []step {
 		{name: "update feed", in: func(s *story) proto.Message {
 			return &advisoriespb.UpdateAdvisoryFeedRequest{Feed: &advisoriespb.AdvisoryFeed{Uid: s.uid("feed"), Name: "other"}}
 		}},
+		{name: "run paused feed", code: codes.FailedPrecondition, in: func(s *story) proto.Message { return &advisoriespb.RunAdvisoryFeedRequest{Uid: s.uid("feed")} }},
+		{name: "resume feed", in: func(s *story) proto.Message {
+			return &advisoriespb.UpdateAdvisoryFeedRequest{Feed: &advisoriespb.AdvisoryFeed{Uid: s.uid("feed")}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"paused"}}}
+		}},
+		{name: "run feed", in: func(s *story) proto.Message { return &advisoriespb.RunAdvisoryFeedRequest{Uid: s.uid("feed")} }},
 		{name: "list feeds", in: func(*story) proto.Message { return &advisoriespb.ListAdvisoryFeedsRequest{Name: "other"} }},
 		{name: "group that has advisories", code: codes.FailedPrecondition, in: func(s *story) proto.Message { return &iampb.DeleteGroupRequest{Uid: s.uid("folder")} }},
 	},
@@ -120,6 +126,7 @@ func advisorySteps() []step {
 			return &advisoriespb.UpdateAdvisoryEventRequest{Event: &vulnpb.AdvisoryEvent{Uid: uid, Author: "x"}}
 		}),
 		refusals("get feed", codes.NotFound, func(uid string) proto.Message { return &advisoriespb.GetAdvisoryFeedRequest{Uid: uid} }),
+		refusals("run feed", codes.NotFound, func(uid string) proto.Message { return &advisoriespb.RunAdvisoryFeedRequest{Uid: uid} }),
 		refusals("create feed", codes.NotFound, func(uid string) proto.Message {
 			return &advisoriespb.CreateAdvisoryFeedRequest{Parent: uid, Feed: theFeed("x")}
 		}),
@@ -141,6 +148,11 @@ func (h *hierarchy) advisoryAccesses() map[string]access {
 	}
 	feed := func(t *testing.T) string {
 		return must[*advisoriespb.AdvisoryFeed](t, h.overGRPC, h.Token, &advisoriespb.CreateAdvisoryFeedRequest{Parent: h.folder, Feed: theFeed(h.name())}).GetUid()
+	}
+	resumed := func(t *testing.T) string {
+		f := theFeed(h.name())
+		f.Paused = false
+		return must[*advisoriespb.AdvisoryFeed](t, h.overGRPC, h.Token, &advisoriespb.CreateAdvisoryFeedRequest{Parent: h.folder, Feed: f}).GetUid()
 	}
 	return map[string]access{
 		"GetAdvisory": {"advisories.list", advisory, func(uid string) proto.Message { return &vulnpb.GetAdvisoryRequest{Uid: uid} }},
@@ -164,6 +176,7 @@ func (h *hierarchy) advisoryAccesses() map[string]access {
 		"UpdateAdvisoryFeed": {"advisories.update", feed, func(uid string) proto.Message {
 			return &advisoriespb.UpdateAdvisoryFeedRequest{Feed: &advisoriespb.AdvisoryFeed{Uid: uid, Name: h.name()}}
 		}},
+		"RunAdvisoryFeed":    {"advisories.update", resumed, func(uid string) proto.Message { return &advisoriespb.RunAdvisoryFeedRequest{Uid: uid} }},
 		"DeleteAdvisoryFeed": {"advisories.delete", feed, func(uid string) proto.Message { return &advisoriespb.DeleteAdvisoryFeedRequest{Uid: uid} }},
 	}
 }
@@ -367,6 +380,7 @@ func advisoryExamples(t *testing.T, w *world, x things) map[string][]example {
 		"AdvisoryFeedsService_GetAdvisoryFeed":        {{uid: fed}, {uid: nothing, fails: true}},
 		"AdvisoryFeedsService_CreateAdvisoryFeed":     {{uid: x.org, body: feed}, {uid: x.org, body: `{}`, fails: true}},
 		"AdvisoryFeedsService_UpdateAdvisoryFeed":     change(fed, `{"interval":"7200s"}`, `{"interval":"1s"}`),
+		"AdvisoryFeedsService_RunAdvisoryFeed":        {{uid: fed, body: `{}`}, {uid: nothing, body: `{}`, fails: true}},
 		"AdvisoryFeedsService_DeleteAdvisoryFeed":     {{uid: fed}, {uid: fed, fails: true}},
 		"AdvisoryReadingService_QueryAdvisories":      {{body: `{"package":{"purl":"pkg:apk/alpine/openssl@0.9-r0"}}`}, {body: `{}`, fails: true}},
 		"AdvisoryReadingService_BatchQueryAdvisories": {{body: `{"packages":[{"ecosystem":"Alpine","name":"openssl","version":"0.9-r0"}]}`}, {body: `{}`, fails: true}},

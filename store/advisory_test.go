@@ -110,6 +110,7 @@ func (st stage) actsOnAdvisories() map[string]act {
 			func(ctx context.Context) error { return st.DeleteFeed(ctx, st.feed.UID) },
 			func(ctx context.Context) error { return st.DeleteFeed(ctx, none) },
 		},
+		"SetFeedDue": {func(ctx context.Context) error { return st.SetFeedDue(ctx, st.feed.UID, epoch.Add(-time.Hour)) }, nil},
 		"ClaimDueFeed": {func(ctx context.Context) error {
 			_, _, err := st.ClaimDueFeed(ctx, time.Now().Add(time.Hour), "", nil)
 			return err
@@ -392,6 +393,14 @@ func TestDueFeeds(t *testing.T) {
 		now = now.Add(2 * time.Hour)
 		got := take(true) // whoever had it is gone
 		last := resource.FeedResult{Time: now, Took: time.Second, Import: resource.ImportResult{Created: 3}}
+		must(t, s.RecordFeedResult(t.Context(), got, last, []byte("state"), now.Add(10*time.Minute)))
+		take(false)
+		for _, uid := range []resource.UID{paused.UID, org.UID.NewChild(), feed.UID} {
+			must(t, s.SetFeedDue(t.Context(), uid, now))
+		}
+		if got := take(true); got.UID != feed.UID { // somebody has asked for it
+			t.Fatalf("due is %s", got.Name)
+		}
 		must(t, s.RecordFeedResult(t.Context(), got, last, []byte("state"), now.Add(10*time.Minute)))
 		now = now.Add(5 * time.Minute)
 		take(false)

@@ -57,6 +57,10 @@ func (s *server) UpdateAdvisoryFeed(ctx context.Context, r *pb.UpdateAdvisoryFee
 	return wire.Update(ctx, r.GetUpdateMask(), "feed", r.GetFeed(), readFeed, s.Advisory.UpdateFeed, feedOf)
 }
 
+func (s *server) RunAdvisoryFeed(ctx context.Context, r *pb.RunAdvisoryFeedRequest) (*pb.AdvisoryFeed, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.Advisory.RunFeed, feedOf)
+}
+
 func (s *server) DeleteAdvisoryFeed(ctx context.Context, r *pb.DeleteAdvisoryFeedRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "uid", r.GetUid(), s.Advisory.DeleteFeed)
 }

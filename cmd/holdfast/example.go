@@ -16,6 +16,7 @@ var examples = map[string]string{
 	"advisories feeds list":                   "advisories feeds list --parent acme",
 	"advisories feeds get":                    "advisories feeds get UID",
 	"advisories feeds update":                 "advisories feeds update UID --help",
+	"advisories feeds run":                    "advisories feeds run acme/go",
 	"advisories feeds delete":                 "advisories feeds delete UID --yes",
 	"auth configure-docker":                   "auth configure-docker\nauth configure-docker --bin ~/.local/bin",
 	"auth logout":                             "auth logout",

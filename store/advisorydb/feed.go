@@ -85,6 +85,13 @@ func (s *Store) DeleteFeed(ctx context.Context, uid resource.UID) error {
 	})
 }
 
+// SetFeedDue has a feed be due at a time, unless it is due before, paused or gone.
+func (s *Store) SetFeedDue(ctx context.Context, uid resource.UID, at time.Time) error {
+	_, err := s.Exec(ctx, `UPDATE advisory_feeds SET due_ms = $2 WHERE uid = $1 AND NOT paused AND due_ms > $2`,
+		string(uid), store.MS(at))
+	return err
+}
+
 // ClaimDueFeed returns a feed that is due, and claims it until the time given, so
 // that no other caller on any replica gets it. ok is false if there is none.
 //

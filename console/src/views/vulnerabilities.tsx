@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { get, patch, type Schema } from "../api";
+import { get, post, type Schema } from "../api";
 import { nameOf, parentOf } from "../names";
 import { useMay, useQuery } from "../query";
 import { advisoryPage, param, withParams } from "../router";
@@ -161,13 +161,13 @@ function Feeds() {
               { name: "Group", cell: (f) => <Name uid={parentOf(f.uid ?? "")} path quiet />, wide: true },
               { name: "Read", cell: (f) => (f.paused ? <span class="state">paused</span> : <Time at={f.last?.time} />) },
               { name: "Result", cell: (f) => (f.last?.error ? <span class="wrong">{f.last.error}</span> : f.last ? <>{count(f.last.counts?.created)} new, {count(f.last.counts?.updated)} changed</> : <span class="hint">not read yet</span>) },
-              { name: "Read now", hidden: true, cell: (f) => may("advisories.update", f.uid ?? "") && <button type="button" class="small" aria-label={`Read ${f.name} now`} onClick={() => setReading(f)}>Read now…</button> },
+              { name: "Read now", hidden: true, cell: (f) => !f.paused && may("advisories.update", f.uid ?? "") && <button type="button" class="small" aria-label={`Read ${f.name} now`} onClick={() => setReading(f)}>Read now…</button> },
             ]} />}
           <Pager next={nextPageToken} total={totalCount} one="feed" />
           {reading && (
-            <Confirm title="Read the feed now?" label="Read it" command={`holdfast advisories feeds update ${reading.uid} --paused=false`} onClose={() => setReading(undefined)}
-              requests={[patch("/advisories/v1/feeds/{uid}", { path: { uid: reading.uid ?? "" }, query: { updateMask: "paused" }, body: { paused: false } })]}>
-              A server reads <bdi>{reading.name}</bdi> in a few seconds, {reading.paused ? "and every time that it is due from then on: it is paused now." : "and not only when it is due."}
+            <Confirm title="Read the feed now?" label="Read it" command={`holdfast advisories feeds run ${reading.uid}`} onClose={() => setReading(undefined)}
+              requests={[post("/advisories/v1/feedRuns/{uid}", { path: { uid: reading.uid ?? "" }, body: {} })]}>
+              A server reads <bdi>{reading.name}</bdi> in a few seconds, and not only when it is due.
             </Confirm>
           )}
         </>

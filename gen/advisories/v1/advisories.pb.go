@@ -1548,6 +1548,52 @@ func (x *UpdateAdvisoryFeedRequest) GetValidateOnly() bool {
 	return false
 }
 
+// RunAdvisoryFeedRequest names the feed to read.
+type RunAdvisoryFeedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The feed's uid.
+	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunAdvisoryFeedRequest) Reset() {
+	*x = RunAdvisoryFeedRequest{}
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunAdvisoryFeedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunAdvisoryFeedRequest) ProtoMessage() {}
+
+func (x *RunAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunAdvisoryFeedRequest.ProtoReflect.Descriptor instead.
+func (*RunAdvisoryFeedRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RunAdvisoryFeedRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 // DeleteAdvisoryFeedRequest names the feed to remove.
 type DeleteAdvisoryFeedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1561,7 +1607,7 @@ type DeleteAdvisoryFeedRequest struct {
 
 func (x *DeleteAdvisoryFeedRequest) Reset() {
 	*x = DeleteAdvisoryFeedRequest{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[22]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1619,7 @@ func (x *DeleteAdvisoryFeedRequest) String() string {
 func (*DeleteAdvisoryFeedRequest) ProtoMessage() {}
 
 func (x *DeleteAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[22]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1632,7 @@ func (x *DeleteAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteAdvisoryFeedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteAdvisoryFeedRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{22}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DeleteAdvisoryFeedRequest) GetUid() string {
@@ -1614,7 +1660,7 @@ type GetAdvisoryFeedRequest struct {
 
 func (x *GetAdvisoryFeedRequest) Reset() {
 	*x = GetAdvisoryFeedRequest{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[23]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +1672,7 @@ func (x *GetAdvisoryFeedRequest) String() string {
 func (*GetAdvisoryFeedRequest) ProtoMessage() {}
 
 func (x *GetAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[23]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +1685,7 @@ func (x *GetAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAdvisoryFeedRequest.ProtoReflect.Descriptor instead.
 func (*GetAdvisoryFeedRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{23}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetAdvisoryFeedRequest) GetUid() string {
@@ -1672,7 +1718,7 @@ type ListAdvisoryFeedsRequest struct {
 
 func (x *ListAdvisoryFeedsRequest) Reset() {
 	*x = ListAdvisoryFeedsRequest{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[24]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1730,7 @@ func (x *ListAdvisoryFeedsRequest) String() string {
 func (*ListAdvisoryFeedsRequest) ProtoMessage() {}
 
 func (x *ListAdvisoryFeedsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[24]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1743,7 @@ func (x *ListAdvisoryFeedsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdvisoryFeedsRequest.ProtoReflect.Descriptor instead.
 func (*ListAdvisoryFeedsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{24}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListAdvisoryFeedsRequest) GetUidp() *common.UIDPFilter {
@@ -1759,7 +1805,7 @@ type ListAdvisoryFeedsResponse struct {
 
 func (x *ListAdvisoryFeedsResponse) Reset() {
 	*x = ListAdvisoryFeedsResponse{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[25]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +1817,7 @@ func (x *ListAdvisoryFeedsResponse) String() string {
 func (*ListAdvisoryFeedsResponse) ProtoMessage() {}
 
 func (x *ListAdvisoryFeedsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[25]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +1830,7 @@ func (x *ListAdvisoryFeedsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdvisoryFeedsResponse.ProtoReflect.Descriptor instead.
 func (*ListAdvisoryFeedsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{25}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListAdvisoryFeedsResponse) GetFeeds() []*AdvisoryFeed {
@@ -1831,7 +1877,7 @@ type ImportAdvisoriesRequest_Document struct {
 
 func (x *ImportAdvisoriesRequest_Document) Reset() {
 	*x = ImportAdvisoriesRequest_Document{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[26]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +1889,7 @@ func (x *ImportAdvisoriesRequest_Document) String() string {
 func (*ImportAdvisoriesRequest_Document) ProtoMessage() {}
 
 func (x *ImportAdvisoriesRequest_Document) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[26]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2040,9 @@ const file_holdfast_advisories_v1_advisories_proto_rawDesc = "" +
 	"\x04feed\x18\x01 \x01(\v2$.holdfast.advisories.v1.AdvisoryFeedB\x03\xe0A\x02R\x04feed\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12$\n" +
-	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"^\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"5\n" +
+	"\x16RunAdvisoryFeedRequest\x12\x1b\n" +
+	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"^\n" +
 	"\x19DeleteAdvisoryFeedRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12$\n" +
 	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"5\n" +
@@ -2040,14 +2088,16 @@ const file_holdfast_advisories_v1_advisories_proto_rawDesc = "" +
 	"\x14BatchQueryAdvisories\x123.holdfast.advisories.v1.BatchQueryAdvisoriesRequest\x1a4.holdfast.advisories.v1.BatchQueryAdvisoriesResponse\"J\x82\xd3\xe4\x93\x023:\x01*\"./vulnerabilities/v2beta1/advisories:batchQuery\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x02\xee\x0e\x10\x01\x90\x02\x01\x12\x8a\x01\n" +
 	"\x10ExportAdvisories\x12/.holdfast.advisories.v1.ExportAdvisoriesRequest\x1a0.holdfast.advisories.v1.ExportAdvisoriesResponse\"\x11\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
-	"\x02\xee\x0e\x10\x01\x90\x02\x010\x012\x8c\b\n" +
+	"\x02\xee\x0e\x10\x01\x90\x02\x010\x012\xaf\t\n" +
 	"\x14AdvisoryFeedsService\x12\xea\x01\n" +
 	"\x12CreateAdvisoryFeed\x121.holdfast.advisories.v1.CreateAdvisoryFeedRequest\x1a$.holdfast.advisories.v1.AdvisoryFeed\"{\x82\xd3\xe4\x93\x02(:\x04feed\" /advisories/v1/feeds/{parent=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\xec\x0e\xc2\xf0\x8e\xfc\v;\n" +
 	"0dev.holdfast.api.vulnerabilities.feed.created.v1\x12\x05group\x18\x01\x12\xec\x01\n" +
 	"\x12UpdateAdvisoryFeed\x121.holdfast.advisories.v1.UpdateAdvisoryFeedRequest\x1a$.holdfast.advisories.v1.AdvisoryFeed\"}\x82\xd3\xe4\x93\x02*:\x04feed2\"/advisories/v1/feeds/{feed.uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\xed\x0e\xc2\xf0\x8e\xfc\v;\n" +
-	"0dev.holdfast.api.vulnerabilities.feed.updated.v1\x12\x05group\x18\x01\x12\xd3\x01\n" +
+	"0dev.holdfast.api.vulnerabilities.feed.updated.v1\x12\x05group\x18\x01\x12\xa0\x01\n" +
+	"\x0fRunAdvisoryFeed\x12..holdfast.advisories.v1.RunAdvisoryFeedRequest\x1a$.holdfast.advisories.v1.AdvisoryFeed\"7\x82\xd3\xe4\x93\x02%:\x01*\" /advisories/v1/feedRuns/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\xed\x0e\x12\xd3\x01\n" +
 	"\x12DeleteAdvisoryFeed\x121.holdfast.advisories.v1.DeleteAdvisoryFeedRequest\x1a\x16.google.protobuf.Empty\"r\x82\xd3\xe4\x93\x02\x1f*\x1d/advisories/v1/feeds/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\xef\x0e\xc2\xf0\x8e\xfc\v;\n" +
 	"0dev.holdfast.api.vulnerabilities.feed.deleted.v1\x12\x05group\x18\x01\x12\x9a\x01\n" +
@@ -2068,7 +2118,7 @@ func file_holdfast_advisories_v1_advisories_proto_rawDescGZIP() []byte {
 	return file_holdfast_advisories_v1_advisories_proto_rawDescData
 }
 
-var file_holdfast_advisories_v1_advisories_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_holdfast_advisories_v1_advisories_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_holdfast_advisories_v1_advisories_proto_goTypes = []any{
 	(*CreateAdvisoryRequest)(nil),            // 0: holdfast.advisories.v1.CreateAdvisoryRequest
 	(*UpdateAdvisoryRequest)(nil),            // 1: holdfast.advisories.v1.UpdateAdvisoryRequest
@@ -2092,51 +2142,52 @@ var file_holdfast_advisories_v1_advisories_proto_goTypes = []any{
 	(*FeedResult)(nil),                       // 19: holdfast.advisories.v1.FeedResult
 	(*CreateAdvisoryFeedRequest)(nil),        // 20: holdfast.advisories.v1.CreateAdvisoryFeedRequest
 	(*UpdateAdvisoryFeedRequest)(nil),        // 21: holdfast.advisories.v1.UpdateAdvisoryFeedRequest
-	(*DeleteAdvisoryFeedRequest)(nil),        // 22: holdfast.advisories.v1.DeleteAdvisoryFeedRequest
-	(*GetAdvisoryFeedRequest)(nil),           // 23: holdfast.advisories.v1.GetAdvisoryFeedRequest
-	(*ListAdvisoryFeedsRequest)(nil),         // 24: holdfast.advisories.v1.ListAdvisoryFeedsRequest
-	(*ListAdvisoryFeedsResponse)(nil),        // 25: holdfast.advisories.v1.ListAdvisoryFeedsResponse
-	(*ImportAdvisoriesRequest_Document)(nil), // 26: holdfast.advisories.v1.ImportAdvisoriesRequest.Document
-	(*v2beta1.Advisory)(nil),                 // 27: holdfast.vulnerabilities.v2beta1.Advisory
-	(*fieldmaskpb.FieldMask)(nil),            // 28: google.protobuf.FieldMask
-	(*v2beta1.AdvisoryEvent)(nil),            // 29: holdfast.vulnerabilities.v2beta1.AdvisoryEvent
-	(*common.UIDPFilter)(nil),                // 30: holdfast.common.UIDPFilter
-	(*v2beta1.Severity)(nil),                 // 31: holdfast.vulnerabilities.v2beta1.Severity
-	(*v2beta1.ListAdvisoriesRequest)(nil),    // 32: holdfast.vulnerabilities.v2beta1.ListAdvisoriesRequest
-	(*durationpb.Duration)(nil),              // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),            // 34: google.protobuf.Timestamp
-	(*emptypb.Empty)(nil),                    // 35: google.protobuf.Empty
+	(*RunAdvisoryFeedRequest)(nil),           // 22: holdfast.advisories.v1.RunAdvisoryFeedRequest
+	(*DeleteAdvisoryFeedRequest)(nil),        // 23: holdfast.advisories.v1.DeleteAdvisoryFeedRequest
+	(*GetAdvisoryFeedRequest)(nil),           // 24: holdfast.advisories.v1.GetAdvisoryFeedRequest
+	(*ListAdvisoryFeedsRequest)(nil),         // 25: holdfast.advisories.v1.ListAdvisoryFeedsRequest
+	(*ListAdvisoryFeedsResponse)(nil),        // 26: holdfast.advisories.v1.ListAdvisoryFeedsResponse
+	(*ImportAdvisoriesRequest_Document)(nil), // 27: holdfast.advisories.v1.ImportAdvisoriesRequest.Document
+	(*v2beta1.Advisory)(nil),                 // 28: holdfast.vulnerabilities.v2beta1.Advisory
+	(*fieldmaskpb.FieldMask)(nil),            // 29: google.protobuf.FieldMask
+	(*v2beta1.AdvisoryEvent)(nil),            // 30: holdfast.vulnerabilities.v2beta1.AdvisoryEvent
+	(*common.UIDPFilter)(nil),                // 31: holdfast.common.UIDPFilter
+	(*v2beta1.Severity)(nil),                 // 32: holdfast.vulnerabilities.v2beta1.Severity
+	(*v2beta1.ListAdvisoriesRequest)(nil),    // 33: holdfast.vulnerabilities.v2beta1.ListAdvisoriesRequest
+	(*durationpb.Duration)(nil),              // 34: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),            // 35: google.protobuf.Timestamp
+	(*emptypb.Empty)(nil),                    // 36: google.protobuf.Empty
 }
 var file_holdfast_advisories_v1_advisories_proto_depIdxs = []int32{
-	27, // 0: holdfast.advisories.v1.CreateAdvisoryRequest.advisory:type_name -> holdfast.vulnerabilities.v2beta1.Advisory
-	27, // 1: holdfast.advisories.v1.UpdateAdvisoryRequest.advisory:type_name -> holdfast.vulnerabilities.v2beta1.Advisory
-	28, // 2: holdfast.advisories.v1.UpdateAdvisoryRequest.update_mask:type_name -> google.protobuf.FieldMask
-	29, // 3: holdfast.advisories.v1.CreateAdvisoryEventRequest.event:type_name -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
-	29, // 4: holdfast.advisories.v1.UpdateAdvisoryEventRequest.event:type_name -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
-	28, // 5: holdfast.advisories.v1.UpdateAdvisoryEventRequest.update_mask:type_name -> google.protobuf.FieldMask
-	26, // 6: holdfast.advisories.v1.ImportAdvisoriesRequest.document:type_name -> holdfast.advisories.v1.ImportAdvisoriesRequest.Document
+	28, // 0: holdfast.advisories.v1.CreateAdvisoryRequest.advisory:type_name -> holdfast.vulnerabilities.v2beta1.Advisory
+	28, // 1: holdfast.advisories.v1.UpdateAdvisoryRequest.advisory:type_name -> holdfast.vulnerabilities.v2beta1.Advisory
+	29, // 2: holdfast.advisories.v1.UpdateAdvisoryRequest.update_mask:type_name -> google.protobuf.FieldMask
+	30, // 3: holdfast.advisories.v1.CreateAdvisoryEventRequest.event:type_name -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
+	30, // 4: holdfast.advisories.v1.UpdateAdvisoryEventRequest.event:type_name -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
+	29, // 5: holdfast.advisories.v1.UpdateAdvisoryEventRequest.update_mask:type_name -> google.protobuf.FieldMask
+	27, // 6: holdfast.advisories.v1.ImportAdvisoriesRequest.document:type_name -> holdfast.advisories.v1.ImportAdvisoriesRequest.Document
 	6,  // 7: holdfast.advisories.v1.AdvisoriesImported.counts:type_name -> holdfast.advisories.v1.ImportCounts
 	6,  // 8: holdfast.advisories.v1.ImportAdvisoriesResponse.counts:type_name -> holdfast.advisories.v1.ImportCounts
 	8,  // 9: holdfast.advisories.v1.ImportAdvisoriesResponse.problems:type_name -> holdfast.advisories.v1.ImportProblem
 	10, // 10: holdfast.advisories.v1.QueryAdvisoriesRequest.package:type_name -> holdfast.advisories.v1.PackageVersion
-	30, // 11: holdfast.advisories.v1.QueryAdvisoriesRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	31, // 12: holdfast.advisories.v1.Match.severities:type_name -> holdfast.vulnerabilities.v2beta1.Severity
+	31, // 11: holdfast.advisories.v1.QueryAdvisoriesRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	32, // 12: holdfast.advisories.v1.Match.severities:type_name -> holdfast.vulnerabilities.v2beta1.Severity
 	12, // 13: holdfast.advisories.v1.QueryAdvisoriesResponse.matches:type_name -> holdfast.advisories.v1.Match
 	10, // 14: holdfast.advisories.v1.BatchQueryAdvisoriesRequest.packages:type_name -> holdfast.advisories.v1.PackageVersion
-	30, // 15: holdfast.advisories.v1.BatchQueryAdvisoriesRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	31, // 15: holdfast.advisories.v1.BatchQueryAdvisoriesRequest.uidp:type_name -> holdfast.common.UIDPFilter
 	13, // 16: holdfast.advisories.v1.BatchQueryAdvisoriesResponse.results:type_name -> holdfast.advisories.v1.QueryAdvisoriesResponse
-	32, // 17: holdfast.advisories.v1.ExportAdvisoriesRequest.filter:type_name -> holdfast.vulnerabilities.v2beta1.ListAdvisoriesRequest
-	33, // 18: holdfast.advisories.v1.AdvisoryFeed.interval:type_name -> google.protobuf.Duration
-	34, // 19: holdfast.advisories.v1.AdvisoryFeed.create_time:type_name -> google.protobuf.Timestamp
-	34, // 20: holdfast.advisories.v1.AdvisoryFeed.update_time:type_name -> google.protobuf.Timestamp
+	33, // 17: holdfast.advisories.v1.ExportAdvisoriesRequest.filter:type_name -> holdfast.vulnerabilities.v2beta1.ListAdvisoriesRequest
+	34, // 18: holdfast.advisories.v1.AdvisoryFeed.interval:type_name -> google.protobuf.Duration
+	35, // 19: holdfast.advisories.v1.AdvisoryFeed.create_time:type_name -> google.protobuf.Timestamp
+	35, // 20: holdfast.advisories.v1.AdvisoryFeed.update_time:type_name -> google.protobuf.Timestamp
 	19, // 21: holdfast.advisories.v1.AdvisoryFeed.last:type_name -> holdfast.advisories.v1.FeedResult
-	34, // 22: holdfast.advisories.v1.FeedResult.time:type_name -> google.protobuf.Timestamp
-	33, // 23: holdfast.advisories.v1.FeedResult.took:type_name -> google.protobuf.Duration
+	35, // 22: holdfast.advisories.v1.FeedResult.time:type_name -> google.protobuf.Timestamp
+	34, // 23: holdfast.advisories.v1.FeedResult.took:type_name -> google.protobuf.Duration
 	6,  // 24: holdfast.advisories.v1.FeedResult.counts:type_name -> holdfast.advisories.v1.ImportCounts
 	18, // 25: holdfast.advisories.v1.CreateAdvisoryFeedRequest.feed:type_name -> holdfast.advisories.v1.AdvisoryFeed
 	18, // 26: holdfast.advisories.v1.UpdateAdvisoryFeedRequest.feed:type_name -> holdfast.advisories.v1.AdvisoryFeed
-	28, // 27: holdfast.advisories.v1.UpdateAdvisoryFeedRequest.update_mask:type_name -> google.protobuf.FieldMask
-	30, // 28: holdfast.advisories.v1.ListAdvisoryFeedsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	29, // 27: holdfast.advisories.v1.UpdateAdvisoryFeedRequest.update_mask:type_name -> google.protobuf.FieldMask
+	31, // 28: holdfast.advisories.v1.ListAdvisoryFeedsRequest.uidp:type_name -> holdfast.common.UIDPFilter
 	18, // 29: holdfast.advisories.v1.ListAdvisoryFeedsResponse.feeds:type_name -> holdfast.advisories.v1.AdvisoryFeed
 	0,  // 30: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisory:input_type -> holdfast.advisories.v1.CreateAdvisoryRequest
 	1,  // 31: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisory:input_type -> holdfast.advisories.v1.UpdateAdvisoryRequest
@@ -2149,25 +2200,27 @@ var file_holdfast_advisories_v1_advisories_proto_depIdxs = []int32{
 	16, // 38: holdfast.advisories.v1.AdvisoryReadingService.ExportAdvisories:input_type -> holdfast.advisories.v1.ExportAdvisoriesRequest
 	20, // 39: holdfast.advisories.v1.AdvisoryFeedsService.CreateAdvisoryFeed:input_type -> holdfast.advisories.v1.CreateAdvisoryFeedRequest
 	21, // 40: holdfast.advisories.v1.AdvisoryFeedsService.UpdateAdvisoryFeed:input_type -> holdfast.advisories.v1.UpdateAdvisoryFeedRequest
-	22, // 41: holdfast.advisories.v1.AdvisoryFeedsService.DeleteAdvisoryFeed:input_type -> holdfast.advisories.v1.DeleteAdvisoryFeedRequest
-	23, // 42: holdfast.advisories.v1.AdvisoryFeedsService.GetAdvisoryFeed:input_type -> holdfast.advisories.v1.GetAdvisoryFeedRequest
-	24, // 43: holdfast.advisories.v1.AdvisoryFeedsService.ListAdvisoryFeeds:input_type -> holdfast.advisories.v1.ListAdvisoryFeedsRequest
-	27, // 44: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisory:output_type -> holdfast.vulnerabilities.v2beta1.Advisory
-	27, // 45: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisory:output_type -> holdfast.vulnerabilities.v2beta1.Advisory
-	35, // 46: holdfast.advisories.v1.AdvisoryWritingService.DeleteAdvisory:output_type -> google.protobuf.Empty
-	29, // 47: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisoryEvent:output_type -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
-	29, // 48: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisoryEvent:output_type -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
-	9,  // 49: holdfast.advisories.v1.AdvisoryWritingService.ImportAdvisories:output_type -> holdfast.advisories.v1.ImportAdvisoriesResponse
-	13, // 50: holdfast.advisories.v1.AdvisoryReadingService.QueryAdvisories:output_type -> holdfast.advisories.v1.QueryAdvisoriesResponse
-	15, // 51: holdfast.advisories.v1.AdvisoryReadingService.BatchQueryAdvisories:output_type -> holdfast.advisories.v1.BatchQueryAdvisoriesResponse
-	17, // 52: holdfast.advisories.v1.AdvisoryReadingService.ExportAdvisories:output_type -> holdfast.advisories.v1.ExportAdvisoriesResponse
-	18, // 53: holdfast.advisories.v1.AdvisoryFeedsService.CreateAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
-	18, // 54: holdfast.advisories.v1.AdvisoryFeedsService.UpdateAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
-	35, // 55: holdfast.advisories.v1.AdvisoryFeedsService.DeleteAdvisoryFeed:output_type -> google.protobuf.Empty
-	18, // 56: holdfast.advisories.v1.AdvisoryFeedsService.GetAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
-	25, // 57: holdfast.advisories.v1.AdvisoryFeedsService.ListAdvisoryFeeds:output_type -> holdfast.advisories.v1.ListAdvisoryFeedsResponse
-	44, // [44:58] is the sub-list for method output_type
-	30, // [30:44] is the sub-list for method input_type
+	22, // 41: holdfast.advisories.v1.AdvisoryFeedsService.RunAdvisoryFeed:input_type -> holdfast.advisories.v1.RunAdvisoryFeedRequest
+	23, // 42: holdfast.advisories.v1.AdvisoryFeedsService.DeleteAdvisoryFeed:input_type -> holdfast.advisories.v1.DeleteAdvisoryFeedRequest
+	24, // 43: holdfast.advisories.v1.AdvisoryFeedsService.GetAdvisoryFeed:input_type -> holdfast.advisories.v1.GetAdvisoryFeedRequest
+	25, // 44: holdfast.advisories.v1.AdvisoryFeedsService.ListAdvisoryFeeds:input_type -> holdfast.advisories.v1.ListAdvisoryFeedsRequest
+	28, // 45: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisory:output_type -> holdfast.vulnerabilities.v2beta1.Advisory
+	28, // 46: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisory:output_type -> holdfast.vulnerabilities.v2beta1.Advisory
+	36, // 47: holdfast.advisories.v1.AdvisoryWritingService.DeleteAdvisory:output_type -> google.protobuf.Empty
+	30, // 48: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisoryEvent:output_type -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
+	30, // 49: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisoryEvent:output_type -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
+	9,  // 50: holdfast.advisories.v1.AdvisoryWritingService.ImportAdvisories:output_type -> holdfast.advisories.v1.ImportAdvisoriesResponse
+	13, // 51: holdfast.advisories.v1.AdvisoryReadingService.QueryAdvisories:output_type -> holdfast.advisories.v1.QueryAdvisoriesResponse
+	15, // 52: holdfast.advisories.v1.AdvisoryReadingService.BatchQueryAdvisories:output_type -> holdfast.advisories.v1.BatchQueryAdvisoriesResponse
+	17, // 53: holdfast.advisories.v1.AdvisoryReadingService.ExportAdvisories:output_type -> holdfast.advisories.v1.ExportAdvisoriesResponse
+	18, // 54: holdfast.advisories.v1.AdvisoryFeedsService.CreateAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
+	18, // 55: holdfast.advisories.v1.AdvisoryFeedsService.UpdateAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
+	18, // 56: holdfast.advisories.v1.AdvisoryFeedsService.RunAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
+	36, // 57: holdfast.advisories.v1.AdvisoryFeedsService.DeleteAdvisoryFeed:output_type -> google.protobuf.Empty
+	18, // 58: holdfast.advisories.v1.AdvisoryFeedsService.GetAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
+	26, // 59: holdfast.advisories.v1.AdvisoryFeedsService.ListAdvisoryFeeds:output_type -> holdfast.advisories.v1.ListAdvisoryFeedsResponse
+	45, // [45:60] is the sub-list for method output_type
+	30, // [30:45] is the sub-list for method input_type
 	30, // [30:30] is the sub-list for extension type_name
 	30, // [30:30] is the sub-list for extension extendee
 	0,  // [0:30] is the sub-list for field type_name
@@ -2183,14 +2236,14 @@ func file_holdfast_advisories_v1_advisories_proto_init() {
 		(*ImportAdvisoriesRequest_Document_)(nil),
 		(*ImportAdvisoriesRequest_Data)(nil),
 	}
-	file_holdfast_advisories_v1_advisories_proto_msgTypes[25].OneofWrappers = []any{}
+	file_holdfast_advisories_v1_advisories_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_advisories_v1_advisories_proto_rawDesc), len(file_holdfast_advisories_v1_advisories_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

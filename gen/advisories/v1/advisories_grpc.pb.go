@@ -546,6 +546,7 @@ var AdvisoryReadingService_ServiceDesc = grpc.ServiceDesc{
 const (
 	AdvisoryFeedsService_CreateAdvisoryFeed_FullMethodName = "/holdfast.advisories.v1.AdvisoryFeedsService/CreateAdvisoryFeed"
 	AdvisoryFeedsService_UpdateAdvisoryFeed_FullMethodName = "/holdfast.advisories.v1.AdvisoryFeedsService/UpdateAdvisoryFeed"
+	AdvisoryFeedsService_RunAdvisoryFeed_FullMethodName    = "/holdfast.advisories.v1.AdvisoryFeedsService/RunAdvisoryFeed"
 	AdvisoryFeedsService_DeleteAdvisoryFeed_FullMethodName = "/holdfast.advisories.v1.AdvisoryFeedsService/DeleteAdvisoryFeed"
 	AdvisoryFeedsService_GetAdvisoryFeed_FullMethodName    = "/holdfast.advisories.v1.AdvisoryFeedsService/GetAdvisoryFeed"
 	AdvisoryFeedsService_ListAdvisoryFeeds_FullMethodName  = "/holdfast.advisories.v1.AdvisoryFeedsService/ListAdvisoryFeeds"
@@ -563,6 +564,9 @@ type AdvisoryFeedsServiceClient interface {
 	CreateAdvisoryFeed(ctx context.Context, in *CreateAdvisoryFeedRequest, opts ...grpc.CallOption) (*AdvisoryFeed, error)
 	// UpdateAdvisoryFeed changes a source. It is read at once.
 	UpdateAdvisoryFeed(ctx context.Context, in *UpdateAdvisoryFeedRequest, opts ...grpc.CallOption) (*AdvisoryFeed, error)
+	// RunAdvisoryFeed has a source read now, and not only when it is due. It is
+	// read by one of the servers within seconds, but not again within 15 seconds.
+	RunAdvisoryFeed(ctx context.Context, in *RunAdvisoryFeedRequest, opts ...grpc.CallOption) (*AdvisoryFeed, error)
 	// DeleteAdvisoryFeed removes a source. What it brought stays.
 	DeleteAdvisoryFeed(ctx context.Context, in *DeleteAdvisoryFeedRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// GetAdvisoryFeed returns a source, with what came of reading it last.
@@ -594,6 +598,16 @@ func (c *advisoryFeedsServiceClient) UpdateAdvisoryFeed(ctx context.Context, in 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AdvisoryFeed)
 	err := c.cc.Invoke(ctx, AdvisoryFeedsService_UpdateAdvisoryFeed_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *advisoryFeedsServiceClient) RunAdvisoryFeed(ctx context.Context, in *RunAdvisoryFeedRequest, opts ...grpc.CallOption) (*AdvisoryFeed, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AdvisoryFeed)
+	err := c.cc.Invoke(ctx, AdvisoryFeedsService_RunAdvisoryFeed_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -642,6 +656,9 @@ type AdvisoryFeedsServiceServer interface {
 	CreateAdvisoryFeed(context.Context, *CreateAdvisoryFeedRequest) (*AdvisoryFeed, error)
 	// UpdateAdvisoryFeed changes a source. It is read at once.
 	UpdateAdvisoryFeed(context.Context, *UpdateAdvisoryFeedRequest) (*AdvisoryFeed, error)
+	// RunAdvisoryFeed has a source read now, and not only when it is due. It is
+	// read by one of the servers within seconds, but not again within 15 seconds.
+	RunAdvisoryFeed(context.Context, *RunAdvisoryFeedRequest) (*AdvisoryFeed, error)
 	// DeleteAdvisoryFeed removes a source. What it brought stays.
 	DeleteAdvisoryFeed(context.Context, *DeleteAdvisoryFeedRequest) (*emptypb.Empty, error)
 	// GetAdvisoryFeed returns a source, with what came of reading it last.
@@ -664,6 +681,9 @@ func (UnimplementedAdvisoryFeedsServiceServer) CreateAdvisoryFeed(context.Contex
 }
 func (UnimplementedAdvisoryFeedsServiceServer) UpdateAdvisoryFeed(context.Context, *UpdateAdvisoryFeedRequest) (*AdvisoryFeed, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateAdvisoryFeed not implemented")
+}
+func (UnimplementedAdvisoryFeedsServiceServer) RunAdvisoryFeed(context.Context, *RunAdvisoryFeedRequest) (*AdvisoryFeed, error) {
+	return nil, status.Error(codes.Unimplemented, "method RunAdvisoryFeed not implemented")
 }
 func (UnimplementedAdvisoryFeedsServiceServer) DeleteAdvisoryFeed(context.Context, *DeleteAdvisoryFeedRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteAdvisoryFeed not implemented")
@@ -727,6 +747,24 @@ func _AdvisoryFeedsService_UpdateAdvisoryFeed_Handler(srv interface{}, ctx conte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdvisoryFeedsServiceServer).UpdateAdvisoryFeed(ctx, req.(*UpdateAdvisoryFeedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdvisoryFeedsService_RunAdvisoryFeed_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RunAdvisoryFeedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdvisoryFeedsServiceServer).RunAdvisoryFeed(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdvisoryFeedsService_RunAdvisoryFeed_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdvisoryFeedsServiceServer).RunAdvisoryFeed(ctx, req.(*RunAdvisoryFeedRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -799,6 +837,10 @@ var AdvisoryFeedsService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateAdvisoryFeed",
 			Handler:    _AdvisoryFeedsService_UpdateAdvisoryFeed_Handler,
+		},
+		{
+			MethodName: "RunAdvisoryFeed",
+			Handler:    _AdvisoryFeedsService_RunAdvisoryFeed_Handler,
 		},
 		{
 			MethodName: "DeleteAdvisoryFeed",
