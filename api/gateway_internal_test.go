@@ -178,6 +178,7 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"PATCH /oci/v1/settings/a1":                                         "UpdateSettings",
 		"DELETE /oci/v1/settings/a1":                                        "DeleteSettings",
 		"GET /oci/v1/repos/a1/b2/images/sha256:c3":                          "GetImage",
+		"GET /oci/v1/repos/a1/b2/summaries":                                 "SummarizeImages",
 		"GET /oci/v1/repos/a1/b2/referrers/sha256:c3":                       "GetReferrers",
 		"GET /oci/v1/repos/a1/b2/tagHistory":                                "ListTagHistory",
 		"GET /oci/v1/pulls":                                                 "ListPulls",

@@ -56,6 +56,9 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 		"GetSize":      {"repo.list", shelf, func(uid string) proto.Message { return &registrypb.GetSizeRequest{RepoUid: uid, Digest: digest} }},
 		"GetImage":     {"repo.list", shelf, func(uid string) proto.Message { return &ocipb.GetImageRequest{RepoUid: uid, Reference: digest} }},
 		"GetReferrers": {"repo.list", shelf, func(uid string) proto.Message { return &ocipb.GetReferrersRequest{RepoUid: uid, Digest: digest} }},
+		"SummarizeImages": {"repo.list", shelf, func(uid string) proto.Message {
+			return &ocipb.SummarizeImagesRequest{RepoUid: uid, Digests: []string{digest}}
+		}},
 		"ListTagHistory": {"tag.list", shelf, func(uid string) proto.Message {
 			return &ocipb.ListTagHistoryRequest{RepoUid: uid}
 		}},
@@ -91,6 +94,8 @@ func TestApiRegistryLists(t *testing.T) {
 			uid := all["GetReferrers"].place(t)
 			_, st := call(t, h.lacking["referrers.list"], all["GetReferrers"].request(uid))
 			checkDenied(t, "GetReferrers", st, "referrers.list", uid)
+			_, st = call(t, h.lacking["manifest.metadata.list"], all["SummarizeImages"].request(uid))
+			checkDenied(t, "SummarizeImages", st, "manifest.metadata.list", uid)
 			t.Run(protocol, func(t *testing.T) { h.listsRegistry(t, call) })
 		}
 	})

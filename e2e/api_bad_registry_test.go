@@ -106,6 +106,9 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 		"referrers": func(uid string) badRequest {
 			return badRequest{"repo_uid", &ocipb.GetReferrersRequest{RepoUid: uid, Digest: y.digest}}
 		},
+		"summaries": func(uid string) badRequest {
+			return badRequest{"repo_uid", &ocipb.SummarizeImagesRequest{RepoUid: uid, Digests: []string{y.digest}}}
+		},
 		"history": func(uid string) badRequest { return badRequest{"repo_uid", &ocipb.ListTagHistoryRequest{RepoUid: uid}} },
 		"trash":   func(uid string) badRequest { return badRequest{"uid", &ocipb.GetTrashEntryRequest{Uid: uid}} },
 		"restore": func(uid string) badRequest { return badRequest{"uid", &ocipb.RestoreTrashEntryRequest{Uid: uid}} },
@@ -249,6 +252,7 @@ func badImages(y shelf) map[string]badRequest {
 	for value, digest := range badDigests {
 		table["architectures of "+value] = badRequest{"digest", &registrypb.GetArchitecturesRequest{RepoUid: y.repo, Digest: digest}}
 		table["size of "+value] = badRequest{"digest", &registrypb.GetSizeRequest{RepoUid: y.repo, Digest: digest}}
+		table["summary of "+value] = badRequest{"digests", &ocipb.SummarizeImagesRequest{RepoUid: y.repo, Digests: []string{digest}}}
 		table["referrers of "+value] = badRequest{"digest", &ocipb.GetReferrersRequest{RepoUid: y.repo, Digest: digest}}
 		if digest != "" { // without one they begin with the first
 			table["referrers after "+value] = badRequest{"after", &ocipb.GetReferrersRequest{RepoUid: y.repo, Digest: y.digest, After: digest}}

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -220,6 +221,18 @@ func tagSteps() []step {
 		{name: "image", in: func(s *story) proto.Message { return &ocipb.GetImageRequest{RepoUid: s.uid("repo"), Reference: "1.2"} }},
 		{name: "image by digest", in: func(s *story) proto.Message {
 			return &ocipb.GetImageRequest{RepoUid: s.uid("repo"), Reference: index(s)}
+		}},
+		{name: "summaries", in: func(s *story) proto.Message {
+			return &ocipb.SummarizeImagesRequest{RepoUid: s.uid("repo"), Digests: []string{index(s), absent}}
+		}},
+		{name: "no summaries", code: codes.InvalidArgument, in: func(s *story) proto.Message {
+			return &ocipb.SummarizeImagesRequest{RepoUid: s.uid("repo")}
+		}},
+		{name: "too many summaries", code: codes.InvalidArgument, in: func(s *story) proto.Message {
+			return &ocipb.SummarizeImagesRequest{RepoUid: s.uid("repo"), Digests: slices.Repeat([]string{absent}, 51)}
+		}},
+		{name: "summaries in no repo", code: codes.NotFound, in: func(s *story) proto.Message {
+			return &ocipb.SummarizeImagesRequest{RepoUid: s.org() + "/0123456789abcdef", Digests: []string{absent}}
 		}},
 		{name: "referrers", in: func(s *story) proto.Message {
 			return &ocipb.GetReferrersRequest{RepoUid: s.uid("repo"), Digest: index(s)}

@@ -51,13 +51,14 @@ func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 		"ImagesService_GetArchitectures": image(""),
 		"ImagesService_GetSize":          image("architecture=arm64"),
 
-		"OCIService_GetImage":       image(""),
-		"OCIService_GetReferrers":   image(""),
-		"OCIService_ListTagHistory": {{uid: repo}, {uid: repo, query: "tag=stable&page_size=1&skip=0&order_by=time%20desc"}, {uid: nothing, fails: true}},
-		"OCIService_ListPulls":      {{}, {query: "uidp.children_of=" + repo + "&digest=" + digest + "&identity_uid=" + x.identity + "&direction=DIRECTION_PULL"}, {query: "digest=x", fails: true}},
-		"OCIService_GetSettings":    get(shelf),
-		"OCIService_UpdateSettings": change(shelf, `{"public":true,"immutableExcept":["dev-*"]}`, `{"immutableExcept":["["]}`),
-		"OCIService_DeleteSettings": {{uid: shelf}, {uid: "nonsense", fails: true}},
-		"OCIService_GetRegistry":    {{}, {as: "nonsense", fails: true}},
+		"OCIService_GetImage":        image(""),
+		"OCIService_GetReferrers":    image(""),
+		"OCIService_SummarizeImages": {{uid: repo, query: "digests=" + digest}, {uid: repo, fails: true}},
+		"OCIService_ListTagHistory":  {{uid: repo}, {uid: repo, query: "tag=stable&page_size=1&skip=0&order_by=time%20desc"}, {uid: nothing, fails: true}},
+		"OCIService_ListPulls":       {{}, {query: "uidp.children_of=" + repo + "&digest=" + digest + "&identity_uid=" + x.identity + "&direction=DIRECTION_PULL"}, {query: "digest=x", fails: true}},
+		"OCIService_GetSettings":     get(shelf),
+		"OCIService_UpdateSettings":  change(shelf, `{"public":true,"immutableExcept":["dev-*"]}`, `{"immutableExcept":["["]}`),
+		"OCIService_DeleteSettings":  {{uid: shelf}, {uid: "nonsense", fails: true}},
+		"OCIService_GetRegistry":     {{}, {as: "nonsense", fails: true}},
 	}
 }

@@ -748,6 +748,36 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			t.Errorf("pruned %d, %v", n, err)
 		}
 	},
+	"pulls of an image are counted, up to a hundred records": func(t *testing.T, s shelf) {
+		other := addRepo(t, s.Store, s.org.UID, "other")
+		var all []resource.Pull
+		add := func(repo resource.Repo, of string, push bool, after time.Duration, more int64) {
+			all = append(all, resource.Pull{UID: repo.UID.NewChild(), Push: push, Digest: digest(of), Time: epoch.Add(after), More: more})
+		}
+		add(s.repo, "one", false, 0, 0)
+		add(s.repo, "one", false, 2*time.Hour, 3)
+		add(s.repo, "one", false, time.Hour, 0)
+		add(s.repo, "one", true, 9*time.Hour, 0)
+		add(other, "one", false, 9*time.Hour, 0)
+		add(s.repo, "two", false, 9*time.Hour, 0)
+		for i := range 120 {
+			add(s.repo, "many", false, time.Duration(i)*time.Minute, 0)
+		}
+		must(t, s.InsertPulls(t.Context(), all))
+		for _, tt := range []struct {
+			of    string
+			since time.Duration
+			want  int64
+			last  time.Time
+		}{
+			{"one", 0, 6, epoch.Add(2 * time.Hour)}, {"one", time.Hour, 5, epoch.Add(2 * time.Hour)}, {"one", 3 * time.Hour, 0, time.Time{}},
+			{"none", 0, 0, time.Time{}}, {"many", 0, 100, epoch.Add(119 * time.Minute)},
+		} {
+			if n, last, err := s.CountPulls(t.Context(), s.repo.UID, digest(tt.of), epoch.Add(tt.since)); err != nil || n != tt.want || !last.Equal(tt.last) {
+				t.Errorf("%s since %s: %d, last %s, %v; want %d, %s", tt.of, tt.since, n, last, err, tt.want, tt.last)
+			}
+		}
+	},
 	"every change of the registry is an event": func(t *testing.T, s shelf) {
 		n := len(events(t, s.Store))
 		addImage(t, s.Store, s.repo, "v1", "one")

@@ -78,6 +78,21 @@ func (s *server) GetImage(ctx context.Context, r *pb.GetImageRequest) (*pb.Image
 	}, nil
 }
 
+func (s *server) SummarizeImages(
+	ctx context.Context, r *pb.SummarizeImagesRequest,
+) (*pb.SummarizeImagesResponse, error) {
+	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Registry.Summarize(ctx, repo, r.GetDigests())
+	return &pb.SummarizeImagesResponse{Summaries: wire.Convert(all, func(s registry.Summary) *pb.ImageSummary {
+		return &pb.ImageSummary{
+			Digest: s.Digest, Platforms: s.Platforms, Size: s.Size, PullCount: s.Pulls, LastPullTime: wire.Time(s.LastPull),
+		}
+	})}, err
+}
+
 func variantOf(v registry.DescribedVariant) *pb.Variant {
 	c := v.Config
 	return &pb.Variant{

@@ -96,6 +96,7 @@ var examples = map[string]string{
 	"login":                                   "login\nlogin --organization acme --headless",
 	"logout":                                  "logout",
 	"registry pulls list":                     "registry pulls list --repo acme/platform/app --limit 20",
+	"registry images list":                    "registry images list acme/platform/app",
 	"registry repos list":                     "registry repos list --parent acme --recursive",
 	"registry repos get":                      "registry repos get acme/platform/app",
 	"registry repos update":                   "registry repos update acme/platform/app --description \"what customers run\"",

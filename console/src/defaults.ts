@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 
 export const schemes: [string, string][] = [["", "as the system"], ["light", "light"], ["dark", "dark"]];
-export const clocks: [string, string][] = [["", "relative: 5 minutes ago"], ["exact", "exact: with date and hour"]];
+export const clocks: [string, string][] = [["", "relative"], ["exact", "exact"]];
 
 const read = (name: string) => {
   try {

@@ -387,6 +387,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"group-rules", "/console/groups/" + s.OrganizationUID + "?tab=rules", "dev", "critical or worse"},
 		{"group-budget", group + "?tab=budget", "platform", "Workloads"},
 		{"repo", repo, "web", "docker pull"},
+		{"repo-sizes", repo, "web", "linux/amd64"},
 		{"repo-findings", repo + "?tab=findings", "web", "CVE-2026-1000"},
 		{"repo-history", repo + "?tab=history", "web", "sha256:"},
 		{"repo-readme", repo + "?tab=readme", "web", "There is no readme"},

@@ -38,6 +38,25 @@ func (s *Store) Pulls(
 	return store.List(ctx, s.DB, &pulls, r, f, p)
 }
 
+// countedPulls is how many records of pulls of a manifest are counted at most.
+const countedPulls = 100
+
+// CountPulls returns how often a manifest of a repo was pulled since a time, and when last. It
+// stops counting at countedPulls records.
+func (s *Store) CountPulls(
+	ctx context.Context, repo resource.UID, digest string, since time.Time,
+) (n int64, last time.Time, _ error) {
+	var at int64
+	err := s.Row(ctx, `SELECT coalesce(sum(1 + more), 0), coalesce(max(create_ms), 0) FROM (
+			SELECT more, create_ms FROM pulls WHERE parent = $1 AND digest = $2 AND create_ms >= $3 AND NOT push
+			ORDER BY create_ms DESC LIMIT $4) AS x`,
+		[]any{store.Segment(repo), digest, store.MS(since), countedPulls}, &n, &at)
+	if at > 0 {
+		last = store.FromMS(at)
+	}
+	return n, last, err
+}
+
 // InsertPulls records what was fetched and pushed, all in one go. What happened
 // to a repo that is gone meanwhile is gone with it.
 func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {

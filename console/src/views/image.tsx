@@ -162,7 +162,7 @@ function Platforms({ image }: { image: Schema<"holdfast.oci.v1.Image"> }) {
             { name: "Step", number: true, cell: (s) => s.at },
             { name: "Made by", roomy: true, cell: (s) => <><code><bdi>{s.command || "not told"}</bdi></code>{s.digest && <small class="line"><Digest of={s.digest} /></small>}</> },
             { name: "Size", number: true, cell: (s) => (s.digest ? bytes(s.size) : <span class="hint">none</span>) },
-            { name: "When", cell: (s) => <Time at={s.createTime} />, wide: true },
+            { name: "When", cell: (s) => s.createTime && <Time at={s.createTime} />, wide: true },
           ]} />}
         </Section>
       ))}

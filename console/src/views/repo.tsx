@@ -4,7 +4,7 @@ import { ChangeCounts, comparison } from "../compare";
 import { nameOf } from "../names";
 import { changed, useMay, useQuery } from "../query";
 import { imagePage, param, withParams } from "../router";
-import { Above, Answer, AsCommand, Command, Copy, count, Dialog, Digest, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, Problem, said, Section, SeverityCounts, sh, Table, Tabs, Time, unsaid, useSelection } from "../ui";
+import { Above, Answer, AsCommand, bytes, Command, Copy, count, Dialog, Digest, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, Problem, said, Section, SeverityCounts, sh, Table, Tabs, Time, unsaid, useSelection } from "../ui";
 
 type Tag = Schema<"holdfast.registry.v2beta1.Tag">;
 const tabs = [{ id: "", name: "Tags" }, { id: "findings", name: "Findings" }, { id: "history", name: "History" }, { id: "readme", name: "Readme" }];
@@ -38,6 +38,9 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
   const found = useQuery(tagList(uid));
   const { chosen, column, clear } = useSelection(found.data?.tags ?? [], (t) => t.name ?? "");
   const summary = useQuery(get("/findings/v1/summary", { query: { group_uid: uid, days: 1, page_size: 200 } }));
+  const digests = [...new Set((found.data?.tags ?? []).map((t) => t.digest ?? ""))];
+  const images = useQuery(digests.length > 0 ? get("/oci/v1/repos/{uid}/summaries", { path: { uid }, query: { digests } }) : null);
+  const about = new Map(images.data?.summaries?.map((s) => [s.digest, s]) ?? []);
   const open = new Map(summary.data?.rows?.map((r) => [r.name ?? "", r.counts?.now]) ?? []);
   const canDelete = may("tag.delete", uid), canMove = may("tag.create", uid);
   const [moving, setMoving] = useState<Tag>();
@@ -56,6 +59,9 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
               ...(canDelete ? [column] : []),
               { name: "Tag", order: "name", cell: (t) => <a href={imagePage(uid, t.name ?? "")}><bdi>{t.name}</bdi></a> },
               { name: "Findings", cell: (t) => (open.has(t.name ?? "") ? <SeverityCounts of={open.get(t.name ?? "")} /> : <span class="hint">{!summary.data ? "…" : summary.data.nextPageToken ? "see Findings" : "not known"}</span>) },
+              { name: "Platforms", cell: (t) => <Platforms of={about.get(t.digest)?.platforms} />, wide: true },
+              { name: "Size", number: true, cell: (t) => (about.has(t.digest) ? bytes(about.get(t.digest)?.size) : "") },
+              { name: "Pulls", number: true, wide: true, cell: (t) => <Pulls of={about.get(t.digest)} /> },
               { name: "Digest", cell: (t) => <Digest of={t.digest} repo={uid} />, wide: true },
               { name: "Pushed", order: "update_time", cell: (t) => <Time at={t.updateTime} /> },
               { name: "Pull", wide: true, cell: (t) => address && <Copy text={`docker pull ${address}:${t.name}`} what={`the command that pulls ${t.name}`} /> },
@@ -71,6 +77,14 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
     </>
   );
 }
+
+/** Platforms are the systems that an image is for; the first of many. */
+const Platforms = ({ of = [] }: { of?: string[] }) => <><bdi>{of[0]}</bdi>{of.length > 1 && <small class="line" title={of.join(", ")}>and {many(of.length - 1, "other")}</small>}</>;
+
+/** Pulls is how often an image was pulled in 30 days, of which no more than a hundred are counted. */
+const Pulls = ({ of }: { of?: Schema<"holdfast.oci.v1.ImageSummary"> }) => of
+  ? <>{Number(of.pullCount ?? 0) >= 100 ? `${count(of.pullCount)} or more` : count(of.pullCount)}{of.lastPullTime && <small class="line"><Time at={of.lastPullTime} /></small>}</>
+  : null;
 
 /** MoveTag has a tag stand for another image. It says what differs before it does. */
 function MoveTag({ repo, tag, to: given = "", path, onClose }: { repo: string; tag: Tag; to?: string; path: string; onClose: () => void }) {

@@ -161,7 +161,7 @@ function Feeds() {
               { name: "Group", cell: (f) => <Name uid={parentOf(f.uid ?? "")} path quiet />, wide: true },
               { name: "Read", cell: (f) => (f.paused ? <span class="state">paused</span> : <Time at={f.last?.time} />) },
               { name: "Result", cell: (f) => (f.last?.error ? <span class="wrong">{f.last.error}</span> : f.last ? <>{count(f.last.counts?.created)} new, {count(f.last.counts?.updated)} changed</> : <span class="hint">not read yet</span>) },
-              { name: "Read now", hidden: true, cell: (f) => !f.paused && may("advisories.update", f.uid ?? "") && <button type="button" class="small" aria-label={`Read ${f.name} now`} onClick={() => setReading(f)}>Read now…</button> },
+              { name: "Read now", hidden: true, cell: (f) => !f.paused && may("advisories.update", f.uid ?? "") && <button type="button" class="small" aria-label={`Read now: ${f.name}`} onClick={() => setReading(f)}>Read now…</button> },
             ]} />}
           <Pager next={nextPageToken} total={totalCount} one="feed" />
           {reading && (

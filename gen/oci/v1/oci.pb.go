@@ -832,6 +832,191 @@ func (x *GetImageRequest) GetReference() string {
 	return ""
 }
 
+// SummarizeImagesRequest names images.
+type SummarizeImagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uid of their repo.
+	RepoUid string `protobuf:"bytes,1,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
+	// The digests of their manifests, 50 at most.
+	Digests       []string `protobuf:"bytes,2,rep,name=digests,proto3" json:"digests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SummarizeImagesRequest) Reset() {
+	*x = SummarizeImagesRequest{}
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SummarizeImagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SummarizeImagesRequest) ProtoMessage() {}
+
+func (x *SummarizeImagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SummarizeImagesRequest.ProtoReflect.Descriptor instead.
+func (*SummarizeImagesRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SummarizeImagesRequest) GetRepoUid() string {
+	if x != nil {
+		return x.RepoUid
+	}
+	return ""
+}
+
+func (x *SummarizeImagesRequest) GetDigests() []string {
+	if x != nil {
+		return x.Digests
+	}
+	return nil
+}
+
+// ImageSummary is what an image is like.
+type ImageSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The digest of its manifest.
+	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The systems it is for, such as linux/amd64.
+	Platforms []string `protobuf:"bytes,2,rep,name=platforms,proto3" json:"platforms,omitempty"`
+	// The bytes of its layers and its configuration; of an index, those of the
+	// image for amd64, or else of the first.
+	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	// How often it was pulled in the last 30 days. A number above a hundred may
+	// stand for more.
+	PullCount int64 `protobuf:"varint,4,opt,name=pull_count,json=pullCount,proto3" json:"pull_count,omitempty"`
+	// When it was last pulled within them.
+	LastPullTime  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_pull_time,json=lastPullTime,proto3" json:"last_pull_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageSummary) Reset() {
+	*x = ImageSummary{}
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageSummary) ProtoMessage() {}
+
+func (x *ImageSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageSummary.ProtoReflect.Descriptor instead.
+func (*ImageSummary) Descriptor() ([]byte, []int) {
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ImageSummary) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *ImageSummary) GetPlatforms() []string {
+	if x != nil {
+		return x.Platforms
+	}
+	return nil
+}
+
+func (x *ImageSummary) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ImageSummary) GetPullCount() int64 {
+	if x != nil {
+		return x.PullCount
+	}
+	return 0
+}
+
+func (x *ImageSummary) GetLastPullTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastPullTime
+	}
+	return nil
+}
+
+// SummarizeImagesResponse is what the images are like.
+type SummarizeImagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the request, without those that are not there.
+	Summaries     []*ImageSummary `protobuf:"bytes,1,rep,name=summaries,proto3" json:"summaries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SummarizeImagesResponse) Reset() {
+	*x = SummarizeImagesResponse{}
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SummarizeImagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SummarizeImagesResponse) ProtoMessage() {}
+
+func (x *SummarizeImagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SummarizeImagesResponse.ProtoReflect.Descriptor instead.
+func (*SummarizeImagesResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SummarizeImagesResponse) GetSummaries() []*ImageSummary {
+	if x != nil {
+		return x.Summaries
+	}
+	return nil
+}
+
 // GetReferrersRequest names an image.
 type GetReferrersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -847,7 +1032,7 @@ type GetReferrersRequest struct {
 
 func (x *GetReferrersRequest) Reset() {
 	*x = GetReferrersRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[9]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +1044,7 @@ func (x *GetReferrersRequest) String() string {
 func (*GetReferrersRequest) ProtoMessage() {}
 
 func (x *GetReferrersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[9]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +1057,7 @@ func (x *GetReferrersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReferrersRequest.ProtoReflect.Descriptor instead.
 func (*GetReferrersRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetReferrersRequest) GetRepoUid() string {
@@ -915,7 +1100,7 @@ type Referrer struct {
 
 func (x *Referrer) Reset() {
 	*x = Referrer{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[10]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1112,7 @@ func (x *Referrer) String() string {
 func (*Referrer) ProtoMessage() {}
 
 func (x *Referrer) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[10]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1125,7 @@ func (x *Referrer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Referrer.ProtoReflect.Descriptor instead.
 func (*Referrer) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Referrer) GetDigest() string {
@@ -991,7 +1176,7 @@ type Referrers struct {
 
 func (x *Referrers) Reset() {
 	*x = Referrers{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[11]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1188,7 @@ func (x *Referrers) String() string {
 func (*Referrers) ProtoMessage() {}
 
 func (x *Referrers) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[11]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1201,7 @@ func (x *Referrers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Referrers.ProtoReflect.Descriptor instead.
 func (*Referrers) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Referrers) GetReferrers() []*Referrer {
@@ -1050,7 +1235,7 @@ type TagChange struct {
 
 func (x *TagChange) Reset() {
 	*x = TagChange{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[12]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1247,7 @@ func (x *TagChange) String() string {
 func (*TagChange) ProtoMessage() {}
 
 func (x *TagChange) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[12]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1260,7 @@ func (x *TagChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TagChange.ProtoReflect.Descriptor instead.
 func (*TagChange) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TagChange) GetTag() string {
@@ -1128,7 +1313,7 @@ type ListTagHistoryRequest struct {
 
 func (x *ListTagHistoryRequest) Reset() {
 	*x = ListTagHistoryRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[13]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1325,7 @@ func (x *ListTagHistoryRequest) String() string {
 func (*ListTagHistoryRequest) ProtoMessage() {}
 
 func (x *ListTagHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[13]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1338,7 @@ func (x *ListTagHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTagHistoryRequest.ProtoReflect.Descriptor instead.
 func (*ListTagHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListTagHistoryRequest) GetRepoUid() string {
@@ -1215,7 +1400,7 @@ type ListTagHistoryResponse struct {
 
 func (x *ListTagHistoryResponse) Reset() {
 	*x = ListTagHistoryResponse{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[14]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1412,7 @@ func (x *ListTagHistoryResponse) String() string {
 func (*ListTagHistoryResponse) ProtoMessage() {}
 
 func (x *ListTagHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[14]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1425,7 @@ func (x *ListTagHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTagHistoryResponse.ProtoReflect.Descriptor instead.
 func (*ListTagHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListTagHistoryResponse) GetChanges() []*TagChange {
@@ -1310,7 +1495,7 @@ type Pull struct {
 
 func (x *Pull) Reset() {
 	*x = Pull{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[15]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1507,7 @@ func (x *Pull) String() string {
 func (*Pull) ProtoMessage() {}
 
 func (x *Pull) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[15]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1520,7 @@ func (x *Pull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pull.ProtoReflect.Descriptor instead.
 func (*Pull) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Pull) GetUid() string {
@@ -1449,7 +1634,7 @@ type ListPullsRequest struct {
 
 func (x *ListPullsRequest) Reset() {
 	*x = ListPullsRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1646,7 @@ func (x *ListPullsRequest) String() string {
 func (*ListPullsRequest) ProtoMessage() {}
 
 func (x *ListPullsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1659,7 @@ func (x *ListPullsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPullsRequest.ProtoReflect.Descriptor instead.
 func (*ListPullsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListPullsRequest) GetUidp() *common.UIDPFilter {
@@ -1550,7 +1735,7 @@ type ListPullsResponse struct {
 
 func (x *ListPullsResponse) Reset() {
 	*x = ListPullsResponse{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[17]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1747,7 @@ func (x *ListPullsResponse) String() string {
 func (*ListPullsResponse) ProtoMessage() {}
 
 func (x *ListPullsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[17]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1760,7 @@ func (x *ListPullsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPullsResponse.ProtoReflect.Descriptor instead.
 func (*ListPullsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListPullsResponse) GetPulls() []*Pull {
@@ -1615,7 +1800,7 @@ type GetRegistryRequest struct {
 
 func (x *GetRegistryRequest) Reset() {
 	*x = GetRegistryRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[18]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1812,7 @@ func (x *GetRegistryRequest) String() string {
 func (*GetRegistryRequest) ProtoMessage() {}
 
 func (x *GetRegistryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[18]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1825,7 @@ func (x *GetRegistryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRegistryRequest.ProtoReflect.Descriptor instead.
 func (*GetRegistryRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{21}
 }
 
 // Registry is where images are pushed to and pulled from.
@@ -1654,7 +1839,7 @@ type Registry struct {
 
 func (x *Registry) Reset() {
 	*x = Registry{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[19]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1851,7 @@ func (x *Registry) String() string {
 func (*Registry) ProtoMessage() {}
 
 func (x *Registry) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[19]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1864,7 @@ func (x *Registry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registry.ProtoReflect.Descriptor instead.
 func (*Registry) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Registry) GetHost() string {
@@ -1716,7 +1901,7 @@ type RefusedAccess struct {
 
 func (x *RefusedAccess) Reset() {
 	*x = RefusedAccess{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[20]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1913,7 @@ func (x *RefusedAccess) String() string {
 func (*RefusedAccess) ProtoMessage() {}
 
 func (x *RefusedAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[20]
+	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1926,7 @@ func (x *RefusedAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedAccess.ProtoReflect.Descriptor instead.
 func (*RefusedAccess) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RefusedAccess) GetIdentityUid() string {
@@ -1877,7 +2062,19 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Z\n" +
 	"\x0fGetImageRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12!\n" +
-	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\"n\n" +
+	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\"]\n" +
+	"\x16SummarizeImagesRequest\x12$\n" +
+	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12\x1d\n" +
+	"\adigests\x18\x02 \x03(\tB\x03\xe0A\x02R\adigests\"\xb9\x01\n" +
+	"\fImageSummary\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1c\n" +
+	"\tplatforms\x18\x02 \x03(\tR\tplatforms\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x1d\n" +
+	"\n" +
+	"pull_count\x18\x04 \x01(\x03R\tpullCount\x12@\n" +
+	"\x0elast_pull_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\flastPullTime\"V\n" +
+	"\x17SummarizeImagesResponse\x12;\n" +
+	"\tsummaries\x18\x01 \x03(\v2\x1d.holdfast.oci.v1.ImageSummaryR\tsummaries\"n\n" +
 	"\x13GetReferrersRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12\x1b\n" +
 	"\x06digest\x18\x02 \x01(\tB\x03\xe0A\x02R\x06digest\x12\x14\n" +
@@ -1968,7 +2165,7 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\tDirection\x12\x19\n" +
 	"\x15DIRECTION_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eDIRECTION_PULL\x10\x01\x12\x12\n" +
-	"\x0eDIRECTION_PUSH\x10\x022\xe5\t\n" +
+	"\x0eDIRECTION_PUSH\x10\x022\x89\v\n" +
 	"\n" +
 	"OCIService\x12|\n" +
 	"\vGetSettings\x12#.holdfast.oci.v1.GetSettingsRequest\x1a\x19.holdfast.oci.v1.Settings\"-\x82\xd3\xe4\x93\x02\x1b\x12\x19/oci/v1/settings/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
@@ -1982,7 +2179,9 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\bGetImage\x12 .holdfast.oci.v1.GetImageRequest\x1a\x16.holdfast.oci.v1.Image\"D\x82\xd3\xe4\x93\x020\x12./oci/v1/repos/{repo_uid=**}/images/{reference}\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x04\xc5\f\xcf\f\x12\x96\x01\n" +
 	"\fGetReferrers\x12$.holdfast.oci.v1.GetReferrersRequest\x1a\x1a.holdfast.oci.v1.Referrers\"D\x82\xd3\xe4\x93\x020\x12./oci/v1/repos/{repo_uid=**}/referrers/{digest}\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
-	"\x04\xc5\f\xd0\f\x12\x9d\x01\n" +
+	"\x04\xc5\f\xd0\f\x12\xa1\x01\n" +
+	"\x0fSummarizeImages\x12'.holdfast.oci.v1.SummarizeImagesRequest\x1a(.holdfast.oci.v1.SummarizeImagesResponse\";\x82\xd3\xe4\x93\x02'\x12%/oci/v1/repos/{repo_uid=**}/summaries\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\xc5\f\xcf\f\x12\x9d\x01\n" +
 	"\x0eListTagHistory\x12&.holdfast.oci.v1.ListTagHistoryRequest\x1a'.holdfast.oci.v1.ListTagHistoryResponse\":\x82\xd3\xe4\x93\x02(\x12&/oci/v1/repos/{repo_uid=**}/tagHistory\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\xcd\f\x12y\n" +
 	"\tListPulls\x12!.holdfast.oci.v1.ListPullsRequest\x1a\".holdfast.oci.v1.ListPullsResponse\"%\x82\xd3\xe4\x93\x02\x0f\x12\r/oci/v1/pulls\x8a\xaf\xa8\xd2\x05\n" +
@@ -2003,82 +2202,89 @@ func file_holdfast_oci_v1_oci_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_oci_v1_oci_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_oci_v1_oci_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_holdfast_oci_v1_oci_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_holdfast_oci_v1_oci_proto_goTypes = []any{
-	(Direction)(0),                 // 0: holdfast.oci.v1.Direction
-	(*Settings)(nil),               // 1: holdfast.oci.v1.Settings
-	(*GetSettingsRequest)(nil),     // 2: holdfast.oci.v1.GetSettingsRequest
-	(*UpdateSettingsRequest)(nil),  // 3: holdfast.oci.v1.UpdateSettingsRequest
-	(*DeleteSettingsRequest)(nil),  // 4: holdfast.oci.v1.DeleteSettingsRequest
-	(*Image)(nil),                  // 5: holdfast.oci.v1.Image
-	(*Variant)(nil),                // 6: holdfast.oci.v1.Variant
-	(*Step)(nil),                   // 7: holdfast.oci.v1.Step
-	(*ImageConfig)(nil),            // 8: holdfast.oci.v1.ImageConfig
-	(*GetImageRequest)(nil),        // 9: holdfast.oci.v1.GetImageRequest
-	(*GetReferrersRequest)(nil),    // 10: holdfast.oci.v1.GetReferrersRequest
-	(*Referrer)(nil),               // 11: holdfast.oci.v1.Referrer
-	(*Referrers)(nil),              // 12: holdfast.oci.v1.Referrers
-	(*TagChange)(nil),              // 13: holdfast.oci.v1.TagChange
-	(*ListTagHistoryRequest)(nil),  // 14: holdfast.oci.v1.ListTagHistoryRequest
-	(*ListTagHistoryResponse)(nil), // 15: holdfast.oci.v1.ListTagHistoryResponse
-	(*Pull)(nil),                   // 16: holdfast.oci.v1.Pull
-	(*ListPullsRequest)(nil),       // 17: holdfast.oci.v1.ListPullsRequest
-	(*ListPullsResponse)(nil),      // 18: holdfast.oci.v1.ListPullsResponse
-	(*GetRegistryRequest)(nil),     // 19: holdfast.oci.v1.GetRegistryRequest
-	(*Registry)(nil),               // 20: holdfast.oci.v1.Registry
-	(*RefusedAccess)(nil),          // 21: holdfast.oci.v1.RefusedAccess
-	nil,                            // 22: holdfast.oci.v1.Image.AnnotationsEntry
-	nil,                            // 23: holdfast.oci.v1.ImageConfig.LabelsEntry
-	nil,                            // 24: holdfast.oci.v1.Referrer.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil),  // 25: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),  // 26: google.protobuf.FieldMask
-	(*common.UIDPFilter)(nil),      // 27: holdfast.common.UIDPFilter
-	(*emptypb.Empty)(nil),          // 28: google.protobuf.Empty
+	(Direction)(0),                  // 0: holdfast.oci.v1.Direction
+	(*Settings)(nil),                // 1: holdfast.oci.v1.Settings
+	(*GetSettingsRequest)(nil),      // 2: holdfast.oci.v1.GetSettingsRequest
+	(*UpdateSettingsRequest)(nil),   // 3: holdfast.oci.v1.UpdateSettingsRequest
+	(*DeleteSettingsRequest)(nil),   // 4: holdfast.oci.v1.DeleteSettingsRequest
+	(*Image)(nil),                   // 5: holdfast.oci.v1.Image
+	(*Variant)(nil),                 // 6: holdfast.oci.v1.Variant
+	(*Step)(nil),                    // 7: holdfast.oci.v1.Step
+	(*ImageConfig)(nil),             // 8: holdfast.oci.v1.ImageConfig
+	(*GetImageRequest)(nil),         // 9: holdfast.oci.v1.GetImageRequest
+	(*SummarizeImagesRequest)(nil),  // 10: holdfast.oci.v1.SummarizeImagesRequest
+	(*ImageSummary)(nil),            // 11: holdfast.oci.v1.ImageSummary
+	(*SummarizeImagesResponse)(nil), // 12: holdfast.oci.v1.SummarizeImagesResponse
+	(*GetReferrersRequest)(nil),     // 13: holdfast.oci.v1.GetReferrersRequest
+	(*Referrer)(nil),                // 14: holdfast.oci.v1.Referrer
+	(*Referrers)(nil),               // 15: holdfast.oci.v1.Referrers
+	(*TagChange)(nil),               // 16: holdfast.oci.v1.TagChange
+	(*ListTagHistoryRequest)(nil),   // 17: holdfast.oci.v1.ListTagHistoryRequest
+	(*ListTagHistoryResponse)(nil),  // 18: holdfast.oci.v1.ListTagHistoryResponse
+	(*Pull)(nil),                    // 19: holdfast.oci.v1.Pull
+	(*ListPullsRequest)(nil),        // 20: holdfast.oci.v1.ListPullsRequest
+	(*ListPullsResponse)(nil),       // 21: holdfast.oci.v1.ListPullsResponse
+	(*GetRegistryRequest)(nil),      // 22: holdfast.oci.v1.GetRegistryRequest
+	(*Registry)(nil),                // 23: holdfast.oci.v1.Registry
+	(*RefusedAccess)(nil),           // 24: holdfast.oci.v1.RefusedAccess
+	nil,                             // 25: holdfast.oci.v1.Image.AnnotationsEntry
+	nil,                             // 26: holdfast.oci.v1.ImageConfig.LabelsEntry
+	nil,                             // 27: holdfast.oci.v1.Referrer.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil),   // 28: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),   // 29: google.protobuf.FieldMask
+	(*common.UIDPFilter)(nil),       // 30: holdfast.common.UIDPFilter
+	(*emptypb.Empty)(nil),           // 31: google.protobuf.Empty
 }
 var file_holdfast_oci_v1_oci_proto_depIdxs = []int32{
-	25, // 0: holdfast.oci.v1.Settings.update_time:type_name -> google.protobuf.Timestamp
+	28, // 0: holdfast.oci.v1.Settings.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 1: holdfast.oci.v1.UpdateSettingsRequest.settings:type_name -> holdfast.oci.v1.Settings
-	26, // 2: holdfast.oci.v1.UpdateSettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	22, // 3: holdfast.oci.v1.Image.annotations:type_name -> holdfast.oci.v1.Image.AnnotationsEntry
+	29, // 2: holdfast.oci.v1.UpdateSettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	25, // 3: holdfast.oci.v1.Image.annotations:type_name -> holdfast.oci.v1.Image.AnnotationsEntry
 	6,  // 4: holdfast.oci.v1.Image.variants:type_name -> holdfast.oci.v1.Variant
-	25, // 5: holdfast.oci.v1.Image.push_time:type_name -> google.protobuf.Timestamp
+	28, // 5: holdfast.oci.v1.Image.push_time:type_name -> google.protobuf.Timestamp
 	8,  // 6: holdfast.oci.v1.Variant.config:type_name -> holdfast.oci.v1.ImageConfig
 	7,  // 7: holdfast.oci.v1.Variant.steps:type_name -> holdfast.oci.v1.Step
-	25, // 8: holdfast.oci.v1.Step.create_time:type_name -> google.protobuf.Timestamp
-	25, // 9: holdfast.oci.v1.ImageConfig.create_time:type_name -> google.protobuf.Timestamp
-	23, // 10: holdfast.oci.v1.ImageConfig.labels:type_name -> holdfast.oci.v1.ImageConfig.LabelsEntry
-	24, // 11: holdfast.oci.v1.Referrer.annotations:type_name -> holdfast.oci.v1.Referrer.AnnotationsEntry
-	11, // 12: holdfast.oci.v1.Referrers.referrers:type_name -> holdfast.oci.v1.Referrer
-	25, // 13: holdfast.oci.v1.TagChange.time:type_name -> google.protobuf.Timestamp
-	13, // 14: holdfast.oci.v1.ListTagHistoryResponse.changes:type_name -> holdfast.oci.v1.TagChange
-	0,  // 15: holdfast.oci.v1.Pull.direction:type_name -> holdfast.oci.v1.Direction
-	25, // 16: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
-	27, // 17: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	0,  // 18: holdfast.oci.v1.ListPullsRequest.direction:type_name -> holdfast.oci.v1.Direction
-	16, // 19: holdfast.oci.v1.ListPullsResponse.pulls:type_name -> holdfast.oci.v1.Pull
-	25, // 20: holdfast.oci.v1.RefusedAccess.first_time:type_name -> google.protobuf.Timestamp
-	25, // 21: holdfast.oci.v1.RefusedAccess.last_time:type_name -> google.protobuf.Timestamp
-	2,  // 22: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
-	3,  // 23: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
-	4,  // 24: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
-	9,  // 25: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
-	10, // 26: holdfast.oci.v1.OCIService.GetReferrers:input_type -> holdfast.oci.v1.GetReferrersRequest
-	14, // 27: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
-	17, // 28: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
-	19, // 29: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
-	1,  // 30: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
-	1,  // 31: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
-	28, // 32: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
-	5,  // 33: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
-	12, // 34: holdfast.oci.v1.OCIService.GetReferrers:output_type -> holdfast.oci.v1.Referrers
-	15, // 35: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
-	18, // 36: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
-	20, // 37: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
-	30, // [30:38] is the sub-list for method output_type
-	22, // [22:30] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	28, // 8: holdfast.oci.v1.Step.create_time:type_name -> google.protobuf.Timestamp
+	28, // 9: holdfast.oci.v1.ImageConfig.create_time:type_name -> google.protobuf.Timestamp
+	26, // 10: holdfast.oci.v1.ImageConfig.labels:type_name -> holdfast.oci.v1.ImageConfig.LabelsEntry
+	28, // 11: holdfast.oci.v1.ImageSummary.last_pull_time:type_name -> google.protobuf.Timestamp
+	11, // 12: holdfast.oci.v1.SummarizeImagesResponse.summaries:type_name -> holdfast.oci.v1.ImageSummary
+	27, // 13: holdfast.oci.v1.Referrer.annotations:type_name -> holdfast.oci.v1.Referrer.AnnotationsEntry
+	14, // 14: holdfast.oci.v1.Referrers.referrers:type_name -> holdfast.oci.v1.Referrer
+	28, // 15: holdfast.oci.v1.TagChange.time:type_name -> google.protobuf.Timestamp
+	16, // 16: holdfast.oci.v1.ListTagHistoryResponse.changes:type_name -> holdfast.oci.v1.TagChange
+	0,  // 17: holdfast.oci.v1.Pull.direction:type_name -> holdfast.oci.v1.Direction
+	28, // 18: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
+	30, // 19: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	0,  // 20: holdfast.oci.v1.ListPullsRequest.direction:type_name -> holdfast.oci.v1.Direction
+	19, // 21: holdfast.oci.v1.ListPullsResponse.pulls:type_name -> holdfast.oci.v1.Pull
+	28, // 22: holdfast.oci.v1.RefusedAccess.first_time:type_name -> google.protobuf.Timestamp
+	28, // 23: holdfast.oci.v1.RefusedAccess.last_time:type_name -> google.protobuf.Timestamp
+	2,  // 24: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
+	3,  // 25: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
+	4,  // 26: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
+	9,  // 27: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
+	13, // 28: holdfast.oci.v1.OCIService.GetReferrers:input_type -> holdfast.oci.v1.GetReferrersRequest
+	10, // 29: holdfast.oci.v1.OCIService.SummarizeImages:input_type -> holdfast.oci.v1.SummarizeImagesRequest
+	17, // 30: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
+	20, // 31: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
+	22, // 32: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
+	1,  // 33: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
+	1,  // 34: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
+	31, // 35: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
+	5,  // 36: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
+	15, // 37: holdfast.oci.v1.OCIService.GetReferrers:output_type -> holdfast.oci.v1.Referrers
+	12, // 38: holdfast.oci.v1.OCIService.SummarizeImages:output_type -> holdfast.oci.v1.SummarizeImagesResponse
+	18, // 39: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
+	21, // 40: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
+	23, // 41: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
+	33, // [33:42] is the sub-list for method output_type
+	24, // [24:33] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_oci_v1_oci_proto_init() }
@@ -2087,15 +2293,15 @@ func file_holdfast_oci_v1_oci_proto_init() {
 		return
 	}
 	file_holdfast_oci_v1_oci_proto_msgTypes[0].OneofWrappers = []any{}
-	file_holdfast_oci_v1_oci_proto_msgTypes[14].OneofWrappers = []any{}
 	file_holdfast_oci_v1_oci_proto_msgTypes[17].OneofWrappers = []any{}
+	file_holdfast_oci_v1_oci_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_oci_v1_oci_proto_rawDesc), len(file_holdfast_oci_v1_oci_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

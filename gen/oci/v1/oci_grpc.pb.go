@@ -20,14 +20,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	OCIService_GetSettings_FullMethodName    = "/holdfast.oci.v1.OCIService/GetSettings"
-	OCIService_UpdateSettings_FullMethodName = "/holdfast.oci.v1.OCIService/UpdateSettings"
-	OCIService_DeleteSettings_FullMethodName = "/holdfast.oci.v1.OCIService/DeleteSettings"
-	OCIService_GetImage_FullMethodName       = "/holdfast.oci.v1.OCIService/GetImage"
-	OCIService_GetReferrers_FullMethodName   = "/holdfast.oci.v1.OCIService/GetReferrers"
-	OCIService_ListTagHistory_FullMethodName = "/holdfast.oci.v1.OCIService/ListTagHistory"
-	OCIService_ListPulls_FullMethodName      = "/holdfast.oci.v1.OCIService/ListPulls"
-	OCIService_GetRegistry_FullMethodName    = "/holdfast.oci.v1.OCIService/GetRegistry"
+	OCIService_GetSettings_FullMethodName     = "/holdfast.oci.v1.OCIService/GetSettings"
+	OCIService_UpdateSettings_FullMethodName  = "/holdfast.oci.v1.OCIService/UpdateSettings"
+	OCIService_DeleteSettings_FullMethodName  = "/holdfast.oci.v1.OCIService/DeleteSettings"
+	OCIService_GetImage_FullMethodName        = "/holdfast.oci.v1.OCIService/GetImage"
+	OCIService_GetReferrers_FullMethodName    = "/holdfast.oci.v1.OCIService/GetReferrers"
+	OCIService_SummarizeImages_FullMethodName = "/holdfast.oci.v1.OCIService/SummarizeImages"
+	OCIService_ListTagHistory_FullMethodName  = "/holdfast.oci.v1.OCIService/ListTagHistory"
+	OCIService_ListPulls_FullMethodName       = "/holdfast.oci.v1.OCIService/ListPulls"
+	OCIService_GetRegistry_FullMethodName     = "/holdfast.oci.v1.OCIService/GetRegistry"
 )
 
 // OCIServiceClient is the client API for OCIService service.
@@ -52,6 +53,9 @@ type OCIServiceClient interface {
 	// attestations and the like, as the registry lists it. It is what those say who
 	// may push to the repo; nothing of it is verified.
 	GetReferrers(ctx context.Context, in *GetReferrersRequest, opts ...grpc.CallOption) (*Referrers, error)
+	// SummarizeImages says in short what images of a repo are like and how often
+	// they are pulled, for a list of them.
+	SummarizeImages(ctx context.Context, in *SummarizeImagesRequest, opts ...grpc.CallOption) (*SummarizeImagesResponse, error)
 	// ListTagHistory returns every digest that the tags of a repo have stood for,
 	// the newest first, a page at a time. What became of a tag is kept when it is
 	// deleted.
@@ -121,6 +125,16 @@ func (c *oCIServiceClient) GetReferrers(ctx context.Context, in *GetReferrersReq
 	return out, nil
 }
 
+func (c *oCIServiceClient) SummarizeImages(ctx context.Context, in *SummarizeImagesRequest, opts ...grpc.CallOption) (*SummarizeImagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SummarizeImagesResponse)
+	err := c.cc.Invoke(ctx, OCIService_SummarizeImages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *oCIServiceClient) ListTagHistory(ctx context.Context, in *ListTagHistoryRequest, opts ...grpc.CallOption) (*ListTagHistoryResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListTagHistoryResponse)
@@ -173,6 +187,9 @@ type OCIServiceServer interface {
 	// attestations and the like, as the registry lists it. It is what those say who
 	// may push to the repo; nothing of it is verified.
 	GetReferrers(context.Context, *GetReferrersRequest) (*Referrers, error)
+	// SummarizeImages says in short what images of a repo are like and how often
+	// they are pulled, for a list of them.
+	SummarizeImages(context.Context, *SummarizeImagesRequest) (*SummarizeImagesResponse, error)
 	// ListTagHistory returns every digest that the tags of a repo have stood for,
 	// the newest first, a page at a time. What became of a tag is kept when it is
 	// deleted.
@@ -206,6 +223,9 @@ func (UnimplementedOCIServiceServer) GetImage(context.Context, *GetImageRequest)
 }
 func (UnimplementedOCIServiceServer) GetReferrers(context.Context, *GetReferrersRequest) (*Referrers, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetReferrers not implemented")
+}
+func (UnimplementedOCIServiceServer) SummarizeImages(context.Context, *SummarizeImagesRequest) (*SummarizeImagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SummarizeImages not implemented")
 }
 func (UnimplementedOCIServiceServer) ListTagHistory(context.Context, *ListTagHistoryRequest) (*ListTagHistoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTagHistory not implemented")
@@ -327,6 +347,24 @@ func _OCIService_GetReferrers_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OCIService_SummarizeImages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SummarizeImagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OCIServiceServer).SummarizeImages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OCIService_SummarizeImages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OCIServiceServer).SummarizeImages(ctx, req.(*SummarizeImagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OCIService_ListTagHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListTagHistoryRequest)
 	if err := dec(in); err != nil {
@@ -407,6 +445,10 @@ var OCIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetReferrers",
 			Handler:    _OCIService_GetReferrers_Handler,
+		},
+		{
+			MethodName: "SummarizeImages",
+			Handler:    _OCIService_SummarizeImages_Handler,
 		},
 		{
 			MethodName: "ListTagHistory",

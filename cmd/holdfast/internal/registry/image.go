@@ -11,13 +11,14 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	commonpb "github.com/holdfast-dev/holdfast/gen/common"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
 // imagesCommand returns the commands about what images are like.
 func imagesCommand(a *noun.App) *cobra.Command {
-	return a.Branch("images", "Inspect images", imagesInspect(a), imagesPackages(a), imagesReferrers(a), imagesSize(a))
+	return a.Branch("images", "Inspect images", imagesList(a), imagesInspect(a), imagesPackages(a), imagesReferrers(a), imagesSize(a))
 }
 
 // variants shows the images for several systems. known has what is known about each, by
@@ -39,6 +40,50 @@ func variants(known map[string]string) output.View {
 
 func platformOf(v *ocipb.Variant) string {
 	return strings.Trim(strings.Join([]string{v.GetOs(), v.GetArchitecture(), v.GetVariant()}, "/"), "/")
+}
+
+// listedImages is how many images one call summarizes at most.
+const listedImages = 50
+
+func imagesList(a *noun.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list REPO", Short: "List the newest tags of a repo with platforms, sizes and pulls",
+		Long: "Lists the fifty tags that were pushed last. Pulls are those of the last 30 days; a number above a hundred may\n" +
+			"stand for more. The size of an index is that of its image for amd64, or else of its first.",
+	}
+	return a.About(repos(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
+		found, err := signin.Call(ctx, registrypb.NewTagsServiceClient(a).ListTags, &registrypb.ListTagsRequest{
+			Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}, PageSize: listedImages, OrderBy: "update_time desc"}, "uidp.children_of=REPO")
+		if err != nil || len(found.GetTags()) == 0 {
+			return cmp.Or(err, noun.ShowAll(ctx, a, listedView(nil), []*registrypb.Tag{}))
+		}
+		req := &ocipb.SummarizeImagesRequest{RepoUid: uid}
+		for _, t := range found.GetTags() {
+			req.Digests = append(req.Digests, t.GetDigest())
+		}
+		all, err := signin.Call(ctx, ocipb.NewOCIServiceClient(a).SummarizeImages, req, "repo_uid=REPO")
+		if err != nil {
+			return err
+		}
+		known := map[string]*ocipb.ImageSummary{}
+		for _, s := range all.GetSummaries() {
+			known[s.GetDigest()] = s
+		}
+		return noun.ShowAll(ctx, a, listedView(known), found.GetTags())
+	})
+}
+
+// listedView shows tags with what is known of their images, by digest.
+func listedView(known map[string]*ocipb.ImageSummary) output.View {
+	of := func(t *registrypb.Tag) *ocipb.ImageSummary { return known[t.GetDigest()] }
+	return output.View{
+		Plural: "images", ID: "uid",
+		Columns: output.Columns("name",
+			output.Text("platforms", func(t *registrypb.Tag) string { return strings.Join(of(t).GetPlatforms(), ", ") }),
+			output.Text("size", func(t *registrypb.Tag) string { return size(of(t).GetSize()) }),
+			output.Text("pulls", func(t *registrypb.Tag) string { return fmt.Sprint(of(t).GetPullCount()) }), "pushed=updateTime"),
+		Wide: output.Columns("digest", "uid"),
+	}
 }
 
 func imagesInspect(a *noun.App) *cobra.Command {
