@@ -126,15 +126,24 @@ func checkSBOM(t *testing.T, bom cdx.BOM, binary, module string) {
 	if got := (*bom.Metadata.Component.Hashes)[0].Value; got != hex.EncodeToString(sum[:]) {
 		t.Errorf("%s: the SBOM is of a program with the sum %s", binary, got)
 	}
-	if got, want := len(*bom.Components), len(info.Deps)+1; got != want { // and the standard library
-		t.Errorf("%s: %d components, want %d", binary, got, want)
-	}
-	found := false
+	modules, scripts, found := 0, []string{}, false
 	for _, c := range *bom.Components {
+		if strings.HasPrefix(c.PackageURL, "pkg:npm/") {
+			scripts = append(scripts, c.PackageURL)
+			continue
+		}
+		modules++
 		found = found || c.Name == module && strings.HasPrefix(c.PackageURL, "pkg:golang/"+module+"@v")
 	}
 	if !found {
 		t.Errorf("%s: %s is missing", binary, module)
+	}
+	if want := len(info.Deps) + 1; modules != want { // and the standard library
+		t.Errorf("%s: %d modules, want %d", binary, modules, want)
+	}
+	all := strings.Join(scripts, "\n")
+	if isServer := strings.Contains(module, "sqlite"); isServer != strings.Contains(all, "pkg:npm/%40preact/signals@") || strings.Contains(all, "typescript@") {
+		t.Errorf("%s: the packages of the console are\n%s", binary, all)
 	}
 }
 

@@ -7,8 +7,13 @@ import (
 	"debug/buildinfo"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +25,8 @@ import (
 const sbomType = "application/vnd.cyclonedx+json"
 
 // sbomOf returns the SBOM of a program as CycloneDX: the modules that the linker has
-// recorded in it, so neither more nor less than what is in the file.
+// recorded in it, so neither more nor less than what is in the file, and for the server the
+// packages that are built into its console.
 func sbomOf(s source, p program, binary string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -42,6 +48,13 @@ func sbomOf(s source, p program, binary string) ([]byte, error) {
 	for _, dep := range info.Deps {
 		components = append(components, moduleOf(dep))
 	}
+	if p.name == server.name {
+		scripts, err := consolePackages(filepath.Join(s.dir, "console", "package-lock.json"))
+		if err != nil {
+			return nil, err
+		}
+		components = append(components, scripts...)
+	}
 	refs := make([]string, len(components))
 	for i, c := range components {
 		refs[i] = c.BOMRef
@@ -54,6 +67,46 @@ func sbomOf(s source, p program, binary string) ([]byte, error) {
 	var b bytes.Buffer
 	err = cdx.NewBOMEncoder(&b, cdx.BOMFileFormatJSON).SetPretty(true).SetEscapeHTML(false).Encode(bom)
 	return b.Bytes(), err
+}
+
+// consolePackages returns the npm packages that a lock file has for more than development.
+func consolePackages(lock string) ([]cdx.Component, error) {
+	text, err := os.ReadFile(lock)
+	if err != nil {
+		return nil, err
+	}
+	var locked struct {
+		Packages map[string]struct {
+			Version, Integrity, License string
+			Dev                         bool
+		}
+	}
+	if err := json.Unmarshal(text, &locked); err != nil {
+		return nil, fmt.Errorf("%s: %w", lock, err)
+	}
+	var all []cdx.Component
+	for _, path := range slices.Sorted(maps.Keys(locked.Packages)) {
+		p := locked.Packages[path]
+		_, name, found := strings.Cut(path, "node_modules/")
+		if !found || p.Dev {
+			continue
+		}
+		namespace, short := "", name
+		if i := strings.LastIndexByte(name, '/'); i >= 0 {
+			namespace, short = name[:i], name[i+1:]
+		}
+		c := cdx.Component{
+			Type: cdx.ComponentTypeLibrary, Name: name, Version: p.Version,
+			PackageURL: packageurl.NewPackageURL(packageurl.TypeNPM, namespace, short, p.Version, nil, "").ToString(),
+			Licenses:   &cdx.Licenses{{License: &cdx.License{ID: p.License}}},
+		}
+		c.BOMRef = c.PackageURL
+		if raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(p.Integrity, "sha512-")); err == nil {
+			c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA512, Value: hex.EncodeToString(raw)}}
+		}
+		all = append(all, c)
+	}
+	return all, nil
 }
 
 func moduleOf(dep *debug.Module) cdx.Component {

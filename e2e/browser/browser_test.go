@@ -87,6 +87,7 @@ type tab struct {
 	person   cdp.BrowserContextID
 	scripted bool      // pages may run scripts
 	schemes  [2]string // in which views are judged: on a desktop, on a phone
+	unjudged bool      // how views look is judged elsewhere
 }
 
 // newTab opens a window of its own, with its own cookies.
@@ -114,7 +115,7 @@ func newTab(t *testing.T) *tab {
 	if err := chromedp.Run(ctx); err != nil { // without a bound: the window lives as long as the first run's context
 		t.Fatalf("open a window: %v", err)
 	}
-	b := &tab{t, ctx, person, true, [2]string{"light", "dark"}}
+	b := &tab{t: t, ctx: ctx, person: person, scripted: true, schemes: [2]string{"light", "dark"}}
 	b.run("open a window", chromedp.EmulateViewport(1100, 800))
 	return b
 }

@@ -174,6 +174,7 @@ func (s *site) newcomer(t *testing.T, email, name string, role ...string) *tab {
 	var made struct{ Link struct{ URL string } }
 	s.owner(t).json(&made, append([]string{"iam", "accounts", "create", email, "--parent", "dev", "--name", name}, role...)...)
 	b := newTab(t)
+	b.unjudged = s.unjudged
 	b.open(made.Link.URL)
 	b.fill("Password", "nine unrelated words")
 	b.press("Begin")

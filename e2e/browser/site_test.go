@@ -35,6 +35,7 @@ type site struct {
 	log      *logBook
 	database string // its file
 	devFile  string // what dev mode wrote
+	unjudged bool   // how views look is judged elsewhere
 }
 
 // A logBook keeps what the server logs.
