@@ -54,4 +54,6 @@ var (
 	RuleList        = accessRules.List(byUID)
 	RequestList     = accessRequests.List(newest)
 	AccessList      = page.List{Kind: "access", Fields: BindingList.Fields, Default: byUID}
+	PastList        = page.List{Kind: "past access", Fields: BindingList.Fields, Default: byUID}
+	PastGroupList   = page.List{Kind: "past groups", Fields: []string{"uid"}, Default: byUID}
 )
