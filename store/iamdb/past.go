@@ -248,6 +248,12 @@ func (s *Store) PastBindings(
 func scanPast(row store.Scanner) (b resource.BoundRole, role int64, _ error) {
 	var created, start, expire int64
 	err := row.Scan(&b.UID, &b.Identity, &role, &created, &start, &expire)
+	setTimes(&b.RoleBinding, created, start, expire)
+	return b, role, err
+}
+
+// setTimes sets the times of a binding to those that columns have.
+func setTimes(b *resource.RoleBinding, created, start, expire int64) {
 	b.CreateTime = store.FromMS(created)
 	if start != 0 {
 		b.StartTime = store.FromMS(start)
@@ -255,7 +261,6 @@ func scanPast(row store.Scanner) (b resource.BoundRole, role int64, _ error) {
 	if expire != 0 {
 		b.ExpireTime = store.FromMS(expire)
 	}
-	return b, role, err
 }
 
 // describePast adds to bindings, whose roles have these segments, what is known of their groups, roles and identities.
