@@ -202,7 +202,7 @@ func TestPruneGrantHistory(t *testing.T) {
 			t.Errorf("deleted %d rows that requests may be asking for", n)
 		}
 		time.Sleep(2 * time.Millisecond)
-		if err := s.RequirePast(t.Context(), "as_of", lastChange(t, s)); !errors.Is(err, fault.FailedPrecondition) {
+		if err := s.RequirePast(t.Context(), "as_of", lastChange(t, s).Add(-time.Millisecond)); !errors.Is(err, fault.FailedPrecondition) {
 			t.Errorf("as of before history: %v", err)
 		}
 		later := time.Now().Add(time.Hour)

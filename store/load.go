@@ -213,6 +213,9 @@ func copyRows(ctx context.Context, on *sql.Conn, t Table, next func() ([]any, er
 // setSequences has the database number the next rows after the numbers given.
 func (l *Load) setSequences(ctx context.Context, last map[string]int64) error {
 	for table, n := range last {
+		if n == 0 { // nothing was ever added to it
+			continue
+		}
 		texts := []string{`SELECT setval(pg_get_serial_sequence($1, '` + numbered + `'), $2)`}
 		if !l.DB.Engine.Postgres {
 			texts = []string{
