@@ -216,7 +216,9 @@ func TestPruneGrantHistory(t *testing.T) {
 				t.Errorf("%s has %d valid rows, want %d", table, got, want)
 			}
 		}
-		if i := slices.IndexFunc(gone, func(b resource.RoleBinding) bool { return rowsOf(t, s, "binding_history", "uid = '"+string(b.UID)+"'") > 0 }); i >= 0 {
+		if i := slices.IndexFunc(gone, func(b resource.RoleBinding) bool {
+			return rowsOf(t, s, "binding_history", "uid = '"+string(b.UID)+"'") > 0
+		}); i >= 0 {
 			t.Errorf("binding %d is still there", i)
 		}
 	})

@@ -61,24 +61,24 @@ type PastQuery struct {
 // validAt is the condition that a row of a history was valid at the time that a parameter has.
 func validAt(at string) string { return `t.to_ms > ` + at + ` AND t.from_ms <= ` + at }
 
-// condition returns the condition of the query. On Groups that have never been, or not by their whole UIDs, there
-// are no bindings.
-func (p PastQuery) condition(q *store.Query, known map[resource.UID]string) string {
-	at := q.Arg(store.MS(p.At))
-	text := validAt(at) + ` AND t.start_ms <= ` + at + ` AND (t.expire_ms = 0 OR t.expire_ms > ` + at + `)`
-	grp := `t.grp`
-	if p.Identity != "" {
-		text += ` AND t.identity = ` + q.Arg(string(p.Identity))
-		grp = `+t.grp` // so that the index of identities is used
-	}
-	if p.Under != nil {
-		text += ` AND EXISTS (SELECT 1 FROM ` + q.Engine.Each(q, texts(p.Under)) +
-			` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')`
-	} else {
-		text += ` AND ` + grp + ` IN (SELECT v FROM ` + q.Engine.Each(q, segments(maps.Keys(known))) + ` AS s)`
+// source returns where a statement finds the bindings of the query: what follows FROM, with conditions. On Groups that
+// have never been, or not by their whole UIDs, there are none; known are the others. Without an identity, the rows are
+// looked up for one group after the other.
+func (p PastQuery) source(q *store.Query, known map[resource.UID]string) (text string) {
+	counted := countedAt("t", q.Arg(store.MS(p.At)))
+	on := func() string { return q.Engine.Each(q, segments(maps.Keys(known))) }
+	switch {
+	case p.Identity == "":
+		text = on() + ` AS s` + q.Engine.Lookup("binding_history", `t.grp = s.v AND `+counted) + ` WHERE 1 = 1`
+	case p.Under == nil:
+		text = `binding_history AS t WHERE t.identity = ` + q.Arg(string(p.Identity)) + ` AND ` + counted +
+			` AND +t.grp IN (SELECT v FROM ` + on() + ` AS s)`
+	default:
+		text = `binding_history AS t WHERE t.identity = ` + q.Arg(string(p.Identity)) + ` AND ` + counted +
+			` AND EXISTS (SELECT 1 FROM ` + q.Engine.Each(q, texts(p.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')`
 	}
 	if p.Roles != nil {
-		text += ` AND +t.role IN (SELECT v FROM ` + q.Engine.Each(q, segments(slices.Values(p.Roles))) + ` AS s)`
+		text += ` AND +t.role IN (SELECT v FROM ` + q.Engine.Each(q, segments(slices.Values(p.Roles))) + ` AS r)`
 	}
 	return text
 }
@@ -196,8 +196,8 @@ func (s *Store) RolesHeldAt(ctx context.Context, p PastQuery) ([]PastRole, map[r
 		return nil, nil, err
 	}
 	q := store.Query{Engine: s.Engine}
-	counts, err := store.ReadMap[int64, int64](ctx, s.Rows, `SELECT t.role, count(*) FROM binding_history AS t WHERE `+
-		p.condition(&q, known)+` GROUP BY t.role`, q.Args...)
+	counts, err := store.ReadMap[int64, int64](ctx, s.Rows, `SELECT t.role, count(*) FROM `+
+		p.source(&q, known)+` GROUP BY t.role`, q.Args...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -224,8 +224,7 @@ func (s *Store) PastBindings(
 		return out, fmt.Errorf("cannot list bindings by %q", r.Order.Field)
 	}
 	q := store.Query{Engine: s.Engine, Table: "binding_history", Column: col, Page: r}
-	text := `SELECT t.uid, t.identity, t.role, t.create_ms, t.start_ms, t.expire_ms FROM binding_history AS t WHERE ` +
-		p.condition(&q, known)
+	text := `SELECT t.uid, t.identity, t.role, t.create_ms, t.start_ms, t.expire_ms FROM ` + p.source(&q, known)
 	text += q.After() + ` ORDER BY ` + q.Order() + q.Limit(r.Size+1) + ` OFFSET ` + q.Arg(r.Skip)
 	var roles []int64
 	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {

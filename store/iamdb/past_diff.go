@@ -64,29 +64,33 @@ func countedAt(row, at string) string {
 		`t.to_ms > AT AND t.from_ms <= AT AND t.start_ms <= AT AND (t.expire_ms = 0 OR t.expire_ms > AT)`)
 }
 
-// text returns the statement that reads all changes. Who has got back by another binding what one of them gave has
-// neither lost nor gained it.
-func (d DiffQuery) text(q *store.Query, known map[resource.UID]string) string {
+// A diffScope is the parts of a statement that say where and between which times changes are looked for.
+type diffScope struct{ from, to, org, place string }
+
+func (d DiffQuery) scope(q *store.Query, known map[resource.UID]string) diffScope {
 	var orgs []resource.UID
 	for _, uid := range append(slices.Clone(d.Under), d.Groups...) {
 		orgs = append(orgs, uid.Root())
 	}
-	from, to := q.Arg(store.MS(d.From)), q.Arg(store.MS(d.To))
-	org := `t.org IN (SELECT v FROM ` + q.Engine.Each(q, segments(slices.Values(orgs))) + ` AS o)`
-	scope := `(EXISTS (SELECT 1 FROM ` + q.Engine.Each(q, texts(d.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')
-		OR t.grp IN (SELECT v FROM ` + q.Engine.Each(q, segments(maps.Keys(known))) + ` AS s))`
-	var all []string
-	for _, b := range diffBranches {
-		has, had := from, to
-		if b.gained {
-			has, had = to, from
-		}
-		all = append(all, fmt.Sprintf(`SELECT %d AS change, t.%s AS at_ms, %s AS actor, t.seq, t.uid, t.identity, t.role, t.create_ms,
-			t.start_ms, t.expire_ms FROM binding_history AS t WHERE %s AND t.%s > %s AND t.%s <= %s AND %s AND %s AND %s
-			AND NOT EXISTS (SELECT 1 FROM binding_history AS u WHERE u.identity = t.identity AND +u.grp = t.grp AND +u.role = t.role AND %s)`,
-			b.change, b.column, b.by, org, b.column, from, b.column, to, b.where, countedAt("t", has), scope, countedAt("u", had)))
+	return diffScope{
+		from: q.Arg(store.MS(d.From)), to: q.Arg(store.MS(d.To)),
+		org: `t.org IN (SELECT v FROM ` + q.Engine.Each(q, segments(slices.Values(orgs))) + ` AS o)`,
+		place: `(EXISTS (SELECT 1 FROM ` + q.Engine.Each(q, texts(d.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')
+			OR +t.grp IN (SELECT v FROM ` + q.Engine.Each(q, segments(maps.Keys(known))) + ` AS s))`,
 	}
-	return strings.Join(all, ` UNION ALL `)
+}
+
+// text returns the statement that reads the changes of one sort. Who has got back by another binding what one of them
+// gave has neither lost nor gained it.
+func (b diffBranch) text(in diffScope) string {
+	has, had := in.from, in.to
+	if b.gained {
+		has, had = in.to, in.from
+	}
+	return fmt.Sprintf(`SELECT %d AS change, t.%s AS at_ms, %s AS actor, t.seq, t.uid, t.identity, t.role, t.create_ms,
+		t.start_ms, t.expire_ms FROM binding_history AS t WHERE %s AND t.%s > %s AND t.%s <= %s AND %s AND %s AND %s
+		AND NOT EXISTS (SELECT 1 FROM binding_history AS u WHERE u.identity = t.identity AND +u.grp = t.grp AND +u.role = t.role AND %s)`,
+		b.change, b.column, b.by, in.org, b.column, in.from, b.column, in.to, b.where, countedAt("t", has), in.place, countedAt("u", had))
 }
 
 // DiffGrants returns one page of who has gained and lost a role, by time. Names are those of the later time for what was
@@ -97,7 +101,12 @@ func (s *Store) DiffGrants(ctx context.Context, d DiffQuery, r page.Request) (ou
 		return out, err
 	}
 	q := store.Query{Engine: s.Engine, Page: r}
-	all := `(` + d.text(&q, known) + `) AS t`
+	scope := d.scope(&q, known)
+	var branches []string
+	for _, b := range diffBranches {
+		branches = append(branches, b.text(scope))
+	}
+	all := `(` + strings.Join(branches, ` UNION ALL `) + `) AS t`
 	if err := s.Row(ctx, `SELECT count(*) FROM `+all, q.Args, &out.Total); err != nil || out.Total == 0 {
 		return out, err
 	}
