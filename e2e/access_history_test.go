@@ -174,6 +174,17 @@ func (s pastStory) refuses(t *testing.T, call caller) {
 	if !own.GetAllowed() || len(own.GetGrants()) != 0 || !own.GetIncomplete() {
 		t.Errorf("who was there is told of themselves: %v", own)
 	}
+	// Who may not list identities is not told what a workload was called.
+	nameless := s.lacking["identity.list"]
+	list := &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: s.folder, AsOf: s.held, PageSize: 200}
+	diff := &accesspb.DiffAccessRequest{PlaceUid: s.folder, FromTime: s.held, ToTime: s.after}
+	told := must[*accesspb.ListAccessResponse](t, call, nameless, list).GetGrants()
+	for _, c := range must[*accesspb.DiffAccessResponse](t, call, nameless, diff).GetChanges() {
+		told = append(told, c.GetGrant())
+	}
+	if len(told) < 2 || slices.ContainsFunc(told, func(g *accesspb.Grant) bool { return g.GetIdentity().GetName() != "" }) {
+		t.Errorf("without identity.list: %v", told)
+	}
 	// A segment of another's group below one's own, and below nothing.
 	stray := s.other + s.gone[len(s.gone)-17:]
 	who := must[*accesspb.ListAccessResponse](t, call, s.elsewhere, &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: stray, AsOf: s.held})

@@ -168,11 +168,11 @@ type DiffFilter struct {
 	Place resource.UID `json:"place,omitempty"`
 }
 
-// A GrantDiff is a role that somebody has gained or lost, and a RoleDiff one that allows something else than before.
-type (
-	GrantDiff = iamdb.GrantDiff
-	RoleDiff  = iamdb.RoleDiff
-)
+// A GrantDiff is a role that somebody has gained or lost.
+type GrantDiff = iamdb.GrantDiff
+
+// A RoleDiff is a role that allows something else than before.
+type RoleDiff = iamdb.RoleDiff
 
 // A Diff is a page of who has gained and lost a role between two times. Roles that allow something else than before are
 // on the first page.
