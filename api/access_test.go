@@ -94,6 +94,22 @@ func TestAccessRefuses(t *testing.T) {
 		"grants?capability=groups.list&page_size=-1&place_uid=" + org:   "page_size",
 		"grants?capability=groups.list&order_by=name&place_uid=" + org:  "order_by",
 		"grants?capability=groups.list&page_token=abc&place_uid=" + org: "page_token",
+
+		"grants?capability=groups.list&as_of=yesterday&place_uid=" + org:                                    "as_of",
+		"grants?capability=groups.list&as_of=1700000000&place_uid=" + org:                                   "as_of",
+		"check?capability=groups.list&as_of=10000-01-01T00:00:00Z&identity_uid=x&place_uid=" + org:          "as_of",
+		"check?capability=x.y&as_of=2999-01-01T00:00:00Z&identity_uid=" + org + "&place_uid=" + org:         "capability",
+		"check?capability=groups.list&as_of=2999-01-01T00:00:00Z&identity_uid=" + org + "&place_uid=" + org: "as_of",
+		"past/grants":                  "place_uid",
+		"past/grants?place_uid=" + org: "as_of",
+		"past/grants?place_uid=x":      "place_uid",
+		"past/grants?as_of=2020-02-30T00:00:00Z&place_uid=" + org: "as_of",
+		"past/groups":             "uid",
+		"past/groups?uid=" + org:  "as_of",
+		"past/diff":               "from_time to_time",
+		"past/diff?order_by=name": "order_by",
+		"past/diff?page_size=-1":  "page_size",
+		"past/diff?from_time=2020-01-01T00:00:00Z&to_time=2020-01-01T00:00:00Z": "to_time",
 	} {
 		if got := w.do(t, "GET /access/v1/"+path, ""); got.status != 400 || strings.Join(got.violations(), " ") != fields {
 			t.Errorf("%s: %s, want complaints about %s", path, got.text, fields)

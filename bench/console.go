@@ -79,7 +79,7 @@ func (m *measurement) consoleData(ctx context.Context) dataset {
 			return dataset{tree: tree{org, n}, url: url, identities: n / 10}
 		}
 	}
-	d := m.load(ctx, name, n, n/10)
+	d := m.load(ctx, name, n, n/10, nil)
 	count := counters{}
 	m.engine.fill(ctx, d.url, []table{d.repoTable(n / 10).counted(count)})
 	db := m.engine.connect(d.url, 1)

@@ -19,7 +19,8 @@ type engine interface {
 	// replace makes the database empty.
 	replace(ctx context.Context, url string)
 
-	// fill loads tables fast: it drops their indexes and creates them again afterwards.
+	// fill loads tables fast: it drops their indexes and creates them again afterwards. No
+	// triggers run, so there is no history of grants of what it loads.
 	fill(ctx context.Context, url string, tables []table)
 
 	// connect opens the database with as durable commits as the store has.

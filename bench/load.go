@@ -21,20 +21,23 @@ type dataset struct {
 
 // groups returns a database with n groups.
 func (m *measurement) groups(ctx context.Context, n int) dataset {
-	return m.load(ctx, fmt.Sprintf("groups_%d", n), n, 0)
+	return m.load(ctx, fmt.Sprintf("groups_%d", n), n, 0, nil)
 }
 
 // bindings returns a database with n bindings.
 func (m *measurement) bindings(ctx context.Context, n int) dataset {
-	return m.load(ctx, fmt.Sprintf("bindings_%d", n), max(n/100, smallRows), n/grantsEach)
+	return m.load(ctx, fmt.Sprintf("bindings_%d", n), max(n/100, smallRows), n/grantsEach, nil)
 }
 
 // loadedSetting is the setting that marks a dataset as complete.
 const loadedSetting = "bench"
 
 // load returns a dataset. It loads the dataset unless it exists from this run or an earlier
-// one. The store creates the schema, and a server in dev mode the organization.
-func (m *measurement) load(ctx context.Context, name string, groups, identities int) dataset {
+// one. The store creates the schema, and a server in dev mode the organization. more returns further
+// tables, unless it is nil.
+func (m *measurement) load(
+	ctx context.Context, name string, groups, identities int, more func(dataset) []table,
+) dataset {
 	d := dataset{tree: tree{groups: groups}, identities: identities}
 	var found bool
 	if d.url, found = m.engine.create(ctx, name); found {
@@ -51,6 +54,9 @@ func (m *measurement) load(ctx context.Context, name string, groups, identities 
 	tables := []table{d.groupTable().counted(count)}
 	if identities > 0 {
 		tables = append(tables, d.identityTable(identities).counted(count), d.bindingTable(identities).counted(count))
+	}
+	if more != nil {
+		tables = append(tables, more(d)...)
 	}
 	m.engine.fill(ctx, d.url, tables)
 	d.finish(ctx, m.engine, count)

@@ -73,6 +73,7 @@ var sections = []section{
 	{"lists", lists},
 	{"get", gets},
 	{"check", checks},
+	{"past", pastChecks},
 	{"write", writes},
 	{"exchange", exchanges},
 	{"events", events},

@@ -46,8 +46,8 @@ func sqliteFile(path string, pragmas ...string) *sql.DB {
 func (e *sqliteEngine) fill(ctx context.Context, path string, tables []table) {
 	db := sqliteFile(path,
 		"journal_mode(WAL)", "synchronous(OFF)", "foreign_keys(0)", "cache_size(-1000000)", "temp_store(MEMORY)")
-	fillTables(ctx, db, nil, tables, `SELECT 'DROP INDEX ' || name AS drop_it, sql AS create_it
-		FROM sqlite_master WHERE type = 'index' AND tbl_name = $1 AND sql IS NOT NULL`,
+	fillTables(ctx, db, nil, tables, `SELECT 'DROP ' || type || ' ' || name AS drop_it, sql AS create_it
+		FROM sqlite_master WHERE type IN ('index', 'trigger') AND tbl_name = $1 AND sql IS NOT NULL`,
 		e.insert, "PRAGMA wal_checkpoint(TRUNCATE)")
 }
 

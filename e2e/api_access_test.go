@@ -158,6 +158,7 @@ func TestApiAccess(t *testing.T) {
 		maps.Copy(all, h.eventAccesses())
 		maps.Copy(all, h.judgementAccesses())
 		maps.Copy(all, h.requestAccesses())
+		maps.Copy(all, h.pastAccesses())
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			for protocol, call := range w.protocols() {
 				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, all[name]) })

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
@@ -347,6 +348,25 @@ func accessSteps() []step {
 		{name: "counts", in: func(s *story) proto.Message { return &accesspb.CountChildrenRequest{Uid: s.uid("folder")} }},
 		{name: "counts of a stranger", code: codes.PermissionDenied, in: func(s *story) proto.Message { return &accesspb.CountChildrenRequest{Uid: s.uid("folder")} }, as: "stranger"},
 		{name: "counts of no uid", code: codes.InvalidArgument, in: is(&accesspb.CountChildrenRequest{})},
+		{name: "past grants of no place", code: codes.InvalidArgument, in: func(*story) proto.Message { return &accesspb.ListPastGrantsRequest{AsOf: justNow()} }},
+		{name: "past grants in no time", code: codes.InvalidArgument, in: func(s *story) proto.Message { return &accesspb.ListPastGrantsRequest{PlaceUid: s.uid("folder")} }},
+		{name: "past grants of a stranger", code: codes.PermissionDenied, in: func(s *story) proto.Message {
+			return &accesspb.ListPastGrantsRequest{PlaceUid: s.uid("folder"), AsOf: justNow()}
+		}, as: "stranger"},
+		{name: "past groups", in: func(s *story) proto.Message {
+			return &accesspb.ListPastGroupsRequest{Uid: s.uid("below"), AsOf: justNow()}
+		}},
+		{name: "past groups as nobody", code: codes.Unauthenticated, in: func(s *story) proto.Message {
+			return &accesspb.ListPastGroupsRequest{Uid: s.uid("below"), AsOf: justNow()}
+		}, as: "nobody"},
+		{name: "past groups before history", code: codes.FailedPrecondition, in: func(s *story) proto.Message {
+			return &accesspb.ListPastGroupsRequest{Uid: s.uid("below"), AsOf: &timestamppb.Timestamp{}}
+		}},
+		{name: "past grants of a person", in: func(*story) proto.Message {
+			return &accesspb.ListPastGrantsRequest{IdentityUid: string(ada), AsOf: justNow()}
+		}, as: "stranger"},
+		{name: "no difference", code: codes.InvalidArgument, in: is(&accesspb.DiffAccessRequest{})},
+		{name: "difference of a stranger", in: func(*story) proto.Message { return &accesspb.DiffAccessRequest{FromTime: justNow(), ToTime: justNow()} }, as: "stranger"},
 		{name: "capabilities", in: is(&accesspb.ListCapabilitiesRequest{}), as: "stranger"},
 		{name: "capabilities as nobody", code: codes.Unauthenticated, in: is(&accesspb.ListCapabilitiesRequest{}), as: "nobody"},
 		{name: "version", in: is(&accesspb.GetVersionRequest{}), as: "stranger"},

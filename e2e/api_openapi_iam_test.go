@@ -75,8 +75,12 @@ func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 		"AccountAssociationsService_CheckAccountAssociation":  {{uid: x.folder, body: `{"providerType":"ACCOUNT_PROVIDER_TYPE_GOOGLE"}`}, {uid: x.folder, body: `{}`, fails: true}},
 		"AccountAssociationsService_DeleteAccountAssociation": {{uid: x.folder}, {uid: "nonsense", fails: true}},
 
-		"AccessService_CheckAccess":      {{query: "identity_uid=" + x.identity + "&capability=CAP_IAM_GROUPS_LIST&place_uid=" + x.folder}, {fails: true}},
-		"AccessService_ListAccess":       {{query: "capability=CAP_IAM_GROUPS_LIST&place_uid=" + x.folder}, {fails: true}},
+		"AccessService_CheckAccess":           {{query: "identity_uid=" + x.identity + "&capability=CAP_IAM_GROUPS_LIST&place_uid=" + x.folder}, {fails: true}},
+		"AccessService_ListAccess":            {{query: "capability=CAP_IAM_GROUPS_LIST&place_uid=" + x.folder}, {fails: true}},
+		"AccessHistoryService_ListPastGrants": {{query: "place_uid=" + x.folder + "&as_of=" + pastQuery()}, {fails: true}},
+		"AccessHistoryService_ListPastGroups": {{query: "uid=" + x.org + "&as_of=" + pastQuery()}, {fails: true}},
+		"AccessHistoryService_DiffAccess":     {{query: "from_time=" + pastQuery() + "&to_time=" + pastQuery()}, {fails: true}},
+
 		"AccessService_ResolvePath":      {{query: "kind=roles&path=viewer"}, {query: "kind=groups&path=no/such", fails: true}},
 		"AccessService_LookupNames":      {{body: `{"uids":["` + x.folder + `"]}`}, {body: `{}`, fails: true}},
 		"AccessService_Search":           {{query: "query=" + x.folder}, {query: "query=viewer"}, {fails: true}},

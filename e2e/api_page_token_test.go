@@ -179,6 +179,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 	below := &commonpb.UIDPFilter{DescendantsOf: folder}
 	app := w.repo(t, folder, "app")
 	w.repo(t, folder, "tool")
+	began := justNow()
 	w.fillLists(t, org, folder, app)
 	repo := &commonpb.UIDPFilter{ChildrenOf: app}
 	const newest = "create_time desc"
@@ -201,6 +202,9 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: folder},
 		&accesspb.ListAccessRulesRequest{Uidp: below, OrderBy: newest}, &accesspb.ListAccessRequestsRequest{Uidp: below, OrderBy: "create_time"},
 		&accesspb.CountChildrenRequest{Uid: folder, OrderBy: newest},
+		&accesspb.ListPastGrantsRequest{PlaceUid: folder, AsOf: justNow(), OrderBy: "create_time"},
+		&accesspb.ListPastGroupsRequest{Uid: folder, AsOf: justNow(), OrderBy: "uid desc"},
+		&accesspb.DiffAccessRequest{PlaceUid: folder, FromTime: began, ToTime: justNow(), OrderBy: "time desc"},
 		&budgetspb.ListBudgetsRequest{Uidp: below, OrderBy: newest},
 		&findingspb.ListExceptionsRequest{Uidp: below, OrderBy: newest}, &findingspb.ListRulesRequest{Uidp: below, OrderBy: newest},
 		&vulnpb.ListAdvisoriesRequest{Uidp: below, ArtifactNames: []string{"openssl"}},

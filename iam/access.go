@@ -2,8 +2,10 @@ package iam
 
 import (
 	"context"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
@@ -48,18 +50,23 @@ func (s *Service) CheckAccess(
 func (s *Service) ListAccess(
 	ctx context.Context, want resource.Capability, target resource.UID, p page.Params,
 ) (Access, error) {
-	of := []string{"", string(target)}
-	if want != 0 {
-		of[0] = want.String()
-	}
-	of, req, err := page.Resume(s.pages, iamdb.AccessList, of, p)
+	return s.ListAccessAt(ctx, want, target, time.Time{}, p)
+}
+
+// ListAccessAt is ListAccess as of a time, or of now if that is zero. What the caller may see is decided by what they
+// hold now.
+func (s *Service) ListAccessAt(
+	ctx context.Context, want resource.Capability, target resource.UID, at time.Time, p page.Params,
+) (Access, error) {
+	want, target, at, req, err := s.resumeAccess(want, target, at, p)
 	if err != nil {
 		return Access{}, err
 	}
-	want, _ = resource.ParseCapability(of[0]) // what is not one gives nothing
-	target = resource.UID(of[1])
 	if err := s.authz.Require(ctx, resource.RoleBindingsList, target); err != nil {
 		return Access{}, err
+	}
+	if !at.IsZero() {
+		return s.pastHolders(ctx, want, target, at, req)
 	}
 	h, incomplete := s.holding(ctx, want, target, false)
 	got, err := s.store.Holders(ctx, h, req)
@@ -70,20 +77,57 @@ func (s *Service) ListAccess(
 	return Access{Page: page.Finish(s.pages, req, got), Allowed: got.Total > 0, Incomplete: incomplete}, nil
 }
 
+// resumeAccess returns what ListAccessAt is asked, completed by its page token. A question about now has no third
+// part, because tokens of the version before have none.
+func (s *Service) resumeAccess(
+	want resource.Capability, target resource.UID, at time.Time, p page.Params,
+) (resource.Capability, resource.UID, time.Time, page.Request, error) {
+	of := []string{"", string(target)}
+	if want != 0 {
+		of[0] = want.String()
+	}
+	if !at.IsZero() {
+		of = append(of, at.UTC().Format(time.RFC3339Nano))
+	}
+	got, req, err := page.Resume(s.pages, iamdb.AccessList, of, p)
+	if err != nil && at.IsZero() && p.Token != "" {
+		if past, again, no := page.Resume(s.pages, iamdb.AccessList, append(of, ""), p); no == nil {
+			got, req, err = past, again, nil
+		}
+	}
+	if err != nil {
+		return 0, "", at, req, err
+	}
+	if len(got) > 2 {
+		if at, err = time.Parse(time.RFC3339Nano, got[2]); err != nil {
+			return 0, "", at, req, fault.Field("page_token", "belongs to a list with another filter or order")
+		}
+	}
+	want, _ = resource.ParseCapability(got[0]) // what is not one gives nothing
+	return want, resource.UID(got[1]), at, req, nil
+}
+
 // holding returns which bindings to look for: those of the roles that have a capability, on a resource and on
 // the groups above it whose bindings the caller may see, or on all of them if all is true.
 func (s *Service) holding(
 	ctx context.Context, want resource.Capability, target resource.UID, all bool,
 ) (h iamdb.HolderQuery, incomplete bool) {
-	for _, g := range append(target.Ancestors(), target) {
-		if all || s.authz.Require(ctx, resource.RoleBindingsList, g) == nil {
-			h.Groups = append(h.Groups, g)
-		} else {
-			incomplete = true
-		}
-	}
+	h.Groups, incomplete = s.seenFrom(ctx, target, all)
 	h.Roles = s.authz.RolesWith(want)
 	_, now := s.store.Clock()
 	h.Now = now.UnixMilli()
 	return h, incomplete
+}
+
+// seenFrom returns a resource and the groups above it whose bindings the caller may see, or all of them if all is true,
+// and whether there are others.
+func (s *Service) seenFrom(ctx context.Context, target resource.UID, all bool) (seen []resource.UID, incomplete bool) {
+	for _, g := range append(target.Ancestors(), target) {
+		if all || s.authz.Require(ctx, resource.RoleBindingsList, g) == nil {
+			seen = append(seen, g)
+		} else {
+			incomplete = true
+		}
+	}
+	return seen, incomplete
 }

@@ -30,6 +30,7 @@ type Config struct {
 	Key                 seal.Key // seals secrets
 	Mail                *mail.Queue
 	Now                 func() time.Time
+	KeepHistory         time.Duration // how long the history of grants is kept; 0 is for ever
 }
 
 // A Service manages the IAM resources in a store.

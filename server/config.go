@@ -102,6 +102,8 @@ type Config struct {
 	EventNames string        `yaml:"event_names" default:"holdfast" help:"prefix of event types: holdfast, or interop for receivers that were built for the public API"`
 	KeepEvents time.Duration `yaml:"keep_events" default:"2160h" help:"how long the audit log is kept, and events that no sink has accepted"`
 
+	KeepAccessHistory time.Duration `yaml:"keep_access_history" default:"17520h" help:"how long it is known who held which role"`
+
 	LogLevel      slog.Level    `yaml:"log_level" help:"lowest level that is logged: debug, info, warn or error (info)"`
 	MaxBody       Size          `yaml:"max_body" default:"4MiB" help:"largest request body that the API reads; over gRPC at least 4MiB"`
 	ShutdownDelay time.Duration `yaml:"shutdown_delay" help:"how long everything is served after a signal to stop, while health checks fail already; for load balancers (0s)"`

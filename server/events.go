@@ -15,6 +15,9 @@ import (
 // inspect them.
 const minKeepEvents = 48 * time.Hour
 
+// minKeepAccessHistory leaves time to ask what has just been changed.
+const minKeepAccessHistory = 24 * time.Hour
+
 // eventNames are the prefixes that event types can have.
 var eventNames = []string{"holdfast", "interop"}
 
@@ -26,6 +29,9 @@ func (c Config) eventMistakes(add func(name, format string, args ...any)) {
 	}
 	if c.KeepEvents < minKeepEvents {
 		add("keep_events", "must be at least %s", minKeepEvents)
+	}
+	if c.KeepAccessHistory < minKeepAccessHistory {
+		add("keep_access_history", "must be at least %s", minKeepAccessHistory)
 	}
 }
 

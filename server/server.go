@@ -179,6 +179,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
 	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
 		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Mail: s.mail, Now: s.cfg.Now,
+		KeepHistory: s.cfg.KeepAccessHistory,
 	})
 	s.refusals = refusal.New(s.store, s.log)
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{

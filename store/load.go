@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -37,10 +38,17 @@ func LoadInto(ctx context.Context, url string, d *Dump, f func(*Load) error) (er
 		if err := l.prepare(ctx, d.Tables); err != nil {
 			return err
 		}
+		resume, err := l.pauseTriggers(ctx)
+		if err != nil {
+			return err
+		}
 		if err := f(l); err != nil {
 			return err
 		}
-		return l.setSequences(ctx, d.Sequences)
+		if err := l.setSequences(ctx, d.Sequences); err != nil {
+			return err
+		}
+		return resume()
 	})
 }
 
@@ -116,6 +124,34 @@ func (l *Load) prepare(ctx context.Context, want []Table) error {
 	return nil
 }
 
+// pauseTriggers keeps triggers from running until resume is called: what they would write is in the dump.
+// SQLite cannot pause one, so it is made again.
+func (l *Load) pauseTriggers(ctx context.Context) (resume func() error, _ error) {
+	find, pause := `SELECT name, sql FROM sqlite_master WHERE type = 'trigger'`, `DROP TRIGGER %s`
+	if l.DB.Engine.Postgres {
+		find = `SELECT DISTINCT c.relname, 'ALTER TABLE ' || c.relname || ' ENABLE TRIGGER USER'
+			FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND pg_table_is_visible(c.oid)`
+		pause = `ALTER TABLE %s DISABLE TRIGGER USER`
+	}
+	all, err := ReadMap[string, string](ctx, l.Tx.Rows, find)
+	if err != nil {
+		return nil, err
+	}
+	for name := range all {
+		if _, err := l.Exec(ctx, fmt.Sprintf(pause, name)); err != nil {
+			return nil, err
+		}
+	}
+	return func() error {
+		for _, text := range all {
+			if _, err := l.Exec(ctx, text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
 // sameTable reports whether two tables have the same columns, in any order.
 func sameTable(a, b Table) bool {
 	byName := func(a, b TableColumn) int { return cmp.Compare(a.Name, b.Name) }
@@ -177,6 +213,9 @@ func copyRows(ctx context.Context, on *sql.Conn, t Table, next func() ([]any, er
 // setSequences has the database number the next rows after the numbers given.
 func (l *Load) setSequences(ctx context.Context, last map[string]int64) error {
 	for table, n := range last {
+		if n == 0 { // nothing was ever added to it
+			continue
+		}
 		texts := []string{`SELECT setval(pg_get_serial_sequence($1, '` + numbered + `'), $2)`}
 		if !l.DB.Engine.Postgres {
 			texts = []string{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/pressly/goose/v3"
 )
@@ -76,4 +77,21 @@ func migrations(e Engine) (all []*goose.Migration, _ error) {
 		all = append(all, goose.NewGoMigration(version, &goose.GoFunc{RunTx: up}, nil))
 	}
 	return all, nil
+}
+
+// onlyFor returns the lines of a migration that an engine runs: those that follow a line "-- on"
+// with its name or with "both", and those before the first such line. What is not in the language
+// that both have, such as triggers, is written twice.
+func onlyFor(engine, text string) string {
+	var all []string
+	skipped := false
+	for line := range strings.Lines(text) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "-- on "); ok {
+			skipped = name != engine && name != "both"
+		}
+		if !skipped {
+			all = append(all, line)
+		}
+	}
+	return strings.Join(all, "")
 }

@@ -49,6 +49,7 @@ var postgresEngine = Engine{
 // postgresSchema writes a migration in PostgreSQL's words: text is ordered by
 // its bytes, as in SQLite, and counters leave room to be updated in place.
 func postgresSchema(text string) string {
+	text = onlyFor("postgresql", text)
 	text = strings.ReplaceAll(text, " TEXT ", ` TEXT COLLATE "C" `)
 	return strings.ReplaceAll(text, "  PRIMARY KEY (kind, grp, shard)\n)",
 		"  PRIMARY KEY (kind, grp, shard)\n) WITH (fillfactor = 50)")

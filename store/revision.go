@@ -58,12 +58,14 @@ func (t *Tx) changed(c GrantChange) {
 }
 
 // writeRevision takes the next revision if the transaction has changed grants, and
-// records what has changed.
+// records what has changed. A trigger dates what the transaction has added to the
+// history of grants, and notes the actor there.
 func (t *Tx) writeRevision(ctx context.Context) error {
 	if len(t.changes) == 0 {
 		return nil
 	}
-	err := t.Row(ctx, `UPDATE revision SET rev = rev + $1 WHERE id = 1 RETURNING rev`, []any{len(t.changes)}, &t.revision)
+	err := t.Row(ctx, `UPDATE revision SET rev = rev + $1, actor = $2 WHERE id = 1 RETURNING rev`,
+		[]any{len(t.changes), string(resource.ActorFrom(ctx).Subject)}, &t.revision)
 	if err != nil {
 		return err
 	}

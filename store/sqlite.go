@@ -39,6 +39,7 @@ var sqliteEngine = Engine{
 // sqliteSchema writes a migration in SQLite's words. The key of a row is its
 // rowid, which ends every index anyway.
 func sqliteSchema(text string) string {
+	text = onlyFor("sqlite", text)
 	text = strings.NewReplacer(
 		"seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "seq INTEGER PRIMARY KEY AUTOINCREMENT",
 		"BIGINT PRIMARY KEY", "INTEGER PRIMARY KEY",

@@ -43,10 +43,11 @@ func (s *server) CheckAccess(
 	var bad wire.Problems
 	identity := bad.UID("identity_uid", r.GetIdentityUid())
 	want, place := readCapability(r.GetCapability(), &bad), bad.UID("place_uid", r.GetPlaceUid())
+	at := readAsOf(r.GetAsOf(), &bad)
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
-	a, err := s.IAM.CheckAccess(ctx, identity, want, place)
+	a, err := s.IAM.CheckAccessAt(ctx, identity, want, place, at)
 	return &accesspb.CheckAccessResponse{
 		Allowed: a.Allowed, Grants: wire.Convert(a.Items, grantOf), Incomplete: a.Incomplete,
 	}, err
@@ -63,10 +64,11 @@ func (s *server) ListAccess(ctx context.Context, r *accesspb.ListAccessRequest) 
 	if r.GetPlaceUid() != "" || !continued {
 		place = bad.UID("place_uid", r.GetPlaceUid())
 	}
+	at := readAsOf(r.GetAsOf(), &bad)
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
-	a, err := s.IAM.ListAccess(ctx, want, place, wire.Params(r))
+	a, err := s.IAM.ListAccessAt(ctx, want, place, at, wire.Params(r))
 	p := wire.PageOf(ctx, a.Page, grantOf)
 	return &accesspb.ListAccessResponse{
 		Grants: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Incomplete: a.Incomplete,

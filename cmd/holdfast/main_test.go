@@ -86,7 +86,7 @@ func tell(t *testing.T, file, database string) {
 			return writeQuickstart(filepath.Join(e.WorkDir, "quickstart.sh"))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "capture": capture, "pass": pass, "tls": startTLS, "push": push, "await": await, "claims": showClaims,
+			"exits": exits, "capture": capture, "now": now, "pass": pass, "tls": startTLS, "push": push, "await": await, "claims": showClaims,
 			"terminal": terminal,
 		},
 	})
@@ -235,6 +235,15 @@ func showClaims(ts *testscript.TestScript, _ bool, args []string) {
 // capture NAME keeps the standard output of the last command in a variable.
 func capture(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// now NAME sets a variable to the time. Changes before it are dated no later, and changes after it later.
+func now(ts *testscript.TestScript, _ bool, args []string) {
+	at := time.Now()
+	ts.Setenv(args[0], at.UTC().Format(time.RFC3339Nano))
+	for time.Since(at) < 2*time.Millisecond {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // pass DURATION lets time pass on the server.

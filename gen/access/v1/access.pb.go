@@ -336,7 +336,10 @@ type CheckAccessRequest struct {
 	// The capability as people write it, for example groups.list.
 	Capability string `protobuf:"bytes,2,opt,name=capability,proto3" json:"capability,omitempty"`
 	// The uid of the group or other resource to do it to.
-	PlaceUid      string `protobuf:"bytes,3,opt,name=place_uid,json=placeUid,proto3" json:"place_uid,omitempty"`
+	PlaceUid string `protobuf:"bytes,3,opt,name=place_uid,json=placeUid,proto3" json:"place_uid,omitempty"`
+	// Asks about this time instead of now. It must be in the past, and not before
+	// history is kept.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -390,6 +393,13 @@ func (x *CheckAccessRequest) GetPlaceUid() string {
 		return x.PlaceUid
 	}
 	return ""
+}
+
+func (x *CheckAccessRequest) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
 }
 
 // CheckAccessResponse is what CheckAccess found.
@@ -473,7 +483,10 @@ type ListAccessRequest struct {
 	// one order.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	// How many results to pass over before the page starts.
-	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
+	Skip int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
+	// Asks about this time instead of now. It must be in the past, and not before
+	// history is kept.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -548,6 +561,13 @@ func (x *ListAccessRequest) GetSkip() int32 {
 		return x.Skip
 	}
 	return 0
+}
+
+func (x *ListAccessRequest) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
 }
 
 // ListAccessResponse is one page of grants.
@@ -1850,19 +1870,20 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\x89\x01\n" +
+	"expireTime\"\xba\x01\n" +
 	"\x12CheckAccessRequest\x12&\n" +
 	"\fidentity_uid\x18\x01 \x01(\tB\x03\xe0A\x02R\videntityUid\x12#\n" +
 	"\n" +
 	"capability\x18\x02 \x01(\tB\x03\xe0A\x02R\n" +
 	"capability\x12&\n" +
-	"\tplace_uid\x18\x03 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\bplaceUid\"\x82\x01\n" +
+	"\tplace_uid\x18\x03 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\bplaceUid\x12/\n" +
+	"\x05as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\x82\x01\n" +
 	"\x13CheckAccessResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x121\n" +
 	"\x06grants\x18\x02 \x03(\v2\x19.holdfast.access.v1.GrantR\x06grants\x12\x1e\n" +
 	"\n" +
 	"incomplete\x18\x03 \x01(\bR\n" +
-	"incomplete\"\xcb\x01\n" +
+	"incomplete\"\xfc\x01\n" +
 	"\x11ListAccessRequest\x12#\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tB\x03\xe0A\x02R\n" +
@@ -1872,7 +1893,8 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\x05 \x01(\tR\aorderBy\x12\x12\n" +
-	"\x04skip\x18\x06 \x01(\x05R\x04skip\"\xdf\x01\n" +
+	"\x04skip\x18\x06 \x01(\x05R\x04skip\x12/\n" +
+	"\x05as_of\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\xdf\x01\n" +
 	"\x12ListAccessResponse\x121\n" +
 	"\x06grants\x18\x01 \x03(\v2\x19.holdfast.access.v1.GrantR\x06grants\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -2072,45 +2094,47 @@ var file_holdfast_access_v1_access_proto_depIdxs = []int32{
 	28, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
 	29, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
 	29, // 4: holdfast.access.v1.Grant.expire_time:type_name -> google.protobuf.Timestamp
-	2,  // 5: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
-	2,  // 6: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
-	9,  // 7: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
-	12, // 8: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
-	15, // 9: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
-	0,  // 10: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
-	1,  // 11: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
-	29, // 12: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
-	18, // 13: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
-	19, // 14: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
-	19, // 15: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
-	20, // 16: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
-	20, // 17: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
-	20, // 18: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
-	20, // 19: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
-	20, // 20: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
-	23, // 21: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
-	30, // 22: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
-	3,  // 23: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
-	5,  // 24: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
-	7,  // 25: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
-	10, // 26: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
-	13, // 27: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
-	16, // 28: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
-	21, // 29: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
-	24, // 30: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
-	4,  // 31: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
-	6,  // 32: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
-	8,  // 33: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
-	11, // 34: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
-	14, // 35: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
-	17, // 36: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
-	22, // 37: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
-	25, // 38: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
-	31, // [31:39] is the sub-list for method output_type
-	23, // [23:31] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	29, // 5: holdfast.access.v1.CheckAccessRequest.as_of:type_name -> google.protobuf.Timestamp
+	2,  // 6: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
+	29, // 7: holdfast.access.v1.ListAccessRequest.as_of:type_name -> google.protobuf.Timestamp
+	2,  // 8: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
+	9,  // 9: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
+	12, // 10: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
+	15, // 11: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
+	0,  // 12: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
+	1,  // 13: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
+	29, // 14: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
+	18, // 15: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
+	19, // 16: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
+	19, // 17: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
+	20, // 18: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
+	20, // 19: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
+	20, // 20: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
+	20, // 21: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
+	20, // 22: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
+	23, // 23: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
+	30, // 24: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
+	3,  // 25: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
+	5,  // 26: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
+	7,  // 27: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
+	10, // 28: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
+	13, // 29: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
+	16, // 30: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
+	21, // 31: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
+	24, // 32: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
+	4,  // 33: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
+	6,  // 34: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
+	8,  // 35: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
+	11, // 36: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
+	14, // 37: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
+	17, // 38: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
+	22, // 39: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
+	25, // 40: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
+	33, // [33:41] is the sub-list for method output_type
+	25, // [25:33] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_access_v1_access_proto_init() }

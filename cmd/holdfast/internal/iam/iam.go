@@ -28,7 +28,7 @@ func Command(a *noun.App) *cobra.Command {
 		}
 		cmd.AddCommand(sub)
 	}
-	cmd.AddCommand(tree(a), counts(a), can(a), whoCan(a), issuers(a), accountsCommand(a))
+	cmd.AddCommand(tree(a), counts(a), can(a), whoCan(a), pastAccess(a), issuers(a), accountsCommand(a))
 	return cmd
 }
 
@@ -57,11 +57,13 @@ func grants(group string) noun.Noun {
 }
 
 func can(a *noun.App) *cobra.Command {
-	return &cobra.Command{
+	var at asOf
+	cmd := &cobra.Command{
 		Use: "can IDENTITY CAPABILITY PLACE", Short: "Check whether an identity has a capability, and through which binding",
 		Long: "Prints yes or no, and the bindings that grant the capability. The exit code is 0 for yes and 3 for no.",
 		Example: "  holdfast iam can me repo.create acme/platform\n" +
-			"  holdfast iam can acme/platform/ci groups.list acme/platform",
+			"  holdfast iam can acme/platform/ci groups.list acme/platform\n" +
+			"  holdfast iam can ann repo.delete acme/platform --as-of 2026-10-31T23:00:00Z",
 		Args: cobra.ExactArgs(3), ValidArgsFunction: a.CompleteQuestion(Identities, nil, noun.Groups),
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			identity, err := a.Resolve(ctx, Identities(), args[0])
@@ -73,8 +75,11 @@ func can(a *noun.App) *cobra.Command {
 				return err
 			}
 			req := &accesspb.CheckAccessRequest{IdentityUid: identity, Capability: args[1], PlaceUid: group}
+			if req.AsOf, err = at.time(); err != nil {
+				return err
+			}
 			found, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).CheckAccess, req, "identity_uid=IDENTITY",
-				"capability=CAPABILITY", "place_uid=PLACE")
+				"capability=CAPABILITY", "place_uid=PLACE", "as_of=--as-of")
 			if err != nil {
 				return suggestCapability(err, args[1])
 			}
@@ -91,6 +96,8 @@ func can(a *noun.App) *cobra.Command {
 			return nil
 		}),
 	}
+	at.register(cmd)
+	return cmd
 }
 
 // suggestCapability adds the nearest capability to the problem that there is none of a
@@ -132,20 +139,26 @@ func sayAccess(ctx context.Context, a *noun.App, found *accesspb.CheckAccessResp
 
 func whoCan(a *noun.App) *cobra.Command {
 	var p noun.Paging
+	var at asOf
 	cmd := &cobra.Command{
 		Use: "who-can CAPABILITY PLACE", Short: "List the identities that have a capability, and through which binding",
-		Long:    "Lists every binding that grants the capability. An identity with several bindings is listed several times.",
-		Example: "  holdfast iam who-can groups.delete acme/platform",
-		Args:    cobra.ExactArgs(2), ValidArgsFunction: a.CompleteQuestion(nil, noun.Groups),
+		Long: "Lists every binding that grants the capability. An identity with several bindings is listed several times.",
+		Example: "  holdfast iam who-can groups.delete acme/platform\n" +
+			"  holdfast iam who-can groups.delete acme/platform --as-of 30d",
+		Args: cobra.ExactArgs(2), ValidArgsFunction: a.CompleteQuestion(nil, noun.Groups),
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			group, err := a.Resolve(ctx, noun.Groups(), args[1])
 			if err != nil {
 				return err
 			}
 			req := &accesspb.ListAccessRequest{Capability: args[0], PlaceUid: group}
+			if req.AsOf, err = at.time(); err != nil {
+				return err
+			}
 			return suggestCapability(a.PrintAll(ctx, grants(group), req, p), args[0])
 		}),
 	}
 	p.Register(cmd)
+	at.register(cmd)
 	return cmd
 }

@@ -208,6 +208,20 @@ func ParseUntil(flag, text string) (*timestamppb.Timestamp, error) {
 	return nil, problem.Usage("--%s: %q is neither a time like 2030-01-31T12:00:00Z nor a duration like 30d", flag, text)
 }
 
+// ParseMoment parses a time, or how long ago it is.
+func ParseMoment(text string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	if d, err := ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, problem.Usage("%q is not a time", text).Hint(
+		"write a time like 2030-01-31, 2030-01-31T12:00:00Z or 7d, which is seven days ago")
+}
+
 // ParseEnum parses a word of EnumWords or the name of a value.
 func ParseEnum(d protoreflect.EnumDescriptor, text string) (protoreflect.EnumNumber, error) {
 	for i := range d.Values().Len() {

@@ -47,6 +47,7 @@ var pagingFlags = map[string]string{
 	"page_size": "--page-size", "order_by": "--order-by", "skip": "--skip", "name": "--name",
 	"uidp.children_of": "--parent", "uidp.descendants_of": "--parent",
 	"capability": "CAPABILITY", "place_uid": "PLACE", // of who-can
+	"as_of": "--as-of", "from_time": "--from", "to_time": "--to",
 }
 
 // ListCommand returns the command that lists all of a noun.

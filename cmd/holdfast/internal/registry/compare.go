@@ -138,7 +138,7 @@ func parsePast(ctx context.Context, a *noun.App, text, repo string) (at pastImag
 	rest := text
 	if i := strings.LastIndexByte(text, '@'); i >= 0 && !strings.Contains(text[i:], ":") ||
 		i >= 0 && strings.Contains(text[i:], "T") {
-		t, err := parseMoment(text[i+1:], time.Now())
+		t, err := noun.ParseMoment(text[i+1:], time.Now())
 		if err != nil {
 			return at, err
 		}
@@ -153,18 +153,4 @@ func parsePast(ctx context.Context, a *noun.App, text, repo string) (at pastImag
 		at.image, err = parseImage(ctx, a, rest)
 	}
 	return at, err
-}
-
-// parseMoment parses a time, or how long ago it is.
-func parseMoment(text string, now time.Time) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, nil
-		}
-	}
-	if d, err := noun.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	return time.Time{}, problem.Usage("%q is not a time", text).Hint(
-		"write a time like 2030-01-31, 2030-01-31T12:00:00Z or 7d, which is seven days ago")
 }

@@ -196,7 +196,7 @@ func askStates(req *findingspb.ListFindingsRequest, states []string, then string
 	if then == "" {
 		return nil
 	}
-	moment, err := parseMoment(then, time.Now())
+	moment, err := noun.ParseMoment(then, time.Now())
 	req.AtTime = timestamppb.New(moment)
 	return err
 }

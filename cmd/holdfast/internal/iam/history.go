@@ -1,0 +1,196 @@
+package iam
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+)
+
+// asOf is the flag with the time that a question is about.
+type asOf string
+
+func (t *asOf) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar((*string)(t), "as-of", "", "ask about a `TIME` in the past, such as 2026-10-31T23:00:00Z, or 7d for seven days ago")
+}
+
+// time returns nil if the flag is not set.
+func (t asOf) time() (*timestamppb.Timestamp, error) {
+	if t == "" {
+		return nil, nil
+	}
+	return past("as-of", string(t))
+}
+
+// past parses the text of a flag that must be given.
+func past(flag, text string) (*timestamppb.Timestamp, error) {
+	if text == "" {
+		return nil, problem.Usage("--%s is needed", flag)
+	}
+	at, err := noun.ParseMoment(text, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return timestamppb.New(at), nil
+}
+
+// pastAccess returns the commands about what was granted in the past.
+func pastAccess(a *noun.App) *cobra.Command {
+	cmd := a.Branch("access", "Show what was granted in the past, and what has changed", accessList(a), accessGroups(a), accessDiff(a))
+	cmd.Long = "What you are shown of the past is decided by what you may see now."
+	return cmd
+}
+
+func accessList(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	var at asOf
+	var on, identity string
+	cmd := &cobra.Command{
+		Use: "list --as-of TIME", Short: "List the role bindings that counted at a time", Aliases: []string{"ls"},
+		Long: "Lists the bindings on a group and those above it, or those of an identity, as they counted at a time.",
+		Example: "  holdfast iam access list --on acme/platform --as-of 2026-10-31\n" +
+			"  holdfast iam access list --identity ann --as-of 30d",
+		Args: cobra.NoArgs,
+	}
+	p.Register(cmd)
+	at.register(cmd)
+	a.RegisterRef(cmd, &on, "on", noun.Groups(), "those on `GROUP` and the groups above it")
+	a.RegisterRef(cmd, &identity, "identity", Identities(), "those of `IDENTITY`")
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
+		if on == "" && identity == "" {
+			return problem.Usage("--on or --identity is needed")
+		}
+		req := &accesspb.ListPastGrantsRequest{}
+		if req.AsOf, err = past("as-of", string(at)); err != nil {
+			return err
+		}
+		if on != "" {
+			if req.PlaceUid, err = a.Resolve(ctx, noun.Groups(), on); err != nil {
+				return err
+			}
+		}
+		if identity != "" {
+			if req.IdentityUid, err = a.Resolve(ctx, Identities(), identity); err != nil {
+				return err
+			}
+		}
+		return a.PrintAll(ctx, pastGrants(), req, p)
+	})
+	return cmd
+}
+
+// pastGrants are role bindings with the names that their groups had.
+func pastGrants() noun.Noun {
+	return noun.Noun{
+		Use: "grants", One: "grant", Message: noun.MessageOf(&accesspb.Grant{}), ID: "bindingUid", Sorted: true,
+		Columns: output.Columns(output.Text("identity", grantee).InCSV("identity.name"), "role=role.name", "group=group.name",
+			"createTime", "until=expireTime"),
+		Wide: append(output.Columns("binding=bindingUid"), bindingUIDs()...),
+	}
+}
+
+func accessGroups(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	var at asOf
+	cmd := &cobra.Command{
+		Use: "groups GROUP --as-of TIME", Short: "List the groups that were directly in a group at a time",
+		Example: "  holdfast iam access groups acme --as-of 30d",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(noun.Groups()),
+	}
+	p.Register(cmd)
+	at.register(cmd)
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) (err error) {
+		req := &accesspb.ListPastGroupsRequest{}
+		if req.AsOf, err = past("as-of", string(at)); err != nil {
+			return err
+		}
+		if req.Uid, err = a.Resolve(ctx, noun.Groups(), args[0]); err != nil {
+			return err
+		}
+		groups := noun.Noun{
+			Use: "groups", One: "group", Message: noun.MessageOf(&accesspb.PastGroup{}), Sorted: true,
+			Columns: output.Columns("name", "uid", "deleted"),
+		}
+		return a.PrintAll(ctx, groups, req, p)
+	})
+	return cmd
+}
+
+func accessDiff(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	var from, to, on string
+	cmd := &cobra.Command{
+		Use: "diff --from TIME --to TIME", Short: "List who has gained and lost which role between two times, and by whom",
+		Long: "What was gained and lost again in between is not listed. Roles that allow something else than before are\n" +
+			"listed at the end: that is so for all who hold them.",
+		Example: "  holdfast iam access diff --from 2026-10-01 --to 2026-11-01 --on acme/prod\n" +
+			"  holdfast iam access diff --from 7d --to 1s",
+		Args: cobra.NoArgs,
+	}
+	p.Register(cmd)
+	cmd.Flags().StringVar(&from, "from", "", "`TIME` to compare with, such as 2026-10-31, or 7d for seven days ago")
+	cmd.Flags().StringVar(&to, "to", "", "later `TIME` to compare")
+	a.RegisterRef(cmd, &on, "on", noun.Groups(), "only what counts for `GROUP` and the groups below it")
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
+		req := &accesspb.DiffAccessRequest{}
+		if req.FromTime, err = past("from", from); err != nil {
+			return err
+		}
+		if req.ToTime, err = past("to", to); err != nil {
+			return err
+		}
+		if on != "" {
+			if req.PlaceUid, err = a.Resolve(ctx, noun.Groups(), on); err != nil {
+				return err
+			}
+		}
+		first := &accesspb.DiffAccessRequest{FromTime: req.FromTime, ToTime: req.ToTime, PlaceUid: req.PlaceUid, PageSize: 1}
+		if err := a.PrintAll(ctx, accessChanges(), req, p); err != nil {
+			return err
+		}
+		return noteRoleChanges(ctx, a, first)
+	})
+	return cmd
+}
+
+// accessChanges are roles that somebody has gained or lost.
+func accessChanges() noun.Noun {
+	who := func(c *accesspb.AccessChange) string { return called(c.GetGrant().GetIdentity()) }
+	group := func(c *accesspb.AccessChange) *iampb.RoleBindingGroup { return c.GetGrant().GetGroup() }
+	return noun.Noun{
+		Use: "changes", One: "change", Message: noun.MessageOf(&accesspb.AccessChange{}), ID: "grant.bindingUid",
+		Columns: output.Columns("time", "kind", output.Text("identity", who).InCSV("grant.identity.name"), "role=grant.role.name",
+			groupPath(group), output.NameOf("by", "actorUid")),
+		Wide: output.Columns("binding=grant.bindingUid", "identityUid=grant.identity.uid", "roleUid=grant.role.uid",
+			"groupUid=grant.group.uid", "actorUid"),
+	}
+}
+
+// noteRoleChanges tells of roles that allow something else than before.
+func noteRoleChanges(ctx context.Context, a *noun.App, req *accesspb.DiffAccessRequest) error {
+	found, err := signin.Call(ctx, accesspb.NewAccessHistoryServiceClient(a).DiffAccess, req)
+	if err != nil {
+		return err
+	}
+	for _, r := range found.GetRoles() {
+		var parts []string
+		for sign, all := range map[string][]capabilitiespb.Capability{"+": r.GetGained(), "-": r.GetLost()} {
+			for _, c := range all {
+				parts = append(parts, sign+output.EnumWord(c.Descriptor().Values().ByNumber(c.Number())))
+			}
+		}
+		a.Note("the role %s has changed: %s", output.Printable(r.GetRole().GetName()), strings.Join(slices.Sorted(slices.Values(parts)), " "))
+	}
+	return nil
+}
