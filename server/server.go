@@ -177,8 +177,10 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
+	var images *registry.Service
 	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
 		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Mail: s.mail, Now: s.cfg.Now,
+		Pulls: pulledBy(func() *registry.Service { return images }),
 	})
 	s.refusals = refusal.New(s.store, s.log)
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
@@ -193,7 +195,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err := s.openRegistry(ctx); err != nil {
 		return err
 	}
-	images := registry.NewService(tokens, s.registry)
+	images = registry.NewService(tokens, s.registry)
 	s.advisories = advisorydb.New(s.store)
 	if s.advisory, err = s.openAdvisories(tokens); err != nil {
 		return err

@@ -82,7 +82,10 @@ func rehearsalIn(ctx context.Context) *Rehearsal {
 // write runs a write of a rehearsal. Its events are dropped; what PostgreSQL gets with a commit is sent now.
 func (r *Rehearsal) write(ctx context.Context, f func(*Tx) error) error {
 	t := r.tx
-	err := f(t)
+	err := ctx.Err() // SQLite does not look
+	if err == nil {
+		err = f(t)
+	}
 	if err == nil {
 		err = t.keepBudgets(ctx)
 	}

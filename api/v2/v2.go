@@ -89,6 +89,7 @@ type server struct {
 	findingspb.UnsafeExploitedServiceServer
 	findingspb.UnsafeExceptionsServiceServer
 	accesspb.UnsafeAccessRequestsServiceServer
+	accesspb.UnsafeSimulationServiceServer
 	findingspb.UnsafeRulesServiceServer
 	findingspb.UnsafeVexServiceServer
 	findingspb.UnsafeComparisonServiceServer
@@ -135,6 +136,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	findingspb.RegisterExploitedServiceServer(r, s)
 	findingspb.RegisterExceptionsServiceServer(r, s)
 	accesspb.RegisterAccessRequestsServiceServer(r, s)
+	accesspb.RegisterSimulationServiceServer(r, s)
 	findingspb.RegisterRulesServiceServer(r, s)
 	findingspb.RegisterVexServiceServer(r, s)
 	findingspb.RegisterComparisonServiceServer(r, s)

@@ -167,6 +167,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"RoleBindingsService":              6,
 		"RolesService":                     5,
 		"SecurityTokenService":             3,
+		"SimulationService":                1,
 		"SubscriptionsService":             4,
 		"TagsService":                      4,
 		"TrashService":                     5,
