@@ -186,6 +186,7 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"GET /access/v1/grants":                                             "ListAccess",
 		"GET /access/v1/resolve":                                            "ResolvePath",
 		"POST /access/v1/names":                                             "LookupNames",
+		"POST /access/v1/simulate":                                          "Simulate",
 		"GET /access/v1/search":                                             "Search",
 		"GET /access/v1/children":                                           "CountChildren",
 		"GET /operator/v1/installation":                                     "GetInstallation",

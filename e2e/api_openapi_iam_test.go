@@ -81,6 +81,7 @@ func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 		"AccessService_LookupNames":      {{body: `{"uids":["` + x.folder + `"]}`}, {body: `{}`, fails: true}},
 		"AccessService_Search":           {{query: "query=" + x.folder}, {query: "query=viewer"}, {fails: true}},
 		"AccessService_CountChildren":    {{query: "uid=" + x.org}, {fails: true}},
+		"SimulationService_Simulate":     {{body: `{"changes":[{"deleteIdentity":{"uid":"` + x.identity + `"}}]}`}, {body: `{"changes":[{}]}`, fails: true}},
 		"AccessService_ListCapabilities": {{}, {as: "nonsense", fails: true}},
 		"AccessService_GetVersion":       {{}, {as: "nonsense", fails: true}},
 
