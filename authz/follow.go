@@ -343,6 +343,8 @@ func (c *Checker) reload(ctx context.Context, history int64) error {
 	x.sort()
 	x.setRoles(roles)
 	c.mu.Lock()
+	c.index.harvestAll()
+	x.uses.done = c.index.uses.done
 	c.index, c.revoked = x, revoked
 	c.notify("")
 	c.mu.Unlock()

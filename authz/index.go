@@ -24,6 +24,8 @@ type index struct {
 	roles      interner
 	allowed    []resource.Capabilities // by role number
 
+	uses *useLog
+
 	// clock returns the time that decides which grants count: it is between the two.
 	clock func() (earliest, latest time.Time)
 }
@@ -72,10 +74,11 @@ func keyOf(uid resource.UID) uint32 {
 type identityGrants struct {
 	depths uint32  // bit d-1 is set if a grant is on a group of depth d
 	grants []grant // sorted by key
+	used   *usage
 }
 
 func newIndex(clock func() (earliest, latest time.Time)) *index {
-	return &index{clock: clock, identities: map[resource.UID]identityGrants{}, groups: newInterner(), roles: newInterner()}
+	return &index{uses: &useLog{}, clock: clock, identities: map[resource.UID]identityGrants{}, groups: newInterner(), roles: newInterner()}
 }
 
 // missing returns the capabilities of want that an identity lacks on target,
@@ -84,27 +87,53 @@ func newIndex(clock func() (earliest, latest time.Time)) *index {
 func (x *index) missing(
 	identity, target resource.UID, want resource.Capabilities, until uint32,
 ) resource.Capabilities {
+	return x.check(identity, target, want, until, false)
+}
+
+// check is missing, and notes which grants were used if nothing is missing and use is true. The grants on the nearest
+// groups come first, so that the narrowest is the one that was used.
+func (x *index) check(
+	identity, target resource.UID, want resource.Capabilities, until uint32, use bool,
+) resource.Capabilities {
 	h := x.identities[identity]
-	depth := target.Depth()
-	for left := h.depths; left != 0; left &= left - 1 {
-		d := bits.TrailingZeros32(left) + 1
-		if d > depth {
-			break
-		}
+	depth := min(target.Depth(), 32)
+	var partly []usedGrant // those that give some of what is wanted
+	for left := h.depths & uint32(1<<depth-1); left != 0; {
+		d := bits.Len32(left)
+		left &^= 1 << (d - 1)
 		at := target.Ancestor(d)
 		if len(at) < len(target) && target[len(at)] != '/' {
-			break // not a UID
+			continue // not a UID
 		}
 		key := keyOf(at)
 		i, _ := slices.BinarySearchFunc(h.grants, key, func(g grant, key uint32) int {
 			return cmp.Compare(g.key, key)
 		})
-		for ; i < len(h.grants) && h.grants[i].key == key; i++ {
-			g := h.grants[i]
+		end := i
+		for end < len(h.grants) && h.grants[end].key == key {
+			end++
+		}
+		var order []int
+		if use && end-i > 1 {
+			order = x.byWidth(h.grants[i:end])
+		}
+		for n := range end - i {
+			k := i + n
+			if order != nil {
+				k = i + order[n]
+			}
+			g := h.grants[k]
 			if x.groups.uids[g.group] != at || !x.counts(g, until) {
 				continue
 			}
-			if want = want.Without(x.allowed[g.role]); want == (resource.Capabilities{}) {
+			rest := want.Without(x.allowed[g.role])
+			if rest == want {
+				continue
+			}
+			if use {
+				partly = x.use(identity, h, partly, usedGrant{k, want.Without(rest)}, rest)
+			}
+			if want = rest; want == (resource.Capabilities{}) {
 				return want
 			}
 		}
@@ -145,6 +174,7 @@ func (x *index) hasRolesOf(grants []iamdb.Grant) bool {
 // setGrants replaces all grants of an identity.
 func (x *index) setGrants(identity resource.UID, grants []iamdb.Grant) {
 	before := x.identities[identity]
+	x.harvest(identity) // while its grants have the numbers that were noted
 	packed := make([]grant, 0, len(grants))
 	for _, g := range grants {
 		packed = append(packed, x.intern(g))
@@ -179,7 +209,7 @@ func (x *index) set(identity resource.UID, grants []grant) {
 		return
 	}
 	slices.SortFunc(grants, func(a, b grant) int { return cmp.Compare(a.key, b.key) })
-	h := identityGrants{grants: grants}
+	h := identityGrants{grants: grants, used: &usage{}}
 	for _, g := range grants {
 		h.depths |= 1 << uint(x.groups.uids[g.group].Depth()-1)
 	}

@@ -163,6 +163,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	s.checker.Issuer = s.cfg.AuthURL
+	s.checker.RecordUses(true)
 	s.issuer, err = token.New(ctx, s.store, token.Config{
 		Issuer: s.cfg.AuthURL, Key: s.key, Rotation: s.cfg.KeyRotation, Lookups: s.counts.Cache("tokens"), Now: s.cfg.Now,
 		Audiences: []string{s.cfg.BaseURL, s.cfg.RegistryHost}, Algorithm: s.cfg.SigningAlgorithm,
@@ -274,6 +275,7 @@ func (s *Server) Run(ctx context.Context) error {
 // another replica can take over until ctx is done.
 func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) {
 	group.Go(func() error { return unlessCanceled(s.checker.Run(serving)) })
+	group.Go(func() error { return s.checker.RunUses(serving) })
 	group.Go(func() error { return s.issuer.Run(serving, s.log) })
 	group.Go(func() error { return s.sts.Run(serving) })
 	group.Go(func() error { return s.registry.Run(serving) })
