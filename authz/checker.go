@@ -336,7 +336,8 @@ func (c *Checker) reach(caller *Caller, want resource.Capability, limit int) []r
 	defer c.mu.RUnlock()
 	var groups []resource.UID
 	h := c.index.identities[caller.Identity]
-	for i, g := range h.grants {
+	for i := range h.grants {
+		g := h.grants[i].grant
 		if !c.index.allowed[g.role].Has(want) || !c.index.counts(g, now) {
 			continue
 		}

@@ -72,9 +72,16 @@ func keyOf(uid resource.UID) uint32 {
 
 // identityGrants are the grants of one identity.
 type identityGrants struct {
-	depths uint32  // bit d-1 is set if a grant is on a group of depth d
-	grants []grant // sorted by key
+	depths uint32      // bit d-1 is set if a grant is on a group of depth d
+	grants []heldGrant // sorted by key
 	used   *usage
+}
+
+// A heldGrant is a grant of an identity. noted is the capability, plus one, whose use was noted last since use was written,
+// so that noting it again costs next to nothing. It is read and written while others read the rest.
+type heldGrant struct {
+	grant
+	noted uint32
 }
 
 func newIndex(clock func() (earliest, latest time.Time)) *index {
@@ -106,30 +113,12 @@ func (x *index) check(
 			continue // not a UID
 		}
 		key := keyOf(at)
-		i, _ := slices.BinarySearchFunc(h.grants, key, func(g grant, key uint32) int {
-			return cmp.Compare(g.key, key)
-		})
-		end := i
-		for end < len(h.grants) && h.grants[end].key == key {
-			end++
+		i := h.first(key)
+		if i == len(h.grants) || h.grants[i].key != key {
+			continue
 		}
-		var order []int
-		if use && end-i > 1 {
-			order = x.byWidth(h.grants[i:end])
-		}
-		for n := range end - i {
-			k := i + n
-			if order != nil {
-				k = i + order[n]
-			}
-			g := h.grants[k]
-			if x.groups.uids[g.group] != at || !x.counts(g, until) {
-				continue
-			}
-			rest := want.Without(x.allowed[g.role])
-			if rest == want {
-				continue
-			}
+		for k := x.pick(h, i, at, want, until, use); k >= 0; k = x.pick(h, i, at, want, until, use) {
+			rest := want.Without(x.allowed[h.grants[k].role])
 			if use {
 				partly = x.use(identity, h, partly, usedGrant{k, want.Without(rest)}, rest)
 			}
@@ -141,11 +130,46 @@ func (x *index) check(
 	return want
 }
 
+// first returns the number of the first grant with a key, or of the one that would follow it.
+func (h identityGrants) first(key uint32) int {
+	low, high := 0, len(h.grants)
+	for low < high {
+		if middle := (low + high) / 2; h.grants[middle].key < key {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// pick returns the number of a grant on a group that gives some of what is wanted, or -1 if there is none: of those from i
+// on that have its key, the narrowest, or any if that does not matter.
+func (x *index) pick(
+	h identityGrants, i int, at resource.UID, want resource.Capabilities, until uint32, narrowest bool,
+) int {
+	best := -1
+	for k := i; k < len(h.grants) && h.grants[k].key == h.grants[i].key; k++ {
+		g := h.grants[k].grant
+		if x.groups.uids[g.group] != at || !x.allowed[g.role].Intersects(want) || !x.counts(g, until) {
+			continue
+		}
+		if !narrowest {
+			return k
+		}
+		if best < 0 || x.narrower(g, h.grants[best].grant) {
+			best = k
+		}
+	}
+	return best
+}
+
 // all returns every grant of an identity that counts now, as group and role number.
 func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 	return func(yield func(resource.UID, uint32) bool) {
-		for _, g := range x.identities[identity].grants {
-			if x.counts(g, now) && !yield(x.groups.uids[g.group], g.role) {
+		grants := x.identities[identity].grants
+		for i := range grants {
+			if g := grants[i].grant; x.counts(g, now) && !yield(x.groups.uids[g.group], g.role) {
 				return
 			}
 		}
@@ -155,8 +179,9 @@ func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 // notOver returns the grants of an identity that are not over: those that count now, and those that will.
 func (x *index) notOver(identity resource.UID) (all []grant) {
 	_, latest := x.clock()
-	for _, g := range x.identities[identity].grants {
-		if g.end == never || seconds(latest) < g.end {
+	grants := x.identities[identity].grants
+	for i := range grants {
+		if g := grants[i].grant; g.end == never || seconds(latest) < g.end {
 			all = append(all, g)
 		}
 	}
@@ -175,9 +200,9 @@ func (x *index) hasRolesOf(grants []iamdb.Grant) bool {
 func (x *index) setGrants(identity resource.UID, grants []iamdb.Grant) {
 	before := x.identities[identity]
 	x.harvest(identity) // while its grants have the numbers that were noted
-	packed := make([]grant, 0, len(grants))
+	packed := make([]heldGrant, 0, len(grants))
 	for _, g := range grants {
-		packed = append(packed, x.intern(g))
+		packed = append(packed, heldGrant{grant: x.intern(g)})
 	}
 	x.set(identity, packed)
 	for _, g := range before.grants {
@@ -203,12 +228,12 @@ func (x *index) intern(g iamdb.Grant) grant {
 }
 
 // set stores the grants of an identity, which it sorts in target.
-func (x *index) set(identity resource.UID, grants []grant) {
+func (x *index) set(identity resource.UID, grants []heldGrant) {
 	if len(grants) == 0 {
 		delete(x.identities, identity)
 		return
 	}
-	slices.SortFunc(grants, func(a, b grant) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(grants, func(a, b heldGrant) int { return cmp.Compare(a.key, b.key) })
 	h := identityGrants{grants: grants, used: &usage{}}
 	for _, g := range grants {
 		h.depths |= 1 << uint(x.groups.uids[g.group].Depth()-1)
@@ -244,7 +269,7 @@ func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 // add adds a grant to an index that is being loaded. After the last one, sort must be called.
 func (x *index) add(g iamdb.Grant) {
 	h := x.identities[g.Identity]
-	h.grants = append(h.grants, x.intern(g))
+	h.grants = append(h.grants, heldGrant{grant: x.intern(g)})
 	x.identities[g.Identity] = h
 }
 

@@ -3,7 +3,9 @@ package authz
 import (
 	"cmp"
 	"context"
+	"math/bits"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +58,29 @@ func (x *index) use(
 
 // note records the use of a grant. It runs beside other checks, under their lock.
 func (x *index) note(identity resource.UID, h identityGrants, g usedGrant) {
+	code, noted := codeOf(g.caps), &h.grants[g.grant].noted
+	if code == 0 || atomic.LoadUint32(noted) != code {
+		x.noteFirst(identity, h, g)
+		atomic.StoreUint32(noted, code)
+	}
+}
+
+// codeOf returns a number for a set of one capability, and 0 for others.
+func codeOf(caps resource.Capabilities) (code uint32) {
+	for i, w := range caps {
+		if w == 0 {
+			continue
+		}
+		if code != 0 || w&(w-1) != 0 {
+			return 0
+		}
+		code = uint32(i*64+bits.TrailingZeros64(w)) + 1
+	}
+	return code
+}
+
+// noteFirst records a use that may be the first since use was written.
+func (x *index) noteFirst(identity resource.UID, h identityGrants, g usedGrant) {
 	all := h.used.bits.Load()
 	if all == nil {
 		fresh := make([]atomic.Uint64, len(h.grants)*capWords)
@@ -67,29 +92,23 @@ func (x *index) note(identity resource.UID, h identityGrants, g usedGrant) {
 	}
 	words := (*all)[g.grant*capWords : (g.grant+1)*capWords]
 	for i, w := range g.caps {
-		if w&^words[i].Load() != 0 {
-			words[i].Or(w)
-			if h.used.queued.CompareAndSwap(false, true) {
-				x.uses.mu.Lock()
-				x.uses.dirty = append(x.uses.dirty, identity)
-				x.uses.mu.Unlock()
-			}
+		if w&^words[i].Load() == 0 {
+			continue
+		}
+		words[i].Or(w)
+		if h.used.queued.CompareAndSwap(false, true) {
+			x.uses.mu.Lock()
+			x.uses.dirty = append(x.uses.dirty, identity)
+			x.uses.mu.Unlock()
 		}
 	}
 }
 
-// byWidth returns the numbers of grants on one group, those of the narrowest role first.
-func (x *index) byWidth(grants []grant) []int {
-	order := make([]int, len(grants))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int {
-		g, h := grants[a], grants[b]
-		return cmp.Or(cmp.Compare(x.allowed[g.role].Len(), x.allowed[h.role].Len()),
-			cmp.Compare(x.roles.uids[g.role], x.roles.uids[h.role]), cmp.Compare(g.end, h.end), cmp.Compare(g.start, h.start))
-	})
-	return order
+// narrower reports whether one of two grants on a group allows less than the other, or comes first if both allow as much.
+func (x *index) narrower(g, than grant) bool {
+	return cmp.Or(cmp.Compare(x.allowed[g.role].Len(), x.allowed[than.role].Len()),
+		strings.Compare(string(x.roles.uids[g.role]), string(x.roles.uids[than.role])),
+		cmp.Compare(g.end, than.end), cmp.Compare(g.start, than.start)) < 0
 }
 
 // harvest moves what an identity has used to done. No check may run.
@@ -103,7 +122,9 @@ func (x *index) harvest(identity resource.UID) {
 	if all == nil {
 		return
 	}
-	for i, g := range h.grants {
+	for i := range h.grants {
+		g := h.grants[i].grant
+		h.grants[i].noted = 0
 		var caps resource.Capabilities
 		for w := range caps {
 			caps[w] = (*all)[i*capWords+w].Load()

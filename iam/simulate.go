@@ -117,6 +117,9 @@ func (s *Service) Simulate(ctx context.Context, sim Simulation) (out Consequence
 		d.incomplete(reasonUnknownUsers)
 	}
 	gained, lost := d.compare()
+	if err := s.readUses(ctx, d, lost); err != nil {
+		return out, err
+	}
 	if out.Gained, err = s.nameChanges(ctx, d, gained); err != nil {
 		return out, err
 	}
@@ -144,6 +147,9 @@ type difference struct {
 	sessionIDs    []string
 	before, after side
 	reasons       []string
+
+	held map[resource.UID][]resource.UID // the bindings of each identity before the changes
+	uses map[resource.UID]map[resource.Capability]time.Time
 }
 
 // A side is what identities hold before or after the changes.
@@ -353,23 +359,70 @@ func (d *difference) changedGroups() map[resource.UID]map[resource.UID]resource.
 	return all
 }
 
+// usesBatch is how many bindings are asked about at once.
+const usesBatch = 2000
+
+// readUses reads when those who lose something have last used what they held.
+func (s *Service) readUses(ctx context.Context, d *difference, lost []pair) error {
+	d.held, d.uses = map[resource.UID][]resource.UID{}, map[resource.UID]map[resource.Capability]time.Time{}
+	losers := map[resource.UID]bool{}
+	for _, p := range lost {
+		losers[p.identity] = true
+	}
+	var all []resource.UID
+	for uid, g := range d.before.grants {
+		if losers[g.Identity] {
+			d.held[g.Identity], all = append(d.held[g.Identity], uid), append(all, uid)
+		}
+	}
+	for some := range slices.Chunk(all, usesBatch) {
+		if d.late() {
+			break
+		}
+		found, err := s.store.UsesOf(ctx, some)
+		if err != nil {
+			return err
+		}
+		maps.Copy(d.uses, found)
+	}
+	return nil
+}
+
+// lastUse returns when a capability was last used by a role binding that gives it on the group, or the zero time.
+func (d *difference) lastUse(p pair) (last time.Time) {
+	for _, uid := range d.held[p.identity] {
+		if at := d.uses[uid][p.capability]; at.After(last) && uid.Parent().Covers(p.group) {
+			last = at
+		}
+	}
+	return last
+}
+
 // nameChanges counts pairs and describes the first of those that the caller may see.
 func (s *Service) nameChanges(ctx context.Context, d *difference, all []pair) (out AccessChanges, err error) {
 	identities, visible := map[resource.UID]bool{}, map[resource.UID]bool{}
-	var seen []pair
+	var seen []usedPair
 	out.Total = len(all)
-	for _, p := range all {
+	recent := d.at.Add(-simulationPeriod)
+	for i, p := range all {
 		identities[p.identity] = true
+		u := usedPair{pair: p}
+		if i%1024 != 0 || !d.late() {
+			u.last = d.lastUse(p)
+		}
+		if u.last.After(recent) {
+			out.Used++
+		}
 		if _, ok := visible[p.group]; !ok {
 			visible[p.group] = s.authz.Sees(ctx, resource.RoleBindingsList, p.group)
 		}
 		if visible[p.group] || s.isSelf(ctx, p.identity) {
-			seen = append(seen, p)
+			seen = append(seen, u)
 		}
 	}
 	out.Identities, out.Hidden = len(identities), len(all)-len(seen)
-	slices.SortStableFunc(seen, func(a, b pair) int {
-		return cmp.Or(cmp.Compare(a.identity, b.identity), cmp.Compare(a.group, b.group),
+	slices.SortStableFunc(seen, func(a, b usedPair) int {
+		return cmp.Or(b.last.Compare(a.last), cmp.Compare(a.identity, b.identity), cmp.Compare(a.group, b.group),
 			cmp.Compare(a.capability.String(), b.capability.String()))
 	})
 	seen = seen[:min(len(seen), simulationShown)]
@@ -383,8 +436,14 @@ func (s *Service) isSelf(ctx context.Context, identity resource.UID) bool {
 	return ok && c.Identity == identity && c.Narrowing().IsZero()
 }
 
+// A usedPair is a pair with its last use.
+type usedPair struct {
+	pair
+	last time.Time
+}
+
 // describePairs adds names, as far as the caller may see them.
-func (s *Service) describePairs(ctx context.Context, d *difference, all []pair) (out []AccessChange, _ error) {
+func (s *Service) describePairs(ctx context.Context, d *difference, all []usedPair) (out []AccessChange, _ error) {
 	var groups []resource.UID
 	var people []resource.UID
 	for _, p := range all {
@@ -402,7 +461,8 @@ func (s *Service) describePairs(ctx context.Context, d *difference, all []pair) 
 		b := resource.BoundRole{RoleBinding: resource.RoleBinding{UID: p.group.NewChild(), Identity: p.identity}}
 		b.IdentityInfo = d.info(p.identity)
 		b.IdentityInfo.Member = slices.Contains(joined[p.identity], p.group.Root())
-		change := AccessChange{Identity: s.redact(ctx, b).IdentityInfo, Capability: p.capability, Group: names[p.group]}
+		change := AccessChange{Identity: s.redact(ctx, b).IdentityInfo, Capability: p.capability, Group: names[p.group],
+			LastUse: p.last}
 		change.Group.UID = p.group
 		out = append(out, change)
 	}

@@ -90,6 +90,7 @@ type server struct {
 	findingspb.UnsafeExceptionsServiceServer
 	accesspb.UnsafeAccessRequestsServiceServer
 	accesspb.UnsafeSimulationServiceServer
+	accesspb.UnsafeAccessUseServiceServer
 	findingspb.UnsafeRulesServiceServer
 	findingspb.UnsafeVexServiceServer
 	findingspb.UnsafeComparisonServiceServer
@@ -137,6 +138,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	findingspb.RegisterExceptionsServiceServer(r, s)
 	accesspb.RegisterAccessRequestsServiceServer(r, s)
 	accesspb.RegisterSimulationServiceServer(r, s)
+	accesspb.RegisterAccessUseServiceServer(r, s)
 	findingspb.RegisterRulesServiceServer(r, s)
 	findingspb.RegisterVexServiceServer(r, s)
 	findingspb.RegisterComparisonServiceServer(r, s)

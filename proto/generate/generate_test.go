@@ -135,6 +135,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 	want := map[string]int{
 		"AccessRequestsService":            9,
 		"AccessService":                    8,
+		"AccessUseService":                 1,
 		"AccountAssociationsService":       6,
 		"AdvisoriesService":                2,
 		"AdvisoryFeedsService":             5,

@@ -99,3 +99,38 @@ func (s *Store) UsesOf(
 	})
 	return all, err
 }
+
+// RolesUsableOn returns up to n roles that can be bound on a group: the managed ones, and those of the group and of the
+// groups above it.
+func (s *Store) RolesUsableOn(ctx context.Context, group resource.UID, n int) ([]resource.Role, error) {
+	q := store.Query{Engine: s.Engine}
+	var segments []int64
+	for _, g := range append(group.Ancestors(), group) {
+		segments = append(segments, store.Segment(g))
+	}
+	return roles.All(ctx, s.Rows, ` WHERE t.parent IS NULL OR t.parent IN (SELECT v FROM `+s.Engine.Each(&q, segments)+` AS s)
+		ORDER BY t.uid LIMIT `+q.Arg(n), q.Args...)
+}
+
+// InvitesUsed returns when somebody last joined by each of these invites.
+func (s *Store) InvitesUsed(ctx context.Context, invites []resource.UID) (map[resource.UID]time.Time, error) {
+	all := map[resource.UID]time.Time{}
+	by := map[int64]resource.UID{}
+	for _, uid := range invites {
+		by[store.Segment(uid.Parent())] = uid.Parent()
+	}
+	for group := range by {
+		err := s.Rows(ctx, `SELECT invite, max(at_ms) FROM joins WHERE grp = $1 GROUP BY invite`, []any{group},
+			func(row store.Scanner) (bool, error) {
+				var invite resource.UID
+				var at int64
+				err := row.Scan(&invite, &at)
+				all[invite] = store.FromMS(at)
+				return false, err
+			})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
