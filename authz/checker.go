@@ -343,7 +343,7 @@ func (c *Checker) reach(caller *Caller, want resource.Capability, limit int) []r
 		}
 		parts := caller.Within(c.index.groups.uids[g.group])
 		if groups = append(groups, parts...); c.recording && len(parts) > 0 {
-			c.index.note(caller.Identity, h, usedGrant{i, resource.NewCapabilities(want)})
+			c.index.note(caller.Identity, h, usedGrant{i, resource.NewCapabilities(want)}, 0)
 		}
 		if limit >= 0 && len(groups) >= limit {
 			break

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
@@ -74,7 +75,6 @@ func keyOf(uid resource.UID) uint32 {
 type identityGrants struct {
 	depths uint32      // bit d-1 is set if a grant is on a group of depth d
 	grants []heldGrant // sorted by key
-	used   *usage
 }
 
 // A heldGrant is a grant of an identity. noted is the capability, plus one, whose use was noted last since use was written,
@@ -102,9 +102,14 @@ func (x *index) missing(
 func (x *index) check(
 	identity, target resource.UID, want resource.Capabilities, until uint32, use bool,
 ) resource.Capabilities {
+	var single uint32 // the number of the capability, if one is wanted and its use noted
+	if use {
+		if single = codeOf(&want); single == 0 {
+			return x.checkSeveral(identity, target, want, until)
+		}
+	}
 	h := x.identities[identity]
 	depth := min(target.Depth(), 32)
-	var partly []usedGrant // those that give some of what is wanted
 	for left := h.depths & uint32(1<<depth-1); left != 0; {
 		d := bits.Len32(left)
 		left &^= 1 << (d - 1)
@@ -113,55 +118,34 @@ func (x *index) check(
 			continue // not a UID
 		}
 		key := keyOf(at)
-		i := h.first(key)
-		if i == len(h.grants) || h.grants[i].key != key {
-			continue
-		}
-		for k := x.pick(h, i, at, want, until, use); k >= 0; k = x.pick(h, i, at, want, until, use) {
-			rest := want.Without(x.allowed[h.grants[k].role])
-			if use {
-				partly = x.use(identity, h, partly, usedGrant{k, want.Without(rest)}, rest)
+		for k := first(h.grants, key); k < len(h.grants) && h.grants[k].key == key; k++ {
+			g := &h.grants[k]
+			if x.groups.uids[g.group] != at || !x.counts(g.grant, until) {
+				continue
 			}
-			if want = rest; want == (resource.Capabilities{}) {
-				return want
+			if want = want.Without(x.allowed[g.role]); want != (resource.Capabilities{}) {
+				continue
 			}
+			if single != 0 && atomic.LoadUint32(&g.noted) != single {
+				x.noteNarrowest(identity, h, k, at, single, until)
+			}
+			return want
 		}
 	}
 	return want
 }
 
 // first returns the number of the first grant with a key, or of the one that would follow it.
-func (h identityGrants) first(key uint32) int {
-	low, high := 0, len(h.grants)
+func first(grants []heldGrant, key uint32) int {
+	low, high := 0, len(grants)
 	for low < high {
-		if middle := (low + high) / 2; h.grants[middle].key < key {
+		if middle := (low + high) / 2; grants[middle].key < key {
 			low = middle + 1
 		} else {
 			high = middle
 		}
 	}
 	return low
-}
-
-// pick returns the number of a grant on a group that gives some of what is wanted, or -1 if there is none: of those from i
-// on that have its key, the narrowest, or any if that does not matter.
-func (x *index) pick(
-	h identityGrants, i int, at resource.UID, want resource.Capabilities, until uint32, narrowest bool,
-) int {
-	best := -1
-	for k := i; k < len(h.grants) && h.grants[k].key == h.grants[i].key; k++ {
-		g := h.grants[k].grant
-		if x.groups.uids[g.group] != at || !x.allowed[g.role].Intersects(want) || !x.counts(g, until) {
-			continue
-		}
-		if !narrowest {
-			return k
-		}
-		if best < 0 || x.narrower(g, h.grants[best].grant) {
-			best = k
-		}
-	}
-	return best
 }
 
 // all returns every grant of an identity that counts now, as group and role number.
@@ -234,7 +218,7 @@ func (x *index) set(identity resource.UID, grants []heldGrant) {
 		return
 	}
 	slices.SortFunc(grants, func(a, b heldGrant) int { return cmp.Compare(a.key, b.key) })
-	h := identityGrants{grants: grants, used: &usage{}}
+	h := identityGrants{grants: grants}
 	for _, g := range grants {
 		h.depths |= 1 << uint(x.groups.uids[g.group].Depth()-1)
 	}

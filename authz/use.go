@@ -23,11 +23,8 @@ const harvestBatch = 256
 // capWords is how many words a set of capabilities has.
 const capWords = len(resource.Capabilities{})
 
-// usage is which grants of an identity were used since the last flush. What is noted already costs a check two loads.
-type usage struct {
-	bits   atomic.Pointer[[]atomic.Uint64] // the capabilities of each grant, one after the other; nil if none was used
-	queued atomic.Bool                     // the identity is in the log
-}
+// usage is which capabilities of each grant of an identity were used since use was written, one grant after the other.
+type usage []atomic.Uint64
 
 // A usedGrant is a grant, by its number among those of its identity, and what of it was used.
 type usedGrant struct {
@@ -35,11 +32,10 @@ type usedGrant struct {
 	caps  resource.Capabilities
 }
 
-// A useLog knows who has used something since the last flush.
+// A useLog is who has used what since use was written.
 type useLog struct {
-	mu    sync.Mutex
-	dirty []resource.UID // identities whose usage has something
-	done  []iamdb.Use    // of grants that have changed since; guarded by the lock of the index
+	by   sync.Map    // the usage of identities
+	done []iamdb.Use // of grants that have changed since; guarded by the lock of the index
 }
 
 // use notes the use of a grant once nothing is missing. Until then it adds it to those that give a part, which it returns.
@@ -50,23 +46,70 @@ func (x *index) use(
 		return append(partly, g)
 	}
 	for _, p := range partly {
-		x.note(identity, h, p)
+		x.note(identity, h, p, 0)
 	}
-	x.note(identity, h, g)
+	x.note(identity, h, g, 0)
 	return nil
 }
 
-// note records the use of a grant. It runs beside other checks, under their lock.
-func (x *index) note(identity resource.UID, h identityGrants, g usedGrant) {
-	code, noted := codeOf(g.caps), &h.grants[g.grant].noted
-	if code == 0 || atomic.LoadUint32(noted) != code {
-		x.noteFirst(identity, h, g)
-		atomic.StoreUint32(noted, code)
+// checkSeveral is check for several capabilities, whose use is noted.
+func (x *index) checkSeveral(
+	identity, target resource.UID, want resource.Capabilities, until uint32,
+) resource.Capabilities {
+	h := x.identities[identity]
+	var partly []usedGrant
+	for _, at := range slices.Backward(append(target.Ancestors(), target)) {
+		i := first(h.grants, keyOf(at))
+		for k := x.pick(h, i, at, want, until); k >= 0; k = x.pick(h, i, at, want, until) {
+			rest := want.Without(x.allowed[h.grants[k].role])
+			partly = x.use(identity, h, partly, usedGrant{k, want.Without(rest)}, rest)
+			if want = rest; want == (resource.Capabilities{}) {
+				return want
+			}
+		}
+	}
+	return want
+}
+
+// pick returns the number of the narrowest grant on a group that gives some of what is wanted, of those from i on, or -1
+// if there is none.
+func (x *index) pick(h identityGrants, i int, at resource.UID, want resource.Capabilities, until uint32) int {
+	best, key := -1, keyOf(at)
+	for k := i; k < len(h.grants) && h.grants[k].key == key; k++ {
+		g := h.grants[k].grant
+		if x.groups.uids[g.group] != at || !x.allowed[g.role].Intersects(want) || !x.counts(g, until) {
+			continue
+		}
+		if best < 0 || x.narrower(g, h.grants[best].grant) {
+			best = k
+		}
+	}
+	return best
+}
+
+// noteNarrowest notes the use of one capability, by the narrowest of the grants on a group that give it. k is the first
+// of these.
+func (x *index) noteNarrowest(
+	identity resource.UID, h identityGrants, k int, at resource.UID, single, until uint32,
+) {
+	var want resource.Capabilities
+	want[(single-1)>>6] = 1 << ((single - 1) & 63)
+	best := x.pick(h, k, at, want, until)
+	x.note(identity, h, usedGrant{best, want}, single)
+	if best != k {
+		atomic.StoreUint32(&h.grants[k].noted, single) // it is looked at first
 	}
 }
 
+// note records the use of a grant, and of the capability with a number that was the only one, or 0. It runs beside other
+// checks, under their lock.
+func (x *index) note(identity resource.UID, h identityGrants, g usedGrant, single uint32) {
+	x.noteFirst(identity, h, g)
+	atomic.StoreUint32(&h.grants[g.grant].noted, single)
+}
+
 // codeOf returns a number for a set of one capability, and 0 for others.
-func codeOf(caps resource.Capabilities) (code uint32) {
+func codeOf(caps *resource.Capabilities) (code uint32) {
 	for i, w := range caps {
 		if w == 0 {
 			continue
@@ -81,25 +124,14 @@ func codeOf(caps resource.Capabilities) (code uint32) {
 
 // noteFirst records a use that may be the first since use was written.
 func (x *index) noteFirst(identity resource.UID, h identityGrants, g usedGrant) {
-	all := h.used.bits.Load()
-	if all == nil {
-		fresh := make([]atomic.Uint64, len(h.grants)*capWords)
-		if h.used.bits.CompareAndSwap(nil, &fresh) {
-			all = &fresh
-		} else {
-			all = h.used.bits.Load()
-		}
+	all, ok := x.uses.by.Load(identity)
+	if !ok {
+		all, _ = x.uses.by.LoadOrStore(identity, make(usage, len(h.grants)*capWords))
 	}
-	words := (*all)[g.grant*capWords : (g.grant+1)*capWords]
+	words := all.(usage)[g.grant*capWords : (g.grant+1)*capWords]
 	for i, w := range g.caps {
-		if w&^words[i].Load() == 0 {
-			continue
-		}
-		words[i].Or(w)
-		if h.used.queued.CompareAndSwap(false, true) {
-			x.uses.mu.Lock()
-			x.uses.dirty = append(x.uses.dirty, identity)
-			x.uses.mu.Unlock()
+		if w&^words[i].Load() != 0 {
+			words[i].Or(w)
 		}
 	}
 }
@@ -114,20 +146,17 @@ func (x *index) narrower(g, than grant) bool {
 // harvest moves what an identity has used to done. No check may run.
 func (x *index) harvest(identity resource.UID) {
 	h := x.identities[identity]
-	if h.used == nil {
+	all, ok := x.uses.by.LoadAndDelete(identity)
+	if !ok {
 		return
 	}
-	h.used.queued.Store(false)
-	all := h.used.bits.Swap(nil)
-	if all == nil {
-		return
-	}
+	words := all.(usage)
 	for i := range h.grants {
 		g := h.grants[i].grant
 		h.grants[i].noted = 0
 		var caps resource.Capabilities
 		for w := range caps {
-			caps[w] = (*all)[i*capWords+w].Load()
+			caps[w] = words[i*capWords+w].Load()
 		}
 		if caps == (resource.Capabilities{}) {
 			continue
@@ -145,21 +174,18 @@ func (x *index) harvest(identity resource.UID) {
 
 // harvestAll moves what everybody has used to done. No check may run.
 func (x *index) harvestAll() {
-	for _, identity := range x.uses.take(-1) {
+	for _, identity := range x.uses.some(-1) {
 		x.harvest(identity)
 	}
 }
 
-// take returns up to n identities that have used something, or all, and forgets them.
-func (l *useLog) take(n int) []resource.UID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n < 0 || n > len(l.dirty) {
-		n = len(l.dirty)
-	}
-	taken := slices.Clone(l.dirty[:n])
-	l.dirty = slices.Delete(l.dirty, 0, n)
-	return taken
+// some returns up to n identities that have used something, or all if n is negative.
+func (l *useLog) some(n int) (all []resource.UID) {
+	l.by.Range(func(identity, _ any) bool {
+		all = append(all, identity.(resource.UID))
+		return len(all) != n
+	})
+	return all
 }
 
 // RecordUses says whether the checker notes which grants callers use. It is to be called while there are no checks. RunUses writes
@@ -192,7 +218,7 @@ func (c *Checker) FlushUses(ctx context.Context) error {
 	var all []iamdb.Use
 	for {
 		c.mu.Lock()
-		some := c.index.uses.take(harvestBatch)
+		some := c.index.uses.some(harvestBatch)
 		for _, identity := range some {
 			c.index.harvest(identity)
 		}

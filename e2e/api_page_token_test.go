@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
@@ -201,6 +203,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: folder},
 		&accesspb.ListAccessRulesRequest{Uidp: below, OrderBy: newest}, &accesspb.ListAccessRequestsRequest{Uidp: below, OrderBy: "create_time"},
 		&accesspb.CountChildrenRequest{Uid: folder, OrderBy: newest},
+		&accesspb.ListUnusedAccessRequest{Uidp: below, OrderBy: "uid desc", Kind: accesspb.UnusedKind_UNUSED_KIND_IDENTITY, Since: durationpb.New(time.Minute)},
 		&budgetspb.ListBudgetsRequest{Uidp: below, OrderBy: newest},
 		&findingspb.ListExceptionsRequest{Uidp: below, OrderBy: newest}, &findingspb.ListRulesRequest{Uidp: below, OrderBy: newest},
 		&vulnpb.ListAdvisoriesRequest{Uidp: below, ArtifactNames: []string{"openssl"}},

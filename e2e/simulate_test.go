@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	commonpb "github.com/holdfast-dev/holdfast/gen/common"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -210,6 +211,41 @@ func TestSimulateBadInput(t *testing.T) {
 		}
 		if _, st := w.overGRPC(t, w.Token, &accesspb.SimulateRequest{Changes: []*accesspb.SimulatedChange{{}}}); st.Code() != codes.InvalidArgument {
 			t.Errorf("an empty change over gRPC: %v", st)
+		}
+	})
+}
+
+// TestApiUnused asks what is unused as somebody who sees a folder, as another's owner, and with a narrowed token.
+func TestApiUnused(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		org := string(w.Organization)
+		folder := w.child(t, org, "folder")
+		robot := w.robot(t, folder, "robot")
+		w.bind(t, folder, robot, viewer)
+		_, other := w.ownedOrg(t, "other")
+		kinds := []accesspb.UnusedKind{
+			accesspb.UnusedKind_UNUSED_KIND_ROLE_BINDING, accesspb.UnusedKind_UNUSED_KIND_IDENTITY,
+			accesspb.UnusedKind_UNUSED_KIND_GROUP_INVITE, accesspb.UnusedKind_UNUSED_KIND_ACCOUNT_ASSOCIATION,
+		}
+		narrowed := w.mint(t, w.Owner, token.Claims{Scopes: []resource.UID{w.Organization.NewChild()}})
+		for _, kind := range kinds {
+			for protocol, call := range w.protocols() {
+				in := &accesspb.ListUnusedAccessRequest{Kind: kind}
+				got := must[*accesspb.ListUnusedAccessResponse](t, call, w.Token, in)
+				if len(got.GetUnused()) != 0 || time.Since(got.GetRecordedSince().AsTime()) > time.Hour {
+					t.Errorf("%s over %s: what is new is unused: %v", kind, protocol, got)
+				}
+				for who, bearer := range map[string]string{"of another": other, "narrowed": narrowed} {
+					in := &accesspb.ListUnusedAccessRequest{Kind: kind, Uidp: &commonpb.UIDPFilter{DescendantsOf: org}}
+					if got := must[*accesspb.ListUnusedAccessResponse](t, call, bearer, in); got.GetTotalCount() != 0 {
+						t.Errorf("%s over %s, %s: %v", kind, protocol, who, got)
+					}
+				}
+				if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
+					t.Errorf("%s over %s, nobody: %v", kind, protocol, st)
+				}
+			}
 		}
 	})
 }
