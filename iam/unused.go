@@ -264,7 +264,7 @@ func (s *Service) unusedAssociations(
 	if err != nil {
 		return none, err
 	}
-	req.Order = iamdb.AssociationList.Default
+	req.Order.Field = iamdb.AssociationList.Default.Field // they go by the uid of their group
 	got, err := s.store.Associations(ctx, store.Reach{Under: under}, f, req)
 	if err != nil {
 		return none, err

@@ -123,3 +123,37 @@ func TestListUnusedRefuses(t *testing.T) {
 	})
 }
 
+// TestListUnusedPages walks all pages with the token alone, in both directions, and presents a token as somebody else.
+func TestListUnusedPages(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		w.cast()
+		w.backdate(48 * time.Hour)
+		for _, kind := range []iam.UnusedKind{iam.UnusedBindings, iam.UnusedIdentities} {
+			for _, order := range []string{"uid", "uid desc"} {
+				f := iam.UnusedFilter{Kind: kind, Since: time.Hour, UIDs: resource.UIDFilter{DescendantsOf: w.acme.UID}}
+				all, err := w.ListUnused(w.owner, f, page.Params{Size: 200, OrderBy: order})
+				must(t, err)
+				var one []resource.UID
+				p := page.Params{Size: 1, OrderBy: order}
+				for more := true; more; more = p.Token != "" {
+					got, err := w.ListUnused(w.owner, f, p)
+					must(t, err)
+					for _, u := range got.Items {
+						one = append(one, u.UID)
+					}
+					f, p = iam.UnusedFilter{}, page.Params{Size: 1, Token: got.Next}
+					if stolen, err := w.ListUnused(w.rival, f, p); got.Next != "" && (err != nil || len(stolen.Items) != 0) {
+						t.Errorf("the token gives something to the owner of another: %v, %v", stolen, err)
+					}
+				}
+				var want []resource.UID
+				for _, u := range all.Items {
+					want = append(want, u.UID)
+				}
+				if diff := cmp.Diff(want, one); diff != "" || len(want) < 2 {
+					t.Errorf("%d by %s: %d at once%s", kind, order, len(want), diff)
+				}
+			}
+		}
+	})
+}

@@ -115,21 +115,23 @@ func (s *Store) RolesUsableOn(ctx context.Context, group resource.UID, n int) ([
 // InvitesUsed returns when somebody last joined by each of these invites.
 func (s *Store) InvitesUsed(ctx context.Context, invites []resource.UID) (map[resource.UID]time.Time, error) {
 	all := map[resource.UID]time.Time{}
-	by := map[int64]resource.UID{}
-	for _, uid := range invites {
-		by[store.Segment(uid.Parent())] = uid.Parent()
+	if len(invites) == 0 {
+		return all, nil
 	}
-	for group := range by {
-		err := s.Rows(ctx, `SELECT invite, max(at_ms) FROM joins WHERE grp = $1 GROUP BY invite`, []any{group},
-			func(row store.Scanner) (bool, error) {
-				var invite resource.UID
-				var at int64
-				err := row.Scan(&invite, &at)
-				all[invite] = store.FromMS(at)
-				return false, err
-			})
+	by := map[resource.UID][]resource.UID{}
+	for _, uid := range invites {
+		by[uid.Parent()] = append(by[uid.Parent()], uid)
+	}
+	for group, some := range by {
+		q := store.Query{Engine: s.Engine}
+		text := `SELECT invite, max(at_ms) FROM joins WHERE grp = ` + q.Arg(store.Segment(group)) + `
+			AND invite IN (SELECT v FROM ` + s.Engine.Each(&q, texts(some)) + ` AS s) GROUP BY invite`
+		times, err := store.ReadMap[resource.UID, int64](ctx, s.Rows, text, q.Args...)
 		if err != nil {
 			return nil, err
+		}
+		for uid, at := range times {
+			all[uid] = store.FromMS(at)
 		}
 	}
 	return all, nil
