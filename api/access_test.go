@@ -184,6 +184,9 @@ func TestBothProtocolsOfTheRest(t *testing.T) {
 		"count what is in a group":   {"GET /access/v1/children?pageSize=1&uid=" + s.folder, "", "AccessService/CountChildren", &accesspb.CountChildrenRequest{Uid: s.folder, PageSize: 1}, &accesspb.CountChildrenResponse{}},
 		"count what another has":     {"GET /access/v1/children?uid=" + elsewhere, "", "AccessService/CountChildren", &accesspb.CountChildrenRequest{Uid: elsewhere}, &accesspb.CountChildrenResponse{}},
 		"count what is nowhere":      {"GET /access/v1/children?uid=" + missing, "", "AccessService/CountChildren", &accesspb.CountChildrenRequest{Uid: missing}, &accesspb.CountChildrenResponse{}},
+		"simulate a change":          {"POST /access/v1/simulate", `{"changes":[{"deleteIdentity":{"uid":"` + s.identity + `"}}]}`, "SimulationService/Simulate", &accesspb.SimulateRequest{Changes: []*accesspb.SimulatedChange{{Change: &accesspb.SimulatedChange_DeleteIdentity{DeleteIdentity: &iampb.DeleteIdentityRequest{Uid: s.identity}}}}}, &accesspb.SimulateResponse{}},
+		"simulate another's":         {"POST /access/v1/simulate", `{"changes":[{"deleteGroup":{"uid":"` + elsewhere + `"}}]}`, "SimulationService/Simulate", &accesspb.SimulateRequest{Changes: []*accesspb.SimulatedChange{{Change: &accesspb.SimulatedChange_DeleteGroup{DeleteGroup: &iampb.DeleteGroupRequest{Uid: elsewhere}}}}}, &accesspb.SimulateResponse{}},
+		"simulate nothing":           {"POST /access/v1/simulate", `{}`, "SimulationService/Simulate", &accesspb.SimulateRequest{}, &accesspb.SimulateResponse{}},
 		"list capabilities":          {"GET /access/v1/capabilities", "", "AccessService/ListCapabilities", &accesspb.ListCapabilitiesRequest{}, &accesspb.ListCapabilitiesResponse{}},
 		"ask for the version":        {"GET /access/v1/version", "", "AccessService/GetVersion", &accesspb.GetVersionRequest{}, &accesspb.Version{}},
 	}

@@ -190,6 +190,8 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"GET /access/v1/past/diff":                                          "DiffAccess",
 		"GET /access/v1/resolve":                                            "ResolvePath",
 		"POST /access/v1/names":                                             "LookupNames",
+		"GET /access/v1/unused":                                             "ListUnusedAccess",
+		"POST /access/v1/simulate":                                          "Simulate",
 		"GET /access/v1/search":                                             "Search",
 		"GET /access/v1/children":                                           "CountChildren",
 		"GET /operator/v1/installation":                                     "GetInstallation",

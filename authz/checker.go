@@ -34,6 +34,8 @@ type Checker struct {
 
 	changed []func(identity resource.UID) // set before the first change
 
+	recording bool // which grants are used; set before use
+
 	follow follower
 	behind atomic.Bool // a committed local change could not be read
 	shared bool        // there may be other writers
@@ -79,7 +81,7 @@ func (c *Checker) requireUntil(
 
 // denyMissing returns the error for capabilities that the caller lacks on target, or does not hold until a time.
 func (c *Checker) denyMissing(caller *Caller, want resource.Capabilities, target resource.UID, until uint32) error {
-	missing := c.missing(caller, want, target, until)
+	missing := c.check(caller, want, target, until, c.recording && until == now)
 	if missing == (resource.Capabilities{}) {
 		return nil
 	}
@@ -304,6 +306,13 @@ func (c *Checker) caller(ctx context.Context) (Caller, error) {
 func (c *Checker) missing(
 	caller *Caller, want resource.Capabilities, target resource.UID, until uint32,
 ) resource.Capabilities {
+	return c.check(caller, want, target, until, false)
+}
+
+// check is missing, and notes which grants were used if use is true.
+func (c *Checker) check(
+	caller *Caller, want resource.Capabilities, target resource.UID, until uint32, use bool,
+) resource.Capabilities {
 	if !caller.inScope(target) {
 		return want
 	}
@@ -314,7 +323,7 @@ func (c *Checker) missing(
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.index.missing(caller.Identity, target, want, until)
+	return c.index.check(caller.Identity, target, want, until, use)
 }
 
 // reach returns the groups on which the caller holds want, unsorted and possibly within each other. If limit is
@@ -326,11 +335,16 @@ func (c *Checker) reach(caller *Caller, want resource.Capability, limit int) []r
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var groups []resource.UID
-	for group, role := range c.index.all(caller.Identity) {
-		if !c.index.allowed[role].Has(want) {
+	h := c.index.identities[caller.Identity]
+	for i := range h.grants {
+		g := h.grants[i].grant
+		if !c.index.allowed[g.role].Has(want) || !c.index.counts(g, now) {
 			continue
 		}
-		groups = append(groups, caller.Within(group)...)
+		parts := caller.Within(c.index.groups.uids[g.group])
+		if groups = append(groups, parts...); c.recording && len(parts) > 0 {
+			c.index.note(caller.Identity, h, usedGrant{i, resource.NewCapabilities(want)}, 0)
+		}
 		if limit >= 0 && len(groups) >= limit {
 			break
 		}

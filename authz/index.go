@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
@@ -23,6 +24,8 @@ type index struct {
 	groups     interner
 	roles      interner
 	allowed    []resource.Capabilities // by role number
+
+	uses *useLog
 
 	// clock returns the time that decides which grants count: it is between the two.
 	clock func() (earliest, latest time.Time)
@@ -70,12 +73,19 @@ func keyOf(uid resource.UID) uint32 {
 
 // identityGrants are the grants of one identity.
 type identityGrants struct {
-	depths uint32  // bit d-1 is set if a grant is on a group of depth d
-	grants []grant // sorted by key
+	depths uint32      // bit d-1 is set if a grant is on a group of depth d
+	grants []heldGrant // sorted by key
+}
+
+// A heldGrant is a grant of an identity. noted is the capability, plus one, whose use was noted last since use was written,
+// so that noting it again costs next to nothing. It is read and written while others read the rest.
+type heldGrant struct {
+	grant
+	noted uint32
 }
 
 func newIndex(clock func() (earliest, latest time.Time)) *index {
-	return &index{clock: clock, identities: map[resource.UID]identityGrants{}, groups: newInterner(), roles: newInterner()}
+	return &index{uses: &useLog{}, clock: clock, identities: map[resource.UID]identityGrants{}, groups: newInterner(), roles: newInterner()}
 }
 
 // missing returns the capabilities of want that an identity lacks on target,
@@ -84,39 +94,66 @@ func newIndex(clock func() (earliest, latest time.Time)) *index {
 func (x *index) missing(
 	identity, target resource.UID, want resource.Capabilities, until uint32,
 ) resource.Capabilities {
-	h := x.identities[identity]
-	depth := target.Depth()
-	for left := h.depths; left != 0; left &= left - 1 {
-		d := bits.TrailingZeros32(left) + 1
-		if d > depth {
-			break
+	return x.check(identity, target, want, until, false)
+}
+
+// check is missing, and notes which grants were used if nothing is missing and use is true. The grants on the nearest
+// groups come first, so that the narrowest is the one that was used.
+func (x *index) check(
+	identity, target resource.UID, want resource.Capabilities, until uint32, use bool,
+) resource.Capabilities {
+	var single uint32 // the number of the capability, if one is wanted and its use noted
+	if use {
+		if single = codeOf(&want); single == 0 {
+			return x.checkSeveral(identity, target, want, until)
 		}
+	}
+	h := x.identities[identity]
+	depth := min(target.Depth(), 32)
+	for left := h.depths & uint32(1<<depth-1); left != 0; {
+		d := bits.Len32(left)
+		left &^= 1 << (d - 1)
 		at := target.Ancestor(d)
 		if len(at) < len(target) && target[len(at)] != '/' {
-			break // not a UID
+			continue // not a UID
 		}
 		key := keyOf(at)
-		i, _ := slices.BinarySearchFunc(h.grants, key, func(g grant, key uint32) int {
-			return cmp.Compare(g.key, key)
-		})
-		for ; i < len(h.grants) && h.grants[i].key == key; i++ {
-			g := h.grants[i]
-			if x.groups.uids[g.group] != at || !x.counts(g, until) {
+		for k := first(h.grants, key); k < len(h.grants) && h.grants[k].key == key; k++ {
+			g := &h.grants[k]
+			if x.groups.uids[g.group] != at || !x.counts(g.grant, until) {
 				continue
 			}
-			if want = want.Without(x.allowed[g.role]); want == (resource.Capabilities{}) {
-				return want
+			if want = want.Without(x.allowed[g.role]); want != (resource.Capabilities{}) {
+				continue
 			}
+			if single != 0 && atomic.LoadUint32(&g.noted) != single {
+				x.noteNarrowest(identity, h, k, at, single, until)
+			}
+			return want
 		}
 	}
 	return want
 }
 
+// first returns the number of the first grant with a key, or of the one that would follow it.
+func first(grants []heldGrant, key uint32) int {
+	low, high := 0, len(grants)
+	for low < high {
+		if middle := (low + high) / 2; grants[middle].key < key {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
 // all returns every grant of an identity that counts now, as group and role number.
 func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 	return func(yield func(resource.UID, uint32) bool) {
-		for _, g := range x.identities[identity].grants {
-			if x.counts(g, now) && !yield(x.groups.uids[g.group], g.role) {
+		grants := x.identities[identity].grants
+		for i := range grants {
+			if g := grants[i].grant; x.counts(g, now) && !yield(x.groups.uids[g.group], g.role) {
 				return
 			}
 		}
@@ -126,8 +163,9 @@ func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 // notOver returns the grants of an identity that are not over: those that count now, and those that will.
 func (x *index) notOver(identity resource.UID) (all []grant) {
 	_, latest := x.clock()
-	for _, g := range x.identities[identity].grants {
-		if g.end == never || seconds(latest) < g.end {
+	grants := x.identities[identity].grants
+	for i := range grants {
+		if g := grants[i].grant; g.end == never || seconds(latest) < g.end {
 			all = append(all, g)
 		}
 	}
@@ -145,9 +183,10 @@ func (x *index) hasRolesOf(grants []iamdb.Grant) bool {
 // setGrants replaces all grants of an identity.
 func (x *index) setGrants(identity resource.UID, grants []iamdb.Grant) {
 	before := x.identities[identity]
-	packed := make([]grant, 0, len(grants))
+	x.harvest(identity) // while its grants have the numbers that were noted
+	packed := make([]heldGrant, 0, len(grants))
 	for _, g := range grants {
-		packed = append(packed, x.intern(g))
+		packed = append(packed, heldGrant{grant: x.intern(g)})
 	}
 	x.set(identity, packed)
 	for _, g := range before.grants {
@@ -173,12 +212,12 @@ func (x *index) intern(g iamdb.Grant) grant {
 }
 
 // set stores the grants of an identity, which it sorts in target.
-func (x *index) set(identity resource.UID, grants []grant) {
+func (x *index) set(identity resource.UID, grants []heldGrant) {
 	if len(grants) == 0 {
 		delete(x.identities, identity)
 		return
 	}
-	slices.SortFunc(grants, func(a, b grant) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(grants, func(a, b heldGrant) int { return cmp.Compare(a.key, b.key) })
 	h := identityGrants{grants: grants}
 	for _, g := range grants {
 		h.depths |= 1 << uint(x.groups.uids[g.group].Depth()-1)
@@ -214,7 +253,7 @@ func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 // add adds a grant to an index that is being loaded. After the last one, sort must be called.
 func (x *index) add(g iamdb.Grant) {
 	h := x.identities[g.Identity]
-	h.grants = append(h.grants, x.intern(g))
+	h.grants = append(h.grants, heldGrant{grant: x.intern(g)})
 	x.identities[g.Identity] = h
 }
 

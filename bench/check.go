@@ -98,6 +98,7 @@ const (
 	checkCalls  = 50_000
 	questions   = 8192
 	whoCanTurns = 200
+	useTurns    = 60
 )
 
 // A question is whether a caller may list a group.
@@ -125,8 +126,31 @@ func (m *measurement) checkCallers(d dataset, c *authz.Checker) {
 	took, allocations := ask(c, yes, nil)
 	m.under("check: allowed", took.Seconds(), 2e-6, seconds)
 	m.none("check: allocations, allowed", allocations)
+	m.checkUses(c, yes)
 	took, _ = ask(c, no, fault.PermissionDenied)
 	m.under("check: denied", took.Seconds(), 0, seconds)
+}
+
+// checkUses compares checks that note what is used with those that do not, in time of the processor. The two take turns,
+// because the machine is not always equally fast.
+func (m *measurement) checkUses(c *authz.Checker, yes []question) {
+	turn := func(on bool) float64 {
+		c.RecordUses(on)
+		used := processorTime()
+		for i := range checkCalls {
+			q := &yes[i%len(yes)]
+			check(c.Require(q.ctx, resource.GroupsList, q.group))
+		}
+		return checkCalls / (processorTime() - used).Seconds()
+	}
+	turn(true)
+	var with, without []float64
+	for range useTurns {
+		without, with = append(without, turn(false)), append(with, turn(true))
+	}
+	c.RecordUses(false)
+	a, b := median(with), median(without)
+	m.faster("check: allowed, with use recorded", rates{a: a, b: b, ratio: a / b}, 0.95)
 }
 
 // ask returns the median time of a check, whose result has to be want, and its median number

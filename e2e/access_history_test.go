@@ -132,7 +132,7 @@ func (s pastStory) answers(t *testing.T, call caller) {
 			t.Errorf("difference: %v", diff)
 		}
 		for _, c := range diff.GetChanges() {
-			if c.GetKind() != accesspb.AccessChangeKind_ACCESS_CHANGE_KIND_REVOKED || c.GetActorUid() != string(s.Owner) {
+			if c.GetKind() != accesspb.GrantChangeKind_GRANT_CHANGE_KIND_REVOKED || c.GetActorUid() != string(s.Owner) {
 				t.Errorf("change: %v", c)
 			}
 		}

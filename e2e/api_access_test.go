@@ -175,6 +175,8 @@ func TestApiAccess(t *testing.T) {
 			elsewhere := "ListGroups ListIdentities ListRoles ListRoleBindings Ping LookupGroup CheckEligibility RequestGroupAccess LookupIdentity UpdateIdentityMetadata " +
 				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion ResolvePath LookupNames " +
 				"Search " + // see TestApiSearch
+				"Simulate " + // see TestSimulateAccess
+				"ListUnusedAccess " + // see TestApiUnused
 				"GetInstallation " + // see TestOperator
 				"ListRepos ListTags ListPulls GetRegistry ListTrashEntries " +
 				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings

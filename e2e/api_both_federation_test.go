@@ -320,6 +320,13 @@ func accessSteps() []step {
 		}
 	}
 	is := func(m proto.Message) func(*story) proto.Message { return func(*story) proto.Message { return m } }
+	remove := func(step string) func(*story) proto.Message {
+		return func(s *story) proto.Message {
+			return &accesspb.SimulateRequest{Changes: []*accesspb.SimulatedChange{{Change: &accesspb.SimulatedChange_DeleteIdentity{
+				DeleteIdentity: &iampb.DeleteIdentityRequest{Uid: s.uid(step)},
+			}}}}
+		}
+	}
 	return slices.Concat([]step{
 		{name: "may", in: check("lookup of a person", "groups.list")},
 		{name: "may by another name", in: check("lookup of a person", "CAP_IAM_GROUPS_LIST")},
@@ -341,6 +348,14 @@ func accessSteps() []step {
 		{name: "names of a stranger", in: is(&accesspb.LookupNamesRequest{Uids: []string{string(resource.ManagedRoleUID("viewer"))}}), as: "stranger"},
 		{name: "names of no uids", code: codes.InvalidArgument, in: is(&accesspb.LookupNamesRequest{Uids: []string{"viewer"}})},
 		{name: "names as nobody", code: codes.Unauthenticated, in: is(&accesspb.LookupNamesRequest{}), as: "nobody"},
+		{name: "simulation", in: remove("workload")},
+		{name: "simulation of a stranger", code: codes.PermissionDenied, in: remove("workload"), as: "stranger"},
+		{name: "simulation of nothing", code: codes.InvalidArgument, in: is(&accesspb.SimulateRequest{})},
+		{name: "simulation as nobody", code: codes.Unauthenticated, in: remove("workload"), as: "nobody"},
+		{name: "unused", in: is(&accesspb.ListUnusedAccessRequest{Kind: accesspb.UnusedKind_UNUSED_KIND_IDENTITY, PageSize: 1, Skip: 1})},
+		{name: "unused of a stranger", in: is(&accesspb.ListUnusedAccessRequest{Kind: accesspb.UnusedKind_UNUSED_KIND_GROUP_INVITE}), as: "stranger"},
+		{name: "unused of no kind", code: codes.InvalidArgument, in: is(&accesspb.ListUnusedAccessRequest{})},
+		{name: "unused as nobody", code: codes.Unauthenticated, in: is(&accesspb.ListUnusedAccessRequest{Kind: accesspb.UnusedKind_UNUSED_KIND_ROLE_BINDING}), as: "nobody"},
 		{name: "search", in: is(&accesspb.SearchRequest{Query: "viewer", PageSize: 1})},
 		{name: "search of a stranger", in: is(&accesspb.SearchRequest{Query: "viewer"}), as: "stranger"},
 		{name: "search for nothing", code: codes.InvalidArgument, in: is(&accesspb.SearchRequest{PageSize: -1})},

@@ -80,13 +80,14 @@ func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 		"AccessHistoryService_ListPastGrants": {{query: "place_uid=" + x.folder + "&as_of=" + pastQuery()}, {fails: true}},
 		"AccessHistoryService_ListPastGroups": {{query: "uid=" + x.org + "&as_of=" + pastQuery()}, {fails: true}},
 		"AccessHistoryService_DiffAccess":     {{query: "from_time=" + pastQuery() + "&to_time=" + pastQuery()}, {fails: true}},
-
-		"AccessService_ResolvePath":      {{query: "kind=roles&path=viewer"}, {query: "kind=groups&path=no/such", fails: true}},
-		"AccessService_LookupNames":      {{body: `{"uids":["` + x.folder + `"]}`}, {body: `{}`, fails: true}},
-		"AccessService_Search":           {{query: "query=" + x.folder}, {query: "query=viewer"}, {fails: true}},
-		"AccessService_CountChildren":    {{query: "uid=" + x.org}, {fails: true}},
-		"AccessService_ListCapabilities": {{}, {as: "nonsense", fails: true}},
-		"AccessService_GetVersion":       {{}, {as: "nonsense", fails: true}},
+		"AccessService_ResolvePath":           {{query: "kind=roles&path=viewer"}, {query: "kind=groups&path=no/such", fails: true}},
+		"AccessService_LookupNames":           {{body: `{"uids":["` + x.folder + `"]}`}, {body: `{}`, fails: true}},
+		"AccessService_Search":                {{query: "query=" + x.folder}, {query: "query=viewer"}, {fails: true}},
+		"AccessService_CountChildren":         {{query: "uid=" + x.org}, {fails: true}},
+		"AccessService_ListCapabilities":      {{}, {as: "nonsense", fails: true}},
+		"AccessService_GetVersion":            {{}, {as: "nonsense", fails: true}},
+		"SimulationService_Simulate":          {{body: `{"changes":[{"deleteIdentity":{"uid":"` + x.identity + `"}}]}`}, {body: `{"changes":[{}]}`, fails: true}},
+		"AccessUseService_ListUnusedAccess":   {{query: "kind=UNUSED_KIND_ROLE_BINDING&since=60s"}, {query: "kind=UNUSED_KIND_ROLE_BINDING&since=1s", fails: true}},
 
 		"OperatorService_GetInstallation": {{}, {as: "nonsense", fails: true}},
 	}

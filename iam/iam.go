@@ -5,12 +5,14 @@
 package iam
 
 import (
+	"context"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/mail"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/people"
+	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
@@ -31,6 +33,10 @@ type Config struct {
 	Mail                *mail.Queue
 	Now                 func() time.Time
 	KeepHistory         time.Duration // how long the history of grants is kept; 0 is for ever
+
+	// Pulls returns the repos of an organization that an identity has pulled from since a time, by its newest n pulls.
+	// all is false if there are more. If it is nil, nothing is told about pulls.
+	Pulls func(ctx context.Context, org, identity resource.UID, since time.Time, n int) (_ []PulledRepo, all bool, _ error)
 }
 
 // A Service manages the IAM resources in a store.
@@ -41,6 +47,8 @@ type Service struct {
 	authz    *authz.Checker
 	pages    *page.Tokens
 	cfg      Config
+
+	rehearsals *turns
 }
 
 // New returns a Service over db.
@@ -51,7 +59,8 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Service{store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: a, pages: t, cfg: cfg}
+	return &Service{store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: a, pages: t, cfg: cfg,
+		rehearsals: newTurns()}
 }
 
 // now returns the time of a change, in the precision of the store.

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"math/bits"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -133,6 +134,14 @@ func (s Capabilities) Without(t Capabilities) Capabilities {
 		s[i] &^= t[i]
 	}
 	return s
+}
+
+// Len returns how many capabilities are in the set.
+func (s Capabilities) Len() (n int) {
+	for _, word := range s {
+		n += bits.OnesCount64(word)
+	}
+	return n
 }
 
 // Intersects reports whether the sets have a common capability.

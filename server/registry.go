@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -202,3 +203,18 @@ func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) {
 
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// pulledBy returns what tells package iam who has pulled, by a service that is made later.
+func pulledBy(images func() *registry.Service) func(
+	ctx context.Context, org, identity resource.UID, since time.Time, n int,
+) ([]iam.PulledRepo, bool, error) {
+	return func(
+		ctx context.Context, org, identity resource.UID, since time.Time, n int,
+	) (all []iam.PulledRepo, complete bool, _ error) {
+		repos, complete, err := images().PulledBy(ctx, org, identity, since, n)
+		for _, r := range repos {
+			all = append(all, iam.PulledRepo(r))
+		}
+		return all, complete, err
+	}
+}

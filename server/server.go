@@ -163,6 +163,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	s.checker.Issuer = s.cfg.AuthURL
+	s.checker.RecordUses(true)
 	s.issuer, err = token.New(ctx, s.store, token.Config{
 		Issuer: s.cfg.AuthURL, Key: s.key, Rotation: s.cfg.KeyRotation, Lookups: s.counts.Cache("tokens"), Now: s.cfg.Now,
 		Audiences: []string{s.cfg.BaseURL, s.cfg.RegistryHost}, Algorithm: s.cfg.SigningAlgorithm,
@@ -177,9 +178,11 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
+	var images *registry.Service
 	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
 		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Mail: s.mail, Now: s.cfg.Now,
 		KeepHistory: s.cfg.KeepAccessHistory,
+		Pulls:       pulledBy(func() *registry.Service { return images }),
 	})
 	s.refusals = refusal.New(s.store, s.log)
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
@@ -194,7 +197,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err := s.openRegistry(ctx); err != nil {
 		return err
 	}
-	images := registry.NewService(tokens, s.registry)
+	images = registry.NewService(tokens, s.registry)
 	s.advisories = advisorydb.New(s.store)
 	if s.advisory, err = s.openAdvisories(tokens); err != nil {
 		return err
@@ -273,6 +276,7 @@ func (s *Server) Run(ctx context.Context) error {
 // another replica can take over until ctx is done.
 func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) {
 	group.Go(func() error { return unlessCanceled(s.checker.Run(serving)) })
+	group.Go(func() error { return s.checker.RunUses(serving) })
 	group.Go(func() error { return s.issuer.Run(serving, s.log) })
 	group.Go(func() error { return s.sts.Run(serving) })
 	group.Go(func() error { return s.registry.Run(serving) })

@@ -127,6 +127,7 @@ func (s *DB) Budgets(ctx context.Context) (*Budgets, error) {
 	if b := s.cachedBudgets(); b != nil {
 		return b, nil
 	}
+	ctx = Outside(ctx)
 	last, cleared := s.budgets.state()
 	b := last
 	var version int64

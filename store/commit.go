@@ -47,6 +47,9 @@ type conn interface {
 // Write runs f in a transaction, again if the database asks for it. If the
 // revision has moved, it returns when all replicas know.
 func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
+	if r := rehearsalIn(ctx); r != nil {
+		return s.outcome(r.write(ctx, f))
+	}
 	const tries = 8
 	ctx, span := trace.Start(ctx, "transaction")
 	var err error
@@ -127,7 +130,7 @@ func (t *Tx) Do(all ...func(*Tx) error) error {
 // QueryRow runs a query whose only row the caller scans.
 func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) Row {
 	span := t.DB.span(t.traced, query)
-	return Row{query, t.on.QueryRowContext(ctx, query, args...), nil, nil, span}
+	return Row{query: query, row: t.on.QueryRowContext(ctx, query, args...), span: span}
 }
 
 // Rows runs a query and calls f for each row, until f says that it has enough.

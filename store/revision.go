@@ -108,7 +108,7 @@ func (s *DB) notify(ctx context.Context, revision int64) {
 // committed, or their leases have ended. A writer waits for that by itself, unless it
 // dies between its commit and its answer.
 func (s *DB) AwaitReplicas(ctx context.Context) {
-	if !s.Engine.Postgres {
+	if !s.Engine.Postgres || rehearsalIn(ctx) != nil {
 		return
 	}
 	revision, err := s.Revision(ctx)

@@ -25,6 +25,8 @@ type Row struct {
 	err   error // why there is no row
 	db    *DB   // nil inside a transaction
 	span  *trace.Span
+
+	rehearsal *Rehearsal // that it is read in, or nil
 }
 
 // Scan scans the columns. It returns sql.ErrNoRows if there is no row.
@@ -36,6 +38,9 @@ func (r Row) Scan(dest ...any) error {
 	err = wrap("query", r.query, endSpan(r.span, err))
 	if r.db == nil {
 		return err
+	}
+	if r.rehearsal != nil {
+		err = r.rehearsal.note(err)
 	}
 	return r.db.outcome(err)
 }

@@ -137,19 +137,27 @@ func (s *DB) Row(ctx context.Context, query string, args []any, dest ...any) err
 
 // QueryRow runs a query whose only row the caller scans.
 func (s *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
+	if r := rehearsalIn(ctx); r != nil {
+		row := r.tx.QueryRow(ctx, query, args...)
+		row.db, row.rehearsal = s, r
+		return row
+	}
 	span := s.span(ctx, query)
 	if s.Engine.Postgres {
-		return Row{query, s.read.QueryRowContext(ctx, query, args...), nil, s, span}
+		return Row{query: query, row: s.read.QueryRowContext(ctx, query, args...), db: s, span: span}
 	}
 	st, err := s.stmts.get(ctx, query)
 	if err != nil {
-		return Row{query, nil, err, s, span}
+		return Row{query: query, err: err, db: s, span: span}
 	}
-	return Row{query, st.QueryRowContext(ctx, args...), nil, s, span}
+	return Row{query: query, row: st.QueryRowContext(ctx, args...), db: s, span: span}
 }
 
 // Rows runs a query and calls f for each row, until f says that it has enough.
 func (s *DB) Rows(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
+	if r := rehearsalIn(ctx); r != nil {
+		return s.outcome(r.rows(ctx, query, args, f))
+	}
 	span := s.span(ctx, query)
 	rows, err := s.query(ctx, query, args)
 	return s.outcome(endSpan(span, scan(query, rows, err, f)))
@@ -168,6 +176,9 @@ func (s *DB) Exec(ctx context.Context, query string, args ...any) (n int64, _ er
 // Snapshot lets f read one state of the database with several statements: a row
 // that the first has read is still there for the last.
 func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
+	if rehearsalIn(ctx) != nil {
+		return f(s.Rows)
+	}
 	on, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		return s.outcome(err)

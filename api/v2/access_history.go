@@ -84,16 +84,16 @@ func (s *server) DiffAccess(
 		return nil, err
 	}
 	d, err := s.IAM.DiffAccess(ctx, f, wire.Params(r))
-	p := wire.PageOf(ctx, d.Page, accessChangeOf)
+	p := wire.PageOf(ctx, d.Page, grantChangeOf)
 	return &accesspb.DiffAccessResponse{
 		Changes: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Incomplete: d.Incomplete,
 		Roles: wire.Convert(d.Roles, roleChangeOf),
 	}, err
 }
 
-func accessChangeOf(d iam.GrantDiff) *accesspb.AccessChange {
-	return &accesspb.AccessChange{
-		Kind: accesspb.AccessChangeKind(d.Change), Time: wire.Time(d.At), ActorUid: string(d.By), Grant: grantOf(d.BoundRole),
+func grantChangeOf(d iam.GrantDiff) *accesspb.GrantChange {
+	return &accesspb.GrantChange{
+		Kind: accesspb.GrantChangeKind(d.Change), Time: wire.Time(d.At), ActorUid: string(d.By), Grant: grantOf(d.BoundRole),
 	}
 }
 

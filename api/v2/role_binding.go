@@ -16,15 +16,10 @@ import (
 // boundRoleOf returns the message of a binding with what it binds. Answers do not
 // have the two uids that clients send.
 func boundRoleOf(b resource.BoundRole) *pb.RoleBinding {
-	i := b.IdentityInfo
 	return &pb.RoleBinding{
-		Uid: string(b.UID),
-		Identity: &pb.RoleBindingIdentity{
-			Uid: string(i.UID), Name: i.Name, Description: i.Description, Subject: i.Subject, Issuer: i.Issuer, Email: i.Email,
-			DisplayName: wire.Optional(i.DisplayName),
-		},
-		Group: &pb.RoleBindingGroup{Uid: string(b.GroupInfo.UID), Name: b.GroupInfo.Name,
-			Description: b.GroupInfo.Description, DisplayName: wire.Optional(b.GroupInfo.DisplayName)},
+		Uid:      string(b.UID),
+		Identity: boundIdentityOf(b.IdentityInfo),
+		Group:    boundGroupOf(b.GroupInfo),
 		Role: &pb.RoleBindingRole{Uid: string(b.RoleInfo.UID), Name: b.RoleInfo.Name,
 			Description: b.RoleInfo.Description},
 		CreateTime: wire.Time(b.CreateTime), StartTime: wire.Time(b.StartTime), ExpireTime: wire.Time(b.ExpireTime),

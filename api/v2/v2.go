@@ -90,6 +90,8 @@ type server struct {
 	findingspb.UnsafeExceptionsServiceServer
 	accesspb.UnsafeAccessRequestsServiceServer
 	accesspb.UnsafeAccessHistoryServiceServer
+	accesspb.UnsafeSimulationServiceServer
+	accesspb.UnsafeAccessUseServiceServer
 	findingspb.UnsafeRulesServiceServer
 	findingspb.UnsafeVexServiceServer
 	findingspb.UnsafeComparisonServiceServer
@@ -137,6 +139,8 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	findingspb.RegisterExceptionsServiceServer(r, s)
 	accesspb.RegisterAccessRequestsServiceServer(r, s)
 	accesspb.RegisterAccessHistoryServiceServer(r, s)
+	accesspb.RegisterSimulationServiceServer(r, s)
+	accesspb.RegisterAccessUseServiceServer(r, s)
 	findingspb.RegisterRulesServiceServer(r, s)
 	findingspb.RegisterVexServiceServer(r, s)
 	findingspb.RegisterComparisonServiceServer(r, s)

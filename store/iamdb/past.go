@@ -325,16 +325,6 @@ func (s *Store) identityInfos(
 	return all, err
 }
 
-// texts returns UIDs as texts, each once.
-func texts(uids []resource.UID) []string {
-	all := make([]string, len(uids))
-	for i, uid := range uids {
-		all[i] = string(uid)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // A PastGroup is a group as it was at a time.
 type PastGroup struct {
 	UID     resource.UID

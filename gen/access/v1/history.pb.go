@@ -26,64 +26,64 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AccessChangeKind is what happened to a grant.
-type AccessChangeKind int32
+// GrantChangeKind is what happened to a grant.
+type GrantChangeKind int32
 
 const (
 	// Never used.
-	AccessChangeKind_ACCESS_CHANGE_KIND_UNSPECIFIED AccessChangeKind = 0
+	GrantChangeKind_GRANT_CHANGE_KIND_UNSPECIFIED GrantChangeKind = 0
 	// The role was given.
-	AccessChangeKind_ACCESS_CHANGE_KIND_GRANTED AccessChangeKind = 1
+	GrantChangeKind_GRANT_CHANGE_KIND_GRANTED GrantChangeKind = 1
 	// The role began to count, as it was given before.
-	AccessChangeKind_ACCESS_CHANGE_KIND_BEGUN AccessChangeKind = 2
+	GrantChangeKind_GRANT_CHANGE_KIND_BEGUN GrantChangeKind = 2
 	// The role was taken away.
-	AccessChangeKind_ACCESS_CHANGE_KIND_REVOKED AccessChangeKind = 3
+	GrantChangeKind_GRANT_CHANGE_KIND_REVOKED GrantChangeKind = 3
 	// The role ended by itself.
-	AccessChangeKind_ACCESS_CHANGE_KIND_EXPIRED AccessChangeKind = 4
+	GrantChangeKind_GRANT_CHANGE_KIND_EXPIRED GrantChangeKind = 4
 )
 
-// Enum value maps for AccessChangeKind.
+// Enum value maps for GrantChangeKind.
 var (
-	AccessChangeKind_name = map[int32]string{
-		0: "ACCESS_CHANGE_KIND_UNSPECIFIED",
-		1: "ACCESS_CHANGE_KIND_GRANTED",
-		2: "ACCESS_CHANGE_KIND_BEGUN",
-		3: "ACCESS_CHANGE_KIND_REVOKED",
-		4: "ACCESS_CHANGE_KIND_EXPIRED",
+	GrantChangeKind_name = map[int32]string{
+		0: "GRANT_CHANGE_KIND_UNSPECIFIED",
+		1: "GRANT_CHANGE_KIND_GRANTED",
+		2: "GRANT_CHANGE_KIND_BEGUN",
+		3: "GRANT_CHANGE_KIND_REVOKED",
+		4: "GRANT_CHANGE_KIND_EXPIRED",
 	}
-	AccessChangeKind_value = map[string]int32{
-		"ACCESS_CHANGE_KIND_UNSPECIFIED": 0,
-		"ACCESS_CHANGE_KIND_GRANTED":     1,
-		"ACCESS_CHANGE_KIND_BEGUN":       2,
-		"ACCESS_CHANGE_KIND_REVOKED":     3,
-		"ACCESS_CHANGE_KIND_EXPIRED":     4,
+	GrantChangeKind_value = map[string]int32{
+		"GRANT_CHANGE_KIND_UNSPECIFIED": 0,
+		"GRANT_CHANGE_KIND_GRANTED":     1,
+		"GRANT_CHANGE_KIND_BEGUN":       2,
+		"GRANT_CHANGE_KIND_REVOKED":     3,
+		"GRANT_CHANGE_KIND_EXPIRED":     4,
 	}
 )
 
-func (x AccessChangeKind) Enum() *AccessChangeKind {
-	p := new(AccessChangeKind)
+func (x GrantChangeKind) Enum() *GrantChangeKind {
+	p := new(GrantChangeKind)
 	*p = x
 	return p
 }
 
-func (x AccessChangeKind) String() string {
+func (x GrantChangeKind) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (AccessChangeKind) Descriptor() protoreflect.EnumDescriptor {
+func (GrantChangeKind) Descriptor() protoreflect.EnumDescriptor {
 	return file_holdfast_access_v1_history_proto_enumTypes[0].Descriptor()
 }
 
-func (AccessChangeKind) Type() protoreflect.EnumType {
+func (GrantChangeKind) Type() protoreflect.EnumType {
 	return &file_holdfast_access_v1_history_proto_enumTypes[0]
 }
 
-func (x AccessChangeKind) Number() protoreflect.EnumNumber {
+func (x GrantChangeKind) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use AccessChangeKind.Descriptor instead.
-func (AccessChangeKind) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use GrantChangeKind.Descriptor instead.
+func (GrantChangeKind) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_access_v1_history_proto_rawDescGZIP(), []int{0}
 }
 
@@ -610,7 +610,7 @@ func (x *DiffAccessRequest) GetSkip() int32 {
 type DiffAccessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The changes of this page.
-	Changes []*AccessChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	Changes []*GrantChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
 	// Asks for the page after this one; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many changes there are, on all pages together.
@@ -657,7 +657,7 @@ func (*DiffAccessResponse) Descriptor() ([]byte, []int) {
 	return file_holdfast_access_v1_history_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *DiffAccessResponse) GetChanges() []*AccessChange {
+func (x *DiffAccessResponse) GetChanges() []*GrantChange {
 	if x != nil {
 		return x.Changes
 	}
@@ -699,11 +699,11 @@ func (x *DiffAccessResponse) GetRoles() []*RoleChange {
 	return nil
 }
 
-// AccessChange is a role that somebody has gained or lost.
-type AccessChange struct {
+// GrantChange is a role that somebody has gained or lost.
+type GrantChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What has happened.
-	Kind AccessChangeKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.access.v1.AccessChangeKind" json:"kind,omitempty"`
+	Kind GrantChangeKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.access.v1.GrantChangeKind" json:"kind,omitempty"`
 	// When.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	// The uid of the identity that has done it; of a role that has begun, that has given
@@ -715,20 +715,20 @@ type AccessChange struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AccessChange) Reset() {
-	*x = AccessChange{}
+func (x *GrantChange) Reset() {
+	*x = GrantChange{}
 	mi := &file_holdfast_access_v1_history_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AccessChange) String() string {
+func (x *GrantChange) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AccessChange) ProtoMessage() {}
+func (*GrantChange) ProtoMessage() {}
 
-func (x *AccessChange) ProtoReflect() protoreflect.Message {
+func (x *GrantChange) ProtoReflect() protoreflect.Message {
 	mi := &file_holdfast_access_v1_history_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -740,33 +740,33 @@ func (x *AccessChange) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AccessChange.ProtoReflect.Descriptor instead.
-func (*AccessChange) Descriptor() ([]byte, []int) {
+// Deprecated: Use GrantChange.ProtoReflect.Descriptor instead.
+func (*GrantChange) Descriptor() ([]byte, []int) {
 	return file_holdfast_access_v1_history_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *AccessChange) GetKind() AccessChangeKind {
+func (x *GrantChange) GetKind() GrantChangeKind {
 	if x != nil {
 		return x.Kind
 	}
-	return AccessChangeKind_ACCESS_CHANGE_KIND_UNSPECIFIED
+	return GrantChangeKind_GRANT_CHANGE_KIND_UNSPECIFIED
 }
 
-func (x *AccessChange) GetTime() *timestamppb.Timestamp {
+func (x *GrantChange) GetTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Time
 	}
 	return nil
 }
 
-func (x *AccessChange) GetActorUid() string {
+func (x *GrantChange) GetActorUid() string {
 	if x != nil {
 		return x.ActorUid
 	}
 	return ""
 }
 
-func (x *AccessChange) GetGrant() *Grant {
+func (x *GrantChange) GetGrant() *Grant {
 	if x != nil {
 		return x.Grant
 	}
@@ -907,9 +907,9 @@ const file_holdfast_access_v1_history_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\x06 \x01(\tR\aorderBy\x12\x12\n" +
-	"\x04skip\x18\a \x01(\x05R\x04skip\"\x9e\x02\n" +
-	"\x12DiffAccessResponse\x12:\n" +
-	"\achanges\x18\x01 \x03(\v2 .holdfast.access.v1.AccessChangeR\achanges\x12&\n" +
+	"\x04skip\x18\a \x01(\x05R\x04skip\"\x9d\x02\n" +
+	"\x12DiffAccessResponse\x129\n" +
+	"\achanges\x18\x01 \x03(\v2\x1f.holdfast.access.v1.GrantChangeR\achanges\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
@@ -918,9 +918,9 @@ const file_holdfast_access_v1_history_proto_rawDesc = "" +
 	"incomplete\x18\x05 \x01(\bR\n" +
 	"incomplete\x124\n" +
 	"\x05roles\x18\x06 \x03(\v2\x1e.holdfast.access.v1.RoleChangeR\x05rolesB\x0e\n" +
-	"\f_total_count\"\xc6\x01\n" +
-	"\fAccessChange\x128\n" +
-	"\x04kind\x18\x01 \x01(\x0e2$.holdfast.access.v1.AccessChangeKindR\x04kind\x12.\n" +
+	"\f_total_count\"\xc4\x01\n" +
+	"\vGrantChange\x127\n" +
+	"\x04kind\x18\x01 \x01(\x0e2#.holdfast.access.v1.GrantChangeKindR\x04kind\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
 	"\tactor_uid\x18\x03 \x01(\tR\bactorUid\x12/\n" +
 	"\x05grant\x18\x04 \x01(\v2\x19.holdfast.access.v1.GrantR\x05grant\"\x86\x02\n" +
@@ -930,13 +930,13 @@ const file_holdfast_access_v1_history_proto_rawDesc = "" +
 	"\x06gained\x18\x02 \x03(\x0e2!.holdfast.capabilities.CapabilityR\x06gained\x125\n" +
 	"\x04lost\x18\x03 \x03(\x0e2!.holdfast.capabilities.CapabilityR\x04lost\x12.\n" +
 	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
-	"\tactor_uid\x18\x05 \x01(\tR\bactorUid*\xb4\x01\n" +
-	"\x10AccessChangeKind\x12\"\n" +
-	"\x1eACCESS_CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x1e\n" +
-	"\x1aACCESS_CHANGE_KIND_GRANTED\x10\x01\x12\x1c\n" +
-	"\x18ACCESS_CHANGE_KIND_BEGUN\x10\x02\x12\x1e\n" +
-	"\x1aACCESS_CHANGE_KIND_REVOKED\x10\x03\x12\x1e\n" +
-	"\x1aACCESS_CHANGE_KIND_EXPIRED\x10\x042\xcd\x03\n" +
+	"\tactor_uid\x18\x05 \x01(\tR\bactorUid*\xae\x01\n" +
+	"\x0fGrantChangeKind\x12!\n" +
+	"\x1dGRANT_CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19GRANT_CHANGE_KIND_GRANTED\x10\x01\x12\x1b\n" +
+	"\x17GRANT_CHANGE_KIND_BEGUN\x10\x02\x12\x1d\n" +
+	"\x19GRANT_CHANGE_KIND_REVOKED\x10\x03\x12\x1d\n" +
+	"\x19GRANT_CHANGE_KIND_EXPIRED\x10\x042\xcd\x03\n" +
 	"\x14AccessHistoryService\x12\x95\x01\n" +
 	"\x0eListPastGrants\x12).holdfast.access.v1.ListPastGrantsRequest\x1a*.holdfast.access.v1.ListPastGrantsResponse\",\x82\xd3\xe4\x93\x02\x18\x12\x16/access/v1/past/grants\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x02\x93\x03\x10\x01\x12\x92\x01\n" +
@@ -961,7 +961,7 @@ func file_holdfast_access_v1_history_proto_rawDescGZIP() []byte {
 var file_holdfast_access_v1_history_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_holdfast_access_v1_history_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_holdfast_access_v1_history_proto_goTypes = []any{
-	(AccessChangeKind)(0),           // 0: holdfast.access.v1.AccessChangeKind
+	(GrantChangeKind)(0),            // 0: holdfast.access.v1.GrantChangeKind
 	(*ListPastGrantsRequest)(nil),   // 1: holdfast.access.v1.ListPastGrantsRequest
 	(*ListPastGrantsResponse)(nil),  // 2: holdfast.access.v1.ListPastGrantsResponse
 	(*ListPastGroupsRequest)(nil),   // 3: holdfast.access.v1.ListPastGroupsRequest
@@ -969,7 +969,7 @@ var file_holdfast_access_v1_history_proto_goTypes = []any{
 	(*PastGroup)(nil),               // 5: holdfast.access.v1.PastGroup
 	(*DiffAccessRequest)(nil),       // 6: holdfast.access.v1.DiffAccessRequest
 	(*DiffAccessResponse)(nil),      // 7: holdfast.access.v1.DiffAccessResponse
-	(*AccessChange)(nil),            // 8: holdfast.access.v1.AccessChange
+	(*GrantChange)(nil),             // 8: holdfast.access.v1.GrantChange
 	(*RoleChange)(nil),              // 9: holdfast.access.v1.RoleChange
 	(*timestamppb.Timestamp)(nil),   // 10: google.protobuf.Timestamp
 	(*Grant)(nil),                   // 11: holdfast.access.v1.Grant
@@ -983,11 +983,11 @@ var file_holdfast_access_v1_history_proto_depIdxs = []int32{
 	5,  // 3: holdfast.access.v1.ListPastGroupsResponse.groups:type_name -> holdfast.access.v1.PastGroup
 	10, // 4: holdfast.access.v1.DiffAccessRequest.from_time:type_name -> google.protobuf.Timestamp
 	10, // 5: holdfast.access.v1.DiffAccessRequest.to_time:type_name -> google.protobuf.Timestamp
-	8,  // 6: holdfast.access.v1.DiffAccessResponse.changes:type_name -> holdfast.access.v1.AccessChange
+	8,  // 6: holdfast.access.v1.DiffAccessResponse.changes:type_name -> holdfast.access.v1.GrantChange
 	9,  // 7: holdfast.access.v1.DiffAccessResponse.roles:type_name -> holdfast.access.v1.RoleChange
-	0,  // 8: holdfast.access.v1.AccessChange.kind:type_name -> holdfast.access.v1.AccessChangeKind
-	10, // 9: holdfast.access.v1.AccessChange.time:type_name -> google.protobuf.Timestamp
-	11, // 10: holdfast.access.v1.AccessChange.grant:type_name -> holdfast.access.v1.Grant
+	0,  // 8: holdfast.access.v1.GrantChange.kind:type_name -> holdfast.access.v1.GrantChangeKind
+	10, // 9: holdfast.access.v1.GrantChange.time:type_name -> google.protobuf.Timestamp
+	11, // 10: holdfast.access.v1.GrantChange.grant:type_name -> holdfast.access.v1.Grant
 	12, // 11: holdfast.access.v1.RoleChange.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
 	13, // 12: holdfast.access.v1.RoleChange.gained:type_name -> holdfast.capabilities.Capability
 	13, // 13: holdfast.access.v1.RoleChange.lost:type_name -> holdfast.capabilities.Capability

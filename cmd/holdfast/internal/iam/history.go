@@ -166,10 +166,10 @@ func accessDiff(a *noun.App) *cobra.Command {
 
 // accessChanges are roles that somebody has gained or lost.
 func accessChanges() noun.Noun {
-	who := func(c *accesspb.AccessChange) string { return called(c.GetGrant().GetIdentity()) }
-	group := func(c *accesspb.AccessChange) *iampb.RoleBindingGroup { return c.GetGrant().GetGroup() }
+	who := func(c *accesspb.GrantChange) string { return called(c.GetGrant().GetIdentity()) }
+	group := func(c *accesspb.GrantChange) *iampb.RoleBindingGroup { return c.GetGrant().GetGroup() }
 	return noun.Noun{
-		Use: "changes", One: "change", Message: noun.MessageOf(&accesspb.AccessChange{}), ID: "grant.bindingUid",
+		Use: "changes", One: "change", Message: noun.MessageOf(&accesspb.GrantChange{}), ID: "grant.bindingUid",
 		Columns: output.Columns("time", "kind", output.Text("identity", who).InCSV("grant.identity.name"), "role=grant.role.name",
 			groupPath(group), output.NameOf("by", "actorUid")),
 		Wide: output.Columns("binding=grant.bindingUid", "identityUid=grant.identity.uid", "roleUid=grant.role.uid",

@@ -154,6 +154,23 @@ func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging)
 	return out.Close()
 }
 
+// PrintList prints items of several lists as one.
+func (a *App) PrintList(ctx context.Context, n Noun, items iter.Seq2[protoreflect.Message, error]) error {
+	out, err := a.printer(ctx, n.View(), n.Message, true)
+	if err != nil {
+		return err
+	}
+	for m, err := range items {
+		if err != nil {
+			return err
+		}
+		if err := out.Add(m); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
 // PrintEach prints every item as it arrives. As JSON or YAML, each is a document of its own,
 // because the list may never end.
 func (a *App) PrintEach(ctx context.Context, n Noun, items iter.Seq2[protoreflect.Message, error]) error {

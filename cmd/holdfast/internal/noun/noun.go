@@ -389,6 +389,7 @@ func (a *App) Write(
 	m, err := a.callMethod(ctx, method, req.Interface(), flags)
 	if err == nil && dry {
 		a.Note("dry run: nothing was changed")
+		err = a.noteConsequences(ctx, req)
 	}
 	return m, err
 }
@@ -407,6 +408,9 @@ func (a *App) updateCommand(n Noun) *cobra.Command {
 	a.RegisterFields(cmd, n.changeable(), n.Message)
 	a.RegisterFields(cmd, n.UpdateFlags, n.Method("Update").Input())
 	AddDryRun(cmd)
+	if simulated(NewMessage(n.Method("Update").Input())) != nil && cmd.Flags().Lookup("yes") == nil {
+		cmd.Flags().BoolP("yes", "y", false, "do not ask, however many lose something")
+	}
 	return cmd
 }
 
@@ -446,6 +450,9 @@ func (a *App) update(ctx context.Context, n Noun, cmd *cobra.Command, uid string
 	}
 	flags["uid"] = n.reference()
 	Put(req, "update_mask", (&fieldmaskpb.FieldMask{Paths: paths}).ProtoReflect())
+	if err := a.confirmLoss(ctx, cmd, req); err != nil {
+		return nil, err
+	}
 	return a.Write(ctx, cmd, method, req, flags)
 }
 
@@ -474,25 +481,36 @@ func (a *App) Delete(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 			return err
 		}
 	}
-	if err := a.Confirm(ctx, cmd, n, args, uids); err != nil {
+	method := n.Method("Delete")
+	requests := make([]protoreflect.Message, len(uids))
+	for i, uid := range uids {
+		requests[i] = NewMessage(method.Input())
+		Put(requests[i], "uid", uid)
+	}
+	if err := a.Confirm(ctx, cmd, n, args, uids, a.lossOf(ctx, cmd, requests)...); err != nil {
 		return err
 	}
-	method := n.Method("Delete")
-	for i, uid := range uids {
-		req := NewMessage(method.Input())
-		Put(req, "uid", uid)
-		if _, err := a.Write(ctx, cmd, method, req, map[string]string{"uid": n.reference()}); err != nil {
+	dry := isDry(cmd)
+	for i, req := range requests {
+		if dry {
+			Put(req, "validate_only", dry)
+		}
+		if _, err := a.callMethod(ctx, method, req.Interface(), map[string]string{"uid": n.reference()}); err != nil {
 			return err
 		}
-		if dry, _ := cmd.Flags().GetBool("dry-run"); !dry {
+		if !dry {
 			a.Note("deleted %s %s", n.One, args[i])
 		}
 	}
-	return nil
+	if !dry {
+		return nil
+	}
+	a.Note("dry run: nothing was changed")
+	return a.noteConsequences(ctx, requests...)
 }
 
-// Confirm asks whether to delete what has these names and uids, if there is somebody to ask.
-func (a *App) Confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, uids []string) error {
+// Confirm asks whether to delete what has these names and uids, if there is somebody to ask. also is shown besides.
+func (a *App) Confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, uids []string, also ...string) error {
 	yes, _ := cmd.Flags().GetBool("yes")
 	dry, _ := cmd.Flags().GetBool("dry-run")
 	if yes || dry {
@@ -509,7 +527,7 @@ func (a *App) Confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, ui
 		}
 		lines[i] = "about to delete " + n.One + " " + name
 	}
-	return a.goOn(ctx, lines, "nothing was deleted")
+	return a.goOn(ctx, append(lines, also...), "nothing was deleted")
 }
 
 // confirmParent asks whether the whole organization is meant, if no parent is given and

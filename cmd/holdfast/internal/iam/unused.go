@@ -1,0 +1,131 @@
+package iam
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+)
+
+// unusedKinds are the words for what may be unused, in the order in which it is listed.
+var unusedKinds = []struct {
+	word string
+	kind accesspb.UnusedKind
+}{
+	{"role-bindings", accesspb.UnusedKind_UNUSED_KIND_ROLE_BINDING},
+	{"identities", accesspb.UnusedKind_UNUSED_KIND_IDENTITY},
+	{"invites", accesspb.UnusedKind_UNUSED_KIND_GROUP_INVITE},
+	{"account-associations", accesspb.UnusedKind_UNUSED_KIND_ACCOUNT_ASSOCIATION},
+}
+
+func unusedAccess() noun.Noun {
+	kind := func(u *accesspb.UnusedAccess) string {
+		if u.GetPullToken() {
+			return "pull-token"
+		}
+		for _, k := range unusedKinds {
+			if k.kind == u.GetKind() {
+				return k.word
+			}
+		}
+		return ""
+	}
+	who := func(u *accesspb.UnusedAccess) string {
+		i := u.GetIdentity()
+		return cmp.Or(i.GetDisplayName(), i.GetName(), i.GetEmail(), i.GetUid())
+	}
+	instead := func(u *accesspb.UnusedAccess) string {
+		switch {
+		case u.GetKind() != accesspb.UnusedKind_UNUSED_KIND_ROLE_BINDING || len(u.GetUsedCapabilities()) == 0:
+			return "none"
+		case u.GetSuggestedRole() != nil:
+			return u.GetSuggestedRole().GetName()
+		}
+		return "a role with " + strings.Join(u.GetUsedCapabilities(), " ")
+	}
+	return noun.Noun{
+		Area: "access", Use: "unused-access", One: "unused access", Message: noun.MessageOf(&accesspb.UnusedAccess{}),
+		Columns: output.Columns(output.Text("kind", kind), "name", output.Text("identity", who), output.GroupOf("in", "uid"),
+			"lastUseTime", output.Text("instead", instead), "uid"),
+		Wide: output.Columns("createTime", "unusedCapabilityCount", "usedCapabilities"),
+	}
+}
+
+func unusedCommand(a *noun.App) *cobra.Command {
+	var since, group, kind string
+	cmd := &cobra.Command{
+		Use: "unused", Short: "List access that is not used", Args: cobra.NoArgs,
+		Long: "Lists role bindings of which not everything was used, with a smaller role that would have done; workloads that\n" +
+			"have not come, pull tokens among them; invites that nobody has used; and account associations through which no\n" +
+			"service has come. What is younger than that time is left out. Use is recorded to the minute, since the server\n" +
+			"does that; of a longer time nothing is known.",
+		Example: "  holdfast access unused --since 90d -o csv",
+	}
+	cmd.Flags().StringVar(&since, "since", "90d", "not used for this `DURATION`, such as 90d")
+	cmd.Flags().StringVar(&kind, "kind", "", "only this `KIND`: role-bindings, identities, invites or account-associations")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only in `GROUP` and below it")
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		period, err := noun.ParseDuration(since)
+		if err != nil {
+			return problem.Usage("--since: %v", err)
+		}
+		uidp, err := below(ctx, a, group)
+		if err != nil {
+			return err
+		}
+		var recorded time.Time
+		known := false
+		var lists []*accesspb.ListUnusedAccessRequest
+		for _, k := range unusedKinds {
+			if kind == "" || kind == k.word {
+				known = true
+				lists = append(lists, &accesspb.ListUnusedAccessRequest{Kind: k.kind, Since: durationpb.New(period), Uidp: uidp, PageSize: 200})
+			}
+		}
+		if !known {
+			return problem.Usage("--kind: %q is none of role-bindings, identities, invites, account-associations", kind)
+		}
+		if err := a.PrintList(ctx, unusedAccess(), unusedItems(ctx, a, lists, &recorded)); err != nil {
+			return err
+		}
+		if recorded.After(time.Now().Add(-period)) && (kind == "" || kind == unusedKinds[0].word) {
+			a.Note("which role bindings are used is recorded since %s: nothing is known about all of %s", recorded.Format(time.DateTime), since)
+		}
+		return nil
+	})
+	return cmd
+}
+
+// unusedItems returns all items of several lists, and sets since when use is recorded.
+func unusedItems(
+	ctx context.Context, a *noun.App, lists []*accesspb.ListUnusedAccessRequest, recorded *time.Time,
+) iter.Seq2[protoreflect.Message, error] {
+	return func(yield func(protoreflect.Message, error) bool) {
+		for _, req := range lists {
+			for more := true; more; more = req.GetPageToken() != "" {
+				got, err := signin.Call(ctx, accesspb.NewAccessUseServiceClient(a).ListUnusedAccess, req, "since=--since", "uidp=--group")
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				*recorded, req.PageToken = got.GetRecordedSince().AsTime(), got.GetNextPageToken()
+				for _, u := range got.GetUnused() {
+					if !yield(u.ProtoReflect(), nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
