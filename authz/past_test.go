@@ -242,7 +242,7 @@ func (p *past) wantBindings(x *index, then snapshot, target resource.UID, at int
 		if one.missing(g.Identity, target, resource.NewCapabilities(resource.RepoList), now) == (resource.Capabilities{}) {
 			who = append(who, uid)
 		}
-		if g.Identity == identity && one.counts(one.identities[g.Identity].grants[0], now) {
+		if g.Identity == identity && one.counts(one.identities[g.Identity].grants[0].grant, now) {
 			held = append(held, uid)
 		}
 	}
