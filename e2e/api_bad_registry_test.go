@@ -53,7 +53,7 @@ func TestApiBadRegistryInput(t *testing.T) {
 	t.Parallel()
 	tables := map[string]func(shelf) map[string]badRequest{
 		"uids": badRegistryUIDs, "repos": badRepos, "sources": badSources, "readmes": badReadmes, "tags": badTags,
-		"images": badImages, "settings": badSettings, "masks": badRegistryMasks, "lists": badRegistryLists,
+		"images": badImages, "settings": badSettings, "retention": badRetention, "masks": badRegistryMasks, "lists": badRegistryLists,
 	}
 	eachWorld(t, func(t *testing.T, w *world) {
 		y := w.stock(t, w.makeThings(t))
@@ -82,6 +82,15 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 		"delete tag": func(uid string) badRequest { return badRequest{"uid", &registrypb.DeleteTagRequest{Uid: uid}} },
 		"create tag": func(uid string) badRequest {
 			return badRequest{"parent", &registrypb.CreateTagRequest{Parent: uid, Tag: &registrypb.Tag{Name: "x", Digest: y.digest}}}
+		},
+		"get retention":     func(uid string) badRequest { return badRequest{"uid", &ocipb.GetRetentionRequest{Uid: uid}} },
+		"delete retention":  func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteRetentionRequest{Uid: uid}} },
+		"preview retention": func(uid string) badRequest { return badRequest{"uid", &ocipb.PreviewRetentionRequest{Uid: uid}} },
+		"set retention": func(uid string) badRequest {
+			return badRequest{"uid", &ocipb.SetRetentionRequest{Retention: &ocipb.Retention{Uid: uid, KeepNewest: 1}}}
+		},
+		"run retention": func(uid string) badRequest {
+			return badRequest{"uid", &ocipb.RunRetentionRequest{Uid: uid, Fingerprint: "AQ"}}
 		},
 		"get settings":    func(uid string) badRequest { return badRequest{"uid", &ocipb.GetSettingsRequest{Uid: uid}} },
 		"delete settings": func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteSettingsRequest{Uid: uid}} },
@@ -274,6 +283,33 @@ func badSettings(y shelf) map[string]badRequest {
 		table[fmt.Sprint(days, " days of trash")] = badRequest{"trash_days", &ocipb.UpdateSettingsRequest{
 			Settings: &ocipb.Settings{Uid: y.folder, TrashDays: &days},
 		}}
+	}
+	return table
+}
+
+func badRetention(y shelf) map[string]badRequest {
+	table := map[string]badRequest{}
+	set := func(name, field string, r *ocipb.Retention) {
+		r.Uid = y.repo
+		table[name] = badRequest{field, &ocipb.SetRetentionRequest{Retention: r}}
+	}
+	for value, patterns := range map[string][]string{
+		"half a class": {"["}, "no pattern": {"latest", ""}, "a NUL": {"a\x00"}, "an endless one": {strings.Repeat("a", 129)},
+		"too many": slices.Repeat([]string{"a"}, 51),
+	} {
+		set("matching "+value, "keep_matching", &ocipb.Retention{KeepMatching: patterns})
+	}
+	set("no rule", "keep_newest", &ocipb.Retention{EveryDays: 1})
+	set("less than none", "keep_newest", &ocipb.Retention{KeepNewest: -1})
+	set("endless", "keep_newest", &ocipb.Retention{KeepNewest: 10_001})
+	set("endless minors", "keep_minors", &ocipb.Retention{KeepMinors: 1_001})
+	set("endless days", "keep_younger_days", &ocipb.Retention{KeepYoungerDays: 3651})
+	set("the future", "keep_younger_days", &ocipb.Retention{KeepYoungerDays: -1})
+	set("pulls of the future", "keep_pulled_days", &ocipb.Retention{KeepPulledDays: -1})
+	set("pulls that are not recorded any more", "keep_pulled_days", &ocipb.Retention{KeepPulledDays: 91})
+	set("backwards", "every_days", &ocipb.Retention{KeepNewest: 1, EveryDays: -1})
+	for value, text := range map[string]string{"nothing": "", "a word": "nonsense", "padding": "AQ==", "another format": "Ag", "half an image": "AQIDBA", "an endless one": strings.Repeat("A", 5000)} {
+		table["fingerprint of "+value] = badRequest{"fingerprint", &ocipb.RunRetentionRequest{Uid: y.repo, Fingerprint: text}}
 	}
 	return table
 }

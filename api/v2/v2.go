@@ -78,6 +78,7 @@ type server struct {
 	registrypb.UnsafeImagesServiceServer
 	ocipb.UnsafeOCIServiceServer
 	ocipb.UnsafeTrashServiceServer
+	ocipb.UnsafeRetentionServiceServer
 	operatorpb.UnsafeOperatorServiceServer
 	eventspb.UnsafeSubscriptionsServiceServer
 	deliveriespb.UnsafeDeliveriesServiceServer
@@ -124,6 +125,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	registrypb.RegisterImagesServiceServer(r, s)
 	ocipb.RegisterOCIServiceServer(r, s)
 	ocipb.RegisterTrashServiceServer(r, s)
+	ocipb.RegisterRetentionServiceServer(r, s)
 	eventspb.RegisterSubscriptionsServiceServer(r, s)
 	deliveriespb.RegisterDeliveriesServiceServer(r, s)
 	auditpb.RegisterAuditServiceServer(r, s)

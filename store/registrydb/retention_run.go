@@ -31,6 +31,16 @@ type RetentionOrder struct {
 	// Planned are the rules that are applied because they are due, and not because somebody asks. Nothing is done if
 	// these are not the rules of the repo any more.
 	Planned resource.UID
+
+	expected fingerprint // nil without one
+}
+
+// selection returns which images may go; nil is all.
+func (o RetentionOrder) selection() func(*node) bool {
+	if o.expected == nil {
+		return nil
+	}
+	return o.expected.has
 }
 
 // ApplyRetention applies the rules of a repo, and returns what it has deleted. What goes to the trash can be restored. In a
@@ -40,6 +50,12 @@ type RetentionOrder struct {
 // such repo, or if no rules apply to it; and fault.FailedPrecondition if an image of the order's plan would stay now or has
 // changed, if pulls are not recorded for as long as the rules ask for, or if there is too much to look through.
 func (s *Store) ApplyRetention(ctx context.Context, repo resource.UID, order RetentionOrder) (plan RetentionPlan, _ error) {
+	var err error
+	if order.Fingerprint != "" {
+		if order.expected, err = parseFingerprint(order.Fingerprint); err != nil {
+			return plan, err
+		}
+	}
 	path, err := s.RepoPath(ctx, repo)
 	if err != nil {
 		return plan, err
@@ -72,20 +88,11 @@ func (s *Store) ApplyRetention(ctx context.Context, repo resource.UID, order Ret
 
 // carryOut deletes what a judge lets go.
 func (s *Store) carryOut(ctx context.Context, t Tx, j *judge, order RetentionOrder, b bin, plan *RetentionPlan) error {
-	var only func(*node) bool
-	var expected fingerprint
-	if order.Fingerprint != "" {
-		var err error
-		if expected, err = parseFingerprint(order.Fingerprint); err != nil {
-			return err
-		}
-		only = expected.has
-	}
-	v := j.decide(only)
+	v := j.decide(order.selection())
 	plan.Images, plan.Kept, plan.Going, plan.More = v.images, v.kept, v.describe(), v.more
 	actual := fingerprintOf(plan.Going)
-	if only != nil {
-		if err := expected.compare(actual, j); err != nil {
+	if order.expected != nil {
+		if err := order.expected.compare(actual, j); err != nil {
 			return err
 		}
 	}
