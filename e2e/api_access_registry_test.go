@@ -14,6 +14,7 @@ import (
 var registryCapabilities = []string{
 	"repo.create", "repo.update", "repo.list", "repo.delete", "tag.create", "tag.list", "tag.delete",
 	"manifest.metadata.list", "referrers.list", "registry.settings.list", "manifest.create", "manifest.delete",
+	"manifest.list", "repo.blobs.get",
 }
 
 // registryAccesses are the methods that act on one place of the registry.
@@ -39,6 +40,9 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 		"PreviewRetention": {"manifest.delete", ruled, func(uid string) proto.Message { return &ocipb.PreviewRetentionRequest{Uid: uid} }},
 		"RunRetention": {"manifest.delete", ruled, func(uid string) proto.Message {
 			return &ocipb.RunRetentionRequest{Uid: uid, Fingerprint: "AQ"}
+		}},
+		"CopyImages": {"manifest.create", folder, func(uid string) proto.Message {
+			return &ocipb.CopyImagesRequest{GroupUid: uid, Repo: "copy", FromRepoUid: stocked, References: []string{digest}}
 		}},
 		"GetTrashEntry": {"repo.list", deleted, func(uid string) proto.Message { return &ocipb.GetTrashEntryRequest{Uid: uid} }},
 		"RestoreTrashEntry": {"manifest.create", deleted, func(uid string) proto.Message {

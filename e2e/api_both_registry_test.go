@@ -259,6 +259,18 @@ func tagSteps() []step {
 		{name: "empty nothing", code: codes.NotFound, in: func(s *story) proto.Message {
 			return &ocipb.EmptyTrashRequest{Uid: s.org() + "/0123456789abcdef"}
 		}},
+		{name: "copy", in: func(s *story) proto.Message {
+			return &ocipb.CopyImagesRequest{GroupUid: s.uid("images"), Repo: "copy", FromRepoUid: s.uid("repo"), References: []string{index(s)}, WithReferrers: true}
+		}},
+		{name: "promotion", in: func(s *story) proto.Message {
+			return &ocipb.CopyImagesRequest{GroupUid: s.uid("images"), Repo: "copy", FromRepoUid: s.uid("repo"), References: []string{index(s)}, Tag: "stable", Promote: true, Reason: "tested"}
+		}},
+		{name: "copy of nothing", code: codes.NotFound, in: func(s *story) proto.Message {
+			return &ocipb.CopyImagesRequest{GroupUid: s.uid("images"), Repo: "copy", FromRepoUid: s.uid("repo"), References: []string{"none"}}
+		}},
+		{name: "delete copy", in: func(s *story) proto.Message {
+			return &registrypb.DeleteRepoRequest{Uid: s.answers["copy"].(*ocipb.ImageCopy).GetRepoUid()}
+		}},
 		{name: "no retention", code: codes.NotFound, in: func(s *story) proto.Message { return &ocipb.GetRetentionRequest{Uid: s.uid("repo")} }},
 		{name: "retention of nothing", code: codes.NotFound, in: func(s *story) proto.Message {
 			return &ocipb.SetRetentionRequest{Retention: &ocipb.Retention{Uid: s.org() + "/0123456789abcdef", KeepNewest: 1}}

@@ -29,6 +29,8 @@ func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 	ruled := w.repo(t, shelf, "ruled")
 	w.retain(t, ruled, &ocipb.Retention{KeepNewest: 1})
 	return map[string][]example{
+		"CopyService_CopyImages": {{uid: shelf, body: `{"repo":"copy","fromRepoUid":"` + repo + `","references":["` + digest + `"]}`},
+			{uid: shelf, body: `{"repo":"copy","fromRepoUid":"` + repo + `"}`, fails: true}, {uid: nothing, body: `{"repo":"copy","fromRepoUid":"` + repo + `","references":["x"]}`, fails: true}},
 		"RetentionService_GetRetention":     get(ruled),
 		"RetentionService_SetRetention":     change(repo, `{"keepNewest":10,"keepMatching":["v*"]}`, `{"keepMatching":["["]}`),
 		"RetentionService_DeleteRetention":  {{uid: ruled, query: "validate_only=true"}, {uid: nothing, fails: true}},

@@ -57,6 +57,8 @@ const (
 	TagDeleted              EventType = "platform.registry.tag.deleted.v1"
 	TrashRestored           EventType = "platform.registry.trash.restored.v1"
 	TrashDeleted            EventType = "platform.registry.trash.deleted.v1"
+	ImageCopied             EventType = "platform.registry.image.copied.v1"
+	ImagePromoted           EventType = "platform.registry.image.promoted.v1"
 	RetentionUpdated        EventType = "platform.registry.retention.updated.v1"
 	RetentionDeleted        EventType = "platform.registry.retention.deleted.v1"
 	RetentionApplied        EventType = "platform.registry.retention.applied.v1"

@@ -57,6 +57,7 @@ var eventKinds = map[string]struct {
 	"platform.registry.repo":           {payload(RepoOf), &registrypb.DeleteRepoRequest{}},
 	"platform.registry.tag":            {payload(TagOf), &registrypb.DeleteTagRequest{}},
 	"platform.registry.trash":          {payload(trashEntryOf), &ocipb.DeleteTrashEntryRequest{}},
+	"platform.registry.image":          {payload(imageCopyOf), nil},
 	"platform.registry.retention":      {payload(ownRetentionOf), &ocipb.DeleteRetentionRequest{}},
 	"platform.registry.settings":       {payload(ownSettingsOf), nil},
 	"platform.registry.deployment":     {payload(DeploymentOf), nil},

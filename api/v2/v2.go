@@ -79,6 +79,7 @@ type server struct {
 	ocipb.UnsafeOCIServiceServer
 	ocipb.UnsafeTrashServiceServer
 	ocipb.UnsafeRetentionServiceServer
+	ocipb.UnsafeCopyServiceServer
 	operatorpb.UnsafeOperatorServiceServer
 	eventspb.UnsafeSubscriptionsServiceServer
 	deliveriespb.UnsafeDeliveriesServiceServer
@@ -126,6 +127,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	ocipb.RegisterOCIServiceServer(r, s)
 	ocipb.RegisterTrashServiceServer(r, s)
 	ocipb.RegisterRetentionServiceServer(r, s)
+	ocipb.RegisterCopyServiceServer(r, s)
 	eventspb.RegisterSubscriptionsServiceServer(r, s)
 	deliveriespb.RegisterDeliveriesServiceServer(r, s)
 	auditpb.RegisterAuditServiceServer(r, s)

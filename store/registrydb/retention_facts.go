@@ -15,7 +15,7 @@ import (
 
 // Limits on what one transaction looks through to judge the images of a repo.
 const (
-	maxJudged = 100_000 // manifests
+	maxJudged = 50_000  // manifests
 	maxBased  = 100_000 // images of the organization that name the image they are built on
 )
 
