@@ -35,12 +35,15 @@ func copies() output.View {
 
 func imagesCopy(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "copy " + copyUse, Short: "Copy images to another repo of the server",
+		Use: "copy " + copyUse, Short: "Copy images to another repo, of this server or another",
 		Long: "Copies images with their tags, and the images that they list, from one repo to another: all of them or none,\n" +
 			"and without moving bytes. A pattern such as 'v1.*' copies all tags that match. The repo is created if it does\n" +
-			"not exist and you may create it. With --dry-run it shows what would be copied.",
+			"not exist and you may create it. With --dry-run it shows what would be copied.\n" +
+			"Where one of the two begins with the host of another registry, this program reads the images from the one and\n" +
+			"writes them to the other, with the passwords that docker has for them.",
 		Example: "  holdfast registry images copy acme/dev/app:1.2 acme/prod/app\n" +
-			"  holdfast registry images copy 'acme/dev/app:1.*' acme/prod/app --with-referrers --dry-run",
+			"  holdfast registry images copy 'acme/dev/app:1.*' acme/prod/app --with-referrers --dry-run\n" +
+			"  holdfast registry images copy ghcr.io/acme/app:1.2 acme/mirror/app",
 	}
 	return copyCommand(a, cmd, &ocipb.CopyImagesRequest{}, "are copied")
 }
@@ -63,6 +66,13 @@ func copyCommand(a *noun.App, cmd *cobra.Command, req *ocipb.CopyImagesRequest, 
 	cmd.Flags().BoolVar(&req.WithReferrers, "with-referrers", req.GetPromote(), "copy signatures, SBOMs and other referrers, too")
 	noun.AddDryRun(cmd)
 	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		elsewhere, err := isElsewhere(ctx, a, args)
+		if err != nil {
+			return err
+		}
+		if elsewhere {
+			return copyBetween(ctx, a, cmd, req, args)
+		}
 		if err := copyFrom(ctx, a, req, args[0]); err != nil {
 			return err
 		}
