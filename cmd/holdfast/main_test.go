@@ -88,7 +88,7 @@ func tell(t *testing.T, file, database string) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "capture": capture, "pass": pass, "tls": startTLS, "push": push, "await": await, "claims": showClaims,
 			"elsewhere": startElsewhere,
-			"terminal": terminal,
+			"terminal":  terminal,
 		},
 	})
 }
