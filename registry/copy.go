@@ -13,8 +13,11 @@ import (
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
-// maxCopiedNeeds is how many blobs and manifests all that is copied at once may refer to.
-const maxCopiedNeeds = 5000
+// Limits on all that is copied at once, beside resource.MaxCopied.
+const (
+	maxCopiedNeeds = 5000     // blobs and manifests that it refers to
+	maxCopiedBytes = 16 << 20 // of manifests, which are in memory
+)
 
 // CopyImages copies images from one repo to another, without their bytes, in one transaction. The caller needs
 // manifest.create and tag.create on the repo that they go to, or on its group, and repo.create on the group if there is no
@@ -37,6 +40,9 @@ func (s *Service) CopyImages(ctx context.Context, c resource.CopyRequest) (resou
 	}
 	rules, err := s.store.RegistrySettings(ctx, c.Group)
 	if err != nil {
+		return resource.ImageCopy{}, err
+	}
+	if err := s.images.acquireReader(ctx); err != nil {
 		return resource.ImageCopy{}, err
 	}
 	g := &gatherer{Service: s, from: c.From, public: public, referrers: c.WithReferrers, seen: map[string]bool{}}
@@ -127,6 +133,7 @@ type gatherer struct {
 
 	seen      map[string]bool
 	needs     int
+	bytes     int
 	manifests []resource.Manifest
 	images    []resource.CopiedImage
 	attached  []resource.CopiedImage
@@ -213,8 +220,10 @@ func (g *gatherer) add(ctx context.Context, reference string) (string, error) {
 	if err := g.pass(ctx, m); err != nil {
 		return "", err
 	}
-	if g.needs += len(m.Needs); g.needs > maxCopiedNeeds {
-		return "", fault.Unmet("TOO_MANY_BLOBS", "more than %d blobs and manifests would be copied at once: copy some of them first", maxCopiedNeeds)
+	g.needs, g.bytes = g.needs+len(m.Needs), g.bytes+len(m.Body)
+	if g.needs > maxCopiedNeeds || g.bytes > maxCopiedBytes {
+		return "", fault.Unmet("TOO_MANY_BLOBS", "manifests of more than %d bytes, or with more than %d blobs, would be copied at once: "+
+			"copy some of them first", maxCopiedBytes, maxCopiedNeeds)
 	}
 	for _, n := range m.Needs {
 		if !n.Manifest {

@@ -74,8 +74,9 @@ func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
 		if err := row.Scan(&name, &digest, &at); err != nil {
 			return false, err
 		}
-		n := j.nodes[digest]
-		n.tags, n.time = append(n.tags, name), max(n.time, at)
+		if n := j.nodes[digest]; n != nil { // otherwise the version before has deleted it meanwhile
+			n.tags, n.time = append(n.tags, name), max(n.time, at)
+		}
 		return false, nil
 	})
 	if err != nil {
@@ -87,8 +88,9 @@ func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
 			if err := row.Scan(&digest, &child); err != nil {
 				return false, err
 			}
-			n, c := j.nodes[digest], j.nodes[child]
-			n.children, c.parents = append(n.children, c), append(c.parents, n)
+			if n, c := j.nodes[digest], j.nodes[child]; n != nil && c != nil {
+				n.children, c.parents = append(n.children, c), append(c.parents, n)
+			}
 			return false, nil
 		})
 }

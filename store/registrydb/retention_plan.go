@@ -189,12 +189,12 @@ func reach(seen map[*node]bool, from ...*node) (added []*node) {
 	return added
 }
 
-// staying returns what stays, if others stay as well: what a rule keeps, what is attached to nothing in the repo, and all
-// that belongs to these. So does what belongs to nothing that is judged.
+// staying returns what stays, if others stay as well: what a rule keeps, and all that belongs to it. So does what belongs
+// to nothing that is judged, such as what is attached to something that is not in the repo.
 func (j *judge) staying(others ...*node) map[*node]bool {
 	stay, roots := map[*node]bool{}, map[*node]bool{}
 	for _, n := range j.nodes {
-		if n.kept != resource.KeptNot || n.belongs() && n.orphan {
+		if n.kept != resource.KeptNot {
 			reach(stay, n)
 		}
 		if n.judged() {
