@@ -14,6 +14,7 @@ import (
 var registryCapabilities = []string{
 	"repo.create", "repo.update", "repo.list", "repo.delete", "tag.create", "tag.list", "tag.delete",
 	"manifest.metadata.list", "referrers.list", "registry.settings.list", "manifest.create", "manifest.delete",
+	"manifest.list", "repo.blobs.get",
 }
 
 // registryAccesses are the methods that act on one place of the registry.
@@ -26,7 +27,23 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 	shelf := func(*testing.T) string { return stocked }
 	tag := func(t *testing.T) string { return h.tag(t, stocked, h.name(), digest) }
 	deleted := func(t *testing.T) string { return h.trash(t, stocked, digest) }
+	ruled := func(t *testing.T) string {
+		h.retain(t, stocked, &ocipb.Retention{KeepMatching: []string{"*"}})
+		return stocked
+	}
 	return map[string]access{
+		"GetRetention": {"registry.settings.list", ruled, func(uid string) proto.Message { return &ocipb.GetRetentionRequest{Uid: uid} }},
+		"SetRetention": {"repo.update", folder, func(uid string) proto.Message {
+			return &ocipb.SetRetentionRequest{Retention: &ocipb.Retention{Uid: uid, KeepMatching: []string{"*", h.name()}}}
+		}},
+		"DeleteRetention":  {"repo.update", ruled, func(uid string) proto.Message { return &ocipb.DeleteRetentionRequest{Uid: uid} }},
+		"PreviewRetention": {"manifest.delete", ruled, func(uid string) proto.Message { return &ocipb.PreviewRetentionRequest{Uid: uid} }},
+		"RunRetention": {"manifest.delete", ruled, func(uid string) proto.Message {
+			return &ocipb.RunRetentionRequest{Uid: uid, Fingerprint: "AQ"}
+		}},
+		"CopyImages": {"manifest.create", folder, func(uid string) proto.Message {
+			return &ocipb.CopyImagesRequest{GroupUid: uid, Repo: "copy", FromRepoUid: stocked, References: []string{digest}}
+		}},
 		"GetTrashEntry": {"repo.list", deleted, func(uid string) proto.Message { return &ocipb.GetTrashEntryRequest{Uid: uid} }},
 		"RestoreTrashEntry": {"manifest.create", deleted, func(uid string) proto.Message {
 			return &ocipb.RestoreTrashEntryRequest{Uid: uid}

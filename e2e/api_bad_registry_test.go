@@ -53,7 +53,7 @@ func TestApiBadRegistryInput(t *testing.T) {
 	t.Parallel()
 	tables := map[string]func(shelf) map[string]badRequest{
 		"uids": badRegistryUIDs, "repos": badRepos, "sources": badSources, "readmes": badReadmes, "tags": badTags,
-		"images": badImages, "settings": badSettings, "masks": badRegistryMasks, "lists": badRegistryLists,
+		"images": badImages, "settings": badSettings, "retention": badRetention, "copies": badCopies, "masks": badRegistryMasks, "lists": badRegistryLists,
 	}
 	eachWorld(t, func(t *testing.T, w *world) {
 		y := w.stock(t, w.makeThings(t))
@@ -82,6 +82,18 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 		"delete tag": func(uid string) badRequest { return badRequest{"uid", &registrypb.DeleteTagRequest{Uid: uid}} },
 		"create tag": func(uid string) badRequest {
 			return badRequest{"parent", &registrypb.CreateTagRequest{Parent: uid, Tag: &registrypb.Tag{Name: "x", Digest: y.digest}}}
+		},
+		"copy to": func(uid string) badRequest {
+			return badRequest{"group_uid", &ocipb.CopyImagesRequest{GroupUid: uid, Repo: "x", FromRepoUid: y.repo, References: []string{"stable"}}}
+		},
+		"get retention":     func(uid string) badRequest { return badRequest{"uid", &ocipb.GetRetentionRequest{Uid: uid}} },
+		"delete retention":  func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteRetentionRequest{Uid: uid}} },
+		"preview retention": func(uid string) badRequest { return badRequest{"uid", &ocipb.PreviewRetentionRequest{Uid: uid}} },
+		"set retention": func(uid string) badRequest {
+			return badRequest{"uid", &ocipb.SetRetentionRequest{Retention: &ocipb.Retention{Uid: uid, KeepNewest: 1}}}
+		},
+		"run retention": func(uid string) badRequest {
+			return badRequest{"uid", &ocipb.RunRetentionRequest{Uid: uid, Fingerprint: "AQ"}}
 		},
 		"get settings":    func(uid string) badRequest { return badRequest{"uid", &ocipb.GetSettingsRequest{Uid: uid}} },
 		"delete settings": func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteSettingsRequest{Uid: uid}} },
@@ -279,6 +291,67 @@ func badSettings(y shelf) map[string]badRequest {
 			Settings: &ocipb.Settings{Uid: y.folder, TrashDays: &days},
 		}}
 	}
+	return table
+}
+
+func badRetention(y shelf) map[string]badRequest {
+	table := map[string]badRequest{}
+	set := func(name, field string, r *ocipb.Retention) {
+		r.Uid = y.repo
+		table[name] = badRequest{field, &ocipb.SetRetentionRequest{Retention: r}}
+	}
+	for value, patterns := range map[string][]string{
+		"half a class": {"["}, "no pattern": {"latest", ""}, "a NUL": {"a\x00"}, "an endless one": {strings.Repeat("a", 129)},
+		"too many": slices.Repeat([]string{"a"}, 51),
+	} {
+		set("matching "+value, "keep_matching", &ocipb.Retention{KeepMatching: patterns})
+	}
+	set("no rule", "keep_newest", &ocipb.Retention{EveryDays: 1})
+	set("less than none", "keep_newest", &ocipb.Retention{KeepNewest: -1})
+	set("endless", "keep_newest", &ocipb.Retention{KeepNewest: 10_001})
+	set("endless minors", "keep_minors", &ocipb.Retention{KeepMinors: 1_001})
+	set("endless days", "keep_younger_days", &ocipb.Retention{KeepYoungerDays: 3651})
+	set("the future", "keep_younger_days", &ocipb.Retention{KeepYoungerDays: -1})
+	set("pulls of the future", "keep_pulled_days", &ocipb.Retention{KeepPulledDays: -1})
+	set("pulls that are not recorded any more", "keep_pulled_days", &ocipb.Retention{KeepPulledDays: 91})
+	set("backwards", "every_days", &ocipb.Retention{KeepNewest: 1, EveryDays: -1})
+	for value, text := range map[string]string{"nothing": "", "a word": "nonsense", "padding": "AQ==", "another format": "Ag", "half an image": "AQIDBA", "an endless one": strings.Repeat("A", 5000)} {
+		table["fingerprint of "+value] = badRequest{"fingerprint", &ocipb.RunRetentionRequest{Uid: y.repo, Fingerprint: text}}
+	}
+	return table
+}
+
+func badCopies(y shelf) map[string]badRequest {
+	table := map[string]badRequest{}
+	add := func(name, field string, change func(*ocipb.CopyImagesRequest)) {
+		r := &ocipb.CopyImagesRequest{GroupUid: y.folder, Repo: "x", FromRepoUid: y.repo, References: []string{"stable"}}
+		change(r)
+		table[name] = badRequest{field, r}
+	}
+	for value, uid := range badUIDValues(y.things) {
+		add("from "+value, "from_repo_uid", func(r *ocipb.CopyImagesRequest) { r.FromRepoUid = uid })
+	}
+	for value, name := range map[string]string{"nothing": "", "capitals": "App", "a path": "a/b", "a NUL": "a\x00", "dots": ".."} {
+		add("to "+value, "repo", func(r *ocipb.CopyImagesRequest) { r.Repo = name })
+	}
+	for value, digest := range badDigests {
+		if value != "a word" && value != "no algorithm" { // those may be tags
+			add("reference of "+value, "references", func(r *ocipb.CopyImagesRequest) { r.References = []string{digest} })
+		}
+	}
+	for value, name := range badTagNames {
+		if name != "" {
+			add("tag of "+value, "tag", func(r *ocipb.CopyImagesRequest) { r.Tag = name })
+		}
+	}
+	add("nothing", "references", func(r *ocipb.CopyImagesRequest) { r.References = nil })
+	add("too many", "references", func(r *ocipb.CopyImagesRequest) { r.References = slices.Repeat([]string{"stable"}, 201) })
+	add("both", "tag_pattern", func(r *ocipb.CopyImagesRequest) { r.TagPattern = "*" })
+	add("half a class", "tag_pattern", func(r *ocipb.CopyImagesRequest) { r.References, r.TagPattern = nil, "[" })
+	add("a NUL in a pattern", "tag_pattern", func(r *ocipb.CopyImagesRequest) { r.References, r.TagPattern = nil, "a\x00" })
+	add("a tag for two", "tag", func(r *ocipb.CopyImagesRequest) { r.References, r.Tag = []string{"stable", "pushed"}, "x" })
+	add("a reason for nothing", "reason", func(r *ocipb.CopyImagesRequest) { r.Reason = "why" })
+	add("a reason with a NUL", "reason", func(r *ocipb.CopyImagesRequest) { r.Promote, r.Reason = true, "\x00" })
 	return table
 }
 

@@ -272,6 +272,33 @@ func tagSteps() []step {
 		{name: "empty nothing", code: codes.NotFound, in: func(s *story) proto.Message {
 			return &ocipb.EmptyTrashRequest{Uid: s.org() + "/0123456789abcdef"}
 		}},
+		{name: "copy", in: func(s *story) proto.Message {
+			return &ocipb.CopyImagesRequest{GroupUid: s.uid("images"), Repo: "copy", FromRepoUid: s.uid("repo"), References: []string{index(s)}, WithReferrers: true}
+		}},
+		{name: "promotion", in: func(s *story) proto.Message {
+			return &ocipb.CopyImagesRequest{GroupUid: s.uid("images"), Repo: "copy", FromRepoUid: s.uid("repo"), References: []string{index(s)}, Tag: "stable", Promote: true, Reason: "tested"}
+		}},
+		{name: "copy of nothing", code: codes.NotFound, in: func(s *story) proto.Message {
+			return &ocipb.CopyImagesRequest{GroupUid: s.uid("images"), Repo: "copy", FromRepoUid: s.uid("repo"), References: []string{"none"}}
+		}},
+		{name: "delete copy", in: func(s *story) proto.Message {
+			return &registrypb.DeleteRepoRequest{Uid: s.answers["copy"].(*ocipb.ImageCopy).GetRepoUid()}
+		}},
+		{name: "no retention", code: codes.NotFound, in: func(s *story) proto.Message { return &ocipb.GetRetentionRequest{Uid: s.uid("repo")} }},
+		{name: "retention of nothing", code: codes.NotFound, in: func(s *story) proto.Message {
+			return &ocipb.SetRetentionRequest{Retention: &ocipb.Retention{Uid: s.org() + "/0123456789abcdef", KeepNewest: 1}}
+		}},
+		{name: "set retention", in: func(s *story) proto.Message {
+			return &ocipb.SetRetentionRequest{Retention: &ocipb.Retention{Uid: s.uid("images"), KeepMatching: []string{"none"}, KeepYoungerDays: 1}}
+		}},
+		{name: "retention", in: func(s *story) proto.Message { return &ocipb.GetRetentionRequest{Uid: s.uid("repo")} }},
+		{name: "preview of retention", in: func(s *story) proto.Message { return &ocipb.PreviewRetentionRequest{Uid: s.uid("repo")} }},
+		{name: "preview of a group", code: codes.NotFound, in: func(s *story) proto.Message { return &ocipb.PreviewRetentionRequest{Uid: s.uid("images")} }},
+		{name: "run of retention", in: func(s *story) proto.Message {
+			return &ocipb.RunRetentionRequest{Uid: s.uid("repo"), Fingerprint: s.answers["preview of retention"].(*ocipb.RetentionPlan).GetFingerprint()}
+		}},
+		{name: "delete retention", in: func(s *story) proto.Message { return &ocipb.DeleteRetentionRequest{Uid: s.uid("images")} }},
+		{name: "delete retention again", code: codes.NotFound, in: func(s *story) proto.Message { return &ocipb.DeleteRetentionRequest{Uid: s.uid("images")} }},
 		{name: "pulls by somebody", in: func(s *story) proto.Message { return &ocipb.ListPullsRequest{IdentityUid: s.uid("images")} }},
 		{name: "registry", in: func(*story) proto.Message { return &ocipb.GetRegistryRequest{} }, as: "stranger"},
 		{name: "registry of nobody", code: codes.Unauthenticated, in: func(*story) proto.Message { return &ocipb.GetRegistryRequest{} }, as: "nobody"},

@@ -2,6 +2,8 @@ package e2e_test
 
 import (
 	"testing"
+
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 )
 
 // registryExamples are of what the registry holds, in a folder of its own.
@@ -24,7 +26,17 @@ func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 		return []example{{uid: uid, body: body}, {uid: uid, query: "validate_only=true", body: body}, {uid: uid, body: bad, fails: true}}
 	}
 	deleted := func() string { return w.trash(t, repo, digest) }
+	ruled := w.repo(t, shelf, "ruled")
+	w.retain(t, ruled, &ocipb.Retention{KeepNewest: 1})
 	return map[string][]example{
+		"CopyService_CopyImages": {{uid: shelf, body: `{"repo":"copy","fromRepoUid":"` + repo + `","references":["` + digest + `"]}`},
+			{uid: shelf, body: `{"repo":"copy","fromRepoUid":"` + repo + `"}`, fails: true}, {uid: nothing, body: `{"repo":"copy","fromRepoUid":"` + repo + `","references":["x"]}`, fails: true}},
+		"RetentionService_GetRetention":     get(ruled),
+		"RetentionService_SetRetention":     change(repo, `{"keepNewest":10,"keepMatching":["v*"]}`, `{"keepMatching":["["]}`),
+		"RetentionService_DeleteRetention":  {{uid: ruled, query: "validate_only=true"}, {uid: nothing, fails: true}},
+		"RetentionService_PreviewRetention": get(ruled),
+		"RetentionService_RunRetention":     {{uid: ruled, body: `{"fingerprint":"AQ"}`}, {uid: ruled, body: `{}`, fails: true}},
+
 		"TrashService_ListTrashEntries":  append(list, example{query: "uidp.children_of=" + repo + "&digest=" + digest + "&order_by=create_time"}),
 		"TrashService_GetTrashEntry":     get(deleted()),
 		"TrashService_RestoreTrashEntry": {{uid: deleted(), body: `{"replace":true}`}, {uid: nothing, body: `{}`, fails: true}},

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
@@ -340,6 +341,14 @@ func TestGate(t *testing.T) {
 			t.Errorf("a stranger is told %d %s", stranger.status, stranger.body)
 		}
 		g.resists(t, pull)
+		for protocol, call := range g.protocols() { // a copy would be outside of the rule
+			for _, reference := range []string{"v1", g.digest} {
+				in := &ocipb.CopyImagesRequest{GroupUid: g.org, Repo: "out", FromRepoUid: g.repo, References: []string{reference}}
+				if _, st := call(t, g.Token, in); st.Code() != codes.FailedPrecondition || !strings.Contains(st.Message(), "are refused: ") {
+					t.Errorf("a copy over %s: %v", protocol, st)
+				}
+			}
+		}
 
 		robot := resource.UID(g.robot(t, g.folder, g.name()))
 		g.bind(t, g.folder, string(robot), string(resource.ManagedRoleUID("registry.pull")))

@@ -186,6 +186,8 @@ var listCapabilities = map[string]resource.Capability{
 	"platform.registry.repo":           resource.RepoList,
 	"platform.registry.tag":            resource.TagList,
 	"platform.registry.trash":          resource.TagList,
+	"platform.registry.image":          resource.TagList,
+	"platform.registry.retention":      resource.TagList,
 	"platform.registry.settings":       resource.RegistrySettingsList,
 	"platform.registry.deployment":     resource.DeploymentsList,
 	"platform.registry.inventory":      resource.DeploymentsList,

@@ -50,6 +50,9 @@ type Config struct {
 	// it is positive.
 	KeepTrash time.Duration
 
+	// KeepPulls is how long pulls stay in the log; 0 means forever.
+	KeepPulls time.Duration
+
 	// Redirect redirects clients to the storage for blobs, if the storage provides URLs.
 	Redirect bool
 
@@ -62,15 +65,16 @@ type Config struct {
 
 // A Registry is an http.Handler for /v2/.
 type Registry struct {
-	store   *registrydb.Store
-	iam     *iamdb.Store
-	authz   *authz.Checker
-	issuer  *token.Issuer
-	storage *Storage
-	pulls   *pullLog
-	readers chan struct{} // a semaphore: one value per request that reads documents
-	config  Config
-	busy    sync.Map // the IDs of uploads that a request of this process is writing to
+	store     *registrydb.Store
+	iam       *iamdb.Store
+	authz     *authz.Checker
+	issuer    *token.Issuer
+	storage   *Storage
+	pulls     *pullLog
+	readers   chan struct{} // a semaphore: one value per request that reads documents
+	retaining chan struct{} // a semaphore of one: who applies retention
+	config    Config
+	busy      sync.Map // the IDs of uploads that a request of this process is writing to
 }
 
 // New returns a Registry over db, whose blobs are in b. The caller must also call Run.
@@ -80,11 +84,11 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) 
 		c.Now = time.Now
 	}
 	s := registrydb.New(db)
-	s.KeepTrash = c.KeepTrash
+	s.KeepTrash, s.KeepPulls = c.KeepTrash, max(0, c.KeepPulls)
 	s.RepoLookups = c.Metrics.Cache("repos")
 	return &Registry{
 		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log),
-		readers: make(chan struct{}, maxReaders), config: c,
+		readers: make(chan struct{}, maxReaders), retaining: make(chan struct{}, 1), config: c,
 	}
 }
 

@@ -29,10 +29,7 @@ func (s RegistrySettings) Validate() error {
 	var p problems
 	p.atMost("immutable_except", len(s.ImmutableExcept), maxExceptions, "patterns")
 	for _, pattern := range s.ImmutableExcept {
-		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || len(pattern) > maxPathName ||
-			!storable(pattern) {
-			p.add("immutable_except", "must be patterns such as latest or nightly-*")
-		}
+		p.tagPattern("immutable_except", pattern)
 	}
 	if s.TrashDays != nil && (*s.TrashDays < 0 || *s.TrashDays > MaxTrashDays) {
 		p.add("trash_days", "must be from 0 to "+strconv.Itoa(MaxTrashDays))

@@ -83,7 +83,7 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	s.registry = registry.New(s.store, s.checker, s.issuer, blobs, registry.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
 		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull, Gate: s.openGate().Check,
-		KeepTrash: s.cfg.KeepTrash, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
+		KeepTrash: s.cfg.KeepTrash, KeepPulls: s.cfg.KeepPulls, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
 		Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
 	})
 	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -108,7 +108,19 @@ func (c Config) collection() registry.Collection {
 	return registry.Collection{Grace: c.GCGrace, KeepPulls: c.KeepPulls}
 }
 
-// collect collects garbage periodically until ctx ends.
+// retain applies the rules of retention that are due.
+func (s *Server) retain(ctx context.Context) {
+	images, err := s.registry.Retain(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		s.log.WarnContext(ctx, "retention was not applied", "err", err)
+	case images > 0:
+		s.log.InfoContext(ctx, "applied retention", "images", images)
+	}
+}
+
+// collect applies retention and collects garbage periodically until ctx ends.
 func (s *Server) collect(ctx context.Context) error {
 	if s.cfg.GCInterval < 0 {
 		return nil
@@ -121,6 +133,7 @@ func (s *Server) collect(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 		wait = s.cfg.GCInterval
+		s.retain(ctx)
 		removed, err := s.registry.Collect(ctx, s.cfg.collection())
 		s.recordCollection(removed, err)
 		switch {

@@ -62,6 +62,7 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	addImage(t, s, st.repo, "deleted", "one")
 	must(t, s.DeleteTagNamed(t.Context(), st.repo.UID, "deleted", nil))
 	st.trash = trashed(t, s, st.repo.UID)["tag deleted"]
+	must(t, ignore(s.SetRetention(t.Context(), resource.Retention{UID: org.UID, KeepMatching: []string{"none"}, EveryDays: 1})))
 	st.asked = addRequest(t, s, st.org.UID, addRole(t, s, org.UID, "asked").UID)
 	return st
 }

@@ -154,6 +154,29 @@ func (st stage) actsOnTheRegistry() map[string]act {
 			},
 			func(ctx context.Context) error { _, err := st.Restore(ctx, none, registrydb.Restoration{}); return err },
 		},
+		"SetRetention": {
+			func(ctx context.Context) error {
+				return ignore(st.SetRetention(ctx, resource.Retention{UID: st.repo.UID, KeepNewest: 1}))
+			},
+			func(ctx context.Context) error {
+				return ignore(st.SetRetention(ctx, resource.Retention{UID: none, KeepNewest: 1}))
+			},
+		},
+		"DeleteRetention": {
+			func(ctx context.Context) error { return st.DeleteRetention(ctx, st.org.UID) },
+			func(ctx context.Context) error { return st.DeleteRetention(ctx, none) },
+		},
+		"TakeRetention": {func(ctx context.Context) error {
+			return ignore(st.TakeRetention(ctx, st.org.UID, st.Now().AddDate(0, 0, 2)))
+		}, nil},
+		"ApplyRetention": {
+			func(ctx context.Context) error {
+				return ignore(st.ApplyRetention(ctx, st.repo.UID, registrydb.RetentionOrder{}))
+			},
+			func(ctx context.Context) error {
+				return ignore(st.ApplyRetention(ctx, none, registrydb.RetentionOrder{}))
+			},
+		},
 		"InsertUpload": {func(ctx context.Context) error { return st.InsertUpload(ctx, u) }, nil},
 		"DeleteUpload": {
 			func(ctx context.Context) error { return st.DeleteUpload(ctx, st.u.ID) },

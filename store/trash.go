@@ -40,6 +40,9 @@ func (t *Tx) DropTrash(ctx context.Context, repo resource.UID) error {
 			return err
 		}
 	}
+	if _, err := t.Exec(ctx, `DELETE FROM retention WHERE uid = $1`, string(repo)); err != nil { // its rules came back with it
+		return err
+	}
 	if err := t.Count(ctx, TrashCounter, repo.NewChild(), -int(entries)); err != nil {
 		return err
 	}

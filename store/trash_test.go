@@ -687,6 +687,31 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
+	// A tag would hold the repo by its history. Without one, binOf alone keeps both from copying the manifest to the trash.
+	"delete a repo and a manifest of it that has no tag": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+		own := addRepo(t, s, r.UID.Parent(), "own-"+word)
+		m := addImage(t, s, own, "", word)
+		return duel{
+			func() error { return s.DeleteManifest(t.Context(), own.UID, m.Digest, nil) },
+			func() error { return s.DeleteRepo(t.Context(), own.UID) },
+			func(a, b error) error {
+				if b != nil || a != nil && !errors.Is(a, fault.NotFound) {
+					return fmt.Errorf("errors = %v and %v", a, b)
+				}
+				all := trashed(t, s, own.UID)
+				if _, alone := all["manifest "+m.Digest]; alone != (a == nil) {
+					return fmt.Errorf("deleting the manifest returned %v, and in the trash is %v", a, all)
+				}
+				if _, err := s.Restore(t.Context(), all["repo "+own.Name].UID, registrydb.Restoration{}); err != nil {
+					return err
+				}
+				if _, err := s.Manifest(t.Context(), own.UID, m.Digest); errors.Is(err, fault.NotFound) != (a == nil) {
+					return fmt.Errorf("deleting the manifest returned %v, and with the repo it came back: %v", a, err)
+				}
+				return nil
+			},
+		}
+	},
 	"delete a repo and a manifest of it": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		own := addRepo(t, s, r.UID.Parent(), "own-"+word)
 		m := addImage(t, s, own, "t-"+word, word)

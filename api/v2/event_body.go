@@ -57,6 +57,8 @@ var eventKinds = map[string]struct {
 	"platform.registry.repo":           {payload(RepoOf), &registrypb.DeleteRepoRequest{}},
 	"platform.registry.tag":            {payload(TagOf), &registrypb.DeleteTagRequest{}},
 	"platform.registry.trash":          {payload(trashEntryOf), &ocipb.DeleteTrashEntryRequest{}},
+	"platform.registry.image":          {payload(imageCopyOf), nil},
+	"platform.registry.retention":      {payload(ownRetentionOf), &ocipb.DeleteRetentionRequest{}},
 	"platform.registry.settings":       {payload(ownSettingsOf), nil},
 	"platform.registry.deployment":     {payload(DeploymentOf), nil},
 	"platform.registry.inventory":      {payload(placeOf), nil},
@@ -80,6 +82,10 @@ var eventKinds = map[string]struct {
 var specialEvents = map[resource.EventType]func(e resource.Event) (proto.Message, error){
 	resource.InviteCreated: inviteEvent,
 	resource.InviteUpdated: inviteEvent,
+	resource.RetentionApplied: func(e resource.Event) (proto.Message, error) {
+		r, err := decode[resource.RetentionRun](e.After)
+		return appliedOf(r), err
+	},
 	resource.BindingsCreated: func(e resource.Event) (proto.Message, error) {
 		all, err := decode[[]resource.RoleBinding](e.After)
 		return &iampb.BatchCreateRoleBindingsResponse{RoleBindings: wire.Convert(all, bindingOf)}, err

@@ -76,6 +76,8 @@ func occurrences() map[resource.EventType]occurrence {
 	budget := resource.Budget{UID: eventThing, Limits: map[resource.Metric]int64{resource.Webhooks: 5}, CreateTime: at, UpdateTime: at}
 	repo := resource.Repo{UID: eventThing, Name: "n", CreateTime: at, UpdateTime: at}
 	tag := resource.Tag{UID: eventThing, Name: "n", Digest: "sha256:x", UpdateTime: at}
+	copied := resource.ImageCopy{Repo: eventThing, From: eventOrg, Images: []resource.CopiedImage{{Digest: "sha256:x", Tag: "n"}}}
+	retention := resource.Retention{UID: eventThing, KeepNewest: 1, UpdateTime: at}
 	trashed := resource.TrashEntry{UID: eventThing.NewChild(), Kind: resource.TrashTag, Tag: "n", Digest: "sha256:x", WasTag: &tag, CreateTime: at, ExpireTime: at}
 	deployment := resource.Deployment{UID: eventThing, Charts: []resource.HelmChart{{Repo: "https://charts.example"}}, CreateTime: at, UpdateTime: at}
 	issue := "i"
@@ -143,6 +145,11 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.TagDeleted:              {tag, nil, "holdfast.registry.v2beta1.DeleteTagRequest"},
 		resource.TrashRestored:           {nil, trashed, "holdfast.oci.v1.TrashEntry"},
 		resource.TrashDeleted:            {trashed, nil, "holdfast.oci.v1.DeleteTrashEntryRequest"},
+		resource.ImageCopied:             {nil, copied, "holdfast.oci.v1.ImageCopy"},
+		resource.ImagePromoted:           {nil, copied, "holdfast.oci.v1.ImageCopy"},
+		resource.RetentionUpdated:        {nil, retention, "holdfast.oci.v1.Retention"},
+		resource.RetentionDeleted:        {retention, nil, "holdfast.oci.v1.DeleteRetentionRequest"},
+		resource.RetentionApplied:        {nil, resource.RetentionRun{Repo: eventThing, Rules: eventOrg, Images: []string{"sha256:x"}}, "holdfast.oci.v1.RetentionPlan"},
 		resource.RegistrySettingsUpdated: {nil, resource.RegistrySettings{UID: eventThing, UpdateTime: at}, "holdfast.oci.v1.Settings"},
 		resource.DeploymentCreated:       {nil, deployment, "holdfast.registry.v1.Deployment"},
 		resource.DeploymentUpdated:       {deployment, deployment, "holdfast.registry.v1.Deployment"},

@@ -78,6 +78,8 @@ type server struct {
 	registrypb.UnsafeImagesServiceServer
 	ocipb.UnsafeOCIServiceServer
 	ocipb.UnsafeTrashServiceServer
+	ocipb.UnsafeRetentionServiceServer
+	ocipb.UnsafeCopyServiceServer
 	operatorpb.UnsafeOperatorServiceServer
 	eventspb.UnsafeSubscriptionsServiceServer
 	deliveriespb.UnsafeDeliveriesServiceServer
@@ -127,6 +129,8 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	registrypb.RegisterImagesServiceServer(r, s)
 	ocipb.RegisterOCIServiceServer(r, s)
 	ocipb.RegisterTrashServiceServer(r, s)
+	ocipb.RegisterRetentionServiceServer(r, s)
+	ocipb.RegisterCopyServiceServer(r, s)
 	eventspb.RegisterSubscriptionsServiceServer(r, s)
 	deliveriespb.RegisterDeliveriesServiceServer(r, s)
 	auditpb.RegisterAuditServiceServer(r, s)

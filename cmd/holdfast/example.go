@@ -101,6 +101,8 @@ var examples = map[string]string{
 	"registry repos get":                      "registry repos get acme/platform/app",
 	"registry repos update":                   "registry repos update acme/platform/app --description \"what customers run\"",
 	"registry repos delete":                   "registry repos delete acme/platform/app --dry-run",
+	"registry retention get":                  "registry retention get acme/platform/app",
+	"registry retention delete":               "registry retention delete acme/platform/app --yes",
 	"registry settings get":                   "registry settings get acme/platform",
 	"registry settings update":                "registry settings update acme/platform --immutable-tags --immutable-except 'dev-*'",
 	"registry settings delete":                "registry settings delete acme/platform --yes",

@@ -87,7 +87,8 @@ func tell(t *testing.T, file, database string) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "capture": capture, "now": now, "pass": pass, "tls": startTLS, "push": push, "await": await, "claims": showClaims,
-			"terminal": terminal,
+			"elsewhere": startElsewhere,
+			"terminal":  terminal,
 		},
 	})
 }
@@ -268,6 +269,18 @@ func startTLS(ts *testscript.TestScript, _ bool, _ []string) {
 	dev := start(t, server.Config{Database: storetest.SQLite(t), TLSCert: crt, TLSKey: secret})
 	ts.Setenv("TLS_API", dev.BaseURL)
 	ts.Setenv("TLS_TOKEN", dev.Token)
+}
+
+// elsewhere starts a second server, at the host OTHER, and lets docker know a password for it.
+func startElsewhere(ts *testscript.TestScript, _ bool, _ []string) {
+	t := ts.Value("test").(*testing.T)
+	dev := start(t, server.Config{Database: storetest.SQLite(t)})
+	ts.Setenv("OTHER", dev.RegistryHost)
+	ts.Setenv("DOCKER_CONFIG", ts.MkAbs("docker"))
+	ts.Check(os.MkdirAll(ts.MkAbs("docker"), 0o700))
+	password := base64.StdEncoding.EncodeToString([]byte("_token:" + dev.RegistryToken))
+	text := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, dev.RegistryHost, password)
+	ts.Check(os.WriteFile(filepath.Join(ts.MkAbs("docker"), "config.json"), []byte(text), 0o600))
 }
 
 // push REPO TAG ARCHITECTURE LAYER pushes an image of one layer as the owner,

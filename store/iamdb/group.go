@@ -168,8 +168,10 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if len(held) > 0 {
 			return fault.NotEmpty("group", held...)
 		}
-		if _, err := t.Exec(ctx, `DELETE FROM registry_settings WHERE grp = $1`, store.Segment(uid)); err != nil {
-			return err
+		for _, text := range []string{`DELETE FROM registry_settings WHERE grp = $1`, `DELETE FROM retention WHERE place = $1`} {
+			if _, err := t.Exec(ctx, text, store.Segment(uid)); err != nil {
+				return err
+			}
 		}
 		if err := t.deleteInventory(ctx, uid); err != nil {
 			return err

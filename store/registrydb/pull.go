@@ -60,41 +60,43 @@ func (s *Store) CountPulls(
 // InsertPulls records what was fetched and pushed, all in one go. What happened
 // to a repo that is gone meanwhile is gone with it.
 func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {
-	return s.write(ctx, func(t Tx) error {
-		added, there := traffic{}, map[resource.UID]bool{}
-		var rows []resource.Pull
-		var events [][]any
-		for _, p := range all {
-			repo := p.Repo()
-			if _, known := there[repo]; !known {
-				held, err := t.holdRepo(ctx, repo)
-				if err != nil {
-					return err
-				}
-				there[repo] = held
-			}
-			if !there[repo] {
-				continue
-			}
-			added.note(repo, p.Push)
-			rows = append(rows, p)
-			if p.Push { // its event went with the manifest
-				continue
-			}
-			event, err := t.Event(ctx, resource.RegistryPull, repo, repo.Parent(), nil, p)
+	return s.write(ctx, func(t Tx) error { return t.insertPulls(ctx, all) })
+}
+
+func (t Tx) insertPulls(ctx context.Context, all []resource.Pull) error {
+	added, there := traffic{}, map[resource.UID]bool{}
+	var rows []resource.Pull
+	var events [][]any
+	for _, p := range all {
+		repo := p.Repo()
+		if _, known := there[repo]; !known {
+			held, err := t.holdRepo(ctx, repo)
 			if err != nil {
 				return err
 			}
-			events = append(events, event)
+			there[repo] = held
 		}
-		if err := store.InsertRows(ctx, t.Tx, &pulls, rows); err != nil {
+		if !there[repo] {
+			continue
+		}
+		added.note(repo, p.Push)
+		rows = append(rows, p)
+		if p.Push { // its event went with the manifest
+			continue
+		}
+		event, err := t.Event(ctx, resource.RegistryPull, repo, repo.Parent(), nil, p)
+		if err != nil {
 			return err
 		}
-		if err := t.EmitAll(ctx, events); err != nil {
-			return err
-		}
-		return t.countPulls(ctx, added, 1)
-	})
+		events = append(events, event)
+	}
+	if err := store.InsertRows(ctx, t.Tx, &pulls, rows); err != nil {
+		return err
+	}
+	if err := t.EmitAll(ctx, events); err != nil {
+		return err
+	}
+	return t.countPulls(ctx, added, 1)
 }
 
 // holdRepo holds a repo until the commit. It reports false if it is gone.

@@ -2,6 +2,7 @@ package registrydb
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strconv"
 	"strings"
@@ -252,6 +253,15 @@ func (s *Store) repoAt(ctx context.Context, names []string) (uid resource.UID, _
 	args, named := repoNamed(names)
 	err := s.Row(ctx, `SELECT r.uid FROM repos AS r WHERE `+named, args, &uid)
 	return uid, store.Missing(err, "repo", resource.UID(strings.Join(names, "/")))
+}
+
+// RepoIn returns the repo of a name in a group, or fault.NotFound. The group must be named by its whole UID.
+func (s *Store) RepoIn(ctx context.Context, group resource.UID, name string) (uid resource.UID, _ error) {
+	err := s.Row(ctx, `SELECT uid FROM repos WHERE parent = $1 AND name = $2`, []any{store.Segment(group), name}, &uid)
+	if err == nil && uid.Parent() != group {
+		err = sql.ErrNoRows
+	}
+	return uid, store.Missing(err, "repo", resource.UID(name))
 }
 
 // addressable reports whether there can be a repo with these names.

@@ -21,6 +21,9 @@ type Store struct {
 
 	// KeepTrash is how long what is deleted can be restored, where the settings of a group do not say it. 0: not at all.
 	KeepTrash time.Duration
+
+	// KeepPulls is how long pulls stay recorded. 0: for ever.
+	KeepPulls time.Duration
 }
 
 // New returns the store of the registry in a database.

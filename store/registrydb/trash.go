@@ -48,9 +48,11 @@ func (s *Store) Trash(
 
 // A bin says what becomes of what is deleted from a repo.
 type bin struct {
-	name     string        // of the repo
-	life     time.Duration // how long what is deleted can be restored; 0: not at all
-	together bool          // tags go because their manifest does
+	name     string            // of the repo
+	life     time.Duration     // how long what is deleted can be restored; 0: not at all
+	together bool              // tags go because their manifest does
+	at       time.Time         // when all of it is deleted; if it is zero, each at its own time
+	frozen   func(string) bool // which tags the settings make immutable
 }
 
 func (b bin) kept() bool { return b.life > 0 }
@@ -66,7 +68,7 @@ func (s *Store) binOf(ctx context.Context, t Tx, repo resource.UID) (b bin, _ er
 	if err != nil {
 		return b, err
 	}
-	b.life = set.TrashLife(s.KeepTrash)
+	b.life, b.frozen = set.TrashLife(s.KeepTrash), set.Frozen
 	return b, nil
 }
 
@@ -85,7 +87,10 @@ func (t Tx) addTrash(ctx context.Context, e resource.TrashEntry, b bin) error {
 	if err != nil {
 		return err
 	}
-	e.CreateTime, e.RepoName, e.By = t.DB.Time(), b.name, resource.ActorFrom(ctx).Subject
+	e.CreateTime, e.RepoName, e.By = b.at, b.name, resource.ActorFrom(ctx).Subject
+	if b.at.IsZero() {
+		e.CreateTime = t.DB.Time()
+	}
 	e.ExpireTime = e.CreateTime.Add(b.life)
 	if err := store.InsertRow(ctx, t.Tx, &trash, e); err != nil {
 		return err

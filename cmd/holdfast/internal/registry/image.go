@@ -18,7 +18,8 @@ import (
 
 // imagesCommand returns the commands about what images are like.
 func imagesCommand(a *noun.App) *cobra.Command {
-	return a.Branch("images", "Inspect images", imagesList(a), imagesInspect(a), imagesPackages(a), imagesReferrers(a), imagesSize(a))
+	return a.Branch("images", "Inspect and copy images", imagesList(a), imagesInspect(a), imagesPackages(a),
+		imagesReferrers(a), imagesSize(a), imagesCopy(a), imagesPromote(a))
 }
 
 // variants shows the images for several systems. known has what is known about each, by

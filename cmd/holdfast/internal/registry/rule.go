@@ -74,7 +74,7 @@ func readSeverity(m protoreflect.Message, texts []string) error {
 // readDays returns what sets a field to a number of days.
 func readDays(field string) func(protoreflect.Message, []string) error {
 	return func(m protoreflect.Message, texts []string) error {
-		n, err := strconv.ParseInt(texts[0], 10, 32)
+		n, err := strconv.ParseInt(strings.TrimSuffix(texts[0], "d"), 10, 32)
 		if err != nil {
 			return fmt.Errorf("%q is not a number of days", texts[0])
 		}

@@ -1,0 +1,135 @@
+package registry
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/transfer"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+)
+
+// hostOf returns the host that a reference begins with, or "".
+func hostOf(reference string) string {
+	first, _, ok := strings.Cut(reference, "/")
+	if ok && (strings.ContainsAny(first, ".:") || first == "localhost") {
+		return first
+	}
+	return ""
+}
+
+// isElsewhere reports whether one of the references is at another registry.
+func isElsewhere(ctx context.Context, a *noun.App, references []string) (bool, error) {
+	for _, r := range references {
+		if host := hostOf(r); host != "" {
+			own, err := Host(ctx, a)
+			if err != nil || host != own {
+				return err == nil, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// An endpoint is one side of a copy between registries.
+type endpoint struct {
+	transfer.Repo
+	tag, digest string
+}
+
+// newEndpoint returns where a reference leads, with the password for it: a token for our own registry, and for others what
+// docker has.
+func newEndpoint(ctx context.Context, a *noun.App, reference string) (at endpoint, _ error) {
+	own, err := Host(ctx, a)
+	if err != nil {
+		return at, err
+	}
+	host, rest := hostOf(reference), reference
+	if host != "" {
+		rest = reference[len(host)+1:]
+	}
+	rest, at.digest, _ = strings.Cut(rest, "@")
+	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, '/') {
+		rest, at.tag = rest[:i], rest[i+1:]
+	}
+	if (host == "docker.io" || host == "index.docker.io") && !strings.Contains(rest, "/") {
+		rest = "library/" + rest
+	}
+	at.Name = rest
+	if host != "" && host != own {
+		user, pass, err := transfer.Login(ctx, host)
+		at.Registry = transfer.New(host, user, pass)
+		return at, err
+	}
+	token, err := a.TokenFor(ctx, own)
+	at.Registry = transfer.New(own, "_token", token)
+	return at, err
+}
+
+// copyBetween copies images from one registry to another.
+func copyBetween(ctx context.Context, a *noun.App, cmd *cobra.Command, req *ocipb.CopyImagesRequest, args []string) error {
+	if req.GetPromote() {
+		return problem.Usage("images are promoted within a server").Hint("copy them first: holdfast registry images copy")
+	}
+	from, err := newEndpoint(ctx, a, args[0])
+	if err != nil {
+		return err
+	}
+	to, err := newEndpoint(ctx, a, args[1])
+	if err != nil {
+		return err
+	}
+	references, err := from.references(ctx, to, args)
+	if err != nil {
+		return err
+	}
+	dry, _ := cmd.Flags().GetBool("dry-run")
+	c := &transfer.Copier{From: from.Repo, To: to.Repo, Referrers: req.GetWithReferrers(), DryRun: dry}
+	done := &ocipb.ImageCopy{}
+	for _, reference := range references {
+		i := &ocipb.CopiedImage{Tag: to.tag}
+		if from.digest == "" {
+			i.FromTag = reference
+			if i.Tag == "" {
+				i.Tag = reference
+			}
+		}
+		if i.Digest, err = c.Copy(ctx, reference, i.Tag); err != nil {
+			return err
+		}
+		done.Images = append(done.Images, i)
+	}
+	done.Manifests, done.Bytes = int64(c.Manifests), c.Bytes
+	if dry {
+		a.Note("dry run: nothing was changed")
+	}
+	a.Note("%d images with %d manifests are copied to %s; %s of blobs moved, and %d blobs were there", len(done.GetImages()), c.Manifests,
+		args[1], size(c.Bytes), c.Present)
+	view := output.View{Plural: "images", ID: "digest", Columns: output.Columns("from=fromTag", "tag", "digest")}
+	return noun.ShowAnswer(ctx, a, view, done, done.GetImages(), nil)
+}
+
+// references returns the tags or the digest that are copied.
+func (from endpoint) references(ctx context.Context, to endpoint, args []string) ([]string, error) {
+	switch {
+	case to.digest != "":
+		return nil, problem.Usage("%q is not a repo or a tag of one", args[1])
+	case from.digest != "":
+		return []string{from.digest}, nil
+	case from.tag == "":
+		return nil, problem.Usage("%s is a repo: name a tag, a digest or a pattern of tags", args[0])
+	case !strings.ContainsAny(from.tag, "*?["):
+		return []string{from.tag}, nil
+	case to.tag != "":
+		return nil, problem.Usage("the tag of %s is for one image, and %s is a pattern", args[1], args[0])
+	}
+	tags, err := from.Tags(ctx, from.tag)
+	if err == nil && len(tags) == 0 {
+		err = problem.New(problem.ExitNotFound, "no tag of %s matches", args[0])
+	}
+	return tags, err
+}

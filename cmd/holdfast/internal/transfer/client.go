@@ -1,0 +1,257 @@
+// Package transfer copies images between registries by the OCI distribution protocol. Blobs are streamed from the one to
+// the other, and nothing of them is kept.
+package transfer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+)
+
+// A Registry is one that images are copied from or to.
+type Registry struct {
+	Host string // as in image references
+	User string // "" is nobody
+	Pass string
+
+	base   string
+	client *http.Client
+	tokens map[string]string // by scope
+}
+
+// Limits on what a registry may send.
+const (
+	maxManifest = 4 << 20
+	maxAnswer   = 1 << 20
+	maxPages    = 1000
+	quiet       = time.Minute // how long a registry may take to begin an answer
+)
+
+// New returns the registry at a host. Only that of this machine is spoken to without TLS.
+func New(host, user, pass string) *Registry {
+	r := &Registry{Host: host, User: user, Pass: pass, tokens: map[string]string{}}
+	r.base = "https://" + host
+	if host == "docker.io" || host == "index.docker.io" {
+		r.base = "https://registry-1.docker.io"
+	}
+	if isLocal(host) {
+		r.base = "http://" + host
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = quiet
+	r.client = &http.Client{Transport: transport, CheckRedirect: r.redirect}
+	return r
+}
+
+func isLocal(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	ip := net.ParseIP(strings.Trim(name, "[]"))
+	return name == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// redirect follows a few redirects, never from TLS to none, and with no credentials to another host.
+func (r *Registry) redirect(req *http.Request, via []*http.Request) error {
+	const most = 5
+	if len(via) >= most {
+		return errors.New("too many redirects")
+	}
+	if via[0].URL.Scheme == "https" && req.URL.Scheme != "https" {
+		return fmt.Errorf("it redirects to %s, which is not encrypted", req.URL.Host)
+	}
+	if req.URL.Host != via[0].URL.Host {
+		req.Header.Del("Authorization")
+	}
+	return nil
+}
+
+// A call is a request to a registry.
+type call struct {
+	method, path string // the path begins after /v2/, or is an address
+	scope        string
+	header       map[string]string
+	body         io.Reader
+	size         int64
+	want         []int
+}
+
+// do sends a request, with a new token if the registry asks for one, and returns an answer with a status that is wanted. A
+// request with a body is not sent again, so one without comes before it.
+func (r *Registry) do(ctx context.Context, c call) (*http.Response, error) {
+	for try := range 2 {
+		resp, err := r.send(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		if resp.StatusCode != http.StatusUnauthorized || c.body != nil || try > 0 {
+			return r.accept(resp, c)
+		}
+		challenge := resp.Header.Get("Www-Authenticate")
+		discard(resp)
+		if err := r.authenticate(ctx, challenge, c.scope); err != nil {
+			return nil, err
+		}
+	}
+	return nil, problem.New(problem.ExitError, "%s does not accept its own token", r.Host)
+}
+
+func (r *Registry) send(ctx context.Context, c call) (*http.Response, error) {
+	address := c.path
+	if !strings.Contains(address, "://") {
+		address = r.base + "/v2/" + c.path
+	}
+	req, err := http.NewRequestWithContext(ctx, c.method, address, c.body)
+	if err != nil {
+		return nil, err
+	}
+	if c.body != nil {
+		req.ContentLength = c.size
+	}
+	for name, value := range c.header {
+		req.Header.Set(name, value)
+	}
+	if auth := r.tokens[c.scope]; auth != "" && req.URL.Host == strings.TrimPrefix(strings.TrimPrefix(r.base, "https://"), "http://") {
+		req.Header.Set("Authorization", auth)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Host, err)
+	}
+	return resp, nil
+}
+
+// accept returns an answer if its status is wanted, and otherwise what the registry says.
+func (r *Registry) accept(resp *http.Response, c call) (*http.Response, error) {
+	for _, status := range c.want {
+		if resp.StatusCode == status {
+			return resp, nil
+		}
+	}
+	defer discard(resp)
+	var said struct {
+		Errors []struct{ Code, Message string }
+	}
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	_ = json.Unmarshal(text, &said) // HTML and the like is not shown
+	why := http.StatusText(resp.StatusCode)
+	if len(said.Errors) > 0 {
+		why = fmt.Sprintf("%.500s", said.Errors[0].Code+": "+said.Errors[0].Message)
+	}
+	exit := problem.ExitError
+	if resp.StatusCode == http.StatusNotFound {
+		exit = problem.ExitNotFound
+	}
+	return nil, problem.New(exit, "%s answers %s %s: %s", r.Host, c.method, c.path, why)
+}
+
+func discard(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
+	resp.Body.Close()
+}
+
+// authenticate gets what a challenge asks for.
+func (r *Registry) authenticate(ctx context.Context, challenge, scope string) error {
+	scheme, params := parseChallenge(challenge)
+	switch {
+	case strings.EqualFold(scheme, "basic") && r.User != "":
+		req := &http.Request{Header: http.Header{}}
+		req.SetBasicAuth(r.User, r.Pass)
+		r.tokens[scope] = req.Header.Get("Authorization")
+		return nil
+	case !strings.EqualFold(scheme, "bearer"):
+		return problem.New(problem.ExitError, "%s asks to sign in", r.Host).Hint("docker login " + r.Host)
+	}
+	realm, err := url.Parse(params["realm"])
+	if err != nil || realm.Host == "" || realm.User != nil {
+		return problem.New(problem.ExitError, "%s names no address for tokens", r.Host)
+	}
+	q := realm.Query()
+	q.Set("service", params["service"])
+	q.Set("scope", scope)
+	realm.RawQuery = q.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, realm.String(), nil)
+	if err != nil {
+		return err
+	}
+	if r.User != "" {
+		if !r.trusts(realm) {
+			return problem.New(problem.ExitError, "%s wants its password to be sent to %s, and that was not done", r.Host, realm.Host)
+		}
+		req.SetBasicAuth(r.User, r.Pass)
+	}
+	return r.fetchToken(req, scope)
+}
+
+func (r *Registry) fetchToken(req *http.Request, scope string) error {
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.Host, err)
+	}
+	defer discard(resp)
+	var got struct {
+		Token       string `json:"token"`
+		AccessToken string `json:"access_token"`
+	}
+	err = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&got)
+	if got.Token == "" {
+		got.Token = got.AccessToken
+	}
+	if resp.StatusCode != http.StatusOK || err != nil || got.Token == "" {
+		return problem.New(problem.ExitError, "%s gives no token: %s", r.Host, http.StatusText(resp.StatusCode)).Hint("docker login " + r.Host)
+	}
+	r.tokens[scope] = "Bearer " + got.Token
+	return nil
+}
+
+// trusts reports whether the password of the registry may be sent to a realm: one at the same host, or at one whose last
+// two names are the same, as those of Docker Hub are; and not without TLS, unless the registry is spoken to without.
+func (r *Registry) trusts(realm *url.URL) bool {
+	own, err := url.Parse(r.base)
+	if err != nil || realm.Scheme != own.Scheme {
+		return false
+	}
+	if realm.Host == own.Host {
+		return true
+	}
+	end := func(host string) string {
+		names := strings.Split(host, ".")
+		if net.ParseIP(host) != nil || len(names) < 2 {
+			return host
+		}
+		return strings.Join(names[len(names)-2:], ".")
+	}
+	return realm.Scheme == "https" && net.ParseIP(realm.Hostname()) == nil && end(realm.Hostname()) == end(own.Hostname())
+}
+
+// parseChallenge parses a WWW-Authenticate header of the form Bearer realm="…",service="…".
+func parseChallenge(text string) (scheme string, params map[string]string) {
+	scheme, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	params = map[string]string{}
+	for rest != "" {
+		name, after, ok := strings.Cut(rest, "=")
+		if !ok {
+			break
+		}
+		var value string
+		if quoted, found := strings.CutPrefix(after, `"`); found {
+			value, rest, _ = strings.Cut(quoted, `"`)
+		} else if i := strings.IndexByte(after, ','); i >= 0 {
+			value, rest = after[:i], after[i:]
+		} else {
+			value, rest = after, ""
+		}
+		params[strings.ToLower(strings.Trim(name, " ,"))] = value
+	}
+	return scheme, params
+}

@@ -1,0 +1,351 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+)
+
+// A Repo is a repository of a registry.
+type Repo struct {
+	*Registry
+	Name string
+}
+
+// The media types of manifests that are asked for.
+const manifestTypes = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, " +
+	"application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json, */*;q=0.5"
+
+// A Copier copies images from one repo to another.
+type Copier struct {
+	From, To  Repo
+	Referrers bool // what is attached is copied, too
+	DryRun    bool // nothing is written
+
+	Manifests int   // that were copied
+	Bytes     int64 // of blobs that were copied
+	Present   int   // blobs that were there
+
+	seen map[string]bool
+}
+
+// A descriptor is what a manifest says about what it refers to.
+type descriptor struct {
+	MediaType string   `json:"mediaType"`
+	Digest    string   `json:"digest"`
+	Size      int64    `json:"size"`
+	URLs      []string `json:"urls"`
+}
+
+type manifest struct {
+	MediaType string       `json:"mediaType"`
+	Config    *descriptor  `json:"config"`
+	Layers    []descriptor `json:"layers"`
+	Blobs     []descriptor `json:"blobs"`
+	Manifests []descriptor `json:"manifests"`
+}
+
+func (r Repo) pull() string { return "repository:" + r.Name + ":pull" }
+func (r Repo) push() string { return "repository:" + r.Name + ":pull,push" }
+
+// Copy copies what a reference names, and all that belongs to it, and tags the copy unless tag is "". It returns its
+// digest.
+func (c *Copier) Copy(ctx context.Context, reference, tag string) (digest string, _ error) {
+	if c.seen == nil {
+		c.seen = map[string]bool{}
+	}
+	return c.copy(ctx, reference, tag, 0)
+}
+
+// maxDepth is how deep indexes may nest.
+const maxDepth = 8
+
+func (c *Copier) copy(ctx context.Context, reference, tag string, depth int) (string, error) {
+	if depth > maxDepth {
+		return "", problem.New(problem.ExitError, "indexes nest too deep at %s", reference)
+	}
+	if tag == "" && c.seen[reference] {
+		return reference, nil
+	}
+	body, mediaType, digest, err := c.From.manifest(ctx, reference)
+	if err != nil {
+		return "", err
+	}
+	var m manifest
+	if json.Unmarshal(body, &m) != nil {
+		return "", problem.New(problem.ExitError, "%s of %s/%s is not a manifest", reference, c.From.Host, c.From.Name)
+	}
+	for _, child := range m.Manifests {
+		if _, err := c.copy(ctx, child.Digest, "", depth+1); err != nil {
+			return "", err
+		}
+	}
+	blobs := append(m.Layers, m.Blobs...)
+	if m.Config != nil {
+		blobs = append(blobs, *m.Config)
+	}
+	for _, b := range blobs {
+		if err := c.blob(ctx, b); err != nil {
+			return "", err
+		}
+	}
+	name := digest
+	if tag != "" {
+		name = tag
+	}
+	if err := c.put(ctx, name, mediaType, body); err != nil {
+		return "", err
+	}
+	c.Manifests++
+	if c.seen[digest] || !c.Referrers {
+		c.seen[digest] = true
+		return digest, nil
+	}
+	c.seen[digest] = true
+	return digest, c.referrers(ctx, digest, depth)
+}
+
+// hasher returns the hash of a digest and the sum that it has to have.
+func hasher(digest string) (h hash.Hash, want string, _ error) {
+	algorithm, want, _ := strings.Cut(digest, ":")
+	switch {
+	case algorithm == "sha256" && len(want) == 64:
+		return sha256.New(), want, nil
+	case algorithm == "sha512" && len(want) == 128:
+		return sha512.New(), want, nil
+	}
+	return nil, "", problem.New(problem.ExitError, "%.100q is not a digest", digest)
+}
+
+// manifest reads a manifest, and checks that it has the digest that it was asked for by, or that the registry says.
+func (r Repo) manifest(ctx context.Context, reference string) (body []byte, mediaType, digest string, _ error) {
+	resp, err := r.do(ctx, call{method: http.MethodGet, path: r.Name + "/manifests/" + url.PathEscape(reference), scope: r.pull(),
+		header: map[string]string{"Accept": manifestTypes}, want: []int{http.StatusOK}})
+	if err != nil {
+		return nil, "", "", err
+	}
+	defer resp.Body.Close()
+	if body, err = io.ReadAll(io.LimitReader(resp.Body, maxManifest+1)); err != nil {
+		return nil, "", "", fmt.Errorf("%s: %w", r.Host, err)
+	}
+	if len(body) > maxManifest {
+		return nil, "", "", problem.New(problem.ExitError, "the manifest %s of %s is too large", reference, r.Host)
+	}
+	switch said := resp.Header.Get("Docker-Content-Digest"); {
+	case strings.Contains(reference, ":"):
+		digest = reference
+	case said != "":
+		digest = said
+	default:
+		sum := sha256.Sum256(body)
+		digest = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	h, want, err := hasher(digest)
+	if err != nil {
+		return nil, "", "", err
+	}
+	h.Write(body)
+	if hex.EncodeToString(h.Sum(nil)) != want {
+		return nil, "", "", problem.New(problem.ExitError, "what %s sends for %s is not %s", r.Host, reference, digest)
+	}
+	mediaType, _, _ = strings.Cut(resp.Header.Get("Content-Type"), ";")
+	return body, strings.TrimSpace(mediaType), digest, nil
+}
+
+func (c *Copier) put(ctx context.Context, reference, mediaType string, body []byte) error {
+	if c.DryRun {
+		return nil
+	}
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	resp, err := c.To.do(ctx, call{method: http.MethodPut, path: c.To.Name + "/manifests/" + reference, scope: c.To.push(),
+		header: map[string]string{"Content-Type": mediaType}, body: bytes.NewReader(body), size: int64(len(body)), want: []int{http.StatusCreated}})
+	if err != nil {
+		return err
+	}
+	discard(resp)
+	return nil
+}
+
+// begin gets the token for writing, because a request with a body cannot be sent twice.
+func (c *Copier) begin(ctx context.Context) error {
+	resp, err := c.To.do(ctx, call{method: http.MethodHead, path: c.To.Name + "/blobs/sha256:" + strings.Repeat("0", 64), scope: c.To.push(),
+		want: []int{http.StatusOK, http.StatusNotFound, http.StatusForbidden}})
+	if err != nil {
+		return err
+	}
+	discard(resp)
+	return nil
+}
+
+// blob copies a blob unless it is there. One that is to be had elsewhere alone is left out, as others do.
+func (c *Copier) blob(ctx context.Context, b descriptor) error {
+	if len(b.URLs) > 0 || c.seen[b.Digest] {
+		return nil
+	}
+	h, want, err := hasher(b.Digest)
+	if err != nil {
+		return err
+	}
+	c.seen[b.Digest] = true
+	resp, err := c.To.do(ctx, call{method: http.MethodHead, path: c.To.Name + "/blobs/" + b.Digest, scope: c.To.push(),
+		want: []int{http.StatusOK, http.StatusNotFound, http.StatusForbidden}})
+	if err != nil {
+		return err
+	}
+	discard(resp)
+	if resp.StatusCode == http.StatusOK {
+		c.Present++
+		return nil
+	}
+	c.Bytes += b.Size
+	if c.DryRun {
+		return nil
+	}
+	got, err := c.From.do(ctx, call{method: http.MethodGet, path: c.From.Name + "/blobs/" + b.Digest, scope: c.From.pull(), want: []int{http.StatusOK}})
+	if err != nil {
+		return err
+	}
+	defer got.Body.Close()
+	checked := &checkedReader{in: got.Body, left: b.Size, hash: h, want: want, what: b.Digest + " of " + c.From.Host}
+	return c.upload(ctx, b, checked)
+}
+
+// upload sends a blob in one request.
+func (c *Copier) upload(ctx context.Context, b descriptor, body io.Reader) error {
+	resp, err := c.To.do(ctx, call{method: http.MethodPost, path: c.To.Name + "/blobs/uploads/", scope: c.To.push(), want: []int{http.StatusAccepted}})
+	if err != nil {
+		return err
+	}
+	discard(resp)
+	base, err := url.Parse(c.To.base)
+	if err != nil {
+		return err
+	}
+	at, err := base.Parse(resp.Header.Get("Location"))
+	if err != nil || at.Scheme != base.Scheme {
+		return problem.New(problem.ExitError, "%s names no address to upload to", c.To.Host)
+	}
+	q := at.Query()
+	q.Set("digest", b.Digest)
+	at.RawQuery = q.Encode()
+	resp, err = c.To.do(ctx, call{method: http.MethodPut, path: at.String(), scope: c.To.push(), body: body, size: b.Size,
+		header: map[string]string{"Content-Type": "application/octet-stream"}, want: []int{http.StatusCreated}})
+	if err != nil {
+		return err
+	}
+	discard(resp)
+	return nil
+}
+
+// A checkedReader fails if what it reads is not as long as it should be, or has another digest, before its last byte.
+type checkedReader struct {
+	in   io.Reader
+	left int64
+	hash hash.Hash
+	want string
+	what string
+}
+
+func (r *checkedReader) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := r.in.Read(p[:min(int64(len(p)), r.left)])
+	r.hash.Write(p[:n])
+	r.left -= int64(n)
+	if r.left == 0 {
+		if extra, _ := io.ReadFull(r.in, make([]byte, 1)); extra > 0 || hex.EncodeToString(r.hash.Sum(nil)) != r.want {
+			return 0, problem.New(problem.ExitError, "what was sent is not %s", r.what)
+		}
+		return n, nil
+	}
+	if err == io.EOF {
+		return 0, problem.New(problem.ExitError, "%s ended early", r.what)
+	}
+	return n, err
+}
+
+// referrers copies what is attached to a manifest: by its subject, and by tags as cosign makes them.
+func (c *Copier) referrers(ctx context.Context, digest string, depth int) error {
+	resp, err := c.From.do(ctx, call{method: http.MethodGet, path: c.From.Name + "/referrers/" + digest, scope: c.From.pull(),
+		want: []int{http.StatusOK, http.StatusNotFound, http.StatusMethodNotAllowed}})
+	if err != nil {
+		return err
+	}
+	var index manifest
+	if resp.StatusCode == http.StatusOK {
+		err = json.NewDecoder(io.LimitReader(resp.Body, maxManifest)).Decode(&index)
+	}
+	discard(resp)
+	if err != nil {
+		return problem.New(problem.ExitError, "%s does not list referrers as it should", c.From.Host)
+	}
+	for _, d := range index.Manifests {
+		if _, err := c.copy(ctx, d.Digest, "", depth+1); err != nil {
+			return err
+		}
+	}
+	prefix := strings.Replace(digest, ":", "-", 1)
+	for _, suffix := range []string{"", ".sig", ".att", ".sbom"} {
+		resp, err := c.From.do(ctx, call{method: http.MethodHead, path: c.From.Name + "/manifests/" + prefix + suffix, scope: c.From.pull(),
+			header: map[string]string{"Accept": manifestTypes}, want: []int{http.StatusOK, http.StatusNotFound}})
+		if err != nil {
+			return err
+		}
+		discard(resp)
+		if resp.StatusCode == http.StatusOK {
+			if _, err := c.copy(ctx, prefix+suffix, prefix+suffix, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Tags returns the tags of a repo that match a pattern.
+func (r Repo) Tags(ctx context.Context, pattern string) (all []string, _ error) {
+	next := r.Name + "/tags/list"
+	for range maxPages {
+		resp, err := r.do(ctx, call{method: http.MethodGet, path: next, scope: r.pull(), want: []int{http.StatusOK}})
+		if err != nil {
+			return nil, err
+		}
+		var list struct{ Tags []string }
+		err = json.NewDecoder(io.LimitReader(resp.Body, maxManifest)).Decode(&list)
+		discard(resp)
+		if err != nil {
+			return nil, problem.New(problem.ExitError, "%s does not list tags as it should", r.Host)
+		}
+		for _, tag := range list.Tags {
+			if ok, err := path.Match(pattern, tag); err != nil {
+				return nil, problem.Usage("%q is not a pattern of tags", pattern)
+			} else if ok && !strings.HasPrefix(tag, "sha256-") {
+				all = append(all, tag)
+			}
+		}
+		link, _, ok := strings.Cut(resp.Header.Get("Link"), ">")
+		if !ok {
+			return all, nil
+		}
+		query, err := url.Parse(strings.TrimPrefix(strings.TrimSpace(link), "<"))
+		if err != nil {
+			return nil, problem.New(problem.ExitError, "%s does not list tags as it should", r.Host)
+		}
+		next = r.Name + "/tags/list?" + query.RawQuery // at the same registry, whatever the link says
+	}
+	return nil, problem.New(problem.ExitError, "%s lists tags without end", r.Host)
+}

@@ -1,0 +1,194 @@
+package transfer
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func digestOf(s string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(s))) }
+
+const imageType = "application/vnd.oci.image.manifest.v1+json"
+
+// image is a manifest of one blob.
+func image(layer string) string {
+	return fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"layers":[{"mediaType":"x","digest":%q,"size":%d}]}`, imageType, digestOf(layer), len(layer))
+}
+
+// A hostile registry answers as its handler does, and notes what it was sent.
+type hostile struct {
+	*httptest.Server
+	mu      sync.Mutex
+	written []string
+}
+
+func newHostile(t *testing.T, h http.HandlerFunc) *hostile {
+	s := &hostile{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			s.mu.Lock()
+			s.written = append(s.written, r.URL.Path)
+			s.mu.Unlock()
+		}
+		h(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *hostile) host() string { return strings.TrimPrefix(s.URL, "http://") }
+
+// sink takes everything, if it arrives whole.
+func sink(t *testing.T) *hostile {
+	return newHostile(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method {
+		case http.MethodHead:
+			w.WriteHeader(http.StatusNotFound)
+		case http.MethodPost:
+			w.Header().Set("Location", "/v2/up")
+			w.WriteHeader(http.StatusAccepted)
+		case http.MethodPut:
+			buf := make([]byte, 1<<16)
+			for {
+				if _, err := r.Body.Read(buf); err != nil {
+					if err.Error() != "EOF" {
+						panic(http.ErrAbortHandler) // it did not arrive whole
+					}
+					break
+				}
+			}
+			w.WriteHeader(http.StatusCreated)
+		}
+	})
+}
+
+// TestHostileSources: nothing that is not what its digest says arrives, and nothing is endless.
+func TestHostileSources(t *testing.T) {
+	layer := strings.Repeat("layer", 1000)
+	serve := func(manifest, blob string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.Path, "/blobs/") {
+				fmt.Fprint(w, blob)
+				return
+			}
+			w.Header().Set("Content-Type", imageType)
+			fmt.Fprint(w, manifest)
+		}
+	}
+	for name, tt := range map[string]struct {
+		h         http.HandlerFunc
+		reference string
+		want      string // "" is none
+	}{
+		"an honest one":             {serve(image(layer), layer), "v1", ""},
+		"another manifest":          {serve(image(layer), layer), digestOf("other"), "is not " + digestOf("other")},
+		"another blob":              {serve(image(layer), strings.Repeat("LAYER", 1000)), "v1", "what was sent is not"},
+		"a blob that ends early":    {serve(image(layer), layer[:100]), "v1", "ended early"},
+		"a blob with more":          {serve(image(layer), layer+"x"), "v1", "what was sent is not"},
+		"a page":                    {serve("<html>", layer), "v1", "is not a manifest"},
+		"a manifest without end":    {serve(strings.Repeat(" ", maxManifest+1), layer), "v1", "is too large"},
+		"a digest of another kind":  {serve(`{"layers":[{"digest":"md5:x","size":1}]}`, layer), "v1", "is not a digest"},
+		"a digest that is a path":   {serve(`{"layers":[{"digest":"sha256:../../x","size":1}]}`, layer), "v1", "is not a digest"},
+		"a child that is elsewhere": {serve(`{"manifests":[{"digest":"sha256:../x"}]}`, layer), "v1", "is not a digest"},
+		"a lie about its digest": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Docker-Content-Digest", digestOf("lie"))
+			serve(image(layer), layer)(w, r)
+		}, "v1", "is not " + digestOf("lie")},
+		"redirects without end": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, "v1", "too many redirects"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, to := newHostile(t, tt.h), sink(t)
+			c := &Copier{From: Repo{New(from.host(), "", ""), "a/b"}, To: Repo{New(to.host(), "", ""), "c/d"}}
+			_, err := c.Copy(t.Context(), tt.reference, "copy")
+			if tt.want == "" {
+				if err != nil || len(to.written) != 2 {
+					t.Fatalf("error = %v, written %v", err, to.written)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want %q", err, tt.want)
+			}
+			for _, path := range to.written {
+				if strings.Contains(path, "/manifests/") {
+					t.Errorf("%s was written", path)
+				}
+			}
+		})
+	}
+}
+
+// TestPasswordsStayHome: a password goes to its registry alone, and to no realm or redirect elsewhere.
+func TestPasswordsStayHome(t *testing.T) {
+	thief := newHostile(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			t.Errorf("the thief was shown %q", r.Header.Get("Authorization"))
+		}
+		fmt.Fprint(w, `{"token":"x"}`)
+	})
+	challenge := func(realm string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Www-Authenticate", `Bearer realm="`+realm+`",service="s"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}
+	for name, h := range map[string]http.HandlerFunc{
+		"a realm elsewhere": challenge(thief.URL),
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") == "" {
+				w.Header().Set("Www-Authenticate", "Basic")
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			http.Redirect(w, r, thief.URL, http.StatusFound)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Repo{New(newHostile(t, h).host(), "user", "secret"), "a/b"}
+			if _, _, _, err := r.manifest(t.Context(), "v1"); err == nil && name == "a realm elsewhere" {
+				t.Error("it went on")
+			}
+		})
+	}
+	own := &Registry{base: "https://registry-1.docker.io"}
+	for realm, want := range map[string]bool{
+		"https://auth.docker.io/token": true, "https://registry-1.docker.io/token": true, "http://auth.docker.io/token": false,
+		"https://auth.docker.io.evil.com/": false, "https://evildocker.io/": false, "https://1.2.3.4/": false, "https://docker.io/": true,
+	} {
+		u, err := url.Parse(realm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := own.trusts(u); got != want {
+			t.Errorf("trusts(%s) = %v", realm, got)
+		}
+	}
+}
+
+// TestTagsEnd: a list of tags whose pages never end is given up.
+func TestTagsEnd(t *testing.T) {
+	r := Repo{New(newHostile(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", `<https://elsewhere.example/v2/x?last=a>; rel="next"`)
+		fmt.Fprint(w, `{"tags":["v1"]}`)
+	}).host(), "", ""), "a/b"}
+	if _, err := r.Tags(t.Context(), "v*"); err == nil || !strings.Contains(err.Error(), "without end") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+// FuzzChallenge: no header makes the parser panic or loop.
+func FuzzChallenge(f *testing.F) {
+	f.Add(`Bearer realm="https://a.example/token",service="a",scope="repository:x:pull"`)
+	f.Add(`Basic realm=x, charset="UTF-8"`)
+	f.Add(`Bearer ="=,"`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if scheme, _ := parseChallenge(text); len(scheme) > len(text) {
+			t.Errorf("scheme = %q", scheme)
+		}
+	})
+}
