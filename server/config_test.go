@@ -179,7 +179,8 @@ func TestLoadConfigReportsEveryMistake(t *testing.T) {
 		},
 		[]string{
 			"HOLDFAST_LISTEN=8080", "HOLDFAST_NO_SUCH=1", "HOLDFAST_LOG_LEVEL=loud", "HOLDFAST_ENCRYPTION_KEY=short",
-			"HOLDFAST_CREATE_ORGANIZATIONS=everyone", "HOLDFAST_EVENT_NAMES=mine", "HOLDFAST_KEEP_EVENTS=1h", "HOLDFAST_DATABASE=mysql://x",
+			"HOLDFAST_CREATE_ORGANIZATIONS=everyone", "HOLDFAST_EVENT_NAMES=mine", "HOLDFAST_KEEP_EVENTS=1h", "HOLDFAST_KEEP_ACCESS_HISTORY=1h",
+			"HOLDFAST_DATABASE=mysql://x",
 		}, nil)
 	if err == nil {
 		t.Fatal("no error")
@@ -198,7 +199,8 @@ func TestLoadConfigReportsEveryMistake(t *testing.T) {
 		`create_organizations: "everyone" is not anyone, owners or nobody`,
 		`database: mysql:// is not supported; give a path or a postgres:// address`,
 		`encryption_key: an encryption key is 32 bytes in base64`,
-		`event_names: "mine" is not holdfast or interop`, `keep_events: must be at least 48h0m0s`,
+		`event_names: "mine" is not holdfast or interop`, `keep_access_history: must be at least 24h0m0s`,
+		`keep_events: must be at least 48h0m0s`,
 		`listen: "8080" is not host:port`,
 		`max_connections_per_address: must be at least 1`,
 		`metrics_listen: "x" is not host:port`,

@@ -24,18 +24,7 @@ import (
 // if the history does not go back that far.
 func (s *Store) RequirePast(ctx context.Context, field string, at time.Time) error {
 	var now, since int64
-	// The row of the revision is locked by whoever is about to commit a change, with a time that may be over.
-	lock := ""
-	if s.Engine.Postgres {
-		lock = ` FOR SHARE OF t`
-	}
-	err := s.write(ctx, func(t Tx) error {
-		var rev int64
-		if err := t.Row(ctx, `SELECT t.rev FROM revision AS t WHERE t.id = 1`+lock, nil, &rev); err != nil {
-			return err
-		}
-		return t.Row(ctx, `SELECT `+s.Engine.Clock+`, since_ms FROM access_history WHERE id = 1`, nil, &now, &since)
-	})
+	err := s.Row(ctx, `SELECT `+s.Engine.Clock+`, since_ms FROM access_history WHERE id = 1`, nil, &now, &since)
 	switch {
 	case err != nil:
 		return err
@@ -45,7 +34,34 @@ func (s *Store) RequirePast(ctx context.Context, field string, at time.Time) err
 		return fault.Unmet("HISTORY_NOT_KEPT", "the history of grants is kept since %s",
 			store.FromMS(since).Format(time.RFC3339Nano))
 	}
-	return nil
+	return s.awaitRevision(ctx)
+}
+
+// revisionPatience is how long awaitRevision waits. No transaction holds the row of the revision for nearly as long.
+const revisionPatience = 10 * time.Second
+
+// awaitRevision returns when the transaction has ended that holds the row of the revision, if there is one: it commits a
+// change whose time may be over. Every later one has a later time than now. It takes no lock itself, because
+// whoever asks about the past again and again would keep others from changing grants.
+func (s *Store) awaitRevision(ctx context.Context) error {
+	if !s.Engine.Postgres {
+		return s.write(ctx, func(Tx) error { return nil }) // after the commit in progress
+	}
+	ctx, cancel := context.WithTimeout(ctx, revisionPatience)
+	defer cancel()
+	for {
+		var held bool
+		err := s.Row(ctx, `SELECT EXISTS (SELECT 1 FROM pg_locks AS l WHERE l.locktype = 'transactionid' AND l.transactionid = t.xmax)
+			FROM revision AS t WHERE t.id = 1`, nil, &held)
+		if err != nil || !held {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fault.Outage("the database", ctx.Err())
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // A PastQuery asks for the bindings that counted at a time: those on one of Groups, or, unless Under is nil, on one of

@@ -1,0 +1,85 @@
+package iam_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// over returns the time, once it is over.
+func over() time.Time {
+	at := time.Now().Truncate(time.Millisecond)
+	for time.Since(at) < 2*time.Millisecond {
+		time.Sleep(time.Millisecond)
+	}
+	return at
+}
+
+// TestOldHistoryIsDeleted: history is kept for as long as the operator has set, and no longer.
+func TestOldHistoryIsDeleted(t *testing.T) {
+	each(t, iam.Config{KeepHistory: time.Millisecond}, func(t *testing.T, w *world) {
+		at := over()
+		ask := func() error {
+			_, err := w.ListAccessAt(w.owner, resource.GroupsList, w.acme.UID, at, page.Params{})
+			return err
+		}
+		must(t, ask())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx, slog.New(slog.DiscardHandler)) }()
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			err := ask()
+			if errors.Is(err, fault.FailedPrecondition) {
+				break
+			}
+			if must(t, err); time.Now().After(end) {
+				t.Fatal("history is still kept")
+			}
+		}
+		cancel()
+		must(t, <-done)
+		if _, err := w.CheckAccess(w.owner, w.acme.UID, resource.GroupsList, w.acme.UID); err != nil {
+			t.Errorf("now: %v", err)
+		}
+	})
+}
+
+// TestPagesOfThePast: a page token has the time that was asked about, and belongs to it.
+func TestPagesOfThePast(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		viewer := resource.ManagedRoleUID("viewer")
+		for range 3 {
+			_, err := w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: resource.NewRoot(), Role: viewer})
+			must(t, err)
+		}
+		at := over()
+		_, err := w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: resource.NewRoot(), Role: viewer})
+		must(t, err)
+		seen := 0
+		p := page.Params{Size: 1}
+		for asked := at; ; asked = (time.Time{}) {
+			got, err := w.ListAccessAt(w.owner, resource.GroupsList, w.acme.UID, asked, p)
+			must(t, err)
+			if seen += len(got.Items); got.Total != 4 { // the owner, and three
+				t.Fatalf("as of %s there were %d", at, got.Total)
+			}
+			if p.Token = got.Next; p.Token == "" {
+				break
+			}
+			_, err = w.ListAccessAt(w.owner, resource.GroupsList, w.acme.UID, at.Add(time.Millisecond), p)
+			if !errors.Is(err, fault.InvalidArgument) {
+				t.Fatalf("the token of another time: %v", err)
+			}
+		}
+		if seen != 4 {
+			t.Errorf("%d bindings on all pages", seen)
+		}
+	})
+}
