@@ -1,10 +1,10 @@
 package resource
 
 import (
-	"math/bits"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math/bits"
 )
 
 // A Capability is something that a role can allow. Its value is its bit in a Capabilities set,
