@@ -2,6 +2,7 @@ package iam_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -58,6 +59,11 @@ func TestListUnused(t *testing.T) {
 		must(t, err)
 		if got := w.unused(w.owner, iam.UnusedBindings); len(got) != 0 {
 			t.Errorf("unused, though use is recorded since a moment ago: %v", got)
+		}
+		w.backdate(48 * time.Hour)
+		must(t, w.store.SetSetting(t.Context(), "use recorded since", fmt.Append(nil, time.Now().Add(-time.Hour).UnixMilli())))
+		if got := w.unused(w.owner, iam.UnusedBindings); len(got) != 0 {
+			t.Errorf("unused for a day, though use is recorded since an hour: %v", got)
 		}
 		w.backdate(48 * time.Hour)
 		must(t, w.checker.Require(w.as(big.UID), resource.RepoList, c.prod.UID))
