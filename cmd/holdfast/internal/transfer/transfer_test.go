@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +40,13 @@ func newHostile(t *testing.T, h http.HandlerFunc) *hostile {
 	}))
 	t.Cleanup(s.Close)
 	return s
+}
+
+// wrote returns the paths that something was put to.
+func (s *hostile) wrote() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.written)
 }
 
 func (s *hostile) host() string { return strings.TrimPrefix(s.URL, "http://") }
@@ -105,16 +113,17 @@ func TestHostileSources(t *testing.T) {
 			from, to := newHostile(t, tt.h), sink(t)
 			c := &Copier{From: Repo{New(from.host(), "", ""), "a/b"}, To: Repo{New(to.host(), "", ""), "c/d"}}
 			_, err := c.Copy(t.Context(), tt.reference, "copy")
+			written := to.wrote()
 			if tt.want == "" {
-				if err != nil || len(to.written) != 2 {
-					t.Fatalf("error = %v, written %v", err, to.written)
+				if err != nil || len(written) != 2 {
+					t.Fatalf("error = %v, written %v", err, written)
 				}
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want %q", err, tt.want)
 			}
-			for _, path := range to.written {
+			for _, path := range written {
 				if strings.Contains(path, "/manifests/") {
 					t.Errorf("%s was written", path)
 				}
