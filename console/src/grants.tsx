@@ -1,6 +1,7 @@
 // Who has roles on a group, and how that is changed, one by one or many at once.
 import { useState } from "preact/hooks";
 import { del, get, patch, post, type Fault, type Schema } from "./api";
+import { Consequences } from "./consequences";
 import { nameOf, parentOf, pathOf, resolve } from "./names";
 import { changed, useMay, useQuery } from "./query";
 import { base, param } from "./router";
@@ -151,7 +152,7 @@ function Remove({ all, onClose }: { all: Binding[]; onClose: (done?: boolean) =>
     <Confirm title={all.length === 1 ? "Remove a role?" : `Remove ${all.length} roles?`} label="Remove" keep={all.length === 1 ? "Keep it" : "Keep them"} onClose={onClose}
       command={`holdfast iam role-bindings delete ${all.map((b) => b.uid).join(" ")} --yes`}
       requests={twice(all, (uid, validate_only) => del("/iam/v2beta1/roleBindings/{uid}", { path: { uid }, query: { validate_only } }))}>
-      <Those all={all} /> This counts for <Name uid={all[0]?.group?.uid} path quiet /> and for everything below it. Roles that are granted elsewhere stay.
+      <Those all={all} /> <Consequences of={all.map((b) => ({ deleteRoleBinding: { uid: b.uid ?? "" } }))} /> This counts for <Name uid={all[0]?.group?.uid} path quiet /> and for everything below it. Roles that are granted elsewhere stay.
     </Confirm>
   );
 }

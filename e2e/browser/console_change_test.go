@@ -138,6 +138,7 @@ func (b *tab) many(s *site, p *person, group string) {
 	b.run("choose all", chromedp.Click(`input[aria-label="Select all that are shown"]`, chromedp.ByQuery))
 	b.press("Remove 2…")
 	b.read("Remove 2 roles?")
+	b.read("2 identities lose") // as the server has found out
 	b.judge("remove-many")
 	b.run("confirm", chromedp.Click(`//dialog//button[.="Remove"]`, chromedp.NodeVisible))
 	b.read("No role is granted here")

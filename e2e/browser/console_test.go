@@ -325,7 +325,10 @@ func TestConsole(t *testing.T) {
 
 func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 	t.Helper()
+	const local = "2006-01-02T15:04:05.000"
+	begun := time.Now().Format(local)
 	s.furnish(t)
+	now := time.Now().Format(local)
 	p, b := s.owner(t), newTab(t)
 	b.schemes = schemes
 	group, repo := p.resolve("dev/platform", "groups"), p.resolve("dev/platform/web", "repos")
@@ -350,6 +353,11 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"access", "/console/access?capability=repo.create", "Access", "here"},
 		{"access-why", "/console/access?capability=tag.create&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "Yes"},
 		{"access-why-not", "/console/access?capability=groups.delete&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "These have it here"},
+		{"access-then", "/console/access?capability=tag.create&identity=" + ci + "&at=" + now + "&place=" + group[len("/console/groups/"):], "Access", "could tag.create in dev/platform"},
+		{"access-who-then", "/console/access?capability=tag.create&at=" + now + "&place=" + group[len("/console/groups/"):], "Access", "Who could tag.create here"},
+		{"access-diff", "/console/access?show=diff&from=" + begun + "&to=" + now, "Access", "registry.push"},
+		{"access-unused", "/console/access?show=unused&kind=UNUSED_KIND_GROUP_INVITE&since=60s", "Access", "Everything that is known of is used"},
+		{"access-unused-roles", "/console/access?show=unused", "Access", "Use is recorded since"},
 		{"access-reach", "/console/access?show=reach&capability=tag.create&identity=" + ci, "Access", "registry.push"},
 		{"access-reach-nothing", "/console/access?show=reach&capability=groups.delete&identity=" + ci, "Access", "No role of theirs gives groups.delete"},
 		{"access-reach-me", "/console/access?show=reach", "Access", "owner"},
@@ -428,6 +436,9 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 			t.Errorf("%s: %s", v.name, complaint)
 		}
 	}
+	b.open(s.BaseURL + "/console/access?capability=tag.create&at=2020-01-01T00:00")
+	b.read("of grants is kept since")
+	said.take() // the server refuses that
 	b.open(s.BaseURL + "/console/advisories/GHSA-left?tab=blast")
 	b.read("Who can push a fix")
 	var saved string

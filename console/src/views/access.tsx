@@ -3,29 +3,33 @@ import { get, type Schema } from "../api";
 import { nameOf, resolve } from "../names";
 import { useQuery, whoami } from "../query";
 import { Requests, requests } from "../requests";
+import { Changed, instant, Questions, Unused } from "../past";
 import { rolesHere } from "../roles";
 import { go, param, withParams } from "../router";
-import { Answer, AsCommand, Choice, Empty, Field, Filters, Name, Page, Pager, Problem, Section, sh, Table, Tabs, Time } from "../ui";
+import { Answer, AsCommand, Choice, Empty, Field, Filters, Name, Page, Pager, Problem, Section, sh, Table, Time } from "../ui";
 
 type Grant = Schema<"holdfast.access.v1.Grant">;
 
 export default function Access() {
   const place = param("place"), identity = param("identity"), capability = param("capability") || "groups.list";
   if (param("show") === "requests") return <Asked />;
+  if (param("show") === "diff") return <Changed />;
+  if (param("show") === "unused") return <Unused />;
   if (param("show") === "reach") return <Reach identity={identity} capability={param("capability")} />;
   const capabilities = useQuery(get("/access/v1/capabilities", {}));
   const organizations = useQuery(get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, page_size: 1, order_by: "name" } }));
   const at = place || organizations.data?.groups?.[0]?.uid || "";
+  const then = instant("at");
   const path = (uid: string) => (uid ? nameOf(uid).value?.path ?? uid : "");
   return (
     <Page
       title="Access" lead="Who can do what, and why. The index that decides requests answers."
       actions={at && <AsCommand
-        command={identity ? `holdfast iam can ${sh(path(identity))} ${capability} ${sh(path(at))}` : `holdfast iam who-can ${capability} ${sh(path(at))}`}
+        command={(identity ? `holdfast iam can ${sh(path(identity))} ${capability} ${sh(path(at))}` : `holdfast iam who-can ${capability} ${sh(path(at))}`) + (then ? ` --as-of ${then}` : "")}
         request={identity ? check(identity, capability, at) : grants(capability, at)}
       />}
     >
-      <Tabs label="Questions" items={questions} now="" href={(id) => withParams({ show: id, place: undefined, capability: id ? undefined : capability })} />
+      <Questions now="" />
       <Question key={`${path(at)} ${path(identity)} ${capability}`} place={path(at)} identity={path(identity)} capability={capability}
         capabilities={capabilities.data?.capabilities?.map((c) => c.name ?? "") ?? []} />
       {at === "" ? (organizations.data && <Empty title="Name a group">Whoever holds a role on it, or above it, is listed here.</Empty>)
@@ -34,14 +38,12 @@ export default function Access() {
   );
 }
 
-const questions = [{ id: "", name: "Who can, and why" }, { id: "reach", name: "What can somebody reach" }, { id: "requests", name: "Requests" }];
-
 /** Asked are the requests for roles. */
 function Asked() {
   const mine = param("mine") !== "";
   return (
     <Page title="Access" lead="Roles for a time: who asks, and who decides." actions={<AsCommand command={`holdfast access requests list${mine ? " --mine" : ""}`} request={requests(mine)} />}>
-      <Tabs label="Questions" items={questions} now="requests" href={(id) => withParams({ show: id, mine: undefined })} />
+      <Questions now="requests" />
       <Requests />
     </Page>
   );
@@ -59,7 +61,7 @@ function Reach({ identity, capability }: { identity: string; capability: string 
   const has = (role?: string) => { const found = roles?.find((r) => r.uid === role); return !capability || !found || (found.capabilities ?? []).some((c) => c === named); };
   return (
     <Page title="Access" lead="Who can do what, and why. The index that decides requests answers." actions={of && <AsCommand command={`holdfast iam role-bindings list --identity ${of.includes("/") ? sh(path) : of}`} request={bindings(of)} />}>
-      <Tabs label="Questions" items={questions} now="reach" href={(id) => withParams({ show: id, place: undefined })} />
+      <Questions now="reach" />
       <Filters label="Whose reach" names={{ identity: ["identities"] }}>
         <Field key={path} name="identity" label="Identity" value={of.includes("/") ? path : of === me ? "me" : of} placeholder="me, or acme/platform/ci" first />
         <Choice name="capability" label="That gives" options={[["", "any capability"], ...all.map((c): [string, string] => [c, c])]} />
@@ -96,7 +98,7 @@ function Question({ place, identity, capability, capabilities }: { place: string
     try {
       setError(undefined);
       const at = await resolve(text("place"), "groups", "repos");
-      go(withParams({ place: at, identity: await resolve(text("identity"), "identities"), capability: text("capability") }));
+      go(withParams({ place: at, identity: await resolve(text("identity"), "identities"), capability: text("capability"), at: text("at") }));
     } catch (failed) {
       setError(failed as Error);
     }
@@ -107,20 +109,21 @@ function Question({ place, identity, capability, capabilities }: { place: string
       <Choice name="capability" label="Capability" value={capability} options={(capabilities.length ? capabilities : [capability]).map((c) => [c, c])}
         onChange={(c) => go(withParams({ capability: c }))} />
       <Field name="identity" label="Identity, or everybody" value={identity} placeholder="me, or acme/platform/ci" />
+      <Field name="at" label="As of, or now" type="datetime-local" />
       <button type="submit" class="small">Answer</button>
       {error && <Problem error={error} />}
     </form>
   );
 }
 
-const grants = (capability: string, place: string) => get("/access/v1/grants", { query: { capability, place_uid: place, page_size: 50, page_token: param("page") || undefined } });
-const check = (identity: string, capability: string, place: string) => get("/access/v1/check", { query: { identity_uid: identity, capability, place_uid: place } });
+const grants = (capability: string, place: string) => get("/access/v1/grants", { query: { capability, place_uid: place, as_of: instant("at"), page_size: 50, page_token: param("page") || undefined } });
+const check = (identity: string, capability: string, place: string) => get("/access/v1/check", { query: { identity_uid: identity, capability, place_uid: place, as_of: instant("at") } });
 
 const incomplete = <p class="coverage">There are groups above that your grants do not reach. What is granted there is not shown.</p>;
 
 function Who({ capability, place }: { capability: string; place: string }) {
   return (
-    <Section title={`Who can ${capability} here`}>
+    <Section title={`Who ${instant("at") ? "could" : "can"} ${capability} here`}>
       <Answer of={useQuery(grants(capability, place))}>{(d) => (
         <>
           {d.incomplete && incomplete}
@@ -149,7 +152,7 @@ function Why({ identity, capability, place }: { identity: string; capability: st
     <Answer of={useQuery(check(identity, capability, place))}>{(d) => (
       <>
         <p class={d.allowed ? "verdict good" : "verdict bad"} role="status">
-          <strong>{d.allowed ? "Yes" : "No"}</strong>: <Name uid={identity} quiet /> {d.allowed ? "can" : "cannot"} <code>{capability}</code> in <Name uid={place} path quiet />.
+          <strong>{d.allowed ? "Yes" : "No"}</strong>: <Name uid={identity} quiet /> {instant("at") ? (d.allowed ? "could" : "could not") : d.allowed ? "can" : "cannot"} <code>{capability}</code> in <Name uid={place} path quiet />{instant("at") && <> <Time at={instant("at")} /></>}.
         </p>
         {d.incomplete && incomplete}
         {(d.grants ?? []).map((g) => (
