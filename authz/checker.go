@@ -198,6 +198,13 @@ func (c *Checker) Holds(identity resource.UID, want resource.Capability, target 
 	return c.index.missing(identity, target, resource.NewCapabilities(want), now) == resource.Capabilities{}
 }
 
+// HoldsAll reports whether an identity holds all of some capabilities on a resource.
+func (c *Checker) HoldsAll(identity resource.UID, want resource.Capabilities, target resource.UID) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.index.missing(identity, target, want, now) == resource.Capabilities{}
+}
+
 // EndOf returns when the last grant ends of those that a token could use: those of its identity that are not over
 // and within its narrowing. It returns the zero time if one of them has no end, or there is none.
 func (c *Checker) EndOf(identity resource.UID, to resource.Narrowing) time.Time {

@@ -27,21 +27,27 @@ const maxReasons = page.MaxSize
 func (s *Service) CheckAccess(
 	ctx context.Context, identity resource.UID, want resource.Capability, target resource.UID,
 ) (Access, error) {
-	c, err := authz.RequireCaller(ctx)
+	self, err := s.mayAsk(ctx, identity, target)
 	if err != nil {
 		return Access{}, err
-	}
-	self := c.Identity == identity && c.Narrowing().IsZero()
-	if !self {
-		if err := s.authz.Require(ctx, resource.RoleBindingsList, target); err != nil {
-			return Access{}, err
-		}
 	}
 	h, incomplete := s.holding(ctx, want, target, self)
 	h.Identity = identity
 	got, err := s.store.Holders(ctx, h, page.Request{Size: maxReasons, Order: iamdb.GroupList.Default})
 	s.redactAll(ctx, got.Items)
 	return Access{Page: got, Allowed: s.authz.Holds(identity, want, target), Incomplete: incomplete}, err
+}
+
+// mayAsk checks that the caller may ask what an identity can do to a resource, and reports whether they are the identity.
+func (s *Service) mayAsk(ctx context.Context, identity, target resource.UID) (self bool, _ error) {
+	c, err := authz.RequireCaller(ctx)
+	if err != nil {
+		return false, err
+	}
+	if c.Identity == identity && c.Narrowing().IsZero() {
+		return true, nil
+	}
+	return false, s.authz.Require(ctx, resource.RoleBindingsList, target)
 }
 
 // ListAccess returns a page of the bindings that give a capability on a

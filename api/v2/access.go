@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -48,9 +49,26 @@ func (s *server) CheckAccess(
 		return nil, err
 	}
 	a, err := s.IAM.CheckAccessAt(ctx, identity, want, place, at)
-	return &accesspb.CheckAccessResponse{
+	out := &accesspb.CheckAccessResponse{
 		Allowed: a.Allowed, Grants: wire.Convert(a.Items, grantOf), Incomplete: a.Incomplete,
-	}, err
+	}
+	if err == nil && r.GetExplain() && !a.Allowed && at.IsZero() {
+		var lack iam.Lack
+		lack, err = s.IAM.ExplainLack(ctx, identity, want, place)
+		out.Lack = lackOf(lack)
+	}
+	return out, err
+}
+
+func lackOf(l iam.Lack) *accesspb.Lack {
+	p := &accesspb.Lack{Kind: accesspb.LackKind(l.Kind), Givers: wire.Convert(l.Givers, grantOf)}
+	if l.Nearest != nil {
+		p.Nearest = grantOf(*l.Nearest)
+	}
+	if l.Role.UID != "" {
+		p.Role = &iampb.RoleBindingRole{Uid: string(l.Role.UID), Name: l.Role.Name, Description: l.Role.Description}
+	}
+	return p
 }
 
 func (s *server) ListAccess(ctx context.Context, r *accesspb.ListAccessRequest) (*accesspb.ListAccessResponse, error) {

@@ -352,7 +352,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"tree-filter-path", "/console/tree?name=dev%2Fplat", "Tree", "dev/platform"},
 		{"access", "/console/access?capability=repo.create", "Access", "here"},
 		{"access-why", "/console/access?capability=tag.create&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "Yes"},
-		{"access-why-not", "/console/access?capability=groups.delete&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "These have it here"},
+		{"access-why-not", "/console/access?capability=groups.delete&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "It can be given by"},
 		{"access-then", "/console/access?capability=tag.create&identity=" + ci + "&at=" + now + "&place=" + group[len("/console/groups/"):], "Access", "could tag.create in dev/platform"},
 		{"access-who-then", "/console/access?capability=tag.create&at=" + now + "&place=" + group[len("/console/groups/"):], "Access", "Who could tag.create here"},
 		{"access-diff", "/console/access?show=diff&from=" + begun + "&to=" + now, "Access", "registry.push"},

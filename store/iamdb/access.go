@@ -11,19 +11,20 @@ import (
 
 // A HolderQuery asks for the bindings that give one of Roles at a place: those on
 // Groups, which are the place and what is above it. Identity, if set, narrows it
-// down to one.
+// down to one. Any asks for those of any role, and whether or not they count.
 type HolderQuery struct {
 	Now      int64 // the time at which they count, in milliseconds
 	Groups   []resource.UID
 	Roles    []resource.UID
 	Identity resource.UID
+	Any      bool
 }
 
 // Holders returns one page of the bindings a Holding asks for, by uid or by
 // creation time. The total is counted: it is as long as the answer.
 func (s *Store) Holders(ctx context.Context, h HolderQuery, p page.Request) (page.Page[resource.BoundRole], error) {
 	var out page.Page[resource.BoundRole]
-	if len(h.Groups) == 0 || len(h.Roles) == 0 {
+	if len(h.Groups) == 0 || len(h.Roles) == 0 && !h.Any {
 		return out, nil
 	}
 	col, ok := bindings.OrderColumn(p.Order.Field)
@@ -57,9 +58,10 @@ func holderCondition(q *store.Query, h HolderQuery) string {
 		roles = append(roles, store.Segment(uid))
 	}
 	// Not by the segments of the groups: a place may have another's.
-	now := q.Arg(h.Now)
-	text := counts(now) + fmt.Sprintf(" AND t.parent IN (SELECT g.seg FROM groups AS g WHERE g.uid IN (SELECT v FROM %s AS s)) AND t.role IN (SELECT v FROM %s AS s)",
-		q.Engine.Each(q, h.Groups), q.Engine.Each(q, roles))
+	text := fmt.Sprintf("t.parent IN (SELECT g.seg FROM groups AS g WHERE g.uid IN (SELECT v FROM %s AS s))", q.Engine.Each(q, h.Groups))
+	if !h.Any {
+		text += fmt.Sprintf(" AND %s AND t.role IN (SELECT v FROM %s AS s)", counts(q.Arg(h.Now)), q.Engine.Each(q, roles))
+	}
 	if h.Identity != "" {
 		text += " AND t.identity = " + q.Arg(string(h.Identity))
 	}

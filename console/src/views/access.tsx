@@ -117,7 +117,7 @@ function Question({ place, identity, capability, capabilities }: { place: string
 }
 
 const grants = (capability: string, place: string) => get("/access/v1/grants", { query: { capability, place_uid: place, as_of: instant("at"), page_size: 50, page_token: param("page") || undefined } });
-const check = (identity: string, capability: string, place: string) => get("/access/v1/check", { query: { identity_uid: identity, capability, place_uid: place, as_of: instant("at") } });
+const check = (identity: string, capability: string, place: string) => get("/access/v1/check", { query: { identity_uid: identity, capability, place_uid: place, as_of: instant("at"), explain: instant("at") ? undefined : true } });
 
 const incomplete = <p class="coverage">There are groups above that your grants do not reach. What is granted there is not shown.</p>;
 
@@ -146,6 +146,18 @@ function Who({ capability, place }: { capability: string; place: string }) {
 const From = ({ grant, place }: { grant: Grant; place: string }) =>
   grant.group?.uid === place ? <span class="hint">here</span> : <span class="inherited">inherited from <Name uid={grant.group?.uid} quiet /></span>;
 
+/** why says what is nearest to a capability that somebody lacks. */
+function why(lack: Schema<"holdfast.access.v1.Lack"> | undefined, capability: string) {
+  const role = <strong><bdi>{lack?.nearest?.role?.name}</bdi></strong>, group = <Name uid={lack?.nearest?.group?.uid} path />;
+  switch (lack?.kind) {
+    case "LACK_KIND_ROLE": return <>This identity holds no role on this group or above it.</>;
+    case "LACK_KIND_CAPABILITY": return <>This identity is {role} of {group}, which does not have <code>{capability}</code>.</>;
+    case "LACK_KIND_START": return <>This identity will be {role} of {group}, which has <code>{capability}</code>, but is not yet.</>;
+    case "LACK_KIND_TIME": return <>This identity was {role} of {group}, which has <code>{capability}</code>, and it ended <Time at={lack.nearest?.expireTime} />.</>;
+  }
+  return <>No role that this identity held on this group, or above it, had <code>{capability}</code>.</>;
+}
+
 function Why({ identity, capability, place }: { identity: string; capability: string; place: string }) {
   const may = useQuery(grants(capability, place)).data?.grants ?? [];
   return (
@@ -168,7 +180,8 @@ function Why({ identity, capability, place }: { identity: string; capability: st
         ))}
         {!d.allowed && (
           <Section title="Why not, and who could help">
-            <p>No role that this identity holds on this group, or above it, has <code>{capability}</code>.</p>
+            <p>{why(d.lack, capability)}</p>
+            {d.lack?.role && <p>The role <strong><bdi>{d.lack.role.name}</bdi></strong> would do. {(d.lack.givers ?? []).length > 0 && <>It can be given by {d.lack.givers?.map((g, i) => <span key={g.identity?.uid}>{i > 0 && ", "}<Name uid={g.identity?.uid} /></span>)}.</>}</p>}
             {may.length > 0 && <><p class="hint">These have it here:</p><ul class="rows">{may.slice(0, 5).map((g) => <li key={g.bindingUid}><Name uid={g.identity?.uid} /><small>as {g.role?.name} of <Name uid={g.group?.uid} quiet /></small></li>)}</ul></>}
           </Section>
         )}

@@ -26,6 +26,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// LackKind is what is nearest to a capability that somebody lacks.
+type LackKind int32
+
+const (
+	// Never returned.
+	LackKind_LACK_KIND_UNSPECIFIED LackKind = 0
+	// They hold no role there or above it.
+	LackKind_LACK_KIND_ROLE LackKind = 1
+	// They hold roles, and none of them has the capability.
+	LackKind_LACK_KIND_CAPABILITY LackKind = 2
+	// A role that has it has not begun.
+	LackKind_LACK_KIND_START LackKind = 3
+	// A role that has it is over.
+	LackKind_LACK_KIND_TIME LackKind = 4
+)
+
+// Enum value maps for LackKind.
+var (
+	LackKind_name = map[int32]string{
+		0: "LACK_KIND_UNSPECIFIED",
+		1: "LACK_KIND_ROLE",
+		2: "LACK_KIND_CAPABILITY",
+		3: "LACK_KIND_START",
+		4: "LACK_KIND_TIME",
+	}
+	LackKind_value = map[string]int32{
+		"LACK_KIND_UNSPECIFIED": 0,
+		"LACK_KIND_ROLE":        1,
+		"LACK_KIND_CAPABILITY":  2,
+		"LACK_KIND_START":       3,
+		"LACK_KIND_TIME":        4,
+	}
+)
+
+func (x LackKind) Enum() *LackKind {
+	p := new(LackKind)
+	*p = x
+	return p
+}
+
+func (x LackKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LackKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_access_v1_access_proto_enumTypes[0].Descriptor()
+}
+
+func (LackKind) Type() protoreflect.EnumType {
+	return &file_holdfast_access_v1_access_proto_enumTypes[0]
+}
+
+func (x LackKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LackKind.Descriptor instead.
+func (LackKind) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{0}
+}
+
 // SearchKind is what a result of a search is.
 type SearchKind int32
 
@@ -135,11 +196,11 @@ func (x SearchKind) String() string {
 }
 
 func (SearchKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_holdfast_access_v1_access_proto_enumTypes[0].Descriptor()
+	return file_holdfast_access_v1_access_proto_enumTypes[1].Descriptor()
 }
 
 func (SearchKind) Type() protoreflect.EnumType {
-	return &file_holdfast_access_v1_access_proto_enumTypes[0]
+	return &file_holdfast_access_v1_access_proto_enumTypes[1]
 }
 
 func (x SearchKind) Number() protoreflect.EnumNumber {
@@ -148,7 +209,7 @@ func (x SearchKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SearchKind.Descriptor instead.
 func (SearchKind) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{0}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{1}
 }
 
 // SearchMatch is what of a result the text is.
@@ -220,11 +281,11 @@ func (x SearchMatch) String() string {
 }
 
 func (SearchMatch) Descriptor() protoreflect.EnumDescriptor {
-	return file_holdfast_access_v1_access_proto_enumTypes[1].Descriptor()
+	return file_holdfast_access_v1_access_proto_enumTypes[2].Descriptor()
 }
 
 func (SearchMatch) Type() protoreflect.EnumType {
-	return &file_holdfast_access_v1_access_proto_enumTypes[1]
+	return &file_holdfast_access_v1_access_proto_enumTypes[2]
 }
 
 func (x SearchMatch) Number() protoreflect.EnumNumber {
@@ -233,7 +294,7 @@ func (x SearchMatch) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SearchMatch.Descriptor instead.
 func (SearchMatch) EnumDescriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{2}
 }
 
 // Grant is a role binding that gives the capability asked about.
@@ -339,7 +400,10 @@ type CheckAccessRequest struct {
 	PlaceUid string `protobuf:"bytes,3,opt,name=place_uid,json=placeUid,proto3" json:"place_uid,omitempty"`
 	// Asks about this time instead of now. It must be in the past, and not before
 	// history is kept.
-	AsOf          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// Asks, if the answer is no, for why not and for what would help. It is not answered
+	// about the past.
+	Explain       bool `protobuf:"varint,5,opt,name=explain,proto3" json:"explain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -402,6 +466,13 @@ func (x *CheckAccessRequest) GetAsOf() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *CheckAccessRequest) GetExplain() bool {
+	if x != nil {
+		return x.Explain
+	}
+	return false
+}
+
 // CheckAccessResponse is what CheckAccess found.
 type CheckAccessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -411,7 +482,9 @@ type CheckAccessResponse struct {
 	Grants []*Grant `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
 	// There are groups above that the caller's grants do not reach. Bindings on
 	// them are not among the grants.
-	Incomplete    bool `protobuf:"varint,3,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	Incomplete bool `protobuf:"varint,3,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	// Why not, if that was asked for.
+	Lack          *Lack `protobuf:"bytes,4,opt,name=lack,proto3" json:"lack,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -467,6 +540,87 @@ func (x *CheckAccessResponse) GetIncomplete() bool {
 	return false
 }
 
+func (x *CheckAccessResponse) GetLack() *Lack {
+	if x != nil {
+		return x.Lack
+	}
+	return nil
+}
+
+// Lack is why an identity does not hold a capability, and what would help, as far as
+// the caller may see that.
+type Lack struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is nearest.
+	Kind LackKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.access.v1.LackKind" json:"kind,omitempty"`
+	// The binding that comes nearest.
+	Nearest *Grant `protobuf:"bytes,2,opt,name=nearest,proto3" json:"nearest,omitempty"`
+	// The smallest role that has the capability and can be bound there.
+	Role *v2beta1.RoleBindingRole `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	// Who could give it, by what they hold; five at most.
+	Givers        []*Grant `protobuf:"bytes,4,rep,name=givers,proto3" json:"givers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lack) Reset() {
+	*x = Lack{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lack) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lack) ProtoMessage() {}
+
+func (x *Lack) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lack.ProtoReflect.Descriptor instead.
+func (*Lack) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Lack) GetKind() LackKind {
+	if x != nil {
+		return x.Kind
+	}
+	return LackKind_LACK_KIND_UNSPECIFIED
+}
+
+func (x *Lack) GetNearest() *Grant {
+	if x != nil {
+		return x.Nearest
+	}
+	return nil
+}
+
+func (x *Lack) GetRole() *v2beta1.RoleBindingRole {
+	if x != nil {
+		return x.Role
+	}
+	return nil
+}
+
+func (x *Lack) GetGivers() []*Grant {
+	if x != nil {
+		return x.Givers
+	}
+	return nil
+}
+
 // ListAccessRequest asks about everybody.
 type ListAccessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -493,7 +647,7 @@ type ListAccessRequest struct {
 
 func (x *ListAccessRequest) Reset() {
 	*x = ListAccessRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[3]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -505,7 +659,7 @@ func (x *ListAccessRequest) String() string {
 func (*ListAccessRequest) ProtoMessage() {}
 
 func (x *ListAccessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[3]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -518,7 +672,7 @@ func (x *ListAccessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccessRequest.ProtoReflect.Descriptor instead.
 func (*ListAccessRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListAccessRequest) GetCapability() string {
@@ -590,7 +744,7 @@ type ListAccessResponse struct {
 
 func (x *ListAccessResponse) Reset() {
 	*x = ListAccessResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[4]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -602,7 +756,7 @@ func (x *ListAccessResponse) String() string {
 func (*ListAccessResponse) ProtoMessage() {}
 
 func (x *ListAccessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[4]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -615,7 +769,7 @@ func (x *ListAccessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccessResponse.ProtoReflect.Descriptor instead.
 func (*ListAccessResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListAccessResponse) GetGrants() []*Grant {
@@ -667,7 +821,7 @@ type ResolvePathRequest struct {
 
 func (x *ResolvePathRequest) Reset() {
 	*x = ResolvePathRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[5]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +833,7 @@ func (x *ResolvePathRequest) String() string {
 func (*ResolvePathRequest) ProtoMessage() {}
 
 func (x *ResolvePathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[5]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +846,7 @@ func (x *ResolvePathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolvePathRequest.ProtoReflect.Descriptor instead.
 func (*ResolvePathRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ResolvePathRequest) GetPath() string {
@@ -721,7 +875,7 @@ type ResolvePathResponse struct {
 
 func (x *ResolvePathResponse) Reset() {
 	*x = ResolvePathResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[6]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +887,7 @@ func (x *ResolvePathResponse) String() string {
 func (*ResolvePathResponse) ProtoMessage() {}
 
 func (x *ResolvePathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[6]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +900,7 @@ func (x *ResolvePathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolvePathResponse.ProtoReflect.Descriptor instead.
 func (*ResolvePathResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResolvePathResponse) GetResources() []*ResolvedResource {
@@ -769,7 +923,7 @@ type ResolvedResource struct {
 
 func (x *ResolvedResource) Reset() {
 	*x = ResolvedResource{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[7]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +935,7 @@ func (x *ResolvedResource) String() string {
 func (*ResolvedResource) ProtoMessage() {}
 
 func (x *ResolvedResource) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[7]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +948,7 @@ func (x *ResolvedResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolvedResource.ProtoReflect.Descriptor instead.
 func (*ResolvedResource) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResolvedResource) GetUid() string {
@@ -823,7 +977,7 @@ type LookupNamesRequest struct {
 
 func (x *LookupNamesRequest) Reset() {
 	*x = LookupNamesRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +989,7 @@ func (x *LookupNamesRequest) String() string {
 func (*LookupNamesRequest) ProtoMessage() {}
 
 func (x *LookupNamesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +1002,7 @@ func (x *LookupNamesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupNamesRequest.ProtoReflect.Descriptor instead.
 func (*LookupNamesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LookupNamesRequest) GetUids() []string {
@@ -869,7 +1023,7 @@ type LookupNamesResponse struct {
 
 func (x *LookupNamesResponse) Reset() {
 	*x = LookupNamesResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +1035,7 @@ func (x *LookupNamesResponse) String() string {
 func (*LookupNamesResponse) ProtoMessage() {}
 
 func (x *LookupNamesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +1048,7 @@ func (x *LookupNamesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupNamesResponse.ProtoReflect.Descriptor instead.
 func (*LookupNamesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LookupNamesResponse) GetNames() []*ResourceName {
@@ -923,7 +1077,7 @@ type ResourceName struct {
 
 func (x *ResourceName) Reset() {
 	*x = ResourceName{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1089,7 @@ func (x *ResourceName) String() string {
 func (*ResourceName) ProtoMessage() {}
 
 func (x *ResourceName) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1102,7 @@ func (x *ResourceName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceName.ProtoReflect.Descriptor instead.
 func (*ResourceName) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ResourceName) GetUid() string {
@@ -1000,7 +1154,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1166,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1179,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -1053,7 +1207,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1219,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1232,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SearchResponse) GetResults() []*SearchResult {
@@ -1126,7 +1280,7 @@ type SearchResult struct {
 
 func (x *SearchResult) Reset() {
 	*x = SearchResult{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1292,7 @@ func (x *SearchResult) String() string {
 func (*SearchResult) ProtoMessage() {}
 
 func (x *SearchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1305,7 @@ func (x *SearchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResult.ProtoReflect.Descriptor instead.
 func (*SearchResult) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SearchResult) GetKind() SearchKind {
@@ -1252,7 +1406,7 @@ type CountChildrenRequest struct {
 
 func (x *CountChildrenRequest) Reset() {
 	*x = CountChildrenRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1418,7 @@ func (x *CountChildrenRequest) String() string {
 func (*CountChildrenRequest) ProtoMessage() {}
 
 func (x *CountChildrenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1431,7 @@ func (x *CountChildrenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountChildrenRequest.ProtoReflect.Descriptor instead.
 func (*CountChildrenRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CountChildrenRequest) GetUid() string {
@@ -1334,7 +1488,7 @@ type CountChildrenResponse struct {
 
 func (x *CountChildrenResponse) Reset() {
 	*x = CountChildrenResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1500,7 @@ func (x *CountChildrenResponse) String() string {
 func (*CountChildrenResponse) ProtoMessage() {}
 
 func (x *CountChildrenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1513,7 @@ func (x *CountChildrenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountChildrenResponse.ProtoReflect.Descriptor instead.
 func (*CountChildrenResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CountChildrenResponse) GetGroups() []*CountedGroup {
@@ -1414,7 +1568,7 @@ type CountedGroup struct {
 
 func (x *CountedGroup) Reset() {
 	*x = CountedGroup{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1580,7 @@ func (x *CountedGroup) String() string {
 func (*CountedGroup) ProtoMessage() {}
 
 func (x *CountedGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1593,7 @@ func (x *CountedGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountedGroup.ProtoReflect.Descriptor instead.
 func (*CountedGroup) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CountedGroup) GetUid() string {
@@ -1490,7 +1644,7 @@ type ChildCounts struct {
 
 func (x *ChildCounts) Reset() {
 	*x = ChildCounts{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +1656,7 @@ func (x *ChildCounts) String() string {
 func (*ChildCounts) ProtoMessage() {}
 
 func (x *ChildCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +1669,7 @@ func (x *ChildCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildCounts.ProtoReflect.Descriptor instead.
 func (*ChildCounts) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ChildCounts) GetGroups() *ChildCount {
@@ -1566,7 +1720,7 @@ type ChildCount struct {
 
 func (x *ChildCount) Reset() {
 	*x = ChildCount{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1732,7 @@ func (x *ChildCount) String() string {
 func (*ChildCount) ProtoMessage() {}
 
 func (x *ChildCount) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1745,7 @@ func (x *ChildCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildCount.ProtoReflect.Descriptor instead.
 func (*ChildCount) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ChildCount) GetDirect() int64 {
@@ -1617,7 +1771,7 @@ type ListCapabilitiesRequest struct {
 
 func (x *ListCapabilitiesRequest) Reset() {
 	*x = ListCapabilitiesRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1783,7 @@ func (x *ListCapabilitiesRequest) String() string {
 func (*ListCapabilitiesRequest) ProtoMessage() {}
 
 func (x *ListCapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1796,7 @@ func (x *ListCapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListCapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{20}
 }
 
 // ListCapabilitiesResponse is all there are.
@@ -1656,7 +1810,7 @@ type ListCapabilitiesResponse struct {
 
 func (x *ListCapabilitiesResponse) Reset() {
 	*x = ListCapabilitiesResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1822,7 @@ func (x *ListCapabilitiesResponse) String() string {
 func (*ListCapabilitiesResponse) ProtoMessage() {}
 
 func (x *ListCapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1835,7 @@ func (x *ListCapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListCapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListCapabilitiesResponse) GetCapabilities() []*NamedCapability {
@@ -1706,7 +1860,7 @@ type NamedCapability struct {
 
 func (x *NamedCapability) Reset() {
 	*x = NamedCapability{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +1872,7 @@ func (x *NamedCapability) String() string {
 func (*NamedCapability) ProtoMessage() {}
 
 func (x *NamedCapability) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +1885,7 @@ func (x *NamedCapability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedCapability.ProtoReflect.Descriptor instead.
 func (*NamedCapability) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{21}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *NamedCapability) GetName() string {
@@ -1764,7 +1918,7 @@ type GetVersionRequest struct {
 
 func (x *GetVersionRequest) Reset() {
 	*x = GetVersionRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1930,7 @@ func (x *GetVersionRequest) String() string {
 func (*GetVersionRequest) ProtoMessage() {}
 
 func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1943,7 @@ func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVersionRequest.ProtoReflect.Descriptor instead.
 func (*GetVersionRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{22}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{23}
 }
 
 // Version is what the server is.
@@ -1807,7 +1961,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1973,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1986,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{23}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Version) GetVersion() string {
@@ -1870,20 +2024,27 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\xba\x01\n" +
+	"expireTime\"\xd4\x01\n" +
 	"\x12CheckAccessRequest\x12&\n" +
 	"\fidentity_uid\x18\x01 \x01(\tB\x03\xe0A\x02R\videntityUid\x12#\n" +
 	"\n" +
 	"capability\x18\x02 \x01(\tB\x03\xe0A\x02R\n" +
 	"capability\x12&\n" +
 	"\tplace_uid\x18\x03 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\bplaceUid\x12/\n" +
-	"\x05as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\x82\x01\n" +
+	"\x05as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12\x18\n" +
+	"\aexplain\x18\x05 \x01(\bR\aexplain\"\xb0\x01\n" +
 	"\x13CheckAccessResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x121\n" +
 	"\x06grants\x18\x02 \x03(\v2\x19.holdfast.access.v1.GrantR\x06grants\x12\x1e\n" +
 	"\n" +
 	"incomplete\x18\x03 \x01(\bR\n" +
-	"incomplete\"\xfc\x01\n" +
+	"incomplete\x12,\n" +
+	"\x04lack\x18\x04 \x01(\v2\x18.holdfast.access.v1.LackR\x04lack\"\xdb\x01\n" +
+	"\x04Lack\x120\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1c.holdfast.access.v1.LackKindR\x04kind\x123\n" +
+	"\anearest\x18\x02 \x01(\v2\x19.holdfast.access.v1.GrantR\anearest\x129\n" +
+	"\x04role\x18\x03 \x01(\v2%.holdfast.iam.v2beta1.RoleBindingRoleR\x04role\x121\n" +
+	"\x06givers\x18\x04 \x03(\v2\x19.holdfast.access.v1.GrantR\x06givers\"\xfc\x01\n" +
 	"\x11ListAccessRequest\x12#\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tB\x03\xe0A\x02R\n" +
@@ -1988,7 +2149,13 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
 	"go_version\x18\x02 \x01(\tR\tgoVersion\x12!\n" +
-	"\fapi_versions\x18\x03 \x03(\tR\vapiVersions*\xd7\x04\n" +
+	"\fapi_versions\x18\x03 \x03(\tR\vapiVersions*|\n" +
+	"\bLackKind\x12\x19\n" +
+	"\x15LACK_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eLACK_KIND_ROLE\x10\x01\x12\x18\n" +
+	"\x14LACK_KIND_CAPABILITY\x10\x02\x12\x13\n" +
+	"\x0fLACK_KIND_START\x10\x03\x12\x12\n" +
+	"\x0eLACK_KIND_TIME\x10\x04*\xd7\x04\n" +
 	"\n" +
 	"SearchKind\x12\x1b\n" +
 	"\x17SEARCH_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -2053,88 +2220,95 @@ func file_holdfast_access_v1_access_proto_rawDescGZIP() []byte {
 	return file_holdfast_access_v1_access_proto_rawDescData
 }
 
-var file_holdfast_access_v1_access_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_holdfast_access_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_holdfast_access_v1_access_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_holdfast_access_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_holdfast_access_v1_access_proto_goTypes = []any{
-	(SearchKind)(0),                     // 0: holdfast.access.v1.SearchKind
-	(SearchMatch)(0),                    // 1: holdfast.access.v1.SearchMatch
-	(*Grant)(nil),                       // 2: holdfast.access.v1.Grant
-	(*CheckAccessRequest)(nil),          // 3: holdfast.access.v1.CheckAccessRequest
-	(*CheckAccessResponse)(nil),         // 4: holdfast.access.v1.CheckAccessResponse
-	(*ListAccessRequest)(nil),           // 5: holdfast.access.v1.ListAccessRequest
-	(*ListAccessResponse)(nil),          // 6: holdfast.access.v1.ListAccessResponse
-	(*ResolvePathRequest)(nil),          // 7: holdfast.access.v1.ResolvePathRequest
-	(*ResolvePathResponse)(nil),         // 8: holdfast.access.v1.ResolvePathResponse
-	(*ResolvedResource)(nil),            // 9: holdfast.access.v1.ResolvedResource
-	(*LookupNamesRequest)(nil),          // 10: holdfast.access.v1.LookupNamesRequest
-	(*LookupNamesResponse)(nil),         // 11: holdfast.access.v1.LookupNamesResponse
-	(*ResourceName)(nil),                // 12: holdfast.access.v1.ResourceName
-	(*SearchRequest)(nil),               // 13: holdfast.access.v1.SearchRequest
-	(*SearchResponse)(nil),              // 14: holdfast.access.v1.SearchResponse
-	(*SearchResult)(nil),                // 15: holdfast.access.v1.SearchResult
-	(*CountChildrenRequest)(nil),        // 16: holdfast.access.v1.CountChildrenRequest
-	(*CountChildrenResponse)(nil),       // 17: holdfast.access.v1.CountChildrenResponse
-	(*CountedGroup)(nil),                // 18: holdfast.access.v1.CountedGroup
-	(*ChildCounts)(nil),                 // 19: holdfast.access.v1.ChildCounts
-	(*ChildCount)(nil),                  // 20: holdfast.access.v1.ChildCount
-	(*ListCapabilitiesRequest)(nil),     // 21: holdfast.access.v1.ListCapabilitiesRequest
-	(*ListCapabilitiesResponse)(nil),    // 22: holdfast.access.v1.ListCapabilitiesResponse
-	(*NamedCapability)(nil),             // 23: holdfast.access.v1.NamedCapability
-	(*GetVersionRequest)(nil),           // 24: holdfast.access.v1.GetVersionRequest
-	(*Version)(nil),                     // 25: holdfast.access.v1.Version
-	(*v2beta1.RoleBindingIdentity)(nil), // 26: holdfast.iam.v2beta1.RoleBindingIdentity
-	(*v2beta1.RoleBindingGroup)(nil),    // 27: holdfast.iam.v2beta1.RoleBindingGroup
-	(*v2beta1.RoleBindingRole)(nil),     // 28: holdfast.iam.v2beta1.RoleBindingRole
-	(*timestamppb.Timestamp)(nil),       // 29: google.protobuf.Timestamp
-	(capabilities.Capability)(0),        // 30: holdfast.capabilities.Capability
+	(LackKind)(0),                       // 0: holdfast.access.v1.LackKind
+	(SearchKind)(0),                     // 1: holdfast.access.v1.SearchKind
+	(SearchMatch)(0),                    // 2: holdfast.access.v1.SearchMatch
+	(*Grant)(nil),                       // 3: holdfast.access.v1.Grant
+	(*CheckAccessRequest)(nil),          // 4: holdfast.access.v1.CheckAccessRequest
+	(*CheckAccessResponse)(nil),         // 5: holdfast.access.v1.CheckAccessResponse
+	(*Lack)(nil),                        // 6: holdfast.access.v1.Lack
+	(*ListAccessRequest)(nil),           // 7: holdfast.access.v1.ListAccessRequest
+	(*ListAccessResponse)(nil),          // 8: holdfast.access.v1.ListAccessResponse
+	(*ResolvePathRequest)(nil),          // 9: holdfast.access.v1.ResolvePathRequest
+	(*ResolvePathResponse)(nil),         // 10: holdfast.access.v1.ResolvePathResponse
+	(*ResolvedResource)(nil),            // 11: holdfast.access.v1.ResolvedResource
+	(*LookupNamesRequest)(nil),          // 12: holdfast.access.v1.LookupNamesRequest
+	(*LookupNamesResponse)(nil),         // 13: holdfast.access.v1.LookupNamesResponse
+	(*ResourceName)(nil),                // 14: holdfast.access.v1.ResourceName
+	(*SearchRequest)(nil),               // 15: holdfast.access.v1.SearchRequest
+	(*SearchResponse)(nil),              // 16: holdfast.access.v1.SearchResponse
+	(*SearchResult)(nil),                // 17: holdfast.access.v1.SearchResult
+	(*CountChildrenRequest)(nil),        // 18: holdfast.access.v1.CountChildrenRequest
+	(*CountChildrenResponse)(nil),       // 19: holdfast.access.v1.CountChildrenResponse
+	(*CountedGroup)(nil),                // 20: holdfast.access.v1.CountedGroup
+	(*ChildCounts)(nil),                 // 21: holdfast.access.v1.ChildCounts
+	(*ChildCount)(nil),                  // 22: holdfast.access.v1.ChildCount
+	(*ListCapabilitiesRequest)(nil),     // 23: holdfast.access.v1.ListCapabilitiesRequest
+	(*ListCapabilitiesResponse)(nil),    // 24: holdfast.access.v1.ListCapabilitiesResponse
+	(*NamedCapability)(nil),             // 25: holdfast.access.v1.NamedCapability
+	(*GetVersionRequest)(nil),           // 26: holdfast.access.v1.GetVersionRequest
+	(*Version)(nil),                     // 27: holdfast.access.v1.Version
+	(*v2beta1.RoleBindingIdentity)(nil), // 28: holdfast.iam.v2beta1.RoleBindingIdentity
+	(*v2beta1.RoleBindingGroup)(nil),    // 29: holdfast.iam.v2beta1.RoleBindingGroup
+	(*v2beta1.RoleBindingRole)(nil),     // 30: holdfast.iam.v2beta1.RoleBindingRole
+	(*timestamppb.Timestamp)(nil),       // 31: google.protobuf.Timestamp
+	(capabilities.Capability)(0),        // 32: holdfast.capabilities.Capability
 }
 var file_holdfast_access_v1_access_proto_depIdxs = []int32{
-	26, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
-	27, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
-	28, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
-	29, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
-	29, // 4: holdfast.access.v1.Grant.expire_time:type_name -> google.protobuf.Timestamp
-	29, // 5: holdfast.access.v1.CheckAccessRequest.as_of:type_name -> google.protobuf.Timestamp
-	2,  // 6: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
-	29, // 7: holdfast.access.v1.ListAccessRequest.as_of:type_name -> google.protobuf.Timestamp
-	2,  // 8: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
-	9,  // 9: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
-	12, // 10: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
-	15, // 11: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
-	0,  // 12: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
-	1,  // 13: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
-	29, // 14: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
-	18, // 15: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
-	19, // 16: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
-	19, // 17: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
-	20, // 18: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
-	20, // 19: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
-	20, // 20: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
-	20, // 21: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
-	20, // 22: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
-	23, // 23: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
-	30, // 24: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
-	3,  // 25: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
-	5,  // 26: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
-	7,  // 27: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
-	10, // 28: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
-	13, // 29: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
-	16, // 30: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
-	21, // 31: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
-	24, // 32: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
-	4,  // 33: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
-	6,  // 34: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
-	8,  // 35: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
-	11, // 36: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
-	14, // 37: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
-	17, // 38: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
-	22, // 39: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
-	25, // 40: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
-	33, // [33:41] is the sub-list for method output_type
-	25, // [25:33] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	28, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
+	29, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
+	30, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	31, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
+	31, // 4: holdfast.access.v1.Grant.expire_time:type_name -> google.protobuf.Timestamp
+	31, // 5: holdfast.access.v1.CheckAccessRequest.as_of:type_name -> google.protobuf.Timestamp
+	3,  // 6: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
+	6,  // 7: holdfast.access.v1.CheckAccessResponse.lack:type_name -> holdfast.access.v1.Lack
+	0,  // 8: holdfast.access.v1.Lack.kind:type_name -> holdfast.access.v1.LackKind
+	3,  // 9: holdfast.access.v1.Lack.nearest:type_name -> holdfast.access.v1.Grant
+	30, // 10: holdfast.access.v1.Lack.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	3,  // 11: holdfast.access.v1.Lack.givers:type_name -> holdfast.access.v1.Grant
+	31, // 12: holdfast.access.v1.ListAccessRequest.as_of:type_name -> google.protobuf.Timestamp
+	3,  // 13: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
+	11, // 14: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
+	14, // 15: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
+	17, // 16: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
+	1,  // 17: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
+	2,  // 18: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
+	31, // 19: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
+	20, // 20: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
+	21, // 21: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
+	21, // 22: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
+	22, // 23: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
+	22, // 24: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
+	22, // 25: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
+	22, // 26: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
+	22, // 27: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
+	25, // 28: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
+	32, // 29: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
+	4,  // 30: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
+	7,  // 31: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
+	9,  // 32: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
+	12, // 33: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
+	15, // 34: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
+	18, // 35: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
+	23, // 36: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
+	26, // 37: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
+	5,  // 38: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
+	8,  // 39: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
+	10, // 40: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
+	13, // 41: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
+	16, // 42: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
+	19, // 43: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
+	24, // 44: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
+	27, // 45: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
+	38, // [38:46] is the sub-list for method output_type
+	30, // [30:38] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_access_v1_access_proto_init() }
@@ -2142,15 +2316,15 @@ func file_holdfast_access_v1_access_proto_init() {
 	if File_holdfast_access_v1_access_proto != nil {
 		return
 	}
-	file_holdfast_access_v1_access_proto_msgTypes[4].OneofWrappers = []any{}
-	file_holdfast_access_v1_access_proto_msgTypes[15].OneofWrappers = []any{}
+	file_holdfast_access_v1_access_proto_msgTypes[5].OneofWrappers = []any{}
+	file_holdfast_access_v1_access_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_access_v1_access_proto_rawDesc), len(file_holdfast_access_v1_access_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   24,
+			NumEnums:      3,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -74,7 +74,7 @@ func can(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			req := &accesspb.CheckAccessRequest{IdentityUid: identity, Capability: args[1], PlaceUid: group}
+			req := &accesspb.CheckAccessRequest{IdentityUid: identity, Capability: args[1], PlaceUid: group, Explain: true}
 			if req.AsOf, err = at.time(); err != nil {
 				return err
 			}
@@ -116,6 +116,7 @@ func suggestCapability(err error, name string) error {
 func sayAccess(ctx context.Context, a *noun.App, found *accesspb.CheckAccessResponse, group string) {
 	if !found.GetAllowed() {
 		fmt.Fprintln(a.Out, a.Paint(output.Red, "no"))
+		sayLack(ctx, a, found.GetLack())
 		return
 	}
 	fmt.Fprintln(a.Out, a.Paint(output.Green, "yes"))
@@ -135,6 +136,37 @@ func sayAccess(ctx context.Context, a *noun.App, found *accesspb.CheckAccessResp
 		}
 		fmt.Fprintln(a.Out, output.Printable(line))
 	}
+}
+
+// sayLack says why not, and what would help.
+func sayLack(ctx context.Context, a *noun.App, lack *accesspb.Lack) {
+	if lack == nil {
+		return
+	}
+	near := lack.GetNearest()
+	at := a.Called(ctx, near.GetGroup().GetUid())(near.GetGroup().GetUid()).Path
+	why := "  they hold no role there"
+	switch lack.GetKind() {
+	case accesspb.LackKind_LACK_KIND_CAPABILITY:
+		why = fmt.Sprintf("  they are %s of %s, which does not have it", near.GetRole().GetName(), at)
+	case accesspb.LackKind_LACK_KIND_START:
+		why = fmt.Sprintf("  they will be %s of %s, which has it, but are not yet", near.GetRole().GetName(), at)
+	case accesspb.LackKind_LACK_KIND_TIME:
+		why = fmt.Sprintf("  they were %s of %s, which has it, until %s", near.GetRole().GetName(), at, moment(near.GetExpireTime()))
+	}
+	fmt.Fprintln(a.Out, output.Printable(why))
+	if lack.GetRole() == nil {
+		return
+	}
+	var who []string
+	for _, g := range lack.GetGivers() {
+		who = append(who, called(g.GetIdentity()))
+	}
+	line := "  the role " + lack.GetRole().GetName() + " would do"
+	if len(who) > 0 {
+		line += "; it can be given by " + strings.Join(who, ", ")
+	}
+	fmt.Fprintln(a.Out, output.Printable(line))
 }
 
 func whoCan(a *noun.App) *cobra.Command {
