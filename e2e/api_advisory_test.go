@@ -364,6 +364,7 @@ func advisoryExamples(t *testing.T, w *world, x things) map[string][]example {
 	spare := w.post(t, "/advisories/v1/advisories/"+x.org, body)
 	event := w.post(t, "/advisories/v1/advisoryEvents/"+uid, `{"fixed":{"fixedVersion":"1-r0"}}`)
 	fed := w.post(t, "/advisories/v1/feeds/"+x.folder, feed)
+	resumed := w.post(t, "/advisories/v1/feeds/"+x.folder, strings.Replace(strings.Replace(feed, `"x"`, `"resumed"`, 1), ",\"paused\":true", "", 1))
 	list := []example{{}, {all: true}, {query: "page_size=-1", fails: true}, {query: "order_by=nothing", fails: true}}
 	change := func(uid, body, bad string) []example {
 		return []example{{uid: uid, body: body}, {uid: uid, query: "validate_only=true", body: body}, {uid: uid, body: bad, fails: true}, {uid: nothing, body: body, fails: true}}
@@ -380,7 +381,7 @@ func advisoryExamples(t *testing.T, w *world, x things) map[string][]example {
 		"AdvisoryFeedsService_GetAdvisoryFeed":        {{uid: fed}, {uid: nothing, fails: true}},
 		"AdvisoryFeedsService_CreateAdvisoryFeed":     {{uid: x.org, body: feed}, {uid: x.org, body: `{}`, fails: true}},
 		"AdvisoryFeedsService_UpdateAdvisoryFeed":     change(fed, `{"interval":"7200s"}`, `{"interval":"1s"}`),
-		"AdvisoryFeedsService_RunAdvisoryFeed":        {{uid: fed, body: `{}`}, {uid: nothing, body: `{}`, fails: true}},
+		"AdvisoryFeedsService_RunAdvisoryFeed":        {{uid: resumed, body: `{}`}, {uid: fed, body: `{}`, fails: true}, {uid: nothing, body: `{}`, fails: true}},
 		"AdvisoryFeedsService_DeleteAdvisoryFeed":     {{uid: fed}, {uid: fed, fails: true}},
 		"AdvisoryReadingService_QueryAdvisories":      {{body: `{"package":{"purl":"pkg:apk/alpine/openssl@0.9-r0"}}`}, {body: `{}`, fails: true}},
 		"AdvisoryReadingService_BatchQueryAdvisories": {{body: `{"packages":[{"ecosystem":"Alpine","name":"openssl","version":"0.9-r0"}]}`}, {body: `{}`, fails: true}},
