@@ -62,7 +62,7 @@ const keys: [string, string][] = [
   ["/", "Go to the filter of this view"],
   ["?", "Show this help"],
   ["g then a letter", "Go to a view: g h is Home, g t is Tree, and so on"],
-  ["↑ ↓ ← →", "Move in the tree; Enter opens"],
+  ["↑ ↓ ← →", "Move in the tree and between the rows of a table; Enter opens"],
   ["Esc", "Close a dialog"],
 ];
 

@@ -136,6 +136,7 @@ func (s *site) furnish(t *testing.T) {
 	p.tellInventory(digest, old)
 	p.run("auth", "pull-token", "create", "--group", "dev/platform", "--name", "laptop", "--life", "1d")
 	p.run("iam", "invites", "create", "--parent", "dev", "--role", "viewer", "--ttl", "1d", "--email", "soon@example.com")
+	p.run("iam", "role-bindings", "create", "--parent", "dev", "--identity", s.OwnerUID, "--role", "viewer", "--for", "1d")
 	s.attach(t, "dev/platform/web", digest)
 	p.advise("left \u202eis not right "+hostile, strings.Repeat(hostile+" \u202eabc ", 200), "javascript:window.hacked=1")
 	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip")
@@ -341,6 +342,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 	walk := []struct{ name, path, heading, text string }{
 		{"home", "/console/", "Home", "CVE-2026-1000"},
 		{"home-soon", "/console/", "Home", "soon@example.com"},
+		{"home-roles", "/console/", "Home", "Your roles that end soon"},
 		{"home-endangered", "/console/", "Home", "Endangered workloads"},
 		{"search", "/console/search?q=platf", "Search", "dev/platform"},
 		{"search-tag", "/console/search?q=v1", "Search", "dev/platform/web"},
@@ -596,6 +598,22 @@ func TestConsoleKeys(t *testing.T) {
 	b.keys("gr")
 	b.see("Repos")
 	b.read("There is no repo yet")
+	for _, name := range []string{"quay", "river"} {
+		s.owner(t).run("iam", "groups", "create", name, "--parent", "dev")
+	}
+	b.open(s.BaseURL + "/console/groups/" + s.OrganizationUID)
+	b.read("river")
+	b.run("go to the table", chromedp.Focus(`[role="region"][aria-label="Folders"]`, chromedp.ByQuery))
+	for _, move := range []struct{ key, want string }{
+		{kb.ArrowDown, "platform"}, {kb.ArrowDown, "quay"}, {kb.End, "river"}, {kb.ArrowDown, "river"}, {kb.ArrowUp, "quay"}, {kb.Home, "platform"},
+	} {
+		b.keys(move.key)
+		var on string
+		b.run("look where the focus is", chromedp.Evaluate(`document.activeElement.innerText`, &on))
+		if on != move.want {
+			t.Errorf("the arrow keys lead to %q, want %q", on, move.want)
+		}
+	}
 	b.open(s.BaseURL + "/")
 	b.press("Open the console")
 	b.see("Home")

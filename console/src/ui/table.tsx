@@ -23,7 +23,7 @@ interface TableProps<T> {
 export function Table<T>({ label, columns, rows, id }: TableProps<T>) {
   const now = param("order");
   return (
-    <div class="table" role="region" aria-label={label} tabIndex={0}>
+    <div class="table" role="region" aria-label={label} tabIndex={0} onKeyDown={step}>
       <table>
         <thead>
           <tr>
@@ -46,6 +46,24 @@ export function Table<T>({ label, columns, rows, id }: TableProps<T>) {
     </div>
   );
 }
+
+/**
+ * step moves the focus between rows with the arrow keys, Home and End: to what can be reached in
+ * the same column, or else in the row.
+ */
+function step(e: KeyboardEvent) {
+  const at = e.target as HTMLElement, all = [...(e.currentTarget as HTMLElement).querySelectorAll<HTMLTableRowElement>("tbody tr")];
+  const now = all.findIndex((row) => row.contains(at));
+  const to = { ArrowDown: now + 1, ArrowUp: now - 1, Home: 0, End: all.length - 1 }[e.key];
+  if (to === undefined || e.ctrlKey || e.metaKey || e.altKey || at.matches("select, input:not([type=checkbox])")) return;
+  const cell = at.closest("td")?.cellIndex ?? 0, row = all[to];
+  const next = row?.cells[cell]?.querySelector<HTMLElement>(reachable) ?? row?.querySelector<HTMLElement>(reachable);
+  if (!next) return;
+  e.preventDefault();
+  next.focus();
+}
+
+const reachable = "a[href], button, input, summary";
 
 const classes = (c: { wide?: boolean; number?: boolean; roomy?: boolean }) => [c.wide && "wide", c.number && "number", c.roomy && "roomy"].filter(Boolean).join(" ") || undefined;
 

@@ -97,19 +97,29 @@ function Approvals() {
   );
 }
 
-/** Soon are identities that stop matching, and invites that end within three days. */
+/** soon reports whether a time is within the next three days. */
+const soon = (at: string | undefined) => { const left = new Date(at ?? 0).getTime() - Date.now(); return left > 0 && left < 3 * 86_400_000; };
+
+/** Soon are identities that stop matching, and roles of one's own and invites that end within three days. */
 function Soon() {
+  const me = useQuery(whoami).data?.subject;
+  const mine = useQuery(me ? get("/iam/v2beta1/roleBindings", { query: { identity: me, page_size: 200 } }) : null).data?.roleBindings?.filter((b) => soon(b.expireTime)) ?? [];
   const identities = useMayAnywhere("identity.list"), invites = useMayAnywhere("group_invites.list");
   const endangered = useQuery(identities ? get("/federation/v1/issuers", { query: {} }) : null).data?.issuers?.flatMap((i) => (i.endangered ?? []).map((e) => ({ ...e, issuer: i.issuer }))) ?? [];
   const listed = useQuery(invites ? get("/iam/v2beta1/groupInvites", { query: { page_size: 200 } }) : null).data;
-  const ending = (listed?.groupInvites ?? []).filter((i) => { const left = new Date(i.expirationTime ?? 0).getTime() - Date.now(); return left > 0 && left < 3 * 86_400_000; });
-  if (endangered.length === 0 && ending.length === 0) return null;
+  const ending = (listed?.groupInvites ?? []).filter((i) => soon(i.expirationTime));
+  if (endangered.length === 0 && ending.length === 0 && mine.length === 0) return null;
   return (
     <div class="grid">
       {endangered.length > 0 && (
         <Section title="Endangered workloads" actions={<a href={`${base}/workloads`}>All workloads</a>}>
           <ul class="rows">{endangered.slice(0, 10).map((e) => <li key={`${e.identityUid} ${e.reason}`}><Name uid={e.identityUid} path quiet /><small class="wrong"><bdi>{e.reason}</bdi></small></li>)}</ul>
           {endangered.length > 10 && <p class="hint">and {count(endangered.length - 10)} more: <code>holdfast iam issuers</code></p>}
+        </Section>
+      )}
+      {mine.length > 0 && (
+        <Section title="Your roles that end soon" actions={<a href={`${base}/access?show=requests`}>Ask for one</a>}>
+          <ul class="rows">{mine.slice(0, 10).map((b) => <li key={b.uid}><span><bdi>{b.role?.name}</bdi> <small>of <Name uid={b.group?.uid} path quiet /></small></span><small>ends <Time at={b.expireTime} /></small></li>)}</ul>
         </Section>
       )}
       {ending.length > 0 && (
