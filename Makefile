@@ -49,6 +49,10 @@ test-server:
 race: ## Run the tests of the whole server with the race detector
 	$(with) $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) $(whole)
 
+.PHONY: walks
+walks: ## Walk through the console on both engines; the tests walk through each change on one
+	HOLDFAST_TEST_WALKS=all $(with) $(GO) test -count=1 -vet=off -parallel 3 -timeout 30m ./e2e/browser
+
 # The tests of other modules wait while those of the server need the machine.
 .PHONY: test-modules
 test-modules:
