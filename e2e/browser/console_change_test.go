@@ -459,7 +459,7 @@ func walkEnroll(t *testing.T, s *site) {
 	} {
 		name := fmt.Sprintf("w%x", sha256.Sum256([]byte(tt.typed)))[:8]
 		b.open(s.BaseURL + "/console/workloads/new?platform=" + tt.platform + "&" + tt.typed + "&name=" + name)
-		b.read("--role registry.pu") // the roles are there, and nothing moves any more
+		b.run("the roles are there, and nothing moves any more", chromedp.Poll(`document.querySelectorAll("main select option").length > 12`, nil))
 		b.press("Check")
 		b.read("becomes " + name)
 		for _, command := range b.commands() {
