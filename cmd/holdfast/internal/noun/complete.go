@@ -17,7 +17,7 @@ import (
 // A person waits for a completion: one that takes longer than this, or fails, is
 // left out.
 const (
-	completionTime  = 700 * time.Millisecond
+	completionTime  = 1500 * time.Millisecond
 	completionLimit = maxPage
 )
 
