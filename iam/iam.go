@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/signindb"
+	"github.com/holdfast-dev/holdfast/turn"
 )
 
 // Who may create an organization.
@@ -48,7 +49,7 @@ type Service struct {
 	pages    *page.Tokens
 	cfg      Config
 
-	rehearsals *turns
+	rehearsals *turn.Turns
 }
 
 // New returns a Service over db.
@@ -60,7 +61,7 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 		cfg.Now = time.Now
 	}
 	return &Service{store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: a, pages: t, cfg: cfg,
-		rehearsals: newTurns()}
+		rehearsals: turn.New()}
 }
 
 // now returns the time of a change, in the precision of the store.

@@ -102,11 +102,11 @@ func (s *Service) Simulate(ctx context.Context, sim Simulation) (out Consequence
 	if err != nil {
 		return out, err
 	}
-	release, err := s.rehearsals.acquire(ctx, caller.Identity.Root())
+	end, err := s.rehearsals.Take(ctx, caller.Identity.Root())
 	if err != nil {
 		return out, err
 	}
-	defer release()
+	defer end()
 	ends := time.Now().Add(simulationTime)
 	d, err := s.rehearse(ctx, sim)
 	if err != nil {

@@ -72,18 +72,27 @@ func (r *Registry) document(
 	return m, doc, err
 }
 
+// size returns the bytes of the layers and the configuration of an image.
+func (d document) size() (n int64) {
+	if d.Config != nil {
+		n = d.Config.Size
+	}
+	for _, l := range d.Layers {
+		n += l.Size
+	}
+	return n
+}
+
 // variant describes an image by its manifest, its configuration and its platform,
 // which is nil if the image is not part of an index.
 func (r *Registry) variant(
 	ctx context.Context, repo resource.UID, digest string, doc document, p *ocispec.Platform,
 ) (resource.Variant, error) {
-	v := resource.Variant{Digest: digest, Layers: len(doc.Layers)}
+	v := resource.Variant{Digest: digest, Layers: len(doc.Layers), Size: doc.size()}
 	for _, d := range doc.Layers {
-		v.Size += d.Size
 		v.Stack = append(v.Stack, resource.Layer{Digest: d.Digest.String(), MediaType: d.MediaType, Size: d.Size})
 	}
 	if doc.Config != nil {
-		v.Size += doc.Config.Size
 		config, err := r.readBlob(ctx, repo, doc.Config.Digest.String(), maxConfig)
 		if err != nil {
 			return v, err

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/token"
 	"github.com/holdfast-dev/holdfast/trace"
+	"github.com/holdfast-dev/holdfast/turn"
 )
 
 // Config configures a Registry. Host is required.
@@ -72,7 +73,7 @@ type Registry struct {
 	storage   *Storage
 	pulls     *pullLog
 	readers   chan struct{} // a semaphore: one value per request that reads documents
-	retaining chan struct{} // a semaphore of one: who applies retention
+	retaining *turn.Turns   // to apply retention
 	config    Config
 	busy      sync.Map // the IDs of uploads that a request of this process is writing to
 }
@@ -88,7 +89,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) 
 	s.RepoLookups = c.Metrics.Cache("repos")
 	return &Registry{
 		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log),
-		readers: make(chan struct{}, maxReaders), retaining: make(chan struct{}, 1), config: c,
+		readers: make(chan struct{}, maxReaders), retaining: turn.New(), config: c,
 	}
 }
 

@@ -109,16 +109,16 @@ func (s *Service) applyRetention(
 	return plan, err
 }
 
-// applyRetention applies rules. One after the other does: each locks a repo, and on SQLite everybody who writes waits.
+// applyRetention applies rules, when it is the organization's turn: each locks a repo, and on SQLite everybody who writes
+// waits.
 func (r *Registry) applyRetention(
 	ctx context.Context, repo resource.UID, order registrydb.RetentionOrder,
 ) (registrydb.RetentionPlan, error) {
-	select {
-	case r.retaining <- struct{}{}:
-		defer func() { <-r.retaining }()
-	case <-ctx.Done():
-		return registrydb.RetentionPlan{}, fault.Outage("the registry", ctx.Err())
+	end, err := r.retaining.Take(ctx, repo.Root())
+	if err != nil {
+		return registrydb.RetentionPlan{}, err
 	}
+	defer end()
 	return r.store.ApplyRetention(ctx, repo, order)
 }
 

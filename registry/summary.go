@@ -99,11 +99,6 @@ func (r *Registry) outline(ctx context.Context, repo resource.UID, digest string
 		}
 		return out, err
 	}
-	if doc.Config != nil {
-		out.Size = doc.Config.Size
-	}
-	for _, d := range doc.Layers {
-		out.Size += d.Size
-	}
+	out.Size = doc.size()
 	return out, nil
 }

@@ -11,7 +11,7 @@ export function instant(name: string): string | undefined {
   return Number.isNaN(at.getTime()) ? undefined : at.toISOString();
 }
 
-export const questions = [
+const questions = [
   { id: "", name: "Who can, and why" }, { id: "reach", name: "What can somebody reach" }, { id: "diff", name: "What has changed" },
   { id: "unused", name: "What is not used" }, { id: "requests", name: "Requests" },
 ];
