@@ -191,6 +191,7 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"GET /access/v1/resolve":                                            "ResolvePath",
 		"POST /access/v1/names":                                             "LookupNames",
 		"GET /access/v1/unused":                                             "ListUnusedAccess",
+		"GET /access/v1/ending":                                             "ListEndingGrants",
 		"POST /access/v1/simulate":                                          "Simulate",
 		"GET /access/v1/search":                                             "Search",
 		"GET /access/v1/children":                                           "CountChildren",

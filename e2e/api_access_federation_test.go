@@ -142,6 +142,13 @@ func (h *hierarchy) answers(t *testing.T, call caller) {
 		if got.GetAllowed() != want || (len(got.GetGrants()) == 1) != want || got.GetIncomplete() {
 			t.Errorf("about oneself on %s: %v, want %t", place, got, want)
 		}
+		verdict := &accesspb.CheckAccessRequest{IdentityUid: person, Capability: "groups.list", PlaceUid: place, VerdictOnly: true}
+		if got := must[*accesspb.CheckAccessResponse](t, call, bearer, verdict); got.GetAllowed() != want || len(got.GetGrants()) != 0 {
+			t.Errorf("the verdict alone on %s: %v, want %t", place, got, want)
+		}
+		if _, st := call(t, h.full["other"], verdict); place != h.other && st.Code() != codes.PermissionDenied {
+			t.Errorf("the verdict about another organization's on %s: %v", place, st)
+		}
 	}
 	inside := must[*accesspb.ListAccessResponse](t, call, h.full["folder"], &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: h.folder, PageSize: 200})
 	for _, g := range inside.GetGrants() {

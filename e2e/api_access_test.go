@@ -176,7 +176,7 @@ func TestApiAccess(t *testing.T) {
 				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion ResolvePath LookupNames " +
 				"Search " + // see TestApiSearch
 				"Simulate " + // see TestSimulateAccess
-				"ListUnusedAccess " + // see TestApiUnused
+				"ListUnusedAccess ListEndingGrants " + // see TestApiUnused
 				"GetInstallation " + // see TestOperator
 				"ListRepos ListTags ListPulls GetRegistry ListTrashEntries " +
 				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings

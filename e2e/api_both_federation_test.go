@@ -353,6 +353,13 @@ func accessSteps() []step {
 		{name: "simulation of nothing", code: codes.InvalidArgument, in: is(&accesspb.SimulateRequest{})},
 		{name: "simulation as nobody", code: codes.Unauthenticated, in: remove("workload"), as: "nobody"},
 		{name: "unused", in: is(&accesspb.ListUnusedAccessRequest{Kind: accesspb.UnusedKind_UNUSED_KIND_IDENTITY, PageSize: 1, Skip: 1})},
+		{name: "unused with a simulation of too many", code: codes.InvalidArgument, in: is(&accesspb.ListUnusedAccessRequest{
+			Kind: accesspb.UnusedKind_UNUSED_KIND_IDENTITY, Simulate: true, PageSize: 21})},
+		{name: "ending", in: is(&accesspb.ListEndingGrantsRequest{PageSize: 1})},
+		{name: "ending of a stranger", in: is(&accesspb.ListEndingGrantsRequest{}), as: "stranger"},
+		{name: "ending in the past", code: codes.InvalidArgument, in: is(&accesspb.ListEndingGrantsRequest{Within: durationpb.New(-1)})},
+		{name: "ending on what is no uid", code: codes.InvalidArgument, in: is(&accesspb.ListEndingGrantsRequest{GroupUid: "x"})},
+		{name: "ending as nobody", code: codes.Unauthenticated, in: is(&accesspb.ListEndingGrantsRequest{}), as: "nobody"},
 		{name: "unused of a stranger", in: is(&accesspb.ListUnusedAccessRequest{Kind: accesspb.UnusedKind_UNUSED_KIND_GROUP_INVITE}), as: "stranger"},
 		{name: "unused of no kind", code: codes.InvalidArgument, in: is(&accesspb.ListUnusedAccessRequest{})},
 		{name: "unused as nobody", code: codes.Unauthenticated, in: is(&accesspb.ListUnusedAccessRequest{Kind: accesspb.UnusedKind_UNUSED_KIND_ROLE_BINDING}), as: "nobody"},

@@ -85,6 +85,7 @@ func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 		"AccessService_Search":                {{query: "query=" + x.folder}, {query: "query=viewer"}, {fails: true}},
 		"AccessService_CountChildren":         {{query: "uid=" + x.org}, {fails: true}},
 		"AccessService_ListCapabilities":      {{}, {as: "nonsense", fails: true}},
+		"AccessService_ListEndingGrants":      {{query: "within=60s"}, {query: "within=-60s", fails: true}},
 		"AccessService_GetVersion":            {{}, {as: "nonsense", fails: true}},
 		"SimulationService_Simulate":          {{body: `{"changes":[{"deleteIdentity":{"uid":"` + x.identity + `"}}]}`}, {body: `{"changes":[{}]}`, fails: true}},
 		"AccessUseService_ListUnusedAccess":   {{query: "kind=UNUSED_KIND_ROLE_BINDING&since=60s"}, {query: "kind=UNUSED_KIND_ROLE_BINDING&since=1s", fails: true}},

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
@@ -247,5 +248,22 @@ func TestApiUnused(t *testing.T) {
 				}
 			}
 		}
+		w.ending(t, folder, map[string]string{"the owner": w.Token, "of another": other, "narrowed": narrowed})
 	})
+}
+
+// ending asks what ends soon: it is told to the owner alone, and not to one of another organization or with a narrowed token.
+func (w *world) ending(t *testing.T, folder string, bearers map[string]string) {
+	t.Helper()
+	for protocol, call := range w.protocols() {
+		must[*iampb.RoleBinding](t, call, w.Token, &iampb.CreateRoleBindingRequest{Parent: folder, RoleBinding: &iampb.RoleBinding{
+			IdentityUid: w.robot(t, folder, "guest-"+strings.ToLower(protocol)), RoleUid: viewer, ExpireTime: timestamppb.New(time.Now().Add(time.Hour)),
+		}})
+		for who, bearer := range bearers {
+			got := must[*accesspb.ListEndingGrantsResponse](t, call, bearer, &accesspb.ListEndingGrantsRequest{GroupUid: folder})
+			if (len(got.GetGrants()) > 0) != (who == "the owner") {
+				t.Errorf("over %s, %s is told of %v", protocol, who, got)
+			}
+		}
+	}
 }

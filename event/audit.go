@@ -176,6 +176,7 @@ var listCapabilities = map[string]resource.Capability{
 	"iam.identity":                     resource.IdentityList,
 	"iam.roles":                        resource.RolesList,
 	"iam.rolebindings":                 resource.RoleBindingsList,
+	"iam.access":                       resource.RoleBindingsList,
 	"iam.access_rules":                 resource.GroupsList,
 	"iam.access_requests":              resource.RoleBindingsList,
 	"iam.identity_providers":           resource.IdentityProvidersList,

@@ -2,12 +2,14 @@ package iam
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
@@ -32,10 +34,32 @@ func (s *Service) CheckAccess(
 		return Access{}, err
 	}
 	h, incomplete := s.holding(ctx, want, target, self)
-	h.Identity = identity
-	got, err := s.store.Holders(ctx, h, page.Request{Size: maxReasons, Order: iamdb.GroupList.Default})
-	s.redactAll(ctx, got.Items)
-	return Access{Page: got, Allowed: s.authz.Holds(identity, want, target), Incomplete: incomplete}, err
+	a := Access{Allowed: s.authz.Holds(identity, want, target), Incomplete: incomplete}
+	if !a.Allowed {
+		return a, nil
+	}
+	held, err := s.store.HeldBy(ctx, identity, h.Groups)
+	for _, b := range held {
+		if b.State(store.FromMS(h.Now)) == resource.BindingActive && slices.Contains(h.Roles, b.Role) && len(a.Items) < maxReasons {
+			a.Items = append(a.Items, s.redact(ctx, b))
+		}
+	}
+	a.Total = int64(len(a.Items))
+	return a, err
+}
+
+// Verdict is CheckAccessAt without the bindings. About now it reads nothing.
+func (s *Service) Verdict(
+	ctx context.Context, identity resource.UID, want resource.Capability, target resource.UID, at time.Time,
+) (Access, error) {
+	if !at.IsZero() {
+		a, err := s.CheckAccessAt(ctx, identity, want, target, at)
+		return Access{Allowed: a.Allowed}, err
+	}
+	if _, err := s.mayAsk(ctx, identity, target); err != nil {
+		return Access{}, err
+	}
+	return Access{Allowed: s.authz.Holds(identity, want, target)}, nil
 }
 
 // mayAsk checks that the caller may ask what an identity can do to a resource, and reports whether they are the identity.

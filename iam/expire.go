@@ -2,7 +2,9 @@ package iam
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync"
 	"time"
 )
 
@@ -14,9 +16,13 @@ const (
 	pruneBatch = 1000 // rows in one transaction
 )
 
-// Run records bindings that are over, each with its event, and deletes old history, until ctx ends, and then returns nil.
-// Every replica may run it. Whether a binding counts does not depend on it.
+// Run records bindings and invites that are over, each with its event, deletes old history, and tells what is not used,
+// until ctx ends, and then returns nil.
+// Every replica may run it. Whether one counts does not depend on it.
 func (s *Service) Run(ctx context.Context, log *slog.Logger) error {
+	var reports sync.WaitGroup // beside the others, because they take long
+	defer reports.Wait()
+	reports.Go(func() { s.runReports(ctx, log) })
 	tick := time.NewTicker(endEvery)
 	defer tick.Stop()
 	var pruned time.Time
@@ -27,11 +33,12 @@ func (s *Service) Run(ctx context.Context, log *slog.Logger) error {
 				log.WarnContext(ctx, "old history of grants was not deleted", "error", err)
 			}
 		}
-		n, err := s.store.EndBindings(ctx, endBatch)
-		if err != nil && ctx.Err() == nil {
-			log.WarnContext(ctx, "bindings that are over were not recorded", "error", err)
+		bindings, err := s.store.EndBindings(ctx, endBatch)
+		invites, failed := s.store.EndInvites(ctx, endBatch)
+		if err = errors.Join(err, failed); err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "what is over was not recorded", "error", err)
 		}
-		if err == nil && n == endBatch {
+		if err == nil && max(bindings, invites) == endBatch {
 			continue
 		}
 		select {

@@ -42,16 +42,14 @@ func (s *Service) ExplainLack(
 	}
 	lack := Lack{Kind: LackRole}
 	h, _ := s.holding(ctx, want, target, self)
-	having := h.Roles
-	h.Identity, h.Any = identity, true
-	all, err := s.store.Holders(ctx, h, page.Request{Size: maxReasons, Order: iamdb.GroupList.Default})
+	all, err := s.store.HeldBy(ctx, identity, h.Groups)
 	if err != nil {
 		return lack, err
 	}
-	s.redactAll(ctx, all.Items)
-	for i := range all.Items {
-		if kind := lackOf(all.Items[i].RoleBinding, having, h.Now); lack.nearer(kind, all.Items[i]) {
-			lack.Kind, lack.Nearest = kind, &all.Items[i]
+	s.redactAll(ctx, all)
+	for i := range all {
+		if kind := lackOf(all[i].RoleBinding, h.Roles, h.Now); lack.nearer(kind, all[i]) {
+			lack.Kind, lack.Nearest = kind, &all[i]
 		}
 	}
 	if !s.authz.Sees(ctx, resource.RoleBindingsList, target) { // they asked about themselves

@@ -13,17 +13,6 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
-// An UnusedKind is what may be unused. Its values are those of the API.
-type UnusedKind int32
-
-// The kinds of what may be unused.
-const (
-	UnusedBindings UnusedKind = iota + 1
-	UnusedIdentities
-	UnusedInvites
-	UnusedAssociations
-)
-
 // The bounds of the time for which something was not used.
 const (
 	minUnused     = time.Minute
@@ -36,9 +25,9 @@ const pullTokens = "/pull-tokens"
 
 // An UnusedFilter selects what is unused.
 type UnusedFilter struct {
-	Kind  UnusedKind         `json:"kind,omitempty"`
-	Since time.Duration      `json:"since,omitempty"` // for which it was not used; 0 is DefaultUnused
-	UIDs  resource.UIDFilter `json:"uids,omitzero"`
+	Kind  resource.UnusedKind `json:"kind,omitempty"`
+	Since time.Duration       `json:"since,omitempty"` // for which it was not used; 0 is DefaultUnused
+	UIDs  resource.UIDFilter  `json:"uids,omitzero"`
 }
 
 // An Unused is something that was not used for a time, or, of a role binding, not all of it.
@@ -65,6 +54,28 @@ type UnusedPage struct {
 
 var unusedList = page.List{Kind: "unused", Fields: []string{"uid"}, Default: page.Order{Field: "uid"}}
 
+// An unusedQuery asks for a page of what was not used since the cutoff, in groups and below them.
+type unusedQuery struct {
+	under  []resource.UID
+	filter resource.Filter
+	req    page.Request
+	cutoff time.Time
+}
+
+// An unusedKind is a kind of what may be unused, with the capability that lists it.
+type unusedKind struct {
+	kind resource.UnusedKind
+	list resource.Capability
+	read func(*Service, context.Context, unusedQuery) (page.Page[Unused], error)
+}
+
+var unusedKinds = []unusedKind{
+	{resource.UnusedBindings, resource.RoleBindingsList, (*Service).unusedBindings},
+	{resource.UnusedIdentities, resource.IdentityList, (*Service).unusedIdentities},
+	{resource.UnusedInvites, resource.GroupInvitesList, (*Service).unusedInvites},
+	{resource.UnusedAssociations, resource.AccountAssociationsList, (*Service).unusedAssociations},
+}
+
 // ListUnused returns a page of what was not used for a time, among what the caller may list. What is younger than that
 // is left out, and so are role bindings if their use is recorded for less: nobody knows.
 func (s *Service) ListUnused(ctx context.Context, f UnusedFilter, p page.Params) (out UnusedPage, _ error) {
@@ -81,15 +92,20 @@ func (s *Service) ListUnused(ctx context.Context, f UnusedFilter, p page.Params)
 	if f.Since < minUnused || f.Since > maxUnused {
 		return out, fault.Field("since", "must be from a minute to five years")
 	}
-	read, ok := map[UnusedKind]func(context.Context, resource.Filter, page.Request, time.Time) (page.Page[Unused], error){
-		UnusedBindings: s.unusedBindings, UnusedIdentities: s.unusedIdentities,
-		UnusedInvites: s.unusedInvites, UnusedAssociations: s.unusedAssociations,
-	}[f.Kind]
-	if !ok {
+	i := slices.IndexFunc(unusedKinds, func(k unusedKind) bool { return k.kind == f.Kind })
+	if i < 0 {
 		return out, fault.Field("kind", "is required")
 	}
+	kind := unusedKinds[i]
+	under, err := s.authz.Reach(ctx, kind.list)
+	if err != nil {
+		return out, err
+	}
 	_, now := s.store.Clock()
-	got, err := read(ctx, resource.Filter{UIDs: f.UIDs}, req, now.Add(-f.Since))
+	got, err := kind.read(s, ctx, unusedQuery{under, resource.Filter{UIDs: f.UIDs}, req, now.Add(-f.Since)})
+	if err == nil && f.Kind == resource.UnusedBindings {
+		err = s.explainUnused(ctx, got.Items)
+	}
 	if err != nil {
 		return out, err
 	}
@@ -109,14 +125,8 @@ func keep[T any](p page.Page[T], unused func(T) (Unused, bool)) page.Page[Unused
 	return page.With(p, some)
 }
 
-func (s *Service) unusedBindings(
-	ctx context.Context, f resource.Filter, req page.Request, cutoff time.Time,
-) (none page.Page[Unused], _ error) {
-	under, err := s.authz.Reach(ctx, resource.RoleBindingsList)
-	if err != nil {
-		return none, err
-	}
-	got, err := s.store.Bindings(ctx, store.Reach{Under: under}, f, req)
+func (s *Service) unusedBindings(ctx context.Context, q unusedQuery) (none page.Page[Unused], _ error) {
+	got, err := s.store.Bindings(ctx, store.Reach{Under: q.under}, q.filter, q.req)
 	if err != nil {
 		return none, err
 	}
@@ -124,39 +134,44 @@ func (s *Service) unusedBindings(
 	if err != nil {
 		return none, err
 	}
-	s.redactAll(ctx, got.Items)
-	j := usageJudge{s: s, cutoff: cutoff, recorded: recorded, candidates: map[resource.UID][]resource.Role{}}
-	if err := j.read(ctx, got.Items); err != nil {
+	j := usageJudge{cutoff: q.cutoff, recorded: recorded}
+	if err := j.read(ctx, s.store, got.Items); err != nil {
 		return none, err
 	}
-	out := keep(got, j.unused)
-	for i := range out.Items {
-		if err := j.suggest(ctx, &out.Items[i]); err != nil {
-			return none, err
+	return keep(got, j.unused), nil
+}
+
+// explainUnused removes from role bindings what the caller must not see of them, and adds the smaller roles that would have
+// done.
+func (s *Service) explainUnused(ctx context.Context, all []Unused) error {
+	candidates := map[resource.UID][]resource.Role{} // by group
+	for i := range all {
+		u := &all[i]
+		*u.Binding = s.redact(ctx, *u.Binding)
+		if err := s.suggest(ctx, u, candidates); err != nil {
+			return err
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // A usageJudge decides which role bindings are unused, or wider than they are used.
 type usageJudge struct {
-	s                *Service
 	cutoff, recorded time.Time
 	uses             map[resource.UID]map[resource.Capability]time.Time
 	roles            map[resource.UID]resource.Capabilities
-	candidates       map[resource.UID][]resource.Role // by group
 }
 
-func (j *usageJudge) read(ctx context.Context, all []resource.BoundRole) (err error) {
+func (j *usageJudge) read(ctx context.Context, s *iamdb.Store, all []resource.BoundRole) (err error) {
 	var bindings, roles []resource.UID
 	for _, b := range all {
 		bindings, roles = append(bindings, b.UID), append(roles, b.Role)
 	}
-	if j.uses, err = j.s.store.UsesOf(ctx, bindings); err != nil {
+	if j.uses, err = s.UsesOf(ctx, bindings); err != nil {
 		return err
 	}
 	slices.Sort(roles)
-	j.roles, err = j.s.store.CapabilitiesOf(ctx, slices.Compact(roles))
+	j.roles, err = s.CapabilitiesOf(ctx, slices.Compact(roles))
 	return err
 }
 
@@ -183,22 +198,22 @@ func (j *usageJudge) unused(b resource.BoundRole) (u Unused, ok bool) {
 }
 
 // suggest finds the smallest role that has what was used, among those that the caller sees and that can be used there.
-func (j *usageJudge) suggest(ctx context.Context, u *Unused) error {
+func (s *Service) suggest(ctx context.Context, u *Unused, candidates map[resource.UID][]resource.Role) error {
 	if u.Used == (resource.Capabilities{}) {
 		return nil
 	}
 	group := u.Binding.Group()
-	if _, known := j.candidates[group]; !known {
-		roles, err := j.s.store.RolesUsableOn(ctx, group, maxCandidates)
+	if _, known := candidates[group]; !known {
+		roles, err := s.store.RolesUsableOn(ctx, group, maxCandidates)
 		if err != nil {
 			return err
 		}
-		j.candidates[group] = slices.DeleteFunc(roles, func(r resource.Role) bool {
-			return !r.UID.IsRoot() && !j.s.authz.Sees(ctx, resource.RolesList, r.UID)
+		candidates[group] = slices.DeleteFunc(roles, func(r resource.Role) bool {
+			return !r.UID.IsRoot() && !s.authz.Sees(ctx, resource.RolesList, r.UID)
 		})
 	}
-	best := j.roles[u.Binding.Role].Len()
-	for _, r := range j.candidates[group] {
+	best := u.Used.Len() + u.Wider.Len()
+	for _, r := range candidates[group] {
 		if n := r.Capabilities.Len(); n < best && u.Used.Without(r.Capabilities) == (resource.Capabilities{}) {
 			best, u.Suggestion = n, resource.Info{UID: r.UID, Name: r.Name, Description: r.Description}
 		}
@@ -209,14 +224,8 @@ func (j *usageJudge) suggest(ctx context.Context, u *Unused) error {
 // maxCandidates is how many roles of a group and those above it are compared.
 const maxCandidates = 500
 
-func (s *Service) unusedIdentities(
-	ctx context.Context, f resource.Filter, req page.Request, cutoff time.Time,
-) (none page.Page[Unused], _ error) {
-	under, err := s.authz.Reach(ctx, resource.IdentityList)
-	if err != nil {
-		return none, err
-	}
-	got, err := s.store.Identities(ctx, store.Reach{Under: under}, f, req)
+func (s *Service) unusedIdentities(ctx context.Context, q unusedQuery) (none page.Page[Unused], _ error) {
+	got, err := s.store.Identities(ctx, store.Reach{Under: q.under}, q.filter, q.req)
 	if err != nil {
 		return none, err
 	}
@@ -227,18 +236,12 @@ func (s *Service) unusedIdentities(
 		}
 		k := i.Relationship.StaticKeys
 		u.PullToken = k != nil && strings.HasSuffix(k.Issuer, pullTokens)
-		return u, i.CreateTime.Before(cutoff) && i.LastSeenTime.Before(cutoff)
+		return u, i.CreateTime.Before(q.cutoff) && i.LastSeenTime.Before(q.cutoff)
 	}), nil
 }
 
-func (s *Service) unusedInvites(
-	ctx context.Context, f resource.Filter, req page.Request, cutoff time.Time,
-) (none page.Page[Unused], _ error) {
-	under, err := s.authz.Reach(ctx, resource.GroupInvitesList)
-	if err != nil {
-		return none, err
-	}
-	got, err := s.store.Invites(ctx, store.Reach{Under: under}, f, req)
+func (s *Service) unusedInvites(ctx context.Context, q unusedQuery) (none page.Page[Unused], _ error) {
+	got, err := s.store.Invites(ctx, store.Reach{Under: q.under}, q.filter, q.req)
 	if err != nil {
 		return none, err
 	}
@@ -252,20 +255,14 @@ func (s *Service) unusedInvites(
 	}
 	return keep(got, func(i resource.GroupInvite) (Unused, bool) {
 		u := Unused{UID: i.UID, Invite: &i, CreateTime: i.CreateTime, LastUse: used[i.UID]}
-		return u, i.CreateTime.Before(cutoff) && u.LastUse.Before(cutoff)
+		return u, i.CreateTime.Before(q.cutoff) && u.LastUse.Before(q.cutoff)
 	}), nil
 }
 
 // unusedAssociations returns the associations through none of whose identities a service has come.
-func (s *Service) unusedAssociations(
-	ctx context.Context, f resource.Filter, req page.Request, cutoff time.Time,
-) (none page.Page[Unused], _ error) {
-	under, err := s.authz.Reach(ctx, resource.AccountAssociationsList)
-	if err != nil {
-		return none, err
-	}
-	req.Order.Field = iamdb.AssociationList.Default.Field // they go by the uid of their group
-	got, err := s.store.Associations(ctx, store.Reach{Under: under}, f, req)
+func (s *Service) unusedAssociations(ctx context.Context, q unusedQuery) (none page.Page[Unused], _ error) {
+	q.req.Order.Field = iamdb.AssociationList.Default.Field // they go by the uid of their group
+	got, err := s.store.Associations(ctx, store.Reach{Under: q.under}, q.filter, q.req)
 	if err != nil {
 		return none, err
 	}
@@ -286,6 +283,6 @@ func (s *Service) unusedAssociations(
 				u.LastUse = i.LastSeenTime
 			}
 		}
-		return u, a.CreateTime.Before(cutoff) && u.LastUse.Before(cutoff)
+		return u, a.CreateTime.Before(q.cutoff) && u.LastUse.Before(q.cutoff)
 	}), nil
 }

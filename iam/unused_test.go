@@ -2,7 +2,10 @@ package iam_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +32,7 @@ func (w *world) backdate(age time.Duration) {
 }
 
 // unused returns what somebody is told about unused access, by names, with the role that would have done.
-func (w *world) unused(as context.Context, kind iam.UnusedKind) map[string]string {
+func (w *world) unused(as context.Context, kind resource.UnusedKind) map[string]string {
 	w.t.Helper()
 	got, err := w.ListUnused(as, iam.UnusedFilter{Kind: kind, Since: 24 * time.Hour}, page.Params{Size: 200})
 	must(w.t, err)
@@ -57,12 +60,12 @@ func TestListUnused(t *testing.T) {
 		must(t, err)
 		invite, err := w.CreateInvite(w.owner, w.acme.UID, resource.GroupInvite{Role: c.reader.UID}, time.Hour)
 		must(t, err)
-		if got := w.unused(w.owner, iam.UnusedBindings); len(got) != 0 {
+		if got := w.unused(w.owner, resource.UnusedBindings); len(got) != 0 {
 			t.Errorf("unused, though use is recorded since a moment ago: %v", got)
 		}
 		w.backdate(48 * time.Hour)
 		must(t, w.store.SetSetting(t.Context(), "use recorded since", fmt.Append(nil, time.Now().Add(-time.Hour).UnixMilli())))
-		if got := w.unused(w.owner, iam.UnusedBindings); len(got) != 0 {
+		if got := w.unused(w.owner, resource.UnusedBindings); len(got) != 0 {
 			t.Errorf("unused for a day, though use is recorded since an hour: %v", got)
 		}
 		w.backdate(48 * time.Hour)
@@ -71,7 +74,7 @@ func TestListUnused(t *testing.T) {
 		must(t, w.checker.Require(w.as(c.ann), resource.GroupsList, c.prod.UID))
 		must(t, w.checker.Require(w.as(c.ben), resource.RepoList, c.prod.UID))
 		must(t, w.checker.FlushUses(t.Context()))
-		got := w.unused(w.owner, iam.UnusedBindings)
+		got := w.unused(w.owner, resource.UnusedBindings)
 		if got["acme owner owner"] == "owner" {
 			t.Error("the role itself is suggested")
 		}
@@ -85,13 +88,13 @@ func TestListUnused(t *testing.T) {
 		if sim.Lost.Used != 1 || time.Since(sim.Lost.Shown[0].LastUse) > time.Hour {
 			t.Errorf("the last use in a simulation: %+v", sim.Lost)
 		}
-		if got := w.unused(w.owner, iam.UnusedIdentities); len(got) != 3 {
+		if got := w.unused(w.owner, resource.UnusedIdentities); len(got) != 3 {
 			t.Errorf("identities that were not seen: %v", got)
 		}
-		if got := w.unused(w.owner, iam.UnusedInvites); len(got) != 1 {
+		if got := w.unused(w.owner, resource.UnusedInvites); len(got) != 1 {
 			t.Errorf("invites %v, want %s", got, invite.UID)
 		}
-		for _, kind := range []iam.UnusedKind{iam.UnusedBindings, iam.UnusedIdentities, iam.UnusedInvites, iam.UnusedAssociations} {
+		for _, kind := range []resource.UnusedKind{resource.UnusedBindings, resource.UnusedIdentities, resource.UnusedInvites, resource.UnusedAssociations} {
 			delete(got, "other owner owner")
 			got := w.unused(w.rival, kind)
 			delete(got, "other owner owner")
@@ -113,15 +116,15 @@ func TestListUnusedRefuses(t *testing.T) {
 			p    page.Params
 			code fault.Code
 		}{
-			"nobody":         {t.Context(), iam.UnusedFilter{Kind: iam.UnusedBindings}, page.Params{}, fault.Unauthenticated},
+			"nobody":         {t.Context(), iam.UnusedFilter{Kind: resource.UnusedBindings}, page.Params{}, fault.Unauthenticated},
 			"no kind":        {w.owner, iam.UnusedFilter{}, page.Params{}, fault.InvalidArgument},
 			"an unknown one": {w.owner, iam.UnusedFilter{Kind: 99}, page.Params{}, fault.InvalidArgument},
-			"a second":       {w.owner, iam.UnusedFilter{Kind: iam.UnusedBindings, Since: time.Second}, page.Params{}, fault.InvalidArgument},
-			"a century":      {w.owner, iam.UnusedFilter{Kind: iam.UnusedBindings, Since: 100 * 365 * 24 * time.Hour}, page.Params{}, fault.InvalidArgument},
-			"the past":       {w.owner, iam.UnusedFilter{Kind: iam.UnusedBindings, Since: -time.Hour}, page.Params{}, fault.InvalidArgument},
-			"a bad token":    {w.owner, iam.UnusedFilter{Kind: iam.UnusedBindings}, page.Params{Token: "x"}, fault.InvalidArgument},
-			"a bad order":    {w.owner, iam.UnusedFilter{Kind: iam.UnusedBindings}, page.Params{OrderBy: "name"}, fault.InvalidArgument},
-			"what is no uid": {w.owner, iam.UnusedFilter{Kind: iam.UnusedBindings, UIDs: resource.UIDFilter{DescendantsOf: "x"}}, page.Params{}, fault.InvalidArgument},
+			"a second":       {w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings, Since: time.Second}, page.Params{}, fault.InvalidArgument},
+			"a century":      {w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings, Since: 100 * 365 * 24 * time.Hour}, page.Params{}, fault.InvalidArgument},
+			"the past":       {w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings, Since: -time.Hour}, page.Params{}, fault.InvalidArgument},
+			"a bad token":    {w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings}, page.Params{Token: "x"}, fault.InvalidArgument},
+			"a bad order":    {w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings}, page.Params{OrderBy: "name"}, fault.InvalidArgument},
+			"what is no uid": {w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings, UIDs: resource.UIDFilter{DescendantsOf: "x"}}, page.Params{}, fault.InvalidArgument},
 		} {
 			_, err := w.ListUnused(tt.as, tt.f, tt.p)
 			want(t, name, err, tt.code)
@@ -134,7 +137,7 @@ func TestListUnusedPages(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		w.cast()
 		w.backdate(48 * time.Hour)
-		for _, kind := range []iam.UnusedKind{iam.UnusedBindings, iam.UnusedIdentities} {
+		for _, kind := range []resource.UnusedKind{resource.UnusedBindings, resource.UnusedIdentities} {
 			for _, order := range []string{"uid", "uid desc"} {
 				f := iam.UnusedFilter{Kind: kind, Since: time.Hour, UIDs: resource.UIDFilter{DescendantsOf: w.acme.UID}}
 				all, err := w.ListUnused(w.owner, f, page.Params{Size: 200, OrderBy: order})
@@ -160,6 +163,53 @@ func TestListUnusedPages(t *testing.T) {
 					t.Errorf("%d by %s: %d at once%s", kind, order, len(want), diff)
 				}
 			}
+		}
+	})
+}
+
+// TestUnusedReport: what a webhook is told once a week counts what a list would show to the owner, and names nobody.
+func TestUnusedReport(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		c := w.cast()
+		_, err := w.CreateInvite(w.owner, w.acme.UID, resource.GroupInvite{Role: c.reader.UID}, time.Hour)
+		must(t, err)
+		w.backdate(iam.DefaultUnused + time.Hour)
+		sub := resource.Subscription{UID: w.acme.UID.NewChild(), Sink: "https://sink.test/x", CreateTime: time.Now().Add(-8 * 24 * time.Hour)}
+		must(t, w.store.InsertSubscription(t.Context(), sub))
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx, slog.New(slog.DiscardHandler)) }()
+		var got []resource.Event
+		for len(got) == 0 && t.Context().Err() == nil {
+			all, err := w.store.Events(t.Context(), 0, 1000)
+			must(t, err)
+			for _, e := range all {
+				if e.Type == resource.AccessUnused {
+					got = append(got, e)
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		stop()
+		must(t, <-done)
+		if len(got) != 1 || got[0].Group != w.acme.UID {
+			t.Fatalf("told: %+v", got)
+		}
+		var r resource.UnusedReport
+		must(t, json.Unmarshal(got[0].After, &r))
+		for i, kind := range []resource.UnusedKind{
+			resource.UnusedBindings, resource.UnusedIdentities, resource.UnusedInvites, resource.UnusedAssociations,
+		} {
+			f := iam.UnusedFilter{Kind: kind, UIDs: resource.UIDFilter{DescendantsOf: w.acme.UID}}
+			listed, err := w.ListUnused(w.owner, f, page.Params{Size: 200})
+			must(t, err)
+			want := resource.UnusedTotal{Kind: kind, Looked: listed.Total, Unused: int64(len(listed.Items))}
+			if r.Totals[i] != want || kind != resource.UnusedAssociations && want.Unused == 0 {
+				t.Errorf("the report has %+v, the list %+v", r.Totals[i], want)
+			}
+		}
+		if strings.Contains(string(got[0].After), "ann") || len(r.First) == 0 || r.First[0].Capabilities == 0 {
+			t.Errorf("the report: %s", got[0].After)
 		}
 	})
 }

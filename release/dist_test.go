@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"debug/elf"
@@ -162,8 +163,12 @@ func TestArchive(t *testing.T) {
 		}
 		for _, name := range want {
 			file := filepath.Join(dir, strings.TrimSuffix(filepath.Base(archive), ".tar.gz"), name)
-			if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+			text, err := os.ReadFile(file)
+			if err != nil || len(text) == 0 {
 				t.Errorf("%s: %v", name, err)
+			}
+			if name == "THIRD-PARTY-LICENSES" && bytes.Contains(text, []byte("\npreact ")) != (p == &server) {
+				t.Errorf("the licenses of the console are not those of %s", p.name)
 			}
 		}
 	}

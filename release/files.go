@@ -38,6 +38,13 @@ func (b *builder) documents(ctx context.Context, p program, on platform) ([]file
 	if err != nil {
 		return nil, err
 	}
+	if p.name == server.name { // the console is in it
+		more, err := os.ReadFile(filepath.Join(b.source.dir, "console", "dist", "licenses.txt"))
+		if err != nil {
+			return nil, err
+		}
+		notices = append(notices, more...)
+	}
 	all := []file{{path: "LICENSE", data: license}, {path: "THIRD-PARTY-LICENSES", data: notices}}
 	if p.name == server.name {
 		page, err := b.ask(ctx, p, "man")

@@ -26,6 +26,7 @@ const (
 	BindingUpdated          EventType = "iam.rolebindings.updated.v1"
 	BindingDeleted          EventType = "iam.rolebindings.deleted.v1"
 	BindingExpired          EventType = "iam.rolebindings.expired.v1"
+	AccessUnused            EventType = "iam.access.unused.v1" // once a week
 	AccessRuleCreated       EventType = "iam.access_rules.created.v1"
 	AccessRuleDeleted       EventType = "iam.access_rules.deleted.v1"
 	AccessRequestCreated    EventType = "iam.access_requests.created.v1"
@@ -44,6 +45,7 @@ const (
 	InviteCreated           EventType = "iam.group_invite.created.v1"
 	InviteUpdated           EventType = "iam.group_invite.updated.v1"
 	InviteDeleted           EventType = "iam.group_invite.deleted.v1"
+	InviteExpired           EventType = "iam.group_invite.expired.v1"
 	MappingCreated          EventType = "iam.external_group_role_mappings.created.v1"
 	MappingDeleted          EventType = "iam.external_group_role_mappings.deleted.v1"
 	MappingsDeleted         EventType = "iam.external_group_role_mappings.deleted.batch.v1"

@@ -48,7 +48,11 @@ func (s *server) CheckAccess(
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
-	a, err := s.IAM.CheckAccessAt(ctx, identity, want, place, at)
+	check := s.IAM.CheckAccessAt
+	if r.GetVerdictOnly() {
+		check = s.IAM.Verdict
+	}
+	a, err := check(ctx, identity, want, place, at)
 	out := &accesspb.CheckAccessResponse{
 		Allowed: a.Allowed, Grants: wire.Convert(a.Items, grantOf), Incomplete: a.Incomplete,
 	}
@@ -91,6 +95,20 @@ func (s *server) ListAccess(ctx context.Context, r *accesspb.ListAccessRequest) 
 	return &accesspb.ListAccessResponse{
 		Grants: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Incomplete: a.Incomplete,
 	}, err
+}
+
+func (s *server) ListEndingGrants(
+	ctx context.Context, r *accesspb.ListEndingGrantsRequest,
+) (*accesspb.ListEndingGrantsResponse, error) {
+	var group resource.UID
+	if r.GetGroupUid() != "" {
+		var bad wire.Problems
+		if group = bad.UID("group_uid", r.GetGroupUid()); bad.Err() != nil {
+			return nil, bad.Err()
+		}
+	}
+	all, more, err := s.IAM.ListEnding(ctx, r.GetWithin().AsDuration(), group, r.GetPageSize())
+	return &accesspb.ListEndingGrantsResponse{Grants: wire.Convert(all, grantOf), More: more}, err
 }
 
 func (s *server) ResolvePath(

@@ -47,6 +47,7 @@ var eventKinds = map[string]struct {
 	"iam.identity":                     {payload(IdentityOf), &iampb.DeleteIdentityRequest{}},
 	"iam.roles":                        {payload(roleOf), &iampb.DeleteRoleRequest{}},
 	"iam.rolebindings":                 {payload(bindingOf), &iampb.DeleteRoleBindingRequest{}},
+	"iam.access":                       {payload(unusedReportOf), nil},
 	"iam.access_rules":                 {payload(accessRuleOf), &accesspb.DeleteAccessRuleRequest{}},
 	"iam.access_requests":              {payload(accessRequestRecordOf), nil},
 	"iam.identity_providers":           {payload(ProviderOf), &iampb.DeleteIdentityProviderRequest{}},
@@ -82,6 +83,7 @@ var eventKinds = map[string]struct {
 var specialEvents = map[resource.EventType]func(e resource.Event) (proto.Message, error){
 	resource.InviteCreated: inviteEvent,
 	resource.InviteUpdated: inviteEvent,
+	resource.InviteExpired: inviteEvent,
 	resource.RetentionApplied: func(e resource.Event) (proto.Message, error) {
 		r, err := decode[resource.RetentionRun](e.After)
 		return appliedOf(r), err

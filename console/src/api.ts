@@ -5,7 +5,7 @@ import type { components, paths } from "./schema";
 
 export type Schema<N extends keyof components["schemas"]> = components["schemas"][N];
 
-type Method = "get" | "post" | "patch" | "delete";
+type Method = "get" | "post" | "put" | "patch" | "delete";
 type PathOf<M extends Method> = { [P in keyof paths]: paths[P][M] extends { responses: unknown } ? P : never }[keyof paths];
 type Answer<O> = O extends { responses: { 200: { content: { "application/json": infer T } } } } ? T : unknown;
 type Query<O> = O extends { parameters: { query?: infer Q } } ? { query?: Q } : unknown;
@@ -63,9 +63,10 @@ function request<M extends Method, P extends PathOf<M>>(method: M, path: P, part
   return { method: method.toUpperCase(), url, key: `${method} ${url} ${body ? JSON.stringify(body) : ""}`, body, send };
 }
 
-/** get, post, patch and del describe a call; nothing is sent until somebody asks for the answer. */
+/** get, post, put, patch and del describe a call; nothing is sent until somebody asks for the answer. */
 export const get = <P extends PathOf<"get">>(path: P, parts: Parts<paths[P]["get"]>) => request("get", path, parts);
 export const post = <P extends PathOf<"post">>(path: P, parts: Parts<paths[P]["post"]>) => request("post", path, parts);
+export const put = <P extends PathOf<"put">>(path: P, parts: Parts<paths[P]["put"]>) => request("put", path, parts);
 export const patch = <P extends PathOf<"patch">>(path: P, parts: Parts<paths[P]["patch"]>) => request("patch", path, parts);
 export const del = <P extends PathOf<"delete">>(path: P, parts: Parts<paths[P]["delete"]>) => request("delete", path, parts);
 

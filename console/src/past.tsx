@@ -1,9 +1,11 @@
 // What was granted at another time, what has changed since, and what nobody uses.
-import { get } from "./api";
+import { useState } from "preact/hooks";
+import { get, type Schema } from "./api";
+import { Consequences } from "./consequences";
 import { nameOf } from "./names";
 import { useQuery } from "./query";
 import { param, withParams } from "./router";
-import { Answer, AsCommand, Choice, Empty, Field, Filters, Name, Page, Pager, sh, Table, Tabs, Time, useScope, Scope, word } from "./ui";
+import { Answer, AsCommand, Choice, Dialog, Empty, Field, Filters, Name, Page, Pager, sh, Table, Tabs, Time, useScope, Scope, word } from "./ui";
 
 /** instant is a parameter that is a local time, as the API writes times; undefined if it is empty or no time. */
 export function instant(name: string): string | undefined {
@@ -69,6 +71,7 @@ export function Unused() {
   const { group, path } = useScope();
   const list = group ? get("/access/v1/unused", { query: { kind: kind as "UNUSED_KIND_ROLE_BINDING", since: since || undefined, "uidp.descendants_of": group, page_size: 50, page_token: param("page") || undefined } }) : null;
   const found = useQuery(list);
+  const [asked, setAsked] = useState<Schema<"holdfast.access.v1.UnusedAccess">>();
   return (
     <Page title="Access" lead="What was granted and is not used." actions={list && <AsCommand command={`holdfast access unused --since ${Math.round(Number.parseInt(since || "7776000") / 86_400)}d --kind ${flags[kind]} --group ${sh(path)}`} request={list} />}>
       <Questions now="unused" />
@@ -87,8 +90,13 @@ export function Unused() {
               { name: "Last used", cell: (u) => <Time at={u.lastUseTime} /> },
               { name: "Would do", cell: (u) => (u.suggestedRole ? <bdi>{u.suggestedRole.name}</bdi> : (u.usedCapabilities ?? []).length > 0 ? <bdi>{u.usedCapabilities?.join(", ")}</bdi> : <span class="hint">nothing: it can go</span>) },
               { name: "Since", cell: (u) => <Time at={u.createTime} />, wide: true },
+              { name: "Change", hidden: true, cell: (u) => u.change && <button type="button" class="small" onClick={() => setAsked(u)}>What would change…</button> },
             ]} />}
           <Pager next={nextPageToken} one="page" />
+          {asked?.change && <Dialog title={asked.suggestedRole ? `With ${asked.suggestedRole.name} in its place` : "Without it"} onClose={() => setAsked(undefined)}>
+            <Consequences of={[asked.change]} />
+            <div class="dialog-foot"><button type="button" onClick={() => setAsked(undefined)}>Close</button></div>
+          </Dialog>}
         </>
       )}</Answer>}
     </Page>

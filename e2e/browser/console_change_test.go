@@ -92,6 +92,7 @@ func walkChanges(t *testing.T, s *site) {
 	b.press("Delete")
 	b.run("it is gone", chromedp.WaitNotPresent(`input[aria-label="Select v1"]`, chromedp.ByQuery))
 	b.read("v2")
+	b.restoring(s, p, repo)
 
 	eve := s.eve(t, "--role", "viewer")
 	eve.open(s.BaseURL + "/console/groups/" + group + "?tab=people")
@@ -100,8 +101,52 @@ func walkChanges(t *testing.T, s *site) {
 	eve.open(s.BaseURL + "/console/repos/" + repo)
 	eve.read("v2")
 	eve.lacks("Move…")
+	eve.open(s.BaseURL + "/console/repos/" + repo + "?tab=retention")
+	eve.read("With a tag that matches")
+	eve.lacks("Change the rules…", "Run the rules…")
+	eve.refused("GET", "/oci/v1/retentionPreviews/"+repo, "")
+	eve.open(s.BaseURL + "/console/repos/" + repo + "?tab=trash")
+	eve.read("v1")
+	eve.lacks("Restore…", "Empty the trash…")
 	eve.refused("POST", "/registry/v2beta1/tags/"+repo, `{"name": "v2", "digest": "sha256:`+strings.Repeat("0", 64)+`"}`)
 	eve.refused("POST", "/iam/v2beta1/roleBindings/"+group, fmt.Sprintf(`{"identityUid": %q, "roleUid": %q}`, ci, resource.OwnerRole))
+}
+
+// restoring restores a tag that was deleted, sets rules by which it goes again, and runs them.
+func (b *tab) restoring(s *site, p *person, repo string) {
+	b.t.Helper()
+	b.open(s.BaseURL + "/console/repos/" + repo + "?tab=trash")
+	b.press("Restore v1")
+	b.read("is there again")
+	b.judge("restore")
+	b.press("Restore")
+	b.closed()
+	b.read("Nothing here was deleted lately")
+	b.open(s.BaseURL + "/console/repos/" + repo + "?tab=retention")
+	b.read("Everything is kept")
+	b.press("Set rules…")
+	b.press("Set the rules")
+	b.run("rules that keep nothing are refused", chromedp.WaitVisible(`dialog .problem, dialog [aria-invalid]`, chromedp.ByQuery))
+	b.fill("With a tag that matches one of these patterns", "v2 release-*")
+	b.judge("retention-rules")
+	var command string
+	b.run("read the command", chromedp.Text(`dialog pre`, &command, chromedp.ByQuery))
+	b.press("Set the rules")
+	b.closed()
+	p.shell("the same rules", command)
+	b.read("1 image of 2 with 1 tag")
+	b.judge("retention")
+	b.press("Run the rules…")
+	b.read("exactly those that are shown")
+	b.press("Delete")
+	b.closed()
+	b.read("Nothing would go")
+	if got := p.run("registry", "trash", "list", "--repo", "dev/platform/web"); !strings.Contains(got, "v1") {
+		b.t.Errorf("the trash after a run: %s", got)
+	}
+	b.open(s.BaseURL + "/console/groups/" + string(resource.UID(repo).Parent()) + "?tab=trash")
+	b.read("v1")
+	b.judge("trash")
 }
 
 // many grants a role to several at once, gives what they hold an end, and takes it away again. What

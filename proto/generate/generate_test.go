@@ -134,7 +134,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 	}
 	want := map[string]int{
 		"AccessRequestsService":            9,
-		"AccessService":                    8,
+		"AccessService":                    9,
 		"AccessHistoryService":             3,
 		"AccessUseService":                 1,
 		"AccountAssociationsService":       6,

@@ -243,13 +243,9 @@ func (s *Store) EndBindings(ctx context.Context, n int) (ended int, _ error) {
 		return 0, err
 	}
 	err = s.write(ctx, func(t Tx) error {
-		now, err := t.Clock(ctx)
+		now, lock, err := t.dueLock(ctx)
 		if err != nil {
 			return err
-		}
-		lock := t.DB.Engine.Lock
-		if t.DB.Engine.Postgres {
-			lock += ` SKIP LOCKED`
 		}
 		due, err := bareBindings.All(ctx, t.Rows, ` WHERE t.expire_ms > 0 AND t.end_ms = 0 AND t.expire_ms <= $1
 			ORDER BY t.expire_ms LIMIT $2`+lock, store.MS(now), n)
@@ -265,6 +261,19 @@ func (s *Store) EndBindings(ctx context.Context, n int) (ended int, _ error) {
 		return nil
 	})
 	return ended, err
+}
+
+// dueLock returns the time by which something is over, and the end of a query that locks it but for what another
+// transaction changes.
+func (t Tx) dueLock(ctx context.Context) (now time.Time, lock string, err error) {
+	if now, err = t.Clock(ctx); err != nil {
+		return now, "", err
+	}
+	lock = t.DB.Engine.Lock
+	if t.DB.Engine.Postgres {
+		lock += ` SKIP LOCKED`
+	}
+	return now, lock, nil
 }
 
 // endBinding records that a binding is over. The organization of its group is told.

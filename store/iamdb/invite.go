@@ -66,6 +66,38 @@ func (s *Store) Invite(ctx context.Context, uid resource.UID) (resource.GroupInv
 	return store.Get(ctx, s.DB, &invites, uid)
 }
 
+// EndInvites tells of up to n invites that are over, each once whichever replica does it, and again if its end was put
+// off, and returns how many it was. That an invite is over does not depend on it.
+func (s *Store) EndInvites(ctx context.Context, n int) (ended int, _ error) {
+	due, err := store.ReadColumn[int](ctx, s.Rows, `SELECT 1 FROM group_invites
+		WHERE told_ms <> expire_ms AND expire_ms <= $1 LIMIT 1`, s.now())
+	if err != nil || len(due) == 0 { // as nearly always
+		return 0, err
+	}
+	err = s.write(ctx, func(t Tx) error {
+		now, lock, err := t.dueLock(ctx)
+		if err != nil {
+			return err
+		}
+		due, err := invites.All(ctx, t.Rows, ` WHERE t.told_ms <> t.expire_ms AND t.expire_ms <= $1 ORDER BY t.expire_ms LIMIT $2`+lock,
+			store.MS(now), n)
+		if err != nil {
+			return err
+		}
+		ended = len(due)
+		for _, i := range due {
+			if _, err := t.Exec(ctx, `UPDATE group_invites SET told_ms = expire_ms WHERE uid = $1`, string(i.UID)); err != nil {
+				return err
+			}
+			if err := t.Emit(ctx, resource.InviteExpired, i.UID, i.UID.Parent(), i, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return ended, err
+}
+
 // UpdateInvite puts after in the place of before, under the rules of UpdateGroup,
 // and returns it with the role it promises. It returns fault.NotFound if its role
 // is not there, and fault.FailedPrecondition if somebody has used the invite.

@@ -9,6 +9,7 @@ import { AsCommand, Answer, Command, count, Empty, Exploited, GroupCoverage, Nam
 const summary = get("/findings/v1/summary", { query: { days: 1, page_size: 1 } });
 const worst = get("/findings/v1/findings", { query: { severities: ["SEVERITY_CRITICAL"], states: ["STATE_OPEN"], page_size: 8 } });
 const feeds = get("/advisories/v1/feeds", { query: { page_size: 50 } });
+const ending = get("/access/v1/ending", { query: { page_size: 50 } });
 const deliveries = get("/deliveries/v1/deliveries", { query: { page_size: 5 } });
 
 export default function Home() {
@@ -100,15 +101,17 @@ function Approvals() {
 /** soon reports whether a time is within the next three days. */
 const soon = (at: string | undefined) => { const left = new Date(at ?? 0).getTime() - Date.now(); return left > 0 && left < 3 * 86_400_000; };
 
-/** Soon are identities that stop matching, and roles of one's own and invites that end within three days. */
+/** Soon are identities that stop matching, and roles and invites that end within three days. */
 function Soon() {
   const me = useQuery(whoami).data?.subject;
+  const grants = useQuery(useMayAnywhere("role_bindings.list") ? ending : null).data;
+  const others = (grants?.grants ?? []).filter((g) => g.identity?.uid !== me);
   const mine = useQuery(me ? get("/iam/v2beta1/roleBindings", { query: { identity: me, page_size: 200 } }) : null).data?.roleBindings?.filter((b) => soon(b.expireTime)) ?? [];
   const identities = useMayAnywhere("identity.list"), invites = useMayAnywhere("group_invites.list");
   const endangered = useQuery(identities ? get("/federation/v1/issuers", { query: {} }) : null).data?.issuers?.flatMap((i) => (i.endangered ?? []).map((e) => ({ ...e, issuer: i.issuer }))) ?? [];
   const listed = useQuery(invites ? get("/iam/v2beta1/groupInvites", { query: { page_size: 200 } }) : null).data;
-  const ending = (listed?.groupInvites ?? []).filter((i) => soon(i.expirationTime));
-  if (endangered.length === 0 && ending.length === 0 && mine.length === 0) return null;
+  const invited = (listed?.groupInvites ?? []).filter((i) => soon(i.expirationTime));
+  if (endangered.length === 0 && invited.length === 0 && mine.length === 0 && others.length === 0) return null;
   return (
     <div class="grid">
       {endangered.length > 0 && (
@@ -122,9 +125,15 @@ function Soon() {
           <ul class="rows">{mine.slice(0, 10).map((b) => <li key={b.uid}><span><bdi>{b.role?.name}</bdi> <small>of <Name uid={b.group?.uid} path quiet /></small></span><small>ends <Time at={b.expireTime} /></small></li>)}</ul>
         </Section>
       )}
-      {ending.length > 0 && (
+      {others.length > 0 && (
+        <Section title="Roles of others that end soon" actions={<AsCommand command="holdfast access ending" request={ending} />}>
+          <ul class="rows">{others.slice(0, 10).map((g) => <li key={g.bindingUid}><span><Name uid={g.identity?.uid} quiet /> <small>as <bdi>{g.role?.name}</bdi> of <Name uid={g.group?.uid} path quiet /></small></span><small>ends <Time at={g.expireTime} /></small></li>)}</ul>
+          {(others.length > 10 || grants?.more) && <p class="hint">and {grants?.more ? "many" : count(others.length - 10)} more: <code>holdfast access ending</code></p>}
+        </Section>
+      )}
+      {invited.length > 0 && (
         <Section title="Invites that end soon" actions={<a href={`${base}/people?tab=invites`}>All invites</a>}>
-          <ul class="rows">{ending.slice(0, 10).map((i) => <li key={i.uid}><span>{i.email ? <bdi>{i.email}</bdi> : "whoever has the link"} <small>as <bdi>{i.role?.name}</bdi></small></span><small>ends <Time at={i.expirationTime} /></small></li>)}</ul>
+          <ul class="rows">{invited.slice(0, 10).map((i) => <li key={i.uid}><span>{i.email ? <bdi>{i.email}</bdi> : "whoever has the link"} <small>as <bdi>{i.role?.name}</bdi></small></span><small>ends <Time at={i.expirationTime} /></small></li>)}</ul>
           {listed?.nextPageToken && <p class="hint">Of the first 200 invites.</p>}
         </Section>
       )}

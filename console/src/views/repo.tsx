@@ -3,11 +3,13 @@ import { del, get, post, type Fault, type Schema } from "../api";
 import { ChangeCounts, comparison } from "../compare";
 import { nameOf } from "../names";
 import { changed, useMay, useQuery } from "../query";
+import { Retention } from "../retention";
 import { imagePage, param, withParams } from "../router";
+import { Trash } from "../trash";
 import { Above, Answer, AsCommand, bytes, Command, Copy, count, Dialog, Digest, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, Problem, said, Section, SeverityCounts, sh, Table, Tabs, Time, unsaid, useSelection } from "../ui";
 
 type Tag = Schema<"holdfast.registry.v2beta1.Tag">;
-const tabs = [{ id: "", name: "Tags" }, { id: "findings", name: "Findings" }, { id: "history", name: "History" }, { id: "readme", name: "Readme" }];
+const tabs = [{ id: "", name: "Tags" }, { id: "findings", name: "Findings" }, { id: "history", name: "History" }, { id: "readme", name: "Readme" }, { id: "retention", name: "Retention" }, { id: "trash", name: "Trash" }];
 
 export default function Repo({ uid }: { uid: string }) {
   const repo = useQuery(get("/registry/v2beta1/repos/{uid}", { path: { uid } }));
@@ -24,6 +26,8 @@ export default function Repo({ uid }: { uid: string }) {
       {tab === "findings" && <Findings uid={uid} />}
       {tab === "history" && <History uid={uid} path={path || uid} />}
       {tab === "readme" && <Readme uid={uid} path={path} />}
+      {tab === "retention" && <Retention uid={uid} path={path || uid} />}
+      {tab === "trash" && <Trash uid={uid} path={path || uid} />}
     </Page>
   );
 }

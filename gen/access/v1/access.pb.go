@@ -13,6 +13,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -403,7 +404,10 @@ type CheckAccessRequest struct {
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	// Asks, if the answer is no, for why not and for what would help. It is not answered
 	// about the past.
-	Explain       bool `protobuf:"varint,5,opt,name=explain,proto3" json:"explain,omitempty"`
+	Explain bool `protobuf:"varint,5,opt,name=explain,proto3" json:"explain,omitempty"`
+	// Asks for the verdict alone: grants and incomplete are left out. Nothing has to be read
+	// for it, so it is what a service asks that enforces the answer.
+	VerdictOnly   bool `protobuf:"varint,6,opt,name=verdict_only,json=verdictOnly,proto3" json:"verdict_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -469,6 +473,13 @@ func (x *CheckAccessRequest) GetAsOf() *timestamppb.Timestamp {
 func (x *CheckAccessRequest) GetExplain() bool {
 	if x != nil {
 		return x.Explain
+	}
+	return false
+}
+
+func (x *CheckAccessRequest) GetVerdictOnly() bool {
+	if x != nil {
+		return x.VerdictOnly
 	}
 	return false
 }
@@ -621,6 +632,125 @@ func (x *Lack) GetGivers() []*Grant {
 	return nil
 }
 
+// ListEndingGrantsRequest asks what ends soon.
+type ListEndingGrantsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Within which time: three days unless given, a year at most.
+	Within *durationpb.Duration `protobuf:"bytes,1,opt,name=within,proto3" json:"within,omitempty"`
+	// Only on the group with this uid and below it.
+	GroupUid string `protobuf:"bytes,2,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
+	// How many to return: 50 unless given, 200 at most.
+	PageSize      int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEndingGrantsRequest) Reset() {
+	*x = ListEndingGrantsRequest{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEndingGrantsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEndingGrantsRequest) ProtoMessage() {}
+
+func (x *ListEndingGrantsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEndingGrantsRequest.ProtoReflect.Descriptor instead.
+func (*ListEndingGrantsRequest) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListEndingGrantsRequest) GetWithin() *durationpb.Duration {
+	if x != nil {
+		return x.Within
+	}
+	return nil
+}
+
+func (x *ListEndingGrantsRequest) GetGroupUid() string {
+	if x != nil {
+		return x.GroupUid
+	}
+	return ""
+}
+
+func (x *ListEndingGrantsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+// ListEndingGrantsResponse is what ends soon.
+type ListEndingGrantsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The role bindings, the one that ends next first.
+	Grants []*Grant `protobuf:"bytes,1,rep,name=grants,proto3" json:"grants,omitempty"`
+	// There are more.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEndingGrantsResponse) Reset() {
+	*x = ListEndingGrantsResponse{}
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEndingGrantsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEndingGrantsResponse) ProtoMessage() {}
+
+func (x *ListEndingGrantsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEndingGrantsResponse.ProtoReflect.Descriptor instead.
+func (*ListEndingGrantsResponse) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListEndingGrantsResponse) GetGrants() []*Grant {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+func (x *ListEndingGrantsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
 // ListAccessRequest asks about everybody.
 type ListAccessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -647,7 +777,7 @@ type ListAccessRequest struct {
 
 func (x *ListAccessRequest) Reset() {
 	*x = ListAccessRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[4]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +789,7 @@ func (x *ListAccessRequest) String() string {
 func (*ListAccessRequest) ProtoMessage() {}
 
 func (x *ListAccessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[4]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +802,7 @@ func (x *ListAccessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccessRequest.ProtoReflect.Descriptor instead.
 func (*ListAccessRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListAccessRequest) GetCapability() string {
@@ -744,7 +874,7 @@ type ListAccessResponse struct {
 
 func (x *ListAccessResponse) Reset() {
 	*x = ListAccessResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[5]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +886,7 @@ func (x *ListAccessResponse) String() string {
 func (*ListAccessResponse) ProtoMessage() {}
 
 func (x *ListAccessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[5]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +899,7 @@ func (x *ListAccessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccessResponse.ProtoReflect.Descriptor instead.
 func (*ListAccessResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListAccessResponse) GetGrants() []*Grant {
@@ -821,7 +951,7 @@ type ResolvePathRequest struct {
 
 func (x *ResolvePathRequest) Reset() {
 	*x = ResolvePathRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[6]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +963,7 @@ func (x *ResolvePathRequest) String() string {
 func (*ResolvePathRequest) ProtoMessage() {}
 
 func (x *ResolvePathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[6]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +976,7 @@ func (x *ResolvePathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolvePathRequest.ProtoReflect.Descriptor instead.
 func (*ResolvePathRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResolvePathRequest) GetPath() string {
@@ -875,7 +1005,7 @@ type ResolvePathResponse struct {
 
 func (x *ResolvePathResponse) Reset() {
 	*x = ResolvePathResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[7]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +1017,7 @@ func (x *ResolvePathResponse) String() string {
 func (*ResolvePathResponse) ProtoMessage() {}
 
 func (x *ResolvePathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[7]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +1030,7 @@ func (x *ResolvePathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolvePathResponse.ProtoReflect.Descriptor instead.
 func (*ResolvePathResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResolvePathResponse) GetResources() []*ResolvedResource {
@@ -923,7 +1053,7 @@ type ResolvedResource struct {
 
 func (x *ResolvedResource) Reset() {
 	*x = ResolvedResource{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1065,7 @@ func (x *ResolvedResource) String() string {
 func (*ResolvedResource) ProtoMessage() {}
 
 func (x *ResolvedResource) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[8]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1078,7 @@ func (x *ResolvedResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolvedResource.ProtoReflect.Descriptor instead.
 func (*ResolvedResource) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResolvedResource) GetUid() string {
@@ -977,7 +1107,7 @@ type LookupNamesRequest struct {
 
 func (x *LookupNamesRequest) Reset() {
 	*x = LookupNamesRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1119,7 @@ func (x *LookupNamesRequest) String() string {
 func (*LookupNamesRequest) ProtoMessage() {}
 
 func (x *LookupNamesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[9]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1132,7 @@ func (x *LookupNamesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupNamesRequest.ProtoReflect.Descriptor instead.
 func (*LookupNamesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LookupNamesRequest) GetUids() []string {
@@ -1023,7 +1153,7 @@ type LookupNamesResponse struct {
 
 func (x *LookupNamesResponse) Reset() {
 	*x = LookupNamesResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1165,7 @@ func (x *LookupNamesResponse) String() string {
 func (*LookupNamesResponse) ProtoMessage() {}
 
 func (x *LookupNamesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[10]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1178,7 @@ func (x *LookupNamesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupNamesResponse.ProtoReflect.Descriptor instead.
 func (*LookupNamesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LookupNamesResponse) GetNames() []*ResourceName {
@@ -1077,7 +1207,7 @@ type ResourceName struct {
 
 func (x *ResourceName) Reset() {
 	*x = ResourceName{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1219,7 @@ func (x *ResourceName) String() string {
 func (*ResourceName) ProtoMessage() {}
 
 func (x *ResourceName) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[11]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1232,7 @@ func (x *ResourceName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceName.ProtoReflect.Descriptor instead.
 func (*ResourceName) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResourceName) GetUid() string {
@@ -1154,7 +1284,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1296,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[12]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1309,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -1207,7 +1337,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1349,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[13]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1362,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SearchResponse) GetResults() []*SearchResult {
@@ -1280,7 +1410,7 @@ type SearchResult struct {
 
 func (x *SearchResult) Reset() {
 	*x = SearchResult{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1422,7 @@ func (x *SearchResult) String() string {
 func (*SearchResult) ProtoMessage() {}
 
 func (x *SearchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[14]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1435,7 @@ func (x *SearchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResult.ProtoReflect.Descriptor instead.
 func (*SearchResult) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SearchResult) GetKind() SearchKind {
@@ -1406,7 +1536,7 @@ type CountChildrenRequest struct {
 
 func (x *CountChildrenRequest) Reset() {
 	*x = CountChildrenRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1548,7 @@ func (x *CountChildrenRequest) String() string {
 func (*CountChildrenRequest) ProtoMessage() {}
 
 func (x *CountChildrenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[15]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1561,7 @@ func (x *CountChildrenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountChildrenRequest.ProtoReflect.Descriptor instead.
 func (*CountChildrenRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CountChildrenRequest) GetUid() string {
@@ -1488,7 +1618,7 @@ type CountChildrenResponse struct {
 
 func (x *CountChildrenResponse) Reset() {
 	*x = CountChildrenResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1630,7 @@ func (x *CountChildrenResponse) String() string {
 func (*CountChildrenResponse) ProtoMessage() {}
 
 func (x *CountChildrenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[16]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1643,7 @@ func (x *CountChildrenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountChildrenResponse.ProtoReflect.Descriptor instead.
 func (*CountChildrenResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CountChildrenResponse) GetGroups() []*CountedGroup {
@@ -1568,7 +1698,7 @@ type CountedGroup struct {
 
 func (x *CountedGroup) Reset() {
 	*x = CountedGroup{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1710,7 @@ func (x *CountedGroup) String() string {
 func (*CountedGroup) ProtoMessage() {}
 
 func (x *CountedGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[17]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1723,7 @@ func (x *CountedGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountedGroup.ProtoReflect.Descriptor instead.
 func (*CountedGroup) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CountedGroup) GetUid() string {
@@ -1644,7 +1774,7 @@ type ChildCounts struct {
 
 func (x *ChildCounts) Reset() {
 	*x = ChildCounts{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +1786,7 @@ func (x *ChildCounts) String() string {
 func (*ChildCounts) ProtoMessage() {}
 
 func (x *ChildCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[18]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +1799,7 @@ func (x *ChildCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildCounts.ProtoReflect.Descriptor instead.
 func (*ChildCounts) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ChildCounts) GetGroups() *ChildCount {
@@ -1720,7 +1850,7 @@ type ChildCount struct {
 
 func (x *ChildCount) Reset() {
 	*x = ChildCount{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1862,7 @@ func (x *ChildCount) String() string {
 func (*ChildCount) ProtoMessage() {}
 
 func (x *ChildCount) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[19]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1875,7 @@ func (x *ChildCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildCount.ProtoReflect.Descriptor instead.
 func (*ChildCount) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ChildCount) GetDirect() int64 {
@@ -1771,7 +1901,7 @@ type ListCapabilitiesRequest struct {
 
 func (x *ListCapabilitiesRequest) Reset() {
 	*x = ListCapabilitiesRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +1913,7 @@ func (x *ListCapabilitiesRequest) String() string {
 func (*ListCapabilitiesRequest) ProtoMessage() {}
 
 func (x *ListCapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[20]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +1926,7 @@ func (x *ListCapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListCapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{22}
 }
 
 // ListCapabilitiesResponse is all there are.
@@ -1810,7 +1940,7 @@ type ListCapabilitiesResponse struct {
 
 func (x *ListCapabilitiesResponse) Reset() {
 	*x = ListCapabilitiesResponse{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +1952,7 @@ func (x *ListCapabilitiesResponse) String() string {
 func (*ListCapabilitiesResponse) ProtoMessage() {}
 
 func (x *ListCapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[21]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +1965,7 @@ func (x *ListCapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListCapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{21}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListCapabilitiesResponse) GetCapabilities() []*NamedCapability {
@@ -1860,7 +1990,7 @@ type NamedCapability struct {
 
 func (x *NamedCapability) Reset() {
 	*x = NamedCapability{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +2002,7 @@ func (x *NamedCapability) String() string {
 func (*NamedCapability) ProtoMessage() {}
 
 func (x *NamedCapability) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[22]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +2015,7 @@ func (x *NamedCapability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedCapability.ProtoReflect.Descriptor instead.
 func (*NamedCapability) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{22}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NamedCapability) GetName() string {
@@ -1918,7 +2048,7 @@ type GetVersionRequest struct {
 
 func (x *GetVersionRequest) Reset() {
 	*x = GetVersionRequest{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2060,7 @@ func (x *GetVersionRequest) String() string {
 func (*GetVersionRequest) ProtoMessage() {}
 
 func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[23]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2073,7 @@ func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVersionRequest.ProtoReflect.Descriptor instead.
 func (*GetVersionRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{23}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{25}
 }
 
 // Version is what the server is.
@@ -1961,7 +2091,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[24]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2103,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_access_v1_access_proto_msgTypes[24]
+	mi := &file_holdfast_access_v1_access_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2116,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{24}
+	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Version) GetVersion() string {
@@ -2014,7 +2144,7 @@ var File_holdfast_access_v1_access_proto protoreflect.FileDescriptor
 
 const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x1fholdfast/access/v1/access.proto\x12\x12holdfast.access.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a(holdfast/iam/v2beta1/role_bindings.proto\"\xe2\x02\n" +
+	"\x1fholdfast/access/v1/access.proto\x12\x12holdfast.access.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a(holdfast/capabilities/capabilities.proto\x1a(holdfast/iam/v2beta1/role_bindings.proto\"\xe2\x02\n" +
 	"\x05Grant\x12\x1f\n" +
 	"\vbinding_uid\x18\x01 \x01(\tR\n" +
 	"bindingUid\x12E\n" +
@@ -2024,7 +2154,7 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\xd4\x01\n" +
+	"expireTime\"\xf7\x01\n" +
 	"\x12CheckAccessRequest\x12&\n" +
 	"\fidentity_uid\x18\x01 \x01(\tB\x03\xe0A\x02R\videntityUid\x12#\n" +
 	"\n" +
@@ -2032,7 +2162,8 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"capability\x12&\n" +
 	"\tplace_uid\x18\x03 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\bplaceUid\x12/\n" +
 	"\x05as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12\x18\n" +
-	"\aexplain\x18\x05 \x01(\bR\aexplain\"\xb0\x01\n" +
+	"\aexplain\x18\x05 \x01(\bR\aexplain\x12!\n" +
+	"\fverdict_only\x18\x06 \x01(\bR\vverdictOnly\"\xb0\x01\n" +
 	"\x13CheckAccessResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x121\n" +
 	"\x06grants\x18\x02 \x03(\v2\x19.holdfast.access.v1.GrantR\x06grants\x12\x1e\n" +
@@ -2044,7 +2175,14 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1c.holdfast.access.v1.LackKindR\x04kind\x123\n" +
 	"\anearest\x18\x02 \x01(\v2\x19.holdfast.access.v1.GrantR\anearest\x129\n" +
 	"\x04role\x18\x03 \x01(\v2%.holdfast.iam.v2beta1.RoleBindingRoleR\x04role\x121\n" +
-	"\x06givers\x18\x04 \x03(\v2\x19.holdfast.access.v1.GrantR\x06givers\"\xfc\x01\n" +
+	"\x06givers\x18\x04 \x03(\v2\x19.holdfast.access.v1.GrantR\x06givers\"\x86\x01\n" +
+	"\x17ListEndingGrantsRequest\x121\n" +
+	"\x06within\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06within\x12\x1b\n" +
+	"\tgroup_uid\x18\x02 \x01(\tR\bgroupUid\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\"a\n" +
+	"\x18ListEndingGrantsResponse\x121\n" +
+	"\x06grants\x18\x01 \x03(\v2\x19.holdfast.access.v1.GrantR\x06grants\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xfc\x01\n" +
 	"\x11ListAccessRequest\x12#\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tB\x03\xe0A\x02R\n" +
@@ -2192,7 +2330,7 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\x13SEARCH_MATCH_DIGEST\x10\b\x12\x1c\n" +
 	"\x18SEARCH_MATCH_PATH_PREFIX\x10\t\x12\x1c\n" +
 	"\x18SEARCH_MATCH_NAME_PREFIX\x10\n" +
-	"2\xc5\b\n" +
+	"2\xde\t\n" +
 	"\rAccessService\x12\x84\x01\n" +
 	"\vCheckAccess\x12&.holdfast.access.v1.CheckAccessRequest\x1a'.holdfast.access.v1.CheckAccessResponse\"$\x82\xd3\xe4\x93\x02\x12\x12\x10/access/v1/check\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\x93\x03\x12\x82\x01\n" +
@@ -2203,7 +2341,9 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\vLookupNames\x12&.holdfast.access.v1.LookupNamesRequest\x1a'.holdfast.access.v1.LookupNamesResponse\"(\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/access/v1/names\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x90\x02\x01\x12t\n" +
 	"\x06Search\x12!.holdfast.access.v1.SearchRequest\x1a\".holdfast.access.v1.SearchResponse\"#\x82\xd3\xe4\x93\x02\x13\x12\x11/access/v1/search\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x8c\x01\n" +
 	"\rCountChildren\x12(.holdfast.access.v1.CountChildrenRequest\x1a).holdfast.access.v1.CountChildrenResponse\"&\x82\xd3\xe4\x93\x02\x15\x12\x13/access/v1/children\x8a\xaf\xa8\xd2\x05\x05\x12\x03\n" +
-	"\x01g\x12\x98\x01\n" +
+	"\x01g\x12\x96\x01\n" +
+	"\x10ListEndingGrants\x12+.holdfast.access.v1.ListEndingGrantsRequest\x1a,.holdfast.access.v1.ListEndingGrantsResponse\"'\x82\xd3\xe4\x93\x02\x13\x12\x11/access/v1/ending\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x02\x93\x03\x10\x01\x12\x98\x01\n" +
 	"\x10ListCapabilities\x12+.holdfast.access.v1.ListCapabilitiesRequest\x1a,.holdfast.access.v1.ListCapabilitiesResponse\")\x82\xd3\xe4\x93\x02\x19\x12\x17/access/v1/capabilities\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12v\n" +
 	"\n" +
 	"GetVersion\x12%.holdfast.access.v1.GetVersionRequest\x1a\x1b.holdfast.access.v1.Version\"$\x82\xd3\xe4\x93\x02\x14\x12\x12/access/v1/version\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01B9Z7github.com/holdfast-dev/holdfast/gen/access/v1;accesspbb\x06proto3"
@@ -2221,7 +2361,7 @@ func file_holdfast_access_v1_access_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_access_v1_access_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_holdfast_access_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_holdfast_access_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_holdfast_access_v1_access_proto_goTypes = []any{
 	(LackKind)(0),                       // 0: holdfast.access.v1.LackKind
 	(SearchKind)(0),                     // 1: holdfast.access.v1.SearchKind
@@ -2230,85 +2370,92 @@ var file_holdfast_access_v1_access_proto_goTypes = []any{
 	(*CheckAccessRequest)(nil),          // 4: holdfast.access.v1.CheckAccessRequest
 	(*CheckAccessResponse)(nil),         // 5: holdfast.access.v1.CheckAccessResponse
 	(*Lack)(nil),                        // 6: holdfast.access.v1.Lack
-	(*ListAccessRequest)(nil),           // 7: holdfast.access.v1.ListAccessRequest
-	(*ListAccessResponse)(nil),          // 8: holdfast.access.v1.ListAccessResponse
-	(*ResolvePathRequest)(nil),          // 9: holdfast.access.v1.ResolvePathRequest
-	(*ResolvePathResponse)(nil),         // 10: holdfast.access.v1.ResolvePathResponse
-	(*ResolvedResource)(nil),            // 11: holdfast.access.v1.ResolvedResource
-	(*LookupNamesRequest)(nil),          // 12: holdfast.access.v1.LookupNamesRequest
-	(*LookupNamesResponse)(nil),         // 13: holdfast.access.v1.LookupNamesResponse
-	(*ResourceName)(nil),                // 14: holdfast.access.v1.ResourceName
-	(*SearchRequest)(nil),               // 15: holdfast.access.v1.SearchRequest
-	(*SearchResponse)(nil),              // 16: holdfast.access.v1.SearchResponse
-	(*SearchResult)(nil),                // 17: holdfast.access.v1.SearchResult
-	(*CountChildrenRequest)(nil),        // 18: holdfast.access.v1.CountChildrenRequest
-	(*CountChildrenResponse)(nil),       // 19: holdfast.access.v1.CountChildrenResponse
-	(*CountedGroup)(nil),                // 20: holdfast.access.v1.CountedGroup
-	(*ChildCounts)(nil),                 // 21: holdfast.access.v1.ChildCounts
-	(*ChildCount)(nil),                  // 22: holdfast.access.v1.ChildCount
-	(*ListCapabilitiesRequest)(nil),     // 23: holdfast.access.v1.ListCapabilitiesRequest
-	(*ListCapabilitiesResponse)(nil),    // 24: holdfast.access.v1.ListCapabilitiesResponse
-	(*NamedCapability)(nil),             // 25: holdfast.access.v1.NamedCapability
-	(*GetVersionRequest)(nil),           // 26: holdfast.access.v1.GetVersionRequest
-	(*Version)(nil),                     // 27: holdfast.access.v1.Version
-	(*v2beta1.RoleBindingIdentity)(nil), // 28: holdfast.iam.v2beta1.RoleBindingIdentity
-	(*v2beta1.RoleBindingGroup)(nil),    // 29: holdfast.iam.v2beta1.RoleBindingGroup
-	(*v2beta1.RoleBindingRole)(nil),     // 30: holdfast.iam.v2beta1.RoleBindingRole
-	(*timestamppb.Timestamp)(nil),       // 31: google.protobuf.Timestamp
-	(capabilities.Capability)(0),        // 32: holdfast.capabilities.Capability
+	(*ListEndingGrantsRequest)(nil),     // 7: holdfast.access.v1.ListEndingGrantsRequest
+	(*ListEndingGrantsResponse)(nil),    // 8: holdfast.access.v1.ListEndingGrantsResponse
+	(*ListAccessRequest)(nil),           // 9: holdfast.access.v1.ListAccessRequest
+	(*ListAccessResponse)(nil),          // 10: holdfast.access.v1.ListAccessResponse
+	(*ResolvePathRequest)(nil),          // 11: holdfast.access.v1.ResolvePathRequest
+	(*ResolvePathResponse)(nil),         // 12: holdfast.access.v1.ResolvePathResponse
+	(*ResolvedResource)(nil),            // 13: holdfast.access.v1.ResolvedResource
+	(*LookupNamesRequest)(nil),          // 14: holdfast.access.v1.LookupNamesRequest
+	(*LookupNamesResponse)(nil),         // 15: holdfast.access.v1.LookupNamesResponse
+	(*ResourceName)(nil),                // 16: holdfast.access.v1.ResourceName
+	(*SearchRequest)(nil),               // 17: holdfast.access.v1.SearchRequest
+	(*SearchResponse)(nil),              // 18: holdfast.access.v1.SearchResponse
+	(*SearchResult)(nil),                // 19: holdfast.access.v1.SearchResult
+	(*CountChildrenRequest)(nil),        // 20: holdfast.access.v1.CountChildrenRequest
+	(*CountChildrenResponse)(nil),       // 21: holdfast.access.v1.CountChildrenResponse
+	(*CountedGroup)(nil),                // 22: holdfast.access.v1.CountedGroup
+	(*ChildCounts)(nil),                 // 23: holdfast.access.v1.ChildCounts
+	(*ChildCount)(nil),                  // 24: holdfast.access.v1.ChildCount
+	(*ListCapabilitiesRequest)(nil),     // 25: holdfast.access.v1.ListCapabilitiesRequest
+	(*ListCapabilitiesResponse)(nil),    // 26: holdfast.access.v1.ListCapabilitiesResponse
+	(*NamedCapability)(nil),             // 27: holdfast.access.v1.NamedCapability
+	(*GetVersionRequest)(nil),           // 28: holdfast.access.v1.GetVersionRequest
+	(*Version)(nil),                     // 29: holdfast.access.v1.Version
+	(*v2beta1.RoleBindingIdentity)(nil), // 30: holdfast.iam.v2beta1.RoleBindingIdentity
+	(*v2beta1.RoleBindingGroup)(nil),    // 31: holdfast.iam.v2beta1.RoleBindingGroup
+	(*v2beta1.RoleBindingRole)(nil),     // 32: holdfast.iam.v2beta1.RoleBindingRole
+	(*timestamppb.Timestamp)(nil),       // 33: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),         // 34: google.protobuf.Duration
+	(capabilities.Capability)(0),        // 35: holdfast.capabilities.Capability
 }
 var file_holdfast_access_v1_access_proto_depIdxs = []int32{
-	28, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
-	29, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
-	30, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
-	31, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
-	31, // 4: holdfast.access.v1.Grant.expire_time:type_name -> google.protobuf.Timestamp
-	31, // 5: holdfast.access.v1.CheckAccessRequest.as_of:type_name -> google.protobuf.Timestamp
+	30, // 0: holdfast.access.v1.Grant.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
+	31, // 1: holdfast.access.v1.Grant.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
+	32, // 2: holdfast.access.v1.Grant.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	33, // 3: holdfast.access.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
+	33, // 4: holdfast.access.v1.Grant.expire_time:type_name -> google.protobuf.Timestamp
+	33, // 5: holdfast.access.v1.CheckAccessRequest.as_of:type_name -> google.protobuf.Timestamp
 	3,  // 6: holdfast.access.v1.CheckAccessResponse.grants:type_name -> holdfast.access.v1.Grant
 	6,  // 7: holdfast.access.v1.CheckAccessResponse.lack:type_name -> holdfast.access.v1.Lack
 	0,  // 8: holdfast.access.v1.Lack.kind:type_name -> holdfast.access.v1.LackKind
 	3,  // 9: holdfast.access.v1.Lack.nearest:type_name -> holdfast.access.v1.Grant
-	30, // 10: holdfast.access.v1.Lack.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	32, // 10: holdfast.access.v1.Lack.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
 	3,  // 11: holdfast.access.v1.Lack.givers:type_name -> holdfast.access.v1.Grant
-	31, // 12: holdfast.access.v1.ListAccessRequest.as_of:type_name -> google.protobuf.Timestamp
-	3,  // 13: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
-	11, // 14: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
-	14, // 15: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
-	17, // 16: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
-	1,  // 17: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
-	2,  // 18: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
-	31, // 19: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
-	20, // 20: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
-	21, // 21: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
-	21, // 22: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
-	22, // 23: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
-	22, // 24: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
-	22, // 25: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
-	22, // 26: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
-	22, // 27: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
-	25, // 28: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
-	32, // 29: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
-	4,  // 30: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
-	7,  // 31: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
-	9,  // 32: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
-	12, // 33: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
-	15, // 34: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
-	18, // 35: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
-	23, // 36: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
-	26, // 37: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
-	5,  // 38: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
-	8,  // 39: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
-	10, // 40: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
-	13, // 41: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
-	16, // 42: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
-	19, // 43: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
-	24, // 44: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
-	27, // 45: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
-	38, // [38:46] is the sub-list for method output_type
-	30, // [30:38] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	34, // 12: holdfast.access.v1.ListEndingGrantsRequest.within:type_name -> google.protobuf.Duration
+	3,  // 13: holdfast.access.v1.ListEndingGrantsResponse.grants:type_name -> holdfast.access.v1.Grant
+	33, // 14: holdfast.access.v1.ListAccessRequest.as_of:type_name -> google.protobuf.Timestamp
+	3,  // 15: holdfast.access.v1.ListAccessResponse.grants:type_name -> holdfast.access.v1.Grant
+	13, // 16: holdfast.access.v1.ResolvePathResponse.resources:type_name -> holdfast.access.v1.ResolvedResource
+	16, // 17: holdfast.access.v1.LookupNamesResponse.names:type_name -> holdfast.access.v1.ResourceName
+	19, // 18: holdfast.access.v1.SearchResponse.results:type_name -> holdfast.access.v1.SearchResult
+	1,  // 19: holdfast.access.v1.SearchResult.kind:type_name -> holdfast.access.v1.SearchKind
+	2,  // 20: holdfast.access.v1.SearchResult.match:type_name -> holdfast.access.v1.SearchMatch
+	33, // 21: holdfast.access.v1.SearchResult.time:type_name -> google.protobuf.Timestamp
+	22, // 22: holdfast.access.v1.CountChildrenResponse.groups:type_name -> holdfast.access.v1.CountedGroup
+	23, // 23: holdfast.access.v1.CountChildrenResponse.counts:type_name -> holdfast.access.v1.ChildCounts
+	23, // 24: holdfast.access.v1.CountedGroup.counts:type_name -> holdfast.access.v1.ChildCounts
+	24, // 25: holdfast.access.v1.ChildCounts.groups:type_name -> holdfast.access.v1.ChildCount
+	24, // 26: holdfast.access.v1.ChildCounts.repos:type_name -> holdfast.access.v1.ChildCount
+	24, // 27: holdfast.access.v1.ChildCounts.identities:type_name -> holdfast.access.v1.ChildCount
+	24, // 28: holdfast.access.v1.ChildCounts.roles:type_name -> holdfast.access.v1.ChildCount
+	24, // 29: holdfast.access.v1.ChildCounts.role_bindings:type_name -> holdfast.access.v1.ChildCount
+	27, // 30: holdfast.access.v1.ListCapabilitiesResponse.capabilities:type_name -> holdfast.access.v1.NamedCapability
+	35, // 31: holdfast.access.v1.NamedCapability.capability:type_name -> holdfast.capabilities.Capability
+	4,  // 32: holdfast.access.v1.AccessService.CheckAccess:input_type -> holdfast.access.v1.CheckAccessRequest
+	9,  // 33: holdfast.access.v1.AccessService.ListAccess:input_type -> holdfast.access.v1.ListAccessRequest
+	11, // 34: holdfast.access.v1.AccessService.ResolvePath:input_type -> holdfast.access.v1.ResolvePathRequest
+	14, // 35: holdfast.access.v1.AccessService.LookupNames:input_type -> holdfast.access.v1.LookupNamesRequest
+	17, // 36: holdfast.access.v1.AccessService.Search:input_type -> holdfast.access.v1.SearchRequest
+	20, // 37: holdfast.access.v1.AccessService.CountChildren:input_type -> holdfast.access.v1.CountChildrenRequest
+	7,  // 38: holdfast.access.v1.AccessService.ListEndingGrants:input_type -> holdfast.access.v1.ListEndingGrantsRequest
+	25, // 39: holdfast.access.v1.AccessService.ListCapabilities:input_type -> holdfast.access.v1.ListCapabilitiesRequest
+	28, // 40: holdfast.access.v1.AccessService.GetVersion:input_type -> holdfast.access.v1.GetVersionRequest
+	5,  // 41: holdfast.access.v1.AccessService.CheckAccess:output_type -> holdfast.access.v1.CheckAccessResponse
+	10, // 42: holdfast.access.v1.AccessService.ListAccess:output_type -> holdfast.access.v1.ListAccessResponse
+	12, // 43: holdfast.access.v1.AccessService.ResolvePath:output_type -> holdfast.access.v1.ResolvePathResponse
+	15, // 44: holdfast.access.v1.AccessService.LookupNames:output_type -> holdfast.access.v1.LookupNamesResponse
+	18, // 45: holdfast.access.v1.AccessService.Search:output_type -> holdfast.access.v1.SearchResponse
+	21, // 46: holdfast.access.v1.AccessService.CountChildren:output_type -> holdfast.access.v1.CountChildrenResponse
+	8,  // 47: holdfast.access.v1.AccessService.ListEndingGrants:output_type -> holdfast.access.v1.ListEndingGrantsResponse
+	26, // 48: holdfast.access.v1.AccessService.ListCapabilities:output_type -> holdfast.access.v1.ListCapabilitiesResponse
+	29, // 49: holdfast.access.v1.AccessService.GetVersion:output_type -> holdfast.access.v1.Version
+	41, // [41:50] is the sub-list for method output_type
+	32, // [32:41] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_access_v1_access_proto_init() }
@@ -2316,15 +2463,15 @@ func file_holdfast_access_v1_access_proto_init() {
 	if File_holdfast_access_v1_access_proto != nil {
 		return
 	}
-	file_holdfast_access_v1_access_proto_msgTypes[5].OneofWrappers = []any{}
-	file_holdfast_access_v1_access_proto_msgTypes[16].OneofWrappers = []any{}
+	file_holdfast_access_v1_access_proto_msgTypes[7].OneofWrappers = []any{}
+	file_holdfast_access_v1_access_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_access_v1_access_proto_rawDesc), len(file_holdfast_access_v1_access_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	AccessService_LookupNames_FullMethodName      = "/holdfast.access.v1.AccessService/LookupNames"
 	AccessService_Search_FullMethodName           = "/holdfast.access.v1.AccessService/Search"
 	AccessService_CountChildren_FullMethodName    = "/holdfast.access.v1.AccessService/CountChildren"
+	AccessService_ListEndingGrants_FullMethodName = "/holdfast.access.v1.AccessService/ListEndingGrants"
 	AccessService_ListCapabilities_FullMethodName = "/holdfast.access.v1.AccessService/ListCapabilities"
 	AccessService_GetVersion_FullMethodName       = "/holdfast.access.v1.AccessService/GetVersion"
 )
@@ -57,6 +58,9 @@ type AccessServiceClient interface {
 	// CountChildren says how many resources of each kind are in a group, and in each
 	// of the groups directly in it, a page at a time.
 	CountChildren(ctx context.Context, in *CountChildrenRequest, opts ...grpc.CallOption) (*CountChildrenResponse, error)
+	// ListEndingGrants returns the role bindings that end soon, the next first, among those
+	// that the caller may list.
+	ListEndingGrants(ctx context.Context, in *ListEndingGrantsRequest, opts ...grpc.CallOption) (*ListEndingGrantsResponse, error)
 	// ListCapabilities returns every capability that a role can have.
 	ListCapabilities(ctx context.Context, in *ListCapabilitiesRequest, opts ...grpc.CallOption) (*ListCapabilitiesResponse, error)
 	// GetVersion says what the server is.
@@ -131,6 +135,16 @@ func (c *accessServiceClient) CountChildren(ctx context.Context, in *CountChildr
 	return out, nil
 }
 
+func (c *accessServiceClient) ListEndingGrants(ctx context.Context, in *ListEndingGrantsRequest, opts ...grpc.CallOption) (*ListEndingGrantsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListEndingGrantsResponse)
+	err := c.cc.Invoke(ctx, AccessService_ListEndingGrants_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *accessServiceClient) ListCapabilities(ctx context.Context, in *ListCapabilitiesRequest, opts ...grpc.CallOption) (*ListCapabilitiesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListCapabilitiesResponse)
@@ -179,6 +193,9 @@ type AccessServiceServer interface {
 	// CountChildren says how many resources of each kind are in a group, and in each
 	// of the groups directly in it, a page at a time.
 	CountChildren(context.Context, *CountChildrenRequest) (*CountChildrenResponse, error)
+	// ListEndingGrants returns the role bindings that end soon, the next first, among those
+	// that the caller may list.
+	ListEndingGrants(context.Context, *ListEndingGrantsRequest) (*ListEndingGrantsResponse, error)
 	// ListCapabilities returns every capability that a role can have.
 	ListCapabilities(context.Context, *ListCapabilitiesRequest) (*ListCapabilitiesResponse, error)
 	// GetVersion says what the server is.
@@ -210,6 +227,9 @@ func (UnimplementedAccessServiceServer) Search(context.Context, *SearchRequest) 
 }
 func (UnimplementedAccessServiceServer) CountChildren(context.Context, *CountChildrenRequest) (*CountChildrenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CountChildren not implemented")
+}
+func (UnimplementedAccessServiceServer) ListEndingGrants(context.Context, *ListEndingGrantsRequest) (*ListEndingGrantsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListEndingGrants not implemented")
 }
 func (UnimplementedAccessServiceServer) ListCapabilities(context.Context, *ListCapabilitiesRequest) (*ListCapabilitiesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListCapabilities not implemented")
@@ -346,6 +366,24 @@ func _AccessService_CountChildren_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccessService_ListEndingGrants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListEndingGrantsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).ListEndingGrants(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_ListEndingGrants_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).ListEndingGrants(ctx, req.(*ListEndingGrantsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AccessService_ListCapabilities_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListCapabilitiesRequest)
 	if err := dec(in); err != nil {
@@ -412,6 +450,10 @@ var AccessService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CountChildren",
 			Handler:    _AccessService_CountChildren_Handler,
+		},
+		{
+			MethodName: "ListEndingGrants",
+			Handler:    _AccessService_ListEndingGrants_Handler,
 		},
 		{
 			MethodName: "ListCapabilities",

@@ -105,7 +105,9 @@ type ListUnusedAccessRequest struct {
 	// uid, then optionally " desc". The pages of one walk have one order.
 	OrderBy string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	// How many to pass over before the page starts.
-	Skip          int32 `protobuf:"varint,7,opt,name=skip,proto3" json:"skip,omitempty"`
+	Skip int32 `protobuf:"varint,7,opt,name=skip,proto3" json:"skip,omitempty"`
+	// Also says what it would do to take away what is unused. A page then has 20 at most.
+	Simulate      bool `protobuf:"varint,8,opt,name=simulate,proto3" json:"simulate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -187,6 +189,13 @@ func (x *ListUnusedAccessRequest) GetSkip() int32 {
 		return x.Skip
 	}
 	return 0
+}
+
+func (x *ListUnusedAccessRequest) GetSimulate() bool {
+	if x != nil {
+		return x.Simulate
+	}
+	return false
 }
 
 // ListUnusedAccessResponse is one page of what is unused.
@@ -300,7 +309,12 @@ type UnusedAccess struct {
 	// caller sees and that can be bound there.
 	SuggestedRole *v2beta1.RoleBindingRole `protobuf:"bytes,11,opt,name=suggested_role,json=suggestedRole,proto3" json:"suggested_role,omitempty"`
 	// The identity is a pull token.
-	PullToken     bool `protobuf:"varint,12,opt,name=pull_token,json=pullToken,proto3" json:"pull_token,omitempty"`
+	PullToken bool `protobuf:"varint,12,opt,name=pull_token,json=pullToken,proto3" json:"pull_token,omitempty"`
+	// What would take away what is unused, as Simulate takes it. Absent if no role would do
+	// that there is.
+	Change *SimulatedChange `protobuf:"bytes,13,opt,name=change,proto3" json:"change,omitempty"`
+	// What the change would do, if that was asked for and the caller may make it.
+	Consequences  *SimulateResponse `protobuf:"bytes,14,opt,name=consequences,proto3" json:"consequences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -419,11 +433,182 @@ func (x *UnusedAccess) GetPullToken() bool {
 	return false
 }
 
+func (x *UnusedAccess) GetChange() *SimulatedChange {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *UnusedAccess) GetConsequences() *SimulateResponse {
+	if x != nil {
+		return x.Consequences
+	}
+	return nil
+}
+
+// UnusedAccessReport is the body of the event by which a group with a subscription is told
+// once a week what of the access there and below is not used. It names nobody.
+type UnusedAccessReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The group's uid.
+	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
+	// For how long it was not used.
+	Since *durationpb.Duration `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// Since when it is recorded which role bindings are used.
+	RecordedSince *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=recorded_since,json=recordedSince,proto3" json:"recorded_since,omitempty"`
+	// How much there is of each kind.
+	Totals []*UnusedTotal `protobuf:"bytes,4,rep,name=totals,proto3" json:"totals,omitempty"`
+	// The first 50: their kinds and uids, when they were created and last used, and of role
+	// bindings how many capabilities were not used.
+	First         []*UnusedAccess `protobuf:"bytes,5,rep,name=first,proto3" json:"first,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnusedAccessReport) Reset() {
+	*x = UnusedAccessReport{}
+	mi := &file_holdfast_access_v1_use_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnusedAccessReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnusedAccessReport) ProtoMessage() {}
+
+func (x *UnusedAccessReport) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_use_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnusedAccessReport.ProtoReflect.Descriptor instead.
+func (*UnusedAccessReport) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_use_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *UnusedAccessReport) GetGroupUid() string {
+	if x != nil {
+		return x.GroupUid
+	}
+	return ""
+}
+
+func (x *UnusedAccessReport) GetSince() *durationpb.Duration {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *UnusedAccessReport) GetRecordedSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RecordedSince
+	}
+	return nil
+}
+
+func (x *UnusedAccessReport) GetTotals() []*UnusedTotal {
+	if x != nil {
+		return x.Totals
+	}
+	return nil
+}
+
+func (x *UnusedAccessReport) GetFirst() []*UnusedAccess {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+// UnusedTotal is how much of a kind is unused.
+type UnusedTotal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	Kind UnusedKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.access.v1.UnusedKind" json:"kind,omitempty"`
+	// How many were looked at.
+	LookedAt int64 `protobuf:"varint,2,opt,name=looked_at,json=lookedAt,proto3" json:"looked_at,omitempty"`
+	// How many of them were not used, or not entirely.
+	Unused int64 `protobuf:"varint,3,opt,name=unused,proto3" json:"unused,omitempty"`
+	// There are more, which were not looked at.
+	Incomplete    bool `protobuf:"varint,4,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnusedTotal) Reset() {
+	*x = UnusedTotal{}
+	mi := &file_holdfast_access_v1_use_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnusedTotal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnusedTotal) ProtoMessage() {}
+
+func (x *UnusedTotal) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_access_v1_use_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnusedTotal.ProtoReflect.Descriptor instead.
+func (*UnusedTotal) Descriptor() ([]byte, []int) {
+	return file_holdfast_access_v1_use_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *UnusedTotal) GetKind() UnusedKind {
+	if x != nil {
+		return x.Kind
+	}
+	return UnusedKind_UNUSED_KIND_UNSPECIFIED
+}
+
+func (x *UnusedTotal) GetLookedAt() int64 {
+	if x != nil {
+		return x.LookedAt
+	}
+	return 0
+}
+
+func (x *UnusedTotal) GetUnused() int64 {
+	if x != nil {
+		return x.Unused
+	}
+	return 0
+}
+
+func (x *UnusedTotal) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
 var File_holdfast_access_v1_use_proto protoreflect.FileDescriptor
 
 const file_holdfast_access_v1_use_proto_rawDesc = "" +
 	"\n" +
-	"\x1choldfast/access/v1/use.proto\x12\x12holdfast.access.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a(holdfast/iam/v2beta1/role_bindings.proto\"\x9f\x02\n" +
+	"\x1choldfast/access/v1/use.proto\x12\x12holdfast.access.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!holdfast/access/v1/simulate.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a(holdfast/iam/v2beta1/role_bindings.proto\"\xbb\x02\n" +
 	"\x17ListUnusedAccessRequest\x127\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1e.holdfast.access.v1.UnusedKindB\x03\xe0A\x02R\x04kind\x12/\n" +
 	"\x05since\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05since\x12/\n" +
@@ -432,7 +617,8 @@ const file_holdfast_access_v1_use_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\x06 \x01(\tR\aorderBy\x12\x12\n" +
-	"\x04skip\x18\a \x01(\x05R\x04skip\"\x8f\x02\n" +
+	"\x04skip\x18\a \x01(\x05R\x04skip\x12\x1a\n" +
+	"\bsimulate\x18\b \x01(\bR\bsimulate\"\x8f\x02\n" +
 	"\x18ListUnusedAccessResponse\x128\n" +
 	"\x06unused\x18\x01 \x03(\v2 .holdfast.access.v1.UnusedAccessR\x06unused\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -440,7 +626,7 @@ const file_holdfast_access_v1_use_proto_rawDesc = "" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x12A\n" +
 	"\x0erecorded_since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rrecordedSinceB\x0e\n" +
-	"\f_total_count\"\xf7\x04\n" +
+	"\f_total_count\"\xfe\x05\n" +
 	"\fUnusedAccess\x122\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1e.holdfast.access.v1.UnusedKindR\x04kind\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x12\n" +
@@ -456,7 +642,22 @@ const file_holdfast_access_v1_use_proto_rawDesc = "" +
 	" \x01(\x05R\x15unusedCapabilityCount\x12L\n" +
 	"\x0esuggested_role\x18\v \x01(\v2%.holdfast.iam.v2beta1.RoleBindingRoleR\rsuggestedRole\x12\x1d\n" +
 	"\n" +
-	"pull_token\x18\f \x01(\bR\tpullToken*\xa4\x01\n" +
+	"pull_token\x18\f \x01(\bR\tpullToken\x12;\n" +
+	"\x06change\x18\r \x01(\v2#.holdfast.access.v1.SimulatedChangeR\x06change\x12H\n" +
+	"\fconsequences\x18\x0e \x01(\v2$.holdfast.access.v1.SimulateResponseR\fconsequences\"\x96\x02\n" +
+	"\x12UnusedAccessReport\x12\x1b\n" +
+	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12/\n" +
+	"\x05since\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05since\x12A\n" +
+	"\x0erecorded_since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rrecordedSince\x127\n" +
+	"\x06totals\x18\x04 \x03(\v2\x1f.holdfast.access.v1.UnusedTotalR\x06totals\x126\n" +
+	"\x05first\x18\x05 \x03(\v2 .holdfast.access.v1.UnusedAccessR\x05first\"\x96\x01\n" +
+	"\vUnusedTotal\x122\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1e.holdfast.access.v1.UnusedKindR\x04kind\x12\x1b\n" +
+	"\tlooked_at\x18\x02 \x01(\x03R\blookedAt\x12\x16\n" +
+	"\x06unused\x18\x03 \x01(\x03R\x06unused\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x04 \x01(\bR\n" +
+	"incomplete*\xa4\x01\n" +
 	"\n" +
 	"UnusedKind\x12\x1b\n" +
 	"\x17UNUSED_KIND_UNSPECIFIED\x10\x00\x12\x1c\n" +
@@ -481,39 +682,50 @@ func file_holdfast_access_v1_use_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_access_v1_use_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_access_v1_use_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_holdfast_access_v1_use_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_holdfast_access_v1_use_proto_goTypes = []any{
 	(UnusedKind)(0),                     // 0: holdfast.access.v1.UnusedKind
 	(*ListUnusedAccessRequest)(nil),     // 1: holdfast.access.v1.ListUnusedAccessRequest
 	(*ListUnusedAccessResponse)(nil),    // 2: holdfast.access.v1.ListUnusedAccessResponse
 	(*UnusedAccess)(nil),                // 3: holdfast.access.v1.UnusedAccess
-	(*durationpb.Duration)(nil),         // 4: google.protobuf.Duration
-	(*common.UIDPFilter)(nil),           // 5: holdfast.common.UIDPFilter
-	(*timestamppb.Timestamp)(nil),       // 6: google.protobuf.Timestamp
-	(*v2beta1.RoleBindingIdentity)(nil), // 7: holdfast.iam.v2beta1.RoleBindingIdentity
-	(*v2beta1.RoleBindingGroup)(nil),    // 8: holdfast.iam.v2beta1.RoleBindingGroup
-	(*v2beta1.RoleBindingRole)(nil),     // 9: holdfast.iam.v2beta1.RoleBindingRole
+	(*UnusedAccessReport)(nil),          // 4: holdfast.access.v1.UnusedAccessReport
+	(*UnusedTotal)(nil),                 // 5: holdfast.access.v1.UnusedTotal
+	(*durationpb.Duration)(nil),         // 6: google.protobuf.Duration
+	(*common.UIDPFilter)(nil),           // 7: holdfast.common.UIDPFilter
+	(*timestamppb.Timestamp)(nil),       // 8: google.protobuf.Timestamp
+	(*v2beta1.RoleBindingIdentity)(nil), // 9: holdfast.iam.v2beta1.RoleBindingIdentity
+	(*v2beta1.RoleBindingGroup)(nil),    // 10: holdfast.iam.v2beta1.RoleBindingGroup
+	(*v2beta1.RoleBindingRole)(nil),     // 11: holdfast.iam.v2beta1.RoleBindingRole
+	(*SimulatedChange)(nil),             // 12: holdfast.access.v1.SimulatedChange
+	(*SimulateResponse)(nil),            // 13: holdfast.access.v1.SimulateResponse
 }
 var file_holdfast_access_v1_use_proto_depIdxs = []int32{
 	0,  // 0: holdfast.access.v1.ListUnusedAccessRequest.kind:type_name -> holdfast.access.v1.UnusedKind
-	4,  // 1: holdfast.access.v1.ListUnusedAccessRequest.since:type_name -> google.protobuf.Duration
-	5,  // 2: holdfast.access.v1.ListUnusedAccessRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	6,  // 1: holdfast.access.v1.ListUnusedAccessRequest.since:type_name -> google.protobuf.Duration
+	7,  // 2: holdfast.access.v1.ListUnusedAccessRequest.uidp:type_name -> holdfast.common.UIDPFilter
 	3,  // 3: holdfast.access.v1.ListUnusedAccessResponse.unused:type_name -> holdfast.access.v1.UnusedAccess
-	6,  // 4: holdfast.access.v1.ListUnusedAccessResponse.recorded_since:type_name -> google.protobuf.Timestamp
+	8,  // 4: holdfast.access.v1.ListUnusedAccessResponse.recorded_since:type_name -> google.protobuf.Timestamp
 	0,  // 5: holdfast.access.v1.UnusedAccess.kind:type_name -> holdfast.access.v1.UnusedKind
-	7,  // 6: holdfast.access.v1.UnusedAccess.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
-	8,  // 7: holdfast.access.v1.UnusedAccess.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
-	9,  // 8: holdfast.access.v1.UnusedAccess.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
-	6,  // 9: holdfast.access.v1.UnusedAccess.create_time:type_name -> google.protobuf.Timestamp
-	6,  // 10: holdfast.access.v1.UnusedAccess.last_use_time:type_name -> google.protobuf.Timestamp
-	9,  // 11: holdfast.access.v1.UnusedAccess.suggested_role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
-	1,  // 12: holdfast.access.v1.AccessUseService.ListUnusedAccess:input_type -> holdfast.access.v1.ListUnusedAccessRequest
-	2,  // 13: holdfast.access.v1.AccessUseService.ListUnusedAccess:output_type -> holdfast.access.v1.ListUnusedAccessResponse
-	13, // [13:14] is the sub-list for method output_type
-	12, // [12:13] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	9,  // 6: holdfast.access.v1.UnusedAccess.identity:type_name -> holdfast.iam.v2beta1.RoleBindingIdentity
+	10, // 7: holdfast.access.v1.UnusedAccess.group:type_name -> holdfast.iam.v2beta1.RoleBindingGroup
+	11, // 8: holdfast.access.v1.UnusedAccess.role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	8,  // 9: holdfast.access.v1.UnusedAccess.create_time:type_name -> google.protobuf.Timestamp
+	8,  // 10: holdfast.access.v1.UnusedAccess.last_use_time:type_name -> google.protobuf.Timestamp
+	11, // 11: holdfast.access.v1.UnusedAccess.suggested_role:type_name -> holdfast.iam.v2beta1.RoleBindingRole
+	12, // 12: holdfast.access.v1.UnusedAccess.change:type_name -> holdfast.access.v1.SimulatedChange
+	13, // 13: holdfast.access.v1.UnusedAccess.consequences:type_name -> holdfast.access.v1.SimulateResponse
+	6,  // 14: holdfast.access.v1.UnusedAccessReport.since:type_name -> google.protobuf.Duration
+	8,  // 15: holdfast.access.v1.UnusedAccessReport.recorded_since:type_name -> google.protobuf.Timestamp
+	5,  // 16: holdfast.access.v1.UnusedAccessReport.totals:type_name -> holdfast.access.v1.UnusedTotal
+	3,  // 17: holdfast.access.v1.UnusedAccessReport.first:type_name -> holdfast.access.v1.UnusedAccess
+	0,  // 18: holdfast.access.v1.UnusedTotal.kind:type_name -> holdfast.access.v1.UnusedKind
+	1,  // 19: holdfast.access.v1.AccessUseService.ListUnusedAccess:input_type -> holdfast.access.v1.ListUnusedAccessRequest
+	2,  // 20: holdfast.access.v1.AccessUseService.ListUnusedAccess:output_type -> holdfast.access.v1.ListUnusedAccessResponse
+	20, // [20:21] is the sub-list for method output_type
+	19, // [19:20] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_access_v1_use_proto_init() }
@@ -521,6 +733,7 @@ func file_holdfast_access_v1_use_proto_init() {
 	if File_holdfast_access_v1_use_proto != nil {
 		return
 	}
+	file_holdfast_access_v1_simulate_proto_init()
 	file_holdfast_access_v1_use_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -528,7 +741,7 @@ func file_holdfast_access_v1_use_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_access_v1_use_proto_rawDesc), len(file_holdfast_access_v1_use_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   3,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

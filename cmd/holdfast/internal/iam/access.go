@@ -21,7 +21,7 @@ func Access(a *noun.App) *cobra.Command {
 	rules := a.Branch("rules", "Manage which roles can be asked for", rulesCreate(a), rulesList(a), a.DeleteCommand(accessRules()))
 	requests := a.Branch("requests", "Show and decide requests for roles", requestsList(a), requestsShow(a), approveCommand(a),
 		denyCommand(a), handBackCommand(a))
-	cmd := a.Branch("access", "Ask for roles for a time, and grant them", requestCommand(a), requests, rules, unusedCommand(a))
+	cmd := a.Branch("access", "Ask for roles for a time, and grant them", requestCommand(a), requests, rules, unusedCommand(a), endingCommand(a))
 	cmd.Long = "A rule says which role can be asked for on a group, by whom and for how long. Whoever asks gets it for that\n" +
 		"time once others have approved, who need to hold it themselves."
 	return cmd

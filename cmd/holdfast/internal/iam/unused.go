@@ -1,8 +1,8 @@
 package iam
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"strings"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	commonpb "github.com/holdfast-dev/holdfast/gen/common"
 )
 
 // unusedKinds are the words for what may be unused, in the order in which it is listed.
@@ -29,7 +30,7 @@ var unusedKinds = []struct {
 	{"account-associations", accesspb.UnusedKind_UNUSED_KIND_ACCOUNT_ASSOCIATION},
 }
 
-func unusedAccess() noun.Noun {
+func unusedAccess(simulated bool) noun.Noun {
 	kind := func(u *accesspb.UnusedAccess) string {
 		if u.GetPullToken() {
 			return "pull-token"
@@ -41,10 +42,7 @@ func unusedAccess() noun.Noun {
 		}
 		return ""
 	}
-	who := func(u *accesspb.UnusedAccess) string {
-		i := u.GetIdentity()
-		return cmp.Or(i.GetDisplayName(), i.GetName(), i.GetEmail(), i.GetUid())
-	}
+	who := func(u *accesspb.UnusedAccess) string { return called(u.GetIdentity()) }
 	instead := func(u *accesspb.UnusedAccess) string {
 		switch {
 		case u.GetKind() != accesspb.UnusedKind_UNUSED_KIND_ROLE_BINDING || len(u.GetUsedCapabilities()) == 0:
@@ -54,16 +52,48 @@ func unusedAccess() noun.Noun {
 		}
 		return "a role with " + strings.Join(u.GetUsedCapabilities(), " ")
 	}
-	return noun.Noun{
+	n := noun.Noun{
 		Area: "access", Use: "unused-access", One: "unused access", Message: noun.MessageOf(&accesspb.UnusedAccess{}),
 		Columns: output.Columns(output.Text("kind", kind), "name", output.Text("identity", who), output.GroupOf("in", "uid"),
 			"lastUseTime", output.Text("instead", instead), "uid"),
 		Wide: output.Columns("createTime", "unusedCapabilityCount", "usedCapabilities"),
 	}
+	if simulated {
+		n.Columns = append(n.Columns, output.Text("would", wouldDo))
+	}
+	return n
+}
+
+// wouldDo says in a few words what it would do to take away what is unused.
+func wouldDo(u *accesspb.UnusedAccess) string {
+	c := u.GetConsequences()
+	switch {
+	case u.GetChange() == nil:
+		return "no role would do"
+	case c == nil:
+		return "you may not change it"
+	}
+	all := []string{}
+	for _, part := range []struct {
+		n    int32
+		what string
+	}{
+		{c.GetLostTotal(), "lost"}, {c.GetLostUsedTotal(), "of them used lately"}, {c.GetGainedTotal(), "gained"},
+		{c.GetWorkloadsTotal(), "locked out"}, {c.GetSessionsTotal(), "signed out"}, {c.GetPullsTotal(), "refused of the pulls"},
+	} {
+		if part.n > 0 {
+			all = append(all, fmt.Sprint(part.n, " ", part.what))
+		}
+	}
+	if len(all) == 0 {
+		return "change nothing"
+	}
+	return strings.Join(all, ", ")
 }
 
 func unusedCommand(a *noun.App) *cobra.Command {
 	var since, group, kind string
+	var simulate bool
 	cmd := &cobra.Command{
 		Use: "unused", Short: "List access that is not used", Args: cobra.NoArgs,
 		Long: "Lists role bindings of which not everything was used, with a smaller role that would have done; workloads that\n" +
@@ -74,6 +104,7 @@ func unusedCommand(a *noun.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&since, "since", "90d", "not used for this `DURATION`, such as 90d")
 	cmd.Flags().StringVar(&kind, "kind", "", "only this `KIND`: role-bindings, identities, invites or account-associations")
+	cmd.Flags().BoolVar(&simulate, "simulate", false, "also say what it would do to take it away: what is lost, and what of that was used in 30 days")
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only in `GROUP` and below it")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 		period, err := noun.ParseDuration(since)
@@ -90,13 +121,13 @@ func unusedCommand(a *noun.App) *cobra.Command {
 		for _, k := range unusedKinds {
 			if kind == "" || kind == k.word {
 				known = true
-				lists = append(lists, &accesspb.ListUnusedAccessRequest{Kind: k.kind, Since: durationpb.New(period), Uidp: uidp, PageSize: 200})
+				lists = append(lists, unusedRequest(k.kind, period, uidp, simulate))
 			}
 		}
 		if !known {
 			return problem.Usage("--kind: %q is none of role-bindings, identities, invites, account-associations", kind)
 		}
-		if err := a.PrintList(ctx, unusedAccess(), unusedItems(ctx, a, lists, &recorded)); err != nil {
+		if err := a.PrintList(ctx, unusedAccess(simulate), unusedItems(ctx, a, lists, &recorded)); err != nil {
 			return err
 		}
 		if recorded.After(time.Now().Add(-period)) && (kind == "" || kind == unusedKinds[0].word) {
@@ -105,6 +136,16 @@ func unusedCommand(a *noun.App) *cobra.Command {
 		return nil
 	})
 	return cmd
+}
+
+func unusedRequest(
+	kind accesspb.UnusedKind, since time.Duration, uidp *commonpb.UIDPFilter, simulate bool,
+) *accesspb.ListUnusedAccessRequest {
+	r := &accesspb.ListUnusedAccessRequest{Kind: kind, Since: durationpb.New(since), Uidp: uidp, PageSize: 200, Simulate: simulate}
+	if simulate {
+		r.PageSize = 20
+	}
+	return r
 }
 
 // unusedItems returns all items of several lists, and sets since when use is recorded.
