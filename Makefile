@@ -38,12 +38,13 @@ test: ## Run every test, on SQLite and on a throwaway PostgreSQL
 
 # What takes longest comes first. The tests of the whole server do without the race detector, which makes them four times
 # as long; check runs them with it as well. Three run at a time on two processors, because they wait much. lint vets.
+# All that is built without the detector is built without C, so that it is built once.
 whole := ./e2e ./e2e/browser ./cmd/holdfast
 with  := scripts/with-postgres scripts/with-haproxy scripts/with-browser
 .PHONY: test-server
 test-server:
 	$(with) $(GO) test -count=1 -vet=off -timeout 30m $(TESTFLAGS) ./store ./finding $$($(GO) list ./... | grep -vE '/(e2e|e2e/browser|cmd/holdfast)$$')
-	$(with) $(GO) test -count=1 -vet=off -parallel 3 -timeout 30m $(whole)
+	CGO_ENABLED=0 $(with) $(GO) test -count=1 -vet=off -parallel 3 -timeout 30m $(whole)
 
 .PHONY: race
 race: ## Run the tests of the whole server with the race detector
@@ -51,13 +52,13 @@ race: ## Run the tests of the whole server with the race detector
 
 .PHONY: walks
 walks: ## Walk through the console on both engines; the tests walk through each change on one
-	HOLDFAST_TEST_WALKS=all $(with) $(GO) test -count=1 -vet=off -parallel 3 -timeout 30m ./e2e/browser
+	CGO_ENABLED=0 HOLDFAST_TEST_WALKS=all $(with) $(GO) test -count=1 -vet=off -parallel 3 -timeout 30m ./e2e/browser
 
 # The tests of other modules wait while those of the server need the machine.
 .PHONY: test-modules
 test-modules:
-	cd deploy && nice -n 10 $(GO) test -count=1 -timeout 30m ./...
-	cd release && nice -n 10 $(GO) test -count=1 -timeout 30m ./...
+	cd deploy && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 30m ./...
+	cd release && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 30m ./...
 
 .PHONY: check
 check: generated built format lint test race ## Everything a change must pass before it is sent
@@ -76,7 +77,7 @@ console/node_modules/.package-lock.json: console/package-lock.json
 
 .PHONY: bench
 bench: ## Measure against the targets, on both engines
-	HOLDFAST_TEST_FSYNC=on scripts/with-postgres $(GO) run ./bench $(ARGS)
+	HOLDFAST_TEST_FSYNC=on scripts/with-postgres scripts/with-browser $(GO) run ./bench $(ARGS)
 
 .PHONY: escalation
 escalation: ## Play against authorization for ten minutes on each engine; ARGS=-seed=N plays from there

@@ -76,10 +76,10 @@ func (m *measurement) consoleData(ctx context.Context) dataset {
 	name := fmt.Sprintf("console_%d", n)
 	if url, found := m.engine.create(ctx, name); found {
 		if org := loaded(ctx, url); org != "" {
-			return dataset{tree: tree{org, n}, url: url, identities: n / 10}
+			return dataset{tree: tree{org: org, groups: n}, url: url, identities: n / 10}
 		}
 	}
-	d := m.load(ctx, name, n, n/10, nil)
+	d := m.load(ctx, name, tree{groups: n}, n/10, nil)
 	count := counters{}
 	m.engine.fill(ctx, d.url, []table{d.repoTable(n / 10).counted(count)})
 	db := m.engine.connect(d.url, 1)

@@ -23,7 +23,8 @@ const (
 // seed, so it is the same at every call.
 type tree struct {
 	org    resource.UID
-	groups int // in all folders together
+	groups int  // in all folders together
+	timed  bool // every second binding has an end
 }
 
 func segment(r *rand.Rand) string { return fmt.Sprintf("/%016x", r.Uint64()) }
@@ -122,7 +123,8 @@ func (t tree) identityTable(n int) table {
 
 // bindingTable binds n identities to grantsEach roles, each on another group.
 func (t tree) bindingTable(n int) table {
-	columns := append(keyColumns[:6:6], "identity", "role", "create_ms")
+	const end = epoch + 100*365*24*3600e3 // of those that have one, in a century
+	columns := append(keyColumns[:6:6], "identity", "role", "create_ms", "expire_ms")
 	return table{"role_bindings", columns, func(yield func([]any) bool) {
 		r := rand.New(rand.NewPCG(4, uint64(n)))
 		var groups []resource.UID
@@ -136,7 +138,11 @@ func (t tree) bindingTable(n int) table {
 				group := groups[(first+k*(len(groups)/grantsEach))%len(groups)]
 				uid := group + resource.UID(segment(r))
 				role := number(roles[r.IntN(len(roles))].UID)
-				if !yield(append(keys(uid), string(identity), role, int64(epoch+i))) {
+				expire := int64(0)
+				if t.timed && k%2 == 0 {
+					expire = end
+				}
+				if !yield(append(keys(uid), string(identity), role, int64(epoch+i), expire)) {
 					return
 				}
 			}

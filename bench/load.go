@@ -21,12 +21,17 @@ type dataset struct {
 
 // groups returns a database with n groups.
 func (m *measurement) groups(ctx context.Context, n int) dataset {
-	return m.load(ctx, fmt.Sprintf("groups_%d", n), n, 0, nil)
+	return m.load(ctx, fmt.Sprintf("groups_%d", n), tree{groups: n}, 0, nil)
 }
 
 // bindings returns a database with n bindings.
 func (m *measurement) bindings(ctx context.Context, n int) dataset {
-	return m.load(ctx, fmt.Sprintf("bindings_%d", n), max(n/100, smallRows), n/grantsEach, nil)
+	return m.load(ctx, fmt.Sprintf("bindings_%d", n), tree{groups: max(n/100, smallRows)}, n/grantsEach, nil)
+}
+
+// timedBindings returns a database like that of bindings, of which every second one has an end.
+func (m *measurement) timedBindings(ctx context.Context, n int) dataset {
+	return m.load(ctx, fmt.Sprintf("timed_%d", n), tree{groups: max(n/100, smallRows), timed: true}, n/grantsEach, nil)
 }
 
 // loadedSetting is the setting that marks a dataset as complete.
@@ -36,9 +41,9 @@ const loadedSetting = "bench"
 // one. The store creates the schema, and a server in dev mode the organization. more returns further
 // tables, unless it is nil.
 func (m *measurement) load(
-	ctx context.Context, name string, groups, identities int, more func(dataset) []table,
+	ctx context.Context, name string, of tree, identities int, more func(dataset) []table,
 ) dataset {
-	d := dataset{tree: tree{groups: groups}, identities: identities}
+	d := dataset{tree: of, identities: identities}
 	var found bool
 	if d.url, found = m.engine.create(ctx, name); found {
 		if d.org = loaded(ctx, d.url); d.org != "" {

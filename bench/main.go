@@ -26,6 +26,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/inspect"
 	"github.com/holdfast-dev/holdfast/server"
 )
@@ -42,7 +43,7 @@ func main() {
 		return
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
+		fmt.Fprintln(os.Stderr, "bench:", fault.Explain(err))
 		os.Exit(1)
 	}
 }
@@ -73,6 +74,7 @@ var sections = []section{
 	{"lists", lists},
 	{"get", gets},
 	{"check", checks},
+	{"calls", accessCalls},
 	{"past", pastChecks},
 	{"write", writes},
 	{"exchange", exchanges},

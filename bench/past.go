@@ -30,7 +30,7 @@ const (
 
 // pastDataset returns a database with n bindings and pastEach times as many that are over.
 func (m *measurement) pastDataset(ctx context.Context, n int) dataset {
-	d := m.load(ctx, fmt.Sprintf("past_%d", n), max(n/100, smallRows), n/grantsEach, func(d dataset) []table {
+	d := m.load(ctx, fmt.Sprintf("past_%d", n), tree{groups: max(n/100, smallRows)}, n/grantsEach, func(d dataset) []table {
 		return []table{d.groupHistory(), d.bindingHistory(n / grantsEach)}
 	})
 	db := m.engine.connect(d.url, 1)
