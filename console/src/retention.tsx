@@ -6,7 +6,8 @@ import { Answer, bytes, Command, Confirm, count, Dialog, Digest, Empty, Facts, F
 type Rules = Schema<"holdfast.oci.v1.Retention">;
 type Draft = Record<string, string | boolean>;
 
-const rules = (uid: string) => get("/oci/v1/retention/{uid}", { path: { uid } });
+/** retentionOf asks for the rules that apply to a place. */
+export const retentionOf = (uid: string) => get("/oci/v1/retention/{uid}", { path: { uid } });
 const preview = (uid: string) => get("/oci/v1/retentionPreviews/{uid}", { path: { uid } });
 
 /** numbers are the rules that have a number, with their flags; days have a d after it there. */
@@ -26,7 +27,7 @@ const marks = [
 /** Retention is which images of a repo are kept, and what would go now. */
 export function Retention({ uid, path }: { uid: string; path: string }) {
   const may = useMay();
-  const found = useQuery(rules(uid));
+  const found = useQuery(retentionOf(uid));
   const [editing, setEditing] = useState(false);
   const [removing, setRemoving] = useState(false);
   const mayChange = may("repo.update", uid) && may("manifest.delete", uid) && may("tag.delete", uid);
@@ -74,7 +75,8 @@ function Going({ uid, path }: { uid: string; path: string }) {
     <Section title="What would go now" actions={found.data?.going?.length ? <button type="button" class="danger small" onClick={() => setRunning(true)}>Run the rules…</button> : undefined}>
       <Answer of={found}>{(plan) => (
         <>
-          <p>{many(plan.going?.length, "image")} of {count(plan.images)} with {many(plan.tags, "tag")}, {bytes(plan.bytes)}{plan.more && "; others go with the next run"}. {(plan.kept ?? []).map((k) => `${word(k.reason, "KEEP_REASON_")}: ${count(k.images)}`).join(", ")}</p>
+          <p>{many(plan.going?.length, "image")} of {count(plan.images)} with {many(plan.tags, "tag")}, {bytes(plan.bytes)}{plan.more && "; others go with the next run"}.</p>
+          {plan.kept?.length ? <p class="hint">Kept: {plan.kept.map((k) => `${count(k.images)} ${word(k.reason, "KEEP_REASON")}`).join(", ")}.</p> : undefined}
           {plan.going?.length ? <Table label="Images that would go" rows={plan.going} id={(i) => i.digest ?? ""} columns={[
             { name: "Image", cell: (i) => <Digest of={i.digest} repo={uid} /> },
             { name: "Tags", cell: (i) => <bdi>{(i.tags ?? []).slice(0, 3).join(", ") || "none"}{(i.tags?.length ?? 0) > 3 && `, and ${count((i.tags?.length ?? 0) - 3)} more`}</bdi> },
@@ -128,9 +130,9 @@ function Edit({ uid, path, now, onClose }: { uid: string; path: string; now: Rul
         <p>An image is kept if at least one rule keeps it.</p>
         <Field name="matching" label="With a tag that matches one of these patterns" value={String(draft.keepMatching)} placeholder="v* latest" onInput={(v) => setDraft({ ...draft, keepMatching: v })} error={said(error, "keep_matching")} />
         {numbers.map((n) => <Field key={n.key} name={n.flag} label={n.label} value={String(draft[n.key])} placeholder="0" onInput={(v) => setDraft({ ...draft, [n.key]: v.replace(/\D/g, "") })} error={said(error, snake(n.key))} />)}
-        <fieldset><legend>Images</legend>{marks.map((m) => (
-          <label key={m.key} class="check"><input type="checkbox" checked={draft[m.key] === true} onChange={(e) => setDraft({ ...draft, [m.key]: (e.target as HTMLInputElement).checked })} />{m.label}</label>
-        ))}</fieldset>
+        {marks.map((m) => (
+          <label key={m.key} class="check"><input type="checkbox" checked={draft[m.key] === true} onChange={(e) => setDraft({ ...draft, [m.key]: (e.target as HTMLInputElement).checked })} />Keep images {m.label}</label>
+        ))}
         <Command text={`holdfast registry retention set ${sh(path)} ${flags.join(" ")}`} />
         {error && unsaid(error, ...fields) && <Problem error={error} />}
         <div class="dialog-foot"><button type="button" onClick={onClose}>Cancel</button><button type="submit" class="primary">Set the rules</button></div>

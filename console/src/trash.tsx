@@ -23,7 +23,7 @@ export function Trash({ uid, path }: { uid: string; path: string }) {
         {entries.length === 0 ? <Empty title="Nothing here was deleted lately">Tags, images and repos that are deleted can be restored for some days.</Empty> : <>
           {mayEmpty && <div class="bar-row"><button type="button" class="danger small" onClick={() => setEmptying(true)}>Empty the trash…</button></div>}
           <Table label="Trash" rows={entries} id={(e) => e.uid ?? ""} columns={[
-            { name: "What", cell: (e) => <><bdi>{e.tag || e.repo}</bdi><small class="line">{word(e.kind, "TRASH_KIND_")}{e.tag && <> of <bdi>{e.repo}</bdi></>}</small></> },
+            { name: "What", cell: (e) => <><bdi>{e.tag || e.repo}</bdi><small class="line">{word(e.kind, "TRASH_KIND")}{e.tag && <> of <bdi>{e.repo}</bdi></>}</small></> },
             { name: "Digest", wide: true, cell: (e) => e.digest && <Digest of={e.digest} /> },
             { name: "Size", number: true, wide: true, cell: (e) => bytes(e.size) },
             { name: "Deleted", cell: (e) => <><Time at={e.createTime} />{e.actorUid && <small class="line">by <Name uid={e.actorUid} quiet /></small>}</> },

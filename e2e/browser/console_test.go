@@ -137,6 +137,7 @@ func (s *site) furnish(t *testing.T) {
 	p.run("auth", "pull-token", "create", "--group", "dev/platform", "--name", "laptop", "--life", "1d")
 	p.run("iam", "invites", "create", "--parent", "dev", "--role", "viewer", "--ttl", "1d", "--email", "soon@example.com")
 	p.run("iam", "role-bindings", "create", "--parent", "dev", "--identity", s.OwnerUID, "--role", "viewer", "--for", "1d")
+	p.run("iam", "role-bindings", "create", "--parent", "dev/platform", "--identity", "dev/platform/ci", "--role", "viewer", "--for", "1d")
 	s.attach(t, "dev/platform/web", digest)
 	p.advise("left \u202eis not right "+hostile, strings.Repeat(hostile+" \u202eabc ", 200), "javascript:window.hacked=1")
 	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip")
@@ -352,13 +353,14 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"home", "/console/", "Home", "CVE-2026-1000"},
 		{"home-soon", "/console/", "Home", "soon@example.com"},
 		{"home-roles", "/console/", "Home", "Your roles that end soon"},
+		{"home-others", "/console/", "Home", "Roles of others that end soon"},
 		{"home-endangered", "/console/", "Home", "Endangered workloads"},
 		{"search", "/console/search?q=platf", "Search", "dev/platform"},
 		{"search-tag", "/console/search?q=v1", "Search", "dev/platform/web"},
 		{"search-advisory", "/console/search?q=cve-2026-1000", "Search", "left"},
 		{"search-role", "/console/search?q=releaser", "Search", "Copy the uid"},
 		{"search-nothing", "/console/search?q=nosuchthing", "Search", "Nothing that you may see"},
-		{"tree", "/console/tree?open=" + s.OrganizationUID, "Tree", "1 folder · 1 repo · 2 workloads · 2 role bindings"},
+		{"tree", "/console/tree?open=" + s.OrganizationUID, "Tree", "1 folder · 1 repo · 2 workloads · 3 role bindings"},
 		{"tree-filter", "/console/tree?name=ed", "Tree", "dev/platform/edge"},
 		{"tree-filter-path", "/console/tree?name=dev%2Fplat", "Tree", "dev/platform"},
 		{"access", "/console/access?capability=repo.create", "Access", "here"},

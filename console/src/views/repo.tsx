@@ -3,9 +3,9 @@ import { del, get, post, type Fault, type Schema } from "../api";
 import { ChangeCounts, comparison } from "../compare";
 import { nameOf } from "../names";
 import { changed, useMay, useQuery } from "../query";
-import { Retention } from "../retention";
+import { Retention, retentionOf } from "../retention";
 import { imagePage, param, withParams } from "../router";
-import { Trash } from "../trash";
+import { Trash, trashOf } from "../trash";
 import { Above, Answer, AsCommand, bytes, Command, Copy, count, Dialog, Digest, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, Problem, said, Section, SeverityCounts, sh, Table, Tabs, Time, unsaid, useSelection } from "../ui";
 
 type Tag = Schema<"holdfast.registry.v2beta1.Tag">;
@@ -20,7 +20,9 @@ export default function Repo({ uid }: { uid: string }) {
   if (repo.error) return <Page title="Repo"><Problem error={repo.error} /></Page>;
   return (
     <Page thing={!!repo.data} title={repo.data?.name ?? "…"} mark={<Copy text={uid} what="the uid of this repo" />} above={<Above uid={uid} />} lead={repo.data?.description || undefined}
-      actions={<AsCommand command={`holdfast registry tags list --repo ${sh(path || uid)}`} request={tagList(uid)} />}>
+      actions={tab === "retention" ? <AsCommand command={`holdfast registry retention get ${sh(path || uid)}`} request={retentionOf(uid)} />
+        : tab === "trash" ? <AsCommand command={`holdfast registry trash list --repo ${sh(path || uid)}`} request={trashOf(uid)} />
+        : <AsCommand command={`holdfast registry tags list --repo ${sh(path || uid)}`} request={tagList(uid)} />}>
       <Tabs label="Of this repo" items={tabs} now={tab} href={(id) => withParams({ tab: id, order: undefined, name: undefined, tag: undefined })} />
       {tab === "" && <Tags uid={uid} path={path} address={address} />}
       {tab === "findings" && <Findings uid={uid} />}
