@@ -705,16 +705,14 @@ func TestMirrorReplicas(t *testing.T) {
 		if n := o.count("GET blobs"); n != 2 {
 			t.Errorf("it was fetched %d times, want once by each", n)
 		}
-		var blobs int
-		must(t, s.Row(t.Context(), `SELECT count(*) FROM blobs`, nil, &blobs))
-		for range 100 { // the second copy goes when both have what they asked for
-			if m.files(t) == 1 {
-				break
+		blobs, files := 0, 0
+		for range 100 { // it is stored, and the second copy goes, when both have what they asked for
+			must(t, s.Row(t.Context(), `SELECT count(*) FROM blobs`, nil, &blobs))
+			if files = m.files(t); blobs == 1 && files == 1 {
+				return
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		if files := m.files(t); blobs != 1 || files != 1 {
-			t.Errorf("%d blobs in %d files", blobs, files)
-		}
+		t.Errorf("%d blobs in %d files", blobs, files)
 	})
 }

@@ -79,10 +79,6 @@ func (st stage) actsOnUpstreams() map[string]act {
 		},
 		"MirrorManifest": {manifest(to), manifest(nowhere)},
 		"MirrorBlob":     {blob(to), blob(nowhere)},
-		"SeeTag": {
-			func(ctx context.Context) error { return st.SeeTag(ctx, st.repo.UID, "v1") },
-			func(ctx context.Context) error { return st.SeeTag(ctx, none, "v1") },
-		},
 	}
 }
 
