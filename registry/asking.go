@@ -15,7 +15,7 @@ import (
 const MaxFetches = 2 * maxFetches
 
 const (
-	maxFetches      = 64               // of blobs, and of what is short
+	maxFetches      = 256              // of blobs, and of what is short
 	maxFetchesOfOne = 8                // of one organization
 	fetchWait       = 30 * time.Second // for which one waits for its turn
 )

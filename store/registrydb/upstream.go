@@ -35,14 +35,20 @@ func (s *Store) InsertUpstream(ctx context.Context, u resource.RegistryUpstream)
 		if err := t.RequireGroup(ctx, u.Group()); err != nil {
 			return err
 		}
-		var have, repos int
-		err := t.Row(ctx, `SELECT (SELECT count(*) FROM registry_upstreams WHERE parent = $1),
+		var have string
+		var repos int
+		err := t.Row(ctx, `SELECT coalesce((SELECT name FROM registry_upstreams WHERE parent = $1), ''),
 			(SELECT count(*) FROM (SELECT 1 FROM repos WHERE uid > $2 AND uid < $3 LIMIT 1) AS r)`,
 			[]any{store.Segment(u.Group()), string(u.Group()) + "/", string(u.Group()) + "0"}, &have, &repos)
 		if err != nil {
 			return err
 		}
-		if have == 0 && repos > 0 {
+		if have != "" {
+			exists := fault.Exists("upstream", have)
+			exists.Message = "Already exists: the group has the upstream " + have
+			return exists
+		}
+		if repos > 0 {
 			return fault.Unmet("GROUP_HAS_REPOS", "there are repos in the group or below it: an upstream needs a group without")
 		}
 		if err := t.upstreamsChanged(ctx); err != nil {
