@@ -31,8 +31,17 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 		h.retain(t, stocked, &ocipb.Retention{KeepMatching: []string{"*"}})
 		return stocked
 	}
+	mirror := func(t *testing.T) string { return h.upstream(t, h.child(t, h.folder, h.name())) }
 	return map[string]access{
-		"GetRetention": {"registry.settings.list", ruled, func(uid string) proto.Message { return &ocipb.GetRetentionRequest{Uid: uid} }},
+		"GetUpstream": {"registry.settings.list", mirror, func(uid string) proto.Message { return &ocipb.GetUpstreamRequest{Uid: uid} }},
+		"CreateUpstream": {"groups.update", func(t *testing.T) string { return h.child(t, h.folder, h.name()) }, func(uid string) proto.Message {
+			return &ocipb.CreateUpstreamRequest{Parent: uid, Upstream: &ocipb.Upstream{Name: "docker.io"}}
+		}},
+		"UpdateUpstream": {"groups.update", mirror, func(uid string) proto.Message {
+			return &ocipb.UpdateUpstreamRequest{Upstream: &ocipb.Upstream{Uid: uid, Name: h.name()}}
+		}},
+		"DeleteUpstream": {"groups.update", mirror, func(uid string) proto.Message { return &ocipb.DeleteUpstreamRequest{Uid: uid} }},
+		"GetRetention":   {"registry.settings.list", ruled, func(uid string) proto.Message { return &ocipb.GetRetentionRequest{Uid: uid} }},
 		"SetRetention": {"repo.update", folder, func(uid string) proto.Message {
 			return &ocipb.SetRetentionRequest{Retention: &ocipb.Retention{Uid: uid, KeepMatching: []string{"*", h.name()}}}
 		}},

@@ -178,7 +178,7 @@ func TestApiAccess(t *testing.T) {
 				"Simulate " + // see TestSimulateAccess
 				"ListUnusedAccess ListEndingGrants " + // see TestApiUnused
 				"GetInstallation " + // see TestOperator
-				"ListRepos ListTags ListPulls GetRegistry ListTrashEntries " +
+				"ListRepos ListTags ListPulls GetRegistry ListTrashEntries ListUpstreams " +
 				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings
 				"CreateAccessRequest ListAccessRules ListAccessRequests " + // see TestApiAccessRequests
 				"ListExceptions ListRules ExportVex " + // see TestJudgementLists

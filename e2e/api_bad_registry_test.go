@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
@@ -53,7 +55,7 @@ func TestApiBadRegistryInput(t *testing.T) {
 	t.Parallel()
 	tables := map[string]func(shelf) map[string]badRequest{
 		"uids": badRegistryUIDs, "repos": badRepos, "sources": badSources, "readmes": badReadmes, "tags": badTags,
-		"images": badImages, "settings": badSettings, "retention": badRetention, "copies": badCopies, "masks": badRegistryMasks, "lists": badRegistryLists,
+		"images": badImages, "settings": badSettings, "retention": badRetention, "upstreams": badUpstreams, "copies": badCopies, "masks": badRegistryMasks, "lists": badRegistryLists,
 	}
 	eachWorld(t, func(t *testing.T, w *world) {
 		y := w.stock(t, w.makeThings(t))
@@ -85,6 +87,11 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 		},
 		"copy to": func(uid string) badRequest {
 			return badRequest{"group_uid", &ocipb.CopyImagesRequest{GroupUid: uid, Repo: "x", FromRepoUid: y.repo, References: []string{"stable"}}}
+		},
+		"get upstream":    func(uid string) badRequest { return badRequest{"uid", &ocipb.GetUpstreamRequest{Uid: uid}} },
+		"delete upstream": func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteUpstreamRequest{Uid: uid}} },
+		"create upstream": func(uid string) badRequest {
+			return badRequest{"parent", &ocipb.CreateUpstreamRequest{Parent: uid, Upstream: &ocipb.Upstream{Name: "docker.io"}}}
 		},
 		"get retention":     func(uid string) badRequest { return badRequest{"uid", &ocipb.GetRetentionRequest{Uid: uid}} },
 		"delete retention":  func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteRetentionRequest{Uid: uid}} },
@@ -318,6 +325,36 @@ func badRetention(y shelf) map[string]badRequest {
 	for value, text := range map[string]string{"nothing": "", "a word": "nonsense", "padding": "AQ==", "another format": "Ag", "half an image": "AQIDBA", "an endless one": strings.Repeat("A", 5000)} {
 		table["fingerprint of "+value] = badRequest{"fingerprint", &ocipb.RunRetentionRequest{Uid: y.repo, Fingerprint: text}}
 	}
+	return table
+}
+
+func badUpstreams(y shelf) map[string]badRequest {
+	table := map[string]badRequest{}
+	create := func(name, field string, u *ocipb.Upstream) {
+		if u.Name == "" {
+			u.Name = "docker.io"
+		}
+		table[name] = badRequest{field, &ocipb.CreateUpstreamRequest{Parent: y.folder, Upstream: u}}
+	}
+	create("a name in capitals", "name", &ocipb.Upstream{Name: "Docker", Address: "https://a.example"})
+	for value, address := range map[string]string{
+		"a word": "nonsense", "a path": "https://a.example/v2", "a password": "https://u:p@a.example", "a query": "https://a.example?x", "another scheme": "ftp://a.example",
+		"the metadata of a cloud": "http://169.254.169.254", "a private address": "https://10.0.0.1", "no encryption": "http://a.example",
+	} {
+		create("address with "+value, "address", &ocipb.Upstream{Address: address})
+	}
+	create("a realm inside", "realm", &ocipb.Upstream{Realm: "https://192.168.1.1/token"})
+	create("a realm that is none", "realm", &ocipb.Upstream{Realm: "token"})
+	create("fresh for too short", "fresh_for", &ocipb.Upstream{FreshFor: durationpb.New(time.Millisecond)})
+	create("fresh for too long", "fresh_for", &ocipb.Upstream{FreshFor: durationpb.New(1000 * time.Hour)})
+	for value, names := range map[string][]string{"nothing": {""}, "only a mark": {"!"}, "half a class": {"["}, "stars inside": {"a/**/b"}, "a NUL": {"a\x00"}, "too many": slices.Repeat([]string{"a"}, 101)} {
+		create("names of "+value, "names", &ocipb.Upstream{Names: names})
+	}
+	for value, text := range map[string]string{"no password": "robot", "no user": ":secret", "an empty password": "robot:", "a line break": "robot:a\nb", "endless": "robot:" + strings.Repeat("a", 10_000)} {
+		create("credentials with "+value, "credentials", &ocipb.Upstream{Credentials: text})
+	}
+	create("an identity that is none", "identity", &ocipb.Upstream{Identity: "robot"})
+	create("an identity and credentials", "identity", &ocipb.Upstream{Identity: y.org, Credentials: "robot:secret"})
 	return table
 }
 

@@ -299,6 +299,30 @@ func tagSteps() []step {
 		}},
 		{name: "delete retention", in: func(s *story) proto.Message { return &ocipb.DeleteRetentionRequest{Uid: s.uid("images")} }},
 		{name: "delete retention again", code: codes.NotFound, in: func(s *story) proto.Message { return &ocipb.DeleteRetentionRequest{Uid: s.uid("images")} }},
+		{name: "mirror", in: func(s *story) proto.Message {
+			return &iampb.CreateGroupRequest{Parent: s.org(), Group: &iampb.Group{Name: "mirror"}}
+		}},
+		{name: "upstream", in: func(s *story) proto.Message {
+			return &ocipb.CreateUpstreamRequest{Parent: s.uid("mirror"), Upstream: &ocipb.Upstream{Name: "docker.io", Names: []string{"library/*"}, Credentials: "robot:secret"}}
+		}},
+		{name: "another upstream", code: codes.AlreadyExists, in: func(s *story) proto.Message {
+			return &ocipb.CreateUpstreamRequest{Parent: s.uid("mirror"), Upstream: &ocipb.Upstream{Name: "ghcr.io"}}
+		}},
+		{name: "upstream of a group with repos", code: codes.FailedPrecondition, in: func(s *story) proto.Message {
+			return &ocipb.CreateUpstreamRequest{Parent: s.uid("images"), Upstream: &ocipb.Upstream{Name: "ghcr.io"}}
+		}},
+		{name: "get upstream", in: func(s *story) proto.Message { return &ocipb.GetUpstreamRequest{Uid: s.uid("upstream")} }},
+		{name: "update upstream", in: func(s *story) proto.Message {
+			return &ocipb.UpdateUpstreamRequest{Upstream: &ocipb.Upstream{Uid: s.uid("upstream"), Anyone: true}}
+		}},
+		{name: "upstream elsewhere", in: func(s *story) proto.Message {
+			return &ocipb.UpdateUpstreamRequest{Upstream: &ocipb.Upstream{Uid: s.uid("upstream"), Address: "https://ghcr.io"}, UpdateMask: mask("address")}
+		}},
+		{name: "list upstreams", in: func(s *story) proto.Message {
+			return &ocipb.ListUpstreamsRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: s.uid("mirror")}, OrderBy: "name"}
+		}},
+		{name: "delete upstream", in: func(s *story) proto.Message { return &ocipb.DeleteUpstreamRequest{Uid: s.uid("upstream")} }},
+		{name: "delete upstream again", code: codes.NotFound, in: func(s *story) proto.Message { return &ocipb.DeleteUpstreamRequest{Uid: s.uid("upstream")} }},
 		{name: "pulls by somebody", in: func(s *story) proto.Message { return &ocipb.ListPullsRequest{IdentityUid: s.uid("images")} }},
 		{name: "registry", in: func(*story) proto.Message { return &ocipb.GetRegistryRequest{} }, as: "stranger"},
 		{name: "registry of nobody", code: codes.Unauthenticated, in: func(*story) proto.Message { return &ocipb.GetRegistryRequest{} }, as: "nobody"},

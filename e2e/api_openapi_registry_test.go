@@ -28,7 +28,17 @@ func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 	deleted := func() string { return w.trash(t, repo, digest) }
 	ruled := w.repo(t, shelf, "ruled")
 	w.retain(t, ruled, &ocipb.Retention{KeepNewest: 1})
+	mirror := w.child(t, x.org, "mirror")
+	up, gone := w.upstream(t, mirror), w.upstream(t, w.child(t, x.org, "mirror2"))
 	return map[string][]example{
+		"UpstreamsService_ListUpstreams": append(list, example{query: "uidp.children_of=" + mirror + "&name=docker.io&order_by=name"}),
+		"UpstreamsService_GetUpstream":   get(up),
+		"UpstreamsService_CreateUpstream": {
+			{uid: w.child(t, x.org, "mirror3"), body: `{"name":"ghcr.io","freshFor":"600s","names":["acme/**"],"credentials":"robot:secret","anyone":true}`},
+			{uid: mirror, body: `{"name":"ghcr.io"}`, fails: true}, {uid: mirror, body: `{}`, fails: true},
+		},
+		"UpstreamsService_UpdateUpstream": change(up, `{"freshFor":"60s"}`, `{"freshFor":"0.5s"}`),
+		"UpstreamsService_DeleteUpstream": {{uid: gone}, {uid: gone, fails: true}},
 		"CopyService_CopyImages": {{uid: shelf, body: `{"repo":"copy","fromRepoUid":"` + repo + `","references":["` + digest + `"]}`},
 			{uid: shelf, body: `{"repo":"copy","fromRepoUid":"` + repo + `"}`, fails: true}, {uid: nothing, body: `{"repo":"copy","fromRepoUid":"` + repo + `","references":["x"]}`, fails: true}},
 		"RetentionService_GetRetention":     get(ruled),

@@ -194,6 +194,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&registrypb.ListTagsRequest{Uidp: repo, IncludeDates: true, OrderBy: "name desc"},
 		&registryv1pb.EolTagFilter{Uidp: repo, ExcludeDates: true},
 		&ocipb.ListTagHistoryRequest{RepoUid: app, Tag: "v1"},
+		&ocipb.ListUpstreamsRequest{Uidp: below, OrderBy: newest},
 		&ocipb.ListTrashEntriesRequest{Uidp: repo, OrderBy: "create_time"},
 		&ocipb.ListPullsRequest{Uidp: repo, Direction: ocipb.Direction_DIRECTION_PUSH},
 		&eventspb.ListSubscriptionsRequest{Uidp: below, OrderBy: newest},
@@ -238,6 +239,7 @@ func (w *world) fillLists(t *testing.T, org, folder, app string) {
 		w.idp(t, folder, name)
 		w.mapped(t, idp, name)
 		w.associate(t, group)
+		w.upstream(t, group)
 		w.invite(t, folder)
 		w.subscribe(t, folder)
 		feed.Name = name

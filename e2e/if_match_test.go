@@ -108,6 +108,7 @@ func TestIfMatchEverywhere(t *testing.T) {
 			"UpdateAdvisory":           &advisoriespb.UpdateAdvisoryRequest{Advisory: &vulnpb.Advisory{Uid: advisory, Details: "more"}},
 			"UpdateRepo":               &registrypb.UpdateRepoRequest{Repo: &registrypb.Repo{Uid: repo, Description: "new"}, UpdateMask: mask("description")},
 			"UpdateRule":               &findingspb.UpdateRuleRequest{Rule: &findingspb.Rule{Uid: rule.GetUid(), Description: "new"}, UpdateMask: mask("description")},
+			"UpdateUpstream":           &ocipb.UpdateUpstreamRequest{Upstream: &ocipb.Upstream{Uid: w.upstream(t, w.child(t, x.folder, "mirror")), Name: "other"}, UpdateMask: mask("name")},
 			"UpdateAdvisoryFeed":       &advisoriespb.UpdateAdvisoryFeedRequest{Feed: &advisoriespb.AdvisoryFeed{Uid: feed.GetUid(), Name: "other"}, UpdateMask: mask("name")},
 		}
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+w.Token, "if-match", `"`+time.Now().AddDate(-1, 0, 0).UTC().Format(time.RFC3339Nano)+`"`)

@@ -29,6 +29,7 @@ type Metrics struct {
 
 	Inspections Counter // of images; by outcome
 	RuleRefused Counter // pulls that a rule about findings has refused
+	Upstreams   Counter // requests for what an upstream has; by kind and outcome
 }
 
 // The values of labels.
@@ -65,6 +66,14 @@ const (
 	Other       = "other"
 
 	NotUnderstood = "not_understood"
+
+	Hit      = "hit"
+	Fetched  = "fetched"
+	Stale    = "stale"
+	Limited  = "limited"
+	Missing  = "missing"
+	Manifest = "manifest"
+	Blob     = "blob"
 )
 
 // New registers the counters with r. capabilities are the names that denials can
@@ -101,6 +110,13 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 		Inspections: newCounter(r, "holdfast_inspections_total", "Images that were inspected, by outcome.",
 			label{"outcome", []string{OK, NotUnderstood, Failed}}),
 		RuleRefused: newCounter(r, "holdfast_rule_refusals_total", "Pulls of images that a rule about findings has refused."),
+		Upstreams: newCounter(r, "holdfast_upstream_requests_total",
+			"Requests for manifests and blobs of groups with an upstream: served from here because that was fresh (hit) or the "+
+				"upstream said that it is (unchanged), fetched, served from here though the upstream was not asked or gave no answer "+
+				"(stale); and not served because the upstream does not have it (missing), was asked too often (limited), refused "+
+				"(denied) or failed.",
+			label{"kind", []string{Manifest, Blob}},
+			label{"outcome", []string{Hit, Unchanged, Fetched, Stale, Missing, Limited, Denied, Failed}}),
 		caches: newCounter(r, "holdfast_cache_requests_total", "Lookups in caches, by cache and result.",
 			label{"cache", caches}, label{"result", []string{"hit", "miss"}}),
 	}

@@ -28,6 +28,7 @@ type Config struct {
 	Allow    []netip.Prefix // also allowed, though private
 	CAs      *x509.CertPool // the only trusted ones; nil means the system's
 	Timeout  time.Duration  // of a request including its response; 0 means 10 seconds
+	PerHost  int            // connections to one host at once; 0 means 8
 }
 
 const (
@@ -48,6 +49,7 @@ var ErrInsecure = errors.New("only https addresses are fetched")
 // resolve names on its own.
 func Client(cfg Config) *http.Client {
 	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
+	cfg.PerHost = cmp.Or(cfg.PerHost, maxPerHost)
 	dialer := &net.Dialer{
 		Timeout: cfg.Timeout,
 		// This checks the resolved address right before the connection is made,
@@ -66,7 +68,7 @@ func Client(cfg Config) *http.Client {
 			ForceAttemptHTTP2:      true,
 			MaxIdleConns:           100,
 			MaxIdleConnsPerHost:    maxPerHost,
-			MaxConnsPerHost:        maxPerHost,
+			MaxConnsPerHost:        cfg.PerHost,
 			IdleConnTimeout:        time.Minute,
 		}},
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
 // InsertAccount adds an account, its identity unless that exists, and bindings. It
@@ -217,13 +218,14 @@ func (s *Store) AccountsOfOwners(ctx context.Context, org resource.UID) (all []r
 type Loss struct {
 	SigningKeys   int
 	Providers     []resource.IdentityProvider // without their client secrets now
+	Upstreams     []resource.RegistryUpstream // without their credentials now
 	Accounts      []resource.Account          // without their authenticator apps and passwords now
 	RecoveryCodes int
 }
 
 // IsZero reports whether nothing was lost.
 func (l Loss) IsZero() bool {
-	return l.SigningKeys == 0 && len(l.Providers) == 0 && len(l.Accounts) == 0
+	return l.SigningKeys == 0 && len(l.Providers) == 0 && len(l.Upstreams) == 0 && len(l.Accounts) == 0
 }
 
 // ForgetSealed removes every secret that opens reports false for, all or
@@ -239,6 +241,10 @@ func (s *Store) ForgetSealed(
 		}
 		lost.SigningKeys, lost.Providers, err = t.iam.ForgetSealed(
 			ctx, by(seal.ForSigningKeys), by(seal.ForClientSecrets))
+		if err != nil {
+			return err
+		}
+		lost.Upstreams, err = registrydb.In(t.Tx).ForgetUpstreamSecrets(ctx, by(seal.ForUpstreams))
 		if err != nil {
 			return err
 		}

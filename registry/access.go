@@ -133,9 +133,15 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 	if len(needs) == 0 {
 		return nil
 	}
+	u, copied, failed := r.upstreamOf(ctx, t.group)
+	if failed != nil {
+		return failed
+	}
 	err := r.authz.RequireAll(ctx, resource.NewCapabilities(needs...), cmp.Or(t.repo, t.group))
 	switch {
-	case err == nil && t.found:
+	case err == nil && copied && slices.Contains(needs, resource.ManifestCreate):
+		return problem(http.StatusForbidden, denied, "%s", readOnly(u))
+	case err == nil && (t.found || copied && t.fetchable()):
 		return nil
 	case err == nil && slices.Contains(needs, resource.ManifestCreate):
 		made, err := r.createGroups(ctx, t)
@@ -145,7 +151,7 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 		return problem(http.StatusForbidden, denied, "there is no group for %s: create it first", t.name)
 	case err == nil: // so that a client that only checks whether something exists goes on to push it
 		return problem(http.StatusNotFound, nameUnknown, "there is no group for %s", t.name)
-	case !r.public(ctx, *t, needs):
+	case !t.found && !(copied && t.fetchable()) || !r.public(ctx, *t, needs):
 		return r.denial(ctx, *t, err)
 	}
 	t.public = true
@@ -168,24 +174,32 @@ func (r *Registry) createGroups(ctx context.Context, t *target) (bool, error) {
 	}
 	names := strings.Split(t.name, "/")
 	missing := names[t.group.Depth() : len(names)-1]
-	if t.group.Depth()+len(missing) > resource.MaxGroupDepth {
-		return false, problem(http.StatusBadRequest, nameInvalid, "groups nest at most %d levels deep", resource.MaxGroupDepth)
-	}
-	for _, name := range missing {
-		if err := (resource.Group{Name: name}).Validate(); err != nil {
-			return false, problem(http.StatusBadRequest, nameInvalid, "%.200q is not the name of a group", name)
-		}
+	if err := checkGroupNames(t.group, missing); err != nil {
+		return false, err
 	}
 	t.group, err = r.iam.EnsureGroups(ctx, t.group, missing)
 	t.found = err == nil
 	return t.found, err
 }
 
+// checkGroupNames returns a Problem unless there can be groups with these names below a group, one below the other.
+func checkGroupNames(group resource.UID, names []string) error {
+	if group.Depth()+len(names) > resource.MaxGroupDepth {
+		return problem(http.StatusBadRequest, nameInvalid, "groups nest at most %d levels deep", resource.MaxGroupDepth)
+	}
+	for _, name := range names {
+		if err := (resource.Group{Name: name}).Validate(); err != nil {
+			return problem(http.StatusBadRequest, nameInvalid, "%.200q is not the name of a group", name)
+		}
+	}
+	return nil
+}
+
 // public reports whether everybody may do what the capabilities allow.
 func (r *Registry) public(ctx context.Context, t target, needs []resource.Capability) bool {
 	open := []resource.Capability{resource.RepoBlobsGet, resource.ManifestList, resource.TagList,
 		resource.ReferrersList}
-	if !t.found || slices.ContainsFunc(needs, func(c resource.Capability) bool { return !slices.Contains(open, c) }) {
+	if slices.ContainsFunc(needs, func(c resource.Capability) bool { return !slices.Contains(open, c) }) {
 		return false
 	}
 	set, err := r.store.RegistrySettings(ctx, t.group)

@@ -1,11 +1,16 @@
 package registry
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/holdfast-dev/holdfast/fault"
 )
 
 // maxRanges is how many ranges one request may ask for. Clients ask for one, and
@@ -17,15 +22,30 @@ func (r *Registry) getBlob(w http.ResponseWriter, req *http.Request, t target) e
 	if err != nil {
 		return err
 	}
-	b, err := r.store.Blob(req.Context(), t.repo, d.String())
-	if err != nil {
-		return unknown(err, blobUnknown, "blob "+d.String())
+	err = r.storedBlob(w, req, t, d)
+	if errors.Is(err, fault.NotFound) {
+		return r.fetchBlob(w, req, t, d, unknown(err, blobUnknown, "blob "+d.String()))
 	}
+	return err
+}
+
+// setBlob sets the headers for a blob.
+func setBlob(w http.ResponseWriter, d digest.Digest) {
 	h := w.Header()
 	h.Set("Docker-Content-Digest", d.String())
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Etag", strconv.Quote(d.String()))
 	h.Set("Cache-Control", "private, max-age=31536000")
+}
+
+// storedBlob serves a blob of a repo. It returns fault.NotFound if it is not there.
+func (r *Registry) storedBlob(w http.ResponseWriter, req *http.Request, t target, d digest.Digest) error {
+	b, err := r.store.Blob(req.Context(), t.repo, d.String())
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	setBlob(w, d)
 	if req.Method == http.MethodHead {
 		h.Set("Content-Length", strconv.FormatInt(b.Size, 10))
 		h.Set("Accept-Ranges", "bytes")

@@ -75,7 +75,11 @@ func (r *Registry) count(removed Collected, err error) {
 func (r *Registry) collect(ctx context.Context, c Collection) (Collected, error) {
 	c.UploadAge = cmp.Or(c.UploadAge, UploadAge)
 	g := &collector{Registry: r, Collection: c, now: r.config.Now()}
-	for _, step := range []func(context.Context) error{g.uploads, g.trash, g.links, g.blobs, g.files, g.prune} {
+	steps := []func(context.Context) error{g.uploads, g.trash, g.links, g.blobs, g.files, g.prune}
+	if !c.DryRun {
+		steps = append(steps, r.store.SweepUpstreams)
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return g.collected, fmt.Errorf("collect: %w", err)
 		}

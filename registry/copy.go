@@ -31,6 +31,9 @@ func (s *Service) CopyImages(ctx context.Context, c resource.CopyRequest) (resou
 	if err := c.Validate(); err != nil {
 		return resource.ImageCopy{}, err
 	}
+	if err := s.requireUnmirrored(ctx, c.Group); err != nil {
+		return resource.ImageCopy{}, err
+	}
 	public, err := s.copyFrom(ctx, c)
 	if err != nil {
 		return resource.ImageCopy{}, err

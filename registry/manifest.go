@@ -28,6 +28,13 @@ func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t targe
 		return err
 	}
 	m, err := r.readManifest(req.Context(), t)
+	u, failed := r.mirrorOf(req.Context(), t)
+	if failed != nil {
+		return failed
+	}
+	if u != nil {
+		m, err = r.mirrored(w, req, &t, u, m, err)
+	}
 	if err != nil {
 		return r.unknownManifest(t, err)
 	}

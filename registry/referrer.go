@@ -40,6 +40,9 @@ func (r *Registry) listReferrers(w http.ResponseWriter, req *http.Request, t tar
 	if strings.ContainsRune(kind+last, 0) {
 		return problem(http.StatusBadRequest, unsupported, "a NUL character is in nothing")
 	}
+	if err := r.fetchReferrers(w, req, &t, subject); err != nil {
+		return err
+	}
 	list, more, err := r.allReferrers(req.Context(), t.repo, subject, kind, last)
 	if err != nil {
 		return err

@@ -14,16 +14,21 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/metric"
+	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/refusal"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/token"
 	"github.com/holdfast-dev/holdfast/trace"
 	"github.com/holdfast-dev/holdfast/turn"
+	"github.com/holdfast-dev/holdfast/upstream"
 )
 
 // Config configures a Registry. Host is required.
@@ -57,6 +62,14 @@ type Config struct {
 	// Redirect redirects clients to the storage for blobs, if the storage provides URLs.
 	Redirect bool
 
+	// Upstreams fetches what groups with an upstream do not have yet, from addresses that Outbound allows. If it is nil,
+	// nothing is fetched. Key seals the credentials of upstreams, and Dir holds blobs while they arrive; "" is that of the
+	// system.
+	Upstreams *upstream.Client
+	Outbound  outbound.Config
+	Key       seal.Key
+	Dir       string
+
 	Metrics  metric.Metrics
 	Refusals *refusal.Recorder // nil records none
 
@@ -76,6 +89,14 @@ type Registry struct {
 	retaining *turn.Turns   // to apply retention
 	config    Config
 	busy      sync.Map // the IDs of uploads that a request of this process is writing to
+
+	upstreams *registrydb.UpstreamCache
+	seen      *lru.Cache[seenKey, time.Time] // when tags were last seen at an upstream
+	asking    *asking
+	downloads *downloads
+	fetches   *fetches // of blobs
+	asks      *fetches // of what is short, so that it does not wait for blobs
+	pauses    *pauses
 }
 
 // New returns a Registry over db, whose blobs are in b. The caller must also call Run.
@@ -87,8 +108,12 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) 
 	s := registrydb.New(db)
 	s.KeepTrash, s.KeepPulls = c.KeepTrash, max(0, c.KeepPulls)
 	s.RepoLookups = c.Metrics.Cache("repos")
+	seen, _ := lru.New[seenKey, time.Time](seenCached) // fails for sizes below one only
 	return &Registry{
-		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log),
+		upstreams: registrydb.NewUpstreamCache(s), seen: seen, asking: &asking{all: map[string]*question{}},
+		downloads: &downloads{all: map[string]*download{}}, fetches: newFetches(), asks: newFetches(),
+		pauses: &pauses{all: map[resource.UID]pause{}},
+		store:  s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log),
 		readers: make(chan struct{}, maxReaders), retaining: turn.New(), config: c,
 	}
 }

@@ -47,6 +47,9 @@ func (s *Service) CreateOrKeepTag(ctx context.Context, repo resource.UID, t reso
 
 // putTag stores a tag under the rules of its group. uid is used if the tag is new.
 func (s *Service) putTag(ctx context.Context, uid resource.UID, t resource.Tag) (resource.Tag, error) {
+	if err := s.requireUnmirrored(ctx, uid.Parent().Parent()); err != nil {
+		return resource.Tag{}, err
+	}
 	rules, err := s.store.RegistrySettings(ctx, uid.Parent().Parent())
 	if err != nil {
 		return resource.Tag{}, err

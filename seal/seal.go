@@ -22,6 +22,7 @@ const (
 	ForClientSecrets    = "client secret"
 	ForOneTimePasswords = "one-time passwords"
 	ForMail             = "mail"
+	ForUpstreams        = "upstream"
 )
 
 // A Key is the master key of an installation. Whoever has it and the database can

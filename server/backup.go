@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/stamp"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/store/signindb"
 )
 
@@ -301,6 +302,7 @@ func checkSecrets(ctx context.Context, db *store.DB, key seal.Key) error {
 	iam := iamdb.New(db)
 	for purpose, read := range map[string]func(context.Context) ([][]byte, error){
 		seal.ForClientSecrets: iam.ClientSecrets, seal.ForOneTimePasswords: signindb.New(db).TOTPSecrets,
+		seal.ForUpstreams: registrydb.New(db).UpstreamSecrets,
 		seal.ForSigningKeys: func(ctx context.Context) (sealed [][]byte, _ error) {
 			keys, err := iam.SigningKeys(ctx)
 			for _, k := range keys {

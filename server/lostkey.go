@@ -78,7 +78,7 @@ func resetKeys(ctx context.Context, cfg Config, args []string, out io.Writer) er
 		}
 	}
 	log.WarnContext(ctx, "what a lost encryption key had sealed was removed", "signing_keys", lost.SigningKeys,
-		"providers", len(lost.Providers), "accounts", len(lost.Accounts), "recovery_codes", lost.RecoveryCodes)
+		"providers", len(lost.Providers), "upstreams", len(lost.Upstreams), "accounts", len(lost.Accounts), "recovery_codes", lost.RecoveryCodes)
 	return writeLoss(out, lost, backup.Fingerprint(key))
 }
 
@@ -120,6 +120,13 @@ func writeLoss(out io.Writer, lost people.Loss, fingerprint string) error {
 			"again (holdfast iam identity-providers update UID --client-secret-file FILE):\n", len(lost.Providers))
 		for _, p := range lost.Providers {
 			fmt.Fprintf(&b, "    %s  %s\n", p.UID, p.Name)
+		}
+	}
+	if len(lost.Upstreams) > 0 {
+		fmt.Fprintf(&b, "- the credentials of %d upstreams, which are asked without until somebody gives them again "+
+			"(holdfast registry upstreams update UID --credentials FILE):\n", len(lost.Upstreams))
+		for _, u := range lost.Upstreams {
+			fmt.Fprintf(&b, "    %s  %s\n", u.UID, u.Name)
 		}
 	}
 	if len(lost.Accounts) > 0 {

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/trace"
+	"github.com/holdfast-dev/holdfast/upstream"
 )
 
 const (
@@ -80,10 +81,16 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	if u, err := url.Parse(s.cfg.BaseURL); err == nil {
 		realm = u.Scheme + "://"
 	}
+	out, err := s.cfg.outboundConfig()
+	if err != nil {
+		return err
+	}
+	out.PerHost = registry.MaxFetches
 	s.registry = registry.New(s.store, s.checker, s.issuer, blobs, registry.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
 		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull, Gate: s.openGate().Check,
 		KeepTrash: s.cfg.KeepTrash, KeepPulls: s.cfg.KeepPulls, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
+		Upstreams: upstream.New(upstream.Config{Outbound: out, Now: s.cfg.Now}), Outbound: out, Key: s.key, Dir: s.cfg.DataDir,
 		Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
 	})
 	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -108,6 +108,7 @@ var kinds = []string{
 	"accounts",
 	"subscriptions", "deliveries",
 	"budgets", "exceptions", "pull_rules", "access_rules", "role_requests",
+	"registry_upstreams",
 	TrashCounter,
 }
 

@@ -38,6 +38,7 @@ type stage struct {
 	exception   resource.Exception
 	rule        resource.PullRule
 	trash       resource.TrashEntry // a tag of the repo
+	upstream    resource.RegistryUpstream
 	asked       resource.AccessRequest
 }
 
@@ -63,6 +64,7 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	must(t, s.DeleteTagNamed(t.Context(), st.repo.UID, "deleted", nil))
 	st.trash = trashed(t, s, st.repo.UID)["tag deleted"]
 	must(t, ignore(s.SetRetention(t.Context(), resource.Retention{UID: org.UID, KeepMatching: []string{"none"}, EveryDays: 1})))
+	st.upstream = addUpstream(t, s, addGroup(t, s, org.UID, "mirror").UID)
 	st.asked = addRequest(t, s, st.org.UID, addRole(t, s, org.UID, "asked").UID)
 	return st
 }
@@ -79,6 +81,7 @@ func (st stage) acts() map[string]act {
 	maps.Copy(all, st.actsOnAccounts())
 	maps.Copy(all, st.actsOnFindings())
 	maps.Copy(all, st.actsOnRequests())
+	maps.Copy(all, st.actsOnUpstreams())
 	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID, "new"), newBinding(st.folder.UID, bob, st.r.UID)
 	none := st.org.UID.NewChild()
 	ensure := func(parent resource.UID) func(context.Context) error {

@@ -152,6 +152,9 @@ func TestEveryFieldIsKept(t *testing.T) {
 		t.Run("access requests", kept(func(r *resource.AccessRequest) {
 			r.UID, r.Role, r.Rule, r.Identity = org.NewChild(), role.UID, rule.UID, org.NewChild()
 		}, s.InsertAccessRequest, s.AccessRequest, s.AccessRequests, org))
+		t.Run("registry upstreams", kept(func(u *resource.RegistryUpstream) {
+			u.UID, u.Credentials.Plain = addGroup(t, s, org, "mirror").UID.NewChild(), ""
+		}, s.InsertUpstream, s.Upstream, s.Upstreams, org))
 		t.Run("advisory feeds", kept(func(f *resource.AdvisoryFeed) { f.UID = org.NewChild() }, s.InsertFeed, s.Feed, s.Feeds, org))
 	})
 }

@@ -236,6 +236,23 @@ func (i *Issuer) MintWebhook(ctx context.Context, group resource.UID, digest str
 	})
 }
 
+// upstreamLife is how long another server may take to exchange a token.
+const upstreamLife = 5 * time.Minute
+
+// MintUpstream returns a token with which an upstream of a group proves to another server, whose address is the audience,
+// that it is this one. The service itself accepts no such token.
+func (i *Issuer) MintUpstream(ctx context.Context, upstream resource.UID, address string) (string, error) {
+	now := i.now()
+	s, err := i.signerFor(ctx, RS256, now)
+	if err != nil {
+		return "", err
+	}
+	return s.encode(payload{
+		Issuer: i.issuer, Subject: "upstream:" + string(upstream), Audience: audiences{address},
+		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: now.Add(upstreamLife).Unix(), ID: rand.Text(),
+	})
+}
+
 // Address returns the iss claim of every token.
 func (i *Issuer) Address() string { return i.issuer }
 

@@ -61,6 +61,7 @@ var eventKinds = map[string]struct {
 	"platform.registry.image":          {payload(imageCopyOf), nil},
 	"platform.registry.retention":      {payload(ownRetentionOf), &ocipb.DeleteRetentionRequest{}},
 	"platform.registry.settings":       {payload(ownSettingsOf), nil},
+	"platform.registry.upstream":       {payload(upstreamOf), &ocipb.DeleteUpstreamRequest{}},
 	"platform.registry.deployment":     {payload(DeploymentOf), nil},
 	"platform.registry.inventory":      {payload(placeOf), nil},
 	"platform.registry.access":         {payload(refusedAccessOf), nil},

@@ -77,6 +77,8 @@ func occurrences() map[resource.EventType]occurrence {
 	repo := resource.Repo{UID: eventThing, Name: "n", CreateTime: at, UpdateTime: at}
 	tag := resource.Tag{UID: eventThing, Name: "n", Digest: "sha256:x", UpdateTime: at}
 	copied := resource.ImageCopy{Repo: eventThing, From: eventOrg, Images: []resource.CopiedImage{{Digest: "sha256:x", Tag: "n"}}}
+	upstream := resource.RegistryUpstream{UID: eventThing, Name: "n", Address: "https://r.example", Realm: "https://t.example/token", FreshFor: time.Hour, Names: []string{"a/*"}, Anyone: true,
+		Identity: "i", Credentials: resource.Secret{Plain: secret, Sealed: []byte(secret)}, CreateTime: at, UpdateTime: at}
 	retention := resource.Retention{UID: eventThing, KeepNewest: 1, UpdateTime: at}
 	trashed := resource.TrashEntry{UID: eventThing.NewChild(), Kind: resource.TrashTag, Tag: "n", Digest: "sha256:x", WasTag: &tag, CreateTime: at, ExpireTime: at}
 	deployment := resource.Deployment{UID: eventThing, Charts: []resource.HelmChart{{Repo: "https://charts.example"}}, CreateTime: at, UpdateTime: at}
@@ -150,6 +152,9 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.TrashDeleted:            {trashed, nil, "holdfast.oci.v1.DeleteTrashEntryRequest"},
 		resource.ImageCopied:             {nil, copied, "holdfast.oci.v1.ImageCopy"},
 		resource.ImagePromoted:           {nil, copied, "holdfast.oci.v1.ImageCopy"},
+		resource.UpstreamCreated:         {nil, upstream, "holdfast.oci.v1.Upstream"},
+		resource.UpstreamUpdated:         {upstream, upstream, "holdfast.oci.v1.Upstream"},
+		resource.UpstreamDeleted:         {upstream, nil, "holdfast.oci.v1.DeleteUpstreamRequest"},
 		resource.RetentionUpdated:        {nil, retention, "holdfast.oci.v1.Retention"},
 		resource.RetentionDeleted:        {retention, nil, "holdfast.oci.v1.DeleteRetentionRequest"},
 		resource.RetentionApplied:        {nil, resource.RetentionRun{Repo: eventThing, Rules: eventOrg, Images: []string{"sha256:x"}}, "holdfast.oci.v1.RetentionPlan"},

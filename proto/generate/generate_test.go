@@ -175,6 +175,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"SubscriptionsService":             4,
 		"TagsService":                      4,
 		"TrashService":                     5,
+		"UpstreamsService":                 5,
 		"V1_Advisories":                    7,
 		"SignInService":                    10,
 		"V1_EventIdentities":               2,

@@ -275,6 +275,7 @@ var groupChildren = []store.Use{
 	{Table: "advisory_feeds", Column: "parent", Label: "advisory feeds"},
 	{Table: "accounts", Column: "parent", Label: "accounts"},
 	{Table: "subscriptions", Column: "parent", Label: "subscriptions"},
+	{Table: "registry_upstreams", Column: "parent", Label: "upstreams"},
 }
 
 // deleteOwnBindings removes the caller's bindings on an organization if nobody else

@@ -57,21 +57,27 @@ func (s *Store) AddBlob(
 				return fault.New(fault.Aborted, "Aborted: the upload has ended or belongs to another request")
 			}
 		}
-		n, err := t.Exec(ctx,
-			`INSERT INTO blobs (digest, size, path, create_ms) VALUES ($1, $2, $3, $4) ON CONFLICT (digest) DO NOTHING`,
-			b.Digest, b.Size, b.Path, store.MS(s.Time()))
-		if err != nil {
-			return err
-		}
-		used = n == 1
-		repo, err := t.ensureRepo(ctx, ref)
-		if err != nil {
-			return err
-		}
-		return t.link(ctx, repo, b.Digest)
+		_, added, err := t.addBlob(ctx, ref, b)
+		used = added
+		return err
 	}
 	err := s.retryCollected(ctx, try)
 	return used, err
+}
+
+// addBlob adds a blob to a repo. It reports whether b.Path is used.
+func (t Tx) addBlob(ctx context.Context, ref RepoRef, b resource.Blob) (repo resource.UID, used bool, _ error) {
+	n, err := t.Exec(ctx,
+		`INSERT INTO blobs (digest, size, path, create_ms) VALUES ($1, $2, $3, $4) ON CONFLICT (digest) DO NOTHING`,
+		b.Digest, b.Size, b.Path, store.MS(t.DB.Time()))
+	if err != nil {
+		return "", false, err
+	}
+	repo, err = t.ensureRepo(ctx, ref)
+	if err != nil {
+		return "", false, err
+	}
+	return repo, n == 1, t.link(ctx, repo, b.Digest)
 }
 
 // MountBlob adds to a repo a blob that another one holds. It returns fault.NotFound

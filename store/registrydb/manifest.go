@@ -72,7 +72,8 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manif
 	if err := t.queueSBOMs(ctx, repo, append(m.About, m.Subject)...); err != nil {
 		return err
 	}
-	return t.addRefs(ctx, repo, m)
+	_, err = t.addRefs(ctx, repo, m)
+	return err
 }
 
 // insertManifest adds the row of a manifest. It reports false if it is there, and holds it then. Somebody may delete it
@@ -103,9 +104,9 @@ func (t Tx) holdManifest(ctx context.Context, repo resource.UID, digest string) 
 }
 
 // addRefs records what a manifest needs of its repo, and holds it until the commit.
-// It returns a *MissingError if the repo does not have all of it. All layers of an
-// image are looked up at once.
-func (t Tx) addRefs(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+// It returns a *MissingError if the repo does not have all of it, and otherwise what it
+// lacks that is optional. All layers of an image are looked up at once.
+func (t Tx) addRefs(ctx context.Context, repo resource.UID, m resource.Manifest) (absent []resource.Need, _ error) {
 	var blobs, children []string
 	for _, n := range m.Needs {
 		if n.Manifest {
@@ -116,11 +117,11 @@ func (t Tx) addRefs(ctx context.Context, repo resource.UID, m resource.Manifest)
 	}
 	heldBlobs, err := heldDigests(ctx, t.Rows, "repo_blobs", repo, blobs, t.DB.Engine.Hold)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	heldChildren, err := heldDigests(ctx, t.Rows, "manifests", repo, children, t.DB.Engine.Hold)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var lacking []resource.Need
 	var refs [][]any
@@ -131,16 +132,19 @@ func (t Tx) addRefs(ctx context.Context, repo resource.UID, m resource.Manifest)
 			row[2], row[3] = nil, n.Digest
 			held = heldChildren[n.Digest]
 		}
-		if held {
+		switch {
+		case held:
 			refs = append(refs, row)
-		} else if !n.Optional {
+		case n.Optional:
+			absent = append(absent, n)
+		default:
 			lacking = append(lacking, n)
 		}
 	}
 	if lacking != nil {
-		return &MissingError{lacking}
+		return nil, &MissingError{lacking}
 	}
-	return t.InsertRows(ctx, `INSERT INTO manifest_refs (repo, digest, blob, child)`, refs, "")
+	return absent, t.InsertRows(ctx, `INSERT INTO manifest_refs (repo, digest, blob, child)`, refs, "")
 }
 
 // heldDigests returns which of the digests a repo has in a table. end ends the

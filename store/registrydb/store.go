@@ -45,7 +45,7 @@ func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 
 // Kinds returns what the lists of this package read.
 func Kinds() []store.Listing {
-	return []store.Listing{repos.Listing(), tags.Listing(), pulls.Listing(), trash.Listing()}
+	return []store.Listing{repos.Listing(), tags.Listing(), pulls.Listing(), trash.Listing(), upstreams.Listing()}
 }
 
 // How lists are ordered.
@@ -55,4 +55,6 @@ var (
 	PullList = pulls.List(page.Order{Field: "create_time", Desc: true})
 
 	TrashList = trash.List(page.Order{Field: "create_time", Desc: true})
+
+	UpstreamList = upstreams.List(page.Order{Field: "uid"})
 )

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/upstream/challenge"
 )
 
 // A Registry is one that images are copied from or to.
@@ -97,9 +98,9 @@ func (r *Registry) do(ctx context.Context, c call) (*http.Response, error) {
 		if resp.StatusCode != http.StatusUnauthorized || c.body != nil || try > 0 {
 			return r.accept(resp, c)
 		}
-		challenge := resp.Header.Get("Www-Authenticate")
+		header := resp.Header.Get("Www-Authenticate")
 		discard(resp)
-		if err := r.authenticate(ctx, challenge, c.scope); err != nil {
+		if err := r.authenticate(ctx, header, c.scope); err != nil {
 			return nil, err
 		}
 	}
@@ -161,26 +162,22 @@ func discard(resp *http.Response) {
 }
 
 // authenticate gets what a challenge asks for.
-func (r *Registry) authenticate(ctx context.Context, challenge, scope string) error {
-	scheme, params := parseChallenge(challenge)
+func (r *Registry) authenticate(ctx context.Context, header, scope string) error {
+	asks := challenge.Parse(header)
 	switch {
-	case strings.EqualFold(scheme, "basic") && r.User != "":
+	case asks.Scheme == "basic" && r.User != "":
 		req := &http.Request{Header: http.Header{}}
 		req.SetBasicAuth(r.User, r.Pass)
 		r.tokens[scope] = req.Header.Get("Authorization")
 		return nil
-	case !strings.EqualFold(scheme, "bearer"):
+	case asks.Scheme != "bearer":
 		return problem.New(problem.ExitError, "%s asks to sign in", r.Host).Hint("docker login " + r.Host)
 	}
-	realm, err := url.Parse(params["realm"])
-	if err != nil || realm.Host == "" || realm.User != nil {
+	realm, ok := asks.Realm()
+	if !ok {
 		return problem.New(problem.ExitError, "%s names no address for tokens", r.Host)
 	}
-	q := realm.Query()
-	q.Set("service", params["service"])
-	q.Set("scope", scope)
-	realm.RawQuery = q.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, realm.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, asks.Address(realm, scope), nil)
 	if err != nil {
 		return err
 	}
@@ -199,18 +196,11 @@ func (r *Registry) fetchToken(req *http.Request, scope string) error {
 		return fmt.Errorf("%s: %w", r.Host, err)
 	}
 	defer discard(resp)
-	var got struct {
-		Token       string `json:"token"`
-		AccessToken string `json:"access_token"`
-	}
-	err = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&got)
-	if got.Token == "" {
-		got.Token = got.AccessToken
-	}
-	if resp.StatusCode != http.StatusOK || err != nil || got.Token == "" {
+	got, err := challenge.ReadToken(resp.Body, maxAnswer)
+	if resp.StatusCode != http.StatusOK || err != nil {
 		return problem.New(problem.ExitError, "%s gives no token: %s", r.Host, http.StatusText(resp.StatusCode)).Hint("docker login " + r.Host)
 	}
-	r.tokens[scope] = "Bearer " + got.Token
+	r.tokens[scope] = "Bearer " + got.Text
 	return nil
 }
 
@@ -232,26 +222,4 @@ func (r *Registry) trusts(realm *url.URL) bool {
 		return strings.Join(names[len(names)-2:], ".")
 	}
 	return realm.Scheme == "https" && net.ParseIP(realm.Hostname()) == nil && end(realm.Hostname()) == end(own.Hostname())
-}
-
-// parseChallenge parses a WWW-Authenticate header of the form Bearer realm="…",service="…".
-func parseChallenge(text string) (scheme string, params map[string]string) {
-	scheme, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
-	params = map[string]string{}
-	for rest != "" {
-		name, after, ok := strings.Cut(rest, "=")
-		if !ok {
-			break
-		}
-		var value string
-		if quoted, found := strings.CutPrefix(after, `"`); found {
-			value, rest, _ = strings.Cut(quoted, `"`)
-		} else if i := strings.IndexByte(after, ','); i >= 0 {
-			value, rest = after[:i], after[i:]
-		} else {
-			value, rest = after, ""
-		}
-		params[strings.ToLower(strings.Trim(name, " ,"))] = value
-	}
-	return scheme, params
 }

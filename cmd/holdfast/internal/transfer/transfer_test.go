@@ -189,15 +189,3 @@ func TestTagsEnd(t *testing.T) {
 		t.Errorf("error = %v", err)
 	}
 }
-
-// FuzzChallenge: no header makes the parser panic or loop.
-func FuzzChallenge(f *testing.F) {
-	f.Add(`Bearer realm="https://a.example/token",service="a",scope="repository:x:pull"`)
-	f.Add(`Basic realm=x, charset="UTF-8"`)
-	f.Add(`Bearer ="=,"`)
-	f.Fuzz(func(t *testing.T, text string) {
-		if scheme, _ := parseChallenge(text); len(scheme) > len(text) {
-			t.Errorf("scheme = %q", scheme)
-		}
-	})
-}

@@ -1,0 +1,155 @@
+package resource
+
+import (
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A RegistryUpstream is the registry that a group fetches images from when they are asked for. The name of a repo there is
+// the path below the group.
+type RegistryUpstream struct {
+	UID     UID    `json:"uid"`
+	Name    string `json:"name"`
+	Address string `json:"address"` // https:// and a host, and nothing else
+
+	// Realm is the only address besides the host of Address that the credentials may be sent to: where the upstream gives
+	// tokens, if that is elsewhere.
+	Realm string `json:"realm,omitempty"`
+
+	FreshFor time.Duration `json:"freshFor"`         // how long a tag is believed
+	Names    []string      `json:"names,omitempty"`  // patterns of the repos that are fetched; see Fetches
+	Anyone   bool          `json:"anyone,omitempty"` // those may cause fetches who may pull only because everybody may
+
+	// Identity is one of another Holdfast that trusts tokens of this one. If it is set, there are no credentials.
+	Identity string `json:"identity,omitempty"`
+
+	Credentials Secret    `json:"credentials,omitzero"` // a user and a password, with a colon between
+	CreateTime  time.Time `json:"createTime"`
+	UpdateTime  time.Time `json:"updateTime"`
+}
+
+// The limits and the default of how long a tag is believed.
+const (
+	MinFreshFor     = time.Second
+	MaxFreshFor     = 31 * 24 * time.Hour
+	DefaultFreshFor = time.Hour
+
+	maxUpstreamNames = 100
+)
+
+// dockerHub is what people call the registry of Docker, which is elsewhere.
+var dockerHub = []string{"docker.io", "index.docker.io"}
+
+// AddressOf returns the address of the registry that goes by a host.
+func AddressOf(host string) string {
+	if slices.Contains(dockerHub, host) {
+		return "https://registry-1.docker.io"
+	}
+	return "https://" + host
+}
+
+// DefaultRealm returns the address of the tokens of a registry that is known to give them at another host, or "".
+func DefaultRealm(address string) string {
+	if address == "https://registry-1.docker.io" {
+		return "https://auth.docker.io/token"
+	}
+	return ""
+}
+
+// Group returns the group that it is the upstream of.
+func (u RegistryUpstream) Group() UID { return u.UID.Parent() }
+
+// SameHolder reports whether credentials for o are for u as well: they are bound to the host and the realm.
+func (u RegistryUpstream) SameHolder(o RegistryUpstream) bool {
+	return u.Address == o.Address && u.Realm == o.Realm
+}
+
+// Fetches reports whether a repo of the upstream may be fetched: one that matches a pattern, if there are any without an
+// exclamation mark, and none of those with one. A star stands for anything in one part of a name, and ** at the end of a
+// pattern for all parts that follow.
+func (u RegistryUpstream) Fetches(name string) bool {
+	wanted, matched := false, false
+	for _, pattern := range u.Names {
+		without, excluded := strings.CutPrefix(pattern, "!")
+		fits := matchName(without, name)
+		if excluded && fits {
+			return false
+		}
+		wanted, matched = wanted || !excluded, matched || !excluded && fits
+	}
+	return matched || !wanted
+}
+
+func matchName(pattern, name string) bool {
+	if pattern == "**" {
+		return true
+	}
+	if head, ok := strings.CutSuffix(pattern, "/**"); ok {
+		n := strings.Count(head, "/") + 1
+		parts := strings.SplitN(name, "/", n+1)
+		if len(parts) <= n {
+			return false
+		}
+		pattern, name = head, strings.Join(parts[:n], "/")
+	}
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}
+
+// Validate reports every field a caller must fix.
+func (u RegistryUpstream) Validate() error {
+	var p problems
+	p.name(u.Name)
+	p.origin("address", u.Address)
+	if u.Realm != "" {
+		p.address("realm", u.Realm, "https", "http")
+	}
+	if u.FreshFor < MinFreshFor || u.FreshFor > MaxFreshFor {
+		p.add("fresh_for", "must be from 1 second to 31 days")
+	}
+	p.atMost("names", len(u.Names), maxUpstreamNames, "patterns")
+	for _, pattern := range u.Names[:min(len(u.Names), maxUpstreamNames)] {
+		p.namesPattern("names", pattern)
+	}
+	p.credentials(u)
+	return p.err()
+}
+
+// origin checks an address that is nothing but a scheme and a host.
+func (p *problems) origin(field, text string) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || text != u.Scheme+"://"+u.Host ||
+		len(text) > maxText || !storable(text) {
+		p.add(field, "must be an address such as https://registry.example.com, without a path and a password")
+	}
+}
+
+// namesPattern checks a pattern of names of repos.
+func (p *problems) namesPattern(field, pattern string) {
+	text := strings.TrimPrefix(pattern, "!")
+	_, err := path.Match(text, "")
+	inner := strings.Contains(strings.TrimSuffix(text, "**"), "**")
+	if err != nil || text == "" || inner || len(text) > maxPathName || !storable(text) {
+		p.add(field, "must be patterns such as library/*, acme/** or !acme/secret")
+	}
+}
+
+// credentials checks those that a caller has sent. The text of a problem has nothing of them.
+func (p *problems) credentials(u RegistryUpstream) {
+	p.text("identity", u.Identity)
+	plain := u.Credentials.Plain
+	user, password, ok := strings.Cut(plain, ":")
+	if plain != "" && (!ok || user == "" || password == "" || len(plain) > maxText || !storable(plain) ||
+		strings.ContainsAny(plain, "\r\n")) {
+		p.add("credentials", "must be a user and a password with a colon between")
+	}
+	if u.Identity != "" && !u.Credentials.Empty() {
+		p.add("identity", "cannot be given together with credentials")
+	}
+	if u.Identity != "" && !wellFormed(u.Identity) {
+		p.add("identity", "must be the uid of an identity of the other server")
+	}
+}

@@ -1,0 +1,89 @@
+// Package challenge reads what a registry asks of clients that have to sign in, and the tokens that it gives.
+package challenge
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// A Challenge is a WWW-Authenticate header, such as Bearer realm="…",service="…".
+type Challenge struct {
+	Scheme string // in lower case
+	Params map[string]string
+}
+
+// Parse parses a WWW-Authenticate header. What it cannot read it leaves out.
+func Parse(text string) Challenge {
+	scheme, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	c := Challenge{strings.ToLower(scheme), map[string]string{}}
+	for rest != "" {
+		name, after, ok := strings.Cut(rest, "=")
+		if !ok {
+			break
+		}
+		var value string
+		if quoted, found := strings.CutPrefix(after, `"`); found {
+			value, rest, _ = strings.Cut(quoted, `"`)
+		} else if i := strings.IndexByte(after, ','); i >= 0 {
+			value, rest = after[:i], after[i:]
+		} else {
+			value, rest = after, ""
+		}
+		c.Params[strings.ToLower(strings.Trim(name, " ,"))] = value
+	}
+	return c
+}
+
+// Realm returns the address where a bearer challenge gives tokens. It reports false if it names none.
+func (c Challenge) Realm() (*url.URL, bool) {
+	realm, err := url.Parse(c.Params["realm"])
+	return realm, c.Scheme == "bearer" && err == nil && realm.Host != "" && realm.User == nil
+}
+
+// Address returns the address of a token for a scope.
+func (c Challenge) Address(realm *url.URL, scope string) string {
+	u := *realm
+	q := u.Query()
+	if service := c.Params["service"]; service != "" {
+		q.Set("service", service)
+	}
+	q.Set("scope", scope)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// A Token is what a realm gives.
+type Token struct {
+	Text string
+	Life time.Duration
+}
+
+// defaultLife is the life of a token that does not say it, by the specification.
+const defaultLife = time.Minute
+
+// ReadToken reads the answer of a realm, of which it reads no more than limit bytes.
+func ReadToken(body io.Reader, limit int64) (Token, error) {
+	var got struct {
+		Token       string  `json:"token"`
+		AccessToken string  `json:"access_token"`
+		ExpiresIn   float64 `json:"expires_in"`
+	}
+	if err := json.NewDecoder(io.LimitReader(body, limit)).Decode(&got); err != nil {
+		return Token{}, errors.New("the answer is not JSON")
+	}
+	t := Token{Text: got.Token, Life: time.Duration(min(got.ExpiresIn, 86400) * float64(time.Second))}
+	if t.Text == "" {
+		t.Text = got.AccessToken
+	}
+	if t.Text == "" || strings.ContainsAny(t.Text, "\r\n") {
+		return Token{}, errors.New("the answer has no token")
+	}
+	if t.Life <= 0 {
+		t.Life = defaultLife
+	}
+	return t, nil
+}
