@@ -8,6 +8,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/refusal"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -57,6 +59,10 @@ type Config struct {
 	// Redirect redirects clients to the storage for blobs, if the storage provides URLs.
 	Redirect bool
 
+	// Repair returns the bytes of a blob of a repo from somewhere else, or nil if there is nowhere. They need not be the
+	// right ones. It may be nil.
+	Repair func(ctx context.Context, repo resource.UID, digest string) (io.ReadCloser, error)
+
 	Metrics  metric.Metrics
 	Refusals *refusal.Recorder // nil records none
 
@@ -70,7 +76,7 @@ type Registry struct {
 	iam       *iamdb.Store
 	authz     *authz.Checker
 	issuer    *token.Issuer
-	storage   *Storage
+	storage   storage
 	pulls     *pullLog
 	readers   chan struct{} // a semaphore: one value per request that reads documents
 	retaining *turn.Turns   // to apply retention
@@ -79,7 +85,7 @@ type Registry struct {
 }
 
 // New returns a Registry over db, whose blobs are in b. The caller must also call Run.
-func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) *Registry {
+func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Config) *Registry {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
@@ -88,7 +94,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) 
 	s.KeepTrash, s.KeepPulls = c.KeepTrash, max(0, c.KeepPulls)
 	s.RepoLookups = c.Metrics.Cache("repos")
 	return &Registry{
-		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log),
+		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: storage{b}, pulls: newPullLog(s, c.Log),
 		readers: make(chan struct{}, maxReaders), retaining: turn.New(), config: c,
 	}
 }
