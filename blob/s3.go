@@ -2,6 +2,7 @@ package blob
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,10 +95,15 @@ func (s *S3) path(key string) string { return "/" + strings.TrimPrefix(key, s.ro
 // Size implements Storage.
 func (s *S3) Size(ctx context.Context, path string) (int64, error) {
 	info, err := s.core.StatObject(ctx, s.bucket, s.key(path), minio.StatObjectOptions{})
+	if err == nil {
+		return info.Size, nil
+	}
 	if err = s.failure("look for", path, err); Missing(err) {
 		return -1, nil
 	}
-	return info.Size, err
+	// The answer to HEAD has no body that says what is wrong.
+	_, reason := s.Names(ctx, path)
+	return 0, cmp.Or(reason, err)
 }
 
 // Open implements Storage.
