@@ -1,7 +1,6 @@
 package blob
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -281,7 +280,10 @@ func (s *S3) failure(operation, path string, err error) error {
 
 // putObject writes a whole file in one request.
 func (s *S3) putObject(ctx context.Context, path string, content []byte) error {
-	_, err := s.core.PutObject(ctx, s.bucket, s.key(path), bytes.NewReader(content), int64(len(content)), "", "",
-		minio.PutObjectOptions{ContentType: contentType})
+	err := upload(ctx, content, func(body io.Reader) error {
+		_, err := s.core.PutObject(ctx, s.bucket, s.key(path), body, int64(len(content)), "", "",
+			minio.PutObjectOptions{ContentType: contentType})
+		return err
+	})
 	return s.failure("write", path, err)
 }

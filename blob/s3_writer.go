@@ -1,7 +1,6 @@
 package blob
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -151,8 +150,12 @@ func (w *s3Writer) send() error {
 	content, buffer := w.buf, w.whole
 	w.buf, w.whole, w.sent = nil, nil, make(chan sentPart, 1)
 	go func(sent chan<- sentPart) {
-		part, err := w.s.core.PutObjectPart(w.ctx, w.s.bucket, w.s.key(w.path), w.upload, number,
-			bytes.NewReader(content), int64(len(content)), minio.PutObjectPartOptions{})
+		var part minio.ObjectPart
+		err := upload(w.ctx, content, func(body io.Reader) (err error) {
+			part, err = w.s.core.PutObjectPart(w.ctx, w.s.bucket, w.s.key(w.path), w.upload, number, body,
+				int64(len(content)), minio.PutObjectPartOptions{})
+			return err
+		})
 		sent <- sentPart{part, w.s.failure("write", w.path, err), buffer}
 	}(w.sent)
 	return nil
