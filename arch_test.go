@@ -30,6 +30,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"turn", "fault resource"},
 	{"trace", ""},
 	{"metric", ""},
+	{"blob", ""},
+	{"blob/blobtest", "blob"},
 	{"outbound", "trace"},
 	{"outbound/outboundtest", ""},
 	{"store", "fault page resource trace"},
@@ -65,11 +67,11 @@ var mayImport = []struct{ pkg, imports string }{
 	{"sts", "authz fault metric outbound resource store store/iamdb token trace trust"},
 	{"upstream/challenge", ""},
 	{"upstream", "outbound upstream/challenge"},
-	{"registry", "authz fault metric outbound page refusal registry/evidence resource seal store store/iamdb store/registrydb token " +
+	{"registry", "authz blob fault metric outbound page refusal registry/evidence resource seal store store/iamdb store/registrydb token " +
 		"trace turn upstream"},
 	{"finding", "advisory/format advisory/version authz fault iam inspect metric page registry registry/evidence resource store " +
 		"store/advisorydb store/findingdb store/iamdb store/registrydb"},
-	{"backup", "fault registry resource seal store store/registrydb"},
+	{"backup", "blob fault resource seal store store/registrydb"},
 	{"login", "authz fault mail metric outbound page people refusal resource seal store store/iamdb store/signindb sts trace"},
 	{"event", "authz fault metric outbound page resource store store/eventdb token trace"},
 	{"search", "advisory authz event fault finding iam page registry resource store"},
@@ -116,7 +118,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/prometheus", "metric server api bench"},
 	{"go.opentelemetry.io", "trace"},
 	{"github.com/yuin/goldmark", "registry"},
-	{"github.com/distribution", "registry"},
+	{"github.com/minio", "blob"},
 	{"github.com/opencontainers", "registry"},
 	{"github.com/microcosm-cc/bluemonday", "registry"},
 	{"github.com/package-url", "advisory/version"},

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/backup"
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/fault"
-	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
@@ -37,7 +37,7 @@ func newOrigin(t *testing.T, url string) *origin {
 	s := storetest.Open(t, url)
 	o := &origin{store: s, root: t.TempDir()}
 	o.Installation = backup.Installation{
-		DB: s.DB, Blobs: registry.Filesystem(o.root), Key: seal.NewKey(), Version: "test", Now: stepping(),
+		DB: s.DB, Blobs: blob.NewFolder(o.root), Key: seal.NewKey(), Version: "test", Now: stepping(),
 	}
 	now := time.Now()
 	org, err := s.InsertGroup(t.Context(), resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: now, UpdateTime: now})
@@ -88,7 +88,7 @@ func restored(t *testing.T, from backup.Place, into backup.Target) (*storetest.S
 	return s, blobs(t, s, into.Blobs)
 }
 
-func blobs(t *testing.T, s *storetest.Store, in *registry.Storage) map[string]string {
+func blobs(t *testing.T, s *storetest.Store, in blob.Storage) map[string]string {
 	t.Helper()
 	all, err := s.BlobsAfter(t.Context(), "", 100)
 	must(t, err)
@@ -104,7 +104,7 @@ func blobs(t *testing.T, s *storetest.Store, in *registry.Storage) map[string]st
 }
 
 func target(t *testing.T, url string, key seal.Key) backup.Target {
-	return backup.Target{Database: url, Blobs: registry.Filesystem(t.TempDir()), Key: key, Verify: true}
+	return backup.Target{Database: url, Blobs: blob.NewFolder(t.TempDir()), Key: key, Verify: true}
 }
 
 // TestBackup moves an installation from each engine to each, through a folder and
@@ -113,7 +113,7 @@ func TestBackup(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, from string) {
 		o := newOrigin(t, from)
 		want := blobs(t, o.store, o.Blobs)
-		folder := registry.Filesystem(t.TempDir())
+		folder := blob.NewFolder(t.TempDir())
 		name := filepath.Join(t.TempDir(), "all.tar")
 		a, err := backup.Create(name)
 		must(t, err)
@@ -148,7 +148,7 @@ func TestBackup(t *testing.T) {
 // TestIncremental copies what is new, and can restore each state.
 func TestIncremental(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
-	to := registry.Filesystem(t.TempDir())
+	to := blob.NewFolder(t.TempDir())
 	first, err := backup.Save(t.Context(), o.Installation, to, quiet)
 	must(t, err)
 	added := o.push(t, "another layer")
@@ -168,9 +168,38 @@ func TestIncremental(t *testing.T) {
 	}
 }
 
+// TestRotten backs up an installation that has lost a blob which an earlier back-up has. What is restored has it.
+func TestRotten(t *testing.T) {
+	o := newOrigin(t, storetest.SQLite(t))
+	to := blob.NewFolder(t.TempDir())
+	_, err := backup.Save(t.Context(), o.Installation, to, quiet)
+	must(t, err)
+	all, err := o.store.BlobsAfter(t.Context(), "", 2)
+	must(t, err)
+	for _, b := range all {
+		must(t, o.Blobs.Remove(t.Context(), b.Path))
+		_, err = o.store.MarkRotten(t.Context(), b, time.Now())
+		must(t, err)
+	}
+	must(t, to.RemoveAll(t.Context(), "/blobs/sha256/"+all[1].Digest[7:9])) // which is lost altogether
+	m, err := backup.Save(t.Context(), o.Installation, to, quiet)
+	if err != nil || len(m.Lost) != 1 {
+		t.Fatalf("lost %v, %v", m.Lost, err)
+	}
+	into := target(t, t.TempDir()+"/new.db", o.Key)
+	_, err = backup.Restore(t.Context(), to, into, quiet)
+	must(t, err)
+	s := storetest.Open(t, into.Database)
+	for i, b := range all {
+		if got, err := s.StoredBlob(t.Context(), b.Digest); err != nil || got.Rotten != (i == 1) {
+			t.Errorf("restored %+v, %v", got, err)
+		}
+	}
+}
+
 // A hooked place calls a function once, before the first file of a snapshot is written.
 type hooked struct {
-	*registry.Storage
+	blob.Storage
 	once sync.Once
 	do   func()
 }
@@ -195,7 +224,7 @@ func TestCollectedMeanwhile(t *testing.T) {
 		}
 		return clock()
 	}
-	to := &hooked{Storage: registry.Filesystem(t.TempDir()), do: func() {
+	to := &hooked{Storage: blob.NewFolder(t.TempDir()), do: func() {
 		path := pathOf(t, o.store, late)
 		must(t, o.store.DeleteBlob(t.Context(), o.repo, late))
 		_, err := o.store.PurgeUnheld(t.Context(), []resource.Blob{{Digest: late, Path: path}})
@@ -229,7 +258,7 @@ func TestLostBlobs(t *testing.T) {
 	missing, damaged := o.push(t, "missing"), o.push(t, "damaged")
 	must(t, os.Remove(filepath.Join(o.root, pathOf(t, o.store, missing))))
 	must(t, os.WriteFile(filepath.Join(o.root, pathOf(t, o.store, damaged)), []byte("DAMAGED"), 0o600))
-	to := registry.Filesystem(t.TempDir())
+	to := blob.NewFolder(t.TempDir())
 	m, err := backup.Save(t.Context(), o.Installation, to, quiet)
 	must(t, err)
 	if len(m.Lost) != 2 || !strings.Contains(fmt.Sprint(m.Lost), missing) || !strings.Contains(fmt.Sprint(m.Lost), damaged) {
@@ -268,12 +297,12 @@ func TestRestoreRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			_, err := backup.Save(t.Context(), o.Installation, registry.Filesystem(root), quiet)
+			_, err := backup.Save(t.Context(), o.Installation, blob.NewFolder(root), quiet)
 			must(t, err)
 			blobRoot := t.TempDir()
-			into := backup.Target{Database: t.TempDir() + "/new.db", Blobs: registry.Filesystem(blobRoot), Key: o.Key, Verify: true}
+			into := backup.Target{Database: t.TempDir() + "/new.db", Blobs: blob.NewFolder(blobRoot), Key: o.Key, Verify: true}
 			change(t, root, &into)
-			_, err = backup.Restore(t.Context(), registry.Filesystem(root), into, quiet)
+			_, err = backup.Restore(t.Context(), blob.NewFolder(root), into, quiet)
 			if err == nil {
 				t.Fatal("restored")
 			}
@@ -314,7 +343,7 @@ func TestZeroByte(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
 	_, err := o.store.Exec(t.Context(), `UPDATE repos SET name = 'a' || char(0) || 'b'`)
 	must(t, err)
-	to := registry.Filesystem(t.TempDir())
+	to := blob.NewFolder(t.TempDir())
 	_, err = backup.Save(t.Context(), o.Installation, to, quiet)
 	must(t, err)
 	into := target(t, storetest.EmptyPostgres(t), o.Key)
@@ -330,7 +359,7 @@ func TestZeroByte(t *testing.T) {
 // database does. A damaged one is mended if it is looked at.
 func TestBlobsStay(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
-	to := registry.Filesystem(t.TempDir())
+	to := blob.NewFolder(t.TempDir())
 	_, err := backup.Save(t.Context(), o.Installation, to, quiet)
 	must(t, err)
 	want := blobs(t, o.store, o.Blobs)

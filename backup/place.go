@@ -12,17 +12,17 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/blob"
 )
 
-// A Place has the files of a back-up. A *registry.Storage is one: a folder or a bucket.
+// A Place has the files of a back-up. A blob.Storage is one: a folder or a bucket.
 type Place interface {
 	Size(ctx context.Context, path string) (int64, error) // -1 if there is no such file
 	Open(ctx context.Context, path string) (io.ReadCloser, error)
 	Put(ctx context.Context, path string, content io.Reader) error
 }
 
-var _ Place = (*registry.Storage)(nil)
+var _ Place = blob.Storage(nil)
 
 // IsArchive reports whether a back-up of that name is one file, a tar archive.
 func IsArchive(name string) bool { return strings.HasSuffix(name, ".tar") }

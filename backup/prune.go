@@ -5,8 +5,8 @@ import (
 	"path"
 	"slices"
 
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/fault"
-	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -21,7 +21,7 @@ const removing = "removing.json"
 //
 // Manifests are not authenticated here: the encryption key may have been replaced since, and whoever can change them
 // can also remove the files.
-func Prune(ctx context.Context, p *registry.Storage, keep int) (removed int, _ error) {
+func Prune(ctx context.Context, p blob.Storage, keep int) (removed int, _ error) {
 	names, err := newestFirst(ctx, p)
 	if err != nil {
 		return 0, err
@@ -58,7 +58,7 @@ func Prune(ctx context.Context, p *registry.Storage, keep int) (removed int, _ e
 }
 
 // newestFirst returns the names of all snapshots. The one made last comes first, also if the clock was set back since.
-func newestFirst(ctx context.Context, p *registry.Storage) ([]string, error) {
+func newestFirst(ctx context.Context, p blob.Storage) ([]string, error) {
 	last, err := decodeManifest(ctx, p, latest)
 	if err != nil {
 		return nil, err
@@ -76,13 +76,13 @@ func newestFirst(ctx context.Context, p *registry.Storage) ([]string, error) {
 
 // removeSnapshot removes a snapshot and its blobs but for those that are needed. From the first step on it is no
 // snapshot any more, and the last step removes the list of its blobs.
-func removeSnapshot(ctx context.Context, p *registry.Storage, folder string, needed map[string]bool) error {
+func removeSnapshot(ctx context.Context, p blob.Storage, folder string, needed map[string]bool) error {
 	if err := rename(ctx, p, path.Join(folder, "manifest.json"), path.Join(folder, removing)); err != nil {
 		return err
 	}
 	m, err := decodeManifest(ctx, p, path.Join(folder, removing))
 	if fault.From(err).Code == fault.NotFound { // a back-up that did not end; the next one uses its blobs
-		return p.Remove(ctx, folder)
+		return p.RemoveAll(ctx, folder)
 	}
 	if err != nil {
 		return err
@@ -96,13 +96,13 @@ func removeSnapshot(ctx context.Context, p *registry.Storage, folder string, nee
 	if err != nil {
 		return err
 	}
-	return p.Remove(ctx, folder)
+	return p.RemoveAll(ctx, folder)
 }
 
 // rename copies a file, if it is there, and removes it under its old name.
-func rename(ctx context.Context, p *registry.Storage, from, to string) error {
+func rename(ctx context.Context, p blob.Storage, from, to string) error {
 	in, err := p.Open(ctx, from)
-	if registry.Missing(err) {
+	if blob.Missing(err) {
 		return nil
 	}
 	if err != nil {

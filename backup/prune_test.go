@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/backup"
-	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
@@ -35,7 +35,7 @@ func newAlbum(t *testing.T) *album {
 	return a
 }
 
-func (a *album) place() *registry.Storage { return registry.Filesystem(a.folder) }
+func (a *album) place() blob.Storage { return blob.NewFolder(a.folder) }
 
 func (a *album) save(t *testing.T) {
 	t.Helper()

@@ -10,16 +10,17 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
 // A Target is what a back-up is restored into.
 type Target struct {
 	Database string // its address; there must be nothing in it
-	Blobs    *registry.Storage
+	Blobs    blob.Storage
 	Key      seal.Key
 	At       time.Time // of the snapshot; zero means the newest
 	Verify   bool      // read every blob before anything is written
@@ -52,7 +53,7 @@ func Restore(ctx context.Context, from Place, into Target, report func(Progress)
 	if err != nil {
 		return m, err
 	}
-	return m, errors.Join(r.audit(ctx, db), db.Close())
+	return m, errors.Join(r.audit(ctx, db), r.eachBlob(ctx, r.acquit(db)), db.Close())
 }
 
 type restoring struct {
@@ -169,6 +170,18 @@ func verify(ctx context.Context, in Place, path string, b resource.Blob) error {
 	}
 	_, err = io.Copy(io.Discard, v)
 	return err
+}
+
+// acquit returns a function that takes the mark from a blob that was rotten in the installation and is sound in the
+// back-up.
+func (r *restoring) acquit(db *store.DB) func(context.Context, resource.Blob) error {
+	return func(ctx context.Context, b resource.Blob) error {
+		if !b.Rotten || verify(ctx, r.Blobs, b.Path, b) != nil {
+			return nil
+		}
+		_, err := registrydb.New(db).MarkSound(ctx, b)
+		return err
+	}
 }
 
 // fill writes the rows of all tables.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
@@ -25,7 +25,7 @@ const copiers = 2
 // An Installation is what is backed up.
 type Installation struct {
 	DB      *store.DB
-	Blobs   *registry.Storage
+	Blobs   blob.Storage
 	Key     seal.Key
 	Version string // of this program
 	Now     func() time.Time
@@ -183,6 +183,8 @@ func blobOf(t store.Table, row []any) (b resource.Blob) {
 			b.Path, _ = row[i].(string)
 		case "size":
 			b.Size, _ = row[i].(int64)
+		case "rotten_ms":
+			b.Rotten = row[i] != nil
 		}
 	}
 	return b
@@ -192,7 +194,7 @@ func blobOf(t store.Table, row []any) (b resource.Blob) {
 // if it is missing or not what its digest says. Nothing incomplete is left there.
 func copyVerified(ctx context.Context, from Place, path string, to Place, at, digest string, size int64) error {
 	in, err := from.Open(ctx, path)
-	if registry.Missing(err) {
+	if blob.Missing(err) {
 		return &badBlobError{digest, "it is missing"}
 	}
 	if err != nil {

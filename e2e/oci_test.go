@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/blob/blobtest"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
@@ -309,40 +309,10 @@ func ociFiles(t *testing.T, dir string, f func(path string)) (n int) {
 // that put blobs into it.
 func s3Start(t *testing.T) []string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "versitygw")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../tools/s3", "-o", binary, "github.com/versity/versitygw/cmd/versitygw")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the S3 server: %v\n%s", err, out)
-	}
-	root, side := t.TempDir(), t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "blobs"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	var lc net.ListenConfig
-	free, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
-	cmd := exec.CommandContext(t.Context(), binary, "--port", address, "--access", "test", "--secret", "testsecret", "--quiet", "posix", "--sidecar", side, root)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	procUntil(t, "the S3 server answers", func() bool {
-		var d net.Dialer
-		conn, err := d.DialContext(t.Context(), "tcp", address)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil
-	})
+	s := blobtest.Start(t)
 	return []string{
-		"HOLDFAST_BLOBS=s3://blobs/registry", "HOLDFAST_S3_ENDPOINT=http://" + address, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=testsecret",
+		"HOLDFAST_BLOBS=s3://" + s.Name + "/" + s.Prefix, "HOLDFAST_S3_ENDPOINT=" + s.Endpoint,
+		"AWS_ACCESS_KEY_ID=" + s.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s.SecretKey,
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/finding"
 	"github.com/holdfast-dev/holdfast/iam"
@@ -92,7 +93,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	must(t, err)
 	issuer, err := token.New(t.Context(), s.DB, token.Config{Issuer: "http://issuer.test", Key: sealKey})
 	must(t, err)
-	images := registry.New(s.DB, checker, issuer, registry.Filesystem(t.TempDir()), registry.Config{})
+	images := registry.New(s.DB, checker, issuer, blob.NewFolder(t.TempDir()), registry.Config{})
 	tokens := page.NewTokens([]byte("key"), time.Now)
 	r := &replica{Store: s, checker: checker}
 	packages, manifests, advisories := findingdb.New(db), registrydb.New(db), advisorydb.New(db)

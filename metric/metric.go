@@ -25,6 +25,7 @@ type Metrics struct {
 	Imports    Counter // of advisories; by result
 	Collected  Counter // by the garbage collector of blobs; by kind
 	CollectRun Counter // by outcome
+	Scrubbed   Counter // blobs that seemed to be rotten, or were; by verdict
 	caches     Counter // by cache and result
 
 	Inspections Counter // of images; by outcome
@@ -46,6 +47,7 @@ var (
 	feedOutcomes = []string{Changed, Unchanged, Failed}
 	imports      = []string{"created", "updated", Unchanged, Failed}
 	collected    = []string{"uploads", "links", "blobs", "files", "pulls", "trash", "bytes"}
+	verdicts     = []string{"sound", "rotten", "repaired"}
 	caches       = []string{"tokens", "identities", "issuer_keys", "repos", "advisories", "verdicts"}
 )
 
@@ -107,6 +109,9 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 			label{"kind", collected}),
 		CollectRun: newCounter(r, "holdfast_gc_runs_total", "Runs of the garbage collector of blobs, by outcome.",
 			label{"outcome", []string{OK, Failed}}),
+		Scrubbed: newCounter(r, "holdfast_scrub_verdicts_total",
+			"Blobs that seemed to be missing or wrong in the storage, or were, and were read once more; by what they are.",
+			label{"verdict", verdicts}),
 		Inspections: newCounter(r, "holdfast_inspections_total", "Images that were inspected, by outcome.",
 			label{"outcome", []string{OK, NotUnderstood, Failed}}),
 		RuleRefused: newCounter(r, "holdfast_rule_refusals_total", "Pulls of images that a rule about findings has refused."),

@@ -52,7 +52,7 @@ func (r *Registry) storedBlob(w http.ResponseWriter, req *http.Request, t target
 		return nil
 	}
 	if r.config.Redirect {
-		u, err := r.storage.driver.RedirectURL(req, b.Path)
+		u, err := r.storage.Address(req.Context(), b.Path)
 		if err == nil && u != "" {
 			http.Redirect(w, req, u, http.StatusTemporaryRedirect)
 			return nil

@@ -8,8 +8,7 @@ import (
 	"path"
 	"time"
 
-	"github.com/distribution/distribution/v3/registry/storage/driver"
-
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
@@ -239,20 +238,33 @@ func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 	if err != nil || kept {
 		return err
 	}
-	b, err := g.store.Blob(resource.WithDryRun(ctx), holders[0], digest)
+	b, err := g.store.StoredBlob(ctx, digest)
 	if err != nil {
 		return err
 	}
 	return g.dropBlob(ctx, b)
 }
 
-// files deletes the files that neither a blob nor an upload refers to. They are
-// left over if a push fails after its bytes are written and before it commits.
+// files deletes the files that neither a blob nor an upload refers to. They are left over if a push fails after its
+// bytes are written and before it commits, or if a server is killed while it writes them.
 func (g *collector) files(ctx context.Context) error {
+	err := g.sweep(ctx, g.storage.Walk, g.store.UnreferencedPaths, g.storage.remove)
+	if err != nil {
+		return err
+	}
+	return g.sweep(ctx, g.storage.Unfinished, g.store.EndedUploads, g.storage.Abort)
+}
+
+// sweep removes those of the files that walk finds that are old and not needed.
+func (g *collector) sweep(
+	ctx context.Context, walk func(ctx context.Context, dir string, each func(blob.File) error) error,
+	unneeded func(ctx context.Context, paths map[string]string) ([]string, error),
+	remove func(ctx context.Context, path string) error,
+) error {
 	old := g.now.Add(-g.UploadAge)
 	batch := map[string]string{}
-	sweep := func() error {
-		unnamed, err := g.store.UnreferencedPaths(ctx, batch)
+	check := func() error {
+		unnamed, err := unneeded(ctx, batch)
 		if err != nil {
 			return err
 		}
@@ -261,27 +273,27 @@ func (g *collector) files(ctx context.Context) error {
 			if g.DryRun {
 				continue
 			}
-			if err := g.storage.remove(ctx, p); err != nil {
+			if err := remove(ctx, p); err != nil {
 				return err
 			}
 		}
 		clear(batch)
 		return nil
 	}
-	err := g.storage.driver.Walk(ctx, "/blobs", func(f driver.FileInfo) error {
-		if f.IsDir() || f.ModTime().After(old) {
+	err := walk(ctx, blobFolder, func(f blob.File) error {
+		if f.ModTime.After(old) {
 			return nil
 		}
-		batch[f.Path()] = path.Base(f.Path())
+		batch[f.Path] = path.Base(f.Path)
 		if len(batch) < collectBatch {
 			return nil
 		}
-		return sweep()
+		return check()
 	})
-	if err != nil && !isMissing(err) {
+	if err != nil {
 		return err
 	}
-	return sweep()
+	return check()
 }
 
 // prune deletes the oldest pulls from the log.

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -372,4 +373,53 @@ func (r *Registry) mirrorRef(ctx context.Context, u *mirror, name string) (ref r
 	}
 	ref.Group, err = r.iam.EnsureGroups(ctx, u.Group(), missing)
 	return ref, err
+}
+
+// fromUpstream returns a blob of a repo from the registry that the repo is a mirror of, or nil if it is none.
+func (r *Registry) fromUpstream(ctx context.Context, repo resource.UID, digest string) (io.ReadCloser, error) {
+	if r.config.Upstreams == nil {
+		return nil, nil
+	}
+	u, ok, err := r.upstreamOf(ctx, repo.Parent())
+	if err != nil || !ok {
+		return nil, err
+	}
+	m := &mirror{RegistryUpstream: u}
+	for _, uid := range repo.Ancestors()[u.Group().Depth():] {
+		g, err := r.iam.Group(ctx, uid)
+		if err != nil {
+			return nil, err
+		}
+		m.names = append(m.names, g.Name)
+	}
+	stored, err := r.store.Repo(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	m.names = append(m.names, stored.Name)
+	if err := r.pauses.err(u.UID, false, r.config.Now()); err != nil {
+		return nil, err
+	}
+	end, err := r.fetches.take(ctx, u.UID.Root())
+	if err != nil {
+		return nil, err
+	}
+	b, err := r.config.Upstreams.Blob(ctx, r.remote(u), m.repo(), digest, 0)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return &leased{b, end}, nil
+}
+
+// A leased is a body that has a turn as long as it is open.
+type leased struct {
+	io.ReadCloser
+	end func()
+}
+
+// Close implements io.Closer.
+func (l *leased) Close() error {
+	defer l.end()
+	return l.ReadCloser.Close()
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -714,5 +715,48 @@ func TestMirrorReplicas(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		t.Errorf("%d blobs in %d files", blobs, files)
+	})
+}
+
+// TestMirrorHeals: a blob that was damaged comes back from the upstream: in a scrub, and when somebody pulls it that a scrub
+// could not repair.
+func TestMirrorHeals(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m, o := newMirrorRig(t, s, nil), newOrigin(t)
+		at, _ := m.mirrors(t, "mirror", o.URL, nil)
+		o.image("library/app", "v1", "layer")
+		layer := at + "/library/app/blobs/" + sha([]byte("layer"))
+		m.get(t, layer, http.StatusOK)
+		for range 100 { // it is stored when it was passed on
+			if _, err := s.StoredBlob(t.Context(), sha([]byte("layer"))); err == nil {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		must(t, os.WriteFile(m.file(t, sha([]byte("layer"))), []byte("lager"), 0o600))
+		if got := m.scrub(t); got.Repaired != 1 || len(got.Rotten) != 0 {
+			t.Errorf("a scrub with an upstream that is well: %+v", got)
+		}
+		o.total()
+		if got := m.get(t, layer, http.StatusOK); string(got.body) != "layer" || o.total() != 0 {
+			t.Errorf("what was repaired is %q", got.body)
+		}
+		must(t, os.WriteFile(m.file(t, sha([]byte("layer"))), []byte("lager"), 0o600))
+		o.behave(status(http.StatusInternalServerError))
+		if got := m.scrub(t); got.Repaired != 0 || len(got.Rotten) != 1 {
+			t.Errorf("a scrub with an upstream that is not: %+v", got)
+		}
+		o.behave(nil)
+		m.pass(time.Hour)
+		if got := m.get(t, layer, http.StatusOK); string(got.body) != "layer" {
+			t.Errorf("what was rotten and is pulled again is %q", got.body)
+		}
+		for range 100 {
+			if n, err := s.RottenBlobs(t.Context()); n == 0 && err == nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Error("it is still rotten")
 	})
 }

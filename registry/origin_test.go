@@ -17,6 +17,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/registry"
@@ -232,7 +233,7 @@ func (m *mirrorRig) replica(t testing.TB) *mirrorRig {
 	checker, err := authz.Load(t.Context(), m.store.DB, slog.New(slog.DiscardHandler))
 	must(t, err)
 	out := outbound.Config{Loopback: true, PerHost: registry.MaxFetches}
-	r.Registry = registry.New(m.store.DB, checker, m.issuer, registry.Filesystem(m.blobs), registry.Config{
+	r.Registry = registry.New(m.store.DB, checker, m.issuer, blob.NewFolder(m.blobs), registry.Config{
 		Host: m.host, Realm: m.url + "/v2/token", Now: m.now, Key: m.key, Outbound: out, Dir: t.TempDir(),
 		Upstreams: upstream.New(upstream.Config{Outbound: out}),
 	})

@@ -8,6 +8,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/refusal"
@@ -70,6 +72,10 @@ type Config struct {
 	Key       seal.Key
 	Dir       string
 
+	// Repair returns the bytes of a blob of a repo from somewhere else, or nil if there is nowhere. They need not be the
+	// right ones. If it is nil, they come from the upstream of the repo, if it has one.
+	Repair func(ctx context.Context, repo resource.UID, digest string) (io.ReadCloser, error)
+
 	Metrics  metric.Metrics
 	Refusals *refusal.Recorder // nil records none
 
@@ -83,7 +89,7 @@ type Registry struct {
 	iam       *iamdb.Store
 	authz     *authz.Checker
 	issuer    *token.Issuer
-	storage   *Storage
+	storage   storage
 	pulls     *pullLog
 	readers   chan struct{} // a semaphore: one value per request that reads documents
 	retaining *turn.Turns   // to apply retention
@@ -100,7 +106,7 @@ type Registry struct {
 }
 
 // New returns a Registry over db, whose blobs are in b. The caller must also call Run.
-func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) *Registry {
+func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Config) *Registry {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
@@ -109,13 +115,17 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) 
 	s.KeepTrash, s.KeepPulls = c.KeepTrash, max(0, c.KeepPulls)
 	s.RepoLookups = c.Metrics.Cache("repos")
 	seen, _ := lru.New[seenKey, time.Time](seenCached) // fails for sizes below one only
-	return &Registry{
+	r := &Registry{
 		upstreams: registrydb.NewUpstreamCache(s), seen: seen, asking: &asking{all: map[string]*question{}},
 		downloads: &downloads{all: map[string]*download{}}, fetches: newFetches(), asks: newFetches(),
 		pauses: &pauses{all: map[resource.UID]pause{}},
-		store:  s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log),
+		store:  s, iam: iamdb.New(db), authz: a, issuer: i, storage: storage{b}, pulls: newPullLog(s, c.Log),
 		readers: make(chan struct{}, maxReaders), retaining: turn.New(), config: c,
 	}
+	if c.Repair == nil {
+		r.config.Repair = r.fromUpstream
+	}
+	return r
 }
 
 // Run writes the log of pulls until ctx ends.

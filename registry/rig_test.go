@@ -17,6 +17,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
@@ -43,9 +44,17 @@ var roles = []string{"owner", "editor", "viewer", "console_viewer", "registry.pu
 
 func newRig(t testing.TB, s *storetest.Store, cfg registry.Config) *rig {
 	t.Helper()
+	folder := filepath.Join(t.TempDir(), "blobs")
+	r := newRigOn(t, s, blob.NewFolder(folder), cfg)
+	r.blobs = folder
+	return r
+}
+
+// newRigOn returns a rig whose blobs are in a storage.
+func newRigOn(t testing.TB, s *storetest.Store, blobs blob.Storage, cfg registry.Config) *rig {
+	t.Helper()
 	ctx := t.Context()
-	r := &rig{store: s, tokens: map[string]string{}, uids: map[string]resource.UID{},
-		blobs: filepath.Join(t.TempDir(), "blobs")}
+	r := &rig{store: s, tokens: map[string]string{}, uids: map[string]resource.UID{}}
 	must(t, s.SetManagedRoles(ctx, authz.ManagedRoles()))
 	checker, err := authz.Load(ctx, s.DB, slog.New(slog.DiscardHandler))
 	must(t, err)
@@ -58,7 +67,7 @@ func newRig(t testing.TB, s *storetest.Store, cfg registry.Config) *rig {
 	r.host = server.Listener.Addr().String()
 	r.url = "http://" + r.host
 	cfg.Host, cfg.Realm = r.host, r.url+"/v2/token"
-	r.Registry = registry.New(s.DB, checker, r.issuer, registry.Filesystem(r.blobs), cfg)
+	r.Registry = registry.New(s.DB, checker, r.issuer, blobs, cfg)
 	server.Start()
 	t.Cleanup(server.Close)
 	r.org = r.group(t, "", "acme")

@@ -7,12 +7,12 @@ import (
 	"hash"
 	"io"
 	"net/http"
-	"sync"
+	"syscall"
 	"time"
 
-	"github.com/distribution/distribution/v3/registry/storage/driver"
 	"github.com/opencontainers/go-digest"
 
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -117,12 +117,12 @@ func (r *Registry) lock(id string) bool {
 func (r *Registry) unlock(id string) { r.busy.Delete(id) }
 
 // A session writes to an upload. It hashes the bytes as they arrive and stores the state of the hash with the
-// upload, because some drivers, such as S3, cannot read what is not committed.
+// upload, because what is not committed cannot be read from an object store.
 type session struct {
 	*openUpload
 	registry *Registry
 	hash     hash.Hash
-	file     driver.FileWriter
+	file     blob.Writer
 }
 
 // resume opens u for writing. If a crash left more or fewer bytes than u has in the
@@ -132,48 +132,43 @@ func (r *Registry) resume(ctx context.Context, u *openUpload) (*session, error) 
 	if err != nil {
 		return nil, err
 	}
-	over := uploadInterrupted(u.ID)
-	file, err := r.storage.driver.Writer(ctx, pathOf(u.ID), u.Size > 0)
-	if isMissing(err) {
-		return nil, errors.Join(over, r.abandon(ctx, u.ID))
+	file, err := r.storage.Resume(ctx, pathOf(u.ID), u.Size)
+	if blob.Missing(err) {
+		return nil, errors.Join(uploadInterrupted(u.ID), r.abandon(ctx, u.ID))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open upload: %w", err)
-	}
-	if file.Size() != u.Size {
-		return nil, errors.Join(over, file.Cancel(ctx), r.abandon(ctx, u.ID))
+		return nil, storageFailed("open upload", err)
 	}
 	return &session{openUpload: u, registry: r, hash: h, file: file}, nil
 }
 
-const chunk = 512 << 10
-
-var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
-
 // receive appends the body of a request. It returns a Problem if the client goes away or pauses for too long,
 // after which the upload can be resumed, and another error if the storage fails or a budget has no room for it.
 func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
-	buf := chunks.Get().(*[chunk]byte)
-	defer chunks.Put(buf)
-	conn := http.NewResponseController(w)
 	span := s.registry.storage.span(ctx, "receive blob")
 	defer span.End(nil)
 	room, err := s.registry.store.Room(ctx, s.Group, resource.StoredBytes)
-	before := s.Size // which is counted already
 	if err == nil {
 		err = room.Require(ctx, max(0, req.ContentLength))
 	}
-	if err != nil {
+	if err != nil || req.ContentLength == 0 {
 		return err
 	}
+	conn := http.NewResponseController(w)
+	h := newHasher(s.hash)
+	buf := h.buffer()
+	defer func() { h.end(buf) }()
+	before := s.Size // which is counted already
 	for {
 		_ = conn.SetReadDeadline(time.Now().Add(bodyPause)) // not every connection has deadlines
 		n, err := req.Body.Read(buf[:])
 		if n > 0 {
+			h.add(buf, n)
 			if _, err := s.file.Write(buf[:n]); err != nil {
-				return fmt.Errorf("write upload: %w", err)
+				buf = nil
+				return s.failed("write upload", err)
 			}
-			s.hash.Write(buf[:n])
+			buf = h.buffer()
 			s.Size += int64(n)
 		}
 		if over := room.Require(ctx, s.Size-before); over != nil {
@@ -188,12 +183,29 @@ func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 	}
 }
 
+// failed returns the error for a client if the storage has failed.
+func (s *session) failed(operation string, err error) error {
+	if blob.Missing(err) { // the storage has lost what was written before
+		return errors.Join(uploadInterrupted(s.ID), err)
+	}
+	return storageFailed(operation, err)
+}
+
+// storageFailed says what failed, and tells the client if there is no room.
+func storageFailed(operation string, err error) error {
+	err = fmt.Errorf("%s: %w", operation, err)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return &fault.Error{Code: fault.Unavailable, Message: "Unavailable: the storage of the registry is full", Cause: err}
+	}
+	return err
+}
+
 // pause makes the bytes durable and then stores the state of the upload. It returns
 // fault.NotFound if the upload was cancelled. If a budget has no room for it, it ends
 // the upload and returns fault.FailedPrecondition.
 func (s *session) pause(ctx context.Context) (err error) {
-	if err := s.file.Close(); err != nil {
-		return fmt.Errorf("close upload: %w", err)
+	if err := s.file.Pause(ctx); err != nil {
+		return errors.Join(s.failed("pause upload", err), s.file.Cancel(ctx))
 	}
 	if s.State, err = saveHash(s.hash); err != nil {
 		return err
@@ -210,7 +222,7 @@ func (s *session) pause(ctx context.Context) (err error) {
 // interrupt stores what arrived before cause, so that the client can resume, or
 // deletes the upload if it cannot be resumed.
 func (s *session) interrupt(ctx context.Context, cause error) error {
-	if _, ok := errors.AsType[*Problem](cause); ok && !s.monolithic {
+	if _, ok := errors.AsType[*Problem](cause); ok && !s.monolithic && !blob.Missing(cause) {
 		err := s.pause(ctx)
 		if !errors.Is(err, fault.NotFound) { // else it was cancelled
 			return err
@@ -300,12 +312,9 @@ func (s *session) makeDurable(ctx context.Context) (err error) {
 	span := s.registry.storage.span(ctx, "commit blob")
 	defer func() { span.End(err) }()
 	if err := s.file.Commit(ctx); err != nil {
-		return fmt.Errorf("commit upload: %w", err)
+		return s.failed("commit upload", err)
 	}
-	if err := s.file.Close(); err != nil {
-		return fmt.Errorf("close upload: %w", err)
-	}
-	return s.registry.storage.syncName(s.ID)
+	return nil
 }
 
 // verify reports whether the digest of the committed bytes is d. It reads them

@@ -51,6 +51,9 @@ func (r *Registry) startUpload(w http.ResponseWriter, req *http.Request, t targe
 	if err := r.store.InsertUpload(req.Context(), u); err != nil {
 		return err
 	}
+	if n := r.storage.MinChunk(); n > 0 {
+		w.Header().Set("OCI-Chunk-Min-Length", strconv.FormatInt(n, 10))
+	}
 	writeProgress(w, t, u, http.StatusAccepted)
 	return nil
 }
@@ -136,11 +139,11 @@ func (r *Registry) patchUpload(w http.ResponseWriter, req *http.Request, t targe
 	if err := checkRange(w, req, t, u.Upload); err != nil {
 		return err
 	}
-	s, err := r.resume(req.Context(), &u)
+	ctx := context.WithoutCancel(req.Context()) // what has arrived is stored also if the client goes away
+	s, err := r.resume(ctx, &u)
 	if err != nil {
 		return err
 	}
-	ctx := context.WithoutCancel(req.Context())
 	if err := s.receive(ctx, w, req); err != nil {
 		return errors.Join(err, s.interrupt(ctx, err))
 	}

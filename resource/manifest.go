@@ -52,6 +52,7 @@ type Blob struct {
 	Digest string
 	Size   int64
 	Path   string
+	Rotten bool // the bytes are missing or wrong; known to some methods of the store only
 }
 
 // An Upload is an upload that has not become a blob. Its first Size bytes are stored, and

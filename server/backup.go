@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/backup"
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/fault"
-	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/stamp"
 	"github.com/holdfast-dev/holdfast/store"
@@ -30,6 +30,7 @@ var ownCommands = map[string]func(ctx context.Context, cfg Config, args []string
 	"backup":  runBackup,
 	"restore": runRestore,
 	"doctor":  runDoctor,
+	"scrub":   runScrub,
 }
 
 // runBackup makes a back-up of the installation.
@@ -47,7 +48,7 @@ func runBackup(ctx context.Context, cfg Config, args []string, out io.Writer) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	blobs, err := cfg.storage(ctx)
+	blobs, err := cfg.storage()
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func runBackup(ctx context.Context, cfg Config, args []string, out io.Writer) (e
 	if err := lostBlobs(m); err != nil || keep == 0 {
 		return err // an earlier one may have what is lost
 	}
-	removed, err := backup.Prune(ctx, to.(*registry.Storage), keep)
+	removed, err := backup.Prune(ctx, to.(blob.Storage), keep)
 	if removed > 0 {
 		fmt.Fprintf(out, "Removed %d earlier ones.\n", removed)
 	}
@@ -138,7 +139,7 @@ func runRestore(ctx context.Context, cfg Config, args []string, out io.Writer) e
 	if into.Key, err = existingKey(cfg); err != nil {
 		return err
 	}
-	if into.Blobs, err = cfg.storage(ctx); err != nil {
+	if into.Blobs, err = cfg.storage(); err != nil {
 		return err
 	}
 	source, done, err := cfg.openPlace(ctx, from[0], backup.OpenArchive)
@@ -199,7 +200,7 @@ func (c Config) openPlace(
 			return nil, nil, err
 		}
 	}
-	s, err := c.storage(ctx)
+	s, err := c.storage()
 	return s, func() error { return nil }, err
 }
 
@@ -264,7 +265,7 @@ var commandFlags = []struct {
 	command, name string
 	value         bool
 }{{"gc", "dry-run", false}, {"restore", "verify", false}, {"restore", "at", true},
-	{"backup", "keep", true}, {"doctor", "json", false},
+	{"backup", "keep", true}, {"doctor", "json", false}, {"scrub", "rate", true},
 	{"owners", "organization", true}, {"owners", "email", true}, {"keys", "lost-encryption-key", false}}
 
 // SplitCommand splits the arguments of a command from the flags that are settings. A

@@ -87,6 +87,7 @@ type Config struct {
 	SparseImages   bool          `yaml:"sparse_images" help:"accept manifests whose blobs or children are not in their repository"`
 	GCInterval     time.Duration `yaml:"gc_interval" default:"1h" help:"how often the garbage of the registry is collected; never if negative"`
 	GCGrace        time.Duration `yaml:"gc_grace" default:"1h" help:"how long a blob is kept after no manifest needs it any more"`
+	ScrubRate      Size          `yaml:"scrub_rate" help:"how many bytes of blobs are read again each second, to find those that are missing or have changed in the storage; with several replicas, by each (none)"`
 	InspectWorkers int           `yaml:"inspect_workers" default:"1" help:"how many images are inspected at the same time; none if negative"`
 	KeepTrash      time.Duration `yaml:"keep_trash" default:"168h" help:"how long deleted tags, manifests and repos can be restored, unless the settings of a group say otherwise; not at all if negative"`
 	KeepPulls      time.Duration `yaml:"keep_pulls" default:"2160h" help:"how long records of pulls and pushes are kept"`
@@ -348,7 +349,7 @@ func (c Config) mistakes() []error {
 	}
 	for name, n := range map[string]int64{
 		"max_body": int64(c.MaxBody), "shutdown_delay": int64(c.ShutdownDelay), "shutdown_grace": int64(c.ShutdownGrace),
-		"gc_grace": int64(c.GCGrace), "keep_pulls": int64(c.KeepPulls),
+		"gc_grace": int64(c.GCGrace), "keep_pulls": int64(c.KeepPulls), "scrub_rate": int64(c.ScrubRate),
 	} {
 		if n < 0 {
 			add(name, "must not be negative")

@@ -39,7 +39,7 @@ func (s *Server) serveControl(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
-		s.log.Warn("no control socket: holdfastd keys, gc, organizations, providers, owners and budgets "+
+		s.log.Warn("no control socket: holdfastd keys, gc, scrub, blobs, organizations, providers, owners and budgets "+
 			"must be used while the server is stopped", "err", err)
 		<-ctx.Done()
 		return nil
@@ -87,6 +87,7 @@ var commands = map[string]command{
 	"keys/rotate": rotateKeys,
 	"keys/drop":   dropKey,
 	"gc":          collectGarbage,
+	"blobs/check": checkBlob,
 
 	"organizations/verify":   verifyOrganization(true),
 	"organizations/unverify": verifyOrganization(false),
@@ -126,7 +127,11 @@ func RunCommand(ctx context.Context, cfg Config, words []string, out io.Writer) 
 	if !ok {
 		return fmt.Errorf("there is no command %s; see holdfastd --help", strings.Join(words, " "))
 	}
-	cfg = cfg.withDefaults()
+	return perform(ctx, cfg.withDefaults(), path, args, out)
+}
+
+// perform runs a command in the server or, if there is none, in this process.
+func perform(ctx context.Context, cfg Config, path string, args []string, out io.Writer) error {
 	answer, err := send(ctx, cfg, path, args)
 	if err == nil {
 		_, err = out.Write(answer)

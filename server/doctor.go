@@ -291,12 +291,15 @@ func (d *doctor) blobs(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askStorage)
 	defer cancel()
 	const advice = "bring the storage back to what it was: check the setting blobs, its mount or bucket, or restore a back-up"
-	storage, err := d.cfg.storage(ctx)
+	storage, err := d.cfg.storage()
 	if err != nil {
 		d.fail("blobs", advice, "%v", err)
 		return
 	}
 	all, err := sampleBlobs(ctx, registrydb.New(d.db))
+	if err == nil && len(all) == 0 { // there may be none, but the storage must be there
+		_, err = storage.Names(ctx, "/blobs")
+	}
 	if err != nil {
 		d.fail("blobs", advice, "%v", err)
 		return
@@ -309,6 +312,16 @@ func (d *doctor) blobs(ctx context.Context) {
 	}
 	if len(bad) > 0 {
 		d.fail("blobs", advice, "of %d that were read, %d are lost: %s", len(all), len(bad), strings.Join(bad, "; "))
+		return
+	}
+	rotten, err := registrydb.New(d.db).RottenBlobs(ctx)
+	if err != nil {
+		d.fail("blobs", advice, "%v", err)
+		return
+	}
+	if rotten > 0 {
+		d.warn("blobs", "holdfastd scrub names them: push the images again that have them, or restore a back-up",
+			"%d are missing or wrong in the storage, and are not served", rotten)
 		return
 	}
 	d.ok("blobs", "%d were read, at random, and are what their digests say", len(all))

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
 const (
@@ -35,8 +36,8 @@ func (s *Server) openMetrics() {
 	s.counts = metric.New(s.metrics, names)
 }
 
-// states are metrics that are read when they are scraped. All but two are in memory.
-// The age of feeds and the queue of messages are questions to the database, which
+// states are metrics that are read when they are scraped. All but a few are in memory.
+// The age of feeds, the queues of images and messages and the rotten blobs are questions to the database, which
 // indexes answer; they are asked once in ten seconds at most, however often the server
 // is scraped.
 type states struct {
@@ -46,6 +47,7 @@ type states struct {
 	asked   time.Time
 	overdue time.Duration
 	images  int64 // that wait to be inspected
+	rotten  int64 // blobs
 	known   bool
 
 	mail mailStates
@@ -86,6 +88,8 @@ var (
 		"For how long the feed of advisories has been due that is due the longest.")
 	inspectionsWaiting = newState(prometheus.GaugeValue, "holdfast_inspections_waiting",
 		"Images that wait to be inspected, at most 10,000.")
+	blobsRotten = newState(prometheus.GaugeValue, "holdfast_blobs_rotten",
+		"Blobs that are missing or wrong in the storage, and are not served. The same on all replicas.")
 	keyCreated = newState(prometheus.GaugeValue, "holdfast_signing_key_created_timestamp_seconds",
 		"When the key was made that signs tokens.")
 	keyRotation = newState(prometheus.GaugeValue, "holdfast_signing_key_rotation_seconds",
@@ -95,7 +99,7 @@ var (
 
 	allStates = []state{
 		poolInUse, poolLimit, poolWaits, poolWaited, replicaLag, replicaHeard, deliveriesWaiting, deliveryOldest,
-		mailsWaiting, mailOldest, feedOverdue, inspectionsWaiting, keyCreated, keyRotation, certExpiry,
+		mailsWaiting, mailOldest, feedOverdue, inspectionsWaiting, blobsRotten, keyCreated, keyRotation, certExpiry,
 	}
 )
 
@@ -136,6 +140,7 @@ func (v *states) Collect(to chan<- prometheus.Metric) {
 	if overdue, images, ok := v.queues(); ok {
 		send(feedOverdue, overdue.Seconds())
 		send(inspectionsWaiting, float64(images))
+		send(blobsRotten, float64(v.rottenBlobs()))
 	}
 	send(keyCreated, float64(v.server.issuer.SigningSince().Unix()))
 	send(keyRotation, v.server.cfg.KeyRotation.Seconds())
@@ -154,9 +159,17 @@ func (v *states) queues() (overdue time.Duration, images int64, known bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askForMetrics)
 	defer cancel()
-	var feeds, queue error
+	var feeds, queue, blobs error
 	v.overdue, feeds = v.server.advisory.OverdueBy(ctx)
 	v.images, queue = v.server.indexer.Waiting(ctx)
-	v.asked, v.known = time.Now(), feeds == nil && queue == nil
+	v.rotten, blobs = registrydb.New(v.server.store).RottenBlobs(ctx)
+	v.asked, v.known = time.Now(), feeds == nil && queue == nil && blobs == nil
 	return v.overdue, v.images, v.known
+}
+
+// rottenBlobs returns how many blobs were rotten when queues asked.
+func (v *states) rottenBlobs() int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.rotten
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/registry"
@@ -30,13 +31,13 @@ const (
 )
 
 // storage opens the storage of blobs.
-func (c Config) storage(ctx context.Context) (*registry.Storage, error) {
+func (c Config) storage() (blob.Storage, error) {
 	rest, ok := strings.CutPrefix(c.Blobs, bucketScheme)
 	if !ok {
-		return registry.Filesystem(c.Blobs), nil
+		return blob.NewFolder(c.Blobs), nil
 	}
 	bucket, prefix, _ := strings.Cut(rest, "/")
-	return registry.S3(ctx, registry.Bucket{Name: bucket, Prefix: prefix, Region: c.S3Region, Endpoint: c.S3Endpoint})
+	return blob.NewS3(blob.Bucket{Name: bucket, Prefix: prefix, Region: c.S3Region, Endpoint: c.S3Endpoint})
 }
 
 // blobMistakes reports mistakes in the settings of the registry.
@@ -44,8 +45,8 @@ func (c Config) blobMistakes(add func(name, format string, args ...any)) {
 	if scheme, rest, ok := strings.Cut(c.Blobs, "://"); ok && (scheme != "s3" || rest == "" || rest[0] == '/') {
 		add("blobs", "%q is neither a folder nor s3://bucket/prefix", c.Blobs)
 	}
-	if c.S3Endpoint != "" && !isBaseURL(c.S3Endpoint) {
-		add("s3_endpoint", "%q is not an http:// or https:// address without query and fragment", c.S3Endpoint)
+	if u, err := url.Parse(c.S3Endpoint); c.S3Endpoint != "" && (err != nil || !isBaseURL(c.S3Endpoint) || strings.Trim(u.Path, "/") != "") {
+		add("s3_endpoint", "%q is not an http:// or https:// address without path, query and fragment", c.S3Endpoint)
 	}
 }
 
@@ -73,7 +74,7 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	if err := s.cfg.tryBlobs(); err != nil {
 		return err
 	}
-	blobs, err := s.cfg.storage(ctx)
+	blobs, err := s.cfg.storage()
 	if err != nil {
 		return err
 	}

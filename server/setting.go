@@ -128,6 +128,8 @@ holdfastd organizations verify|unverify NAME [flags]
 holdfastd providers trust|untrust UID [flags]
 holdfastd budgets set GROUP METRIC=LIMIT... | show GROUP [flags]
 holdfastd gc [--dry-run] [flags]
+holdfastd scrub [--rate SIZE] [flags]
+holdfastd blobs check DIGEST [flags]
 holdfastd backup PLACE [--keep N] [flags]
 holdfastd restore PLACE [--verify] [--at TIME] [flags]
 holdfastd doctor [--json] [flags]
@@ -141,7 +143,9 @@ owners prints a one-time link for an owner who cannot sign in. organizations rec
 owns its name, a domain: people can then find it by their e-mail address.
 providers records that all organizations trust an identity provider to speak
 for its issuer. budgets limits what an organization may use. gc removes what the
-registry does not need any more. backup copies the installation to a folder, a
+registry does not need any more. scrub reads all blobs, at a rate of so many
+bytes a second, and tells of those that are missing or wrong in the storage; it
+exits with 1 if there are any. blobs check looks at one of them. backup copies the installation to a folder, a
 .tar file or s3://bucket/prefix, and restore fills an empty one from there.
 doctor examines the installation and says what to do; it exits with 1 if there
 are warnings, and with 2 if something has failed. All but restore and keys reset

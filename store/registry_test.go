@@ -513,6 +513,66 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			t.Errorf("holders = %v, %v", holders, err)
 		}
 	},
+	"a rotten blob is hidden until it has other bytes": func(t *testing.T, s shelf) {
+		ctx, other := t.Context(), addRepo(t, s.Store, s.org.UID, "other")
+		addImage(t, s.Store, s.repo, "v1", "one")
+		stored, err := s.StoredBlob(ctx, digest("one"))
+		must(t, err)
+		elsewhere := stored
+		elsewhere.Path = "/elsewhere"
+		mark := func(b resource.Blob, want bool) {
+			t.Helper()
+			if news, err := s.MarkRotten(ctx, b, s.Now()); news != want || err != nil {
+				t.Errorf("marked: %v, %v", news, err)
+			}
+		}
+		mark(elsewhere, false) // it has other bytes by now
+		mark(stored, true)
+		mark(stored, false)
+		_, err = s.Blob(ctx, s.repo.UID, digest("one"))
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+		wantFault(t, s.MountBlob(ctx, s.repo.UID, ref(other), digest("one")), fault.NotFound, fault.Resource{})
+		if n, err := s.RottenBlobs(ctx); n != 1 || err != nil {
+			t.Errorf("%d are rotten, %v", n, err)
+		}
+		if all, err := s.BlobsAfter(ctx, "", 10); err != nil || !slices.ContainsFunc(all, func(b resource.Blob) bool { return b.Rotten && b.Path == stored.Path }) {
+			t.Errorf("blobs = %v, %v", all, err)
+		}
+		if news, err := s.MarkSound(ctx, elsewhere); news || err != nil {
+			t.Errorf("sound elsewhere: %v, %v", news, err)
+		}
+		if news, err := s.MarkSound(ctx, stored); !news || err != nil {
+			t.Errorf("sound: %v, %v", news, err)
+		}
+		mark(stored, true)
+		bigger := resource.Blob{Digest: digest("one"), Size: stored.Size + 1, Path: "/bigger"}
+		if used, err := s.ReplaceBlob(ctx, bigger); used || err != nil {
+			t.Errorf("replaced by another size: %v, %v", used, err)
+		}
+		again := resource.Blob{Digest: digest("one"), Size: stored.Size, Path: "/again"}
+		if used, err := s.AddBlob(ctx, ref(other), resource.Upload{}, "", again); !used || err != nil {
+			t.Errorf("pushed again: used = %v, %v", used, err)
+		}
+		for _, repo := range []resource.UID{s.repo.UID, other.UID} {
+			if b, err := s.Blob(ctx, repo, digest("one")); err != nil || b.Path != "/again" {
+				t.Errorf("blob = %v, %v", b, err)
+			}
+		}
+		if used, err := s.ReplaceBlob(ctx, elsewhere); used || err != nil {
+			t.Errorf("a sound one was replaced: %v, %v", used, err)
+		}
+		unnamed, err := s.UnreferencedPaths(ctx, map[string]string{stored.Path: "x", "/again": "y"})
+		if err != nil || !slices.Equal(unnamed, []string{stored.Path}) {
+			t.Errorf("nothing refers to %v, %v", unnamed, err)
+		}
+	},
+	"the uploads that have ended": func(t *testing.T, s shelf) {
+		u := addUpload(t, s.Store, s.folder.UID, "app")
+		ended, err := s.EndedUploads(t.Context(), map[string]string{"/a": u.ID, "/b": "none"})
+		if err != nil || !slices.Equal(ended, []string{"/b"}) {
+			t.Errorf("ended = %v, %v", ended, err)
+		}
+	},
 	"an upload has one holder at a time": func(t *testing.T, s shelf) {
 		u := addUpload(t, s.Store, s.folder.UID, "app")
 		interrupted := false

@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string) int {
 	}
 	code := 2
 	if err == nil && len(words) > 0 {
-		if words[0] == "backup" {
+		if words[0] == "backup" || words[0] == "scrub" {
 			server.YieldPriority() // to the server beside it
 		}
 		err = server.RunCommand(ctx, cfg, words, os.Stdout)

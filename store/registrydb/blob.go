@@ -11,14 +11,14 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// Blob returns a blob that a repo holds, or fault.NotFound. A caller may rely on it
+// Blob returns a blob that a repo holds, or fault.NotFound, also if its bytes are rotten. A caller may rely on it
 // for a while: if the collector had marked it as idle, its grace begins anew.
 func (s *Store) Blob(ctx context.Context, repo resource.UID, digest string) (resource.Blob, error) {
 	b := resource.Blob{Digest: digest}
 	var idle sql.NullInt64
 	err := s.Row(ctx, `
 		SELECT size, path, (SELECT idle_ms FROM repo_blobs WHERE repo = $1 AND digest = $2) FROM blobs
-		WHERE digest = (SELECT digest FROM repo_blobs WHERE repo = $1 AND digest = $2)`,
+		WHERE digest = (SELECT digest FROM repo_blobs WHERE repo = $1 AND digest = $2) AND rotten_ms IS NULL`,
 		[]any{store.Segment(repo), digest}, &b.Size, &b.Path, &idle)
 	if err != nil || !idle.Valid {
 		return b, store.Missing(err, "blob", resource.UID(digest))
@@ -41,7 +41,7 @@ func (s *Store) BlobHolders(ctx context.Context, digest string, n int) ([]resour
 var errCollected = errors.New("the blob was collected")
 
 // AddBlob ends the upload and adds its blob to the repo. It reports whether b.Path
-// is used: if the same bytes were stored elsewhere already, those at b.Path are
+// is used: if the same bytes were stored elsewhere already, and are not rotten, those at b.Path are
 // garbage. It returns fault.Aborted if the upload has ended or has another
 // holder now; an upload without an id never had one.
 func (s *Store) AddBlob(
@@ -73,19 +73,25 @@ func (t Tx) addBlob(ctx context.Context, ref RepoRef, b resource.Blob) (repo res
 	if err != nil {
 		return "", false, err
 	}
+	if used = n == 1; !used {
+		if used, err = t.replaceBlob(ctx, b); err != nil {
+			return "", false, err
+		}
+	}
 	repo, err = t.ensureRepo(ctx, ref)
 	if err != nil {
 		return "", false, err
 	}
-	return repo, n == 1, t.link(ctx, repo, b.Digest)
+	return repo, used, t.link(ctx, repo, b.Digest)
 }
 
 // MountBlob adds to a repo a blob that another one holds. It returns fault.NotFound
-// if that one does not.
+// if that one does not, or if the blob is rotten.
 func (s *Store) MountBlob(ctx context.Context, from resource.UID, ref RepoRef, digest string) error {
 	return s.retryCollected(ctx, func(t Tx) error {
 		var one int
-		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+s.Engine.Hold,
+		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2
+			AND NOT EXISTS (SELECT 1 FROM blobs AS b WHERE b.digest = $2 AND b.rotten_ms IS NOT NULL)`+s.Engine.Hold,
 			[]any{store.Segment(from), digest}, &one)
 		if err != nil {
 			return store.Missing(err, "blob", resource.UID(digest))
@@ -338,10 +344,24 @@ func (s *Store) UnreferencedPaths(ctx context.Context, paths map[string]string) 
 	return all, nil
 }
 
-// BlobsAfter returns up to n blobs whose digests come after one, in their order.
+// EndedUploads returns those of the paths whose values are not the id of an upload.
+func (s *Store) EndedUploads(ctx context.Context, paths map[string]string) (all []string, _ error) {
+	for path, id := range paths {
+		var n int
+		if err := s.Row(ctx, `SELECT count(*) FROM uploads WHERE id = $1`, []any{id}, &n); err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			all = append(all, path)
+		}
+	}
+	return all, nil
+}
+
+// BlobsAfter returns up to n blobs whose digests come after one, in their order, rotten ones too.
 func (s *Store) BlobsAfter(ctx context.Context, digest string, n int) ([]resource.Blob, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b resource.Blob, err error) {
-		err = row.Scan(&b.Digest, &b.Size, &b.Path)
+		err = row.Scan(&b.Digest, &b.Size, &b.Path, &b.Rotten)
 		return b, err
-	}, `SELECT digest, size, path FROM blobs WHERE digest > $1 ORDER BY digest LIMIT $2`, digest, n)
+	}, `SELECT digest, size, path, rotten_ms IS NOT NULL FROM blobs WHERE digest > $1 ORDER BY digest LIMIT $2`, digest, n)
 }

@@ -1,0 +1,289 @@
+package blob
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/minio/minio-go/v7"
+)
+
+const (
+	minPart  = 5 << 20 // bytes of a part that is not the last: S3 demands them
+	partSize = 8 << 20 // of the parts that we send
+	maxParts = 10_000  // of one file: S3 allows no more
+	maxCopy  = 1 << 30 // bytes of a part that is copied
+
+	smallBuffer = 256 << 10 // up to which a buffer grows before it is a whole part
+
+	contentType = "application/octet-stream"
+)
+
+var partBuffers = sync.Pool{New: func() any { return new([partSize]byte) }}
+
+// An s3Writer writes a file in parts. A file that is smaller than a part needs one request. While a part is sent, the
+// next one is filled.
+type s3Writer struct {
+	ctx    context.Context // of Create or Resume
+	s      *S3
+	path   string
+	upload string // "" until there is a part
+	parts  []minio.ObjectPart
+	buf    []byte
+	whole  *[partSize]byte // what buf is in, once it is not small
+	sent   chan sentPart   // nil if no part is on its way
+}
+
+// A sentPart is how sending a part has ended.
+type sentPart struct {
+	part   minio.ObjectPart
+	err    error
+	buffer *[partSize]byte
+}
+
+// Create implements Storage.
+func (s *S3) Create(ctx context.Context, path string) (Writer, error) {
+	return &s3Writer{ctx: ctx, s: s, path: path}, nil
+}
+
+// Resume implements Storage. Parts cannot be read, so the sum of their sizes has to say whether they are those of the
+// Pause. A process that was killed may have left another upload of the same path.
+func (s *S3) Resume(ctx context.Context, path string, size int64) (Writer, error) {
+	if size == 0 {
+		return s.Create(ctx, path)
+	}
+	ids, err := s.uploads(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		w := &s3Writer{ctx: ctx, s: s, path: path, upload: id}
+		err := w.readParts(ctx)
+		if Missing(err) { // it has ended meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if w.size() == size {
+			return w, nil
+		}
+	}
+	return nil, missing(path)
+}
+
+// readParts reads which parts an upload has.
+func (w *s3Writer) readParts(ctx context.Context) error {
+	for marker := 0; ; {
+		page, err := w.s.core.ListObjectParts(ctx, w.s.bucket, w.s.key(w.path), w.upload, marker, maxListed)
+		if err != nil {
+			return w.s.failure("list the parts of", w.path, err)
+		}
+		w.parts = append(w.parts, page.ObjectParts...)
+		if !page.IsTruncated || page.NextPartNumberMarker <= marker {
+			break
+		}
+		marker = page.NextPartNumberMarker
+	}
+	slices.SortFunc(w.parts, func(a, b minio.ObjectPart) int { return a.PartNumber - b.PartNumber })
+	return nil
+}
+
+// size returns the bytes of all parts that were sent.
+func (w *s3Writer) size() (n int64) {
+	for _, p := range w.parts {
+		n += p.Size
+	}
+	return n
+}
+
+// Write implements io.Writer.
+func (w *s3Writer) Write(p []byte) (int, error) {
+	if n := len(w.parts); n > 0 && len(p) > 0 && w.sent == nil && w.parts[n-1].Size < minPart {
+		if err := w.mend(w.ctx); err != nil {
+			return 0, err
+		}
+	}
+	total := len(p)
+	for len(p) > 0 {
+		n := min(len(p), partSize-len(w.buf))
+		w.grow(n)
+		w.buf = append(w.buf, p[:n]...)
+		p = p[n:]
+		if len(w.buf) == partSize {
+			if err := w.send(); err != nil {
+				return total - len(p), err
+			}
+		}
+	}
+	return total, nil
+}
+
+// grow makes room for n bytes. Most files are small, so not each of them takes a buffer of a part.
+func (w *s3Writer) grow(n int) {
+	if w.whole != nil || len(w.buf)+n <= smallBuffer {
+		return
+	}
+	w.whole = partBuffers.Get().(*[partSize]byte)
+	w.buf = append(w.whole[:0], w.buf...)
+}
+
+// send begins to send what is in the buffer, once the part before has arrived.
+func (w *s3Writer) send() error {
+	if err := w.wait(); err != nil {
+		return err
+	}
+	if w.upload == "" {
+		id, err := w.s.core.NewMultipartUpload(w.ctx, w.s.bucket, w.s.key(w.path),
+			minio.PutObjectOptions{ContentType: contentType})
+		if err != nil {
+			return w.s.failure("write", w.path, err)
+		}
+		w.upload = id
+	}
+	number := len(w.parts) + 1
+	if number > maxParts {
+		return fmt.Errorf("write %s: it has more than %d parts, which S3 does not allow", w.path, maxParts)
+	}
+	content, buffer := w.buf, w.whole
+	w.buf, w.whole, w.sent = nil, nil, make(chan sentPart, 1)
+	go func(sent chan<- sentPart) {
+		var part minio.ObjectPart
+		err := upload(w.ctx, content, func(body io.Reader) (err error) {
+			part, err = w.s.core.PutObjectPart(w.ctx, w.s.bucket, w.s.key(w.path), w.upload, number, body,
+				int64(len(content)), minio.PutObjectPartOptions{})
+			return err
+		})
+		sent <- sentPart{part, w.s.failure("write", w.path, err), buffer}
+	}(w.sent)
+	return nil
+}
+
+// wait returns when no part is on its way.
+func (w *s3Writer) wait() error {
+	if w.sent == nil {
+		return nil
+	}
+	done := <-w.sent
+	w.sent = nil
+	if done.buffer != nil {
+		partBuffers.Put(done.buffer)
+	}
+	if done.err == nil {
+		w.parts = append(w.parts, done.part)
+	}
+	return done.err
+}
+
+// flush returns when everything is sent.
+func (w *s3Writer) flush() error {
+	if len(w.buf) > 0 {
+		if err := w.send(); err != nil {
+			return err
+		}
+	}
+	return w.wait()
+}
+
+// release gives the buffer back.
+func (w *s3Writer) release() {
+	if w.whole != nil {
+		partBuffers.Put(w.whole)
+	}
+	w.buf, w.whole = nil, nil
+}
+
+// Pause implements Writer. A part that is too small can be the last one only, so if Write is called after Resume, mend
+// has to replace it. Most clients send nothing more.
+func (w *s3Writer) Pause(context.Context) error {
+	defer w.release()
+	return w.flush()
+}
+
+// Commit implements Writer.
+func (w *s3Writer) Commit(ctx context.Context) error {
+	defer w.release()
+	if w.upload == "" {
+		return w.s.putObject(ctx, w.path, w.buf)
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	return w.complete(ctx)
+}
+
+// complete makes a file of the parts. If the answer to a first attempt was lost, the next one is told that there is no
+// such upload; then the file is there.
+func (w *s3Writer) complete(ctx context.Context) error {
+	parts := make([]minio.CompletePart, len(w.parts))
+	for i, p := range w.parts {
+		parts[i] = minio.CompletePart{PartNumber: p.PartNumber, ETag: p.ETag}
+	}
+	_, err := w.s.core.CompleteMultipartUpload(ctx, w.s.bucket, w.s.key(w.path), w.upload, parts, minio.PutObjectOptions{})
+	err = w.s.failure("complete", w.path, err)
+	if !Missing(err) {
+		return err
+	}
+	size, failed := w.s.Size(ctx, w.path)
+	if failed != nil || size != w.size() {
+		return err
+	}
+	return nil
+}
+
+// Cancel implements Writer.
+func (w *s3Writer) Cancel(ctx context.Context) error {
+	_ = w.wait() // a part that arrives after the end would stay
+	w.release()
+	return w.s.Discard(ctx, w.path)
+}
+
+// mend replaces a last part that is too small to be followed by another. Parts cannot be read, so it completes the file
+// and begins it anew with what was there.
+func (w *s3Writer) mend(ctx context.Context) error {
+	if err := w.complete(ctx); err != nil {
+		return err
+	}
+	size := w.size()
+	w.upload, w.parts = "", nil
+	if size < minPart {
+		return w.readBack(ctx, size)
+	}
+	id, err := w.s.core.NewMultipartUpload(ctx, w.s.bucket, w.s.key(w.path), minio.PutObjectOptions{ContentType: contentType})
+	if err != nil {
+		return w.s.failure("write", w.path, err)
+	}
+	w.upload = id
+	for at := int64(0); at < size; {
+		n := min(size-at, maxCopy)
+		if rest := size - at - n; rest > 0 && rest < minPart {
+			n -= minPart
+		}
+		part, err := w.s.core.CopyObjectPart(ctx, w.s.bucket, w.s.key(w.path), w.s.bucket, w.s.key(w.path), id,
+			len(w.parts)+1, at, n, nil)
+		if err != nil {
+			return w.s.failure("copy", w.path, err)
+		}
+		w.parts = append(w.parts, minio.ObjectPart{PartNumber: part.PartNumber, ETag: part.ETag, Size: n})
+		at += n
+	}
+	return nil
+}
+
+// readBack reads a small file into the buffer.
+func (w *s3Writer) readBack(ctx context.Context, size int64) error {
+	body, err := w.s.Open(ctx, w.path)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	w.grow(int(size))
+	all := append(w.buf, make([]byte, size)...)
+	if _, err := io.ReadFull(body, all[len(w.buf):]); err != nil {
+		return fmt.Errorf("read %s: %w", w.path, err)
+	}
+	w.buf = all
+	return nil
+}
