@@ -53,6 +53,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"advisory", "advisory/fetch advisory/format advisory/version authz fault metric page resource store store/advisorydb " +
 		"trace"},
 	{"registry/evidence", ""},
+	{"registry/signature", ""},
+	{"registry/signature/signaturetest", ""},
 	{"inspect/layer", ""},
 	{"inspect/extract", "advisory/version inspect/layer"},
 	{"inspect", "advisory/version inspect/extract inspect/layer registry/evidence"}, // its child has no business with the rest
@@ -63,7 +65,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"token", "authz fault metric resource seal store store/iamdb trace"},
 	{"trust", "metric outbound trace"},
 	{"sts", "authz fault metric outbound resource store store/iamdb token trace trust"},
-	{"registry", "authz fault metric page refusal registry/evidence resource store store/iamdb store/registrydb token trace turn"},
+	{"registry", "authz fault metric page refusal registry/evidence registry/signature resource store store/iamdb store/registrydb token trace turn"},
 	{"finding", "advisory/format advisory/version authz fault iam inspect metric page registry registry/evidence resource store " +
 		"store/advisorydb store/findingdb store/iamdb store/registrydb"},
 	{"backup", "fault registry resource seal store store/registrydb"},
@@ -115,6 +117,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/yuin/goldmark", "registry"},
 	{"github.com/distribution", "registry"},
 	{"github.com/opencontainers", "registry"},
+	{"github.com/sigstore", "registry/signature registry/signature/signaturetest"},
 	{"github.com/microcosm-cc/bluemonday", "registry"},
 	{"github.com/package-url", "advisory/version"},
 	{"github.com/pandatix", "advisory/format"},
