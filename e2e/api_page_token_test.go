@@ -207,6 +207,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&accesspb.DiffAccessRequest{PlaceUid: folder, FromTime: began, ToTime: justNow(), OrderBy: "time desc"},
 		&budgetspb.ListBudgetsRequest{Uidp: below, OrderBy: newest},
 		&findingspb.ListExceptionsRequest{Uidp: below, OrderBy: newest}, &findingspb.ListRulesRequest{Uidp: below, OrderBy: newest},
+		&ocipb.ListSignersRequest{Uidp: below, OrderBy: newest},
 		&vulnpb.ListAdvisoriesRequest{Uidp: below, ArtifactNames: []string{"openssl"}},
 		&vulnv1pb.AdvisoryFilter{Uidp: below, ArtifactName: []string{"openssl"}},
 		&advisoriespb.ListAdvisoryFeedsRequest{Uidp: below, OrderBy: newest},

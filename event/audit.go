@@ -189,6 +189,7 @@ var listCapabilities = map[string]resource.Capability{
 	"platform.registry.image":          resource.TagList,
 	"platform.registry.retention":      resource.TagList,
 	"platform.registry.settings":       resource.RegistrySettingsList,
+	"platform.registry.signer":         resource.PolicyList,
 	"platform.registry.deployment":     resource.DeploymentsList,
 	"platform.registry.inventory":      resource.DeploymentsList,
 	"push":                             resource.RepoList,

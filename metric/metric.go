@@ -45,7 +45,7 @@ var (
 	feedOutcomes = []string{Changed, Unchanged, Failed}
 	imports      = []string{"created", "updated", Unchanged, Failed}
 	collected    = []string{"uploads", "links", "blobs", "files", "pulls", "trash", "bytes"}
-	caches       = []string{"tokens", "identities", "issuer_keys", "repos", "advisories", "verdicts"}
+	caches       = []string{"tokens", "identities", "issuer_keys", "repos", "advisories", "verdicts", "signatures"}
 )
 
 // Values of labels that other packages name.

@@ -59,6 +59,7 @@ var eventKinds = map[string]struct {
 	"platform.registry.trash":          {payload(trashEntryOf), &ocipb.DeleteTrashEntryRequest{}},
 	"platform.registry.image":          {payload(imageCopyOf), nil},
 	"platform.registry.retention":      {payload(ownRetentionOf), &ocipb.DeleteRetentionRequest{}},
+	"platform.registry.signer":         {payload(listedSignerOf), &ocipb.DeleteSignerRequest{}},
 	"platform.registry.settings":       {payload(ownSettingsOf), nil},
 	"platform.registry.deployment":     {payload(DeploymentOf), nil},
 	"platform.registry.inventory":      {payload(placeOf), nil},

@@ -80,6 +80,7 @@ type server struct {
 	ocipb.UnsafeTrashServiceServer
 	ocipb.UnsafeRetentionServiceServer
 	ocipb.UnsafeCopyServiceServer
+	ocipb.UnsafeSignersServiceServer
 	operatorpb.UnsafeOperatorServiceServer
 	eventspb.UnsafeSubscriptionsServiceServer
 	deliveriespb.UnsafeDeliveriesServiceServer
@@ -131,6 +132,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	ocipb.RegisterTrashServiceServer(r, s)
 	ocipb.RegisterRetentionServiceServer(r, s)
 	ocipb.RegisterCopyServiceServer(r, s)
+	ocipb.RegisterSignersServiceServer(r, s)
 	eventspb.RegisterSubscriptionsServiceServer(r, s)
 	deliveriespb.RegisterDeliveriesServiceServer(r, s)
 	auditpb.RegisterAuditServiceServer(r, s)
