@@ -248,6 +248,7 @@ func (w *world) fillLists(t *testing.T, org, folder, app string) {
 		w.advise(t, folder, &vulnpb.Advisory{AdvisoryId: "A-" + name, ArtifactName: "openssl", Events: []*vulnpb.AdvisoryEvent{fixedIn("1")}})
 		w.except(t, folder, &findingspb.Exception{AdvisoryId: "CVE-1"})
 		w.ruled(t, folder, &findingspb.Rule{})
+		w.signer(t, folder, &ocipb.Signer{Name: name, Key: storyKey()})
 		w.asked(t, w.requestable(t, folder))
 		must[proto.Message](t, w.overGRPC, w.Token, &budgetspb.UpdateBudgetRequest{Budget: &budgetspb.Budget{Uid: group, Repos: proto.Int64(5)}})
 		must[proto.Message](t, w.overGRPC, w.Token, &signinpb.CreateAccountRequest{

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -57,6 +58,15 @@ func (w *world) signs(t *testing.T, repo, tag string, payload []byte, annotation
 	})
 }
 
+// storyKey returns the same public key each time.
+var storyKey = sync.OnceValue(func() string {
+	k, err := signaturetest.NewKey("ecdsa")
+	if err != nil {
+		panic(err)
+	}
+	return k.PEM()
+})
+
 // signTag returns the tag of the signatures of a digest.
 func signTag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
 
@@ -93,7 +103,7 @@ func (h *hierarchy) signerAccesses(t *testing.T) map[string]access {
 		}},
 		"GetSigner":    {"policies.policy.list", signer, func(uid string) proto.Message { return &ocipb.GetSignerRequest{Uid: uid} }},
 		"DeleteSigner": {"policies.policy.delete", signer, func(uid string) proto.Message { return &ocipb.DeleteSignerRequest{Uid: uid} }},
-		"GetSignatures": {"referrers.list", func(*testing.T) string { return repo }, func(uid string) proto.Message {
+		"GetSignatures": {"repo.list", func(*testing.T) string { return repo }, func(uid string) proto.Message {
 			return &ocipb.GetSignaturesRequest{RepoUid: uid, Reference: digest}
 		}},
 	}
