@@ -55,6 +55,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"advisory", "advisory/fetch advisory/format advisory/version authz fault metric page resource store store/advisorydb " +
 		"trace"},
 	{"registry/evidence", ""},
+	{"registry/signature", ""},
+	{"registry/signature/signaturetest", ""},
 	{"inspect/layer", ""},
 	{"inspect/extract", "advisory/version inspect/layer"},
 	{"inspect", "advisory/version inspect/extract inspect/layer registry/evidence"}, // its child has no business with the rest
@@ -67,7 +69,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"sts", "authz fault metric outbound resource store store/iamdb token trace trust"},
 	{"upstream/challenge", ""},
 	{"upstream", "outbound upstream/challenge"},
-	{"registry", "authz blob fault metric outbound page refusal registry/evidence resource seal store store/iamdb store/registrydb token " +
+	{"registry", "authz blob fault metric outbound page refusal registry/evidence registry/signature resource seal store store/iamdb store/registrydb token " +
 		"trace turn upstream"},
 	{"finding", "advisory/format advisory/version authz fault iam inspect metric page registry registry/evidence resource store " +
 		"store/advisorydb store/findingdb store/iamdb store/registrydb"},
@@ -120,6 +122,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/yuin/goldmark", "registry"},
 	{"github.com/minio", "blob"},
 	{"github.com/opencontainers", "registry"},
+	{"github.com/sigstore", "registry/signature registry/signature/signaturetest"},
 	{"github.com/microcosm-cc/bluemonday", "registry"},
 	{"github.com/package-url", "advisory/version"},
 	{"github.com/pandatix", "advisory/format"},

@@ -120,6 +120,8 @@ func TestApiRegistryLists(t *testing.T) {
 			uid := all["GetReferrers"].place(t)
 			_, st := call(t, h.lacking["referrers.list"], all["GetReferrers"].request(uid))
 			checkDenied(t, "GetReferrers", st, "referrers.list", uid)
+			_, st = call(t, h.lacking["referrers.list"], &ocipb.GetSignaturesRequest{RepoUid: uid, Reference: "v1"})
+			checkDenied(t, "GetSignatures", st, "referrers.list", uid)
 			_, st = call(t, h.lacking["manifest.metadata.list"], all["SummarizeImages"].request(uid))
 			checkDenied(t, "SummarizeImages", st, "manifest.metadata.list", uid)
 			t.Run(protocol, func(t *testing.T) { h.listsRegistry(t, call) })

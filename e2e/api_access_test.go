@@ -157,6 +157,7 @@ func TestApiAccess(t *testing.T) {
 		maps.Copy(all, h.signInAccesses())
 		maps.Copy(all, h.eventAccesses())
 		maps.Copy(all, h.judgementAccesses())
+		maps.Copy(all, h.signerAccesses(t))
 		maps.Copy(all, h.requestAccesses())
 		maps.Copy(all, h.pastAccesses())
 		for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -181,7 +182,7 @@ func TestApiAccess(t *testing.T) {
 				"ListRepos ListTags ListPulls GetRegistry ListTrashEntries ListUpstreams " +
 				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings
 				"CreateAccessRequest ListAccessRules ListAccessRequests " + // see TestApiAccessRequests
-				"ListExceptions ListRules ExportVex " + // see TestJudgementLists
+				"ListExceptions ListRules ListSigners ExportVex " + // see TestJudgementLists
 				"CompareImages " + // see TestCompareImages
 				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " + // see TestInventory and TestBlastRadius
 				"ListExploitLists QueryExploits " + // see TestExploited

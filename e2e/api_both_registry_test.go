@@ -323,6 +323,25 @@ func tagSteps() []step {
 		}},
 		{name: "delete upstream", in: func(s *story) proto.Message { return &ocipb.DeleteUpstreamRequest{Uid: s.uid("upstream")} }},
 		{name: "delete upstream again", code: codes.NotFound, in: func(s *story) proto.Message { return &ocipb.DeleteUpstreamRequest{Uid: s.uid("upstream")} }},
+		{name: "signer", in: func(s *story) proto.Message {
+			return &ocipb.CreateSignerRequest{Parent: s.uid("images"), Signer: &ocipb.Signer{Name: "release", Description: "of releases", Key: storyKey()}}
+		}},
+		{name: "signer twice", code: codes.AlreadyExists, in: func(s *story) proto.Message {
+			return &ocipb.CreateSignerRequest{Parent: s.uid("images"), Signer: &ocipb.Signer{Name: "release", Key: storyKey()}}
+		}},
+		{name: "signer of nothing", code: codes.InvalidArgument, in: func(s *story) proto.Message {
+			return &ocipb.CreateSignerRequest{Parent: s.uid("images"), Signer: &ocipb.Signer{Name: "Release"}}
+		}},
+		{name: "get signer", in: func(s *story) proto.Message { return &ocipb.GetSignerRequest{Uid: s.uid("signer")} }},
+		{name: "signers", in: func(s *story) proto.Message { return &ocipb.ListSignersRequest{Name: "release"} }},
+		{name: "signatures", in: func(s *story) proto.Message {
+			return &ocipb.GetSignaturesRequest{RepoUid: s.uid("repo"), Reference: index(s)}
+		}},
+		{name: "signatures of nothing", code: codes.NotFound, in: func(s *story) proto.Message {
+			return &ocipb.GetSignaturesRequest{RepoUid: s.uid("repo"), Reference: "nothing"}
+		}},
+		{name: "delete signer", in: func(s *story) proto.Message { return &ocipb.DeleteSignerRequest{Uid: s.uid("signer")} }},
+		{name: "delete signer again", code: codes.NotFound, in: func(s *story) proto.Message { return &ocipb.DeleteSignerRequest{Uid: s.uid("signer")} }},
 		{name: "pulls by somebody", in: func(s *story) proto.Message { return &ocipb.ListPullsRequest{IdentityUid: s.uid("images")} }},
 		{name: "registry", in: func(*story) proto.Message { return &ocipb.GetRegistryRequest{} }, as: "stranger"},
 		{name: "registry of nobody", code: codes.Unauthenticated, in: func(*story) proto.Message { return &ocipb.GetRegistryRequest{} }, as: "nobody"},

@@ -79,6 +79,7 @@ func TestApiOpenAPI(t *testing.T) {
 	maps.Copy(examples, eventExamples(t, w, x))
 	maps.Copy(examples, findingExamples(t, w, x))
 	maps.Copy(examples, judgementExamples(t, w, x))
+	maps.Copy(examples, signerExamples(t, w, x))
 	maps.Copy(examples, requestExamples(t, w, x))
 	maps.Copy(examples, exploitedExamples(t, w, x))
 	for path, operations := range doc.Paths {

@@ -208,6 +208,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&accesspb.DiffAccessRequest{PlaceUid: folder, FromTime: began, ToTime: justNow(), OrderBy: "time desc"},
 		&budgetspb.ListBudgetsRequest{Uidp: below, OrderBy: newest},
 		&findingspb.ListExceptionsRequest{Uidp: below, OrderBy: newest}, &findingspb.ListRulesRequest{Uidp: below, OrderBy: newest},
+		&ocipb.ListSignersRequest{Uidp: below, OrderBy: newest},
 		&vulnpb.ListAdvisoriesRequest{Uidp: below, ArtifactNames: []string{"openssl"}},
 		&vulnv1pb.AdvisoryFilter{Uidp: below, ArtifactName: []string{"openssl"}},
 		&advisoriespb.ListAdvisoryFeedsRequest{Uidp: below, OrderBy: newest},
@@ -249,6 +250,7 @@ func (w *world) fillLists(t *testing.T, org, folder, app string) {
 		w.advise(t, folder, &vulnpb.Advisory{AdvisoryId: "A-" + name, ArtifactName: "openssl", Events: []*vulnpb.AdvisoryEvent{fixedIn("1")}})
 		w.except(t, folder, &findingspb.Exception{AdvisoryId: "CVE-1"})
 		w.ruled(t, folder, &findingspb.Rule{})
+		w.signer(t, folder, &ocipb.Signer{Name: name, Key: storyKey()})
 		w.asked(t, w.requestable(t, folder))
 		must[proto.Message](t, w.overGRPC, w.Token, &budgetspb.UpdateBudgetRequest{Budget: &budgetspb.Budget{Uid: group, Repos: proto.Int64(5)}})
 		must[proto.Message](t, w.overGRPC, w.Token, &signinpb.CreateAccountRequest{

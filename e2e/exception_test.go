@@ -14,6 +14,7 @@ import (
 
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	"github.com/holdfast-dev/holdfast/registry/signature/signaturetest"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
@@ -512,16 +513,19 @@ func TestJudgementLists(t *testing.T) {
 		h.except(t, h.folder, &findingspb.Exception{AdvisoryId: "CVE-1"})
 		h.ruled(t, h.org, &findingspb.Rule{})
 		h.ruled(t, h.folder, &findingspb.Rule{})
+		key := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa")).PEM()
+		h.signer(t, h.org, &ocipb.Signer{Name: "a", Key: key})
+		h.signer(t, h.folder, &ocipb.Signer{Name: "a", Key: key})
 		caps := resource.NewCapabilities(resource.GroupsList)
 		for _, call := range h.protocols() {
 			for who, want := range map[string]int{h.full["org"]: 2, h.full["folder"]: 1, h.full["sibling"]: 0, h.full["other"]: 0, h.mint(t, h.Owner, token.Claims{Caps: &caps}): 0} {
-				for _, in := range []proto.Message{&findingspb.ListExceptionsRequest{CountMatching: true}, &findingspb.ListRulesRequest{}} {
+				for _, in := range []proto.Message{&findingspb.ListExceptionsRequest{CountMatching: true}, &findingspb.ListRulesRequest{}, &ocipb.ListSignersRequest{}} {
 					if uids, total := listed(must[proto.Message](t, call, who, in)); len(uids) != want || int(total) != want {
 						t.Errorf("%T: %d, and a total of %d, want %d", in, len(uids), total, want)
 					}
 				}
 			}
-			for _, in := range []proto.Message{&findingspb.ListExceptionsRequest{}, &findingspb.ListRulesRequest{}, &findingspb.ExportVexRequest{RepoUid: h.folder, Reference: "v1"}} {
+			for _, in := range []proto.Message{&findingspb.ListExceptionsRequest{}, &findingspb.ListRulesRequest{}, &ocipb.ListSignersRequest{}, &findingspb.ExportVexRequest{RepoUid: h.folder, Reference: "v1"}} {
 				if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
 					t.Errorf("%T of a stranger: %v", in, st)
 				}

@@ -2,6 +2,7 @@ package finding
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -36,27 +38,34 @@ type Gate struct {
 	verdicts *verdictCache
 }
 
+// A Signed returns who of the signers of a group has signed an image, or "" and why nobody has.
+type Signed func(
+	ctx context.Context, repo resource.UID, digest string, group resource.UID,
+) (signer, why string, err error)
+
 // NewGate returns a Gate over a database.
 func NewGate(
-	packages *findingdb.Store, images *registrydb.Store, advisories *advisorydb.Store, m metric.Metrics,
+	packages *findingdb.Store, images *registrydb.Store, advisories *advisorydb.Store, signed Signed, m metric.Metrics,
 ) *Gate {
-	g := &Gate{judge: judge{packages, images, advisories}, rules: findingdb.NewRuleCache(packages),
+	g := &Gate{judge: judge{packages, images, advisories, signed}, rules: findingdb.NewRuleCache(packages),
 		verdicts: newVerdictCache(m.Cache("verdicts"))}
 	packages.OnRevision(g.verdicts.clear)
 	return g
 }
 
-// Check returns why the pull of a manifest is refused to the caller, or "". public says that
-// the caller may pull only because everybody may: then the reason names no finding. Only
-// manifests of images are refused. An index is not, because who pulls asks for the image of
-// a platform next.
-func (g *Gate) Check(ctx context.Context, repo resource.UID, m resource.Manifest, public bool) (string, error) {
+// Check returns why the pull of a manifest by a tag or a digest is refused to the caller, or
+// "". public says that the caller may pull only because everybody may: then the reason names
+// no finding. Only manifests of images are refused. An index is not, because who pulls asks for
+// the image of a platform next.
+func (g *Gate) Check(
+	ctx context.Context, repo resource.UID, m resource.Manifest, reference string, public bool,
+) (string, error) {
 	set, err := g.rules.Rules(ctx)
-	if err != nil || set.Empty() || !m.ClaimsImage() {
+	if err != nil || set.Empty() {
 		return "", err
 	}
 	caller, _ := authz.CallerFrom(ctx)
-	rules := slices.DeleteFunc(set.Over(repo), func(r resource.PullRule) bool { return !r.Enforce })
+	rules := applicable(set.Over(repo), m, reference)
 	if !slices.ContainsFunc(rules, func(r resource.PullRule) bool { return !r.Exempts(caller.Identity) }) {
 		return "", nil
 	}
@@ -75,6 +84,29 @@ func (g *Gate) Check(ctx context.Context, repo resource.UID, m resource.Manifest
 	return "", nil
 }
 
+// applicable returns those of the rules that are enforced and about a manifest. Whether one is
+// about it depends on nothing but the manifest, and for rules about signatures on the tag: what
+// is pulled by a tag such as sha256-….sig is a signature itself, which cosign gives the types of
+// an image.
+func applicable(all []resource.PullRule, m resource.Manifest, reference string) []resource.PullRule {
+	attached := attachedBy(reference)
+	return slices.DeleteFunc(all, func(r resource.PullRule) bool {
+		switch {
+		case !r.Enforce:
+			return true
+		case r.Unsigned:
+			return attached || !m.Runs()
+		}
+		return !m.ClaimsImage()
+	})
+}
+
+// attachedBy reports whether a tag is one by which cosign attaches something to an image.
+func attachedBy(tag string) bool {
+	_, suffix, ok := resource.AttachedTag(tag)
+	return ok && slices.Contains([]string{".sig", ".att", ".sbom"}, suffix)
+}
+
 // verdict returns what rules say about an image, from memory if nothing that it depends on
 // can have changed, except that advisories and tags may have within verdictLife.
 func (g *Gate) verdict(
@@ -82,7 +114,7 @@ func (g *Gate) verdict(
 ) (verdict, error) {
 	now, current := g.packages.Time(), g.packages.Current() // before the cache is asked
 	v, ok, cleared := g.verdicts.get(key)
-	if ok = ok && current && v.rules == set && now.Before(v.until) && !now.Before(v.from); ok {
+	if ok = ok && current && v.rules == set && now.Before(v.until) && !now.Before(v.from) && v.has(rules); ok {
 		g.verdicts.lookups.Count(true)
 		return v, nil
 	}
@@ -96,7 +128,9 @@ func (g *Gate) verdict(
 	if end := now.Add(verdictLife); v.until.IsZero() || end.Before(v.until) {
 		v.until = end
 	}
-	g.verdicts.put(key, v, cleared)
+	if !v.unsigned { // otherwise a signature counts from when it was pushed
+		g.verdicts.put(key, v, cleared)
+	}
 	return v, nil
 }
 
@@ -110,7 +144,14 @@ type imageKey struct {
 type verdict struct {
 	rules       *findingdb.RuleSet
 	reasons     map[resource.UID]string // by rule, why it refuses the image
+	unsigned    bool                    // because it is not signed
 	from, until time.Time               // when that may be another; until is zero if time alone changes nothing
+}
+
+// has reports whether a verdict is about all of the rules. It may be about fewer if it was made
+// for a pull by another reference.
+func (v verdict) has(rules []resource.PullRule) bool {
+	return !slices.ContainsFunc(rules, func(r resource.PullRule) bool { _, ok := v.reasons[r.UID]; return !ok })
 }
 
 // A verdictCache holds verdicts until the revision moves, which it does when a rule or an
@@ -157,6 +198,7 @@ type judge struct {
 	packages   *findingdb.Store
 	images     *registrydb.Store
 	advisories *advisorydb.Store
+	signed     Signed
 }
 
 // refuses reports whether a rule is about a finding, whatever the exceptions are, and when it
@@ -186,7 +228,11 @@ type grounds struct {
 func (j judge) judgements(
 	ctx context.Context, keys []imageKey, rules []resource.PullRule, at time.Time,
 ) (map[imageKey]verdict, error) {
-	e, err := j.gather(ctx, keys, at)
+	var e grounds
+	var err error
+	if slices.ContainsFunc(rules, func(r resource.PullRule) bool { return !r.Unsigned }) {
+		e, err = j.gather(ctx, keys, at)
+	}
 	if err == nil && slices.ContainsFunc(rules, func(r resource.PullRule) bool { return r.KEV }) {
 		err = j.addExploited(ctx, keys, &e)
 	}
@@ -196,15 +242,38 @@ func (j judge) judgements(
 	all := map[imageKey]verdict{}
 	for _, key := range keys {
 		v := verdict{reasons: map[resource.UID]string{}}
-		v.bringForward(e.exceptions.begins(at), at)
+		if e.exceptions != nil {
+			v.bringForward(e.exceptions.begins(at), at)
+		}
 		for _, r := range rules {
-			if r.Target.Covers(key.repo) {
+			switch {
+			case !r.Target.Covers(key.repo):
+			case r.Unsigned:
+				if err := j.judgeSigned(ctx, key, r, &v); err != nil {
+					return nil, err
+				}
+			default:
 				v.reasons[r.UID] = e.judge(key, r, at, &v)
 			}
 		}
 		all[key] = v
 	}
 	return all, nil
+}
+
+// judgeSigned adds to a verdict whether a rule refuses an image because nobody has signed it.
+// As for exceptions, the signers in the group of the rule or above it count: nobody below can
+// lift the rule.
+func (j judge) judgeSigned(ctx context.Context, key imageKey, r resource.PullRule, v *verdict) error {
+	signer, why, err := j.signed(ctx, key.repo, key.digest, r.Home())
+	if errors.Is(err, fault.NotFound) {
+		why, err = "it was deleted a moment ago", nil
+	}
+	v.reasons[r.UID] = ""
+	if signer == "" {
+		v.reasons[r.UID], v.unsigned = why, true
+	}
+	return err
 }
 
 // gather reads what is needed to judge images.

@@ -41,7 +41,7 @@ func TestGateFollowsExceptions(t *testing.T) {
 		must(t, g.InsertPullRule(t.Context(), resource.PullRule{UID: org.NewChild(), Target: org, Enforce: true, CreateTime: now, UpdateTime: now}))
 		var gates []*finding.Gate
 		for _, r := range g.replicas {
-			gates = append(gates, finding.NewGate(findingdb.New(r.DB), registrydb.New(r.DB), advisorydb.New(r.DB), metric.Metrics{}))
+			gates = append(gates, finding.NewGate(findingdb.New(r.DB), registrydb.New(r.DB), advisorydb.New(r.DB), nil, metric.Metrics{}))
 		}
 		m, err := g.StatManifest(t.Context(), repo.UID, d)
 		must(t, err)
@@ -51,7 +51,7 @@ func TestGateFollowsExceptions(t *testing.T) {
 		for _, gate := range gates {
 			running.Go(func() {
 				for pulling.Err() == nil {
-					_, _ = gate.Check(pulling, repo.UID, m, false)
+					_, _ = gate.Check(pulling, repo.UID, m, d, false)
 				}
 			})
 		}
@@ -60,7 +60,7 @@ func TestGateFollowsExceptions(t *testing.T) {
 		refused := func(when string, want bool) {
 			t.Helper()
 			for i, gate := range gates {
-				why, err := gate.Check(ctx, repo.UID, m, false)
+				why, err := gate.Check(ctx, repo.UID, m, d, false)
 				must(t, err)
 				if (why != "") != want {
 					t.Fatalf("%s, replica %d says %q", when, i, why)
@@ -121,8 +121,8 @@ func TestGateKnownExploited(t *testing.T) {
 			_, err := g.ReplaceExploits(t.Context(), resource.ExploitList{Group: tt.group, Format: tt.format, Time: now},
 				[]resource.Exploit{{CVE: tt.cve, Exploitation: resource.Exploitation{Known: true, Probability: 1e9}}})
 			must(t, err)
-			gate := finding.NewGate(findingdb.New(g.DB), registrydb.New(g.DB), advisorydb.New(g.DB), metric.Metrics{}) // which remembers nothing
-			why, err := gate.Check(ctx, repo.UID, m, false)
+			gate := finding.NewGate(findingdb.New(g.DB), registrydb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{}) // which remembers nothing
+			why, err := gate.Check(ctx, repo.UID, m, d, false)
 			must(t, err)
 			if (why != "") != tt.refused {
 				t.Errorf("with a list %s the pull is refused: %q", tt.catalog, why)

@@ -133,6 +133,9 @@ func (x *Indexer) Sweep(ctx context.Context) error {
 	if err := x.packages.SweepJudgements(ctx); err != nil {
 		return err
 	}
+	if err := x.images.SweepSigners(ctx); err != nil {
+		return err
+	}
 	if _, err := x.images.SweepSBOMs(ctx, resource.SBOMReader); err != nil {
 		return err
 	}

@@ -81,8 +81,8 @@ func TestExceptionEnds(t *testing.T) {
 		for at, want := range map[time.Time]finding.State{now: finding.StateExcepted, end.Add(-time.Millisecond): finding.StateExcepted, end: finding.StateOpen} {
 			now = at
 			g.hasState(ctx, t, repo.UID, d, want)
-			gate := finding.NewGate(findingdb.New(g.DB), registrydb.New(g.DB), advisorydb.New(g.DB), metric.Metrics{})
-			why, err := gate.Check(ctx, repo.UID, m, false)
+			gate := finding.NewGate(findingdb.New(g.DB), registrydb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{})
+			why, err := gate.Check(ctx, repo.UID, m, d, false)
 			must(t, err)
 			if (why != "") != (want == finding.StateOpen) {
 				t.Errorf("at %s the gate says %q", at, why)

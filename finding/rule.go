@@ -101,6 +101,7 @@ const (
 	checkPeriod = 30 * 24 * time.Hour
 	checkBatch  = 200    // images that are judged at once
 	maxSums     = 50_000 // pairs of an image and an identity
+	maxVerified = 5_000  // images whose signatures are verified
 )
 
 // refusedList is how refused pulls are ordered: by the last of each.
@@ -127,6 +128,13 @@ func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params
 	rule, err := s.packages.PullRule(ctx, of.Rule)
 	if err != nil {
 		return none, err
+	}
+	if rule.Unsigned {
+		end, err := s.takeTurn(ctx, []resource.UID{rule.Target})
+		if err != nil {
+			return none, err
+		}
+		defer end()
 	}
 	now := s.packages.Time()
 	sums, err := s.images.PullSums(ctx, rule.Target, now.Add(-checkPeriod), maxSums+1)
@@ -178,14 +186,12 @@ func (s *Service) refusedOf(
 			keys = append(keys, key)
 		}
 	}
-	if rule.RefuseUnknown { // otherwise an index is as good as an image of which nothing is known
-		var err error
-		if keys, err = s.onlyImages(ctx, keys); err != nil {
-			return nil, err
-		}
+	keys, err := s.judgedBy(ctx, rule, keys)
+	if err != nil {
+		return nil, err
 	}
 	reasons := map[imageKey]string{}
-	j := judge{s.packages, s.images, s.advisories}
+	j := judge{s.packages, s.images, s.advisories, s.registry.SignedBy}
 	for some := range slices.Chunk(keys, checkBatch) {
 		all, err := j.judgements(ctx, some, []resource.PullRule{rule}, at)
 		if err != nil {
@@ -201,6 +207,45 @@ func (s *Service) refusedOf(
 		}
 	}
 	return refused, nil
+}
+
+// judgedBy returns those of the keys that a rule judges.
+func (s *Service) judgedBy(ctx context.Context, rule resource.PullRule, keys []imageKey) ([]imageKey, error) {
+	switch {
+	case rule.Unsigned && len(keys) > maxVerified:
+		return nil, fault.Unmet("TOO_MANY_IMAGES", "more than %d images; check a rule about less", maxVerified)
+	case rule.Unsigned:
+		return s.onlyRunning(ctx, keys)
+	case rule.RefuseUnknown: // otherwise an index is as good as an image of which nothing is known
+		return s.onlyImages(ctx, keys)
+	}
+	return keys, nil
+}
+
+// onlyRunning returns those of the keys that must be signed, which are still there. A manifest
+// that has only tags such as sha256-….sig is a signature itself, and pulled by these.
+func (s *Service) onlyRunning(ctx context.Context, keys []imageKey) (all []imageKey, _ error) {
+	for _, key := range keys {
+		m, err := s.images.Manifest(ctx, key.repo, key.digest)
+		if errors.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !m.Runs() {
+			continue
+		}
+		tags, err := s.images.TagsOf(ctx, key.repo, []string{key.digest})
+		if err != nil {
+			return nil, err
+		}
+		plain := func(tag string) bool { return !attachedBy(tag) }
+		if of := tags[key.digest]; len(of) == 0 || slices.ContainsFunc(of, plain) {
+			all = append(all, key)
+		}
+	}
+	return all, nil
 }
 
 // onlyImages returns those of the keys that are manifests of images, which are still there.

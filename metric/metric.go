@@ -48,7 +48,7 @@ var (
 	imports      = []string{"created", "updated", Unchanged, Failed}
 	collected    = []string{"uploads", "links", "blobs", "files", "pulls", "trash", "bytes"}
 	verdicts     = []string{"sound", "rotten", "repaired"}
-	caches       = []string{"tokens", "identities", "issuer_keys", "repos", "advisories", "verdicts"}
+	caches       = []string{"tokens", "identities", "issuer_keys", "repos", "advisories", "verdicts", "signatures"}
 )
 
 // Values of labels that other packages name.

@@ -220,7 +220,8 @@ func (g *gatherer) add(ctx context.Context, reference string) (string, error) {
 		return "", fmt.Errorf("parse %s: %w", stored.Digest, err)
 	}
 	m.Digest = stored.Digest
-	if err := g.pass(ctx, m); err != nil {
+	if err := g.pass(ctx, m, reference); err != nil {
+		delete(g.seen, stored.Digest)
 		return "", err
 	}
 	g.needs, g.bytes = g.needs+len(m.Needs), g.bytes+len(m.Body)
@@ -243,19 +244,28 @@ func (g *gatherer) add(ctx context.Context, reference string) (string, error) {
 	return m.Digest, err
 }
 
-// pass returns an error if a rule refuses to pull a manifest.
-func (g *gatherer) pass(ctx context.Context, m resource.Manifest) error {
+// pass returns an error if a rule refuses to pull a manifest by a reference.
+func (g *gatherer) pass(ctx context.Context, m resource.Manifest, reference string) error {
 	if g.cfg.Gate == nil {
 		return nil
 	}
-	why, err := g.cfg.Gate(ctx, g.from, m, g.public)
+	why, err := g.cfg.Gate(ctx, g.from, m, reference, g.public)
 	if err == nil && why != "" {
-		err = fault.Unmet("PULL_REFUSED", "pulls of %s are refused: %s", m.Digest, why)
+		err = fault.Unmet(pullRefused, "pulls of %s are refused: %s", m.Digest, why)
 	}
 	return err
 }
 
-// addReferrers reads what is attached to a manifest, by its subject or by a tag.
+const pullRefused = "PULL_REFUSED"
+
+// isRefused reports whether a rule has refused to pull something.
+func isRefused(err error) bool {
+	f, ok := errors.AsType[*fault.Error](err)
+	return ok && len(f.Unmet) > 0 && f.Unmet[0].Subject == pullRefused
+}
+
+// addReferrers reads what is attached to a manifest, by its subject or by a tag. What a rule refuses is left out: whoever may
+// attach something must not keep others from copying the image.
 func (g *gatherer) addReferrers(ctx context.Context, digest string) error {
 	for last := ""; ; {
 		some, err := g.store.Referrers(ctx, g.from, digest, "", last, referrersPerQuery)
@@ -264,7 +274,7 @@ func (g *gatherer) addReferrers(ctx context.Context, digest string) error {
 		}
 		for _, m := range some {
 			last = m.Digest
-			if _, err := g.add(ctx, m.Digest); err != nil {
+			if _, err := g.add(ctx, m.Digest); err != nil && !isRefused(err) {
 				return err
 			}
 		}
@@ -282,6 +292,9 @@ func (g *gatherer) addReferrers(ctx context.Context, digest string) error {
 			continue
 		}
 		attached, err := g.add(ctx, name)
+		if isRefused(err) {
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -47,8 +47,12 @@ type Config struct {
 	Admit     func(context.Context) error
 	CountPull func(ctx context.Context, repo resource.UID, public bool) error
 
-	// Gate returns why a rule refuses the pull of a manifest to the caller, or "". It may be nil.
-	Gate func(ctx context.Context, repo resource.UID, m resource.Manifest, public bool) (why string, err error)
+	// Gate returns why a rule refuses the pull of a manifest to the caller, or "". reference is the tag or the digest that
+	// it is pulled by. It may be nil.
+	Gate func(ctx context.Context, repo resource.UID, m resource.Manifest, reference string, public bool) (why string, err error)
+
+	// TrustedRoot is Sigstore's trusted_root.json, for signers that have none of their own. It may be nil.
+	TrustedRoot []byte
 
 	// Sparse accepts manifests whose blobs or children are not in the repo. A
 	// tag may then name an image that cannot be pulled completely.
@@ -93,6 +97,7 @@ type Registry struct {
 	pulls     *pullLog
 	readers   chan struct{} // a semaphore: one value per request that reads documents
 	retaining *turn.Turns   // to apply retention
+	verifier  *verifier
 	config    Config
 	busy      sync.Map // the IDs of uploads that a request of this process is writing to
 
@@ -120,7 +125,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 		downloads: &downloads{all: map[string]*download{}}, fetches: newFetches(), asks: newFetches(),
 		pauses: &pauses{all: map[resource.UID]pause{}},
 		store:  s, iam: iamdb.New(db), authz: a, issuer: i, storage: storage{b}, pulls: newPullLog(s, c.Log),
-		readers: make(chan struct{}, maxReaders), retaining: turn.New(), config: c,
+		readers: make(chan struct{}, maxReaders), retaining: turn.New(), verifier: newVerifier(), config: c,
 	}
 	if c.Repair == nil {
 		r.config.Repair = r.fromUpstream

@@ -22,6 +22,8 @@ type Summary struct {
 
 	Pulls    int64 // in pullsTime; above a hundred, there may be more
 	LastPull time.Time
+
+	Signers []string // who have signed it, by name
 }
 
 // Summarize returns what images of a repo are like, without those that are not there. The
@@ -41,9 +43,13 @@ func (s *Service) Summarize(ctx context.Context, repo resource.UID, digests []st
 	if _, err := s.store.Repo(ctx, repo); err != nil { // under its whole uid
 		return nil, err
 	}
+	signers, err := s.store.SignersOver(ctx, repo.Parent())
+	if err != nil {
+		return nil, err
+	}
 	var all []Summary
 	for _, d := range digests {
-		one, err := s.summary(ctx, repo, d)
+		one, err := s.summary(ctx, repo, d, signers)
 		if errors.Is(err, fault.NotFound) { // it was deleted a moment ago
 			continue
 		}
@@ -55,10 +61,19 @@ func (s *Service) Summarize(ctx context.Context, repo resource.UID, digests []st
 	return all, nil
 }
 
-func (s *Service) summary(ctx context.Context, repo resource.UID, digest string) (Summary, error) {
+func (s *Service) summary(
+	ctx context.Context, repo resource.UID, digest string, signers []resource.Signer,
+) (Summary, error) {
 	out, err := s.images.outline(ctx, repo, digest)
 	if err != nil {
 		return out, err
+	}
+	if len(signers) > 0 {
+		signed, err := s.images.signatures(ctx, repo, digest, signers, false)
+		if err != nil {
+			return out, err
+		}
+		out.Signers = names(signed)
 	}
 	out.Pulls, out.LastPull, err = s.store.CountPulls(ctx, repo, digest, s.now().Add(-pullsTime))
 	return out, err

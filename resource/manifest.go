@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,26 @@ type Manifest struct {
 func (m Manifest) ClaimsImage() bool {
 	return slices.Contains(ImageManifests, m.MediaType) && slices.Contains(ImageConfigs, m.ArtifactType)
 }
+
+// Runs reports whether a client may run what the body of a manifest describes. That depends on
+// the type of its configuration and on nothing else: some clients guess the other types, and
+// take a configuration without a type for that of an image.
+func (m Manifest) Runs() bool {
+	var doc struct {
+		Config    *struct{ MediaType string }
+		Manifests []json.RawMessage
+	}
+	if json.Unmarshal(m.Body, &doc) != nil {
+		return true
+	}
+	return doc.Manifests == nil && doc.Config != nil && slices.ContainsFunc(runnable, func(t string) bool {
+		return strings.EqualFold(t, strings.TrimSpace(doc.Config.MediaType))
+	})
+}
+
+// runnable are the types of configurations that clients take for those of images.
+var runnable = append([]string{"", "application/octet-stream", "application/json", "text/html",
+	"application/vnd.docker.plugin.v1+json"}, ImageConfigs...)
 
 // IsImage reports whether a manifest is that of an image, as far as its types tell: also
 // attestations have them.

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A PullRule refuses pulls of images with findings. It is in a group, its home, and about
-// the images of its target, which is the home or below it.
+// A PullRule refuses pulls of images with findings, or of images that no signer has signed.
+// It is in a group, its home, and about the images of its target, which is the home or below
+// it.
 type PullRule struct {
 	UID           UID       `json:"uid"`
 	Target        UID       `json:"target"` // a group or a repo
@@ -17,6 +18,7 @@ type PullRule struct {
 	GraceDays     int32     `json:"graceDays,omitempty"`     // only findings that were first seen so long ago
 	Exempt        []UID     `json:"exempt,omitempty"`        // identities that are not refused anything
 	RefuseUnknown bool      `json:"refuseUnknown,omitempty"` // images whose packages are not known
+	Unsigned      bool      `json:"unsigned,omitempty"`      // images that no signer has signed, and nothing about findings
 	Enforce       bool      `json:"enforce,omitempty"`       // otherwise nothing is refused
 	CreateTime    time.Time `json:"createTime"`
 	UpdateTime    time.Time `json:"updateTime"`
@@ -40,6 +42,9 @@ func (r PullRule) Validate() error {
 	p.description(r.Description)
 	within(&p, "min_severity", r.MinSeverity, 0, maxSeverity, "is not a severity")
 	within(&p, "grace_days", r.GraceDays, 0, maxGraceDays, "must be from 0 to 3650")
+	if r.Unsigned && (r.MinSeverity != 0 || r.Fixable || r.KEV || r.GraceDays != 0 || r.RefuseUnknown) {
+		p.add("unsigned", "a rule about signatures has no conditions about findings: make two rules")
+	}
 	p.atMost("exempt_uids", len(r.Exempt), maxExemptions, "identities")
 	for _, uid := range r.Exempt {
 		p.requiredUID("exempt_uids", uid)

@@ -88,6 +88,7 @@ type Config struct {
 	GCInterval     time.Duration `yaml:"gc_interval" default:"1h" help:"how often the garbage of the registry is collected; never if negative"`
 	GCGrace        time.Duration `yaml:"gc_grace" default:"1h" help:"how long a blob is kept after no manifest needs it any more"`
 	ScrubRate      Size          `yaml:"scrub_rate" help:"how many bytes of blobs are read again each second, to find those that are missing or have changed in the storage; with several replicas, by each (none)"`
+	TrustedRoot    string        `yaml:"trusted_root" help:"file trusted_root.json of Sigstore, for signers of images that are identities and have none of their own; read at start (none)"`
 	InspectWorkers int           `yaml:"inspect_workers" default:"1" help:"how many images are inspected at the same time; none if negative"`
 	KeepTrash      time.Duration `yaml:"keep_trash" default:"168h" help:"how long deleted tags, manifests and repos can be restored, unless the settings of a group say otherwise; not at all if negative"`
 	KeepPulls      time.Duration `yaml:"keep_pulls" default:"2160h" help:"how long records of pulls and pushes are kept"`

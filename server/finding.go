@@ -1,17 +1,24 @@
 package server
 
 import (
+	"context"
+
 	"github.com/holdfast-dev/holdfast/finding"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/advisorydb"
 	"github.com/holdfast-dev/holdfast/store/findingdb"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
-// openGate builds what refuses pulls of images with findings.
+// openGate builds what refuses pulls of images with findings, and of images that nobody has signed. The registry asks it,
+// and it asks the registry, which is there when the first pull is.
 func (s *Server) openGate() *finding.Gate {
-	return finding.NewGate(findingdb.New(s.store), registrydb.New(s.store), advisorydb.New(s.store), s.counts)
+	signed := func(ctx context.Context, repo resource.UID, digest string, group resource.UID) (signer, why string, err error) {
+		return s.registry.SignedBy(ctx, repo, digest, group)
+	}
+	return finding.NewGate(findingdb.New(s.store), registrydb.New(s.store), advisorydb.New(s.store), signed, s.counts)
 }
 
 // openFindings builds what inspects images and compares their packages with advisories,

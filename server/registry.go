@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/registry/signature"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/trace"
@@ -78,6 +79,10 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	trusted, err := s.cfg.trustedRoot()
+	if err != nil {
+		return err
+	}
 	realm := "http://"
 	if u, err := url.Parse(s.cfg.BaseURL); err == nil {
 		realm = u.Scheme + "://"
@@ -92,13 +97,28 @@ func (s *Server) openRegistry(ctx context.Context) error {
 		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull, Gate: s.openGate().Check,
 		KeepTrash: s.cfg.KeepTrash, KeepPulls: s.cfg.KeepPulls, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
 		Upstreams: upstream.New(upstream.Config{Outbound: out, Now: s.cfg.Now}), Outbound: out, Key: s.key, Dir: s.cfg.DataDir,
-		Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
+		TrustedRoot: trusted, Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
 	})
 	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "holdfast_registry_requests_total", Help: "Requests to the registry, by method and status.",
 	}, []string{"method", "status"})
 	s.metrics.MustRegister(s.registryRequests)
 	return nil
+}
+
+// trustedRoot reads what identities that sign images are trusted by, if there is a file of it.
+func (c Config) trustedRoot() ([]byte, error) {
+	if c.TrustedRoot == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(c.TrustedRoot)
+	if err != nil {
+		return nil, fmt.Errorf("trusted_root: %w", err)
+	}
+	if _, err := signature.ParseRoot(text); err != nil {
+		return nil, fmt.Errorf("trusted_root: %s %w", c.TrustedRoot, err)
+	}
+	return text, nil
 }
 
 // assumeForRegistry exchanges a workload's own token for one with the

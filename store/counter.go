@@ -107,7 +107,7 @@ var kinds = []string{
 	"advisories", "advisory_feeds",
 	"accounts",
 	"subscriptions", "deliveries",
-	"budgets", "exceptions", "pull_rules", "access_rules", "role_requests",
+	"budgets", "exceptions", "pull_rules", "signers", "access_rules", "role_requests",
 	"registry_upstreams",
 	TrashCounter,
 }

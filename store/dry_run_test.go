@@ -37,6 +37,7 @@ type stage struct {
 	account     resource.Account
 	exception   resource.Exception
 	rule        resource.PullRule
+	signer      resource.Signer
 	trash       resource.TrashEntry // a tag of the repo
 	upstream    resource.RegistryUpstream
 	asked       resource.AccessRequest
@@ -53,6 +54,7 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	must(t, st.replace(t.Context(), org.UID, epoch, score(1, 1)))
 	st.account = addAccount(t, s, org.UID, name+"@example.test")
 	st.exception, st.rule = addException(t, s, org.UID, org.UID), addRule(t, s, org.UID)
+	st.signer = addSigner(t, s, org.UID, "signer")
 	pushPlace(t, s, org.UID, "cluster", 1)
 	must(t, s.SetSetting(t.Context(), name, []byte("v")))
 	st.repo, st.u = addRepo(t, s, org.UID, "repo"), addUpload(t, s, org.UID, "repo")
@@ -80,6 +82,7 @@ func (st stage) acts() map[string]act {
 	maps.Copy(all, st.actsOnAdvisories())
 	maps.Copy(all, st.actsOnAccounts())
 	maps.Copy(all, st.actsOnFindings())
+	maps.Copy(all, st.actsOnSigners())
 	maps.Copy(all, st.actsOnRequests())
 	maps.Copy(all, st.actsOnUpstreams())
 	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID, "new"), newBinding(st.folder.UID, bob, st.r.UID)

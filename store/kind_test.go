@@ -146,6 +146,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 				return s.InsertExceptions(ctx, org, []resource.Exception{e})
 			}, s.Exception, s.Exceptions, org))
 		t.Run("pull rules", kept(func(r *resource.PullRule) { r.UID, r.Target = org.NewChild(), org }, s.InsertPullRule, s.PullRule, s.PullRules, org))
+		t.Run("signers", kept(func(s *resource.Signer) { s.UID = org.NewChild() }, s.InsertSigner, s.Signer, s.Signers, org))
 		t.Run("access rules", kept(func(r *resource.AccessRule) { r.UID, r.Role, r.Requester = org.NewChild(), role.UID, role.UID }, s.InsertAccessRule, s.AccessRule, s.AccessRules, org))
 		rule := resource.AccessRule{UID: org.NewChild(), Role: role.UID, CreateTime: epoch, UpdateTime: epoch}
 		must(t, s.InsertAccessRule(t.Context(), rule))

@@ -41,7 +41,7 @@ var planned = map[string]bool{
 	"identity_providers": true, "account_associations": true, "group_invites": false, "external_group_role_mappings": false,
 	"repos": true, "tags": true, "pulls": false,
 	"subscriptions": false, "budgets": false, "exceptions": false, "pull_rules": false, "trash": false, "access_rules": false,
-	"role_requests": false,
+	"role_requests": false, "signers": true,
 }
 
 // requests are the pages a list can be asked for.
@@ -245,6 +245,7 @@ func plant(n int, row func(table string, values []any)) tree {
 		row("budgets", append(store.TreeColumns(g), "{}", i, i))
 		row("exceptions", append(store.TreeColumns(parent.NewChild()), "{}", store.Segment(g), 0, 0, i, i))
 		row("pull_rules", append(store.TreeColumns(parent.NewChild()), "{}", i, i))
+		row("signers", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("s%d", i), "{}", i, i))
 		row("access_rules", append(store.TreeColumns(parent.NewChild()), "{}", store.Segment(role), nil, i, i))
 		row("role_requests", append(store.TreeColumns(parent.NewChild()), "{}", string(p), i%2, i, i))
 		row("group_invites", append(store.TreeColumns(parent.NewChild()), store.Segment(role), "", false, fmt.Sprintf("k%d", i), []byte{}, 0, i))

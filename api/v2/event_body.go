@@ -60,6 +60,7 @@ var eventKinds = map[string]struct {
 	"platform.registry.trash":          {payload(trashEntryOf), &ocipb.DeleteTrashEntryRequest{}},
 	"platform.registry.image":          {payload(imageCopyOf), nil},
 	"platform.registry.retention":      {payload(ownRetentionOf), &ocipb.DeleteRetentionRequest{}},
+	"platform.registry.signer":         {payload(listedSignerOf), &ocipb.DeleteSignerRequest{}},
 	"platform.registry.settings":       {payload(ownSettingsOf), nil},
 	"platform.registry.upstream":       {payload(upstreamOf), &ocipb.DeleteUpstreamRequest{}},
 	"platform.registry.deployment":     {payload(DeploymentOf), nil},

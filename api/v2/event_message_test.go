@@ -98,6 +98,7 @@ func occurrences() map[resource.EventType]occurrence {
 	news := resource.FindingNews{Group: eventOrg, FindingCount: 1, Findings: []resource.NewFinding{{ID: "CVE-1", Score: 98}}}
 	place := resource.InventoryPlace{Group: eventOrg, Name: "cluster", Identity: eventThing, PushTime: at, ExpireTime: at}
 	exception := resource.Exception{UID: eventThing, Target: eventOrg, Advisory: "CVE-1", Reason: "r", CreateTime: at}
+	signer := resource.Signer{UID: eventThing, Name: "release", Key: "k", CreateTime: at}
 	rule := resource.PullRule{UID: eventThing, Target: eventOrg, CreateTime: at}
 	return map[resource.EventType]occurrence{
 		resource.GroupCreated:            {nil, group, "holdfast.iam.v2beta1.Group"},
@@ -177,6 +178,8 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.ExceptionCreated:        {nil, exception, "holdfast.findings.v1.Exception"},
 		resource.ExceptionApproved:       {exception, exception, "holdfast.findings.v1.Exception"},
 		resource.ExceptionDeleted:        {exception, nil, "holdfast.findings.v1.DeleteExceptionRequest"},
+		resource.SignerCreated:           {nil, signer, "holdfast.oci.v1.Signer"},
+		resource.SignerDeleted:           {signer, nil, "holdfast.oci.v1.DeleteSignerRequest"},
 		resource.RuleCreated:             {nil, rule, "holdfast.findings.v1.Rule"},
 		resource.RuleUpdated:             {rule, rule, "holdfast.findings.v1.Rule"},
 		resource.RuleDeleted:             {rule, nil, "holdfast.findings.v1.DeleteRuleRequest"},

@@ -89,6 +89,7 @@ func (s *server) SummarizeImages(
 	return &pb.SummarizeImagesResponse{Summaries: wire.Convert(all, func(s registry.Summary) *pb.ImageSummary {
 		return &pb.ImageSummary{
 			Digest: s.Digest, Platforms: s.Platforms, Size: s.Size, PullCount: s.Pulls, LastPullTime: wire.Time(s.LastPull),
+			Signers: s.Signers,
 		}
 	})}, err
 }

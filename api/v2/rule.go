@@ -21,7 +21,7 @@ func ruleOf(r resource.PullRule) *pb.Rule {
 		Uid: string(r.UID), TargetUid: string(r.Target), Description: r.Description,
 		MinSeverity: pb.Severity(r.MinSeverity), Fixable: r.Fixable, Kev: r.KEV, GraceDays: r.GraceDays,
 		ExemptUids:    wire.Convert(r.Exempt, func(u resource.UID) string { return string(u) }),
-		RefuseUnknown: r.RefuseUnknown, Mode: mode, CreateTime: wire.Time(r.CreateTime), UpdateTime: wire.Time(r.UpdateTime),
+		RefuseUnknown: r.RefuseUnknown, Unsigned: r.Unsigned, Mode: mode, CreateTime: wire.Time(r.CreateTime), UpdateTime: wire.Time(r.UpdateTime),
 	}
 }
 
@@ -35,6 +35,7 @@ func readRule(p *pb.Rule, r *resource.PullRule) (err error) {
 	}
 	r.Description, r.MinSeverity, r.Fixable = p.GetDescription(), int32(p.GetMinSeverity()), p.GetFixable()
 	r.KEV, r.GraceDays, r.RefuseUnknown = p.GetKev(), p.GetGraceDays(), p.GetRefuseUnknown()
+	r.Unsigned = p.GetUnsigned()
 	r.Enforce = p.GetMode() == pb.RuleMode_RULE_MODE_ENFORCE
 	r.Exempt = wire.Convert(p.GetExemptUids(), func(s string) resource.UID { return resource.UID(s) })
 	return nil

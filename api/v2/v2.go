@@ -81,6 +81,7 @@ type server struct {
 	ocipb.UnsafeRetentionServiceServer
 	ocipb.UnsafeCopyServiceServer
 	ocipb.UnsafeUpstreamsServiceServer
+	ocipb.UnsafeSignersServiceServer
 	operatorpb.UnsafeOperatorServiceServer
 	eventspb.UnsafeSubscriptionsServiceServer
 	deliveriespb.UnsafeDeliveriesServiceServer
@@ -133,6 +134,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	ocipb.RegisterRetentionServiceServer(r, s)
 	ocipb.RegisterCopyServiceServer(r, s)
 	ocipb.RegisterUpstreamsServiceServer(r, s)
+	ocipb.RegisterSignersServiceServer(r, s)
 	eventspb.RegisterSubscriptionsServiceServer(r, s)
 	deliveriespb.RegisterDeliveriesServiceServer(r, s)
 	auditpb.RegisterAuditServiceServer(r, s)

@@ -26,6 +26,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/auth"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	"github.com/holdfast-dev/holdfast/registry/signature/signaturetest"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
@@ -86,7 +87,7 @@ func tell(t *testing.T, file, database string) {
 			return writeQuickstart(filepath.Join(e.WorkDir, "quickstart.sh"))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "capture": capture, "now": now, "pass": pass, "tls": startTLS, "push": push, "await": await, "claims": showClaims,
+			"exits": exits, "capture": capture, "now": now, "pass": pass, "tls": startTLS, "push": push, "sign": sign, "await": await, "claims": showClaims,
 			"elsewhere": startElsewhere,
 			"terminal":  terminal,
 		},
@@ -297,6 +298,26 @@ func push(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Check(dev.send(http.MethodPut, repo+"/manifests/"+tag, manifestType, manifest))
 	ts.Setenv("DIGEST", digest(manifest))
+}
+
+// sign makes a key, writes the public one to a file, and signs an image with the other, as cosign does: REPO DIGEST FILE.
+func sign(ts *testscript.TestScript, _ bool, args []string) {
+	dev, repo, image := ts.Value("dev").(devServer), args[0], args[1]
+	key, err := signaturetest.NewKey("ecdsa")
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(key.PEM()), 0o600))
+	payload := signaturetest.Payload(repo, image)
+	annotations, err := key.Cosign(payload)
+	ts.Check(err)
+	for _, blob := range []string{"{}", string(payload)} {
+		ts.Check(dev.send(http.MethodPost, repo+"/blobs/uploads/?digest="+signaturetest.Digest([]byte(blob)), "application/octet-stream", blob))
+	}
+	layer, err := json.Marshal(map[string]any{"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json",
+		"digest": signaturetest.Digest(payload), "size": len(payload), "annotations": annotations})
+	ts.Check(err)
+	manifest := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":%q,"size":2},"layers":[%s]}`,
+		manifestType, signaturetest.Digest([]byte("{}")), layer)
+	ts.Check(dev.send(http.MethodPut, repo+"/manifests/"+strings.Replace(image, ":", "-", 1)+".sig", manifestType, manifest))
 }
 
 const manifestType = "application/vnd.oci.image.manifest.v1+json"

@@ -168,6 +168,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"ReposService":                     7,
 		"CopyService":                      1,
 		"RetentionService":                 5,
+		"SignersService":                   5,
 		"RoleBindingsService":              6,
 		"RolesService":                     5,
 		"SecurityTokenService":             3,

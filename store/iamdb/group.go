@@ -244,10 +244,10 @@ func (t Tx) deleteTrash(ctx context.Context, group resource.UID) error {
 	return nil
 }
 
-// deleteJudgements removes what a group that goes has decided about findings. It has no
-// images any more, so nothing depends on it.
+// deleteJudgements removes what a group that goes has decided about findings, and whose
+// signatures count in it. It has no images any more, so nothing depends on it.
 func (t Tx) deleteJudgements(ctx context.Context, group resource.UID) error {
-	for _, kind := range []string{"exceptions", "pull_rules"} {
+	for _, kind := range []string{"exceptions", "pull_rules", "signers"} {
 		n, err := t.Exec(ctx, `DELETE FROM `+kind+` WHERE parent = $1`, store.Segment(group))
 		if err != nil {
 			return err

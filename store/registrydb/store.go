@@ -1,4 +1,4 @@
-// Package registrydb stores repos, manifests, tags, blobs, uploads and pulls.
+// Package registrydb stores repos, manifests, tags, blobs, uploads, pulls and signers.
 package registrydb
 
 import (
@@ -45,7 +45,7 @@ func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 
 // Kinds returns what the lists of this package read.
 func Kinds() []store.Listing {
-	return []store.Listing{repos.Listing(), tags.Listing(), pulls.Listing(), trash.Listing(), upstreams.Listing()}
+	return []store.Listing{repos.Listing(), tags.Listing(), pulls.Listing(), trash.Listing(), upstreams.Listing(), signers.Listing()}
 }
 
 // How lists are ordered.

@@ -171,7 +171,7 @@ function Rules({ uid, path }: { uid: string; path: string }) {
     <Answer of={useQuery(rules(uid))}>{({ rules: rows = [], nextPageToken, totalCount }) => (
       <>
         {rows.length === 0
-          ? <Empty title="No rule is in this group" command={`holdfast findings rules create --parent ${sh(path)} --min-severity critical --fixable --grace-days 14`}>A rule refuses pulls of images with findings of some kind. It begins as a dry run. Rules above hold here, too.</Empty>
+          ? <Empty title="No rule is in this group" command={`holdfast findings rules create --parent ${sh(path)} --min-severity critical --fixable --grace-days 14`}>A rule refuses pulls of images with findings of some kind, or of images that are not signed. It begins as a dry run. Rules above hold here, too.</Empty>
           : <Table label="Rules" rows={rows} id={(r) => r.uid ?? ""} columns={[
             { name: "Refuses", cell: (r) => <>{refuses(r)}<small class="line"><bdi>{r.description}</bdi></small></> },
             { name: "On", cell: (r) => <Name uid={r.targetUid} path /> },
@@ -186,6 +186,7 @@ function Rules({ uid, path }: { uid: string; path: string }) {
 
 /** refuses says in words what a rule refuses. */
 function refuses(r: Schema<"holdfast.findings.v1.Rule">): string {
+  if (r.unsigned) return "images that no signer has signed";
   const severity = word(r.minSeverity, "SEVERITY");
   return [
     severity && severity !== "unknown" ? `${severity} or worse` : "any finding", r.fixable && "that can be fixed", r.kev && "known to be exploited",

@@ -80,9 +80,10 @@ func (RuleMode) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_findings_v1_rules_proto_rawDescGZIP(), []int{0}
 }
 
-// Rule refuses pulls of images with findings that no exception holds for. The
-// advisories count that are in the group of the rule, or below it on the way to
-// the repo; and the exceptions that are in the group of the rule or above it.
+// Rule refuses pulls of images with findings that no exception holds for, or of
+// images that no signer has signed. The advisories count that are in the group of
+// the rule, or below it on the way to the repo; and the exceptions and signers
+// that are in the group of the rule or above it.
 type Rule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rule's path in the hierarchy, below the group that it is in.
@@ -111,7 +112,11 @@ type Rule struct {
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// Only findings that are known to be exploited, by a catalog in the group of
 	// the rule or below it on the way to the repo.
-	Kev           bool `protobuf:"varint,12,opt,name=kev,proto3" json:"kev,omitempty"`
+	Kev bool `protobuf:"varint,12,opt,name=kev,proto3" json:"kev,omitempty"`
+	// Refuse images that no signer has signed, and nothing because of findings. Of
+	// the signers in the group of the rule and above it, those of the nearest
+	// group count that has any.
+	Unsigned      bool `protobuf:"varint,13,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -226,6 +231,13 @@ func (x *Rule) GetUpdateTime() *timestamppb.Timestamp {
 func (x *Rule) GetKev() bool {
 	if x != nil {
 		return x.Kev
+	}
+	return false
+}
+
+func (x *Rule) GetUnsigned() bool {
+	if x != nil {
+		return x.Unsigned
 	}
 	return false
 }
@@ -815,7 +827,8 @@ type RefusedPull struct {
 	Count int64 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
 	// When last.
 	LastTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
-	// Why it would be refused: the worst finding, or that the image is not known.
+	// Why it would be refused: the worst finding, or that the image is not known
+	// or not signed.
 	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -904,7 +917,7 @@ var File_holdfast_findings_v1_rules_proto protoreflect.FileDescriptor
 
 const file_holdfast_findings_v1_rules_proto_rawDesc = "" +
 	"\n" +
-	" holdfast/findings/v1/rules.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a#holdfast/findings/v1/findings.proto\"\xf2\x03\n" +
+	" holdfast/findings/v1/rules.proto\x12\x14holdfast.findings.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a#holdfast/findings/v1/findings.proto\"\x8e\x04\n" +
 	"\x04Rule\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x1d\n" +
 	"\n" +
@@ -923,7 +936,8 @@ const file_holdfast_findings_v1_rules_proto_rawDesc = "" +
 	"createTime\x12@\n" +
 	"\vupdate_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"updateTime\x12\x10\n" +
-	"\x03kev\x18\f \x01(\bR\x03kev\"\x91\x01\n" +
+	"\x03kev\x18\f \x01(\bR\x03kev\x12\x1a\n" +
+	"\bunsigned\x18\r \x01(\bR\bunsigned\"\x91\x01\n" +
 	"\x11CreateRuleRequest\x12!\n" +
 	"\x06parent\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x06parent\x123\n" +
 	"\x04rule\x18\x02 \x01(\v2\x1a.holdfast.findings.v1.RuleB\x03\xe0A\x02R\x04rule\x12$\n" +

@@ -32,9 +32,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RulesService keeps the rules that refuse pulls of images with findings. A new
-// rule refuses nothing until it is enforced: CheckRule says what it would have
-// refused.
+// RulesService keeps the rules that refuse pulls of images with findings, or of
+// images that are not signed. A new rule refuses nothing until it is enforced:
+// CheckRule says what it would have refused.
 type RulesServiceClient interface {
 	// CreateRule adds a rule to a group. The caller needs advisories.list there as
 	// well, because refusals name findings.
@@ -126,9 +126,9 @@ func (c *rulesServiceClient) CheckRule(ctx context.Context, in *CheckRuleRequest
 // All implementations must embed UnimplementedRulesServiceServer
 // for forward compatibility.
 //
-// RulesService keeps the rules that refuse pulls of images with findings. A new
-// rule refuses nothing until it is enforced: CheckRule says what it would have
-// refused.
+// RulesService keeps the rules that refuse pulls of images with findings, or of
+// images that are not signed. A new rule refuses nothing until it is enforced:
+// CheckRule says what it would have refused.
 type RulesServiceServer interface {
 	// CreateRule adds a rule to a group. The caller needs advisories.list there as
 	// well, because refusals name findings.

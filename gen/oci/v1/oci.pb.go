@@ -901,7 +901,9 @@ type ImageSummary struct {
 	// stand for more.
 	PullCount int64 `protobuf:"varint,4,opt,name=pull_count,json=pullCount,proto3" json:"pull_count,omitempty"`
 	// When it was last pulled within them.
-	LastPullTime  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_pull_time,json=lastPullTime,proto3" json:"last_pull_time,omitempty"`
+	LastPullTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_pull_time,json=lastPullTime,proto3" json:"last_pull_time,omitempty"`
+	// The names of the signers that have signed it, in order.
+	Signers       []string `protobuf:"bytes,6,rep,name=signers,proto3" json:"signers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -967,6 +969,13 @@ func (x *ImageSummary) GetPullCount() int64 {
 func (x *ImageSummary) GetLastPullTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.LastPullTime
+	}
+	return nil
+}
+
+func (x *ImageSummary) GetSigners() []string {
+	if x != nil {
+		return x.Signers
 	}
 	return nil
 }
@@ -2065,14 +2074,15 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\treference\x18\x02 \x01(\tB\x03\xe0A\x02R\treference\"]\n" +
 	"\x16SummarizeImagesRequest\x12$\n" +
 	"\brepo_uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\arepoUid\x12\x1d\n" +
-	"\adigests\x18\x02 \x03(\tB\x03\xe0A\x02R\adigests\"\xb9\x01\n" +
+	"\adigests\x18\x02 \x03(\tB\x03\xe0A\x02R\adigests\"\xd3\x01\n" +
 	"\fImageSummary\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1c\n" +
 	"\tplatforms\x18\x02 \x03(\tR\tplatforms\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x1d\n" +
 	"\n" +
 	"pull_count\x18\x04 \x01(\x03R\tpullCount\x12@\n" +
-	"\x0elast_pull_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\flastPullTime\"V\n" +
+	"\x0elast_pull_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\flastPullTime\x12\x18\n" +
+	"\asigners\x18\x06 \x03(\tR\asigners\"V\n" +
 	"\x17SummarizeImagesResponse\x12;\n" +
 	"\tsummaries\x18\x01 \x03(\v2\x1d.holdfast.oci.v1.ImageSummaryR\tsummaries\"n\n" +
 	"\x13GetReferrersRequest\x12$\n" +

@@ -19,7 +19,7 @@ import (
 // imagesCommand returns the commands about what images are like.
 func imagesCommand(a *noun.App) *cobra.Command {
 	return a.Branch("images", "Inspect and copy images", imagesList(a), imagesInspect(a), imagesPackages(a),
-		imagesReferrers(a), imagesSize(a), imagesCopy(a), imagesPromote(a))
+		imagesReferrers(a), imagesSignatures(a), imagesSize(a), imagesCopy(a), imagesPromote(a))
 }
 
 // variants shows the images for several systems. known has what is known about each, by
@@ -82,7 +82,8 @@ func listedView(known map[string]*ocipb.ImageSummary) output.View {
 		Columns: output.Columns("name",
 			output.Text("platforms", func(t *registrypb.Tag) string { return strings.Join(of(t).GetPlatforms(), ", ") }),
 			output.Text("size", func(t *registrypb.Tag) string { return size(of(t).GetSize()) }),
-			output.Text("pulls", func(t *registrypb.Tag) string { return fmt.Sprint(of(t).GetPullCount()) }), "pushed=updateTime"),
+			output.Text("pulls", func(t *registrypb.Tag) string { return fmt.Sprint(of(t).GetPullCount()) }),
+			output.Text("signed by", func(t *registrypb.Tag) string { return signedBy(of(t)) }), "pushed=updateTime"),
 		Wide: output.Columns("digest", "uid"),
 	}
 }
@@ -111,8 +112,8 @@ func imagesInspect(a *noun.App) *cobra.Command {
 func imagesReferrers(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "referrers REPO:TAG|REPO@DIGEST", Short: "List the signatures, SBOMs and attestations that are attached to an image",
-		Long: "What is attached is the word of whoever may push to the repo; nothing of it is verified. At most 200 are\n" +
-			"listed, by digest.",
+		Long: "What is attached is the word of whoever may push to the repo; nothing of it is verified, but see\n" +
+			"holdfast registry images signatures. At most 200 are listed, by digest.",
 		Example: "  holdfast registry images referrers acme/platform/app:1.2",
 	}
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {

@@ -22,7 +22,7 @@ import (
 func Command(a *noun.App) *cobra.Command {
 	return a.Branch("registry", "Manage repos, tags and images",
 		a.Command(repos()), a.Command(tags()), imagesCommand(a), a.Command(pulls()), a.Command(registrySettings()),
-		a.Command(trash()), a.Command(retention()), a.Command(upstreams()))
+		a.Command(trash()), a.Command(retention()), a.Command(upstreams()), a.Command(signers()))
 }
 
 func repos() noun.Noun {

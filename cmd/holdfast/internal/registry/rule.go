@@ -16,10 +16,13 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// rules refuse pulls of images with findings.
+// rules refuse pulls of images with findings, or that are not signed.
 func rules() noun.Noun {
 	refuses := func(r *findingspb.Rule) string {
 		var all []string
+		if r.GetUnsigned() {
+			return "not signed"
+		}
 		if s := r.GetMinSeverity(); s != findingspb.Severity_SEVERITY_UNKNOWN {
 			all = append(all, strings.ToLower(strings.TrimPrefix(s.String(), "SEVERITY_"))+" or worse")
 		}
@@ -39,8 +42,9 @@ func rules() noun.Noun {
 	}
 	return noun.Noun{
 		Area: "findings", Use: "rules", One: "rule",
-		About: "A rule refuses pulls of images with findings that no exception holds for. A new rule refuses nothing: check\n" +
-			"what it would have refused, and then update it with --mode enforce.",
+		About: "A rule refuses pulls of images with findings that no exception holds for, or, with --unsigned, of images that no\n" +
+			"signer has signed. A new rule refuses nothing: check what it would have refused, and then update it with\n" +
+			"--mode enforce.",
 		Example: "  holdfast findings rules create --parent acme --min-severity critical --fixable --grace-days 14",
 		Message: noun.MessageOf(&findingspb.Rule{}),
 		Fields: []noun.Field{
@@ -53,6 +57,7 @@ func rules() noun.Noun {
 			{Flag: "grace-days", Read: readDays("grace_days"), Help: "only findings that were first seen `N` days ago"},
 			{Flag: "exempt", Path: "exempt_uids", Ref: iam.Identities, Help: "`IDENTITY` that is not refused anything; can be repeated"},
 			{Flag: "refuse-unknown", Help: "also refuse images whose packages are not known"},
+			{Flag: "unsigned", Help: "refuse images that no signer has signed, and nothing because of findings"},
 			{Flag: "mode", Help: "`MODE`: dry-run, which refuses nothing, or enforce"},
 		},
 		Columns: output.Columns(output.PathOf("on", "targetUid"), output.Text("refuses", refuses), "mode", "description", "uid"),

@@ -1,0 +1,84 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+)
+
+// signers are those whose signatures of images count.
+func signers() noun.Noun {
+	by := func(s *ocipb.Signer) string {
+		if s.GetKey() != "" {
+			return "key"
+		}
+		return cmp.Or(s.GetSubject(), s.GetSubjectPattern()) + " of " + s.GetIssuer()
+	}
+	return noun.Noun{
+		Area: "registry", Use: "signers", One: "signer",
+		About: "A signer is somebody whose signatures of images count: who has the private key of a public one, or an\n" +
+			"identity. The signers of the nearest group that has any count. They refuse nothing: a rule of findings\n" +
+			"does, with --unsigned.",
+		Example: "  holdfast registry signers create release --parent acme --key cosign.pub",
+		Message: noun.MessageOf(&ocipb.Signer{}), Argument: "name",
+		Fields: []noun.Field{
+			noun.Description("signer"),
+			{Flag: "key", File: true, Help: "`FILE` with a public key in PEM, such as cosign.pub"},
+			{Flag: "issuer", Help: "`ISSUER` of the identity in the certificate"},
+			{Flag: "subject", Help: "`SUBJECT` of the identity: an address of a person, a workflow or a workload"},
+			{Flag: "subject-pattern", Help: "regular `EXPRESSION` that the whole subject matches"},
+			{Flag: "trusted-root", File: true, Help: "`FILE` trusted_root.json of Sigstore (default: that of the server)"},
+		},
+		ByName:  true,
+		Columns: output.Columns("name", output.GroupOf("group", "uid"), output.Text("by", by), "description", "uid"),
+		Wide:    output.Columns("key", "createTime"),
+	}
+}
+
+// imagesSignatures lists the signatures of an image.
+func imagesSignatures(a *noun.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "signatures REPO:TAG|REPO@DIGEST", Short: "Verify the signatures of an image, and say whose they are",
+		Long: "Lists the signatures of an image, and those of indexes that list it, with the signer of each, or why it does not\n" +
+			"count. The signers of the nearest group that has any count.",
+		Example: "  holdfast registry images signatures acme/platform/app:1.2",
+	}
+	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
+		req := &ocipb.GetSignaturesRequest{RepoUid: at.repo, Reference: cmp.Or(at.digest, at.tag, "latest")}
+		found, err := signin.Call(ctx, ocipb.NewSignersServiceClient(a).GetSignatures, req, "reference=REPO:TAG", "repo_uid=REPO")
+		if err != nil {
+			return err
+		}
+		switch {
+		case found.GetSourceUid() == "":
+			a.Note("there are no signers, so no signature counts")
+		case !found.GetVerified():
+			a.Note("none of the signers has signed it")
+		}
+		about := func(s *ocipb.Signature) string {
+			if s.GetIndex() != "" {
+				return "index " + s.GetIndex()
+			}
+			return "image"
+		}
+		who := func(s *ocipb.Signature) string {
+			if s.GetSubject() == "" {
+				return ""
+			}
+			return s.GetSubject() + " of " + s.GetIssuer()
+		}
+		view := output.View{Plural: "signatures", ID: "manifest", Columns: output.Columns("signer", output.Text("identity", who),
+			output.Text("of", about), "problem", "manifest"), Wide: output.Columns("signerUid")}
+		return noun.ShowAnswer(ctx, a, view, found, found.GetSignatures(), nil)
+	})
+}
+
+// signedBy shows who have signed an image.
+func signedBy(s *ocipb.ImageSummary) string { return strings.Join(s.GetSigners(), ", ") }

@@ -1,0 +1,236 @@
+// Package signature verifies who has signed an image, without a network: signatures of
+// cosign (a payload, and annotations that sign it) and Sigstore's bundles, by a public key or
+// by an identity in a certificate.
+//
+// Everything that is attached to an image is untrusted input. A signature counts if it is
+// about the bytes of the image's manifest and is made with a key that a signer gives, or with
+// one that an authority of a trusted root has certified, at a time that a log or a timestamp
+// authority of this root vouches for. Which repo a payload names does not matter, as it does
+// not for cosign: a signature is about bytes, and images are copied.
+package signature
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+
+	bundlepb "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
+	commonpb "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
+	rekorpb "github.com/sigstore/protobuf-specs/gen/pb-go/rekor/v1"
+	"github.com/sigstore/sigstore-go/pkg/bundle"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// Limits on what is attached. A key in an entry of a log is used before anybody vouches for
+// it, and the time that takes rises with the square of its size.
+const (
+	MaxPayload = 16 << 10 // bytes of what cosign signs; real ones have 300
+	MaxBundle  = 64 << 10 // bytes of a bundle; real ones have 10,000
+
+	maxAnnotation = 32 << 10
+	maxEntries    = 4        // of logs
+	maxEntry      = 16 << 10 // bytes of what a log has recorded
+	maxTimestamps = 4
+)
+
+// Media types of layers that are signatures.
+const (
+	CosignPayload = "application/vnd.dev.cosign.simplesigning.v1+json"
+	BundlePrefix  = "application/vnd.dev.sigstore.bundle" // and a version
+)
+
+// Annotations of the layers of cosign.
+const (
+	signatureAnnotation   = "dev.cosignproject.cosign/signature"
+	certificateAnnotation = "dev.sigstore.cosign/certificate"
+	bundleAnnotation      = "dev.sigstore.cosign/bundle"
+	timestampAnnotation   = "dev.sigstore.cosign/rfc3161timestamp"
+)
+
+// PredicateType is what a statement says that is a signature. Other statements, such as an
+// SBOM or the report of a scanner, say something about an image, but not that it is good.
+const PredicateType = "https://sigstore.dev/cosign/sign/v1"
+
+// payloadType is what a payload of cosign calls itself.
+const payloadType = "cosign container image signature"
+
+// A Subject is the image that is to be signed.
+type Subject struct {
+	Digest string
+	Body   []byte // of its manifest
+}
+
+// A Signature is attached to an image.
+type Signature struct {
+	raw     *bundle.Bundle
+	payload []byte // of cosign; nil of a bundle, whose statement names the image
+	signed  []byte // by cosign, over the payload
+}
+
+// ParseBundle reads one of Sigstore's bundles.
+func ParseBundle(text []byte) (*Signature, error) {
+	if len(text) > MaxBundle {
+		return nil, fmt.Errorf("the bundle has more than %d bytes", MaxBundle)
+	}
+	var p bundlepb.Bundle
+	if err := protojson.Unmarshal(text, &p); err != nil {
+		return nil, errors.New("not a bundle")
+	}
+	return newSignature(&p)
+}
+
+// newSignature checks a bundle within limits, because keys in it are used.
+func newSignature(p *bundlepb.Bundle) (*Signature, error) {
+	m := p.GetVerificationMaterial()
+	if len(m.GetTlogEntries()) > maxEntries {
+		return nil, fmt.Errorf("more than %d entries of logs", maxEntries)
+	}
+	for _, e := range m.GetTlogEntries() {
+		if len(e.GetCanonicalizedBody()) > maxEntry {
+			return nil, fmt.Errorf("the entry of a log has more than %d bytes", maxEntry)
+		}
+	}
+	if len(m.GetTimestampVerificationData().GetRfc3161Timestamps()) > maxTimestamps {
+		return nil, fmt.Errorf("more than %d timestamps", maxTimestamps)
+	}
+	b, err := bundle.NewBundle(p)
+	if err != nil {
+		return nil, fmt.Errorf("read the bundle: %w", err)
+	}
+	return &Signature{raw: b}, nil
+}
+
+// ParseCosign reads a signature of cosign: a payload, and the annotations of its layer. It
+// returns an error unless the payload is about the digest of an image.
+func ParseCosign(payload []byte, annotations map[string]string, digest string) (*Signature, error) {
+	if err := checkPayload(payload, digest); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{signatureAnnotation, certificateAnnotation, bundleAnnotation, timestampAnnotation} {
+		if len(annotations[name]) > maxAnnotation {
+			return nil, fmt.Errorf("the annotation %s has more than %d bytes", name, maxAnnotation)
+		}
+	}
+	signed, err := base64.StdEncoding.DecodeString(annotations[signatureAnnotation])
+	if err != nil || len(signed) == 0 {
+		return nil, errors.New("there is no signature in its annotations")
+	}
+	s := &Signature{payload: payload, signed: signed}
+	if annotations[certificateAnnotation] == "" {
+		return s, nil
+	}
+	p, err := cosignBundle(payload, signed, annotations)
+	if err != nil {
+		return nil, err
+	}
+	certified, err := newSignature(p)
+	if err != nil {
+		return nil, err
+	}
+	s.raw = certified.raw
+	return s, nil
+}
+
+// checkPayload returns an error unless a payload says that an image is signed.
+func checkPayload(payload []byte, digest string) error {
+	if len(payload) > MaxPayload {
+		return fmt.Errorf("the payload has more than %d bytes", MaxPayload)
+	}
+	var p struct {
+		Critical struct {
+			Type  string `json:"type"`
+			Image struct {
+				Digest string `json:"docker-manifest-digest"`
+			} `json:"image"`
+		} `json:"critical"`
+	}
+	if json.Unmarshal(payload, &p) != nil {
+		return errors.New("the payload is not JSON")
+	}
+	if p.Critical.Type != payloadType {
+		return errors.New("the payload is not that of a signature")
+	}
+	if p.Critical.Image.Digest != digest {
+		return errors.New("it is about another image")
+	}
+	return nil
+}
+
+// cosignBundle returns what cosign keeps in annotations as a bundle.
+func cosignBundle(payload, signed []byte, annotations map[string]string) (*bundlepb.Bundle, error) {
+	block, _ := pem.Decode([]byte(annotations[certificateAnnotation]))
+	if block == nil {
+		return nil, errors.New("the certificate is not PEM")
+	}
+	digest := sha256.Sum256(payload)
+	material := &bundlepb.VerificationMaterial{Content: &bundlepb.VerificationMaterial_X509CertificateChain{
+		X509CertificateChain: &commonpb.X509CertificateChain{
+			Certificates: []*commonpb.X509Certificate{{RawBytes: block.Bytes}},
+		},
+	}}
+	entry, err := cosignEntry(annotations[bundleAnnotation])
+	if err != nil {
+		return nil, err
+	}
+	if entry != nil {
+		material.TlogEntries = []*rekorpb.TransparencyLogEntry{entry}
+	}
+	if material.TimestampVerificationData, err = cosignTimestamp(annotations[timestampAnnotation]); err != nil {
+		return nil, err
+	}
+	return &bundlepb.Bundle{
+		MediaType: BundlePrefix + "+json;version=0.1", VerificationMaterial: material,
+		Content: &bundlepb.Bundle_MessageSignature{MessageSignature: &commonpb.MessageSignature{
+			MessageDigest: &commonpb.HashOutput{Algorithm: commonpb.HashAlgorithm_SHA2_256, Digest: digest[:]},
+			Signature:     signed,
+		}},
+	}, nil
+}
+
+// cosignEntry returns the entry of a log in an annotation, or nil if that is "".
+func cosignEntry(text string) (*rekorpb.TransparencyLogEntry, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var b struct {
+		SignedEntryTimestamp []byte
+		Payload              struct {
+			Body                     []byte `json:"body"`
+			IntegratedTime, LogIndex int64
+			LogID                    string
+		}
+	}
+	var body struct{ APIVersion, Kind string }
+	if json.Unmarshal([]byte(text), &b) != nil || json.Unmarshal(b.Payload.Body, &body) != nil {
+		return nil, errors.New("the entry of the log cannot be read")
+	}
+	id, err := hex.DecodeString(b.Payload.LogID)
+	if err != nil {
+		return nil, errors.New("the entry of the log has no valid id of the log")
+	}
+	return &rekorpb.TransparencyLogEntry{
+		LogIndex: b.Payload.LogIndex, LogId: &commonpb.LogId{KeyId: id}, IntegratedTime: b.Payload.IntegratedTime,
+		KindVersion:       &rekorpb.KindVersion{Kind: body.Kind, Version: body.APIVersion},
+		InclusionPromise:  &rekorpb.InclusionPromise{SignedEntryTimestamp: b.SignedEntryTimestamp},
+		CanonicalizedBody: b.Payload.Body,
+	}, nil
+}
+
+// cosignTimestamp returns the timestamp in an annotation, or nil if that is "".
+func cosignTimestamp(text string) (*bundlepb.TimestampVerificationData, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var t struct{ SignedRFC3161Timestamp []byte }
+	if json.Unmarshal([]byte(text), &t) != nil || len(bytes.TrimSpace(t.SignedRFC3161Timestamp)) == 0 {
+		return nil, errors.New("the timestamp cannot be read")
+	}
+	return &bundlepb.TimestampVerificationData{
+		Rfc3161Timestamps: []*commonpb.RFC3161SignedTimestamp{{SignedTimestamp: t.SignedRFC3161Timestamp}},
+	}, nil
+}

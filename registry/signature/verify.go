@@ -1,0 +1,196 @@
+package signature
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sigstore/sigstore-go/pkg/root"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"github.com/sigstore/sigstore/pkg/signature/options"
+)
+
+// Limits on what is trusted.
+const (
+	MaxKey  = 8 << 10  // bytes of a public key in PEM
+	MaxRoot = 64 << 10 // bytes of a trusted root; that of the public Sigstore has 10,000
+
+	minRSA, maxRSA = 2048, 8192 // bits
+)
+
+// A Key verifies what was signed with the private key of a public one.
+type Key struct {
+	verifiers []signature.Verifier // by the hash that a signer may have used
+}
+
+// ParseKey reads a public key in PEM: ECDSA, RSA or Ed25519.
+func ParseKey(text string) (*Key, error) {
+	if len(text) > MaxKey {
+		return nil, fmt.Errorf("a key has at most %d bytes", MaxKey)
+	}
+	block, rest := pem.Decode([]byte(text))
+	switch {
+	case block == nil:
+		return nil, errors.New("is not a public key in PEM")
+	case strings.Contains(block.Type, "PRIVATE"):
+		return nil, errors.New("is a private key, which only its owner should have; give the public one")
+	case block.Type == "CERTIFICATE":
+		return nil, errors.New("is a certificate; give its public key")
+	case strings.TrimSpace(string(rest)) != "":
+		return nil, errors.New("has more than one key")
+	}
+	public, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return nil, errors.New("is not a public key in PEM")
+	}
+	return newKey(public)
+}
+
+// newKey returns a Key with all that a public key can verify.
+func newKey(public crypto.PublicKey) (*Key, error) {
+	var k Key
+	add := func(v signature.Verifier, err error) error {
+		k.verifiers = append(k.verifiers, v)
+		return err
+	}
+	err := add(signature.LoadVerifier(public, crypto.SHA256)) // for Ed25519, over the message itself
+	switch p := public.(type) {
+	case *ecdsa.PublicKey:
+		if err == nil && p.Curve.Params().BitSize > 256 { // newer programs use a hash of that size
+			err = add(signature.LoadDefaultVerifier(public))
+		}
+	case ed25519.PublicKey:
+		if err == nil {
+			err = add(signature.LoadDefaultVerifier(public, options.WithED25519ph()))
+		}
+	case *rsa.PublicKey:
+		if bits := p.N.BitLen(); bits < minRSA || bits > maxRSA {
+			return nil, fmt.Errorf("has %d bits; a key of RSA has %d to %d", bits, minRSA, maxRSA)
+		}
+	default:
+		return nil, errors.New("is not a key of ECDSA, RSA or Ed25519")
+	}
+	if err != nil {
+		return nil, errors.New("is not a key that signatures can be verified with")
+	}
+	return &k, nil
+}
+
+// Verify returns nil if the key has signed an image.
+func (k *Key) Verify(image Subject, s *Signature) error {
+	err := errors.New("another key has signed it")
+	for _, v := range k.verifiers {
+		if s.payload != nil {
+			if v.VerifySignature(bytes.NewReader(s.signed), bytes.NewReader(s.payload)) == nil {
+				return nil
+			}
+			continue
+		}
+		if err = verifyKey(v, image, s); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// verifyKey returns nil if a bundle is signed with a key, whatever hint of a key it has.
+func verifyKey(v signature.Verifier, image Subject, s *Signature) error {
+	trusted := root.NewTrustedPublicKeyMaterial(func(string) (root.TimeConstrainedVerifier, error) {
+		return root.NewExpiringKey(v, time.Time{}, time.Time{}), nil
+	})
+	verifier, err := verify.NewVerifier(trusted, verify.WithNoObserverTimestamps(), verify.WithoutStatementPredicate())
+	if err != nil {
+		return err
+	}
+	result, err := verifier.Verify(s.raw, verify.NewPolicy(verify.WithArtifact(bytes.NewReader(image.Body)), verify.WithKey()))
+	if err != nil {
+		return err
+	}
+	return checkStatement(result)
+}
+
+// checkStatement returns an error if what was signed is a statement about an image, but not
+// that it is signed.
+func checkStatement(r *verify.VerificationResult) error {
+	if r.Statement != nil && r.Statement.GetPredicateType() != PredicateType {
+		return fmt.Errorf("it is a statement of type %.100q, not a signature", r.Statement.GetPredicateType())
+	}
+	return nil
+}
+
+// A Root is what identities are trusted by: authorities, logs and timestamp authorities.
+type Root struct {
+	verifier *verify.Verifier
+}
+
+// ParseRoot reads a trusted root, which Sigstore publishes as trusted_root.json. It must have
+// an authority, and a log or a timestamp authority: otherwise nobody vouches for when a
+// certificate was used, which is valid for minutes only.
+//
+// What a root has is required: an entry of one of its logs, and in the certificate the word of
+// one of its certificate logs.
+func ParseRoot(text []byte) (*Root, error) {
+	if len(text) > MaxRoot {
+		return nil, fmt.Errorf("a trusted root has at most %d bytes", MaxRoot)
+	}
+	trusted, err := root.NewTrustedRootFromJSON(text)
+	if err != nil {
+		return nil, errors.New("is not a trusted root, as in trusted_root.json")
+	}
+	if len(trusted.FulcioCertificateAuthorities()) == 0 {
+		return nil, errors.New("has no certificate authority")
+	}
+	if len(trusted.RekorLogs()) == 0 && len(trusted.TimestampingAuthorities()) == 0 {
+		return nil, errors.New("has neither a transparency log nor a timestamp authority")
+	}
+	needs := []verify.VerifierOption{verify.WithObserverTimestamps(1), verify.WithoutStatementPredicate()}
+	if len(trusted.RekorLogs()) > 0 {
+		needs = append(needs, verify.WithTransparencyLog(1))
+	}
+	if len(trusted.CTLogs()) > 0 {
+		needs = append(needs, verify.WithSignedCertificateTimestamps(1))
+	}
+	v, err := verify.NewVerifier(trusted, needs...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be used: %w", err)
+	}
+	return &Root{v}, nil
+}
+
+// An Identity is whom an authority has given a certificate: the subject of a token of an
+// issuer.
+type Identity struct{ Issuer, Subject string }
+
+// Verify returns who has signed an image.
+func (r *Root) Verify(image Subject, s *Signature) (who Identity, _ error) {
+	if s.raw == nil {
+		return who, errors.New("it has no certificate")
+	}
+	signed := image.Body
+	if s.payload != nil {
+		signed = s.payload
+	}
+	// Who may sign is for the caller to compare, with what is returned.
+	result, err := r.verifier.Verify(s.raw, verify.NewPolicy(verify.WithArtifact(bytes.NewReader(signed)),
+		verify.WithoutIdentitiesUnsafe()))
+	if err != nil {
+		return who, err
+	}
+	if result.Signature == nil || result.Signature.Certificate == nil {
+		return who, errors.New("it has no certificate")
+	}
+	c := result.Signature.Certificate
+	if c.Issuer == "" || c.SubjectAlternativeName == "" {
+		return who, errors.New("its certificate names no issuer or no subject")
+	}
+	return Identity{c.Issuer, c.SubjectAlternativeName}, checkStatement(result)
+}

@@ -1,0 +1,408 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/registry/signature"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// Limits on signatures of an image. The rest is not looked at.
+const (
+	maxSignatures    = 50 // that name it as their subject, that its tag lists, and in the manifest of cosign's tag, each
+	maxSignedIndexes = 10 // that list it
+	maxProblem       = 200
+	maxIdentity      = 1024 // bytes of an issuer or a subject: whoever has an authority chooses them, and they are remembered
+
+	outcomesCached = 1 << 11 // each for up to maxSignatures
+	trustsCached   = 1 << 8
+)
+
+// A Verified is a signature that is attached to an image, and whose it is.
+type Verified struct {
+	Manifest        string           // that has it
+	Index           string           // that is signed, if it is not the image itself
+	Signer          *resource.Signer // nil if it does not count
+	Issuer, Subject string           // of the identity in its certificate, if that is trusted
+	Problem         string           // why it does not count
+}
+
+// A verifier remembers what became of verifying signatures. That depends on bytes with a digest alone, and so it holds
+// forever. Whose signatures count does not, and is not remembered.
+type verifier struct {
+	outcomes *lru.Cache[outcomeKey, []outcome]
+	trusts   *lru.Cache[[32]byte, trust]
+
+	mu    sync.Mutex
+	lanes map[resource.UID]*lane
+}
+
+// An outcomeKey names what a manifest with signatures says about an image, as those see it who trust somebody.
+type outcomeKey struct {
+	image, manifest string
+	trust           [32]byte
+}
+
+// An outcome is what became of verifying one signature.
+type outcome struct {
+	who     signature.Identity // by its certificate
+	problem string             // "" if it is verified
+}
+
+// A lane lets an organization verify one image at a time, because what is attached to images may take long to verify.
+type lane struct {
+	slot  chan struct{}
+	users int
+}
+
+func newVerifier() *verifier {
+	outcomes, _ := lru.New[outcomeKey, []outcome](outcomesCached) // fail for sizes below one only
+	trusts, _ := lru.New[[32]byte, trust](trustsCached)
+	return &verifier{outcomes: outcomes, trusts: trusts, lanes: map[resource.UID]*lane{}}
+}
+
+// take waits for the turn of an organization. end ends it.
+func (v *verifier) take(ctx context.Context, organization resource.UID) (end func(), _ error) {
+	v.mu.Lock()
+	l := v.lanes[organization]
+	if l == nil {
+		l = &lane{slot: make(chan struct{}, 1)}
+		v.lanes[organization] = l
+	}
+	l.users++
+	v.mu.Unlock()
+	leave := func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(v.lanes, organization)
+		}
+	}
+	select {
+	case l.slot <- struct{}{}:
+		return func() { <-l.slot; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}
+
+// A trust is a key or a root, and the signers that are known by it.
+type trust struct {
+	id      [32]byte
+	key     *signature.Key
+	root    *signature.Root
+	problem string // why nothing can be verified with it
+	signers []resource.Signer
+}
+
+// verify returns what became of verifying a signature.
+func (t trust) verify(image signature.Subject, s *signature.Signature) (o outcome) {
+	var err error
+	switch {
+	case t.problem != "":
+		err = errors.New(t.problem)
+	case t.key != nil:
+		err = t.key.Verify(image, s)
+	default:
+		o.who, err = t.root.Verify(image, s)
+		if len(o.who.Issuer) > maxIdentity || len(o.who.Subject) > maxIdentity {
+			err = errors.New("its identity is too long")
+		}
+	}
+	if err != nil {
+		return outcome{problem: printable(err.Error())}
+	}
+	return o
+}
+
+// printable returns a text that may have parts of what somebody has pushed, fit to be shown.
+func printable(s string) string {
+	s = strings.ToValidUTF8(s[:min(len(s), maxProblem)], "")
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// trusts returns what signers are known by, each once.
+func (r *Registry) trusts(signers []resource.Signer) (all []trust) {
+	for _, s := range signers {
+		root := cmp.Or(s.Root, string(r.config.TrustedRoot))
+		id := sha256.Sum256([]byte("key\x00" + s.Key))
+		if s.Key == "" {
+			id = sha256.Sum256([]byte("root\x00" + root))
+		}
+		i := slices.IndexFunc(all, func(t trust) bool { return t.id == id })
+		if i < 0 {
+			i, all = len(all), append(all, r.verifier.trust(id, s.Key, root))
+		}
+		all[i].signers = append(all[i].signers, s)
+	}
+	return all
+}
+
+// trust reads a key or a root.
+func (v *verifier) trust(id [32]byte, key, root string) (t trust) {
+	if t, ok := v.trusts.Get(id); ok {
+		return t
+	}
+	var err error
+	switch {
+	case key != "":
+		t.key, err = signature.ParseKey(key)
+	case root == "":
+		err = errNoRoot
+	default:
+		t.root, err = signature.ParseRoot([]byte(root))
+	}
+	if t.id = id; err != nil {
+		t.problem = "what the signer is known by cannot be used: " + err.Error()
+	}
+	v.trusts.Add(id, t)
+	return t
+}
+
+var errNoRoot = errors.New("the server has no trusted root, so the signer needs one")
+
+// SignedBy returns the first signature of an image that counts in a group, or "" and why there is none. An image is signed
+// if an index of the repo that lists it is. It does not authorize the caller.
+func (r *Registry) SignedBy(ctx context.Context, repo resource.UID, digest string, group resource.UID) (signer, why string, _ error) {
+	signers, err := r.store.SignersOver(ctx, group)
+	if err != nil {
+		return "", "", err
+	}
+	if len(signers) == 0 {
+		return "", "there are no signers, so nobody can have signed it", nil
+	}
+	all, err := r.signatures(ctx, repo, digest, signers, true)
+	if err != nil {
+		return "", "", err
+	}
+	for _, v := range all {
+		if v.Signer != nil {
+			return v.Signer.Name, "", nil
+		}
+	}
+	if len(all) == 0 {
+		return "", "it is not signed", nil
+	}
+	return "", "none of the signers has signed it", nil
+}
+
+// signatures returns the signatures of an image, and after them those of indexes that list it. If one is enough, it
+// returns when one counts.
+func (r *Registry) signatures(
+	ctx context.Context, repo resource.UID, digest string, signers []resource.Signer, one bool,
+) (all []Verified, _ error) {
+	trusts := r.trusts(signers)
+	indexes, err := r.store.SignedIndexes(ctx, repo, digest, maxSignedIndexes)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range append([]string{digest}, indexes...) {
+		m, err := r.store.Manifest(ctx, repo, d)
+		if errors.Is(err, fault.NotFound) && d != digest {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		some, err := r.signaturesOf(ctx, repo, signature.Subject{Digest: d, Body: m.Body}, trusts)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range some {
+			if d != digest {
+				v.Index = d
+			}
+			if all = append(all, v); one && v.Signer != nil {
+				return all, nil
+			}
+		}
+	}
+	return all, nil
+}
+
+// signaturesOf returns the signatures of a manifest, without those of indexes that list it.
+func (r *Registry) signaturesOf(
+	ctx context.Context, repo resource.UID, image signature.Subject, trusts []trust,
+) (all []Verified, _ error) {
+	carriers, err := r.signatureManifests(ctx, repo, image.Digest)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range carriers {
+		layers := signatureLayers(m)
+		if len(layers) == 0 {
+			continue
+		}
+		by, err := r.outcomes(ctx, repo, image, m.Digest, layers, trusts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range layers {
+			v := Verified{Manifest: m.Digest}
+			for t, outcomes := range by {
+				v.judge(trusts[t], outcomes[i])
+			}
+			all = append(all, v)
+		}
+	}
+	return all, nil
+}
+
+// judge adds what became of verifying a signature with a trust.
+func (v *Verified) judge(t trust, o outcome) {
+	if v.Signer != nil {
+		return
+	}
+	if o.problem != "" {
+		if v.Issuer == "" && (v.Problem == "" || t.key == nil) { // a certificate tells more than that a key is another
+			v.Problem = o.problem
+		}
+		return
+	}
+	if t.key == nil {
+		v.Issuer, v.Subject = printable(o.who.Issuer), printable(o.who.Subject)
+	}
+	for i, s := range t.signers {
+		if t.key != nil || s.Is(o.who.Issuer, o.who.Subject) {
+			v.Signer, v.Problem = &t.signers[i], ""
+			return
+		}
+	}
+	v.Problem = "its identity is none of the signers"
+}
+
+// signatureManifests returns the manifests that may have signatures of another: those with cosign's tag, that name it as
+// their subject, and that the tag of its referrers lists.
+func (r *Registry) signatureManifests(ctx context.Context, repo resource.UID, subject string) ([]resource.Manifest, error) {
+	var all []resource.Manifest
+	tagged, ok, err := r.smallManifest(ctx, repo, strings.Replace(subject, ":", "-", 1)+".sig")
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		all = append(all, tagged)
+	}
+	about, err := r.store.SignaturesAbout(ctx, repo, subject, signature.PredicateType, maxAbout, maxSignatures)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, about...)
+	listed, err := r.taggedReferrers(ctx, repo, digest.Digest(subject), maxSignatures, func(d ocispec.Descriptor) bool {
+		return resource.IsSignature(d.ArtifactType)
+	})
+	for _, d := range listed {
+		m, ok, err := r.smallManifest(ctx, repo, d.Digest.String())
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, m)
+		}
+	}
+	return all, err
+}
+
+// signatureLayers returns the layers of a manifest that may be signatures, the first ones.
+func signatureLayers(m resource.Manifest) (all []ocispec.Descriptor) {
+	var doc document
+	if json.Unmarshal(m.Body, &doc) != nil {
+		return nil
+	}
+	for _, d := range doc.Layers {
+		if len(all) < maxSignatures && (d.MediaType == signature.CosignPayload || strings.HasPrefix(d.MediaType, signature.BundlePrefix)) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// outcomes returns for each trust what became of verifying the signatures in the layers of a manifest.
+func (r *Registry) outcomes(
+	ctx context.Context, repo resource.UID, image signature.Subject, manifest string, layers []ocispec.Descriptor, trusts []trust,
+) (all [][]outcome, _ error) {
+	all = make([][]outcome, len(trusts))
+	var unknown []int
+	for i, t := range trusts {
+		known, ok := r.verifier.outcomes.Get(outcomeKey{image.Digest, manifest, t.id})
+		r.config.Metrics.Cache("signatures").Count(ok)
+		if all[i] = known; !ok {
+			unknown = append(unknown, i)
+		}
+	}
+	if len(unknown) == 0 {
+		return all, nil
+	}
+	end, err := r.verifier.take(ctx, repo.Root())
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	signed, problems, complete, err := r.readSignatures(ctx, repo, image.Digest, layers)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range unknown {
+		for n, s := range signed {
+			o := outcome{problem: problems[n]}
+			if s != nil {
+				o = trusts[i].verify(image, s)
+			}
+			all[i] = append(all[i], o)
+		}
+		if complete && trusts[i].problem == "" {
+			r.verifier.outcomes.Add(outcomeKey{image.Digest, manifest, trusts[i].id}, all[i])
+		}
+	}
+	return all, ctx.Err()
+}
+
+// readSignatures reads the signatures in layers. Where one cannot be read, it is nil, and there is a problem. complete is
+// false if the content of one is missing, which may be pushed later.
+func (r *Registry) readSignatures(
+	ctx context.Context, repo resource.UID, image string, layers []ocispec.Descriptor,
+) (all []*signature.Signature, problems []string, complete bool, _ error) {
+	complete = true
+	for _, d := range layers {
+		most := int64(signature.MaxBundle)
+		if d.MediaType == signature.CosignPayload {
+			most = signature.MaxPayload
+		}
+		body, err := r.readBlob(ctx, repo, d.Digest.String(), most)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		var s *signature.Signature
+		switch {
+		case body == nil:
+			complete, err = false, errors.New("its content is missing, or too large for a signature")
+		case d.MediaType == signature.CosignPayload:
+			s, err = signature.ParseCosign(body, d.Annotations, image)
+		default:
+			s, err = signature.ParseBundle(body)
+		}
+		problem := ""
+		if err != nil {
+			s, problem = nil, printable(err.Error())
+		}
+		all, problems = append(all, s), append(problems, problem)
+	}
+	return all, problems, complete, nil
+}
