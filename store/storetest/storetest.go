@@ -99,19 +99,36 @@ func Postgres(t testing.TB) string {
 		if err := makeModel(on(t, server, name)); err != nil {
 			t.Fatal(err)
 		}
-		modelName = name
+		template = " TEMPLATE " + name
+		if version(t, server) >= 150000 {
+			template += " STRATEGY file_copy" // takes half the time of the default, where nothing waits for a disk
+		}
 	})
-	if modelName == "" {
+	if template == "" {
 		t.Fatal("the schema could not be made; an earlier test tells why")
 	}
-	return newDatabase(t, server, " TEMPLATE "+modelName)
+	return newDatabase(t, server, template)
 }
 
 // The model stays until the server goes, which with-postgres sees to.
 var (
-	model     sync.Once
-	modelName string
+	model    sync.Once
+	template string // how a database is made from it
 )
+
+// version returns the version of a server as a number, such as 150004.
+func version(t testing.TB, server string) (n int) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), server)
+	if err == nil {
+		defer c.Close(context.WithoutCancel(t.Context()))
+		err = c.QueryRow(t.Context(), `SELECT current_setting('server_version_num')::int`).Scan(&n)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
 
 // EmptyPostgres is Postgres without the schema.
 func EmptyPostgres(t testing.TB) string {
