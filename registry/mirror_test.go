@@ -80,6 +80,28 @@ func TestMirror(t *testing.T) {
 	})
 }
 
+// TestMirrorOfMovingTag: a tag that moves while it is pulled is what it was when the upstream was asked about it.
+func TestMirrorOfMovingTag(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	m, o := newMirrorRig(t, s, nil), newOrigin(t)
+	at, _ := m.mirrors(t, "mirror", o.URL, nil)
+	o.image("app", "v1", "first")
+	m.get(t, at+"/app/manifests/v1", http.StatusOK)
+	second := o.image("app", "v1", "second")
+	o.behave(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodHead {
+			return false
+		}
+		w.Header().Set("Docker-Content-Digest", sha(second))
+		o.image("app", "v1", "third")
+		return true
+	})
+	m.pass(2 * time.Hour)
+	if got := m.get(t, at+"/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, second) || got.header.Get("Docker-Content-Digest") != sha(second) {
+		t.Errorf("the tag is %s", got.body)
+	}
+}
+
 // TestMirrorIsReadOnly: nothing can be pushed, tagged or copied there, and what was fetched can be deleted.
 func TestMirrorIsReadOnly(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
@@ -665,13 +687,17 @@ func TestMirrorBudget(t *testing.T) {
 		must(t, err)
 		path := at + "/app/blobs/" + sha([]byte(strings.Repeat("layer", 1000)))
 		m.get(t, path, http.StatusForbidden)
-		o.behave(func(w http.ResponseWriter, _ *http.Request) bool { // of unknown length
-			_, _ = io.WriteString(w, strings.Repeat("layer", 500))
+		sent := make(chan int64, 1)
+		o.behave(func(w http.ResponseWriter, _ *http.Request) bool { // of unknown length, and without end
 			w.(http.Flusher).Flush()
-			_, _ = io.WriteString(w, strings.Repeat("layer", 500))
+			n, _ := io.CopyN(w, endless{}, 1<<30)
+			sent <- n
 			return true
 		})
 		m.get(t, path, http.StatusForbidden)
+		if n := <-sent; n > 100<<20 {
+			t.Errorf("%d bytes were read", n)
+		}
 		usage, err := s.Usage(t.Context(), m.org.UID)
 		must(t, err)
 		if used := usage[resource.StoredBytes]; used > 2000 {
