@@ -230,13 +230,20 @@ func (r *Registry) refresh(
 			return "", err
 		}
 		outcome, err := r.ask(ctx, u, name, reference, held)
-		r.pauses.note(u.UID, err, r.config.Now())
-		if e, ok := errors.AsType[*upstream.Error](err); ok && !upstream.NotFound(err) {
-			r.config.Log.WarnContext(ctx, "an upstream does not give a manifest", "upstream", string(u.UID), "status", e.Status,
-				"reason", e.Reason, "err", e.Cause)
-		}
+		r.noteAnswer(ctx, u, err)
 		return outcome, err
 	})
+}
+
+// noteAnswer notes what came of asking an upstream. Trouble is logged when it begins, and not whenever somebody pulls.
+func (r *Registry) noteAnswer(ctx context.Context, u *mirror, err error) {
+	if !r.pauses.note(u.UID, err, r.config.Now()) {
+		return
+	}
+	if e, ok := errors.AsType[*upstream.Error](err); ok {
+		r.config.Log.WarnContext(ctx, "an upstream is left alone for a while", "upstream", string(u.UID), "status", e.Status,
+			"reason", e.Reason, "err", e.Cause)
+	}
 }
 
 // ask is refresh by one.

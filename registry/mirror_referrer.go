@@ -79,7 +79,7 @@ func (r *Registry) listAt(ctx context.Context, u *mirror, subject digest.Digest)
 	}
 	defer end()
 	body, err := r.config.Upstreams.Referrers(ctx, r.remote(u.RegistryUpstream), u.repo(), subject.String())
-	r.pauses.note(u.UID, err, r.config.Now())
+	r.noteAnswer(ctx, u, err)
 	if err != nil {
 		return nil, err
 	}
