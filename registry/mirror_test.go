@@ -706,6 +706,56 @@ func TestMirrorBudget(t *testing.T) {
 	})
 }
 
+// TestMirrorCollect: what was fetched stays as long as a manifest needs it, in whichever order they came, and goes with it.
+func TestMirrorCollect(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	m, o := newMirrorRig(t, s, nil), newOrigin(t)
+	at, _ := m.mirrors(t, "mirror", o.URL, nil)
+	first, second := o.image("app", "v1", "manifest first"), o.image("app", "v2", "blob first")
+	layers := []string{sha([]byte("manifest first")), sha([]byte("blob first"))}
+	m.get(t, at+"/app/manifests/v1", http.StatusOK)
+	m.get(t, at+"/app/blobs/"+layers[0], http.StatusOK)
+	m.get(t, at+"/app/blobs/"+layers[1], http.StatusOK)
+	m.get(t, at+"/app/manifests/v2", http.StatusOK)
+	o.behave(status(http.StatusInternalServerError))
+	collect := func() {
+		t.Helper()
+		for range 3 {
+			m.pass(25 * time.Hour)
+			_, err := m.Collect(t.Context(), registry.Collection{Grace: time.Hour})
+			must(t, err)
+		}
+	}
+	collect()
+	for _, layer := range layers {
+		m.get(t, at+"/app/blobs/"+layer, http.StatusOK)
+	}
+	for _, img := range [][]byte{first, second} {
+		m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/" + sha(img), who: "owner"}, http.StatusAccepted)
+	}
+	collect()
+	for _, layer := range layers {
+		m.get(t, at+"/app/blobs/"+layer, http.StatusBadGateway)
+	}
+	if n := m.files(t); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
+}
+
+// TestMirrorOfItself: an upstream that is this server ends where the name does.
+func TestMirrorOfItself(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	m := newMirrorRig(t, s, nil)
+	img := m.pushImage(t, "acme/team/app", "v1", "layer")
+	at, _ := m.mirrors(t, "loop", m.url, func(u *resource.RegistryUpstream) {
+		u.Credentials.Plain = registry.LoginName + ":" + m.tokens["registry.pull"]
+	})
+	m.get(t, at+"/"+at+"/"+at+"/none/manifests/v1", http.StatusForbidden)
+	if got := m.get(t, at+"/"+at+"/acme/team/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, img) {
+		t.Errorf("the image is %s", got.body)
+	}
+}
+
 // TestMirrorReplicas: two servers that fetch the same blob store it once.
 func TestMirrorReplicas(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
