@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -49,7 +48,7 @@ func (r *Registry) fetchBlob(
 	size, err := arriving.length(ctx)
 	if err == nil && (size < 0 || req.Header.Get("Range") != "") { // it is served when it is here
 		if err = arriving.wait(ctx); err == nil {
-			if err = r.relocate(ctx, &t); err == nil {
+			if err = r.relocate(ctx, &t, u); err == nil {
 				return r.storedBlob(w, req, t, d)
 			}
 		}
@@ -130,7 +129,7 @@ func (r *Registry) receiveBlob(ctx context.Context, u *mirror, name string, d di
 		return err
 	}
 	defer end()
-	if repo, err := r.store.RepoAt(ctx, strings.Split(name, "/")); err == nil {
+	if repo, err := r.repoOf(ctx, u, name); err == nil {
 		if _, err := r.store.Blob(ctx, repo, d.String()); !errors.Is(err, fault.NotFound) {
 			return err
 		}

@@ -41,7 +41,7 @@ func (r *Registry) fetchReferrers(w http.ResponseWriter, req *http.Request, t *t
 	} else {
 		r.seen.Add(key, r.store.Time())
 	}
-	if err := r.relocate(ctx, t); err != nil && !errors.Is(err, fault.NotFound) {
+	if err := r.relocate(ctx, t, u); err != nil && !errors.Is(err, fault.NotFound) {
 		return err
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -739,6 +740,33 @@ func TestMirrorCollect(t *testing.T) {
 	}
 	if n := m.files(t); n != 0 {
 		t.Errorf("%d files are left", n)
+	}
+}
+
+// TestMirrorIsRenamed: what arrives after another group has taken the path is stored below the group of the upstream, and
+// nothing of the other group is given out.
+func TestMirrorIsRenamed(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	m, o := newMirrorRig(t, s, nil), newOrigin(t)
+	at, u := m.mirrors(t, "mirror", o.URL, nil)
+	img := o.image("app", "v1", "layer")
+	o.behave(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/v1") {
+			_, err := store.Edit(t.Context(), u.Group(), s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "moved"; return nil })
+			if err != nil {
+				t.Error(err)
+			}
+			m.group(t, m.org.UID, "mirror")
+			m.pushImage(t, "acme/mirror/app", "v1", "of another group")
+		}
+		return false
+	})
+	m.get(t, at+"/app/manifests/v1", http.StatusNotFound)
+	if got := m.get(t, "acme/moved/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, img) {
+		t.Errorf("the image is %s", got.body)
+	}
+	if got := m.get(t, at+"/app/manifests/v1", http.StatusOK); bytes.Equal(got.body, img) {
+		t.Error("the other group has what the upstream sent")
 	}
 }
 
