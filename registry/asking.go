@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -118,11 +119,12 @@ type pause struct {
 	err     error
 }
 
-// note notes what came of asking an upstream.
-func (p *pauses) note(uid resource.UID, err error, now time.Time) {
+// note notes what came of asking an upstream. It reports whether the upstream is left alone from now on, and was not before.
+func (p *pauses) note(uid resource.UID, err error, now time.Time) (begins bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait, limited := upstream.Limited(err)
+	begins = (limited || failed(err)) && !now.Before(p.all[uid].until)
 	switch {
 	case limited:
 		p.all[uid] = pause{now.Add(wait), true, err}
@@ -136,11 +138,12 @@ func (p *pauses) note(uid resource.UID, err error, now time.Time) {
 			delete(p.all, other)
 		}
 	}
+	return begins
 }
 
 // failed reports whether err says that an upstream is not well.
 func failed(err error) bool {
-	e, ok := err.(*upstream.Error)
+	e, ok := errors.AsType[*upstream.Error](err)
 	return ok && (e.Status == 0 || e.Status >= http.StatusInternalServerError)
 }
 

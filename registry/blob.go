@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/metric"
 )
 
 // maxRanges is how many ranges one request may ask for. Clients ask for one, and
@@ -25,6 +26,9 @@ func (r *Registry) getBlob(w http.ResponseWriter, req *http.Request, t target) e
 	err = r.storedBlob(w, req, t, d)
 	if errors.Is(err, fault.NotFound) {
 		return r.fetchBlob(w, req, t, d, unknown(err, blobUnknown, "blob "+d.String()))
+	}
+	if _, copied, _ := r.upstreamOf(req.Context(), t.group); copied && err == nil {
+		r.config.Metrics.Upstreams.Add(1, metric.Blob, metric.Hit)
 	}
 	return err
 }

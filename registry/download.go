@@ -73,7 +73,7 @@ func (d *download) end(err error) {
 	d.leave()
 }
 
-// join reports whether the caller may read the download until leave.
+// join lets the caller read the download until leave.
 func (d *download) join() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,14 +88,14 @@ func (d *download) leave() {
 	}
 }
 
-// state returns up to where the download can be read, whether that is all, and what tells of a change.
-func (d *download) state() (ready int64, all bool, err error, moved <-chan struct{}) {
+// state returns up to where the download can be read, whether that is all, what tells of a change, and why no more comes.
+func (d *download) state() (ready int64, all bool, moved <-chan struct{}, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.verified {
-		return d.have, true, nil, d.moved
+		return d.have, true, d.moved, nil
 	}
-	return max(0, d.have-1), false, d.err, d.moved
+	return max(0, d.have-1), false, d.moved, d.err
 }
 
 // length waits until the length of the blob is known. It is -1 if the upstream does not say it.
@@ -135,7 +135,7 @@ func (d *download) copyTo(ctx context.Context, w io.Writer, flush func()) error 
 	buf := chunks.Get().(*[chunk]byte)
 	defer chunks.Put(buf)
 	for at := int64(0); ; {
-		ready, all, err, moved := d.state()
+		ready, all, moved, err := d.state()
 		switch {
 		case at < ready:
 			n, err := d.file.ReadAt(buf[:min(chunk, ready-at)], at)

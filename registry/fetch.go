@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -49,7 +48,7 @@ func (r *Registry) fetchBlob(
 	size, err := arriving.length(ctx)
 	if err == nil && (size < 0 || req.Header.Get("Range") != "") { // it is served when it is here
 		if err = arriving.wait(ctx); err == nil {
-			if err = r.relocate(ctx, &t); err == nil {
+			if err = r.relocate(ctx, &t, u); err == nil {
 				return r.storedBlob(w, req, t, d)
 			}
 		}
@@ -97,7 +96,7 @@ func (r *Registry) statBlob(w http.ResponseWriter, req *http.Request, u *mirror,
 	}
 	defer end()
 	size, err := r.config.Upstreams.StatBlob(ctx, r.remote(u.RegistryUpstream), u.repo(), d.String())
-	r.pauses.note(u.UID, err, r.config.Now())
+	r.noteAnswer(ctx, u, err)
 	if err != nil {
 		return r.upstreamProblem(req.Context(), u, err)
 	}
@@ -111,14 +110,11 @@ func (r *Registry) statBlob(w http.ResponseWriter, req *http.Request, u *mirror,
 // download brings a blob here for all who wait for it. It goes on if they leave: the next to ask has it.
 func (r *Registry) download(ctx context.Context, u *mirror, name string, d digest.Digest, key string, to *download) {
 	err := r.receiveBlob(ctx, u, name, d, to)
-	r.pauses.note(u.UID, err, r.config.Now())
+	r.noteAnswer(ctx, u, err)
 	r.config.Metrics.Upstreams.Add(1, metric.Blob, outcomeOf(metric.Fetched, false, err))
-	if err != nil && !upstream.NotFound(err) {
-		cause := err
-		if e, ok := errors.AsType[*upstream.Error](err); ok && e.Cause != nil {
-			cause = fmt.Errorf("%s: %w", e.Reason, e.Cause)
-		}
-		r.config.Log.WarnContext(ctx, "a blob was not fetched", "upstream", string(u.UID), "digest", d.String(), "err", cause)
+	if _, theirs := errors.AsType[*upstream.Error](err); err != nil && !theirs && fault.From(err).Code == fault.Internal {
+		r.config.Log.WarnContext(ctx, "a blob of an upstream was not stored", "upstream", string(u.UID), "digest", d.String(),
+			"err", err)
 	}
 	r.downloads.end(key, to, err)
 }
@@ -133,7 +129,7 @@ func (r *Registry) receiveBlob(ctx context.Context, u *mirror, name string, d di
 		return err
 	}
 	defer end()
-	if repo, err := r.store.RepoAt(ctx, strings.Split(name, "/")); err == nil {
+	if repo, err := r.repoOf(ctx, u, name); err == nil {
 		if _, err := r.store.Blob(ctx, repo, d.String()); !errors.Is(err, fault.NotFound) {
 			return err
 		}

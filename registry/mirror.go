@@ -106,30 +106,45 @@ func (r *Registry) mirrored(
 	case failed != nil:
 		return m, r.upstreamProblem(ctx, u, failed)
 	}
-	return r.reread(ctx, t, m, outcome == metric.Unchanged)
+	return r.reread(ctx, t, u, m, outcome == metric.Unchanged)
 }
 
 // reread returns the manifest of a target after it was fetched.
 func (r *Registry) reread(
-	ctx context.Context, t *target, m resource.Manifest, same bool,
+	ctx context.Context, t *target, u *mirror, m resource.Manifest, same bool,
 ) (resource.Manifest, error) {
 	if same {
 		return m, nil
 	}
 	t.manifest = nil
-	if err := r.relocate(ctx, t); err != nil {
+	if err := r.relocate(ctx, t, u); err != nil {
 		return m, err
 	}
 	return r.readManifest(ctx, *t)
 }
 
 // relocate sets the repo of a target that may have been created meanwhile.
-func (r *Registry) relocate(ctx context.Context, t *target) error {
-	repo, err := r.store.RepoAt(ctx, strings.Split(t.name, "/"))
+func (r *Registry) relocate(ctx context.Context, t *target, u *mirror) error {
+	repo, err := r.repoOf(ctx, u, t.name)
 	if err == nil {
 		t.repo, t.group, t.found = repo, repo.Parent(), true
 	}
 	return err
+}
+
+// repoOf returns the repo of a mirror, or fault.NotFound. While something was fetched, groups may have got other names: what
+// is at the path now and not below the group of the upstream is somebody else's.
+func (r *Registry) repoOf(ctx context.Context, u *mirror, name string) (resource.UID, error) {
+	repo, err := r.store.RepoAt(ctx, strings.Split(name, "/"))
+	if err == nil && !u.over(repo) {
+		return "", fault.Missing("repo", name)
+	}
+	return repo, err
+}
+
+// over reports whether something is below the group of the upstream, or is that group.
+func (m *mirror) over(uid resource.UID) bool {
+	return uid == m.Group() || strings.HasPrefix(string(uid), string(m.Group())+"/")
 }
 
 // fresh reports whether what is stored need not be compared with the upstream: a digest, or a tag that was seen there not
@@ -231,13 +246,20 @@ func (r *Registry) refresh(
 			return "", err
 		}
 		outcome, err := r.ask(ctx, u, name, reference, held)
-		r.pauses.note(u.UID, err, r.config.Now())
-		if e, ok := errors.AsType[*upstream.Error](err); ok && !upstream.NotFound(err) {
-			r.config.Log.WarnContext(ctx, "an upstream does not give a manifest", "upstream", string(u.UID), "status", e.Status,
-				"reason", e.Reason, "err", e.Cause)
-		}
+		r.noteAnswer(ctx, u, err)
 		return outcome, err
 	})
+}
+
+// noteAnswer notes what came of asking an upstream. Trouble is logged when it begins, and not whenever somebody pulls.
+func (r *Registry) noteAnswer(ctx context.Context, u *mirror, err error) {
+	if !r.pauses.note(u.UID, err, r.config.Now()) {
+		return
+	}
+	if e, ok := errors.AsType[*upstream.Error](err); ok {
+		r.config.Log.WarnContext(ctx, "an upstream is left alone for a while", "upstream", string(u.UID), "status", e.Status,
+			"reason", e.Reason, "err", e.Cause)
+	}
 }
 
 // ask is refresh by one.
@@ -288,7 +310,7 @@ func (r *Registry) statAt(
 
 // see notes that a tag is at the upstream as it is here.
 func (r *Registry) see(ctx context.Context, u *mirror, name, tag string) error {
-	repo, err := r.store.RepoAt(ctx, strings.Split(name, "/"))
+	repo, err := r.repoOf(ctx, u, name)
 	if err != nil {
 		return err
 	}
@@ -304,7 +326,7 @@ func (r *Registry) manifestAt(
 	ctx context.Context, u *mirror, remote upstream.Registry, name, reference string,
 ) (resource.Manifest, error) {
 	if tagOf(reference) == "" {
-		if repo, err := r.store.RepoAt(ctx, strings.Split(name, "/")); err == nil {
+		if repo, err := r.repoOf(ctx, u, name); err == nil {
 			if m, err := r.store.Manifest(ctx, repo, reference); err == nil {
 				return m, nil
 			}
@@ -364,7 +386,7 @@ func (r *Registry) mirrorRef(ctx context.Context, u *mirror, name string) (ref r
 	path := strings.Split(name, "/")
 	ref = registrydb.RepoRef{Name: path[len(path)-1], Create: true}
 	ref.Group, err = r.store.GroupAt(ctx, path[:len(path)-1])
-	if !errors.Is(err, fault.NotFound) {
+	if err == nil && u.over(ref.Group) || err != nil && !errors.Is(err, fault.NotFound) {
 		return ref, err
 	}
 	missing := u.names[:len(u.names)-1]

@@ -41,7 +41,7 @@ func (r *Registry) fetchReferrers(w http.ResponseWriter, req *http.Request, t *t
 	} else {
 		r.seen.Add(key, r.store.Time())
 	}
-	if err := r.relocate(ctx, t); err != nil && !errors.Is(err, fault.NotFound) {
+	if err := r.relocate(ctx, t, u); err != nil && !errors.Is(err, fault.NotFound) {
 		return err
 	}
 	return nil
@@ -79,7 +79,7 @@ func (r *Registry) listAt(ctx context.Context, u *mirror, subject digest.Digest)
 	}
 	defer end()
 	body, err := r.config.Upstreams.Referrers(ctx, r.remote(u.RegistryUpstream), u.repo(), subject.String())
-	r.pauses.note(u.UID, err, r.config.Now())
+	r.noteAnswer(ctx, u, err)
 	if err != nil {
 		return nil, err
 	}

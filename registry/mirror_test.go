@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -79,6 +80,28 @@ func TestMirror(t *testing.T) {
 			t.Errorf("%d pulls are recorded, want 8", pulls)
 		}
 	})
+}
+
+// TestMirrorOfMovingTag: a tag that moves while it is pulled is what it was when the upstream was asked about it.
+func TestMirrorOfMovingTag(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	m, o := newMirrorRig(t, s, nil), newOrigin(t)
+	at, _ := m.mirrors(t, "mirror", o.URL, nil)
+	o.image("app", "v1", "first")
+	m.get(t, at+"/app/manifests/v1", http.StatusOK)
+	second := o.image("app", "v1", "second")
+	o.behave(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodHead {
+			return false
+		}
+		w.Header().Set("Docker-Content-Digest", sha(second))
+		o.image("app", "v1", "third")
+		return true
+	})
+	m.pass(2 * time.Hour)
+	if got := m.get(t, at+"/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, second) || got.header.Get("Docker-Content-Digest") != sha(second) {
+		t.Errorf("the tag is %s", got.body)
+	}
 }
 
 // TestMirrorIsReadOnly: nothing can be pushed, tagged or copied there, and what was fetched can be deleted.
@@ -666,19 +689,100 @@ func TestMirrorBudget(t *testing.T) {
 		must(t, err)
 		path := at + "/app/blobs/" + sha([]byte(strings.Repeat("layer", 1000)))
 		m.get(t, path, http.StatusForbidden)
-		o.behave(func(w http.ResponseWriter, _ *http.Request) bool { // of unknown length
-			_, _ = io.WriteString(w, strings.Repeat("layer", 500))
+		sent := make(chan int64, 1)
+		o.behave(func(w http.ResponseWriter, _ *http.Request) bool { // of unknown length, and without end
 			w.(http.Flusher).Flush()
-			_, _ = io.WriteString(w, strings.Repeat("layer", 500))
+			n, _ := io.CopyN(w, endless{}, 1<<30)
+			sent <- n
 			return true
 		})
 		m.get(t, path, http.StatusForbidden)
+		if n := <-sent; n > 100<<20 {
+			t.Errorf("%d bytes were read", n)
+		}
 		usage, err := s.Usage(t.Context(), m.org.UID)
 		must(t, err)
 		if used := usage[resource.StoredBytes]; used > 2000 {
 			t.Errorf("%d bytes are stored", used)
 		}
 	})
+}
+
+// TestMirrorCollect: what was fetched stays as long as a manifest needs it, in whichever order they came, and goes with it.
+func TestMirrorCollect(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	m, o := newMirrorRig(t, s, nil), newOrigin(t)
+	at, _ := m.mirrors(t, "mirror", o.URL, nil)
+	first, second := o.image("app", "v1", "manifest first"), o.image("app", "v2", "blob first")
+	layers := []string{sha([]byte("manifest first")), sha([]byte("blob first"))}
+	m.get(t, at+"/app/manifests/v1", http.StatusOK)
+	m.get(t, at+"/app/blobs/"+layers[0], http.StatusOK)
+	m.get(t, at+"/app/blobs/"+layers[1], http.StatusOK)
+	m.get(t, at+"/app/manifests/v2", http.StatusOK)
+	o.behave(status(http.StatusInternalServerError))
+	collect := func() {
+		t.Helper()
+		for range 3 {
+			m.pass(25 * time.Hour)
+			_, err := m.Collect(t.Context(), registry.Collection{Grace: time.Hour})
+			must(t, err)
+		}
+	}
+	collect()
+	for _, layer := range layers {
+		m.get(t, at+"/app/blobs/"+layer, http.StatusOK)
+	}
+	for _, img := range [][]byte{first, second} {
+		m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/" + sha(img), who: "owner"}, http.StatusAccepted)
+	}
+	collect()
+	for _, layer := range layers {
+		m.get(t, at+"/app/blobs/"+layer, http.StatusBadGateway)
+	}
+	if n := m.files(t); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
+}
+
+// TestMirrorIsRenamed: what arrives after another group has taken the path is stored below the group of the upstream, and
+// nothing of the other group is given out.
+func TestMirrorIsRenamed(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	m, o := newMirrorRig(t, s, nil), newOrigin(t)
+	at, u := m.mirrors(t, "mirror", o.URL, nil)
+	img := o.image("app", "v1", "layer")
+	o.behave(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/v1") {
+			_, err := store.Edit(t.Context(), u.Group(), s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "moved"; return nil })
+			if err != nil {
+				t.Error(err)
+			}
+			m.group(t, m.org.UID, "mirror")
+			m.pushImage(t, "acme/mirror/app", "v1", "of another group")
+		}
+		return false
+	})
+	m.get(t, at+"/app/manifests/v1", http.StatusNotFound)
+	if got := m.get(t, "acme/moved/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, img) {
+		t.Errorf("the image is %s", got.body)
+	}
+	if got := m.get(t, at+"/app/manifests/v1", http.StatusOK); bytes.Equal(got.body, img) {
+		t.Error("the other group has what the upstream sent")
+	}
+}
+
+// TestMirrorOfItself: an upstream that is this server ends where the name does.
+func TestMirrorOfItself(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	m := newMirrorRig(t, s, nil)
+	img := m.pushImage(t, "acme/team/app", "v1", "layer")
+	at, _ := m.mirrors(t, "loop", m.url, func(u *resource.RegistryUpstream) {
+		u.Credentials.Plain = registry.LoginName + ":" + m.tokens["registry.pull"]
+	})
+	m.get(t, at+"/"+at+"/"+at+"/none/manifests/v1", http.StatusForbidden)
+	if got := m.get(t, at+"/"+at+"/acme/team/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, img) {
+		t.Errorf("the image is %s", got.body)
+	}
 }
 
 // TestMirrorReplicas: two servers that fetch the same blob store it once.

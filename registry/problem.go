@@ -98,7 +98,8 @@ func asProblem(err error) *Problem {
 
 func (r *Registry) writeProblem(w http.ResponseWriter, req *http.Request, err error) {
 	p := asProblem(err)
-	if p.Status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled) {
+	ours := p.Status >= http.StatusInternalServerError && p.Status != http.StatusBadGateway // which is the fault of an upstream
+	if ours && !errors.Is(err, context.Canceled) {
 		trace.Of(req.Context()).Fail()
 		if id := trace.Reference(req.Context(), requestID(req)); id != "" && p.Status == http.StatusInternalServerError {
 			p.Issues[0].Message += ": request " + id

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -85,6 +86,9 @@ func populate(t *testing.T, s *storetest.Store) resource.UID {
 	addInvite(t, s, org, role)
 	addAssociation(t, s, parent, "accounts")
 	must(t, s.InsertRepo(t.Context(), resource.Repo{UID: org.NewChild(), Name: "app", CreateTime: epoch, UpdateTime: epoch}))
+	addUpstream(t, s, parent)
+	mirrored := registrydb.RepoRef{Group: parent, Name: "app", Create: true}
+	must(t, ignore(s.MirrorManifest(t.Context(), mirrored, mirroredImage("layer"), "v1", nil))) // it awaits its layer
 	for _, e := range []resource.Exploit{score(1, 10), exploited(1, 5)} {
 		_, err := replace(t.Context(), s, org, epoch, e)
 		must(t, err)
