@@ -130,6 +130,25 @@ func (p *process) pushBlob(ctx context.Context, repo string, body io.Reader, dig
 	return err
 }
 
+// pushChunks pushes a blob in chunks.
+func (p *process) pushChunks(ctx context.Context, repo string, content []byte, digest string) error {
+	h, _, err := p.do(ctx, http.StatusAccepted, http.MethodPost, "/v2/"+p.prefix+repo+"/blobs/uploads/", nil)
+	for at := 0; err == nil && at < len(content); at += layerChunk {
+		end := min(at+layerChunk, len(content))
+		h, _, err = p.do(ctx, http.StatusAccepted, http.MethodPatch, h.Get("Location"), bytes.NewReader(content[at:end]),
+			"Content-Type", "application/octet-stream", "Content-Range", fmt.Sprintf("%d-%d", at, end-1))
+	}
+	if err != nil {
+		return err
+	}
+	at, sep := h.Get("Location"), "?"
+	if strings.Contains(at, "?") {
+		sep = "&"
+	}
+	_, _, err = p.do(ctx, http.StatusCreated, http.MethodPut, at+sep+"digest="+digest, nil)
+	return err
+}
+
 const ociImage = "application/vnd.oci.image.manifest.v1+json"
 
 func (p *process) putManifest(ctx context.Context, repo, reference string, m []byte) error {

@@ -15,13 +15,18 @@ import (
 )
 
 const (
+	mediumLayer = 10 << 20
 	layerSize   = 100 << 20
 	layerTurns  = 9
+	layerChunk  = 10 << 20
+	manyPushes  = 1000
 	hugeLayer   = 2 << 30
 	manyTags    = 10_000
 	fewTags     = 100
 	pullClients = 200
 	pulledLayer = 5 << 20
+	crowd       = 1000
+	crowdLayer  = 50 << 20
 )
 
 // registries compares the registry with distribution, with the same content and the same
@@ -30,10 +35,13 @@ func registries(ctx context.Context, m *measurement) {
 	ours := m.holdfastd(ctx, "", empty(ctx, m.engine, "registry"))
 	theirs := m.distribution(ctx)
 	m.hugePush(ctx, ours, theirs) // first, because it is about the memory of servers that have done nothing before
-	m.layers(ctx, ours, theirs)
+	m.layers(ctx, ours, theirs, mediumLayer)
+	m.layers(ctx, ours, theirs, layerSize)
 	m.manifests(ctx, ours, theirs)
 	m.tagLists(ctx, ours)
 	m.concurrentPulls(ctx, ours)
+	m.crowdedPulls(ctx, ours)
+	m.memoryAfterPushes(ctx, ours, theirs)
 }
 
 // smallLayer is the layer of a small image.
@@ -42,10 +50,10 @@ const smallLayer = "a layer"
 func digestOf(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
 // layers pushes and pulls big layers alternately, always new ones.
-func (m *measurement) layers(ctx context.Context, ours, theirs *process) {
-	content := make([]byte, layerSize)
+func (m *measurement) layers(ctx context.Context, ours, theirs *process, size int) {
+	content := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(content) // never fails
-	var push, pull [2][]time.Duration
+	var push, pull, chunked [2][]time.Duration
 	for i := range layerTurns + 1 {
 		binary.BigEndian.PutUint64(content, uint64(i))
 		digest := digestOf(content)
@@ -54,13 +62,53 @@ func (m *measurement) layers(ctx context.Context, ours, theirs *process) {
 			check(d.pushBlob(ctx, "layers", bytes.NewReader(content), func() string { return digest }))
 			pushed := time.Now()
 			must(d.get(ctx, "/v2/"+d.prefix+"layers/blobs/"+digest))
+			pulled := time.Now()
+			check(d.pushChunks(ctx, "chunks", content, digest))
 			if i > 0 { // the first is for warm-up
-				push[side], pull[side] = append(push[side], pushed.Sub(begin)), append(pull[side], time.Since(pushed))
+				push[side], pull[side] = append(push[side], pushed.Sub(begin)), append(pull[side], pulled.Sub(pushed))
+				chunked[side] = append(chunked[side], time.Since(pulled))
 			}
 		}
 	}
-	m.slower("registry: push 100 MB", newPair(median(push[0]), median(push[1])), 1)
-	m.slower("registry: pull 100 MB", newPair(median(pull[0]), median(pull[1])), 1)
+	what := fmt.Sprintf("%d MB", size>>20)
+	m.slower("registry: push "+what, newPair(median(push[0]), median(push[1])), 1)
+	m.slower("registry: pull "+what, newPair(median(pull[0]), median(pull[1])), 1)
+	if size > layerChunk {
+		m.slower("registry: push "+what+" in chunks of 10 MB", newPair(median(chunked[0]), median(chunked[1])), 1)
+	}
+}
+
+// crowdedPulls lets a thousand clients pull one big layer at once. Nobody is to wait much longer than others.
+func (m *measurement) crowdedPulls(ctx context.Context, ours *process) {
+	layer := make([]byte, crowdLayer)
+	_, _ = rand.NewChaCha8([32]byte{4}).Read(layer) // never fails
+	digest := digestOf(layer)
+	check(ours.pushBlob(ctx, "big-crowd", bytes.NewReader(layer), func() string { return digest }))
+	ours.resetPeak()
+	took := make([]time.Duration, crowd)
+	err := together(crowd, func(i int) error {
+		begin := time.Now()
+		_, err := ours.get(ctx, "/v2/dev/big-crowd/blobs/"+digest) // which fails if it is cut short
+		took[i] = time.Since(begin)
+		return err
+	})
+	check(err)
+	m.slower("registry: 1,000 pulls of 50 MB at once, p99 against the median", newPair(quantile(took, 0.99), median(took)), 3)
+	m.under("registry: memory of the server in 1,000 pulls at once", ours.memory("VmHWM"), 300e6, megabytes)
+}
+
+// memoryAfterPushes compares the memory that servers hold after many pushes of small images.
+func (m *measurement) memoryAfterPushes(ctx context.Context, ours, theirs *process) {
+	var held [2]float64
+	for side, d := range []*process{ours, theirs} {
+		for i := range manyPushes {
+			next := smallImages(ctx, d, fmt.Sprintf("many%d", i%10))
+			check(d.putManifest(ctx, fmt.Sprintf("many%d", i%10), fmt.Sprintf("v%d", i), next()))
+		}
+		held[side] = d.memory("VmRSS")
+	}
+	m.under("registry: memory held after 1,000 pushes", held[0], 80e6, megabytes)
+	m.under("registry: memory that distribution holds then", held[1], 0, megabytes)
 }
 
 // smallImages pushes two small blobs, and returns a function that returns a new manifest of

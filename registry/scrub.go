@@ -126,8 +126,12 @@ func examine(ctx context.Context, s blob.Storage, b resource.Blob, p *pace) (sou
 
 // Judge reads a blob again. If it is missing or wrong, Judge marks it, so that it is not served any more and a client
 // that has it pushes it again, and tries to repair it. If it is sound, Judge takes the mark away.
-func (r *Registry) Judge(ctx context.Context, digest string) (Verdict, error) {
-	b, err := r.store.StoredBlob(ctx, digest)
+func (r *Registry) Judge(ctx context.Context, name string) (Verdict, error) {
+	d, err := digest.Parse(name)
+	if err != nil {
+		return "", fault.Field("digest", "%.200q is not a digest", name)
+	}
+	b, err := r.store.StoredBlob(ctx, d.String())
 	if errors.Is(err, fault.NotFound) {
 		return Gone, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/blob"
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
@@ -109,6 +110,9 @@ func TestScrubMistaken(t *testing.T) {
 	}
 	must(t, os.Rename(r.blobs+".away", r.blobs))
 	r.wantWhole(t, "acme/team/app", "v1", nil)
+	if v, err := r.Judge(t.Context(), "../../etc/passwd"); v != "" || !errors.Is(err, fault.InvalidArgument) {
+		t.Errorf("what is no digest is %q, %v", v, err)
+	}
 	if v, err := r.Judge(t.Context(), sha([]byte("none"))); v != registry.Gone || err != nil {
 		t.Errorf("a blob that is not there is %s, %v", v, err)
 	}

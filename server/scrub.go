@@ -51,6 +51,9 @@ func checkBlob(ctx context.Context, s *Server, args []string, out io.Writer) err
 		return fault.Field("arguments", "name the digest of one blob")
 	}
 	v, err := s.registry.Judge(ctx, args[0])
+	if errors.Is(err, fault.InvalidArgument) {
+		return err
+	}
 	if err != nil {
 		s.log.WarnContext(ctx, "check a blob", "err", err)
 		return fault.New(fault.Unavailable, "Unavailable: the blob cannot be read: %v", err)
@@ -121,10 +124,11 @@ func parseRate(text string) (int64, error) {
 	for suffix, n := range map[string]int64{"KB": 1e3, "MB": 1e6, "GB": 1e9} {
 		if rest, ok := strings.CutSuffix(number, suffix); ok {
 			number, decimal = rest, n
+			break
 		}
 	}
 	var n Size
-	if err := n.UnmarshalText([]byte(number)); err != nil || n <= 0 {
+	if err := n.UnmarshalText([]byte(number)); err != nil || n <= 0 || decimal > 1 && strings.HasSuffix(number, "B") {
 		return 0, fault.Field("rate", "%q is not a number of bytes a second, like 50MB or 50MiB", text)
 	}
 	return int64(n) * decimal, nil

@@ -2,6 +2,7 @@
 package blobtest
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -29,7 +30,7 @@ type Server struct {
 var program = sync.OnceValues(func() (string, error) {
 	_, here, _, _ := runtime.Caller(0)
 	module := filepath.Join(filepath.Dir(here), "..", "..", "tools", "s3")
-	out, err := exec.Command("go", "-C", module, "tool", "-n", "versitygw").CombinedOutput()
+	out, err := exec.CommandContext(context.Background(), "go", "-C", module, "tool", "-n", "versitygw").CombinedOutput()
 	if err != nil {
 		return string(out), err
 	}
