@@ -338,6 +338,10 @@ func (g *signingWorld) attacks(t *testing.T, signed string, want func(when, refe
 		g.pushManifest(t, "dev/folder/app", "odd", manifestType, m)
 		want(name, "odd", http.StatusForbidden)
 	}
+	for _, contentType := range []string{"application/json", "text/plain", indexType, "application/x"} { // some clients guess then
+		g.pushManifest(t, "dev/folder/app", "odd", contentType, map[string]any{"schemaVersion": 2, "config": describe(configType, "{}"), "layers": []descriptor{layer}})
+		want("as "+contentType, "odd", http.StatusForbidden)
+	}
 	copied := &ocipb.CopyImagesRequest{GroupUid: g.org, Repo: "out", FromRepoUid: g.repo, References: []string{"evil"}}
 	if _, st := g.overGRPC(t, g.Token, copied); st.Code() != codes.FailedPrecondition {
 		t.Errorf("a copy out of the rule: %v", st)

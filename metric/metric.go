@@ -28,7 +28,7 @@ type Metrics struct {
 	caches     Counter // by cache and result
 
 	Inspections Counter // of images; by outcome
-	RuleRefused Counter // pulls that a rule about findings has refused
+	RuleRefused Counter // pulls that a rule has refused
 }
 
 // The values of labels.
@@ -100,7 +100,7 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 			label{"outcome", []string{OK, Failed}}),
 		Inspections: newCounter(r, "holdfast_inspections_total", "Images that were inspected, by outcome.",
 			label{"outcome", []string{OK, NotUnderstood, Failed}}),
-		RuleRefused: newCounter(r, "holdfast_rule_refusals_total", "Pulls of images that a rule about findings has refused."),
+		RuleRefused: newCounter(r, "holdfast_rule_refusals_total", "Pulls of images that a rule has refused."),
 		caches: newCounter(r, "holdfast_cache_requests_total", "Lookups in caches, by cache and result.",
 			label{"cache", caches}, label{"result", []string{"hit", "miss"}}),
 	}
