@@ -338,6 +338,10 @@ func (g *signingWorld) attacks(t *testing.T, signed string, want func(when, refe
 		g.pushManifest(t, "dev/folder/app", "odd", manifestType, m)
 		want(name, "odd", http.StatusForbidden)
 	}
+	for _, contentType := range []string{"application/json", "text/plain", indexType, "application/x"} { // some clients guess then
+		g.pushManifest(t, "dev/folder/app", "odd", contentType, map[string]any{"schemaVersion": 2, "config": describe(configType, "{}"), "layers": []descriptor{layer}})
+		want("as "+contentType, "odd", http.StatusForbidden)
+	}
 	copied := &ocipb.CopyImagesRequest{GroupUid: g.org, Repo: "out", FromRepoUid: g.repo, References: []string{"evil"}}
 	if _, st := g.overGRPC(t, g.Token, copied); st.Code() != codes.FailedPrecondition {
 		t.Errorf("a copy out of the rule: %v", st)
@@ -437,5 +441,32 @@ func TestSignatureRootOfServer(t *testing.T) {
 	}
 	if good, bad := w.signersOf(t, w.overGRPC, repo, "good"), w.signersOf(t, w.overGRPC, repo, "bad"); good != "ci" || bad != "" {
 		t.Errorf("signed by %q and %q", good, bad)
+	}
+}
+
+// TestManySignatures: whoever attaches a thousand signatures has some of them verified, and hides no other.
+func TestManySignatures(t *testing.T) {
+	t.Parallel()
+	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
+	repo := w.repo(t, string(w.Organization), "app")
+	k := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
+	w.signer(t, string(w.Organization), &ocipb.Signer{Name: "release", Key: k.PEM()})
+	digest := w.pushImage(t, "dev/app", "v1", "amd64", "layer")
+	payload := string(signaturetest.Payload("r", digest))
+	for _, blob := range []string{"{}", payload} {
+		w.put(t, "POST", "dev/app/blobs/uploads/?digest="+digestOf(blob), "application/octet-stream", blob)
+	}
+	layer := map[string]any{"mediaType": payloadType, "digest": digestOf(payload), "size": len(payload), "annotations": map[string]string{"dev.cosignproject.cosign/signature": "AAAA"}}
+	for range 2 {
+		w.attach(t, "dev/app", "", digest, signaturetest.BundleType, string(ok[[]byte](t)(k.Bundle(signaturetest.Statement(digest, signaturetest.SignPredicate)))))
+		if got := w.signersOf(t, w.overGRPC, repo, "v1"); got != "release" {
+			t.Errorf("signed by %q", got)
+		}
+	}
+	w.pushManifest(t, "dev/app", signTag(digest), manifestType, map[string]any{"schemaVersion": 2, "mediaType": manifestType,
+		"config": describe(configType, "{}"), "layers": slices.Repeat([]any{layer}, 1000)})
+	m := must[*ocipb.Signatures](t, w.overGRPC, w.Token, &ocipb.GetSignaturesRequest{RepoUid: repo, Reference: "v1"})
+	if len(m.GetSignatures()) != 27 || !m.GetVerified() {
+		t.Errorf("with a thousand: %d signatures, verified: %t", len(m.GetSignatures()), m.GetVerified())
 	}
 }

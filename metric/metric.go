@@ -29,7 +29,7 @@ type Metrics struct {
 	caches     Counter // by cache and result
 
 	Inspections Counter // of images; by outcome
-	RuleRefused Counter // pulls that a rule about findings has refused
+	RuleRefused Counter // pulls that a rule has refused
 	Upstreams   Counter // requests for what an upstream has; by kind and outcome
 }
 
@@ -114,7 +114,7 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 			label{"verdict", verdicts}),
 		Inspections: newCounter(r, "holdfast_inspections_total", "Images that were inspected, by outcome.",
 			label{"outcome", []string{OK, NotUnderstood, Failed}}),
-		RuleRefused: newCounter(r, "holdfast_rule_refusals_total", "Pulls of images that a rule about findings has refused."),
+		RuleRefused: newCounter(r, "holdfast_rule_refusals_total", "Pulls of images that a rule has refused."),
 		Upstreams: newCounter(r, "holdfast_upstream_requests_total",
 			"Requests for manifests and blobs of groups with an upstream: served from here because that was fresh (hit) or the "+
 				"upstream said that it is (unchanged), fetched, served from here though the upstream was not asked or gave no answer "+

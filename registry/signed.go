@@ -21,7 +21,8 @@ import (
 
 // Limits on signatures of an image. The rest is not looked at.
 const (
-	maxSignatures    = 50 // that name it as their subject, that its tag lists, and in the manifest of cosign's tag, each
+	maxSignatures    = 50 // of the image, and of all indexes that list it together
+	maxOfOne         = 25 // in one manifest, so that whoever moves a tag hides nothing else
 	maxSignedIndexes = 10 // that list it
 	maxProblem       = 200
 	maxIdentity      = 1024 // bytes of an issuer or a subject: whoever has an authority chooses them, and they are remembered
@@ -52,6 +53,7 @@ type verifier struct {
 // An outcomeKey names what a manifest with signatures says about an image, as those see it who trust somebody.
 type outcomeKey struct {
 	image, manifest string
+	layers          int // the first ones of the manifest
 	trust           [32]byte
 }
 
@@ -214,7 +216,11 @@ func (r *Registry) signatures(
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range append([]string{digest}, indexes...) {
+	left := maxSignatures
+	for i, d := range append([]string{digest}, indexes...) {
+		if i == 1 {
+			left = maxSignatures
+		}
 		m, err := r.store.Manifest(ctx, repo, d)
 		if errors.Is(err, fault.NotFound) && d != digest {
 			continue
@@ -222,7 +228,7 @@ func (r *Registry) signatures(
 		if err != nil {
 			return nil, err
 		}
-		some, err := r.signaturesOf(ctx, repo, signature.Subject{Digest: d, Body: m.Body}, trusts)
+		some, err := r.signaturesOf(ctx, repo, signature.Subject{Digest: d, Body: m.Body}, trusts, &left)
 		if err != nil {
 			return nil, err
 		}
@@ -238,19 +244,21 @@ func (r *Registry) signatures(
 	return all, nil
 }
 
-// signaturesOf returns the signatures of a manifest, without those of indexes that list it.
+// signaturesOf returns the signatures of a manifest, without those of indexes that list it. left is how many may still be
+// verified.
 func (r *Registry) signaturesOf(
-	ctx context.Context, repo resource.UID, image signature.Subject, trusts []trust,
+	ctx context.Context, repo resource.UID, image signature.Subject, trusts []trust, left *int,
 ) (all []Verified, _ error) {
 	carriers, err := r.signatureManifests(ctx, repo, image.Digest)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range carriers {
-		layers := signatureLayers(m)
+		layers := signatureLayers(m, min(*left, maxOfOne))
 		if len(layers) == 0 {
 			continue
 		}
+		*left -= len(layers)
 		by, err := r.outcomes(ctx, repo, image, m.Digest, layers, trusts)
 		if err != nil {
 			return nil, err
@@ -320,14 +328,14 @@ func (r *Registry) signatureManifests(ctx context.Context, repo resource.UID, su
 	return all, err
 }
 
-// signatureLayers returns the layers of a manifest that may be signatures, the first ones.
-func signatureLayers(m resource.Manifest) (all []ocispec.Descriptor) {
+// signatureLayers returns the first n layers of a manifest that may be signatures.
+func signatureLayers(m resource.Manifest, n int) (all []ocispec.Descriptor) {
 	var doc document
 	if json.Unmarshal(m.Body, &doc) != nil {
 		return nil
 	}
 	for _, d := range doc.Layers {
-		if len(all) < maxSignatures && (d.MediaType == signature.CosignPayload || strings.HasPrefix(d.MediaType, signature.BundlePrefix)) {
+		if len(all) < n && (d.MediaType == signature.CosignPayload || strings.HasPrefix(d.MediaType, signature.BundlePrefix)) {
 			all = append(all, d)
 		}
 	}
@@ -341,7 +349,7 @@ func (r *Registry) outcomes(
 	all = make([][]outcome, len(trusts))
 	var unknown []int
 	for i, t := range trusts {
-		known, ok := r.verifier.outcomes.Get(outcomeKey{image.Digest, manifest, t.id})
+		known, ok := r.verifier.outcomes.Get(outcomeKey{image.Digest, manifest, len(layers), t.id})
 		r.config.Metrics.Cache("signatures").Count(ok)
 		if all[i] = known; !ok {
 			unknown = append(unknown, i)
@@ -368,7 +376,7 @@ func (r *Registry) outcomes(
 			all[i] = append(all[i], o)
 		}
 		if complete && trusts[i].problem == "" {
-			r.verifier.outcomes.Add(outcomeKey{image.Digest, manifest, trusts[i].id}, all[i])
+			r.verifier.outcomes.Add(outcomeKey{image.Digest, manifest, len(layers), trusts[i].id}, all[i])
 		}
 	}
 	return all, ctx.Err()

@@ -33,8 +33,8 @@ const (
 	MaxBundle  = 64 << 10 // bytes of a bundle; real ones have 10,000
 
 	maxAnnotation = 32 << 10
-	maxEntries    = 4        // of logs
-	maxEntry      = 16 << 10 // bytes of what a log has recorded
+	maxEntries    = 4       // of logs
+	maxEntry      = 8 << 10 // bytes of what a log has recorded; real ones have 4,000
 	maxTimestamps = 4
 )
 

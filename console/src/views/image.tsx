@@ -180,11 +180,21 @@ function sort(type: string | undefined): string {
   return /in-toto|attestation|dsse/.test(type ?? "") ? "attestation" : "artifact";
 }
 
+const signatures = (uid: string, reference: string) => get("/oci/v1/repos/{uid}/signatures/{reference}", { path: { uid, reference } });
+
+/** Signed says who have signed an image, of those whose signatures count. */
+function Signed({ uid, digest }: { uid: string; digest: string }) {
+  const { data } = useQuery(signatures(uid, digest));
+  if (!data?.sourceUid) return null;
+  return <p>{data.verified ? <>Signed by <bdi>{data.signers?.join(", ")}</bdi>, whose signature was verified.</> : "None of the signers that count here has signed it."}</p>;
+}
+
 /** Attached are the signatures, SBOMs and attestations about an image. */
 function Attached({ uid, digest, path }: { uid: string; digest: string; path: string }) {
   return (
     <Answer of={useQuery(referrers(uid, digest))}>{({ referrers: all = [], incomplete }) => (
       <>
+        <Signed uid={uid} digest={digest} />
         <p class="coverage">This is what those say who may push to the repo. Nothing of it is verified here.</p>
         {all.length === 0
           ? <Empty title="Nothing is attached to it" command={`cosign sign ${location.host}/${path}@${digest}`}>Signatures, SBOMs and attestations that are pushed for this digest are listed here.</Empty>

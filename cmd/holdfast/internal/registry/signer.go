@@ -3,9 +3,11 @@ package registry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -30,7 +32,7 @@ func signers() noun.Noun {
 		Message: noun.MessageOf(&ocipb.Signer{}), Argument: "name",
 		Fields: []noun.Field{
 			noun.Description("signer"),
-			{Flag: "key", File: true, Help: "`FILE` with a public key in PEM, such as cosign.pub"},
+			{Flag: "key", File: true, Read: readPublicKey, Help: "`FILE` with a public key in PEM, such as cosign.pub"},
 			{Flag: "issuer", Help: "`ISSUER` of the identity in the certificate"},
 			{Flag: "subject", Help: "`SUBJECT` of the identity: an address of a person, a workflow or a workload"},
 			{Flag: "subject-pattern", Help: "regular `EXPRESSION` that the whole subject matches"},
@@ -40,6 +42,15 @@ func signers() noun.Noun {
 		Columns: output.Columns("name", output.GroupOf("group", "uid"), output.Text("by", by), "description", "uid"),
 		Wide:    output.Columns("key", "createTime"),
 	}
+}
+
+// readPublicKey sets a key, and sends no private one to the server.
+func readPublicKey(m protoreflect.Message, texts []string) error {
+	if strings.Contains(texts[0], "PRIVATE KEY-----") {
+		return errors.New("it is a private key, which was sent nowhere; give the public one")
+	}
+	noun.Put(m, "key", texts[0])
+	return nil
 }
 
 // imagesSignatures lists the signatures of an image.
