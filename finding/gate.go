@@ -38,7 +38,8 @@ type Gate struct {
 	verdicts *verdictCache
 }
 
-// A Signed returns who of the signers of a group has signed an image, or "" and why nobody has.
+// A Signed returns who of the signers of a group has signed an image, or "" and why nobody has; and "" twice for what needs
+// no signature.
 type Signed func(
 	ctx context.Context, repo resource.UID, digest string, group resource.UID,
 ) (signer, why string, err error)
@@ -53,19 +54,18 @@ func NewGate(
 	return g
 }
 
-// Check returns why the pull of a manifest by a tag or a digest is refused to the caller, or
-// "". public says that the caller may pull only because everybody may: then the reason names
+// Check returns why the pull of a manifest is refused to the caller, or "". public says that the caller may pull only because everybody may: then the reason names
 // no finding. Only manifests of images are refused. An index is not, because who pulls asks for
 // the image of a platform next.
 func (g *Gate) Check(
-	ctx context.Context, repo resource.UID, m resource.Manifest, reference string, public bool,
+	ctx context.Context, repo resource.UID, m resource.Manifest, public bool,
 ) (string, error) {
 	set, err := g.rules.Rules(ctx)
 	if err != nil || set.Empty() {
 		return "", err
 	}
 	caller, _ := authz.CallerFrom(ctx)
-	rules := applicable(set.Over(repo), m, reference)
+	rules := applicable(set.Over(repo), m)
 	if !slices.ContainsFunc(rules, func(r resource.PullRule) bool { return !r.Exempts(caller.Identity) }) {
 		return "", nil
 	}
@@ -85,26 +85,17 @@ func (g *Gate) Check(
 }
 
 // applicable returns those of the rules that are enforced and about a manifest. Whether one is
-// about it depends on nothing but the manifest, and for rules about signatures on the tag: what
-// is pulled by a tag such as sha256-….sig is a signature itself, which cosign gives the types of
-// an image.
-func applicable(all []resource.PullRule, m resource.Manifest, reference string) []resource.PullRule {
-	attached := attachedBy(reference)
+// about it depends on nothing but the manifest.
+func applicable(all []resource.PullRule, m resource.Manifest) []resource.PullRule {
 	return slices.DeleteFunc(all, func(r resource.PullRule) bool {
 		switch {
 		case !r.Enforce:
 			return true
 		case r.Unsigned:
-			return attached || !m.Runs()
+			return !m.Runs()
 		}
 		return !m.ClaimsImage()
 	})
-}
-
-// attachedBy reports whether a tag is one by which cosign attaches something to an image.
-func attachedBy(tag string) bool {
-	_, suffix, ok := resource.AttachedTag(tag)
-	return ok && slices.Contains([]string{".sig", ".att", ".sbom"}, suffix)
 }
 
 // verdict returns what rules say about an image, from memory if nothing that it depends on
@@ -114,7 +105,7 @@ func (g *Gate) verdict(
 ) (verdict, error) {
 	now, current := g.packages.Time(), g.packages.Current() // before the cache is asked
 	v, ok, cleared := g.verdicts.get(key)
-	if ok = ok && current && v.rules == set && now.Before(v.until) && !now.Before(v.from) && v.has(rules); ok {
+	if ok = ok && current && v.rules == set && now.Before(v.until) && !now.Before(v.from); ok {
 		g.verdicts.lookups.Count(true)
 		return v, nil
 	}
@@ -146,12 +137,6 @@ type verdict struct {
 	reasons     map[resource.UID]string // by rule, why it refuses the image
 	unsigned    bool                    // because it is not signed
 	from, until time.Time               // when that may be another; until is zero if time alone changes nothing
-}
-
-// has reports whether a verdict is about all of the rules. It may be about fewer if it was made
-// for a pull by another reference.
-func (v verdict) has(rules []resource.PullRule) bool {
-	return !slices.ContainsFunc(rules, func(r resource.PullRule) bool { _, ok := v.reasons[r.UID]; return !ok })
 }
 
 // A verdictCache holds verdicts until the revision moves, which it does when a rule or an
@@ -270,7 +255,7 @@ func (j judge) judgeSigned(ctx context.Context, key imageKey, r resource.PullRul
 		why, err = "it was deleted a moment ago", nil
 	}
 	v.reasons[r.UID] = ""
-	if signer == "" {
+	if signer == "" && why != "" {
 		v.reasons[r.UID], v.unsigned = why, true
 	}
 	return err

@@ -51,7 +51,7 @@ func TestGateFollowsExceptions(t *testing.T) {
 		for _, gate := range gates {
 			running.Go(func() {
 				for pulling.Err() == nil {
-					_, _ = gate.Check(pulling, repo.UID, m, d, false)
+					_, _ = gate.Check(pulling, repo.UID, m, false)
 				}
 			})
 		}
@@ -60,7 +60,7 @@ func TestGateFollowsExceptions(t *testing.T) {
 		refused := func(when string, want bool) {
 			t.Helper()
 			for i, gate := range gates {
-				why, err := gate.Check(ctx, repo.UID, m, d, false)
+				why, err := gate.Check(ctx, repo.UID, m, false)
 				must(t, err)
 				if (why != "") != want {
 					t.Fatalf("%s, replica %d says %q", when, i, why)
@@ -122,7 +122,7 @@ func TestGateKnownExploited(t *testing.T) {
 				[]resource.Exploit{{CVE: tt.cve, Exploitation: resource.Exploitation{Known: true, Probability: 1e9}}})
 			must(t, err)
 			gate := finding.NewGate(findingdb.New(g.DB), registrydb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{}) // which remembers nothing
-			why, err := gate.Check(ctx, repo.UID, m, d, false)
+			why, err := gate.Check(ctx, repo.UID, m, false)
 			must(t, err)
 			if (why != "") != tt.refused {
 				t.Errorf("with a list %s the pull is refused: %q", tt.catalog, why)

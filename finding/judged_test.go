@@ -82,7 +82,7 @@ func TestExceptionEnds(t *testing.T) {
 			now = at
 			g.hasState(ctx, t, repo.UID, d, want)
 			gate := finding.NewGate(findingdb.New(g.DB), registrydb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{})
-			why, err := gate.Check(ctx, repo.UID, m, d, false)
+			why, err := gate.Check(ctx, repo.UID, m, false)
 			must(t, err)
 			if (why != "") != (want == finding.StateOpen) {
 				t.Errorf("at %s the gate says %q", at, why)

@@ -222,8 +222,7 @@ func (s *Service) judgedBy(ctx context.Context, rule resource.PullRule, keys []i
 	return keys, nil
 }
 
-// onlyRunning returns those of the keys that must be signed, which are still there. A manifest
-// that has only tags such as sha256-….sig is a signature itself, and pulled by these.
+// onlyRunning returns those of the keys that must be signed, which are still there.
 func (s *Service) onlyRunning(ctx context.Context, keys []imageKey) (all []imageKey, _ error) {
 	for _, key := range keys {
 		m, err := s.images.Manifest(ctx, key.repo, key.digest)
@@ -236,14 +235,7 @@ func (s *Service) onlyRunning(ctx context.Context, keys []imageKey) (all []image
 		if !m.Runs() {
 			continue
 		}
-		tags, err := s.images.TagsOf(ctx, key.repo, []string{key.digest})
-		if err != nil {
-			return nil, err
-		}
-		plain := func(tag string) bool { return !attachedBy(tag) }
-		if of := tags[key.digest]; len(of) == 0 || slices.ContainsFunc(of, plain) {
-			all = append(all, key)
-		}
+		all = append(all, key)
 	}
 	return all, nil
 }

@@ -220,7 +220,7 @@ func (g *gatherer) add(ctx context.Context, reference string) (string, error) {
 		return "", fmt.Errorf("parse %s: %w", stored.Digest, err)
 	}
 	m.Digest = stored.Digest
-	if err := g.pass(ctx, m, reference); err != nil {
+	if err := g.pass(ctx, m); err != nil {
 		delete(g.seen, stored.Digest)
 		return "", err
 	}
@@ -244,12 +244,12 @@ func (g *gatherer) add(ctx context.Context, reference string) (string, error) {
 	return m.Digest, err
 }
 
-// pass returns an error if a rule refuses to pull a manifest by a reference.
-func (g *gatherer) pass(ctx context.Context, m resource.Manifest, reference string) error {
+// pass returns an error if a rule refuses to pull a manifest.
+func (g *gatherer) pass(ctx context.Context, m resource.Manifest) error {
 	if g.cfg.Gate == nil {
 		return nil
 	}
-	why, err := g.cfg.Gate(ctx, g.from, m, reference, g.public)
+	why, err := g.cfg.Gate(ctx, g.from, m, g.public)
 	if err == nil && why != "" {
 		err = fault.Unmet(pullRefused, "pulls of %s are refused: %s", m.Digest, why)
 	}

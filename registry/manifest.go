@@ -61,7 +61,7 @@ func (r *Registry) passGate(ctx context.Context, t target, m resource.Manifest) 
 	if r.config.Gate == nil || t.method != http.MethodGet {
 		return nil
 	}
-	why, err := r.config.Gate(ctx, t.repo, m, t.reference, t.public)
+	why, err := r.config.Gate(ctx, t.repo, m, t.public)
 	if err != nil || why == "" {
 		return err
 	}

@@ -47,9 +47,8 @@ type Config struct {
 	Admit     func(context.Context) error
 	CountPull func(ctx context.Context, repo resource.UID, public bool) error
 
-	// Gate returns why a rule refuses the pull of a manifest to the caller, or "". reference is the tag or the digest that
-	// it is pulled by. It may be nil.
-	Gate func(ctx context.Context, repo resource.UID, m resource.Manifest, reference string, public bool) (why string, err error)
+	// Gate returns why a rule refuses the pull of a manifest to the caller, or "". It may be nil.
+	Gate func(ctx context.Context, repo resource.UID, m resource.Manifest, public bool) (why string, err error)
 
 	// TrustedRoot is Sigstore's trusted_root.json, for signers that have none of their own. It may be nil.
 	TrustedRoot []byte

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"archive/tar"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -21,9 +23,10 @@ import (
 
 // Limits on signatures of an image. The rest is not looked at.
 const (
-	maxSignatures    = 50 // of the image, and of all indexes that list it together
-	maxOfOne         = 25 // in one manifest, so that whoever moves a tag hides nothing else
-	maxSignedIndexes = 10 // that list it
+	maxSignatures    = 50      // of the image, and of all indexes that list it together
+	maxOfOne         = 25      // in one manifest, so that whoever moves a tag hides nothing else
+	maxSignedIndexes = 10      // that list it
+	maxLayers        = 8 << 20 // bytes of layers that are read, of what seems to be attached to another image
 	maxProblem       = 200
 	maxIdentity      = 1024 // bytes of an issuer or a subject: whoever has an authority chooses them, and they are remembered
 
@@ -182,8 +185,51 @@ func (v *verifier) trust(id [32]byte, key, root string) (t trust) {
 var errNoRoot = errors.New("the server has no trusted root, so the signer needs one")
 
 // SignedBy returns the first signature of an image that counts in a group, or "" and why there is none. An image is signed
-// if an index of the repo that lists it is. It does not authorize the caller.
-func (r *Registry) SignedBy(ctx context.Context, repo resource.UID, digest string, group resource.UID) (signer, why string, _ error) {
+// if an index of the repo that lists it is. What nobody can run needs no signature: of it, both are "". It does not
+// authorize the caller.
+func (r *Registry) SignedBy(
+	ctx context.Context, repo resource.UID, digest string, group resource.UID,
+) (signer, why string, _ error) {
+	signer, why, err := r.signerOf(ctx, repo, digest, group)
+	if err != nil || signer != "" {
+		return signer, why, err
+	}
+	documents, err := r.onlyDocuments(ctx, repo, digest)
+	if documents {
+		why = ""
+	}
+	return "", why, err
+}
+
+// onlyDocuments reports whether the layers of a manifest are JSON documents and nothing else. So is what cosign attaches to
+// an image, with the types of an image. Nobody can run it, whatever it calls itself: JSON cannot be an archive of programs.
+func (r *Registry) onlyDocuments(ctx context.Context, repo resource.UID, digest string) (bool, error) {
+	m, err := r.store.Manifest(ctx, repo, digest)
+	if err != nil {
+		return false, err
+	}
+	var doc struct{ Layers []ocispec.Descriptor }
+	if json.Unmarshal(m.Body, &doc) != nil || len(doc.Layers) == 0 || len(doc.Layers) > maxSignatures {
+		return false, nil
+	}
+	room := int64(maxLayers)
+	for _, l := range doc.Layers {
+		text, err := r.readBlob(ctx, repo, l.Digest.String(), room)
+		if err != nil {
+			return false, err
+		}
+		if _, err := tar.NewReader(bytes.NewReader(text)).Next(); err == nil || !json.Valid(text) {
+			return false, nil
+		}
+		room -= int64(len(text))
+	}
+	return true, nil
+}
+
+// signerOf is SignedBy for what needs a signature.
+func (r *Registry) signerOf(
+	ctx context.Context, repo resource.UID, digest string, group resource.UID,
+) (signer, why string, _ error) {
 	signers, err := r.store.SignersOver(ctx, group)
 	if err != nil {
 		return "", "", err
