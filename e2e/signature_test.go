@@ -320,6 +320,8 @@ func (g *signingWorld) attacks(t *testing.T, signed string, want func(when, refe
 	list := []descriptor{{MediaType: manifestType, Digest: evil, Size: 1}, {MediaType: manifestType, Digest: signed, Size: 1}}
 	g.pushManifest(t, "dev/folder/app", "mixed", indexType, map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": list})
 	want("an image of an index that lists one that is signed", evil, http.StatusForbidden)
+	g.pushImage(t, "dev/folder/app", signTag(evil), "amd64", "evil")
+	want("under the tag of a signature", signTag(evil), http.StatusForbidden)
 	want("under the tag of a signature, by digest", evil, http.StatusForbidden)
 	// The types of an image that clients run all the same.
 	layer := describe(layerType, "evil")
