@@ -32,7 +32,8 @@ const (
 // registries compares the registry with distribution, with the same content and the same
 // client. Both run in their own processes and sync to disk.
 func registries(ctx context.Context, m *measurement) {
-	ours := m.holdfastd(ctx, "", empty(ctx, m.engine, "registry"))
+	ours := m.holdfastd(ctx, "", empty(ctx, m.engine, "registry"),
+		fmt.Sprintf("HOLDFAST_MAX_CONNECTIONS_PER_ADDRESS=%d", 2*crowd)) // all clients have one address here
 	theirs := m.distribution(ctx)
 	m.hugePush(ctx, ours, theirs) // first, because it is about the memory of servers that have done nothing before
 	m.layers(ctx, ours, theirs, mediumLayer)
