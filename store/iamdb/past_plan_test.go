@@ -52,10 +52,10 @@ func TestPastPlans(t *testing.T) {
 			index string
 			PastQuery
 		}{
-			"who can":       {"binding_history_grp", PastQuery{At: at, Groups: []resource.UID{org}}},
-			"of one there":  {"binding_history_identity", PastQuery{At: at, Groups: []resource.UID{org}, Identity: identity}},
-			"of one":        {"binding_history_identity", PastQuery{At: at, Under: []resource.UID{org}, Identity: identity}},
-			"of some roles": {"binding_history_grp", PastQuery{At: at, Groups: []resource.UID{org}, Roles: []resource.UID{org.NewChild()}}},
+			"who can":       {"binding_history_on", PastQuery{At: at, Groups: []resource.UID{org}}},
+			"of one there":  {"binding_history_of", PastQuery{At: at, Groups: []resource.UID{org}, Identity: identity}},
+			"of one":        {"binding_history_of", PastQuery{At: at, Under: []resource.UID{org}, Identity: identity}},
+			"of some roles": {"binding_history_on", PastQuery{At: at, Groups: []resource.UID{org}, Roles: []resource.UID{org.NewChild()}}},
 		} {
 			q := store.Query{Engine: db.Engine, Column: "uid", Page: byUID}
 			text := `SELECT t.uid FROM ` + of.source(&q, one) + ` ORDER BY ` + q.Order() + q.Limit(51)
@@ -67,7 +67,7 @@ func TestPastPlans(t *testing.T) {
 			index := map[string]string{"from_ms": "binding_history_begun", "to_ms": "binding_history_over",
 				"start_ms": "binding_history_start", "expire_ms": "binding_history_expire"}[b.column]
 			text := b.text(d.scope(&q, one))
-			add("difference by "+b.column, index+" binding_history_identity", q, text)
+			add("difference by "+b.column, index+" binding_history_of", q, text)
 		}
 		return all
 	}
