@@ -236,14 +236,16 @@ func createBound(
 	if err := a.Out.Flush(); err != nil { // before the notes about it
 		return err
 	}
-	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
-		return nil
-	}
+	dry, _ := cmd.Flags().GetBool("dry-run")
 	place := flags.group
 	if place == "" && len(uids) > 0 {
 		place = a.Called(ctx, group)(group).Path
 	}
 	for i, role := range uids {
+		if dry {
+			a.Note("it would have the role %s on %s", flags.roles[i], place)
+			continue
+		}
 		if err := Bind(ctx, a, noun.UIDOf(m), role, group); err != nil {
 			return fmt.Errorf("identity %s is created, but without the role %s: %w", noun.UIDOf(m), flags.roles[i], err)
 		}
