@@ -72,7 +72,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"registry", "authz blob fault metric outbound page refusal registry/evidence registry/signature resource seal store store/iamdb store/registrydb token " +
 		"trace turn upstream"},
 	{"finding", "advisory/format advisory/version authz fault iam inspect metric page registry registry/evidence resource store " +
-		"store/advisorydb store/findingdb store/iamdb store/registrydb"},
+		"store/advisorydb store/findingdb store/iamdb store/registrydb turn"},
 	{"backup", "blob fault resource seal store store/registrydb"},
 	{"login", "authz fault mail metric outbound page people refusal resource seal store store/iamdb store/signindb sts trace"},
 	{"event", "authz fault metric outbound page resource store store/eventdb token trace"},

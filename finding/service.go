@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store/advisorydb"
 	"github.com/holdfast-dev/holdfast/store/findingdb"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
+	"github.com/holdfast-dev/holdfast/turn"
 )
 
 // A Service answers what images contain, and what is wrong with them.
@@ -27,7 +28,7 @@ type Service struct {
 	registry   *registry.Service
 	authz      *authz.Checker
 	pages      *page.Tokens
-	turns      *turns
+	turns      *turn.Turns
 }
 
 // NewService returns a Service over a database.

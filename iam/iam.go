@@ -61,7 +61,7 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 		cfg.Now = time.Now
 	}
 	return &Service{store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: a, pages: t, cfg: cfg,
-		rehearsals: turn.New()}
+		rehearsals: turn.BesideWriters()}
 }
 
 // now returns the time of a change, in the precision of the store.

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/turn"
 	"github.com/holdfast-dev/holdfast/upstream"
 )
 
@@ -21,54 +21,23 @@ const (
 	fetchWait       = 30 * time.Second // for which one waits for its turn
 )
 
-// fetches limits the requests to upstreams, so that one organization does not keep others from theirs.
-type fetches struct {
-	mu    sync.Mutex
-	held  map[resource.UID]int
-	all   int
-	freed chan struct{} // closed, and made anew, whenever one ends
-}
+var errFetches = turn.Busy("too much is fetched from upstreams at once")
 
-func newFetches() *fetches {
-	return &fetches{held: map[resource.UID]int{}, freed: make(chan struct{})}
+// fetches limits the requests to upstreams, so that one organization does not keep others from theirs.
+type fetches struct{ turns *turn.Turns }
+
+func newFetches() fetches {
+	return fetches{turn.New(turn.Limits{All: maxFetches, Each: maxFetchesOfOne, Wait: fetchWait, Busy: errFetches})}
 }
 
 // take waits until an organization may make a request. end ends it. It returns fault.ResourceExhausted if that takes too
-// long.
-func (f *fetches) take(ctx context.Context, org resource.UID) (end func(), _ error) {
-	late := time.NewTimer(fetchWait)
-	defer late.Stop()
-	for {
-		f.mu.Lock()
-		if f.held[org] < maxFetchesOfOne && f.all < maxFetches {
-			f.held[org]++
-			f.all++
-			f.mu.Unlock()
-			return func() { f.end(org) }, nil
-		}
-		freed := f.freed
-		f.mu.Unlock()
-		select {
-		case <-freed:
-			continue
-		case <-ctx.Done():
-		case <-late.C:
-		}
-		busy := fault.New(fault.ResourceExhausted, "Resource exhausted: too much is fetched from upstreams at once; try again")
-		busy.RetryIn = time.Second
-		return nil, busy
+// long for the caller as well.
+func (f fetches) take(ctx context.Context, org resource.UID) (end func(), _ error) {
+	end, err := f.turns.Take(ctx, org)
+	if err != nil {
+		err = errFetches
 	}
-}
-
-func (f *fetches) end(org resource.UID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.all--
-	if f.held[org]--; f.held[org] == 0 {
-		delete(f.held, org)
-	}
-	close(f.freed)
-	f.freed = make(chan struct{})
+	return end, err
 }
 
 // asking shares what comes of asking an upstream among all who ask for the same at a time.

@@ -104,8 +104,8 @@ type Registry struct {
 	seen      *lru.Cache[seenKey, time.Time] // when tags were last seen at an upstream
 	asking    *asking
 	downloads *downloads
-	fetches   *fetches // of blobs
-	asks      *fetches // of what is short, so that it does not wait for blobs
+	fetches   fetches // of blobs
+	asks      fetches // of what is short, so that it does not wait for blobs
 	pauses    *pauses
 }
 
@@ -124,7 +124,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 		downloads: &downloads{all: map[string]*download{}}, fetches: newFetches(), asks: newFetches(),
 		pauses: &pauses{all: map[resource.UID]pause{}},
 		store:  s, iam: iamdb.New(db), authz: a, issuer: i, storage: storage{b}, pulls: newPullLog(s, c.Log),
-		readers: make(chan struct{}, maxReaders), retaining: turn.New(), verifier: newVerifier(), config: c,
+		readers: make(chan struct{}, maxReaders), retaining: turn.BesideWriters(), verifier: newVerifier(), config: c,
 	}
 	if c.Repair == nil {
 		r.config.Repair = r.fromUpstream

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/opencontainers/go-digest"
@@ -19,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/registry/signature"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/turn"
 )
 
 // Limits on signatures of an image. The rest is not looked at.
@@ -48,9 +48,7 @@ type Verified struct {
 type verifier struct {
 	outcomes *lru.Cache[outcomeKey, []outcome]
 	trusts   *lru.Cache[[32]byte, trust]
-
-	mu    sync.Mutex
-	lanes map[resource.UID]*lane
+	turns    *turn.Turns // one at a time for an organization, because what is attached to images may take long to verify
 }
 
 // An outcomeKey names what a manifest with signatures says about an image, as those see it who trust somebody.
@@ -66,42 +64,10 @@ type outcome struct {
 	problem string             // "" if it is verified
 }
 
-// A lane lets an organization verify one image at a time, because what is attached to images may take long to verify.
-type lane struct {
-	slot  chan struct{}
-	users int
-}
-
 func newVerifier() *verifier {
 	outcomes, _ := lru.New[outcomeKey, []outcome](outcomesCached) // fail for sizes below one only
 	trusts, _ := lru.New[[32]byte, trust](trustsCached)
-	return &verifier{outcomes: outcomes, trusts: trusts, lanes: map[resource.UID]*lane{}}
-}
-
-// take waits for the turn of an organization. end ends it.
-func (v *verifier) take(ctx context.Context, organization resource.UID) (end func(), _ error) {
-	v.mu.Lock()
-	l := v.lanes[organization]
-	if l == nil {
-		l = &lane{slot: make(chan struct{}, 1)}
-		v.lanes[organization] = l
-	}
-	l.users++
-	v.mu.Unlock()
-	leave := func() {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(v.lanes, organization)
-		}
-	}
-	select {
-	case l.slot <- struct{}{}:
-		return func() { <-l.slot; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, ctx.Err()
-	}
+	return &verifier{outcomes: outcomes, trusts: trusts, turns: turn.New(turn.Limits{Each: 1})}
 }
 
 // A trust is a key or a root, and the signers that are known by it.
@@ -404,7 +370,7 @@ func (r *Registry) outcomes(
 	if len(unknown) == 0 {
 		return all, nil
 	}
-	end, err := r.verifier.take(ctx, repo.Root())
+	end, err := r.verifier.turns.Take(ctx, repo.Root())
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := New()
+		turns := BesideWriters()
 		take := func(tenant string, d time.Duration) error {
 			end, err := turns.Take(t.Context(), resource.UID(tenant))
 			if err == nil {
@@ -39,20 +39,60 @@ func TestTurns(t *testing.T) {
 			t.Errorf("within the rest: %v", err)
 		}
 		time.Sleep(3 * time.Second)
+		const asked = 16
 		results := make(chan error)
-		for range 2 * maxWaiting {
+		for range asked {
 			go func() { results <- take("c", time.Second) }()
 		}
 		refused := 0
-		for range 2 * maxWaiting {
+		for range asked {
 			if err := <-results; errors.Is(err, fault.ResourceExhausted) {
 				refused++
 			} else if err != nil {
 				t.Error(err)
 			}
 		}
-		if want := maxWaiting - 1; refused != want {
-			t.Errorf("%d of %d are refused, want %d", refused, 2*maxWaiting, want)
+		if want := asked - turns.limits.Users; refused != want {
+			t.Errorf("%d of %d are refused, want %d", refused, asked, want)
+		}
+	})
+}
+
+// TestTurnsOfOthers: a tenant that has all of its turns waits, and no other does; who waits too long is told so, and nobody is
+// remembered.
+func TestTurnsOfOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const wait = 10 * time.Second
+		turns := New(Limits{All: 5, Each: 2, Wait: wait, Busy: Busy("too many")})
+		take := func(tenant string) func() {
+			end, err := turns.Take(t.Context(), resource.UID(tenant))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return end
+		}
+		ends := []func(){take("a"), take("a"), take("b")}
+		begun := time.Now()
+		if _, err := turns.Take(t.Context(), "a"); !errors.Is(err, fault.ResourceExhausted) || time.Since(begun) != wait {
+			t.Errorf("one too many of a tenant: %v after %s", err, time.Since(begun))
+		}
+		ends = append(ends, take("b"), take("c"))
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := turns.Take(gone, "d"); !errors.Is(err, context.Canceled) {
+			t.Errorf("one too many of all, who has gone: %v", err)
+		}
+		got := make(chan func())
+		go func() { got <- take("a") }()
+		synctest.Wait()
+		ends[0]()
+		(<-got)()
+		for _, end := range ends[1:] {
+			end()
+		}
+		if len(turns.lanes) != 0 || len(turns.slots) != 0 {
+			t.Errorf("%d tenants and %d turns are left", len(turns.lanes), len(turns.slots))
 		}
 	})
 }
