@@ -34,7 +34,7 @@ const (
 // whoever administers a folder cannot lift the rule of the organization.
 type Gate struct {
 	judge
-	rules    *findingdb.RuleCache
+	rules    *store.Whole[findingdb.RuleSet]
 	verdicts *verdictCache
 }
 
@@ -60,7 +60,7 @@ func NewGate(
 func (g *Gate) Check(
 	ctx context.Context, repo resource.UID, m resource.Manifest, public bool,
 ) (string, error) {
-	set, err := g.rules.Rules(ctx)
+	set, err := g.rules.All(ctx)
 	if err != nil || set.Empty() {
 		return "", err
 	}

@@ -38,7 +38,7 @@ func (r *Registry) upstreamOf(ctx context.Context, group resource.UID) (u resour
 	if group == "" {
 		return u, false, nil
 	}
-	set, err := r.upstreams.Upstreams(ctx)
+	set, err := r.upstreams.All(ctx)
 	if err != nil {
 		return u, false, err
 	}

@@ -100,7 +100,7 @@ type Registry struct {
 	config    Config
 	busy      sync.Map // the IDs of uploads that a request of this process is writing to
 
-	upstreams *registrydb.UpstreamCache
+	upstreams *store.Whole[registrydb.UpstreamSet]
 	seen      *lru.Cache[seenKey, time.Time] // when tags were last seen at an upstream
 	asking    *asking
 	downloads *downloads

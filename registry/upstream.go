@@ -136,7 +136,7 @@ func (s *Service) DeleteUpstream(ctx context.Context, uid resource.UID) error {
 
 // requireUnmirrored returns fault.FailedPrecondition if a group has an upstream: nothing but that changes what is there.
 func (s *Service) requireUnmirrored(ctx context.Context, group resource.UID) error {
-	set, err := s.images.upstreams.Upstreams(ctx)
+	set, err := s.images.upstreams.All(ctx)
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 		cache := registrydb.NewUpstreamCache(registrydb.New(s.DB))
 		over := func(uid resource.UID) string {
 			t.Helper()
-			set, err := cache.Upstreams(t.Context())
+			set, err := cache.All(t.Context())
 			must(t, err)
 			u, _ := set.Over(uid)
 			return u.Name

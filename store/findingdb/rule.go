@@ -3,8 +3,6 @@ package findingdb
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
@@ -105,8 +103,7 @@ func (s *Store) DeletePullRule(ctx context.Context, uid resource.UID) error {
 
 // A RuleSet is all rules at one time. It is never changed.
 type RuleSet struct {
-	history, version int64
-	byTarget         map[resource.UID][]resource.PullRule
+	byTarget map[resource.UID][]resource.PullRule
 }
 
 // Empty reports whether there is no rule at all.
@@ -123,62 +120,18 @@ func (s *RuleSet) Over(repo resource.UID) (all []resource.PullRule) {
 	return all
 }
 
-// A RuleCache holds all rules, because every pull has to know those above it. It may be used
-// only until the revision moves. Most moves do not change a rule, and so it keeps what it
-// had, with its version.
-type RuleCache struct {
-	store   *Store
-	current atomic.Pointer[RuleSet] // nil if it may be outdated
-
-	mu      sync.Mutex
-	last    *RuleSet
-	cleared uint64 // how often
-}
-
-// NewRuleCache returns a cache of the rules.
-func NewRuleCache(s *Store) *RuleCache {
-	c := &RuleCache{store: s}
-	s.OnRevision(c.clear)
-	return c
-}
-
-func (c *RuleCache) clear() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cleared++
-	c.current.Store(nil)
-}
-
-// Rules returns all rules, from memory unless one may have changed.
-func (c *RuleCache) Rules(ctx context.Context) (*RuleSet, error) {
-	if c.store.Current() { // before the cache is asked: afterwards it may be outdated
-		if r := c.current.Load(); r != nil {
-			return r, nil
-		}
-	}
-	c.mu.Lock()
-	last, cleared := c.last, c.cleared
-	c.mu.Unlock()
-	history := c.store.History()
-	var version int64
-	if err := c.store.Row(ctx, `SELECT rev FROM revision WHERE id = 4`, nil, &version); err != nil {
-		return nil, fmt.Errorf("read the version of rules: %w", err)
-	}
-	if last == nil || last.version != version || last.history != history {
-		all, err := pullRules.All(ctx, c.store.Rows, ``)
+// NewRuleCache returns all rules, because every pull has to know those above it.
+func NewRuleCache(s *Store) *store.Whole[RuleSet] {
+	const row = 4 // see rulesChanged
+	return store.NewWhole(s.DB, row, func(ctx context.Context) (*RuleSet, error) {
+		all, err := pullRules.All(ctx, s.Rows, ``)
 		if err != nil {
 			return nil, fmt.Errorf("read rules: %w", err)
 		}
-		last = &RuleSet{history: history, version: version, byTarget: map[resource.UID][]resource.PullRule{}}
+		set := &RuleSet{byTarget: map[resource.UID][]resource.PullRule{}}
 		for _, r := range all {
-			last.byTarget[r.Target] = append(last.byTarget[r.Target], r)
+			set.byTarget[r.Target] = append(set.byTarget[r.Target], r)
 		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cleared == c.cleared {
-		c.last = last
-		c.current.Store(last)
-	}
-	return last, nil
+		return set, nil
+	})
 }

@@ -3,8 +3,6 @@ package registrydb
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
@@ -163,8 +161,7 @@ func (t Tx) ForgetUpstreamSecrets(
 
 // An UpstreamSet is all upstreams at one time. It is never changed.
 type UpstreamSet struct {
-	history, version int64
-	byGroup          map[resource.UID]resource.RegistryUpstream
+	byGroup map[resource.UID]resource.RegistryUpstream
 }
 
 // Over returns the upstream of a group: its own, or that of the nearest group above.
@@ -180,61 +177,18 @@ func (s *UpstreamSet) Over(group resource.UID) (u resource.RegistryUpstream, ok 
 	return u, false
 }
 
-// An UpstreamCache holds all upstreams, because every pull has to know whether there is one. It works as
-// findingdb.RuleCache does.
-type UpstreamCache struct {
-	store   *Store
-	current atomic.Pointer[UpstreamSet] // nil if it may be outdated
-
-	mu      sync.Mutex
-	last    *UpstreamSet
-	cleared uint64 // how often
-}
-
-// NewUpstreamCache returns a cache of the upstreams.
-func NewUpstreamCache(s *Store) *UpstreamCache {
-	c := &UpstreamCache{store: s}
-	s.OnRevision(c.clear)
-	return c
-}
-
-func (c *UpstreamCache) clear() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cleared++
-	c.current.Store(nil)
-}
-
-// Upstreams returns all upstreams, from memory unless one may have changed.
-func (c *UpstreamCache) Upstreams(ctx context.Context) (*UpstreamSet, error) {
-	if c.store.Current() { // before the cache is asked: afterwards it may be outdated
-		if r := c.current.Load(); r != nil {
-			return r, nil
-		}
-	}
-	c.mu.Lock()
-	last, cleared := c.last, c.cleared
-	c.mu.Unlock()
-	history := c.store.History()
-	var version int64
-	if err := c.store.Row(ctx, `SELECT rev FROM revision WHERE id = 40`, nil, &version); err != nil {
-		return nil, fmt.Errorf("read the version of upstreams: %w", err)
-	}
-	if last == nil || last.version != version || last.history != history {
-		all, err := upstreams.All(ctx, c.store.Rows, ``)
+// NewUpstreamCache returns all upstreams, because every pull has to know whether there is one.
+func NewUpstreamCache(s *Store) *store.Whole[UpstreamSet] {
+	const row = 40 // see upstreamsChanged
+	return store.NewWhole(s.DB, row, func(ctx context.Context) (*UpstreamSet, error) {
+		all, err := upstreams.All(ctx, s.Rows, ``)
 		if err != nil {
 			return nil, fmt.Errorf("read upstreams: %w", err)
 		}
-		last = &UpstreamSet{history: history, version: version, byGroup: map[resource.UID]resource.RegistryUpstream{}}
+		set := &UpstreamSet{byGroup: map[resource.UID]resource.RegistryUpstream{}}
 		for _, u := range all {
-			last.byGroup[u.Group()] = u
+			set.byGroup[u.Group()] = u
 		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cleared == c.cleared {
-		c.last = last
-		c.current.Store(last)
-	}
-	return last, nil
+		return set, nil
+	})
 }
