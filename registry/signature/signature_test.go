@@ -258,9 +258,10 @@ func largeEntry(t *testing.T, bits uint) string {
 	return base64.StdEncoding.EncodeToString(entry)
 }
 
-// FuzzBundle: whatever is pushed as a bundle verifies nothing, and breaks nothing.
-func FuzzBundle(f *testing.F) {
-	s, err := signaturetest.NewSigstore()
+// fuzzRoots returns a root, and a Sigstore that it does not trust.
+func fuzzRoots(f *testing.F) (*signature.Root, *signaturetest.Sigstore) {
+	f.Helper()
+	trusted, err := signaturetest.NewSigstore()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -268,7 +269,7 @@ func FuzzBundle(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	text, err := s.Root()
+	text, err := trusted.Root()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -276,6 +277,12 @@ func FuzzBundle(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	return root, theirs
+}
+
+// FuzzBundle: whatever is pushed as a bundle verifies nothing, and breaks nothing.
+func FuzzBundle(f *testing.F) {
+	root, theirs := fuzzRoots(f)
 	seed, err := theirs.Bundle(subject, issuer, signaturetest.Statement(image.Digest, signaturetest.SignPredicate), signaturetest.Proof{})
 	if err != nil {
 		f.Fatal(err)
@@ -295,22 +302,7 @@ func FuzzBundle(f *testing.F) {
 
 // FuzzCosign: whatever is pushed as a signature of cosign verifies nothing, and breaks nothing.
 func FuzzCosign(f *testing.F) {
-	s, err := signaturetest.NewSigstore()
-	if err != nil {
-		f.Fatal(err)
-	}
-	theirs, err := signaturetest.NewSigstore()
-	if err != nil {
-		f.Fatal(err)
-	}
-	text, err := s.Root()
-	if err != nil {
-		f.Fatal(err)
-	}
-	root, err := signature.ParseRoot([]byte(text))
-	if err != nil {
-		f.Fatal(err)
-	}
+	root, theirs := fuzzRoots(f)
 	payload := signaturetest.Payload("r", image.Digest)
 	a, err := theirs.Cosign(subject, issuer, payload, signaturetest.Proof{})
 	if err != nil {
