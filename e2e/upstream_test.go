@@ -92,12 +92,8 @@ auth: {token: {realm: %q, service: distribution, issuer: realm, jwks: %q}}
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	procUntil(t, "distribution serves", func() bool {
-		resp, err := http.Get("http://" + d.address + "/v2/") //nolint:noctx // it is polled
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusUnauthorized
+		status, _ := d.ping(t)
+		return status == http.StatusUnauthorized
 	})
 	return d
 }
@@ -181,15 +177,26 @@ func (c *ociClient) pushAll(t *testing.T, repo, tag string, layer []byte) {
 	expect(http.StatusCreated, "PUT", "/v2/"+repo+"/manifests/"+tag, []byte(m), "Content-Type", kind)
 }
 
-// realm returns where distribution says that its tokens are.
-func (d *distribution) realm(t *testing.T) string {
+// ping asks distribution what it wants of clients. The status is 0 if it does not answer.
+func (d *distribution) ping(t *testing.T) (status int, _ http.Header) {
 	t.Helper()
-	resp, err := http.Get("http://" + d.address + "/v2/") //nolint:noctx // it answers
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.address+"/v2/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil
+	}
 	defer resp.Body.Close()
-	_, rest, _ := strings.Cut(resp.Header.Get("Www-Authenticate"), `realm="`)
+	return resp.StatusCode, resp.Header
+}
+
+// realm returns where distribution says that its tokens are.
+func (d *distribution) realm(t *testing.T) string {
+	t.Helper()
+	_, header := d.ping(t)
+	_, rest, _ := strings.Cut(header.Get("Www-Authenticate"), `realm="`)
 	realm, _, _ := strings.Cut(rest, `"`)
 	return realm
 }
