@@ -36,12 +36,16 @@ func TestGrantsBeginAndEndOnTime(t *testing.T) {
 		// A replica believes the database to be ahead by no more than a heartbeat takes.
 		const slack = 300 * time.Millisecond
 		counted := make([]bool, len(replicas))
+		began := time.Now()
 		for done := false; !done; time.Sleep(5 * time.Millisecond) {
 			for i, c := range replicas {
 				before := clockOf(t, s)
 				allowed := c.allows(t, b.Identity, group) == nil
 				after := clockOf(t, s)
 				counted[i] = counted[i] || allowed
+				if step := time.Since(began) - time.Now().Round(0).Sub(began.Round(0)); step.Abs() > time.Millisecond {
+					t.Skipf("the clock of this machine, which is the database's, was set by %v", -step)
+				}
 				switch {
 				case allowed && after.Before(b.StartTime):
 					t.Fatalf("replica %d allows it before it starts", i)

@@ -10,14 +10,17 @@ import (
 // was wrong before.
 const maxStepBack = 5 * time.Minute
 
+// clockRounding is how far a time of the database may be from the one that it tells, which has no parts of a millisecond.
+const clockRounding = time.Millisecond
+
 // A clockReading is a time of the database, and when it was asked for and received, by the clock of this process.
 type clockReading struct{ at, asked, received time.Time }
 
 // Clock returns the time of the database, which decides when something begins and ends that is granted for a time:
 // it is not before earliest and not after latest. What begins is compared with earliest and what ends with latest, so
-// that nothing counts too early or too late. The two are as far apart as the last heartbeat took. The clocks of
-// replicas need not agree, and may be set while they run. If the time is not known, nothing has begun and everything
-// is over.
+// that nothing counts too early or too late. The two are as far apart as the last heartbeat took and its time was
+// rounded. The clocks of replicas need not agree, and may be set while they run. If the time is not known, nothing has
+// begun and everything is over.
 //
 // SQLite has the clock of this process.
 func (s *DB) Clock() (earliest, latest time.Time) {
@@ -30,7 +33,7 @@ func (s *DB) Clock() (earliest, latest time.Time) {
 		return time.Time{}, FromMS(1<<62 - 1)
 	}
 	now := time.Now()
-	return r.at.Add(now.Sub(r.received)), s.steady.after(r.at.Add(now.Sub(r.asked)))
+	return r.at.Add(now.Sub(r.received) - clockRounding), s.steady.after(r.at.Add(now.Sub(r.asked) + clockRounding))
 }
 
 // Clock returns the time of the database.

@@ -375,6 +375,25 @@ func TestTheDatabaseTellsTheTime(t *testing.T) {
 	}
 }
 
+// TestTheTimeIsBetweenTheTwo: what PostgreSQL says the time to be is never outside of what a replica believes, not even
+// by the part of a millisecond that is rounded away.
+func TestTheTimeIsBetweenTheTwo(t *testing.T) {
+	t.Parallel()
+	s := storetest.Open(t, storetest.Postgres(t))
+	for range 100 {
+		heard(t, s)
+		for range 10 {
+			earliest, _ := s.Clock()
+			var ms int64
+			must(t, s.Row(t.Context(), `SELECT `+s.Engine.Clock, nil, &ms))
+			_, latest := s.Clock()
+			if now := store.FromMS(ms); now.Before(earliest) || now.After(latest) {
+				t.Fatalf("it is %v, and was believed to be between %v and %v", now, earliest, latest)
+			}
+		}
+	}
+}
+
 // TestTimeDoesNotRunBack: a clock that is set back by a minute does not bring back what is over.
 func TestTimeDoesNotRunBack(t *testing.T) {
 	t.Parallel()
