@@ -1495,8 +1495,8 @@ type Pull struct {
 	// The name of the identity; empty if it is gone.
 	Identity string `protobuf:"bytes,11,opt,name=identity,proto3" json:"identity,omitempty"`
 	// How many pulls the record stands for: 1, or more if they were alike and by
-	// those who hold no role on the repo. The sum over all records is the number of
-	// pulls.
+	// those who hold no role on the repo, or alike and many within a second. The sum
+	// over all records is the number of pulls.
 	Count         int64 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
