@@ -20,7 +20,7 @@ func (w *world) push(t *testing.T, group, repo, word string, tags ...string) (di
 	t.Helper()
 	digest = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(word)))
 	m := resource.Manifest{Digest: digest, MediaType: "application/vnd.oci.image.index.v1+json", Body: []byte(word)}
-	_, err := w.store.PutManifest(t.Context(), registrydb.RepoRef{Group: resource.UID(group), Name: repo}, m, tags, nil)
+	_, err := w.store.PutManifest(t.Context(), registrydb.RepoRef{Group: resource.UID(group), Name: repo}, m, tags)
 	must(t, err)
 	return digest
 }

@@ -293,7 +293,7 @@ func TestBlastIndex(t *testing.T) {
 		index := resource.Manifest{Digest: digest(body), MediaType: "application/vnd.oci.image.index.v1+json", Size: int64(len(body)),
 			Body: []byte(body), Needs: []resource.Need{{Digest: d, Manifest: true}}}
 		ref := registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}
-		_, err := g.PutManifest(t.Context(), ref, index, []string{"multi"}, nil)
+		_, err := g.PutManifest(t.Context(), ref, index, []string{"multi"})
 		must(t, err)
 		g.settle(t)
 		must(t, g.ReplaceInventory(t.Context(), resource.InventoryPlace{Group: g.groups[0], Name: "c", PushTime: now, ExpireTime: now.Add(time.Hour),

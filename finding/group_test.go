@@ -222,7 +222,7 @@ func (g *tagGame) pushIndex(t *testing.T, repo resource.UID, images []string) st
 		m.Needs = append(m.Needs, resource.Need{Digest: d, Manifest: true})
 	}
 	ref := registrydb.RepoRef{Group: repo.Parent(), Name: g.named[repo].Name}
-	_, err = g.PutManifest(t.Context(), ref, m, nil, nil)
+	_, err = g.PutManifest(t.Context(), ref, m, nil)
 	must(t, err)
 	g.indexes[m.Digest] = some
 	return m.Digest

@@ -249,7 +249,7 @@ func TestGroupClaimsOfOthers(t *testing.T) {
 		stolen, err := g.Manifest(t.Context(), owner.UID, d)
 		must(t, err)
 		stolen.ArtifactType, stolen.Needs = resource.ImageConfigs[0], []resource.Need{{Digest: digest("a0"), Optional: true}}
-		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: thief.UID.Parent(), Name: "app"}, stolen, []string{"latest"}, nil)
+		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: thief.UID.Parent(), Name: "app"}, stolen, []string{"latest"})
 		must(t, err)
 		word, p := onlyClaimed("a0")
 		g.attach(t, thief, attachment{by: resource.NewRoot()}, d, word)

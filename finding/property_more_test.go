@@ -101,7 +101,7 @@ func (g *game) moveTag(t *testing.T) bool {
 	m, err := g.Manifest(t.Context(), repo, d)
 	must(t, err)
 	m.ArtifactType, m.Needs = resource.ImageConfigs[0], []resource.Need{{Digest: digest(g.repos[repo][d])}}
-	_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repo.Parent(), Name: g.named[repo].Name}, m, []string{"latest"}, nil)
+	_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repo.Parent(), Name: g.named[repo].Name}, m, []string{"latest"})
 	must(t, err)
 	g.more.latest[repo] = d
 	return true

@@ -140,7 +140,7 @@ func push(t *testing.T, s *storetest.Store, repo resource.Repo, word string) str
 	must(t, err)
 	m := resource.Manifest{Digest: digest(string(body)), MediaType: resource.ImageManifests[0],
 		ArtifactType: resource.ImageConfigs[0], Size: int64(len(body)), Body: body, Needs: []resource.Need{{Digest: layer}}}
-	_, err = s.PutManifest(t.Context(), ref, m, []string{"v-" + word}, nil)
+	_, err = s.PutManifest(t.Context(), ref, m, []string{"v-" + word})
 	must(t, err)
 	return m.Digest
 }
@@ -599,7 +599,7 @@ func TestLayersOfOthers(t *testing.T) {
 		must(t, err)
 		stolen.ArtifactType, stolen.Needs = resource.ImageConfigs[0], []resource.Need{{Digest: digest("a0"), Optional: true}}
 		thief := repos["thief's"]
-		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: thief.UID.Parent(), Name: thief.Name}, stolen, nil, nil)
+		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: thief.UID.Parent(), Name: thief.Name}, stolen, nil)
 		must(t, err)
 		g.settle(t)
 		for who, want := range map[string]struct {

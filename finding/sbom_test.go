@@ -175,7 +175,7 @@ func (g *game) attach(t *testing.T, repo resource.Repo, a attachment, subject, w
 	if a.tag != "" {
 		tags = []string{a.tag}
 	}
-	_, err = g.PutManifest(ctx, ref, m, tags, nil)
+	_, err = g.PutManifest(ctx, ref, m, tags)
 	must(t, err)
 	return m.Digest
 }
@@ -192,7 +192,7 @@ func (g *game) pushIndex(t *testing.T, repo resource.Repo, image, attestation st
 	must(t, err)
 	m := resource.Manifest{Digest: digest(string(body)), MediaType: kind, Size: int64(len(body)), Body: body,
 		Needs: []resource.Need{{Digest: image, Manifest: true}, {Digest: attestation, Manifest: true}}, About: []string{image}}
-	_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}, m, nil, nil)
+	_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}, m, nil)
 	must(t, err)
 	return m.Digest
 }
@@ -241,7 +241,7 @@ func TestClaimsOfOthers(t *testing.T) {
 		stolen, err := g.Manifest(t.Context(), repos[0].UID, d)
 		must(t, err)
 		stolen.ArtifactType, stolen.Needs = resource.ImageConfigs[0], []resource.Need{{Digest: digest("a0"), Optional: true}}
-		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repos[1].UID.Parent(), Name: "app"}, stolen, nil, nil)
+		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repos[1].UID.Parent(), Name: "app"}, stolen, nil)
 		must(t, err)
 		g.attach(t, repos[1], attachment{by: resource.NewRoot()}, d, "s1")
 		thief := authz.WithCaller(t.Context(), g.callers["owner of b"])

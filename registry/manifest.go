@@ -130,11 +130,7 @@ func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t targe
 	if err != nil {
 		return err
 	}
-	set, err := r.store.RegistrySettings(req.Context(), t.group)
-	if err != nil {
-		return err
-	}
-	repo, err := r.store.PutManifest(req.Context(), ref, m, tags, set.Frozen)
+	repo, err := r.store.PutManifest(req.Context(), ref, m, tags)
 	if err != nil {
 		return missing(err)
 	}

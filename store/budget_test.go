@@ -75,7 +75,7 @@ func (p *pusher) act(ctx context.Context) error {
 	case n < 10:
 		_, err := p.s.AddBlob(ctx, ref, resource.Upload{}, "", b)
 		if err == nil {
-			_, err = p.s.PutManifest(ctx, ref, newImage(word), []string{"latest"}, nil)
+			_, err = p.s.PutManifest(ctx, ref, newImage(word), []string{"latest"})
 		}
 		return err
 	case n < 12 && repo != "":

@@ -85,7 +85,7 @@ func push(t *testing.T, s *storetest.Store, r resource.Repo, m resource.Manifest
 	if len(tags) == 1 && tags[0] == "" {
 		tags = nil
 	}
-	_, err := s.PutManifest(t.Context(), ref(r), m, tags, nil)
+	_, err := s.PutManifest(t.Context(), ref(r), m, tags)
 	must(t, err)
 	return m
 }

@@ -81,7 +81,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a repo's group must be there": func(t *testing.T, s shelf) {
 		wantFault(t, s.InsertRepo(t.Context(), newRepo(s.org.UID.NewChild(), "x")), fault.NotFound, fault.Resource{})
-		_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: s.org.UID.NewChild(), Name: "x", Create: true}, newIndex("i"), nil, nil)
+		_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: s.org.UID.NewChild(), Name: "x", Create: true}, newIndex("i"), nil)
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
 	"a deployment is noted once, changes, and goes with its repo": func(t *testing.T, s shelf) {
@@ -246,10 +246,10 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a push makes the repo if it may": func(t *testing.T, s shelf) {
 		to := registrydb.RepoRef{Group: s.org.UID, Name: "fresh"}
-		_, err := s.PutManifest(t.Context(), to, newIndex("i"), []string{"v1"}, nil)
+		_, err := s.PutManifest(t.Context(), to, newIndex("i"), []string{"v1"})
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 		to.Create = true
-		uid, err := s.PutManifest(t.Context(), to, newIndex("i"), []string{"v1"}, nil)
+		uid, err := s.PutManifest(t.Context(), to, newIndex("i"), []string{"v1"})
 		must(t, err)
 		r, err := s.Repo(t.Context(), uid)
 		if err != nil || r.Name != "fresh" || uid.Parent() != s.org.UID {
@@ -258,7 +258,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a push is all or nothing": func(t *testing.T, s shelf) {
 		before := everything(t, s.Store)
-		_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: s.org.UID, Name: "fresh", Create: true}, newImage("one"), []string{"v1"}, nil)
+		_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: s.org.UID, Name: "fresh", Create: true}, newImage("one"), []string{"v1"})
 		lacking, ok := errors.AsType[*registrydb.MissingError](err)
 		if !ok || len(lacking.Needs) != 1 || lacking.Needs[0].Digest != digest("one") {
 			t.Errorf("error = %v", err)
@@ -274,7 +274,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		}
 		m := newIndex("many", "one")
 		m.Needs = append(m.Needs, need("one", false), need("x", false), need("one", false), need("y", true), need("one", true))
-		_, err := s.PutManifest(t.Context(), ref(s.repo), m, nil, nil)
+		_, err := s.PutManifest(t.Context(), ref(s.repo), m, nil)
 		lacking, ok := errors.AsType[*registrydb.MissingError](err)
 		if want := []resource.Need{need("x", false), need("y", true), need("one", true)}; !ok || !cmp.Equal(lacking.Needs, want) {
 			t.Errorf("error = %v, want one of %v", err, want)
@@ -355,7 +355,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		ctx := resource.WithActor(t.Context(), resource.Actor{Subject: alice})
 		one, two := addImage(t, s.Store, s.repo, "", "one"), addImage(t, s.Store, s.repo, "", "two")
 		for _, m := range []resource.Manifest{one, one, two} {
-			_, err := s.PutManifest(ctx, ref(s.repo), m, []string{"v1"}, nil)
+			_, err := s.PutManifest(ctx, ref(s.repo), m, []string{"v1"})
 			must(t, err)
 		}
 		g, err := s.TagNamed(ctx, s.repo.UID, "v1")
@@ -418,7 +418,12 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		addBlob(t, s.Store, s.repo, "two")
 		g, err := s.TagNamed(t.Context(), s.repo.UID, "v1")
 		must(t, err)
-		_, moved := s.PutManifest(t.Context(), ref(s.repo), newImage("two"), []string{"v1"}, always)
+		_, err = s.UpdateRegistrySettings(t.Context(), s.org.UID, func(set *resource.RegistrySettings) error {
+			set.ImmutableTags = true
+			return nil
+		})
+		must(t, err)
+		_, moved := s.PutManifest(t.Context(), ref(s.repo), newImage("two"), []string{"v1"})
 		for _, err := range []error{
 			moved, s.DeleteTag(t.Context(), g.UID, always), s.DeleteTagNamed(t.Context(), s.repo.UID, "v1", always),
 			s.DeleteManifest(t.Context(), s.repo.UID, one.Digest, always),
@@ -428,7 +433,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 				t.Errorf("error = %v", err)
 			}
 		}
-		_, err = s.PutManifest(t.Context(), ref(s.repo), one, []string{"v1", "v2"}, always)
+		_, err = s.PutManifest(t.Context(), ref(s.repo), one, []string{"v1", "v2"})
 		must(t, err)
 	},
 	"a list hides the tags that tools make": func(t *testing.T, s shelf) {
@@ -942,7 +947,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 		to := registrydb.RepoRef{Group: r.UID.Parent(), Name: "new-" + word, Create: true}
 		first := func(word string) func() error {
 			return func() error {
-				_, err := s.PutManifest(t.Context(), to, newIndex(word), []string{"v1"}, nil)
+				_, err := s.PutManifest(t.Context(), to, newIndex(word), []string{"v1"})
 				return err
 			}
 		}
@@ -952,7 +957,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 		g := addGroup(t, s, r.UID.Parent(), "g-"+word)
 		return duel{
 			func() error {
-				_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: g.UID, Name: "new", Create: true}, newIndex(word), nil, nil)
+				_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: g.UID, Name: "new", Create: true}, newIndex(word), nil)
 				return err
 			},
 			func() error { return s.DeleteGroup(t.Context(), g.UID, "") },
@@ -976,7 +981,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 
 func pushing(t *testing.T, s *storetest.Store, r resource.Repo, m resource.Manifest) func() error {
 	return func() error {
-		_, err := s.PutManifest(t.Context(), ref(r), m, []string{"v1"}, nil)
+		_, err := s.PutManifest(t.Context(), ref(r), m, []string{"v1"})
 		return err
 	}
 }

@@ -607,7 +607,7 @@ var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r resourc
 	"retention and a push of the same digest": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		addImage(t, s, r, "t-"+word, word)
 		return duel{sweepingAway(t.Context(), s, r), func() error {
-			_, err := s.PutManifest(t.Context(), ref(r), newImage(word), []string{"t-" + word}, nil)
+			_, err := s.PutManifest(t.Context(), ref(r), newImage(word), []string{"t-" + word})
 			return err
 		}, func(a, b error) error {
 			if err := errors.Join(a, b); err != nil {
@@ -623,7 +623,7 @@ var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r resourc
 	"retention and a push of an index": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		addImage(t, s, r, "", word)
 		return duel{sweepingAway(t.Context(), s, r), func() error {
-			_, err := s.PutManifest(t.Context(), ref(r), newIndex(word, word), []string{"keep-" + word}, nil)
+			_, err := s.PutManifest(t.Context(), ref(r), newIndex(word, word), []string{"keep-" + word})
 			return err
 		}, func(a, b error) error {
 			if a != nil {

@@ -567,7 +567,7 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 		m := addImage(t, s, r, "t-"+word, word)
 		return duel{
 			func() error { return s.DeleteManifest(t.Context(), r.UID, m.Digest, nil) },
-			func() error { _, err := s.PutManifest(t.Context(), ref(r), m, []string{"t-" + word}, nil); return err },
+			func() error { _, err := s.PutManifest(t.Context(), ref(r), m, []string{"t-" + word}); return err },
 			func(a, b error) error { // it is there, or it can be restored
 				if err := errors.Join(a, b); err != nil {
 					return err

@@ -151,7 +151,7 @@ func (t Tx) tagCopies(ctx context.Context, c Copying, done *resource.ImageCopy) 
 		if err == nil && before.Digest != i.Digest {
 			i.Replaced = before.Digest
 		}
-		_, err = t.setTag(ctx, g, c.Frozen)
+		_, err = t.setTag(ctx, g, known(c.Frozen))
 		return err
 	}
 	for n := range done.Images {

@@ -26,10 +26,11 @@ func (e *MissingError) Error() string {
 
 // PutManifest stores m in the repo and points every tag at it: all of it or
 // nothing. It returns the repo, which it may have made, a *MissingError if the
-// repo lacks what m needs, fault.FailedPrecondition if a tag would move that
-// frozen forbids to, and fault.NotFound if there is no such repo or group.
+// repo lacks what m needs, fault.FailedPrecondition if a tag would move that is
+// immutable by the settings of the group, and fault.NotFound if there is no such
+// repo or group.
 func (s *Store) PutManifest(
-	ctx context.Context, ref RepoRef, m resource.Manifest, tags []string, frozen func(string) bool,
+	ctx context.Context, ref RepoRef, m resource.Manifest, tags []string,
 ) (repo resource.UID, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		if repo, err = t.ensureRepo(ctx, ref); err != nil {
@@ -38,6 +39,7 @@ func (s *Store) PutManifest(
 		if err := t.addManifest(ctx, repo, m); err != nil {
 			return err
 		}
+		frozen := s.frozenIn(ctx, t, ref.Group)
 		for _, tag := range tags {
 			if _, err := t.setTag(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: m.Digest}, frozen); err != nil {
 				return err

@@ -56,7 +56,7 @@ func (t Tx) moveTag(
 	if err == nil && before.Digest == digest {
 		return false, nil
 	}
-	_, err = t.setTag(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: digest}, frozen)
+	_, err = t.setTag(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: digest}, known(frozen))
 	return err == nil, err
 }
 

@@ -63,15 +63,31 @@ func (s *Store) PutTag(ctx context.Context, g resource.Tag, frozen func(name str
 		if err := t.Require(ctx, "repos", "repo", g.UID.Parent()); err != nil {
 			return err
 		}
-		out, err = t.setTag(ctx, g, frozen)
+		out, err = t.setTag(ctx, g, known(frozen))
 		return err
 	})
 	return out, err
 }
 
+// frozenTags tells which tags cannot be moved. It is asked only about a tag that would be.
+type frozenTags func(name string) (bool, error)
+
+// known returns the frozenTags of a rule that has been read already.
+func known(frozen func(string) bool) frozenTags {
+	return func(name string) (bool, error) { return frozen != nil && frozen(name), nil }
+}
+
+// frozenIn returns the frozenTags of the settings that count for a group.
+func (s *Store) frozenIn(ctx context.Context, t Tx, group resource.UID) frozenTags {
+	return func(name string) (bool, error) {
+		set, err := s.settingsAbove(ctx, group, t.Row)
+		return set.Frozen(name), err
+	}
+}
+
 // setTag creates or moves a tag and records the move. A tag that stays as it is
 // makes neither an event nor a move.
-func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen func(string) bool) (resource.Tag, error) {
+func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen frozenTags) (resource.Tag, error) {
 	g.UpdateTime = t.DB.Time()
 	before, err := t.tagNamed(ctx, g)
 	if errors.Is(err, fault.NotFound) {
@@ -95,8 +111,10 @@ func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen func(string) bool
 	if !moved && g.Deprecated == before.Deprecated && fmt.Sprint(g.Bundles) == fmt.Sprint(before.Bundles) {
 		return before, nil
 	}
-	if moved && frozen != nil && frozen(g.Name) {
-		return g, immutable(g.Name)
+	if moved {
+		if kept, err := frozen(g.Name); err != nil || kept {
+			return g, cmp.Or(err, immutable(g.Name))
+		}
 	}
 	err = t.updateTag(ctx, before, &g)
 	return g, err
