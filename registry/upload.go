@@ -168,7 +168,9 @@ func (r *Registry) putUpload(w http.ResponseWriter, req *http.Request, t target)
 	if err := checkRange(w, req, t, u.Upload); err != nil {
 		return err
 	}
-	return r.finish(w, req, t, u, d)
+	err = r.finish(w, req, t, u, d)
+	u.done = err == nil // and gone
+	return err
 }
 
 func (r *Registry) cancelUpload(w http.ResponseWriter, req *http.Request, t target) error {
@@ -180,6 +182,7 @@ func (r *Registry) cancelUpload(w http.ResponseWriter, req *http.Request, t targ
 	if err := r.abandon(req.Context(), u.ID); err != nil {
 		return unknownUpload(err, u.ID)
 	}
+	u.done = true
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
