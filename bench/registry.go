@@ -134,7 +134,7 @@ func descriptor(digest string, size int) string {
 
 // manifests reads and writes manifests by tag.
 func (m *measurement) manifests(ctx context.Context, ours, theirs *process) {
-	var get, head, list, put [2]operation
+	var get, head, list, put, push [2]operation
 	for side, d := range []*process{ours, theirs} {
 		next := smallImages(ctx, d, "manifests")
 		for i := range fewTags {
@@ -154,11 +154,28 @@ func (m *measurement) manifests(ctx context.Context, ours, theirs *process) {
 		put[side] = func(ctx context.Context, _ int) error {
 			return d.putManifest(ctx, "put", fmt.Sprintf("t%d", tag.Add(1)), next())
 		}
+		push[side] = func(ctx context.Context, _ int) error { return pushSmall(ctx, d, tag.Add(1)) }
 	}
-	m.faster("registry: GET manifest", race(ctx, get[0], get[1]), 2)
-	m.faster("registry: HEAD manifest", race(ctx, head[0], head[1]), 2)
-	m.faster("registry: list 100 tags", race(ctx, list[0], list[1]), 2)
+	m.faster("registry: GET manifest", race(ctx, get[0], get[1]), 2.5)
+	m.faster("registry: HEAD manifest", race(ctx, head[0], head[1]), 2.5)
+	m.faster("registry: list 100 tags", race(ctx, list[0], list[1]), 2.5)
 	m.faster("registry: PUT manifest and tag", race(ctx, put[0], put[1]), 2)
+	m.faster("registry: push an image of 5 small layers", race(ctx, push[0], push[1]), 2.5)
+}
+
+// pushSmall pushes an image of five small layers that nobody has.
+func pushSmall(ctx context.Context, d *process, n int64) error {
+	var parts []string
+	for i := range 5 {
+		layer := fmt.Appendf(nil, "layer %d of image %d", i, n)
+		if err := d.pushBlob(ctx, "small", bytes.NewReader(layer), func() string { return digestOf(layer) }); err != nil {
+			return err
+		}
+		parts = append(parts, descriptor(digestOf(layer), len(layer)))
+	}
+	const manifest = `{"schemaVersion":2,"mediaType":%q,"config":%s,"layers":[%s]}`
+	body := fmt.Appendf(nil, manifest, ociImage, parts[0], strings.Join(parts, ","))
+	return d.putManifest(ctx, "small", fmt.Sprintf("t%d", n), body)
 }
 
 // tagLists compares pages of a repo with many tags with those of one with few.
