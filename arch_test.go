@@ -68,7 +68,9 @@ var mayImport = []struct{ pkg, imports string }{
 	{"trust", "metric outbound trace"},
 	{"sts", "authz fault metric outbound resource store store/iamdb token trace trust"},
 	{"upstream/challenge", ""},
-	{"upstream", "outbound upstream/challenge"},
+	{"upstream/link", ""},
+	{"upstream/upstreamtest", ""},
+	{"upstream", "outbound upstream/challenge upstream/link"},
 	{"registry", "authz blob fault metric outbound page refusal registry/evidence registry/signature resource seal store store/iamdb store/registrydb token " +
 		"trace turn upstream"},
 	{"finding", "advisory/format advisory/version authz fault iam inspect metric page registry registry/evidence resource store " +
@@ -94,7 +96,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{cli + "settings", "client " + cli + "output " + cli + "problem"},
 	{cli + "signin", "client gen/... " + cli + "output " + cli + "problem " + cli + "settings stamp"},
 	{cli + "noun", cliBase},
-	{cli + "transfer", cli + "problem upstream/challenge"},
+	{cli + "transfer", cli + "problem upstream/challenge upstream/link"},
 	{cli + "iam", cliBase + cli + "noun"},
 	{cli + "registry", cliBase + cli + "iam " + cli + "noun " + cli + "transfer"},
 	{cli + "advisories", cliBase + cli + "noun"},

@@ -2,23 +2,13 @@ package e2e_test
 
 import (
 	"bytes"
-	"context"
-	"crypto"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -27,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/upstream/upstreamtest"
 )
 
 // upstream gives a group an upstream, and returns its uid.
@@ -48,104 +39,36 @@ func freePort(t *testing.T) string {
 	return free.Addr().String()
 }
 
-// A distribution is the registry of that name, which wants tokens of a realm that wants a password.
-type distribution struct {
-	address string
-	key     *rsa.PrivateKey
-}
-
-const distributionUser, distributionPassword = "robot", "the-password-of-distribution"
-
-// startDistribution builds and starts distribution.
-func startDistribution(t *testing.T) *distribution {
-	t.Helper()
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "registry")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../tools/distribution", "-o", binary, "github.com/distribution/distribution/v3/cmd/registry")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build distribution: %v\n%s", err, out)
-	}
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &distribution{freePort(t), key}
-	realm := httptest.NewServer(d)
-	t.Cleanup(realm.Close)
-	b64 := base64.RawURLEncoding.EncodeToString
-	keys := fmt.Sprintf(`{"keys":[{"kty":"RSA","kid":"one","use":"sig","alg":"RS256","n":%q,"e":"AQAB"}]}`, b64(key.N.Bytes()))
-	config := fmt.Sprintf(`version: 0.1
-log: {level: error, accesslog: {disabled: true}}
-storage: {filesystem: {rootdirectory: %q}}
-http: {addr: %q, relativeurls: true}
-auth: {token: {realm: %q, service: distribution, issuer: realm, jwks: %q}}
-`, filepath.Join(dir, "data"), d.address, realm.URL+"/token", filepath.Join(dir, "keys.json"))
-	for name, text := range map[string]string{"keys.json": keys, "config.yml": config} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "serve", filepath.Join(dir, "config.yml"))
-	cmd.Env = append(os.Environ(), "OTEL_TRACES_EXPORTER=none")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	procUntil(t, "distribution serves", func() bool {
-		status, _ := d.ping(t)
-		return status == http.StatusUnauthorized
-	})
-	return d
-}
-
-// token returns a token for a scope, such as repository:app:pull.
-func (d *distribution) token(scope string) string {
-	parts := strings.Split(scope, ":")
-	access := []map[string]any{}
-	if len(parts) == 3 {
-		access = append(access, map[string]any{"type": parts[0], "name": parts[1], "actions": strings.Split(parts[2], ",")})
-	}
-	now := time.Now()
-	claims, _ := json.Marshal(map[string]any{"iss": "realm", "sub": distributionUser, "aud": "distribution", "exp": now.Add(time.Hour).Unix(),
-		"nbf": now.Add(-time.Minute).Unix(), "iat": now.Unix(), "jti": "x", "access": access})
-	b64 := base64.RawURLEncoding.EncodeToString
-	text := b64([]byte(`{"alg":"RS256","typ":"JWT","kid":"one"}`)) + "." + b64(claims)
-	sum := sha256.Sum256([]byte(text))
-	signature, _ := rsa.SignPKCS1v15(rand.Reader, d.key, crypto.SHA256, sum[:])
-	return text + "." + b64(signature)
-}
-
-// ServeHTTP is the realm: it gives a token for the password.
-func (d *distribution) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if user, password, _ := r.BasicAuth(); user != distributionUser || password != distributionPassword {
-		w.WriteHeader(http.StatusUnauthorized)
-		return
-	}
-	fmt.Fprintf(w, `{"token":%q,"expires_in":300}`, d.token(r.URL.Query().Get("scope")))
-}
-
 // TestMirrorOfDistribution pulls through from distribution, which wants a token of a realm at another host, over the whole
 // server and both engines.
 func TestMirrorOfDistribution(t *testing.T) {
 	t.Parallel()
-	d := startDistribution(t)
-	far := &ociClient{d.address, d.token("repository:library/app:pull,push"), &http.Client{Timeout: procPatience}}
+	d := upstreamtest.Start(t)
+	far := &ociClient{d.Address, d.Token("repository:library/app:pull,push"), &http.Client{Timeout: procPatience}}
 	layer := bytes.Repeat([]byte("layer"), 100_000)
-	far.pushAll(t, "library/app", "v1", layer)
+	signature := far.note(t, "library/app", far.pushAll(t, "library/app", "v1", layer))
 	eachWorld(t, func(t *testing.T, w *world) {
 		group := w.child(t, string(w.Organization), "mirror")
 		realm := must[*ocipb.Upstream](t, w.overGRPC, w.Token, &ocipb.CreateUpstreamRequest{Parent: group, Upstream: &ocipb.Upstream{
-			Name: "distribution", Address: "http://" + d.address, Credentials: distributionUser + ":" + distributionPassword,
+			Name: "distribution", Address: "http://" + d.Address, Credentials: upstreamtest.User + ":" + upstreamtest.Password,
 		}})
 		near := &ociClient{w.RegistryHost, w.RegistryToken, &http.Client{Timeout: procPatience}}
 		if _, text, err := near.expect(t.Context(), http.StatusForbidden, "GET", "/v2/dev/mirror/library/app/manifests/v1", nil); err != nil {
 			t.Errorf("the password went to a realm that nobody named: %s, %v", text, err)
 		}
 		must[proto.Message](t, w.overGRPC, w.Token, &ocipb.UpdateUpstreamRequest{Upstream: &ocipb.Upstream{
-			Uid: realm.GetUid(), Realm: d.realm(t), Credentials: distributionUser + ":" + distributionPassword,
+			Uid: realm.GetUid(), Realm: d.Realm(), Credentials: upstreamtest.User + ":" + upstreamtest.Password,
 		}})
 		if err := near.pull(t.Context(), "dev/mirror/library/app", "v1"); err != nil {
 			t.Fatal(err)
+		}
+		image, _, err := near.expect(t.Context(), http.StatusOK, "HEAD", "/v2/dev/mirror/library/app/manifests/v1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := "/v2/dev/mirror/library/app/referrers/" + image.Header.Get("Docker-Content-Digest")
+		if _, text, err := near.expect(t.Context(), http.StatusOK, "GET", list, nil); err != nil || !strings.Contains(string(text), signature) {
+			t.Errorf("what is attached: %s, %v", text, err)
 		}
 		got := must[*ocipb.Upstream](t, w.overHTTP, w.Token, &ocipb.GetUpstreamRequest{Uid: realm.GetUid()})
 		if !got.GetHasCredentials() || got.GetCredentials() != "" {
@@ -154,8 +77,25 @@ func TestMirrorOfDistribution(t *testing.T) {
 	})
 }
 
-// pushAll pushes an image in requests that any registry understands.
-func (c *ociClient) pushAll(t *testing.T, repo, tag string, layer []byte) {
+// note attaches an artifact to an image of a registry that cannot list what is attached, and returns its digest.
+func (c *ociClient) note(t *testing.T, repo, image string) string {
+	t.Helper()
+	const config = `{"os":"linux","architecture":"amd64"}` // which pushAll has pushed
+	put := func(tag, kind, text string) string {
+		t.Helper()
+		if _, answer, err := c.expect(t.Context(), http.StatusCreated, "PUT", "/v2/"+repo+"/manifests/"+tag, []byte(text), "Content-Type", kind); err != nil {
+			t.Fatalf("%v\n%s", err, answer)
+		}
+		return ociDigest([]byte(text))
+	}
+	artifact := put("artifact", manifestType, fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"artifactType":"text/x","config":{"mediaType":"text/x","digest":%q,"size":%d},`+
+		`"layers":[],"subject":{"mediaType":%[1]q,"digest":%[4]q,"size":1}}`, manifestType, ociDigest([]byte(config)), len(config), image))
+	put(strings.Replace(image, ":", "-", 1), indexType, fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"manifests":[{"mediaType":%q,"digest":%q,"size":1}]}`, indexType, manifestType, artifact))
+	return artifact
+}
+
+// pushAll pushes an image in requests that any registry understands, and returns its digest.
+func (c *ociClient) pushAll(t *testing.T, repo, tag string, layer []byte) string {
 	t.Helper()
 	config := []byte(`{"os":"linux","architecture":"amd64"}`)
 	expect := func(status int, method, path string, body []byte, headers ...string) http.Header {
@@ -175,30 +115,7 @@ func (c *ociClient) pushAll(t *testing.T, repo, tag string, layer []byte) {
 	const kind = "application/vnd.oci.image.manifest.v1+json"
 	m := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":%s,"layers":[%s]}`, kind, refs[0], refs[1])
 	expect(http.StatusCreated, "PUT", "/v2/"+repo+"/manifests/"+tag, []byte(m), "Content-Type", kind)
-}
-
-// ping asks distribution what it wants of clients. The status is 0 if it does not answer.
-func (d *distribution) ping(t *testing.T) (status int, _ http.Header) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.address+"/v2/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, nil
-	}
-	defer resp.Body.Close()
-	return resp.StatusCode, resp.Header
-}
-
-// realm returns where distribution says that its tokens are.
-func (d *distribution) realm(t *testing.T) string {
-	t.Helper()
-	_, header := d.ping(t)
-	_, rest, _ := strings.Cut(header.Get("Www-Authenticate"), `realm="`)
-	realm, _, _ := strings.Cut(rest, `"`)
-	return realm
+	return ociDigest([]byte(m))
 }
 
 // TestMirrorKeyless pulls through from another Holdfast, to which this one proves who it is: there is no secret.

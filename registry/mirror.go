@@ -172,15 +172,20 @@ type seenKey struct {
 	version time.Time
 }
 
-// warnStale tells the client that what it gets may not be what the upstream has.
-func (r *Registry) warnStale(w http.ResponseWriter, u *mirror, why string) {
-	text := strings.Map(func(c rune) rune {
+// warn tells the client something about the upstream, in a header.
+func warn(w http.ResponseWriter, u *mirror, text string) {
+	text = strings.Map(func(c rune) rune {
 		if c == '"' || c == '\\' || c < ' ' || c > '~' {
 			return -1
 		}
 		return c
-	}, u.Name+" "+why)
-	w.Header().Set("Warning", `299 - "this is what was fetched before: `+text+`"`)
+	}, "this is what was fetched before: "+u.Name+" "+text)
+	w.Header().Set("Warning", `299 - "`+text+`"`)
+}
+
+// warnStale tells the client that what it gets may not be what the upstream has.
+func (r *Registry) warnStale(w http.ResponseWriter, u *mirror, why string) {
+	warn(w, u, why)
 	if why == "was not asked" {
 		r.config.Metrics.Upstreams.Add(1, metric.Manifest, metric.Stale)
 	}

@@ -3,7 +3,6 @@ package registry_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -444,67 +443,6 @@ func TestMirrorOfHoldfast(t *testing.T) {
 		}
 		m.get(t, at+"/acme/none/manifests/v1", http.StatusNotFound)
 	})
-}
-
-// TestMirrorReferrers: signatures and SBOMs come with the image, by the method and by the tag.
-func TestMirrorReferrers(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m, o := newMirrorRig(t, s, nil), newOrigin(t)
-	at, _ := m.mirrors(t, "mirror", o.URL, nil)
-	img := o.image("app", "v1", "layer")
-	about := func(word string) []byte {
-		a := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, ArtifactType: "application/x-" + word, Config: o.blob("{}"),
-			Layers: []ocispec.Descriptor{o.blob(word)}, Subject: &ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digestOf(img), Size: int64(len(img))}}
-		a.SchemaVersion = 2
-		b, err := json.Marshal(a)
-		must(t, err)
-		return o.put("app", "", ocispec.MediaTypeImageManifest, b)
-	}
-	signature := about("signature")
-	list := func() (all []string, warning string) {
-		t.Helper()
-		got := m.get(t, at+"/app/referrers/"+sha(img), http.StatusOK)
-		var index ocispec.Index
-		must(t, json.Unmarshal(got.body, &index))
-		for _, d := range index.Manifests {
-			all = append(all, d.ArtifactType)
-		}
-		return all, got.header.Get("Warning")
-	}
-	if all, warning := list(); len(all) != 1 || all[0] != "application/x-signature" || warning != "" {
-		t.Errorf("referrers %v, %q", all, warning)
-	}
-	m.get(t, at+"/app/manifests/"+sha(signature), http.StatusOK)
-	m.get(t, at+"/app/blobs/"+sha([]byte("signature")), http.StatusOK)
-	about("sbom")
-	o.total()
-	if all, _ := list(); len(all) != 1 || o.total() != 0 {
-		t.Errorf("what is fresh was asked for again: %v", all)
-	}
-	m.pass(2 * time.Hour)
-	if all, _ := list(); len(all) != 2 {
-		t.Errorf("referrers %v", all)
-	}
-	o.behave(status(http.StatusInternalServerError))
-	m.pass(2 * time.Hour)
-	if all, warning := list(); len(all) != 2 || warning == "" {
-		t.Errorf("referrers of an upstream that fails: %v, %q", all, warning)
-	}
-	o.behave(func(w http.ResponseWriter, r *http.Request) bool { // a registry that does not know the method
-		if strings.Contains(r.URL.Path, "/referrers/") {
-			w.WriteHeader(http.StatusNotFound)
-			return true
-		}
-		return false
-	})
-	m.pass(time.Minute)
-	old := o.image("old", "v1", "older layer")
-	note := o.image("old", "", "a note")
-	o.index("old", strings.Replace(sha(old), ":", "-", 1), note)
-	got := m.get(t, at+"/old/referrers/"+sha(old), http.StatusOK)
-	if got.header.Get("Warning") != "" {
-		t.Errorf("a registry without the method: %v", got.header)
-	}
 }
 
 // slow makes an origin send a blob in two halves, the second when it is let.

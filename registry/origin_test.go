@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +38,7 @@ type origin struct {
 	asked     map[string]int // requests by method and kind
 	passwords []string       // Authorization headers that came, of any kind
 	auth      string         // basic or token; "" is nobody's
+	perPage   int            // of referrers; 0 is all
 	hostile   func(w http.ResponseWriter, r *http.Request) (done bool)
 }
 
@@ -134,7 +136,7 @@ func (o *origin) serveContent(w http.ResponseWriter, r *http.Request, repo, kind
 	case "blobs":
 		_, ok = o.blobs[reference]
 	case "referrers":
-		content, mediaType, ok = o.referrers(reference), ocispec.MediaTypeImageIndex, true
+		content, mediaType, ok = o.referrers(w, r, reference), ocispec.MediaTypeImageIndex, true
 	}
 	o.mu.Unlock()
 	if !ok {
@@ -146,8 +148,8 @@ func (o *origin) serveContent(w http.ResponseWriter, r *http.Request, repo, kind
 	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(content)))
 }
 
-// referrers returns the index of what is about a digest.
-func (o *origin) referrers(subject string) []byte {
+// referrers returns the index of what is about a digest, or a page of it.
+func (o *origin) referrers(w http.ResponseWriter, r *http.Request, subject string) []byte {
 	index := ocispec.Index{MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{}}
 	index.SchemaVersion = 2
 	seen := map[string]bool{}
@@ -158,8 +160,24 @@ func (o *origin) referrers(subject string) []byte {
 			index.Manifests = append(index.Manifests, ocispec.Descriptor{MediaType: m.MediaType, Digest: digestOf(body), Size: int64(len(body))})
 		}
 	}
+	slices.SortFunc(index.Manifests, func(a, b ocispec.Descriptor) int { return strings.Compare(string(a.Digest), string(b.Digest)) })
+	last := r.URL.Query().Get("last")
+	index.Manifests = slices.DeleteFunc(index.Manifests, func(d ocispec.Descriptor) bool { return string(d.Digest) <= last })
+	if n := o.perPage; n > 0 && len(index.Manifests) > n {
+		index.Manifests = index.Manifests[:n]
+		w.Header().Set("Link", `<`+r.URL.Path+`?last=`+string(index.Manifests[n-1].Digest)+`>; rel="next"`)
+	}
 	b, _ := json.Marshal(index)
 	return b
+}
+
+// about puts an artifact about a manifest there.
+func (o *origin) about(repo string, subject []byte, word string) []byte {
+	a := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, ArtifactType: "application/x-" + word, Config: o.blob("{}"),
+		Layers: []ocispec.Descriptor{o.blob(word)}, Subject: &ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digestOf(subject), Size: int64(len(subject))}}
+	a.SchemaVersion = 2
+	b, _ := json.Marshal(a)
+	return o.put(repo, "", ocispec.MediaTypeImageManifest, b)
 }
 
 // blob puts a blob there.

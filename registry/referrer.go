@@ -19,12 +19,14 @@ import (
 )
 
 // Limits on a page of referrers. A Link header leads to the next page. A referrer is listed with its
-// annotations, which can be as long as a manifest, so a page also ends when the sum of their lengths reaches
-// that. Anybody may list the referrers in a public repo, so the cost of a page must be bounded.
+// annotations, which can be as long as a manifest, so a page also ends before it is longer than that: it is an
+// index, and clients read no longer ones. Anybody may list the referrers in a public repo, so the cost of a page
+// must be bounded.
 const (
 	maxReferrers        = 200
-	maxAnnotations      = maxManifest // bytes; the last referrer may exceed it
-	referrersPerQuery   = 8           // each of up to maxManifest bytes
+	maxAnnotations      = maxManifest // bytes that are read; the last referrer may exceed it
+	maxReferrersPage    = maxManifest - 1<<10
+	referrersPerQuery   = 8 // each of up to maxManifest bytes
 	unattachedsPerQuery = 64
 )
 
@@ -78,10 +80,23 @@ func (r *Registry) allReferrers(
 	}
 	list = append(list, tagged...)
 	slices.SortFunc(list, byDigest)
-	if len(list) > maxReferrers {
-		list, more = list[:maxReferrers], true
+	n, err := fitting(list)
+	return list[:n], more || n < len(list), err
+}
+
+// fitting returns how many of the referrers in a list are on a page. It is one at least, if there is one.
+func fitting(list []ocispec.Descriptor) (n int, _ error) {
+	size := 0
+	for n := range list {
+		text, err := json.Marshal(list[n])
+		if err != nil {
+			return 0, fmt.Errorf("encode referrer: %w", err)
+		}
+		if size += len(text) + 1; n == maxReferrers || n > 0 && size > maxReferrersPage {
+			return n, nil
+		}
 	}
-	return list, more, nil
+	return len(list), nil
 }
 
 // A Referrer is an artifact that is attached to an image.
@@ -160,14 +175,20 @@ func describe(m resource.Manifest) (ocispec.Descriptor, error) {
 	return d, nil
 }
 
+// referrersTag returns the tag at which clients note what is about a subject, if a registry cannot list it.
+func referrersTag(subject digest.Digest) string {
+	tag := subject.Algorithm().String() + "-" + subject.Encoded()
+	return tag[:min(len(tag), maxTag)]
+}
+
 // taggedReferrers returns up to n wanted referrers from the index of the referrers
 // tag, which clients write if a registry cannot list referrers: each once, ordered
 // by digest. It leaves out manifests that name their subject themselves.
 func (r *Registry) taggedReferrers(
 	ctx context.Context, repo resource.UID, subject digest.Digest, n int, wanted func(ocispec.Descriptor) bool,
 ) ([]ocispec.Descriptor, error) {
-	tag := subject.Algorithm().String() + "-" + subject.Encoded()
-	m, err := r.store.Manifest(ctx, repo, tag[:min(len(tag), maxTag)])
+	tag := referrersTag(subject)
+	m, err := r.store.Manifest(ctx, repo, tag)
 	if errors.Is(err, fault.NotFound) || err == nil && m.MediaType != ocispec.MediaTypeImageIndex {
 		return nil, nil
 	}

@@ -18,6 +18,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/holdfast-dev/holdfast/outbound"
+	"github.com/holdfast-dev/holdfast/upstream/link"
 )
 
 // Limits on what a registry may send.
@@ -91,6 +92,12 @@ func NotFound(err error) bool {
 	return ok && e.Status == http.StatusNotFound
 }
 
+// Unsupported reports whether err says that the registry does not have the method.
+func Unsupported(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Status == http.StatusMethodNotAllowed
+}
+
 // Limited reports whether err says that the registry was asked too often, and for how long to wait.
 func Limited(err error) (time.Duration, bool) {
 	e, ok := errors.AsType[*Error](err)
@@ -136,33 +143,40 @@ func (c *Client) Stat(ctx context.Context, r Registry, repo, reference string) (
 
 // Manifest returns what a registry has. Nothing of it is verified.
 func (c *Client) Manifest(ctx context.Context, r Registry, repo, reference string) (Manifest, error) {
-	m, err := c.document(ctx, r, call{method: http.MethodGet, repo: repo, path: "/manifests/" + reference, accept: accepted})
-	return m, err
+	body, h, err := c.document(ctx, r, call{method: http.MethodGet, repo: repo, path: "/manifests/" + reference, accept: accepted})
+	return Manifest{Digest: h.Get("Docker-Content-Digest"), MediaType: h.Get("Content-Type"), Body: body}, err
 }
 
-// Referrers returns the index of what is attached to a digest.
-func (c *Client) Referrers(ctx context.Context, r Registry, repo, digest string) ([]byte, error) {
-	m, err := c.document(ctx, r, call{method: http.MethodGet, repo: repo, path: "/referrers/" + digest,
-		accept: "application/vnd.oci.image.index.v1+json"})
-	return m.Body, err
+// A Page is a part of a list.
+type Page struct {
+	Body []byte
+	Next string // the query of the page after it
+	More bool   // there is a page after it
 }
 
-func (c *Client) document(ctx context.Context, r Registry, what call) (Manifest, error) {
+// Referrers returns a page of the index of what is attached to a digest: the first, or that of a query.
+func (c *Client) Referrers(ctx context.Context, r Registry, repo, digest, query string) (Page, error) {
+	body, header, err := c.document(ctx, r, call{method: http.MethodGet, repo: repo, path: "/referrers/" + digest,
+		query: query, accept: "application/vnd.oci.image.index.v1+json"})
+	p := Page{Body: body}
+	p.Next, p.More = link.Next(header)
+	return p, err
+}
+
+func (c *Client) document(ctx context.Context, r Registry, what call) (body []byte, _ http.Header, _ error) {
 	resp, err := c.do(ctx, r, what)
 	if err != nil {
-		return Manifest{}, err
+		return nil, nil, err
 	}
 	defer discard(resp)
-	body, err := outbound.Read(resp.Body, MaxManifest)
+	body, err = outbound.Read(resp.Body, MaxManifest)
 	if errors.Is(err, outbound.ErrTooLong) {
-		return Manifest{}, &Error{Reason: fmt.Sprintf("its manifest has more than %d bytes", MaxManifest), Cause: err}
+		return nil, nil, &Error{Reason: fmt.Sprintf("its manifest has more than %d bytes", MaxManifest), Cause: err}
 	}
 	if err != nil {
-		return Manifest{}, &Error{Reason: "its answer broke off", Cause: err}
+		return nil, nil, &Error{Reason: "its answer broke off", Cause: err}
 	}
-	return Manifest{
-		Digest: resp.Header.Get("Docker-Content-Digest"), MediaType: resp.Header.Get("Content-Type"), Body: body,
-	}, nil
+	return body, resp.Header, nil
 }
 
 // StatBlob returns the size of a blob, or -1 if the registry does not say it.
@@ -208,8 +222,8 @@ func (c *Client) Blob(ctx context.Context, r Registry, repo, digest string, from
 
 // A call is a request to a registry.
 type call struct {
-	method, repo, path string
-	accept, ranged     string
+	method, repo, path    string
+	query, accept, ranged string
 }
 
 func (c call) scope() string { return "repository:" + c.repo + ":pull" }
@@ -268,6 +282,9 @@ var errRedirects = errors.New("too many redirects")
 // send sends a request, and follows redirects, without credentials. own reports that the answer is of the registry itself.
 func (c *Client) send(ctx context.Context, r Registry, what call) (resp *http.Response, own bool, _ error) {
 	address := r.Address + "/v2/" + what.repo + what.path
+	if what.query != "" {
+		address += "?" + what.query
+	}
 	header := http.Header{}
 	if what.accept != "" {
 		header.Set("Accept", what.accept)

@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-dev/holdfast/registry/signature/signaturetest"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/upstream/upstreamtest"
 )
 
 func TestMain(m *testing.M) {
@@ -88,8 +89,8 @@ func tell(t *testing.T, file, database string) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "capture": capture, "now": now, "pass": pass, "tls": startTLS, "push": push, "sign": sign, "await": await, "claims": showClaims,
-			"elsewhere": startElsewhere,
-			"terminal":  terminal,
+			"elsewhere": startElsewhere, "distribution": startDistribution, "index": pushIndex, "attach": attach,
+			"terminal": terminal,
 		},
 	})
 }
@@ -276,11 +277,21 @@ func startTLS(ts *testscript.TestScript, _ bool, _ []string) {
 func startElsewhere(ts *testscript.TestScript, _ bool, _ []string) {
 	t := ts.Value("test").(*testing.T)
 	dev := start(t, server.Config{Database: storetest.SQLite(t)})
-	ts.Setenv("OTHER", dev.RegistryHost)
+	setOther(ts, dev.RegistryHost, "_token:"+dev.RegistryToken)
+}
+
+// distribution starts the registry of that name, at the host OTHER, and lets docker know a password for it.
+func startDistribution(ts *testscript.TestScript, _ bool, _ []string) {
+	d := upstreamtest.Start(ts.Value("test").(*testing.T))
+	setOther(ts, d.Front, upstreamtest.User+":"+upstreamtest.Password)
+}
+
+// setOther sets OTHER, and lets docker know a password for it.
+func setOther(ts *testscript.TestScript, host, password string) {
+	ts.Setenv("OTHER", host)
 	ts.Setenv("DOCKER_CONFIG", ts.MkAbs("docker"))
 	ts.Check(os.MkdirAll(ts.MkAbs("docker"), 0o700))
-	password := base64.StdEncoding.EncodeToString([]byte("_token:" + dev.RegistryToken))
-	text := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, dev.RegistryHost, password)
+	text := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, host, base64.StdEncoding.EncodeToString([]byte(password)))
 	ts.Check(os.WriteFile(filepath.Join(ts.MkAbs("docker"), "config.json"), []byte(text), 0o600))
 }
 
@@ -298,6 +309,31 @@ func push(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Check(dev.send(http.MethodPut, repo+"/manifests/"+tag, manifestType, manifest))
 	ts.Setenv("DIGEST", digest(manifest))
+}
+
+// index REPO TAG DIGEST… pushes an index of images as the owner, and keeps its digest in DIGEST.
+func pushIndex(ts *testscript.TestScript, _ bool, args []string) {
+	const indexType = "application/vnd.oci.image.index.v1+json"
+	var list []string
+	for _, digest := range args[2:] {
+		list = append(list, fmt.Sprintf(`{"mediaType":%q,"digest":%q,"size":1}`, manifestType, digest))
+	}
+	text := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"manifests":[%s]}`, indexType, strings.Join(list, ","))
+	ts.Check(ts.Value("dev").(devServer).send(http.MethodPut, args[0]+"/manifests/"+args[1], indexType, text))
+	ts.Setenv("DIGEST", signaturetest.Digest([]byte(text)))
+}
+
+// attach REPO DIGEST TYPE MEGABYTES attaches an artifact with so long a note to an image.
+func attach(ts *testscript.TestScript, _ bool, args []string) {
+	dev, repo := ts.Value("dev").(devServer), args[0]
+	megabytes, err := strconv.Atoi(args[3])
+	ts.Check(err)
+	empty := fmt.Sprintf(`{"mediaType":"application/vnd.oci.empty.v1+json","digest":%q,"size":2}`, signaturetest.Digest([]byte("{}")))
+	text := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"artifactType":%q,"config":%s,"layers":[%[3]s],`+
+		`"subject":{"mediaType":%[1]q,"digest":%[4]q,"size":1},"annotations":{"note":%[5]q}}`,
+		manifestType, args[2], empty, args[1], strings.Repeat("n", megabytes<<20))
+	ts.Check(dev.send(http.MethodPost, repo+"/blobs/uploads/?digest="+signaturetest.Digest([]byte("{}")), "application/octet-stream", "{}"))
+	ts.Check(dev.send(http.MethodPut, repo+"/manifests/"+signaturetest.Digest([]byte(text)), manifestType, text))
 }
 
 // sign makes a key, writes the public one to a file, and signs an image with the other, as cosign does: REPO DIGEST FILE.

@@ -113,7 +113,7 @@ func imagesReferrers(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "referrers REPO:TAG|REPO@DIGEST", Short: "List the signatures, SBOMs and attestations that are attached to an image",
 		Long: "What is attached is the word of whoever may push to the repo; nothing of it is verified, but see\n" +
-			"holdfast registry images signatures. At most 200 are listed, by digest.",
+			"holdfast registry images signatures. They are listed by digest, the first thousand.",
 		Example: "  holdfast registry images referrers acme/platform/app:1.2",
 	}
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
@@ -121,8 +121,7 @@ func imagesReferrers(a *noun.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		req := &ocipb.GetReferrersRequest{RepoUid: at.repo, Digest: found.GetDigest()}
-		all, err := signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetReferrers, req, "digest=REPO:TAG")
+		all, err := referrersOf(ctx, a, at.repo, found.GetDigest())
 		if err != nil {
 			return err
 		}
@@ -133,6 +132,26 @@ func imagesReferrers(a *noun.App) *cobra.Command {
 			Wide: output.Columns("mediaType", "annotations")}
 		return noun.ShowAnswer(ctx, a, view, all, all.GetReferrers(), nil)
 	})
+}
+
+// maxReferrers is after how many referrers no other page is read.
+const maxReferrers = 1000
+
+// referrersOf returns what is attached to an image, from as many pages as it takes.
+func referrersOf(ctx context.Context, a *noun.App, repo, digest string) (*ocipb.Referrers, error) {
+	all, req := &ocipb.Referrers{Incomplete: true}, &ocipb.GetReferrersRequest{RepoUid: repo, Digest: digest}
+	for all.GetIncomplete() && len(all.GetReferrers()) < maxReferrers {
+		some, err := signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetReferrers, req, "digest=REPO:TAG")
+		if err != nil {
+			return nil, err
+		}
+		n := len(some.GetReferrers())
+		if all.Incomplete = some.GetIncomplete() && n > 0; all.GetIncomplete() {
+			req.After = some.GetReferrers()[n-1].GetDigest()
+		}
+		all.Referrers = append(all.Referrers, some.GetReferrers()...)
+	}
+	return all, nil
 }
 
 // aboutImage makes cmd a command with one argument, which is the reference of an

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/upstream/link"
 )
 
 // A Repo is a repository of a registry.
@@ -38,7 +39,8 @@ type Copier struct {
 	Bytes     int64 // of blobs that were copied
 	Present   int   // blobs that were there
 
-	seen map[string]bool
+	seen  map[string]bool
+	noted map[string]bool // manifests that the registry attached to their subject itself
 }
 
 // A descriptor is what a manifest says about what it refers to.
@@ -64,7 +66,7 @@ func (r Repo) push() string { return "repository:" + r.Name + ":pull,push" }
 // digest.
 func (c *Copier) Copy(ctx context.Context, reference, tag string) (digest string, _ error) {
 	if c.seen == nil {
-		c.seen = map[string]bool{}
+		c.seen, c.noted = map[string]bool{}, map[string]bool{}
 	}
 	return c.copy(ctx, reference, tag, 0)
 }
@@ -105,7 +107,7 @@ func (c *Copier) copy(ctx context.Context, reference, tag string, depth int) (st
 	if tag != "" {
 		name = tag
 	}
-	if err := c.put(ctx, name, mediaType, body); err != nil {
+	if c.noted[digest], err = c.put(ctx, name, mediaType, body); err != nil {
 		return "", err
 	}
 	c.Manifests++
@@ -164,20 +166,21 @@ func (r Repo) manifest(ctx context.Context, reference string) (body []byte, medi
 	return body, strings.TrimSpace(mediaType), digest, nil
 }
 
-func (c *Copier) put(ctx context.Context, reference, mediaType string, body []byte) error {
+// put writes a manifest. attached reports that the registry has attached it to its subject, and will list it.
+func (c *Copier) put(ctx context.Context, reference, mediaType string, body []byte) (attached bool, _ error) {
 	if c.DryRun {
-		return nil
+		return false, nil
 	}
 	if err := c.begin(ctx); err != nil {
-		return err
+		return false, err
 	}
 	resp, err := c.To.do(ctx, call{method: http.MethodPut, path: c.To.Name + "/manifests/" + reference, scope: c.To.push(),
 		header: map[string]string{"Content-Type": mediaType}, body: bytes.NewReader(body), size: int64(len(body)), want: []int{http.StatusCreated}})
 	if err != nil {
-		return err
+		return false, err
 	}
 	discard(resp)
-	return nil
+	return resp.Header.Get("Oci-Subject") != "", nil
 }
 
 // begin gets the token for writing, because a request with a body cannot be sent twice.
@@ -279,43 +282,6 @@ func (r *checkedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// referrers copies what is attached to a manifest: by its subject, and by tags as cosign makes them.
-func (c *Copier) referrers(ctx context.Context, digest string, depth int) error {
-	resp, err := c.From.do(ctx, call{method: http.MethodGet, path: c.From.Name + "/referrers/" + digest, scope: c.From.pull(),
-		want: []int{http.StatusOK, http.StatusNotFound, http.StatusMethodNotAllowed}})
-	if err != nil {
-		return err
-	}
-	var index manifest
-	if resp.StatusCode == http.StatusOK {
-		err = json.NewDecoder(io.LimitReader(resp.Body, maxManifest)).Decode(&index)
-	}
-	discard(resp)
-	if err != nil {
-		return problem.New(problem.ExitError, "%s does not list referrers as it should", c.From.Host)
-	}
-	for _, d := range index.Manifests {
-		if _, err := c.copy(ctx, d.Digest, "", depth+1); err != nil {
-			return err
-		}
-	}
-	prefix := strings.Replace(digest, ":", "-", 1)
-	for _, suffix := range []string{"", ".sig", ".att", ".sbom"} {
-		resp, err := c.From.do(ctx, call{method: http.MethodHead, path: c.From.Name + "/manifests/" + prefix + suffix, scope: c.From.pull(),
-			header: map[string]string{"Accept": manifestTypes}, want: []int{http.StatusOK, http.StatusNotFound}})
-		if err != nil {
-			return err
-		}
-		discard(resp)
-		if resp.StatusCode == http.StatusOK {
-			if _, err := c.copy(ctx, prefix+suffix, prefix+suffix, depth+1); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // Tags returns the tags of a repo that match a pattern.
 func (r Repo) Tags(ctx context.Context, pattern string) (all []string, _ error) {
 	next := r.Name + "/tags/list"
@@ -337,15 +303,11 @@ func (r Repo) Tags(ctx context.Context, pattern string) (all []string, _ error) 
 				all = append(all, tag)
 			}
 		}
-		link, _, ok := strings.Cut(resp.Header.Get("Link"), ">")
-		if !ok {
+		query, more := link.Next(resp.Header)
+		if !more {
 			return all, nil
 		}
-		query, err := url.Parse(strings.TrimPrefix(strings.TrimSpace(link), "<"))
-		if err != nil {
-			return nil, problem.New(problem.ExitError, "%s does not list tags as it should", r.Host)
-		}
-		next = r.Name + "/tags/list?" + query.RawQuery // at the same registry, whatever the link says
+		next = r.Name + "/tags/list?" + query
 	}
 	return nil, problem.New(problem.ExitError, "%s lists tags without end", r.Host)
 }

@@ -189,3 +189,64 @@ func TestTagsEnd(t *testing.T) {
 		t.Errorf("error = %v", err)
 	}
 }
+
+// TestHostileReferrers: a list of referrers that cannot be read to its end is an error, and leads nowhere else.
+func TestHostileReferrers(t *testing.T) {
+	layer := "layer"
+	elsewhere := newHostile(t, func(http.ResponseWriter, *http.Request) { t.Error("a link was followed elsewhere") })
+	list := func(digest, link string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", link)
+			fmt.Fprintf(w, `{"schemaVersion":2,"manifests":[{"digest":%q}]}`, digest)
+		}
+	}
+	pages := 0
+	for name, tt := range map[string]struct {
+		h    http.HandlerFunc
+		want string // "" is none
+	}{
+		"none":               {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, ""},
+		"not as a method":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, ""},
+		"a page that is one": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "does not list referrers as it should"},
+		"something else":     {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }, "does not list referrers as it should"},
+		"too long":           {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat(" ", maxManifest+1)) }, "does not list referrers as it should"},
+		"a tag":              {list("v1", ""), "does not list referrers as it should"},
+		"a path":             {list("sha256:../../x", ""), "does not list referrers as it should"},
+		"a loop":             {list(digestOf(image(layer)), `<?last=a>; rel="next"`), "without end"},
+		"without end": {func(w http.ResponseWriter, r *http.Request) {
+			pages++
+			list(digestOf(image(layer)), fmt.Sprintf(`<?last=%d>; rel="next"`, pages))(w, r)
+		}, "without end"},
+		"long pages without end": {func(w http.ResponseWriter, r *http.Request) {
+			pages++
+			w.Header().Set("Link", fmt.Sprintf(`<?last=%d>; rel="next"`, pages))
+			fmt.Fprintf(w, `{"schemaVersion":2,"x":%q}`, strings.Repeat("x", maxManifest/2))
+		}, "without end"},
+		"elsewhere": {list(digestOf(image(layer)), "<"+elsewhere.URL+`/x?last=a>; rel="next"`), "without end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pages = 0
+			from := newHostile(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case strings.Contains(r.URL.Path, "/referrers/"):
+					tt.h(w, r)
+				case strings.Contains(r.URL.Path, "/manifests/sha256-"):
+					w.WriteHeader(http.StatusNotFound)
+				case strings.Contains(r.URL.Path, "/blobs/"):
+					fmt.Fprint(w, layer)
+				default:
+					w.Header().Set("Content-Type", imageType)
+					fmt.Fprint(w, image(layer))
+				}
+			})
+			c := &Copier{From: Repo{New(from.host(), "", ""), "a/b"}, To: Repo{New(sink(t).host(), "", ""), "c/d"}, Referrers: true}
+			_, err := c.Copy(t.Context(), "v1", "copy")
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want %q", err, tt.want)
+			}
+			if pages > maxPages {
+				t.Errorf("%d pages were read", pages)
+			}
+		})
+	}
+}
