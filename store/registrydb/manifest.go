@@ -2,6 +2,7 @@ package registrydb
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
 	"strconv"
@@ -213,18 +214,68 @@ func (s *Store) StatManifest(ctx context.Context, repo resource.UID, reference s
 	return s.manifest(ctx, repo, reference, false)
 }
 
+// A manifestQuestion is what a digest or tag names in a repo.
+type manifestQuestion struct {
+	repo      resource.UID
+	reference string
+	whole     bool // with the body
+}
+
 func (s *Store) manifest(
 	ctx context.Context, repo resource.UID, reference string, whole bool,
-) (m resource.Manifest, _ error) {
+) (resource.Manifest, error) {
+	q := manifestQuestion{repo, reference, whole}
+	m, err := s.manifests.Ask(ctx, q)
+	if err == nil && whole && m.Body == nil { // it is too long to be read with others
+		return s.readManifest(ctx, q)
+	}
+	return m, err
+}
+
+// readManifest answers one question.
+func (s *Store) readManifest(ctx context.Context, q manifestQuestion) (m resource.Manifest, _ error) {
 	var pushed int64
 	dest := []any{&m.Digest, &m.MediaType, &m.ArtifactType, &m.Size, &pushed}
-	if whole {
+	if q.whole {
 		dest = append(dest, &m.Subject, &m.Body)
 	}
-	text, args := manifestOf(repo, reference, whole)
+	text, args := manifestOf(q.repo, q.reference, q.whole)
 	err := s.Row(ctx, text, args, dest...)
 	m.PushTime = store.FromMS(pushed)
-	return m, store.Missing(err, "manifest", resource.UID(reference))
+	return m, store.Missing(err, "manifest", resource.UID(q.reference))
+}
+
+// maxGathered is how long the body of a manifest may be that is read together with others, in bytes. Nobody is to wait for a
+// long one of somebody else.
+const maxGathered = 64 << 10
+
+// readManifests answers several questions, without the bodies that are too long. It is for PostgreSQL.
+func (s *Store) readManifests(ctx context.Context, asked []manifestQuestion) ([]store.Answer[resource.Manifest], error) {
+	repos, references, whole := make([]int64, len(asked)), make([]string, len(asked)), make([]bool, len(asked))
+	all := make([]store.Answer[resource.Manifest], len(asked))
+	for i, q := range asked {
+		repos[i], references[i], whole[i] = store.Segment(q.repo), q.reference, q.whole
+		all[i].Err = store.Missing(sql.ErrNoRows, "manifest", resource.UID(q.reference))
+	}
+	err := s.Rows(ctx, `
+		SELECT q.i - 1, m.digest, m.media_type, m.artifact_type, m.size, m.push_ms, m.subject,
+			CASE WHEN q.whole AND m.size <= $4 THEN m.body END
+		FROM unnest($1::bigint[], $2::text[], $3::boolean[]) WITH ORDINALITY AS q (repo, reference, whole, i)
+		CROSS JOIN LATERAL (SELECT * FROM manifests AS m WHERE m.repo = q.repo AND m.digest = CASE
+			WHEN strpos(q.reference, ':') > 0 THEN q.reference
+			ELSE (SELECT t.digest FROM tags AS t WHERE t.parent = q.repo AND t.name = q.reference) END OFFSET 0) AS m`,
+		[]any{repos, references, whole, maxGathered}, func(row store.Scanner) (bool, error) {
+			var i, pushed int64
+			var m resource.Manifest
+			err := row.Scan(&i, &m.Digest, &m.MediaType, &m.ArtifactType, &m.Size, &pushed, &m.Subject, &m.Body)
+			m.PushTime = store.FromMS(pushed)
+			if !asked[i].whole {
+				m.Subject = ""
+			}
+			all[i] = store.Answer[resource.Manifest]{Value: m, Err: err}
+			return false, err
+		})
+	return all, err
 }
 
 // ManifestAt returns the repo with these names, root first, and what a digest or

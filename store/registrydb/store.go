@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 )
 
@@ -16,6 +17,8 @@ type Store struct {
 	*store.DB
 
 	repos *repoCache
+
+	manifests *store.Gatherer[manifestQuestion, resource.Manifest]
 
 	RepoLookups metric.Cache // in the cache of repos
 
@@ -29,6 +32,7 @@ type Store struct {
 // New returns the store of the registry in a database.
 func New(db *store.DB) *Store {
 	s := &Store{DB: db, repos: newRepoCache()}
+	s.manifests = store.NewGatherer(db, s.readManifest, s.readManifests)
 	db.OnRevision(s.repos.clear)
 	return s
 }
