@@ -30,7 +30,10 @@ func TestManifestsTogether(t *testing.T) {
 			}
 		}
 		told := func(m resource.Manifest, err error) string {
-			return fmt.Sprint(m.Digest, m.MediaType, m.Size, m.PushTime, m.Subject, digest(string(m.Body)), len(m.Body), err)
+			if err != nil {
+				return err.Error()
+			}
+			return fmt.Sprint(m.Digest, m.MediaType, m.Size, m.PushTime, m.Subject, digest(string(m.Body)), len(m.Body))
 		}
 		var alone []string
 		for _, f := range asked {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -225,6 +226,9 @@ func (s *Store) manifest(
 	ctx context.Context, repo resource.UID, reference string, whole bool,
 ) (resource.Manifest, error) {
 	q := manifestQuestion{repo, reference, whole}
+	if !utf8.ValidString(reference) || strings.ContainsRune(reference, 0) { // which PostgreSQL refuses, and all that is asked with it
+		return s.readManifest(ctx, q)
+	}
 	m, err := s.manifests.Ask(ctx, q)
 	if err == nil && whole && m.Body == nil { // it is too long to be read with others
 		return s.readManifest(ctx, q)
