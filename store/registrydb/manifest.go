@@ -253,6 +253,15 @@ func (s *Store) readManifest(ctx context.Context, q manifestQuestion) (m resourc
 // long one of somebody else.
 const maxGathered = 64 << 10
 
+// selectManifests selects what references name in repos.
+const selectManifests = `
+	SELECT q.i - 1, m.digest, m.media_type, m.artifact_type, m.size, m.push_ms, m.subject,
+		CASE WHEN q.whole AND m.size <= $4 THEN m.body END
+	FROM unnest($1::bigint[], $2::text[], $3::boolean[]) WITH ORDINALITY AS q (repo, reference, whole, i)
+	CROSS JOIN LATERAL (SELECT * FROM manifests AS m WHERE m.repo = q.repo AND m.digest = CASE
+		WHEN strpos(q.reference, ':') > 0 THEN q.reference
+		ELSE (SELECT t.digest FROM tags AS t WHERE t.parent = q.repo AND t.name = q.reference) END OFFSET 0) AS m`
+
 // readManifests answers several questions, without the bodies that are too long. It is for PostgreSQL.
 func (s *Store) readManifests(ctx context.Context, asked []manifestQuestion) ([]store.Answer[resource.Manifest], error) {
 	repos, references, whole := make([]int64, len(asked)), make([]string, len(asked)), make([]bool, len(asked))
@@ -261,13 +270,7 @@ func (s *Store) readManifests(ctx context.Context, asked []manifestQuestion) ([]
 		repos[i], references[i], whole[i] = store.Segment(q.repo), q.reference, q.whole
 		all[i].Err = store.Missing(sql.ErrNoRows, "manifest", resource.UID(q.reference))
 	}
-	err := s.Rows(ctx, `
-		SELECT q.i - 1, m.digest, m.media_type, m.artifact_type, m.size, m.push_ms, m.subject,
-			CASE WHEN q.whole AND m.size <= $4 THEN m.body END
-		FROM unnest($1::bigint[], $2::text[], $3::boolean[]) WITH ORDINALITY AS q (repo, reference, whole, i)
-		CROSS JOIN LATERAL (SELECT * FROM manifests AS m WHERE m.repo = q.repo AND m.digest = CASE
-			WHEN strpos(q.reference, ':') > 0 THEN q.reference
-			ELSE (SELECT t.digest FROM tags AS t WHERE t.parent = q.repo AND t.name = q.reference) END OFFSET 0) AS m`,
+	err := s.Rows(ctx, selectManifests,
 		[]any{repos, references, whole, maxGathered}, func(row store.Scanner) (bool, error) {
 			var i, pushed int64
 			var m resource.Manifest

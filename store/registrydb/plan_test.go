@@ -74,6 +74,8 @@ func searched(repo resource.UID) (all []plantest.Shape) {
 
 // pulled are the shapes of a pull.
 func pulled() (all []plantest.Shape) {
+	all = append(all, plantest.Shape{Name: "pulls of several", Index: "manifests_pkey manifests_digest", Text: selectManifests,
+		Args: []any{[]int64{1, 2}, []string{"v1", "sha256:1"}, []bool{true, false}, maxGathered}})
 	for _, reference := range []string{"v1", "sha256:1"} {
 		text, args := manifestOf(resource.NewRoot().NewChild(), reference, true)
 		all = append(all, plantest.Shape{Name: "a pull of " + reference, Index: "manifests_pkey manifests_digest", Text: text, Args: args})
