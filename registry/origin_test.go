@@ -273,6 +273,18 @@ func (m *mirrorRig) files(t testing.TB) (n int) {
 	return n
 }
 
+// stored waits until a blob is stored, which is after it was passed on.
+func (m *mirrorRig) stored(t testing.TB, digest string) {
+	t.Helper()
+	for range 500 {
+		if _, err := m.store.StoredBlob(t.Context(), digest); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%s is not stored", digest)
+}
+
 // mirrors makes a group whose upstream is an address, and returns the path of the group.
 func (m *mirrorRig) mirrors(t testing.TB, name, address string, change func(*resource.RegistryUpstream)) (string, resource.RegistryUpstream) {
 	t.Helper()
