@@ -102,6 +102,7 @@ func (r *Registry) statBlob(w http.ResponseWriter, req *http.Request, u *mirror,
 		return r.upstreamProblem(req.Context(), u, err)
 	}
 	setBlob(w, d)
+	w.Header().Set("Accept-Ranges", "bytes")
 	if size >= 0 {
 		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	}

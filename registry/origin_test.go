@@ -64,6 +64,13 @@ func (o *origin) count(kind string) int {
 	return o.asked[kind]
 }
 
+// arrived returns how many requests of a kind came.
+func (o *origin) arrived(kind string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.asked[kind]
+}
+
 // total returns how many requests came, and forgets them.
 func (o *origin) total() (n int) {
 	o.mu.Lock()
