@@ -78,6 +78,46 @@ func TestMirrorAbsences(t *testing.T) {
 	})
 }
 
+// TestUpstreamFailure: what an upstream failed with is told until it gives something, or is changed.
+func TestUpstreamFailure(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	m, o := newMirrorRig(t, s, nil), newOrigin(t)
+	at, u := m.mirrors(t, "mirror", o.URL, nil)
+	_, other := m.mirrors(t, "other", o.URL, nil)
+	o.image("app", "v1", "layer")
+	ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: m.uids["owner"]})
+	want := func(want string) {
+		t.Helper()
+		now, err := m.service.GetUpstream(ctx, u.UID)
+		must(t, err)
+		got, ok := m.service.UpstreamFailure(now)
+		if got.Reason != want && ok || ok != (want != "") || ok && !got.Time.Equal(m.now()) && m.now().Sub(got.Time) > time.Hour {
+			t.Errorf("failure = %+v, %v, want %q", got, ok, want)
+		}
+	}
+	want("")
+	for answer, reason := range map[int]string{
+		http.StatusInternalServerError: "it answers with status 500", http.StatusForbidden: "it refuses the request, or does not have it",
+	} {
+		o.behave(status(answer))
+		m.want(t, call{method: "GET", path: "/v2/" + at + "/app/manifests/none", who: "registry.pull"}, map[int]int{500: 502, 403: 403}[answer])
+		want(reason)
+		o.behave(nil)
+		m.get(t, at+"/app/manifests/none", http.StatusNotFound) // that is an answer
+		want("")
+		m.pass(time.Minute)
+	}
+	o.behave(status(http.StatusInternalServerError))
+	m.get(t, at+"/app/blobs/"+sha([]byte("layer")), http.StatusBadGateway)
+	want("it answers with status 500")
+	if f, ok := m.service.UpstreamFailure(other); ok {
+		t.Errorf("another upstream has failed: %+v", f)
+	}
+	_, err := m.service.UpdateUpstream(ctx, u.UID, func(u *resource.RegistryUpstream) error { u.FreshFor = time.Minute; return nil })
+	must(t, err)
+	want("")
+}
+
 // TestMirrorOfGoneTag: a tag that the upstream does not have any more is served from here, and the upstream not asked by
 // every pull.
 func TestMirrorOfGoneTag(t *testing.T) {

@@ -270,6 +270,7 @@ func (r *Registry) leftAlone(u *mirror, kind, reference string, stored bool) err
 
 // noteAnswer notes what came of asking an upstream. Trouble is logged when it begins, and not whenever somebody pulls.
 func (r *Registry) noteAnswer(ctx context.Context, u *mirror, err error) {
+	r.failures.note(u.RegistryUpstream, err, r.config.Now())
 	if !r.pauses.note(u.UID, err, r.config.Now()) {
 		return
 	}
