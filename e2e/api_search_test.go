@@ -18,8 +18,10 @@ import (
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
+	"github.com/holdfast-dev/holdfast/registry/signature/signaturetest"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/token"
@@ -71,6 +73,12 @@ func (g *gallery) hits(t *testing.T) map[string]hit {
 	subscription := g.subscribe(t, g.folder)
 	exception := g.except(t, g.folder, &findingspb.Exception{AdvisoryId: "GHSA-9"}).GetUid()
 	rule := g.ruled(t, g.folder, &findingspb.Rule{}).GetUid()
+	key, err := signaturetest.NewKey("ecdsa")
+	if err != nil {
+		t.Fatal(err)
+	}
+	upstream := must[*ocipb.Upstream](t, g.overGRPC, g.Token, &ocipb.CreateUpstreamRequest{Parent: team, Upstream: &ocipb.Upstream{Name: "quartz.example", Address: "https://quartz.example"}}).GetUid()
+	signer := g.signer(t, g.folder, &ocipb.Signer{Name: "quartzsigner", Key: key.PEM()}).GetUid()
 	v2 := g.tag(t, g.repo, "v2-quartz", g.digest)
 	index := g.pushIndex(t, "dev/folder/app", "multi", "arm64")
 	g.publish(t, g.folder, osvOf("GHSA-quartz-1", "CVE-2026-4711", "npm", "left", "1.3.0"))
@@ -101,6 +109,10 @@ func (g *gallery) hits(t *testing.T) map[string]hit {
 		"a subscription by uid":          {subscription, accesspb.SearchKind_SEARCH_KIND_SUBSCRIPTION, byUID, "dev/folder", subscription, "subscriptions.list"},
 		"an exception by uid":            {exception, accesspb.SearchKind_SEARCH_KIND_EXCEPTION, byUID, "dev/folder", exception, "policies.override.list"},
 		"a rule by uid":                  {rule, accesspb.SearchKind_SEARCH_KIND_RULE, byUID, "dev/folder", rule, "policies.policy.list"},
+		"an upstream by name":            {"quartz.example", accesspb.SearchKind_SEARCH_KIND_UPSTREAM, byName, "dev/folder/quartz team/quartz.example", upstream, "registry.settings.list"},
+		"an upstream by uid":             {upstream, accesspb.SearchKind_SEARCH_KIND_UPSTREAM, byUID, "dev/folder/quartz team/quartz.example", upstream, "registry.settings.list"},
+		"a signer by some of its name":   {"quartzs", accesspb.SearchKind_SEARCH_KIND_SIGNER, byNamePrefix, "dev/folder/quartzsigner", signer, "policies.policy.list"},
+		"a signer by uid":                {signer, accesspb.SearchKind_SEARCH_KIND_SIGNER, byUID, "dev/folder/quartzsigner", signer, "policies.policy.list"},
 		"a tag by name":                  {"v2-quartz", tag, byName, "dev/folder/app:v2-quartz", v2, "tag.list"},
 		"a tag by uid":                   {v2, tag, byUID, "dev/folder/app:v2-quartz", v2, "tag.list"},
 		"an image by digest":             {g.digest, manifest, byDigest, "dev/folder/app@" + g.digest, g.digest, "manifest.metadata.list"},

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"net"
 	"net/http"
@@ -163,28 +164,48 @@ func TestMirrorFullDisk(t *testing.T) {
 	}
 	for _, full := range []string{"blobs", "data"} { // where blobs are stored, and where they are held while they arrive
 		t.Run(full, func(t *testing.T) {
-			disk, other := faultDisk(t, 16<<20), t.TempDir()
-			dirs := map[string]string{"blobs": other, "data": other}
-			dirs[full] = disk
-			p := procStart(t, "HOLDFAST_DATA_DIR="+filepath.Join(dirs["data"], "d"), "HOLDFAST_BLOBS="+filepath.Join(dirs["blobs"], "b"), "HOLDFAST_DATABASE="+filepath.Join(other, "h.db"))
-			group := procMust[procGroup](t, p.owner(), http.MethodPost, "/iam/v2beta1/groups/"+string(p.dev.Organization), map[string]any{"name": "mirror"})
-			procMust[struct{}](t, p.owner(), http.MethodPost, "/oci/v1/upstreams/"+string(group.UID), map[string]any{"name": "far", "address": far.BaseURL, "credentials": "_token:" + far.RegistryToken})
-			path := "/v2/dev/mirror/dev/images/app/blobs/" + ociDigest(layer)
-			filler := faultFill(t, disk)
-			resp, text, err := p.registry().send(t.Context(), "GET", path, nil)
-			if err == nil && resp.StatusCode == http.StatusOK {
-				t.Errorf("%d bytes that look complete, with a full disk", len(text))
-			}
-			if err := os.Remove(filler); err != nil {
-				t.Fatal(err)
-			}
-			if _, text, err := p.registry().expect(t.Context(), http.StatusOK, "GET", path, nil); err != nil || !bytes.Equal(text, layer) {
-				t.Errorf("%d bytes when there is room: %v", len(text), err)
-			}
-			if n := ociFiles(t, filepath.Join(dirs["blobs"], "b"), func(string) {}); n != 1 {
-				t.Errorf("%d files, want 1", n)
-			}
-			p.stop()
+			storetest.EachURL(t, func(t *testing.T, url string) {
+				disk, other := faultDisk(t, 16<<20), t.TempDir()
+				dirs := map[string]string{"blobs": other, "data": other}
+				dirs[full] = disk
+				mirrorFullDisk(t, far, layer, disk, map[string]string{"DATA_DIR": filepath.Join(dirs["data"], "d"), "BLOBS": filepath.Join(dirs["blobs"], "b"), "DATABASE": url})
+			})
 		})
 	}
+	t.Run("database", func(t *testing.T) { // of SQLite; that of PostgreSQL is the operator's
+		disk, other := faultDisk(t, 8<<20), t.TempDir()
+		mirrorFullDisk(t, far, layer, disk, map[string]string{"DATA_DIR": other, "BLOBS": filepath.Join(other, "b"), "DATABASE": filepath.Join(disk, "h.db")})
+	})
+}
+
+// mirrorFullDisk pulls a blob through a server with such settings while a disk is full, and when it is not.
+func mirrorFullDisk(t *testing.T, far *world, layer []byte, disk string, settings map[string]string) {
+	t.Helper()
+	var env []string
+	for name, value := range settings {
+		env = append(env, "HOLDFAST_"+name+"="+value)
+	}
+	p := procStart(t, env...)
+	group := procMust[procGroup](t, p.owner(), http.MethodPost, "/iam/v2beta1/groups/"+string(p.dev.Organization), map[string]any{"name": strings.ToLower(rand.Text())})
+	procMust[struct{}](t, p.owner(), http.MethodPost, "/oci/v1/upstreams/"+string(group.UID), map[string]any{"name": "far", "address": far.BaseURL, "credentials": "_token:" + far.RegistryToken})
+	path := "/v2/dev/" + group.Name + "/dev/images/app/blobs/" + ociDigest(layer)
+	filler := faultFill(t, disk)
+	inDatabase := strings.HasPrefix(settings["DATABASE"], disk) // the blob is verified and passed on before it is noted there
+	if inDatabase {
+		procUntil(t, "writes are refused", func() bool { // the log of the database may have room left
+			return p.owner().code(t.Context(), http.MethodPost, faultGroups(p, http.MethodPost), faultBody(http.MethodPost)) != http.StatusOK
+		})
+	}
+	resp, text, err := p.registry().send(t.Context(), "GET", path, nil)
+	if err == nil && resp.StatusCode == http.StatusOK && !inDatabase {
+		t.Errorf("%d bytes that look complete, with a full disk", len(text))
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if _, text, err := p.registry().expect(t.Context(), http.StatusOK, "GET", path, nil); err != nil || !bytes.Equal(text, layer) {
+		t.Errorf("%d bytes when there is room: %v", len(text), err)
+	}
+	procUntil(t, "one file is stored", func() bool { return ociFiles(t, settings["BLOBS"], func(string) {}) == 1 })
+	p.stop()
 }

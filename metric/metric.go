@@ -69,13 +69,14 @@ const (
 
 	NotUnderstood = "not_understood"
 
-	Hit      = "hit"
-	Fetched  = "fetched"
-	Stale    = "stale"
-	Limited  = "limited"
-	Missing  = "missing"
-	Manifest = "manifest"
-	Blob     = "blob"
+	Hit        = "hit"
+	Fetched    = "fetched"
+	Stale      = "stale"
+	Limited    = "limited"
+	Missing    = "missing"
+	Remembered = "remembered"
+	Manifest   = "manifest"
+	Blob       = "blob"
 )
 
 // New registers the counters with r. capabilities are the names that denials can
@@ -118,10 +119,10 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 		Upstreams: newCounter(r, "holdfast_upstream_requests_total",
 			"Requests for manifests and blobs of groups with an upstream: served from here because that was fresh (hit) or the "+
 				"upstream said that it is (unchanged), fetched, served from here though the upstream was not asked or gave no answer "+
-				"(stale); and not served because the upstream does not have it (missing), was asked too often (limited), refused "+
-				"(denied) or failed.",
+				"(stale); and not served because the upstream does not have it (missing), did not have it "+
+				"a moment ago and was not asked again (remembered), was asked too often (limited), refused (denied) or failed.",
 			label{"kind", []string{Manifest, Blob}},
-			label{"outcome", []string{Hit, Unchanged, Fetched, Stale, Missing, Limited, Denied, Failed}}),
+			label{"outcome", []string{Hit, Unchanged, Fetched, Stale, Missing, Remembered, Limited, Denied, Failed}}),
 		caches: newCounter(r, "holdfast_cache_requests_total", "Lookups in caches, by cache and result.",
 			label{"cache", caches}, label{"result", []string{"hit", "miss"}}),
 	}

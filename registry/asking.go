@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/turn"
 	"github.com/holdfast-dev/holdfast/upstream"
@@ -131,4 +133,42 @@ func (p *pauses) err(uid resource.UID, stored bool, now time.Time) error {
 		}
 	}
 	return was.err
+}
+
+// A Failure is why an upstream gave nothing when it was last asked.
+type Failure struct {
+	Reason string // for those who may see the upstream: nothing about our network, and no secret
+	Time   time.Time
+
+	version time.Time // of the settings of the upstream
+}
+
+const failuresCached = 1 << 12
+
+// failures remembers which upstreams gave nothing when they were last asked. It is safe for concurrent use.
+type failures struct {
+	all *lru.Cache[resource.UID, Failure]
+}
+
+func newFailures() failures {
+	all, _ := lru.New[resource.UID, Failure](failuresCached) // fails for sizes below one only
+	return failures{all}
+}
+
+// note notes what came of asking an upstream. That it does not have something is no failure of it.
+func (f failures) note(u resource.RegistryUpstream, err error, now time.Time) {
+	e, ok := errors.AsType[*upstream.Error](err)
+	switch {
+	case err == nil || upstream.NotFound(err):
+		f.all.Remove(u.UID)
+	case ok:
+		f.all.Add(u.UID, Failure{e.Reason, now, u.UpdateTime})
+	}
+}
+
+// UpstreamFailure returns why this server got nothing from an upstream when it last asked, since that was changed. The
+// caller must have read the upstream, which needs a capability.
+func (s *Service) UpstreamFailure(u resource.RegistryUpstream) (Failure, bool) {
+	f, ok := s.images.failures.all.Get(u.UID)
+	return f, ok && f.version.Equal(u.UpdateTime)
 }

@@ -67,8 +67,8 @@ func (r *Registry) storedBlob(w http.ResponseWriter, req *http.Request, t target
 		return err
 	}
 	defer body.Close()
-	if strings.Count(req.Header.Get("Range"), ",") >= maxRanges {
-		req.Header.Del("Range") // RFC 9110 allows to ignore it: the client gets the blob
+	if ranges := req.Header.Get("Range"); strings.Count(ranges, ",") >= maxRanges || !strings.HasPrefix(ranges, "bytes=") {
+		req.Header.Del("Range") // RFC 9110 allows to ignore many, and demands it for a unit that is not known
 	}
 	if req.Header.Get("Range") != "" {
 		w = &rangeWriter{ResponseWriter: w, registry: r, req: req}

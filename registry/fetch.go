@@ -86,7 +86,7 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 func (r *Registry) statBlob(w http.ResponseWriter, req *http.Request, u *mirror, d digest.Digest) error {
 	ctx, cancel := context.WithTimeout(req.Context(), statTime)
 	defer cancel()
-	err := r.pauses.err(u.UID, false, r.config.Now())
+	err := r.leftAlone(u, "blob", d.String(), false)
 	if err != nil {
 		return r.upstreamProblem(req.Context(), u, err)
 	}
@@ -97,10 +97,12 @@ func (r *Registry) statBlob(w http.ResponseWriter, req *http.Request, u *mirror,
 	defer end()
 	size, err := r.config.Upstreams.StatBlob(ctx, r.remote(u.RegistryUpstream), u.repo(), d.String())
 	r.noteAnswer(ctx, u, err)
+	r.absences.note(u.key("blob", d.String()), err, r.config.Now())
 	if err != nil {
 		return r.upstreamProblem(req.Context(), u, err)
 	}
 	setBlob(w, d)
+	w.Header().Set("Accept-Ranges", "bytes")
 	if size >= 0 {
 		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	}
@@ -121,7 +123,7 @@ func (r *Registry) download(ctx context.Context, u *mirror, name string, d diges
 
 // receiveBlob fetches a blob and stores it, unless it is here by now.
 func (r *Registry) receiveBlob(ctx context.Context, u *mirror, name string, d digest.Digest, to *download) error {
-	if err := r.pauses.err(u.UID, false, r.config.Now()); err != nil {
+	if err := r.leftAlone(u, "blob", d.String(), false); err != nil {
 		return err
 	}
 	end, err := r.fetches.take(ctx, u.UID.Root())
@@ -135,7 +137,9 @@ func (r *Registry) receiveBlob(ctx context.Context, u *mirror, name string, d di
 		}
 	}
 	in := &inflow{registry: r, u: u, digest: d, to: to}
-	if err := in.open(ctx); err != nil {
+	err = in.open(ctx)
+	r.absences.note(u.key("blob", d.String()), err, r.config.Now())
+	if err != nil {
 		return err
 	}
 	defer in.close()

@@ -199,6 +199,8 @@ func outcomeOf(outcome string, have bool, err error) string {
 		return outcome
 	case have:
 		return metric.Stale
+	case errors.Is(err, errRemembered):
+		return metric.Remembered
 	case upstream.NotFound(err):
 		return metric.Missing
 	case limited:
@@ -247,17 +249,28 @@ func (r *Registry) refresh(
 ) (outcome string, err error) {
 	key := string(u.UID) + " " + name + " " + reference + " " + held
 	return r.asking.do(ctx, key, func(ctx context.Context) (string, error) {
-		if err := r.pauses.err(u.UID, held != "", r.config.Now()); err != nil {
+		if err := r.leftAlone(u, "manifest", reference, held != ""); err != nil {
 			return "", err
 		}
 		outcome, err := r.ask(ctx, u, name, reference, held)
 		r.noteAnswer(ctx, u, err)
+		r.absences.note(u.key("manifest", reference), err, r.config.Now())
 		return outcome, err
 	})
 }
 
+// leftAlone returns why an upstream is not to be asked for something now: it did not have it a moment ago, or is left alone.
+func (r *Registry) leftAlone(u *mirror, kind, reference string, stored bool) error {
+	now := r.config.Now()
+	if err := r.absences.err(u.key(kind, reference), now); err != nil {
+		return err
+	}
+	return r.pauses.err(u.UID, stored, now)
+}
+
 // noteAnswer notes what came of asking an upstream. Trouble is logged when it begins, and not whenever somebody pulls.
 func (r *Registry) noteAnswer(ctx context.Context, u *mirror, err error) {
+	r.failures.note(u.RegistryUpstream, err, r.config.Now())
 	if !r.pauses.note(u.UID, err, r.config.Now()) {
 		return
 	}

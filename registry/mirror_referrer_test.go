@@ -35,34 +35,35 @@ func (m *mirrorRig) about(t testing.TB, repo string, subject []byte) (all []stri
 
 // TestMirrorReferrers: signatures and SBOMs come with the image, and are asked for again when they are not fresh.
 func TestMirrorReferrers(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m, o := newMirrorRig(t, s, nil), newOrigin(t)
-	at, _ := m.mirrors(t, "mirror", o.URL, nil)
-	img := o.image("app", "v1", "layer")
-	signature := o.about("app", img, "signature")
-	list := func() (all []string, warning string) {
-		t.Helper()
-		return m.about(t, at+"/app", img)
-	}
-	if all, warning := list(); len(all) != 1 || all[0] != "application/x-signature" || warning != "" {
-		t.Errorf("referrers %v, %q", all, warning)
-	}
-	m.get(t, at+"/app/manifests/"+sha(signature), http.StatusOK)
-	m.get(t, at+"/app/blobs/"+sha([]byte("signature")), http.StatusOK)
-	o.about("app", img, "sbom")
-	o.total()
-	if all, _ := list(); len(all) != 1 || o.total() != 0 {
-		t.Errorf("what is fresh was asked for again: %v", all)
-	}
-	m.pass(2 * time.Hour)
-	if all, _ := list(); len(all) != 2 {
-		t.Errorf("referrers %v", all)
-	}
-	o.behave(status(http.StatusInternalServerError))
-	m.pass(2 * time.Hour)
-	if all, warning := list(); len(all) != 2 || warning == "" {
-		t.Errorf("referrers of an upstream that fails: %v, %q", all, warning)
-	}
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m, o := newMirrorRig(t, s, nil), newOrigin(t)
+		at, _ := m.mirrors(t, "mirror", o.URL, nil)
+		img := o.image("app", "v1", "layer")
+		signature := o.about("app", img, "signature")
+		list := func() (all []string, warning string) {
+			t.Helper()
+			return m.about(t, at+"/app", img)
+		}
+		if all, warning := list(); len(all) != 1 || all[0] != "application/x-signature" || warning != "" {
+			t.Errorf("referrers %v, %q", all, warning)
+		}
+		m.get(t, at+"/app/manifests/"+sha(signature), http.StatusOK)
+		m.get(t, at+"/app/blobs/"+sha([]byte("signature")), http.StatusOK)
+		o.about("app", img, "sbom")
+		o.total()
+		if all, _ := list(); len(all) != 1 || o.total() != 0 {
+			t.Errorf("what is fresh was asked for again: %v", all)
+		}
+		m.pass(2 * time.Hour)
+		if all, _ := list(); len(all) != 2 {
+			t.Errorf("referrers %v", all)
+		}
+		o.behave(status(http.StatusInternalServerError))
+		m.pass(2 * time.Hour)
+		if all, warning := list(); len(all) != 2 || warning == "" {
+			t.Errorf("referrers of an upstream that fails: %v, %q", all, warning)
+		}
+	})
 }
 
 // TestMirrorReferrerPages: all pages of a list are read, up to a limit, and whoever lists them is told if there are more.
@@ -95,48 +96,49 @@ func TestMirrorReferrerPages(t *testing.T) {
 
 // TestMirrorReferrerLoops: a list without end is given up, and no link leads anywhere else.
 func TestMirrorReferrerLoops(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m, other := newMirrorRig(t, s, nil), newOrigin(t)
-	n := 0
-	for name, tt := range map[string]struct {
-		link func(page int) string
-		asks int
-	}{
-		"to itself":         {func(int) string { return "?" }, 1},
-		"to the same":       {func(int) string { return "?last=a" }, 2},
-		"to the one before": {func(page int) string { return fmt.Sprintf("?last=%d", page%2) }, 3},
-		"without end":       {func(page int) string { return fmt.Sprintf("?last=%d", page) }, 16},
-		"elsewhere":         {func(int) string { return other.URL + "/v2/app/referrers/x?last=a" }, 2},
-		"to a manifest":     {func(int) string { return "/v2/app/manifests/v1?last=a" }, 2},
-		"to nowhere":        {func(int) string { return "/v2/%zz?last=a" }, 1},
-	} {
-		n++
-		o := newOrigin(t)
-		at, _ := m.mirrors(t, fmt.Sprint("m", n), o.URL, nil)
-		t.Run(name, func(t *testing.T) {
-			img := o.image("app", "v1", "layer")
-			o.about("app", img, "signature")
-			pages := 0
-			o.behave(func(w http.ResponseWriter, r *http.Request) bool {
-				if strings.Contains(r.URL.Path, "/referrers/") {
-					pages++
-					r.URL.RawQuery = ""
-					w.Header().Set("Link", "<"+tt.link(pages)+`>; rel="next"`)
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m, other := newMirrorRig(t, s, nil), newOrigin(t)
+		n := 0
+		for name, tt := range map[string]struct {
+			link func(page int) string
+			asks int
+		}{
+			"to itself":         {func(int) string { return "?" }, 1},
+			"to the same":       {func(int) string { return "?last=a" }, 2},
+			"to the one before": {func(page int) string { return fmt.Sprintf("?last=%d", page%2) }, 3},
+			"without end":       {func(page int) string { return fmt.Sprintf("?last=%d", page) }, 16},
+			"elsewhere":         {func(int) string { return other.URL + "/v2/app/referrers/x?last=a" }, 2},
+			"to a manifest":     {func(int) string { return "/v2/app/manifests/v1?last=a" }, 2},
+			"to nowhere":        {func(int) string { return "/v2/%zz?last=a" }, 1},
+		} {
+			n++
+			o := newOrigin(t)
+			at, _ := m.mirrors(t, fmt.Sprint("m", n), o.URL, nil)
+			t.Run(name, func(t *testing.T) {
+				img := o.image("app", "v1", "layer")
+				o.about("app", img, "signature")
+				pages := 0
+				o.behave(func(w http.ResponseWriter, r *http.Request) bool {
+					if strings.Contains(r.URL.Path, "/referrers/") {
+						pages++
+						r.URL.RawQuery = ""
+						w.Header().Set("Link", "<"+tt.link(pages)+`>; rel="next"`)
+					}
+					return false
+				})
+				all, warning := m.about(t, at+"/app", img)
+				if len(all) != 1 || !strings.Contains(warning, "not all were fetched") {
+					t.Errorf("referrers %v, %q", all, warning)
 				}
-				return false
+				if pages != tt.asks {
+					t.Errorf("it was asked %d times, want %d", pages, tt.asks)
+				}
 			})
-			all, warning := m.about(t, at+"/app", img)
-			if len(all) != 1 || !strings.Contains(warning, "not all were fetched") {
-				t.Errorf("referrers %v, %q", all, warning)
-			}
-			if pages != tt.asks {
-				t.Errorf("it was asked %d times, want %d", pages, tt.asks)
-			}
-		})
-	}
-	if n := other.total(); n != 0 {
-		t.Errorf("another registry was asked %d times", n)
-	}
+		}
+		if n := other.total(); n != 0 {
+			t.Errorf("another registry was asked %d times", n)
+		}
+	})
 }
 
 // TestMirrorReferrersOfHoldfast reads the pages of another Holdfast, which are as long as they can be.

@@ -83,63 +83,65 @@ func TestMirror(t *testing.T) {
 
 // TestMirrorOfMovingTag: a tag that moves while it is pulled is what it was when the upstream was asked about it.
 func TestMirrorOfMovingTag(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m, o := newMirrorRig(t, s, nil), newOrigin(t)
-	at, _ := m.mirrors(t, "mirror", o.URL, nil)
-	o.image("app", "v1", "first")
-	m.get(t, at+"/app/manifests/v1", http.StatusOK)
-	second := o.image("app", "v1", "second")
-	o.behave(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodHead {
-			return false
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m, o := newMirrorRig(t, s, nil), newOrigin(t)
+		at, _ := m.mirrors(t, "mirror", o.URL, nil)
+		o.image("app", "v1", "first")
+		m.get(t, at+"/app/manifests/v1", http.StatusOK)
+		second := o.image("app", "v1", "second")
+		o.behave(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodHead {
+				return false
+			}
+			w.Header().Set("Docker-Content-Digest", sha(second))
+			o.image("app", "v1", "third")
+			return true
+		})
+		m.pass(2 * time.Hour)
+		if got := m.get(t, at+"/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, second) || got.header.Get("Docker-Content-Digest") != sha(second) {
+			t.Errorf("the tag is %s", got.body)
 		}
-		w.Header().Set("Docker-Content-Digest", sha(second))
-		o.image("app", "v1", "third")
-		return true
 	})
-	m.pass(2 * time.Hour)
-	if got := m.get(t, at+"/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, second) || got.header.Get("Docker-Content-Digest") != sha(second) {
-		t.Errorf("the tag is %s", got.body)
-	}
 }
 
 // TestMirrorIsReadOnly: nothing can be pushed, tagged or copied there, and what was fetched can be deleted.
 func TestMirrorIsReadOnly(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m, o := newMirrorRig(t, s, nil), newOrigin(t)
-	at, u := m.mirrors(t, "mirror", o.URL, nil)
-	img := o.image("app", "v1", "layer")
-	m.get(t, at+"/app/manifests/v1", http.StatusOK)
-	for path, method := range map[string]string{"/blobs/uploads/": "POST", "/manifests/v2": "PUT"} {
-		for _, repo := range []string{"/app", "/new", "/deep/new"} {
-			got := m.want(t, call{method: method, path: "/v2/" + at + repo + path, who: "owner", body: bytes.NewReader(img)}, http.StatusForbidden)
-			if !strings.Contains(string(got.body), "mirror of origin") {
-				t.Errorf("%s %s: %s", method, repo, got.body)
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m, o := newMirrorRig(t, s, nil), newOrigin(t)
+		at, u := m.mirrors(t, "mirror", o.URL, nil)
+		img := o.image("app", "v1", "layer")
+		m.get(t, at+"/app/manifests/v1", http.StatusOK)
+		for path, method := range map[string]string{"/blobs/uploads/": "POST", "/manifests/v2": "PUT"} {
+			for _, repo := range []string{"/app", "/new", "/deep/new"} {
+				got := m.want(t, call{method: method, path: "/v2/" + at + repo + path, who: "owner", body: bytes.NewReader(img)}, http.StatusForbidden)
+				if !strings.Contains(string(got.body), "mirror of origin") {
+					t.Errorf("%s %s: %s", method, repo, got.body)
+				}
 			}
 		}
-	}
-	ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: m.uids["owner"]})
-	repo, err := s.RepoAt(t.Context(), []string{"acme", "mirror", "app"})
-	must(t, err)
-	if _, err := m.service.CreateTag(ctx, repo, resource.Tag{Name: "mine", Digest: sha(img)}); !errors.Is(err, fault.FailedPrecondition) {
-		t.Errorf("a tag: %v", err)
-	}
-	m.pushImage(t, "acme/team/app", "v1", "pushed")
-	from, err := s.RepoAt(t.Context(), []string{"acme", "team", "app"})
-	must(t, err)
-	_, err = m.service.CopyImages(ctx, resource.CopyRequest{From: from, Group: u.Group(), Repo: "app", References: []string{"v1"}})
-	if !errors.Is(err, fault.FailedPrecondition) {
-		t.Errorf("a copy: %v", err)
-	}
-	m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/v1", who: "owner"}, http.StatusAccepted)
-	m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/" + sha(img), who: "owner"}, http.StatusAccepted)
-	m.get(t, at+"/app/manifests/v1", http.StatusOK) // it is fetched again
-	if _, err := m.service.CreateUpstream(ctx, m.folder.UID, resource.RegistryUpstream{Name: "x", Address: o.URL}); !errors.Is(err, fault.FailedPrecondition) {
-		t.Errorf("an upstream of a group with repos: %v", err)
-	}
-	must(t, m.service.DeleteUpstream(ctx, u.UID))
-	m.get(t, at+"/app/manifests/v1", http.StatusOK)
-	m.get(t, at+"/app/blobs/"+sha([]byte("layer")), http.StatusNotFound)
+		ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: m.uids["owner"]})
+		repo, err := s.RepoAt(t.Context(), []string{"acme", "mirror", "app"})
+		must(t, err)
+		if _, err := m.service.CreateTag(ctx, repo, resource.Tag{Name: "mine", Digest: sha(img)}); !errors.Is(err, fault.FailedPrecondition) {
+			t.Errorf("a tag: %v", err)
+		}
+		m.pushImage(t, "acme/team/app", "v1", "pushed")
+		from, err := s.RepoAt(t.Context(), []string{"acme", "team", "app"})
+		must(t, err)
+		_, err = m.service.CopyImages(ctx, resource.CopyRequest{From: from, Group: u.Group(), Repo: "app", References: []string{"v1"}})
+		if !errors.Is(err, fault.FailedPrecondition) {
+			t.Errorf("a copy: %v", err)
+		}
+		m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/v1", who: "owner"}, http.StatusAccepted)
+		m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/" + sha(img), who: "owner"}, http.StatusAccepted)
+		m.get(t, at+"/app/manifests/v1", http.StatusOK) // it is fetched again
+		if _, err := m.service.CreateUpstream(ctx, m.folder.UID, resource.RegistryUpstream{Name: "x", Address: o.URL}); !errors.Is(err, fault.FailedPrecondition) {
+			t.Errorf("an upstream of a group with repos: %v", err)
+		}
+		must(t, m.service.DeleteUpstream(ctx, u.UID))
+		m.get(t, at+"/app/manifests/v1", http.StatusOK)
+		m.get(t, at+"/app/blobs/"+sha([]byte("layer")), http.StatusNotFound)
+	})
 }
 
 // faults are what an upstream may do, and how a pull of what is not here is answered then.
@@ -223,6 +225,7 @@ func (endless) Read(p []byte) (int, error) {
 // TestMirrorFaults: whatever an upstream does, what is here is served with a warning; what is not here is refused, with
 // nothing stored.
 func TestMirrorFaults(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m := newMirrorRig(t, s, nil)
 		n := 0
@@ -267,163 +270,166 @@ func TestMirrorFaults(t *testing.T) {
 // TestMirrorLimits: an upstream that asks us to wait is left alone for so long, and one that fails is not asked about
 // what is here for some time.
 func TestMirrorLimits(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m, o := newMirrorRig(t, s, nil), newOrigin(t)
-	at, _ := m.mirrors(t, "mirror", o.URL, nil)
-	o.image("app", "v1", "layer")
-	o.image("app", "v2", "layer")
-	m.get(t, at+"/app/manifests/v1", http.StatusOK)
-	o.behave(func(w http.ResponseWriter, _ *http.Request) bool {
-		w.Header().Set("Retry-After", "600")
-		w.WriteHeader(http.StatusTooManyRequests)
-		return true
-	})
-	m.pass(2 * time.Hour)
-	o.total()
-	m.get(t, at+"/app/manifests/v1", http.StatusOK)
-	if n := o.total(); n != 1 {
-		t.Errorf("%d requests, want 1", n)
-	}
-	m.get(t, at+"/app/manifests/v1", http.StatusOK)
-	got := m.get(t, at+"/app/manifests/v2", http.StatusTooManyRequests)
-	m.get(t, at+"/app/blobs/"+sha([]byte("layer")), http.StatusTooManyRequests)
-	if n := o.total(); n != 0 || got.header.Get("Retry-After") == "" {
-		t.Errorf("%d requests while it wants none; Retry-After %q", n, got.header.Get("Retry-After"))
-	}
-	o.behave(nil)
-	m.pass(601 * time.Second)
-	m.get(t, at+"/app/manifests/v2", http.StatusOK)
-
-	o.behave(status(http.StatusServiceUnavailable))
-	m.pass(2 * time.Hour)
-	o.total()
-	for range 5 {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m, o := newMirrorRig(t, s, nil), newOrigin(t)
+		at, _ := m.mirrors(t, "mirror", o.URL, nil)
+		o.image("app", "v1", "layer")
+		o.image("app", "v2", "layer")
 		m.get(t, at+"/app/manifests/v1", http.StatusOK)
-	}
-	if n := o.total(); n != 1 {
-		t.Errorf("%d requests to an upstream that fails, want 1", n)
-	}
-	m.get(t, at+"/app/manifests/v3", http.StatusBadGateway) // what is not here is worth a try
-	if n := o.total(); n != 1 {
-		t.Errorf("%d requests for what is not here, want 1", n)
-	}
-	o.behave(nil)
-	m.pass(time.Minute)
-	if got := m.get(t, at+"/app/manifests/v1", http.StatusOK); got.header.Get("Warning") != "" {
-		t.Errorf("an upstream that is well again: %v", got.header)
-	}
+		o.behave(func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("Retry-After", "600")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
+		})
+		m.pass(2 * time.Hour)
+		o.total()
+		m.get(t, at+"/app/manifests/v1", http.StatusOK)
+		if n := o.total(); n != 1 {
+			t.Errorf("%d requests, want 1", n)
+		}
+		m.get(t, at+"/app/manifests/v1", http.StatusOK)
+		got := m.get(t, at+"/app/manifests/v2", http.StatusTooManyRequests)
+		m.get(t, at+"/app/blobs/"+sha([]byte("layer")), http.StatusTooManyRequests)
+		if n := o.total(); n != 0 || got.header.Get("Retry-After") == "" {
+			t.Errorf("%d requests while it wants none; Retry-After %q", n, got.header.Get("Retry-After"))
+		}
+		o.behave(nil)
+		m.pass(601 * time.Second)
+		m.get(t, at+"/app/manifests/v2", http.StatusOK)
+
+		o.behave(status(http.StatusServiceUnavailable))
+		m.pass(2 * time.Hour)
+		o.total()
+		for range 5 {
+			m.get(t, at+"/app/manifests/v1", http.StatusOK)
+		}
+		if n := o.total(); n != 1 {
+			t.Errorf("%d requests to an upstream that fails, want 1", n)
+		}
+		m.get(t, at+"/app/manifests/v3", http.StatusBadGateway) // what is not here is worth a try
+		if n := o.total(); n != 1 {
+			t.Errorf("%d requests for what is not here, want 1", n)
+		}
+		o.behave(nil)
+		m.pass(time.Minute)
+		if got := m.get(t, at+"/app/manifests/v1", http.StatusOK); got.header.Get("Warning") != "" {
+			t.Errorf("an upstream that is well again: %v", got.header)
+		}
+	})
 }
 
 // TestMirrorAccess: an upstream is asked only for those who may pull, for names that it is for, and for everybody only if
 // it says so.
 func TestMirrorAccess(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m, o := newMirrorRig(t, s, nil), newOrigin(t)
-	at, u := m.mirrors(t, "mirror", o.URL, func(u *resource.RegistryUpstream) { u.Names = []string{"library/*", "!library/secret"} })
-	img := o.image("library/app", "v1", "layer")
-	o.image("library/secret", "v1", "layer")
-	o.image("other/app", "v1", "layer")
-	ask := func(who, path string, want int) {
-		t.Helper()
-		m.want(t, call{method: "GET", path: "/v2/" + at + path, who: who}, want)
-	}
-	for path := range map[string]bool{"/library/app/manifests/v1": true, "/library/app/blobs/" + sha([]byte("layer")): true, "/library/app/referrers/" + sha(img): true} {
-		ask("stranger", path, http.StatusForbidden)
-		ask("", path, http.StatusUnauthorized)
-	}
-	for _, path := range []string{"/library/secret/manifests/v1", "/other/app/manifests/v1", "/library/secret/blobs/" + sha([]byte("layer"))} {
-		ask("registry.pull", path, http.StatusNotFound)
-	}
-	m.settings(t, u.Group(), func(s *resource.RegistrySettings) { s.Public = true })
-	ask("", "/library/app/manifests/v1", http.StatusNotFound)
-	ask("stranger", "/library/app/blobs/"+sha([]byte("layer")), http.StatusNotFound)
-	if n := o.total(); n != 0 {
-		t.Errorf("the upstream was asked %d times", n)
-	}
-	ask("registry.pull", "/library/app/manifests/v1", http.StatusOK)
-	ask("", "/library/app/manifests/v1", http.StatusOK)
-	ask("", "/library/app/blobs/"+sha([]byte("layer")), http.StatusNotFound)
-	m.pass(2 * time.Hour)
-	o.total()
-	got := m.want(t, call{method: "GET", path: "/v2/" + at + "/library/app/manifests/v1"}, http.StatusOK)
-	if got.header.Get("Warning") == "" || o.total() != 0 {
-		t.Errorf("everybody gets what is here: %v", got.header)
-	}
-	ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: m.uids["owner"]})
-	_, err := m.service.UpdateUpstream(ctx, u.UID, func(u *resource.RegistryUpstream) error { u.Anyone = true; return nil })
-	must(t, err)
-	ask("", "/library/app/blobs/"+sha([]byte("layer")), http.StatusOK)
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m, o := newMirrorRig(t, s, nil), newOrigin(t)
+		at, u := m.mirrors(t, "mirror", o.URL, func(u *resource.RegistryUpstream) { u.Names = []string{"library/*", "!library/secret"} })
+		img := o.image("library/app", "v1", "layer")
+		o.image("library/secret", "v1", "layer")
+		o.image("other/app", "v1", "layer")
+		ask := func(who, path string, want int) {
+			t.Helper()
+			m.want(t, call{method: "GET", path: "/v2/" + at + path, who: who}, want)
+		}
+		for path := range map[string]bool{"/library/app/manifests/v1": true, "/library/app/blobs/" + sha([]byte("layer")): true, "/library/app/referrers/" + sha(img): true} {
+			ask("stranger", path, http.StatusForbidden)
+			ask("", path, http.StatusUnauthorized)
+		}
+		for _, path := range []string{"/library/secret/manifests/v1", "/other/app/manifests/v1", "/library/secret/blobs/" + sha([]byte("layer"))} {
+			ask("registry.pull", path, http.StatusNotFound)
+		}
+		m.settings(t, u.Group(), func(s *resource.RegistrySettings) { s.Public = true })
+		ask("", "/library/app/manifests/v1", http.StatusNotFound)
+		ask("stranger", "/library/app/blobs/"+sha([]byte("layer")), http.StatusNotFound)
+		if n := o.total(); n != 0 {
+			t.Errorf("the upstream was asked %d times", n)
+		}
+		ask("registry.pull", "/library/app/manifests/v1", http.StatusOK)
+		ask("", "/library/app/manifests/v1", http.StatusOK)
+		ask("", "/library/app/blobs/"+sha([]byte("layer")), http.StatusNotFound)
+		m.pass(2 * time.Hour)
+		o.total()
+		got := m.want(t, call{method: "GET", path: "/v2/" + at + "/library/app/manifests/v1"}, http.StatusOK)
+		if got.header.Get("Warning") == "" || o.total() != 0 {
+			t.Errorf("everybody gets what is here: %v", got.header)
+		}
+		ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: m.uids["owner"]})
+		_, err := m.service.UpdateUpstream(ctx, u.UID, func(u *resource.RegistryUpstream) error { u.Anyone = true; return nil })
+		must(t, err)
+		ask("", "/library/app/blobs/"+sha([]byte("layer")), http.StatusOK)
+	})
 }
 
 // TestMirrorSignsIn: credentials get to the upstream and to nobody else: not where it redirects to, not to a realm that
 // the upstream does not name, and not to another address.
 func TestMirrorSignsIn(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m, other := newMirrorRig(t, s, nil), newOrigin(t)
-	secret := func(u *resource.RegistryUpstream) { u.Credentials.Plain = originUser + ":" + originPassword }
-	for _, auth := range []string{"basic", "token"} {
-		o := newOrigin(t)
-		o.auth = auth
-		o.image("app", "v1", "layer of "+auth)
-		at, u := m.mirrors(t, auth, o.URL, secret)
-		m.get(t, at+"/app/manifests/v1", http.StatusOK)
-		o.behave(func(w http.ResponseWriter, r *http.Request) bool { // as those do who keep blobs in a bucket
-			if strings.Contains(r.URL.Path, "/blobs/") && r.Header.Get("Authorization") != "" {
-				other.blob("layer of " + auth)
-				http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
-				return true
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m, other := newMirrorRig(t, s, nil), newOrigin(t)
+		secret := func(u *resource.RegistryUpstream) { u.Credentials.Plain = originUser + ":" + originPassword }
+		for _, auth := range []string{"basic", "token"} {
+			o := newOrigin(t)
+			o.auth = auth
+			o.image("app", "v1", "layer of "+auth)
+			at, u := m.mirrors(t, auth, o.URL, secret)
+			m.get(t, at+"/app/manifests/v1", http.StatusOK)
+			o.behave(func(w http.ResponseWriter, r *http.Request) bool { // as those do who keep blobs in a bucket
+				if strings.Contains(r.URL.Path, "/blobs/") && r.Header.Get("Authorization") != "" {
+					other.blob("layer of " + auth)
+					http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
+					return true
+				}
+				return false
+			})
+			if got := m.get(t, at+"/app/blobs/"+sha([]byte("layer of "+auth)), http.StatusOK); string(got.body) != "layer of "+auth {
+				t.Errorf("the layer is %q", got.body)
 			}
-			return false
-		})
-		if got := m.get(t, at+"/app/blobs/"+sha([]byte("layer of "+auth)), http.StatusOK); string(got.body) != "layer of "+auth {
-			t.Errorf("the layer is %q", got.body)
+			ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: m.uids["owner"]})
+			u, err := m.service.UpdateUpstream(ctx, u.UID, func(u *resource.RegistryUpstream) error { u.FreshFor = time.Minute; return nil })
+			must(t, err)
+			if u.Credentials.Empty() {
+				t.Error("the credentials are gone, at the same address")
+			}
+			m.get(t, at+"/app/manifests/v1", http.StatusOK)
+			u, err = m.service.UpdateUpstream(ctx, u.UID, func(u *resource.RegistryUpstream) error { u.Address = other.URL; return nil })
+			must(t, err)
+			if !u.Credentials.Empty() {
+				t.Error("the credentials are still there, at another address")
+			}
 		}
-		ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: m.uids["owner"]})
-		u, err := m.service.UpdateUpstream(ctx, u.UID, func(u *resource.RegistryUpstream) error { u.FreshFor = time.Minute; return nil })
-		must(t, err)
-		if u.Credentials.Empty() {
-			t.Error("the credentials are gone, at the same address")
-		}
-		m.get(t, at+"/app/manifests/v1", http.StatusOK)
-		u, err = m.service.UpdateUpstream(ctx, u.UID, func(u *resource.RegistryUpstream) error { u.Address = other.URL; return nil })
-		must(t, err)
-		if !u.Credentials.Empty() {
-			t.Error("the credentials are still there, at another address")
-		}
-	}
-	none := newOrigin(t)
-	none.auth = "token"
-	none.image("app", "v1", "layer")
-	at, _ := m.mirrors(t, "anonymous", none.URL, nil)
-	m.get(t, at+"/app/manifests/v1", http.StatusForbidden)
+		none := newOrigin(t)
+		none.auth = "token"
+		none.image("app", "v1", "layer")
+		at, _ := m.mirrors(t, "anonymous", none.URL, nil)
+		m.get(t, at+"/app/manifests/v1", http.StatusForbidden)
 
-	o := newOrigin(t)
-	o.image("app", "v1", "layer")
-	o.behave(func(w http.ResponseWriter, r *http.Request) bool {
-		w.Header().Set("Www-Authenticate", `Bearer realm="`+other.URL+`/token",service="origin"`)
-		w.WriteHeader(http.StatusUnauthorized)
-		return true
-	})
-	at, _ = m.mirrors(t, "elsewhere", o.URL, secret)
-	got := m.get(t, at+"/app/manifests/v1", http.StatusForbidden)
-	if strings.Contains(string(got.body), originPassword) {
-		t.Errorf("the answer has the password: %s", got.body)
-	}
-	if len(other.passwords) != 0 {
-		t.Errorf("another host got %q", other.passwords)
-	}
-	var sealed []byte
-	must(t, s.Row(t.Context(), `SELECT secret FROM registry_upstreams WHERE length(secret) > 0`, nil, &sealed))
-	if bytes.Contains(sealed, []byte(originPassword)) {
-		t.Error("the password is not sealed")
-	}
-	events, err := s.Events(t.Context(), 0, 1000)
-	must(t, err)
-	for _, e := range events {
-		if bytes.Contains(append(e.Before, e.After...), []byte(originPassword)) {
-			t.Errorf("an event has the password: %s", e.After)
+		o := newOrigin(t)
+		o.image("app", "v1", "layer")
+		o.behave(func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("Www-Authenticate", `Bearer realm="`+other.URL+`/token",service="origin"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return true
+		})
+		at, _ = m.mirrors(t, "elsewhere", o.URL, secret)
+		got := m.get(t, at+"/app/manifests/v1", http.StatusForbidden)
+		if strings.Contains(string(got.body), originPassword) {
+			t.Errorf("the answer has the password: %s", got.body)
 		}
-	}
+		if len(other.passwords) != 0 {
+			t.Errorf("another host got %q", other.passwords)
+		}
+		var sealed []byte
+		must(t, s.Row(t.Context(), `SELECT secret FROM registry_upstreams WHERE length(secret) > 0`, nil, &sealed))
+		if bytes.Contains(sealed, []byte(originPassword)) {
+			t.Error("the password is not sealed")
+		}
+		events, err := s.Events(t.Context(), 0, 1000)
+		must(t, err)
+		for _, e := range events {
+			if bytes.Contains(append(e.Before, e.After...), []byte(originPassword)) {
+				t.Errorf("an event has the password: %s", e.After)
+			}
+		}
+	})
 }
 
 // TestMirrorOfHoldfast pulls through from another Holdfast, whose realm wants a token for a password.
@@ -518,11 +524,10 @@ func TestMirrorStreams(t *testing.T) {
 	})
 }
 
-// TestMirrorWrongBlobs: who pulls a blob that is not what it should be never gets all of it, and nothing is stored.
+// TestMirrorWrongBlobs: who pulls a blob that is not what it should be never gets all of it, nothing is stored, and the
+// right one arrives afterwards.
 func TestMirrorWrongBlobs(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m, o := newMirrorRig(t, s, nil), newOrigin(t)
-	at, _ := m.mirrors(t, "mirror", o.URL, nil)
+	t.Parallel()
 	content := strings.Repeat("x", 100_000)
 	send := func(text string, length int) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, r *http.Request) bool {
@@ -551,27 +556,33 @@ func TestMirrorWrongBlobs(t *testing.T) {
 		"a part that is not asked for": func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(206); return true },
 	}
 	digest := sha([]byte(content))
-	n := 0
-	for name, do := range tests {
-		n++
-		path := fmt.Sprintf("%s/app%d/blobs/%s", at, n, digest)
-		t.Run(name, func(t *testing.T) {
-			o.behave(do)
-			resp := m.stream(t, path)
-			defer resp.Body.Close()
-			got, err := io.ReadAll(resp.Body)
-			if resp.StatusCode == http.StatusOK && err == nil {
-				t.Errorf("%d bytes that look complete", len(got))
-			}
-			o.behave(status(http.StatusNotFound))
-			m.get(t, path, http.StatusNotFound)
-		})
-	}
-	o.behave(nil)
-	o.blob(content)
-	if got := m.get(t, at+"/app1/blobs/"+digest, http.StatusOK); string(got.body) != content {
-		t.Error("the right blob does not arrive afterwards")
-	}
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m := newMirrorRig(t, s, nil)
+		n := 0
+		for name, do := range tests {
+			n++
+			o := newOrigin(t)
+			at, _ := m.mirrors(t, fmt.Sprint("m", n), o.URL, nil)
+			path := at + "/app/blobs/" + digest
+			t.Run(name, func(t *testing.T) {
+				t.Parallel() // some take as long as an upstream is waited for
+				o.behave(do)
+				resp := m.stream(t, path)
+				defer resp.Body.Close()
+				got, err := io.ReadAll(resp.Body)
+				if resp.StatusCode == http.StatusOK && err == nil {
+					t.Errorf("%d bytes that look complete", len(got))
+				}
+				o.behave(status(http.StatusForbidden))
+				m.get(t, path, http.StatusForbidden)
+				o.behave(nil)
+				o.blob(content)
+				if got := m.get(t, path, http.StatusOK); string(got.body) != content {
+					t.Error("the right blob does not arrive afterwards")
+				}
+			})
+		}
+	})
 }
 
 // stall sends one byte and then nothing.
@@ -587,31 +598,32 @@ func stall(w http.ResponseWriter, r *http.Request, content string) {
 
 // TestMirrorResumes: a download that breaks off goes on where it was, with a registry that can, and with one that cannot.
 func TestMirrorResumes(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m, o := newMirrorRig(t, s, nil), newOrigin(t)
-	at, _ := m.mirrors(t, "mirror", o.URL, nil)
-	for _, can := range []bool{true, false} {
-		content := strings.Repeat(fmt.Sprint(can), 100_000)
-		o.blob(content)
-		var from []string
-		o.behave(func(w http.ResponseWriter, r *http.Request) bool {
-			from = append(from, r.Header.Get("Range"))
-			if len(from) > 2 {
-				if !can {
-					r.Header.Del("Range")
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m, o := newMirrorRig(t, s, nil), newOrigin(t)
+		at, _ := m.mirrors(t, "mirror", o.URL, nil)
+		for _, can := range []bool{true, false} {
+			content := strings.Repeat(fmt.Sprint(can), 100_000)
+			o.blob(content)
+			var from []string
+			o.behave(func(w http.ResponseWriter, r *http.Request) bool {
+				from = append(from, r.Header.Get("Range"))
+				if len(from) > 2 {
+					if !can {
+						r.Header.Del("Range")
+					}
+					return false
 				}
-				return false
+				w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+				_, _ = io.WriteString(w, content[:50_000])
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			})
+			got := m.get(t, at+"/app/blobs/"+sha([]byte(content)), http.StatusOK)
+			if string(got.body) != content || len(from) != 3 || from[2] == "" {
+				t.Errorf("%d bytes of %d, asked for %q", len(got.body), len(content), from)
 			}
-			w.Header().Set("Content-Length", fmt.Sprint(len(content)))
-			_, _ = io.WriteString(w, content[:50_000])
-			w.(http.Flusher).Flush()
-			panic(http.ErrAbortHandler)
-		})
-		got := m.get(t, at+"/app/blobs/"+sha([]byte(content)), http.StatusOK)
-		if string(got.body) != content || len(from) != 3 || from[2] == "" {
-			t.Errorf("%d bytes of %d, asked for %q", len(got.body), len(content), from)
 		}
-	}
+	})
 }
 
 // TestMirrorBudget: an organization stores no more of an upstream than its budget allows.
@@ -648,79 +660,85 @@ func TestMirrorBudget(t *testing.T) {
 
 // TestMirrorCollect: what was fetched stays as long as a manifest needs it, in whichever order they came, and goes with it.
 func TestMirrorCollect(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m, o := newMirrorRig(t, s, nil), newOrigin(t)
-	at, _ := m.mirrors(t, "mirror", o.URL, nil)
-	first, second := o.image("app", "v1", "manifest first"), o.image("app", "v2", "blob first")
-	layers := []string{sha([]byte("manifest first")), sha([]byte("blob first"))}
-	m.get(t, at+"/app/manifests/v1", http.StatusOK)
-	m.get(t, at+"/app/blobs/"+layers[0], http.StatusOK)
-	m.get(t, at+"/app/blobs/"+layers[1], http.StatusOK)
-	m.get(t, at+"/app/manifests/v2", http.StatusOK)
-	o.behave(status(http.StatusInternalServerError))
-	collect := func() {
-		t.Helper()
-		for range 3 {
-			m.pass(25 * time.Hour)
-			_, err := m.Collect(t.Context(), registry.Collection{Grace: time.Hour})
-			must(t, err)
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m, o := newMirrorRig(t, s, nil), newOrigin(t)
+		at, _ := m.mirrors(t, "mirror", o.URL, nil)
+		first, second := o.image("app", "v1", "manifest first"), o.image("app", "v2", "blob first")
+		layers := []string{sha([]byte("manifest first")), sha([]byte("blob first"))}
+		m.get(t, at+"/app/manifests/v1", http.StatusOK)
+		m.get(t, at+"/app/blobs/"+layers[0], http.StatusOK)
+		m.get(t, at+"/app/blobs/"+layers[1], http.StatusOK)
+		m.get(t, at+"/app/manifests/v2", http.StatusOK)
+		for _, layer := range layers { // a collector hours later would take what is not stored yet for garbage
+			m.stored(t, layer)
 		}
-	}
-	collect()
-	for _, layer := range layers {
-		m.get(t, at+"/app/blobs/"+layer, http.StatusOK)
-	}
-	for _, img := range [][]byte{first, second} {
-		m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/" + sha(img), who: "owner"}, http.StatusAccepted)
-	}
-	collect()
-	for _, layer := range layers {
-		m.get(t, at+"/app/blobs/"+layer, http.StatusBadGateway)
-	}
-	if n := m.files(t); n != 0 {
-		t.Errorf("%d files are left", n)
-	}
+		o.behave(status(http.StatusInternalServerError))
+		collect := func() {
+			t.Helper()
+			for range 3 {
+				m.pass(25 * time.Hour)
+				_, err := m.Collect(t.Context(), registry.Collection{Grace: time.Hour})
+				must(t, err)
+			}
+		}
+		collect()
+		for _, layer := range layers {
+			m.get(t, at+"/app/blobs/"+layer, http.StatusOK)
+		}
+		for _, img := range [][]byte{first, second} {
+			m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/" + sha(img), who: "owner"}, http.StatusAccepted)
+		}
+		collect()
+		for _, layer := range layers {
+			m.get(t, at+"/app/blobs/"+layer, http.StatusBadGateway)
+		}
+		if n := m.files(t); n != 0 {
+			t.Errorf("%d files are left", n)
+		}
+	})
 }
 
 // TestMirrorIsRenamed: what arrives after another group has taken the path is stored below the group of the upstream, and
 // nothing of the other group is given out.
 func TestMirrorIsRenamed(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m, o := newMirrorRig(t, s, nil), newOrigin(t)
-	at, u := m.mirrors(t, "mirror", o.URL, nil)
-	img := o.image("app", "v1", "layer")
-	o.behave(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/v1") {
-			_, err := store.Edit(t.Context(), u.Group(), s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "moved"; return nil })
-			if err != nil {
-				t.Error(err)
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m, o := newMirrorRig(t, s, nil), newOrigin(t)
+		at, u := m.mirrors(t, "mirror", o.URL, nil)
+		img := o.image("app", "v1", "layer")
+		o.behave(func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/v1") {
+				_, err := store.Edit(t.Context(), u.Group(), s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "moved"; return nil })
+				if err != nil {
+					t.Error(err)
+				}
+				m.group(t, m.org.UID, "mirror")
+				m.pushImage(t, "acme/mirror/app", "v1", "of another group")
 			}
-			m.group(t, m.org.UID, "mirror")
-			m.pushImage(t, "acme/mirror/app", "v1", "of another group")
+			return false
+		})
+		m.get(t, at+"/app/manifests/v1", http.StatusNotFound)
+		if got := m.get(t, "acme/moved/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, img) {
+			t.Errorf("the image is %s", got.body)
 		}
-		return false
+		if got := m.get(t, at+"/app/manifests/v1", http.StatusOK); bytes.Equal(got.body, img) {
+			t.Error("the other group has what the upstream sent")
+		}
 	})
-	m.get(t, at+"/app/manifests/v1", http.StatusNotFound)
-	if got := m.get(t, "acme/moved/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, img) {
-		t.Errorf("the image is %s", got.body)
-	}
-	if got := m.get(t, at+"/app/manifests/v1", http.StatusOK); bytes.Equal(got.body, img) {
-		t.Error("the other group has what the upstream sent")
-	}
 }
 
 // TestMirrorOfItself: an upstream that is this server ends where the name does.
 func TestMirrorOfItself(t *testing.T) {
-	s := storetest.Open(t, storetest.SQLite(t))
-	m := newMirrorRig(t, s, nil)
-	img := m.pushImage(t, "acme/team/app", "v1", "layer")
-	at, _ := m.mirrors(t, "loop", m.url, func(u *resource.RegistryUpstream) {
-		u.Credentials.Plain = registry.LoginName + ":" + m.tokens["registry.pull"]
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m := newMirrorRig(t, s, nil)
+		img := m.pushImage(t, "acme/team/app", "v1", "layer")
+		at, _ := m.mirrors(t, "loop", m.url, func(u *resource.RegistryUpstream) {
+			u.Credentials.Plain = registry.LoginName + ":" + m.tokens["registry.pull"]
+		})
+		m.get(t, at+"/"+at+"/"+at+"/none/manifests/v1", http.StatusForbidden)
+		if got := m.get(t, at+"/"+at+"/acme/team/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, img) {
+			t.Errorf("the image is %s", got.body)
+		}
 	})
-	m.get(t, at+"/"+at+"/"+at+"/none/manifests/v1", http.StatusForbidden)
-	if got := m.get(t, at+"/"+at+"/acme/team/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, img) {
-		t.Errorf("the image is %s", got.body)
-	}
 }
 
 // TestMirrorReplicas: two servers that fetch the same blob store it once.
@@ -769,12 +787,7 @@ func TestMirrorHeals(t *testing.T) {
 		o.image("library/app", "v1", "layer")
 		layer := at + "/library/app/blobs/" + sha([]byte("layer"))
 		m.get(t, layer, http.StatusOK)
-		for range 100 { // it is stored when it was passed on
-			if _, err := s.StoredBlob(t.Context(), sha([]byte("layer"))); err == nil {
-				break
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
+		m.stored(t, sha([]byte("layer")))
 		must(t, os.WriteFile(m.file(t, sha([]byte("layer"))), []byte("lager"), 0o600))
 		if got := m.scrub(t); got.Repaired != 1 || len(got.Rotten) != 0 {
 			t.Errorf("a scrub with an upstream that is well: %+v", got)

@@ -64,6 +64,13 @@ func (o *origin) count(kind string) int {
 	return o.asked[kind]
 }
 
+// arrived returns how many requests of a kind came.
+func (o *origin) arrived(kind string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.asked[kind]
+}
+
 // total returns how many requests came, and forgets them.
 func (o *origin) total() (n int) {
 	o.mu.Lock()
@@ -271,6 +278,18 @@ func (m *mirrorRig) files(t testing.TB) (n int) {
 		return err
 	}))
 	return n
+}
+
+// stored waits until a blob is stored, which is after it was passed on.
+func (m *mirrorRig) stored(t testing.TB, digest string) {
+	t.Helper()
+	for range 500 {
+		if _, err := m.store.StoredBlob(t.Context(), digest); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%s is not stored", digest)
 }
 
 // mirrors makes a group whose upstream is an address, and returns the path of the group.

@@ -107,6 +107,8 @@ type Registry struct {
 	fetches   fetches // of blobs
 	asks      fetches // of what is short, so that it does not wait for blobs
 	pauses    *pauses
+	absences  absences
+	failures  failures
 }
 
 // New returns a Registry over db, whose blobs are in b. The caller must also call Run.
@@ -122,8 +124,8 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 	r := &Registry{
 		upstreams: registrydb.NewUpstreamCache(s), seen: seen, asking: &asking{all: map[string]*question{}},
 		downloads: &downloads{all: map[string]*download{}}, fetches: newFetches(), asks: newFetches(),
-		pauses: &pauses{all: map[resource.UID]pause{}},
-		store:  s, iam: iamdb.New(db), authz: a, issuer: i, storage: storage{b}, pulls: newPullLog(s, c.Log),
+		pauses: &pauses{all: map[resource.UID]pause{}}, absences: newAbsences(), failures: newFailures(),
+		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: storage{b}, pulls: newPullLog(s, c.Log),
 		readers: make(chan struct{}, maxReaders), retaining: turn.BesideWriters(), verifier: newVerifier(), config: c,
 	}
 	if c.Repair == nil {

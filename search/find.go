@@ -31,6 +31,8 @@ var namedKinds = []namedKind{
 	{IdentityProvider, "identity_providers", resource.IdentityProvidersList, false, false},
 	{AccountAssociation, "account_associations", resource.AccountAssociationsList, false, true},
 	{AdvisoryFeed, "advisory_feeds", resource.AdvisoriesList, false, false},
+	{Upstream, "registry_upstreams", resource.RegistrySettingsList, false, false},
+	{Signer, "signers", resource.PolicyList, false, false},
 }
 
 // byName finds resources by their names, or the beginnings of these.

@@ -57,6 +57,8 @@ const (
 	Subscription
 	Delivery
 	AuditEntry
+	Upstream
+	Signer
 )
 
 // A Match is what of a result the text is. The numbers are those of the API, and the best match has the least.

@@ -157,6 +157,31 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		s.keep(t, resource.Retention{KeepMatching: []string{"v[0-9]"}})
 		s.wantGoing(t, "nightly")
 	},
+	"rules that match everything delete nothing that has a tag, and with others nothing at all": func(t *testing.T, s shelf) {
+		s.images(t, "v1", "v2")
+		addImage(t, s.Store, s.repo, "", "untagged")
+		s.keep(t, resource.Retention{KeepMatching: []string{"*"}})
+		s.wantGoing(t, newImage("untagged").Digest)
+		s.keep(t, resource.Retention{KeepMatching: []string{"*", "v1", "[a-z]*"}, KeepYoungerDays: 365, KeepNewest: 1000})
+		addImage(t, s.Store, s.repo, "", "young")
+		s.wantGoing(t)
+	},
+	"rules that nothing matches delete everything, and all of it can be restored": func(t *testing.T, s shelf) {
+		s.images(t, "v1", "v2")
+		addImage(t, s.Store, s.repo, "", "untagged")
+		s.keep(t, resource.Retention{KeepMatching: []string{"nothing"}})
+		s.wantGoing(t, newImage("untagged").Digest, "v1", "v2")
+		for _, e := range trashed(t, s.Store, s.repo.UID) {
+			if e.Tag == "" {
+				restore(t, s.Store, e, registrydb.Restoration{})
+			}
+		}
+		for _, reference := range []string{"v1", "v2", newImage("untagged").Digest} {
+			if _, err := s.Manifest(t.Context(), s.repo.UID, reference); err != nil {
+				t.Errorf("%s: %v", reference, err)
+			}
+		}
+	},
 	"what was pushed or tagged since is kept": func(t *testing.T, s shelf) {
 		s.images(t, "a", "b", "c")
 		must(t, ignore(s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "a-too", Digest: newImage("a").Digest}, nil)))

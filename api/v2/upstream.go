@@ -23,6 +23,15 @@ func upstreamOf(u resource.RegistryUpstream) *pb.Upstream {
 	}
 }
 
+// seenUpstreamOf returns the message of an upstream, with what came of asking it last.
+func (s *server) seenUpstreamOf(u resource.RegistryUpstream) *pb.Upstream {
+	p := upstreamOf(u)
+	if f, ok := s.Registry.UpstreamFailure(u); ok {
+		p.LastFailure, p.LastFailureTime = f.Reason, wire.Time(f.Time)
+	}
+	return p
+}
+
 // readUpstream copies what clients may set from p to u, the credentials as they sent them.
 func readUpstream(p *pb.Upstream, u *resource.RegistryUpstream) error {
 	u.Name, u.Address, u.Realm, u.Names = p.GetName(), p.GetAddress(), p.GetRealm(), p.GetNames()
@@ -42,11 +51,11 @@ func (s *server) CreateUpstream(ctx context.Context, r *pb.CreateUpstreamRequest
 }
 
 func (s *server) GetUpstream(ctx context.Context, r *pb.GetUpstreamRequest) (*pb.Upstream, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.Registry.GetUpstream, upstreamOf)
+	return wire.Get(ctx, "uid", r.GetUid(), s.Registry.GetUpstream, s.seenUpstreamOf)
 }
 
 func (s *server) ListUpstreams(ctx context.Context, r *pb.ListUpstreamsRequest) (*pb.ListUpstreamsResponse, error) {
-	p, err := wire.List(ctx, r, wire.Filter(r), s.Registry.ListUpstreams, upstreamOf)
+	p, err := wire.List(ctx, r, wire.Filter(r), s.Registry.ListUpstreams, s.seenUpstreamOf)
 	return &pb.ListUpstreamsResponse{
 		Upstreams: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err

@@ -23,7 +23,7 @@ func Next(h http.Header) (query string, ok bool) {
 			if err != nil {
 				return "", true
 			}
-			return u.RawQuery, true
+			return strings.ReplaceAll(u.RawQuery, " ", "%20"), true // a space would end the line of the request
 		}
 	}
 	return "", false

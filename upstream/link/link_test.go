@@ -24,6 +24,7 @@ func TestNext(t *testing.T) {
 		"a relation like it":       {[]string{`<?last=b>; rel="nextish"`}, "", false},
 		"no relation":              {[]string{`<?last=b>`}, "", false},
 		"in the address alone":     {[]string{`<?x;rel=next>; rel="prev"`}, "", false},
+		"a line of a request":      {[]string{`<?a HTTP/1.1>; rel="next"`}, "a%20HTTP/1.1", true},
 		"without a query":          {[]string{`</v2/a>; rel="next"`}, "", true},
 		"no address":               {[]string{"<%zz>; rel=next"}, "", true},
 		"nonsense":                 {[]string{`next`, `;rel=next`[1:], `<`, `<<>>`, `,,,`, `<a`}, "", false},
@@ -44,7 +45,7 @@ func FuzzNext(f *testing.F) {
 			t.Errorf("%q without a page", query)
 		}
 		for _, c := range query {
-			if c == '#' || c < ' ' {
+			if c == '#' || c <= ' ' {
 				t.Errorf("%q is no query", query)
 			}
 		}

@@ -134,6 +134,10 @@ const (
 	SearchKind_SEARCH_KIND_DELIVERY SearchKind = 19
 	// An entry of the audit log.
 	SearchKind_SEARCH_KIND_AUDIT_ENTRY SearchKind = 20
+	// A registry that a group fetches images from.
+	SearchKind_SEARCH_KIND_UPSTREAM SearchKind = 21
+	// Somebody whose signatures on images count.
+	SearchKind_SEARCH_KIND_SIGNER SearchKind = 22
 )
 
 // Enum value maps for SearchKind.
@@ -160,6 +164,8 @@ var (
 		18: "SEARCH_KIND_SUBSCRIPTION",
 		19: "SEARCH_KIND_DELIVERY",
 		20: "SEARCH_KIND_AUDIT_ENTRY",
+		21: "SEARCH_KIND_UPSTREAM",
+		22: "SEARCH_KIND_SIGNER",
 	}
 	SearchKind_value = map[string]int32{
 		"SEARCH_KIND_UNSPECIFIED":                 0,
@@ -183,6 +189,8 @@ var (
 		"SEARCH_KIND_SUBSCRIPTION":                18,
 		"SEARCH_KIND_DELIVERY":                    19,
 		"SEARCH_KIND_AUDIT_ENTRY":                 20,
+		"SEARCH_KIND_UPSTREAM":                    21,
+		"SEARCH_KIND_SIGNER":                      22,
 	}
 )
 
@@ -2293,7 +2301,7 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\x0eLACK_KIND_ROLE\x10\x01\x12\x18\n" +
 	"\x14LACK_KIND_CAPABILITY\x10\x02\x12\x13\n" +
 	"\x0fLACK_KIND_START\x10\x03\x12\x12\n" +
-	"\x0eLACK_KIND_TIME\x10\x04*\xd7\x04\n" +
+	"\x0eLACK_KIND_TIME\x10\x04*\x89\x05\n" +
 	"\n" +
 	"SearchKind\x12\x1b\n" +
 	"\x17SEARCH_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -2317,7 +2325,9 @@ const file_holdfast_access_v1_access_proto_rawDesc = "" +
 	"\x10SEARCH_KIND_RULE\x10\x11\x12\x1c\n" +
 	"\x18SEARCH_KIND_SUBSCRIPTION\x10\x12\x12\x18\n" +
 	"\x14SEARCH_KIND_DELIVERY\x10\x13\x12\x1b\n" +
-	"\x17SEARCH_KIND_AUDIT_ENTRY\x10\x14*\xae\x02\n" +
+	"\x17SEARCH_KIND_AUDIT_ENTRY\x10\x14\x12\x18\n" +
+	"\x14SEARCH_KIND_UPSTREAM\x10\x15\x12\x16\n" +
+	"\x12SEARCH_KIND_SIGNER\x10\x16*\xae\x02\n" +
 	"\vSearchMatch\x12\x1c\n" +
 	"\x18SEARCH_MATCH_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SEARCH_MATCH_UID\x10\x01\x12\x15\n" +

@@ -61,9 +61,14 @@ type Upstream struct {
 	// When the upstream was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it last changed.
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// Why the server that answers got nothing from it when it last asked. Empty if
+	// it did, or has not asked since it started or since the upstream changed.
+	LastFailure string `protobuf:"bytes,13,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
+	// When that was.
+	LastFailureTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=last_failure_time,json=lastFailureTime,proto3" json:"last_failure_time,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Upstream) Reset() {
@@ -176,6 +181,20 @@ func (x *Upstream) GetCreateTime() *timestamppb.Timestamp {
 func (x *Upstream) GetUpdateTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.UpdateTime
+	}
+	return nil
+}
+
+func (x *Upstream) GetLastFailure() string {
+	if x != nil {
+		return x.LastFailure
+	}
+	return ""
+}
+
+func (x *Upstream) GetLastFailureTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastFailureTime
 	}
 	return nil
 }
@@ -579,7 +598,7 @@ var File_holdfast_oci_v1_upstream_proto protoreflect.FileDescriptor
 
 const file_holdfast_oci_v1_upstream_proto_rawDesc = "" +
 	"\n" +
-	"\x1eholdfast/oci/v1/upstream.proto\x12\x0fholdfast.oci.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xce\x03\n" +
+	"\x1eholdfast/oci/v1/upstream.proto\x12\x0fholdfast.oci.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xc3\x04\n" +
 	"\bUpstream\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x02R\x04name\x12\x18\n" +
@@ -595,7 +614,9 @@ const file_holdfast_oci_v1_upstream_proto_rawDesc = "" +
 	"\vcreate_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"createTime\x12@\n" +
 	"\vupdate_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
-	"updateTime\"\x9c\x01\n" +
+	"updateTime\x12&\n" +
+	"\flast_failure\x18\r \x01(\tB\x03\xe0A\x03R\vlastFailure\x12K\n" +
+	"\x11last_failure_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\x0flastFailureTime\"\x9c\x01\n" +
 	"\x15CreateUpstreamRequest\x12!\n" +
 	"\x06parent\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x06parent\x12:\n" +
 	"\bupstream\x18\x02 \x01(\v2\x19.holdfast.oci.v1.UpstreamB\x03\xe0A\x02R\bupstream\x12$\n" +
@@ -671,26 +692,27 @@ var file_holdfast_oci_v1_upstream_proto_depIdxs = []int32{
 	7,  // 0: holdfast.oci.v1.Upstream.fresh_for:type_name -> google.protobuf.Duration
 	8,  // 1: holdfast.oci.v1.Upstream.create_time:type_name -> google.protobuf.Timestamp
 	8,  // 2: holdfast.oci.v1.Upstream.update_time:type_name -> google.protobuf.Timestamp
-	0,  // 3: holdfast.oci.v1.CreateUpstreamRequest.upstream:type_name -> holdfast.oci.v1.Upstream
-	9,  // 4: holdfast.oci.v1.ListUpstreamsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	0,  // 5: holdfast.oci.v1.ListUpstreamsResponse.upstreams:type_name -> holdfast.oci.v1.Upstream
-	0,  // 6: holdfast.oci.v1.UpdateUpstreamRequest.upstream:type_name -> holdfast.oci.v1.Upstream
-	10, // 7: holdfast.oci.v1.UpdateUpstreamRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 8: holdfast.oci.v1.UpstreamsService.CreateUpstream:input_type -> holdfast.oci.v1.CreateUpstreamRequest
-	2,  // 9: holdfast.oci.v1.UpstreamsService.GetUpstream:input_type -> holdfast.oci.v1.GetUpstreamRequest
-	3,  // 10: holdfast.oci.v1.UpstreamsService.ListUpstreams:input_type -> holdfast.oci.v1.ListUpstreamsRequest
-	5,  // 11: holdfast.oci.v1.UpstreamsService.UpdateUpstream:input_type -> holdfast.oci.v1.UpdateUpstreamRequest
-	6,  // 12: holdfast.oci.v1.UpstreamsService.DeleteUpstream:input_type -> holdfast.oci.v1.DeleteUpstreamRequest
-	0,  // 13: holdfast.oci.v1.UpstreamsService.CreateUpstream:output_type -> holdfast.oci.v1.Upstream
-	0,  // 14: holdfast.oci.v1.UpstreamsService.GetUpstream:output_type -> holdfast.oci.v1.Upstream
-	4,  // 15: holdfast.oci.v1.UpstreamsService.ListUpstreams:output_type -> holdfast.oci.v1.ListUpstreamsResponse
-	0,  // 16: holdfast.oci.v1.UpstreamsService.UpdateUpstream:output_type -> holdfast.oci.v1.Upstream
-	11, // 17: holdfast.oci.v1.UpstreamsService.DeleteUpstream:output_type -> google.protobuf.Empty
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	8,  // 3: holdfast.oci.v1.Upstream.last_failure_time:type_name -> google.protobuf.Timestamp
+	0,  // 4: holdfast.oci.v1.CreateUpstreamRequest.upstream:type_name -> holdfast.oci.v1.Upstream
+	9,  // 5: holdfast.oci.v1.ListUpstreamsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	0,  // 6: holdfast.oci.v1.ListUpstreamsResponse.upstreams:type_name -> holdfast.oci.v1.Upstream
+	0,  // 7: holdfast.oci.v1.UpdateUpstreamRequest.upstream:type_name -> holdfast.oci.v1.Upstream
+	10, // 8: holdfast.oci.v1.UpdateUpstreamRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 9: holdfast.oci.v1.UpstreamsService.CreateUpstream:input_type -> holdfast.oci.v1.CreateUpstreamRequest
+	2,  // 10: holdfast.oci.v1.UpstreamsService.GetUpstream:input_type -> holdfast.oci.v1.GetUpstreamRequest
+	3,  // 11: holdfast.oci.v1.UpstreamsService.ListUpstreams:input_type -> holdfast.oci.v1.ListUpstreamsRequest
+	5,  // 12: holdfast.oci.v1.UpstreamsService.UpdateUpstream:input_type -> holdfast.oci.v1.UpdateUpstreamRequest
+	6,  // 13: holdfast.oci.v1.UpstreamsService.DeleteUpstream:input_type -> holdfast.oci.v1.DeleteUpstreamRequest
+	0,  // 14: holdfast.oci.v1.UpstreamsService.CreateUpstream:output_type -> holdfast.oci.v1.Upstream
+	0,  // 15: holdfast.oci.v1.UpstreamsService.GetUpstream:output_type -> holdfast.oci.v1.Upstream
+	4,  // 16: holdfast.oci.v1.UpstreamsService.ListUpstreams:output_type -> holdfast.oci.v1.ListUpstreamsResponse
+	0,  // 17: holdfast.oci.v1.UpstreamsService.UpdateUpstream:output_type -> holdfast.oci.v1.Upstream
+	11, // 18: holdfast.oci.v1.UpstreamsService.DeleteUpstream:output_type -> google.protobuf.Empty
+	14, // [14:19] is the sub-list for method output_type
+	9,  // [9:14] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_oci_v1_upstream_proto_init() }

@@ -29,6 +29,6 @@ func upstreams() noun.Noun {
 		},
 		ByName:  true,
 		Columns: output.Columns("name", output.GroupOf("group", "uid"), "address", "freshFor", "names"),
-		Wide:    output.Columns("uid", "realm", "hasCredentials", "identity", "anyone", "createTime", "updateTime"),
+		Wide:    output.Columns("uid", "realm", "hasCredentials", "identity", "anyone", "lastFailure", "lastFailureTime", "createTime", "updateTime"),
 	}
 }

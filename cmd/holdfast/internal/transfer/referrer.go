@@ -17,22 +17,14 @@ const indexType = "application/vnd.oci.image.index.v1+json"
 // maxReferrers is how much a list of what is attached to one manifest may have, in bytes, with all of its pages.
 const maxReferrers = 16 << 20
 
-// A referrer is an entry in a list of what is attached, as a registry sent it.
+// A referrer is an entry in a list of what is attached. What else a registry sends is not written to another.
 type referrer struct {
-	digest string
-	text   json.RawMessage
+	MediaType    string            `json:"mediaType"`
+	Digest       string            `json:"digest"`
+	Size         int64             `json:"size"`
+	ArtifactType string            `json:"artifactType,omitempty"`
+	Annotations  map[string]string `json:"annotations,omitempty"`
 }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (r *referrer) UnmarshalJSON(text []byte) error {
-	var d descriptor
-	err := json.Unmarshal(text, &d)
-	r.digest, r.text = d.Digest, slices.Clone(text)
-	return err
-}
-
-// MarshalJSON implements json.Marshaler.
-func (r referrer) MarshalJSON() ([]byte, error) { return r.text, nil }
 
 // referrers copies what is attached to a manifest: by its subject, and by tags as cosign makes them.
 func (c *Copier) referrers(ctx context.Context, digest string, depth int) error {
@@ -42,10 +34,10 @@ func (c *Copier) referrers(ctx context.Context, digest string, depth int) error 
 	}
 	var unlisted []referrer // by the registry that they are copied to
 	for _, d := range list {
-		if _, err := c.copy(ctx, d.digest, "", depth+1); err != nil {
+		if _, err := c.copy(ctx, d.Digest, "", depth+1); err != nil {
 			return err
 		}
-		if !c.noted[d.digest] {
+		if !c.noted[d.Digest] {
 			unlisted = append(unlisted, d)
 		}
 	}
@@ -119,7 +111,7 @@ func readReferrers(text []byte) ([]referrer, bool) {
 		return nil, false
 	}
 	for _, d := range index.Manifests {
-		if _, _, err := hasher(d.digest); err != nil {
+		if _, _, err := hasher(d.Digest); err != nil {
 			return nil, false
 		}
 	}
@@ -153,20 +145,6 @@ func indexOf(all []referrer) ([]byte, error) {
 	return json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": all})
 }
 
-// short returns the entry of a referrer without its annotations, which are in its manifest, too.
-func (r referrer) short() json.RawMessage {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(r.text, &fields) != nil {
-		return r.text
-	}
-	delete(fields, "annotations")
-	text, err := json.Marshal(fields)
-	if err != nil {
-		return r.text
-	}
-	return text
-}
-
 // note adds referrers to those that are noted at the tag of a manifest, for a registry that does not list them itself.
 func (c *Copier) note(ctx context.Context, digest string, unlisted []referrer) error {
 	if len(unlisted) == 0 || c.DryRun {
@@ -178,7 +156,7 @@ func (c *Copier) note(ctx context.Context, digest string, unlisted []referrer) e
 	}
 	before := len(all)
 	for _, d := range unlisted {
-		if !slices.ContainsFunc(all, func(there referrer) bool { return there.digest == d.digest }) {
+		if !slices.ContainsFunc(all, func(there referrer) bool { return there.Digest == d.Digest }) {
 			all = append(all, d)
 		}
 	}
@@ -188,7 +166,7 @@ func (c *Copier) note(ctx context.Context, digest string, unlisted []referrer) e
 	body, err := indexOf(all)
 	if len(body) > maxManifest {
 		for i := range all {
-			all[i].text = all[i].short()
+			all[i].Annotations = nil // they are in its manifest, too
 		}
 		body, err = indexOf(all)
 	}
