@@ -179,11 +179,20 @@ func (t Tx) recordCopy(ctx context.Context, c Copying, done resource.ImageCopy) 
 	}
 	actor, now := resource.ActorFrom(ctx), t.DB.Time()
 	var all []resource.Pull
+	drawn := map[int64]bool{} // many have the same time, for which there are few numbers
+	child := func(of resource.UID) resource.UID {
+		uid := of.NewRisingChild(now)
+		for drawn[store.Segment(uid)] {
+			uid = of.NewRisingChild(now)
+		}
+		drawn[store.Segment(uid)] = true
+		return uid
+	}
 	for _, i := range done.Images {
 		p := resource.Pull{Digest: i.Digest, Identity: actor.Subject, Remote: actor.Remote, Agent: cmp.Or(c.agent, "copy"), Time: now}
-		p.UID, p.Tag = done.From.NewRisingChild(now), i.FromTag
+		p.UID, p.Tag = child(done.From), i.FromTag
 		all = append(all, p)
-		p.UID, p.Tag, p.Push = done.Repo.NewRisingChild(now), i.Tag, true
+		p.UID, p.Tag, p.Push = child(done.Repo), i.Tag, true
 		all = append(all, p)
 		var tags []string
 		if i.Tag != "" {
