@@ -46,10 +46,11 @@ var followList = page.List{Kind: "follows", Fields: []string{"uid"}, Default: pa
 func (s *Service) ListFollows(
 	ctx context.Context, group resource.UID, p page.Params,
 ) (page.Page[resource.Follow], error) {
-	group, req, err := page.Resume(s.pages, followList, group, p)
+	of, req, err := page.Resume(s.pages, followList, []string{string(group)}, p)
 	if err != nil {
 		return page.Page[resource.Follow]{}, err
 	}
+	group = resource.UID(of[0])
 	if _, err := authz.Get(ctx, s.authz, resource.RepoList, group, s.iam.Group); err != nil {
 		return page.Page[resource.Follow]{}, err
 	}
