@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// runGap is how long after a run has begun somebody can ask for the next.
+// runGap is how long after a run the next begins that somebody asks for, at the earliest.
 const runGap = 5 * time.Second
 
 // GetFollow returns how a repo stands that follows another. The caller needs repo.list on it. Who has set the source is told
@@ -67,8 +67,8 @@ func (s *Service) ListFollows(
 	return page.Finish(s.pages, req, got), nil
 }
 
-// RunFollow makes a repo that follows another due now, and returns how it stands. The caller needs repo.update on it. It
-// returns fault.FailedPrecondition if the repo does not follow, and fault.ResourceExhausted if it was done a moment ago.
+// RunFollow makes a repo that follows another due now, or in a moment if it was just done, and returns how it stands. The
+// caller needs repo.update and repo.list on it. It returns fault.FailedPrecondition if the repo does not follow.
 func (s *Service) RunFollow(ctx context.Context, repo resource.UID) (resource.Follow, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoUpdate, resource.RepoList); err != nil {
 		return resource.Follow{}, err

@@ -230,17 +230,13 @@ func optional(ms int64) time.Time {
 	return store.FromMS(ms)
 }
 
-// RequestFollow makes a repo that follows another due, unless it was begun less than gap ago. It returns
-// fault.FailedPrecondition if it does not follow, or does not any more, and fault.ResourceExhausted if it was begun.
+// RequestFollow makes a repo that follows another due, but no earlier than gap after it was last begun. It returns
+// fault.FailedPrecondition if it does not follow, or does not any more.
 func (s *Store) RequestFollow(ctx context.Context, repo resource.UID, gap time.Duration) error {
 	return s.write(ctx, func(t Tx) error {
-		now, err := t.Clock(ctx)
-		if err != nil {
-			return err
-		}
 		var due sql.NullInt64
 		var begun int64
-		err = t.Row(ctx, `SELECT f.due_ms, f.begin_ms FROM follows AS f CROSS JOIN repos AS t WHERE `+followed+` AND f.uid = $1`,
+		err := t.Row(ctx, `SELECT f.due_ms, f.begin_ms FROM follows AS f CROSS JOIN repos AS t WHERE `+followed+` AND f.uid = $1`,
 			[]any{string(repo)}, &due, &begun)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
@@ -249,25 +245,24 @@ func (s *Store) RequestFollow(ctx context.Context, repo resource.UID, gap time.D
 			return err
 		case !due.Valid:
 			return fault.Unmet("SYNC_EXPIRED", expired)
-		case store.MS(now)-begun < gap.Milliseconds():
-			return &fault.Error{Code: fault.ResourceExhausted, RetryIn: gap,
-				Message: "Resource exhausted: this repo was made equal to its source a moment ago; try again"}
 		}
-		return t.markDue(ctx, store.Segment(repo))
+		return t.markDue(ctx, begun+gap.Milliseconds(), store.Segment(repo))
 	})
 }
 
-// markDue makes repos due. One that is being made equal is due again afterwards. Those whose following has ended are not.
-func (t Tx) markDue(ctx context.Context, repos ...int64) error {
-	now, err := t.Clock(ctx)
+// markDue makes repos due now, or at a time if that is later. One that is being made equal is due again afterwards. Those
+// whose following has ended are not.
+func (t Tx) markDue(ctx context.Context, from int64, repos ...int64) error {
+	clock, err := t.Clock(ctx)
 	if err != nil {
 		return err
 	}
 	q := store.Query{Engine: t.DB.Engine}
-	at := q.Arg(store.MS(now))
+	now := q.Arg(store.MS(clock))
+	at := q.Arg(max(from, store.MS(clock)))
 	_, err = t.Exec(ctx, fmt.Sprintf(`UPDATE follows SET again = (until_ms > %[1]s),
-		due_ms = CASE WHEN until_ms > %[1]s OR due_ms < %[1]s THEN due_ms ELSE %[1]s END
-		WHERE due_ms IS NOT NULL AND repo IN (SELECT v FROM %[2]s AS s)`, at, t.DB.Engine.Each(&q, repos)), q.Args...)
+		due_ms = CASE WHEN until_ms > %[1]s OR due_ms < %[2]s THEN due_ms ELSE %[2]s END
+		WHERE due_ms IS NOT NULL AND repo IN (SELECT v FROM %[3]s AS s)`, now, at, t.DB.Engine.Each(&q, repos)), q.Args...)
 	return err
 }
 
@@ -304,7 +299,7 @@ func (s *Store) TellFollowers(ctx context.Context, sources []resource.UID, seq i
 	}
 	slices.Sort(all) // whoever locks several does it in order
 	for some := range slices.Chunk(all, followBatch) {
-		if err := s.write(ctx, func(t Tx) error { return t.markDue(ctx, some...) }); err != nil {
+		if err := s.write(ctx, func(t Tx) error { return t.markDue(ctx, 0, some...) }); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ type SyncsServiceClient interface {
 	// uids, a page at a time.
 	ListSyncs(ctx context.Context, in *ListSyncsRequest, opts ...grpc.CallOption) (*ListSyncsResponse, error)
 	// RunSync has a repo made equal to its source now, and does not wait for it.
-	// It is refused if the last run began less than five seconds ago.
+	// If the last run has just begun, the next begins five seconds after that.
 	RunSync(ctx context.Context, in *RunSyncRequest, opts ...grpc.CallOption) (*Sync, error)
 }
 
@@ -94,7 +94,7 @@ type SyncsServiceServer interface {
 	// uids, a page at a time.
 	ListSyncs(context.Context, *ListSyncsRequest) (*ListSyncsResponse, error)
 	// RunSync has a repo made equal to its source now, and does not wait for it.
-	// It is refused if the last run began less than five seconds ago.
+	// If the last run has just begun, the next begins five seconds after that.
 	RunSync(context.Context, *RunSyncRequest) (*Sync, error)
 	mustEmbedUnimplementedSyncsServiceServer()
 }
