@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
@@ -15,8 +16,11 @@ import (
 )
 
 const (
-	followTags  = 100  // that one transaction changes
-	followRound = 1000 // organizations that have a turn in one round
+	followTags = 100 // that one transaction changes
+
+	followRound = 1000 // repos that the database is asked for at once
+	followEach  = 20   // of them of one organization
+	followAsk   = 250 * time.Millisecond
 )
 
 // Why a repo is not equal to its source, or a tag of it. Whoever may see the repo reads this, so nothing of it tells what is
@@ -40,44 +44,66 @@ const (
 // organization has one repo at a time, of which one turn changes a hundred tags; then it waits for all others. It is safe to
 // run beside other replicas. What fails for a repo is told in its status, and the others go on.
 func (r *Registry) Follow(ctx context.Context) (copied, removed int, _ error) {
-	s, holder := NewService(nil, r), rand.Text()
-	unfinished := map[resource.UID]*following{} // by organization
+	q := followQueue{Service: NewService(nil, r), holder: rand.Text(), running: map[resource.UID]*following{}}
 	defer func() {
-		for _, f := range unfinished { // another replica can go on at once
+		for _, f := range q.running { // another replica can go on at once
 			_ = r.store.EndFollow(context.WithoutCancel(ctx), f.run, registrydb.FollowEnd{Soon: true})
 		}
 	}()
 	for {
-		due, err := r.store.FollowsDue(ctx, followRound)
-		if err != nil {
+		if err := q.fill(ctx); err != nil || len(q.running) == 0 {
 			return copied, removed, err
 		}
-		for _, repo := range due {
-			if unfinished[repo.Root()] != nil {
-				continue
-			}
-			run, ok, err := r.store.TakeFollow(ctx, repo, holder)
-			if err != nil {
-				return copied, removed, err
-			}
-			if ok {
-				unfinished[repo.Root()] = &following{Service: s, run: run}
-			}
-		}
-		if len(due)+len(unfinished) == 0 {
-			return copied, removed, nil
-		}
-		for root, f := range unfinished {
+		for root, f := range q.running {
 			ended, err := f.turn(ctx)
 			if err != nil {
 				return copied, removed, err
 			}
 			if ended {
 				copied, removed = copied+f.copied, removed+f.removed
-				delete(unfinished, root)
+				delete(q.running, root)
 			}
 		}
 	}
+}
+
+// A followQueue has what is due, and what is being done.
+type followQueue struct {
+	*Service
+	holder  string
+	asked   time.Time                       // when the database was last asked what is due
+	due     map[resource.UID][]resource.UID // by organization
+	running map[resource.UID]*following     // by organization
+}
+
+// fill begins a run for each organization that has none and has a repo that is due. The database is not asked before each
+// turn, because an organization may have very many that are due.
+func (q *followQueue) fill(ctx context.Context) error {
+	if len(q.due)+len(q.running) == 0 || time.Since(q.asked) >= followAsk {
+		all, err := q.store.FollowsDue(ctx, followEach, followRound)
+		if err != nil {
+			return err
+		}
+		q.asked, q.due = time.Now(), map[resource.UID][]resource.UID{}
+		for _, repo := range all {
+			q.due[repo.Root()] = append(q.due[repo.Root()], repo)
+		}
+	}
+	for root, repos := range q.due {
+		for q.running[root] == nil && len(repos) > 0 {
+			run, ok, err := q.store.TakeFollow(ctx, repos[0], q.holder)
+			if err != nil {
+				return err
+			}
+			if repos = repos[1:]; ok {
+				q.running[root] = &following{Service: q.Service, run: run}
+			}
+		}
+		if q.due[root] = repos; len(repos) == 0 {
+			delete(q.due, root)
+		}
+	}
+	return nil
 }
 
 // A following makes one repo equal to its source.

@@ -73,6 +73,9 @@ func (r *rig) tags(t *testing.T, repo resource.UID) map[string]string {
 	must(t, err)
 	for _, name := range names {
 		tag, err := r.store.TagNamed(t.Context(), repo, name)
+		if errors.Is(err, fault.NotFound) { // since
+			continue
+		}
 		must(t, err)
 		all[name] = tag.Digest
 	}
@@ -518,6 +521,37 @@ func TestFollowRuns(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatalf("the source has %v, the copy %v, what follows that %v", want, r.tags(t, r.copy.UID), r.tags(t, chained.UID))
 			}
+		}
+	})
+}
+
+// TestFollowTurns: an organization with many repos that are due does not keep the one of another waiting.
+func TestFollowTurns(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		r := newFollowRig(t, s, registry.Config{})
+		for i := range 30 {
+			_, err := r.service.CreateRepo(r.as(t, "owner"), r.prod.UID, following(fmt.Sprint("f", i), "acme/team/app"))
+			must(t, err)
+		}
+		other := r.group(t, "", "other")
+		r.bind(t, r.uids["owner"], "owner", other.UID)
+		theirs, err := r.service.CreateRepo(r.as(t, "owner"), other.UID, following("theirs", string(r.source.UID)))
+		must(t, err)
+		_, _, err = r.Follow(t.Context())
+		must(t, err)
+		last, err := r.service.GetFollow(r.as(t, "owner"), theirs.UID)
+		must(t, err)
+		before := 0
+		all, err := r.service.ListFollows(r.as(t, "owner"), r.org.UID, page.Params{Size: 200})
+		must(t, err)
+		for _, f := range all.Items {
+			if f.SuccessTime.Before(last.SuccessTime) {
+				before++
+			}
+		}
+		if len(all.Items) != 31 || before > 2 {
+			t.Errorf("%d of %d repos of one organization came before the one of another", before, len(all.Items))
 		}
 	})
 }

@@ -97,7 +97,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		if got := stands(t, s.Store, f.UID, resource.FollowQueued, ""); got.Source != s.repo.UID || got.Identity != alice || got.SetTime.IsZero() {
 			t.Errorf("it stands %+v", got)
 		}
-		due, err := s.FollowsDue(t.Context(), 10)
+		due, err := s.FollowsDue(t.Context(), 1, 10)
 		if err != nil || !slices.Equal(due, []resource.UID{f.UID}) {
 			t.Fatalf("due = %v, %v", due, err)
 		}
@@ -114,7 +114,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		if got.SuccessTime.IsZero() || got.DueTime.Sub(got.SuccessTime) != time.Hour || got.ExpireTime.Sub(got.SuccessTime) != resource.FollowLife {
 			t.Errorf("it stands %+v", got)
 		}
-		if due, err := s.FollowsDue(t.Context(), 10); err != nil || len(due) != 0 {
+		if due, err := s.FollowsDue(t.Context(), 1, 10); err != nil || len(due) != 0 {
 			t.Errorf("due = %v, %v", due, err)
 		}
 	},
@@ -184,7 +184,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 			t.Errorf("it was taken: %v", err)
 		}
 		must(t, s.TellFollowers(t.Context(), nil, 1))
-		if due, err := s.FollowsDue(t.Context(), 10); err != nil || len(due) != 0 {
+		if due, err := s.FollowsDue(t.Context(), 1, 10); err != nil || len(due) != 0 {
 			t.Errorf("due = %v, %v", due, err)
 		}
 		wantUnmet(t, s.RequestFollow(t.Context(), f.UID, 0), "SYNC_EXPIRED")
@@ -206,8 +206,12 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 			addFollower(t, s.Store, s.org.UID, fmt.Sprint("f", i), s.repo.UID)
 		}
 		theirs := addFollower(t, s.Store, other.UID, "theirs", s.repo.UID)
-		due, err := s.FollowsDue(t.Context(), 10)
+		due, err := s.FollowsDue(t.Context(), 1, 10)
 		if err != nil || !slices.Equal(due, []resource.UID{first.UID, theirs.UID}) {
+			t.Errorf("due = %v, %v", due, err)
+		}
+		due, err = s.FollowsDue(t.Context(), 3, 10)
+		if err != nil || len(due) != 4 || due[0] != first.UID || due[1] != theirs.UID {
 			t.Errorf("due = %v, %v", due, err)
 		}
 	},

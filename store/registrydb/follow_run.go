@@ -30,8 +30,9 @@ type FollowRun struct {
 	holder string
 }
 
-// FollowsDue returns for each organization that has repos which are due the one that is due for longest, at most n.
-func (s *Store) FollowsDue(ctx context.Context, n int) ([]resource.UID, error) {
+// FollowsDue returns for each organization that has repos which are due those that are due for longest: each of them at
+// most, and n altogether.
+func (s *Store) FollowsDue(ctx context.Context, each, n int) ([]resource.UID, error) {
 	now, err := s.clockMS(ctx)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func (s *Store) FollowsDue(ctx context.Context, n int) ([]resource.UID, error) {
 	return store.ReadColumn[resource.UID](ctx, s.Rows, `SELECT uid FROM (
 			SELECT uid, due_ms, row_number() OVER (PARTITION BY root ORDER BY due_ms, repo) AS place FROM follows
 			WHERE due_ms IS NOT NULL AND due_ms <= $1
-		) AS d WHERE place = 1 ORDER BY due_ms, uid LIMIT $2`, now, n)
+		) AS d WHERE place <= $2 ORDER BY place, due_ms, uid LIMIT $3`, now, each, n)
 }
 
 // TakeFollow begins to make a repo equal to its source, for one that others know as holder. It reports false if the repo is
