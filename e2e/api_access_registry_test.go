@@ -31,6 +31,7 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 		h.retain(t, stocked, &ocipb.Retention{KeepMatching: []string{"*"}})
 		return stocked
 	}
+	follower := func(t *testing.T) string { return h.follower(t, h.folder, h.name(), stocked) }
 	mirror := func(t *testing.T) string { return h.upstream(t, h.child(t, h.folder, h.name())) }
 	return map[string]access{
 		"GetUpstream": {"registry.settings.list", mirror, func(uid string) proto.Message { return &ocipb.GetUpstreamRequest{Uid: uid} }},
@@ -50,6 +51,9 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 		"RunRetention": {"manifest.delete", ruled, func(uid string) proto.Message {
 			return &ocipb.RunRetentionRequest{Uid: uid, Fingerprint: "AQ"}
 		}},
+		"GetSync":   {"repo.list", follower, func(uid string) proto.Message { return &ocipb.GetSyncRequest{Uid: uid} }},
+		"RunSync":   {"repo.update", follower, func(uid string) proto.Message { return &ocipb.RunSyncRequest{Uid: uid} }},
+		"ListSyncs": {"repo.list", folder, func(uid string) proto.Message { return &ocipb.ListSyncsRequest{GroupUid: uid} }},
 		"CopyImages": {"manifest.create", folder, func(uid string) proto.Message {
 			return &ocipb.CopyImagesRequest{GroupUid: uid, Repo: "copy", FromRepoUid: stocked, References: []string{digest}}
 		}},

@@ -102,6 +102,9 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 		"run retention": func(uid string) badRequest {
 			return badRequest{"uid", &ocipb.RunRetentionRequest{Uid: uid, Fingerprint: "AQ"}}
 		},
+		"get sync":        func(uid string) badRequest { return badRequest{"uid", &ocipb.GetSyncRequest{Uid: uid}} },
+		"run sync":        func(uid string) badRequest { return badRequest{"uid", &ocipb.RunSyncRequest{Uid: uid}} },
+		"list syncs":      func(uid string) badRequest { return badRequest{"group_uid", &ocipb.ListSyncsRequest{GroupUid: uid}} },
 		"get settings":    func(uid string) badRequest { return badRequest{"uid", &ocipb.GetSettingsRequest{Uid: uid}} },
 		"delete settings": func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteSettingsRequest{Uid: uid}} },
 		"update settings": func(uid string) badRequest {

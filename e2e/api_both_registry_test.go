@@ -108,6 +108,22 @@ func repoSteps() []step {
 		{name: "readme of a follower", code: codes.InvalidArgument, in: func(s *story) proto.Message {
 			return &registrypb.UpdateRepoReadmeRequest{RepoReadme: &registrypb.RepoReadme{Uid: s.uid("follower by uid"), Content: "x"}}
 		}},
+		{name: "sync", in: func(s *story) proto.Message {
+			s.w.equal(s.t, s.uid("follower by uid"))
+			return &ocipb.GetSyncRequest{Uid: s.uid("follower by uid")}
+		}},
+		{name: "sync of a repo that follows none", code: codes.FailedPrecondition, in: func(s *story) proto.Message { return &ocipb.GetSyncRequest{Uid: s.uid("repo")} }},
+		{name: "syncs", in: func(s *story) proto.Message { return &ocipb.ListSyncsRequest{GroupUid: s.uid("images"), PageSize: 1} }},
+		{name: "syncs in another order", code: codes.InvalidArgument, in: func(s *story) proto.Message {
+			return &ocipb.ListSyncsRequest{GroupUid: s.uid("images"), OrderBy: "uid desc"}
+		}},
+		{name: "try to run a sync", in: func(s *story) proto.Message {
+			return &ocipb.RunSyncRequest{Uid: s.uid("follower by uid"), ValidateOnly: true}
+		}},
+		{name: "run no sync", code: codes.FailedPrecondition, in: func(s *story) proto.Message { return &ocipb.RunSyncRequest{Uid: s.uid("repo")} }},
+		{name: "follower by uid follows no longer", in: func(s *story) proto.Message { // before anything comes to it at its own time
+			return &registrypb.UpdateRepoRequest{Repo: &registrypb.Repo{Uid: s.uid("follower by uid")}, UpdateMask: mask("syncConfig")}
+		}},
 		{name: "readme of nothing", code: codes.NotFound, in: func(s *story) proto.Message {
 			return &registrypb.UpdateRepoReadmeRequest{RepoReadme: &registrypb.RepoReadme{Uid: s.uid("images") + "/0123456789abcdef", Content: "x"}}
 		}},

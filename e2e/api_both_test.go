@@ -153,11 +153,11 @@ func tell(t *testing.T, w *world, call caller, steps []step) string {
 	return normalize(b.String())
 }
 
-var varying = regexp.MustCompile(`sha(256|512):[0-9a-f]{64,128}|[0-9a-f]{40}|/[0-9a-f]{16}\b|127\.0\.0\.1:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[A-Za-z0-9_-]{80,}|"[0-9a-f]{16}"|"[A-Z2-7]{26}"|"took": +"[0-9.]+s"`)
+var varying = regexp.MustCompile(`sha(256|512):[0-9a-f]{64,128}|[0-9a-f]{40}|/[0-9a-f]{16}\b|127\.0\.0\.1:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[A-Za-z0-9_-]{80,}|"[0-9a-f]{16}"|"[A-Z2-7]{26}"|"took": +"[0-9.]+s"|SYNC_STATE_[A-Z_]+`)
 
 // normalize replaces what differs from one world to the next: a uid by the order
 // of its appearance, a digest, an address, a time, a token or the id of a key or an event by
-// that word, and how long something took.
+// that word, how long something took, and how a repo stands that follows another, which comes and goes.
 func normalize(text string) string {
 	uids := map[string]string{}
 	return varying.ReplaceAllStringFunc(text, func(s string) string {
@@ -170,6 +170,8 @@ func normalize(text string) string {
 			return "TIME"
 		case len(s) >= 80:
 			return "TOKEN"
+		case strings.HasPrefix(s, "SYNC_STATE_"):
+			return "STATE"
 		case strings.HasPrefix(s, `"took"`):
 			return `"took": TOOK`
 		case strings.HasPrefix(s, `"`):

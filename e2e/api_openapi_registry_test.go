@@ -27,6 +27,7 @@ func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 	}
 	deleted := func() string { return w.trash(t, repo, digest) }
 	ruled := w.repo(t, shelf, "ruled")
+	follower := w.follower(t, shelf, "syncs", ruled)
 	w.retain(t, ruled, &ocipb.Retention{KeepNewest: 1})
 	mirror := w.child(t, x.org, "mirror")
 	up, gone := w.upstream(t, mirror), w.upstream(t, w.child(t, x.org, "mirror2"))
@@ -41,6 +42,10 @@ func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 		"UpstreamsService_DeleteUpstream": {{uid: gone}, {uid: gone, fails: true}},
 		"CopyService_CopyImages": {{uid: shelf, body: `{"repo":"copy","fromRepoUid":"` + repo + `","references":["` + digest + `"]}`},
 			{uid: shelf, body: `{"repo":"copy","fromRepoUid":"` + repo + `"}`, fails: true}, {uid: nothing, body: `{"repo":"copy","fromRepoUid":"` + repo + `","references":["x"]}`, fails: true}},
+		"SyncsService_GetSync":   get(follower),
+		"SyncsService_ListSyncs": get(shelf),
+		"SyncsService_RunSync":   {{uid: follower, body: `{}`}, {uid: follower, body: `{"validateOnly":true}`}, {uid: ruled, body: `{}`, fails: true}},
+
 		"RetentionService_GetRetention":     get(ruled),
 		"RetentionService_SetRetention":     change(repo, `{"keepNewest":10,"keepMatching":["v*"]}`, `{"keepMatching":["["]}`),
 		"RetentionService_DeleteRetention":  {{uid: ruled, query: "validate_only=true"}, {uid: nothing, fails: true}},

@@ -195,6 +195,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&registryv1pb.EolTagFilter{Uidp: repo, ExcludeDates: true},
 		&ocipb.ListTagHistoryRequest{RepoUid: app, Tag: "v1"},
 		&ocipb.ListUpstreamsRequest{Uidp: below, OrderBy: newest},
+		&ocipb.ListSyncsRequest{GroupUid: folder, OrderBy: "uid"},
 		&ocipb.ListTrashEntriesRequest{Uidp: repo, OrderBy: "create_time"},
 		&ocipb.ListPullsRequest{Uidp: repo, Direction: ocipb.Direction_DIRECTION_PUSH},
 		&eventspb.ListSubscriptionsRequest{Uidp: below, OrderBy: newest},
@@ -241,6 +242,7 @@ func (w *world) fillLists(t *testing.T, org, folder, app string) {
 		w.mapped(t, idp, name)
 		w.associate(t, group)
 		w.upstream(t, group)
+		w.follower(t, folder, "follower-"+name, w.repo(t, folder, "source-"+name))
 		w.invite(t, folder)
 		w.subscribe(t, folder)
 		feed.Name = name

@@ -14,7 +14,7 @@ import (
 
 const readmeMost = 150 // lines
 
-// TestReadmeQuickStart does what the README and the pages about clients, budgets, findings, searches and access tell a
+// TestReadmeQuickStart does what the README and the pages about clients, budgets, findings, searches, access and following tell a
 // newcomer to do: start the server as `make run` does, and paste the blocks marked
 // quickstart into a shell beside it.
 func TestReadmeQuickStart(t *testing.T) {
@@ -30,7 +30,7 @@ func TestReadmeQuickStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, page := range []string{"README.md", "docs/clients.md", "docs/budgets.md", "docs/findings.md", "docs/search.md", "docs/access-over-time.md"} {
+	for _, page := range []string{"README.md", "docs/clients.md", "docs/budgets.md", "docs/findings.md", "docs/search.md", "docs/access-over-time.md", "docs/following.md"} {
 		t.Run(page, func(t *testing.T) {
 			script := readmeScript(readmeText(t, page))
 			if script == "" {

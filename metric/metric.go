@@ -31,6 +31,9 @@ type Metrics struct {
 	Inspections Counter // of images; by outcome
 	RuleRefused Counter // pulls that a rule has refused
 	Upstreams   Counter // requests for what an upstream has; by kind and outcome
+
+	Follows      Counter // runs that made a repo equal to its source; by outcome
+	FollowedTags Counter // by what was done with them
 }
 
 // The values of labels.
@@ -77,6 +80,9 @@ const (
 	Remembered = "remembered"
 	Manifest   = "manifest"
 	Blob       = "blob"
+
+	Copied  = "copied"
+	Removed = "removed"
 )
 
 // New registers the counters with r. capabilities are the names that denials can
@@ -115,6 +121,11 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 			label{"verdict", verdicts}),
 		Inspections: newCounter(r, "holdfast_inspections_total", "Images that were inspected, by outcome.",
 			label{"outcome", []string{OK, NotUnderstood, Failed}}),
+		Follows: newCounter(r, "holdfast_follow_runs_total", "Runs that compared a repo with the one that it follows, by outcome.",
+			label{"outcome", []string{OK, Failed}}),
+		FollowedTags: newCounter(r, "holdfast_follow_tags_total",
+			"Tags of repos that follow others, which were copied from there, or removed because they are not there.",
+			label{"change", []string{Copied, Removed}}),
 		RuleRefused: newCounter(r, "holdfast_rule_refusals_total", "Pulls of images that a rule has refused."),
 		Upstreams: newCounter(r, "holdfast_upstream_requests_total",
 			"Requests for manifests and blobs of groups with an upstream: served from here because that was fresh (hit) or the "+

@@ -11,7 +11,7 @@ import (
 )
 
 // The methods in this file exist for clients of version 1. They are about features
-// that this server does not have: builds, copies of images, a calendar of releases.
+// that this server does not have: builds, a calendar of releases.
 // They authorize and validate like any other method, and then say so.
 
 // PackageVersions returns fault.NotFound. The caller needs version.list anywhere.
@@ -33,20 +33,6 @@ func (s *Service) Builds(ctx context.Context, place resource.UIDFilter) error {
 		return err
 	}
 	return place.Validate()
-}
-
-// SyncState returns fault.FailedPrecondition. The caller needs repo.list on the repo.
-func (s *Service) SyncState(ctx context.Context, repo resource.UID) error {
-	if _, err := s.GetRepo(ctx, repo); err != nil {
-		return err
-	}
-	return fault.Unmet("SYNC_OFF", "this server copies no images: they come by push")
-}
-
-// SyncStates returns nil, because there are no copies. The caller needs repo.list on the group.
-func (s *Service) SyncStates(ctx context.Context, group resource.UID) error {
-	_, err := authz.Get(ctx, s.authz, resource.RepoList, group, s.iam.Group)
-	return err
 }
 
 const recent = 7 * 24 * time.Hour

@@ -189,7 +189,7 @@ func (g *gatherer) matching(ctx context.Context, c resource.CopyRequest) (all []
 			}
 		}
 		if len(all) > resource.MaxCopied {
-			return nil, fault.Unmet("TOO_MANY_MANIFESTS", "%s", resource.TooManyCopied())
+			return nil, fault.Unmet(tooManyManifests, "%s", resource.TooManyCopied())
 		}
 		if len(names) < batch {
 			break
@@ -213,7 +213,7 @@ func (g *gatherer) add(ctx context.Context, reference string) (string, error) {
 	}
 	g.seen[stored.Digest] = true
 	if len(g.seen) > resource.MaxCopied {
-		return "", fault.Unmet("TOO_MANY_MANIFESTS", "%s", resource.TooManyCopied())
+		return "", fault.Unmet(tooManyManifests, "%s", resource.TooManyCopied())
 	}
 	m, err := parseManifest(stored.MediaType, stored.Body, g.cfg.Sparse)
 	if err != nil {
@@ -226,7 +226,7 @@ func (g *gatherer) add(ctx context.Context, reference string) (string, error) {
 	}
 	g.needs, g.bytes = g.needs+len(m.Needs), g.bytes+len(m.Body)
 	if g.needs > maxCopiedNeeds || g.bytes > maxCopiedBytes {
-		return "", fault.Unmet("TOO_MANY_BLOBS", "manifests of more than %d bytes, or with more than %d blobs, would be copied at once: "+
+		return "", fault.Unmet(tooManyBlobs, "manifests of more than %d bytes, or with more than %d blobs, would be copied at once: "+
 			"copy some of them first", maxCopiedBytes, maxCopiedNeeds)
 	}
 	for _, n := range m.Needs {
@@ -244,6 +244,21 @@ func (g *gatherer) add(ctx context.Context, reference string) (string, error) {
 	return m.Digest, err
 }
 
+// try is add that leaves nothing of a manifest if it fails.
+func (g *gatherer) try(ctx context.Context, reference string) (string, error) {
+	manifests, attached, needs, bytes := len(g.manifests), len(g.attached), g.needs, g.bytes
+	digest, err := g.add(ctx, reference)
+	if err == nil {
+		return digest, nil
+	}
+	g.manifests, g.attached, g.needs, g.bytes = g.manifests[:manifests], g.attached[:attached], needs, bytes
+	clear(g.seen)
+	for _, m := range g.manifests {
+		g.seen[m.Digest] = true
+	}
+	return "", err
+}
+
 // pass returns an error if a rule refuses to pull a manifest.
 func (g *gatherer) pass(ctx context.Context, m resource.Manifest) error {
 	if g.cfg.Gate == nil {
@@ -256,12 +271,20 @@ func (g *gatherer) pass(ctx context.Context, m resource.Manifest) error {
 	return err
 }
 
-const pullRefused = "PULL_REFUSED"
+// Violations of what can be copied.
+const (
+	pullRefused      = "PULL_REFUSED"
+	tooManyManifests = "TOO_MANY_MANIFESTS"
+	tooManyBlobs     = "TOO_MANY_BLOBS"
+)
 
 // isRefused reports whether a rule has refused to pull something.
-func isRefused(err error) bool {
+func isRefused(err error) bool { return violates(err, pullRefused) }
+
+// violates reports whether err is that one of some preconditions does not hold.
+func violates(err error, kinds ...string) bool {
 	f, ok := errors.AsType[*fault.Error](err)
-	return ok && len(f.Unmet) > 0 && f.Unmet[0].Subject == pullRefused
+	return ok && len(f.Unmet) > 0 && slices.Contains(kinds, f.Unmet[0].Subject)
 }
 
 // addReferrers reads what is attached to a manifest, by its subject or by a tag. What a rule refuses is left out: whoever may

@@ -96,6 +96,7 @@ type Registry struct {
 	pulls     *pullLog
 	readers   chan struct{} // a semaphore: one value per request that reads documents
 	retaining *turn.Turns   // to apply retention
+	following *turn.Turns   // to make repos equal to those that they follow
 	verifier  *verifier
 	config    Config
 	busy      sync.Map // the IDs of uploads that a request of this process is writing to
@@ -126,7 +127,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 		downloads: &downloads{all: map[string]*download{}}, fetches: newFetches(), asks: newFetches(),
 		pauses: &pauses{all: map[resource.UID]pause{}}, absences: newAbsences(), failures: newFailures(),
 		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: storage{b}, pulls: newPullLog(s, c.Log),
-		readers: make(chan struct{}, maxReaders), retaining: turn.BesideWriters(), verifier: newVerifier(), config: c,
+		readers: make(chan struct{}, maxReaders), retaining: turn.BesideWriters(), following: turn.BesideWriters(), verifier: newVerifier(), config: c,
 	}
 	if c.Repair == nil {
 		r.config.Repair = r.fromUpstream

@@ -2,10 +2,10 @@ package registry
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
@@ -15,11 +15,9 @@ import (
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
-// syncLife is how long a repo follows another one.
-const syncLife = 14 * 24 * time.Hour
-
 // CreateRepo creates a repo in a group. The caller needs repo.create there. If the
-// repo follows another one, the caller must also be allowed to pull from that.
+// repo follows another one, the caller must also be allowed to pull from that, and
+// needs manifest.create, tag.create and tag.delete in the group.
 func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r resource.Repo) (resource.Repo, error) {
 	if err := s.authz.Require(ctx, resource.RepoCreate, parent); err != nil {
 		return resource.Repo{}, err
@@ -27,21 +25,29 @@ func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r resourc
 	if err := r.Validate(); err != nil {
 		return resource.Repo{}, err
 	}
-	if r.Sync != nil {
-		if err := s.follow(ctx, &r); err != nil {
-			return resource.Repo{}, err
-		}
-	}
 	r.UID = parent.NewChild()
 	r.CreateTime = s.now()
 	r.UpdateTime = r.CreateTime
-	return r, s.store.InsertRepo(ctx, r)
+	if r.Sync == nil {
+		return r, s.store.InsertRepo(ctx, r)
+	}
+	if err := s.follow(ctx, &r); err != nil {
+		return resource.Repo{}, err
+	}
+	caller, err := authz.RequireCaller(ctx)
+	if err != nil {
+		return resource.Repo{}, err
+	}
+	return r, s.store.InsertFollower(ctx, r, caller.Identity)
 }
 
 // follow makes the new repo r follow the one named in r.Sync. It copies the fields
 // of the catalog from there, and the description if r has none.
 func (s *Service) follow(ctx context.Context, r *resource.Repo) error {
 	source, err := s.source(ctx, r.Sync.Source)
+	if err == nil {
+		err = s.mayFollow(ctx, r.UID)
+	}
 	if err != nil {
 		return err
 	}
@@ -53,8 +59,25 @@ func (s *Service) follow(ctx context.Context, r *resource.Repo) error {
 		r.Description = source.Description
 	}
 	r.Sync.Source = string(source.UID)
-	r.Sync.ExpirationTime = s.now().Add(syncLife)
+	r.Sync.ExpirationTime = s.now().Add(resource.FollowLife)
 	return nil
+}
+
+// What one needs on a repo to make it follow another, and on that one. Following copies what one could pull, tags it, and
+// deletes other tags, in the name of whoever has set it.
+var (
+	followers = []resource.Capability{resource.ManifestCreate, resource.TagCreate, resource.TagDelete}
+	sources   = []resource.Capability{
+		resource.RepoList, resource.RepoBlobsGet, resource.ManifestList, resource.TagList, resource.ReferrersList,
+	}
+)
+
+// mayFollow returns an error unless the caller may change all tags of a repo, and the repo can follow another.
+func (s *Service) mayFollow(ctx context.Context, repo resource.UID) error {
+	if err := s.requireEach(ctx, repo, followers); err != nil {
+		return err
+	}
+	return s.requireUnmirrored(ctx, repo.Parent())
 }
 
 // checkInherited refuses a change of fields that a repo copies from the one it follows.
@@ -95,7 +118,7 @@ func (s *Service) source(ctx context.Context, text string) (resource.Repo, error
 			return resource.Repo{}, hide(err, no)
 		}
 	}
-	if err := s.requireAll(ctx, uid, resource.RepoList, resource.RepoBlobsGet); err != nil {
+	if err := s.requireAll(ctx, uid, sources...); err != nil {
 		return resource.Repo{}, hide(err, no)
 	}
 	r, err := s.store.Repo(ctx, uid)
@@ -134,7 +157,10 @@ func (s *Service) ListRepos(ctx context.Context, f resource.Filter, p page.Param
 }
 
 // UpdateRepo applies change to a repo. The caller needs repo.update on it. To make
-// it follow another repo, the caller must also be allowed to pull from that.
+// it follow another repo, the caller must also be allowed to pull from that, and needs
+// manifest.create, tag.create and tag.delete on the repo. A change that sets the same
+// source again makes it follow anew, in the name of the caller; if the caller may not
+// do that, it follows as before.
 func (s *Service) UpdateRepo(
 	ctx context.Context, uid resource.UID, change func(*resource.Repo) error,
 ) (resource.Repo, error) {
@@ -145,7 +171,17 @@ func (s *Service) UpdateRepo(
 	if err != nil {
 		return resource.Repo{}, err
 	}
-	return store.Edit(ctx, uid, s.store.Repo, s.store.UpdateRepo, func(r *resource.Repo) error {
+	caller, err := authz.RequireCaller(ctx)
+	if err != nil {
+		return resource.Repo{}, err
+	}
+	update := func(ctx context.Context, before, after resource.Repo) (resource.Repo, error) {
+		if source == "" || after.Sync == nil {
+			return s.store.UpdateRepo(ctx, before, after)
+		}
+		return s.store.UpdateFollower(ctx, before, after, caller.Identity)
+	}
+	return store.Edit(ctx, uid, s.store.Repo, update, func(r *resource.Repo) error {
 		before := *r
 		if err := change(r); err != nil {
 			return err
@@ -155,7 +191,7 @@ func (s *Service) UpdateRepo(
 			return err
 		}
 		if r.Sync != nil && r.Sync.Source == named && source != "" {
-			r.Sync.Source, r.Sync.ExpirationTime = source, s.now().Add(syncLife)
+			r.Sync.Source, r.Sync.ExpirationTime = source, s.now().Add(resource.FollowLife)
 		}
 		if before.Sync != nil && r.Sync != nil {
 			return checkInherited(before, *r)
@@ -177,10 +213,14 @@ func (s *Service) newSource(
 	if err != nil {
 		return "", "", err
 	}
+	untouched := rand.Text()
+	if after.Sync != nil {
+		after.Sync.Source = untouched // so that it shows if the change sets the same
+	}
 	if err := change(&after); err != nil {
 		return "", "", err
 	}
-	if after.Sync == nil || before.Sync != nil && after.Sync.Source == before.Sync.Source {
+	if after.Sync == nil || after.Sync.Source == untouched {
 		return "", "", nil
 	}
 	if err := after.Validate(); err != nil {
@@ -190,7 +230,19 @@ func (s *Service) newSource(
 	if err == nil && found.UID == uid {
 		err = fault.Field("sync_config.source", "a repo cannot follow itself")
 	}
+	if err == nil {
+		err = s.mayFollow(ctx, uid)
+	}
+	if before.Sync != nil && after.Sync.Source == before.Sync.Source && isRefusal(err) {
+		return "", "", nil // version 1 sends all fields with every change
+	}
 	return after.Sync.Source, string(found.UID), err
+}
+
+// isRefusal reports whether err says that the caller may not do something, or that it cannot be done.
+func isRefusal(err error) bool {
+	return err != nil && slices.ContainsFunc([]error{fault.PermissionDenied, fault.InvalidArgument, fault.FailedPrecondition},
+		func(code error) bool { return errors.Is(err, code) })
 }
 
 // CountFollowers returns how many repos follow source, among those the caller may

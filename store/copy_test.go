@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -242,4 +243,23 @@ func TestCopyDuels(t *testing.T) {
 		}
 		wantExact(t, s)
 	})
+}
+
+// TestCopyManyAtOnce copies as much as fits into a transaction while others record later pulls: each pull is one of its own.
+func TestCopyManyAtOnce(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	org := addGroup(t, s, "", "org")
+	r := addRepo(t, s, org.UID, "app")
+	m := addImage(t, s, r, "", "one")
+	c := copying(r, newRepo(org.UID, "copy"), "t", m)
+	for i := range 400 {
+		tag := fmt.Sprint("t", i)
+		push(t, s, r, m, tag)
+		c.Images = append(c.Images, resource.CopiedImage{Digest: m.Digest, Tag: tag, FromTag: tag})
+	}
+	c.Images = c.Images[1:]
+	org.UID.NewRisingChild(time.Now().Add(time.Hour)) // after which no number follows from the last
+	for range 5 {
+		must(t, ignore(s.CopyImages(t.Context(), c)))
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -40,6 +41,8 @@ type stage struct {
 	signer      resource.Signer
 	trash       resource.TrashEntry // a tag of the repo
 	upstream    resource.RegistryUpstream
+	follower    resource.Repo // of the repo, and due
+	equal       resource.Repo // of the repo, and not due
 	asked       resource.AccessRequest
 }
 
@@ -67,6 +70,8 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	st.trash = trashed(t, s, st.repo.UID)["tag deleted"]
 	must(t, ignore(s.SetRetention(t.Context(), resource.Retention{UID: org.UID, KeepMatching: []string{"none"}, EveryDays: 1})))
 	st.upstream = addUpstream(t, s, addGroup(t, s, org.UID, "mirror").UID)
+	st.follower, st.equal = addFollower(t, s, org.UID, "follower", st.repo.UID), addFollower(t, s, org.UID, "equal", st.repo.UID)
+	must(t, s.EndFollow(t.Context(), begin(t, s, st.equal.UID), registrydb.FollowEnd{Whole: true}))
 	st.asked = addRequest(t, s, st.org.UID, addRole(t, s, org.UID, "asked").UID)
 	return st
 }
@@ -85,6 +90,7 @@ func (st stage) acts() map[string]act {
 	maps.Copy(all, st.actsOnSigners())
 	maps.Copy(all, st.actsOnRequests())
 	maps.Copy(all, st.actsOnUpstreams())
+	maps.Copy(all, st.actsOnFollowers())
 	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID, "new"), newBinding(st.folder.UID, bob, st.r.UID)
 	none := st.org.UID.NewChild()
 	ensure := func(parent resource.UID) func(context.Context) error {

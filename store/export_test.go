@@ -151,7 +151,7 @@ func (s *DB) Everything(ctx context.Context) (all []string, _ error) {
 		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings", "retention", "deployments", "inventory_places", "inventory_entries",
 		"trash_repos", "trash_tags", "trash_tag_history", "trash_manifests", "trash_refs", "trash_blobs",
 		"advisory_shelves", "advisory_eras", "advisory_names", "advisory_aliases", "advisory_texts",
-		"leases"}
+		"leases", "follows", "follow_cursor"}
 	for _, table := range append(tables, kinds...) {
 		rows, err := s.dump(ctx, table)
 		if err != nil {

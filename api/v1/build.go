@@ -49,12 +49,23 @@ func (s registries) GetUpdateStatus(ctx context.Context, r *pb.UpdateStatusReque
 	})
 }
 
+func syncStatusOf(f resource.Follow) *pb.SyncStatus {
+	return &pb.SyncStatus{Status: pb.SyncStatus_Status(f.State), CreateTime: wire.Time(f.StateTime)}
+}
+
 func (s registries) GetSyncStatus(ctx context.Context, r *pb.GetSyncStatusRequest) (*pb.SyncStatus, error) {
-	return nil, wire.Do(ctx, "repo_id", r.GetRepoId(), s.registry.SyncState)
+	return wire.Get(ctx, "repo_id", r.GetRepoId(), s.registry.GetFollow, syncStatusOf)
 }
 
 func (s registries) ListSyncStatuses(ctx context.Context, r *pb.ListSyncStatusesRequest) (*pb.SyncStatusList, error) {
-	return &pb.SyncStatusList{}, wire.Do(ctx, "registry_id", r.GetRegistryId(), s.registry.SyncStates)
+	group, err := resource.ParseUID("registry_id", r.GetRegistryId())
+	if err != nil {
+		return nil, err
+	}
+	all, err := everything(ctx, group, s.registry.ListFollows, func(f resource.Follow) *pb.RepoSyncStatus {
+		return &pb.RepoSyncStatus{RepoId: string(f.Repo), RepoStatus: syncStatusOf(f)}
+	})
+	return &pb.SyncStatusList{Items: all}, err
 }
 
 // settingsOf returns a function that returns the message of the settings that

@@ -82,6 +82,7 @@ type server struct {
 	ocipb.UnsafeCopyServiceServer
 	ocipb.UnsafeUpstreamsServiceServer
 	ocipb.UnsafeSignersServiceServer
+	ocipb.UnsafeSyncsServiceServer
 	operatorpb.UnsafeOperatorServiceServer
 	eventspb.UnsafeSubscriptionsServiceServer
 	deliveriespb.UnsafeDeliveriesServiceServer
@@ -135,6 +136,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	ocipb.RegisterCopyServiceServer(r, s)
 	ocipb.RegisterUpstreamsServiceServer(r, s)
 	ocipb.RegisterSignersServiceServer(r, s)
+	ocipb.RegisterSyncsServiceServer(r, s)
 	eventspb.RegisterSubscriptionsServiceServer(r, s)
 	deliveriespb.RegisterDeliveriesServiceServer(r, s)
 	auditpb.RegisterAuditServiceServer(r, s)

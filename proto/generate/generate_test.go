@@ -169,6 +169,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"CopyService":                      1,
 		"RetentionService":                 5,
 		"SignersService":                   5,
+		"SyncsService":                     3,
 		"RoleBindingsService":              6,
 		"RolesService":                     5,
 		"SecurityTokenService":             3,
@@ -202,8 +203,8 @@ func TestDocumentHasEveryService(t *testing.T) {
 // the body where that is the whole request.
 func TestDocumentOffersValidateOnly(t *testing.T) {
 	_, doc := openapiJSON(t)
-	change := regexp.MustCompile(`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|SetRetention|RunRetention|CopyImages|ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest)`)
-	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|RunRetention|CopyImages|ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest)$`)
+	change := regexp.MustCompile(`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|SetRetention|RunRetention|RunSync|CopyImages|ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest)`)
+	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|RunRetention|RunSync|CopyImages|ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest)$`)
 	for path, operations := range doc.Paths {
 		for _, op := range operations {
 			inQuery := slices.ContainsFunc(op.Parameters, func(p *parameter) bool {

@@ -1,6 +1,7 @@
 package registrydb
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -19,20 +20,23 @@ type Copying struct {
 	Promote   bool
 	Reason    string
 	Frozen    func(string) bool // which tags of the repo that it goes to must not be moved
+
+	agent string // what the pulls and pushes of it are recorded as; "" is a copy
 }
 
 // CopyImages adds manifests of one repo to another, with their blobs, and tags them: all of it or nothing. No bytes are
 // copied. The copy is recorded as a pull from the one and a push to the other.
 //
 // It returns fault.NotFound if there is no such repo, group or manifest any more, fault.Aborted if a tag of the first repo
-// stands for something else meanwhile, and a *MissingError or fault.FailedPrecondition as PutManifest does.
+// stands for something else meanwhile, and a *MissingError or fault.FailedPrecondition as PutManifest does, also without
+// tags if the repo that it goes to follows another.
 func (s *Store) CopyImages(ctx context.Context, c Copying) (done resource.ImageCopy, _ error) {
 	err := s.retryCollected(ctx, func(t Tx) (err error) {
 		done = resource.ImageCopy{From: c.From, Promoted: c.Promote, Reason: c.Reason, By: resource.ActorFrom(ctx).Subject}
 		if err := t.Require(ctx, "repos", "repo", c.From); err != nil {
 			return err
 		}
-		if done.Repo, err = t.ensureRepo(ctx, c.To); err != nil {
+		if done.Repo, err = t.ensureUnfollowing(ctx, c.To); err != nil {
 			return err
 		}
 		if done.Repo.Parent() != c.To.Group {
@@ -175,11 +179,20 @@ func (t Tx) recordCopy(ctx context.Context, c Copying, done resource.ImageCopy) 
 	}
 	actor, now := resource.ActorFrom(ctx), t.DB.Time()
 	var all []resource.Pull
+	drawn := map[int64]bool{} // many have the same time, for which there are few numbers
+	child := func(of resource.UID) resource.UID {
+		uid := of.NewRisingChild(now)
+		for drawn[store.Segment(uid)] {
+			uid = of.NewRisingChild(now)
+		}
+		drawn[store.Segment(uid)] = true
+		return uid
+	}
 	for _, i := range done.Images {
-		p := resource.Pull{Digest: i.Digest, Identity: actor.Subject, Remote: actor.Remote, Agent: "copy", Time: now}
-		p.UID, p.Tag = done.From.NewRisingChild(now), i.FromTag
+		p := resource.Pull{Digest: i.Digest, Identity: actor.Subject, Remote: actor.Remote, Agent: cmp.Or(c.agent, "copy"), Time: now}
+		p.UID, p.Tag = child(done.From), i.FromTag
 		all = append(all, p)
-		p.UID, p.Tag, p.Push = done.Repo.NewRisingChild(now), i.Tag, true
+		p.UID, p.Tag, p.Push = child(done.Repo), i.Tag, true
 		all = append(all, p)
 		var tags []string
 		if i.Tag != "" {

@@ -29,13 +29,17 @@ func (e *MissingError) Error() string {
 // PutManifest stores m in the repo and points every tag at it: all of it or
 // nothing. It returns the repo, which it may have made, a *MissingError if the
 // repo lacks what m needs, fault.FailedPrecondition if a tag would move that is
-// immutable by the settings of the group, and fault.NotFound if there is no such
-// repo or group.
+// immutable by the settings of the group, or if there are tags and the repo follows
+// another, and fault.NotFound if there is no such repo or group.
 func (s *Store) PutManifest(
 	ctx context.Context, ref RepoRef, m resource.Manifest, tags []string,
 ) (repo resource.UID, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
-		if repo, err = t.ensureRepo(ctx, ref); err != nil {
+		ensure := t.ensureRepo
+		if len(tags) > 0 {
+			ensure = t.ensureUnfollowing
+		}
+		if repo, err = ensure(ctx, ref); err != nil {
 			return err
 		}
 		if err := t.addManifest(ctx, repo, m); err != nil {

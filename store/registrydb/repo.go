@@ -53,13 +53,29 @@ func (s *Store) Repos(
 	return store.List(ctx, s.DB, &repos, r, f, p)
 }
 
-// UpdateRepo replaces before by after, under the rules of iamdb.Store.UpdateGroup.
+// UpdateRepo replaces before by after, under the rules of iamdb.Store.UpdateGroup. If the repo has another source then, or
+// none, it does not follow any more.
 func (s *Store) UpdateRepo(ctx context.Context, before, after resource.Repo) (resource.Repo, error) {
+	return s.updateRepo(ctx, before, after, func(t Tx) error {
+		if before.Sync == nil || after.Sync != nil && after.Sync.Source == before.Sync.Source {
+			return nil
+		}
+		return t.unfollow(ctx, after.UID)
+	})
+}
+
+// updateRepo replaces before by after, and does then in the same transaction.
+func (s *Store) updateRepo(
+	ctx context.Context, before, after resource.Repo, then func(Tx) error,
+) (resource.Repo, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if after.Name != before.Name {
 			t.PathsChanged()
 		}
-		return store.Update(ctx, t.Tx, &repos, before, &after)
+		if err := store.Update(ctx, t.Tx, &repos, before, &after); err != nil {
+			return err
+		}
+		return then(t)
 	})
 	return after, err
 }
@@ -291,13 +307,31 @@ type RepoRef struct {
 	Create bool // make it if it is not there
 }
 
+// ensureUnfollowing is ensureRepo for what adds tags. It returns fault.FailedPrecondition if the repo follows another.
+func (t Tx) ensureUnfollowing(ctx context.Context, ref RepoRef) (resource.UID, error) {
+	uid, follower, err := t.findRepo(ctx, ref)
+	if err == nil && follower {
+		err = follows()
+	}
+	return t.createMissing(ctx, ref, uid, err)
+}
+
 // ensureRepo returns the repo of a push, which it creates if the push may, and
 // holds it until the commit. It returns fault.NotFound if there is none.
-func (t Tx) ensureRepo(ctx context.Context, ref RepoRef) (uid resource.UID, _ error) {
-	const text = `SELECT t.uid FROM repos AS t WHERE t.parent = $1 AND t.name = $2`
-	args := []any{store.Segment(ref.Group), ref.Name}
-	err := t.Row(ctx, text+t.DB.Engine.Hold, args, &uid)
-	err = store.Missing(err, "repo", resource.UID(ref.Name))
+func (t Tx) ensureRepo(ctx context.Context, ref RepoRef) (resource.UID, error) {
+	uid, _, err := t.findRepo(ctx, ref)
+	return t.createMissing(ctx, ref, uid, err)
+}
+
+// findRepo returns the repo of a push, and whether it follows another, and holds it until the commit.
+func (t Tx) findRepo(ctx context.Context, ref RepoRef) (uid resource.UID, follower bool, err error) {
+	err = t.Row(ctx, `SELECT t.uid, `+isFollower+` FROM repos AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Hold,
+		[]any{store.Segment(ref.Group), ref.Name}, &uid, &follower)
+	return uid, follower, store.Missing(err, "repo", resource.UID(ref.Name))
+}
+
+// createMissing creates the repo of a push if it was not found and the push may. Otherwise it returns what was found.
+func (t Tx) createMissing(ctx context.Context, ref RepoRef, uid resource.UID, err error) (resource.UID, error) {
 	if !ref.Create || !errors.Is(err, fault.NotFound) {
 		return uid, err
 	}
@@ -308,7 +342,7 @@ func (t Tx) ensureRepo(ctx context.Context, ref RepoRef) (uid resource.UID, _ er
 	r.UpdateTime = r.CreateTime
 	err = store.Insert(ctx, t.Tx, &repos, r)
 	if errors.Is(err, fault.AlreadyExists) { // another push was first
-		err = t.Row(ctx, text+t.DB.Engine.Hold, args, &r.UID)
+		r.UID, _, err = t.findRepo(ctx, ref)
 	}
 	return r.UID, err
 }

@@ -28,7 +28,7 @@ type Restoration struct {
 // those about it that were deleted with it or later. A repo comes with all that was in it when it was deleted.
 //
 // It returns fault.NotFound if there is no such entry, and fault.FailedPrecondition if a tag stands for something else now,
-// if the repo is in the trash itself, if some of the content is gone, or if there is too much; fault.AlreadyExists if there
+// if the repo is in the trash itself or follows another, if some of the content is gone, or if there is too much; fault.AlreadyExists if there
 // is another repo of that name.
 func (s *Store) Restore(ctx context.Context, uid resource.UID, how Restoration) (all []resource.TrashEntry, _ error) {
 	err := s.write(ctx, func(t Tx) error {
@@ -96,6 +96,9 @@ func (r *restorer) done(ctx context.Context, e resource.TrashEntry) error {
 
 // tag puts a tag back whose manifest is there.
 func (r *restorer) tag(ctx context.Context, e resource.TrashEntry) error {
+	if err := r.requireUnfollowing(ctx, e.Repo()); err != nil {
+		return err
+	}
 	g := *e.WasTag
 	g.UpdateTime = r.DB.Time()
 	before, err := r.tagNamed(ctx, g)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 )
@@ -48,7 +49,8 @@ func (o RetentionOrder) selection() func(*node) bool {
 //
 // Nobody can push to the repo, tag anything or restore something until it is done. It returns fault.NotFound if there is no
 // such repo, or if no rules apply to it; and fault.FailedPrecondition if an image of the order's plan would stay now or has
-// changed, if pulls are not recorded for as long as the rules ask for, or if there is too much to look through.
+// changed, if pulls are not recorded for as long as the rules ask for, if there is too much to look through, or if the repo
+// follows another. Rules that are due do nothing there.
 func (s *Store) ApplyRetention(ctx context.Context, repo resource.UID, order RetentionOrder) (plan RetentionPlan, _ error) {
 	var err error
 	if order.Fingerprint != "" {
@@ -75,6 +77,12 @@ func (s *Store) ApplyRetention(ctx context.Context, repo resource.UID, order Ret
 		b, err := s.binOf(ctx, t, repo)
 		if err != nil {
 			return err
+		}
+		switch {
+		case b.follows && order.Planned != "":
+			return nil
+		case b.follows:
+			return fault.Unmet("FOLLOWS", "this repo follows another, and has its tags: rules are applied to that, and not here")
 		}
 		b.together, b.at, plan.Life = true, s.Time(), max(0, b.life)
 		j, err := s.judge(ctx, t, repo, path, rules, b)

@@ -57,11 +57,21 @@ func (s *Store) TagNames(ctx context.Context, repo resource.UID, last string, n 
 // not there: then it gets the UID of g. Without a digest, a tag that is there
 // stays where it points; if it is not, PutTag returns fault.InvalidArgument. It
 // returns fault.NotFound if there is no such repo or manifest, and
-// fault.FailedPrecondition if the tag is there, would move, and frozen forbids it.
+// fault.FailedPrecondition if the tag is there, would move, and frozen forbids it,
+// or if it would be new or move and the repo follows another.
 func (s *Store) PutTag(ctx context.Context, g resource.Tag, frozen func(name string) bool) (out resource.Tag, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		if err := t.Require(ctx, "repos", "repo", g.UID.Parent()); err != nil {
 			return err
+		}
+		before, err := t.tagNamed(ctx, g)
+		if err != nil && !errors.Is(err, fault.NotFound) {
+			return err
+		}
+		if g.Digest != "" && g.Digest != before.Digest {
+			if err := t.requireUnfollowing(ctx, g.UID.Parent()); err != nil {
+				return err
+			}
 		}
 		out, err = t.setTag(ctx, g, known(frozen))
 		return err
@@ -177,7 +187,8 @@ func (t Tx) recordMove(ctx context.Context, g resource.Tag, digest string, at ti
 }
 
 // DeleteTag removes a tag and leaves its manifest. It returns fault.NotFound if
-// there is no such tag, and fault.FailedPrecondition if frozen forbids it.
+// there is no such tag, and fault.FailedPrecondition if frozen forbids it, or if
+// the repo follows another.
 func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(name string) bool) error {
 	return s.write(ctx, func(t Tx) error {
 		b, err := s.binOf(ctx, t, uid.Parent())
@@ -210,6 +221,9 @@ func (s *Store) DeleteTagNamed(
 }
 
 func (t Tx) deleteTag(ctx context.Context, g resource.Tag, frozen func(string) bool, b bin) error {
+	if b.follows {
+		return follows()
+	}
 	if frozen != nil && frozen(g.Name) {
 		return immutable(g.Name)
 	}

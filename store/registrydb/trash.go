@@ -53,6 +53,7 @@ type bin struct {
 	together bool              // tags go because their manifest does
 	at       time.Time         // when all of it is deleted; if it is zero, each at its own time
 	frozen   func(string) bool // which tags the settings make immutable
+	follows  bool              // the repo has the tags of another: only following that changes them
 }
 
 func (b bin) kept() bool { return b.life > 0 }
@@ -60,7 +61,8 @@ func (b bin) kept() bool { return b.life > 0 }
 // binOf returns what becomes of what is deleted from a repo, which it holds until the commit. It returns fault.NotFound
 // if there is no such repo.
 func (s *Store) binOf(ctx context.Context, t Tx, repo resource.UID) (b bin, _ error) {
-	err := t.Row(ctx, `SELECT t.name FROM repos AS t WHERE t.uid = $1`+s.Engine.Hold, []any{string(repo)}, &b.name)
+	err := t.Row(ctx, `SELECT t.name, `+isFollower+` FROM repos AS t WHERE t.uid = $1`+s.Engine.Hold, []any{string(repo)}, &b.name,
+		&b.follows)
 	if err != nil {
 		return b, store.Missing(err, "repo", repo)
 	}

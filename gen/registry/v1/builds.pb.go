@@ -180,7 +180,8 @@ func (BuildReport_Result) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_registry_v1_builds_proto_rawDescGZIP(), []int{8, 0}
 }
 
-// Status is how far it is.
+// Status is how it stands. UNKNOWN is a repo that is equal to its source: there
+// is nothing to do.
 type SyncStatus_Status int32
 
 const (
@@ -1176,7 +1177,7 @@ func (x *ListSyncStatusesRequest) GetRegistryId() string {
 	return ""
 }
 
-// SyncStatus is how far the copying of a repo is.
+// SyncStatus is how a repo stands that follows another, and since when.
 type SyncStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        SyncStatus_Status      `protobuf:"varint,1,opt,name=status,proto3,enum=holdfast.registry.v1.SyncStatus_Status" json:"status,omitempty"`
@@ -1229,7 +1230,7 @@ func (x *SyncStatus) GetCreateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// RepoSyncStatus is how far the copying of a repo is.
+// RepoSyncStatus is how a repo stands that follows another.
 type RepoSyncStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RepoId        string                 `protobuf:"bytes,1,opt,name=repo_id,json=repoId,proto3" json:"repo_id,omitempty"`
@@ -1282,7 +1283,7 @@ func (x *RepoSyncStatus) GetRepoStatus() *SyncStatus {
 	return nil
 }
 
-// SyncStatusList is the repos that are being copied.
+// SyncStatusList is the repos that follow another.
 type SyncStatusList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*RepoSyncStatus      `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`

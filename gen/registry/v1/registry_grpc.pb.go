@@ -117,9 +117,11 @@ type RegistryClient interface {
 	GetBuildStatus(ctx context.Context, in *BuildReportFilter, opts ...grpc.CallOption) (*BuildStatus, error)
 	// GetUpdateStatus tells whether a tag of a repo has moved in the last seven days.
 	GetUpdateStatus(ctx context.Context, in *UpdateStatusRequest, opts ...grpc.CallOption) (*UpdateStatus, error)
-	// GetSyncStatus is refused: this server copies no images.
+	// GetSyncStatus returns how a repo stands that follows another. It is refused
+	// for one that follows none.
 	GetSyncStatus(ctx context.Context, in *GetSyncStatusRequest, opts ...grpc.CallOption) (*SyncStatus, error)
-	// ListSyncStatuses returns nothing: this server copies no images.
+	// ListSyncStatuses returns how all repos below a group stand that follow
+	// another.
 	ListSyncStatuses(ctx context.Context, in *ListSyncStatusesRequest, opts ...grpc.CallOption) (*SyncStatusList, error)
 	// CreateDeployment notes how the images of a repo are deployed.
 	CreateDeployment(ctx context.Context, in *CreateDeploymentRequest, opts ...grpc.CallOption) (*Deployment, error)
@@ -541,9 +543,11 @@ type RegistryServer interface {
 	GetBuildStatus(context.Context, *BuildReportFilter) (*BuildStatus, error)
 	// GetUpdateStatus tells whether a tag of a repo has moved in the last seven days.
 	GetUpdateStatus(context.Context, *UpdateStatusRequest) (*UpdateStatus, error)
-	// GetSyncStatus is refused: this server copies no images.
+	// GetSyncStatus returns how a repo stands that follows another. It is refused
+	// for one that follows none.
 	GetSyncStatus(context.Context, *GetSyncStatusRequest) (*SyncStatus, error)
-	// ListSyncStatuses returns nothing: this server copies no images.
+	// ListSyncStatuses returns how all repos below a group stand that follow
+	// another.
 	ListSyncStatuses(context.Context, *ListSyncStatusesRequest) (*SyncStatusList, error)
 	// CreateDeployment notes how the images of a repo are deployed.
 	CreateDeployment(context.Context, *CreateDeploymentRequest) (*Deployment, error)

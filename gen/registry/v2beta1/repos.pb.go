@@ -228,21 +228,25 @@ func (x *Repo) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// SyncConfig says which repo another one follows.
+// SyncConfig says which repo another one follows. The repo is kept equal to it:
+// it has its tags, and no others, and nobody can push tags to it. That is done
+// in the name of whoever has set the source. SyncsService tells how it stands.
 type SyncConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The repo to follow: its uid, its path of names, or a whole image reference.
 	// It is kept and returned as a uid.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// Tags are never moved once they are there.
+	// Never set: whether tags that are there stay where they are is a setting of
+	// the group.
 	UniqueTags bool `protobuf:"varint,2,opt,name=unique_tags,json=uniqueTags,proto3" json:"unique_tags,omitempty"`
-	// When following ends.
+	// When following ends, at the earliest: each time that it was done puts it off
+	// by 14 days, which is noted here once a day.
 	ExpirationTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expiration_time,json=expirationTime,proto3" json:"expiration_time,omitempty"`
-	// A repo at Google Cloud to copy to.
+	// A repo at Google Cloud to copy to. Kept, and not copied to.
 	Google string `protobuf:"bytes,4,opt,name=google,proto3" json:"google,omitempty"`
-	// A repo at Amazon to copy to.
+	// A repo at Amazon to copy to. Kept, and not copied to.
 	Amazon string `protobuf:"bytes,5,opt,name=amazon,proto3" json:"amazon,omitempty"`
-	// A repo at Azure to copy to.
+	// A repo at Azure to copy to. Kept, and not copied to.
 	Azure string `protobuf:"bytes,6,opt,name=azure,proto3" json:"azure,omitempty"`
 	// A change of what the images are made of.
 	ApkoOverlay string `protobuf:"bytes,7,opt,name=apko_overlay,json=apkoOverlay,proto3" json:"apko_overlay,omitempty"`

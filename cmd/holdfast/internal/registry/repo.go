@@ -22,7 +22,7 @@ import (
 func Command(a *noun.App) *cobra.Command {
 	return a.Branch("registry", "Manage repos, tags and images",
 		a.Command(repos()), a.Command(tags()), imagesCommand(a), a.Command(pulls()), a.Command(registrySettings()),
-		a.Command(trash()), a.Command(retention()), a.Command(upstreams()), a.Command(signers()))
+		a.Command(trash()), a.Command(retention()), a.Command(upstreams()), a.Command(signers()), syncCommand(a))
 }
 
 func repos() noun.Noun {
@@ -42,7 +42,7 @@ func repos() noun.Noun {
 			{Flag: "bundle", Path: "bundles", Help: "`BUNDLE` it belongs to, such as base or fips; can be repeated"},
 			{Flag: "alias", Path: "aliases", Help: "`IMAGE` that it can replace; can be repeated"},
 			{Flag: "active-tag", Path: "active_tags", Help: "`TAG` that is maintained; can be repeated"},
-			{Flag: "source", Path: "sync_config.source", Help: "`REPO` to synchronize from: a uid, path or image reference"},
+			{Flag: "source", Path: "sync_config.source", Help: "`REPO` to follow: a uid, path or image reference"},
 		},
 		ByName:  true,
 		Columns: output.Columns("name", output.PathOf("path", "uid"), "description"),

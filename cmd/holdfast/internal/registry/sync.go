@@ -1,0 +1,94 @@
+package registry
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+)
+
+// syncs are repos that follow another.
+func syncs() noun.Noun {
+	return noun.Noun{
+		Area: "registry", Use: "sync", One: "repo",
+		Message: noun.MessageOf(&ocipb.Sync{}),
+		Columns: output.Columns(output.PathOf("repo", "uid"), output.PathOf("follows", "sourceUid"), "state", "since=stateTime", "tags", "error"),
+		Wide:    output.Columns("successTime", "dueTime", "expirationTime", "failedTags", output.NameOf("set by", "setByUid")),
+	}
+}
+
+// syncCommand has the commands of repos that follow another.
+func syncCommand(a *noun.App) *cobra.Command {
+	cmd := a.Branch("sync", "See how repos stand that follow another", syncStatus(a), syncList(a), syncRun(a), syncStop(a))
+	cmd.Long = "A repo that follows another is kept equal to it: it has its tags, and no others, and nobody can push tags to it.\n" +
+		"holdfast registry repos create and update make a repo follow another, with --source."
+	return cmd
+}
+
+func syncStatus(a *noun.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "status REPO", Short: "Show how a repo stands that follows another",
+		Example: "  holdfast registry sync status acme/prod/app",
+	}
+	return a.About(repos(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
+		m, err := signin.Call(ctx, ocipb.NewSyncsServiceClient(a).GetSync, &ocipb.GetSyncRequest{Uid: uid}, "uid=REPO")
+		if err != nil {
+			return err
+		}
+		return a.Show(ctx, syncs().View(), m)
+	})
+}
+
+func syncList(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	cmd := &cobra.Command{
+		Use: "list GROUP", Short: "List the repos below a group that follow another", Aliases: []string{"ls"},
+		Example: "  holdfast registry sync list acme/prod",
+	}
+	a.About(noun.Groups(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
+		return a.PrintAll(ctx, syncs(), &ocipb.ListSyncsRequest{GroupUid: uid}, p)
+	})
+	p.Register(cmd)
+	return cmd
+}
+
+func syncRun(a *noun.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "run REPO", Short: "Have a repo made equal to its source now",
+		Long: "A repo is made equal to its source soon after that changes, and at least once an hour. This asks for it now, and\n" +
+			"does not wait: holdfast registry sync status says what became of it.",
+		Example: "  holdfast registry sync run acme/prod/app",
+	}
+	noun.AddDryRun(cmd)
+	return a.About(repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
+		m, err := a.Write(ctx, cmd, syncs().Method("Run"), (&ocipb.RunSyncRequest{Uid: uid}).ProtoReflect(), map[string]string{"uid": "REPO"})
+		if err != nil {
+			return err
+		}
+		return a.Show(ctx, syncs().View(), m.Interface())
+	})
+}
+
+func syncStop(a *noun.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "stop REPO", Short: "Let a repo follow no other any more",
+		Long: "The repo keeps the tags that it has, and can be pushed to. holdfast registry repos update with --source makes it\n" +
+			"follow again.",
+		Example: "  holdfast registry sync stop acme/prod/app",
+	}
+	noun.AddDryRun(cmd)
+	return a.About(repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
+		req := &registrypb.UpdateRepoRequest{Repo: &registrypb.Repo{Uid: uid}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"sync_config"}}}
+		m, err := a.Write(ctx, cmd, repos().Method("Update"), req.ProtoReflect(), map[string]string{"repo.uid": "REPO", "uid": "REPO"})
+		if err != nil {
+			return err
+		}
+		return a.Show(ctx, repos().View(), m.Interface())
+	})
+}
