@@ -240,7 +240,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		addBlob(t, s.Store, f, "two")
 		for name, err := range map[string]error{
 			"push":       ignore(s.PutManifest(t.Context(), ref(f), newImage("two"), []string{"v2"})),
-			"push again": ignore(s.PutManifest(t.Context(), ref(f), m, []string{"v1"}, nil)),
+			"push again": ignore(s.PutManifest(t.Context(), ref(f), m, []string{"v1"})),
 			"tag":        ignore(s.PutTag(t.Context(), resource.Tag{UID: f.UID.NewChild(), Name: "v2", Digest: m.Digest}, nil)),
 			"untag":      s.DeleteTag(t.Context(), tag.UID, nil),
 			"by name":    s.DeleteTagNamed(t.Context(), f.UID, "v1", nil),
@@ -443,7 +443,7 @@ func TestFollowDuels(t *testing.T) {
 				return ignore(s.UpdateRepo(t.Context(), f, after))
 			},
 			"the tag moves": func(source, _ resource.Repo) error {
-				return ignore(s.PutManifest(t.Context(), ref(source), newImage("two"), []string{"v1"}, nil))
+				return ignore(s.PutManifest(t.Context(), ref(source), newImage("two"), []string{"v1"}))
 			},
 			"another replica":    func(_, f resource.Repo) error { _, _, err := s.TakeFollow(t.Context(), f.UID, "another"); return err },
 			"everybody is told":  func(_, _ resource.Repo) error { return s.TellFollowers(t.Context(), nil, 1) },
