@@ -550,8 +550,8 @@ func TestMirrorWrongBlobs(t *testing.T) {
 		"nothing":                      send("", 0),
 		"a page":                       send("<html>sign in</html>", 20),
 		"one byte, the wrong one":      send("y", 1),
-		"an error after a redirect":    func(w http.ResponseWriter, r *http.Request) bool { http.Redirect(w, r, "/x", 307); return true },
-		"a redirect that has no end":   func(w http.ResponseWriter, r *http.Request) bool { http.Redirect(w, r, r.URL.Path, 307); return true },
+		"an error after a redirect":    func(w http.ResponseWriter, r *http.Request) bool { http.Redirect(w, r, "/x", http.StatusTemporaryRedirect); return true },
+		"a redirect that has no end":   func(w http.ResponseWriter, r *http.Request) bool { http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect); return true },
 		"a byte, and then nothing":     func(w http.ResponseWriter, r *http.Request) bool { stall(w, r, content); return true },
 		"a part that is not asked for": func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(206); return true },
 	}
