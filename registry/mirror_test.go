@@ -542,16 +542,22 @@ func TestMirrorWrongBlobs(t *testing.T) {
 		}
 	}
 	tests := map[string]func(http.ResponseWriter, *http.Request) bool{
-		"another blob":                 send(strings.Repeat("y", len(content)), len(content)),
-		"another of unknown length":    send(strings.Repeat("y", len(content)), -1),
-		"the right one and more":       send(content+"more", len(content)+4),
-		"less":                         send(content[1:], len(content)-1),
-		"less than it says":            send(content[1:], len(content)),
-		"nothing":                      send("", 0),
-		"a page":                       send("<html>sign in</html>", 20),
-		"one byte, the wrong one":      send("y", 1),
-		"an error after a redirect":    func(w http.ResponseWriter, r *http.Request) bool { http.Redirect(w, r, "/x", 307); return true },
-		"a redirect that has no end":   func(w http.ResponseWriter, r *http.Request) bool { http.Redirect(w, r, r.URL.Path, 307); return true },
+		"another blob":              send(strings.Repeat("y", len(content)), len(content)),
+		"another of unknown length": send(strings.Repeat("y", len(content)), -1),
+		"the right one and more":    send(content+"more", len(content)+4),
+		"less":                      send(content[1:], len(content)-1),
+		"less than it says":         send(content[1:], len(content)),
+		"nothing":                   send("", 0),
+		"a page":                    send("<html>sign in</html>", 20),
+		"one byte, the wrong one":   send("y", 1),
+		"an error after a redirect": func(w http.ResponseWriter, r *http.Request) bool {
+			http.Redirect(w, r, "/x", http.StatusTemporaryRedirect)
+			return true
+		},
+		"a redirect that has no end": func(w http.ResponseWriter, r *http.Request) bool {
+			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+			return true
+		},
 		"a byte, and then nothing":     func(w http.ResponseWriter, r *http.Request) bool { stall(w, r, content); return true },
 		"a part that is not asked for": func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(206); return true },
 	}
