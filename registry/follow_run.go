@@ -46,7 +46,7 @@ const (
 func (r *Registry) Follow(ctx context.Context) (copied, removed int, _ error) {
 	q := followQueue{Service: NewService(nil, r), holder: rand.Text(), running: map[resource.UID]*following{}}
 	defer func() {
-		for _, f := range q.running { // another replica can go on at once
+		for _, f := range q.running { // another replica can go on
 			_ = r.store.EndFollow(context.WithoutCancel(ctx), f.run, registrydb.FollowEnd{Soon: true})
 		}
 	}()

@@ -141,6 +141,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 			must(t, s.TellFollowers(t.Context(), []resource.UID{s.repo.UID}, 7))
 			stands(t, s.Store, uid, resource.FollowRunning, "")
 			must(t, s.EndFollow(t.Context(), run, registrydb.FollowEnd{Whole: true}))
+			stands(t, s.Store, f.UID, resource.FollowQueued, "")
 		}
 		if got := stands(t, s.Store, f.UID, resource.FollowQueued, ""); got.SuccessTime.IsZero() {
 			t.Errorf("it stands %+v", got)

@@ -19,6 +19,8 @@ const (
 
 	followRetry = 30 * time.Second // after the first failure; then twice as long each time, up to followEvery
 
+	followSoon = time.Second // after a run that has met somebody else's change
+
 	maxFailedTags = 10 // that are remembered of a run
 )
 
@@ -204,7 +206,7 @@ type FollowEnd struct {
 	Error  string   // why the two are not equal; "" if they are
 	Failed []string // tags that are not
 	Whole  bool     // it came to its end, though some tags may have failed: following goes on for its whole life
-	Soon   bool     // it is due again at once, and nothing is remembered
+	Soon   bool     // it is due again soon, and nothing is remembered
 }
 
 // EndFollow ends a run, unless it has ended. When the repo is due next depends on how it went. It returns fault.NotFound if
@@ -229,7 +231,8 @@ func (s *Store) EndFollow(ctx context.Context, run FollowRun, end FollowEnd) err
 			return err
 		}
 		if end.Soon {
-			_, err := t.Exec(ctx, `UPDATE follows SET holder = '', until_ms = 0, due_ms = $2 WHERE uid = $1`, string(run.Repo), store.MS(now))
+			_, err := t.Exec(ctx, `UPDATE follows SET holder = '', until_ms = 0, due_ms = $2 WHERE uid = $1`, string(run.Repo),
+				store.MS(now.Add(followSoon)))
 			return err
 		}
 		due := now.Add(followEvery)
