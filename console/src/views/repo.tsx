@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { del, get, post, type Fault, type Schema } from "../api";
 import { ChangeCounts, comparison } from "../compare";
+import { Following } from "../following";
 import { nameOf } from "../names";
 import { changed, useMay, useQuery } from "../query";
 import { Retention, retentionOf } from "../retention";
@@ -23,6 +24,7 @@ export default function Repo({ uid }: { uid: string }) {
       actions={tab === "retention" ? <AsCommand command={`holdfast registry retention get ${sh(path || uid)}`} request={retentionOf(uid)} />
         : tab === "trash" ? <AsCommand command={`holdfast registry trash list --repo ${sh(path || uid)}`} request={trashOf(uid)} />
         : <AsCommand command={`holdfast registry tags list --repo ${sh(path || uid)}`} request={tagList(uid)} />}>
+      {repo.data?.sync_config && <Following uid={uid} path={path || uid} />}
       <Tabs label="Of this repo" items={tabs} now={tab} href={(id) => withParams({ tab: id, order: undefined, name: undefined, tag: undefined })} />
       {tab === "" && <Tags uid={uid} path={path} address={address} />}
       {tab === "findings" && <Findings uid={uid} />}

@@ -1,0 +1,38 @@
+package browser_test
+
+import "testing"
+
+// TestConsoleFollowing sees how a repo stands that follows another, has the two compared, and lets it follow no longer. One
+// who may only look sees no buttons, and is refused by the API.
+func TestConsoleFollowing(t *testing.T) { onBoth(t, walkFollowing) }
+
+func walkFollowing(t *testing.T, s *site) {
+	p, b := s.owner(t), newTab(t)
+	p.run("registry", "repos", "create", "origin", "--parent", "dev")
+	p.run("registry", "repos", "create", "double", "--parent", "dev", "--source", "dev/origin")
+	repo := p.resolve("dev/double", "repos")
+	b.console(s, "/console/repos/"+repo, s.OwnerEmail, s.OwnerPassword)
+	b.read("Follows")
+	b.reload("equal to it since")
+	b.judge("following")
+	b.press("Compare now")
+
+	eve := s.eve(t, "--role", "viewer")
+	eve.open(s.BaseURL + "/console/repos/" + repo)
+	eve.read("Follows")
+	eve.lacks("Compare now", "Follow no longer…")
+	eve.refused("POST", "/oci/v1/syncRuns/"+repo, "{}")
+
+	p.run("registry", "repos", "delete", "dev/origin", "--yes")
+	b.reload("because the source is gone")
+	b.judge("following-failed")
+	b.press("Follow no longer…")
+	b.read("The repo keeps its tags, and can be pushed to again.")
+	b.judge("following-stop")
+	b.press("Follow no longer")
+	b.closed()
+	b.lacks("Compare now")
+	if got := p.run("registry", "repos", "get", "dev/double", "--jq", ".sync_config"); got != "null" && got != "" {
+		t.Errorf("it still follows: %s", got)
+	}
+}
