@@ -33,7 +33,7 @@ export function Following({ uid, path }: { uid: string; path: string }) {
           Follows <Name uid={s.sourceUid ?? ""} />: <span class={`state ${said(s.state)[1]}`}>{said(s.state)[0]}</span>
           {s.stateTime && <> since <Time at={s.stateTime} /></>}{s.error && <>, because <bdi>{s.error}</bdi></>}
           {(s.failedTags ?? []).length > 0 && <small class="line">Among them <bdi>{s.failedTags?.join(", ")}</bdi></small>}
-          {s.setByUid && <small class="line">In the name of <Name uid={s.setByUid} quiet />{s.expirationTime && <>, until <Time at={s.expirationTime} /> if nobody may by then</>}</small>}
+          {s.setByUid && <small class="line">In the name of <Name uid={s.setByUid} quiet />{s.expirationTime && <>. It ends <Time at={s.expirationTime} /> if they may not any more</>}</small>}
         </p>
       )}</Answer>
       {error && <Problem error={error} />}
