@@ -206,6 +206,8 @@ func mirrorFullDisk(t *testing.T, far *world, layer []byte, disk string, setting
 	if _, text, err := p.registry().expect(t.Context(), http.StatusOK, "GET", path, nil); err != nil || !bytes.Equal(text, layer) {
 		t.Errorf("%d bytes when there is room: %v", len(text), err)
 	}
-	procUntil(t, "one file is stored", func() bool { return ociFiles(t, settings["BLOBS"], func(string) {}) == 1 })
+	if !inDatabase { // which may not know what it stored before; the collector removes that
+		procUntil(t, "one file is stored", func() bool { return ociFiles(t, settings["BLOBS"], func(string) {}) == 1 })
+	}
 	p.stop()
 }
