@@ -146,17 +146,7 @@ var copyPromises = map[string]func(t *testing.T, s shelf){
 }
 
 func TestCopyPromises(t *testing.T) {
-	t.Parallel()
-	for name, promise := range copyPromises {
-		t.Run(name, func(t *testing.T) {
-			storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-				shelf := newShelf(t, s)
-				s.KeepTrash = week
-				promise(t, shelf)
-				wantExact(t, s)
-			})
-		})
-	}
+	keepPromises(t, copyPromises)
 }
 
 var copyDuels = map[string]func(t *testing.T, s *storetest.Store, r, to resource.Repo, word string) duel{

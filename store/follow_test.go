@@ -417,17 +417,7 @@ func (s shelf) retainIn(t *testing.T, repo, planned resource.UID) (registrydb.Re
 }
 
 func TestFollowPromises(t *testing.T) {
-	t.Parallel()
-	for name, promise := range followPromises {
-		t.Run(name, func(t *testing.T) {
-			storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-				shelf := newShelf(t, s)
-				s.KeepTrash = week
-				promise(t, shelf)
-				wantExact(t, s)
-			})
-		})
-	}
+	keepPromises(t, followPromises)
 }
 
 // TestFollowDuels races what is done for a repo that follows against whatever ends it.

@@ -518,17 +518,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 func ignore[T any](_ T, err error) error { return err }
 
 func TestRetentionPromises(t *testing.T) {
-	t.Parallel()
-	for name, promise := range retentionPromises {
-		t.Run(name, func(t *testing.T) {
-			storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-				shelf := newShelf(t, s)
-				s.KeepTrash = week
-				promise(t, shelf)
-				wantExact(t, s)
-			})
-		})
-	}
+	keepPromises(t, retentionPromises)
 }
 
 // TestRetentionTurns: rules are applied when they are due, to one repo of each organization after the other, and by one

@@ -547,9 +547,10 @@ func clock(s shelf, by time.Duration) {
 	s.DB.Now = func() time.Time { return now }
 }
 
-func TestTrashPromises(t *testing.T) {
+// keepPromises checks promises about repos whose deleted images can be restored.
+func keepPromises(t *testing.T, promises map[string]func(*testing.T, shelf)) {
 	t.Parallel()
-	for name, promise := range trashPromises {
+	for name, promise := range promises {
 		t.Run(name, func(t *testing.T) {
 			storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 				shelf := newShelf(t, s)
@@ -559,6 +560,10 @@ func TestTrashPromises(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTrashPromises(t *testing.T) {
+	keepPromises(t, trashPromises)
 }
 
 // trashDuels are writes that oppose each other about the trash.
