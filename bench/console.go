@@ -115,7 +115,7 @@ func (m *measurement) importInto(ctx context.Context, d dataset, n int) {
 		[]any{string(d.org)}, &identity))
 	ctx = authz.WithCaller(ctx, authz.Caller{Identity: resource.UID(identity)})
 	f, size := openSized(m.archive(n))
-	defer f.Close()
+	defer func() { check(f.Close()) }()
 	begin := time.Now()
 	all := must(s.NewImport(ctx, d.org, "bench", nil))
 	err := all.Add(iter.Seq[format.Record](format.Read(ctx, "all.zip", f, size, format.Limits{})))

@@ -51,7 +51,7 @@ func TestPullsAlike(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range clients {
 			wg.Go(func() {
-				req := httptest.NewRequest("GET", "/v2/", nil)
+				req := httptest.NewRequestWithContext(t.Context(), "GET", "/v2/", nil)
 				req.RemoteAddr = fmt.Sprintf("192.0.2.%d:7", i)
 				for range each {
 					l.add(req, repo, false, resource.Pull{Digest: "sha256:a", Tag: "v1", Time: time.Now()})
@@ -73,7 +73,7 @@ func TestPullsAlike(t *testing.T) {
 func TestPullsLost(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		l, repo := pulledRepo(t, s)
-		req := httptest.NewRequest("GET", "/v2/", nil)
+		req := httptest.NewRequestWithContext(t.Context(), "GET", "/v2/", nil)
 		pull := func(n int) {
 			for i := range n {
 				l.add(req, repo, false, resource.Pull{Digest: fmt.Sprint("sha256:", i), Time: time.Now()})
