@@ -39,9 +39,8 @@ type statement struct {
 
 // A conn runs statements.
 type conn interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	exec(ctx context.Context, query string, args []any) (touched int64, _ error)
+	query(ctx context.Context, query string, args []any) (rows, error)
 }
 
 // Write runs f in a transaction, again if the database asks for it. If the
@@ -89,12 +88,9 @@ func (t *Tx) finish(ctx context.Context) error {
 }
 
 // Exec runs a statement and returns how many rows it touched.
-func (t *Tx) Exec(ctx context.Context, query string, args ...any) (n int64, _ error) {
+func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	span := t.DB.span(t.traced, query)
-	res, err := t.on.ExecContext(ctx, query, args...)
-	if err == nil {
-		n, err = res.RowsAffected()
-	}
+	n, err := t.on.exec(ctx, query, args)
 	return n, wrap("exec", query, endSpan(span, err))
 }
 
@@ -130,14 +126,15 @@ func (t *Tx) Do(all ...func(*Tx) error) error {
 // QueryRow runs a query whose only row the caller scans.
 func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) Row {
 	span := t.DB.span(t.traced, query)
-	return Row{query: query, row: t.on.QueryRowContext(ctx, query, args...), span: span}
+	all, err := t.on.query(ctx, query, args)
+	return Row{query: query, rows: all, err: err, span: span}
 }
 
 // Rows runs a query and calls f for each row, until f says that it has enough.
 func (t *Tx) Rows(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
 	span := t.DB.span(t.traced, query)
-	rows, err := t.on.QueryContext(ctx, query, args...)
-	return endSpan(span, scan(query, rows, err, f))
+	all, err := t.on.query(ctx, query, args)
+	return endSpan(span, scan(query, all, err, f))
 }
 
 // maxBatch is how many writes share one commit at most. It bounds how long the
@@ -167,7 +164,7 @@ type queuedWrite struct {
 
 func newBatcher(s *DB, on *sql.Conn) *batcher {
 	g := &batcher{
-		s: s, on: &writer{conn: on, prepared: statements{on: on}},
+		s: s, on: &writer{statements{on: on}},
 		queue: make(chan *queuedWrite, maxBatch), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go g.loop()
@@ -255,7 +252,7 @@ func (g *batcher) commitBatch(batch []*queuedWrite) {
 }
 
 func (g *batcher) transact(ctx context.Context, batch []*queuedWrite) (revision int64, _ error) {
-	if _, err := g.on.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
+	if _, err := g.on.exec(ctx, `BEGIN IMMEDIATE`, nil); err != nil {
 		return 0, fmt.Errorf("begin: %w", err)
 	}
 	for i, j := range batch {
@@ -266,7 +263,7 @@ func (g *batcher) transact(ctx context.Context, batch []*queuedWrite) (revision 
 		}
 		revision = max(revision, rev)
 	}
-	if _, err := g.on.ExecContext(ctx, `COMMIT`); err != nil {
+	if _, err := g.on.exec(ctx, `COMMIT`, nil); err != nil {
 		g.rollback(ctx)
 		return 0, fmt.Errorf("commit: %w", err)
 	}
@@ -275,7 +272,7 @@ func (g *batcher) transact(ctx context.Context, batch []*queuedWrite) (revision 
 
 // rollback ends the transaction if a failure has not ended it already.
 func (g *batcher) rollback(ctx context.Context) {
-	_, _ = g.on.ExecContext(ctx, `ROLLBACK`)
+	_, _ = g.on.exec(ctx, `ROLLBACK`, nil)
 }
 
 // runOne runs a write. The error it returns is one of the whole batch; that of the
@@ -284,7 +281,7 @@ func (g *batcher) rollback(ctx context.Context) {
 // rolled back, in which there is nothing else, and another one begins.
 func (g *batcher) runOne(j *queuedWrite, saved bool) (revision int64, _ error) {
 	if saved {
-		if _, err := g.on.ExecContext(j.ctx, `SAVEPOINT job`); err != nil {
+		if _, err := g.on.exec(j.ctx, `SAVEPOINT job`, nil); err != nil {
 			return 0, fmt.Errorf("savepoint: %w", err)
 		}
 	}
@@ -303,7 +300,7 @@ func (g *batcher) runOne(j *queuedWrite, saved bool) (revision int64, _ error) {
 	if !saved {
 		return t.revision, nil
 	}
-	if _, err := g.on.ExecContext(j.ctx, `RELEASE job`); err != nil {
+	if _, err := g.on.exec(j.ctx, `RELEASE job`, nil); err != nil {
 		return 0, fmt.Errorf("release: %w", err)
 	}
 	return t.revision, nil
@@ -311,13 +308,13 @@ func (g *batcher) runOne(j *queuedWrite, saved bool) (revision int64, _ error) {
 
 func (g *batcher) undo(ctx context.Context, saved bool) error {
 	if saved {
-		_, err := g.on.ExecContext(ctx, `ROLLBACK TO job`)
+		_, err := g.on.exec(ctx, `ROLLBACK TO job`, nil)
 		return err
 	}
-	if _, err := g.on.ExecContext(ctx, `ROLLBACK`); err != nil {
+	if _, err := g.on.exec(ctx, `ROLLBACK`, nil); err != nil {
 		return err
 	}
-	_, err := g.on.ExecContext(ctx, `BEGIN IMMEDIATE`)
+	_, err := g.on.exec(ctx, `BEGIN IMMEDIATE`, nil)
 	return err
 }
 
@@ -338,40 +335,28 @@ func (g *batcher) runRecovering(j *queuedWrite, t *Tx) (err error) {
 // A writer is the one connection of SQLite that writes. It ignores the end of a
 // context: SQLite would roll back the transaction of the statement that it
 // interrupts, and writes share it.
-type writer struct {
-	conn     *sql.Conn
-	prepared statements
-}
+type writer struct{ prepared statements }
 
-// ExecContext runs a statement.
-func (w *writer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+func (w *writer) exec(ctx context.Context, query string, args []any) (int64, error) {
 	ctx = context.WithoutCancel(ctx)
 	st, err := w.prepared.get(ctx, query)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	return st.ExecContext(ctx, args...)
+	res, err := st.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
 }
 
-// QueryContext runs a query.
-func (w *writer) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+func (w *writer) query(ctx context.Context, query string, args []any) (rows, error) {
 	ctx = context.WithoutCancel(ctx)
 	st, err := w.prepared.get(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	return st.QueryContext(ctx, args...)
-}
-
-// QueryRowContext runs a query of one row. If the statement cannot be prepared,
-// Scan returns the error, as in database/sql.
-func (w *writer) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	ctx = context.WithoutCancel(ctx)
-	st, err := w.prepared.get(ctx, query)
-	if err != nil {
-		return w.conn.QueryRowContext(ctx, query, args...)
-	}
-	return st.QueryRowContext(ctx, args...)
 }
 
 // Values returns a VALUES list of parameters.

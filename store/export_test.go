@@ -16,7 +16,7 @@ import (
 // under way.
 func (s *DB) Tamper(t testing.TB, statement string) {
 	t.Helper()
-	if _, err := s.commit.(*batcher).on.conn.ExecContext(context.Background(), statement); err != nil {
+	if _, err := s.commit.(*batcher).on.exec(context.Background(), statement, nil); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }

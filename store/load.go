@@ -3,16 +3,12 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-dev/holdfast/fault"
 )
@@ -162,8 +158,8 @@ func sameTable(a, b Table) bool {
 // Fill adds the rows that next returns to a table, until it returns io.EOF, and
 // returns their number. next may use a row again once it is called again.
 func (l *Load) Fill(ctx context.Context, t Table, next func() ([]any, error)) (int64, error) {
-	if on, ok := l.on.(*sql.Conn); ok && l.DB.Engine.Postgres {
-		return copyRows(ctx, on, t, next)
+	if on, ok := l.on.(*postgresTx); ok {
+		return on.copy(ctx, t, next)
 	}
 	const size = 64
 	var rows [][]any
@@ -188,26 +184,6 @@ func (l *Load) Fill(ctx context.Context, t Table, next func() ([]any, error)) (i
 			return n, nil
 		}
 	}
-}
-
-// copyRows is Fill for PostgreSQL.
-func copyRows(ctx context.Context, on *sql.Conn, t Table, next func() ([]any, error)) (n int64, _ error) {
-	columns := make([]string, len(t.Columns))
-	for i, c := range t.Columns {
-		columns[i] = c.Name
-	}
-	err := on.Raw(func(c any) (err error) {
-		n, err = c.(*stdlib.Conn).Conn().CopyFrom(ctx, pgx.Identifier{t.Name}, columns,
-			pgx.CopyFromFunc(func() ([]any, error) {
-				row, err := next()
-				if errors.Is(err, io.EOF) {
-					return nil, nil
-				}
-				return row, err
-			}))
-		return err
-	})
-	return n, wrap("copy into", t.Name, err)
 }
 
 // setSequences has the database number the next rows after the numbers given.

@@ -158,43 +158,42 @@ func (p *pooled) run(ctx context.Context, f func(*Tx) error) error {
 }
 
 func (p *pooled) transact(ctx context.Context, t *Tx, f func(*Tx) error) error {
-	on, err := p.begin(ctx)
+	on, err := p.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer on.Close()
+	tx, err := newPostgresTx(on)
+	if err != nil {
+		return err
+	}
 	var release func()
 	t.Shard, release = p.shard()
 	defer release()
-	t.on = on
+	t.on = tx
 	if err = f(t); err == nil {
 		err = t.finish(ctx)
 	}
 	switch {
 	case err == nil:
 		span := p.s.span(ctx, `COMMIT`)
-		err = endSpan(span, sendBatch(ctx, on, append(t.closing(), statement{text: `COMMIT`})))
+		err = endSpan(span, tx.commit(ctx, t.closing()))
 	case errors.Is(err, errDryRun):
-		err = cmp.Or(sendBatch(ctx, on, t.closing()), err)
+		err = cmp.Or(tx.send(ctx, t.closing()), err)
 	}
 	if err != nil {
-		rollback(ctx, on)
+		tx.rollback(ctx)
 	}
 	return err
 }
 
-// begin returns a connection with a transaction. Its span includes the wait for a
-// connection.
-func (p *pooled) begin(ctx context.Context) (_ *sql.Conn, err error) {
-	span := p.s.span(ctx, `BEGIN`)
+// connect waits for a connection.
+func (p *pooled) connect(ctx context.Context) (_ *sql.Conn, err error) {
+	span := trace.Leaf(ctx, "wait for a connection")
 	defer func() { span.End(err) }()
 	on, err := p.s.read.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
-	}
-	if _, err := on.ExecContext(ctx, `BEGIN`); err != nil {
-		on.Close()
-		return nil, fmt.Errorf("begin: %w", err)
 	}
 	return on, nil
 }
@@ -210,40 +209,6 @@ func (t *Tx) closing() []statement {
 		all = append(all, counterStatement(t.increments, t.Shard))
 	}
 	return all
-}
-
-// sendBatch runs statements in one round trip.
-func sendBatch(ctx context.Context, on *sql.Conn, all []statement) error {
-	return on.Raw(func(c any) error {
-		batch := &pgx.Batch{}
-		for _, d := range all {
-			batch.Queue(d.text, d.args...)
-		}
-		results := c.(*stdlib.Conn).Conn().SendBatch(ctx, batch)
-		return cmp.Or(readResults(results, all), results.Close())
-	})
-}
-
-// readResults reads the results of statements.
-func readResults(results pgx.BatchResults, all []statement) error {
-	for _, d := range all {
-		tag, err := results.Exec()
-		if err != nil {
-			return wrap("exec", d.text, err)
-		}
-		if d.text == `COMMIT` && tag.String() != `COMMIT` { // how PostgreSQL ends a transaction that has failed
-			return fmt.Errorf("commit: the answer was %s", tag)
-		}
-	}
-	return nil
-}
-
-// rollback ends a transaction without its effects. A connection that cannot even
-// do that is not used again.
-func rollback(ctx context.Context, on *sql.Conn) {
-	if _, err := on.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`); err != nil {
-		_ = on.Raw(func(any) error { return driver.ErrBadConn })
-	}
 }
 
 // dropDead closes the idle connections if err says that a connection was lost, or

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 )
@@ -90,9 +89,9 @@ func (r *Rehearsal) write(ctx context.Context, f func(*Tx) error) error {
 		err = t.keepBudgets(ctx)
 	}
 	t.events = nil
-	if on, ok := t.on.(*sql.Conn); ok && err == nil {
+	if on, ok := t.on.(*postgresTx); ok && err == nil {
 		if all := t.closing(); len(all) > 0 {
-			err = sendBatch(ctx, on, all)
+			err = on.send(ctx, all)
 		}
 	}
 	t.queued, t.increments = nil, nil

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -18,11 +19,19 @@ type Scanner interface{ Scan(...any) error }
 // A Reader runs a query and calls f for each row, until f says that it has enough.
 type Reader func(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error
 
+// rows are the result of a query.
+type rows interface {
+	Scanner
+	Next() bool
+	Err() error
+	Close() error
+}
+
 // A Row is the result of a query of one row.
 type Row struct {
 	query string
-	row   *sql.Row
-	err   error // why there is no row
+	rows  rows
+	err   error // why there are none
 	db    *DB   // nil inside a transaction
 	span  *trace.Span
 
@@ -33,7 +42,7 @@ type Row struct {
 func (r Row) Scan(dest ...any) error {
 	err := r.err
 	if err == nil {
-		err = r.row.Scan(dest...)
+		err = scanOne(r.rows, dest)
 	}
 	err = wrap("query", r.query, endSpan(r.span, err))
 	if r.db == nil {
@@ -45,18 +54,30 @@ func (r Row) Scan(dest ...any) error {
 	return r.db.outcome(err)
 }
 
+// scanOne scans the first row, as sql.Row does.
+func scanOne(all rows, dest []any) error {
+	defer all.Close()
+	if !all.Next() {
+		return cmp.Or(all.Err(), sql.ErrNoRows)
+	}
+	if err := all.Scan(dest...); err != nil {
+		return err
+	}
+	return all.Close()
+}
+
 // scan calls f for each row of a query.
-func scan(query string, rows *sql.Rows, err error, f func(Scanner) (enough bool, err error)) error {
+func scan(query string, all rows, err error, f func(Scanner) (enough bool, err error)) error {
 	if err != nil {
 		return wrap("query", query, err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if enough, err := f(rows); err != nil || enough {
+	defer all.Close()
+	for all.Next() {
+		if enough, err := f(all); err != nil || enough {
 			return wrap("query", query, err)
 		}
 	}
-	return wrap("query", query, rows.Err())
+	return wrap("query", query, all.Err())
 }
 
 // span starts the span of a statement. The text has parameters only, no values, and

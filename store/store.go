@@ -143,14 +143,8 @@ func (s *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
 		return row
 	}
 	span := s.span(ctx, query)
-	if s.Engine.Postgres {
-		return Row{query: query, row: s.read.QueryRowContext(ctx, query, args...), db: s, span: span}
-	}
-	st, err := s.stmts.get(ctx, query)
-	if err != nil {
-		return Row{query: query, err: err, db: s, span: span}
-	}
-	return Row{query: query, row: st.QueryRowContext(ctx, args...), db: s, span: span}
+	all, err := s.query(ctx, query, args)
+	return Row{query: query, rows: all, err: err, db: s, span: span}
 }
 
 // Rows runs a query and calls f for each row, until f says that it has enough.
@@ -159,8 +153,8 @@ func (s *DB) Rows(ctx context.Context, query string, args []any, f func(Scanner)
 		return s.outcome(r.rows(ctx, query, args, f))
 	}
 	span := s.span(ctx, query)
-	rows, err := s.query(ctx, query, args)
-	return s.outcome(endSpan(span, scan(query, rows, err, f)))
+	all, err := s.query(ctx, query, args)
+	return s.outcome(endSpan(span, scan(query, all, err, f)))
 }
 
 // Exec runs one statement in a transaction of its own, and returns how many rows
@@ -207,7 +201,7 @@ func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
 	return err
 }
 
-func (s *DB) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
+func (s *DB) query(ctx context.Context, query string, args []any) (rows, error) {
 	if s.Engine.Postgres {
 		return s.read.QueryContext(ctx, query, args...)
 	}
