@@ -76,7 +76,7 @@ func (f *Folder) Create(_ context.Context, file string) (Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &folderWriter{folder: f, path: file, file: out}, nil
+	return &folderWriter{folder: f, path: file, file: out, unsynced: true}, nil
 }
 
 // Resume implements Storage.
@@ -202,10 +202,13 @@ type folderWriter struct {
 	size   int64
 	begun  int64 // the kernel writes the bytes before this one
 	closed bool
+
+	unsynced bool // since Create, or the last Pause before Resume
 }
 
 // Write implements io.Writer.
 func (w *folderWriter) Write(p []byte) (int, error) {
+	w.unsynced = true
 	n, err := w.file.Write(p)
 	w.size += int64(n)
 	if w.size-w.begun >= writeBehind {
@@ -218,7 +221,11 @@ func (w *folderWriter) Write(p []byte) (int, error) {
 // Pause implements Writer.
 func (w *folderWriter) Pause(context.Context) error {
 	w.closed = true
-	return errors.Join(w.file.Sync(), w.file.Close())
+	var err error
+	if w.unsynced {
+		err = w.file.Sync()
+	}
+	return errors.Join(err, w.file.Close())
 }
 
 // Commit implements Writer.

@@ -383,7 +383,7 @@ func (e Engine) Values(rows, columns int) string {
 // tail what follows the values. The statements have a few sizes, so that they are
 // prepared once.
 func (t *Tx) InsertRows(ctx context.Context, head string, rows [][]any, tail string) error {
-	for _, size := range []int{128, 16, 1} {
+	for _, size := range []int{128, 16, 4, 2, 1} {
 		for len(rows) >= size {
 			args := make([]any, 0, size*len(rows[0]))
 			for _, row := range rows[:size] {

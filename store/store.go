@@ -167,6 +167,15 @@ func (s *DB) Exec(ctx context.Context, query string, args ...any) (n int64, _ er
 	return n, err
 }
 
+// ExecRow runs one statement in a transaction of its own, and scans the only row that
+// it returns. It returns sql.ErrNoRows if there is none.
+func (s *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any) error {
+	if s.Engine.Postgres && !resource.IsDryRun(ctx) { // to which a statement is a transaction: one round trip
+		return s.Row(ctx, query, args, dest...)
+	}
+	return s.Write(ctx, func(t *Tx) error { return t.Row(ctx, query, args, dest...) })
+}
+
 // Snapshot lets f read one state of the database with several statements: a row
 // that the first has read is still there for the last.
 func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {

@@ -47,42 +47,49 @@ var errCollected = errors.New("the blob was collected")
 func (s *Store) AddBlob(
 	ctx context.Context, ref RepoRef, u resource.Upload, holder string, b resource.Blob,
 ) (used bool, _ error) {
-	try := func(t Tx) error {
+	err := s.retryCollected(ctx, func(t Tx) error {
+		repo, err := t.ensureRepo(ctx, ref) // whose group cannot go before it
+		if err != nil {
+			return err
+		}
 		if u.ID != "" {
-			gone, err := t.deleteUpload(ctx, `id = $1 AND holder = $2`, u.ID, holder)
-			if err != nil {
+			if err := t.endUpload(ctx, ref.Group, u.ID, holder); err != nil {
 				return err
 			}
-			if !gone {
-				return fault.New(fault.Aborted, "Aborted: the upload has ended or belongs to another request")
-			}
 		}
-		_, added, err := t.addBlob(ctx, ref, b)
-		used = added
+		used, err = t.addBlob(ctx, repo, b)
 		return err
-	}
-	err := s.retryCollected(ctx, try)
+	})
 	return used, err
 }
 
-// addBlob adds a blob to a repo. It reports whether b.Path is used.
-func (t Tx) addBlob(ctx context.Context, ref RepoRef, b resource.Blob) (repo resource.UID, used bool, _ error) {
+// endUpload ends a session of a group that is held until the commit.
+func (t Tx) endUpload(ctx context.Context, group resource.UID, id, holder string) error {
+	u, taken, err := t.takeUpload(ctx, `id = $1 AND holder = $2 AND grp = $3`, id, holder, string(group))
+	if err != nil {
+		return err
+	}
+	if !taken {
+		return fault.New(fault.Aborted, "Aborted: the upload has ended or belongs to another request")
+	}
+	return t.countUpload(ctx, group, -u.Size)
+}
+
+// addBlob adds a blob to a repo that is held until the commit. It reports whether b.Path is used.
+func (t Tx) addBlob(ctx context.Context, repo resource.UID, b resource.Blob) (used bool, _ error) {
 	n, err := t.Exec(ctx,
 		`INSERT INTO blobs (digest, size, path, create_ms) VALUES ($1, $2, $3, $4) ON CONFLICT (digest) DO NOTHING`,
 		b.Digest, b.Size, b.Path, store.MS(t.DB.Time()))
 	if err != nil {
-		return "", false, err
+		return false, err
 	}
-	if used = n == 1; !used {
-		if used, err = t.replaceBlob(ctx, b); err != nil {
-			return "", false, err
-		}
+	if n == 1 { // nobody else sees it before the commit
+		return true, t.linkHeld(ctx, repo, b.Digest, b.Size)
 	}
-	repo, err = t.ensureRepo(ctx, ref)
-	if err != nil {
-		return "", false, err
+	if used, err = t.replaceBlob(ctx, b); err != nil {
+		return false, err
 	}
-	return repo, used, t.link(ctx, repo, b.Digest)
+	return used, t.link(ctx, repo, b.Digest)
 }
 
 // MountBlob adds to a repo a blob that another one holds. It returns fault.NotFound
@@ -124,6 +131,11 @@ func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 	if err != nil {
 		return err
 	}
+	return t.linkHeld(ctx, repo, digest, size)
+}
+
+// linkHeld is link for a blob that cannot be collected before the commit.
+func (t Tx) linkHeld(ctx context.Context, repo resource.UID, digest string, size int64) error {
 	now := store.MS(t.DB.Time())
 	n, err := t.Exec(ctx, `
 		INSERT INTO repo_blobs (repo, digest, create_ms) VALUES ($1, $2, $3) ON CONFLICT (repo, digest) DO NOTHING`,

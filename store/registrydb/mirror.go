@@ -146,7 +146,7 @@ func (s *Store) MirrorBlob(ctx context.Context, ref RepoRef, b resource.Blob) (u
 		if err != nil {
 			return err
 		}
-		if _, used, err = t.addBlob(ctx, ref, b); err != nil {
+		if used, err = t.addBlob(ctx, repo, b); err != nil {
 			return err
 		}
 		return t.arrived(ctx, repo, b.Digest, false)

@@ -96,26 +96,32 @@ func (s *Store) frozenIn(ctx context.Context, t Tx, group resource.UID) frozenTa
 }
 
 // setTag creates or moves a tag and records the move. A tag that stays as it is
-// makes neither an event nor a move.
+// makes neither an event nor a move. Most tags are new, so it is first tried to add it.
 func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen frozenTags) (resource.Tag, error) {
 	g.UpdateTime = t.DB.Time()
-	before, err := t.tagNamed(ctx, g)
-	if errors.Is(err, fault.NotFound) {
+	for range 3 {
+		if g.Digest != "" {
+			g.CreateTime = g.UpdateTime
+			if added, err := t.insertTag(ctx, g); err != nil || added {
+				return g, err
+			}
+		}
+		before, err := t.tagNamed(ctx, g)
+		if err == nil {
+			return t.changeTag(ctx, before, g, frozen)
+		}
+		if !errors.Is(err, fault.NotFound) {
+			return g, err
+		}
 		if g.Digest == "" {
 			return g, DigestRequired(g.Name)
-		}
-		g.CreateTime = g.UpdateTime
-		added, err := t.insertTag(ctx, g)
-		if err != nil || added {
-			return g, err
-		}
-		before, err = t.tagNamed(ctx, g) // another push was first
-		if err != nil {
-			return g, err
-		}
-	} else if err != nil {
-		return g, err
+		} // else somebody has deleted it meanwhile
 	}
+	return g, fault.New(fault.Aborted, "Aborted: the tag is deleted again and again; try again")
+}
+
+// changeTag makes of a tag that there is what setTag was asked for.
+func (t Tx) changeTag(ctx context.Context, before, g resource.Tag, frozen frozenTags) (resource.Tag, error) {
 	g.UID, g.CreateTime, g.Digest = before.UID, before.CreateTime, cmp.Or(g.Digest, before.Digest)
 	moved := g.Digest != before.Digest
 	if !moved && g.Deprecated == before.Deprecated && fmt.Sprint(g.Bundles) == fmt.Sprint(before.Bundles) {
@@ -126,7 +132,7 @@ func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen frozenTags) (reso
 			return g, cmp.Or(err, immutable(g.Name))
 		}
 	}
-	err = t.updateTag(ctx, before, &g)
+	err := t.updateTag(ctx, before, &g)
 	return g, err
 }
 

@@ -2,6 +2,7 @@ package registrydb
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
@@ -46,21 +47,34 @@ func (s *Store) Upload(ctx context.Context, group resource.UID, repo, id string)
 func (s *Store) HoldUpload(
 	ctx context.Context, group resource.UID, repo, id, holder string, until time.Time,
 ) (u resource.Upload, interrupted bool, _ error) {
+	u = resource.Upload{ID: id, Group: group, Repo: repo}
+	err := s.ExecRow(ctx, `UPDATE uploads SET holder = $4, lease_ms = $5, update_ms = $6
+		WHERE id = $1 AND grp = $2 AND repo = $3 AND holder IN ('', $4) RETURNING algorithm, size, state`,
+		[]any{id, string(group), repo, holder, store.MS(until), store.MS(s.Time())}, &u.Algorithm, &u.Size, &u.State)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return u, false, err
+	}
+	return s.holdInterrupted(ctx, u, holder, until)
+}
+
+// holdInterrupted is HoldUpload if nobody can hold the session, or another does.
+func (s *Store) holdInterrupted(
+	ctx context.Context, u resource.Upload, holder string, until time.Time,
+) (_ resource.Upload, interrupted bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		u = resource.Upload{ID: id, Group: group, Repo: repo}
 		var other string
 		var lease int64
 		err := t.Row(ctx, `SELECT t.algorithm, t.size, t.state, t.holder, t.lease_ms FROM uploads AS t WHERE t.id = $1
 			AND t.grp = $2 AND t.repo = $3`+s.Engine.Lock,
-			[]any{id, string(group), repo}, &u.Algorithm, &u.Size, &u.State, &other, &lease)
+			[]any{u.ID, string(u.Group), u.Repo}, &u.Algorithm, &u.Size, &u.State, &other, &lease)
 		if err != nil {
-			return store.Missing(err, "upload", resource.UID(id))
+			return store.Missing(err, "upload", resource.UID(u.ID))
 		}
 		interrupted = other != "" && other != holder
 		if interrupted && lease > store.MS(s.Time()) {
 			return fault.New(fault.Aborted, "Aborted: another request is writing to this upload")
 		}
-		return t.Later(ctx, `UPDATE uploads SET holder = $2, lease_ms = $3, update_ms = $4 WHERE id = $1`, id, holder,
+		return t.Later(ctx, `UPDATE uploads SET holder = $2, lease_ms = $3, update_ms = $4 WHERE id = $1`, u.ID, holder,
 			store.MS(until), store.MS(s.Time()))
 	})
 	return u, interrupted && err == nil, err
@@ -108,24 +122,31 @@ func (t Tx) countUpload(ctx context.Context, group resource.UID, by int64) error
 	return t.Count(ctx, store.BytesCounter, group.NewChild(), int(by))
 }
 
+// takeUpload removes the session that a condition selects. It reports whether there was one. The caller takes its bytes
+// out of the counters.
+func (t Tx) takeUpload(ctx context.Context, where string, args ...any) (u resource.Upload, taken bool, _ error) {
+	err := t.Row(ctx, `DELETE FROM uploads WHERE `+where+` RETURNING grp, size`, args, &u.Group, &u.Size)
+	if errors.Is(err, sql.ErrNoRows) {
+		return u, false, nil
+	}
+	return u, err == nil, err
+}
+
 // deleteUpload ends the session that a condition selects, and takes its bytes out of
 // the counters. It reports whether there was one.
 func (t Tx) deleteUpload(ctx context.Context, where string, args ...any) (bool, error) {
-	all, err := store.ReadAll(ctx, t.Rows, func(row store.Scanner) (u resource.Upload, err error) {
-		err = row.Scan(&u.Group, &u.Size)
-		return u, err
-	}, `DELETE FROM uploads WHERE `+where+` RETURNING grp, size`, args...)
-	if err != nil || len(all) == 0 {
-		return false, err
+	u, taken, err := t.takeUpload(ctx, where, args...)
+	if err != nil || !taken || u.Size == 0 {
+		return taken, err
 	}
-	err = t.RequireGroup(ctx, all[0].Group)
+	err = t.RequireGroup(ctx, u.Group)
 	if errors.Is(err, fault.NotFound) { // deleted by a version that leaves its uploads
 		return true, nil
 	}
 	if err != nil {
 		return true, err
 	}
-	return true, t.countUpload(ctx, all[0].Group, -all[0].Size)
+	return true, t.countUpload(ctx, u.Group, -u.Size)
 }
 
 // ReleaseUpload releases a session that holder has not changed.
