@@ -34,26 +34,32 @@ func (e *MissingError) Error() string {
 func (s *Store) PutManifest(
 	ctx context.Context, ref RepoRef, m resource.Manifest, tags []string,
 ) (repo resource.UID, _ error) {
-	err := s.write(ctx, func(t Tx) (err error) {
-		ensure := t.ensureRepo
-		if len(tags) > 0 {
-			ensure = t.ensureUnfollowing
-		}
-		if repo, err = ensure(ctx, ref); err != nil {
-			return err
-		}
-		if err := t.addManifest(ctx, repo, m); err != nil {
-			return err
-		}
-		frozen := s.frozenIn(ctx, t, ref.Group)
-		for _, tag := range tags {
-			if _, err := t.setTag(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: m.Digest}, frozen); err != nil {
+	put := func(refer func(Tx, context.Context, resource.UID, resource.Manifest) error) error {
+		return s.write(ctx, func(t Tx) (err error) {
+			ensure := t.ensureRepo
+			if len(tags) > 0 {
+				ensure = t.ensureUnfollowing
+			}
+			if repo, err = ensure(ctx, ref); err != nil {
 				return err
 			}
-		}
-		return t.Emit(ctx, resource.RegistryPush, repo, repo.Parent(), nil,
-			Push{Repo: repo, Digest: m.Digest, MediaType: m.MediaType, Tags: tags})
-	})
+			if err := t.addManifest(ctx, repo, m, refer); err != nil {
+				return err
+			}
+			frozen := s.frozenIn(ctx, t, ref.Group)
+			for _, tag := range tags {
+				if _, err := t.setTag(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: m.Digest}, frozen); err != nil {
+					return err
+				}
+			}
+			return t.Emit(ctx, resource.RegistryPush, repo, repo.Parent(), nil,
+				Push{Repo: repo, Digest: m.Digest, MediaType: m.MediaType, Tags: tags})
+		})
+	}
+	err := put(Tx.tryRefs)
+	if s.Dangling(err) {
+		err = put(Tx.checkRefs)
+	}
 	return repo, err
 }
 
@@ -65,8 +71,11 @@ type Push struct {
 	Tags      []string     `json:"tags,omitempty"`
 }
 
-// addManifest stores m unless it is there.
-func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+// addManifest stores m unless it is there. refer records what it needs of its repo.
+func (t Tx) addManifest(
+	ctx context.Context, repo resource.UID, m resource.Manifest,
+	refer func(Tx, context.Context, resource.UID, resource.Manifest) error,
+) error {
 	added, err := t.insertManifest(ctx, repo, m)
 	if err != nil || !added {
 		return err
@@ -80,8 +89,39 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manif
 	if err := t.queueSBOMs(ctx, repo, append(m.About, m.Subject)...); err != nil {
 		return err
 	}
-	_, err = t.addRefs(ctx, repo, m)
+	return refer(t, ctx, repo, m)
+}
+
+// tryRefs is checkRefs, except that on PostgreSQL it is the database that refuses what the repo lacks, without saying all
+// of it. Who pushes an image has almost always pushed what it needs, and this is a round trip less.
+func (t Tx) tryRefs(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+	optional := func(n resource.Need) bool { return n.Optional }
+	if !t.DB.Engine.Postgres || slices.ContainsFunc(m.Needs, optional) {
+		return t.checkRefs(ctx, repo, m)
+	}
+	var refs [][]any
+	for _, n := range m.Needs {
+		refs = append(refs, refTo(repo, m, n))
+	}
+	return t.insertRefs(ctx, refs)
+}
+
+// checkRefs records what a manifest needs of its repo, and returns a *MissingError if the repo does not have all of it.
+func (t Tx) checkRefs(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+	_, err := t.addRefs(ctx, repo, m)
 	return err
+}
+
+// refTo returns the row that says that a manifest needs something.
+func refTo(repo resource.UID, m resource.Manifest, n resource.Need) []any {
+	if n.Manifest {
+		return []any{store.Segment(repo), m.Digest, nil, n.Digest}
+	}
+	return []any{store.Segment(repo), m.Digest, n.Digest, nil}
+}
+
+func (t Tx) insertRefs(ctx context.Context, refs [][]any) error {
+	return t.InsertRows(ctx, `INSERT INTO manifest_refs (repo, digest, blob, child)`, refs, "")
 }
 
 // insertManifest adds the row of a manifest. It reports false if it is there, and holds it then. Somebody may delete it
@@ -134,15 +174,13 @@ func (t Tx) addRefs(ctx context.Context, repo resource.UID, m resource.Manifest)
 	var lacking []resource.Need
 	var refs [][]any
 	for _, n := range m.Needs {
-		row := []any{store.Segment(repo), m.Digest, n.Digest, nil}
 		held := heldBlobs[n.Digest]
 		if n.Manifest {
-			row[2], row[3] = nil, n.Digest
 			held = heldChildren[n.Digest]
 		}
 		switch {
 		case held:
-			refs = append(refs, row)
+			refs = append(refs, refTo(repo, m, n))
 		case n.Optional:
 			absent = append(absent, n)
 		default:
@@ -152,7 +190,7 @@ func (t Tx) addRefs(ctx context.Context, repo resource.UID, m resource.Manifest)
 	if lacking != nil {
 		return nil, &MissingError{lacking}
 	}
-	return absent, t.InsertRows(ctx, `INSERT INTO manifest_refs (repo, digest, blob, child)`, refs, "")
+	return absent, t.insertRefs(ctx, refs)
 }
 
 // heldDigests returns which of the digests a repo has in a table. end ends the
