@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"embed"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"path"
@@ -34,17 +33,14 @@ var types = map[string]string{
 // A file is what is sent for a path.
 type file struct {
 	contentType string
-	plain       []byte
-	zipped      []byte // nil if that is not smaller
+	path        string        // in dist
+	zipped      func() []byte // made for the first who asks; nil if that is not smaller
 }
 
 // Handler serves the app below /console/. Every path that is no file is a view of the
 // app, so it gets the page.
 func Handler() http.Handler {
-	files, err := load()
-	if err != nil {
-		panic(err) // the files are part of the program
-	}
+	all := files()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -59,10 +55,10 @@ func Handler() http.Handler {
 		name := strings.TrimPrefix(r.URL.Path, "/console/")
 		if !strings.HasPrefix(name, "assets/") {
 			h.Set("Cache-Control", "no-cache")
-			files["index.html"].send(w, r)
+			all["index.html"].send(w, r)
 			return
 		}
-		f, ok := files[name]
+		f, ok := all[name]
 		if !ok {
 			h.Set("Cache-Control", "no-store") // another replica may have it
 			http.NotFound(w, r)
@@ -74,12 +70,17 @@ func Handler() http.Handler {
 }
 
 func (f *file) send(w http.ResponseWriter, r *http.Request) {
-	h, body := w.Header(), f.plain
+	h := w.Header()
 	h.Set("Content-Type", f.contentType)
 	h.Set("Vary", "Accept-Encoding")
-	if f.zipped != nil && acceptsGzip(r) {
+	var body []byte
+	if acceptsGzip(r) {
+		body = f.zipped()
+	}
+	if body != nil {
 		h.Set("Content-Encoding", "gzip")
-		body = f.zipped
+	} else {
+		body = read(f.path)
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if r.Method == http.MethodGet {
@@ -100,41 +101,39 @@ func acceptsGzip(r *http.Request) bool {
 	return false
 }
 
-// load reads and compresses all files, by their names below dist, once.
-var load = sync.OnceValues(func() (map[string]*file, error) {
-	files := map[string]*file{}
+// files returns all files by their names below dist.
+var files = sync.OnceValue(func() map[string]*file {
+	all := map[string]*file{}
 	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+		if err == nil && !d.IsDir() {
+			all[strings.TrimPrefix(name, "dist/")] = &file{types[path.Ext(name)], name, sync.OnceValue(func() []byte { return zip(name) })}
 		}
-		plain, err := dist.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		zipped, err := zip(plain)
-		if err != nil {
-			return fmt.Errorf("compress %s: %w", name, err)
-		}
-		if len(zipped) >= len(plain) {
-			zipped = nil
-		}
-		files[strings.TrimPrefix(name, "dist/")] = &file{types[path.Ext(name)], plain, zipped}
-		return nil
+		return err
 	})
-	return files, err
+	if err != nil {
+		panic(err) // the files are part of the program
+	}
+	return all
 })
 
-func zip(plain []byte) ([]byte, error) {
-	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+func read(name string) []byte {
+	plain, err := dist.ReadFile(name)
 	if err != nil {
-		return nil, err
+		panic(err) // the files are part of the program
 	}
+	return plain
+}
+
+// zip returns a file compressed, or nil if that is not smaller.
+func zip(name string) []byte {
+	plain := read(name)
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // fails only for another level
 	if _, err := w.Write(plain); err != nil {
-		return nil, err
+		return nil
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
+	if err := w.Close(); err != nil || b.Len() >= len(plain) {
+		return nil
 	}
-	return b.Bytes(), nil
+	return b.Bytes()
 }

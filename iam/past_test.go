@@ -15,6 +15,7 @@ import (
 
 // over returns the time, once it is over.
 func over() time.Time {
+	time.Sleep(5 * time.Millisecond) // a change may be dated a little later than it was made, to follow the one before
 	at := time.Now().Truncate(time.Millisecond)
 	for time.Since(at) < 2*time.Millisecond {
 		time.Sleep(time.Millisecond)

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 )
 
 //go:embed reference.html
@@ -76,9 +77,21 @@ const (
 	maxFound = 50
 )
 
-// Handler serves the reference of an OpenAPI document. The page is made once, and a page of
-// what was found is made of at most maxFound calls and types.
-func Handler(openapi []byte) (http.Handler, error) {
+// Handler serves the reference of an OpenAPI document. It is read, and the page made, for the first who asks, because most
+// servers are never asked. A page of what was found is made of at most maxFound calls and types.
+func Handler(openapi []byte) http.Handler {
+	made := sync.OnceValues(func() (*handler, error) { return newHandler(openapi) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, err := made()
+		if err != nil {
+			http.Error(w, "the reference cannot be made", http.StatusInternalServerError)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func newHandler(openapi []byte) (*handler, error) {
 	var d document
 	if err := json.Unmarshal(openapi, &d); err != nil {
 		return nil, fmt.Errorf("read the API's description: %w", err)

@@ -368,7 +368,7 @@ func TestUploadsGoWithTheirGroup(t *testing.T) {
 				_, err := s.Exec(t.Context(), `UPDATE uploads SET size = 50 WHERE id = 'left'`)
 				must(t, err)
 				u.ID, u.Size = "left", 60
-				wantFault(t, s.SaveUpload(t.Context(), u, ""), fault.NotFound, fault.Resource{Type: "group", Name: string(team)})
+				wantFault(t, s.SaveUpload(t.Context(), u, ""), fault.NotFound, fault.Resource{Type: "upload", Name: "left"})
 				must(t, s.DeleteUpload(t.Context(), "left"))
 			}
 			wantExact(t, s)

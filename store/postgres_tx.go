@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
@@ -23,11 +24,39 @@ type postgresTx struct {
 }
 
 func newPostgresTx(on *sql.Conn) (*postgresTx, error) {
-	p := &postgresTx{on: on}
-	return p, on.Raw(func(c any) error {
-		p.pg = c.(*stdlib.Conn).Conn()
+	pg, err := postgresConn(on)
+	return &postgresTx{on: on, pg: pg}, err
+}
+
+func postgresConn(on *sql.Conn) (pg *pgx.Conn, _ error) {
+	return pg, on.Raw(func(c any) error {
+		pg = c.(*stdlib.Conn).Conn()
 		return nil
 	})
+}
+
+// queryPostgres runs a query outside of transactions. Its rows have a connection until they are closed. If a connection
+// was lost before anything was sent, it takes another one, as database/sql does.
+func (s *DB) queryPostgres(ctx context.Context, query string, args []any) (rows, error) {
+	const tries = 3
+	for try := 1; ; try++ {
+		on, err := s.read.Conn(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("connect: %w", err)
+		}
+		pg, err := postgresConn(on)
+		if err != nil {
+			return nil, errors.Join(err, on.Close())
+		}
+		all, err := pg.Query(ctx, query, args...)
+		if err == nil {
+			return &postgresRows{Rows: all, end: on.Close}, nil
+		}
+		on.Close()
+		if try == tries || !pgconn.SafeToRetry(err) {
+			return nil, err
+		}
+	}
 }
 
 func (p *postgresTx) exec(ctx context.Context, query string, args []any) (int64, error) {
@@ -56,7 +85,7 @@ func (p *postgresTx) query(ctx context.Context, query string, args []any) (rows,
 	if err != nil {
 		return nil, cmp.Or(err, results.Close())
 	}
-	return &postgresRows{all, results}, nil
+	return &postgresRows{all, results.Close}, nil
 }
 
 // begin sends statements, and before them what begins the transaction if nothing has. What it returns are the results
@@ -150,16 +179,16 @@ func (p *postgresTx) copy(ctx context.Context, t Table, next func() ([]any, erro
 // postgresRows are the rows of a query.
 type postgresRows struct {
 	pgx.Rows
-	batch pgx.BatchResults // that they are the last of, or nil
+	end func() error // of what they are read from, or nil
 }
 
 // Close reads the rest, so that another statement can run.
 func (r *postgresRows) Close() error {
 	r.Rows.Close()
 	err := r.Err()
-	if r.batch != nil {
-		err = cmp.Or(err, r.batch.Close())
-		r.batch = nil
+	if r.end != nil {
+		err = cmp.Or(err, r.end())
+		r.end = nil
 	}
 	return err
 }

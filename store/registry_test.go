@@ -964,6 +964,59 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
+	"save an upload and the end of the group": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+		g := addGroup(t, s, r.UID.Parent(), "g-"+word)
+		u := addUpload(t, s, g.UID, "app")
+		u.Size = 100
+		return duel{
+			func() error { return s.SaveUpload(t.Context(), u, "") },
+			func() error { return s.DeleteGroup(t.Context(), g.UID, "") },
+			func(a, b error) error { // whose bytes are not counted any more
+				if b != nil || a != nil && !errors.Is(a, fault.NotFound) {
+					return fmt.Errorf("errors = %v and %v", a, b)
+				}
+				return nil
+			},
+		}
+	},
+	"end an upload and the end of the group": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+		g := addGroup(t, s, r.UID.Parent(), "g-"+word)
+		u := addUpload(t, s, g.UID, "app")
+		u.Size = 100
+		must(t, s.SaveUpload(t.Context(), u, ""))
+		return duel{
+			func() error {
+				b := resource.Blob{Digest: digest(word), Size: 100, Path: "/" + word}
+				_, err := s.AddBlob(t.Context(), registrydb.RepoRef{Group: g.UID, Name: "app", Create: true}, u, "", b)
+				return err
+			},
+			func() error { return s.DeleteGroup(t.Context(), g.UID, "") },
+			oneOf(fault.NotFound, fault.FailedPrecondition),
+		}
+	},
+	"push a tag that is there and delete it": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+		addImage(t, s, r, word, word)
+		return duel{
+			func() error {
+				_, err := s.PutManifest(t.Context(), ref(r), newIndex("of "+word), []string{word})
+				return err
+			},
+			func() error { return s.DeleteTagNamed(t.Context(), r.UID, word, nil) },
+			bothWell,
+		}
+	},
+	"two pushes of one tag": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+		to := func(m resource.Manifest) func() error {
+			return func() error { _, err := s.PutManifest(t.Context(), ref(r), m, []string{word}); return err }
+		}
+		return duel{to(newIndex("a " + word)), to(newIndex("b " + word)), func(a, b error) error {
+			moves, err := s.TagHistory(t.Context(), r.UID, word, page.Request{Size: 10})
+			if a != nil || b != nil || err != nil || moves.Total != 2 {
+				return fmt.Errorf("errors = %v, %v and %v; %d moves", a, b, err, moves.Total)
+			}
+			return nil
+		}}
+	},
 	"push and delete the repo": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		own := addRepo(t, s, r.UID.Parent(), "own-"+word)
 		return duel{

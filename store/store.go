@@ -212,7 +212,7 @@ func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
 
 func (s *DB) query(ctx context.Context, query string, args []any) (rows, error) {
 	if s.Engine.Postgres {
-		return s.read.QueryContext(ctx, query, args...)
+		return s.queryPostgres(ctx, query, args)
 	}
 	st, err := s.stmts.get(ctx, query)
 	if err != nil {

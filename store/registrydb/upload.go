@@ -96,11 +96,9 @@ func (s *Store) RenewUpload(ctx context.Context, id, holder string, until time.T
 // fault.FailedPrecondition if a budget has no room for it.
 func (s *Store) SaveUpload(ctx context.Context, u resource.Upload, holder string) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.RequireGroup(ctx, u.Group); err != nil { // it goes with its uploads
-			return err
-		}
-		var before int64
-		err := t.Row(ctx, `SELECT t.size FROM uploads AS t WHERE t.id = $1 AND t.holder = $2 AND t.grp = $3`+s.Engine.Lock,
+		var before int64 // a group that is deleted meanwhile waits for its uploads
+		err := t.Row(ctx, `SELECT t.size FROM uploads AS t WHERE t.id = $1 AND t.holder = $2 AND t.grp = $3
+			AND EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = t.grp)`+s.Engine.Lock,
 			[]any{u.ID, holder, string(u.Group)}, &before)
 		if err != nil {
 			return store.Missing(err, "upload", resource.UID(u.ID))
