@@ -110,21 +110,21 @@ func describe(r *accesspb.SimulateResponse) (lines []string) {
 		for _, i := range r.GetWorkloads() {
 			names = append(names, called(i))
 		}
-		lines = append(lines, fmt.Sprintf("%s could no longer exchange a token%s", count(n, "workload"), list(names)))
+		lines = append(lines, fmt.Sprintf("%s could no longer exchange a token%s", Count(n, "workload"), list(names)))
 	}
 	if n := r.GetSessionsTotal(); n > 0 {
 		var names []string
 		for _, s := range r.GetSessions() {
 			names = append(names, fmt.Sprintf("%s (%d)", called(s.GetIdentity()), s.GetCount()))
 		}
-		lines = append(lines, fmt.Sprintf("%s would end%s", count(n, "session"), list(names)))
+		lines = append(lines, fmt.Sprintf("%s would end%s", Count(n, "session"), list(names)))
 	}
 	if n := r.GetPullsTotal(); n > 0 {
 		var names []string
 		for _, p := range r.GetPulls() {
 			names = append(names, fmt.Sprintf("%s from %s (%d)", called(p.GetIdentity()), p.GetRepoPath(), p.GetCount()))
 		}
-		lines = append(lines, fmt.Sprintf("%s of the last 30 days would have been refused%s", count(n, "pull"), list(names)))
+		lines = append(lines, fmt.Sprintf("%s of the last 30 days would have been refused%s", Count(n, "pull"), list(names)))
 	}
 	for _, why := range r.GetReasons() {
 		_, text, _ := strings.Cut(why, ": ")
@@ -138,7 +138,7 @@ func describeChanges(verb string, all []*accesspb.AccessChange, total, hidden, i
 	if total == 0 {
 		return nil
 	}
-	lines = []string{fmt.Sprintf("%s would %s %s", count(identities, "identity"), verb, count(total, "capability"))}
+	lines = []string{fmt.Sprintf("%s would %s %s", Count(identities, "identity"), verb, Count(total, "capability"))}
 	type place struct{ who, where string }
 	var places []place
 	caps := map[place][]string{}
@@ -179,8 +179,8 @@ func list(names []string) string {
 	return ": " + strings.Join(names, ", ") + more
 }
 
-// count returns a number of things in words.
-func count(n int32, one string) string {
+// Count returns a number of things in words.
+func Count[N int | int32 | int64](n N, one string) string {
 	switch {
 	case n == 1:
 		return "1 " + one

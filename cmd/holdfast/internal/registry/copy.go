@@ -45,7 +45,7 @@ func imagesCopy(a *noun.App) *cobra.Command {
 			"  holdfast registry images copy 'acme/dev/app:1.*' acme/prod/app --with-referrers --dry-run\n" +
 			"  holdfast registry images copy ghcr.io/acme/app:1.2 acme/mirror/app",
 	}
-	return copyCommand(a, cmd, &ocipb.CopyImagesRequest{}, "are copied")
+	return copyCommand(a, cmd, &ocipb.CopyImagesRequest{}, "copied")
 }
 
 func imagesPromote(a *noun.App) *cobra.Command {
@@ -57,7 +57,7 @@ func imagesPromote(a *noun.App) *cobra.Command {
 		Example: "  holdfast registry images promote acme/staging/app:1.2 acme/prod/app:stable --reason \"passed the tests\"",
 	}
 	cmd.Flags().StringVar(&req.Reason, "reason", "", "why it is promoted")
-	return copyCommand(a, cmd, req, "are promoted")
+	return copyCommand(a, cmd, req, "promoted")
 }
 
 // copyCommand makes cmd a command that copies what its arguments say as req does.
@@ -89,8 +89,11 @@ func copyCommand(a *noun.App, cmd *cobra.Command, req *ocipb.CopyImagesRequest, 
 			return err
 		}
 		done := m.Interface().(*ocipb.ImageCopy)
-		a.Note("%d images %s; %d manifests and %s are new in %s", len(done.GetImages()), what, done.GetManifests(),
-			size(done.GetBytes()), args[1])
+		if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
+			what = "would be " + what
+		}
+		a.Note("%s %s; new in %s: %s, %s", noun.Count(len(done.GetImages()), "image"), what, args[1],
+			noun.Count(done.GetManifests(), "manifest"), size(done.GetBytes()))
 		return noun.ShowAnswer(ctx, a, copies(), done, done.GetImages(), nil)
 	})
 	return cmd
