@@ -26,6 +26,7 @@ const pages: Record<string, ((r: Result) => string) | undefined> = {
   SUBSCRIPTION: (r) => `${base}/events?tab=deliveries&subscription=${r.uid}`,
   DELIVERY: (r) => `${base}/events?tab=deliveries&subscription=${r.parentUid}`,
   AUDIT_ENTRY: audit,
+  SIGNER: (r) => `${groupPage(r.parentUid ?? "")}?tab=signers`,
   UPSTREAM: (r) => `${groupPage(r.parentUid ?? "")}?tab=upstreams`,
 };
 

@@ -409,6 +409,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"group-roles", "/console/groups/" + s.OrganizationUID + "?tab=roles", "dev", "releaser"},
 		{"group-repos", group + "?tab=repos", "platform", "web"},
 		{"group-rules", "/console/groups/" + s.OrganizationUID + "?tab=rules", "dev", "critical or worse"},
+		{"group-signers", group + "?tab=signers", "platform", "There is no signer"},
 		{"group-upstreams", group + "?tab=upstreams", "platform", "Nothing here is fetched"},
 		{"group-budget", group + "?tab=budget", "platform", "Workloads"},
 		{"repo", repo, "web", "docker pull"},

@@ -45,6 +45,7 @@ interface FieldProps {
   value?: string;
   placeholder?: string;
   type?: "text" | "datetime-local" | "password";
+  lines?: number; // of a field for several
   list?: string[];
   first?: boolean; // "/" leads here
   required?: boolean;
@@ -53,20 +54,25 @@ interface FieldProps {
   onInput?: (value: string) => void;
 }
 
-/** Field is a labelled line of text; unless a value is given, it shows the parameter of its name. */
-export function Field({ name, label, value, placeholder, type = "text", list, first, required, hint, error, onInput }: FieldProps) {
+/** Field is a labelled line of text, or several; unless a value is given, it shows the parameter of its name. */
+export function Field({ name, label, value, placeholder, type = "text", lines, list, first, required, hint, error, onInput }: FieldProps) {
   const id = useId().replace(/\W/g, "") + name;
   const now = param(name);
   const shown = (isUID(now) && nameOf(now).value?.path) || now;
+  const both = {
+    id, name, placeholder, required, spellcheck: false, "aria-invalid": error ? true : undefined,
+    "aria-describedby": [error && `${id}-error`, hint && `${id}-hint`].filter(Boolean).join(" ") || undefined,
+    ...(onInput ? { value: value ?? "", onInput: (e: Event) => onInput((e.target as HTMLInputElement).value) } : { defaultValue: value ?? shown }),
+  };
   return (
-    <div class="field">
+    <div class={lines ? "field area" : "field"}>
       <label for={id}>{label}</label>
-      <input
-        id={id} name={name} type={type as "text"} key={value === undefined ? shown : undefined} placeholder={placeholder} required={required}
-        {...(onInput ? { value: value ?? "", onInput: (e: Event) => onInput((e.target as HTMLInputElement).value) } : { defaultValue: value ?? shown })}
-        list={list && `${id}-list`} data-filter={first || undefined} autocomplete={type === "password" ? "new-password" : "off"} spellcheck={false}
-        aria-invalid={error ? true : undefined} aria-describedby={[error && `${id}-error`, hint && `${id}-hint`].filter(Boolean).join(" ") || undefined}
-      />
+      {lines
+        ? <textarea {...both} rows={lines} autocomplete="off" />
+        : <input
+          {...both} type={type as "text"} key={value === undefined ? shown : undefined} list={list && `${id}-list`} data-filter={first || undefined}
+          autocomplete={type === "password" ? "new-password" : "off"}
+        />}
       {list && <datalist id={`${id}-list`}>{list.map((v) => <option key={v} value={v} />)}</datalist>}
       {error && <p class="wrong" id={`${id}-error`} role="alert">{error}</p>}
       {hint && <p class="hint" id={`${id}-hint`}>{hint}</p>}

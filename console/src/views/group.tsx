@@ -4,13 +4,14 @@ import { bindings, Grants } from "../grants";
 import { nameOf } from "../names";
 import { changed, useMay, useQuery } from "../query";
 import { base, param, repoPage, withParams } from "../router";
+import { Signers, signersOf } from "../signers";
 import { Trash, trashOf } from "../trash";
 import { Upstreams, upstreamsOf } from "../upstreams";
 import { Above, Answer, AsCommand, bytes, Command, Copy, count, curl, Dialog, Empty, Field, many, Name, Page, Pager, Problem, Section, sh, Table, Tabs, Time, word } from "../ui";
 
 const tabs = [
   { id: "", name: "Folders" }, { id: "people", name: "People and workloads" }, { id: "roles", name: "Roles" },
-  { id: "repos", name: "Repos" }, { id: "rules", name: "Rules" }, { id: "upstreams", name: "Upstreams" }, { id: "budget", name: "Budget" }, { id: "trash", name: "Trash" },
+  { id: "repos", name: "Repos" }, { id: "rules", name: "Rules" }, { id: "signers", name: "Signers" }, { id: "upstreams", name: "Upstreams" }, { id: "budget", name: "Budget" }, { id: "trash", name: "Trash" },
 ];
 const inside = (uid: string) => ({ "uidp.children_of": uid, page_size: 50, page_token: param("page") || undefined });
 
@@ -21,7 +22,7 @@ export default function Group({ uid }: { uid: string }) {
   const may = useMay();
   const [editing, setEditing] = useState(false);
   if (group.error) return <Page title="Group" above={<Above uid={uid} />}><Problem error={group.error} /></Page>;
-  const commands: Record<string, string> = { "": "iam groups list", people: "iam role-bindings list", roles: "iam roles list", repos: "registry repos list", rules: "findings rules list", upstreams: "registry upstreams list --recursive", trash: "registry trash list" };
+  const commands: Record<string, string> = { "": "iam groups list", people: "iam role-bindings list", roles: "iam roles list", repos: "registry repos list", rules: "findings rules list", signers: "registry signers list", upstreams: "registry upstreams list --recursive", trash: "registry trash list" };
   return (
     <Page
       thing={!!group.data} title={group.data?.displayName || group.data?.name || "…"} mark={<Copy text={uid} what="the uid of this group" />} above={<Above uid={uid} />}
@@ -38,6 +39,7 @@ export default function Group({ uid }: { uid: string }) {
       {tab === "roles" && <Roles uid={uid} path={path} />}
       {tab === "repos" && <Repos uid={uid} path={path} />}
       {tab === "rules" && <Rules uid={uid} path={path} />}
+      {tab === "signers" && <Signers uid={uid} path={path} />}
       {tab === "upstreams" && <Upstreams uid={uid} path={path} />}
       {tab === "budget" && <Budget uid={uid} />}
       {tab === "trash" && <Trash uid={uid} path={path} />}
@@ -92,7 +94,7 @@ const repos = (uid: string) => get("/registry/v2beta1/repos", { query: { ...insi
 const rules = (uid: string) => get("/findings/v1/rules", { query: { "uidp.children_of": uid, page_size: 50, page_token: param("page") || undefined } });
 const budget = (uid: string) => get("/budgets/v1/budgets/{uid}", { path: { uid } });
 const requests = (uid: string): Record<string, Parameters<typeof curl>[0]> => ({
-  people: bindings(uid), roles: roles(uid), repos: repos(uid), rules: rules(uid), upstreams: upstreamsOf(uid), budget: budget(uid), trash: trashOf(uid),
+  people: bindings(uid), roles: roles(uid), repos: repos(uid), rules: rules(uid), signers: signersOf(uid), upstreams: upstreamsOf(uid), budget: budget(uid), trash: trashOf(uid),
 });
 
 function Folders({ uid, path }: { uid: string; path: string }) {
