@@ -23,7 +23,7 @@ type Tx struct {
 	DB         *DB
 	on         conn
 	Shard      int         // of the counters: no two writers should share one
-	queued     []statement // to be sent with the commit
+	queued     []Statement // to be sent with the commit
 	increments []increment // of counters; on PostgreSQL they are written with the commit
 	events     [][]any     // to be written with the commit
 	changes    []GrantChange
@@ -31,10 +31,10 @@ type Tx struct {
 	traced     context.Context // of the span that those of statements are below
 }
 
-// A statement is one whose result nothing in its transaction needs.
-type statement struct {
-	text string
-	args []any
+// A Statement changes rows.
+type Statement struct {
+	Text string
+	Args []any
 }
 
 // A conn runs statements.
@@ -94,13 +94,31 @@ func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 	return n, wrap("exec", query, endSpan(span, err))
 }
 
+// ExecAll runs statements that do not depend on each other's results, and returns how many rows each touched. PostgreSQL
+// gets them in one round trip.
+func (t *Tx) ExecAll(ctx context.Context, all []Statement) ([]int64, error) {
+	if on, ok := t.on.(*postgresTx); ok {
+		span := t.DB.span(t.traced, all[0].Text)
+		n, err := on.execAll(ctx, all)
+		return n, endSpan(span, err)
+	}
+	touched := make([]int64, len(all))
+	for i, d := range all {
+		var err error
+		if touched[i], err = t.Exec(ctx, d.Text, d.Args...); err != nil {
+			return nil, err
+		}
+	}
+	return touched, nil
+}
+
 // Later runs a statement whose result the transaction does not need. PostgreSQL
 // gets all of them with the commit, because there a round trip costs more than a
 // statement, and because the locks of counters should be held as briefly as
 // possible.
 func (t *Tx) Later(ctx context.Context, query string, args ...any) error {
 	if t.DB.Engine.Postgres {
-		t.queued = append(t.queued, statement{query, args})
+		t.queued = append(t.queued, Statement{query, args})
 		return nil
 	}
 	_, err := t.Exec(ctx, query, args...)

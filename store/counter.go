@@ -53,7 +53,7 @@ type counterKey struct {
 
 // counterStatement is the statement that adds increments to counters. It locks them
 // in the order of their keys, so that two writers cannot deadlock.
-func counterStatement(all []increment, shard int) statement {
+func counterStatement(all []increment, shard int) Statement {
 	sums := map[counterKey]increment{}
 	for _, c := range all {
 		sum := sums[c.key]
@@ -65,11 +65,11 @@ func counterStatement(all []increment, shard int) statement {
 		kinds, groups = append(kinds, place.kind), append(groups, place.group)
 		ns, directs = append(ns, sums[place].n), append(directs, sums[place].children)
 	}
-	return statement{
-		text: `INSERT INTO counters (kind, grp, shard, n, children)
+	return Statement{
+		Text: `INSERT INTO counters (kind, grp, shard, n, children)
 			SELECT k, g, $1::bigint, n, c
 			FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS u (k, g, n, c)` + counterAdd,
-		args: []any{shard, kinds, groups, ns, directs},
+		Args: []any{shard, kinds, groups, ns, directs},
 	}
 }
 

@@ -225,20 +225,29 @@ func (k *Kind[T]) redacted(v T) T {
 
 // InsertRow is Insert without the event and the count.
 func InsertRow[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
-	row, err := k.row(v)
+	d, err := Insertion(t, k, v)
 	if err != nil {
 		return err
 	}
-	text := k.text().insert + t.DB.Engine.Values(1, len(row))
-	if k.Unique != "" {
-		text += ` ON CONFLICT (` + k.Unique + `) DO NOTHING`
-	}
-	n, err := t.Exec(ctx, text, row...)
+	n, err := t.Exec(ctx, d.Text, d.Args...)
 	columns := k.Columns(&v)
 	if err == nil && n == 0 {
 		return fault.Exists(k.Label, k.name(columns))
 	}
 	return t.DB.Refusal(err, k.Label, k.name(columns), k.uid(columns))
+}
+
+// Insertion is the statement of InsertRow. It touches no row if there is one of the name.
+func Insertion[T any](t *Tx, k *Kind[T], v T) (Statement, error) {
+	row, err := k.row(v)
+	if err != nil {
+		return Statement{}, err
+	}
+	text := k.text().insert + t.DB.Engine.Values(1, len(row))
+	if k.Unique != "" {
+		text += ` ON CONFLICT (` + k.Unique + `) DO NOTHING`
+	}
+	return Statement{text, row}, nil
 }
 
 // InsertRows is InsertRow for many; PostgreSQL gets the statements with the commit.

@@ -48,7 +48,7 @@ func (t *Tx) EmitAll(ctx context.Context, events [][]any) error {
 }
 
 // outboxStatement is the statement that writes events, in their order.
-func outboxStatement(events [][]any) statement {
+func outboxStatement(events [][]any) Statement {
 	columns := make([][]string, len(events[0])-1)
 	var at []int64
 	for _, row := range events {
@@ -61,11 +61,11 @@ func outboxStatement(events [][]any) statement {
 	for _, c := range columns {
 		args = append(args, c)
 	}
-	return statement{
-		text: outboxInsert + ` SELECT *
+	return Statement{
+		Text: outboxInsert + ` SELECT *
 			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
 				$8::text[], $9::bigint[])`,
-		args: append(args, at),
+		Args: append(args, at),
 	}
 }
 

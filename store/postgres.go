@@ -200,7 +200,7 @@ func (p *pooled) connect(ctx context.Context) (_ *sql.Conn, err error) {
 
 // closing returns the statements that a transaction ends with. The counters come
 // last, because their locks are held until the commit.
-func (t *Tx) closing() []statement {
+func (t *Tx) closing() []Statement {
 	all := slices.Clone(t.queued)
 	if len(t.events) > 0 {
 		all = append(all, outboxStatement(t.events))

@@ -64,7 +64,7 @@ func (p *postgresTx) exec(ctx context.Context, query string, args []any) (int64,
 		tag, err := p.pg.Exec(ctx, query, args...)
 		return tag.RowsAffected(), err
 	}
-	results, err := p.begin(ctx, statement{query, args})
+	results, err := p.begin(ctx, Statement{query, args})
 	if err != nil {
 		return 0, err
 	}
@@ -77,7 +77,7 @@ func (p *postgresTx) query(ctx context.Context, query string, args []any) (rows,
 		all, err := p.pg.Query(ctx, query, args...)
 		return &postgresRows{Rows: all}, err
 	}
-	results, err := p.begin(ctx, statement{query, args})
+	results, err := p.begin(ctx, Statement{query, args})
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +90,13 @@ func (p *postgresTx) query(ctx context.Context, query string, args []any) (rows,
 
 // begin sends statements, and before them what begins the transaction if nothing has. What it returns are the results
 // of the statements.
-func (p *postgresTx) begin(ctx context.Context, all ...statement) (pgx.BatchResults, error) {
+func (p *postgresTx) begin(ctx context.Context, all ...Statement) (pgx.BatchResults, error) {
 	batch := &pgx.Batch{}
 	if !p.begun {
 		batch.Queue(`BEGIN`)
 	}
 	for _, d := range all {
-		batch.Queue(d.text, d.args...)
+		batch.Queue(d.Text, d.Args...)
 	}
 	results := p.pg.SendBatch(ctx, batch)
 	if p.begun {
@@ -111,37 +111,45 @@ func (p *postgresTx) begin(ctx context.Context, all ...statement) (pgx.BatchResu
 }
 
 // send runs statements in one round trip.
-func (p *postgresTx) send(ctx context.Context, all []statement) error {
+func (p *postgresTx) send(ctx context.Context, all []Statement) error {
+	_, err := p.execAll(ctx, all)
+	return err
+}
+
+// execAll is send, and returns how many rows each statement touched.
+func (p *postgresTx) execAll(ctx context.Context, all []Statement) ([]int64, error) {
 	results, err := p.begin(ctx, all...)
 	if err != nil && len(all) > 0 {
-		return wrap("exec", all[0].text, err)
+		return nil, wrap("exec", all[0].Text, err)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return cmp.Or(readResults(results, all), results.Close())
+	touched, err := readResults(results, all)
+	return touched, cmp.Or(err, results.Close())
 }
 
 // readResults reads the results of statements.
-func readResults(results pgx.BatchResults, all []statement) error {
+func readResults(results pgx.BatchResults, all []Statement) (touched []int64, _ error) {
 	for _, d := range all {
 		tag, err := results.Exec()
 		if err != nil {
-			return wrap("exec", d.text, err)
+			return nil, wrap("exec", d.Text, err)
 		}
-		if d.text == `COMMIT` && tag.String() != `COMMIT` { // how PostgreSQL ends a transaction that has failed
-			return fmt.Errorf("commit: the answer was %s", tag)
+		if d.Text == `COMMIT` && tag.String() != `COMMIT` { // how PostgreSQL ends a transaction that has failed
+			return nil, fmt.Errorf("commit: the answer was %s", tag)
 		}
+		touched = append(touched, tag.RowsAffected())
 	}
-	return nil
+	return touched, nil
 }
 
 // commit sends the last statements and ends the transaction with its effects.
-func (p *postgresTx) commit(ctx context.Context, last []statement) error {
+func (p *postgresTx) commit(ctx context.Context, last []Statement) error {
 	if !p.begun && len(last) == 0 {
 		return nil
 	}
-	return p.send(ctx, append(last, statement{text: `COMMIT`}))
+	return p.send(ctx, append(last, Statement{Text: `COMMIT`}))
 }
 
 // rollback ends a transaction without its effects. A connection that cannot even

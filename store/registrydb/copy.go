@@ -129,7 +129,7 @@ func (t Tx) copyManifests(ctx context.Context, c Copying, done *resource.ImageCo
 		return err
 	}
 	for _, m := range c.Manifests {
-		if err := t.addManifest(ctx, done.Repo, m, Tx.checkRefs); err != nil {
+		if err := t.addManifest(ctx, done.Repo, m); err != nil {
 			return err
 		}
 		if !present[m.Digest] {

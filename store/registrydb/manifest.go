@@ -26,90 +26,28 @@ func (e *MissingError) Error() string {
 	return "the manifest refers to unknown content: " + strings.Join(digests, ", ")
 }
 
-// PutManifest stores m in the repo and points every tag at it: all of it or
-// nothing. It returns the repo, which it may have made, a *MissingError if the
-// repo lacks what m needs, fault.FailedPrecondition if a tag would move that is
-// immutable by the settings of the group, or if there are tags and the repo follows
-// another, and fault.NotFound if there is no such repo or group.
-func (s *Store) PutManifest(
-	ctx context.Context, ref RepoRef, m resource.Manifest, tags []string,
-) (repo resource.UID, _ error) {
-	put := func(refer func(Tx, context.Context, resource.UID, resource.Manifest) error) error {
-		return s.write(ctx, func(t Tx) (err error) {
-			ensure := t.ensureRepo
-			if len(tags) > 0 {
-				ensure = t.ensureUnfollowing
-			}
-			if repo, err = ensure(ctx, ref); err != nil {
-				return err
-			}
-			if err := t.addManifest(ctx, repo, m, refer); err != nil {
-				return err
-			}
-			frozen := s.frozenIn(ctx, t, ref.Group)
-			for _, tag := range tags {
-				if _, err := t.setTag(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: m.Digest}, frozen); err != nil {
-					return err
-				}
-			}
-			return t.Emit(ctx, resource.RegistryPush, repo, repo.Parent(), nil,
-				Push{Repo: repo, Digest: m.Digest, MediaType: m.MediaType, Tags: tags})
-		})
-	}
-	err := put(Tx.tryRefs)
-	if s.Dangling(err) {
-		err = put(Tx.checkRefs)
-	}
-	return repo, err
-}
-
-// A Push is what the event of one tells.
-type Push struct {
-	Repo      resource.UID `json:"repo"`
-	Digest    string       `json:"digest"`
-	MediaType string       `json:"mediaType"`
-	Tags      []string     `json:"tags,omitempty"`
-}
-
-// addManifest stores m unless it is there. refer records what it needs of its repo.
-func (t Tx) addManifest(
-	ctx context.Context, repo resource.UID, m resource.Manifest,
-	refer func(Tx, context.Context, resource.UID, resource.Manifest) error,
-) error {
+// addManifest stores m unless it is there.
+func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manifest) error {
 	added, err := t.insertManifest(ctx, repo, m)
 	if err != nil || !added {
 		return err
 	}
+	if err := t.noteManifest(ctx, repo, m); err != nil {
+		return err
+	}
+	_, err = t.addRefs(ctx, repo, m)
+	return err
+}
+
+// noteManifest does what follows from a new manifest.
+func (t Tx) noteManifest(ctx context.Context, repo resource.UID, m resource.Manifest) error {
 	if err := t.countBytes(ctx, repo, int64(len(m.Body))); err != nil {
 		return err
 	}
 	if err := t.queueImage(ctx, repo, m); err != nil {
 		return err
 	}
-	if err := t.queueSBOMs(ctx, repo, append(m.About, m.Subject)...); err != nil {
-		return err
-	}
-	return refer(t, ctx, repo, m)
-}
-
-// tryRefs is checkRefs, except that on PostgreSQL it is the database that refuses what the repo lacks, without saying all
-// of it. Who pushes an image has almost always pushed what it needs, and this is a round trip less.
-func (t Tx) tryRefs(ctx context.Context, repo resource.UID, m resource.Manifest) error {
-	optional := func(n resource.Need) bool { return n.Optional }
-	if !t.DB.Engine.Postgres || slices.ContainsFunc(m.Needs, optional) {
-		return t.checkRefs(ctx, repo, m)
-	}
-	var refs [][]any
-	for _, n := range m.Needs {
-		refs = append(refs, refTo(repo, m, n))
-	}
-	return t.insertRefs(ctx, refs)
-}
-
-// checkRefs records what a manifest needs of its repo, and returns a *MissingError if the repo does not have all of it.
-func (t Tx) checkRefs(ctx context.Context, repo resource.UID, m resource.Manifest) error {
-	_, err := t.addRefs(ctx, repo, m)
-	return err
+	return t.queueSBOMs(ctx, repo, append(m.About, m.Subject)...)
 }
 
 // refTo returns the row that says that a manifest needs something.
@@ -128,11 +66,8 @@ func (t Tx) insertRefs(ctx context.Context, refs [][]any) error {
 // between the two.
 func (t Tx) insertManifest(ctx context.Context, repo resource.UID, m resource.Manifest) (added bool, err error) {
 	for range 3 {
-		n, err := t.Exec(ctx, `
-			INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (repo, digest) DO NOTHING`,
-			store.Segment(repo), m.Digest, m.MediaType, len(m.Body), m.Subject, m.ArtifactType, m.Annotations,
-			store.MS(t.DB.Time()), m.Body, string(resource.ActorFrom(ctx).Subject))
+		d := t.manifestInsertion(ctx, repo, m)
+		n, err := t.Exec(ctx, d.Text, d.Args...)
 		if err != nil || n == 1 {
 			return err == nil, err
 		}
@@ -141,6 +76,18 @@ func (t Tx) insertManifest(ctx context.Context, repo resource.UID, m resource.Ma
 		}
 	}
 	return false, fault.New(fault.Aborted, "Aborted: the manifest is deleted again and again; try again")
+}
+
+// manifestInsertion is the statement that adds the row of a manifest. It touches no row if it is there.
+func (t Tx) manifestInsertion(ctx context.Context, repo resource.UID, m resource.Manifest) store.Statement {
+	return store.Statement{
+		Text: `INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (repo, digest) DO NOTHING`,
+		Args: []any{
+			store.Segment(repo), m.Digest, m.MediaType, len(m.Body), m.Subject, m.ArtifactType, m.Annotations,
+			store.MS(t.DB.Time()), m.Body, string(resource.ActorFrom(ctx).Subject),
+		},
+	}
 }
 
 // holdManifest holds a manifest that existed before this push until the commit.

@@ -151,8 +151,7 @@ func (t Tx) tagNamed(ctx context.Context, g resource.Tag) (resource.Tag, error) 
 		store.Segment(g.UID.Parent()), g.Name)
 }
 
-// insertTag adds a tag. The group of its event is the organization, as on the
-// wire. It reports false if its repo has one of that name.
+// insertTag adds a tag. It reports false if its repo has one of that name.
 func (t Tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
 	switch err := store.InsertRow(ctx, t.Tx, &tags, g); {
 	case errors.Is(err, fault.AlreadyExists):
@@ -162,10 +161,16 @@ func (t Tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
 	case err != nil:
 		return false, err
 	}
+	return true, t.noteTag(ctx, g)
+}
+
+// noteTag does what follows from a new tag. The group of its event is the organization,
+// as on the wire.
+func (t Tx) noteTag(ctx context.Context, g resource.Tag) error {
 	if err := t.recordMove(ctx, g, g.Digest, g.UpdateTime); err != nil {
-		return false, err
+		return err
 	}
-	return true, t.Added(ctx, store.TagCounter(resource.ClassOf(g.Name)), resource.TagCreated, g.UID, g.UID.Root(), g)
+	return t.Added(ctx, store.TagCounter(resource.ClassOf(g.Name)), resource.TagCreated, g.UID, g.UID.Root(), g)
 }
 
 func (t Tx) updateTag(ctx context.Context, before resource.Tag, g *resource.Tag) error {
