@@ -220,7 +220,10 @@ func (x *Indexer) indexed(ctx context.Context, q registrydb.QueuedImage, known m
 	}
 	packages, err := x.packages.ByID(ctx, ids)
 	for _, id := range ids {
-		known[identity(packages[id])] = id
+		same := identity(packages[id])
+		if packages[known[same]].Owned || known[same] == 0 { // of two, the one that has findings
+			known[same] = id
+		}
 	}
 	return err
 }
