@@ -33,8 +33,8 @@ const MaxCandidates = 10
 //   - a uid,
 //   - a path of names from the organization down, acme/platform/ci, which may
 //     start with a slash: /acme is the organization, and /viewer a built-in role,
-//   - a name alone, if only one resource of the kind has it, or one of them is at the
-//     root: then the name is its path, whatever others call theirs.
+//   - a name alone, if only one resource of the kind has it, or if it is that of an
+//     organization, whatever others call their groups.
 func (a *App) Resolve(ctx context.Context, n Noun, text string) (string, error) {
 	if n.Named != nil {
 		n = n.Named()
@@ -118,8 +118,8 @@ func (a *App) walkDown(ctx context.Context, n Noun, path []string, text string) 
 }
 
 // FindOne returns the uid of the only resource that has a name directly below a
-// parent; without one, of the only one that has it anywhere, or at the root. text is
-// what the person wrote.
+// parent; without one, of the only one that has it anywhere, or of the organization.
+// text is what the person wrote.
 func (a *App) FindOne(ctx context.Context, n Noun, name string, parent *string, text string) (string, error) {
 	method := n.Method("List")
 	req := NewMessage(method.Input())
@@ -132,7 +132,7 @@ func (a *App) FindOne(ctx context.Context, n Noun, name string, parent *string, 
 		}
 		found = append(found, m)
 	}
-	if len(found) > 1 && parent == nil {
+	if len(found) > 1 && parent == nil && n.Kind == Groups().Kind {
 		if uid, err := a.FindOne(ctx, n, name, new(""), text); err == nil {
 			return uid, nil
 		}
