@@ -19,8 +19,7 @@ import (
 // justNow returns the time, once it is over. What was changed before is dated no later, and what is changed
 // afterwards is dated later.
 func justNow() *timestamppb.Timestamp {
-	time.Sleep(5 * time.Millisecond) // a change may be dated a little later than it was made, to follow the one before
-	at := time.Now().Truncate(time.Millisecond)
+	at := time.Now().Truncate(time.Millisecond).Add(2 * time.Millisecond) // dates are rounded, and two changes have two of them
 	for time.Since(at) < 2*time.Millisecond {
 		time.Sleep(time.Millisecond)
 	}

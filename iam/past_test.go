@@ -13,10 +13,13 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// over returns the time, once it is over.
-func over() time.Time {
-	time.Sleep(5 * time.Millisecond) // a change may be dated a little later than it was made, to follow the one before
-	at := time.Now().Truncate(time.Millisecond)
+// over returns a time that is over, and before which all was changed that has been. Every change has a millisecond of its
+// own, so that many in a row are dated later than they were made.
+func (w *world) over() time.Time {
+	w.t.Helper()
+	var last int64
+	must(w.t, w.store.Row(w.t.Context(), `SELECT at_ms FROM revision WHERE id = 1`, nil, &last))
+	at := time.UnixMilli(max(last, time.Now().UnixMilli()))
 	for time.Since(at) < 2*time.Millisecond {
 		time.Sleep(time.Millisecond)
 	}
@@ -26,7 +29,7 @@ func over() time.Time {
 // TestOldHistoryIsDeleted: history is kept for as long as the operator has set, and no longer.
 func TestOldHistoryIsDeleted(t *testing.T) {
 	each(t, iam.Config{KeepHistory: time.Millisecond}, func(t *testing.T, w *world) {
-		at := over()
+		at := w.over()
 		ask := func() error {
 			_, err := w.ListAccessAt(w.owner, resource.GroupsList, w.acme.UID, at, page.Params{})
 			return err
@@ -60,7 +63,7 @@ func TestPagesOfThePast(t *testing.T) {
 			_, err := w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: resource.NewRoot(), Role: viewer})
 			must(t, err)
 		}
-		at := over()
+		at := w.over()
 		_, err := w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: resource.NewRoot(), Role: viewer})
 		must(t, err)
 		seen := 0
