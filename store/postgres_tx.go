@@ -29,10 +29,11 @@ func newPostgresTx(on *sql.Conn) (*postgresTx, error) {
 }
 
 func postgresConn(on *sql.Conn) (pg *pgx.Conn, _ error) {
-	return pg, on.Raw(func(c any) error {
+	err := on.Raw(func(c any) error {
 		pg = c.(*stdlib.Conn).Conn()
 		return nil
 	})
+	return pg, err
 }
 
 // queryPostgres runs a query outside of transactions. Its rows have a connection until they are closed. If a connection

@@ -51,11 +51,11 @@ func (t Tx) noteManifest(ctx context.Context, repo resource.UID, m resource.Mani
 }
 
 // refTo returns the row that says that a manifest needs something.
-func refTo(repo resource.UID, m resource.Manifest, n resource.Need) []any {
+func refTo(repo resource.UID, manifest string, n resource.Need) []any {
 	if n.Manifest {
-		return []any{store.Segment(repo), m.Digest, nil, n.Digest}
+		return []any{store.Segment(repo), manifest, nil, n.Digest}
 	}
-	return []any{store.Segment(repo), m.Digest, n.Digest, nil}
+	return []any{store.Segment(repo), manifest, n.Digest, nil}
 }
 
 func (t Tx) insertRefs(ctx context.Context, refs [][]any) error {
@@ -127,7 +127,7 @@ func (t Tx) addRefs(ctx context.Context, repo resource.UID, m resource.Manifest)
 		}
 		switch {
 		case held:
-			refs = append(refs, refTo(repo, m, n))
+			refs = append(refs, refTo(repo, m.Digest, n))
 		case n.Optional:
 			absent = append(absent, n)
 		default:

@@ -120,13 +120,9 @@ func (t Tx) arrived(ctx context.Context, repo resource.UID, digest string, manif
 	}
 	var refs [][]any
 	for _, m := range by {
-		row := []any{store.Segment(repo), m, digest, nil}
-		if manifest {
-			row[2], row[3] = nil, digest
-		}
-		refs = append(refs, row)
+		refs = append(refs, refTo(repo, m, resource.Need{Digest: digest, Manifest: manifest}))
 	}
-	if err := t.InsertRows(ctx, `INSERT INTO manifest_refs (repo, digest, blob, child)`, refs, ""); err != nil || manifest {
+	if err := t.insertRefs(ctx, refs); err != nil || manifest {
 		return err
 	}
 	for _, m := range by {

@@ -92,7 +92,7 @@ func (t Tx) pushQuickly(ctx context.Context, p pushing) error {
 		err = t.noteManifest(ctx, p.repo, p.manifest)
 		var refs [][]any
 		for _, n := range p.manifest.Needs {
-			refs = append(refs, refTo(p.repo, p.manifest, n))
+			refs = append(refs, refTo(p.repo, p.manifest.Digest, n))
 		}
 		err = errors.Join(err, t.insertRefs(ctx, refs))
 	} else {

@@ -115,7 +115,8 @@ func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen frozenTags) (reso
 		}
 		if g.Digest == "" {
 			return g, DigestRequired(g.Name)
-		} // else somebody has deleted it meanwhile
+		}
+		// Somebody has deleted it meanwhile.
 	}
 	return g, fault.New(fault.Aborted, "Aborted: the tag is deleted again and again; try again")
 }
