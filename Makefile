@@ -16,7 +16,7 @@ TESTFLAGS ?= -race -gcflags=all=-d=checkptr=0 -gcflags='modernc.org/sqlite/lib=$
 	-gcflags='golang.org/x/crypto/argon2=$(unwatched)'
 else
 TESTFLAGS ?=
-$(if $(filter test check,$(MAKECMDGOALS)),$(warning no C compiler: testing without the race detector))
+$(if $(filter test-packages race,$(MAKECMDGOALS)),$(warning no C compiler: testing without the race detector))
 endif
 
 .PHONY: help
@@ -33,35 +33,52 @@ run: build ## Start the server in dev mode, on SQLite; it prints a curl line to 
 	bin/holdfastd --dev $(ARGS)
 
 .PHONY: test
-test: ## Run every test, on SQLite and on a throwaway PostgreSQL
-	$(MAKE) --no-print-directory -j2 test-server test-modules
+test: ## Run every test, on SQLite and on a throwaway PostgreSQL; installs what the tests need
+	@MAKE='$(MAKE)' scripts/test
 
-# What takes longest comes first. The tests of the whole server do without the race detector, which makes them four times
-# as long; check runs them with it as well. Three run at a time on two processors, because they wait much. lint vets.
-# All that is built without the detector is built without C, so that it is built once.
+.PHONY: prepare test-prepare
+test-prepare: prepare
+prepare: ## Install and build what the tests need; PARTS='s3 browser' for a part of it
+	@scripts/prepare $(PARTS)
+
+# The phases of scripts/test. The longest packages come first. The tests of the whole server run without the race
+# detector, which makes them four times as slow; check also runs them with it. Three run at a time on two processors,
+# because they wait much. lint vets. Everything that runs without the detector is built without C, so that it is built
+# once.
 whole := ./e2e ./e2e/browser ./cmd/holdfast
-with  := scripts/with-postgres scripts/with-haproxy scripts/with-browser
+.PHONY: test-packages
+test-packages:
+	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) \
+		./store ./finding $$($(GO) list ./... | grep -vE '/(e2e|e2e/browser|cmd/holdfast)$$')
+
 .PHONY: test-server
 test-server:
-	$(with) $(GO) test -count=1 -vet=off -timeout 30m $(TESTFLAGS) ./store ./finding $$($(GO) list ./... | grep -vE '/(e2e|e2e/browser|cmd/holdfast)$$')
-	CGO_ENABLED=0 $(with) $(GO) test -count=1 -vet=off -parallel 3 -timeout 30m $(whole)
+	CGO_ENABLED=0 scripts/with-postgres $(GO) test -count=1 -vet=off -parallel 3 -timeout 60m $(whole)
+
+# The tests of other modules leave the processors to the tests of the server.
+.PHONY: test-deploy
+test-deploy:
+	cd deploy && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 60m ./...
+
+.PHONY: test-release
+test-release:
+	cd release && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 60m ./...
 
 .PHONY: race
-race: ## Run the tests of the whole server with the race detector
-	$(with) $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) $(whole)
+race: prepare ## Run the tests of the whole server with the race detector
+	scripts/with-postgres scripts/with-browser $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) $(whole)
 
 .PHONY: walks
-walks: ## Walk through the console on both engines; the tests walk through each change on one
-	CGO_ENABLED=0 HOLDFAST_TEST_WALKS=all $(with) $(GO) test -count=1 -vet=off -parallel 3 -timeout 30m ./e2e/browser
+walks: prepare ## Walk through the console on both engines; the tests walk through each change on one
+	CGO_ENABLED=0 HOLDFAST_TEST_WALKS=all scripts/with-postgres scripts/with-browser \
+		$(GO) test -count=1 -vet=off -parallel 3 -timeout 30m ./e2e/browser
 
-# The tests of other modules wait while those of the server need the machine.
-.PHONY: test-modules
-test-modules:
-	cd deploy && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 30m ./...
-	cd release && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 30m ./...
+.PHONY: fresh
+fresh: ## Repeat the preparation of the tests with empty caches, as on a new machine
+	@scripts/fresh
 
 .PHONY: check
-check: generated built format lint test race ## Everything a change must pass before it is sent
+check: generated built format lint fresh test race ## Everything a change must pass before it is sent
 
 .PHONY: gen
 gen: ## Write gen/ from proto/
@@ -87,8 +104,8 @@ escalation: ## Play against authorization for ten minutes on each engine; ARGS=-
 soak: ## Load the server for an hour, kill it a thousand times, upgrade and step back ROLLS times (20), move 100,000 advisories
 	scripts/with-postgres $(GO) test -count=1 -timeout 3h -v ./e2e -run 'TestSteady$$' -steady 1h
 	scripts/with-postgres $(GO) test -count=1 -timeout 6h -v ./e2e -run 'TestCrash$$' -kills 1000 $(ARGS)
-	HOLDFAST_TEST_ROLLS=$(ROLLS) scripts/with-postgres scripts/with-haproxy \
-		$(GO) test -count=1 -timeout 12h -v ./e2e -run TestRollingUpgrade
+	scripts/prepare haproxy previous
+	HOLDFAST_TEST_ROLLS=$(ROLLS) scripts/with-postgres $(GO) test -count=1 -timeout 12h -v ./e2e -run TestRollingUpgrade
 	scripts/with-postgres $(GO) test -count=1 -timeout 2h -v ./e2e -run 'TestBackup$$' -advisories 100000
 
 .PHONY: histories

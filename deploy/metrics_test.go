@@ -2,7 +2,9 @@ package deploy_test
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -36,10 +38,17 @@ func rules(t *testing.T) (all []rule) {
 	return all
 }
 
-// TestPromtool has Prometheus' own program check the rules and run their tests.
+// TestPromtool checks the rules, and runs their tests, with the program of Prometheus.
 func TestPromtool(t *testing.T) {
+	promtool, err := filepath.Abs("../bin/test/promtool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(promtool); err != nil {
+		t.Fatalf("%v; run: make prepare", err)
+	}
 	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "rules_test.yaml"}} {
-		cmd := exec.CommandContext(t.Context(), "../../scripts/with-promtool", append([]string{"promtool"}, args...)...)
+		cmd := exec.CommandContext(t.Context(), promtool, args...)
 		cmd.Dir = "prometheus"
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)

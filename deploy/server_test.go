@@ -32,8 +32,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// programs builds holdfastd and holdfast, and returns their folder.
+// programs returns the folder of holdfastd and holdfast. `make test` has built them in advance; otherwise programs
+// builds them.
 var programs = sync.OnceValues(func() (string, error) {
+	if os.Getenv("HOLDFAST_TEST_PREPARED") != "" {
+		return filepath.Abs("../bin/test")
+	}
 	var err error
 	if built, err = os.MkdirTemp("", "holdfast-deploy-*"); err != nil {
 		return "", err

@@ -13,16 +13,14 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // order runs holdfastd with a command for the server of a data folder, and
 // returns what it prints.
 func order(t *testing.T, data, database string, key seal.Key, args ...string) string {
 	t.Helper()
-	binary, err := procBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testprogram.Holdfastd(t)
 	cmd := exec.CommandContext(t.Context(), binary, args...)
 	cmd.Env = []string{"HOLDFAST_DATA_DIR=" + data, "HOLDFAST_DATABASE=" + database, "HOLDFAST_ENCRYPTION_KEY=" + key.Text(), "HOLDFAST_BASE_URL=" + procBase}
 	var stderr bytes.Buffer
@@ -147,10 +145,7 @@ func TestVerifyOrder(t *testing.T) {
 	is(false)
 	order(t, t.TempDir(), database, key, "organizations", "verify", name) // by itself: no server has that folder
 	is(true)
-	binary, err := procBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testprogram.Holdfastd(t)
 	for bad, want := range map[string]string{
 		"nobody":                              "Not found: organization nobody",
 		"":                                    "organization: name one",

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 var advisories = flag.Int("advisories", 500, "how many `advisories` TestBackup moves")
@@ -216,10 +217,7 @@ func TestRestoreRefused(t *testing.T) {
 // TestBackupInBucket backs up a server whose blobs are in a bucket, to a bucket, and restores it into a folder.
 func TestBackupInBucket(t *testing.T) {
 	t.Parallel()
-	binary, err := procBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testprogram.Holdfastd(t)
 	bucket := s3Start(t)
 	old, fresh := t.TempDir(), t.TempDir()
 	p := procStart(t, append(bucket, "HOLDFAST_DATA_DIR="+old)...)
@@ -265,10 +263,7 @@ func TestBackupPage(t *testing.T) {
 	if len(blocks) != 2 {
 		t.Fatalf("the page has %d blocks of commands, and this test knows 2", len(blocks))
 	}
-	binary, err := procBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testprogram.Holdfastd(t)
 	old, fresh, backups := t.TempDir(), t.TempDir(), t.TempDir()
 	p := procStart(t, "HOLDFAST_DATA_DIR="+filepath.Join(old, "data"))
 	run := func(dir, line string) {

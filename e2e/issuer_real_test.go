@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -20,17 +19,8 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
-
-const realIssuers = "../bin/issuers"
-
-// prepareIssuers makes dex and oidc-provider ready, once for all tests.
-var prepareIssuers = sync.OnceValue(func() error {
-	if out, err := exec.Command("../scripts/issuers", realIssuers).CombinedOutput(); err != nil {
-		return fmt.Errorf("scripts/issuers: %w\n%s", err, out)
-	}
-	return nil
-})
 
 // A realIssuer is a program of others that issues tokens.
 type realIssuer struct {
@@ -88,7 +78,7 @@ staticPasswords: [{email: job@example.com, username: job, userID: "1234", hash: 
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	launch(t, filepath.Join(realIssuers, "dex"), "serve", config)
+	launch(t, testprogram.Path(t, "dex"), "serve", config)
 	awaitIssuer(t, issuer)
 	return issuer
 }
@@ -120,7 +110,7 @@ func dexToken(t *testing.T, issuer, _ string) string {
 
 func startProvider(t *testing.T) string {
 	t.Helper()
-	out := launch(t, "node", filepath.Join(realIssuers, "oidc-provider", "server.mjs"))
+	out := launch(t, "node", testprogram.Path(t, "oidc-provider/server.mjs"))
 	if !out.Scan() {
 		t.Fatalf("oidc-provider says nothing: %v", out.Err())
 	}
@@ -161,9 +151,6 @@ func askForToken(t *testing.T, endpoint string, form url.Values) map[string]stri
 
 // TestRealIssuers exchanges tokens that issuers of others have really issued.
 func TestRealIssuers(t *testing.T) {
-	if err := prepareIssuers(); err != nil {
-		t.Fatal(err)
-	}
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	for name, real := range realOnes {
 		t.Run(name, func(t *testing.T) {

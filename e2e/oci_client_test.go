@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // ociServe starts a server that clients can find: its address is its own.
@@ -53,30 +54,16 @@ func (c tool) must(args ...string) string {
 	return out
 }
 
-// crane builds the client of that name.
+// crane returns the client of that name.
 func crane(t *testing.T) tool {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "crane")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../tools/crane", "-o", path, "github.com/google/go-containerregistry/cmd/crane")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build crane: %v\n%s", err, out)
-	}
-	return tool{t, path, t.TempDir()}
+	return tool{t, testprogram.Path(t, "crane"), t.TempDir()}
 }
 
-// skopeo finds the client of that name, and installs it where it can.
+// skopeo returns the client of that name.
 func skopeo(t *testing.T) tool {
 	t.Helper()
-	if _, err := exec.LookPath("skopeo"); err != nil {
-		if out, err := exec.CommandContext(t.Context(), "apt-get", "install", "-y", "--no-install-recommends", "skopeo").CombinedOutput(); err != nil {
-			t.Skipf("there is no skopeo, and it cannot be installed: %v\n%s", err, out)
-		}
-	}
-	path, err := exec.LookPath("skopeo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tool{t, path, t.TempDir()}
+	return tool{t, testprogram.Installed(t, "skopeo"), t.TempDir()}
 }
 
 // layerFile writes a layer with one file in it.

@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // An ociClient pushes to and pulls from a registry.
@@ -250,10 +251,7 @@ func ociSurvey(t *testing.T, p *proc, acked map[string]bool) (n int) {
 // each image, and the configuration they share.
 func ociCollected(t *testing.T, dir, url string, images int) {
 	t.Helper()
-	binary, err := procBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testprogram.Holdfastd(t)
 	s := storetest.Open(t, url)
 	stale, err := s.StaleUploads(t.Context(), "", time.Now().Add(time.Hour), 10_000)
 	if err != nil {

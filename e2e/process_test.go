@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/inspect"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // procBase is the address the servers of these tests believe to have. It is
@@ -29,22 +30,6 @@ const procBase = "http://holdfast.test"
 
 // procPatience bounds every wait for something that must come.
 const procPatience = 90 * time.Second
-
-// procBinary is the path of holdfastd, built once for all tests of a run.
-var procBinary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "holdfast-e2e-*")
-	if err != nil {
-		return "", err
-	}
-	procBuilt = dir
-	path := filepath.Join(dir, "holdfastd")
-	if out, err := exec.Command("go", "build", "-o", path, "../cmd/holdfastd").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build holdfastd: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-var procBuilt string // the folder of the binary
 
 func TestMain(m *testing.M) {
 	if inspect.IsChild() {
@@ -56,9 +41,7 @@ func TestMain(m *testing.M) {
 	if skew := os.Getenv(historySkew); skew != "" {
 		historyMain(skew)
 	}
-	code := m.Run()
-	_ = os.RemoveAll(procBuilt)
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // A procDev is what a test needs of dev.json.
@@ -98,10 +81,7 @@ func procStart(t *testing.T, env ...string) *proc {
 // procLaunch starts holdfastd and does not wait.
 func procLaunch(t *testing.T, env ...string) *proc {
 	t.Helper()
-	binary, err := procBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testprogram.Holdfastd(t)
 	// Tests push thousands of images, and each would be inspected by a process.
 	return procLaunchOf(t, binary, append([]string{"HOLDFAST_INSPECT_WORKERS=-1"}, env...)...)
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 const readmeMost = 150 // lines
@@ -19,16 +21,10 @@ const readmeMost = 150 // lines
 // quickstart into a shell beside it.
 func TestReadmeQuickStart(t *testing.T) {
 	bin := t.TempDir()
-	client := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "holdfast"), "../cmd/holdfast")
-	if out, err := client.CombinedOutput(); err != nil {
-		t.Fatalf("build the client: %v\n%s", err, out)
-	}
-	server, err := procBinary()
-	if err == nil {
-		err = os.Symlink(server, filepath.Join(bin, "holdfastd"))
-	}
-	if err != nil {
-		t.Fatal(err)
+	for _, program := range []string{testprogram.Holdfast(t), testprogram.Holdfastd(t)} {
+		if err := os.Symlink(program, filepath.Join(bin, filepath.Base(program))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, page := range []string{"README.md", "docs/clients.md", "docs/budgets.md", "docs/findings.md", "docs/search.md", "docs/access-over-time.md", "docs/following.md"} {
 		t.Run(page, func(t *testing.T) {
@@ -73,19 +69,16 @@ func readmeRun(t *testing.T, dir, script string) {
 func readmeServer(t *testing.T, dir string) *exec.Cmd {
 	t.Helper()
 	make := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", "..", "-n", "run", "ARGS=")
-	out, err := make.CombinedOutput()
+	out, err := make.Output() // without warnings of make, which would be taken for the command
 	if err != nil {
-		t.Fatalf("make -n run: %v\n%s", err, out)
+		t.Fatalf("make -n run: %v", err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	words := strings.Fields(lines[len(lines)-1])
 	if words[0] != "bin/holdfastd" {
 		t.Fatalf("make run ends with %q, not with the server", words)
 	}
-	binary, err := procBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testprogram.Holdfastd(t)
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, words[1:]...) // the cleanup ends it
 	cmd.Dir = dir
 	cmd.Env = []string{"HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_DATA_DIR=data"}

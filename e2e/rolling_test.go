@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // rollingFreeze is how long a replica is frozen: longer than its lease on grants,
@@ -31,19 +32,13 @@ const rollingFreeze = 4 * time.Second
 // says how often it goes there and back.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
-	haproxy, err := exec.LookPath("haproxy")
-	if err != nil {
-		t.Skip("there is no haproxy in PATH; use scripts/with-haproxy")
-	}
+	haproxy := testprogram.Installed(t, "haproxy")
 	rolls := 1
 	if n, err := strconv.Atoi(os.Getenv("HOLDFAST_TEST_ROLLS")); err == nil {
 		rolls = n
 	}
 	database := storetest.Postgres(t)
-	this, err := procBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	this := testprogram.Holdfastd(t)
 	before := rollingVersion{binary: rollingPrevious(t)}
 	now := rollingVersion{binary: this, env: []string{"HOLDFAST_SHUTDOWN_DELAY=3s", "HOLDFAST_INSPECT_WORKERS=-1"}}
 	c := rollingStart(t, database, before)
@@ -67,7 +62,7 @@ func TestRollingUpgrade(t *testing.T) {
 	procNoDrift(t, s)
 }
 
-// rollingPrevious builds the version that PREVIOUS names into bin/, once.
+// rollingPrevious returns the program of the version that PREVIOUS names.
 func rollingPrevious(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../PREVIOUS")
@@ -76,29 +71,10 @@ func rollingPrevious(t *testing.T) string {
 	}
 	_, rest, _ := strings.Cut(string(text), "\ncommit ")
 	commit, _, _ := strings.Cut(rest, "\n")
-	binary, err := filepath.Abs("../bin/previous/holdfastd-" + commit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(binary); err == nil {
-		return binary
-	}
 	if exec.CommandContext(t.Context(), "git", "-C", "..", "cat-file", "-e", commit+"^{commit}").Run() != nil {
 		t.Skipf("commit %s of PREVIOUS is not in this clone; fetch its whole history", commit)
 	}
-	source := t.TempDir()
-	built := filepath.Join(filepath.Dir(binary), fmt.Sprintf("building-%d", os.Getpid()))
-	for _, args := range [][]string{
-		{"git", "-C", "..", "archive", "--output", filepath.Join(source, "all.tar"), commit},
-		{"tar", "-x", "-f", filepath.Join(source, "all.tar"), "-C", source},
-		{"go", "build", "-C", source, "-o", built, "./cmd/holdfastd"},
-		{"mv", built, binary}, // whole or not at all
-	} {
-		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-	}
-	return binary
+	return testprogram.Path(t, "previous-"+commit)
 }
 
 // A rollingVersion is a version of holdfastd, with the settings that others do not

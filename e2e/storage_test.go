@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // TestStoragePage runs the commands of docs/storage.md beside a server: before a blob is damaged, after it was, and
@@ -21,10 +23,7 @@ func TestStoragePage(t *testing.T) {
 	if len(blocks) != 2 {
 		t.Fatalf("the page has %d blocks of commands, and this test knows 2", len(blocks))
 	}
-	binary, err := procBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := testprogram.Holdfastd(t)
 	dir := t.TempDir()
 	p := procStart(t, "HOLDFAST_DATA_DIR="+dir)
 	layer := []byte("a layer that is damaged")

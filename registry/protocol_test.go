@@ -22,17 +22,13 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // TestConformance runs the suite of the Open Container Initiative: all of
 // version 1.1 and what its next version has, with sha256 and sha512.
 func TestConformance(t *testing.T) {
-	suite := filepath.Join(t.TempDir(), "conformance")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../tools", "-o", suite,
-		"github.com/opencontainers/distribution-spec/conformance")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the suite: %v\n%s", err, out)
-	}
+	suite := testprogram.Path(t, "conformance")
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		for _, sparse := range []bool{false, true} {
 			t.Run(fmt.Sprintf("sparse=%v", sparse), func(t *testing.T) {

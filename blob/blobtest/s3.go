@@ -2,7 +2,6 @@
 package blobtest
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,13 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/blob"
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // A Server is an S3 server with one bucket.
@@ -26,24 +23,10 @@ type Server struct {
 	Folder string // that has the objects of the bucket as files
 }
 
-// program builds the S3 server, and returns where it is. The go command keeps it for the next time.
-var program = sync.OnceValues(func() (string, error) {
-	_, here, _, _ := runtime.Caller(0)
-	module := filepath.Join(filepath.Dir(here), "..", "..", "tools", "s3")
-	out, err := exec.CommandContext(context.Background(), "go", "-C", module, "tool", "-n", "versitygw").CombinedOutput()
-	if err != nil {
-		return string(out), err
-	}
-	return strings.TrimSpace(string(out)), nil
-})
-
 // Start runs an S3 server with an empty bucket until the test ends.
 func Start(t testing.TB) Server {
 	t.Helper()
-	binary, err := program()
-	if err != nil {
-		t.Fatalf("build the S3 server: %v\n%s", err, binary)
-	}
+	binary := testprogram.Path(t, "versitygw")
 	root, side := t.TempDir(), t.TempDir()
 	s := Server{Folder: filepath.Join(root, "blobs")}
 	if err := os.Mkdir(s.Folder, 0o700); err != nil {

@@ -74,9 +74,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "no test has inspected the views %s\n", strings.Join(missing, ", "))
 		code = 1
 	}
-	if built != "" {
-		_ = os.Remove(built) // it is in the folder for such things
-	}
 	os.Exit(code)
 }
 

@@ -26,6 +26,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // TestConsoleChanges grants and removes a role and deletes tags, as one who may. One who may not
@@ -620,7 +621,7 @@ func TestConsoleSignIn(t *testing.T) { onBoth(t, walkSignIn) }
 func walkSignIn(t *testing.T, s *site) {
 	p, b := s.owner(t), newTab(t)
 	address := freeAddress(t)
-	upstream(t, address, filepath.Join(needs(t), "dex"), "-listen", address, "-client-secret", "the secret of dex",
+	upstream(t, address, testprogram.Path(t, "browser-dex"), "-listen", address, "-client-secret", "the secret of dex",
 		"-redirect", redirectAddress(p), "-email", "ann@example.com", "-password", "ann's at dex")
 	b.console(s, "/console/sign-in", s.OwnerEmail, s.OwnerPassword)
 	said := b.complaints()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // upstream runs an OpenID provider until the test ends.
@@ -88,7 +90,7 @@ func TestDex(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("the secret of dex"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	upstream(t, address, filepath.Join(needs(t), "dex"), "-listen", address, "-client-secret", "the secret of dex",
+	upstream(t, address, testprogram.Path(t, "browser-dex"), "-listen", address, "-client-secret", "the secret of dex",
 		"-redirect", redirectAddress(owner), "-email", "ann@example.com", "-password", "ann's at dex")
 	provider := owner.run("iam", "identity-providers", "create", "dex", "--wizard", "--recipe", "other", "--parent", "dev", "--issuer", "http://"+address, "--client-id", "holdfast",
 		"--client-secret-file", secret, "--scope", "email", "--scope", "profile", "--scope", "groups", "--groups-claim", "groups", "--default-role", "viewer", "-o", "id")

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // A site is a server. Its address has a name: browsers keep no passkeys for
@@ -125,18 +125,6 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// program is the path of the command, built once for all tests of a run.
-var program = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-browser-%d", os.Getpid()))
-	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/holdfast").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build holdfast: %w\n%s", err, out)
-	}
-	built = path
-	return path, nil
-})
-
-var built string // for TestMain to remove
-
 // A person uses the command, with settings and tokens of their own.
 type person struct {
 	t      *testing.T
@@ -160,11 +148,7 @@ func (s *site) owner(t *testing.T) *person {
 
 func (p *person) command(ctx context.Context, args ...string) *exec.Cmd {
 	p.t.Helper()
-	path, err := program()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	cmd := exec.CommandContext(ctx, path, args...)
+	cmd := exec.CommandContext(ctx, testprogram.Holdfast(p.t), args...)
 	cmd.Env = []string{
 		"HOME=" + p.folder, "BROWSER=none", "HOLDFAST_API=" + p.site.BaseURL, "HOLDFAST_TOKEN=" + p.token,
 		"HOLDFAST_CONFIG=" + filepath.Join(p.folder, "config.yaml"), "HOLDFAST_TOKEN_STORE=file",

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // What the realm of a Distribution wants.
@@ -84,19 +86,10 @@ auth: {token: {realm: %q, service: distribution, issuer: realm, jwks: %q}}
 	return filepath.Join(dir, "config.yml")
 }
 
-// run runs distribution. Go keeps the program, so that it is linked once.
+// run runs distribution until the test ends.
 func (d *Distribution) run(t *testing.T, config string) {
 	t.Helper()
-	output := func(name string, args ...string) string {
-		t.Helper()
-		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
-		}
-		return strings.TrimSpace(string(out))
-	}
-	module := filepath.Join(filepath.Dir(output("go", "env", "GOMOD")), "tools", "distribution")
-	program := output("go", "tool", "-C", module, "-n", "registry")
+	program := testprogram.Path(t, "registry")
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "serve", config)
 	cmd.Env = append(os.Environ(), "OTEL_TRACES_EXPORTER=none")
 	if err := cmd.Start(); err != nil {
