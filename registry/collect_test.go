@@ -17,27 +17,29 @@ import (
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
-// A clock can be put forward.
+// A clock stands still unless it is put forward, so that a slow machine changes nothing.
 type clock struct {
-	mu    sync.Mutex
-	ahead time.Duration
+	mu sync.Mutex
+	at time.Time
 }
+
+func newClock() *clock { return &clock{at: time.Now()} }
 
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Now().Add(c.ahead)
+	return c.at
 }
 
 func (c *clock) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ahead += d
+	c.at = c.at.Add(d)
 }
 
 func TestCollect(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		c := &clock{}
+		c := newClock()
 		s.Now = c.now
 		r := newRig(t, s, registry.Config{Now: c.now})
 		collect := func(dry bool) registry.Collected {
@@ -96,7 +98,7 @@ func TestCollect(t *testing.T) {
 func TestCollectTrash(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		const week = 7 * 24 * time.Hour
-		c := &clock{}
+		c := newClock()
 		s.Now = c.now
 		r := newRig(t, s, registry.Config{Now: c.now, KeepTrash: week})
 		collect := func(dry bool) registry.Collected {
@@ -176,9 +178,11 @@ func digestsIn(m string) (all []string) {
 // whatever was pushed is whole.
 func TestCollectBesidePushes(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		r := newRig(t, s, registry.Config{})
+		c := newClock()
+		s.Now = c.now
+		r := newRig(t, s, registry.Config{Now: c.now})
 		const pushers, rounds = 4, 12
-		var pushing, collecting sync.WaitGroup
+		var collecting sync.WaitGroup
 		stop := make(chan struct{})
 		collecting.Go(func() {
 			for {
@@ -187,26 +191,44 @@ func TestCollectBesidePushes(t *testing.T) {
 					return
 				default:
 				}
-				// A grace of a second: pushes take less.
+				// By the clock a push takes no time, and a grace ends after two rounds.
 				if _, err := r.Collect(t.Context(), registry.Collection{Grace: time.Second}); err != nil {
 					t.Error(err)
 					return
 				}
 			}
 		})
-		for p := range pushers {
-			pushing.Go(func() {
-				repo := fmt.Sprintf("acme/team/app%d", p%2) // two share one
-				for i := range rounds {
+		for i := range rounds {
+			var pushing sync.WaitGroup
+			var pushed []byte // by all
+			for p := range pushers {
+				pushing.Go(func() {
+					repo := fmt.Sprintf("acme/team/app%d", p%2) // two share one
 					tag := fmt.Sprintf("p%d-%d", p, i)
 					m := r.pushImage(t, repo, tag, fmt.Sprintf("layer %d", i)) // all have the same layers
 					r.wantWhole(t, repo, tag, m)
+					if p == 0 {
+						pushed = m
+					}
 					r.do(t, call{method: "DELETE", path: "/v2/" + repo + "/manifests/" + tag, who: "owner"})
-				}
-			})
+				})
+			}
+			pushing.Wait()
+			for repo := range 2 {
+				path := fmt.Sprintf("/v2/acme/team/app%d/manifests/%s", repo, sha(pushed))
+				r.want(t, call{method: "DELETE", path: path, who: "owner"}, 202)
+			}
+			c.pass(600 * time.Millisecond)
 		}
-		pushing.Wait()
 		close(stop)
 		collecting.Wait()
+		for range 4 {
+			c.pass(2 * time.Second)
+			_, err := r.Collect(t.Context(), registry.Collection{Grace: time.Second})
+			must(t, err)
+		}
+		if n := r.files(t); n != 0 {
+			t.Errorf("%d files are left", n)
+		}
 	})
 }

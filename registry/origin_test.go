@@ -235,7 +235,7 @@ type mirrorRig struct {
 
 func newMirrorRig(t testing.TB, s *storetest.Store, change func(*registry.Config)) *mirrorRig {
 	t.Helper()
-	c := &clock{}
+	c := newClock()
 	s.Now = c.now
 	m := &mirrorRig{clock: c, key: seal.NewKey()}
 	out := outbound.Config{Loopback: true, PerHost: registry.MaxFetches, Timeout: 2 * time.Second}

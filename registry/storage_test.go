@@ -38,7 +38,7 @@ func (r *rig) upload(t testing.TB, repo string, content []byte, chunks ...int) a
 // TestBucket pushes to a bucket and pulls from it, in all ways that clients have.
 func TestBucket(t *testing.T) {
 	server := blobtest.Start(t)
-	c := &clock{}
+	c := newClock()
 	s := storetest.Open(t, storetest.SQLite(t))
 	s.Now = c.now
 	storage := server.Storage(t)
