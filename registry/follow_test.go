@@ -513,7 +513,7 @@ func TestFollowRuns(t *testing.T) {
 				r.deleteTag(t, fmt.Sprint("v", i%5))
 			}
 		}
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 			want := r.tags(t, r.source.UID)
 			if maps.Equal(want, r.tags(t, r.copy.UID)) && maps.Equal(want, r.tags(t, chained.UID)) {
 				return

@@ -198,7 +198,7 @@ var faults = map[string]struct {
 	"no answer": {http.StatusBadGateway, func(_ http.ResponseWriter, r *http.Request) bool {
 		select {
 		case <-r.Context().Done():
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 		}
 		return true
 	}},
@@ -227,18 +227,23 @@ func (endless) Read(p []byte) (int, error) {
 func TestMirrorFaults(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		m := newMirrorRig(t, s, nil)
+		patient := newMirrorRig(t, s, nil)
 		n := 0
 		for name, tt := range faults {
 			n++
 			o := newOrigin(t)
-			at, _ := m.mirrors(t, fmt.Sprintf("m%d", n), o.URL, nil)
+			at, _ := patient.mirrors(t, fmt.Sprintf("m%d", n), o.URL, nil)
 			t.Run(name, func(t *testing.T) {
+				m := patient
 				img := o.image("app", "v1", "layer")
 				o.image("app", "v2", "another layer")
 				m.get(t, at+"/app/manifests/v1", http.StatusOK)
 				m.get(t, at+"/app/blobs/"+sha([]byte("layer")), http.StatusOK)
 				o.behave(tt.do)
+				if name == "no answer" { // from here on only what is stored must come
+					m.stored(t, sha([]byte("layer")))
+					m = m.replicaThatWaits(t, time.Second, patience)
+				}
 				m.pass(2 * time.Hour)
 				for _, method := range []string{"GET", "HEAD"} {
 					got := m.want(t, call{method: method, path: "/v2/" + at + "/app/manifests/v1", who: "registry.pull"}, http.StatusOK)
@@ -563,15 +568,19 @@ func TestMirrorWrongBlobs(t *testing.T) {
 	}
 	digest := sha([]byte(content))
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		m := newMirrorRig(t, s, nil)
+		patient := newMirrorRig(t, s, nil)
 		n := 0
 		for name, do := range tests {
 			n++
 			o := newOrigin(t)
-			at, _ := m.mirrors(t, fmt.Sprint("m", n), o.URL, nil)
+			at, _ := patient.mirrors(t, fmt.Sprint("m", n), o.URL, nil)
 			path := at + "/app/blobs/" + digest
 			t.Run(name, func(t *testing.T) {
 				t.Parallel() // some take as long as an upstream is waited for
+				m := patient
+				if strings.HasSuffix(name, "and then nothing") {
+					m = m.replicaThatWaits(t, patience, 2*time.Second)
+				}
 				o.behave(do)
 				resp := m.stream(t, path)
 				defer resp.Body.Close()
@@ -598,7 +607,7 @@ func stall(w http.ResponseWriter, r *http.Request, content string) {
 	w.(http.Flusher).Flush()
 	select {
 	case <-r.Context().Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 	}
 }
 
@@ -772,15 +781,12 @@ func TestMirrorReplicas(t *testing.T) {
 		if n := o.count("GET blobs"); n != 2 {
 			t.Errorf("it was fetched %d times, want once by each", n)
 		}
-		blobs, files := 0, 0
-		for range 100 { // it is stored, and the second copy goes, when both have what they asked for
+		// It is stored, and the second copy goes, when both have what they asked for.
+		until(t, "one blob in one file", func() bool {
+			var blobs int
 			must(t, s.Row(t.Context(), `SELECT count(*) FROM blobs`, nil, &blobs))
-			if files = m.files(t); blobs == 1 && files == 1 {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		t.Errorf("%d blobs in %d files", blobs, files)
+			return blobs == 1 && m.files(t) == 1
+		})
 	})
 }
 
@@ -812,12 +818,9 @@ func TestMirrorHeals(t *testing.T) {
 		if got := m.get(t, layer, http.StatusOK); string(got.body) != "layer" {
 			t.Errorf("what was rotten and is pulled again is %q", got.body)
 		}
-		for range 100 {
-			if n, err := s.RottenBlobs(t.Context()); n == 0 && err == nil {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		t.Error("it is still rotten")
+		until(t, "nothing is rotten", func() bool {
+			n, err := s.RottenBlobs(t.Context())
+			return n == 0 && err == nil
+		})
 	})
 }

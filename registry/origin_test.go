@@ -238,10 +238,10 @@ func newMirrorRig(t testing.TB, s *storetest.Store, change func(*registry.Config
 	c := newClock()
 	s.Now = c.now
 	m := &mirrorRig{clock: c, key: seal.NewKey()}
-	out := outbound.Config{Loopback: true, PerHost: registry.MaxFetches, Timeout: 2 * time.Second}
+	out := outbound.Config{Loopback: true, PerHost: registry.MaxFetches, Timeout: patience}
 	cfg := registry.Config{
 		Now: c.now, Key: m.key, Outbound: out, Dir: t.TempDir(),
-		Upstreams: upstream.New(upstream.Config{Outbound: out, Now: c.now, Stall: 500 * time.Millisecond}),
+		Upstreams: upstream.New(upstream.Config{Outbound: out, Now: c.now, Stall: patience}),
 	}
 	if change != nil {
 		change(&cfg)
@@ -254,13 +254,19 @@ func newMirrorRig(t testing.TB, s *storetest.Store, change func(*registry.Config
 // replica returns another server on the same database and storage.
 func (m *mirrorRig) replica(t testing.TB) *mirrorRig {
 	t.Helper()
+	return m.replicaThatWaits(t, patience, patience)
+}
+
+// replicaThatWaits returns a replica. It waits so long for an answer of an upstream, and so long for more of a blob.
+func (m *mirrorRig) replicaThatWaits(t testing.TB, timeout, stall time.Duration) *mirrorRig {
+	t.Helper()
 	other, r := *m, *m.rig
 	checker, err := authz.Load(t.Context(), m.store.DB, slog.New(slog.DiscardHandler))
 	must(t, err)
-	out := outbound.Config{Loopback: true, PerHost: registry.MaxFetches}
+	out := outbound.Config{Loopback: true, PerHost: registry.MaxFetches, Timeout: timeout}
 	r.Registry = registry.New(m.store.DB, checker, m.issuer, blob.NewFolder(m.blobs), registry.Config{
 		Host: m.host, Realm: m.url + "/v2/token", Now: m.now, Key: m.key, Outbound: out, Dir: t.TempDir(),
-		Upstreams: upstream.New(upstream.Config{Outbound: out}),
+		Upstreams: upstream.New(upstream.Config{Outbound: out, Now: m.now, Stall: stall}),
 	})
 	server := httptest.NewServer(r.Registry)
 	t.Cleanup(server.Close)
@@ -283,13 +289,10 @@ func (m *mirrorRig) files(t testing.TB) (n int) {
 // stored waits until a blob is stored, which is after it was passed on.
 func (m *mirrorRig) stored(t testing.TB, digest string) {
 	t.Helper()
-	for range 500 {
-		if _, err := m.store.StoredBlob(t.Context(), digest); err == nil {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("%s is not stored", digest)
+	until(t, digest+" is stored", func() bool {
+		_, err := m.store.StoredBlob(t.Context(), digest)
+		return err == nil
+	})
 }
 
 // mirrors makes a group whose upstream is an address, and returns the path of the group.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/holdfast-dev/holdfast/blob"
 	"github.com/holdfast-dev/holdfast/blob/blobtest"
@@ -174,12 +173,7 @@ func TestLazyPullsAtOnce(t *testing.T) {
 				}
 			})
 		}
-		for range 500 { // until somebody waits for it
-			if o.arrived("GET blobs") > 0 {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		until(t, "somebody waits for it", func() bool { return o.arrived("GET blobs") > 0 })
 		release()
 		all.Wait()
 		if n := o.count("GET blobs"); right && n != 1 {

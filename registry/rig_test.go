@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -81,6 +82,18 @@ func newRigOn(t testing.TB, s *storetest.Store, blobs blob.Storage, cfg registry
 	r.tokens["stranger"] = r.mint(t, r.uids["stranger"], r.host)
 	r.tokens["api"] = r.mint(t, r.uids["owner"], "http://api.test")
 	return r
+}
+
+const patience = 90 * time.Second // for what must come
+
+// until waits for a condition.
+func until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not so after %s: %s", patience, what)
+		}
+	}
 }
 
 func must(t testing.TB, err error) {

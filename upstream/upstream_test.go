@@ -23,8 +23,14 @@ func start(t *testing.T, f http.HandlerFunc) string {
 	return s.URL
 }
 
-func client() *upstream.Client {
-	return upstream.New(upstream.Config{Outbound: outbound.Config{Loopback: true, Timeout: 2 * time.Second}, Stall: 300 * time.Millisecond})
+const patience = 90 * time.Second // for what must come
+
+// client returns a client that waits for what must come, however slow the machine is.
+func client() *upstream.Client { return clientThatWaits(patience) }
+
+// clientThatWaits returns a client that waits so long for more of a blob.
+func clientThatWaits(stall time.Duration) *upstream.Client {
+	return upstream.New(upstream.Config{Outbound: outbound.Config{Loopback: true, Timeout: patience}, Stall: stall})
 }
 
 func signIn(context.Context) (user, password string, err error) { return "robot", "secret", nil }
@@ -102,7 +108,8 @@ func TestTokensAreKept(t *testing.T) {
 		}
 	})
 	now := time.Now()
-	c := upstream.New(upstream.Config{Outbound: outbound.Config{Loopback: true}, Now: func() time.Time { return now }})
+	out := outbound.Config{Loopback: true, Timeout: patience}
+	c := upstream.New(upstream.Config{Outbound: out, Now: func() time.Time { return now }})
 	stat := func(key, repo string, want int32) {
 		t.Helper()
 		if _, err := c.Stat(t.Context(), upstream.Registry{Key: key, Address: address}, repo, "v1"); err != nil || tokens.Load() != want {
@@ -162,7 +169,8 @@ func TestSlowBlob(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	})
-	b, err := client().Blob(t.Context(), upstream.Registry{Address: address}, "app", "sha256:x", 0)
+	c := clientThatWaits(300 * time.Millisecond)
+	b, err := c.Blob(t.Context(), upstream.Registry{Address: address}, "app", "sha256:x", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
