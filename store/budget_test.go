@@ -404,7 +404,7 @@ func TestCorrectedOnce(t *testing.T) {
 func TestBudgetsAtOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		setBudget(t, s, addGroup(t, s, "", "org").UID, map[resource.Metric]int64{resource.Webhooks: 1})
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		var wg sync.WaitGroup
 		for range 64 {

@@ -315,7 +315,7 @@ func tailOfMany(t *testing.T, s *storetest.Store) {
 	done := make(chan struct{})
 	go func() { writing.Wait(); close(done) }()
 	var got []int64
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(90 * time.Second)
 	for over := false; !over || len(got) < writers*each+1; {
 		select {
 		case <-done:
@@ -384,7 +384,7 @@ func settle(t *testing.T, tail *store.Tail) {
 func wantNext(t *testing.T, tail *store.Tail, want ...string) {
 	t.Helper()
 	var got []string
-	for deadline := time.Now().Add(20 * time.Second); len(got) < len(want) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(90 * time.Second); len(got) < len(want) && time.Now().Before(deadline); {
 		all, err := tail.Next(t.Context(), 100)
 		must(t, err)
 		for _, e := range all {

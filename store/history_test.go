@@ -81,16 +81,16 @@ func wantLimit(t *testing.T, s *storetest.Store, group resource.UID, want int64)
 // known last: replicas may have leases in that one.
 func TestAnotherHistoryOnStart(t *testing.T) {
 	p := newPair(t)
-	open := func() time.Duration {
-		start := time.Now()
+	open := func() {
 		s, err := store.Open(t.Context(), p.url)
 		must(t, err)
 		must(t, s.Close())
-		return time.Since(start)
 	}
-	same := open()
+	same := quickest(open)
 	p.replace(t)
-	if took := open(); took < store.LeaseWait || same > took/2 {
+	start := time.Now()
+	open()
+	if took := time.Since(start); took < store.LeaseWait || same > took/2 {
 		t.Errorf("to open the same history took %s, and another one %s, want a lease of %s", same, took, store.LeaseWait)
 	}
 }
@@ -118,7 +118,7 @@ func TestSeveralServers(t *testing.T) {
 			start := time.Now()
 			s := storetest.Open(t, address)
 			renew(t, s)
-			if took := time.Since(start); took > 10*time.Second {
+			if took := time.Since(start); took > time.Minute { // without a limit it takes for ever
 				t.Errorf("it took %s", took)
 			}
 		})

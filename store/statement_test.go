@@ -71,7 +71,7 @@ func TestErrorsNameTheStatement(t *testing.T) {
 func TestSnapshotsAtOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		const connections = 8
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		var begun sync.WaitGroup
 		begun.Add(connections)

@@ -362,8 +362,10 @@ func TestTheDatabaseTellsTheTime(t *testing.T) {
 	heard(t, s)
 	for _, skew := range []time.Duration{-48 * time.Hour, 48 * time.Hour} {
 		s.Now = func() time.Time { return time.Now().Add(skew) }
+		before := time.Now()
 		earliest, latest := s.Clock()
-		if now := time.Now(); earliest.After(now.Add(time.Second)) || latest.Before(now.Add(-time.Second)) || latest.Sub(earliest) > 10*time.Second {
+		wrong := earliest.After(time.Now().Add(time.Second)) || latest.Before(before.Add(-time.Second))
+		if wrong || latest.Sub(earliest) > time.Minute {
 			t.Errorf("with a skew of %v it is between %v and %v", skew, earliest, latest)
 		}
 		if n, err := s.EndBindings(t.Context(), 10); err != nil || n != 0 {
