@@ -142,7 +142,7 @@ func TestReplicasShare(t *testing.T) {
 	follow(t, here.store)
 	follow(t, there.store)
 	org := here.group(t, "", map[resource.Metric]int64{resource.RequestsPerSecond: 20})
-	for end := time.Now().Add(10 * time.Second); here.store.Replicas() != 2 || there.store.Replicas() != 2; {
+	for end := time.Now().Add(90 * time.Second); here.store.Replicas() != 2 || there.store.Replicas() != 2; {
 		if time.Now().After(end) {
 			t.Fatalf("%d and %d replicas", here.store.Replicas(), there.store.Replicas())
 		}

@@ -1,6 +1,7 @@
 package event_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -119,7 +120,8 @@ func (w *world) dispatch(t *testing.T, cfg event.Config) (stop func()) {
 	cfg.Render = func(_ context.Context, e resource.Event) (event.Body, error) {
 		return event.Body{JSON: e.After}, nil
 	}
-	cfg.Reach, cfg.Log = outbound.Config{Loopback: true, Timeout: 2 * time.Second}, slog.New(slog.DiscardHandler)
+	cfg.Reach.Loopback, cfg.Reach.Timeout = true, cmp.Or(cfg.Reach.Timeout, patience)
+	cfg.Log = slog.New(slog.DiscardHandler)
 	if cfg.RetryMin == 0 {
 		cfg.RetryMin, cfg.RetryMax = time.Millisecond, 20*time.Millisecond
 	}
@@ -268,7 +270,7 @@ func TestDeadSinks(t *testing.T) {
 			w.subscribe(t, w.org, away)
 		}
 		w.subscribe(t, w.org, lives)
-		w.dispatch(t, event.Config{})
+		w.dispatch(t, event.Config{Reach: outbound.Config{Timeout: 2 * time.Second}})
 		start := time.Now()
 		all := w.folders(t, w.org, 100)
 		lives.await(t, "every change", has(all...))

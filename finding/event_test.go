@@ -129,16 +129,18 @@ func (l *listener) interrupt(t *testing.T, moment time.Duration) {
 func (l *listener) await(t *testing.T) {
 	t.Helper()
 	l.settle(t)
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+	moment := time.Second
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
 		var n int
 		must(t, l.Row(t.Context(), `SELECT count(*) FROM image_news`, nil, &n))
 		if n == 0 {
 			l.listen(t)
 			return
 		}
-		l.interrupt(t, time.Second)
+		l.interrupt(t, moment)
+		moment *= 2 // a slow machine may do nothing in a second
 	}
-	t.Fatal("not everything is told after a minute")
+	t.Fatal("not everything is told after two minutes")
 }
 
 // sets returns the alias set of each name in a group, and of each advisory.

@@ -38,7 +38,7 @@ func TestOldHistoryIsDeleted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- w.Run(ctx, slog.New(slog.DiscardHandler)) }()
-		for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(90 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 			err := ask()
 			if errors.Is(err, fault.FailedPrecondition) {
 				break

@@ -131,7 +131,7 @@ func TestOrphan(t *testing.T) {
 	}
 	must(parent.Process.Kill())
 	_ = parent.Wait() // killed
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		command, _ := os.ReadFile("/proc/" + pids[0] + "/cmdline") // empty or gone when it has ended
 		if len(command) == 0 {
 			return

@@ -313,7 +313,7 @@ func TestReplicas(t *testing.T) {
 		var replicas sync.WaitGroup
 		for range 4 {
 			replicas.Go(func() {
-				for until := time.Now().Add(20 * time.Second); len(server.Messages()) < all && time.Now().Before(until); {
+				for until := time.Now().Add(90 * time.Second); len(server.Messages()) < all && time.Now().Before(until); {
 					if _, err := p.SendDue(t.Context()); err != nil {
 						t.Error(err)
 						return

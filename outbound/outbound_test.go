@@ -69,7 +69,7 @@ func TestAddressesThatAreNotPublic(t *testing.T) {
 	}
 	for _, host := range hosts {
 		t.Run(host, func(t *testing.T) {
-			err := get(t, outbound.Client(outbound.Config{Timeout: 2 * time.Second}), "https://"+host+":1/")
+			err := get(t, outbound.Client(outbound.Config{Timeout: time.Minute}), "https://"+host+":1/")
 			if !errors.Is(err, outbound.ErrForbidden) {
 				t.Errorf("error = %v, want %v", err, outbound.ErrForbidden)
 			}

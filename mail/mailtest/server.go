@@ -58,7 +58,7 @@ func Start(t testing.TB, cfg Config) *Server {
 		return &session{server: s, cfg: cfg}, nil
 	}))
 	server.Domain, server.AllowInsecureAuth = "localhost", !cfg.TLS
-	server.ReadTimeout, server.WriteTimeout = 10*time.Second, 10*time.Second
+	server.ReadTimeout, server.WriteTimeout = time.Minute, time.Minute
 	if cfg.TLS {
 		certificate, roots := newCertificate(t)
 		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
@@ -107,7 +107,7 @@ func (s *Server) Users() []string {
 // long.
 func (s *Server) Await(t testing.TB, n int) []Message {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(90 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		if got := s.Messages(); len(got) >= n {
 			return got
 		}
