@@ -39,14 +39,17 @@ type tenants struct {
 func eachTenants(t *testing.T, f func(t *testing.T, w *tenants)) {
 	t.Helper()
 	t.Parallel()
-	eachWorld(t, func(t *testing.T, server *world) {
-		w := &tenants{world: server, issuer: newFakeIssuer(t, server), a: string(server.Organization)}
-		w.folder = w.child(t, w.a, "folder")
-		w.b, w.mallory = w.organization(t, "b", "mallory")
-		w.idp = w.provide(t, w.Token, w.a, "client-a", nil)
-		w.ann = w.join(t, w.Token, w.a, ownerRole, w.idToken("ann", "client-a"))
-		f(t, w)
-	})
+	eachWorld(t, func(t *testing.T, server *world) { f(t, newTenants(t, server)) })
+}
+
+func newTenants(t *testing.T, server *world) *tenants {
+	t.Helper()
+	w := &tenants{world: server, issuer: newFakeIssuer(t, server), a: string(server.Organization)}
+	w.folder = w.child(t, w.a, "folder")
+	w.b, w.mallory = w.organization(t, "b", "mallory")
+	w.idp = w.provide(t, w.Token, w.a, "client-a", nil)
+	w.ann = w.join(t, w.Token, w.a, ownerRole, w.idToken("ann", "client-a"))
+	return w
 }
 
 // organization makes one that belongs to nobody but a person of that name, and

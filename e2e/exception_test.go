@@ -219,6 +219,7 @@ func (g *gallery) exceptsTags(t *testing.T) {
 // expires: an exception ends in its second.
 func (g *gallery) expires(t *testing.T, clock *clock) {
 	t.Helper()
+	clock.hold()
 	end := clock.now().Add(10*time.Minute + 300*time.Millisecond)
 	e := g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-1", ExpireTime: timestamppb.New(end)})
 	end = end.Truncate(time.Second)

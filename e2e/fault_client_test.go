@@ -111,7 +111,7 @@ func faultDrip(t *testing.T, conn net.Conn, beginning string) {
 			}
 		}
 	}
-	if took := time.Since(start); took < faultHeaderTime/2 || took > faultHeaderTime+5*time.Second {
+	if took := time.Since(start); took < faultHeaderTime/2 || took > faultHeaderTime+30*time.Second {
 		t.Errorf("a client that began %q and went on slowly was shown out after %s (%v), want %s", beginning, took, err, faultHeaderTime)
 	}
 }
@@ -195,7 +195,7 @@ func TestFaultDrain(t *testing.T) {
 		faultHalf(t, p)
 		start := time.Now()
 		p.stop()
-		if took := time.Since(start); took < grace || took > grace+5*time.Second {
+		if took := time.Since(start); took < grace || took > 14*time.Second { // the grace that is not set is a second longer
 			t.Errorf("ended after %s, want %s", took, grace)
 		}
 	})

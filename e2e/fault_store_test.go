@@ -18,8 +18,8 @@ import (
 )
 
 // faultSoon is how long a client waits, at most, to hear that the database is
-// away: SQLite gives a lock five seconds.
-const faultSoon = 10 * time.Second
+// away: SQLite gives a lock five seconds, and a request has 30.
+const faultSoon = 20 * time.Second
 
 // faultGroups is a path that reads with GET and writes with POST.
 func faultGroups(p *proc, method string) string {

@@ -261,7 +261,7 @@ func (w *brokenGallery) compare(t *testing.T, c *procClient, tag, path string, h
 	}
 	slices.Sort(want)
 	var diff string
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(procPatience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		answer, err := c.call(t.Context(), http.MethodGet, path+"?page_size=200", nil)
 		if err != nil || answer.status != http.StatusOK {
 			t.Fatalf("findings of %s: %v, %s", tag, err, answer.body)

@@ -230,11 +230,22 @@ func (w *world) roundTrip(t *testing.T, r *http.Request) reply {
 // A clock runs, and can be put forward.
 type clock struct {
 	ahead atomic.Int64
+	held  atomic.Int64 // the time in nanoseconds at which it is held, or 0
 	tick  func() time.Time
 }
 
 func newClock() *clock { return &clock{tick: ticking()} }
 
-func (c *clock) now() time.Time { return c.tick().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) now() time.Time {
+	at := c.tick()
+	if c.held.Load() != 0 {
+		at = time.Unix(0, c.held.Add(int64(time.Millisecond)))
+	}
+	return at.Add(time.Duration(c.ahead.Load()))
+}
+
+// hold makes the clock step by a millisecond at every look, and stand still between looks, so that a slow machine
+// changes nothing.
+func (c *clock) hold() { c.held.CompareAndSwap(0, c.tick().UnixNano()) }
 
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }

@@ -169,7 +169,7 @@ func (w *watch) next() sight {
 		return s
 	case st := <-w.failed:
 		w.t.Fatalf("the watch has ended: %v", st)
-	case <-time.After(30 * time.Second):
+	case <-time.After(procPatience):
 		w.t.Fatal("nothing was told")
 	}
 	return sight{}
@@ -204,7 +204,7 @@ func (w *watch) ends() *status.Status {
 		case <-w.told:
 		case st := <-w.failed:
 			return st
-		case <-time.After(30 * time.Second):
+		case <-time.After(procPatience):
 			w.t.Fatal("the watch goes on")
 		}
 	}

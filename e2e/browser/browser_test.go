@@ -30,7 +30,7 @@ import (
 var update = flag.Bool("update", false, "take the pictures of docs/sign-in anew")
 
 // patience bounds every wait for something that must come.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // needs returns the folder of what scripts/with-browser has prepared.
 func needs(t *testing.T) string {

@@ -295,6 +295,7 @@ func walkSearch(t *testing.T, s *site) {
 
 	slow := `{ const send = window.fetch; window.fetch = async (r, ...more) => {
 		if (!r.url.endsWith("query=pl")) return send(r, ...more);
+		window.asked = true;
 		await new Promise(done => setTimeout(done, 1000));
 		const answer = await send(r.url, {headers: r.headers}); // although nobody waits for it any more
 		window.late = true;
@@ -307,7 +308,7 @@ func walkSearch(t *testing.T, s *site) {
 	b.open(s.BaseURL + "/console/search")
 	b.run("wait for the field", chromedp.WaitVisible(`[role="combobox"]:focus`, chromedp.ByQuery))
 	b.keys("pl")
-	b.run("let it be asked for", chromedp.Sleep(300*time.Millisecond))
+	b.run("let it be asked for", chromedp.Poll(`window.asked`, nil))
 	b.keys("atform-e")
 	b.option("platform-edge")
 	b.run("wait for the late answer", chromedp.Poll(`window.late`, nil), chromedp.Sleep(100*time.Millisecond))
