@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/advisorydb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -320,6 +321,53 @@ func TestDriftsWhileWriting(t *testing.T) {
 		}
 		close(done)
 		wg.Wait()
+	})
+}
+
+// TestNextChangesWhileDropped: NextChanges is never empty while one organization has changes, although the changes of
+// another organization come and go.
+func TestNextChangesWhileDropped(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		addAdvisory(t, s, addGroup(t, s, "", "waits").UID, "W")
+		waits, err := s.NextChanges(t.Context(), 0, 1)
+		must(t, err)
+		org := addGroup(t, s, "", "comes and goes").UID
+		goes := store.Segment(org)
+		last := goes - 1 // so that it is the next one whenever it has changes
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() {
+			defer close(done)
+			for i := range 100 {
+				_, err := s.InsertAdvisory(t.Context(), org, newAdvisory(fmt.Sprint(i)))
+				c, errNext := s.NextChanges(t.Context(), last, 10)
+				if err := errors.Join(err, errNext); err != nil || c.Root != goes {
+					t.Errorf("changes of %d come next, want %d (%v)", c.Root, goes, err)
+					return
+				}
+				if err := s.Write(t.Context(), func(tx *store.Tx) error {
+					return advisorydb.DropChanges(t.Context(), tx, c)
+				}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		for more := true; more; {
+			select {
+			case <-done:
+				more = false
+			default:
+			}
+			c, err := s.NextChanges(t.Context(), last, 10)
+			must(t, err)
+			if len(c.Advisories) == 0 || c.Root != goes && c.Root != waits.Root {
+				t.Errorf("%d changes of %d, want those of %d or %d", len(c.Advisories), c.Root, goes, waits.Root)
+				break
+			}
+		}
 	})
 }
 

@@ -3,9 +3,7 @@ package advisorydb
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -192,31 +190,26 @@ type Changes struct {
 	numbers []int64 // of the changes
 }
 
+// nextChangesQuery chooses the organization and reads its changes in one statement. With two statements another replica
+// could drop those changes in between, and the answer would be empty although other organizations have changes.
+const nextChangesQuery = `SELECT root, seq, advisory, source FROM advisory_changes WHERE root = coalesce(
+	(SELECT min(root) FROM advisory_changes WHERE root > $1), (SELECT min(root) FROM advisory_changes))
+	ORDER BY seq LIMIT $2`
+
 // NextChanges returns at most n of the changes of an organization, the one that follows
 // the last one served, so that nobody waits for all of another's. There are none if
 // Advisories is empty.
 func (s *Store) NextChanges(ctx context.Context, last int64, n int) (c Changes, _ error) {
-	for _, roots := range []string{`root > $1`, `root <= $1`} {
-		err := s.Row(ctx, `SELECT root FROM advisory_changes WHERE `+roots+` ORDER BY root LIMIT 1`, []any{last}, &c.Root)
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
-		}
-		if err != nil {
-			return c, err
-		}
-		c.Sources = map[int64]string{}
-		err = s.Rows(ctx, `SELECT seq, advisory, source FROM advisory_changes WHERE root = $1 ORDER BY seq LIMIT $2`,
-			[]any{c.Root, n}, func(row store.Scanner) (bool, error) {
-				var number, advisory int64
-				var source string
-				err := row.Scan(&number, &advisory, &source)
-				c.Sources[advisory] = source
-				c.numbers, c.Advisories = append(c.numbers, number), append(c.Advisories, advisory)
-				return false, err
-			})
-		return c, err
-	}
-	return c, nil
+	c.Sources = map[int64]string{}
+	err := s.Rows(ctx, nextChangesQuery, []any{last, n}, func(row store.Scanner) (bool, error) {
+		var number, advisory int64
+		var source string
+		err := row.Scan(&c.Root, &number, &advisory, &source)
+		c.Sources[advisory] = source
+		c.numbers, c.Advisories = append(c.numbers, number), append(c.Advisories, advisory)
+		return false, err
+	})
+	return c, err
 }
 
 // Number returns the number of the first change.

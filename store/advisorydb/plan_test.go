@@ -101,7 +101,7 @@ func insertAdvisories(t *testing.T, db *store.DB) (groups []resource.UID) {
 	return groups
 }
 
-// insertLists gives lists to other organizations.
+// insertLists gives lists to other organizations, and changes of advisories.
 func insertLists(t *testing.T, db *store.DB) {
 	t.Helper()
 	now := time.Now().UTC().Truncate(time.Millisecond)
@@ -114,6 +114,10 @@ func insertLists(t *testing.T, db *store.DB) {
 			[]resource.Exploit{{CVE: 2020_000000001}}); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := db.Exec(t.Context(), `INSERT INTO advisory_changes (root, advisory) VALUES ($1, $2)`,
+			store.Segment(g.UID), int64(i)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -121,8 +125,10 @@ func TestAdvisoryPlans(t *testing.T) {
 	var groups []resource.UID
 	insert := func(db *store.DB) { groups = insertAdvisories(t, db) }
 	due := plantest.Shape{Name: "feed that is due", Index: "advisory_feeds_due", Text: oldestDueQuery, Args: []any{int64(1)}}
+	changes := plantest.Shape{Name: "changes to compare", Index: "advisory_changes_root", Sort: true,
+		Text: nextChangesQuery, Args: []any{int64(1), 500}}
 	shapes := func(db *store.DB) []plantest.Shape {
-		return append(append(advisoryShapes(New(db), groups), exploitShapes(New(db), groups)...), due)
+		return append(append(advisoryShapes(New(db), groups), exploitShapes(New(db), groups)...), due, changes)
 	}
 	t.Run("sqlite", func(t *testing.T) { plantest.SQLite(t, insert, shapes) })
 	t.Run("postgres", func(t *testing.T) { plantest.Postgres(t, insert, shapes) })
