@@ -51,8 +51,8 @@ func TestPrograms(t *testing.T) {
 // download matches Go code that runs a program which may download something.
 var download = regexp.MustCompile(`"(?:go", (?:"-C", \w+, )?"(?:tool|run|get|install|mod)|npm|npx|apt-get|apt)"`)
 
-// TestNothingIsDownloaded checks that no test, and no package for tests, installs or fetches anything. A new tool belongs in
-// scripts/prepare.
+// TestNothingIsDownloaded checks that no test, and no package for tests, installs or fetches anything. A new tool
+// belongs in scripts/prepare.
 func TestNothingIsDownloaded(t *testing.T) {
 	err := filepath.WalkDir(testprogram.Root(), func(path string, entry os.DirEntry, err error) error {
 		if err != nil {
