@@ -86,10 +86,12 @@ gen: ## Write gen/ from proto/
 
 .PHONY: console
 console: console/node_modules/.package-lock.json ## Build the console into console/dist, with Node.js
-	cd console && npm run --silent build
+	cd console && $(node) npm run --silent build
 
+node := PATH="$(CURDIR)/bin/test/node/bin:$$PATH"
 console/node_modules/.package-lock.json: console/package-lock.json
-	cd console && npm ci --no-audit --no-fund --loglevel=error
+	@scripts/prepare node
+	cd console && $(node) npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
 .PHONY: bench
@@ -151,7 +153,7 @@ generated: gen
 # console/dist is what its sources become, byte for byte, wherever they are built.
 .PHONY: built
 built: console/node_modules/.package-lock.json
-	cd console && npm run --silent types && npx --no-install tsc && \
+	cd console && export $(node) && npm run --silent types && npx --no-install tsc && \
 		npx --no-install vite build --logLevel error --emptyOutDir --outDir $(CURDIR)/bin/console
 	diff -r console/dist bin/console
 

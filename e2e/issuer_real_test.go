@@ -110,7 +110,7 @@ func dexToken(t *testing.T, issuer, _ string) string {
 
 func startProvider(t *testing.T) string {
 	t.Helper()
-	out := launch(t, "node", testprogram.Path(t, "oidc-provider/server.mjs"))
+	out := launch(t, testprogram.Path(t, "node/bin/node"), testprogram.Path(t, "oidc-provider/server.mjs"))
 	if !out.Scan() {
 		t.Fatalf("oidc-provider says nothing: %v", out.Err())
 	}

@@ -17,13 +17,14 @@ func TestPrograms(t *testing.T) {
 		args []string
 		says string // part of the output
 	}{
-		"versitygw": {[]string{"--version"}, "Version"},
-		"registry":  {[]string{"--version"}, "registry"},
-		"crane":     {[]string{"--help"}, "crane"},
-		"dex":       {[]string{"version"}, "Dex"},
-		"promtool":  {[]string{"--version"}, "promtool"},
-		"holdfastd": {[]string{"--version"}, "holdfastd"},
-		"holdfast":  {[]string{"--version"}, "holdfast"},
+		"node/bin/node": {[]string{"--version"}, "v2"},
+		"versitygw":     {[]string{"--version"}, "Version"},
+		"registry":      {[]string{"--version"}, "registry"},
+		"crane":         {[]string{"--help"}, "crane"},
+		"dex":           {[]string{"version"}, "Dex"},
+		"promtool":      {[]string{"--version"}, "promtool"},
+		"holdfastd":     {[]string{"--version"}, "holdfastd"},
+		"holdfast":      {[]string{"--version"}, "holdfast"},
 		// These two have no option that only prints: one that they do not know makes them say how they are used.
 		"browser-dex": {[]string{"-help"}, "-listen"},
 		"conformance": {[]string{"-help"}, ""},
@@ -40,7 +41,7 @@ func TestPrograms(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"haproxy", "skopeo", "chromium", "node"} {
+	for _, name := range []string{"haproxy", "skopeo", "chromium"} {
 		testprogram.Installed(t, name)
 	}
 	for _, name := range []string{"browser/node_modules/axe-core/axe.min.js", "oidc-provider/node_modules/oidc-provider"} {

@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/holdfast-dev/holdfast/gen/openapi"
+	"github.com/holdfast-dev/holdfast/testprogram"
 )
 
 // TestReference walks the reference of the API: it fits a phone, has text before links,
@@ -47,7 +48,8 @@ func TestDescription(t *testing.T) {
 		t.Fatal(err)
 	}
 	cli := filepath.Join(os.Getenv("HOLDFAST_TEST_BROWSER"), "node_modules", "@redocly", "cli", "bin", "cli.js")
-	lint := exec.CommandContext(t.Context(), "node", cli, "lint", "--config", "redocly.yaml", "--format=json", file)
+	lint := exec.CommandContext(t.Context(), testprogram.Path(t, "node/bin/node"),
+		cli, "lint", "--config", "redocly.yaml", "--format=json", file)
 	lint.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
 	var stderr bytes.Buffer
 	lint.Stderr = &stderr

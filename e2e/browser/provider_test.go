@@ -161,7 +161,7 @@ func TestCertifiedProvider(t *testing.T) {
 	owner, ben, b := s.owner(t), s.person(t), newTab(t)
 	address := freeAddress(t)
 	_, port, _ := strings.Cut(address, ":")
-	upstream(t, address, "node", "provider.mjs", port, "holdfast", redirectAddress(owner))
+	upstream(t, address, testprogram.Path(t, "node/bin/node"), "provider.mjs", port, "holdfast", redirectAddress(owner))
 	owner.run("iam", "identity-providers", "create", "certified", "--wizard", "--recipe", "other", "--parent", "dev", "--issuer", "http://"+address, "--client-id", "holdfast",
 		"--pkce", "--scope", "email", "--scope", "profile", "--default-role", "viewer", "-o", "id")
 
