@@ -369,7 +369,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"access-then", "/console/access?capability=tag.create&identity=" + ci + "&at=" + now + "&place=" + group[len("/console/groups/"):], "Access", "could tag.create in dev/platform"},
 		{"access-who-then", "/console/access?capability=tag.create&at=" + now + "&place=" + group[len("/console/groups/"):], "Access", "Who could tag.create here"},
 		{"access-diff", "/console/access?show=diff&from=" + begun + "&to=" + now, "Access", "registry.push"},
-		{"access-unused", "/console/access?show=unused&kind=UNUSED_KIND_GROUP_INVITE&since=60s", "Access", "Everything that is known of is used"},
+		{"access-unused", "/console/access?show=unused&kind=UNUSED_KIND_GROUP_INVITE&since=3600s", "Access", "Everything that is known of is used"},
 		{"access-unused-roles", "/console/access?show=unused", "Access", "Use is recorded since"},
 		{"access-reach", "/console/access?show=reach&capability=tag.create&identity=" + ci, "Access", "registry.push"},
 		{"access-reach-nothing", "/console/access?show=reach&capability=groups.delete&identity=" + ci, "Access", "No role of theirs gives groups.delete"},
