@@ -45,11 +45,11 @@ prepare: ## Install and build what the tests need; PARTS='s3 browser' for a part
 # detector, which makes them four times as slow; check also runs them with it. Three run at a time on two processors,
 # because they wait much. lint vets. Everything that runs without the detector is built without C, so that it is built
 # once.
-whole := ./e2e ./e2e/browser ./cmd/holdfast
+whole := ./test/e2e ./test/e2e/browser ./cmd/holdfast
 .PHONY: test-packages
 test-packages:
 	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) \
-		./store ./finding $$($(GO) list ./... | grep -vE '/(e2e|e2e/browser|cmd/holdfast)$$')
+		./internal/store ./internal/vuln/finding $$($(GO) list ./... | grep -vE '/(test/e2e|test/e2e/browser|cmd/holdfast)$$')
 
 .PHONY: test-server
 test-server:
@@ -71,7 +71,7 @@ race: prepare ## Run the tests of the whole server with the race detector
 .PHONY: walks
 walks: prepare ## Walk through the console on both engines; the tests walk through each change on one
 	CGO_ENABLED=0 HOLDFAST_TEST_WALKS=all scripts/with-postgres scripts/with-browser \
-		$(GO) test -count=1 -vet=off -parallel 3 -timeout 30m ./e2e/browser
+		$(GO) test -count=1 -vet=off -parallel 3 -timeout 30m ./test/e2e/browser
 
 .PHONY: fresh
 fresh: ## Repeat the preparation of the tests with empty caches, as on a new machine
@@ -96,24 +96,24 @@ console/node_modules/.package-lock.json: console/package-lock.json
 
 .PHONY: bench
 bench: ## Measure against the targets, on both engines
-	HOLDFAST_TEST_FSYNC=on scripts/with-postgres scripts/with-browser $(GO) run ./bench $(ARGS)
+	HOLDFAST_TEST_FSYNC=on scripts/with-postgres scripts/with-browser $(GO) run ./test/bench $(ARGS)
 
 .PHONY: escalation
 escalation: ## Play against authorization for ten minutes on each engine; ARGS=-seed=N plays from there
-	scripts/with-postgres $(GO) test -count=1 -timeout 60m -v ./e2e/escalation -duration 10m $(ARGS)
+	scripts/with-postgres $(GO) test -count=1 -timeout 60m -v ./test/e2e/escalation -duration 10m $(ARGS)
 
 .PHONY: soak
 soak: ## Load the server for an hour, kill it a thousand times, upgrade and step back ROLLS times (20), move 100,000 advisories
-	scripts/with-postgres $(GO) test -count=1 -timeout 3h -v ./e2e -run 'TestSteady$$' -steady 1h
-	scripts/with-postgres $(GO) test -count=1 -timeout 6h -v ./e2e -run 'TestCrash$$' -kills 1000 $(ARGS)
+	scripts/with-postgres $(GO) test -count=1 -timeout 3h -v ./test/e2e -run 'TestSteady$$' -steady 1h
+	scripts/with-postgres $(GO) test -count=1 -timeout 6h -v ./test/e2e -run 'TestCrash$$' -kills 1000 $(ARGS)
 	scripts/prepare haproxy previous
-	HOLDFAST_TEST_ROLLS=$(ROLLS) scripts/with-postgres $(GO) test -count=1 -timeout 12h -v ./e2e -run TestRollingUpgrade
-	scripts/with-postgres $(GO) test -count=1 -timeout 2h -v ./e2e -run 'TestBackup$$' -advisories 100000
+	HOLDFAST_TEST_ROLLS=$(ROLLS) scripts/with-postgres $(GO) test -count=1 -timeout 12h -v ./test/e2e -run TestRollingUpgrade
+	scripts/with-postgres $(GO) test -count=1 -timeout 2h -v ./test/e2e -run 'TestBackup$$' -advisories 100000
 
 .PHONY: histories
 histories: ## Check for HISTORIES (10m) what three replicas answer while they are paused, cut off and slowed down
 	HOLDFAST_TEST_HISTORIES=$(HISTORIES) scripts/with-postgres \
-		$(GO) test -count=1 -timeout 12h -v ./e2e -run 'TestHistories' $(ARGS)
+		$(GO) test -count=1 -timeout 12h -v ./test/e2e -run 'TestHistories' $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)

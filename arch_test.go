@@ -15,89 +15,103 @@ const module = "github.com/holdfast-dev/holdfast"
 // The packages of the command, and what those above sign-in may all import.
 const (
 	cli     = "cmd/holdfast/internal/"
-	cliBase = "client gen/... " + cli + "output " + cli + "problem " + cli + "settings " + cli + "signin stamp "
+	cliBase = "client gen/... " + cli + "output " + cli + "problem " + cli + "settings " + cli + "signin platform/buildinfo "
 )
 
 // Packages import only what is listed on their line. Read top to bottom, this is
-// the architecture. A name ending in /... stands for everything below it, and
-// "..." alone for everything.
+// the architecture. Names are relative to internal/ or to the root. A name ending
+// in /... means everything below it, and "..." alone means everything.
 var mayImport = []struct{ pkg, imports string }{
-	{"fault", ""},
-	{"page", "fault"},
-	{"resource", "fault"},
-	{"seal", "fault"},
-	{"stamp", ""},
-	{"turn", "fault resource"},
-	{"trace", ""},
-	{"metric", ""},
-	{"testprogram", ""},
-	{"blob", ""},
-	{"blob/blobtest", "blob testprogram"},
-	{"outbound", "trace"},
-	{"outbound/outboundtest", ""},
-	{"store", "fault page resource trace"},
-	{"store/iamdb", "fault page resource store"},
-	{"store/signindb", "fault page resource store"},
+	{"core/fault", ""},
+	{"core/page", "core/fault"},
+	{"core/resource", "core/fault"},
+	{"platform/secret", "core/fault"},
+	{"platform/buildinfo", ""},
+	{"platform/fairlimit", "core/fault core/resource"},
+	{"platform/trace", ""},
+	{"platform/metric", ""},
+	{"testkit/testprogram", ""},
+	{"platform/blob", ""},
+	{"platform/blob/blobtest", "platform/blob testkit/testprogram"},
+	{"platform/outbound", "platform/trace"},
+	{"platform/outbound/outboundtest", ""},
+	{"store", "core/fault core/page core/resource platform/trace"},
+	{"access/iamdb", "core/fault core/page core/resource store"},
+	{"signin/signindb", "core/fault core/page core/resource store"},
 	{"store/bitmap", ""},
-	{"store/registrydb", "fault metric page resource store store/bitmap"},
-	{"store/findingdb", "fault page resource store store/bitmap"},
-	{"store/advisorydb", "fault metric page resource store"},
-	{"store/eventdb", "fault page resource store"},
-	{"store/maildb", "resource store"},
+	{"registry/registrydb", "core/fault core/page core/resource platform/metric store store/bitmap"},
+	{"vuln/findingdb", "core/fault core/page core/resource store store/bitmap"},
+	{"vuln/advisory/advisorydb", "core/fault core/page core/resource platform/metric store"},
+	{"events/eventdb", "core/fault core/page core/resource store"},
+	{"platform/mail/maildb", "core/resource store"},
 	{"store/plantest", "store"},
-	{"people", "fault resource seal store store/iamdb store/registrydb store/signindb"},
-	{"refusal", "resource store"},
-	{"store/storetest", "fault page people resource seal store store/..."},
-	{"authz", "fault page resource store store/iamdb trace"},
-	{"budget", "authz fault page resource store store/iamdb"},
-	{"advisory/version", "fault resource"},
-	{"advisory/format", "advisory/version fault resource"},
-	{"advisory/fetch", "advisory/format fault outbound resource"},
-	{"advisory", "advisory/fetch advisory/format advisory/version authz fault metric page resource store store/advisorydb " +
-		"trace"},
+	{"access/admission", "access/iamdb core/fault core/resource platform/secret registry/registrydb " +
+		"signin/signindb store"},
+	{"events/denials", "core/resource store"},
+	{"store/storetest", "access/admission access/iamdb core/fault core/page core/resource events/eventdb " +
+		"platform/mail/maildb platform/secret registry/registrydb signin/signindb store store/... " +
+		"vuln/advisory/advisorydb vuln/findingdb"},
+	{"access/authz", "access/iamdb core/fault core/page core/resource platform/trace store"},
+	{"access/budget", "access/authz access/iamdb core/fault core/page core/resource store"},
+	{"vuln/advisory/version", "core/fault core/resource"},
+	{"vuln/advisory/format", "core/fault core/resource vuln/advisory/version"},
+	{"vuln/advisory/fetch", "core/fault core/resource platform/outbound vuln/advisory/format"},
+	{"vuln/advisory", "access/authz core/fault core/page core/resource platform/metric platform/trace store " +
+		"vuln/advisory/advisorydb vuln/advisory/fetch vuln/advisory/format vuln/advisory/version"},
 	{"registry/evidence", ""},
 	{"registry/signature", ""},
 	{"registry/signature/signaturetest", ""},
-	{"inspect/layer", ""},
-	{"inspect/extract", "advisory/version inspect/layer"},
-	{"inspect", "advisory/version inspect/extract inspect/layer registry/evidence"}, // its child has no business with the rest
-	{"inspect/inspecttest", ""},
-	{"mail", "metric resource seal store store/maildb"},
-	{"mail/mailtest", ""},
-	{"iam", "authz fault mail page people resource seal store store/iamdb store/signindb turn"},
-	{"token", "authz fault metric resource seal store store/iamdb trace"},
-	{"trust", "metric outbound trace"},
-	{"sts", "authz fault metric outbound resource store store/iamdb token trace trust"},
-	{"upstream/challenge", ""},
-	{"upstream/link", ""},
-	{"upstream/upstreamtest", "testprogram"},
-	{"upstream", "outbound upstream/challenge upstream/link"},
-	{"registry", "authz blob fault metric outbound page refusal registry/evidence registry/signature resource seal store store/iamdb store/registrydb token " +
-		"trace turn upstream"},
-	{"finding", "advisory/format advisory/version authz fault iam inspect metric page registry registry/evidence resource store " +
-		"store/advisorydb store/findingdb store/iamdb store/registrydb turn"},
-	{"backup", "blob fault resource seal store store/registrydb"},
-	{"login", "authz fault mail metric outbound page people refusal resource seal store store/iamdb store/signindb sts trace"},
-	{"event", "authz fault metric outbound page resource store store/eventdb token trace"},
-	{"search", "advisory authz event fault finding iam page registry resource store"},
-	{"operator", "authz fault resource store store/iamdb token"},
-	{"api/wire", "event fault gen/... page resource"},
-	{"api/v2", "advisory advisory/format api/wire budget event fault finding gen/... iam login operator registry resource " +
-		"search sts"},
-	{"api/v1", "advisory api/v2 api/wire event fault finding gen/... iam login operator page registry registry/evidence " +
-		"resource sts"},
-	{"api", "advisory advisory/format api/v1 api/v2 api/wire authz event fault gen/... metric resource token trace"},
-	{"reference", ""},
+	{"vuln/inspect/layer", ""},
+	{"vuln/inspect/extract", "vuln/advisory/version vuln/inspect/layer"},
+	// its child has no business with the rest
+	{"vuln/inspect", "registry/evidence vuln/advisory/version vuln/inspect/extract vuln/inspect/layer"},
+	{"vuln/inspect/inspecttest", ""},
+	{"platform/mail", "core/resource platform/mail/maildb platform/metric platform/secret store"},
+	{"platform/mail/mailtest", ""},
+	{"access/iam", "access/admission access/authz access/iamdb core/fault core/page core/resource " +
+		"platform/fairlimit platform/mail platform/secret signin/signindb store"},
+	{"signin/token", "access/authz access/iamdb core/fault core/resource platform/metric platform/secret " +
+		"platform/trace store"},
+	{"signin/issuers", "platform/metric platform/outbound platform/trace"},
+	{"signin/sts", "access/authz access/iamdb core/fault core/resource platform/metric platform/outbound " +
+		"platform/trace signin/issuers signin/token store"},
+	{"registry/upstream/challenge", ""},
+	{"registry/upstream/link", ""},
+	{"registry/upstream/upstreamtest", "testkit/testprogram"},
+	{"registry/upstream", "platform/outbound registry/upstream/challenge registry/upstream/link"},
+	{"registry", "access/authz access/iamdb core/fault core/page core/resource events/denials platform/blob " +
+		"platform/fairlimit platform/metric platform/outbound platform/secret platform/trace " +
+		"registry/evidence registry/registrydb registry/signature registry/upstream signin/token store"},
+	{"vuln/finding", "access/authz access/iam access/iamdb core/fault core/page core/resource " +
+		"platform/fairlimit platform/metric registry registry/evidence registry/registrydb store " +
+		"vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version vuln/findingdb vuln/inspect"},
+	{"ops/backup", "core/fault core/resource platform/blob platform/secret registry/registrydb store"},
+	{"signin/login", "access/admission access/authz access/iamdb core/fault core/page core/resource " +
+		"events/denials platform/mail platform/metric platform/outbound platform/secret platform/trace " +
+		"signin/signindb signin/sts store"},
+	{"events/event", "access/authz core/fault core/page core/resource events/eventdb platform/metric " +
+		"platform/outbound platform/trace signin/token store"},
+	{"ops/search", "access/authz access/iam core/fault core/page core/resource events/event registry store " +
+		"vuln/advisory vuln/finding"},
+	{"ops/status", "access/authz access/iamdb core/fault core/resource signin/token store"},
+	{"api/wire", "core/fault core/page core/resource events/event gen/..."},
+	{"api/v2", "access/budget access/iam api/wire core/fault core/resource events/event gen/... ops/search " +
+		"ops/status registry signin/login signin/sts vuln/advisory vuln/advisory/format vuln/finding"},
+	{"api/v1", "access/iam api/v2 api/wire core/fault core/page core/resource events/event gen/... ops/status " +
+		"registry registry/evidence signin/login signin/sts vuln/advisory vuln/finding"},
+	{"api", "access/authz api/v1 api/v2 api/wire core/fault core/resource events/event gen/... " +
+		"platform/metric platform/trace signin/token vuln/advisory vuln/advisory/format"},
+	{"api/reference", ""},
 	{"console", ""},
 	{"server", "..."},
-	{"cmd/holdfastd", "fault inspect server stamp"},
+	{"cmd/holdfastd", "core/fault platform/buildinfo server vuln/inspect"},
 	{"client", "gen/..."},
 	{cli + "problem", ""},
 	{cli + "output", "gen/... " + cli + "problem"},
 	{cli + "settings", "client " + cli + "output " + cli + "problem"},
-	{cli + "signin", "client gen/... " + cli + "output " + cli + "problem " + cli + "settings stamp"},
+	{cli + "signin", "client gen/... " + cli + "output " + cli + "problem " + cli + "settings platform/buildinfo"},
 	{cli + "noun", cliBase},
-	{cli + "transfer", cli + "problem upstream/challenge upstream/link"},
+	{cli + "transfer", cli + "problem registry/upstream/challenge registry/upstream/link"},
 	{cli + "iam", cliBase + cli + "noun"},
 	{cli + "registry", cliBase + cli + "iam " + cli + "noun " + cli + "transfer"},
 	{cli + "advisories", cliBase + cli + "noun"},
@@ -106,40 +120,40 @@ var mayImport = []struct{ pkg, imports string }{
 	{"cmd/holdfast", cliBase + cli + "..."},
 	{"gen/...", "gen/..."},
 	{"proto/generate", ""},
-	{"bench", "..."},
-	{"e2e/...", "..."},
+	{"test/bench", "..."},
+	{"test/e2e/...", "..."},
 }
 
 // Third parties stay behind the packages that wrap them. What is not named here
 // is free.
 var onlyIn = []struct{ library, homes string }{
-	{"modernc.org/sqlite", "store store/plantest store/storetest inspect/extract bench e2e"},
-	{"github.com/jackc/pgx", "store store/plantest store/storetest bench e2e"},
-	{"github.com/pressly/goose", "store store/plantest store/storetest bench e2e"},
-	{"google.golang.org/grpc", "api/... server client cmd/holdfast/internal/... gen/... proto/generate bench e2e"},
-	{"google.golang.org/genproto", "api/... server client cmd/holdfast/internal/... gen/... proto/generate bench e2e"},
-	{"github.com/grpc-ecosystem/grpc-gateway", "api e2e"},
-	{"github.com/go-jose/go-jose", "token trust"},
-	{"github.com/prometheus", "metric server api bench"},
-	{"go.opentelemetry.io", "trace"},
+	{"modernc.org/sqlite", "store store/plantest store/storetest vuln/inspect/extract test/bench test/e2e"},
+	{"github.com/jackc/pgx", "store store/plantest store/storetest test/bench test/e2e"},
+	{"github.com/pressly/goose", "store store/plantest store/storetest test/bench test/e2e"},
+	{"google.golang.org/grpc", "api/... server client cmd/holdfast/internal/... gen/... proto/generate test/bench test/e2e"},
+	{"google.golang.org/genproto", "api/... server client cmd/holdfast/internal/... gen/... proto/generate test/bench test/e2e"},
+	{"github.com/grpc-ecosystem/grpc-gateway", "api test/e2e"},
+	{"github.com/go-jose/go-jose", "signin/token signin/issuers"},
+	{"github.com/prometheus", "platform/metric server api test/bench"},
+	{"go.opentelemetry.io", "platform/trace"},
 	{"github.com/yuin/goldmark", "registry"},
-	{"github.com/minio", "blob"},
+	{"github.com/minio", "platform/blob"},
 	{"github.com/opencontainers", "registry"},
 	{"github.com/sigstore", "registry/signature registry/signature/signaturetest"},
 	{"github.com/microcosm-cc/bluemonday", "registry"},
-	{"github.com/package-url", "advisory/version"},
-	{"github.com/pandatix", "advisory/format"},
-	{"github.com/coreos/go-oidc", "login"},
-	{"golang.org/x/oauth2", "login"},
-	{"github.com/go-webauthn/webauthn", "login"},
-	{"github.com/pquerna/otp", "login"},
-	{"github.com/ccojocar/zxcvbn-go", "login"},
-	{"github.com/google/osv-scalibr", "inspect/extract"},
-	{"github.com/erikvarga/go-rpmdb", "inspect/extract"},
-	{"github.com/klauspost/compress", "inspect/layer bench"},
-	{"github.com/landlock-lsm", "inspect"},
-	{"github.com/wneessen/go-mail", "mail"},
-	{"github.com/emersion", "mail/mailtest"}, // a mail server, for tests
+	{"github.com/package-url", "vuln/advisory/version"},
+	{"github.com/pandatix", "vuln/advisory/format"},
+	{"github.com/coreos/go-oidc", "signin/login"},
+	{"golang.org/x/oauth2", "signin/login"},
+	{"github.com/go-webauthn/webauthn", "signin/login"},
+	{"github.com/pquerna/otp", "signin/login"},
+	{"github.com/ccojocar/zxcvbn-go", "signin/login"},
+	{"github.com/google/osv-scalibr", "vuln/inspect/extract"},
+	{"github.com/erikvarga/go-rpmdb", "vuln/inspect/extract"},
+	{"github.com/klauspost/compress", "vuln/inspect/layer test/bench"},
+	{"github.com/landlock-lsm", "vuln/inspect"},
+	{"github.com/wneessen/go-mail", "platform/mail"},
+	{"github.com/emersion", "platform/mail/mailtest"}, // a mail server, for tests
 	{"github.com/zalando/go-keyring", "cmd/holdfast/internal/signin"},
 	{"github.com/itchyny/gojq", "cmd/holdfast/internal/output"},
 }
@@ -173,8 +187,8 @@ func TestArchitecture(t *testing.T) {
 			continue
 		}
 		for _, imp := range p.Imports {
-			if in, ours := strings.CutPrefix(imp, module+"/"); ours && !matches(allowed, in) {
-				t.Errorf("%s imports %s, which mayImport does not grant it", p.name, in)
+			if in, ours := strings.CutPrefix(imp, module+"/"); ours && !matches(allowed, short(in)) {
+				t.Errorf("%s imports %s, which mayImport does not allow", p.name, short(in))
 			}
 			checkHome(t, p.name, imp)
 		}
@@ -227,10 +241,13 @@ func listPackages(t *testing.T) []listedPackage {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		p.name = strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		p.name = short(strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/"))
 		all = append(all, p)
 	}
 }
+
+// short returns the name of a package in the tables: its path without internal/.
+func short(path string) string { return strings.TrimPrefix(path, "internal/") }
 
 // importsOf returns the line of mayImport for pkg. The root holds this test and
 // nothing else.

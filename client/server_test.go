@@ -15,7 +15,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/client"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
-	"github.com/holdfast-dev/holdfast/server"
+	"github.com/holdfast-dev/holdfast/internal/server"
 )
 
 // TestMain starts the server that the examples call, and tells them of it as a

@@ -59,7 +59,7 @@ func (b *builder) binary(ctx context.Context, p program, on platform) (string, e
 	if _, err := os.Stat(file); err == nil {
 		return file, nil
 	}
-	stamp := modulePath + "/stamp."
+	stamp := modulePath + "/internal/platform/buildinfo."
 	flags := []string{"-s", "-w", "-buildid=", "-X " + stamp + "version=" + b.source.version,
 		"-X " + stamp + "commit=" + b.source.commit, "-X " + stamp + "date=" + b.source.date.Format(time.RFC3339)}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly",

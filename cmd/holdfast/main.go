@@ -27,7 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
-	"github.com/holdfast-dev/holdfast/stamp"
+	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 )
 
 func main() {

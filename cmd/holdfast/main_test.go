@@ -26,10 +26,10 @@ import (
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/auth"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
-	"github.com/holdfast-dev/holdfast/registry/signature/signaturetest"
-	"github.com/holdfast-dev/holdfast/server"
-	"github.com/holdfast-dev/holdfast/store/storetest"
-	"github.com/holdfast-dev/holdfast/upstream/upstreamtest"
+	"github.com/holdfast-dev/holdfast/internal/registry/signature/signaturetest"
+	"github.com/holdfast-dev/holdfast/internal/registry/upstream/upstreamtest"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
 func TestMain(m *testing.M) {

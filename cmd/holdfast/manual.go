@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
-	"github.com/holdfast-dev/holdfast/stamp"
+	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 )
 
 // manual returns the command that writes the manual pages, for packagers.

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/holdfast-dev/holdfast/fault"
-	"github.com/holdfast-dev/holdfast/inspect"
-	"github.com/holdfast-dev/holdfast/server"
-	"github.com/holdfast-dev/holdfast/stamp"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
 func main() {

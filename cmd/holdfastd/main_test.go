@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-dev/holdfast/server"
+	"github.com/holdfast-dev/holdfast/internal/server"
 )
 
 func TestExitCodes(t *testing.T) {

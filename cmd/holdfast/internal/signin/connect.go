@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
-	"github.com/holdfast-dev/holdfast/stamp"
+	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 )
 
 // An Agent calls a server, as the identity that is signed in or that the settings

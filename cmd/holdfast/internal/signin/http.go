@@ -9,7 +9,7 @@ import (
 
 	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
-	"github.com/holdfast-dev/holdfast/stamp"
+	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 )
 
 // Send sends an HTTP request to a path of the server, with the token that a call would

@@ -18,7 +18,7 @@ import (
 	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
-	"github.com/holdfast-dev/holdfast/stamp"
+	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 )
 
 // clientID is the name this program has at the issuer.

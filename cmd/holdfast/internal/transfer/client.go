@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
-	"github.com/holdfast-dev/holdfast/upstream/challenge"
+	"github.com/holdfast-dev/holdfast/internal/registry/upstream/challenge"
 )
 
 // A Registry is one that images are copied from or to.

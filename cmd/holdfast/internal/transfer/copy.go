@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
-	"github.com/holdfast-dev/holdfast/upstream/link"
+	"github.com/holdfast-dev/holdfast/internal/registry/upstream/link"
 )
 
 // A Repo is a repository of a registry.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
-	"github.com/holdfast-dev/holdfast/upstream/link"
+	"github.com/holdfast-dev/holdfast/internal/registry/upstream/link"
 )
 
 const indexType = "application/vnd.oci.image.index.v1+json"

@@ -1,0 +1,199 @@
+// Package people admits people. A sign-in, an invite or a new account changes
+// access control and sign-in at once: this package does that in one transaction,
+// and has the rules of who is admitted and which roles they get.
+package people
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A Store changes people in a database. It is safe for concurrent use.
+type Store struct {
+	*store.DB
+	iam    *iamdb.Store
+	signin *signindb.Store
+}
+
+// New returns the people of a database.
+func New(db *store.DB) *Store { return &Store{db, iamdb.New(db), signindb.New(db)} }
+
+// A tx is a transaction that changes access control and sign-in.
+type tx struct {
+	*store.Tx
+	iam    iamdb.Tx
+	signin signindb.Tx
+}
+
+func (s *Store) write(ctx context.Context, f func(tx) error) error {
+	return s.Write(ctx, func(t *store.Tx) error { return f(tx{t, iamdb.In(t), signindb.In(t)}) })
+}
+
+// SignIn admits a person who has proved who they are, all or nothing: it creates
+// or updates the identity, gives a newcomer the provider's default role, adds and
+// removes the roles that the provider's groups stand for, and redeems the invite
+// they came with.
+//
+// It returns fault.NotFound for a person who is not known and not to be
+// registered, fault.Aborted if the provider was deleted or changed since it
+// vouched for the person, and fault.FailedPrecondition, with the reason, for an
+// invite that cannot be used.
+func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignInResult, _ error) {
+	err := s.write(ctx, func(t tx) error {
+		l = resource.SignInResult{}
+		if err := t.iam.StillVouched(ctx, a.Voucher); err != nil {
+			return err
+		}
+		if err := t.identify(ctx, a, &l); err != nil {
+			return err
+		}
+		if a.UpdateRoles && a.Voucher != "" {
+			if err := t.comeThrough(ctx, a, &l); err != nil {
+				return err
+			}
+		}
+		if a.Invite == nil {
+			return nil
+		}
+		i, err := t.lockInvite(ctx, *a.Invite)
+		if err != nil {
+			return err
+		}
+		if err := checkAddressee(i, a); err != nil {
+			return err
+		}
+		l.Joined = i.UID.Parent()
+		return t.iam.UseInvite(ctx, i, l.Identity.UID)
+	})
+	return l, err
+}
+
+// identify makes the identity of a sign-in, or brings its e-mail address and display
+// name up to date.
+func (t tx) identify(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
+	now := t.DB.Time()
+	verified, claimed := "", a.Email
+	if a.EmailVerified {
+		verified, claimed = a.Email, ""
+	}
+	before, err := t.person(ctx, a)
+	if errors.Is(err, fault.NotFound) {
+		if a.Identity != "" || !a.Register && a.Invite == nil {
+			return fault.New(fault.NotFound, "Not found: this person has not been registered; "+
+				"ask for an invite, or sign in with a provider of your organization")
+		}
+		uid, err := t.iam.NewPersonUID(ctx, a.Realm, a.Subject)
+		if err != nil {
+			return err
+		}
+		l.New = true
+		l.Identity = resource.Identity{
+			UID: uid, Name: resource.PersonName(a.Name, a.Email, a.Subject), DisplayName: resource.PersonDisplayName(a.Name),
+			Email: verified, EmailUnverified: claimed,
+			LastSeenTime: now, CreateTime: now, UpdateTime: now, Realm: a.Realm, Provider: a.Voucher.Provider(),
+			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: a.Issuer, Subject: a.Subject}},
+		}
+		return t.iam.InsertIdentity(ctx, l.Identity)
+	}
+	if err != nil {
+		return err
+	}
+	l.Identity = before
+	if a.Identity != "" {
+		return nil
+	}
+	if a.Email != "" {
+		l.Identity.Email, l.Identity.EmailUnverified = verified, claimed
+	}
+	l.Identity.DisplayName = cmp.Or(resource.PersonDisplayName(a.Name), before.DisplayName)
+	if l.Identity.Email == before.Email && l.Identity.EmailUnverified == before.EmailUnverified &&
+		l.Identity.DisplayName == before.DisplayName {
+		return nil
+	}
+	return t.iam.UpdateIdentity(ctx, resource.IdentityUpdated, before, &l.Identity)
+}
+
+// person reads and locks the identity of a sign-in.
+func (t tx) person(ctx context.Context, a resource.SignIn) (resource.Identity, error) {
+	if a.Identity != "" {
+		return t.iam.LockIdentity(ctx, a.Identity)
+	}
+	return t.iam.LockPerson(ctx, a.Realm, a.Subject)
+}
+
+// comeThrough records that a person signed in with a provider, and gives them the
+// roles that the provider stands for.
+func (t tx) comeThrough(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
+	provider := a.Voucher.Provider()
+	first, err := t.iam.NoteArrival(ctx, l.Identity.UID, provider)
+	if err != nil {
+		return err
+	}
+	if first {
+		role, err := t.iam.DefaultRole(ctx, provider)
+		if err != nil {
+			return err
+		}
+		if _, err := t.iam.EnsureBinding(ctx, provider.Parent(), l.Identity.UID, role); err != nil {
+			return err
+		}
+	}
+	return t.mapGroups(ctx, a, l)
+}
+
+// mapGroups gives the roles that the groups of a sign-in stand for, and takes
+// those away that were given for groups it is no longer in. A role that somebody
+// gave by hand is left alone; so is what would leave an organization without an
+// owner.
+func (t tx) mapGroups(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
+	provider := a.Voucher.Provider()
+	mappings, err := t.iam.MappingsOf(ctx, provider)
+	if err != nil {
+		return err
+	}
+	had, err := t.iam.MappedBindings(ctx, l.Identity.UID, provider)
+	if err != nil {
+		return err
+	}
+	type grant struct{ scope, role resource.UID }
+	wanted := map[grant]bool{}
+	for _, m := range mappings {
+		g := grant{m.Scope, m.Role}
+		if !slices.Contains(a.Groups, m.ExternalGroup) || wanted[g] {
+			continue
+		}
+		wanted[g] = true
+		if err := t.iam.EnsureMapped(ctx, g.scope, l.Identity.UID, g.role, provider); err != nil {
+			return err
+		}
+	}
+	for _, b := range had {
+		if wanted[grant{b.Group(), b.Role}] {
+			continue
+		}
+		err := t.iam.DeleteBinding(ctx, b.UID)
+		if errors.Is(err, fault.FailedPrecondition) {
+			l.Kept = append(l.Kept, b.UID)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Record adds an event about a person that changes nothing else.
+func (s *Store) Record(
+	ctx context.Context, what resource.EventType, subject, group resource.UID, v resource.Activity,
+) error {
+	return s.write(ctx, func(t tx) error { return t.Emit(ctx, what, subject, group, nil, v) })
+}

@@ -1,0 +1,92 @@
+// Package authz decides whether a caller may act on a resource.
+//
+// A binding gives an identity a role on a group and everything below it. All bindings are held in memory, so a
+// check costs no query; follow.go keeps them current with the store.
+package authz
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// A Caller is who sent a request, according to its token. A token never says
+// what the caller may do; it can only narrow it.
+type Caller struct {
+	Identity      resource.UID
+	Act           *resource.Upstream // the credential the identity was assumed with
+	Email         string
+	EmailVerified bool
+	Session       string                 // the session it belongs to, if any
+	Voucher       resource.Voucher       // the identity provider that vouched for the person, if any
+	Issued        time.Time              // when the token was issued, in whole seconds
+	Expires       time.Time              // when the token expires
+	Audience      []string               // audiences of the token
+	Caps          *resource.Capabilities // the token is narrowed to these; nil: not narrowed
+	Scopes        []resource.UID         // the token is narrowed to these groups; nil: not narrowed
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context in which c is the caller.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, &c)
+}
+
+// CallerFrom returns the caller of a request. There is none before authentication.
+func CallerFrom(ctx context.Context) (Caller, bool) {
+	c, ok := ctx.Value(callerKey{}).(*Caller)
+	if !ok {
+		return Caller{}, false
+	}
+	return *c, true
+}
+
+// Narrowing returns what the caller's token is narrowed to.
+func (c Caller) Narrowing() resource.Narrowing {
+	return resource.Narrowing{Caps: c.Caps, Scopes: c.Scopes}
+}
+
+// RequireCaller returns the caller of a request, or fault.Unauthenticated if there is none.
+func RequireCaller(ctx context.Context) (Caller, error) {
+	c, ok := CallerFrom(ctx)
+	if !ok {
+		return c, fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
+	}
+	return c, nil
+}
+
+// RequireUnnarrowed returns the caller, or fault.PermissionDenied if their
+// token is narrowed: it is for what concerns a person, which cannot be narrowed
+// to a group. It returns fault.Unauthenticated if there is no caller.
+func RequireUnnarrowed(ctx context.Context) (Caller, error) {
+	c, err := RequireCaller(ctx)
+	if err == nil && !c.Narrowing().IsZero() {
+		err = fault.New(fault.PermissionDenied,
+			"Permission denied: a token that is narrowed cannot act on the person behind it")
+	}
+	return c, err
+}
+
+// inScope reports whether the scopes of the caller's token cover target.
+func (c *Caller) inScope(target resource.UID) bool {
+	return c.Scopes == nil || slices.ContainsFunc(c.Scopes, func(s resource.UID) bool { return s.Covers(target) })
+}
+
+// Within returns the parts of a group that the scopes of the caller's token
+// cover: the group itself, or the scopes below it.
+func (c *Caller) Within(group resource.UID) []resource.UID {
+	if c.inScope(group) {
+		return []resource.UID{group}
+	}
+	var parts []resource.UID
+	for _, s := range c.Scopes {
+		if group.Covers(s) {
+			parts = append(parts, s)
+		}
+	}
+	return parts
+}

@@ -1,0 +1,50 @@
+package authz
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// Get reads a resource on which the caller needs want.
+func Get[T any](
+	ctx context.Context, c *Checker, want resource.Capability, uid resource.UID,
+	read func(context.Context, resource.UID) (T, error),
+) (none T, _ error) {
+	if err := c.Require(ctx, want, uid); err != nil {
+		return none, err
+	}
+	return read(ctx, uid)
+}
+
+// Delete deletes a resource on which the caller needs want. It returns when all replicas
+// know that the resource is gone, also if it was before: the caller may repeat a deletion
+// whose answer was lost because a replica has died.
+func (c *Checker) Delete(
+	ctx context.Context, want resource.Capability, uid resource.UID, remove func(context.Context, resource.UID) error,
+) error {
+	if err := c.Require(ctx, want, uid); err != nil {
+		return err
+	}
+	err := remove(ctx, uid)
+	if err == nil || errors.Is(err, fault.NotFound) {
+		c.store.AwaitReplicas(ctx)
+	}
+	return err
+}
+
+// List reads one page of the resources on which the caller holds want.
+func List[T any, F interface{ Validate() error }](
+	ctx context.Context, c *Checker, t *page.Tokens, l page.List, want resource.Capability, f F, p page.Params,
+	read func(context.Context, store.Reach, F, page.Request) (page.Page[T], error),
+) (page.Page[T], error) {
+	under, err := c.Reach(ctx, want)
+	if err != nil {
+		return page.Page[T]{}, err
+	}
+	return page.Read(ctx, t, l, store.Reach{Under: under}, f, p, read)
+}

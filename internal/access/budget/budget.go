@@ -1,0 +1,197 @@
+// Package budget limits what groups may use.
+//
+// A budget holds for a group and everything below it. What is stored is checked by the store, in the transaction
+// that adds to it; rates are checked here. Whoever a budget limits cannot raise it: the budget of a folder is set
+// by those who may update the group above it, and that of an organization by the operator.
+package budget
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// Config is what an operator can set. The zero value works.
+type Config struct {
+	Log *slog.Logger // nil discards
+	Now func() time.Time
+}
+
+// A Service manages budgets and keeps their rates.
+type Service struct {
+	store *iamdb.Store
+	authz *authz.Checker
+	pages *page.Tokens
+	cfg   Config
+
+	buckets sync.Map // of requests, *bucket by the UID of the group that has the budget
+	pulls   pullCounts
+
+	refused map[resource.Metric]*atomic.Int64
+	nearly  map[resource.Metric]*atomic.Int64
+}
+
+// New returns a Service over db. The caller must also call Run. It tells the store who may know what a group
+// uses: those who may list it.
+func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	s := &Service{store: iamdb.New(db), authz: a, pages: t, cfg: cfg,
+		refused: map[resource.Metric]*atomic.Int64{}, nearly: map[resource.Metric]*atomic.Int64{}}
+	for _, m := range resource.Metrics {
+		s.refused[m], s.nearly[m] = &atomic.Int64{}, &atomic.Int64{}
+	}
+	s.pulls.days = map[iamdb.PullDay]*pullCount{}
+	db.BudgetHooks = store.BudgetHooks{
+		Visible: func(ctx context.Context, group resource.UID) bool { return a.Sees(ctx, resource.GroupsList, group) },
+		Refused: func(m resource.Metric) { s.refused[m].Add(1) },
+	}
+	return s
+}
+
+// Refused returns how many requests this process has refused because of a metric.
+func (s *Service) Refused(m resource.Metric) int64 { return s.refused[m].Load() }
+
+// NearlyUsed returns how many groups have used nine tenths of a metric's budget or more, as of the last minute.
+func (s *Service) NearlyUsed(m resource.Metric) int64 { return s.nearly[m].Load() }
+
+// A Report is a budget, and what its group uses.
+type Report struct {
+	resource.Budget
+	Usage Usage
+}
+
+// Usage is what a group uses of what can be counted.
+type Usage struct {
+	Stored             map[resource.Metric]int64
+	Pulls, PublicPulls int64 // today, if there is a limit
+}
+
+// Get returns the budget of a group and what the group uses. The caller needs groups.list on it.
+func (s *Service) Get(ctx context.Context, group resource.UID) (Report, error) {
+	if _, err := authz.Get(ctx, s.authz, resource.GroupsList, group, s.store.Group); err != nil {
+		return Report{}, err
+	}
+	return s.read(ctx, group)
+}
+
+func (s *Service) read(ctx context.Context, group resource.UID) (Report, error) {
+	b, err := s.store.Budget(ctx, group)
+	if err != nil {
+		return Report{}, err
+	}
+	return s.report(ctx, b)
+}
+
+func (s *Service) report(ctx context.Context, b resource.Budget) (Report, error) {
+	stored, err := s.store.Usage(ctx, b.UID)
+	if err != nil {
+		return Report{}, err
+	}
+	return s.withPulls(ctx, Report{b, Usage{Stored: stored}})
+}
+
+// withPulls adds the pulls of today to a report.
+func (s *Service) withPulls(ctx context.Context, r Report) (_ Report, err error) {
+	b := r.Budget
+	if _, ok := b.Limits[resource.PullsPerDay]; !ok {
+		return r, nil
+	}
+	if r.Usage.Pulls, err = s.pullsToday(ctx, b.UID, false); err != nil {
+		return r, err
+	}
+	r.Usage.PublicPulls, err = s.pullsToday(ctx, b.UID, true)
+	return r, err
+}
+
+// List returns a page of the budgets of the groups on which the caller holds groups.list.
+func (s *Service) List(ctx context.Context, f resource.Filter, p page.Params) (page.Page[Report], error) {
+	got, err := authz.List(ctx, s.authz, s.pages, iamdb.BudgetList, resource.GroupsList, f, p, s.store.ListBudgets)
+	if err != nil {
+		return page.Page[Report]{}, err
+	}
+	var groups []resource.UID
+	for _, b := range got.Items {
+		groups = append(groups, b.UID)
+	}
+	stored, err := s.store.UsageOf(ctx, groups)
+	if err != nil {
+		return page.Page[Report]{}, err
+	}
+	var all []Report
+	for _, b := range got.Items {
+		r, err := s.withPulls(ctx, Report{b, Usage{Stored: stored[b.UID]}})
+		if err != nil {
+			return page.Page[Report]{}, err
+		}
+		all = append(all, r)
+	}
+	return page.With(got, all), nil
+}
+
+// Update applies change to the budget of a folder. The caller needs groups.update on the group above the folder.
+func (s *Service) Update(
+	ctx context.Context, group resource.UID, change func(*resource.Budget) error,
+) (Report, error) {
+	if err := s.requireAbove(ctx, group); err != nil {
+		return Report{}, err
+	}
+	return s.Set(ctx, group, change)
+}
+
+// Delete takes the budget of a folder away. The caller needs groups.update on the group above the folder.
+func (s *Service) Delete(ctx context.Context, group resource.UID) error {
+	if err := s.requireAbove(ctx, group); err != nil {
+		return err
+	}
+	return s.store.DeleteBudget(ctx, group)
+}
+
+// requireAbove returns nil if the caller may set the budget of a group. Everybody who acts in the group, its
+// administrators among them, is limited by it. So it is for those above, and nobody but the operator is above an
+// organization.
+func (s *Service) requireAbove(ctx context.Context, group resource.UID) error {
+	if _, err := authz.RequireCaller(ctx); err != nil {
+		return err
+	}
+	if group.IsRoot() {
+		return fault.New(fault.PermissionDenied, "Permission denied: the budget of an organization is set by the operator")
+	}
+	return s.authz.Require(ctx, resource.GroupsUpdate, group.Parent())
+}
+
+// Set applies change to the budget of any group, for the operator.
+func (s *Service) Set(ctx context.Context, group resource.UID, change func(*resource.Budget) error) (Report, error) {
+	b, err := store.Edit(ctx, group, s.store.Budget, s.store.UpdateBudget, func(b *resource.Budget) error {
+		before := *b
+		if err := change(b); err != nil {
+			return err
+		}
+		b.UID, b.CreateTime, b.UpdateTime = before.UID, before.CreateTime, before.UpdateTime
+		return b.Validate()
+	})
+	if err != nil {
+		return Report{}, err
+	}
+	return s.report(ctx, b)
+}
+
+// Show returns the budget of any group, for the operator.
+func (s *Service) Show(ctx context.Context, group resource.UID) (Report, error) {
+	if _, err := s.store.Group(ctx, group); err != nil {
+		return Report{}, err
+	}
+	return s.read(ctx, group)
+}

@@ -1,0 +1,97 @@
+package iam
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A Count is how many resources of a kind are in a group.
+type Count = store.Count
+
+// Counts are how many resources of each kind are in a group. A kind that the caller may not list there is nil.
+type Counts struct {
+	Groups, Repos, Identities, Roles, RoleBindings *Count
+}
+
+// A countedKind is a kind that CountChildren counts.
+type countedKind struct {
+	table string
+	want  resource.Capability // to list it
+	of    func(*Counts) **Count
+}
+
+var countedKinds = []countedKind{
+	{"groups", resource.GroupsList, func(c *Counts) **Count { return &c.Groups }},
+	{"repos", resource.RepoList, func(c *Counts) **Count { return &c.Repos }},
+	{"identities", resource.IdentityList, func(c *Counts) **Count { return &c.Identities }},
+	{"roles", resource.RolesList, func(c *Counts) **Count { return &c.Roles }},
+	{"role_bindings", resource.RoleBindingsList, func(c *Counts) **Count { return &c.RoleBindings }},
+}
+
+// A CountedGroup is a group with how much is in it.
+type CountedGroup struct {
+	resource.Group
+	Counts Counts
+}
+
+// childList is how the groups in a group are ordered.
+var childList = page.List{
+	Kind: "children", Fields: iamdb.GroupList.Fields, Default: page.Order{Field: "name"},
+}
+
+// CountChildren returns how much is in a group, and a page of the groups directly in it, each with how much is in
+// it. The caller needs groups.list on the group, which a page token has. The counts are the totals that lists have.
+func (s *Service) CountChildren(
+	ctx context.Context, group resource.UID, p page.Params,
+) (in Counts, children page.Page[CountedGroup], _ error) {
+	f, req, err := page.Resume(s.pages, childList, resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: group}}, p)
+	if err != nil {
+		return in, children, err
+	}
+	group = f.UIDs.ChildrenOf
+	if _, err := s.GetGroup(ctx, group); err != nil {
+		return in, children, err
+	}
+	got, err := s.store.Groups(ctx, store.Reach{Under: []resource.UID{group}}, f, req)
+	if err != nil {
+		return in, children, err
+	}
+	groups := []resource.UID{group}
+	for _, g := range got.Items {
+		groups = append(groups, g.UID)
+	}
+	counts, err := s.counts(ctx, groups)
+	if err != nil {
+		return in, children, err
+	}
+	counted := make([]CountedGroup, len(got.Items))
+	for i, g := range got.Items {
+		counted[i] = CountedGroup{g, counts[i+1]}
+	}
+	return counts[0], page.Finish(s.pages, req, page.With(got, counted)), nil
+}
+
+// counts returns how much is in each of some groups, of the kinds that the caller may list there.
+func (s *Service) counts(ctx context.Context, groups []resource.UID) ([]Counts, error) {
+	tables := make([]string, len(countedKinds))
+	for i, k := range countedKinds {
+		tables[i] = k.table
+	}
+	read, err := s.store.Counts(ctx, tables, groups)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Counts, len(groups))
+	for i, group := range groups {
+		for j, k := range countedKinds {
+			if s.authz.Sees(ctx, k.want, group) {
+				*k.of(&all[i]) = &read[i][j]
+			}
+		}
+	}
+	return all, nil
+}

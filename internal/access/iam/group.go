@@ -1,0 +1,265 @@
+package iam
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// accessPause is how long a person must wait before asking again to join a group.
+const accessPause = time.Hour
+
+// CreateGroup creates a group. parent is the UID of the group to create it in, the last segments of that UID,
+// or the name of a group, if only one of that name is among those the caller may create groups in. The caller
+// needs groups.create there. If parent is "" or "/", it creates an organization, whose owner is the caller.
+func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Group) (resource.Group, error) {
+	var in resource.UID
+	if parent != "" && parent != "/" {
+		var err error
+		if in, err = s.resolve(ctx, parent); err != nil {
+			return resource.Group{}, err
+		}
+		if err := s.authz.Require(ctx, resource.GroupsCreate, in); err != nil {
+			return resource.Group{}, err
+		}
+	} else if err := s.mayCreateOrganization(ctx); err != nil {
+		return resource.Group{}, err
+	}
+	if err := newGroup(in, g); err != nil {
+		return resource.Group{}, err
+	}
+	g.CreateTime = s.now()
+	g.UpdateTime = g.CreateTime
+	if in == "" {
+		c, err := authz.RequireCaller(ctx)
+		if err != nil {
+			return resource.Group{}, err
+		}
+		g.UID = resource.NewRoot()
+		return s.store.InsertGroup(ctx, g, ownerBinding(g, c.Identity))
+	}
+	g.UID = in.NewChild()
+	return s.store.InsertGroup(ctx, g)
+}
+
+// newGroup checks a group that is about to be created.
+func newGroup(parent resource.UID, g resource.Group) error {
+	if err := g.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case g.Verified:
+		return fault.Field("verified", "is set by the operator of the service")
+	case parent != "" && g.Kind != resource.OrgUnspecified:
+		return fault.Field("kind", "belongs to the organization; a group below takes it over")
+	case parent.Depth() >= resource.MaxGroupDepth:
+		return fault.Field("parent", "groups nest at most %d levels deep", resource.MaxGroupDepth)
+	}
+	return nil
+}
+
+// mayCreateOrganization checks that the caller may create an organization.
+func (s *Service) mayCreateOrganization(ctx context.Context) error {
+	owns, err := s.authz.OwnsAny(ctx)
+	switch {
+	case err != nil:
+		return err
+	case s.cfg.CreateOrganizations == Anyone:
+		return nil
+	case s.cfg.CreateOrganizations == Owners && owns:
+		return nil
+	}
+	return fault.Denied(resource.GroupsCreate.String(), "/")
+}
+
+// ownerBinding returns the binding that makes an identity an owner of an organization.
+func ownerBinding(g resource.Group, identity resource.UID) resource.RoleBinding {
+	return resource.RoleBinding{
+		UID: g.UID.NewChild(), Identity: identity, Role: resource.OwnerRole, CreateTime: g.CreateTime,
+	}
+}
+
+var uidSuffix = regexp.MustCompile(`^[0-9a-f]{16}(/[0-9a-f]{16})*$`)
+
+// resolve returns the group that parent names. Groups that the caller cannot create groups in are not revealed.
+func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, error) {
+	parent = strings.Trim(parent, "/")
+	if uid, err := resource.ParseUID("parent", parent); err == nil {
+		return uid, nil
+	}
+	if uidSuffix.MatchString(parent) {
+		g, err := s.store.GroupBySuffix(ctx, parent)
+		if err == nil && s.authz.Require(ctx, resource.GroupsCreate, g.UID) == nil {
+			return g.UID, nil
+		}
+	}
+	under, err := s.authz.Reach(ctx, resource.GroupsCreate)
+	if err != nil {
+		return "", err
+	}
+	if err := (resource.Group{Name: parent}).Validate(); err != nil {
+		return "", fault.Field("parent", "is neither a uid nor a name")
+	}
+	found, err := s.store.Groups(
+		ctx, store.Reach{Under: under}, resource.Filter{Name: parent}, page.Request{Size: 5, Order: iamdb.GroupList.Default},
+	)
+	switch {
+	case err != nil:
+		return "", err
+	case found.Total == 0:
+		return "", fault.Field("parent", "is neither the uid nor the name of a group you may create groups in")
+	case found.Total > 1:
+		var uids []string
+		for _, g := range found.Items {
+			uids = append(uids, string(g.UID))
+		}
+		return "", fault.Field(
+			"parent", "%d groups have this name; use a uid: %s", found.Total, strings.Join(uids, ", "),
+		)
+	}
+	return found.Items[0].UID, nil
+}
+
+// GetGroup returns a group. The caller needs groups.list on it.
+func (s *Service) GetGroup(ctx context.Context, uid resource.UID) (resource.Group, error) {
+	return authz.Get(ctx, s.authz, resource.GroupsList, uid, s.store.Group)
+}
+
+// UpdateGroup applies change to a group. The caller needs groups.update on it.
+func (s *Service) UpdateGroup(
+	ctx context.Context, uid resource.UID, change func(*resource.Group) error,
+) (resource.Group, error) {
+	if err := s.authz.Require(ctx, resource.GroupsUpdate, uid); err != nil {
+		return resource.Group{}, err
+	}
+	return store.Edit(ctx, uid, s.store.Group, s.store.UpdateGroup, func(g *resource.Group) error {
+		before := *g
+		if err := change(g); err != nil {
+			return err
+		}
+		if g.Verified && !before.Verified {
+			return fault.Field("verified", "is set by the operator of the service")
+		}
+		if g.Kind != resource.OrgUnspecified && g.Kind != before.Kind {
+			return fault.Field("kind", "cannot be changed")
+		}
+		if before.Verified && g.Name != before.Name { // otherwise it could claim another e-mail domain
+			return fault.Unmet("VERIFIED_NAME", "the name of a verified organization cannot be changed")
+		}
+		g.UID, g.CreateTime, g.Verified, g.Kind = before.UID, before.CreateTime, before.Verified, before.Kind
+		return g.Validate()
+	})
+}
+
+// Verify records whether the operator has verified that an organization owns its name. People with an e-mail
+// address of a verified name can find the organization.
+func (s *Service) Verify(ctx context.Context, org resource.UID, verified bool) (resource.Group, error) {
+	if !org.IsRoot() {
+		return resource.Group{}, fault.Field("organization", "is a group below one")
+	}
+	return store.Edit(ctx, org, s.store.Group, s.store.UpdateGroup, func(g *resource.Group) error {
+		g.Verified = verified
+		return nil
+	})
+}
+
+// DeleteGroup removes an empty group. The caller needs groups.delete on it.
+func (s *Service) DeleteGroup(ctx context.Context, uid resource.UID) error {
+	if err := s.authz.Require(ctx, resource.GroupsDelete, uid); err != nil {
+		return err
+	}
+	c, err := authz.RequireCaller(ctx)
+	if err != nil {
+		return err
+	}
+	return s.store.DeleteGroup(ctx, uid, c.Identity)
+}
+
+// ListGroups returns a page of the groups on which the caller holds groups.list.
+func (s *Service) ListGroups(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[resource.Group], error) {
+	return authz.List(ctx, s.authz, s.pages, iamdb.GroupList, resource.GroupsList, f, p, s.store.Groups)
+}
+
+// LookupGroup returns the verified organization named like the domain of the caller's e-mail address, if the
+// address was verified by a provider of that organization or by one that the operator trusts. In every other
+// case it returns the same fault.NotFound.
+func (s *Service) LookupGroup(ctx context.Context) (resource.Group, error) {
+	_, g, err := s.domainOrganization(ctx)
+	return g, err
+}
+
+// CheckEligibility reports whether LookupGroup could find a group for the caller at all.
+func (s *Service) CheckEligibility(ctx context.Context) (bool, error) {
+	c, err := authz.RequireCaller(ctx)
+	if err != nil {
+		return false, err
+	}
+	i, err := s.store.Identity(ctx, c.Identity)
+	if fault.From(err).Code == fault.NotFound || err == nil && !c.Narrowing().IsZero() {
+		return false, nil
+	}
+	return i.Email != "", err
+}
+
+// RequestGroupAccess asks the owners of the group that LookupGroup finds to let the caller join. It returns
+// fault.ResourceExhausted if the caller asks again too soon.
+func (s *Service) RequestGroupAccess(ctx context.Context, uid resource.UID) error {
+	i, g, err := s.domainOrganization(ctx)
+	if err != nil {
+		return err
+	}
+	if g.UID != uid {
+		return fault.Missing("group", string(uid))
+	}
+	return s.store.RequestAccess(ctx, uid, i, accessPause)
+}
+
+// domainOrganization returns the caller's identity and the group that LookupGroup finds.
+func (s *Service) domainOrganization(ctx context.Context) (resource.Identity, resource.Group, error) {
+	no := fault.New(fault.NotFound, "Not found: no verified organization for your e-mail domain")
+	c, err := authz.RequireUnnarrowed(ctx)
+	if err != nil {
+		return resource.Identity{}, resource.Group{}, err
+	}
+	i, err := s.store.Identity(ctx, c.Identity)
+	if err != nil {
+		return i, resource.Group{}, maskNotFound(err, no)
+	}
+	_, domain, ok := strings.Cut(i.Email, "@")
+	if !ok {
+		return i, resource.Group{}, no
+	}
+	g, err := s.store.Organization(ctx, strings.ToLower(domain))
+	if err != nil {
+		return i, g, maskNotFound(err, no)
+	}
+	if !g.Verified || c.Voucher == "" || i.Provider != c.Voucher.Provider() {
+		return i, resource.Group{}, no
+	}
+	p, err := s.store.Provider(ctx, i.Provider)
+	if err != nil {
+		return i, resource.Group{}, maskNotFound(err, no)
+	}
+	if !p.Trusted && p.UID.Parent() != g.UID { // any provider can claim to have verified an address
+		return i, resource.Group{}, no
+	}
+	return i, g, nil
+}
+
+// maskNotFound replaces every fault.NotFound by the same error.
+func maskNotFound(err error, no *fault.Error) error {
+	if fault.From(err).Code == fault.NotFound {
+		return no
+	}
+	return err
+}

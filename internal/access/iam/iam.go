@@ -1,0 +1,68 @@
+// Package iam manages groups, identities, roles and the bindings between them.
+//
+// Every method first checks that the caller may, then validates the request, and then calls the store.
+// Authorization depends on the UID alone, so a caller without the capability does not learn what exists.
+package iam
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/admission"
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/fairlimit"
+	"github.com/holdfast-dev/holdfast/internal/platform/mail"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// Who may create an organization.
+const (
+	Anyone = "anyone" // every caller
+	Owners = "owners" // owners of some organization
+	Nobody = "nobody" // only the operator
+)
+
+// Config is what an operator can set. The zero value works.
+type Config struct {
+	CreateOrganizations string   // Anyone, Owners or Nobody; "" is Owners
+	Key                 seal.Key // seals secrets
+	Mail                *mail.Queue
+	Now                 func() time.Time
+	KeepHistory         time.Duration // how long the history of grants is kept; 0 is for ever
+
+	// Pulls returns the repos of an organization that an identity has pulled from since a time, by its newest n pulls.
+	// all is false if there are more. If it is nil, nothing is told about pulls.
+	Pulls func(ctx context.Context, org, identity resource.UID, since time.Time, n int) (_ []PulledRepo, all bool, _ error)
+}
+
+// A Service manages the IAM resources in a store.
+type Service struct {
+	store    *iamdb.Store
+	accounts *signindb.Store
+	people   *people.Store
+	authz    *authz.Checker
+	pages    *page.Tokens
+	cfg      Config
+
+	rehearsals *turn.Turns
+}
+
+// New returns a Service over db.
+func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
+	if cfg.CreateOrganizations == "" {
+		cfg.CreateOrganizations = Owners
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Service{store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: a, pages: t, cfg: cfg,
+		rehearsals: turn.BesideWriters()}
+}
+
+// now returns the time of a change, in the precision of the store.
+func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }

@@ -1,0 +1,195 @@
+package iam
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// maxNames is how many uids one call of LookupNames takes.
+const maxNames = 500
+
+// A Name is what people call a resource, with its path and the table that it is in.
+type Name struct {
+	resource.Info
+	Kind, Path string
+}
+
+// A namedKind is a kind whose resources LookupNames finds.
+type namedKind struct {
+	table  string
+	titled bool // they have display names
+	mayGet func(s *Service, ctx context.Context, uids []resource.UID) ([]resource.UID, error)
+}
+
+var namedKinds = []namedKind{
+	{"groups", true, sees(resource.GroupsList)},
+	{"identities", true, (*Service).namedIdentities},
+	{"identity_providers", false, sees(resource.IdentityProvidersList)},
+	{"repos", false, sees(resource.RepoList)},
+	{"roles", false, (*Service).namedRoles},
+}
+
+// sees returns a function that selects the uids on which the caller holds a capability.
+func sees(want resource.Capability) func(*Service, context.Context, []resource.UID) ([]resource.UID, error) {
+	return func(s *Service, ctx context.Context, uids []resource.UID) (seen []resource.UID, _ error) {
+		for _, uid := range uids {
+			if s.authz.Sees(ctx, want, uid) {
+				seen = append(seen, uid)
+			}
+		}
+		return seen, nil
+	}
+}
+
+// LookupNames returns what uids stand for, in their order, and leaves out what the caller may not get and what
+// there is not. A person is found by whoever would see them in a role binding. The path of a resource has the
+// names of all groups above it, as for ResolvePath.
+func (s *Service) LookupNames(ctx context.Context, uids []resource.UID) ([]Name, error) {
+	if _, err := authz.RequireCaller(ctx); err != nil {
+		return nil, err
+	}
+	if len(uids) == 0 || len(uids) > maxNames {
+		return nil, fault.Field("uids", "must be 1 to %d uids", maxNames)
+	}
+	if err := s.authz.EnsureCurrent(ctx); err != nil {
+		return nil, err
+	}
+	found := map[resource.UID]Name{}
+	for _, k := range namedKinds {
+		allowed, err := k.mayGet(s, ctx, uids)
+		if err != nil {
+			return nil, err
+		}
+		names, err := s.store.NamesOf(ctx, k.table, k.titled, allowed)
+		if err != nil {
+			return nil, err
+		}
+		for uid, info := range names {
+			found[uid] = Name{Info: info, Kind: k.table}
+		}
+	}
+	var all []Name
+	for _, uid := range uids {
+		if n, ok := found[uid]; ok {
+			all = append(all, n)
+			delete(found, uid)
+		}
+	}
+	return all, s.addPaths(ctx, all)
+}
+
+// addPaths sets the paths of resources.
+func (s *Service) addPaths(ctx context.Context, all []Name) error {
+	var above []resource.UID
+	for _, n := range all {
+		above = append(above, n.UID.Ancestors()...)
+	}
+	slices.Sort(above)
+	groups, err := s.store.NamesOf(ctx, "groups", false, slices.Compact(above))
+	if err != nil {
+		return err
+	}
+	for i, n := range all {
+		var path []string
+		for _, g := range n.UID.Ancestors() {
+			path = append(path, groups[g].Name)
+		}
+		all[i].Path = strings.Join(append(path, n.Name), "/")
+	}
+	return nil
+}
+
+// namedRoles selects the roles that the caller may get.
+func (s *Service) namedRoles(ctx context.Context, uids []resource.UID) ([]resource.UID, error) {
+	anywhere := s.authz.RequireAnywhere(ctx, resource.RolesList)
+	if anywhere != nil && !errors.Is(anywhere, fault.PermissionDenied) {
+		return nil, anywhere
+	}
+	return slices.DeleteFunc(slices.Clone(uids), func(uid resource.UID) bool {
+		if uid.IsRoot() {
+			return anywhere != nil
+		}
+		return !s.authz.Sees(ctx, resource.RolesList, uid)
+	}), nil
+}
+
+// namedIdentities selects the identities that the caller may get, and the people whom the caller would see in a
+// role binding.
+func (s *Service) namedIdentities(ctx context.Context, uids []resource.UID) ([]resource.UID, error) {
+	c, err := authz.RequireCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var seen, people []resource.UID
+	for _, uid := range uids {
+		switch {
+		case c.Identity == uid && c.Narrowing().IsZero(), s.authz.Sees(ctx, resource.IdentityList, uid):
+			seen = append(seen, uid)
+		case uid.IsRoot():
+			people = append(people, uid)
+		}
+	}
+	visible, err := s.visiblePeople(ctx, people)
+	return append(seen, visible...), err
+}
+
+// visiblePeople selects the people whom the caller would see in a role binding: redact has the rule.
+func (s *Service) visiblePeople(ctx context.Context, people []resource.UID) (seen []resource.UID, _ error) {
+	reach, err := s.authz.Reach(ctx, resource.IdentityList)
+	if err != nil || len(reach) == 0 {
+		return nil, err
+	}
+	joined, err := s.store.Joined(ctx, people)
+	if err != nil {
+		return nil, err
+	}
+	for _, uid := range people {
+		orgs := slices.DeleteFunc(joined[uid], func(org resource.UID) bool {
+			return !slices.ContainsFunc(reach, func(g resource.UID) bool { return g.Root() == org })
+		})
+		if len(orgs) > 0 && s.seesBindingOf(ctx, uid, orgs) {
+			seen = append(seen, uid)
+		}
+	}
+	return seen, nil
+}
+
+// seesBindingOf reports whether the caller sees who somebody is in one of their bindings in these organizations.
+func (s *Service) seesBindingOf(ctx context.Context, person resource.UID, orgs []resource.UID) bool {
+	return slices.ContainsFunc(s.authz.GrantsOf(person), func(g authz.Grant) bool {
+		return slices.Contains(orgs, g.Group.Root()) && s.authz.Sees(ctx, resource.RoleBindingsList, g.Group) &&
+			s.authz.Sees(ctx, resource.IdentityList, g.Group)
+	})
+}
+
+// maxNamesakes is how many people with one e-mail address PeopleByEmail looks at.
+const maxNamesakes = 100
+
+// PeopleByEmail returns up to n people who have an e-mail address, among those whom the caller would see in a role
+// binding: see visiblePeople. The address is compared as it is.
+func (s *Service) PeopleByEmail(ctx context.Context, email string, n int) ([]resource.Info, error) {
+	reach, err := s.authz.Reach(ctx, resource.IdentityList)
+	if err != nil {
+		return nil, err
+	}
+	var orgs, uids []resource.UID
+	for _, g := range reach {
+		orgs = append(orgs, g.Root())
+	}
+	found, err := s.store.PeopleWithEmail(ctx, email, slices.Compact(orgs), maxNamesakes)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	for _, i := range found {
+		uids = append(uids, i.UID)
+	}
+	seen, err := s.visiblePeople(ctx, uids)
+	found = slices.DeleteFunc(found, func(i resource.Info) bool { return !slices.Contains(seen, i.UID) })
+	return found[:min(n, len(found))], err
+}

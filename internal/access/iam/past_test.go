@@ -1,0 +1,89 @@
+package iam_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// over returns a time that is over, and before which all was changed that has been. Every change has a millisecond of its
+// own, so that many in a row are dated later than they were made.
+func (w *world) over() time.Time {
+	w.t.Helper()
+	var last int64
+	must(w.t, w.store.Row(w.t.Context(), `SELECT at_ms FROM revision WHERE id = 1`, nil, &last))
+	at := time.UnixMilli(max(last, time.Now().UnixMilli()))
+	for time.Since(at) < 2*time.Millisecond {
+		time.Sleep(time.Millisecond)
+	}
+	return at
+}
+
+// TestOldHistoryIsDeleted: history is kept for as long as the operator has set, and no longer.
+func TestOldHistoryIsDeleted(t *testing.T) {
+	each(t, iam.Config{KeepHistory: time.Millisecond}, func(t *testing.T, w *world) {
+		at := w.over()
+		ask := func() error {
+			_, err := w.ListAccessAt(w.owner, resource.GroupsList, w.acme.UID, at, page.Params{})
+			return err
+		}
+		must(t, ask())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx, slog.New(slog.DiscardHandler)) }()
+		for end := time.Now().Add(90 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			err := ask()
+			if errors.Is(err, fault.FailedPrecondition) {
+				break
+			}
+			if must(t, err); time.Now().After(end) {
+				t.Fatal("history is still kept")
+			}
+		}
+		cancel()
+		must(t, <-done)
+		if _, err := w.CheckAccess(w.owner, w.acme.UID, resource.GroupsList, w.acme.UID); err != nil {
+			t.Errorf("now: %v", err)
+		}
+	})
+}
+
+// TestPagesOfThePast: a page token has the time that was asked about, and belongs to it.
+func TestPagesOfThePast(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		viewer := resource.ManagedRoleUID("viewer")
+		for range 3 {
+			_, err := w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: resource.NewRoot(), Role: viewer})
+			must(t, err)
+		}
+		at := w.over()
+		_, err := w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: resource.NewRoot(), Role: viewer})
+		must(t, err)
+		seen := 0
+		p := page.Params{Size: 1}
+		for asked := at; ; asked = (time.Time{}) {
+			got, err := w.ListAccessAt(w.owner, resource.GroupsList, w.acme.UID, asked, p)
+			must(t, err)
+			if seen += len(got.Items); got.Total != 4 { // the owner, and three
+				t.Fatalf("as of %s there were %d", at, got.Total)
+			}
+			if p.Token = got.Next; p.Token == "" {
+				break
+			}
+			_, err = w.ListAccessAt(w.owner, resource.GroupsList, w.acme.UID, at.Add(time.Millisecond), p)
+			if !errors.Is(err, fault.InvalidArgument) {
+				t.Fatalf("the token of another time: %v", err)
+			}
+		}
+		if seen != 4 {
+			t.Errorf("%d bindings on all pages", seen)
+		}
+	})
+}

@@ -1,0 +1,86 @@
+package iamdb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A HolderQuery asks for the bindings that give one of Roles at a place: those on
+// Groups, which are the place and what is above it.
+type HolderQuery struct {
+	Now    int64 // the time at which they count, in milliseconds
+	Groups []resource.UID
+	Roles  []resource.UID
+}
+
+// Holders returns one page of the bindings a Holding asks for, by uid or by
+// creation time. The total is counted: it is as long as the answer.
+func (s *Store) Holders(ctx context.Context, h HolderQuery, p page.Request) (page.Page[resource.BoundRole], error) {
+	var out page.Page[resource.BoundRole]
+	if len(h.Groups) == 0 || len(h.Roles) == 0 {
+		return out, nil
+	}
+	col, ok := bindings.OrderColumn(p.Order.Field)
+	if !ok {
+		return out, fmt.Errorf("cannot list holders by %q", p.Order.Field)
+	}
+	q := store.Query{Engine: s.Engine, Table: bindings.Table, Column: col, Page: p}
+	where := holderCondition(&q, h)
+	if err := s.Row(ctx, `SELECT count(*) FROM role_bindings AS t WHERE `+where, q.Args,
+		&out.Total); err != nil || out.Total == 0 {
+		return out, err
+	}
+	text := fmt.Sprintf(`%s WHERE %s ORDER BY %s%s OFFSET %s`,
+		bindings.Select(), where+q.After(), q.Order(), q.Limit(p.Size+1), q.Arg(p.Skip))
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		b, err := bindings.Scan(row)
+		out.Items = append(out.Items, b)
+		return len(out.Items) > p.Size, err
+	})
+	if len(out.Items) > p.Size {
+		out.Items = out.Items[:p.Size]
+		last := bindings.Cursor(out.Items[p.Size-1], col)
+		out.Last = &last
+	}
+	return out, err
+}
+
+// HeldBy returns the bindings of an identity on groups, by uid, whatever their role and whether or not they count. An index
+// finds them. It is for what is asked often: of one identity there are few on a path of groups.
+func (s *Store) HeldBy(ctx context.Context, identity resource.UID, groups []resource.UID) (held []resource.BoundRole, _ error) {
+	if len(groups) == 0 {
+		return nil, nil
+	}
+	args := []any{string(identity)}
+	var parents []string
+	for _, g := range groups {
+		args = append(args, store.Segment(g))
+		parents = append(parents, fmt.Sprintf("$%d", len(args)))
+	}
+	text := bindings.Select() + ` WHERE t.identity = $1 AND t.parent IN (` + strings.Join(parents, ", ") + `)`
+	err := s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
+		b, err := bindings.Scan(row)
+		if err == nil && slices.Contains(groups, b.Group()) { // a place may have the segment of another group
+			held = append(held, b)
+		}
+		return false, err
+	})
+	slices.SortFunc(held, func(a, b resource.BoundRole) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	return held, err
+}
+
+func holderCondition(q *store.Query, h HolderQuery) string {
+	var roles []int64
+	for _, uid := range h.Roles {
+		roles = append(roles, store.Segment(uid))
+	}
+	// Not by the segments of the groups: a place may have another's.
+	return fmt.Sprintf("t.parent IN (SELECT g.seg FROM groups AS g WHERE g.uid IN (SELECT v FROM %s AS s)) AND %s "+
+		"AND t.role IN (SELECT v FROM %s AS s)", q.Engine.Each(q, h.Groups), counts(q.Arg(h.Now)), q.Engine.Each(q, roles))
+}

@@ -1,0 +1,105 @@
+package iamdb
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+var budgets = store.Kind[resource.Budget]{
+	Table: "budgets", Label: "budget", Self: true, Unique: "seg", // it has the UID of its group
+	Created: resource.BudgetCreated, Updated: resource.BudgetUpdated, Deleted: resource.BudgetDeleted,
+	Columns: func(b *resource.Budget) []store.Column {
+		return []store.Column{
+			store.JSON("detail", b), // the limits; what has a column is read from that
+			store.Key(&b.UID),
+			store.Time("create_ms", &b.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &b.UpdateTime),
+		}
+	},
+}
+
+// Budget returns the budget of a group. A group without one has a budget without
+// limits, whose times are zero.
+func (s *Store) Budget(ctx context.Context, group resource.UID) (resource.Budget, error) {
+	b, err := store.Get(ctx, s.DB, &budgets, group)
+	if errors.Is(err, fault.NotFound) {
+		return resource.Budget{UID: group}, nil
+	}
+	return b, err
+}
+
+// ListBudgets returns one page of budgets.
+func (s *Store) ListBudgets(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Budget], error) {
+	return store.List(ctx, s.DB, &budgets, r, f, p)
+}
+
+// UpdateBudget puts after in the place of before, which may be a budget without
+// limits. It returns store.ErrStale if the group does not have before any more, and
+// fault.NotFound if there is no such group.
+func (s *Store) UpdateBudget(ctx context.Context, before, after resource.Budget) (resource.Budget, error) {
+	err := s.write(ctx, func(t Tx) error {
+		if err := t.RequireGroup(ctx, after.UID); err != nil {
+			return err
+		}
+		if err := t.BudgetsChanged(ctx); err != nil {
+			return err
+		}
+		if err := resource.CheckExpected(ctx, after.UID, before.UpdateTime); err != nil {
+			return err
+		}
+		if !before.CreateTime.IsZero() {
+			return store.Update(ctx, t.Tx, &budgets, before, &after)
+		}
+		after.CreateTime = s.Time()
+		after.UpdateTime = after.CreateTime
+		err := store.Insert(ctx, t.Tx, &budgets, after)
+		if errors.Is(err, fault.AlreadyExists) {
+			return store.ErrStale
+		}
+		return err
+	})
+	return after, err
+}
+
+// DeleteBudget removes the budget of a group. One that is not there is gone already.
+func (s *Store) DeleteBudget(ctx context.Context, group resource.UID) error {
+	return s.write(ctx, func(t Tx) error { return t.deleteBudget(ctx, group) })
+}
+
+func (t Tx) deleteBudget(ctx context.Context, group resource.UID) error {
+	b, err := store.Lock(ctx, t.Tx, &budgets, group, t.DB.Engine.LockKey)
+	if errors.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.BudgetsChanged(ctx); err != nil {
+		return err
+	}
+	return store.Remove(ctx, t.Tx, &budgets, b)
+}
+
+// SweepBudgets removes what is left of groups that a version without budgets has deleted, and
+// pulls of days before the one given.
+func (s *Store) SweepBudgets(ctx context.Context, day int64) error {
+	left, err := store.ReadColumn[resource.UID](ctx, s.Rows,
+		`SELECT b.uid FROM budgets AS b WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = b.seg) LIMIT 1000`)
+	if err != nil {
+		return err
+	}
+	for _, uid := range left {
+		if err := s.DeleteBudget(ctx, uid); err != nil {
+			return err
+		}
+	}
+	_, err = s.Exec(ctx, `DELETE FROM budget_days WHERE day < $1`, day)
+	return err
+}

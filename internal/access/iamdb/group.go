@@ -1,0 +1,318 @@
+package iamdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+var groups = store.Kind[resource.Group]{
+	Table: "groups", Label: "group", Self: true,
+	Created: resource.GroupCreated, Updated: resource.GroupUpdated, Deleted: resource.GroupDeleted,
+	Columns: func(g *resource.Group) []store.Column {
+		return []store.Column{
+			store.Key(&g.UID),
+			store.Text("name", &g.Name).Order("name"),
+			store.Text("display_name", &g.DisplayName),
+			store.Text("description", &g.Description),
+			store.Flag("verified", &g.Verified),
+			store.Number("kind", &g.Kind).Fixed(),
+			store.Time("create_ms", &g.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &g.UpdateTime).Order("update_time"),
+		}
+	},
+}
+
+// InsertGroup adds g, and with it, in one go, the bindings given: an
+// organization has an owner from its first moment. A group below another takes
+// over the kind of its organization. It returns fault.AlreadyExists if g's
+// parent already has a group of that name, and fault.NotFound if g's parent is
+// not there.
+func (s *Store) InsertGroup(
+	ctx context.Context, g resource.Group, with ...resource.RoleBinding,
+) (resource.Group, error) {
+	err := s.write(ctx, func(t Tx) error {
+		if err := t.InsertGroup(ctx, &g); err != nil {
+			return err
+		}
+		for _, b := range with {
+			if err := t.bind(ctx, b); err != nil {
+				return err
+			}
+			if err := t.AddMember(ctx, g.UID.Root(), b.Identity); err != nil { // whoever creates an organization joins it
+				return err
+			}
+		}
+		return nil
+	})
+	return g, err
+}
+
+// InsertGroup adds g. A group below another takes over the kind of its
+// organization.
+func (t Tx) InsertGroup(ctx context.Context, g *resource.Group) error {
+	if p := g.UID.Parent(); p != "" {
+		err := t.Row(ctx, `SELECT t.kind FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(p)}, &g.Kind)
+		if err != nil {
+			return store.Missing(err, "group", p)
+		}
+	}
+	return store.Insert(ctx, t.Tx, &groups, *g)
+}
+
+// EnsureGroups returns the group with these names below parent, one below the other, and creates those that are missing: all
+// of them or none. It returns fault.NotFound if parent is not there.
+func (s *Store) EnsureGroups(ctx context.Context, parent resource.UID, names []string) (at resource.UID, err error) {
+	for range 3 {
+		err = s.write(ctx, func(t Tx) (err error) {
+			if err := t.RequireGroup(ctx, parent); err != nil {
+				return err
+			}
+			at = parent
+			for _, name := range names {
+				if at, err = t.ensureGroup(ctx, at, name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if !errors.Is(err, fault.AlreadyExists) { // otherwise another was first
+			break
+		}
+	}
+	return at, err
+}
+
+// ensureGroup returns the group of a name in another, which is held, and creates it if it is missing.
+func (t Tx) ensureGroup(ctx context.Context, parent resource.UID, name string) (uid resource.UID, err error) {
+	err = t.Row(ctx, `SELECT t.uid FROM groups AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Hold,
+		[]any{store.Segment(parent), name}, &uid)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return uid, err
+	}
+	g := resource.Group{UID: parent.NewChild(), Name: name, CreateTime: t.DB.Time()}
+	g.UpdateTime = g.CreateTime
+	return g.UID, t.InsertGroup(ctx, &g)
+}
+
+// Group returns a group, or fault.NotFound.
+func (s *Store) Group(ctx context.Context, uid resource.UID) (resource.Group, error) {
+	return store.Get(ctx, s.DB, &groups, uid)
+}
+
+// GroupBySuffix returns the group whose UID ends in suffix, which is one or
+// more whole segments, or fault.NotFound.
+func (s *Store) GroupBySuffix(ctx context.Context, suffix string) (resource.Group, error) {
+	var uid resource.UID
+	err := s.Row(ctx, `SELECT uid FROM groups WHERE seg = $1`, []any{store.Segment(resource.UID(suffix))}, &uid)
+	if err == nil && uid != resource.UID(suffix) && !strings.HasSuffix(string(uid), "/"+suffix) {
+		return resource.Group{}, fault.Missing("group", suffix)
+	}
+	if err != nil {
+		return resource.Group{}, store.Missing(err, "group", resource.UID(suffix))
+	}
+	return s.Group(ctx, uid)
+}
+
+// Organization returns the root group of that name, or fault.NotFound.
+func (s *Store) Organization(ctx context.Context, name string) (resource.Group, error) {
+	var uid resource.UID
+	if err := s.Row(ctx, `SELECT uid FROM groups WHERE parent IS NULL AND name = $1`, []any{name}, &uid); err != nil {
+		return resource.Group{}, store.Missing(err, "organization", resource.UID(name))
+	}
+	return s.Group(ctx, uid)
+}
+
+// UpdateGroup puts after in the place of before. It returns store.ErrStale if
+// before is not how the group is, and fault.AlreadyExists if a sibling has its new
+// name.
+func (s *Store) UpdateGroup(ctx context.Context, before, after resource.Group) (resource.Group, error) {
+	err := s.write(ctx, func(t Tx) error {
+		if after.Name != before.Name {
+			t.PathsChanged()
+		}
+		return store.Update(ctx, t.Tx, &groups, before, &after)
+	})
+	return after, err
+}
+
+// DeleteGroup removes an empty group. It returns fault.FailedPrecondition,
+// naming the kinds, while anything is left inside; but bindings that are over,
+// and those of caller on an organization, go with it. It returns fault.NotFound if there is no such
+// group.
+func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		g, err := store.Lock(ctx, t.Tx, &groups, uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		if err := t.deleteOver(ctx, `t.parent = $1`, store.Segment(uid)); err != nil {
+			return err
+		}
+		if uid.IsRoot() {
+			if err := t.deleteOwnBindings(ctx, uid, caller); err != nil {
+				return err
+			}
+		}
+		held, err := t.Users(ctx, uid, groupChildren)
+		if err != nil {
+			return err
+		}
+		if len(held) > 0 {
+			return fault.NotEmpty("group", held...)
+		}
+		for _, text := range []string{`DELETE FROM registry_settings WHERE grp = $1`, `DELETE FROM retention WHERE place = $1`} {
+			if _, err := t.Exec(ctx, text, store.Segment(uid)); err != nil {
+				return err
+			}
+		}
+		if err := t.deleteInventory(ctx, uid); err != nil {
+			return err
+		}
+		if err := t.deleteBudget(ctx, uid); err != nil {
+			return err
+		}
+		if err := t.deleteUploads(ctx, uid); err != nil {
+			return err
+		}
+		if err := t.deleteJudgements(ctx, uid); err != nil {
+			return err
+		}
+		if err := t.deleteTrash(ctx, uid); err != nil {
+			return err
+		}
+		if err := t.closeRequests(ctx, uid); err != nil {
+			return err
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
+			return err
+		}
+		t.PathsChanged()
+		if err := t.Removed(ctx, "groups", resource.GroupDeleted, uid, uid.Parent(), g); err != nil {
+			return err
+		}
+		return t.DropCounters(ctx, uid)
+	})
+}
+
+// deleteInventory removes what was told to a group that goes about where images run.
+func (t Tx) deleteInventory(ctx context.Context, group resource.UID) error {
+	for _, text := range []string{
+		`DELETE FROM inventory_entries WHERE place IN (SELECT seq FROM inventory_places WHERE grp = $1)`,
+		`DELETE FROM inventory_places WHERE grp = $1`,
+	} {
+		if _, err := t.Exec(ctx, text, store.Segment(group)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteUploads ends the uploads to a group that goes, which keep nobody from deleting
+// it, and takes their bytes out of the counters above.
+func (t Tx) deleteUploads(ctx context.Context, group resource.UID) error {
+	sizes, err := store.ReadColumn[int64](ctx, t.Rows, `DELETE FROM uploads WHERE grp = $1 RETURNING size`, string(group))
+	if err != nil || len(sizes) == 0 {
+		return err
+	}
+	gone := 0
+	for _, size := range sizes {
+		gone += int(size)
+	}
+	return t.Count(ctx, store.BytesCounter, group.NewChild(), -gone)
+}
+
+// deleteTrash removes the repos in the trash of a group that goes. They keep nobody from deleting it.
+func (t Tx) deleteTrash(ctx context.Context, group resource.UID) error {
+	all, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT uid FROM trash_repos WHERE parent = $1 ORDER BY seg`,
+		store.Segment(group))
+	if err != nil {
+		return err
+	}
+	for _, repo := range all {
+		if err := t.DropTrash(ctx, repo); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteJudgements removes what a group that goes has decided about findings, and whose
+// signatures count in it. It has no images any more, so nothing depends on it.
+func (t Tx) deleteJudgements(ctx context.Context, group resource.UID) error {
+	for _, kind := range []string{"exceptions", "pull_rules", "signers"} {
+		n, err := t.Exec(ctx, `DELETE FROM `+kind+` WHERE parent = $1`, store.Segment(group))
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			if err := t.Count(ctx, kind, group.NewChild(), -int(n)); err != nil {
+				return err
+			}
+		}
+	}
+	return t.Later(ctx, `DELETE FROM past_exceptions WHERE parent = $1`, store.Segment(group))
+}
+
+// groupChildren is what keeps a group from being deleted.
+var groupChildren = []store.Use{
+	{Table: "groups", Column: "parent", Label: "groups"},
+	{Table: "identities", Column: "parent", Label: "identities"},
+	{Table: "roles", Column: "parent", Label: "roles"},
+	{Table: "role_bindings", Column: "parent", Label: "role bindings"}, // that are not over
+	{Table: "identity_providers", Column: "parent", Label: "identity providers"},
+	{Table: "account_associations", Column: "seg", Label: "account associations"},
+	{Table: "group_invites", Column: "parent", Label: "group invites"},
+	{Table: "repos", Column: "parent", Label: "repos"},
+	{Table: "advisories", Column: "parent", Label: "advisories"},
+	{Table: "advisory_feeds", Column: "parent", Label: "advisory feeds"},
+	{Table: "accounts", Column: "parent", Label: "accounts"},
+	{Table: "subscriptions", Column: "parent", Label: "subscriptions"},
+	{Table: "registry_upstreams", Column: "parent", Label: "upstreams"},
+}
+
+// deleteOwnBindings removes the caller's bindings on an organization if nobody else
+// has any, so that the organization can be deleted.
+func (t Tx) deleteOwnBindings(ctx context.Context, uid, caller resource.UID) error {
+	var others int
+	if err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity <> $2`,
+		[]any{store.Segment(uid), string(caller)}, &others); err != nil || others > 0 {
+		return err
+	}
+	return t.unbind(ctx, `t.parent = $1 AND t.identity = $2`, store.Segment(uid), string(caller))
+}
+
+// Groups returns one page of groups.
+func (s *Store) Groups(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Group], error) {
+	return store.List(ctx, s.DB, &groups, r, f, p)
+}
+
+// RequestAccess records that a person asks to join a group. It returns
+// fault.ResourceExhausted if the last time is not as long ago as pause.
+func (s *Store) RequestAccess(ctx context.Context, uid resource.UID, by resource.Identity, pause time.Duration) error {
+	return s.write(ctx, func(t Tx) error {
+		now := s.Time()
+		n, err := t.Exec(ctx, `
+			INSERT INTO access_requests (identity, at_ms) VALUES ($1, $2)
+			ON CONFLICT (identity) DO UPDATE SET at_ms = excluded.at_ms WHERE access_requests.at_ms <= $3`,
+			string(by.UID), store.MS(now), store.MS(now.Add(-pause)))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			f := fault.New(fault.ResourceExhausted, "Resource exhausted: access was requested less than %s ago", pause)
+			f.RetryIn = pause
+			return f
+		}
+		return t.Emit(ctx, resource.GroupAccessRequested, uid, uid, nil, by)
+	})
+}

@@ -1,0 +1,27 @@
+package iamdb
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A GroupRole is a role that an identity holds on a group.
+type GroupRole struct {
+	Group, Identity resource.UID
+	Role            int64 // the segment of the role
+}
+
+// RolesOn returns up to n of the roles that are held on groups now, by group and identity.
+func (s *Store) RolesOn(ctx context.Context, groups []resource.UID, n int) ([]GroupRole, error) {
+	q := store.Query{Engine: s.Engine}
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (h GroupRole, err error) {
+		err = row.Scan(&h.Group, &h.Identity, &h.Role)
+		return h, err
+	}, fmt.Sprintf(`SELECT g.uid, b.identity, b.role FROM %s AS s CROSS JOIN groups AS g CROSS JOIN role_bindings AS b
+		WHERE g.uid = s.v AND b.parent = g.seg AND %s ORDER BY g.uid, b.identity, b.role LIMIT %s`,
+		s.Engine.Each(&q, groups), counts(q.Arg(s.now())), q.Arg(n)),
+		q.Args...)
+}

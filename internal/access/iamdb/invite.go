@@ -1,0 +1,250 @@
+package iamdb
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+var invites = store.Kind[resource.GroupInvite]{
+	Table: "group_invites", Label: "group invite",
+	Joins:   ` LEFT JOIN roles AS r ON r.seg = t.role`, // there always is one: see bindings
+	Created: resource.InviteCreated, Updated: resource.InviteUpdated, Deleted: resource.InviteDeleted,
+	Columns: func(i *resource.GroupInvite) []store.Column {
+		return []store.Column{
+			store.Key(&i.UID),
+			store.Text("email", &i.Email),
+			store.Flag("single_use", &i.SingleUse).Fixed(),
+			store.Text("key_id", &i.KeyID).Fixed(),
+			store.Bytes("digest", &i.Digest).Fixed(),
+			store.Time("expire_ms", &i.ExpirationTime),
+			store.OptionalTime("role_start_ms", &i.StartTime),
+			store.OptionalTime("role_expire_ms", &i.ExpireTime),
+			store.Text("reason", &i.Reason),
+			store.Time("create_ms", &i.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &i.UpdateTime),
+			store.Ref("role", "roles", &i.Role),
+			store.Text("", &i.RoleInfo.UID).From("r.uid"),
+			store.Text("", &i.RoleInfo.Name).From("r.name"),
+			store.Text("", &i.RoleInfo.Description).From("r.description"),
+			store.JSON("", &i.RoleInfo.Capabilities).From("r.capabilities"),
+		}
+	},
+}
+
+// InsertInvite adds i and returns it with the role it promises. It returns
+// fault.NotFound if its group or its role is not there.
+func (s *Store) InsertInvite(
+	ctx context.Context, i resource.GroupInvite, also ...func(*store.Tx) error,
+) (out resource.GroupInvite, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		if err := t.RequireGroup(ctx, i.UID.Parent()); err != nil {
+			return err
+		}
+		if err := t.RequireRole(ctx, i.Role); err != nil {
+			return err
+		}
+		if err := store.Insert(ctx, t.Tx, &invites, i); err != nil {
+			return err
+		}
+		var err error
+		if out, err = store.Lock(ctx, t.Tx, &invites, i.UID, ""); err != nil {
+			return err
+		}
+		return t.Do(also...)
+	})
+	return out, err
+}
+
+// Invite returns an invite, or fault.NotFound.
+func (s *Store) Invite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
+	return store.Get(ctx, s.DB, &invites, uid)
+}
+
+// EndInvites tells of up to n invites that are over, each once whichever replica does it, and again if its end was put
+// off, and returns how many it was. That an invite is over does not depend on it.
+func (s *Store) EndInvites(ctx context.Context, n int) (ended int, _ error) {
+	due, err := store.ReadColumn[int](ctx, s.Rows, `SELECT 1 FROM group_invites
+		WHERE told_ms <> expire_ms AND expire_ms <= $1 LIMIT 1`, s.now())
+	if err != nil || len(due) == 0 { // as nearly always
+		return 0, err
+	}
+	err = s.write(ctx, func(t Tx) error {
+		now, lock, err := t.dueLock(ctx)
+		if err != nil {
+			return err
+		}
+		due, err := invites.All(ctx, t.Rows, ` WHERE t.told_ms <> t.expire_ms AND t.expire_ms <= $1 ORDER BY t.expire_ms LIMIT $2`+lock,
+			store.MS(now), n)
+		if err != nil {
+			return err
+		}
+		ended = len(due)
+		for _, i := range due {
+			if _, err := t.Exec(ctx, `UPDATE group_invites SET told_ms = expire_ms WHERE uid = $1`, string(i.UID)); err != nil {
+				return err
+			}
+			if err := t.Emit(ctx, resource.InviteExpired, i.UID, i.UID.Parent(), i, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return ended, err
+}
+
+// UpdateInvite puts after in the place of before, under the rules of UpdateGroup,
+// and returns it with the role it promises. It returns fault.NotFound if its role
+// is not there, and fault.FailedPrecondition if somebody has used the invite.
+func (s *Store) UpdateInvite(
+	ctx context.Context, before, after resource.GroupInvite,
+) (out resource.GroupInvite, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		if _, err := t.LockInvite(ctx, before.UID); err != nil { // as those do who use it
+			return err
+		}
+		var joined int
+		if err := t.Row(ctx, `SELECT count(*) FROM joins WHERE grp = $1 AND invite = $2`,
+			[]any{store.Segment(before.UID.Parent()), string(before.UID)}, &joined); err != nil {
+			return err
+		}
+		if joined > 0 {
+			return fault.Unmet("INVITE_USED", "somebody has joined by this invite: delete it, and create another")
+		}
+		if err := t.RequireRole(ctx, after.Role); err != nil {
+			return err
+		}
+		err := store.Update(ctx, t.Tx, &invites, before, &after)
+		if err == nil {
+			out, err = store.Lock(ctx, t.Tx, &invites, after.UID, "")
+		}
+		return err
+	})
+	return out, err
+}
+
+// DeleteInvite removes an invite. One that is not there is gone already. Whoever
+// comes with its code later is told that it was taken back.
+func (s *Store) DeleteInvite(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.recordEnded(ctx, uid, InviteRevoked); err != nil {
+			return err
+		}
+		return store.Delete(ctx, t.Tx, &invites, uid)
+	})
+}
+
+// Invites returns one page of invites.
+func (s *Store) Invites(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.GroupInvite], error) {
+	return store.List(ctx, s.DB, &invites, r, f, p)
+}
+
+// recordEnded records why an invite is about to be deleted.
+func (t Tx) recordEnded(ctx context.Context, uid resource.UID, reason string) error {
+	now := t.DB.Time()
+	if _, err := t.Exec(ctx, `DELETE FROM ended_invites WHERE end_ms < $1`, store.MS(now.Add(-endedKept))); err != nil {
+		return err
+	}
+	_, err := t.Exec(ctx, `INSERT INTO ended_invites (uid, digest, reason, end_ms)
+		SELECT t.uid, t.digest, $2, $3 FROM group_invites AS t WHERE t.uid = $1 ON CONFLICT (uid) DO NOTHING`, string(uid),
+		reason, store.MS(now))
+	return err
+}
+
+// Why an invite is gone.
+const (
+	InviteUsed    = "used"
+	InviteRevoked = "revoked"
+
+	endedKept = 90 * 24 * time.Hour
+)
+
+// Joins returns who came into a group, or one below it, through invites, newest first.
+func (s *Store) Joins(ctx context.Context, group resource.UID) ([]resource.Join, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Join, error) {
+		var j resource.Join
+		var at int64
+		var claimed string
+		err := row.Scan(&j.Invite, &j.Identity, &j.Role, &at, &j.Name, &j.Email, &claimed)
+		j.Group = j.Invite.Parent()
+		if j.Time = store.FromMS(at); j.Email == "" {
+			j.Email = claimed
+		}
+		return j, err
+	}, `SELECT j.invite, j.identity, j.role, j.at_ms, coalesce(i.name, ''), coalesce(i.email, ''), coalesce(i.email_unverified, '')
+		FROM joins AS j LEFT JOIN identities AS i ON i.uid = j.identity 
+		WHERE j.grp IN (SELECT g.seg FROM groups AS g WHERE g.uid >= $1 AND g.uid < $2)
+		ORDER BY j.at_ms DESC LIMIT $3`, string(group), string(group)+"0", resource.JoinsListed)
+}
+
+// EndedInvite returns the digest of the code of an invite that is gone, and why it
+// is, or fault.NotFound.
+func (s *Store) EndedInvite(ctx context.Context, uid resource.UID) (digest []byte, reason string, err error) {
+	err = s.Row(ctx, endedInvite, []any{string(uid)}, &digest, &reason)
+	return digest, reason, store.Missing(err, "group invite", uid)
+}
+
+const endedInvite = `SELECT digest, reason FROM ended_invites WHERE uid = $1`
+
+// EndedInvite is Store.EndedInvite inside a transaction.
+func (t Tx) EndedInvite(ctx context.Context, uid resource.UID) (digest []byte, reason string, err error) {
+	err = t.Row(ctx, endedInvite, []any{string(uid)}, &digest, &reason)
+	return digest, reason, store.Missing(err, "group invite", uid)
+}
+
+// LockInvite reads an invite that is about to be redeemed, or returns
+// fault.NotFound: of two who come at once with one that is good once, the second
+// finds it gone.
+func (t Tx) LockInvite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
+	return store.Lock(ctx, t.Tx, &invites, uid, t.DB.Engine.Lock)
+}
+
+// bindInvited gives an identity what an invite promises, unless it has it.
+func (t Tx) bindInvited(ctx context.Context, i resource.GroupInvite, identity resource.UID) error {
+	group := i.UID.Parent()
+	b := i.Binding(group.NewChild(), identity, t.DB.Time())
+	if !b.Timed() {
+		_, err := t.EnsureBinding(ctx, group, identity, i.Role)
+		return err
+	}
+	same, err := bareBindings.All(ctx, t.Rows, ` WHERE t.parent = $1 AND t.identity = $2 AND t.role = $3`,
+		store.Segment(group), string(identity), store.Segment(i.Role))
+	if err != nil || slices.ContainsFunc(same, func(o resource.RoleBinding) bool {
+		return o.StartTime.Equal(b.StartTime) && o.ExpireTime.Equal(b.ExpireTime)
+	}) {
+		return err
+	}
+	return t.Grant(ctx, b)
+}
+
+// UseInvite gives an identity the role that an invite promises, and removes the
+// invite if it is good once.
+func (t Tx) UseInvite(ctx context.Context, i resource.GroupInvite, identity resource.UID) error {
+	group := i.UID.Parent()
+	if err := t.bindInvited(ctx, i, identity); err != nil {
+		return err
+	}
+	if err := t.AddMember(ctx, group.Root(), identity); err != nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, `INSERT INTO joins (grp, invite, identity, role, at_ms) VALUES ($1, $2, $3, $4, $5)`,
+		store.Segment(group), string(i.UID), string(identity), string(i.Role), store.MS(t.DB.Time())); err != nil {
+		return err
+	}
+	if i.SingleUse {
+		if err := t.recordEnded(ctx, i.UID, InviteUsed); err != nil {
+			return err
+		}
+		if err := store.Delete(ctx, t.Tx, &invites, i.UID); err != nil {
+			return err
+		}
+	}
+	return t.Emit(ctx, resource.Registered, "", group, nil, map[string]resource.UID{"identity": identity, "group": group})
+}

@@ -1,0 +1,108 @@
+package iamdb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// RecordLastSeen records when an identity was last assumed. It is no change of the
+// identity: there is no event, and the time of its last update stays.
+func (s *Store) RecordLastSeen(ctx context.Context, identity resource.UID, at time.Time) error {
+	_, err := s.Exec(ctx, `UPDATE identities SET last_seen_ms = $2 WHERE uid = $1 AND last_seen_ms < $2`,
+		string(identity), store.MS(at))
+	return err
+}
+
+// NextIssuer returns the issuer that identities trust and that follows after in
+// byte order, or "" if there is none.
+func (s *Store) NextIssuer(ctx context.Context, after string) (string, error) {
+	var next sql.NullString
+	err := s.Row(ctx, `SELECT min(issuer) FROM identities WHERE issuer > $1`, []any{after}, &next)
+	return next.String, err
+}
+
+// IssuerState returns how the last look at an issuer went; the zero times say
+// that there was none.
+func (s *Store) IssuerState(ctx context.Context, issuer string) (resource.IssuerState, error) {
+	state := resource.IssuerState{Issuer: issuer}
+	var checked, succeeded int64
+	var keys string
+	err := s.Row(ctx, `SELECT check_ms, success_ms, problem, keys FROM issuers WHERE issuer = $1`, []any{issuer},
+		&checked, &succeeded, &state.Problem, &keys)
+	if errors.Is(err, sql.ErrNoRows) {
+		return state, nil
+	}
+	if err != nil {
+		return state, err
+	}
+	state.CheckTime = store.FromMS(checked)
+	if succeeded > 0 {
+		state.SuccessTime = store.FromMS(succeeded)
+	}
+	return state, json.Unmarshal([]byte(keys), &state.Keys)
+}
+
+// ClaimIssuer reports whether the last check of an issuer was before due, and
+// records that there is one now: if replicas ask at once, one of them is told so.
+func (s *Store) ClaimIssuer(ctx context.Context, issuer string, due time.Time) (bool, error) {
+	n, err := s.Exec(ctx, `
+		INSERT INTO issuers (issuer, check_ms, success_ms, problem, keys) VALUES ($1, $2, 0, 'is being looked at', '[]')
+		ON CONFLICT (issuer) DO UPDATE SET check_ms = excluded.check_ms WHERE issuers.check_ms < $3`, issuer,
+		store.MS(s.Time()), store.MS(due))
+	return n == 1, err
+}
+
+// NoteIssuer records the result of a check of an issuer. After one that failed, the
+// time and the keys of the last success stay.
+func (s *Store) NoteIssuer(ctx context.Context, state resource.IssuerState) error {
+	if state.Problem != "" {
+		_, err := s.Exec(ctx, `UPDATE issuers SET check_ms = $2, problem = $3 WHERE issuer = $1`,
+			state.Issuer, store.MS(state.CheckTime), state.Problem)
+		return err
+	}
+	keys, err := json.Marshal(state.Keys)
+	if err != nil {
+		return err
+	}
+	_, err = s.Exec(ctx, `UPDATE issuers SET check_ms = $2, success_ms = $2, problem = '', keys = $3 WHERE issuer = $1`,
+		state.Issuer, store.MS(state.CheckTime), string(keys))
+	return err
+}
+
+// DropIssuers deletes the issuers that no identity trusts any more.
+func (s *Store) DropIssuers(ctx context.Context) error {
+	_, err := s.Exec(ctx,
+		`DELETE FROM issuers WHERE NOT EXISTS (SELECT 1 FROM identities AS i WHERE i.issuer = issuers.issuer)`)
+	return err
+}
+
+// IdentitiesOf returns identities within a reach that trust an issuer by name,
+// or, for "", those that trust issuers by pattern or by keys that are given. It
+// returns no more than limit and looks at no more than ten times as many;
+// complete reports whether those are all.
+func (s *Store) IdentitiesOf(
+	ctx context.Context, r store.Reach, issuer string, limit int,
+) (all []resource.Identity, complete bool, _ error) {
+	looked := 0
+	complete = true
+	err := s.Rows(ctx, identities.Select()+` WHERE t.issuer = $1 ORDER BY t.subject, t.seg`, []any{issuer},
+		func(row store.Scanner) (bool, error) {
+			if looked++; looked > 10*limit || len(all) == limit {
+				complete = false
+				return true, nil
+			}
+			i, err := identities.Scan(row)
+			if err == nil && (store.Covered(r.Under, i.UID.Parent()) || slices.Contains(r.Also, i.UID)) {
+				all = append(all, i)
+			}
+			return false, err
+		})
+	return all, complete, err
+}

@@ -1,0 +1,157 @@
+package iamdb
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A SigningKey is a key of the issuer, sealed.
+type SigningKey struct {
+	ID         string
+	Algorithm  string
+	Sealed     []byte
+	CreateTime time.Time
+	Pair       *SigningKey // of another algorithm, dropped with it; nil if it has none yet
+}
+
+// SigningKeys returns the issuer's keys with their pairs, newest first.
+func (s *Store) SigningKeys(ctx context.Context) ([]SigningKey, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (k SigningKey, _ error) {
+		var p SigningKey
+		var at, paired int64
+		err := row.Scan(&k.ID, &k.Algorithm, &k.Sealed, &at, &p.ID, &p.Algorithm, &p.Sealed, &paired)
+		k.CreateTime = store.FromMS(at)
+		if p.ID != "" {
+			p.CreateTime = store.FromMS(paired)
+			k.Pair = &p
+		}
+		return k, err
+	}, `SELECT k.id, k.algorithm, k.sealed, k.create_ms,
+			COALESCE(p.id, ''), COALESCE(p.algorithm, ''), p.sealed, COALESCE(p.create_ms, 0)
+		FROM signing_keys AS k LEFT JOIN paired_keys AS p ON p.pair = k.id ORDER BY k.create_ms DESC, k.id`)
+}
+
+// PairSigningKey makes p the pair of the key of that id, unless it has one or is
+// gone: of replicas that do so together, one wins.
+func (s *Store) PairSigningKey(ctx context.Context, id string, p SigningKey) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.serialize(ctx); err != nil {
+			return err
+		}
+		n, err := t.Exec(ctx, `INSERT INTO paired_keys (id, pair, algorithm, sealed, create_ms)
+			SELECT CAST($1 AS TEXT), k.id, CAST($2 AS TEXT), $3, $4 FROM signing_keys AS k WHERE k.id = $5
+				AND NOT EXISTS (SELECT 1 FROM paired_keys AS p WHERE p.pair = k.id)`,
+			p.ID, p.Algorithm, p.Sealed, store.MS(p.CreateTime), id)
+		if n > 0 {
+			t.Reread(resource.SigningKeysSubject)
+		}
+		return err
+	})
+}
+
+// serialize makes transactions that call it run one after the other.
+func (t Tx) serialize(ctx context.Context) error {
+	var one int
+	return t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+t.DB.Engine.Lock, nil, &one)
+}
+
+func (t Tx) insertSigningKey(ctx context.Context, k SigningKey, at int64) error {
+	_, err := t.Exec(ctx, `INSERT INTO signing_keys (id, algorithm, sealed, create_ms) VALUES ($1, $2, $3, $4)`,
+		k.ID, k.Algorithm, k.Sealed, at)
+	return err
+}
+
+// InsertFirstSigningKey adds k unless there is a key already: of replicas that
+// start together, one wins.
+func (s *Store) InsertFirstSigningKey(ctx context.Context, k SigningKey) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.serialize(ctx); err != nil {
+			return err
+		}
+		var n int
+		if err := t.Row(ctx, `SELECT count(*) FROM signing_keys`, nil, &n); err != nil || n > 0 {
+			return err
+		}
+		return t.insertSigningKey(ctx, k, store.MS(k.CreateTime))
+	})
+}
+
+// AddSigningKey adds k if the newest key is still the one of that id, and tells
+// whether it did: of replicas that rotate together, one wins. It is then the
+// newest, even if the clock that dated it is behind.
+func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) (added bool, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		added = false
+		if err := t.serialize(ctx); err != nil {
+			return err
+		}
+		var id string
+		var at int64
+		if err := t.Row(ctx, `SELECT id, create_ms FROM signing_keys ORDER BY create_ms DESC, id LIMIT 1`, nil, &id,
+			&at); err != nil || id != newest {
+			return err
+		}
+		err := t.insertSigningKey(ctx, k, max(store.MS(k.CreateTime), at+1))
+		added = err == nil
+		t.Reread(resource.SigningKeysSubject)
+		return err
+	})
+	return added, err
+}
+
+// DropSigningKey removes a key and its pair: what they have signed is void. It
+// returns fault.NotFound if there is none of that id.
+func (s *Store) DropSigningKey(ctx context.Context, id string) error {
+	return s.write(ctx, func(t Tx) error {
+		n, err := t.Exec(ctx, `DELETE FROM signing_keys WHERE id = $1`, id)
+		if err == nil && n == 0 {
+			return fault.Missing("signing key", id)
+		}
+		t.Reread(resource.SigningKeysSubject)
+		return err
+	})
+}
+
+// ForgetSealed removes the signing keys and the client secrets that cannot be
+// opened. It returns how many keys they were, and the providers.
+func (t Tx) ForgetSealed(
+	ctx context.Context, keyOpens, secretOpens func(sealed []byte) bool,
+) (keys int, lost []resource.IdentityProvider, _ error) {
+	stored, err := store.ReadMap[string, []byte](ctx, t.Rows, `SELECT id, sealed FROM signing_keys`)
+	if err != nil {
+		return 0, nil, err
+	}
+	for id, sealed := range stored {
+		if keyOpens(sealed) {
+			continue
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM signing_keys WHERE id = $1`, id); err != nil {
+			return 0, nil, err
+		}
+		keys++
+	}
+	if keys > 0 {
+		t.Reread(resource.SigningKeysSubject)
+	}
+	all, err := providers.All(ctx, t.Rows, ` ORDER BY t.uid`+t.DB.Engine.Lock)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, before := range all {
+		if before.OIDC == nil || len(before.OIDC.ClientSecret.Sealed) == 0 || secretOpens(before.OIDC.ClientSecret.Sealed) {
+			continue
+		}
+		p, oidc := before, *before.OIDC
+		oidc.ClientSecret = resource.Secret{}
+		p.OIDC = &oidc
+		if err := store.Update(ctx, t.Tx, &providers, before, &p); err != nil {
+			return 0, nil, err
+		}
+		lost = append(lost, p)
+	}
+	return keys, lost, nil
+}

@@ -1,0 +1,407 @@
+package iamdb
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// This file reads the history of grants, which triggers write (schema/0036_grant_history.sql). Each transaction that
+// changes grants has a millisecond of its own, and these are in the order of the commits. The state as of a time is
+// what the transactions up to that time have left.
+
+// RequirePast returns nil if the history of grants at a time is known and final: whoever asks again gets the same
+// answer. It returns fault.InvalidArgument, naming field, if the time is not over yet, and fault.FailedPrecondition
+// if the history does not go back that far.
+func (s *Store) RequirePast(ctx context.Context, field string, at time.Time) error {
+	var now, since int64
+	err := s.Row(ctx, `SELECT `+s.Engine.Clock+`, since_ms FROM access_history WHERE id = 1`, nil, &now, &since)
+	switch {
+	case err != nil:
+		return err
+	case store.MS(at) >= now:
+		return fault.Field(field, "is not over yet: it must be in the past")
+	case store.MS(at) < since:
+		return fault.Unmet("HISTORY_NOT_KEPT", "the history of grants is kept since %s",
+			store.FromMS(since).Format(time.RFC3339Nano))
+	}
+	return s.awaitRevision(ctx)
+}
+
+// revisionPatience is how long awaitRevision waits. No transaction holds the row of the revision for nearly as long.
+const revisionPatience = 10 * time.Second
+
+// awaitRevision returns when the transaction has ended that holds the row of the revision, if there is one: it commits a
+// change whose time may be over. Every later one has a later time than now. It takes no lock itself, because
+// whoever asks about the past again and again would keep others from changing grants.
+func (s *Store) awaitRevision(ctx context.Context) error {
+	if !s.Engine.Postgres {
+		return s.write(ctx, func(Tx) error { return nil }) // after the commit in progress
+	}
+	ctx, cancel := context.WithTimeout(ctx, revisionPatience)
+	defer cancel()
+	for {
+		var held bool
+		err := s.Row(ctx, `SELECT EXISTS (SELECT 1 FROM pg_locks AS l WHERE l.locktype = 'transactionid' AND l.transactionid = t.xmax)
+			FROM revision AS t WHERE t.id = 1`, nil, &held)
+		if err != nil || !held {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fault.Outage("the database", ctx.Err())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// A PastQuery asks for the bindings that counted at a time: those on one of Groups, or, unless Under is nil, on one of
+// Under and below; those of Identity, if it is set, which it must be with Under; those of Roles, unless that is nil.
+type PastQuery struct {
+	At       time.Time
+	Groups   []resource.UID
+	Under    []resource.UID
+	Identity resource.UID
+	Roles    []resource.UID
+}
+
+// validAt is the condition that a row of a history was valid at the time that a parameter has.
+func validAt(at string) string { return `t.to_ms > ` + at + ` AND t.from_ms <= ` + at }
+
+// source returns where a statement finds the bindings of the query: what follows FROM, with conditions. On Groups that
+// have never been, or not by their whole UIDs, there are none; known are the others. Without an identity, the rows are
+// looked up for one group after the other.
+func (p PastQuery) source(q *store.Query, known map[resource.UID]string) (text string) {
+	counted := countedAt("t", q.Arg(store.MS(p.At)))
+	on := func() string { return q.Engine.Each(q, segments(maps.Keys(known))) }
+	switch {
+	case p.Identity == "":
+		text = on() + ` AS s` + q.Engine.Lookup("binding_history", `t.grp = s.v AND `+counted) + ` WHERE 1 = 1`
+	case p.Under == nil:
+		text = `binding_history AS t WHERE t.identity = ` + q.Arg(string(p.Identity)) + ` AND ` + counted +
+			` AND +t.grp IN (SELECT v FROM ` + on() + ` AS s)`
+	default:
+		text = `binding_history AS t WHERE t.identity = ` + q.Arg(string(p.Identity)) + ` AND ` + counted +
+			` AND EXISTS (SELECT 1 FROM ` + q.Engine.Each(q, texts(p.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')`
+	}
+	if p.Roles != nil {
+		text += ` AND +t.role IN (SELECT v FROM ` + q.Engine.Each(q, segments(slices.Values(p.Roles))) + ` AS r)`
+	}
+	return text
+}
+
+// segments returns the segments of UIDs, sorted.
+func segments(uids func(func(resource.UID) bool)) []int64 {
+	all := []int64{}
+	for uid := range uids {
+		all = append(all, store.Segment(uid))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// GroupNamesAt returns the names that groups had at a time, or nearest to it if they were not there then. It leaves
+// out groups that have never been.
+func (s *Store) GroupNamesAt(
+	ctx context.Context, at time.Time, groups []resource.UID,
+) (map[resource.UID]string, error) {
+	return s.namesAt(ctx, "group_history", at, groups)
+}
+
+// namesAt returns the names that a history has for UIDs at a time, or nearest to it.
+func (s *Store) namesAt(
+	ctx context.Context, table string, at time.Time, uids []resource.UID,
+) (map[resource.UID]string, error) {
+	if len(uids) == 0 {
+		return nil, nil
+	}
+	q := store.Query{Engine: s.Engine}
+	text := `SELECT t.uid, t.name FROM ` + q.Engine.Each(&q, segments(slices.Values(uids))) + ` AS s` +
+		q.Engine.Lookup(table, `t.seg = s.v`)
+	// The one that was valid then is the last.
+	ms := q.Arg(store.MS(at))
+	text += fmt.Sprintf(` ORDER BY CASE WHEN %s THEN 1 ELSE 0 END, t.seq`, validAt(ms))
+	names, err := store.ReadMap[resource.UID, string](ctx, s.Rows, text, q.Args...)
+	maps.DeleteFunc(names, func(uid resource.UID, _ string) bool { return !slices.Contains(uids, uid) })
+	return names, err
+}
+
+// A PastRole is a role as it was at a time.
+type PastRole struct {
+	UID          resource.UID
+	Name         string
+	Capabilities resource.Capabilities
+}
+
+// rolesAt returns roles as they were at a time, by their segments.
+func (s *Store) rolesAt(ctx context.Context, at time.Time, segs []int64) (map[int64]PastRole, error) {
+	all := map[int64]PastRole{}
+	if len(segs) == 0 {
+		return all, nil
+	}
+	q := store.Query{Engine: s.Engine}
+	text := `SELECT t.seg, t.uid, t.name, t.capabilities FROM ` + q.Engine.Each(&q, segs) + ` AS s` +
+		q.Engine.Lookup("role_history", `t.seg = s.v`)
+	text += ` WHERE ` + validAt(q.Arg(store.MS(at)))
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var seg int64
+		var r PastRole
+		var caps []byte
+		if err := row.Scan(&seg, &r.UID, &r.Name, &caps); err != nil {
+			return false, err
+		}
+		if err := json.Unmarshal(caps, &r.Capabilities); err != nil {
+			return false, fmt.Errorf("capabilities of %s: %w", r.UID, err)
+		}
+		all[seg] = r
+		return false, nil
+	})
+	return all, err
+}
+
+// GrantsAt returns the grants that an identity had on groups at a time, with those that had not begun or were over,
+// and what their roles allowed then.
+func (s *Store) GrantsAt(
+	ctx context.Context, at time.Time, identity resource.UID, groups []resource.UID,
+) ([]Grant, map[resource.UID]resource.Capabilities, error) {
+	known, err := s.GroupNamesAt(ctx, at, groups)
+	if err != nil || len(known) == 0 {
+		return nil, nil, err
+	}
+	q := store.Query{Engine: s.Engine}
+	text := `SELECT t.uid, t.role, t.start_ms, t.expire_ms FROM binding_history AS t WHERE t.identity = ` +
+		q.Arg(string(identity)) + ` AND ` + validAt(q.Arg(store.MS(at))) + ` AND +t.grp IN (SELECT v FROM ` +
+		q.Engine.Each(&q, segments(maps.Keys(known))) + ` AS s)`
+	var grants []Grant
+	var roles []int64
+	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var uid resource.UID
+		var role int64
+		g := Grant{Identity: identity}
+		err := row.Scan(&uid, &role, &g.StartMS, &g.ExpireMS)
+		g.Group = uid.Parent()
+		grants, roles = append(grants, g), append(roles, role)
+		return false, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := s.rolesAt(ctx, at, slices.Compact(slices.Sorted(slices.Values(roles))))
+	allowed := map[resource.UID]resource.Capabilities{}
+	for i := range grants {
+		r := found[roles[i]]
+		grants[i].Role, allowed[r.UID] = r.UID, r.Capabilities
+	}
+	return grants, allowed, err
+}
+
+// RolesHeldAt returns the roles of the bindings that a query asks for, as they were then, and how many bindings of
+// each there were.
+func (s *Store) RolesHeldAt(ctx context.Context, p PastQuery) ([]PastRole, map[resource.UID]int64, error) {
+	known, err := s.GroupNamesAt(ctx, p.At, p.Groups)
+	if err != nil || p.Under == nil && len(known) == 0 {
+		return nil, nil, err
+	}
+	q := store.Query{Engine: s.Engine}
+	counts, err := store.ReadMap[int64, int64](ctx, s.Rows, `SELECT t.role, count(*) FROM `+
+		p.source(&q, known)+` GROUP BY t.role`, q.Args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := s.rolesAt(ctx, p.At, slices.Sorted(maps.Keys(counts)))
+	byUID := map[resource.UID]int64{}
+	for seg, r := range found {
+		byUID[r.UID] = counts[seg]
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b PastRole) int { return cmp.Compare(a.UID, b.UID) }), byUID, err
+}
+
+// PastBindings returns one page of the bindings that a query asks for, by uid or by creation time, with the names that
+// groups, roles and workloads had then. What else is known of an identity is as it is now, and nothing if it is gone.
+// The page has no total.
+func (s *Store) PastBindings(
+	ctx context.Context, p PastQuery, r page.Request,
+) (out page.Page[resource.BoundRole], _ error) {
+	known, err := s.GroupNamesAt(ctx, p.At, p.Groups)
+	if err != nil || p.Under == nil && len(known) == 0 {
+		return out, err
+	}
+	col, ok := bindings.OrderColumn(r.Order.Field)
+	if !ok {
+		return out, fmt.Errorf("cannot list bindings by %q", r.Order.Field)
+	}
+	q := store.Query{Engine: s.Engine, Table: "binding_history", Column: col, Page: r}
+	text := `SELECT t.uid, t.identity, t.role, t.create_ms, t.start_ms, t.expire_ms FROM ` + p.source(&q, known)
+	text += q.After() + ` ORDER BY ` + q.Order() + q.Limit(r.Size+1) + ` OFFSET ` + q.Arg(r.Skip)
+	var roles []int64
+	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		b, role, err := scanPast(row)
+		out.Items, roles = append(out.Items, b), append(roles, role)
+		return len(out.Items) > r.Size, err
+	})
+	if err != nil {
+		return out, err
+	}
+	if len(out.Items) > r.Size {
+		out.Items = out.Items[:r.Size]
+		last := bindings.Cursor(out.Items[r.Size-1], col)
+		out.Last = &last
+	}
+	return out, s.describePast(ctx, p.At, out.Items, roles)
+}
+
+// scanPast reads a row of a binding's history, and the segment of its role.
+func scanPast(row store.Scanner) (b resource.BoundRole, role int64, _ error) {
+	var created, start, expire int64
+	err := row.Scan(&b.UID, &b.Identity, &role, &created, &start, &expire)
+	setTimes(&b.RoleBinding, created, start, expire)
+	return b, role, err
+}
+
+// setTimes sets the times of a binding to those that columns have.
+func setTimes(b *resource.RoleBinding, created, start, expire int64) {
+	b.CreateTime = store.FromMS(created)
+	if start != 0 {
+		b.StartTime = store.FromMS(start)
+	}
+	if expire != 0 {
+		b.ExpireTime = store.FromMS(expire)
+	}
+}
+
+// describePast adds to bindings, whose roles have these segments, what is known of their groups, roles and identities.
+func (s *Store) describePast(ctx context.Context, at time.Time, all []resource.BoundRole, roles []int64) error {
+	if len(all) == 0 {
+		return nil
+	}
+	var groups, identities, workloads []resource.UID
+	for _, b := range all {
+		groups, identities = append(groups, b.Group()), append(identities, b.Identity)
+		if !b.Identity.IsRoot() {
+			workloads = append(workloads, b.Identity)
+		}
+	}
+	groupNames, err := s.GroupNamesAt(ctx, at, groups)
+	if err != nil {
+		return err
+	}
+	names, err := s.namesAt(ctx, "identity_history", at, workloads)
+	if err != nil {
+		return err
+	}
+	found, err := s.rolesAt(ctx, at, slices.Compact(slices.Sorted(slices.Values(roles))))
+	if err != nil {
+		return err
+	}
+	infos, err := s.identityInfos(ctx, identities)
+	if err != nil {
+		return err
+	}
+	joined, err := s.Joined(ctx, identities)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		b := &all[i]
+		r := found[roles[i]]
+		b.Role, b.RoleInfo = r.UID, resource.Info{UID: r.UID, Name: r.Name}
+		b.GroupInfo = resource.Info{UID: b.Group(), Name: groupNames[b.Group()]}
+		b.IdentityInfo = infos[b.Identity]
+		b.IdentityInfo.UID, b.IdentityInfo.Member = b.Identity, slices.Contains(joined[b.Identity], b.UID.Root())
+		if name := names[b.Identity]; name != "" {
+			b.IdentityInfo.Name = name
+		}
+	}
+	return nil
+}
+
+// identityInfos returns what there is to tell about identities now, of those that exist.
+func (s *Store) identityInfos(
+	ctx context.Context, uids []resource.UID,
+) (map[resource.UID]resource.IdentityInfo, error) {
+	q := store.Query{Engine: s.Engine}
+	text := `SELECT t.uid, t.name, t.display_name, t.description, t.issuer, t.subject, t.email FROM ` +
+		q.Engine.Each(&q, texts(uids)) + ` AS s` + q.Engine.Lookup("identities", `t.uid = s.v`)
+	all := map[resource.UID]resource.IdentityInfo{}
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var i resource.IdentityInfo
+		err := row.Scan(&i.UID, &i.Name, &i.DisplayName, &i.Description, &i.Issuer, &i.Subject, &i.Email)
+		all[i.UID] = i
+		return false, err
+	})
+	return all, err
+}
+
+// A PastGroup is a group as it was at a time.
+type PastGroup struct {
+	UID     resource.UID
+	Name    string
+	Deleted bool // it is gone by now
+}
+
+// PastGroups returns one page of the groups that were directly in another at a time, by their UIDs.
+func (s *Store) PastGroups(
+	ctx context.Context, at time.Time, parent resource.UID, r page.Request,
+) (out page.Page[PastGroup], _ error) {
+	known, err := s.GroupNamesAt(ctx, at, []resource.UID{parent})
+	if err != nil || len(known) == 0 {
+		return out, err
+	}
+	q := store.Query{Engine: s.Engine, Table: "group_history", Column: "uid", Page: r}
+	where := `t.parent = ` + q.Arg(store.Segment(parent)) + ` AND ` + validAt(q.Arg(store.MS(at)))
+	if err := s.Row(ctx, `SELECT count(*) FROM group_history AS t WHERE `+where, q.Args, &out.Total); err != nil {
+		return out, err
+	}
+	text := `SELECT t.uid, t.name, NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = t.uid) FROM group_history AS t WHERE ` +
+		where + q.After() + ` ORDER BY ` + q.Order() + q.Limit(r.Size+1) + ` OFFSET ` + q.Arg(r.Skip)
+	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var g PastGroup
+		err := row.Scan(&g.UID, &g.Name, &g.Deleted)
+		out.Items = append(out.Items, g)
+		return len(out.Items) > r.Size, err
+	})
+	if len(out.Items) > r.Size {
+		out.Items = out.Items[:r.Size]
+		out.Last = &page.Cursor{UID: string(out.Items[r.Size-1].UID)}
+	}
+	return out, err
+}
+
+// pruneSlack is longer than a request takes. What has ended since before the beginning of history stays for that
+// long, because a request may have been told that its time is within history.
+const pruneSlack = 5 * time.Minute
+
+// PruneHistory lets the history of grants begin at a time, unless it begins later, and deletes up to n rows of what had
+// ended before. It never deletes what is valid. It returns how many rows it has deleted.
+func (s *Store) PruneHistory(ctx context.Context, before time.Time, n int) (deleted int, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		deleted = 0
+		if _, err := t.Exec(ctx, `UPDATE access_history SET since_ms = $1 WHERE id = 1 AND since_ms < $1`,
+			store.MS(before)); err != nil {
+			return err
+		}
+		ended := store.MS(before.Add(-pruneSlack))
+		for _, table := range []string{"binding_history", "role_history", "group_history", "identity_history"} {
+			if deleted == n {
+				break
+			}
+			got, err := t.Exec(ctx, `DELETE FROM `+table+` WHERE seq IN (SELECT t.seq FROM `+table+` AS t
+				WHERE t.to_ms < $1 AND t.to_ms < 9223372036854775806 ORDER BY t.to_ms LIMIT $2)`, ended, n-deleted)
+			if err != nil {
+				return err
+			}
+			deleted += int(got)
+		}
+		return nil
+	})
+	return deleted, err
+}

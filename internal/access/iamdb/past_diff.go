@@ -1,0 +1,218 @@
+package iamdb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A DiffQuery asks who has gained and lost a role between two times, on one of Under and below, or on one of Groups.
+type DiffQuery struct {
+	From, To      time.Time
+	Under, Groups []resource.UID
+}
+
+// A Change is what has happened to a grant.
+type Change int
+
+// The changes of grants. Granted and Revoked are somebody's doing; Begun and Expired are those of times.
+const (
+	Granted Change = iota + 1
+	Begun
+	Revoked
+	Expired
+)
+
+// A GrantDiff is a role that somebody has gained or lost, and how.
+type GrantDiff struct {
+	resource.BoundRole
+	Change Change
+	At     time.Time
+	By     resource.UID // "" is nobody, or not known
+}
+
+// A diffBranch selects changes of one sort, which an index finds by a column.
+type diffBranch struct {
+	change Change
+	column string // that has a time between the two
+	where  string // what else holds
+	by     string
+	gained bool
+}
+
+// diffBranches leave nothing out, and have nothing twice. A grant that ends before it is taken away has expired, and one
+// that begins after it was given has begun.
+var diffBranches = []diffBranch{
+	{Granted, "from_ms", `t.start_ms <= t.from_ms`, "t.made_by", true},
+	{Begun, "start_ms", `t.start_ms > 0 AND t.start_ms > t.from_ms`, "t.made_by", true},
+	{Revoked, "to_ms", `t.to_ms < 9223372036854775806 AND (t.expire_ms = 0 OR t.expire_ms > t.to_ms)`, "t.ended_by", false},
+	{Expired, "expire_ms", `t.expire_ms > 0 AND t.expire_ms <= t.to_ms`, "''", false},
+}
+
+// countedAt is the condition that a row was valid and counted at the time that a parameter has.
+func countedAt(row, at string) string {
+	return strings.NewReplacer("t.", row+".", "AT", at).Replace(
+		`t.to_ms > AT AND t.from_ms <= AT AND t.start_ms <= AT AND (t.expire_ms = 0 OR t.expire_ms > AT)`)
+}
+
+// A diffScope is the parts of a statement that say where and between which times changes are looked for.
+type diffScope struct{ from, to, org, place string }
+
+func (d DiffQuery) scope(q *store.Query, known map[resource.UID]string) diffScope {
+	var orgs []resource.UID
+	for _, uid := range append(slices.Clone(d.Under), d.Groups...) {
+		orgs = append(orgs, uid.Root())
+	}
+	return diffScope{
+		from: q.Arg(store.MS(d.From)), to: q.Arg(store.MS(d.To)),
+		org: `t.org IN (SELECT v FROM ` + q.Engine.Each(q, segments(slices.Values(orgs))) + ` AS o)`,
+		place: `(EXISTS (SELECT 1 FROM ` + q.Engine.Each(q, texts(d.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')
+			OR +t.grp IN (SELECT v FROM ` + q.Engine.Each(q, segments(maps.Keys(known))) + ` AS s))`,
+	}
+}
+
+// text returns the statement that reads the changes of one sort. Who has got back by another binding what one of them
+// gave has neither lost nor gained it.
+func (b diffBranch) text(in diffScope) string {
+	has, had := in.from, in.to
+	if b.gained {
+		has, had = in.to, in.from
+	}
+	return fmt.Sprintf(`SELECT %d AS change, t.%s AS at_ms, %s AS actor, t.seq, t.uid, t.identity, t.role, t.create_ms,
+		t.start_ms, t.expire_ms FROM binding_history AS t WHERE %s AND t.%s > %s AND t.%s <= %s AND %s AND %s AND %s
+		AND NOT EXISTS (SELECT 1 FROM binding_history AS u WHERE u.identity = t.identity AND +u.grp = t.grp AND +u.role = t.role AND %s)`,
+		b.change, b.column, b.by, in.org, b.column, in.from, b.column, in.to, b.where, countedAt("t", has), in.place, countedAt("u", had))
+}
+
+// DiffGrants returns one page of who has gained and lost a role, by time. Names are those of the later time for what was
+// gained, and of the earlier for what was lost.
+func (s *Store) DiffGrants(ctx context.Context, d DiffQuery, r page.Request) (out page.Page[GrantDiff], _ error) {
+	known, err := s.GroupNamesAt(ctx, d.To, d.Groups)
+	if err != nil {
+		return out, err
+	}
+	q := store.Query{Engine: s.Engine, Page: r}
+	scope := d.scope(&q, known)
+	var branches []string
+	for _, b := range diffBranches {
+		branches = append(branches, b.text(scope))
+	}
+	all := `(` + strings.Join(branches, ` UNION ALL `) + `) AS t`
+	if err := s.Row(ctx, `SELECT count(*) FROM `+all, q.Args, &out.Total); err != nil || out.Total == 0 {
+		return out, err
+	}
+	dir, than := ``, `>`
+	if r.Order.Desc {
+		dir, than = ` DESC`, `<`
+	}
+	where := ``
+	if r.After != nil {
+		seq, _ := strconv.ParseInt(r.After.Key, 10, 64) // we have made it
+		where = ` WHERE (t.at_ms, t.seq) ` + than + ` (` + q.Arg(r.After.Number) + `, ` + q.Arg(seq) + `)`
+	}
+	text := `SELECT t.change, t.at_ms, t.actor, t.seq, t.uid, t.identity, t.role, t.create_ms, t.start_ms, t.expire_ms FROM ` +
+		all + where + ` ORDER BY t.at_ms` + dir + `, t.seq` + dir + q.Limit(r.Size+1) + ` OFFSET ` + q.Arg(r.Skip)
+	rows, err := store.ReadAll(ctx, s.Rows, scanDiff, text, q.Args...)
+	if err != nil {
+		return out, err
+	}
+	if len(rows) > r.Size {
+		rows = rows[:r.Size]
+		last := rows[r.Size-1]
+		out.Last = &page.Cursor{Number: store.MS(last.At), Key: strconv.FormatInt(last.seq, 10)}
+	}
+	out.Items, err = s.describeDiff(ctx, d, rows)
+	return out, err
+}
+
+// A diffRow is a change, as it is read.
+type diffRow struct {
+	GrantDiff
+	seq, role int64
+}
+
+func scanDiff(row store.Scanner) (d diffRow, _ error) {
+	var at, created, start, expire int64
+	err := row.Scan(&d.Change, &at, &d.By, &d.seq, &d.UID, &d.Identity, &d.role, &created, &start, &expire)
+	d.At = store.FromMS(at)
+	setTimes(&d.RoleBinding, created, start, expire)
+	return d, err
+}
+
+// describeDiff adds names to changes.
+func (s *Store) describeDiff(ctx context.Context, d DiffQuery, rows []diffRow) ([]GrantDiff, error) {
+	all := make([]GrantDiff, len(rows))
+	for _, gained := range []bool{true, false} {
+		at := d.From
+		if gained {
+			at = d.To
+		}
+		var bound []resource.BoundRole
+		var roles []int64
+		var place []int
+		for i, row := range rows {
+			if (row.Change <= Begun) == gained {
+				bound, roles, place = append(bound, row.BoundRole), append(roles, row.role), append(place, i)
+			}
+		}
+		if err := s.describePast(ctx, at, bound, roles); err != nil {
+			return nil, err
+		}
+		for i, b := range bound {
+			all[place[i]] = rows[place[i]].GrantDiff
+			all[place[i]].BoundRole = b
+		}
+	}
+	return all, nil
+}
+
+// A RoleDiff is a role that allows something else than before.
+type RoleDiff struct {
+	resource.Info
+	Gained, Lost resource.Capabilities
+	At           time.Time    // of the last change
+	By           resource.UID // "" is the service itself, or not known
+}
+
+// maxRoleDiffs is how many roles DiffRoles returns.
+const maxRoleDiffs = 200
+
+// DiffRoles returns the roles of organizations, and those of the service, that were there at both times and allow
+// something else, up to maxRoleDiffs.
+func (s *Store) DiffRoles(ctx context.Context, from, to time.Time, orgs []resource.UID) ([]RoleDiff, error) {
+	q := store.Query{Engine: s.Engine}
+	since, until := q.Arg(store.MS(from)), q.Arg(store.MS(to))
+	text := `SELECT t.uid, t.name, t.capabilities, b.capabilities, t.from_ms, t.made_by FROM role_history AS t
+		JOIN role_history AS b ON b.seg = t.seg AND b.to_ms > ` + since + ` AND b.from_ms <= ` + since + `
+		WHERE t.from_ms > ` + since + ` AND t.from_ms <= ` + until + ` AND t.to_ms > ` + until + ` AND t.capabilities <> b.capabilities
+		AND (t.uid NOT LIKE '%/%' OR EXISTS (SELECT 1 FROM ` + q.Engine.Each(&q, texts(orgs)) + ` AS s
+			WHERE t.uid > s.v || '/' AND t.uid < s.v || '0'))
+		ORDER BY t.from_ms, t.seq LIMIT ` + q.Arg(maxRoleDiffs)
+	return store.ReadAll(ctx, s.Rows, scanRoleDiff, text, q.Args...)
+}
+
+func scanRoleDiff(row store.Scanner) (d RoleDiff, _ error) {
+	var before, after []byte
+	var at int64
+	if err := row.Scan(&d.UID, &d.Name, &after, &before, &at, &d.By); err != nil {
+		return d, err
+	}
+	var was, is resource.Capabilities
+	if err := json.Unmarshal(before, &was); err != nil {
+		return d, fmt.Errorf("capabilities of %s: %w", d.UID, err)
+	}
+	if err := json.Unmarshal(after, &is); err != nil {
+		return d, fmt.Errorf("capabilities of %s: %w", d.UID, err)
+	}
+	d.Gained, d.Lost, d.At = is.Without(was), was.Without(is), store.FromMS(at)
+	return d, nil
+}

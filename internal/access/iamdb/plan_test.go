@@ -1,0 +1,34 @@
+package iamdb
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/plantest"
+)
+
+// TestPlans looks at the statement that finds people by their e-mail addresses.
+func TestPlans(t *testing.T) {
+	var org resource.UID
+	insert := func(db *store.DB) {
+		org = resource.NewRoot()
+		plantest.Insert(t, db, "groups", append(store.TreeColumns(org), "org", "", false, 0, 0, 0))
+		var people, members [][]any
+		for i := range 3000 {
+			uid := resource.NewRoot()
+			email := fmt.Sprintf("p%d@people.test", i/2)
+			people = append(people, append(store.TreeColumns(uid), email, "", email, "", "", 1, "{}", "", "", "", 0, i, i, nil, ""))
+			members = append(members, []any{store.Segment(org), string(uid)})
+		}
+		plantest.Insert(t, db, "identities", people...)
+		plantest.Insert(t, db, "members", members...)
+	}
+	shapes := func(db *store.DB) []plantest.Shape {
+		args, text := peopleWithEmail(db.Engine, "p7@people.test", []resource.UID{org}, 100)
+		return []plantest.Shape{{Name: "people by e-mail", Index: "identities_email", Sort: true, Text: text, Args: args}}
+	}
+	t.Run("sqlite", func(t *testing.T) { plantest.SQLite(t, insert, shapes) })
+	t.Run("postgres", func(t *testing.T) { plantest.Postgres(t, insert, shapes) })
+}

@@ -1,0 +1,260 @@
+package iamdb
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+var providers = store.Kind[resource.IdentityProvider]{
+	Table: "identity_providers", Label: "identity provider",
+	Created: resource.ProviderCreated, Updated: resource.ProviderUpdated, Deleted: resource.ProviderDeleted,
+	Columns: func(p *resource.IdentityProvider) []store.Column {
+		if p.OIDC == nil {
+			p.OIDC = &resource.OIDC{}
+		}
+		return []store.Column{
+			store.Key(&p.UID),
+			store.Text("name", &p.Name).Order("name"),
+			store.Text("description", &p.Description),
+			store.Ref("default_role", "roles", &p.DefaultRole),
+			store.JSON("detail", p.OIDC),
+			store.Bytes("secret", &p.OIDC.ClientSecret.Sealed),
+			store.Flag("disabled", &p.Disabled),
+			store.Flag("trusted", &p.Trusted),
+			store.Flag("shared_redirect", &p.SharedRedirect),
+			store.Text("realm", &p.Realm),
+			store.Number("epoch", &p.Epoch),
+			store.Time("create_ms", &p.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &p.UpdateTime).Order("update_time"),
+		}
+	},
+}
+
+// InsertProvider adds p. It returns fault.NotFound if its group or its default
+// role is not there.
+func (s *Store) InsertProvider(ctx context.Context, p resource.IdentityProvider) error {
+	p.Epoch, p.Trusted = 0, false
+	p.Realm = p.OwnRealm()
+	return s.write(ctx, func(t Tx) error {
+		if err := t.RequireGroup(ctx, p.UID.Parent()); err != nil {
+			return err
+		}
+		if err := t.RequireRole(ctx, p.DefaultRole); err != nil {
+			return err
+		}
+		return store.Insert(ctx, t.Tx, &providers, p)
+	})
+}
+
+// Provider returns a provider, or fault.NotFound.
+func (s *Store) Provider(ctx context.Context, uid resource.UID) (resource.IdentityProvider, error) {
+	return store.Get(ctx, s.DB, &providers, uid)
+}
+
+// A ProviderChange changes a provider whose mappings are given. It says which of
+// the provider's people stay who they are, if what it believes changes; if keep
+// is nil, none does.
+type ProviderChange func(p *resource.IdentityProvider,
+	mappings []resource.ExternalGroupRoleMapping) (keep func(resource.UID) bool, _ error)
+
+// UpdateProvider applies change to the provider and returns the result, under
+// the rules of UpdateGroup. If what it believes changes, or whether the operator
+// trusts it, a new epoch begins: everything it vouched for before is void, and
+// its people are new people, but for those that are kept.
+func (s *Store) UpdateProvider(
+	ctx context.Context, uid resource.UID, change ProviderChange,
+) (p resource.IdentityProvider, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		before, err := store.Lock(ctx, t.Tx, &providers, uid, s.Engine.Lock)
+		if err != nil {
+			return err
+		}
+		mapped, err := t.MappingsOf(ctx, uid)
+		if err != nil {
+			return err
+		}
+		p = before
+		oidc := *before.OIDC
+		p.OIDC = &oidc
+		keep, err := change(&p, mapped)
+		if err != nil {
+			return err
+		}
+		p.Realm, p.Epoch = before.Realm, before.Epoch
+		if !p.OIDC.SameBeliefs(*before.OIDC) || p.Trusted != before.Trusted {
+			if err := t.beginEpoch(ctx, before, &p, keep); err != nil {
+				return err
+			}
+		}
+		if err := t.RequireRole(ctx, p.DefaultRole); err != nil {
+			return err
+		}
+		return store.Update(ctx, t.Tx, &providers, before, &p)
+	})
+	return p, err
+}
+
+// beginEpoch makes everything that a provider vouched for void and gives it
+// another realm. People who are kept move there, unless somebody is there already.
+func (t Tx) beginEpoch(
+	ctx context.Context, before resource.IdentityProvider, p *resource.IdentityProvider, keep func(resource.UID) bool,
+) error {
+	p.Epoch++
+	p.Realm = p.OwnRealm()
+	if p.Trusted {
+		p.Realm = p.IssuerRealm()
+	}
+	if err := t.revoke(ctx, resource.VoucherSubject(before.Voucher())); err != nil {
+		return err
+	}
+	if _, err := t.endSelected(ctx, resource.EndProviderChanged, `t.provider = $1`, string(before.UID)); err != nil {
+		return err
+	}
+	if keep == nil {
+		return nil
+	}
+	people, err := identities.All(ctx, t.Rows, ` WHERE t.provider = $1 AND t.realm = $2 AND NOT EXISTS
+		(SELECT 1 FROM identities AS o WHERE o.realm = $3 AND o.subject = t.subject) ORDER BY t.uid`,
+		store.Segment(p.UID), before.Realm, p.Realm)
+	if err != nil {
+		return err
+	}
+	for _, i := range people {
+		if !keep(i.UID) {
+			continue
+		}
+		if err := t.moveToRealm(ctx, i, *p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveToRealm makes a person one of the people that a provider vouches for now.
+func (t Tx) moveToRealm(ctx context.Context, i resource.Identity, p resource.IdentityProvider) error {
+	before := i
+	i.Relationship = resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: p.OIDC.Issuer,
+		Subject: i.Relationship.Subject()}}
+	i.Realm = p.Realm
+	return t.UpdateIdentity(ctx, resource.IdentityUpdated, before, &i)
+}
+
+// MappingsOf returns the mappings of a provider.
+func (t Tx) MappingsOf(ctx context.Context, provider resource.UID) ([]resource.ExternalGroupRoleMapping, error) {
+	return mappings.All(ctx, t.Rows, ` WHERE t.parent = $1 ORDER BY t.uid`, store.Segment(provider))
+}
+
+// DeleteProvider removes a provider that has no mappings and that nobody came
+// through. It returns fault.FailedPrecondition while there are any, and
+// fault.NotFound if there is no such provider.
+func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		before, err := store.Lock(ctx, t.Tx, &providers, uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		users, err := t.Users(ctx, uid, []store.Use{
+			{Table: "external_group_role_mappings", Column: "parent", Label: "external group role mappings"},
+			{Table: "identities", Column: "provider", Label: "identities"},
+		})
+		if err != nil {
+			return err
+		}
+		if len(users) > 0 {
+			return fault.InUse("identity provider", users...)
+		}
+		if err := store.Remove(ctx, t.Tx, &providers, before); err != nil {
+			return err
+		}
+		return t.DropCounters(ctx, uid)
+	})
+}
+
+// Providers returns one page of providers.
+func (s *Store) Providers(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.IdentityProvider], error) {
+	return store.List(ctx, s.DB, &providers, r, f, p)
+}
+
+// OwnersThrough returns how many owners of an organization, without an end, have
+// come through one of its providers that is in use.
+func (s *Store) OwnersThrough(ctx context.Context, org resource.UID) (n int, err error) {
+	err = s.Row(ctx, ownersThrough, []any{store.Segment(org), store.Segment(resource.OwnerRole), false, s.now()}, &n)
+	return n, err
+}
+
+// OwnersThrough is Store.OwnersThrough inside a transaction.
+func (t Tx) OwnersThrough(ctx context.Context, org resource.UID) (n int, err error) {
+	now, err := t.Clock(ctx)
+	if err == nil {
+		err = t.Row(ctx, ownersThrough, []any{store.Segment(org), store.Segment(resource.OwnerRole), false, store.MS(now)}, &n)
+	}
+	return n, err
+}
+
+var ownersThrough = `SELECT count(*) FROM role_bindings AS b WHERE b.parent = $1 AND b.role = $2 AND ` + lasts("$4") + ` AND EXISTS
+	(SELECT 1 FROM arrivals AS a JOIN identity_providers AS p ON p.seg = a.provider
+	JOIN identities AS i ON i.uid = a.identity
+		WHERE a.identity = b.identity AND p.a1 = $1 AND p.disabled = $3 AND i.realm = p.realm)`
+
+// ProvidersFor returns the providers that speak for a group and that people can
+// sign in with: those of the group and of the groups above it, by name. A
+// provider of a folder does not speak for its organization.
+func (s *Store) ProvidersFor(ctx context.Context, group resource.UID) ([]resource.IdentityProvider, error) {
+	var all []resource.IdentityProvider
+	for _, g := range append(group.Ancestors(), group) {
+		found, err := providers.All(ctx, s.Rows, ` WHERE t.parent = $1 ORDER BY t.name, t.seg LIMIT 100`, store.Segment(g))
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range found {
+			if p.UID.Parent() == g && !p.Disabled {
+				all = append(all, p)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b resource.IdentityProvider) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// RolesFor returns the names of the roles that somebody gets who comes through a
+// provider for the first time and is in those groups.
+func (s *Store) RolesFor(ctx context.Context, p resource.IdentityProvider, groups []string) ([]string, error) {
+	uids := []resource.UID{p.DefaultRole}
+	mapped, err := mappings.All(ctx, s.Rows, ` WHERE t.parent = $1 ORDER BY t.uid`, store.Segment(p.UID))
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range mapped {
+		if slices.Contains(groups, m.ExternalGroup) && !slices.Contains(uids, m.Role) {
+			uids = append(uids, m.Role)
+		}
+	}
+	var names []string
+	for _, uid := range uids {
+		r, err := s.Role(ctx, uid)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, r.Name)
+	}
+	return names, nil
+}
+
+// ClientSecrets returns the sealed client secrets of all providers.
+func (s *Store) ClientSecrets(ctx context.Context) (sealed [][]byte, _ error) {
+	all, err := providers.All(ctx, s.Rows, ``)
+	for _, p := range all {
+		if p.OIDC != nil && len(p.OIDC.ClientSecret.Sealed) > 0 {
+			sealed = append(sealed, p.OIDC.ClientSecret.Sealed)
+		}
+	}
+	return sealed, err
+}

@@ -1,0 +1,128 @@
+package iamdb
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+var roles = store.Kind[resource.Role]{
+	Table: "roles", Label: "role",
+	Created: resource.RoleCreated, Updated: resource.RoleUpdated, Deleted: resource.RoleDeleted,
+	Columns: func(r *resource.Role) []store.Column {
+		return []store.Column{
+			store.Key(&r.UID),
+			store.Text("name", &r.Name).Order("name"),
+			store.Text("description", &r.Description),
+			store.JSON("capabilities", &r.Capabilities),
+			store.Time("create_ms", &r.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &r.UpdateTime).Order("update_time"),
+		}
+	},
+}
+
+// InsertRole adds r. It returns fault.NotFound if its group is not there, and
+// fault.AlreadyExists if that group has a role of the name.
+func (s *Store) InsertRole(ctx context.Context, r resource.Role) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.RequireGroup(ctx, r.UID.Parent()); err != nil {
+			return err
+		}
+		t.RoleChanged(r.UID)
+		return store.Insert(ctx, t.Tx, &roles, r)
+	})
+}
+
+// Role returns a role, or fault.NotFound.
+func (s *Store) Role(ctx context.Context, uid resource.UID) (resource.Role, error) {
+	return store.Get(ctx, s.DB, &roles, uid)
+}
+
+// UpdateRole puts after in the place of before, under the rules of UpdateGroup.
+func (s *Store) UpdateRole(ctx context.Context, before, after resource.Role) (resource.Role, error) {
+	err := s.write(ctx, func(t Tx) error {
+		t.RoleChanged(after.UID)
+		return store.Update(ctx, t.Tx, &roles, before, &after)
+	})
+	return after, err
+}
+
+// roleUsers is what keeps a role from being deleted.
+var roleUsers = []store.Use{
+	{Table: "role_bindings", Column: "role", Label: "role bindings"},
+	{Table: "group_invites", Column: "role", Label: "group invites"},
+	{Table: "identity_providers", Column: "default_role", Label: "identity providers"},
+	{Table: "external_group_role_mappings", Column: "role", Label: "external group role mappings"},
+	{Table: "access_rules", Column: "role", Label: "access rules"},
+	{Table: "access_rules", Column: "requester", Label: "access rules"},
+}
+
+// DeleteRole removes a role that nothing refers to but bindings that are over, which go with it. It returns
+// fault.FailedPrecondition, naming the kinds, while something does, and
+// fault.NotFound if there is no such role.
+func (s *Store) DeleteRole(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		r, err := store.Lock(ctx, t.Tx, &roles, uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		if err := t.deleteOver(ctx, `t.role = $1`, store.Segment(uid)); err != nil {
+			return err
+		}
+		users, err := t.Users(ctx, uid, roleUsers)
+		if err != nil {
+			return err
+		}
+		if len(users) > 0 {
+			return fault.InUse("role", users...)
+		}
+		t.RoleChanged(uid)
+		return store.Remove(ctx, t.Tx, &roles, r)
+	})
+}
+
+// Roles returns one page of roles.
+func (s *Store) Roles(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Role], error) {
+	return store.List(ctx, s.DB, &roles, r, f, p)
+}
+
+// SetManagedRoles brings the service's own roles to these. Replicas that start
+// together do it one after the other.
+func (s *Store) SetManagedRoles(ctx context.Context, managed []resource.Role) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.serialize(ctx); err != nil {
+			return err
+		}
+		all, err := roles.All(ctx, t.Rows, ` WHERE t.parent IS NULL`)
+		if err != nil {
+			return err
+		}
+		stored := map[resource.UID]resource.Role{}
+		for _, r := range all {
+			stored[r.UID] = r
+		}
+		now := s.Time()
+		for _, r := range managed {
+			old, ok := stored[r.UID]
+			r.CreateTime, r.UpdateTime = old.CreateTime, now
+			switch {
+			case !ok:
+				r.CreateTime = now
+				err = store.InsertRow(ctx, t.Tx, &roles, r)
+				t.RoleChanged(r.UID)
+			case old.Capabilities != r.Capabilities || old.Description != r.Description || old.Name != r.Name:
+				err = store.UpdateRow(ctx, t.Tx, &roles, old, &r)
+				t.RoleChanged(r.UID)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

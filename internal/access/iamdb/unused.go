@@ -1,0 +1,38 @@
+package iamdb
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// DueReports returns the groups with a subscription that were last told before a time what is not used there, or that
+// have had their first subscription since before then.
+func (s *Store) DueReports(ctx context.Context, before time.Time) ([]resource.UID, error) {
+	return store.ReadColumn[resource.UID](ctx, s.Rows, `
+		SELECT g.uid FROM groups AS g
+		JOIN (SELECT parent, min(create_ms) AS first_ms FROM subscriptions GROUP BY parent) AS s ON s.parent = g.seg
+		LEFT JOIN unused_reports AS r ON r.grp = g.seg
+		WHERE coalesce(r.last_ms, s.first_ms) < $1 ORDER BY g.uid`, store.MS(before))
+}
+
+// Report emits the event that tells what is not used in a group, unless its last one was at a time or after that. It
+// reports whether it did. Several replicas may call it.
+func (s *Store) Report(ctx context.Context, r resource.UnusedReport, before time.Time) (done bool, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		now, err := t.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		n, err := t.Exec(ctx, `INSERT INTO unused_reports (grp, last_ms) SELECT seg, CAST($2 AS BIGINT) FROM groups WHERE uid = $1
+			ON CONFLICT (grp) DO UPDATE SET last_ms = excluded.last_ms WHERE unused_reports.last_ms < $3`,
+			string(r.Group), store.MS(now), store.MS(before))
+		if done = err == nil && n > 0; !done {
+			return err
+		}
+		return t.Emit(ctx, resource.AccessUnused, r.Group, r.Group, nil, r)
+	})
+	return done, err
+}

@@ -1,0 +1,138 @@
+package iamdb
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A Use is which capabilities of a grant were used.
+type Use struct {
+	Grant
+	Capabilities resource.Capabilities
+}
+
+// usesBatch is how many grants one transaction writes, so that other writers need not wait long.
+const usesBatch = 200
+
+// useSince is the setting with the time since when use is recorded.
+const useSince = "use recorded since"
+
+// RecordUses records that grants were used at a time, unless it is recorded that they were later. Those that are gone are
+// left out.
+func (s *Store) RecordUses(ctx context.Context, all []Use, at time.Time) error {
+	for some := range slices.Chunk(all, usesBatch) {
+		err := s.write(ctx, func(t Tx) error {
+			for _, u := range some {
+				if err := t.recordUse(ctx, u, at); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t Tx) recordUse(ctx context.Context, u Use, at time.Time) error {
+	q := store.Query{Engine: t.DB.Engine}
+	var caps []int64
+	for _, c := range u.Capabilities.All() {
+		caps = append(caps, int64(c.Number()))
+	}
+	slices.Sort(caps) // in one order always, so that two replicas do not wait for each other
+	text := `INSERT INTO binding_uses (binding, capability, last_ms)
+		SELECT t.seg, s.v, CAST(` + q.Arg(store.MS(at)) + ` AS BIGINT) FROM role_bindings AS t CROSS JOIN ` + t.DB.Engine.Each(&q, caps) + ` AS s
+		WHERE t.parent = ` + q.Arg(store.Segment(u.Group)) + ` AND t.identity = ` + q.Arg(string(u.Identity)) + ` AND t.role = ` +
+		q.Arg(store.Segment(u.Role)) + ` AND t.expire_ms = ` + q.Arg(u.ExpireMS) + ` AND t.start_ms = ` + q.Arg(u.StartMS) + `
+		ORDER BY s.v` + t.DB.Engine.Hold + ` ON CONFLICT (binding, capability) DO UPDATE SET last_ms = excluded.last_ms
+		WHERE binding_uses.last_ms < excluded.last_ms`
+	return t.Later(ctx, text, q.Args...)
+}
+
+// UsesRecordedSince returns since when use is recorded in this installation. The first caller decides it.
+func (s *Store) UsesRecordedSince(ctx context.Context) (time.Time, error) {
+	value, err := s.Setting(ctx, useSince)
+	if err != nil {
+		value, err = s.InitSetting(ctx, useSince, []byte(strconv.FormatInt(store.MS(s.Time()), 10)))
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	ms, err := strconv.ParseInt(string(value), 10, 64)
+	return store.FromMS(ms), err
+}
+
+// UsesOf returns when each capability of bindings was last used.
+func (s *Store) UsesOf(
+	ctx context.Context, bindings []resource.UID,
+) (map[resource.UID]map[resource.Capability]time.Time, error) {
+	all := map[resource.UID]map[resource.Capability]time.Time{}
+	if len(bindings) == 0 {
+		return all, nil
+	}
+	q := store.Query{Engine: s.Engine}
+	text := `SELECT b.uid, u.capability, u.last_ms FROM ` + s.Engine.Each(&q, texts(bindings)) + ` AS s CROSS JOIN role_bindings AS b
+		CROSS JOIN binding_uses AS u WHERE b.uid = s.v AND u.binding = b.seg`
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var uid resource.UID
+		var number, last int64
+		if err := row.Scan(&uid, &number, &last); err != nil {
+			return false, err
+		}
+		c, ok := resource.CapabilityNumbered(int32(number))
+		if !ok {
+			return false, nil
+		}
+		if all[uid] == nil {
+			all[uid] = map[resource.Capability]time.Time{}
+		}
+		all[uid][c] = store.FromMS(last)
+		return false, nil
+	})
+	return all, err
+}
+
+// RolesUsableOn returns up to n roles that can be bound on a group: the managed ones, and those of the group and of the
+// groups above it.
+func (s *Store) RolesUsableOn(ctx context.Context, group resource.UID, n int) ([]resource.Role, error) {
+	q := store.Query{Engine: s.Engine}
+	var segments []int64
+	for _, g := range append(group.Ancestors(), group) {
+		segments = append(segments, store.Segment(g))
+	}
+	return roles.All(ctx, s.Rows, ` WHERE t.parent IS NULL OR t.parent IN (SELECT v FROM `+s.Engine.Each(&q, segments)+` AS s)
+		ORDER BY t.uid LIMIT `+q.Arg(n), q.Args...)
+}
+
+// InvitesUsed returns when somebody last joined by each of these invites.
+func (s *Store) InvitesUsed(ctx context.Context, invites []resource.UID) (map[resource.UID]time.Time, error) {
+	all := map[resource.UID]time.Time{}
+	if len(invites) == 0 {
+		return all, nil
+	}
+	by := map[resource.UID][]resource.UID{}
+	for _, uid := range invites {
+		by[uid.Parent()] = append(by[uid.Parent()], uid)
+	}
+	for group, some := range by {
+		q := store.Query{Engine: s.Engine}
+		text := `SELECT invite, max(at_ms) FROM joins WHERE grp = ` + q.Arg(store.Segment(group)) + `
+			AND invite IN (SELECT v FROM ` + s.Engine.Each(&q, texts(some)) + ` AS s) GROUP BY invite`
+		times, err := store.ReadMap[resource.UID, int64](ctx, s.Rows, text, q.Args...)
+		if err != nil {
+			return nil, err
+		}
+		for uid, at := range times {
+			all[uid] = store.FromMS(at)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,114 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
+	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
+)
+
+// A document writes the body of a download, and sets its headers.
+type document func(ctx context.Context, r *http.Request, params map[string]string, h http.Header, w io.Writer) error
+
+const (
+	downloadTime   = time.Hour // that a document may take to write
+	downloadBuffer = 256 << 10
+)
+
+// download serves a document under a path. For the chain the call is one of
+// ExportAdvisories.
+func (g *gateway) download(path string, write document) {
+	const method = "/holdfast.advisories.v1.AdvisoryReadingService/ExportAdvisories"
+	info := &grpc.StreamServerInfo{FullMethod: method, IsServerStream: true}
+	g.handle(http.MethodGet, path, func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		ctx, cancel := context.WithTimeout(withPassword(r), downloadTime)
+		defer cancel()
+		out := &startedWriter{ResponseWriter: w}
+		buffered := bufio.NewWriterSize(out, downloadBuffer) // until it is full, an error can still be answered
+		err := g.local.interceptStream(nil, &eventStream{r: r.WithContext(ctx)}, info, func(_ any, s grpc.ServerStream) error {
+			if err := write(s.Context(), r, params, w.Header(), buffered); err != nil {
+				return err
+			}
+			return buffered.Flush()
+		})
+		switch {
+		case err == nil:
+		case out.started:
+			panic(http.ErrAbortHandler) // a client must not take half a document for the whole
+		default:
+			w.Header().Del("Content-Disposition")
+			g.fail(w, r, status.Convert(err))
+		}
+	})
+}
+
+// A startedWriter knows whether something has been written.
+type startedWriter struct {
+	http.ResponseWriter
+	started bool
+}
+
+func (w *startedWriter) Write(b []byte) (int, error) {
+	w.started = true
+	return w.ResponseWriter.Write(b)
+}
+
+// withPassword returns the context of a request, with the password as the token if
+// it has one, for programs that can send nothing but a password.
+func withPassword(r *http.Request) context.Context {
+	o := originOf(r.Context())
+	if _, password, ok := r.BasicAuth(); ok && password != "" {
+		o.token, o.err = password, nil
+	}
+	return context.WithValue(r.Context(), originKey{}, &o)
+}
+
+// exportOverHTTP writes the advisories that pass the filters of the query.
+func (a *API) exportOverHTTP(
+	ctx context.Context, r *http.Request, _ map[string]string, h http.Header, w io.Writer,
+) error {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return fault.Field("query", "is malformed")
+	}
+	to, zip := format.Format(query.Get("format")), query.Get("zip") == "true"
+	query.Del("format")
+	query.Del("zip")
+	in := &vulnpb.ListAdvisoriesRequest{}
+	if err := readQuery(query.Encode(), binding{input: in.ProtoReflect().Descriptor()}, nil, in); err != nil {
+		return err
+	}
+	name, contentType := "advisories.json", "application/json"
+	if zip {
+		name, contentType = "advisories.zip", "application/zip"
+	}
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	return a.advisory.Export(ctx, v2.AdvisoryFilter(in), to, format.Options{Zip: zip}, w)
+}
+
+// secdbOverHTTP writes the advisories of the packages of a group and of the groups
+// below it, in the format that distributions publish for scanners.
+func (a *API) secdbOverHTTP(
+	ctx context.Context, _ *http.Request, params map[string]string, h http.Header, w io.Writer,
+) error {
+	group, err := resource.ParseUID("group", strings.TrimSuffix(params["group"], "/security.json"))
+	if err != nil {
+		return err
+	}
+	f := resource.AdvisoryFilter{UIDs: resource.UIDFilter{DescendantsOf: group}, ArtifactTypes: []string{"apk"}}
+	h.Set("Content-Type", "application/json")
+	return a.advisory.Export(ctx, f, "secdb", format.Options{URLPrefix: a.cfg.Audience}, w)
+}

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+)
+
+// A healthServer reports that the server and all its services, under all their
+// names, are serving, until the server is shutting down. It says nothing about
+// what they depend on.
+type healthServer struct {
+	*health.Server
+	draining context.Context
+}
+
+// registerHealth lets clients check and watch the health of s and of the services
+// that it has so far, until draining is done. It returns what they check.
+func (c *chain) registerHealth(draining context.Context, s *grpc.Server) *health.Server {
+	h := healthServer{health.NewServer(), draining}
+	for name := range s.GetServiceInfo() {
+		h.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
+	}
+	s.RegisterService(c.decodeInside(&healthpb.Health_ServiceDesc), h)
+	return h.Server
+}
+
+// Check returns fault.NotFound if there is no such service.
+func (h healthServer) Check(
+	ctx context.Context, r *healthpb.HealthCheckRequest,
+) (*healthpb.HealthCheckResponse, error) {
+	resp, err := h.Server.Check(ctx, r)
+	if status.Code(err) == codes.NotFound {
+		return nil, fault.New(fault.NotFound, "Not found: there is no service of that name")
+	}
+	return resp, err
+}
+
+// Watch ends when the server is about to stop. Otherwise clients that watch would
+// keep it from stopping.
+func (h healthServer) Watch(
+	r *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse],
+) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(h.draining, cancel)()
+	err := h.Server.Watch(r, watchStream{stream, ctx})
+	if h.draining.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// A watchStream is a stream with another context.
+type watchStream struct {
+	grpc.ServerStreamingServer[healthpb.HealthCheckResponse]
+	ctx context.Context
+}
+
+func (w watchStream) Context() context.Context { return w.ctx }

@@ -1,0 +1,118 @@
+package v1
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v1"
+	vulnv2pb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
+	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
+	"github.com/holdfast-dev/holdfast/internal/api/wire"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
+)
+
+type advisories struct {
+	vulnpb.UnsafeAdvisoriesServer
+	service *advisory.Service
+}
+
+var (
+	advisoryOf           = writer[*vulnpb.Advisory](v2.AdvisoryOf)
+	eventOf              = writer[*vulnpb.AdvisoryEvent](v2.AdvisoryEventOf)
+	readEventOfSomeTypes = reader[*vulnpb.AdvisoryEvent](v2.ReadAdvisoryEvent)
+)
+
+// readEvent reads an event. It returns fault.InvalidArgument for the one type that
+// later versions do not have.
+func readEvent(p *vulnpb.AdvisoryEvent, e *resource.AdvisoryEvent) error {
+	if p.GetComponentLocationChanged() != nil {
+		return fault.Field("component_location_changed", "is not kept: change the component_location of the advisory")
+	}
+	return readEventOfSomeTypes(p, e)
+}
+
+// readAdvisory copies what clients may set from p to a. What only later versions
+// have stays as it is.
+func readAdvisory(p *vulnpb.Advisory, a *resource.Advisory) error {
+	a.Author, a.Aliases = p.GetAuthor(), p.GetAliases()
+	a.ArtifactName, a.ArtifactType, a.ArtifactArchitecture = p.GetArtifactName(), p.GetArtifactType(), p.GetArtifactArchitecture()
+	a.ComponentName, a.ComponentLocation, a.ComponentType = p.GetComponentName(), p.GetComponentLocation(), p.GetComponentType()
+	return nil
+}
+
+// readNewAdvisory reads an advisory that has events already.
+func readNewAdvisory(p *vulnpb.Advisory, a *resource.Advisory) error {
+	a.ID = p.GetAdvisoryId()
+	for _, event := range p.GetEvents() {
+		var e resource.AdvisoryEvent
+		if err := readEvent(event, &e); err != nil {
+			return err
+		}
+		a.Events = append(a.Events, e)
+	}
+	return readAdvisory(p, a)
+}
+
+func (s advisories) Create(ctx context.Context, r *vulnpb.CreateAdvisoryRequest) (*vulnpb.Advisory, error) {
+	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetAdvisory(), readNewAdvisory, s.service.Create, advisoryOf)
+}
+
+func (s advisories) Update(ctx context.Context, r *vulnpb.Advisory) (*vulnpb.Advisory, error) {
+	return wire.Replace(ctx, "id", r.GetId(), r, readAdvisory, s.service.Update, advisoryOf)
+}
+
+func (s advisories) Delete(ctx context.Context, r *vulnpb.DeleteAdvisoryRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "id", r.GetId(), s.service.Delete)
+}
+
+// List has pages, alone among the lists of version 1.
+func (s advisories) List(ctx context.Context, r *vulnpb.AdvisoryFilter) (*vulnpb.AdvisoriesList, error) {
+	order, err := orderOf(r.GetOrderBy())
+	if err != nil {
+		return nil, err
+	}
+	f := v2.AdvisoryFilter(translate(r, &vulnv2pb.ListAdvisoriesRequest{}))
+	f.UIDs = place(r.GetUidp(), r.GetId())
+	all, err := s.service.List(ctx, f, pageParams(r, order))
+	p := wire.PageOf(ctx, all, advisoryOf)
+	return &vulnpb.AdvisoriesList{Items: p.Items, NextPageToken: p.Next, TotalCount: p.Total}, err
+}
+
+// orderOf returns an order of version 1 as later versions have it.
+func orderOf(o vulnpb.OrderBy) (string, error) {
+	if o == vulnpb.OrderBy_ORDER_BY_UNSPECIFIED {
+		return "", nil
+	}
+	name, desc := strings.CutSuffix(o.String(), "_DESC")
+	fields := map[string]string{"ID": "uid", "CREATED_AT": "create_time", "UPDATED_AT": "update_time"}
+	field, ok := fields[strings.TrimSuffix(name, "_ASC")]
+	if !ok {
+		return "", fault.Field("order_by", "must be of the id, created_at and updated_at")
+	}
+	if desc {
+		field += " desc"
+	}
+	return field, nil
+}
+
+func (s advisories) CreateAdvisoryEvent(
+	ctx context.Context, r *vulnpb.CreateAdvisoryEventRequest,
+) (*vulnpb.AdvisoryEvent, error) {
+	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetAdvisoryEvent(), readEvent, s.service.AddEvent, eventOf)
+}
+
+func (s advisories) ListAdvisoryEvents(
+	ctx context.Context, r *vulnpb.AdvisoryEventFilter,
+) (*vulnpb.AdvisoryEventList, error) {
+	return wire.Get(ctx, "parent_id", r.GetParentId(), s.service.Get, func(a resource.Advisory) *vulnpb.AdvisoryEventList {
+		return &vulnpb.AdvisoryEventList{ParentId: r.GetParentId(), Items: wire.Convert(a.Events, eventOf)}
+	})
+}
+
+func (s advisories) UpdateAdvisoryEvent(ctx context.Context, r *vulnpb.AdvisoryEvent) (*vulnpb.AdvisoryEvent, error) {
+	return wire.Replace(ctx, "id", r.GetId(), r, readEvent, s.service.UpdateEvent, eventOf)
+}

@@ -1,0 +1,62 @@
+package v1
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	pb "github.com/holdfast-dev/holdfast/gen/events/v1"
+	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
+	"github.com/holdfast-dev/holdfast/internal/api/wire"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/events/event"
+)
+
+type subscriptions struct {
+	pb.UnsafeSubscriptionsServer
+	events *event.Service
+}
+
+var (
+	subscriptionOf   = writer[*pb.Subscription](v2.SubscriptionOf)
+	readSubscription = reader[*pb.Subscription](v2.ReadSubscription)
+)
+
+func (s subscriptions) Create(ctx context.Context, r *pb.CreateSubscriptionRequest) (*pb.Subscription, error) {
+	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetSubscription(), readSubscription,
+		s.events.CreateSubscription, subscriptionOf)
+}
+
+func (s subscriptions) List(ctx context.Context, r *pb.SubscriptionFilter) (*pb.SubscriptionList, error) {
+	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId())}
+	all, err := everything(ctx, f, s.events.ListSubscriptions, subscriptionOf)
+	return &pb.SubscriptionList{Items: all}, err
+}
+
+func (s subscriptions) Delete(ctx context.Context, r *pb.DeleteSubscriptionRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "id", r.GetId(), s.events.DeleteSubscription)
+}
+
+type eventIdentities struct {
+	pb.UnsafeIdentitiesServer
+	iam *iam.Service
+}
+
+func (s eventIdentities) Create(ctx context.Context, _ *pb.Identity) (*pb.Identity, error) {
+	return nil, s.iam.CreatePerson(ctx)
+}
+
+// UpdateMetadata changes only what the request sets. Version 1 has the answers
+// of people apart from the rest of their metadata; later versions do not.
+func (s eventIdentities) UpdateMetadata(ctx context.Context, r *pb.IdentityMetadata) (*pb.IdentityMetadata, error) {
+	i, err := s.iam.UpdateMetadata(ctx, func(i *resource.Identity) error {
+		p := translate(r.GetOnboardingQuestions(), v2.MetadataOf(*i))
+		p.UpdatesOptIn = p.GetUpdatesOptIn() || r.GetUpdatesOptIn()
+		return v2.ReadMetadata(p, i)
+	})
+	p := v2.MetadataOf(i)
+	out := translate(p, &pb.IdentityMetadata{})
+	out.OnboardingQuestions = translate(p, &pb.IdentityMetadata_OnboardingQuestions{})
+	return out, err
+}

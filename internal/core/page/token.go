@@ -1,0 +1,251 @@
+package page
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+)
+
+const (
+	tokenLife = 3 * 24 * time.Hour
+	maxToken  = 4096
+	macSize   = 16
+)
+
+// Tokens makes and reads page tokens. A token carries a MAC, so that only the
+// service can make one. It belongs to one list with its filter and order, which
+// it carries, and is valid for three days.
+type Tokens struct {
+	key []byte
+	now func() time.Time
+}
+
+// NewTokens returns Tokens that authenticate with key, which must be the same on
+// every replica.
+func NewTokens(key []byte, now func() time.Time) *Tokens { return &Tokens{key, now} }
+
+// A payload is what a token says. One of the version before has no order and no
+// filter, and that version ignores them.
+type payload struct {
+	Cursor
+	Binding [16]byte        `json:"b"` // to the list, its order and its filter
+	Expires int64           `json:"e"` // seconds
+	Order   *Order          `json:"o,omitempty"`
+	Filter  json.RawMessage `json:"q,omitempty"` // absent if it is too long
+}
+
+// A List describes a list method: the kind it returns and the fields it can be
+// ordered by.
+type List struct {
+	Kind    string
+	Fields  []string // that order_by accepts, by their canonical names
+	Default Order
+}
+
+// Resume checks the parameters of a call to l. It returns the page to read, and
+// the filter to read it with: f, or that of the page token. What a call leaves out
+// of the order and the filter comes from its token. What it gives must be as in
+// the token, or Resume returns fault.InvalidArgument.
+//
+// f is what else selects the rows. It must encode to JSON, in which what is left
+// out is absent, and be the same when it is decoded.
+func Resume[F any](t *Tokens, l List, f F, p Params) (F, Request, error) {
+	r, err := p.request(l)
+	if err != nil {
+		return f, Request{}, err
+	}
+	tok, err := t.parse(p.Token)
+	if err != nil {
+		return f, Request{}, err
+	}
+	if tok != nil && tok.Order != nil && p.OrderBy == "" && slices.Contains(l.Fields, tok.Order.Field) {
+		r.Order = *tok.Order
+	}
+	if tok != nil && tok.Filter != nil {
+		if f, err = completed(f, tok.Filter); err != nil {
+			return f, Request{}, err
+		}
+	}
+	if err := r.bind(l, f); err != nil || tok == nil {
+		return f, r, err
+	}
+	if tok.Binding != r.binding {
+		return f, Request{}, tok.otherList()
+	}
+	// As the API's contract wants it, an expired token is no error: the list starts again at the first page.
+	if r.Expired = t.now().Unix() >= tok.Expires; !r.Expired {
+		r.After = &tok.Cursor
+	}
+	return f, r, nil
+}
+
+// request returns the page that p asks for, without what a token says.
+func (p Params) request(l List) (Request, error) {
+	order, err := ParseOrder(p.OrderBy, l.Default, l.Fields)
+	if err != nil {
+		return Request{}, err
+	}
+	if p.Size < 0 {
+		return Request{}, fault.Field("page_size", "must not be negative")
+	}
+	if p.Skip < 0 {
+		return Request{}, fault.Field("skip", "must not be negative")
+	}
+	r := Request{Size: min(int(p.Size), MaxSize), Skip: int(p.Skip), Order: order}
+	if r.Size == 0 {
+		r.Size = DefaultSize
+	}
+	return r, nil
+}
+
+// bind sets what tokens of r are bound to.
+func (r *Request) bind(l List, filter any) (err error) {
+	if r.filter, err = json.Marshal(filter); err != nil {
+		return err
+	}
+	b, err := json.Marshal(struct {
+		Kind   string
+		Order  Order
+		Filter json.RawMessage
+	}{l.Kind, r.Order, r.filter})
+	sum := sha256.Sum256(b)
+	copy(r.binding[:], sum[:])
+	return err
+}
+
+// completed returns the filter of a token, or fault.InvalidArgument if f has
+// anything that differs from it.
+func completed[F any](f F, token json.RawMessage) (F, error) {
+	given, err := json.Marshal(f)
+	if err != nil {
+		return f, err
+	}
+	var some, all any
+	if err := errors.Join(json.Unmarshal(given, &some), json.Unmarshal(token, &all)); err != nil {
+		return f, err
+	}
+	var whole F
+	if !within(some, all) || json.Unmarshal(token, &whole) != nil {
+		return f, (&payload{Filter: token}).otherList()
+	}
+	return whole, nil
+}
+
+// within reports whether all has everything that some has. In a list an empty text is
+// left out.
+func within(some, all any) bool {
+	given, ok := some.([]any)
+	whole, also := all.([]any)
+	if ok && also && len(given) == len(whole) {
+		for i := range given {
+			if given[i] != "" && !within(given[i], whole[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return withinObject(some, all)
+}
+
+func withinObject(some, all any) bool {
+	given, ok := some.(map[string]any)
+	whole, also := all.(map[string]any)
+	if !ok || !also {
+		return reflect.DeepEqual(some, all)
+	}
+	for k, v := range given {
+		if of, ok := whole[k]; !ok || !within(v, of) {
+			return false
+		}
+	}
+	return true
+}
+
+// otherList is the error for a token of another list.
+func (c *payload) otherList() error {
+	if c.Order != nil && c.Filter == nil {
+		return fault.Field("page_token", "belongs to a list with another filter or order; a filter this long must be sent again")
+	}
+	return fault.Field("page_token", "belongs to a list with another filter or order")
+}
+
+// parse returns what a token says; nil for "".
+func (t *Tokens) parse(token string) (*payload, error) {
+	if token == "" {
+		return nil, nil
+	}
+	forged := fault.Field("page_token", "is not a token this service issued")
+	if len(token) > maxToken {
+		return nil, forged
+	}
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) <= macSize || !hmac.Equal(b[:macSize], t.mac(b[macSize:])) {
+		return nil, forged
+	}
+	var c payload
+	if err := json.Unmarshal(b[macSize:], &c); err != nil {
+		return nil, forged
+	}
+	return &c, nil
+}
+
+// Next returns the token of the page that begins after last. It leaves out a
+// filter that would make it too long.
+func (t *Tokens) Next(r Request, last Cursor) string {
+	c := payload{last, r.binding, t.now().Add(tokenLife).Unix(), &r.Order, r.filter}
+	if token := t.sign(c); len(token) <= maxToken {
+		return token
+	}
+	c.Filter = nil
+	return t.sign(c)
+}
+
+func (t *Tokens) sign(c payload) string {
+	b, _ := json.Marshal(c) // cannot fail: strings, numbers, and what was encoded before
+	return base64.RawURLEncoding.EncodeToString(append(t.mac(b), b...))
+}
+
+func (t *Tokens) mac(b []byte) []byte {
+	m := hmac.New(sha256.New, t.key)
+	m.Write(b)
+	return m.Sum(nil)[:macSize]
+}
+
+// Read returns one page of l. It validates the filter and the parameters, calls
+// read for the rows below reach with the filter that Resume returns, and adds the
+// token of the next page.
+func Read[T, R any, F interface{ Validate() error }](
+	ctx context.Context, t *Tokens, l List, reach R, f F, p Params,
+	read func(context.Context, R, F, Request) (Page[T], error),
+) (Page[T], error) {
+	if err := f.Validate(); err != nil {
+		return Page[T]{}, err
+	}
+	f, req, err := Resume(t, l, f, p)
+	if err != nil {
+		return Page[T]{}, err
+	}
+	got, err := read(ctx, reach, f, req)
+	if err != nil {
+		return Page[T]{}, err
+	}
+	return Finish(t, req, got), nil
+}
+
+// Finish adds to a page that was read for r what the caller gets besides the
+// items: the token of the next page, and whether its own token had expired.
+func Finish[T any](t *Tokens, r Request, p Page[T]) Page[T] {
+	p.Skipped, p.Expired = r.Skip, r.Expired
+	if p.Last != nil {
+		p.Next = t.Next(r, *p.Last)
+	}
+	return p
+}

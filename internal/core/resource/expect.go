@@ -1,0 +1,38 @@
+package resource
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+)
+
+// Milliseconds is how times are written, in JSON and elsewhere.
+const Milliseconds = "2006-01-02T15:04:05.000Z07:00"
+
+type expectKey struct{}
+
+type expectation struct {
+	uid UID
+	at  time.Time
+}
+
+// WithExpected returns a context in which a resource is changed only if it was last changed at a
+// time. Who read it then overwrites nothing of somebody else.
+func WithExpected(ctx context.Context, uid UID, at time.Time) context.Context {
+	return context.WithValue(ctx, expectKey{}, expectation{uid, at})
+}
+
+// CheckExpected returns fault.Aborted if the context expects a resource to have been changed at
+// another time. It is called where the resource is locked, or compared with what was read.
+func CheckExpected(ctx context.Context, uid UID, changed time.Time) error {
+	e, ok := ctx.Value(expectKey{}).(expectation)
+	if !ok || e.uid != uid || e.at.UnixMilli() == changed.UnixMilli() {
+		return nil
+	}
+	if changed.IsZero() {
+		return fault.New(fault.Aborted, "Aborted: it is not there any more; read it again")
+	}
+	return fault.New(fault.Aborted, "Aborted: it was changed at %s; read it again, and see what is different",
+		changed.UTC().Format(Milliseconds))
+}

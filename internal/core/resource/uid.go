@@ -1,0 +1,133 @@
+// Package resource defines the resources of the service, such as groups, identities, roles and bindings, with
+// their validation and the events about them. It does no I/O and imports only the standard library and fault.
+package resource
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+)
+
+// A UID identifies a resource by its path: the segments of its ancestors, root first, and
+// its own. The segment of a root has 40 hexadecimal digits, the others have 16.
+type UID string
+
+const (
+	rootDigits    = 40
+	segmentDigits = 16
+
+	// MaxGroupDepth is how deep groups may nest. The resources in them need levels, too.
+	MaxGroupDepth = 16
+
+	// MaxDepth is how many segments a UID may have. It bounds how many counters one write has to update.
+	MaxDepth = 32
+)
+
+// ParseUID checks that s is a UID. field names it in the fault.
+func ParseUID(field, s string) (UID, error) {
+	if s == "" {
+		return "", fault.Field(field, "is required")
+	}
+	if !wellFormed(s) {
+		return "", fault.Field(field,
+			"must be 40 lower-case hexadecimal digits, then 16 after each slash, at most %d levels", MaxDepth)
+	}
+	return UID(s), nil
+}
+
+func wellFormed(s string) bool {
+	if len(s) < rootDigits || (len(s)-rootDigits)%(segmentDigits+1) != 0 || UID(s).Depth() > MaxDepth {
+		return false
+	}
+	for i := range len(s) {
+		if slash := i >= rootDigits && (i-rootDigits)%(segmentDigits+1) == 0; slash {
+			if s[i] != '/' {
+				return false
+			}
+		} else if (s[i] < '0' || s[i] > '9') && (s[i] < 'a' || s[i] > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// NewRoot returns a new UID of a root.
+func NewRoot() UID {
+	var b [rootDigits / 2]byte
+	rand.Read(b[:]) // never fails
+	return UID(hex.EncodeToString(b[:]))
+}
+
+// NewChild returns a new UID under u.
+func (u UID) NewChild() UID {
+	var b [segmentDigits / 2]byte
+	rand.Read(b[:]) // never fails
+	return u + "/" + UID(hex.EncodeToString(b[:]))
+}
+
+// DerivedUID returns a UID of a root that is derived from words. Equal words have equal UIDs.
+func DerivedUID(words ...string) UID { return UID(hex.EncodeToString(hashWords(words)[:rootDigits/2])) }
+
+func hashWords(words []string) []byte {
+	h := sha256.New()
+	for _, w := range words {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(w))) // so that ("a", "bc") differs from ("ab", "c")
+		h.Write(n[:])
+		h.Write([]byte(w))
+	}
+	return h.Sum(nil)
+}
+
+// Parent returns the UID one level up, or "" for a root.
+func (u UID) Parent() UID {
+	return u[:max(0, strings.LastIndexByte(string(u), '/'))]
+}
+
+// Root returns the UID of the organization u belongs to.
+func (u UID) Root() UID {
+	root, _, _ := strings.Cut(string(u), "/")
+	return UID(root)
+}
+
+// IsRoot reports whether u is the UID of a root.
+func (u UID) IsRoot() bool { return u != "" && !strings.Contains(string(u), "/") }
+
+// Depth returns the number of segments of u.
+func (u UID) Depth() int {
+	if u == "" {
+		return 0
+	}
+	return 1 + strings.Count(string(u), "/")
+}
+
+// Ancestor returns the ancestor of u at depth d, which may be u itself.
+func (u UID) Ancestor(d int) UID { return u[:min(len(u), rootDigits+(d-1)*(segmentDigits+1))] }
+
+// Ancestors returns the proper ancestors of u, root first.
+func (u UID) Ancestors() []UID {
+	var all []UID
+	for i := range len(u) {
+		if u[i] == '/' {
+			all = append(all, u[:i])
+		}
+	}
+	return all
+}
+
+// Covers reports whether v is u or below it. "" covers nothing.
+func (u UID) Covers(v UID) bool {
+	return u != "" && len(v) >= len(u) && v[:len(u)] == u && (len(v) == len(u) || v[len(u)] == '/')
+}
+
+// Segment returns the last 16 digits of u as a number. It is unique among the resources of a
+// kind, so the store uses it as the key.
+func (u UID) Segment() int64 {
+	n, _ := strconv.ParseUint(string(u[max(0, len(u)-segmentDigits):]), 16, 64) // 0 if u is no UID
+	return int64(n)
+}

@@ -1,0 +1,222 @@
+package event
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// An AuditFilter selects changes. All the fields that are set must match.
+type AuditFilter struct {
+	Group    resource.UID `json:"group,omitempty"` // and everything below it
+	Subject  resource.UID `json:"subject,omitempty"`
+	Identity resource.UID `json:"identity,omitempty"` // who made them
+	Type     string       `json:"type,omitempty"`     // also selects the types that begin with it and a dot
+	Since    time.Time    `json:"since,omitzero"`
+	Until    time.Time    `json:"until,omitzero"` // before this
+}
+
+// matches reports whether the filter selects an event. It ignores Group, which the store filters by.
+func (f AuditFilter) matches(e resource.Event) bool {
+	kind := string(e.Type)
+	return (f.Subject == "" || e.Subject == f.Subject) &&
+		(f.Identity == "" || e.Actor.Subject == f.Identity) &&
+		(f.Type == "" || kind == f.Type || strings.HasPrefix(kind, strings.TrimSuffix(f.Type, ".")+".")) &&
+		(f.Until.IsZero() || e.Time.Before(f.Until)) && !e.Time.Before(f.Since)
+}
+
+const (
+	auditScan  = 20_000          // changes that one page looks at
+	auditChunk = 1000            // changes that one statement reads
+	clockSkew  = 5 * time.Minute // the largest between replicas
+)
+
+var auditList = page.List{Kind: "audit", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true}}
+
+// Audit returns a page of changes, newest first. The caller needs identity.list where the change was made,
+// because changes tell about people, and the capability to list the kind of resource that was changed. It looks
+// at a bounded number of changes, so a page may be short though another follows.
+func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page.Page[resource.Event], error) {
+	var out page.Page[resource.Event]
+	under, err := s.authz.Reach(ctx, resource.IdentityList)
+	if err != nil {
+		return out, err
+	}
+	f, req, err := page.Resume(s.pages, auditList, f, p)
+	if err != nil {
+		return out, err
+	}
+	if !req.Order.Desc {
+		return out, fault.Field("order_by", `must be "time desc"`)
+	}
+	if len(under) == 0 {
+		return page.Finish(s.pages, req, out), nil
+	}
+	if f.Group == "" && len(under) == 1 {
+		f.Group = under[0] // the caller can see nothing elsewhere
+	}
+	before, first, err := s.window(ctx, f, req)
+	if err != nil {
+		return out, err
+	}
+	out.Items, before, err = s.scan(ctx, f, before, first, req.Skip, req.Size)
+	if err != nil {
+		return page.Page[resource.Event]{}, err
+	}
+	if before > first {
+		out.Last = &page.Cursor{Number: before}
+	}
+	return page.Finish(s.pages, req, out), nil
+}
+
+// maxOfRequest is how many changes of one request, in an organization, AuditRequest looks at.
+const maxOfRequest = 200
+
+// AuditRequest returns up to n changes that requests with an id have made, newest first, of those that Audit would
+// return. It finds those that this version, or a newer one, has recorded.
+func (s *Service) AuditRequest(ctx context.Context, request string, n int) (all []resource.Event, _ error) {
+	under, err := s.authz.Reach(ctx, resource.IdentityList)
+	if err != nil {
+		return nil, err
+	}
+	var orgs []resource.UID
+	for _, g := range under {
+		orgs = append(orgs, g.Root())
+	}
+	for _, org := range slices.Compact(orgs) {
+		some, err := s.store.EventsOfRequest(ctx, request, org, maxOfRequest)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	all = slices.DeleteFunc(all, func(e resource.Event) bool { return !s.mayAudit(ctx, e) })
+	slices.SortFunc(all, func(a, b resource.Event) int { return cmp.Compare(b.Seq, a.Seq) })
+	return all[:min(n, len(all))], nil
+}
+
+// window returns the range of sequence numbers to scan, backwards from before to first.
+func (s *Service) window(ctx context.Context, f AuditFilter, req page.Request) (before, first int64, err error) {
+	before = math.MaxInt64
+	if !f.Until.IsZero() {
+		if before, err = s.store.EventNumber(ctx, f.Until.Add(clockSkew)); err != nil {
+			return 0, 0, err
+		}
+	}
+	if !f.Since.IsZero() {
+		if first, err = s.store.EventNumber(ctx, f.Since.Add(-clockSkew)); err != nil {
+			return 0, 0, err
+		}
+	}
+	if req.After != nil {
+		before = min(before, req.After.Number)
+	}
+	return before, first, nil
+}
+
+// scan reads changes backwards until it has n that match, or has looked at
+// auditScan. It returns the sequence number where it stopped; 0 at the end.
+func (s *Service) scan(
+	ctx context.Context, f AuditFilter, before, first int64, skip, n int,
+) (matched []resource.Event, stopped int64, _ error) {
+	for scanned := 0; scanned < auditScan && before > first; scanned += auditChunk {
+		got, next, err := s.store.EventsBefore(ctx, f.Group, before, auditChunk, auditChunk)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, e := range got {
+			if !f.matches(e) || !s.mayAudit(ctx, e) {
+				continue
+			}
+			if skip > 0 {
+				skip--
+				continue
+			}
+			matched = append(matched, e)
+			if len(matched) == n {
+				return matched, e.Seq, nil
+			}
+		}
+		before = next
+	}
+	return matched, before, nil
+}
+
+// mayAudit reports whether the caller may see an event.
+func (s *Service) mayAudit(ctx context.Context, e resource.Event) bool {
+	scope := e.Group
+	if scope.Covers(e.Subject) {
+		scope = e.Subject
+	}
+	want, ok := listCapability(e.Type)
+	if !ok || scope == "/" {
+		return false
+	}
+	all := append([]resource.Capability{want, resource.IdentityList}, alsoNeeded[e.Type]...)
+	return s.authz.RequireAll(ctx, resource.NewCapabilities(all...), scope) == nil
+}
+
+// alsoNeeded are further capabilities to see events: a finding tells of both an image and an
+// advisory.
+var alsoNeeded = map[resource.EventType][]resource.Capability{
+	resource.FindingOpened: {resource.RepoList, resource.AdvisoriesList},
+	resource.FindingClosed: {resource.RepoList, resource.AdvisoriesList},
+}
+
+// listCapabilities are the capabilities to list the subjects of events, by the prefix of the event's type.
+var listCapabilities = map[string]resource.Capability{
+	"iam.group":                        resource.GroupsList,
+	"iam.identity":                     resource.IdentityList,
+	"iam.roles":                        resource.RolesList,
+	"iam.rolebindings":                 resource.RoleBindingsList,
+	"iam.access":                       resource.RoleBindingsList,
+	"iam.access_rules":                 resource.GroupsList,
+	"iam.access_requests":              resource.RoleBindingsList,
+	"iam.identity_providers":           resource.IdentityProvidersList,
+	"iam.external_group_role_mappings": resource.IdentityProvidersList,
+	"iam.account_associations":         resource.AccountAssociationsList,
+	"iam.group_invite":                 resource.GroupInvitesList,
+	"iam.budgets":                      resource.GroupsList,
+	"platform.registry.repo":           resource.RepoList,
+	"platform.registry.tag":            resource.TagList,
+	"platform.registry.trash":          resource.TagList,
+	"platform.registry.image":          resource.TagList,
+	"platform.registry.retention":      resource.TagList,
+	"platform.registry.settings":       resource.RegistrySettingsList,
+	"platform.registry.upstream":       resource.RegistrySettingsList,
+	"platform.registry.signer":         resource.PolicyList,
+	"platform.registry.deployment":     resource.DeploymentsList,
+	"platform.registry.inventory":      resource.DeploymentsList,
+	"push":                             resource.RepoList,
+	"pull":                             resource.RepoList,
+	"vulnerabilities.advisory":         resource.AdvisoriesList,
+	"vulnerabilities.advisories":       resource.AdvisoriesList,
+	"vulnerabilities.feed":             resource.AdvisoriesList,
+	"vulnerabilities.exploit_list":     resource.AdvisoriesList,
+	"events.subscription":              resource.SubscriptionsList,
+	"findings.finding":                 resource.ReportsList,
+	"findings.exception":               resource.OverrideList,
+	"findings.rule":                    resource.PolicyList,
+	"platform.registry.access":         resource.RepoList,
+	"signin.account":                   resource.IdentityList,
+	"signin.activity":                  resource.IdentityList,
+	"signin.session":                   resource.IdentityList,
+	"signin.rules":                     resource.IdentityProvidersList,
+	"auth":                             resource.GroupInvitesList,
+}
+
+func listCapability(t resource.EventType) (resource.Capability, bool) {
+	for kind := string(t); kind != ""; kind = kind[:max(0, strings.LastIndexByte(kind, '.'))] {
+		if c, ok := listCapabilities[kind]; ok {
+			return c, true
+		}
+	}
+	return 0, false
+}

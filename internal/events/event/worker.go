@@ -1,0 +1,396 @@
+package event
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
+	"github.com/holdfast-dev/holdfast/internal/platform/trace"
+)
+
+const (
+	queueSize     = 512 // events of one subscription that are in flight or wait
+	maxInFlight   = 4   // requests to one sink
+	downAfter     = 3   // failures in a row after which a sink counts as down
+	responseLimit = 64 << 10
+	maxRetryAfter = time.Hour // the longest wait that a sink can ask for
+
+	shutdownGrace = 2 * time.Second // for requests in flight when the worker stops
+	replayChunk   = 100
+
+	// cursorLag is how far the cursor of a subscription that receives nothing may be ahead of the stored one.
+	cursorLag = 10_000
+)
+
+// A worker delivers the events of one subscription. It has its own connections,
+// so that a slow sink does not use up those of others.
+//
+// Events are queued in their order. An event is sent when no earlier event of the
+// same subject is queued. A sink that fails several times in a row is down: then
+// the worker only sends one request at a time to find out whether it is back.
+type worker struct {
+	d       *Dispatcher
+	sub     resource.Subscription
+	headers http.Header // of every delivery
+	client  *http.Client
+	wakeup  chan struct{}
+	stop    context.CancelFunc
+	sending sync.WaitGroup
+
+	mu       sync.Mutex // guards the fields of this paragraph, and the queued items
+	queue    []*item
+	read     int64 // every event up to this one is in queue, or done
+	inFlight int
+	failures int  // in a row
+	down     bool // the sink is considered down
+	retryAt  time.Time
+
+	cursor    atomic.Int64 // every event up to this one is done
+	saved     int64        // the stored cursor; only the dispatcher's loop uses it
+	delivered atomic.Bool  // something was delivered since the cursor was stored
+	replaying sync.Mutex
+}
+
+// An item is an event in the queue of a worker.
+type item struct {
+	*entry
+	inFlight bool
+	tries    int
+	err      string
+	next     time.Time // when to try again
+	last     time.Time // the last attempt
+}
+
+func newWorker(d *Dispatcher, sub resource.Subscription, cursor int64, stop context.CancelFunc) *worker {
+	w := &worker{
+		d: d, sub: sub, headers: deliveryHeaders(d.cfg.Names, sub), client: outbound.Client(d.cfg.Reach),
+		wakeup: make(chan struct{}, 1), stop: stop, read: cursor, saved: cursor,
+	}
+	w.cursor.Store(cursor)
+	return w
+}
+
+// wake tells the worker that there may be something to do.
+func (w *worker) wake() {
+	select {
+	case w.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// run delivers events until ctx ends or the subscription is deleted.
+func (w *worker) run(ctx context.Context) {
+	defer w.client.CloseIdleConnections()
+	ctx, cancel := context.WithCancel(ctx)
+	sendCtx, abort := context.WithCancel(context.WithoutCancel(ctx)) // of the requests in flight
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownGrace, abort) })()
+	defer func() {
+		cancel()
+		w.sending.Wait()
+		abort()
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		err := w.fill(ctx)
+		if err == nil {
+			err = w.expire(ctx)
+		}
+		if errors.Is(err, fault.NotFound) {
+			return // the subscription is gone
+		}
+		wait := w.sendReady(ctx, sendCtx)
+		if err != nil && ctx.Err() == nil {
+			w.d.cfg.Log.WarnContext(ctx, "read events", "subscription", w.sub.UID, "err", err)
+			wait = min(wait, time.Second)
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-w.wakeup:
+		case <-timer.C:
+		}
+	}
+}
+
+// fill reads events into the queue until it is half full.
+func (w *worker) fill(ctx context.Context) error {
+	for read, room := w.progress(); room; {
+		events, at, err := w.d.cache.next(ctx, read, queueSize/2)
+		if err != nil {
+			return err
+		}
+		if at == read {
+			return nil
+		}
+		w.add(events, at)
+		read, room = w.progress()
+	}
+	return nil
+}
+
+// progress returns up to where events were read, and whether the queue has room for more.
+func (w *worker) progress() (read int64, room bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.read, len(w.queue) < queueSize/2
+}
+
+// backlog returns how many events are queued, and the time of the first.
+func (w *worker) backlog() (n int, oldest time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		return 0, oldest
+	}
+	return len(w.queue), w.queue[0].Time
+}
+
+// add queues those events up to the sequence number at that the subscription wants.
+func (w *worker) add(events []*entry, at int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range events {
+		if w.sub.Wants(&e.Event) {
+			w.queue = append(w.queue, &item{entry: e})
+		}
+	}
+	w.read = at
+	w.setQueue(w.queue)
+}
+
+// setQueue replaces the queue and moves the cursor to it. The caller holds mu.
+func (w *worker) setQueue(queue []*item) {
+	w.queue = queue
+	w.cursor.Store(w.cursorOf(queue))
+}
+
+// cursorOf returns the sequence number before the first event of a queue.
+func (w *worker) cursorOf(queue []*item) int64 {
+	if len(queue) > 0 {
+		return queue[0].Seq - 1
+	}
+	return w.read
+}
+
+// expire gives up events that are older than Config.GiveUp, if they have failed
+// or the sink is down. The store keeps them for a replay.
+func (w *worker) expire(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.d.cfg.Now()
+	if len(w.queue) == 0 || now.Sub(w.queue[0].Time) < w.d.cfg.GiveUp {
+		return nil // the others are younger
+	}
+	var rest []*item
+	var expired []resource.Delivery
+	for _, i := range w.queue {
+		if i.inFlight || !w.down && i.tries == 0 || now.Sub(i.Time) < w.d.cfg.GiveUp {
+			rest = append(rest, i)
+			continue
+		}
+		expired = append(expired, resource.Delivery{
+			UID: w.sub.UID.NewChild(), Event: i.Event, Attempts: i.tries,
+			Error: cmp.Or(i.err, "the sink was down all the while"), CreateTime: now, UpdateTime: i.last,
+		})
+	}
+	if len(expired) == 0 {
+		return nil
+	}
+	if err := w.d.store.GiveUp(ctx, w.sub.UID, w.cursorOf(rest), expired); err != nil {
+		return err
+	}
+	w.d.cfg.Metrics.Deliveries.Add(int64(len(expired)), metric.GivenUp)
+	w.d.cfg.Log.WarnContext(ctx, "events were given up", "subscription", w.sub.UID, "events", len(expired))
+	w.setQueue(rest)
+	w.wake() // the queue has room again
+	return nil
+}
+
+// sendReady starts sending the events that may be sent now, with requests under
+// sendCtx. It returns when to look again.
+func (w *worker) sendReady(ctx, sendCtx context.Context) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now, wait := w.d.cfg.Now(), time.Minute
+	if w.inFlight >= maxInFlight {
+		return wait
+	}
+	if w.down {
+		switch {
+		case len(w.queue) == 0 || w.inFlight > 0:
+		case now.Before(w.retryAt):
+			wait = min(wait, w.retryAt.Sub(now))
+		default:
+			w.start(ctx, sendCtx, w.queue[0], now)
+		}
+		return wait
+	}
+	subjects := map[resource.UID]bool{}
+	for _, i := range w.queue {
+		if w.inFlight >= maxInFlight {
+			break
+		}
+		if subjects[i.Subject] {
+			continue // an earlier event of this subject comes first
+		}
+		subjects[i.Subject] = true
+		switch {
+		case i.inFlight:
+		case now.Before(i.next):
+			wait = min(wait, i.next.Sub(now))
+		default:
+			w.start(ctx, sendCtx, i, now)
+		}
+	}
+	return wait
+}
+
+func (w *worker) start(ctx, sendCtx context.Context, i *item, now time.Time) {
+	i.inFlight, i.last = true, now
+	w.inFlight++
+	w.sending.Go(func() {
+		wait, err := w.send(sendCtx, i.entry)
+		if w.finish(ctx, i, wait, err) {
+			w.wake()
+		}
+	})
+}
+
+// finish records the result of an attempt. If it failed, wait is how long the
+// sink asked us to wait. It reports whether the worker has more to do.
+func (w *worker) finish(ctx context.Context, i *item, wait time.Duration, err error) (more bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i.inFlight = false
+	w.inFlight--
+	if err == nil {
+		if w.down {
+			w.d.cfg.Log.InfoContext(ctx, "a sink is back", "subscription", w.sub.UID)
+			for _, other := range w.queue {
+				other.next = time.Time{}
+			}
+		}
+		w.failures, w.down = 0, false
+		w.setQueue(slices.DeleteFunc(w.queue, func(other *item) bool { return other == i }))
+		w.delivered.Store(true)
+		return len(w.queue) > w.inFlight
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	i.tries++
+	i.err = err.Error()
+	w.failures++
+	now := w.d.cfg.Now()
+	i.next = now.Add(max(w.d.backoff(i.tries), wait))
+	if w.failures >= downAfter {
+		if !w.down {
+			w.d.cfg.Log.WarnContext(ctx, "a sink is down", "subscription", w.sub.UID, "err", i.err)
+		}
+		w.down = true
+		w.retryAt = now.Add(max(w.d.backoff(w.failures-downAfter+1), wait))
+	}
+	return true
+}
+
+// send makes one attempt. Its error is shown to those who list deliveries.
+func (w *worker) send(ctx context.Context, e *entry) (wait time.Duration, err error) {
+	v, err := e.encode()
+	if err != nil {
+		w.d.cfg.Log.ErrorContext(ctx, "write an event", "event", e.ID, "err", err)
+		return 0, errors.New("the event could not be written")
+	}
+	return w.d.post(ctx, recipient{w.sub, w.headers, w.client}, e.ID, v)
+}
+
+// A recipient is where the events of a subscription go.
+type recipient struct {
+	sub     resource.Subscription
+	headers http.Header
+	client  *http.Client
+}
+
+// post sends an envelope once. It returns how long the recipient wants not to be asked again.
+func (d *Dispatcher) post(ctx context.Context, to recipient, id string, v envelope) (wait time.Duration, err error) {
+	ctx, span := trace.Begin(ctx, "deliver an event", "")
+	defer func() {
+		span.End(err)
+		outcome := metric.OK
+		if err != nil {
+			outcome = metric.Failed
+		}
+		d.cfg.Metrics.Deliveries.Add(1, outcome)
+	}()
+	token, err := d.sign(ctx, to.sub.Group(), v.digest)
+	if err != nil {
+		d.cfg.Log.ErrorContext(ctx, "sign an event", "event", id, "err", err)
+		return 0, errors.New("the event could not be signed")
+	}
+	r, err := v.request(ctx, to.sub.Sink, to.headers, token)
+	if err != nil {
+		return 0, errors.New("the sink is not an address")
+	}
+	resp, err := to.client.Do(r)
+	if err != nil {
+		return 0, errors.New(outbound.Reason(err))
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, responseLimit) // so that the connection can be reused
+	if resp.StatusCode/100 == 2 {
+		return 0, nil
+	}
+	err = fmt.Errorf("the sink answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+	return min(maxRetryAfter, retryAfter(resp.Header, d.cfg.Now())), err
+}
+
+// replay sends the deliveries that were marked for a replay, one after the other.
+// It returns at once if a replay is running.
+func (w *worker) replay(ctx context.Context) error {
+	if !w.replaying.TryLock() {
+		return nil
+	}
+	defer w.replaying.Unlock()
+	for {
+		all, err := w.d.store.Replays(ctx, w.sub.UID, replayChunk)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		for _, d := range all {
+			_, err := w.send(ctx, w.d.cache.entry(d.Event))
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			d.Attempts++
+			d.UpdateTime = w.d.cfg.Now()
+			if err != nil {
+				d.Error = err.Error()
+			}
+			if err := w.d.store.Replayed(ctx, d, err == nil); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// backoff returns how long to wait after a number of failures: it doubles each
+// time up to Config.RetryMax, with jitter.
+func (d *Dispatcher) backoff(failures int) time.Duration {
+	wait := d.cfg.RetryMax
+	if shift := failures - 1; shift < 16 {
+		wait = min(wait, d.cfg.RetryMin<<shift)
+	}
+	return wait/2 + rand.N(wait)
+}

@@ -1,0 +1,116 @@
+package backup
+
+import (
+	"context"
+	"path"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/blob"
+)
+
+const snapshots = "/snapshots"
+
+// removing is the manifest of a snapshot that is being removed.
+const removing = "removing.json"
+
+// Prune removes all snapshots but the newest ones, and the blobs that only they have. It returns how many snapshots
+// it removed. It must not run while another back-up is made to the same place. If it does not come to its end, the
+// next one goes on.
+//
+// Manifests are not authenticated here: the encryption key may have been replaced since, and whoever can change them
+// can also remove the files.
+func Prune(ctx context.Context, p blob.Storage, keep int) (removed int, _ error) {
+	names, err := newestFirst(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	needed := map[string]bool{}
+	kept := 0
+	var old []string
+	for _, name := range names {
+		m, err := decodeManifest(ctx, p, path.Join(snapshots, name, "manifest.json"))
+		switch {
+		case fault.From(err).Code == fault.NotFound: // its back-up or its removal did not end
+			if kept > 0 {
+				old = append(old, name)
+			}
+		case err != nil:
+			return 0, err
+		case kept == keep:
+			old = append(old, name)
+		default:
+			kept++
+			err := m.eachBlob(ctx, p, func(b resource.Blob) error { needed[b.Digest] = true; return nil })
+			if err != nil {
+				return 0, err
+			}
+		}
+	}
+	for _, name := range old {
+		if err := removeSnapshot(ctx, p, path.Join(snapshots, name), needed); err != nil {
+			return removed, err
+		}
+		removed++
+	}
+	return removed, nil
+}
+
+// newestFirst returns the names of all snapshots. The one made last comes first, also if the clock was set back since.
+func newestFirst(ctx context.Context, p blob.Storage) ([]string, error) {
+	last, err := decodeManifest(ctx, p, latest)
+	if err != nil {
+		return nil, err
+	}
+	names, err := p.Names(ctx, snapshots)
+	if err != nil {
+		return nil, err
+	}
+	newest := path.Base(last.folder())
+	names = slices.DeleteFunc(names, func(name string) bool { return name == newest })
+	slices.Sort(names)
+	slices.Reverse(names)
+	return append([]string{newest}, names...), nil
+}
+
+// removeSnapshot removes a snapshot and its blobs but for those that are needed. From the first step on it is no
+// snapshot any more, and the last step removes the list of its blobs.
+func removeSnapshot(ctx context.Context, p blob.Storage, folder string, needed map[string]bool) error {
+	if err := rename(ctx, p, path.Join(folder, "manifest.json"), path.Join(folder, removing)); err != nil {
+		return err
+	}
+	m, err := decodeManifest(ctx, p, path.Join(folder, removing))
+	if fault.From(err).Code == fault.NotFound { // a back-up that did not end; the next one uses its blobs
+		return p.RemoveAll(ctx, folder)
+	}
+	if err != nil {
+		return err
+	}
+	err = m.eachBlob(ctx, p, func(b resource.Blob) error {
+		if needed[b.Digest] {
+			return nil
+		}
+		return p.Remove(ctx, blobPath(b.Digest))
+	})
+	if err != nil {
+		return err
+	}
+	return p.RemoveAll(ctx, folder)
+}
+
+// rename copies a file, if it is there, and removes it under its old name.
+func rename(ctx context.Context, p blob.Storage, from, to string) error {
+	in, err := p.Open(ctx, from)
+	if blob.Missing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := p.Put(ctx, to, in); err != nil {
+		return err
+	}
+	return p.Remove(ctx, from)
+}

@@ -1,0 +1,234 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/blob"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A Target is what a back-up is restored into.
+type Target struct {
+	Database string // its address; there must be nothing in it
+	Blobs    blob.Storage
+	Key      seal.Key
+	At       time.Time // of the snapshot; zero means the newest
+	Verify   bool      // read every blob before anything is written
+}
+
+// Restore fills an installation from a back-up. Before it writes anything, it checks
+// the key, the version, every row and that every blob is there. Blobs come first, and
+// the tables are one transaction: if Restore fails, the database is empty. What is
+// restored is migrated to the schema of this program.
+func Restore(ctx context.Context, from Place, into Target, report func(Progress)) (*Manifest, error) {
+	m, err := readManifest(ctx, from, into.At, into.Key)
+	if err != nil {
+		return nil, err
+	}
+	r := &restoring{Target: into, tracker: tracker{report: report}, from: from, m: m}
+	if err := r.check(ctx); err != nil {
+		return m, err
+	}
+	if err := r.eachBlob(ctx, r.restoreBlob); err != nil {
+		return m, err
+	}
+	dump := &store.Dump{Schema: m.Schema, Sequences: m.Sequences}
+	for _, t := range m.Tables {
+		dump.Tables = append(dump.Tables, t.Table)
+	}
+	if err := store.LoadInto(ctx, into.Database, dump, func(l *store.Load) error { return r.fill(ctx, l) }); err != nil {
+		return m, err
+	}
+	db, err := store.Open(ctx, into.Database)
+	if err != nil {
+		return m, err
+	}
+	return m, errors.Join(r.audit(ctx, db), r.eachBlob(ctx, r.acquit(db)), db.Close())
+}
+
+type restoring struct {
+	Target
+	tracker
+	from Place
+	m    *Manifest
+}
+
+// check returns what would keep the back-up from being restored, as far as that can be
+// known before anything is written.
+func (r *restoring) check(ctx context.Context) error {
+	if err := store.RequireEmpty(ctx, r.Database, r.m.Schema); err != nil {
+		return err
+	}
+	for _, t := range r.m.Tables {
+		err := readRows(ctx, r.from, r.m.folder(), t, func(next func() ([]any, error)) error {
+			for {
+				row, err := next()
+				if errors.Is(err, io.EOF) {
+					return nil
+				}
+				if err == nil {
+					err = r.storable(t, row)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return r.eachBlob(ctx, r.checkBlob)
+}
+
+// storable returns an error for a row that the database cannot have: PostgreSQL has no
+// text with a zero byte, which SQLite allows.
+func (r *restoring) storable(t TableFile, row []any) error {
+	for i, v := range row {
+		if text, ok := v.(string); ok && store.IsPostgres(r.Database) && strings.ContainsRune(text, 0) {
+			return refuse("column %s of table %s has a text with a zero byte, which PostgreSQL cannot store",
+				t.Columns[i].Name, t.Name)
+		}
+	}
+	return nil
+}
+
+// eachBlob calls f for the blobs of the back-up, several at a time.
+func (r *restoring) eachBlob(ctx context.Context, f func(context.Context, resource.Blob) error) error {
+	lost := map[string]bool{}
+	for _, digest := range r.m.Lost {
+		lost[digest] = true
+	}
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.SetLimit(copiers)
+	err := r.m.eachBlob(ctx, r.from, func(b resource.Blob) error {
+		if !lost[b.Digest] {
+			tasks.Go(func() error { return f(ctx, b) })
+		}
+		return nil
+	})
+	return errors.Join(tasks.Wait(), err)
+}
+
+// checkBlob returns an error if a blob of the back-up is missing, too short or, with
+// Verify, damaged.
+func (r *restoring) checkBlob(ctx context.Context, b resource.Blob) error {
+	size, err := r.from.Size(ctx, blobPath(b.Digest))
+	if err != nil {
+		return err
+	}
+	if size != b.Size {
+		return refuse("blob %s is not in the back-up, or damaged", b.Digest)
+	}
+	if !r.Verify {
+		return nil
+	}
+	if err := verify(ctx, r.from, blobPath(b.Digest), b); err != nil {
+		return refuse("%v", err)
+	}
+	return nil
+}
+
+// restoreBlob copies a blob into the installation, unless it is there: whoever moves to
+// another database keeps the blobs where they are.
+func (r *restoring) restoreBlob(ctx context.Context, b resource.Blob) error {
+	size, err := r.Blobs.Size(ctx, b.Path)
+	if err != nil {
+		return err
+	}
+	if size == b.Size && (!r.Verify || verify(ctx, r.Blobs, b.Path, b) == nil) {
+		r.advance(func(p *Progress) { p.Present++ })
+		return nil
+	}
+	if err := copyVerified(ctx, r.from, blobPath(b.Digest), r.Blobs, b.Path, b.Digest, b.Size); err != nil {
+		return err
+	}
+	r.advance(func(p *Progress) { p.Blobs, p.BlobBytes = p.Blobs+1, p.BlobBytes+b.Size })
+	return nil
+}
+
+// verify returns an error unless the content of a file is the blob.
+func verify(ctx context.Context, in Place, path string, b resource.Blob) error {
+	f, err := in.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	v, err := newVerifier(f, b.Digest, b.Size)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, v)
+	return err
+}
+
+// acquit returns a function that takes the mark from a blob that was rotten in the installation and is sound in the
+// back-up.
+func (r *restoring) acquit(db *store.DB) func(context.Context, resource.Blob) error {
+	return func(ctx context.Context, b resource.Blob) error {
+		if !b.Rotten || verify(ctx, r.Blobs, b.Path, b) != nil {
+			return nil
+		}
+		_, err := registrydb.New(db).MarkSound(ctx, b)
+		return err
+	}
+}
+
+// fill writes the rows of all tables.
+func (r *restoring) fill(ctx context.Context, l *store.Load) error {
+	for _, t := range r.m.Tables {
+		r.advance(func(p *Progress) { p.Table = t.Name })
+		err := readRows(ctx, r.from, r.m.folder(), t, func(next func() ([]any, error)) error {
+			n, err := l.Fill(ctx, t.Table, next)
+			if err == nil && n != t.Rows {
+				err = fmt.Errorf("table %s has %d rows instead of %d", t.Name, n, t.Rows)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		r.advance(func(p *Progress) { p.Rows += t.Rows })
+	}
+	return nil
+}
+
+// audit checks what was restored: that counters agree with rows. Stored bytes are
+// counted first, because a version that does not may have written some.
+func (r *restoring) audit(ctx context.Context, db *store.DB) error {
+	if _, err := db.RecountBytes(ctx); err != nil {
+		return err
+	}
+	drifts, err := db.Drifts(ctx)
+	if err == nil && len(drifts) > 0 {
+		err = fmt.Errorf("restored, but %d counters differ from the rows they count, among them %+v", len(drifts), drifts[0])
+	}
+	return err
+}
+
+// CheckBlob returns an error if a blob is missing in a place, has another size or, if
+// it has no more than most bytes, another content.
+func CheckBlob(ctx context.Context, in Place, b resource.Blob, most int64) error {
+	size, err := in.Size(ctx, b.Path)
+	switch {
+	case err != nil:
+		return err
+	case size < 0:
+		return &badBlobError{b.Digest, "it is missing"}
+	case size != b.Size:
+		return &badBlobError{b.Digest, "it has another size"}
+	case size > most:
+		return nil
+	}
+	return verify(ctx, in, b.Path, b)
+}

@@ -1,0 +1,209 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/blob"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// copiers is how many blobs are copied at a time: one is read and hashed while another
+// waits for the disk.
+const copiers = 2
+
+// An Installation is what is backed up.
+type Installation struct {
+	DB      *store.DB
+	Blobs   blob.Storage
+	Key     seal.Key
+	Version string // of this program
+	Now     func() time.Time
+}
+
+// Progress is how far a back-up or a restore has come. It is reported often.
+type Progress struct {
+	Blobs, BlobBytes int64 // copied
+	Present          int64 // blobs that were there already
+	Table            string
+	Rows             int64 // of all tables so far
+}
+
+// Save makes a back-up of an installation, beside a server that uses it. The result
+// is the state of one moment near the end. Blobs are copied first; then the tables
+// are read in one snapshot, and with them the blobs that have come since. If the
+// server's garbage collector has deleted a blob of the snapshot in between, another
+// one is taken.
+func Save(ctx context.Context, from Installation, to Place, report func(Progress)) (*Manifest, error) {
+	s := &saving{Installation: from, tracker: tracker{report: report}, to: to, lost: map[string]bool{}}
+	if err := s.copyAll(ctx); err != nil {
+		return nil, err
+	}
+	const tries = 3
+	for n := 1; ; n++ {
+		clear(s.lost)
+		m, err := s.snapshot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(s.lost) > 0 && n < tries {
+			continue
+		}
+		m.Lost = slices.Sorted(maps.Keys(s.lost))
+		return m, m.write(ctx, to, from.Key)
+	}
+}
+
+// A tracker reports the progress of several tasks.
+type tracker struct {
+	report func(Progress)
+
+	mu       sync.Mutex
+	progress Progress
+}
+
+func (t *tracker) advance(f func(*Progress)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(&t.progress)
+	t.report(t.progress)
+}
+
+type saving struct {
+	Installation
+	tracker
+	to   Place
+	lost map[string]bool // by digest; guarded by mu of the tracker
+}
+
+// copyAll copies the blobs that are there now.
+func (s *saving) copyAll(ctx context.Context) error {
+	const batch = 1000
+	blobs := registrydb.New(s.DB)
+	for last := ""; ; {
+		all, err := blobs.BlobsAfter(ctx, last, batch)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		last = all[len(all)-1].Digest
+		tasks, ctx := errgroup.WithContext(ctx)
+		tasks.SetLimit(copiers)
+		for _, b := range all {
+			tasks.Go(func() error { return s.copyBlob(ctx, b) })
+		}
+		if err := tasks.Wait(); err != nil {
+			return err
+		}
+	}
+}
+
+// copyBlob copies a blob unless it is there. A blob that cannot be read is lost, which
+// is no error: the rest is worth keeping.
+func (s *saving) copyBlob(ctx context.Context, b resource.Blob) error {
+	to := blobPath(b.Digest)
+	size, err := s.to.Size(ctx, to)
+	if err != nil {
+		return err
+	}
+	if size == b.Size {
+		s.advance(func(p *Progress) { p.Present++ })
+		return nil
+	}
+	err = copyVerified(ctx, s.Blobs, b.Path, s.to, to, b.Digest, b.Size)
+	if bad := (*badBlobError)(nil); errors.As(err, &bad) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lost[b.Digest] = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.advance(func(p *Progress) { p.Blobs, p.BlobBytes = p.Blobs+1, p.BlobBytes+b.Size })
+	return nil
+}
+
+// snapshot writes the tables, and copies the blobs that they name.
+func (s *saving) snapshot(ctx context.Context) (*Manifest, error) {
+	m := &Manifest{Format: format, Version: s.Version, Key: Fingerprint(s.Key), Time: s.Now().UTC().Truncate(time.Second)}
+	size, err := s.to.Size(ctx, m.path())
+	if err != nil {
+		return nil, err
+	}
+	if size >= 0 {
+		return nil, fmt.Errorf("there is a back-up of %s already; try again", m.Time.Format(time.RFC3339))
+	}
+	s.advance(func(p *Progress) { p.Rows = 0 })
+	err = s.DB.Dump(ctx, func(d *store.Dump) error {
+		m.Schema, m.Sequences = d.Schema, d.Sequences
+		for _, t := range d.Tables {
+			s.advance(func(p *Progress) { p.Table = t.Name })
+			file, err := putTable(ctx, s.to, m.folder(), d, t)
+			if err != nil {
+				return err
+			}
+			m.Tables = append(m.Tables, file)
+			s.advance(func(p *Progress) { p.Rows += file.Rows })
+			if t.Name != blobTable {
+				continue
+			}
+			if err := d.Rows(ctx, t, func(row []any) error {
+				b := blobOf(t, row)
+				m.Blobs, m.BlobBytes = m.Blobs+1, m.BlobBytes+b.Size
+				return s.copyBlob(ctx, b)
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return m, err
+}
+
+// blobTable is the table of blobs.
+const blobTable = "blobs"
+
+// blobOf returns the blob of a row of the table of blobs.
+func blobOf(t store.Table, row []any) (b resource.Blob) {
+	for i, c := range t.Columns {
+		switch c.Name {
+		case "digest":
+			b.Digest, _ = row[i].(string)
+		case "path":
+			b.Path, _ = row[i].(string)
+		case "size":
+			b.Size, _ = row[i].(int64)
+		case "rotten_ms":
+			b.Rotten = row[i] != nil
+		}
+	}
+	return b
+}
+
+// copyVerified copies a blob from one place to another, and returns a *badBlobError
+// if it is missing or not what its digest says. Nothing incomplete is left there.
+func copyVerified(ctx context.Context, from Place, path string, to Place, at, digest string, size int64) error {
+	in, err := from.Open(ctx, path)
+	if blob.Missing(err) {
+		return &badBlobError{digest, "it is missing"}
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	v, err := newVerifier(in, digest, size)
+	if err != nil {
+		return err
+	}
+	return to.Put(ctx, at, v)
+}

@@ -1,0 +1,130 @@
+// Package maildb stores messages to people until they were sent.
+package maildb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// Remembered is how long it is known that a message was sent, though not what it
+// said.
+const Remembered = 24 * time.Hour
+
+// A Mail is a message to a person.
+type Mail struct {
+	ID           string
+	Organization resource.UID // on whose behalf
+	Address      []byte       // digest of the address it is for
+	Sealed       []byte       // what it says, and to whom
+	Attempts     int64
+	CreateTime   time.Time
+	ExpireTime   time.Time // it is of no use after that
+}
+
+// A Store is the part of a database that is about messages. It is safe for
+// concurrent use.
+type Store struct{ *store.DB }
+
+// New returns the messages of a database.
+func New(db *store.DB) *Store { return &Store{db} }
+
+// A Tx is a transaction under way, with the changes to messages.
+type Tx struct{ *store.Tx }
+
+// In returns t with the changes to messages.
+func In(t *store.Tx) Tx { return Tx{t} }
+
+// Insert adds a message that is to be sent at once.
+func (t Tx) Insert(ctx context.Context, m Mail) error {
+	_, err := t.Exec(ctx, `INSERT INTO mails (id, organization, address, sealed, create_ms, expire_ms, next_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`, m.ID, string(m.Organization), m.Address, m.Sealed,
+		store.MS(m.CreateTime), store.MS(m.ExpireTime), store.MS(m.CreateTime))
+	return err
+}
+
+// Counts are the messages since some time.
+type Counts struct {
+	ByOrganization int // of an organization, to anybody
+	ToAddress      int // to an address, from anybody
+	Both           int // of the organization, to the address
+}
+
+// Counts counts the messages of an organization and to an address since a time,
+// which is Remembered ago at most.
+func (t Tx) Counts(ctx context.Context, org resource.UID, address []byte, since time.Time) (c Counts, err error) {
+	err = t.Row(ctx, `SELECT
+		(SELECT count(*) FROM mails WHERE organization = $1 AND create_ms > $3),
+		(SELECT count(*) FROM mails WHERE address = $2 AND create_ms > $3),
+		(SELECT count(*) FROM mails WHERE address = $2 AND organization = $1 AND create_ms > $3)`,
+		[]any{string(org), address, store.MS(since)}, &c.ByOrganization, &c.ToAddress, &c.Both)
+	return c, err
+}
+
+// Claim returns a message that is due, and reports whether there is one. No other
+// replica gets it for as long as the lease, after which it is due again. The
+// attempt counts from now on, however it ends.
+func (s *Store) Claim(ctx context.Context, lease time.Duration) (m Mail, ok bool, _ error) {
+	now := s.Time()
+	var org string
+	var next, create, expire int64
+	err := s.Row(ctx, `SELECT id, organization, address, sealed, attempts, create_ms, expire_ms, next_ms FROM mails
+		WHERE sealed IS NOT NULL AND next_ms <= $1 ORDER BY next_ms, id LIMIT 1`, []any{store.MS(now)},
+		&m.ID, &org, &m.Address, &m.Sealed, &m.Attempts, &create, &expire, &next)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Mail{}, false, nil
+	}
+	if err != nil {
+		return Mail{}, false, err
+	}
+	m.Organization = resource.UID(org)
+	m.CreateTime, m.ExpireTime = time.UnixMilli(create).UTC(), time.UnixMilli(expire).UTC()
+	m.Attempts++
+	// Two replicas may have read the same row: the second finds it changed.
+	n, err := s.Exec(ctx, `UPDATE mails SET attempts = attempts + 1, next_ms = $1
+		WHERE id = $2 AND next_ms = $3 AND sealed IS NOT NULL`, store.MS(now.Add(lease)), m.ID, next)
+	return m, n == 1 && err == nil, err
+}
+
+// Retry makes a message due again at a time, unless it was sent.
+func (s *Store) Retry(ctx context.Context, id string, at time.Time) error {
+	_, err := s.Exec(ctx, `UPDATE mails SET next_ms = $1 WHERE id = $2`, store.MS(at), id)
+	return err
+}
+
+// Finish removes what a message says: it was sent, or never will be.
+func (s *Store) Finish(ctx context.Context, id string) error {
+	_, err := s.Exec(ctx, `UPDATE mails SET sealed = NULL WHERE id = $1`, id)
+	return err
+}
+
+// Sweep removes what messages say that have expired, and forgets those of which
+// nothing needs to be known any more. It returns how many expired unsent.
+func (s *Store) Sweep(ctx context.Context) (expired int64, _ error) {
+	err := s.Write(ctx, func(t *store.Tx) (err error) {
+		now := s.Time()
+		if expired, err = t.Exec(ctx, `UPDATE mails SET sealed = NULL WHERE sealed IS NOT NULL AND expire_ms <= $1`,
+			store.MS(now)); err != nil {
+			return err
+		}
+		_, err = t.Exec(ctx, `DELETE FROM mails WHERE create_ms <= $1 AND sealed IS NULL`,
+			store.MS(now.Add(-Remembered)))
+		return err
+	})
+	return expired, err
+}
+
+// Waiting returns how many messages are to be sent, and when the oldest was
+// added.
+func (s *Store) Waiting(ctx context.Context) (n int, oldest time.Time, _ error) {
+	var ms sql.NullInt64
+	err := s.Row(ctx, `SELECT count(*), min(create_ms) FROM mails WHERE sealed IS NOT NULL`, nil, &n, &ms)
+	if ms.Valid {
+		oldest = time.UnixMilli(ms.Int64).UTC()
+	}
+	return n, oldest, err
+}

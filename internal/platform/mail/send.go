@@ -1,0 +1,237 @@
+package mail
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	gomail "github.com/wneessen/go-mail"
+
+	"github.com/holdfast-dev/holdfast/internal/platform/mail/maildb"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+)
+
+const (
+	sendTimeout = 15 * time.Second // of one step
+	lease       = 5 * time.Minute  // longer than all steps take
+	firstPause  = 30 * time.Second
+	longest     = time.Hour // pause between attempts
+	idle        = time.Second
+	sweepEvery  = 10 * time.Minute
+)
+
+// The ways of TLS to a mail server.
+const (
+	StartTLS = "starttls" // required: without it nothing is sent
+	Implicit = "implicit"
+	NoTLS    = "none"
+)
+
+// A Server is the mail server that messages are given to.
+type Server struct {
+	Address  string // host:port
+	From     string
+	User     string // "" signs in to none
+	Password string
+	TLS      string
+	Roots    *x509.CertPool // nil: the system's
+}
+
+// client returns a client of the server.
+func (s Server) client() (*gomail.Client, error) {
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return nil, err
+	}
+	options := []gomail.Option{
+		gomail.WithPort(n), gomail.WithTimeout(sendTimeout), gomail.WithTLSPolicy(gomail.TLSMandatory),
+		gomail.WithTLSConfig(&tls.Config{ServerName: host, RootCAs: s.Roots, MinVersion: tls.VersionTLS12}),
+		gomail.WithoutNoop(), // not every server knows it
+	}
+	switch s.TLS {
+	case Implicit:
+		options = append(options, gomail.WithSSL())
+	case NoTLS:
+		options = append(options, gomail.WithTLSPolicy(gomail.NoTLS))
+	}
+	if s.User != "" {
+		kind := gomail.SMTPAuthAutoDiscover
+		if s.TLS == NoTLS {
+			kind = gomail.SMTPAuthPlainNoEnc // on this machine alone
+		}
+		options = append(options, gomail.WithSMTPAuth(kind), gomail.WithUsername(s.User), gomail.WithPassword(s.Password))
+	}
+	return gomail.NewClient(host, options...)
+}
+
+// Check connects to the server and signs in, and sends nothing. Its error has no
+// secret.
+func (s Server) Check(ctx context.Context) error {
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	if err := c.DialWithContext(ctx); err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// send gives a message to the server.
+func (s Server) send(ctx context.Context, id string, m sealed, at time.Time) error {
+	if !isAddress(m.To) {
+		return errUnsendable
+	}
+	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
+	if err := msg.From(s.From); err != nil {
+		return errUnsendable
+	}
+	if err := msg.To(m.To); err != nil {
+		return errUnsendable
+	}
+	_, domain, _ := strings.Cut(strings.Trim(s.From, "<> "), "@")
+	msg.SetMessageIDWithValue(id + "@" + strings.TrimRight(domain, "> ")) // the same if it is sent twice
+	msg.SetDateWithValue(at)
+	msg.SetGenHeader("Auto-Submitted", "auto-generated")
+	msg.Subject(strings.Join(strings.Fields(m.Subject), " "))
+	msg.SetBodyString(gomail.TypeTextPlain, m.Text)
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	err = c.DialAndSendWithContext(ctx, msg)
+	if msg.IsDelivered() {
+		return nil // whatever went wrong afterwards
+	}
+	return err
+}
+
+// errUnsendable is for a message that no server would take.
+var errUnsendable = errors.New("the message cannot be sent")
+
+// isFinal reports whether a server will never take the message: it refuses the
+// recipient or the text for good. That it refuses us can be mended by the operator.
+func isFinal(err error) bool {
+	refused, ok := errors.AsType[*gomail.SendError](err)
+	if !ok || refused.IsTemp() || refused.ErrorCode() < 500 {
+		return errors.Is(err, errUnsendable)
+	}
+	return refused.Reason == gomail.ErrSMTPRcptTo || refused.Reason == gomail.ErrSMTPData ||
+		refused.Reason == gomail.ErrSMTPDataClose
+}
+
+// reason returns what may be logged of an error: the code of the server, whose
+// words may repeat the address and the message.
+func reason(err error) string {
+	if refused, ok := errors.AsType[*gomail.SendError](err); ok && refused.ErrorCode() > 0 {
+		return fmt.Sprintf("the mail server answered %d %s", refused.ErrorCode(), refused.EnhancedStatusCode())
+	}
+	if errors.Is(err, errUnsendable) {
+		return err.Error()
+	}
+	return "the mail server cannot be used: see holdfastd doctor"
+}
+
+// Run sends what is in the queue, until ctx ends.
+func (q *Queue) Run(ctx context.Context) error {
+	swept := time.Time{}
+	for ctx.Err() == nil {
+		if now := time.Now(); now.Sub(swept) >= sweepEvery {
+			swept = now
+			q.sweep(ctx)
+		}
+		sent, err := q.sendNext(ctx)
+		if err != nil && ctx.Err() == nil {
+			q.cfg.Log.WarnContext(ctx, "read the queue of messages", "err", err)
+		}
+		if err != nil || !sent {
+			select {
+			case <-ctx.Done():
+			case <-time.After(idle):
+			}
+		}
+	}
+	return nil
+}
+
+func (q *Queue) sweep(ctx context.Context) {
+	expired, err := q.store.Sweep(ctx)
+	if err != nil && ctx.Err() == nil {
+		q.cfg.Log.WarnContext(ctx, "remove messages that have expired", "err", err)
+	}
+	if expired > 0 {
+		q.cfg.Metrics.Mails.Add(expired, metric.GivenUp)
+		q.cfg.Log.WarnContext(ctx, "messages have expired before they could be sent", "messages", expired)
+	}
+}
+
+// sendNext sends a message that is due, and reports whether there was one.
+func (q *Queue) sendNext(ctx context.Context) (bool, error) {
+	m, ok, err := q.store.Claim(ctx, lease)
+	if err != nil || !ok {
+		return false, err
+	}
+	now := q.store.Time()
+	plain, err := q.cfg.Key.Open(seal.ForMail, m.Sealed)
+	var text sealed
+	if err == nil {
+		err = json.Unmarshal(plain, &text)
+	}
+	switch {
+	case err != nil:
+		err = errUnsendable // it was sealed with a key that is lost
+	case now.Before(m.ExpireTime):
+		err = q.cfg.Server.send(ctx, m.ID, text, m.CreateTime)
+	default:
+		err = errUnsendable
+	}
+	if ctx.Err() != nil && err != nil {
+		return true, nil // stopped; it is due again when the lease ends
+	}
+	return true, q.settle(context.WithoutCancel(ctx), m, err, now)
+}
+
+// settle records how an attempt has ended.
+func (q *Queue) settle(ctx context.Context, m maildb.Mail, err error, now time.Time) error {
+	log := q.cfg.Log.With("message", m.ID, "organization", m.Organization, "attempt", m.Attempts)
+	next := now.Add(pause(m.Attempts))
+	switch {
+	case err == nil:
+		q.cfg.Metrics.Mails.Add(1, metric.OK)
+		log.InfoContext(ctx, "a message was sent")
+		return q.store.Finish(ctx, m.ID)
+	case isFinal(err) || !next.Before(m.ExpireTime):
+		q.cfg.Metrics.Mails.Add(1, metric.GivenUp)
+		log.WarnContext(ctx, "a message was given up", "why", reason(err))
+		return q.store.Finish(ctx, m.ID)
+	}
+	q.cfg.Metrics.Mails.Add(1, metric.Failed)
+	log.WarnContext(ctx, "a message was not sent, and will be tried again", "why", reason(err), "at", next)
+	return q.store.Retry(ctx, m.ID, next)
+}
+
+// pause returns how long to wait after an attempt, by its number.
+func pause(attempt int64) time.Duration {
+	return min(longest, firstPause<<min(attempt-1, 10))
+}
+
+// Waiting returns how many messages are to be sent, and when the oldest was
+// added.
+func (q *Queue) Waiting(ctx context.Context) (int, time.Time, error) {
+	if q == nil {
+		return 0, time.Time{}, nil
+	}
+	return q.store.Waiting(ctx)
+}

@@ -1,0 +1,114 @@
+package mail
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+const maxName = 80 // characters of a name in a message
+
+// plainName returns a name that a tenant has chosen as it may stand in a message:
+// short, on one line, and not as an address that mail programs would make a link
+// of.
+func plainName(name string) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range strings.TrimSpace(name) {
+		switch {
+		case n == maxName:
+			b.WriteString("…")
+			return b.String()
+		case r == '.':
+			r = '·' // example.com would become a link
+		case unicode.IsLetter(r), unicode.IsDigit(r), unicode.IsMark(r), r == ' ', strings.ContainsRune("-_'", r):
+		default:
+			r = '-' // also / and : and @
+		}
+		b.WriteRune(r)
+		n++
+	}
+	return b.String()
+}
+
+func when(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
+
+// footer ends every message, so that it can be judged by who did not expect it.
+func (q *Queue) footer() string {
+	return "\n-- \nSent by Holdfast at " + q.cfg.Issuer + ". If you did not expect this message, ignore it.\n"
+}
+
+// Invite returns the message with the link of an invite, for the address that it
+// names.
+func (q *Queue) Invite(i resource.GroupInvite, group, role, code string) func() Message {
+	uses := "It works until " + when(i.ExpirationTime)
+	if i.SingleUse {
+		uses = "It works once, until " + when(i.ExpirationTime)
+	}
+	text := fmt.Sprintf(`Hello,
+
+you are invited to "%s" at %s, with the role "%s".
+To join, open this link:
+
+  %s
+
+%s, and for this address alone. Do not forward it.
+`, plainName(group), q.cfg.Issuer, plainName(role), q.cfg.Issuer+"/join?code="+url.QueryEscape(code), uses)
+	return func() Message {
+		return Message{
+			Organization: i.UID.Root(), To: i.Email, Subject: "You are invited to " + plainName(group),
+			Text: text + q.footer(), Expire: i.ExpirationTime,
+		}
+	}
+}
+
+// Link returns the message with a one-time link of an account.
+func (q *Queue) Link(org resource.UID, to, name, link string, until time.Time) Message {
+	text := fmt.Sprintf(`Hello,
+
+an administrator of "%s" at %s has made a link for your account.
+To choose a password, open it:
+
+  %s
+
+It works once, until %s. Whoever has the link can sign in as you: do not forward it.
+`, plainName(name), q.cfg.Issuer, link, when(until))
+	return Message{
+		Organization: org, To: to, Subject: "Your account at " + plainName(name), Text: text + q.footer(), Expire: until,
+	}
+}
+
+// NewDevice returns the message that tells a person of a sign-in with a browser
+// that they have not used before.
+func (q *Queue) NewDevice(org resource.UID, to, name, program, address string, at time.Time) Message {
+	text := fmt.Sprintf(`Hello,
+
+somebody has signed in as you at "%s", with a browser that you have not used for that before:
+
+  when     %s
+  where    %s
+  browser  %s
+
+If that was you, there is nothing to do. If not, end the session at
+
+  %s/account
+
+choose another password, and tell an administrator of the organization.
+`, plainName(name), when(at), plainAddress(address), plainName(program), q.cfg.Issuer)
+	return Message{Organization: org, To: to, Subject: "A new sign-in to your account", Text: text + q.footer()}
+}
+
+// plainAddress returns a network address, of which nothing but its digits is kept.
+func plainAddress(address string) string {
+	kept := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("0123456789abcdefABCDEF.:/", r) {
+			return r
+		}
+		return -1
+	}, address)
+	return kept[:min(len(kept), 64)]
+}

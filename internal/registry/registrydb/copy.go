@@ -1,0 +1,214 @@
+package registrydb
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A Copying is what is copied to a repo, from another or from itself.
+type Copying struct {
+	From      resource.UID
+	To        RepoRef
+	Manifests []resource.Manifest    // what others need comes before these
+	Images    []resource.CopiedImage // of these manifests; which were asked for, and their tags
+	Attached  []resource.CopiedImage // other tags, by which something is attached
+	Promote   bool
+	Reason    string
+	Frozen    func(string) bool // which tags of the repo that it goes to must not be moved
+
+	agent string // what the pulls and pushes of it are recorded as; "" is a copy
+}
+
+// CopyImages adds manifests of one repo to another, with their blobs, and tags them: all of it or nothing. No bytes are
+// copied. The copy is recorded as a pull from the one and a push to the other.
+//
+// It returns fault.NotFound if there is no such repo, group or manifest any more, fault.Aborted if a tag of the first repo
+// stands for something else meanwhile, and a *MissingError or fault.FailedPrecondition as PutManifest does, also without
+// tags if the repo that it goes to follows another.
+func (s *Store) CopyImages(ctx context.Context, c Copying) (done resource.ImageCopy, _ error) {
+	err := s.retryCollected(ctx, func(t Tx) (err error) {
+		done = resource.ImageCopy{From: c.From, Promoted: c.Promote, Reason: c.Reason, By: resource.ActorFrom(ctx).Subject}
+		if err := t.Require(ctx, "repos", "repo", c.From); err != nil {
+			return err
+		}
+		if done.Repo, err = t.ensureUnfollowing(ctx, c.To); err != nil {
+			return err
+		}
+		if done.Repo.Parent() != c.To.Group {
+			return fault.Missing("group", string(c.To.Group))
+		}
+		if err := t.holdCopied(ctx, c); err != nil {
+			return err
+		}
+		if err := t.copyContent(ctx, c, &done); err != nil {
+			return err
+		}
+		if err := t.tagCopies(ctx, c, &done); err != nil {
+			return err
+		}
+		return t.recordCopy(ctx, c, done)
+	})
+	return done, err
+}
+
+// holdCopied holds what is copied in the repo that it is copied from until the commit.
+func (t Tx) holdCopied(ctx context.Context, c Copying) error {
+	for _, m := range c.Manifests {
+		if err := t.holdManifest(ctx, c.From, m.Digest); err != nil {
+			return err
+		}
+	}
+	for _, i := range slices.Concat(c.Images, c.Attached) {
+		if i.FromTag == "" {
+			continue
+		}
+		var digest string
+		err := t.Row(ctx, `SELECT t.digest FROM tags AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Hold,
+			[]any{store.Segment(c.From), i.FromTag}, &digest)
+		if err != nil {
+			return store.Missing(err, "tag", resource.UID(i.FromTag))
+		}
+		if digest != i.Digest {
+			return fault.New(fault.Aborted, "Aborted: tag %s was moved meanwhile; try again", i.FromTag)
+		}
+	}
+	return nil
+}
+
+// copyContent adds manifests and their blobs to a repo, and counts what it adds.
+func (t Tx) copyContent(ctx context.Context, c Copying, done *resource.ImageCopy) error {
+	var blobs []string
+	for _, m := range c.Manifests {
+		for _, n := range m.Needs {
+			if !n.Manifest {
+				blobs = append(blobs, n.Digest)
+			}
+		}
+	}
+	slices.Sort(blobs) // whoever holds several does it in order
+	blobs = slices.Compact(blobs)
+	held, err := heldDigests(ctx, t.Rows, "repo_blobs", c.From, blobs, t.DB.Engine.Hold)
+	if err != nil {
+		return err
+	}
+	there, err := heldDigests(ctx, t.Rows, "repo_blobs", done.Repo, blobs, ``)
+	if err != nil {
+		return err
+	}
+	for _, digest := range blobs {
+		if !held[digest] {
+			continue // addManifest knows whether it may be missing
+		}
+		if err := t.link(ctx, done.Repo, digest); err != nil {
+			return err
+		}
+		if there[digest] {
+			continue
+		}
+		var size int64
+		if err := t.Row(ctx, `SELECT size FROM blobs WHERE digest = $1`, []any{digest}, &size); err != nil {
+			return err
+		}
+		done.Bytes += size
+	}
+	return t.copyManifests(ctx, c, done)
+}
+
+func (t Tx) copyManifests(ctx context.Context, c Copying, done *resource.ImageCopy) error {
+	var digests []string
+	for _, m := range c.Manifests {
+		digests = append(digests, m.Digest)
+	}
+	present, err := heldDigests(ctx, t.Rows, "manifests", done.Repo, digests, ``)
+	if err != nil {
+		return err
+	}
+	for _, m := range c.Manifests {
+		if err := t.addManifest(ctx, done.Repo, m); err != nil {
+			return err
+		}
+		if !present[m.Digest] {
+			done.Manifests++
+			done.Bytes += int64(len(m.Body))
+		}
+	}
+	for _, i := range c.Images {
+		i.Present = present[i.Digest]
+		done.Images = append(done.Images, i)
+	}
+	return nil
+}
+
+// tagCopies tags the copies.
+func (t Tx) tagCopies(ctx context.Context, c Copying, done *resource.ImageCopy) error {
+	tag := func(i *resource.CopiedImage) error {
+		if i.Tag == "" {
+			return nil
+		}
+		g := resource.Tag{UID: done.Repo.NewChild(), Name: i.Tag, Digest: i.Digest}
+		before, err := t.tagNamed(ctx, g)
+		if err == nil && before.Digest != i.Digest {
+			i.Replaced = before.Digest
+		}
+		_, err = t.setTag(ctx, g, known(c.Frozen))
+		return err
+	}
+	for n := range done.Images {
+		if err := tag(&done.Images[n]); err != nil {
+			return err
+		}
+	}
+	for _, i := range c.Attached {
+		if err := tag(&i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordCopy records a copy as a pull and a push, and makes its events.
+func (t Tx) recordCopy(ctx context.Context, c Copying, done resource.ImageCopy) error {
+	types := map[string]string{}
+	for _, m := range c.Manifests {
+		types[m.Digest] = m.MediaType
+	}
+	actor, now := resource.ActorFrom(ctx), t.DB.Time()
+	var all []resource.Pull
+	drawn := map[int64]bool{} // many have the same time, for which there are few numbers
+	child := func(of resource.UID) resource.UID {
+		uid := of.NewRisingChild(now)
+		for drawn[store.Segment(uid)] {
+			uid = of.NewRisingChild(now)
+		}
+		drawn[store.Segment(uid)] = true
+		return uid
+	}
+	for _, i := range done.Images {
+		p := resource.Pull{Digest: i.Digest, Identity: actor.Subject, Remote: actor.Remote, Agent: cmp.Or(c.agent, "copy"), Time: now}
+		p.UID, p.Tag = child(done.From), i.FromTag
+		all = append(all, p)
+		p.UID, p.Tag, p.Push = child(done.Repo), i.Tag, true
+		all = append(all, p)
+		var tags []string
+		if i.Tag != "" {
+			tags = []string{i.Tag}
+		}
+		if err := t.Emit(ctx, resource.RegistryPush, done.Repo, done.Repo.Parent(), nil,
+			Push{Repo: done.Repo, Digest: i.Digest, MediaType: types[i.Digest], Tags: tags}); err != nil {
+			return err
+		}
+	}
+	if err := t.insertPulls(ctx, all); err != nil {
+		return err
+	}
+	event := resource.ImageCopied
+	if done.Promoted {
+		event = resource.ImagePromoted
+	}
+	return t.Emit(ctx, event, done.Repo, done.Repo.Parent(), nil, done)
+}

@@ -1,0 +1,176 @@
+package registrydb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A manifest of a mirrored repo is stored before what it needs: that comes when somebody asks for it. Until then it is
+// awaited. Whoever adds to a mirrored repo locks it first, so that of a manifest and a blob that arrive at the same time
+// one sees the other.
+
+// MirrorManifest stores a manifest that an upstream has, and points the tag at it unless that is "". It notes that the tag
+// was seen, and returns the repo, which it may have made. It returns fault.FailedPrecondition if the tag would move and
+// frozen forbids it.
+func (s *Store) MirrorManifest(
+	ctx context.Context, ref RepoRef, m resource.Manifest, tag string, frozen func(string) bool,
+) (repo resource.UID, _ error) {
+	err := s.write(ctx, func(t Tx) (err error) {
+		if repo, err = t.lockMirror(ctx, ref); err != nil {
+			return err
+		}
+		added, err := t.addMirrored(ctx, repo, m)
+		if err != nil {
+			return err
+		}
+		moved, tags := false, []string(nil)
+		if tag != "" {
+			tags = []string{tag}
+			if moved, err = t.moveTag(ctx, repo, tag, m.Digest, frozen); err != nil {
+				return err
+			}
+			if err := t.seeTag(ctx, repo, tag); err != nil {
+				return err
+			}
+		}
+		if !added && !moved {
+			return nil
+		}
+		return t.Emit(ctx, resource.RegistryPush, repo, repo.Parent(), nil,
+			Push{Repo: repo, Digest: m.Digest, MediaType: m.MediaType, Tags: tags})
+	})
+	return repo, err
+}
+
+// moveTag points a tag at a manifest, and reports whether it pointed elsewhere.
+func (t Tx) moveTag(
+	ctx context.Context, repo resource.UID, tag, digest string, frozen func(string) bool,
+) (moved bool, _ error) {
+	before, err := t.tagNamed(ctx, resource.Tag{UID: repo.NewChild(), Name: tag})
+	if err == nil && before.Digest == digest {
+		return false, nil
+	}
+	_, err = t.setTag(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: digest}, known(frozen))
+	return err == nil, err
+}
+
+// lockMirror returns the repo, which it creates if ref says so, and locks it.
+func (t Tx) lockMirror(ctx context.Context, ref RepoRef) (resource.UID, error) {
+	repo, err := t.ensureRepo(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	return repo, t.lockRepo(ctx, repo)
+}
+
+func (t Tx) lockRepo(ctx context.Context, repo resource.UID) error {
+	var one int
+	err := t.Row(ctx, `SELECT 1 FROM repos AS t WHERE t.seg = $1`+t.DB.Engine.Lock, []any{store.Segment(repo)}, &one)
+	return store.Missing(err, "repo", repo)
+}
+
+// addMirrored stores a manifest unless it is there, and notes what it needs and the repo lacks. An image is put into the
+// queue when its layers are here.
+func (t Tx) addMirrored(ctx context.Context, repo resource.UID, m resource.Manifest) (added bool, _ error) {
+	added, err := t.insertManifest(ctx, repo, m)
+	if err != nil || !added {
+		return false, err
+	}
+	if err := t.countBytes(ctx, repo, int64(len(m.Body))); err != nil {
+		return false, err
+	}
+	absent, err := t.addRefs(ctx, repo, m)
+	if err != nil {
+		return false, err
+	}
+	if err := t.queueImage(ctx, repo, m); err != nil {
+		return false, err
+	}
+	if err := t.queueSBOMs(ctx, repo, append(m.About, m.Subject)...); err != nil {
+		return false, err
+	}
+	var rows [][]any
+	for _, n := range absent {
+		rows = append(rows, []any{store.Segment(repo), n.Digest, m.Digest, n.Manifest})
+	}
+	if err := t.InsertRows(ctx, `INSERT INTO awaited (repo, need, digest, manifest)`, rows, ""); err != nil {
+		return false, err
+	}
+	if len(rows) > 0 { // no version of the extractors is to read it again before its layers are here
+		if err := t.Later(ctx, `UPDATE images SET due_ms = NULL, reason = $3, extractors = $4 WHERE repo = $1 AND digest = $2`,
+			store.Segment(repo), m.Digest, "its layers have not been pulled from the upstream yet", math.MaxInt32); err != nil {
+			return false, err
+		}
+	}
+	return true, t.arrived(ctx, repo, m.Digest, true)
+}
+
+// arrived records that manifests need what has come, and puts those images into the queue that have all of theirs now.
+func (t Tx) arrived(ctx context.Context, repo resource.UID, digest string, manifest bool) error {
+	by, err := store.ReadColumn[string](ctx, t.Rows,
+		`DELETE FROM awaited WHERE repo = $1 AND need = $2 AND manifest = $3 RETURNING digest`, store.Segment(repo), digest, manifest)
+	if err != nil {
+		return err
+	}
+	var refs [][]any
+	for _, m := range by {
+		refs = append(refs, refTo(repo, m, resource.Need{Digest: digest, Manifest: manifest}))
+	}
+	if err := t.insertRefs(ctx, refs); err != nil || manifest {
+		return err
+	}
+	for _, m := range by {
+		if err := t.Later(ctx, `UPDATE images SET due_ms = `+t.DB.Engine.Clock+`, reason = '' WHERE repo = $1 AND digest = $2
+			AND due_ms IS NULL AND NOT EXISTS (SELECT 1 FROM awaited AS a WHERE a.repo = $1 AND a.digest = $2)`,
+			store.Segment(repo), m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MirrorBlob adds a blob that an upstream has to a repo, as AddBlob does.
+func (s *Store) MirrorBlob(ctx context.Context, ref RepoRef, b resource.Blob) (used bool, _ error) {
+	err := s.retryCollected(ctx, func(t Tx) error {
+		repo, err := t.lockMirror(ctx, ref)
+		if err != nil {
+			return err
+		}
+		if used, err = t.addBlob(ctx, repo, b); err != nil {
+			return err
+		}
+		return t.arrived(ctx, repo, b.Digest, false)
+	})
+	return used, err
+}
+
+// SeeTag notes that the upstream has a tag as the repo has it.
+func (s *Store) SeeTag(ctx context.Context, repo resource.UID, tag string) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.Require(ctx, "repos", "repo", repo); err != nil {
+			return err
+		}
+		return t.seeTag(ctx, repo, tag)
+	})
+}
+
+func (t Tx) seeTag(ctx context.Context, repo resource.UID, tag string) error {
+	return t.Later(ctx, `INSERT INTO upstream_tags (repo, name, seen_ms) VALUES ($1, $2, $3)
+		ON CONFLICT (repo, name) DO UPDATE SET seen_ms = excluded.seen_ms`, store.Segment(repo), tag, store.MS(t.DB.Time()))
+}
+
+// TagSeen returns when a tag was last seen at the upstream, or the zero time.
+func (s *Store) TagSeen(ctx context.Context, repo resource.UID, tag string) (time.Time, error) {
+	var ms int64
+	err := s.Row(ctx, `SELECT seen_ms FROM upstream_tags WHERE repo = $1 AND name = $2`, []any{store.Segment(repo), tag}, &ms)
+	if errors.Is(err, sql.ErrNoRows) {
+		return time.Time{}, nil
+	}
+	return store.FromMS(ms), err
+}

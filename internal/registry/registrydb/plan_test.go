@@ -1,0 +1,90 @@
+package registrydb
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/plantest"
+)
+
+// TestPlans looks at the statements of pushes and pulls, in four repos with so
+// many manifests each.
+func TestPlans(t *testing.T) {
+	var repo resource.UID
+	insert := func(db *store.DB) {
+		org := resource.NewRoot()
+		plantest.Insert(t, db, "groups", append(store.TreeColumns(org), "org", "", false, 0, 0, 0))
+		for r := range 4 {
+			repo = org.NewChild()
+			plantest.Insert(t, db, "repos", append(store.TreeColumns(repo), fmt.Sprintf("repo %d", r), "", "{}", "", 0, 0))
+			var rows [][]any
+			for i := range 1000 {
+				rows = append(rows, []any{store.Segment(repo), fmt.Sprintf("d%d", i), "", 0, "", "", "", 0, []byte{}})
+			}
+			plantest.Insert(t, db, "manifests", rows...)
+			var images [][]any
+			for i := range 1000 {
+				images = append(images, []any{store.Segment(repo), fmt.Sprintf("d%d", i), store.Segment(org), string(repo), nil, 0, "", 0, 0, 0, nil, 0})
+			}
+			plantest.Insert(t, db, "images", images...)
+		}
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		plantest.SQLite(t, insert, func(db *store.DB) []plantest.Shape {
+			return slices.Concat(needed(repo), searched(repo), []plantest.Shape{tagged(db)})
+		})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		plantest.Postgres(t, insert, func(*store.DB) []plantest.Shape { return slices.Concat(needed(repo), pulled(), searched(repo)) })
+	})
+}
+
+// needed are the shapes of a push that asks for what its manifest needs. For one
+// blob PostgreSQL may take either index while it knows of none.
+func needed(repo resource.UID) (all []plantest.Shape) {
+	for _, n := range []int{1, 3, 64} {
+		blobs := "repo_blobs_pkey sqlite_autoindex_repo_blobs_1"
+		if n == 1 {
+			blobs += " repo_blobs_digest"
+		}
+		for table, index := range map[string]string{"repo_blobs": blobs, "manifests": "manifests_pkey manifests_digest sqlite_autoindex_manifests_1"} {
+			text, args := selectHeld(table, repo, slices.Repeat([]string{"d"}, n))
+			all = append(all, plantest.Shape{Name: fmt.Sprintf("%d of %s", n, table), Index: index, Text: text, Args: args})
+		}
+	}
+	return all
+}
+
+// searched are the shapes of a search for the beginning of a digest.
+func searched(repo resource.UID) (all []plantest.Shape) {
+	add := func(name, index string, args []any, text string) {
+		all = append(all, plantest.Shape{Name: name, Index: index, Text: text, Args: args})
+	}
+	args, text := imagesBeginning(store.Segment(repo.Root()), "d7")
+	add("images of an organization", "images_root_digest", args, text)
+	args, text = nextDigest("d7", "d7", false)
+	add("the next digest", "manifests_digest", args, text)
+	args, text = holdersOf("d7")
+	add("repos with a digest", "manifests_digest", args, text)
+	return all
+}
+
+// pulled are the shapes of a pull.
+func pulled() (all []plantest.Shape) {
+	all = append(all, plantest.Shape{Name: "pulls of several", Index: "manifests_pkey manifests_digest", Text: selectManifests,
+		Args: []any{[]int64{1, 2}, []string{"v1", "sha256:1"}, []bool{true, false}, maxGathered}})
+	for _, reference := range []string{"v1", "sha256:1"} {
+		text, args := manifestOf(resource.NewRoot().NewChild(), reference, true)
+		all = append(all, plantest.Shape{Name: "a pull of " + reference, Index: "manifests_pkey manifests_digest", Text: text, Args: args})
+	}
+	return all
+}
+
+// tagged is the shape of what is told about images. A repo may have very many tags.
+func tagged(db *store.DB) plantest.Shape {
+	text, args := selectImageTags(db.Engine, []int64{1, 2, 3})
+	return plantest.Shape{Name: "tags of images", Index: "tags_parent_digest", Text: text, Args: args}
+}

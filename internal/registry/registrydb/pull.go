@@ -1,0 +1,193 @@
+package registrydb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+var pulls = store.Kind[resource.Pull]{
+	Table: "pulls", Label: "pull", Holders: "repos",
+	Columns: func(p *resource.Pull) []store.Column {
+		return []store.Column{
+			store.Key(&p.UID),
+			store.Flag("push", &p.Push),
+			store.Text("digest", &p.Digest),
+			store.Text("tag", &p.Tag),
+			store.Text("identity", &p.Identity),
+			store.Text("remote", &p.Remote),
+			store.Text("agent", &p.Agent),
+			store.Time("create_ms", &p.Time).Order("create_time"),
+			store.Number("more", &p.More),
+		}
+	},
+}
+
+// Pulls returns one page of who fetched and pushed what.
+func (s *Store) Pulls(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Pull], error) {
+	return store.List(ctx, s.DB, &pulls, r, f, p)
+}
+
+// countedPulls is how many records of pulls of a manifest are counted at most.
+const countedPulls = 100
+
+// CountPulls returns how often a manifest of a repo was pulled since a time, and when last. It
+// stops counting at countedPulls records.
+func (s *Store) CountPulls(
+	ctx context.Context, repo resource.UID, digest string, since time.Time,
+) (n int64, last time.Time, _ error) {
+	var at int64
+	err := s.Row(ctx, `SELECT coalesce(sum(1 + more), 0), coalesce(max(create_ms), 0) FROM (
+			SELECT more, create_ms FROM pulls WHERE parent = $1 AND digest = $2 AND create_ms >= $3 AND NOT push
+			ORDER BY create_ms DESC LIMIT $4) AS x`,
+		[]any{store.Segment(repo), digest, store.MS(since), countedPulls}, &n, &at)
+	if at > 0 {
+		last = store.FromMS(at)
+	}
+	return n, last, err
+}
+
+// InsertPulls records what was fetched and pushed, all in one go. What happened
+// to a repo that is gone meanwhile is gone with it.
+func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {
+	return s.write(ctx, func(t Tx) error { return t.insertPulls(ctx, all) })
+}
+
+func (t Tx) insertPulls(ctx context.Context, all []resource.Pull) error {
+	added, there := traffic{}, map[resource.UID]bool{}
+	var rows []resource.Pull
+	var events [][]any
+	for _, p := range all {
+		repo := p.Repo()
+		if _, known := there[repo]; !known {
+			held, err := t.holdRepo(ctx, repo)
+			if err != nil {
+				return err
+			}
+			there[repo] = held
+		}
+		if !there[repo] {
+			continue
+		}
+		added.note(repo, p.Push)
+		rows = append(rows, p)
+		if p.Push { // its event went with the manifest
+			continue
+		}
+		event, err := t.Event(ctx, resource.RegistryPull, repo, repo.Parent(), nil, p)
+		if err != nil {
+			return err
+		}
+		events = append(events, event)
+	}
+	if err := store.InsertRows(ctx, t.Tx, &pulls, rows); err != nil {
+		return err
+	}
+	if err := t.EmitAll(ctx, events); err != nil {
+		return err
+	}
+	return t.countPulls(ctx, added, 1)
+}
+
+// holdRepo holds a repo until the commit. It reports false if it is gone.
+func (t Tx) holdRepo(ctx context.Context, repo resource.UID) (bool, error) {
+	err := t.Require(ctx, "repos", "repo", repo)
+	if errors.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// traffic is how many records a repo has of each direction.
+type traffic map[resource.UID]map[bool]int
+
+func (f traffic) note(repo resource.UID, push bool) {
+	if f[repo] == nil {
+		f[repo] = map[bool]int{}
+	}
+	f[repo][push]++
+}
+
+// countPulls adds traffic to the counters, or takes it away if by is -1.
+func (t Tx) countPulls(ctx context.Context, f traffic, by int) error {
+	for _, repo := range slices.Sorted(maps.Keys(f)) {
+		for push, n := range f[repo] {
+			if err := t.Count(ctx, store.PullCounter(push), repo.NewChild(), by*n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dropPulls removes records, takes them out of the counters, and returns how many
+// there were.
+func (t Tx) dropPulls(ctx context.Context, where string, args ...any) (n int, _ error) {
+	gone := traffic{}
+	err := t.Rows(ctx, `DELETE FROM pulls WHERE `+where+` RETURNING uid, push`, args,
+		func(row store.Scanner) (bool, error) {
+			var uid resource.UID
+			var push bool
+			err := row.Scan(&uid, &push)
+			gone.note(uid.Parent(), push)
+			n++
+			return false, err
+		})
+	if err != nil {
+		return 0, err
+	}
+	return n, t.countPulls(ctx, gone, -1)
+}
+
+// PrunePulls removes up to n records older than before, and reports how many.
+func (s *Store) PrunePulls(ctx context.Context, before time.Time, n int) (gone int, err error) {
+	err = s.write(ctx, func(t Tx) (err error) {
+		gone, err = t.dropPulls(ctx,
+			`seg IN (SELECT seg FROM pulls WHERE create_ms / 86400000 <= $1 AND create_ms < $2 LIMIT $3)`,
+			store.MS(before)/86_400_000, store.MS(before), n)
+		return err
+	})
+	return gone, err
+}
+
+// A PullSum is how often an identity has pulled a manifest of a repo.
+type PullSum struct {
+	Repo     resource.UID
+	Digest   string
+	Identity resource.UID
+	Count    int64
+	Last     time.Time
+}
+
+// PullSums returns who has pulled what from a repo, or from the repos of a group and below
+// it, since a time. At most n are returned. Pulls that were recorded without a digest are
+// left out.
+func (s *Store) PullSums(ctx context.Context, target resource.UID, since time.Time, n int) ([]PullSum, error) {
+	q := store.Query{Engine: s.Engine}
+	var where string
+	if d := target.Depth(); d <= 3 {
+		where = fmt.Sprintf(`a%d = %s`, d, q.Arg(store.Segment(target)))
+	} else { // '0' is the byte after '/'
+		where = fmt.Sprintf(`uid > %s AND uid < %s`, q.Arg(string(target)+"/"), q.Arg(string(target)+"0"))
+	}
+	text := fmt.Sprintf(`SELECT min(uid), digest, identity, CAST(count(*) + sum(more) AS BIGINT), max(create_ms)
+		FROM pulls WHERE %s AND create_ms >= %s AND NOT push AND digest <> ''
+		GROUP BY parent, digest, identity LIMIT %s`, where, q.Arg(store.MS(since)), q.Arg(n))
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (p PullSum, err error) {
+		var uid resource.UID
+		var last int64
+		err = row.Scan(&uid, &p.Digest, &p.Identity, &p.Count, &last)
+		p.Repo, p.Last = uid.Parent(), store.FromMS(last)
+		return p, err
+	}, text, q.Args...)
+}

@@ -1,0 +1,348 @@
+package registrydb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+var repos = store.Kind[resource.Repo]{
+	Table: "repos", Label: "repo", Unique: "parent, name",
+	Created: resource.RepoCreated, Updated: resource.RepoUpdated, Deleted: resource.RepoDeleted,
+	Columns: func(r *resource.Repo) []store.Column {
+		detail := resource.Repo{Tier: r.Tier, Bundles: r.Bundles, Aliases: r.Aliases, ActiveTags: r.ActiveTags, Sync: r.Sync}
+		return []store.Column{
+			store.Detail("detail", detail, r),
+			store.Key(&r.UID),
+			store.Text("name", &r.Name).Order("name"),
+			store.Text("description", &r.Description),
+			store.Derived("readme", "").Fixed(), // see RepoReadme
+			store.Time("create_ms", &r.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &r.UpdateTime).Order("update_time"),
+		}
+	},
+}
+
+// InsertRepo adds r. It returns fault.AlreadyExists if its group already has a
+// repo of that name, and fault.NotFound if its group is not there.
+func (s *Store) InsertRepo(ctx context.Context, r resource.Repo) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.RequireGroup(ctx, r.UID.Parent()); err != nil {
+			return err
+		}
+		return store.Insert(ctx, t.Tx, &repos, r)
+	})
+}
+
+// Repo returns a repo, or fault.NotFound.
+func (s *Store) Repo(ctx context.Context, uid resource.UID) (resource.Repo, error) {
+	return store.Get(ctx, s.DB, &repos, uid)
+}
+
+// Repos returns one page of repos.
+func (s *Store) Repos(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Repo], error) {
+	return store.List(ctx, s.DB, &repos, r, f, p)
+}
+
+// UpdateRepo replaces before by after, under the rules of iamdb.Store.UpdateGroup. If the repo has another source then, or
+// none, it does not follow any more.
+func (s *Store) UpdateRepo(ctx context.Context, before, after resource.Repo) (resource.Repo, error) {
+	return s.updateRepo(ctx, before, after, func(t Tx) error {
+		if before.Sync == nil || after.Sync != nil && after.Sync.Source == before.Sync.Source {
+			return nil
+		}
+		return t.unfollow(ctx, after.UID)
+	})
+}
+
+// updateRepo replaces before by after, and does then in the same transaction.
+func (s *Store) updateRepo(
+	ctx context.Context, before, after resource.Repo, then func(Tx) error,
+) (resource.Repo, error) {
+	err := s.write(ctx, func(t Tx) error {
+		if after.Name != before.Name {
+			t.PathsChanged()
+		}
+		if err := store.Update(ctx, t.Tx, &repos, before, &after); err != nil {
+			return err
+		}
+		return then(t)
+	})
+	return after, err
+}
+
+// RepoReadme returns what a repo tells about itself, or fault.NotFound if there
+// is no such repo.
+func (s *Store) RepoReadme(ctx context.Context, uid resource.UID) (resource.RepoReadme, error) {
+	r := resource.RepoReadme{UID: uid}
+	err := s.Row(ctx, `SELECT readme FROM repos WHERE uid = $1`, []any{string(uid)}, &r.Content)
+	return r, store.Missing(err, "repo", uid)
+}
+
+// UpdateRepoReadme replaces what a repo tells about itself, unless it is the same
+// already. It returns fault.NotFound if there is no such repo.
+func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) error {
+	return s.write(ctx, func(t Tx) error {
+		before := resource.RepoReadme{UID: r.UID}
+		err := t.Row(ctx, `SELECT t.readme FROM repos AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(r.UID)},
+			&before.Content)
+		if err != nil {
+			return store.Missing(err, "repo", r.UID)
+		}
+		if r == before {
+			return nil
+		}
+		if _, err := t.Exec(ctx, `UPDATE repos SET readme = $2, update_ms = $3 WHERE uid = $1`, string(r.UID), r.Content,
+			store.MS(s.Time())); err != nil {
+			return err
+		}
+		return t.Emit(ctx, resource.RepoUpdated, r.UID, r.UID.Parent(), before, r)
+	})
+}
+
+// DeleteRepo removes a repo with its tags, their history, its manifests, its
+// deployment and its log. It returns fault.NotFound if there is no such repo. Blobs
+// that no other repo holds are left to the collector. All but the log can be restored,
+// if the group has a trash; otherwise what is in the trash of the repo goes with it.
+func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		r, err := store.Lock(ctx, t.Tx, &repos, uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		b, err := s.binOf(ctx, t, uid)
+		if err != nil {
+			return err
+		}
+		if err := t.uncountTags(ctx, uid); err != nil {
+			return err
+		}
+		if _, err := t.dropPulls(ctx, `parent = $1`, store.Segment(uid)); err != nil {
+			return err
+		}
+		if b.kept() {
+			if err := t.trashRepo(ctx, r, b); err != nil {
+				return err
+			}
+		}
+		if err := t.removeRepo(ctx, r, b); err != nil {
+			return err
+		}
+		if b.kept() {
+			return t.DropCounters(ctx, uid, store.BytesCounter, store.TrashCounter)
+		}
+		return t.DropTrash(ctx, uid)
+	})
+}
+
+// removeRepo removes a repo that is locked, with everything in it.
+func (t Tx) removeRepo(ctx context.Context, r resource.Repo, b bin) error {
+	for _, text := range []string{
+		`DELETE FROM tags WHERE parent = $1`,
+		`DELETE FROM tag_history WHERE repo = $1`,
+		`DELETE FROM deployments WHERE repo = $1`,
+		`DELETE FROM manifest_refs WHERE repo = $1`,
+	} {
+		if _, err := t.Exec(ctx, text, store.Segment(r.UID)); err != nil {
+			return err
+		}
+	}
+	if err := t.dropContent(ctx, r.UID, b); err != nil {
+		return err
+	}
+	if err := t.forgetImages(ctx, r.UID, ""); err != nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM repos WHERE seg = $1`, store.Segment(r.UID)); err != nil {
+		return err
+	}
+	t.PathsChanged()
+	return t.Removed(ctx, "repos", resource.RepoDeleted, r.UID, r.UID.Parent(), r)
+}
+
+// dropContent removes the manifests and blobs of a repo that goes, and takes what this
+// removes out of the counters: somebody else may be removing some of it, too. What the trash
+// needs stays stored.
+func (t Tx) dropContent(ctx context.Context, repo resource.UID, b bin) error {
+	sizes, err := store.ReadColumn[int64](ctx, t.Rows, `DELETE FROM manifests WHERE repo = $1 RETURNING size`,
+		store.Segment(repo))
+	if err != nil {
+		return err
+	}
+	blobs, err := store.ReadMap[string, int64](ctx, t.Rows, `DELETE FROM repo_blobs WHERE repo = $1
+		RETURNING digest, (SELECT b.size FROM blobs AS b WHERE b.digest = repo_blobs.digest)`, store.Segment(repo))
+	if err != nil {
+		return err
+	}
+	var gone int64
+	if b.kept() {
+		if err := t.trashBlobs(ctx, repo, blobs); err != nil {
+			return err
+		}
+	} else {
+		for _, size := range sizes {
+			gone += size
+		}
+	}
+	for _, size := range blobs { // those that the trash needs are not among them any more
+		gone += size
+	}
+	return t.countBytes(ctx, repo, -gone)
+}
+
+// uncountTags takes the tags of a repo that goes out of the counters above it.
+func (t Tx) uncountTags(ctx context.Context, repo resource.UID) error {
+	gone, err := store.ReadMap[resource.TagClass, int](ctx, t.Rows,
+		`SELECT class, count(*) FROM tags WHERE parent = $1 GROUP BY class`, store.Segment(repo))
+	if err != nil {
+		return err
+	}
+	for class, n := range gone {
+		if err := t.Count(ctx, store.TagCounter(class), repo.NewChild(), -n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Followers returns how many of the repos in reach follow another. It reads all
+// of them: few follow any, and nobody asks often.
+func (s *Store) Followers(ctx context.Context, r store.Reach, source resource.UID) (total int64, _ error) {
+	for _, root := range r.Under {
+		var n int64
+		// A uid has nothing in it that LIKE or JSON would read otherwise.
+		err := s.Row(ctx, `SELECT count(*) FROM repos WHERE uid > $1 AND uid < $2 AND detail LIKE $3`,
+			[]any{string(root) + "/", string(root) + "0", `%"source":"` + string(source) + `"%`}, &n)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// RepoPath returns the names of the groups above a repo and its own, with
+// slashes between: its address in the registry. It returns fault.NotFound if
+// there is no such repo.
+func (s *Store) RepoPath(ctx context.Context, uid resource.UID) (string, error) {
+	r, err := s.Repo(ctx, uid)
+	if err != nil {
+		return "", err
+	}
+	names, err := s.GroupNames(ctx, uid.Ancestors())
+	if err != nil {
+		return "", err
+	}
+	return strings.Join(append(names, r.Name), "/"), nil
+}
+
+// RepoAt returns the repo whose groups and own name these are, root first, or
+// fault.NotFound.
+func (s *Store) RepoAt(ctx context.Context, names []string) (resource.UID, error) {
+	path := strings.Join(names, "/")
+	current := s.Current() // before the cache is asked: afterwards it may be outdated
+	uid, ok, cleared := s.repos.get(path)
+	s.RepoLookups.Count(ok && current)
+	if ok && current {
+		return uid, nil
+	}
+	uid, err := s.repoAt(ctx, names)
+	if err == nil {
+		s.repos.put(path, uid, cleared)
+	}
+	return uid, err
+}
+
+func (s *Store) repoAt(ctx context.Context, names []string) (uid resource.UID, _ error) {
+	if !addressable(names) {
+		return "", fault.Missing("repo", strings.Join(names, "/"))
+	}
+	args, named := repoNamed(names)
+	err := s.Row(ctx, `SELECT r.uid FROM repos AS r WHERE `+named, args, &uid)
+	return uid, store.Missing(err, "repo", resource.UID(strings.Join(names, "/")))
+}
+
+// RepoIn returns the repo of a name in a group, or fault.NotFound. The group must be named by its whole UID.
+func (s *Store) RepoIn(ctx context.Context, group resource.UID, name string) (uid resource.UID, _ error) {
+	err := s.Row(ctx, `SELECT uid FROM repos WHERE parent = $1 AND name = $2`, []any{store.Segment(group), name}, &uid)
+	if err == nil && uid.Parent() != group {
+		err = sql.ErrNoRows
+	}
+	return uid, store.Missing(err, "repo", resource.UID(name))
+}
+
+// addressable reports whether there can be a repo with these names.
+func addressable(names []string) bool { return len(names) >= 2 && len(names) <= store.MaxNames }
+
+// repoNamed is the condition in SQL that r is the repo with these names.
+func repoNamed(names []string) (args []any, text string) {
+	args, group := store.GroupNamed(names[:len(names)-1])
+	args = append(args, names[len(names)-1])
+	return args, `r.parent = ` + group + ` AND r.name = $` + strconv.Itoa(len(args))
+}
+
+// GroupAt returns the group with these names, root first, or fault.NotFound.
+func (s *Store) GroupAt(ctx context.Context, names []string) (uid resource.UID, _ error) {
+	if len(names) == 0 || len(names) > store.MaxNames {
+		return "", fault.Missing("group", strings.Join(names, "/"))
+	}
+	args, group := store.GroupNamed(names)
+	err := s.Row(ctx, `SELECT uid FROM groups WHERE seg = `+group, args, &uid)
+	return uid, store.Missing(err, "group", resource.UID(strings.Join(names, "/")))
+}
+
+// A RepoRef is a repo a push goes to. It may not be there yet.
+type RepoRef struct {
+	Group  resource.UID
+	Name   string
+	Create bool // make it if it is not there
+}
+
+// ensureUnfollowing is ensureRepo for what adds tags. It returns fault.FailedPrecondition if the repo follows another.
+func (t Tx) ensureUnfollowing(ctx context.Context, ref RepoRef) (resource.UID, error) {
+	uid, follower, err := t.findRepo(ctx, ref)
+	if err == nil && follower {
+		err = follows()
+	}
+	return t.createMissing(ctx, ref, uid, err)
+}
+
+// ensureRepo returns the repo of a push, which it creates if the push may, and
+// holds it until the commit. It returns fault.NotFound if there is none.
+func (t Tx) ensureRepo(ctx context.Context, ref RepoRef) (resource.UID, error) {
+	uid, _, err := t.findRepo(ctx, ref)
+	return t.createMissing(ctx, ref, uid, err)
+}
+
+// findRepo returns the repo of a push, and whether it follows another, and holds it until the commit.
+func (t Tx) findRepo(ctx context.Context, ref RepoRef) (uid resource.UID, follower bool, err error) {
+	err = t.Row(ctx, `SELECT t.uid, `+isFollower+` FROM repos AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Hold,
+		[]any{store.Segment(ref.Group), ref.Name}, &uid, &follower)
+	return uid, follower, store.Missing(err, "repo", resource.UID(ref.Name))
+}
+
+// createMissing creates the repo of a push if it was not found and the push may. Otherwise it returns what was found.
+func (t Tx) createMissing(ctx context.Context, ref RepoRef, uid resource.UID, err error) (resource.UID, error) {
+	if !ref.Create || !errors.Is(err, fault.NotFound) {
+		return uid, err
+	}
+	if err := t.RequireGroup(ctx, ref.Group); err != nil {
+		return "", err
+	}
+	r := resource.Repo{UID: ref.Group.NewChild(), Name: ref.Name, CreateTime: t.DB.Time()}
+	r.UpdateTime = r.CreateTime
+	err = store.Insert(ctx, t.Tx, &repos, r)
+	if errors.Is(err, fault.AlreadyExists) { // another push was first
+		r.UID, _, err = t.findRepo(ctx, ref)
+	}
+	return r.UID, err
+}

@@ -1,0 +1,370 @@
+package registrydb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// maxRestored is how many entries one transaction restores, because on SQLite everybody's writes wait for it.
+const maxRestored = 1000
+
+// A Restoration says how something is restored.
+type Restoration struct {
+	Replace     bool              // tags that stand for something else now are moved
+	WithoutTags bool              // a manifest does not get back the tags that were deleted with it
+	Frozen      func(string) bool // which tags must not be moved
+}
+
+// Restore puts back what an entry of the trash is, and returns all entries that it put back, this one first.
+//
+// A tag comes with its manifest, and a manifest with the tags that were deleted with it, the manifests that it lists, and
+// those about it that were deleted with it or later. A repo comes with all that was in it when it was deleted.
+//
+// It returns fault.NotFound if there is no such entry, and fault.FailedPrecondition if a tag stands for something else now,
+// if the repo is in the trash itself or follows another, if some of the content is gone, or if there is too much; fault.AlreadyExists if there
+// is another repo of that name.
+func (s *Store) Restore(ctx context.Context, uid resource.UID, how Restoration) (all []resource.TrashEntry, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		r := &restorer{Tx: t, Restoration: how}
+		err := r.restore(ctx, uid)
+		all = r.restored
+		if i := slices.IndexFunc(all, func(e resource.TrashEntry) bool { return e.UID == uid }); i > 0 {
+			asked := all[i]
+			copy(all[1:i+1], all[:i])
+			all[0] = asked
+		}
+		return err
+	})
+	return all, err
+}
+
+// A restorer restores one entry, and what comes with it, in a transaction.
+type restorer struct {
+	Tx
+	Restoration
+	restored []resource.TrashEntry
+}
+
+// restore restores an entry. It holds what the entry was in before it locks the entry, as those do who delete.
+func (r *restorer) restore(ctx context.Context, uid resource.UID) error {
+	e, err := store.One(ctx, r.Rows, &trash, uid, ` WHERE t.uid = $1`, string(uid))
+	if err != nil {
+		return err
+	}
+	if e.Kind == resource.TrashRepo {
+		err = r.RequireGroup(ctx, e.Repo().Parent())
+	} else {
+		err = r.Require(ctx, "repos", "repo", e.Repo())
+	}
+	if errors.Is(err, fault.NotFound) && e.Kind != resource.TrashRepo {
+		err = fault.Unmet("REPO_IN_TRASH", "the repo %s is in the trash, too: restore it first", e.RepoName)
+	}
+	if err != nil {
+		return err
+	}
+	if e, err = store.Lock(ctx, r.Tx.Tx, &trash, uid, r.DB.Engine.LockKey); err != nil {
+		return err
+	}
+	switch e.Kind {
+	case resource.TrashRepo:
+		return r.repo(ctx, e)
+	case resource.TrashManifest:
+		return r.manifestWithTags(ctx, e)
+	}
+	if err := r.manifest(ctx, e.Repo(), e.Digest); err != nil {
+		return err
+	}
+	return r.tag(ctx, e)
+}
+
+// done removes the entry of what was restored.
+func (r *restorer) done(ctx context.Context, e resource.TrashEntry) error {
+	if len(r.restored) == maxRestored {
+		return fault.Unmet("TOO_MANY_ENTRIES", "more than %d things would be restored at once: restore some of them first",
+			maxRestored)
+	}
+	r.restored = append(r.restored, e)
+	return r.dropTrash(ctx, e, resource.TrashRestored)
+}
+
+// tag puts a tag back whose manifest is there.
+func (r *restorer) tag(ctx context.Context, e resource.TrashEntry) error {
+	if err := r.requireUnfollowing(ctx, e.Repo()); err != nil {
+		return err
+	}
+	g := *e.WasTag
+	g.UpdateTime = r.DB.Time()
+	before, err := r.tagNamed(ctx, g)
+	if errors.Is(err, fault.NotFound) {
+		added, err := r.insertTag(ctx, g)
+		if err != nil {
+			return err
+		}
+		if added {
+			return r.done(ctx, e)
+		}
+		before, err = r.tagNamed(ctx, g) // a push was first
+		if err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	if before.Digest != g.Digest {
+		if !r.Replace {
+			return fault.Unmet("TAG_TAKEN", "tag %s of repo %s stands for %s now; restore it again and ask to replace that",
+				g.Name, e.RepoName, before.Digest)
+		}
+		if r.Frozen != nil && r.Frozen(g.Name) {
+			return immutable(g.Name)
+		}
+		after := before
+		after.Digest = g.Digest
+		if err := r.updateTag(ctx, before, &after); err != nil {
+			return err
+		}
+	}
+	return r.done(ctx, e)
+}
+
+// manifestWithTags puts a manifest back, with the tags that were deleted with it.
+func (r *restorer) manifestWithTags(ctx context.Context, e resource.TrashEntry) error {
+	if err := r.manifest(ctx, e.Repo(), e.Digest); err != nil {
+		return err
+	}
+	if r.WithoutTags {
+		return nil
+	}
+	tags, err := trash.All(ctx, r.Rows, ` WHERE t.parent = $1 AND t.kind = $2 AND t.digest = $3 AND t.together
+		ORDER BY t.create_ms DESC, t.uid LIMIT $4`+r.DB.Engine.LockKey, store.Segment(e.Repo()), int(resource.TrashTag),
+		e.Digest, maxRestored)
+	if err != nil {
+		return err
+	}
+	for _, tag := range tags {
+		if err := r.tag(ctx, tag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manifest puts a manifest back unless the repo has it, after those that it lists, and then those about it.
+func (r *restorer) manifest(ctx context.Context, repo resource.UID, digest string) error {
+	m := resource.Manifest{Digest: digest}
+	err := r.Row(ctx, `SELECT t.media_type, t.artifact_type, t.subject FROM trash_manifests AS t
+		WHERE t.repo = $1 AND t.digest = $2`+r.DB.Engine.LockKey, []any{store.Segment(repo), digest},
+		&m.MediaType, &m.ArtifactType, &m.Subject)
+	if errors.Is(err, sql.ErrNoRows) {
+		if err := r.holdManifest(ctx, repo, digest); !errors.Is(err, fault.NotFound) {
+			return err
+		}
+		return contentGone(digest)
+	}
+	if err != nil {
+		return err
+	}
+	e, err := store.One(ctx, r.Rows, &trash, resource.UID(digest),
+		` WHERE t.parent = $1 AND t.kind = $2 AND t.name = '' AND t.digest = $3`+r.DB.Engine.LockKey,
+		store.Segment(repo), int(resource.TrashManifest), digest)
+	if err != nil {
+		return err
+	}
+	if err := r.needs(ctx, repo, digest); err != nil {
+		return err
+	}
+	if err := r.putBack(ctx, repo, m); err != nil {
+		return err
+	}
+	if err := r.done(ctx, e); err != nil {
+		return err
+	}
+	about, err := store.ReadColumn[string](ctx, r.Rows, `SELECT m.digest FROM trash_manifests AS m
+		JOIN trash AS t ON t.seg = m.entry WHERE m.repo = $1 AND m.subject = $2 AND m.subject <> '' AND t.create_ms >= $3
+		ORDER BY m.digest LIMIT $4`, store.Segment(repo), digest, store.MS(e.CreateTime), maxRestored)
+	if err != nil {
+		return err
+	}
+	for _, a := range about {
+		if err := r.manifest(ctx, repo, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func contentGone(digest string) error {
+	return fault.Unmet("CONTENT_GONE", "it cannot be restored, because %s is gone", digest)
+}
+
+// needs puts back what a manifest in the trash needs of its repo, and holds it until the commit.
+func (r *restorer) needs(ctx context.Context, repo resource.UID, digest string) error {
+	children, err := store.ReadColumn[string](ctx, r.Rows, `SELECT DISTINCT child FROM trash_refs
+		WHERE repo = $1 AND digest = $2 AND child IS NOT NULL ORDER BY child`, store.Segment(repo), digest)
+	if err != nil {
+		return err
+	}
+	for _, child := range children {
+		if err := r.manifest(ctx, repo, child); err != nil {
+			return err
+		}
+	}
+	blobs, err := store.ReadColumn[string](ctx, r.Rows, `SELECT DISTINCT blob FROM trash_refs
+		WHERE repo = $1 AND digest = $2 AND blob IS NOT NULL ORDER BY blob`, store.Segment(repo), digest)
+	if err != nil {
+		return err
+	}
+	held, err := heldDigests(ctx, r.Rows, "repo_blobs", repo, blobs, r.DB.Engine.Hold)
+	if err != nil {
+		return err
+	}
+	for _, blob := range blobs {
+		if !held[blob] {
+			if err := r.blob(ctx, repo, blob); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// blob puts a blob back into its repo.
+func (r *restorer) blob(ctx context.Context, repo resource.UID, digest string) error {
+	n, err := r.Exec(ctx, `DELETE FROM trash_blobs WHERE repo = $1 AND digest = $2`, store.Segment(repo), digest)
+	if err != nil {
+		return err
+	}
+	var size int64
+	err = r.Row(ctx, `SELECT t.size FROM blobs AS t WHERE t.digest = $1`+r.DB.Engine.Hold, []any{digest}, &size)
+	if n == 0 || errors.Is(err, sql.ErrNoRows) {
+		return contentGone(digest)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.countBytes(ctx, repo, -size); err != nil {
+		return err
+	}
+	return r.link(ctx, repo, digest)
+}
+
+// putBack moves a manifest from the trash to its repo, which has all that it needs.
+func (r *restorer) putBack(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+	args := []any{store.Segment(repo), m.Digest}
+	n, err := r.Exec(ctx, `INSERT INTO manifests (`+manifestColumns+`) SELECT `+manifestColumns+` FROM trash_manifests
+		WHERE repo = $1 AND digest = $2 ON CONFLICT (repo, digest) DO NOTHING`, args...)
+	if err != nil {
+		return err
+	}
+	if n == 0 { // it was pushed again
+		return errors.Join(r.holdManifest(ctx, repo, m.Digest), r.forgetTrashed(ctx, repo, m.Digest))
+	}
+	for _, text := range []string{
+		`INSERT INTO manifest_refs (repo, digest, blob, child) SELECT repo, digest, blob, child FROM trash_refs
+			WHERE repo = $1 AND digest = $2`,
+		`DELETE FROM trash_refs WHERE repo = $1 AND digest = $2`,
+		`DELETE FROM trash_manifests WHERE repo = $1 AND digest = $2`,
+	} {
+		if _, err := r.Exec(ctx, text, args...); err != nil {
+			return err
+		}
+	}
+	if err := r.queueImage(ctx, repo, m); err != nil {
+		return err
+	}
+	return r.queueBereft(ctx, repo, m.Digest) // it is back, and what is attached is looked through in either case
+}
+
+const manifestColumns = `repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor`
+
+// repo puts a repo back.
+func (r *restorer) repo(ctx context.Context, e resource.TrashEntry) error {
+	was := *e.WasRepo
+	was.UpdateTime = r.DB.TimeAfter(was.UpdateTime)
+	if err := store.Insert(ctx, r.Tx.Tx, &repos, was); err != nil {
+		return err
+	}
+	r.PathsChanged()
+	if err := r.repoContent(ctx, e); err != nil {
+		return err
+	}
+	gone, err := store.ReadMap[resource.TagClass, int](ctx, r.Rows,
+		`SELECT class, count(*) FROM tags WHERE parent = $1 GROUP BY class`, store.Segment(was.UID))
+	if err != nil {
+		return err
+	}
+	for class, n := range gone {
+		if err := r.Count(ctx, store.TagCounter(class), was.UID.NewChild(), n); err != nil {
+			return err
+		}
+	}
+	quoted := func(all []string) string { return `'` + strings.Join(all, `', '`) + `'` }
+	if _, err := r.Exec(ctx, `INSERT INTO images (repo, digest, root, uid, state, reason, extractors, tries, rank, due_ms, update_ms)
+		SELECT m.repo, m.digest, CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS BIGINT), '', 0, 0, CAST($5 AS BIGINT),
+		`+r.DB.Engine.Clock+`, CAST($6 AS BIGINT) FROM manifests AS m WHERE m.repo = $1
+		AND m.subject = '' AND m.media_type IN (`+quoted(resource.ImageManifests)+`)
+		AND m.artifact_type IN (`+quoted(resource.ImageConfigs)+`) ON CONFLICT (repo, digest) DO NOTHING`,
+		store.Segment(was.UID), store.Segment(was.UID.Root()), string(was.UID), int(resource.ImageWaiting), rankPushed,
+		store.MS(r.DB.Time())); err != nil {
+		return err
+	}
+	return r.done(ctx, e)
+}
+
+// repoContent moves what was in a repo back to it. All blobs are found before anything that needs them is put back.
+func (r *restorer) repoContent(ctx context.Context, e resource.TrashEntry) error {
+	repo, entry := store.Segment(e.Repo()), store.Segment(e.UID)
+	const ofEntry = `SELECT m.digest FROM trash_manifests AS m WHERE m.repo = $1 AND m.entry = $2`
+	if _, err := r.Exec(ctx, `INSERT INTO repo_blobs (repo, digest, create_ms) SELECT t.repo, t.digest, CAST($3 AS BIGINT) FROM trash_blobs AS t
+		WHERE t.repo = $1 AND EXISTS (SELECT 1 FROM blobs AS b WHERE b.digest = t.digest)
+		AND t.digest IN (SELECT f.blob FROM trash_refs AS f WHERE f.repo = $1 AND f.digest IN (`+ofEntry+`))`,
+		repo, entry, store.MS(r.DB.Time())); err != nil {
+		return err
+	}
+	lost, err := store.ReadColumn[string](ctx, r.Rows, `SELECT f.blob FROM trash_refs AS f WHERE f.repo = $1
+		AND f.digest IN (`+ofEntry+`) AND f.blob IS NOT NULL AND NOT EXISTS (SELECT 1 FROM repo_blobs AS b
+		WHERE b.repo = $1 AND b.digest = f.blob) LIMIT 1`, repo, entry)
+	if err != nil {
+		return err
+	}
+	if len(lost) > 0 {
+		return contentGone(lost[0])
+	}
+	for _, text := range []string{
+		`INSERT INTO manifests (` + manifestColumns + `) SELECT ` + manifestColumns + ` FROM trash_manifests
+			WHERE repo = $1 AND entry = $2`,
+		`INSERT INTO manifest_refs (repo, digest, blob, child) SELECT repo, digest, blob, child FROM trash_refs
+			WHERE repo = $1 AND digest IN (` + ofEntry + `)`,
+		`DELETE FROM trash_refs WHERE repo = $1 AND digest IN (` + ofEntry + `)`,
+		`DELETE FROM trash_manifests WHERE repo = $1 AND entry = $2`,
+	} {
+		if _, err := r.Exec(ctx, text, repo, entry); err != nil {
+			return err
+		}
+	}
+	for _, text := range []string{
+		`DELETE FROM trash_blobs WHERE repo = $1 AND digest IN (SELECT b.digest FROM repo_blobs AS b WHERE b.repo = $1)`,
+		`UPDATE repos SET readme = (SELECT t.readme FROM trash_repos AS t WHERE t.seg = $1) WHERE seg = $1`,
+		`INSERT INTO deployments (repo, uid, detail, create_ms, update_ms)
+			SELECT seg, uid, deployment, deployment_create_ms, deployment_update_ms FROM trash_repos
+			WHERE seg = $1 AND deployment IS NOT NULL`,
+		`INSERT INTO tags (` + tagColumns + `) SELECT ` + tagColumns + ` FROM trash_tags WHERE parent = $1`,
+		`INSERT INTO tag_history (repo, name, digest, actor, at_ms) SELECT repo, name, digest, actor, at_ms
+			FROM trash_tag_history WHERE repo = $1 ORDER BY seq`,
+		`DELETE FROM trash_tags WHERE parent = $1`,
+		`DELETE FROM trash_tag_history WHERE repo = $1`,
+		`DELETE FROM trash_repos WHERE seg = $1`,
+	} {
+		if _, err := r.Exec(ctx, text, repo); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package registrydb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// Retention returns the rules that apply to a group or a repo: its own, or those of the nearest group above that has any.
+// It returns fault.NotFound if there are none, or no such place.
+func (s *Store) Retention(ctx context.Context, place resource.UID) (resource.Retention, error) {
+	return s.retentionAbove(ctx, place, s.Row)
+}
+
+func (s *Store) retentionAbove(
+	ctx context.Context, place resource.UID, row func(context.Context, string, []any, ...any) error,
+) (resource.Retention, error) {
+	q := store.Query{Engine: s.Engine}
+	var places []string
+	for _, p := range append(place.Ancestors(), place) {
+		places = append(places, string(p))
+	}
+	// Of uids on one path, the longest is the last. See settingsAbove.
+	text := `SELECT t.uid, t.detail, t.update_ms FROM retention AS t WHERE t.uid IN (SELECT v FROM ` + s.Engine.Each(&q, places) +
+		` AS s) ORDER BY t.uid || '' DESC LIMIT 1`
+	return scanRetention(place, func(dest ...any) error { return row(ctx, text, q.Args, dest...) })
+}
+
+func scanRetention(place resource.UID, scan func(...any) error) (r resource.Retention, _ error) {
+	var detail string
+	var uid resource.UID
+	var updated int64
+	if err := scan(&uid, &detail, &updated); err != nil {
+		if errors.Is(err, sql.ErrNoRows) {
+			return r, fault.Missing("retention rules", string(place))
+		}
+		return r, err
+	}
+	if err := json.Unmarshal([]byte(detail), &r); err != nil {
+		return r, fmt.Errorf("retention rules of %s: %w", uid, err)
+	}
+	r.UID, r.UpdateTime = uid, store.FromMS(updated)
+	return r, nil
+}
+
+// holdPlace holds a group or a repo until the commit. It returns fault.NotFound if there is neither.
+func (t Tx) holdPlace(ctx context.Context, place resource.UID) error {
+	err := t.Require(ctx, "groups", "group or repo", place)
+	if errors.Is(err, fault.NotFound) {
+		return t.Require(ctx, "repos", "group or repo", place)
+	}
+	return err
+}
+
+// firstRetention is how long after a change of the rules they are first applied without being asked to, so that whoever
+// changed them can look at what they do.
+const firstRetention = 24 * time.Hour
+
+// SetRetention makes rules those of their group or repo, in the place of its own if it has any. Rules that are the same
+// are not written. It returns fault.NotFound if there is no such place.
+func (s *Store) SetRetention(ctx context.Context, r resource.Retention) (resource.Retention, error) {
+	err := s.write(ctx, func(t Tx) error {
+		if err := t.holdPlace(ctx, r.UID); err != nil {
+			return err
+		}
+		before, err := s.ownRetention(ctx, t, r.UID)
+		if err != nil && !errors.Is(err, fault.NotFound) {
+			return err
+		}
+		if err := resource.CheckExpected(ctx, r.UID, before.UpdateTime); err != nil {
+			return err
+		}
+		r.UpdateTime = before.UpdateTime
+		if err == nil && reflect.DeepEqual(before, r) {
+			return nil
+		}
+		r.UpdateTime = s.TimeAfter(before.UpdateTime)
+		detail, err := store.Encode(r)
+		if err != nil {
+			return err
+		}
+		var due any
+		if r.EveryDays > 0 {
+			due = store.MS(s.Time().Add(firstRetention))
+		}
+		if _, err := t.Exec(ctx, `INSERT INTO retention (place, root, uid, detail, update_ms, due_ms, taken)
+			VALUES ($1, $2, $3, $4, $5, $6, '') ON CONFLICT (place) DO UPDATE
+			SET detail = excluded.detail, update_ms = excluded.update_ms, due_ms = excluded.due_ms, taken = ''`,
+			store.Segment(r.UID), store.Segment(r.UID.Root()), string(r.UID), detail, store.MS(r.UpdateTime), due); err != nil {
+			return err
+		}
+		return t.Emit(ctx, resource.RetentionUpdated, r.UID, r.UID, before, r)
+	})
+	return r, err
+}
+
+// ownRetention returns the rules of a place itself, which it locks, or fault.NotFound.
+func (s *Store) ownRetention(ctx context.Context, t Tx, place resource.UID) (resource.Retention, error) {
+	return scanRetention(place, func(dest ...any) error {
+		return t.Row(ctx, `SELECT t.uid, t.detail, t.update_ms FROM retention AS t WHERE t.uid = $1`+s.Engine.LockKey,
+			[]any{string(place)}, dest...)
+	})
+}
+
+// DeleteRetention takes the rules of a group or a repo away. It returns fault.NotFound if it has none of its own.
+func (s *Store) DeleteRetention(ctx context.Context, place resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		before, err := s.ownRetention(ctx, t, place)
+		if err != nil {
+			return err
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM retention WHERE uid = $1`, string(place)); err != nil {
+			return err
+		}
+		return t.Emit(ctx, resource.RetentionDeleted, place, place, before, nil)
+	})
+}
+
+// A RetentionTurn is a repo whose rules are to be applied, and the place that has them.
+type RetentionTurn struct{ Rules, Repo resource.UID }
+
+// RetentionDue returns for each organization that has rules which are due one place that has such rules, at most n.
+func (s *Store) RetentionDue(ctx context.Context, now time.Time, n int) ([]resource.UID, error) {
+	return store.ReadColumn[resource.UID](ctx, s.Rows, `SELECT min(uid) FROM retention WHERE due_ms <= $1
+		GROUP BY root ORDER BY min(due_ms), root LIMIT $2`, store.MS(now), n)
+}
+
+// TakeRetention returns the next repo that rules which are due are to be applied to, and remembers that it was taken, so
+// that no other replica takes it. After the last repo the rules are due again when their time is over, and it returns no
+// repo; nor does it if they are not due.
+func (s *Store) TakeRetention(ctx context.Context, place resource.UID, now time.Time) (turn RetentionTurn, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		turn = RetentionTurn{Rules: place}
+		var taken string
+		err := t.Row(ctx, `SELECT t.taken FROM retention AS t WHERE t.uid = $1 AND t.due_ms <= $2`+s.Engine.LockKey,
+			[]any{string(place), store.MS(now)}, &taken)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rules, err := s.ownRetention(ctx, t, place)
+		if err != nil {
+			return err
+		}
+		turn.Repo, err = s.nextRepo(ctx, t, place, resource.UID(taken))
+		if err != nil {
+			return err
+		}
+		if turn.Repo != "" {
+			_, err = t.Exec(ctx, `UPDATE retention SET taken = $2 WHERE uid = $1`, string(place), string(turn.Repo))
+			return err
+		}
+		if err := t.holdPlace(ctx, place); errors.Is(err, fault.NotFound) {
+			return t.dropStrayRetention(ctx, place)
+		} else if err != nil {
+			return err
+		}
+		due := now.Add(time.Duration(rules.EveryDays) * 24 * time.Hour)
+		_, err = t.Exec(ctx, `UPDATE retention SET taken = '', due_ms = $2 WHERE uid = $1`, string(place), store.MS(due))
+		return err
+	})
+	return turn, err
+}
+
+// nextRepo returns the repo after another that is a place, or below it, or "".
+func (s *Store) nextRepo(ctx context.Context, t Tx, place, after resource.UID) (resource.UID, error) {
+	_, above := beneath(place)
+	next, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT uid FROM repos WHERE uid > $1 AND uid >= $2 AND uid < $3
+		ORDER BY uid LIMIT 1`, string(after), string(place), above)
+	if err != nil || len(next) == 0 {
+		return "", err
+	}
+	return next[0], nil
+}
+
+// dropStrayRetention removes the rules of a place that the version before has deleted. Those of a repo in the trash come
+// back with it.
+func (t Tx) dropStrayRetention(ctx context.Context, place resource.UID) error {
+	n, err := t.Exec(ctx, `DELETE FROM retention WHERE uid = $1 AND NOT EXISTS (SELECT 1 FROM trash_repos AS r WHERE r.uid = $1)`,
+		string(place))
+	if err != nil || n > 0 {
+		return err
+	}
+	_, err = t.Exec(ctx, `UPDATE retention SET due_ms = due_ms + 86400000 WHERE uid = $1`, string(place))
+	return err
+}

@@ -1,0 +1,261 @@
+package registrydb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// Limits on what one transaction looks through to judge the images of a repo.
+const (
+	maxJudged = 50_000  // manifests
+	maxBased  = 100_000 // images of the organization that name the image they are built on
+)
+
+// judge judges the images of a repo that is locked. path is its address in the registry.
+func (s *Store) judge(
+	ctx context.Context, t Tx, repo resource.UID, path string, rules resource.Retention, b bin,
+) (*judge, error) {
+	j := &judge{rules: rules, frozen: b.frozen, now: b.at, nodes: map[string]*node{}}
+	if kept := s.KeepPulls; kept > 0 && kept < days(rules.KeepPulledDays) {
+		return nil, fault.Unmet("PULLS_NOT_KEPT",
+			"pulls are recorded for %d days here, so it is not known what was pulled in the last %d", int(kept.Hours()/24), rules.KeepPulledDays)
+	}
+	if err := t.readNodes(ctx, j, repo); err != nil {
+		return nil, err
+	}
+	j.link()
+	j.judgeByManifests()
+	for _, rule := range []struct {
+		asked bool
+		judge func(context.Context, *judge, resource.UID) error
+	}{
+		{rules.KeepYoungerDays > 0, t.keepPushed},
+		{rules.KeepDeployed, t.keepDeployed},
+		{rules.KeepDeployed, func(ctx context.Context, j *judge, repo resource.UID) error { return t.keepNamed(ctx, j, repo, path) }},
+		{rules.KeepPulledDays > 0, t.keepPulled},
+		{rules.KeepNeeded, t.keepNeeded},
+	} {
+		if rule.asked {
+			if err := rule.judge(ctx, j, repo); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return j, nil
+}
+
+// readNodes reads the manifests of a repo, their tags, and which of them list others.
+func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
+	args := []any{store.Segment(repo)}
+	err := t.Rows(ctx, `SELECT digest, media_type, artifact_type, subject, size, push_ms FROM manifests WHERE repo = $1`, args,
+		func(row store.Scanner) (bool, error) {
+			n := &node{}
+			err := row.Scan(&n.digest, &n.mediaType, &n.artifactType, &n.subject, &n.size, &n.time)
+			j.nodes[n.digest] = n
+			return len(j.nodes) > maxJudged, err
+		})
+	if err == nil && len(j.nodes) > maxJudged {
+		err = fault.Unmet("TOO_MANY_MANIFESTS", "the repo has more than %d manifests: delete some of them first", maxJudged)
+	}
+	if err != nil {
+		return err
+	}
+	err = t.Rows(ctx, `SELECT name, digest, update_ms FROM tags WHERE parent = $1`, args, func(row store.Scanner) (bool, error) {
+		var name, digest string
+		var at int64
+		if err := row.Scan(&name, &digest, &at); err != nil {
+			return false, err
+		}
+		if n := j.nodes[digest]; n != nil { // otherwise the version before has deleted it meanwhile
+			n.tags, n.time = append(n.tags, name), max(n.time, at)
+		}
+		return false, nil
+	})
+	if err != nil {
+		return err
+	}
+	return t.Rows(ctx, `SELECT DISTINCT digest, child FROM manifest_refs WHERE repo = $1 AND child IS NOT NULL`, args,
+		func(row store.Scanner) (bool, error) {
+			var digest, child string
+			if err := row.Scan(&digest, &child); err != nil {
+				return false, err
+			}
+			if n, c := j.nodes[digest], j.nodes[child]; n != nil && c != nil {
+				n.children, c.parents = append(n.children, c), append(c.parents, n)
+			}
+			return false, nil
+		})
+}
+
+// keepPushed keeps what was pushed again since a time, which moves neither a tag nor the time of the first push.
+func (t Tx) keepPushed(ctx context.Context, j *judge, repo resource.UID) error {
+	return t.keepRecorded(ctx, j, repo, true, j.rules.KeepYoungerDays, resource.KeptYounger)
+}
+
+// keepPulled keeps what was pulled since a time.
+func (t Tx) keepPulled(ctx context.Context, j *judge, repo resource.UID) error {
+	return t.keepRecorded(ctx, j, repo, false, j.rules.KeepPulledDays, resource.KeptPulled)
+}
+
+func (t Tx) keepRecorded(
+	ctx context.Context, j *judge, repo resource.UID, push bool, within int32, why resource.KeepReason,
+) error {
+	q := store.Query{Engine: t.DB.Engine}
+	each := t.DB.Engine.Each(&q, j.undecided())
+	return t.keepDigests(ctx, j, why, `SELECT s.v FROM `+each+` AS s WHERE EXISTS (SELECT 1 FROM pulls AS p WHERE p.parent = `+
+		q.Arg(store.Segment(repo))+` AND p.digest = s.v AND p.create_ms > `+q.Arg(store.MS(j.now.Add(-days(within))))+
+		` AND p.push = `+q.Arg(push)+`)`, q.Args...)
+}
+
+// keepDeployed keeps what runs somewhere in the organization. Also what a place has last told that does not tell any more
+// counts: that it is silent does not mean that nothing runs there.
+func (t Tx) keepDeployed(ctx context.Context, j *judge, repo resource.UID) error {
+	q := store.Query{Engine: t.DB.Engine}
+	each := t.DB.Engine.Each(&q, j.undecided())
+	return t.keepDigests(ctx, j, resource.KeptDeployed, `SELECT s.v FROM `+each+` AS s WHERE EXISTS
+		(SELECT 1 FROM inventory_entries AS e WHERE e.root = `+q.Arg(store.Segment(repo.Root()))+` AND e.digest = s.v)`, q.Args...)
+}
+
+// keepNamed keeps what runs by a tag of the repo, where the digest is not known.
+func (t Tx) keepNamed(ctx context.Context, j *judge, repo resource.UID, path string) error {
+	images, err := store.ReadColumn[string](ctx, t.Rows,
+		`SELECT DISTINCT image FROM inventory_entries WHERE root = $1 AND digest = ''`, store.Segment(repo.Root()))
+	if err != nil {
+		return err
+	}
+	running := map[string]bool{}
+	for _, image := range images {
+		name, tag := image, "latest"
+		if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {
+			name, tag = image[:i], image[i+1:]
+		}
+		if name == path || strings.HasSuffix(name, "/"+path) {
+			running[tag] = true
+		}
+	}
+	for _, n := range j.nodes {
+		if slices.ContainsFunc(n.tags, func(tag string) bool { return running[tag] }) {
+			n.keep(resource.KeptDeployed)
+		}
+	}
+	return nil
+}
+
+// keepDigests keeps the images whose digests a statement returns, and the indexes that list them.
+func (t Tx) keepDigests(ctx context.Context, j *judge, why resource.KeepReason, text string, args ...any) error {
+	digests, err := store.ReadColumn[string](ctx, t.Rows, text, args...)
+	for _, digest := range digests {
+		j.keepWith(j.nodes[digest], why)
+	}
+	return err
+}
+
+// baseDigest is the annotation that names the image that an image is built on. It stands in an index of the database.
+const baseDigest = "org.opencontainers.image.base.digest"
+
+// keepNeeded keeps what another image of the organization is built on.
+func (t Tx) keepNeeded(ctx context.Context, j *judge, repo resource.UID) error {
+	below, above := beneath(repo.Root())
+	based := 0
+	err := t.Rows(ctx, `SELECT m.digest, m.annotations FROM repos AS r CROSS JOIN manifests AS m WHERE r.uid > $1 AND r.uid < $2
+		AND m.repo = r.seg AND replace(m.annotations, '`+baseDigest+`', '') <> m.annotations`, []any{below, above},
+		func(row store.Scanner) (bool, error) {
+			var digest, text string
+			if err := row.Scan(&digest, &text); err != nil {
+				return false, err
+			}
+			var annotations map[string]string
+			if err := json.Unmarshal([]byte(text), &annotations); err != nil {
+				return false, fmt.Errorf("annotations of %s: %w", digest, err)
+			}
+			if n := j.nodes[annotations[baseDigest]]; n != nil && n.digest != digest {
+				j.keepWith(n, resource.KeptNeeded)
+			}
+			based++
+			return based > maxBased, nil
+		})
+	if err == nil && based > maxBased {
+		err = fault.Unmet("TOO_MANY_IMAGES", "more than %d images of the organization name the image that they are built on", maxBased)
+	}
+	return err
+}
+
+// measure adds to a plan the sizes of what goes, and who has pulled it last.
+func (t Tx) measure(ctx context.Context, v verdict, plan *RetentionPlan) error {
+	var gone []string
+	owner := map[string]int{} // the image that a manifest goes with
+	for i, g := range plan.Going {
+		owner[g.Digest] = i
+		for _, digest := range g.With {
+			owner[digest] = i
+		}
+	}
+	for _, n := range v.gone {
+		gone = append(gone, n.digest)
+		plan.Bytes += n.size
+		plan.Going[owner[n.digest]].Size += n.size
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	q := store.Query{Engine: t.DB.Engine}
+	each, repo := t.DB.Engine.Each(&q, gone), q.Arg(store.Segment(plan.Repo))
+	err := t.Rows(ctx, `SELECT s.v, b.size FROM `+each+` AS s CROSS JOIN manifest_refs AS r CROSS JOIN blobs AS b
+		WHERE r.repo = `+repo+` AND r.digest = s.v AND b.digest = r.blob`, q.Args, func(row store.Scanner) (bool, error) {
+		var digest string
+		var size int64
+		err := row.Scan(&digest, &size)
+		plan.Going[owner[digest]].Size += size
+		return false, err
+	})
+	if err != nil {
+		return err
+	}
+	freed, err := t.freed(ctx, plan.Repo, gone)
+	plan.Bytes += freed
+	if err != nil {
+		return err
+	}
+	return t.lastPulls(ctx, plan, gone, owner)
+}
+
+// freed returns the bytes of the blobs that nothing in a repo needs but manifests that go.
+func (t Tx) freed(ctx context.Context, repo resource.UID, gone []string) (n int64, _ error) {
+	q := store.Query{Engine: t.DB.Engine}
+	each, in := t.DB.Engine.Each(&q, gone), q.Arg(store.Segment(repo))
+	err := t.Row(ctx, `SELECT CAST(coalesce(sum(b.size), 0) AS BIGINT) FROM (
+			SELECT DISTINCT r.blob FROM `+each+` AS s CROSS JOIN manifest_refs AS r
+			WHERE r.repo = `+in+` AND r.digest = s.v AND r.blob IS NOT NULL) AS f
+		CROSS JOIN blobs AS b WHERE b.digest = f.blob AND NOT EXISTS (SELECT 1 FROM manifest_refs AS o
+			WHERE o.repo = `+in+` AND o.blob = f.blob AND o.digest NOT IN (SELECT v FROM `+t.DB.Engine.Each(&q, gone)+` AS g))`,
+		q.Args, &n)
+	return n, err
+}
+
+// lastPulls adds to a plan who has pulled each image last, or what goes with it.
+func (t Tx) lastPulls(ctx context.Context, plan *RetentionPlan, gone []string, owner map[string]int) error {
+	q := store.Query{Engine: t.DB.Engine}
+	each, repo := t.DB.Engine.Each(&q, gone), q.Arg(store.Segment(plan.Repo))
+	return t.Rows(ctx, `SELECT p.uid, p.digest, p.tag, p.identity, p.create_ms FROM `+each+` AS s CROSS JOIN pulls AS p
+		WHERE p.seg = (SELECT l.seg FROM pulls AS l WHERE l.parent = `+repo+` AND l.digest = s.v AND NOT l.push
+		ORDER BY l.parent DESC, l.digest DESC, l.create_ms DESC LIMIT 1)`, q.Args, func(row store.Scanner) (bool, error) {
+		var p resource.Pull
+		var at int64
+		if err := row.Scan(&p.UID, &p.Digest, &p.Tag, &p.Identity, &at); err != nil {
+			return false, err
+		}
+		p.Time = time.UnixMilli(at).UTC()
+		if g := &plan.Going[owner[p.Digest]]; g.LastPull == nil || g.LastPull.Time.Before(p.Time) {
+			g.LastPull = &p
+		}
+		return false, nil
+	})
+}

@@ -1,0 +1,51 @@
+package registrydb
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// FuzzFingerprint: what is read as a fingerprint is written as the same text, and it is no longer than a plan can be.
+func FuzzFingerprint(f *testing.F) {
+	f.Add("AQ")
+	f.Add(fingerprintOf([]GoingImage{{Digest: "sha256:a", Tags: []string{"v1"}}, {Digest: "sha256:b"}}).String())
+	f.Add("AQAAAAAAAAAAAAAA")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := parseFingerprint(text)
+		if err != nil {
+			return
+		}
+		if len(p) > maxGoing {
+			t.Fatalf("%d images", len(p))
+		}
+		again, err := parseFingerprint(p.String())
+		if err != nil || len(again) != len(p) {
+			t.Fatalf("%q is not read again: %v", p.String(), err)
+		}
+	})
+}
+
+// FuzzRetentionTags: no tag makes the rules panic, and one that a rule matches literally is kept.
+func FuzzRetentionTags(f *testing.F) {
+	for _, tag := range []string{"v1.2.3", "1.10", "2.0.0-rc.1", "latest", "sha256-" + strings.Repeat("0", 64) + ".sig", "999999999.0"} {
+		f.Add(tag)
+	}
+	f.Fuzz(func(t *testing.T, tag string) {
+		if !resource.ValidTag(tag) {
+			return
+		}
+		n := &node{digest: "sha256:x", tags: []string{tag}, time: 1}
+		j := &judge{rules: resource.Retention{KeepMatching: []string{tag}, KeepMinors: 1}, frozen: func(string) bool { return false },
+			nodes: map[string]*node{n.digest: n}}
+		j.link()
+		j.judgeByManifests()
+		if v := j.decide(nil); len(v.gone) != 0 {
+			t.Fatalf("%q goes", tag)
+		}
+		if v, _, ok := resource.ParseVersionTag(tag); ok && (v.Major < 0 || v.Minor < 0) {
+			t.Fatalf("%q is version %v", tag, v)
+		}
+	})
+}

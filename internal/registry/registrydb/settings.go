@@ -1,0 +1,102 @@
+package registrydb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// RegistrySettings returns the settings that count for the repos of a group:
+// those of the nearest group, itself or above, that has any. Where none has, it
+// returns the zero value.
+func (s *Store) RegistrySettings(ctx context.Context, group resource.UID) (resource.RegistrySettings, error) {
+	return s.settingsAbove(ctx, group, s.Row)
+}
+
+func (s *Store) settingsAbove(
+	ctx context.Context, group resource.UID, row func(context.Context, string, []any, ...any) error,
+) (set resource.RegistrySettings, _ error) {
+	q := store.Query{Engine: s.Engine}
+	var groups []string
+	for _, g := range append(group.Ancestors(), group) {
+		groups = append(groups, string(g))
+	}
+	var detail string
+	var uid resource.UID
+	var updated int64
+	// Of uids on one path, the longest is the last. Their order is hidden from the
+	// planner, which would walk all settings in it.
+	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE uid IN (SELECT v FROM ` + s.Engine.Each(&q,
+		groups) + ` AS s) ORDER BY uid || '' DESC LIMIT 1`
+	err := row(ctx, text, q.Args, &uid, &detail, &updated)
+	if errors.Is(err, sql.ErrNoRows) {
+		return set, nil
+	}
+	if err != nil {
+		return set, err
+	}
+	if err := json.Unmarshal([]byte(detail), &set); err != nil {
+		return set, fmt.Errorf("registry settings of %s: %w", uid, err)
+	}
+	set.UID, set.UpdateTime = uid, store.FromMS(updated)
+	return set, nil
+}
+
+// UpdateRegistrySettings applies change to the settings that count for a group
+// and makes the result its own, under the rules of UpdateGroup. If the group has
+// settings of its own, a change that changes nothing is not written.
+func (s *Store) UpdateRegistrySettings(
+	ctx context.Context, group resource.UID, change func(*resource.RegistrySettings) error,
+) (set resource.RegistrySettings, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		var one int
+		if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(group)},
+			&one); err != nil {
+			return store.Missing(err, "group", group)
+		}
+		before, err := s.settingsAbove(ctx, group, t.Row)
+		if err != nil {
+			return err
+		}
+		if err := resource.CheckExpected(ctx, group, before.UpdateTime); err != nil {
+			return err
+		}
+		if set, err = store.Clone(before); err != nil {
+			return err
+		}
+		if err := change(&set); err != nil || before.UID == group && reflect.DeepEqual(before, set) {
+			return err
+		}
+		set.UID, set.UpdateTime = group, s.TimeAfter(before.UpdateTime)
+		detail, err := store.Encode(set)
+		if err != nil {
+			return err
+		}
+		if _, err := t.Exec(ctx, `
+			INSERT INTO registry_settings (grp, uid, detail, update_ms) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (grp) DO UPDATE SET detail = excluded.detail, update_ms = excluded.update_ms`,
+			store.Segment(group), string(group), detail, store.MS(set.UpdateTime)); err != nil {
+			return err
+		}
+		return t.Emit(ctx, resource.RegistrySettingsUpdated, group, group, before, set)
+	})
+	return set, err
+}
+
+// DeleteRegistrySettings takes a group's own settings away, if it has any.
+func (s *Store) DeleteRegistrySettings(ctx context.Context, group resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		n, err := t.Exec(ctx, `DELETE FROM registry_settings WHERE uid = $1`, string(group))
+		if err != nil || n == 0 {
+			return err
+		}
+		return t.Emit(ctx, resource.RegistrySettingsUpdated, group, group, nil,
+			resource.RegistrySettings{UID: group, UpdateTime: s.Time()})
+	})
+}

@@ -1,0 +1,143 @@
+package registrydb
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+var signers = store.Kind[resource.Signer]{
+	Table: "signers", Label: "signer", Created: resource.SignerCreated, Deleted: resource.SignerDeleted,
+	Columns: func(s *resource.Signer) []store.Column {
+		return []store.Column{
+			store.JSON("detail", s), // what has a column is read from that
+			store.Key(&s.UID),
+			store.Text("name", &s.Name).Order("name"),
+			store.Time("create_ms", &s.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &s.UpdateTime),
+		}
+	},
+}
+
+// SignerList says how signers are listed.
+var SignerList = signers.List(page.Order{Field: "uid"})
+
+// InsertSigner adds a signer. It returns fault.NotFound if its group is not there,
+// fault.AlreadyExists if the group has one of that name, and fault.FailedPrecondition if it has
+// too many.
+func (s *Store) InsertSigner(ctx context.Context, v resource.Signer) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.RequireGroup(ctx, v.Home()); err != nil {
+			return err
+		}
+		var n int
+		if err := t.Row(ctx, `SELECT count(*) FROM signers WHERE parent = $1`, []any{store.Segment(v.Home())}, &n); err != nil {
+			return err
+		}
+		if n >= resource.MaxSigners {
+			return fault.Unmet("TOO_MANY_SIGNERS", "a group has at most %d signers", resource.MaxSigners)
+		}
+		t.signersChanged()
+		return store.Insert(ctx, t.Tx, &signers, v)
+	})
+}
+
+// signersChanged has every replica forget which pulls are refused.
+func (t Tx) signersChanged() { t.PathsChanged() }
+
+// Signer returns a signer, or fault.NotFound.
+func (s *Store) Signer(ctx context.Context, uid resource.UID) (resource.Signer, error) {
+	return store.Get(ctx, s.DB, &signers, uid)
+}
+
+// Signers returns one page of signers.
+func (s *Store) Signers(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Signer], error) {
+	return store.List(ctx, s.DB, &signers, r, f, p)
+}
+
+// DeleteSigner removes a signer. It returns fault.NotFound if there is none.
+func (s *Store) DeleteSigner(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		v, err := store.Lock(ctx, t.Tx, &signers, uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		t.signersChanged()
+		return store.Remove(ctx, t.Tx, &signers, v)
+	})
+}
+
+// SignersOver returns the signers that count in a group, by name: those of the nearest group, itself or above, that
+// has any.
+func (s *Store) SignersOver(ctx context.Context, group resource.UID) (nearest []resource.Signer, _ error) {
+	q := store.Query{Engine: s.Engine}
+	path := append(group.Ancestors(), group)
+	segs := make([]int64, len(path))
+	for i, g := range path {
+		segs[i] = store.Segment(g)
+	}
+	all, err := signers.All(ctx, s.Rows, ` WHERE t.parent IN (SELECT v FROM `+s.Engine.Each(&q, segs)+` AS s) ORDER BY t.name`, q.Args...)
+	for i := len(path) - 1; i >= 0 && len(nearest) == 0; i-- {
+		for _, v := range all {
+			if v.Home() == path[i] { // and not a group with the same segment
+				nearest = append(nearest, v)
+			}
+		}
+	}
+	return nearest, err
+}
+
+// SweepSigners removes signers of groups that a version which does not know them has deleted.
+func (s *Store) SweepSigners(ctx context.Context) error {
+	left, err := signers.All(ctx, s.Rows, ` WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = t.parent) LIMIT 1000`)
+	if err != nil {
+		return err
+	}
+	for _, v := range left {
+		err := s.Write(ctx, func(t *store.Tx) error {
+			if err := store.Delete(ctx, t, &signers, v.UID); err != nil {
+				return err
+			}
+			return t.DropCounters(ctx, v.Home())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SignaturesAbout returns up to n manifests of at most size bytes that may be signatures of a manifest, with their
+// bodies, the oldest first: so nobody hides a signature behind later ones. What is annotated as another statement about
+// it, such as the report of a scan every night, is left out.
+func (s *Store) SignaturesAbout(
+	ctx context.Context, repo resource.UID, subject, predicate string, size, n int,
+) ([]resource.Manifest, error) {
+	const named = `"dev.sigstore.bundle.predicateType":"`
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Manifest, error) {
+		m := resource.Manifest{Subject: subject}
+		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &m.Body)
+		return m, err
+	}, `SELECT digest, media_type, size, artifact_type, body FROM manifests
+		WHERE repo = $1 AND subject = $2 AND subject <> '' AND size <= $3
+			AND (artifact_type LIKE 'application/vnd.dev.sigstore.bundle%' OR artifact_type LIKE 'application/vnd.dev.cosign.%')
+			AND (replace(annotations, $4, '') = annotations OR replace(annotations, $5, '') <> annotations)
+		ORDER BY push_ms, digest LIMIT $6`, store.Segment(repo), subject, size, named, named+predicate+`"`, n)
+}
+
+// SignedIndexes returns up to n digests of the indexes of a repo that list a manifest and that something is attached to,
+// the oldest first.
+func (s *Store) SignedIndexes(ctx context.Context, repo resource.UID, digest string, n int) ([]string, error) {
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM manifest_refs AS r JOIN manifests AS m
+			ON m.repo = r.repo AND m.digest = r.digest
+		WHERE r.repo = $1 AND r.child = $2 AND r.child IS NOT NULL AND (
+			EXISTS (SELECT 1 FROM manifests AS a WHERE a.repo = r.repo AND a.subject = r.digest AND a.subject <> '')
+			OR EXISTS (SELECT 1 FROM tags AS t WHERE t.parent = r.repo AND t.name IN
+				(replace(r.digest, ':', '-'), replace(r.digest, ':', '-') || '.sig')))
+		ORDER BY m.push_ms, m.digest LIMIT $3`, store.Segment(repo), digest, n)
+}

@@ -1,0 +1,295 @@
+package registrydb
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+var tags = store.Kind[resource.Tag]{
+	Table: "tags", Label: "tag", Holders: "repos", Unique: "parent, name",
+	Created: resource.TagCreated, Updated: resource.TagCreated, Deleted: resource.TagDeleted,
+	Columns: func(g *resource.Tag) []store.Column {
+		return []store.Column{
+			store.Key(&g.UID),
+			store.Text("name", &g.Name).Order("name").Fixed(),
+			store.Derived("class", int64(resource.ClassOf(g.Name))).Fixed(),
+			store.Text("digest", &g.Digest),
+			store.Flag("deprecated", &g.Deprecated),
+			store.JSON("bundles", &g.Bundles).Empty(len(g.Bundles) == 0),
+			store.Time("create_ms", &g.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &g.UpdateTime).Order("update_time"),
+		}
+	},
+}
+
+// Tag returns a tag, or fault.NotFound.
+func (s *Store) Tag(ctx context.Context, uid resource.UID) (resource.Tag, error) {
+	return store.Get(ctx, s.DB, &tags, uid)
+}
+
+// Tags returns one page of tags: the plain ones, and of the others the classes
+// the filter has.
+func (s *Store) Tags(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Tag], error) {
+	f.Classes = append([]resource.TagClass{resource.PlainTag}, f.Classes...)
+	return store.List(ctx, s.DB, &tags, r, f, p)
+}
+
+// TagNames returns up to n names of tags of a repo after last, in the order of
+// their bytes. Of a repo that does not exist it returns none, and no error.
+func (s *Store) TagNames(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
+	names, err := store.ReadColumn[string](ctx, s.Rows,
+		`SELECT name FROM tags WHERE parent = $1 AND name > $2 ORDER BY name LIMIT $3`, store.Segment(repo), last, n)
+	return append([]string{}, names...), err
+}
+
+// PutTag points a tag of a repo at one of its manifests, and makes it if it is
+// not there: then it gets the UID of g. Without a digest, a tag that is there
+// stays where it points; if it is not, PutTag returns fault.InvalidArgument. It
+// returns fault.NotFound if there is no such repo or manifest, and
+// fault.FailedPrecondition if the tag is there, would move, and frozen forbids it,
+// or if it would be new or move and the repo follows another.
+func (s *Store) PutTag(ctx context.Context, g resource.Tag, frozen func(name string) bool) (out resource.Tag, _ error) {
+	err := s.write(ctx, func(t Tx) (err error) {
+		if err := t.Require(ctx, "repos", "repo", g.UID.Parent()); err != nil {
+			return err
+		}
+		before, err := t.tagNamed(ctx, g)
+		if err != nil && !errors.Is(err, fault.NotFound) {
+			return err
+		}
+		if g.Digest != "" && g.Digest != before.Digest {
+			if err := t.requireUnfollowing(ctx, g.UID.Parent()); err != nil {
+				return err
+			}
+		}
+		out, err = t.setTag(ctx, g, known(frozen))
+		return err
+	})
+	return out, err
+}
+
+// frozenTags tells which tags cannot be moved. It is asked only about a tag that would be.
+type frozenTags func(name string) (bool, error)
+
+// known returns the frozenTags of a rule that has been read already.
+func known(frozen func(string) bool) frozenTags {
+	return func(name string) (bool, error) { return frozen != nil && frozen(name), nil }
+}
+
+// frozenIn returns the frozenTags of the settings that count for a group.
+func (s *Store) frozenIn(ctx context.Context, t Tx, group resource.UID) frozenTags {
+	return func(name string) (bool, error) {
+		set, err := s.settingsAbove(ctx, group, t.Row)
+		return set.Frozen(name), err
+	}
+}
+
+// setTag creates or moves a tag and records the move. A tag that stays as it is
+// makes neither an event nor a move. Most tags are new, so it is first tried to add it.
+func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen frozenTags) (resource.Tag, error) {
+	g.UpdateTime = t.DB.Time()
+	for range 3 {
+		if g.Digest != "" {
+			g.CreateTime = g.UpdateTime
+			if added, err := t.insertTag(ctx, g); err != nil || added {
+				return g, err
+			}
+		}
+		before, err := t.tagNamed(ctx, g)
+		if err == nil {
+			return t.changeTag(ctx, before, g, frozen)
+		}
+		if !errors.Is(err, fault.NotFound) {
+			return g, err
+		}
+		if g.Digest == "" {
+			return g, DigestRequired(g.Name)
+		}
+		// Somebody has deleted it meanwhile.
+	}
+	return g, fault.New(fault.Aborted, "Aborted: the tag is deleted again and again; try again")
+}
+
+// changeTag makes of a tag that there is what setTag was asked for.
+func (t Tx) changeTag(ctx context.Context, before, g resource.Tag, frozen frozenTags) (resource.Tag, error) {
+	g.UID, g.CreateTime, g.Digest = before.UID, before.CreateTime, cmp.Or(g.Digest, before.Digest)
+	moved := g.Digest != before.Digest
+	if !moved && g.Deprecated == before.Deprecated && fmt.Sprint(g.Bundles) == fmt.Sprint(before.Bundles) {
+		return before, nil
+	}
+	if moved {
+		if kept, err := frozen(g.Name); err != nil || kept {
+			return g, cmp.Or(err, immutable(g.Name))
+		}
+	}
+	err := t.updateTag(ctx, before, &g)
+	return g, err
+}
+
+// DigestRequired is the error for a tag without a digest that does not exist.
+func DigestRequired(tag string) error {
+	return fault.Field("digest", "is required, because there is no tag %s that could keep its own", tag)
+}
+
+func immutable(tag string) error {
+	return fault.Unmet("TAG_IMMUTABLE", "tag %s is immutable here", tag)
+}
+
+// tagNamed reads the tag that has the name and the repo of g, to change it.
+func (t Tx) tagNamed(ctx context.Context, g resource.Tag) (resource.Tag, error) {
+	return store.One(ctx, t.Rows, &tags, resource.UID(g.Name), ` WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Lock,
+		store.Segment(g.UID.Parent()), g.Name)
+}
+
+// insertTag adds a tag. It reports false if its repo has one of that name.
+func (t Tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
+	switch err := store.InsertRow(ctx, t.Tx, &tags, g); {
+	case errors.Is(err, fault.AlreadyExists):
+		return false, nil
+	case errors.Is(err, fault.NotFound):
+		return false, fault.Missing("manifest", g.Digest)
+	case err != nil:
+		return false, err
+	}
+	return true, t.noteTag(ctx, g)
+}
+
+// noteTag does what follows from a new tag. The group of its event is the organization,
+// as on the wire.
+func (t Tx) noteTag(ctx context.Context, g resource.Tag) error {
+	if err := t.recordMove(ctx, g, g.Digest, g.UpdateTime); err != nil {
+		return err
+	}
+	return t.Added(ctx, store.TagCounter(resource.ClassOf(g.Name)), resource.TagCreated, g.UID, g.UID.Root(), g)
+}
+
+func (t Tx) updateTag(ctx context.Context, before resource.Tag, g *resource.Tag) error {
+	err := store.Update(ctx, t.Tx, &tags, before, g)
+	if errors.Is(err, fault.NotFound) {
+		return fault.Missing("manifest", g.Digest)
+	}
+	if err == nil && before.Digest != g.Digest {
+		err = t.recordMove(ctx, *g, g.Digest, g.UpdateTime)
+	}
+	return err
+}
+
+// recordMove adds to the history of a tag where it points from a time on.
+func (t Tx) recordMove(ctx context.Context, g resource.Tag, digest string, at time.Time) error {
+	actor, err := store.Encode(resource.ActorFrom(ctx))
+	if err != nil {
+		return err
+	}
+	if err := t.queueTagged(ctx, g.UID.Parent(), g.Name); err != nil {
+		return err
+	}
+	return t.Later(ctx, `INSERT INTO tag_history (repo, name, digest, actor, at_ms) VALUES ($1, $2, $3, $4, $5)`,
+		store.Segment(g.UID.Parent()), g.Name, digest, actor, store.MS(at))
+}
+
+// DeleteTag removes a tag and leaves its manifest. It returns fault.NotFound if
+// there is no such tag, and fault.FailedPrecondition if frozen forbids it, or if
+// the repo follows another.
+func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(name string) bool) error {
+	return s.write(ctx, func(t Tx) error {
+		b, err := s.binOf(ctx, t, uid.Parent())
+		if err != nil {
+			return notIn(err, "tag", string(uid))
+		}
+		g, err := store.Lock(ctx, t.Tx, &tags, uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		return t.deleteTag(ctx, g, frozen, b)
+	})
+}
+
+// DeleteTagNamed is DeleteTag by the tag's name in its repo.
+func (s *Store) DeleteTagNamed(
+	ctx context.Context, repo resource.UID, name string, frozen func(name string) bool,
+) error {
+	return s.write(ctx, func(t Tx) error {
+		b, err := s.binOf(ctx, t, repo)
+		if err != nil {
+			return notIn(err, "tag", name)
+		}
+		g, err := t.tagNamed(ctx, resource.Tag{UID: repo + "/", Name: name})
+		if err != nil {
+			return err
+		}
+		return t.deleteTag(ctx, g, frozen, b)
+	})
+}
+
+func (t Tx) deleteTag(ctx context.Context, g resource.Tag, frozen func(string) bool, b bin) error {
+	if b.follows {
+		return follows()
+	}
+	if frozen != nil && frozen(g.Name) {
+		return immutable(g.Name)
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM tags WHERE seg = $1`, store.Segment(g.UID)); err != nil {
+		return err
+	}
+	if err := t.trashTag(ctx, g, b); err != nil {
+		return err
+	}
+	if err := t.recordMove(ctx, g, "", t.DB.Time()); err != nil {
+		return err
+	}
+	return t.Removed(ctx, store.TagCounter(resource.ClassOf(g.Name)), resource.TagDeleted, g.UID, g.UID.Root(), g)
+}
+
+// TagHistory returns one page of what a tag of a repo pointed to, newest first;
+// without a name, of all its tags.
+func (s *Store) TagHistory(
+	ctx context.Context, repo resource.UID, name string, p page.Request,
+) (out page.Page[resource.TagMove], _ error) {
+	q := store.Query{}
+	where := `repo = ` + q.Arg(store.Segment(repo))
+	if name != "" {
+		where += ` AND name = ` + q.Arg(name)
+	}
+	if err := s.Row(ctx, `SELECT count(*) FROM tag_history WHERE `+where, q.Args, &out.Total); err != nil {
+		return out, err
+	}
+	if p.After != nil {
+		where += ` AND seq < ` + q.Arg(p.After.Number)
+	}
+	text := `SELECT seq, name, digest, actor, at_ms FROM tag_history WHERE ` + where + `
+		ORDER BY seq DESC LIMIT ` + q.Arg(p.Size+1) + ` OFFSET ` + q.Arg(p.Skip)
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		m := resource.TagMove{Repo: repo}
+		var actor string
+		var at int64
+		if err := row.Scan(&m.Seq, &m.Name, &m.Digest, &actor, &at); err != nil {
+			return false, err
+		}
+		m.Time = store.FromMS(at)
+		err := json.Unmarshal([]byte(actor), &m.Actor)
+		out.Items = append(out.Items, m)
+		return false, err
+	})
+	if err == nil && len(out.Items) > p.Size {
+		out.Items = out.Items[:p.Size]
+		out.Last = &page.Cursor{Number: out.Items[p.Size-1].Seq}
+	}
+	return out, err
+}
+
+// TagNamed returns the tag of that name in a repo, or fault.NotFound.
+func (s *Store) TagNamed(ctx context.Context, repo resource.UID, name string) (resource.Tag, error) {
+	return store.One(ctx, s.Rows, &tags, resource.UID(name), ` WHERE t.parent = $1 AND t.name = $2`,
+		store.Segment(repo), name)
+}

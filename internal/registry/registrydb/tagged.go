@@ -1,0 +1,118 @@
+package registrydb
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A TaggedImage is an image that a tag of its repo stands for now, directly or through an
+// index.
+type TaggedImage struct {
+	Repo   resource.UID
+	Digest string
+	State  resource.ImageState
+	Number int64 // -1 if it has none
+}
+
+// TaggedImages returns the images in groups and repos that a tag stands for, each once. What
+// turned out to be no image is among them if SBOMs are attached to it. It returns
+// fault.FailedPrecondition if there are more than most.
+func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int) ([]TaggedImage, error) {
+	t := taggedImages{most: most, seen: map[imageKey]bool{}, repos: map[int64][]int{}}
+	for _, root := range under {
+		var others []int64 // tags of what is not an image: an index, or something else
+		below, above := beneath(root)
+		err := s.Rows(ctx, `SELECT t.seg, t.parent, t.digest, i.state, i.number FROM tags AS t LEFT JOIN images AS i
+			ON i.repo = t.parent AND i.digest = t.digest WHERE t.uid > $1 AND t.uid < $2`, []any{below, above},
+			func(row store.Scanner) (bool, error) {
+				var tag int64
+				found, err := t.scan(row, &tag)
+				if !found {
+					others = append(others, tag)
+				}
+				return false, err
+			})
+		if err != nil {
+			return nil, err
+		}
+		q := store.Query{Engine: s.Engine}
+		err = s.Rows(ctx, fmt.Sprintf(`SELECT t.seg, i.repo, i.digest, i.state, i.number FROM %s AS s CROSS JOIN tags AS t
+			CROSS JOIN manifest_refs AS r CROSS JOIN images AS i WHERE t.seg = s.v AND r.repo = t.parent
+			AND r.digest = t.digest AND r.child IS NOT NULL AND i.repo = r.repo AND i.digest = r.child`,
+			s.Engine.Each(&q, others)), q.Args, func(row store.Scanner) (bool, error) {
+			var tag int64
+			_, err := t.scan(row, &tag)
+			return false, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return t.all, s.nameRepos(ctx, t)
+}
+
+// nameRepos sets the repos of images. There are fewer of them than images.
+func (s *Store) nameRepos(ctx context.Context, t taggedImages) error {
+	q := store.Query{Engine: s.Engine}
+	repos, err := store.ReadMap[int64, resource.UID](ctx, s.Rows, fmt.Sprintf(`SELECT r.seg, r.uid FROM %s AS s
+		CROSS JOIN repos AS r WHERE r.seg = s.v`, s.Engine.Each(&q, slices.Collect(maps.Keys(t.repos)))), q.Args...)
+	for repo, of := range t.repos {
+		for _, i := range of {
+			t.all[i].Repo = repos[repo]
+		}
+	}
+	return err
+}
+
+// beneath returns the texts between which the UIDs of everything below one are: '0' is the
+// byte after '/'.
+func beneath(uid resource.UID) (below, above string) { return string(uid) + "/", string(uid) + "0" }
+
+// An imageKey names an image of a repo.
+type imageKey struct {
+	repo   int64
+	digest string
+}
+
+// taggedImages are images as they are read.
+type taggedImages struct {
+	most int
+	seen map[imageKey]bool
+	all  []TaggedImage
+
+	repos map[int64][]int // indexes in all, by repo
+}
+
+// scan adds the image of a row. It reports false if the row has none.
+func (t *taggedImages) scan(row store.Scanner, tag *int64) (bool, error) {
+	var key imageKey
+	var state, number *int64
+	if err := row.Scan(tag, &key.repo, &key.digest, &state, &number); err != nil || state == nil {
+		return false, err
+	}
+	if t.seen[key] || resource.ImageState(*state) == resource.ImageNone && number == nil {
+		return true, nil
+	}
+	if len(t.all) >= t.most {
+		return true, TooManyImages(t.most)
+	}
+	t.seen[key] = true
+	i := TaggedImage{Digest: key.digest, State: resource.ImageState(*state), Number: -1}
+	if number != nil {
+		i.Number = *number
+	}
+	t.repos[key.repo] = append(t.repos[key.repo], len(t.all))
+	t.all = append(t.all, i)
+	return true, nil
+}
+
+// TooManyImages is the error for a question about more images than one may be about.
+func TooManyImages(most int) error {
+	return fault.Unmet("TOO_MANY_IMAGES", "tags stand for more than %d images here; ask for a group or repo below", most)
+}

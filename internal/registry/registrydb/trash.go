@@ -1,0 +1,274 @@
+package registrydb
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// What is deleted moves to tables of its own, so that nothing that reads the registry has to know of the trash. Blobs stay
+// in their repo until the collector, or somebody who deletes a blob, takes them out of it; if something in the trash needs
+// one, it moves to trash_blobs, where only a restore finds it. In every state of the database a blob that the trash needs is
+// in one of the two, so that its bytes stay.
+
+var trash = store.Kind[resource.TrashEntry]{
+	Table: store.TrashCounter, Label: "trash entry", Holders: "repos trash_repos", Unique: "parent, kind, name, digest",
+	Deleted: resource.TrashDeleted,
+	Columns: func(e *resource.TrashEntry) []store.Column {
+		return []store.Column{
+			store.JSON("detail", e), // what has a column is read from that
+			store.Key(&e.UID),
+			store.Number("kind", &e.Kind),
+			store.Text("name", &e.Tag),
+			store.Text("digest", &e.Digest),
+			store.Flag("together", &e.Together),
+			store.Number("size", &e.Size),
+			store.Time("create_ms", &e.CreateTime).Order("create_time").Fixed(),
+			store.Time("expire_ms", &e.ExpireTime),
+		}
+	},
+}
+
+// TrashEntry returns an entry of the trash, or fault.NotFound.
+func (s *Store) TrashEntry(ctx context.Context, uid resource.UID) (resource.TrashEntry, error) {
+	return store.Get(ctx, s.DB, &trash, uid)
+}
+
+// Trash returns one page of what can be restored.
+func (s *Store) Trash(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.TrashEntry], error) {
+	return store.List(ctx, s.DB, &trash, r, f, p)
+}
+
+// A bin says what becomes of what is deleted from a repo.
+type bin struct {
+	name     string            // of the repo
+	life     time.Duration     // how long what is deleted can be restored; 0: not at all
+	together bool              // tags go because their manifest does
+	at       time.Time         // when all of it is deleted; if it is zero, each at its own time
+	frozen   func(string) bool // which tags the settings make immutable
+	follows  bool              // the repo has the tags of another: only following that changes them
+}
+
+func (b bin) kept() bool { return b.life > 0 }
+
+// binOf returns what becomes of what is deleted from a repo, which it holds until the commit. It returns fault.NotFound
+// if there is no such repo.
+func (s *Store) binOf(ctx context.Context, t Tx, repo resource.UID) (b bin, _ error) {
+	err := t.Row(ctx, `SELECT t.name, `+isFollower+` FROM repos AS t WHERE t.uid = $1`+s.Engine.Hold, []any{string(repo)}, &b.name,
+		&b.follows)
+	if err != nil {
+		return b, store.Missing(err, "repo", repo)
+	}
+	set, err := s.settingsAbove(ctx, repo.Parent(), t.Row)
+	if err != nil {
+		return b, err
+	}
+	b.life, b.frozen = set.TrashLife(s.KeepTrash), set.Frozen
+	return b, nil
+}
+
+// notIn replaces the error that there is no repo by the one that what was asked for is not in it.
+func notIn(err error, kind, name string) error {
+	if errors.Is(err, fault.NotFound) {
+		return fault.Missing(kind, name)
+	}
+	return err
+}
+
+// addTrash adds an entry in the place of the one about the same thing, if there is one.
+func (t Tx) addTrash(ctx context.Context, e resource.TrashEntry, b bin) error {
+	n, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1 AND kind = $2 AND name = $3 AND digest = $4`,
+		store.Segment(e.Repo()), int(e.Kind), e.Tag, e.Digest)
+	if err != nil {
+		return err
+	}
+	e.CreateTime, e.RepoName, e.By = b.at, b.name, resource.ActorFrom(ctx).Subject
+	if b.at.IsZero() {
+		e.CreateTime = t.DB.Time()
+	}
+	e.ExpireTime = e.CreateTime.Add(b.life)
+	if err := store.InsertRow(ctx, t.Tx, &trash, e); err != nil {
+		return err
+	}
+	return t.Count(ctx, store.TrashCounter, e.UID, 1-int(n))
+}
+
+// dropTrash removes an entry with an event.
+func (t Tx) dropTrash(ctx context.Context, e resource.TrashEntry, event resource.EventType) error {
+	n, err := t.Exec(ctx, `DELETE FROM trash WHERE uid = $1`, string(e.UID))
+	if err != nil || n == 0 {
+		return err
+	}
+	before, after := &e, (*resource.TrashEntry)(nil)
+	if event == resource.TrashRestored {
+		before, after = nil, &e
+	}
+	if err := t.emitTrash(ctx, event, e, before, after); err != nil {
+		return err
+	}
+	return t.Count(ctx, store.TrashCounter, e.UID, -1)
+}
+
+func (t Tx) emitTrash(ctx context.Context, event resource.EventType, e resource.TrashEntry, before, after any) error {
+	return t.Emit(ctx, event, e.UID, e.Repo().Parent(), before, after)
+}
+
+// trashTag keeps a tag that was deleted.
+func (t Tx) trashTag(ctx context.Context, g resource.Tag, b bin) error {
+	if !b.kept() {
+		return nil
+	}
+	return t.addTrash(ctx, resource.TrashEntry{
+		UID: g.UID.Parent().NewChild(), Kind: resource.TrashTag, Tag: g.Name, Digest: g.Digest, Together: b.together, WasTag: &g,
+	}, b)
+}
+
+// trashManifest copies a manifest that is locked, and what it needs, to the trash. If the trash has it already, from before
+// it was pushed again, the bytes of that copy are no longer counted.
+func (t Tx) trashManifest(ctx context.Context, repo resource.UID, digest string, b bin) error {
+	e := resource.TrashEntry{UID: repo.NewChild(), Kind: resource.TrashManifest, Digest: digest}
+	if err := t.Row(ctx, `SELECT m.media_type, m.size + CAST(coalesce((SELECT sum(b.size) FROM manifest_refs AS r
+		JOIN blobs AS b ON b.digest = r.blob WHERE r.repo = m.repo AND r.digest = m.digest), 0) AS BIGINT)
+		FROM manifests AS m WHERE m.repo = $1 AND m.digest = $2`, []any{store.Segment(repo), digest},
+		&e.MediaType, &e.Size); err != nil {
+		return err
+	}
+	if err := t.forgetTrashed(ctx, repo, digest); err != nil {
+		return err
+	}
+	if err := t.addTrash(ctx, e, b); err != nil {
+		return err
+	}
+	return t.copyTrashed(ctx, e, digest)
+}
+
+// copyTrashed copies a manifest of a repo to the trash, or all if there is no digest, for an entry.
+func (t Tx) copyTrashed(ctx context.Context, e resource.TrashEntry, digest string) error {
+	which, args := ``, []any{store.Segment(e.Repo()), store.Segment(e.UID)}
+	if digest != "" {
+		which, args = ` AND digest = $3`, append(args, digest)
+	}
+	if _, err := t.Exec(ctx, `INSERT INTO trash_manifests (entry, `+manifestColumns+`)
+		SELECT CAST($2 AS BIGINT), `+manifestColumns+` FROM manifests WHERE repo = $1`+which, args...); err != nil {
+		return err
+	}
+	_, err := t.Exec(ctx, `INSERT INTO trash_refs (repo, digest, blob, child) SELECT r.repo, r.digest, r.blob, r.child
+		FROM manifest_refs AS r JOIN trash_manifests AS m ON m.repo = r.repo AND m.digest = r.digest
+		WHERE r.repo = $1 AND m.entry = $2`, args[:2]...)
+	return err
+}
+
+// forgetTrashed removes manifests of a repo from the trash, but not their entries: one, or with no digest all those that the
+// repo has, too.
+func (t Tx) forgetTrashed(ctx context.Context, repo resource.UID, digest string) error {
+	where, args := ` AND digest = $2`, []any{store.Segment(repo), digest}
+	if digest == "" {
+		where, args = ` AND digest IN (SELECT m.digest FROM manifests AS m WHERE m.repo = $1)`, args[:1]
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM trash_refs WHERE repo = $1`+where, args...); err != nil {
+		return err
+	}
+	sizes, err := store.ReadColumn[int64](ctx, t.Rows, `DELETE FROM trash_manifests WHERE repo = $1`+where+` RETURNING size`,
+		args...)
+	if err != nil {
+		return err
+	}
+	var gone int64
+	for _, size := range sizes {
+		gone += size
+	}
+	return t.countBytes(ctx, repo, -gone)
+}
+
+// trashRepo copies a repo that is locked to the trash.
+func (t Tx) trashRepo(ctx context.Context, r resource.Repo, b bin) error {
+	if err := t.forgetTrashed(ctx, r.UID, ""); err != nil {
+		return err
+	}
+	n, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1 AND kind = $2
+		AND digest IN (SELECT m.digest FROM manifests AS m WHERE m.repo = $1)`, store.Segment(r.UID), int(resource.TrashManifest))
+	if err != nil {
+		return err
+	}
+	if err := t.Count(ctx, store.TrashCounter, r.UID.NewChild(), -int(n)); err != nil {
+		return err
+	}
+	e := resource.TrashEntry{UID: r.UID.NewChild(), Kind: resource.TrashRepo, WasRepo: &r}
+	if e.Size, err = t.repoSize(ctx, r.UID); err != nil {
+		return err
+	}
+	if err := t.addTrash(ctx, e, b); err != nil {
+		return err
+	}
+	if err := t.copyTrashed(ctx, e, ""); err != nil {
+		return err
+	}
+	for _, text := range []string{
+		`INSERT INTO trash_repos (seg, uid, parent, readme, deployment, deployment_create_ms, deployment_update_ms)
+			SELECT r.seg, r.uid, r.parent, r.readme, d.detail, d.create_ms, d.update_ms
+			FROM repos AS r LEFT JOIN deployments AS d ON d.repo = r.seg WHERE r.seg = $1`,
+		`INSERT INTO trash_tags (` + tagColumns + `) SELECT ` + tagColumns + ` FROM tags WHERE parent = $1`,
+		`INSERT INTO trash_tag_history (seq, repo, name, digest, actor, at_ms)
+			SELECT seq, repo, name, digest, actor, at_ms FROM tag_history WHERE repo = $1`,
+	} {
+		if _, err := t.Exec(ctx, text, store.Segment(r.UID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const tagColumns = `seg, uid, parent, a1, a2, a3, name, digest, class, deprecated, bundles, create_ms, update_ms`
+
+// repoSize returns the bytes of everything in a repo.
+func (t Tx) repoSize(ctx context.Context, repo resource.UID) (n int64, _ error) {
+	err := t.Row(ctx, `SELECT CAST(coalesce((SELECT sum(m.size) FROM manifests AS m WHERE m.repo = $1), 0)
+		+ coalesce((SELECT sum(b.size) FROM repo_blobs AS l JOIN blobs AS b ON b.digest = l.digest WHERE l.repo = $1), 0)
+		AS BIGINT)`, []any{store.Segment(repo)}, &n)
+	return n, err
+}
+
+// trashBlob keeps a blob that was taken out of its repo if something in the trash needs it; otherwise its bytes do not
+// count any more. It comes after the statement that has seen that no manifest needs the blob: then a manifest that was
+// deleted meanwhile is seen in the trash.
+func (t Tx) trashBlob(ctx context.Context, repo resource.UID, digest string, size int64) error {
+	n, err := t.Exec(ctx, `INSERT INTO trash_blobs (repo, digest, uid) 
+		SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT) WHERE EXISTS (SELECT 1 FROM trash_refs AS r WHERE r.repo = $1 AND r.blob = $2) ON CONFLICT (repo, digest) DO NOTHING`,
+		store.Segment(repo), digest, string(repo))
+	if err != nil || n == 1 {
+		return err
+	}
+	return t.countBytes(ctx, repo, -size)
+}
+
+// trashBlobs is trashBlob for blobs of a repo that goes. It takes those that it keeps out of the map.
+func (t Tx) trashBlobs(ctx context.Context, repo resource.UID, blobs map[string]int64) error {
+	needed, err := store.ReadColumn[string](ctx, t.Rows,
+		`SELECT DISTINCT blob FROM trash_refs WHERE repo = $1 AND blob IS NOT NULL`, store.Segment(repo))
+	if err != nil {
+		return err
+	}
+	have, err := store.ReadColumn[string](ctx, t.Rows, `SELECT digest FROM trash_blobs WHERE repo = $1`, store.Segment(repo))
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, digest := range have {
+		there[digest] = true
+	}
+	var rows [][]any
+	for _, digest := range needed {
+		if _, ok := blobs[digest]; ok && !there[digest] {
+			rows = append(rows, []any{store.Segment(repo), digest, string(repo)})
+			delete(blobs, digest)
+		}
+	}
+	return t.InsertRows(ctx, `INSERT INTO trash_blobs (repo, digest, uid)`, rows, ``)
+}

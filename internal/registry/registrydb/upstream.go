@@ -1,0 +1,194 @@
+package registrydb
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+var upstreams = store.Kind[resource.RegistryUpstream]{
+	Table: "registry_upstreams", Label: "upstream", Unique: "parent",
+	Created: resource.UpstreamCreated, Updated: resource.UpstreamUpdated, Deleted: resource.UpstreamDeleted,
+	Columns: func(u *resource.RegistryUpstream) []store.Column {
+		return []store.Column{
+			store.JSON("detail", u), // what has a column is read from that
+			store.Key(&u.UID),
+			store.Text("name", &u.Name).Order("name"),
+			store.Bytes("secret", &u.Credentials.Sealed),
+			store.Time("create_ms", &u.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &u.UpdateTime),
+		}
+	},
+}
+
+// InsertUpstream gives a group an upstream. It returns fault.NotFound if there is no such group, fault.AlreadyExists if it
+// has an upstream, and fault.FailedPrecondition if there are repos in it or below it: what was pushed must not be taken
+// for what the upstream has.
+func (s *Store) InsertUpstream(ctx context.Context, u resource.RegistryUpstream) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.RequireGroup(ctx, u.Group()); err != nil {
+			return err
+		}
+		var have string
+		var repos int
+		err := t.Row(ctx, `SELECT coalesce((SELECT name FROM registry_upstreams WHERE parent = $1), ''),
+			(SELECT count(*) FROM (SELECT 1 FROM repos WHERE uid > $2 AND uid < $3 LIMIT 1) AS r)`,
+			[]any{store.Segment(u.Group()), string(u.Group()) + "/", string(u.Group()) + "0"}, &have, &repos)
+		if err != nil {
+			return err
+		}
+		if have != "" {
+			exists := fault.Exists("upstream", have)
+			exists.Message = "Already exists: the group has the upstream " + have
+			return exists
+		}
+		if repos > 0 {
+			return fault.Unmet("GROUP_HAS_REPOS", "there are repos in the group or below it: an upstream needs a group without")
+		}
+		if err := t.upstreamsChanged(ctx); err != nil {
+			return err
+		}
+		return store.Insert(ctx, t.Tx, &upstreams, u)
+	})
+}
+
+// upstreamsChanged has every replica read the upstreams again.
+func (t Tx) upstreamsChanged(ctx context.Context) error {
+	t.PathsChanged()
+	return t.Later(ctx, `UPDATE revision SET rev = rev + 1 WHERE id = 40`)
+}
+
+// Upstream returns an upstream, or fault.NotFound.
+func (s *Store) Upstream(ctx context.Context, uid resource.UID) (resource.RegistryUpstream, error) {
+	return store.Get(ctx, s.DB, &upstreams, uid)
+}
+
+// Upstreams returns one page of upstreams.
+func (s *Store) Upstreams(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.RegistryUpstream], error) {
+	return store.List(ctx, s.DB, &upstreams, r, f, p)
+}
+
+// UpdateUpstream replaces before by after. It returns store.ErrStale if the upstream is not as before any more. With
+// another address, no tag counts as seen.
+func (s *Store) UpdateUpstream(
+	ctx context.Context, before, after resource.RegistryUpstream,
+) (resource.RegistryUpstream, error) {
+	err := s.write(ctx, func(t Tx) error {
+		if err := t.upstreamsChanged(ctx); err != nil {
+			return err
+		}
+		if before.Address != after.Address {
+			group := string(after.Group())
+			if err := t.Later(ctx, `DELETE FROM upstream_tags WHERE repo IN (SELECT seg FROM repos WHERE uid > $1 AND uid < $2)`,
+				group+"/", group+"0"); err != nil {
+				return err
+			}
+		}
+		return store.Update(ctx, t.Tx, &upstreams, before, &after)
+	})
+	return after, err
+}
+
+// DeleteUpstream takes the upstream from its group; what was fetched stays. It returns fault.NotFound if there is none.
+func (s *Store) DeleteUpstream(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		u, err := store.Lock(ctx, t.Tx, &upstreams, uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		if err := t.upstreamsChanged(ctx); err != nil {
+			return err
+		}
+		return store.Remove(ctx, t.Tx, &upstreams, u)
+	})
+}
+
+// SweepUpstreams removes the upstreams of groups that a version which does not know them has deleted.
+func (s *Store) SweepUpstreams(ctx context.Context) error {
+	left, err := upstreams.All(ctx, s.Rows, ` WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = t.parent) LIMIT 1000`)
+	if err != nil {
+		return err
+	}
+	for _, u := range left {
+		err := s.write(ctx, func(t Tx) error {
+			if err := store.Delete(ctx, t.Tx, &upstreams, u.UID); err != nil {
+				return err
+			}
+			return t.DropCounters(ctx, u.Group())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UpstreamSecrets returns the sealed credentials of all upstreams.
+func (s *Store) UpstreamSecrets(ctx context.Context) ([][]byte, error) {
+	return store.ReadColumn[[]byte](ctx, s.Rows, `SELECT secret FROM registry_upstreams WHERE length(secret) > 0 ORDER BY seg`)
+}
+
+// ForgetUpstreamSecrets removes the credentials that opens reports false for, and returns the upstreams that lost theirs.
+func (t Tx) ForgetUpstreamSecrets(
+	ctx context.Context, opens func(sealed []byte) bool,
+) (lost []resource.RegistryUpstream, _ error) {
+	all, err := upstreams.All(ctx, t.Rows, ` WHERE length(t.secret) > 0 ORDER BY t.seg`)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range all {
+		if opens(u.Credentials.Sealed) {
+			continue
+		}
+		after := u
+		after.Credentials = resource.Secret{}
+		if err := store.Update(ctx, t.Tx, &upstreams, u, &after); err != nil {
+			return nil, err
+		}
+		lost = append(lost, after)
+	}
+	if len(lost) > 0 {
+		err = t.upstreamsChanged(ctx)
+	}
+	return lost, err
+}
+
+// An UpstreamSet is all upstreams at one time. It is never changed.
+type UpstreamSet struct {
+	byGroup map[resource.UID]resource.RegistryUpstream
+}
+
+// Over returns the upstream of a group: its own, or that of the nearest group above.
+func (s *UpstreamSet) Over(group resource.UID) (u resource.RegistryUpstream, ok bool) {
+	if len(s.byGroup) == 0 {
+		return u, false
+	}
+	for g := group; g != ""; g = g.Parent() {
+		if u, ok = s.byGroup[g]; ok {
+			return u, true
+		}
+	}
+	return u, false
+}
+
+// NewUpstreamCache returns all upstreams, because every pull has to know whether there is one.
+func NewUpstreamCache(s *Store) *store.Whole[UpstreamSet] {
+	const row = 40 // see upstreamsChanged
+	return store.NewWhole(s.DB, row, func(ctx context.Context) (*UpstreamSet, error) {
+		all, err := upstreams.All(ctx, s.Rows, ``)
+		if err != nil {
+			return nil, fmt.Errorf("read upstreams: %w", err)
+		}
+		set := &UpstreamSet{byGroup: map[resource.UID]resource.RegistryUpstream{}}
+		for _, u := range all {
+			set.byGroup[u.Group()] = u
+		}
+		return set, nil
+	})
+}

@@ -1,0 +1,340 @@
+// Package upstream is a client of registries that others run, by the OCI distribution protocol.
+//
+// Users choose the addresses, so everything goes through package outbound, and what a registry sends is limited in size and
+// time. Credentials are sent to the host of the registry and to one realm, and to nothing that a registry redirects to.
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
+	"github.com/holdfast-dev/holdfast/internal/registry/upstream/link"
+)
+
+// Limits on what a registry may send.
+const (
+	MaxManifest = 4 << 20
+
+	maxToken     = 1 << 20
+	maxRedirects = 5
+	tokensCached = 4096
+
+	maxPause     = time.Hour   // for which a registry may ask us to wait
+	defaultPause = time.Minute // if it does not say how long
+)
+
+// A Registry is one that others run.
+type Registry struct {
+	Key     string // of its settings: tokens for one key are never used for another
+	Address string // https:// and a host
+	Realm   string // besides the host of Address, the only address that the password may be sent to; "" is none
+
+	// SignIn returns a user and a password. It is nil if there are none.
+	SignIn func(context.Context) (user, password string, err error)
+}
+
+// A Client speaks to registries. It is safe for concurrent use.
+type Client struct {
+	http   *http.Client
+	tokens *lru.Cache[tokenKey, grant]
+	now    func() time.Time
+	stall  time.Duration
+}
+
+// Config configures a Client.
+type Config struct {
+	Outbound outbound.Config
+	Now      func() time.Time // nil is time.Now
+	Stall    time.Duration    // in which a part of a blob must arrive; 0 is 30 seconds
+}
+
+// New returns a Client.
+func New(c Config) *Client {
+	tokens, _ := lru.New[tokenKey, grant](tokensCached) // fails for sizes below one only
+	client := &Client{http: outbound.Client(c.Outbound), tokens: tokens, now: c.Now, stall: c.Stall}
+	client.http.Timeout = 0 // a blob takes as long as it takes, and stall ends one that does not arrive
+	if client.now == nil {
+		client.now = time.Now
+	}
+	if client.stall == 0 {
+		client.stall = 30 * time.Second
+	}
+	return client
+}
+
+// An Error is why a registry did not give what was asked for.
+type Error struct {
+	Status  int           // of its answer; 0 if there was none that could be used
+	Reason  string        // for those who pull: nothing about our network, and no secret
+	RetryIn time.Duration // for which the registry asks to wait; 0 if it does not
+	Cause   error         // for the log
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Reason }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// NotFound reports whether err says that the registry does not have it.
+func NotFound(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Status == http.StatusNotFound
+}
+
+// Unsupported reports whether err says that the registry does not have the method.
+func Unsupported(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Status == http.StatusMethodNotAllowed
+}
+
+// Limited reports whether err says that the registry was asked too often, and for how long to wait.
+func Limited(err error) (time.Duration, bool) {
+	e, ok := errors.AsType[*Error](err)
+	return e.retryIn(), ok && e.Status == http.StatusTooManyRequests
+}
+
+func (e *Error) retryIn() time.Duration {
+	if e == nil {
+		return 0
+	}
+	return e.RetryIn
+}
+
+// Refused reports whether err says that the registry refuses it to whoever we are there.
+func Refused(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden)
+}
+
+// A Manifest is what a registry has under a tag or a digest.
+type Manifest struct {
+	Digest    string // as the registry says; "" if it does not
+	MediaType string
+	Body      []byte // nil of Stat
+}
+
+// accepted are the types of manifests that are asked for.
+var accepted = strings.Join([]string{
+	"application/vnd.oci.image.index.v1+json", "application/vnd.oci.image.manifest.v1+json",
+	"application/vnd.docker.distribution.manifest.list.v2+json", "application/vnd.docker.distribution.manifest.v2+json",
+	"application/vnd.oci.artifact.manifest.v1+json", "*/*;q=0.1",
+}, ", ")
+
+// Stat asks what a registry has, without its body.
+func (c *Client) Stat(ctx context.Context, r Registry, repo, reference string) (Manifest, error) {
+	resp, err := c.do(ctx, r, call{method: http.MethodHead, repo: repo, path: "/manifests/" + reference, accept: accepted})
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer discard(resp)
+	return Manifest{Digest: resp.Header.Get("Docker-Content-Digest"), MediaType: resp.Header.Get("Content-Type")}, nil
+}
+
+// Manifest returns what a registry has. Nothing of it is verified.
+func (c *Client) Manifest(ctx context.Context, r Registry, repo, reference string) (Manifest, error) {
+	body, h, err := c.document(ctx, r, call{method: http.MethodGet, repo: repo, path: "/manifests/" + reference, accept: accepted})
+	return Manifest{Digest: h.Get("Docker-Content-Digest"), MediaType: h.Get("Content-Type"), Body: body}, err
+}
+
+// A Page is a part of a list.
+type Page struct {
+	Body []byte
+	Next string // the query of the page after it
+	More bool   // there is a page after it
+}
+
+// Referrers returns a page of the index of what is attached to a digest: the first, or that of a query.
+func (c *Client) Referrers(ctx context.Context, r Registry, repo, digest, query string) (Page, error) {
+	body, header, err := c.document(ctx, r, call{method: http.MethodGet, repo: repo, path: "/referrers/" + digest,
+		query: query, accept: "application/vnd.oci.image.index.v1+json"})
+	p := Page{Body: body}
+	p.Next, p.More = link.Next(header)
+	return p, err
+}
+
+func (c *Client) document(ctx context.Context, r Registry, what call) (body []byte, _ http.Header, _ error) {
+	resp, err := c.do(ctx, r, what)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer discard(resp)
+	body, err = outbound.Read(resp.Body, MaxManifest)
+	if errors.Is(err, outbound.ErrTooLong) {
+		return nil, nil, &Error{Reason: fmt.Sprintf("its manifest has more than %d bytes", MaxManifest), Cause: err}
+	}
+	if err != nil {
+		return nil, nil, &Error{Reason: "its answer broke off", Cause: err}
+	}
+	return body, resp.Header, nil
+}
+
+// StatBlob returns the size of a blob, or -1 if the registry does not say it.
+func (c *Client) StatBlob(ctx context.Context, r Registry, repo, digest string) (int64, error) {
+	resp, err := c.do(ctx, r, call{method: http.MethodHead, repo: repo, path: "/blobs/" + digest})
+	if err != nil {
+		return 0, err
+	}
+	defer discard(resp)
+	return resp.ContentLength, nil
+}
+
+// A Blob is one on its way.
+type Blob struct {
+	io.ReadCloser
+	Size int64 // of the whole blob; -1 if the registry does not say it
+}
+
+// Blob returns a blob from a position on. Nothing of it is verified. Reading fails if the registry is too slow.
+func (c *Client) Blob(ctx context.Context, r Registry, repo, digest string, from int64) (*Blob, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	what := call{method: http.MethodGet, repo: repo, path: "/blobs/" + digest}
+	if from > 0 {
+		what.ranged = "bytes=" + strconv.FormatInt(from, 10) + "-"
+	}
+	resp, err := c.do(ctx, r, what)
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	b := &Blob{newSteady(resp.Body, c.stall, cancel), resp.ContentLength}
+	if resp.StatusCode == http.StatusPartialContent {
+		if b.Size >= 0 {
+			b.Size += from
+		}
+		return b, nil
+	}
+	if _, err := io.CopyN(io.Discard, b, from); err != nil { // it cannot resume, and begins anew
+		return nil, errors.Join(&Error{Reason: "its answer broke off", Cause: err}, b.Close())
+	}
+	return b, nil
+}
+
+// A call is a request to a registry.
+type call struct {
+	method, repo, path    string
+	query, accept, ranged string
+}
+
+func (c call) scope() string { return "repository:" + c.repo + ":pull" }
+
+// do sends a request, with a new token if the registry asks for one, and returns an answer that has what was asked for.
+func (c *Client) do(ctx context.Context, r Registry, what call) (*http.Response, error) {
+	for try := 0; ; try++ {
+		resp, own, err := c.send(ctx, r, what)
+		if err != nil {
+			return nil, &Error{Reason: outbound.Reason(err), Cause: err}
+		}
+		switch {
+		case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusPartialContent && what.ranged != "":
+			return resp, nil
+		case resp.StatusCode != http.StatusUnauthorized || !own || try > 0:
+			discard(resp)
+			return nil, c.refusal(resp)
+		}
+		header := resp.Header.Get("Www-Authenticate")
+		discard(resp)
+		if err := c.authenticate(ctx, r, header, what.scope()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// refusal returns the Error for an answer that does not have what was asked for.
+func (c *Client) refusal(resp *http.Response) *Error {
+	e := &Error{Status: resp.StatusCode, Cause: fmt.Errorf("status %d", resp.StatusCode)}
+	switch {
+	case resp.StatusCode == http.StatusNotFound:
+		e.Reason = "it does not have it"
+	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
+		e.Reason = "it refuses the request, or does not have it"
+	case resp.StatusCode == http.StatusTooManyRequests:
+		e.Reason, e.RetryIn = "it was asked too often", c.pause(resp.Header.Get("Retry-After"))
+	default:
+		e.Reason = "it answers with status " + strconv.Itoa(resp.StatusCode)
+	}
+	return e
+}
+
+// pause reads a Retry-After header.
+func (c *Client) pause(text string) time.Duration {
+	d := defaultPause
+	if n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32); err == nil {
+		d = time.Duration(n) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		d = at.Sub(c.now())
+	}
+	return min(max(d, time.Second), maxPause)
+}
+
+var errRedirects = errors.New("too many redirects")
+
+// send sends a request, and follows redirects, without credentials. own reports that the answer is of the registry itself.
+func (c *Client) send(ctx context.Context, r Registry, what call) (resp *http.Response, own bool, _ error) {
+	address := r.Address + "/v2/" + what.repo + what.path
+	if what.query != "" {
+		address += "?" + what.query
+	}
+	header := http.Header{}
+	if what.accept != "" {
+		header.Set("Accept", what.accept)
+	}
+	if what.ranged != "" {
+		header.Set("Range", what.ranged)
+	}
+	if auth := c.cached(r, what.scope()); auth != "" {
+		header.Set("Authorization", auth)
+	}
+	for n := range maxRedirects + 1 {
+		req, err := http.NewRequestWithContext(ctx, what.method, address, nil)
+		if err != nil {
+			return nil, false, err
+		}
+		req.Header = header.Clone()
+		req.Header.Set("User-Agent", "holdfast")
+		req.Header.Set("Accept-Encoding", "identity") // the digest is that of the bytes as they are sent
+		resp, err := c.http.Do(req)
+		if err != nil {
+			return nil, false, err
+		}
+		next, ok := redirect(req.URL, resp)
+		if !ok {
+			return resp, n == 0, nil
+		}
+		discard(resp)
+		if req.URL.Scheme == "https" && next.Scheme != "https" {
+			return nil, false, outbound.ErrInsecure
+		}
+		header.Del("Authorization")
+		address = next.String()
+	}
+	return nil, false, errRedirects
+}
+
+// redirect returns where an answer leads to.
+func redirect(from *url.URL, resp *http.Response) (*url.URL, bool) {
+	switch resp.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect:
+	default:
+		return nil, false
+	}
+	next, err := from.Parse(resp.Header.Get("Location"))
+	if err != nil || next.User != nil {
+		return nil, false
+	}
+	return next, true
+}
+
+// discard ends an answer whose body is not wanted. It reads nothing of it, because it may never end.
+func discard(resp *http.Response) { _ = resp.Body.Close() }

@@ -1,0 +1,181 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
+	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
+)
+
+func start(t *testing.T, f http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+const patience = 90 * time.Second // for what must come
+
+// client returns a client that waits for what must come, however slow the machine is.
+func client() *upstream.Client { return clientThatWaits(patience) }
+
+// clientThatWaits returns a client that waits so long for more of a blob.
+func clientThatWaits(stall time.Duration) *upstream.Client {
+	return upstream.New(upstream.Config{Outbound: outbound.Config{Loopback: true, Timeout: patience}, Stall: stall})
+}
+
+func signIn(context.Context) (user, password string, err error) { return "robot", "secret", nil }
+
+// TestSignIn: the password is sent to the host of the registry and to the realm that the settings name, and a token to the
+// registry alone.
+func TestSignIn(t *testing.T) {
+	var got []string // Authorization headers, by who got them
+	note := func(who string, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+			got = append(got, who+" "+scheme)
+		}
+	}
+	realm := start(t, func(w http.ResponseWriter, r *http.Request) {
+		note("realm", r)
+		if r.URL.Path != "/token" {
+			http.Redirect(w, r, "/token", http.StatusFound)
+			return
+		}
+		fmt.Fprint(w, `{"token":"t","expires_in":600}`)
+	})
+	bucket := start(t, func(w http.ResponseWriter, r *http.Request) { note("bucket", r); fmt.Fprint(w, "blob") })
+	path := "/token"
+	registry := start(t, func(w http.ResponseWriter, r *http.Request) {
+		note("registry", r)
+		switch {
+		case r.Header.Get("Authorization") != "Bearer t":
+			w.Header().Set("Www-Authenticate", `Bearer realm="`+realm+path+`",service="s"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		case strings.Contains(r.URL.Path, "/blobs/"):
+			http.Redirect(w, r, bucket+"/x", http.StatusTemporaryRedirect)
+		default:
+			w.Header().Set("Docker-Content-Digest", "sha256:x")
+		}
+	})
+	c := client()
+	if _, err := c.Stat(t.Context(), upstream.Registry{Key: "a", Address: registry, SignIn: signIn}, "app", "v1"); !upstream.Refused(err) {
+		t.Errorf("a realm that nobody named: %v", err)
+	}
+	if len(got) != 0 {
+		t.Errorf("the password went to %v", got)
+	}
+	named := upstream.Registry{Key: "b", Address: registry, Realm: realm + "/token", SignIn: signIn}
+	if m, err := c.Stat(t.Context(), named, "app", "v1"); err != nil || m.Digest != "sha256:x" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	b, err := c.Blob(t.Context(), named, "app", "sha256:x", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if want := "[realm Basic registry Bearer registry Bearer]"; fmt.Sprint(got) != want {
+		t.Errorf("credentials went to %v, want %s", got, want)
+	}
+	path, got = "/redirects", nil
+	other := upstream.Registry{Key: "c", Address: registry, Realm: realm + "/redirects", SignIn: signIn}
+	if _, err := c.Stat(t.Context(), other, "app", "v1"); err == nil || fmt.Sprint(got) != "[realm Basic]" {
+		t.Errorf("a realm that redirects: %v, %v", got, err)
+	}
+}
+
+// TestTokensAreKept: a token is used for all requests of a repo until it expires, and not for other settings.
+func TestTokensAreKept(t *testing.T) {
+	var tokens atomic.Int32
+	var address string
+	address = start(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/token":
+			tokens.Add(1)
+			fmt.Fprintf(w, `{"token":"t%d","expires_in":60}`, tokens.Load())
+		case r.Header.Get("Authorization") == "":
+			w.Header().Set("Www-Authenticate", `Bearer realm="`+address+`/token"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	now := time.Now()
+	out := outbound.Config{Loopback: true, Timeout: patience}
+	c := upstream.New(upstream.Config{Outbound: out, Now: func() time.Time { return now }})
+	stat := func(key, repo string, want int32) {
+		t.Helper()
+		if _, err := c.Stat(t.Context(), upstream.Registry{Key: key, Address: address}, repo, "v1"); err != nil || tokens.Load() != want {
+			t.Errorf("%d tokens, want %d: %v", tokens.Load(), want, err)
+		}
+	}
+	stat("a", "app", 1)
+	stat("a", "app", 1)
+	stat("a", "other", 2)
+	stat("b", "app", 3)
+	now = now.Add(55 * time.Second)
+	stat("a", "app", 4)
+}
+
+// TestAnswers: what a registry answers becomes an error that says what can be done.
+func TestAnswers(t *testing.T) {
+	answer := http.StatusOK
+	var header [2]string
+	address := start(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(header[0], header[1])
+		w.WriteHeader(answer)
+	})
+	at := func(status int, name, value string) error {
+		answer, header = status, [2]string{name, value}
+		_, err := client().Stat(t.Context(), upstream.Registry{Address: address}, "app", "v1")
+		return err
+	}
+	if err := at(http.StatusNotFound, "X", ""); !upstream.NotFound(err) {
+		t.Error(err)
+	}
+	if err := at(http.StatusForbidden, "X", ""); !upstream.Refused(err) {
+		t.Error(err)
+	}
+	for text, want := range map[string]time.Duration{"": time.Minute, "7": 7 * time.Second, "-1": time.Second, "99999": time.Hour, "soon": time.Minute} {
+		if wait, ok := upstream.Limited(at(http.StatusTooManyRequests, "Retry-After", text)); !ok || wait != want {
+			t.Errorf("Retry-After %q: %s, %v", text, wait, ok)
+		}
+	}
+	for _, status := range []int{http.StatusInternalServerError, http.StatusNoContent, http.StatusPartialContent, http.StatusTeapot} {
+		e, ok := errors.AsType[*upstream.Error](at(status, "X", ""))
+		if !ok || e.Status != status {
+			t.Errorf("status %d: %v", status, e)
+		}
+	}
+	if err := at(http.StatusTemporaryRedirect, "Location", "http://u:p@127.0.0.1/"); err == nil {
+		t.Error("a redirect with a password is followed")
+	}
+}
+
+// TestSlowBlob: a registry that sends too little is given up.
+func TestSlowBlob(t *testing.T) {
+	address := start(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "1000000")
+		for r.Context().Err() == nil {
+			_, _ = io.WriteString(w, "x")
+			w.(http.Flusher).Flush()
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	c := clientThatWaits(300 * time.Millisecond)
+	b, err := c.Blob(t.Context(), upstream.Registry{Address: address}, "app", "sha256:x", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if n, err := io.Copy(io.Discard, b); err == nil {
+		t.Errorf("%d bytes without an error", n)
+	}
+}

@@ -1,0 +1,151 @@
+// Package upstreamtest starts distribution, the registry that many others are made of, as one that others run.
+package upstreamtest
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
+)
+
+// What the realm of a Distribution wants.
+const (
+	User     = "robot"
+	Password = "the-password-of-distribution"
+)
+
+// A Distribution is the registry of that name, which wants tokens of a realm that wants a password.
+type Distribution struct {
+	Address string // its host and port
+	Front   string // another one, which leads to it, and which has the realm
+	key     *rsa.PrivateKey
+}
+
+// Realm returns where it says that its tokens are.
+func (d *Distribution) Realm() string { return "http://" + d.Front + "/token" }
+
+// Start starts distribution until the test ends.
+func Start(t *testing.T) *Distribution {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Distribution{Address: freePort(t), key: key}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/token", d.serveToken)
+	mux.Handle("/", httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: d.Address}))
+	front := httptest.NewServer(mux)
+	t.Cleanup(front.Close)
+	d.Front = strings.TrimPrefix(front.URL, "http://")
+	d.run(t, d.configure(t))
+	for range 1000 {
+		if d.serves(t) {
+			return d
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal("distribution does not serve")
+	return nil
+}
+
+// configure writes the settings of distribution, and returns their file.
+func (d *Distribution) configure(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	modulus := base64.RawURLEncoding.EncodeToString(d.key.N.Bytes())
+	keys := fmt.Sprintf(`{"keys":[{"kty":"RSA","kid":"one","use":"sig","alg":"RS256","n":%q,"e":"AQAB"}]}`, modulus)
+	config := fmt.Sprintf(`version: 0.1
+log: {level: error, accesslog: {disabled: true}}
+storage: {filesystem: {rootdirectory: %q}}
+http: {addr: %q, relativeurls: true}
+auth: {token: {realm: %q, service: distribution, issuer: realm, jwks: %q}}
+`, filepath.Join(dir, "data"), d.Address, d.Realm(), filepath.Join(dir, "keys.json"))
+	for name, text := range map[string]string{"keys.json": keys, "config.yml": config} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "config.yml")
+}
+
+// run runs distribution until the test ends.
+func (d *Distribution) run(t *testing.T, config string) {
+	t.Helper()
+	program := testprogram.Path(t, "registry")
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "serve", config)
+	cmd.Env = append(os.Environ(), "OTEL_TRACES_EXPORTER=none")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+}
+
+// serves reports whether it asks for tokens.
+func (d *Distribution) serves(t *testing.T) bool {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.Address+"/v2/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusUnauthorized
+}
+
+// Token returns a token for a scope, such as repository:app:pull.
+func (d *Distribution) Token(scope string) string {
+	parts := strings.Split(scope, ":")
+	access := []map[string]any{}
+	if len(parts) == 3 {
+		access = append(access, map[string]any{"type": parts[0], "name": parts[1], "actions": strings.Split(parts[2], ",")})
+	}
+	now := time.Now()
+	claims, _ := json.Marshal(map[string]any{"iss": "realm", "sub": User, "aud": "distribution", "exp": now.Add(time.Hour).Unix(),
+		"nbf": now.Add(-time.Minute).Unix(), "iat": now.Unix(), "jti": "x", "access": access})
+	b64 := base64.RawURLEncoding.EncodeToString
+	text := b64([]byte(`{"alg":"RS256","typ":"JWT","kid":"one"}`)) + "." + b64(claims)
+	sum := sha256.Sum256([]byte(text))
+	signature, _ := rsa.SignPKCS1v15(rand.Reader, d.key, crypto.SHA256, sum[:])
+	return text + "." + b64(signature)
+}
+
+// serveToken is the realm: it gives a token for the password.
+func (d *Distribution) serveToken(w http.ResponseWriter, r *http.Request) {
+	if user, password, _ := r.BasicAuth(); user != User || password != Password {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	fmt.Fprintf(w, `{"token":%q,"expires_in":300}`, d.Token(r.URL.Query().Get("scope")))
+}
+
+// freePort returns an address that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.Close()
+	return free.Addr().String()
+}

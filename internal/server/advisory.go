@@ -1,0 +1,49 @@
+package server
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/fetch"
+)
+
+// Folders are paths, separated by commas in settings.
+type Folders []string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *Folders) UnmarshalText(text []byte) error {
+	var all Folders
+	for part := range strings.SplitSeq(string(text), ",") {
+		path := strings.TrimSpace(part)
+		if !filepath.IsAbs(path) {
+			return fmt.Errorf("%q is not an absolute path", path)
+		}
+		all = append(all, filepath.Clean(path))
+	}
+	*f = all
+	return nil
+}
+
+// feedTimeout is how long a download may take.
+const feedTimeout = 15 * time.Minute
+
+// openAdvisories builds the service for advisories, which also fetches their
+// feeds.
+func (s *Server) openAdvisories(tokens *page.Tokens) (*advisory.Service, error) {
+	out, err := s.cfg.outboundConfig()
+	if err != nil {
+		return nil, err
+	}
+	out.Timeout = feedTimeout
+	fetcher := fetch.New(fetch.Config{
+		Client: outbound.Client(out), Dir: s.cfg.DataDir, Folders: s.cfg.FeedFolders, Timeout: feedTimeout,
+	})
+	return advisory.New(s.advisories, s.checker, tokens, advisory.Config{
+		Fetcher: fetcher, Metrics: s.counts, Log: s.log, Now: s.cfg.Now,
+	}), nil
+}

@@ -1,0 +1,122 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+const (
+	// Forms are read before their sender is known, so the number of one address
+	// and the time are limited.
+	maxForms   = 128
+	formTime   = 10 * time.Second
+	retryForms = 5 * time.Second
+
+	// strictTransport makes browsers use only https for a year, for this host
+	// alone.
+	strictTransport = "max-age=31536000"
+)
+
+// withForm reads the body before it calls next, for handlers that accept forms
+// from anybody. The handler sees that a body is too large, but never all of
+// it.
+func (s *Server) withForm(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, ok := s.readForm(w, r)
+		if !ok {
+			f := fault.New(fault.ResourceExhausted, "Resource exhausted: too many forms at once; try again")
+			f.RetryIn = retryForms
+			writeFault(w, f, s.cfg.ErrorDomain)
+			return
+		}
+		r2 := *r
+		r2.Body = io.NopCloser(body)
+		next.ServeHTTP(w, &r2)
+	})
+}
+
+// readForm reads a body up to the limit of a form. It reports false if too
+// many of the address are being read.
+func (s *Server) readForm(w http.ResponseWriter, r *http.Request) (io.Reader, bool) {
+	from := resource.NetworkOf(resource.HostOf(r.RemoteAddr))
+	if _, ok := s.forms.acquire(from); !ok {
+		return nil, false
+	}
+	defer s.forms.release(from)
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(time.Now().Add(formTime)) // ignored if the connection does not support deadlines
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxForm+1))
+	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // its expiry would end the request
+	if err != nil {
+		return io.MultiReader(bytes.NewReader(body), errReader{err}), true
+	}
+	return bytes.NewReader(body), true
+}
+
+// An errReader is a reader that fails.
+type errReader struct{ err error }
+
+func (f errReader) Read([]byte) (int, error) { return 0, f.err }
+
+// withHSTS tells browsers to use only https, unless the host may be shared
+// with other servers, as in dev mode.
+func (s *Server) withHSTS(next http.Handler) http.Handler {
+	if s.cfg.TLSCert == "" || s.cfg.Dev {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Strict-Transport-Security", strictTransport)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// withWriteTimeout ends HTTP/2 requests whose client does not read the
+// response. The deadlines of the connection do not detect this, because each
+// stream has a window of its own.
+func withWriteTimeout(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		p := &timeoutWriter{w, http.NewResponseController(w)}
+		next.ServeHTTP(p, r)
+		p.setDeadline() // for what net/http has yet to send
+	})
+}
+
+// A timeoutWriter sets a deadline for each chunk of a response.
+type timeoutWriter struct {
+	http.ResponseWriter
+	stream *http.ResponseController
+}
+
+// setDeadline can ignore the error, because the streams of net/http support deadlines.
+func (p *timeoutWriter) setDeadline()   { _ = p.stream.SetWriteDeadline(time.Now().Add(writeTimeout)) }
+func (p *timeoutWriter) clearDeadline() { _ = p.stream.SetWriteDeadline(time.Time{}) }
+
+func (p *timeoutWriter) Write(b []byte) (n int, err error) {
+	defer p.clearDeadline()
+	return writeChunks(b, func(chunk []byte) (int, error) {
+		p.setDeadline()
+		return p.ResponseWriter.Write(chunk)
+	})
+}
+
+func (p *timeoutWriter) Flush() {
+	p.setDeadline()
+	defer p.clearDeadline()
+	_ = p.stream.Flush() // the next write fails as well
+}
+
+// Unwrap is for http.ResponseController.
+func (p *timeoutWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }

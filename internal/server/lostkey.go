@@ -1,0 +1,143 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/access/admission"
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/ops/backup"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+const lostKeyFlag = "lost-encryption-key"
+
+// checkKeyFile returns an error if the key file is missing though the database
+// has secrets that were sealed with it. A new key would not open them, and
+// whoever finds it later would take it for the one that is missing.
+func (c Config) checkKeyFile(ctx context.Context, db *store.DB) error {
+	path := filepath.Join(c.DataDir, keyFile)
+	if _, err := os.Stat(path); c.EncryptionKey != "" || !errors.Is(err, fs.ErrNotExist) {
+		return nil // another error is told when it is read
+	}
+	keys, err := iamdb.New(db).SigningKeys(ctx)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	return fault.New(fault.FailedPrecondition, "the encryption key is missing: %s is not there, and the database has "+
+		"secrets that were sealed with it. Put your copy of the key there, or set HOLDFAST_ENCRYPTION_KEY. "+
+		"If it is lost, holdfastd keys reset --%s starts over with another, and says what is lost with it",
+		path, lostKeyFlag)
+}
+
+// resetKeys removes what was sealed with an encryption key that is lost, and
+// writes what that was. It needs the database for itself: a server that runs has
+// the key.
+func resetKeys(ctx context.Context, cfg Config, args []string, out io.Writer) error {
+	if !slices.Equal(args, []string{lostKeyFlag}) {
+		return fault.Field("arguments", "keys reset voids all tokens; if the encryption key is lost, say --%s", lostKeyFlag)
+	}
+	if err := checkStopped(ctx, cfg); err != nil {
+		return err
+	}
+	log := newLogger(cfg.Stderr, cfg.LogLevel)
+	db, err := store.Open(ctx, cfg.Database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	db.Log = log
+	key, err := encryptionKey(cfg, log) // makes one if there is none
+	if err != nil {
+		return err
+	}
+	ctx = resource.WithActor(ctx, resource.Actor{Remote: "operator"})
+	lost, err := people.New(db).ForgetSealed(ctx, func(purpose string, sealed []byte) bool {
+		_, err := key.Open(purpose, sealed)
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	if lost.IsZero() {
+		return fault.New(fault.FailedPrecondition,
+			"nothing was reset: the encryption key %s opens all secrets of this database", backup.Fingerprint(key))
+	}
+	for _, name := range []string{devSetting, devPassword} { // made again at the next start
+		if err := db.SetSetting(ctx, name, nil); err != nil {
+			return err
+		}
+	}
+	log.WarnContext(ctx, "what a lost encryption key had sealed was removed", "signing_keys", lost.SigningKeys,
+		"providers", len(lost.Providers), "upstreams", len(lost.Upstreams), "accounts", len(lost.Accounts), "recovery_codes", lost.RecoveryCodes)
+	return writeLoss(out, lost, backup.Fingerprint(key))
+}
+
+// checkStopped returns an error if there is no database, or a server uses it.
+func checkStopped(ctx context.Context, cfg Config) error {
+	db, err := store.OpenToRead(ctx, cfg.Database)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.FailedPrecondition, "there is no database at %s", cfg.Database)
+	}
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	v, err := db.Inspect(ctx)
+	if err != nil || !db.Replicated() { // SQLite has a lock
+		return err
+	}
+	for _, r := range v.Replicas {
+		if r.Age < replicaGone {
+			return fault.New(fault.FailedPrecondition,
+				"a server runs on this database, so it has the encryption key: bring that back, or stop the server")
+		}
+	}
+	return nil
+}
+
+func writeLoss(out io.Writer, lost people.Loss, fingerprint string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "The installation starts with the encryption key %s from now on. Lost with the one before:\n", fingerprint)
+	if lost.SigningKeys > 0 {
+		fmt.Fprintf(&b, "- %d signing keys: every token that was issued is void. Sessions continue, and renew theirs.\n",
+			lost.SigningKeys)
+	}
+	if lost.RecoveryCodes > 0 {
+		fmt.Fprintf(&b, "- %d recovery codes: people make new ones on /account.\n", lost.RecoveryCodes)
+	}
+	if len(lost.Providers) > 0 {
+		fmt.Fprintf(&b, "- the client secrets of %d identity providers, which cannot be used until somebody gives the secret "+
+			"again (holdfast iam identity-providers update UID --client-secret-file FILE):\n", len(lost.Providers))
+		for _, p := range lost.Providers {
+			fmt.Fprintf(&b, "    %s  %s\n", p.UID, p.Name)
+		}
+	}
+	if len(lost.Upstreams) > 0 {
+		fmt.Fprintf(&b, "- the credentials of %d upstreams, which are asked without until somebody gives them again "+
+			"(holdfast registry upstreams update UID --credentials FILE):\n", len(lost.Upstreams))
+		for _, u := range lost.Upstreams {
+			fmt.Fprintf(&b, "    %s  %s\n", u.UID, u.Name)
+		}
+	}
+	if len(lost.Accounts) > 0 {
+		fmt.Fprintf(&b, "- the authenticator apps of %d accounts, and their passwords, so that nobody gets in with less than "+
+			"before. A passkey still signs in; others need a one-time link (holdfastd owners recover for an owner, "+
+			"holdfast iam accounts link for others):\n", len(lost.Accounts))
+		for _, a := range lost.Accounts {
+			fmt.Fprintf(&b, "    %s  %s\n", a.UID, a.Email)
+		}
+	}
+	b.WriteString("Sign-ins that had begun, and page tokens, start again. Back-ups of before need the key of before.\n")
+	_, err := io.WriteString(out, b.String())
+	return err
+}

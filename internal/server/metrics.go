@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+)
+
+const (
+	askForMetrics = time.Second      // for questions to the database during a scrape
+	keepAnswers   = 10 * time.Second // before such a question is asked again
+)
+
+// openMetrics makes the counters, and what is read when they are scraped.
+func (s *Server) openMetrics() {
+	s.metrics = prometheus.NewRegistry()
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	s.states, s.started = &states{server: s}, s.cfg.Now()
+	s.metrics.MustRegister(collectors.NewGoCollector(), process, s.states)
+	var all resource.Capabilities
+	for _, role := range authz.ManagedRoles() {
+		all = all.Union(role.Capabilities)
+	}
+	var names []string
+	for _, c := range all.All() {
+		names = append(names, c.String())
+	}
+	s.counts = metric.New(s.metrics, names)
+}
+
+// states are metrics that are read when they are scraped. All but a few are in memory.
+// The age of feeds, the queues of images and messages and the rotten blobs are questions to the database, which
+// indexes answer; they are asked once in ten seconds at most, however often the server
+// is scraped.
+type states struct {
+	server *Server
+
+	mu      sync.Mutex
+	asked   time.Time
+	overdue time.Duration
+	images  int64 // that wait to be inspected
+	rotten  int64 // blobs
+	known   bool
+
+	mail mailStates
+}
+
+// A state is a metric of states.
+type state struct {
+	*prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func newState(kind prometheus.ValueType, name, help string, labels ...string) state {
+	return state{prometheus.NewDesc(name, help, labels, nil), kind}
+}
+
+var (
+	poolInUse = newState(prometheus.GaugeValue, "holdfast_database_connections_in_use",
+		"Connections to the database that are in use.")
+	poolLimit = newState(prometheus.GaugeValue, "holdfast_database_connections_limit",
+		"Connections to the database that may be open.")
+	poolWaits = newState(prometheus.CounterValue, "holdfast_database_waits_total",
+		"How often something waited for a connection to the database.")
+	poolWaited = newState(prometheus.CounterValue, "holdfast_database_wait_seconds_total",
+		"How long all of them have waited for a connection to the database.")
+	replicaLag = newState(prometheus.GaugeValue, "holdfast_replica_lag_revisions",
+		"Changes that this replica had yet to apply when it last heard from the database. PostgreSQL only.")
+	replicaHeard = newState(prometheus.GaugeValue, "holdfast_replica_heard_seconds",
+		"How long ago this replica last heard from the database. PostgreSQL only.")
+	deliveriesWaiting = newState(prometheus.GaugeValue, "holdfast_deliveries_waiting",
+		"Events in the queues of webhooks, of which each holds 512 at most. Of the replica that delivers.")
+	deliveryOldest = newState(prometheus.GaugeValue, "holdfast_delivery_oldest_seconds",
+		"The age of the oldest event in the queues of webhooks. Of the replica that delivers.")
+	mailsWaiting = newState(prometheus.GaugeValue, "holdfast_mails_waiting",
+		"Messages to people that are to be sent. Without a mail server there is none.")
+	mailOldest = newState(prometheus.GaugeValue, "holdfast_mail_oldest_seconds",
+		"The age of the oldest message that is to be sent.")
+	feedOverdue = newState(prometheus.GaugeValue, "holdfast_feed_overdue_seconds",
+		"For how long the feed of advisories has been due that is due the longest.")
+	inspectionsWaiting = newState(prometheus.GaugeValue, "holdfast_inspections_waiting",
+		"Images that wait to be inspected, at most 10,000.")
+	blobsRotten = newState(prometheus.GaugeValue, "holdfast_blobs_rotten",
+		"Blobs that are missing or wrong in the storage, and are not served. The same on all replicas.")
+	keyCreated = newState(prometheus.GaugeValue, "holdfast_signing_key_created_timestamp_seconds",
+		"When the key was made that signs tokens.")
+	keyRotation = newState(prometheus.GaugeValue, "holdfast_signing_key_rotation_seconds",
+		"The age at which the signing key is replaced.")
+	certExpiry = newState(prometheus.GaugeValue, "holdfast_tls_certificate_expiry_timestamp_seconds",
+		"When the certificate of the server expires. Without TLS there is none.")
+
+	allStates = []state{
+		poolInUse, poolLimit, poolWaits, poolWaited, replicaLag, replicaHeard, deliveriesWaiting, deliveryOldest,
+		mailsWaiting, mailOldest, feedOverdue, inspectionsWaiting, blobsRotten, keyCreated, keyRotation, certExpiry,
+	}
+)
+
+// Describe implements prometheus.Collector.
+func (v *states) Describe(to chan<- *prometheus.Desc) {
+	for _, s := range allStates {
+		to <- s.Desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (v *states) Collect(to chan<- prometheus.Metric) {
+	send := func(s state, value float64) { to <- prometheus.MustNewConstMetric(s.Desc, s.kind, value) }
+	pool := v.server.store.PoolStats()
+	send(poolInUse, float64(pool.InUse))
+	send(poolLimit, float64(pool.MaxOpenConnections))
+	send(poolWaits, float64(pool.WaitCount))
+	send(poolWaited, pool.WaitDuration.Seconds())
+	if behind, age, ok := v.server.store.Lag(); ok {
+		send(replicaLag, float64(behind))
+		send(replicaHeard, age.Seconds())
+	}
+	backlog := v.server.events.Backlog()
+	send(deliveriesWaiting, float64(backlog.Waiting))
+	age := time.Duration(0)
+	if !backlog.Oldest.IsZero() {
+		age = max(0, v.server.cfg.Now().Sub(backlog.Oldest))
+	}
+	send(deliveryOldest, age.Seconds())
+	if waiting, oldest, ok := v.mail.read(v.server); ok {
+		send(mailsWaiting, float64(waiting))
+		age := time.Duration(0)
+		if !oldest.IsZero() {
+			age = max(0, v.server.cfg.Now().Sub(oldest))
+		}
+		send(mailOldest, age.Seconds())
+	}
+	if overdue, images, ok := v.queues(); ok {
+		send(feedOverdue, overdue.Seconds())
+		send(inspectionsWaiting, float64(images))
+		send(blobsRotten, float64(v.rottenBlobs()))
+	}
+	send(keyCreated, float64(v.server.issuer.SigningSince().Unix()))
+	send(keyRotation, v.server.cfg.KeyRotation.Seconds())
+	if v.server.certificate != nil {
+		send(certExpiry, float64(v.server.certificate.expiry().Unix()))
+	}
+}
+
+// queues returns for how long the feed has been due that is due the longest, and how many
+// images wait, if that is known.
+func (v *states) queues() (overdue time.Duration, images int64, known bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if time.Since(v.asked) < keepAnswers {
+		return v.overdue, v.images, v.known
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askForMetrics)
+	defer cancel()
+	var feeds, queue, blobs error
+	v.overdue, feeds = v.server.advisory.OverdueBy(ctx)
+	v.images, queue = v.server.indexer.Waiting(ctx)
+	v.rotten, blobs = registrydb.New(v.server.store).RottenBlobs(ctx)
+	v.asked, v.known = time.Now(), feeds == nil && queue == nil && blobs == nil
+	return v.overdue, v.images, v.known
+}
+
+// rottenBlobs returns how many blobs were rotten when queues asked.
+func (v *states) rottenBlobs() int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.rotten
+}

@@ -1,0 +1,35 @@
+package server
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/internal/ops/status"
+	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+)
+
+// state returns how this replica is, for operators.
+func (s *Server) state(context.Context) operator.State {
+	v := operator.State{Version: stamp.Version(), StartTime: s.started, KeyRotation: s.cfg.KeyRotation}
+	if s.certificate != nil {
+		v.CertificateExpiry = s.certificate.expiry()
+	}
+	v.FeedOverdue, v.InspectionsWaiting, v.QueuesKnown = s.states.queues()
+	backlog := s.events.Backlog()
+	v.DeliveriesWaiting, v.OldestDelivery = backlog.Waiting, backlog.Oldest
+	v.MailsWaiting, _, v.Mail = s.states.mail.read(s)
+	if last := s.collected.Load(); last != nil {
+		v.Collection = *last
+	}
+	v.Collection.Interval, v.Collection.Grace = s.cfg.GCInterval, s.cfg.GCGrace
+	return v
+}
+
+// recordCollection remembers how the last collection of garbage went.
+func (s *Server) recordCollection(removed registry.Collected, err error) {
+	last := operator.Collection{Last: s.cfg.Now(), Blobs: int64(removed.Blobs), Bytes: removed.Bytes}
+	if err != nil {
+		last.Error = "it failed; the log of the server says why"
+	}
+	s.collected.Store(&last)
+}

@@ -1,0 +1,56 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/holdfast-dev/holdfast/internal/signin/login"
+)
+
+// withPages answers people who open an address in a browser with pages: at the
+// root, at /login, which people type, and where there is nothing. Programs get
+// what next answers.
+func (s *Server) withPages(next http.Handler) http.Handler {
+	home, missing := s.login.Home(), s.login.Missing()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !login.WantsPage(r):
+			next.ServeHTTP(w, r)
+			return
+		case r.URL.Path == "/":
+			home.ServeHTTP(w, r)
+			return
+		case r.URL.Path == "/login":
+			http.Redirect(w, r, (&url.URL{Path: "/signin", RawQuery: r.URL.RawQuery}).String(), http.StatusSeeOther)
+			return
+		}
+		m := &missingWriter{ResponseWriter: w}
+		next.ServeHTTP(m, r)
+		if m.missing {
+			w.Header().Del("Content-Length")
+			missing.ServeHTTP(w, r)
+		}
+	})
+}
+
+// A missingWriter discards an answer that says that there is nothing.
+type missingWriter struct {
+	http.ResponseWriter
+	missing bool
+}
+
+func (m *missingWriter) WriteHeader(status int) {
+	if m.missing = status == http.StatusNotFound; !m.missing {
+		m.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (m *missingWriter) Write(b []byte) (int, error) {
+	if m.missing {
+		return len(b), nil
+	}
+	return m.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (m *missingWriter) Unwrap() http.ResponseWriter { return m.ResponseWriter }

@@ -1,0 +1,261 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/blob"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/platform/trace"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/signature"
+	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
+	"github.com/holdfast-dev/holdfast/internal/signin/sts"
+)
+
+const (
+	bucketScheme  = "s3://"
+	registryToken = "/v2/token" // where clients of the registry log in
+	firstCollect  = time.Minute // after the start, so that restarts do not postpone it forever
+)
+
+// storage opens the storage of blobs.
+func (c Config) storage() (blob.Storage, error) {
+	rest, ok := strings.CutPrefix(c.Blobs, bucketScheme)
+	if !ok {
+		return blob.NewFolder(c.Blobs), nil
+	}
+	bucket, prefix, _ := strings.Cut(rest, "/")
+	return blob.NewS3(blob.Bucket{Name: bucket, Prefix: prefix, Region: c.S3Region, Endpoint: c.S3Endpoint})
+}
+
+// blobMistakes reports mistakes in the settings of the registry.
+func (c Config) blobMistakes(add func(name, format string, args ...any)) {
+	if scheme, rest, ok := strings.Cut(c.Blobs, "://"); ok && (scheme != "s3" || rest == "" || rest[0] == '/') {
+		add("blobs", "%q is neither a folder nor s3://bucket/prefix", c.Blobs)
+	}
+	if u, err := url.Parse(c.S3Endpoint); c.S3Endpoint != "" && (err != nil || !isBaseURL(c.S3Endpoint) || strings.Trim(u.Path, "/") != "") {
+		add("s3_endpoint", "%q is not an http:// or https:// address without path, query and fragment", c.S3Endpoint)
+	}
+}
+
+// tryBlobs writes to the folder of blobs, because the first push would be late to learn that nothing can be stored.
+func (c Config) tryBlobs() error {
+	if strings.HasPrefix(c.Blobs, bucketScheme) {
+		return nil
+	}
+	err := os.MkdirAll(c.Blobs, 0o700)
+	var f *os.File
+	if err == nil {
+		f, err = os.CreateTemp(c.Blobs, ".try-*")
+	}
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		return fmt.Errorf("nothing can be written to the folder of blobs: %w", err)
+	}
+	return nil
+}
+
+// openRegistry builds the registry.
+func (s *Server) openRegistry(ctx context.Context) error {
+	if err := s.cfg.tryBlobs(); err != nil {
+		return err
+	}
+	blobs, err := s.cfg.storage()
+	if err != nil {
+		return err
+	}
+	trusted, err := s.cfg.trustedRoot()
+	if err != nil {
+		return err
+	}
+	realm := "http://"
+	if u, err := url.Parse(s.cfg.BaseURL); err == nil {
+		realm = u.Scheme + "://"
+	}
+	out, err := s.cfg.outboundConfig()
+	if err != nil {
+		return err
+	}
+	out.PerHost = registry.MaxFetches
+	s.registry = registry.New(s.store, s.checker, s.issuer, blobs, registry.Config{
+		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
+		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull, Gate: s.openGate().Check,
+		KeepTrash: s.cfg.KeepTrash, KeepPulls: s.cfg.KeepPulls, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
+		Upstreams: upstream.New(upstream.Config{Outbound: out, Now: s.cfg.Now}), Outbound: out, Key: s.key, Dir: s.cfg.DataDir,
+		TrustedRoot: trusted, Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
+	})
+	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_registry_requests_total", Help: "Requests to the registry, by method and status.",
+	}, []string{"method", "status"})
+	s.metrics.MustRegister(s.registryRequests)
+	return nil
+}
+
+// trustedRoot reads what identities that sign images are trusted by, if there is a file of it.
+func (c Config) trustedRoot() ([]byte, error) {
+	if c.TrustedRoot == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(c.TrustedRoot)
+	if err != nil {
+		return nil, fmt.Errorf("trusted_root: %w", err)
+	}
+	if _, err := signature.ParseRoot(text); err != nil {
+		return nil, fmt.Errorf("trusted_root: %s %w", c.TrustedRoot, err)
+	}
+	return text, nil
+}
+
+// assumeForRegistry exchanges a workload's own token for one with the
+// registry's audience. Pull tokens log in this way.
+func (s *Server) assumeForRegistry(ctx context.Context, identity resource.UID, credential string) (string, error) {
+	t, err := s.sts.Exchange(ctx, sts.Request{
+		TokenParams: sts.TokenParams{Audience: []string{s.cfg.RegistryHost}},
+		Identity:    string(identity), Bearer: credential,
+	})
+	return t.Text, err
+}
+
+// collection returns the parameters of garbage collection.
+func (c Config) collection() registry.Collection {
+	return registry.Collection{Grace: c.GCGrace, KeepPulls: c.KeepPulls}
+}
+
+// retain applies the rules of retention that are due.
+func (s *Server) retain(ctx context.Context) {
+	images, err := s.registry.Retain(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		s.log.WarnContext(ctx, "retention was not applied", "err", err)
+	case images > 0:
+		s.log.InfoContext(ctx, "applied retention", "images", images)
+	}
+}
+
+// collect applies retention and collects garbage periodically until ctx ends.
+func (s *Server) collect(ctx context.Context) error {
+	if s.cfg.GCInterval < 0 {
+		return nil
+	}
+	wait := min(firstCollect, s.cfg.GCInterval)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = s.cfg.GCInterval
+		s.retain(ctx)
+		removed, err := s.registry.Collect(ctx, s.cfg.collection())
+		s.recordCollection(removed, err)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			s.log.WarnContext(ctx, "garbage was not collected", "err", err)
+		case removed != registry.Collected{}:
+			s.log.InfoContext(ctx, "collected garbage", "took", removed)
+		}
+	}
+}
+
+// serveRegistry serves a request to the registry, and counts it.
+func (s *Server) serveRegistry(w http.ResponseWriter, r *http.Request) {
+	counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	start := time.Now()
+	ctx, span := trace.Begin(r.Context(), "registry", r.Header.Get(trace.Header))
+	defer span.End(nil)
+	if ctx != r.Context() {
+		r = r.WithContext(ctx)
+	}
+	body := &countedBody{ReadCloser: r.Body}
+	traced := *r
+	traced.Body = body
+	s.registry.ServeHTTP(counted, &traced)
+	s.counts.Bytes.Add(counted.sent, metric.Sent)
+	s.counts.Bytes.Add(body.received, metric.Received)
+	span.SetInt("http.response.status_code", counted.status)
+	method := r.Method
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	default:
+		method = "other"
+	}
+	s.registryRequests.WithLabelValues(method, strconv.Itoa(counted.status)).Inc()
+	s.log.DebugContext(r.Context(), "registry", "method", r.Method, "path", r.URL.Path,
+		"status", counted.status, "took", time.Since(start).String())
+}
+
+// isRegistry reports whether a path belongs to the registry. It is checked
+// before the mux, which would redirect paths with dots.
+func isRegistry(path string) bool { return path == "/v2" || strings.HasPrefix(path, "/v2/") }
+
+// A countedBody counts the bytes of a request.
+type countedBody struct {
+	io.ReadCloser
+	received int64
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.received += int64(n)
+	return n, err
+}
+
+// A statusWriter records the status of a response and the size of its body.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	sent   int64
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	w.sent += int64(n)
+	return n, err
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// ReadFrom implements io.ReaderFrom, so that the kernel can send files.
+func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) {
+	n, err := io.Copy(w.ResponseWriter, body)
+	w.sent += n
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// pulledBy returns what tells package iam who has pulled, by a service that is made later.
+func pulledBy(images func() *registry.Service) func(
+	ctx context.Context, org, identity resource.UID, since time.Time, n int,
+) ([]iam.PulledRepo, bool, error) {
+	return func(
+		ctx context.Context, org, identity resource.UID, since time.Time, n int,
+	) (all []iam.PulledRepo, complete bool, _ error) {
+		repos, complete, err := images().PulledBy(ctx, org, identity, since, n)
+		for _, r := range repos {
+			all = append(all, iam.PulledRepo(r))
+		}
+		return all, complete, err
+	}
+}

@@ -1,0 +1,205 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/holdfast-dev/holdfast/console"
+	"github.com/holdfast-dev/holdfast/internal/api"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/signin/login"
+)
+
+const bodyTimeout = time.Minute // longer than any request may take
+
+// tokenEndpoint is the one path of the sign-in pages that programs in browsers call.
+const tokenEndpoint = "/oauth/token"
+
+// routes returns the handler of everything that the main port serves over
+// HTTP. gRPC calls arrive here only if a proxy mixes them with other requests
+// on one connection.
+func (s *Server) routes() http.Handler {
+	mux, gateway := http.NewServeMux(), s.withCORS(s.withSession(s.api.HTTP()))
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.Handle("/.well-known/", s.withCORS(s.issuer.Handler()))
+	mux.Handle("/setup", s.withForm(s.setup))
+	people := s.withForm(s.login.Handler())
+	for _, route := range login.Routes {
+		mux.Handle(route, people)
+	}
+	mux.Handle(tokenEndpoint, s.withCORS(people))
+	mux.Handle("/signin/v1/", gateway)
+	mux.Handle("GET /docs", s.docs)
+	mux.Handle("/console/", console.Handler())
+	mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusMovedPermanently))
+	if s.metricsListener == nil {
+		mux.Handle("GET /metrics", s.metricsHandler())
+	}
+	if s.dev != nil {
+		mux.Handle(devIssuer+"/", s.requireOwnHost(s.dev))
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/docs", "/console", "/metrics"} {
+		if path != "/metrics" || s.metricsListener == nil {
+			mux.HandleFunc(path, s.refuseMethod)
+		}
+	}
+	mux.Handle("/", s.withPages(gateway))
+	s.mixed = s.api.GRPC(maxStreams) // separate, because stopping the other ends requests that arrive over HTTP
+	mixed := api.Mixed(s.mixed)
+	registry := http.HandlerFunc(s.serveRegistry)
+	registryLogin := s.withForm(registry)
+	split := func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 2 && isGRPCContent(r.Header.Get("Content-Type")) {
+			mixed.ServeHTTP(w, r)
+			return
+		}
+		if isRegistry(r.URL.Path) { // uploads have no time limit
+			if r.URL.Path == registryToken {
+				registryLogin.ServeHTTP(w, r)
+				return
+			}
+			registry.ServeHTTP(w, r)
+			return
+		}
+		if r.ContentLength != 0 {
+			// A body that never ends would block its handler forever. The error is
+			// ignored if the connection does not support deadlines.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+		}
+		if !isClean(r.URL.EscapedPath()) { // the mux would redirect the client
+			gateway.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}
+	return s.withDrain(s.withHSTS(withWriteTimeout(s.withClientAddr(reportPanics(s.log, split)))))
+}
+
+// refuseMethod answers a request to a path that can only be read.
+func (s *Server) refuseMethod(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", "GET, HEAD")
+	f := fault.New(fault.Unimplemented, "Unimplemented: this path takes GET, HEAD")
+	writeFaultAs(w, http.StatusMethodNotAllowed, f, s.cfg.ErrorDomain)
+}
+
+// withDrain asks clients to connect again, and so to reach another replica,
+// while the server is shutting down. For HTTP/2, net/http makes a GOAWAY of it.
+func (s *Server) withDrain(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// reportPanics logs panics of handlers. The connection is aborted, because the
+// response may have begun.
+func reportPanics(log *slog.Logger, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v != http.ErrAbortHandler {
+				log.ErrorContext(r.Context(), "panic", "method", r.Method, "path", r.URL.Path,
+					"cause", fmt.Sprint(v), "stack", string(debug.Stack()))
+			}
+			panic(http.ErrAbortHandler)
+		}()
+		next(w, r)
+	}
+}
+
+// isClean reports whether a path has no empty and no dot segments.
+func isClean(escaped string) bool {
+	return path.Clean(escaped) == strings.TrimSuffix(escaped, "/") || escaped == "/"
+}
+
+// withClientAddr sets RemoteAddr to the client that a trusted proxy names.
+func (s *Server) withClientAddr(next http.HandlerFunc) http.Handler {
+	if len(s.cfg.TrustedProxies) == 0 {
+		return next
+	}
+	proxies := api.Proxies(s.cfg.TrustedProxies)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from := *r
+		from.RemoteAddr = net.JoinHostPort(proxies.Client(r.RemoteAddr, r.Header.Values(api.ForwardedFor)), "0")
+		next(w, &from)
+	})
+}
+
+// healthz reports that the process is alive. It does not check what the
+// process depends on, because a restart would not repair that.
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+// readyz reports whether requests can be served, and if not, what is missing.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	missing := map[string]string{}
+	if s.draining.Load() {
+		missing["server"] = "shutting down"
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	defer cancel()
+	if err := s.store.Ping(ctx); err != nil {
+		s.log.WarnContext(r.Context(), "not ready", "err", err)
+		missing["database"] = "cannot be reached"
+	}
+	if len(missing) > 0 {
+		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not ready", "missing": missing})
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+func (s *Server) metricsHandler() http.Handler {
+	return promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{Registry: s.metrics})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
+}
+
+const typeURL = "type.googleapis.com/google.rpc."
+
+// writeFault writes an error in the JSON form of the API, for paths outside of
+// the API.
+func writeFault(w http.ResponseWriter, f *fault.Error, domain string) {
+	writeFaultAs(w, f.Code.HTTPStatus(), f, domain)
+}
+
+// writeFaultAs is writeFault with a status of its own.
+func writeFaultAs(w http.ResponseWriter, status int, f *fault.Error, domain string) {
+	details := []map[string]any{{"@type": typeURL + "ErrorInfo", "reason": f.Code.Reason(), "domain": domain}}
+	if len(f.Fields) > 0 {
+		var violations []map[string]string
+		for _, v := range f.Fields {
+			violations = append(violations, map[string]string{"field": v.Subject, "description": v.Description})
+		}
+		details = append(details, map[string]any{"@type": typeURL + "BadRequest", "fieldViolations": violations})
+	}
+	if f.RetryIn > 0 {
+		seconds := fault.RetryAfter(f.RetryIn)
+		w.Header().Set("Retry-After", seconds)
+		details = append(details, map[string]any{"@type": typeURL + "RetryInfo", "retryDelay": seconds + "s"})
+	}
+	writeJSON(w, status, map[string]any{"code": int(f.Code), "message": f.Message, "details": details})
+}

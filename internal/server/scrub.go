@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// scrubPause is how long the server waits before it reads all blobs, and after it has failed to.
+const scrubPause = 10 * time.Minute
+
+// scrub reads all blobs again and again, if there is a rate for it, until ctx ends.
+func (s *Server) scrub(ctx context.Context) error {
+	if s.cfg.ScrubRate <= 0 {
+		return nil
+	}
+	blobs, err := s.cfg.storage()
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(scrubPause): // also between two, because there may be few blobs
+		}
+		pass := registry.Scrubber{Store: registrydb.New(s.store), Storage: blobs, Rate: int64(s.cfg.ScrubRate), Judge: s.registry.Judge}
+		all, err := pass.Run(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			s.log.WarnContext(ctx, "blobs were not scrubbed", "err", err)
+		default:
+			s.log.InfoContext(ctx, "scrubbed all blobs", "blobs", all.Blobs, "bytes", all.Bytes, "rotten", len(all.Rotten),
+				"repaired", all.Repaired, "failed", all.Failed)
+		}
+	}
+}
+
+// checkBlob reads one blob, and writes what it is.
+func checkBlob(ctx context.Context, s *Server, args []string, out io.Writer) error {
+	if len(args) != 1 {
+		return fault.Field("arguments", "name the digest of one blob")
+	}
+	v, err := s.registry.Judge(ctx, args[0])
+	if errors.Is(err, fault.InvalidArgument) {
+		return err
+	}
+	if err != nil {
+		s.log.WarnContext(ctx, "check a blob", "err", err)
+		return fault.New(fault.Unavailable, "Unavailable: the blob cannot be read: %v", err)
+	}
+	fmt.Fprintln(out, v)
+	return nil
+}
+
+// runScrub reads all blobs. It does so in this process, and has the server judge those that seem to be rotten.
+func runScrub(ctx context.Context, cfg Config, args []string, out io.Writer) (err error) {
+	pass := registry.Scrubber{}
+	for _, a := range args {
+		text, ok := strings.CutPrefix(a, "rate=")
+		if !ok {
+			return fault.Field("arguments", "there are none but --rate")
+		}
+		if pass.Rate, err = parseRate(text); err != nil {
+			return err
+		}
+	}
+	db, err := store.OpenToRead(ctx, cfg.Database)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	pass.Store = registrydb.New(db)
+	if pass.Storage, err = cfg.storage(); err != nil {
+		return err
+	}
+	pass.Judge = func(ctx context.Context, digest string) (registry.Verdict, error) {
+		var answer strings.Builder
+		err := perform(ctx, cfg, "blobs/check", []string{digest}, &answer)
+		if err != nil {
+			fmt.Fprintf(cfg.Stderr, "%s: %s\n", digest, fault.Explain(err))
+		}
+		return registry.Verdict(strings.TrimSpace(answer.String())), err
+	}
+	pass.Report = reportScrub(cfg.Stderr)
+	begin := time.Now()
+	all, err := pass.Run(ctx)
+	for _, digest := range all.Rotten {
+		fmt.Fprintln(out, digest)
+	}
+	fmt.Fprintf(out, "Read %d blobs (%s) in %s: %d are missing or wrong, %d were repaired, %d could not be read.\n", all.Blobs,
+		size(all.Bytes), time.Since(begin).Round(time.Millisecond), len(all.Rotten), all.Repaired, all.Failed)
+	if err == nil && len(all.Rotten)+all.Failed > 0 {
+		err = ErrWarnings
+	}
+	return err
+}
+
+// reportScrub returns a function that writes how far a scrub has come, every ten seconds at most.
+func reportScrub(out io.Writer) func(registry.Scrubbed) {
+	const every = 10 * time.Second
+	shown := time.Now()
+	return func(all registry.Scrubbed) {
+		if time.Since(shown) < every {
+			return
+		}
+		shown = time.Now()
+		fmt.Fprintf(out, "%d blobs (%s) read, %d are missing or wrong\n", all.Blobs, size(all.Bytes), len(all.Rotten))
+	}
+}
+
+// parseRate reads a number of bytes a second, such as 50MiB, 50MB or 50MB/s.
+func parseRate(text string) (int64, error) {
+	number, decimal := strings.TrimSuffix(text, "/s"), int64(1)
+	for suffix, n := range map[string]int64{"KB": 1e3, "MB": 1e6, "GB": 1e9} {
+		if rest, ok := strings.CutSuffix(number, suffix); ok {
+			number, decimal = rest, n
+			break
+		}
+	}
+	var n Size
+	if err := n.UnmarshalText([]byte(number)); err != nil || n <= 0 || decimal > 1 && strings.HasSuffix(number, "B") {
+		return 0, fault.Field("rate", "%q is not a number of bytes a second, like 50MB or 50MiB", text)
+	}
+	return int64(n) * decimal, nil
+}

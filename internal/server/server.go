@@ -1,0 +1,407 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-dev/holdfast/gen/openapi"
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/budget"
+	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/api"
+	"github.com/holdfast-dev/holdfast/internal/api/reference"
+	"github.com/holdfast-dev/holdfast/internal/api/wire"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/events/denials"
+	"github.com/holdfast-dev/holdfast/internal/events/event"
+	"github.com/holdfast-dev/holdfast/internal/ops/search"
+	"github.com/holdfast-dev/holdfast/internal/ops/status"
+	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
+	"github.com/holdfast-dev/holdfast/internal/platform/mail"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/platform/trace"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/signin/login"
+	"github.com/holdfast-dev/holdfast/internal/signin/sts"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
+)
+
+// A Server is the whole service.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	key      seal.Key
+	store    *store.DB
+	checker  *authz.Checker
+	mixed    *grpc.Server // for gRPC calls that a proxy mixes with other requests
+	issuer   *token.Issuer
+	client   *http.Client // for addresses that others choose
+	sts      *sts.Service
+	login    *login.Service
+	iam      *iam.Service
+	advisory *advisory.Service
+	events   *event.Dispatcher
+	mail     *mail.Queue // nil without a mail server
+	api      *api.API
+
+	registry         *registry.Registry
+	advisories       *advisorydb.Store
+	indexer          *finding.Indexer
+	matcher          *finding.Matcher
+	budgets          *budget.Service
+	refusals         *refusal.Recorder
+	operator         *operator.Service
+	collected        atomic.Pointer[operator.Collection] // the last run; nil before
+	registryRequests *prometheus.CounterVec
+
+	metrics *prometheus.Registry
+	states  *states
+	started time.Time
+	counts  metric.Metrics
+	docs    http.Handler
+	setup   *setup
+	dev     http.Handler // nil outside dev mode
+
+	listener        net.Listener
+	certificate     *certificate // nil without TLS
+	metricsListener net.Listener // nil on the main port
+	endTraces       func()       // nil before they begin
+	draining        atomic.Bool
+	forms           *addrCounter // forms that are being read
+}
+
+// New builds a server and binds its address. Clients that connect wait until
+// Run. If Run is not called, Close must be.
+func New(ctx context.Context, cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := errors.Join(cfg.mistakes()...); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel), forms: newAddrCounter(maxForms)}
+	for _, step := range []func(context.Context) error{s.beginTraces, s.bind, s.open, s.assemble, s.prepare} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// beginTraces begins to send traces, if the environment says where.
+func (s *Server) beginTraces(ctx context.Context) (err error) {
+	s.endTraces, err = trace.Open(ctx, s.log, stamp.Version())
+	return err
+}
+
+// bind binds the addresses, and completes the settings that depend on them.
+func (s *Server) bind(ctx context.Context) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	l = newLimitListener(l, s.cfg.MaxConnectionsPerAddress, api.Proxies(s.cfg.TrustedProxies), s.log)
+	s.listener = l
+	s.cfg = s.cfg.at(l.Addr())
+	if s.listener, s.certificate, err = withTLS(l, s.cfg, s.log); err != nil {
+		s.listener = l
+		return err
+	}
+	if s.cfg.isPlaintext() {
+		s.log.Warn("passwords and tokens cross the network unencrypted: set tls_cert and tls_key, "+
+			"or put a proxy with TLS in front and set base_url to its https:// address", "listen", s.cfg.Listen)
+	}
+	if s.cfg.MetricsListen == "" {
+		return nil
+	}
+	if s.metricsListener, err = lc.Listen(ctx, "tcp", s.cfg.MetricsListen); err != nil {
+		return err
+	}
+	s.log.Info("serving metrics", "address", s.metricsListener.Addr().String())
+	return nil
+}
+
+// open opens the encryption key and the database.
+func (s *Server) open(ctx context.Context) (err error) {
+	if err := s.cfg.makeDataDir(s.log); err != nil {
+		return err
+	}
+	if s.store, err = store.Open(ctx, s.cfg.Database); err != nil {
+		return err
+	}
+	s.store.Now, s.store.Log = s.cfg.Now, s.log
+	if err := s.cfg.checkKeyFile(ctx, s.store); err != nil {
+		return err
+	}
+	if s.key, err = encryptionKey(s.cfg, s.log); err != nil {
+		return err
+	}
+	return iamdb.New(s.store).SetManagedRoles(ctx, authz.ManagedRoles())
+}
+
+// assemble builds the services and the API.
+func (s *Server) assemble(ctx context.Context) (err error) {
+	s.openMetrics()
+	if s.checker, err = authz.Load(ctx, s.store, s.log); err != nil {
+		return err
+	}
+	s.checker.Issuer = s.cfg.AuthURL
+	s.checker.RecordUses(true)
+	s.issuer, err = token.New(ctx, s.store, token.Config{
+		Issuer: s.cfg.AuthURL, Key: s.key, Rotation: s.cfg.KeyRotation, Lookups: s.counts.Cache("tokens"), Now: s.cfg.Now,
+		Audiences: []string{s.cfg.BaseURL, s.cfg.RegistryHost}, Algorithm: s.cfg.SigningAlgorithm,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.openFederation(); err != nil {
+		return err
+	}
+	if err := s.openMail(ctx); err != nil {
+		return err
+	}
+	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
+	var images *registry.Service
+	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
+		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Mail: s.mail, Now: s.cfg.Now,
+		KeepHistory: s.cfg.KeepAccessHistory,
+		Pulls:       pulledBy(func() *registry.Service { return images }),
+	})
+	s.refusals = refusal.New(s.store, s.log)
+	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
+		Issuer: s.cfg.AuthURL, BaseURL: s.cfg.BaseURL, Key: s.key, Client: s.client,
+		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(),
+		Mail: s.mail, Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
+	})
+	if err != nil {
+		return err
+	}
+	s.openBudgets(tokens)
+	if err := s.openRegistry(ctx); err != nil {
+		return err
+	}
+	images = registry.NewService(tokens, s.registry)
+	s.advisories = advisorydb.New(s.store)
+	if s.advisory, err = s.openAdvisories(tokens); err != nil {
+		return err
+	}
+	findings := s.openFindings(images, tokens)
+	events, err := s.openEvents(tokens)
+	if err != nil {
+		return err
+	}
+	searches := search.New(s.store, s.checker, search.Sources{
+		IAM: s.iam, Registry: images, Advisory: s.advisory, Findings: findings, Events: events,
+	})
+	s.operator = operator.New(s.store, s.issuer, s.state, s.cfg.Operators)
+	s.api = api.New(api.Services{
+		IAM: s.iam, Budgets: s.budgets, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
+		Findings: findings, Blast: finding.NewBlastService(findings, s.iam, s.cfg.KeepPulls), Search: searches,
+		Operator: s.operator,
+	}, s.issuer, s.checker, api.Config{
+		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
+		MaxBody: int64(s.cfg.MaxBody), Version: stamp.Version(), Dir: s.cfg.DataDir,
+		Events: wire.EventNames(s.cfg.interopEvents()), Proxies: api.Proxies(s.cfg.TrustedProxies),
+		Admit: s.budgets.Admit,
+	})
+	s.docs = reference.Handler(openapi.Document)
+	return nil
+}
+
+// prepare makes sure that somebody can use the service.
+func (s *Server) prepare(ctx context.Context) error {
+	s.setup = &setup{s: s}
+	if s.cfg.Dev {
+		return s.prepareDev(ctx)
+	}
+	return s.setup.prepare(ctx)
+}
+
+// Addr returns the bound address.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Run serves until ctx is done. Then it drains and closes everything.
+func (s *Server) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	serving, served := context.WithCancel(context.WithoutCancel(ctx)) // lasts until the last request has ended
+	defer served()
+	split, routes := newSplitter(s.listener), s.routes()
+	split.proxies = api.Proxies(s.cfg.TrustedProxies)
+	group.Go(split.Serve)
+	servers := []serverPair{
+		{split.listeners, s.api.GRPC(maxStreams), s.httpServer(serving, routes, maxStreams)},
+		{split.crowded, s.api.GRPC(crowdedStreams), s.httpServer(serving, routes, crowdedStreams)},
+	}
+	for _, e := range servers {
+		group.Go(func() error { return unlessClosed(e.grpcServer.Serve(e.grpc)) })
+		group.Go(func() error { return unlessClosed(e.httpServer.Serve(e.http)) })
+	}
+	s.runBehind(ctx, serving, group)
+	debug.FreeOSMemory() // starting needs much more memory than serving: hashing one password takes 19 MiB
+	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", stamp.Version())
+	notify("READY=1")
+	group.Go(func() error {
+		<-ctx.Done()
+		notify("STOPPING=1")
+		s.drain(context.WithoutCancel(ctx), split, servers)
+		served()
+		return nil
+	})
+	err := group.Wait()
+	s.mixed.Stop()
+	s.registry.Flush(context.WithoutCancel(ctx))
+	err = errors.Join(err, s.budgets.Flush(context.WithoutCancel(ctx)))
+	s.log.Info("stopped")
+	return errors.Join(err, s.Close())
+}
+
+// runBehind runs what requests rely on until serving is done, and work that
+// another replica can take over until ctx is done.
+func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) {
+	group.Go(func() error { return unlessCanceled(s.checker.Run(serving)) })
+	group.Go(func() error { return s.checker.RunUses(serving) })
+	group.Go(func() error { return s.issuer.Run(serving, s.log) })
+	group.Go(func() error { return s.sts.Run(serving) })
+	group.Go(func() error { return s.registry.Run(serving) })
+	group.Go(func() error { return s.budgets.Run(serving) })
+	group.Go(func() error { return s.refusals.Run(serving) })
+	group.Go(func() error { return s.serveControl(serving) })
+	group.Go(func() error { return unlessCanceled(s.advisory.Run(ctx)) })
+	group.Go(func() error { return s.registry.RunFollowing(ctx) })
+	group.Go(func() error { return s.collect(ctx) })
+	group.Go(func() error { return s.scrub(ctx) })
+	group.Go(func() error { return s.events.Run(ctx) })
+	group.Go(func() error { return s.iam.Run(ctx, s.log) })
+	group.Go(func() error { return s.sendMail(ctx) })
+	group.Go(func() error { return s.matcher.Run(ctx) })
+	if s.cfg.InspectWorkers > 0 && inspect.Ready() {
+		group.Go(func() error { return s.indexer.Run(ctx) })
+	}
+	if s.metricsListener != nil {
+		metricsServer := s.metricsServer()
+		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })
+		context.AfterFunc(serving, func() { metricsServer.Close() })
+	}
+}
+
+// A serverPair is the two servers that connections are delivered to.
+type serverPair struct {
+	listeners
+	grpcServer *grpc.Server
+	httpServer *http.Server
+}
+
+// drain ends service without failing a request. At first everything is served
+// as before, but health checks fail, so that load balancers stop sending
+// requests, and each answer over HTTP asks the client to connect again. After
+// the delay of the settings the port is closed, and requests in flight have the
+// grace period to end.
+func (s *Server) drain(ctx context.Context, split *splitter, servers []serverPair) {
+	s.draining.Store(true)
+	s.api.ReportNotServing()
+	s.log.Info("shutting down", "delay", s.cfg.ShutdownDelay.String(), "grace", s.cfg.ShutdownGrace.String())
+	time.Sleep(s.cfg.ShutdownDelay) // a second signal kills the process
+	s.log.Info("closing the port")
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ShutdownGrace)
+	defer cancel()
+	split.Close()
+	s.api.EndWatches()
+	var ended sync.WaitGroup
+	for _, e := range servers {
+		ended.Go(func() {
+			if err := e.httpServer.Shutdown(ctx); err != nil {
+				s.log.Warn("requests were cut off", "err", err)
+				e.httpServer.Close()
+			}
+		})
+		ended.Go(func() {
+			stop := context.AfterFunc(ctx, e.grpcServer.Stop)
+			defer stop()
+			e.grpcServer.GracefulStop()
+		})
+	}
+	ended.Wait()
+}
+
+// Close releases the resources of a server that does not run.
+func (s *Server) Close() error {
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	if s.metricsListener != nil {
+		s.metricsListener.Close()
+	}
+	var err error
+	if s.store != nil {
+		err = s.store.Close()
+	}
+	if s.endTraces != nil {
+		s.endTraces()
+	}
+	return err
+}
+
+func (s *Server) httpServer(ctx context.Context, routes http.Handler, streams int) *http.Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // TLS ends in the listener
+	return &http.Server{
+		Handler:           routes,
+		Protocols:         &protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streams},
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+}
+
+func (s *Server) metricsServer() *http.Server {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.metricsHandler())
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+}
+
+func unlessClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func unlessCanceled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// ballastSize is how much garbage may accumulate before any of it is collected.
+const ballastSize = 16 << 20
+
+// ballast counts as live heap but occupies no memory, because nothing writes to
+// it.
+var ballast = sync.OnceValue(func() []byte { return make([]byte, ballastSize) })
+
+// AllocateBallast reduces garbage collection in a program that serves. The
+// collector runs when the heap has doubled. Little of ours is live, so under load
+// it would run dozens of times a second and use a tenth of the processors.
+func AllocateBallast() { ballast() }

@@ -1,0 +1,339 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+)
+
+const (
+	setupSetting  = "setup"
+	setupLife     = 24 * time.Hour
+	setupTries    = 5 // per minute, by everybody together
+	setupTokenAge = time.Hour
+)
+
+// A setup creates the first organization for whoever has the one-time code
+// that was printed at the start.
+type setup struct {
+	s     *Server
+	mu    sync.Mutex // serializes attempts, so that they are counted
+	tries rateLimit
+}
+
+// A setupCode is what the database stores of a code.
+type setupCode struct {
+	Digest  []byte    `json:"digest"` // SHA-256
+	Expires time.Time `json:"expires"`
+}
+
+// A firstOrganization is what set-up creates: an organization and its owner,
+// who is known to an issuer or has an account here.
+type firstOrganization struct {
+	Name     string `json:"organization"`
+	Issuer   string `json:"ownerIssuer"`
+	Subject  string `json:"ownerSubject"`
+	Email    string `json:"ownerEmail"`
+	Person   string `json:"ownerName"`
+	Password string `json:"ownerPassword"`
+}
+
+func (o firstOrganization) owner() resource.Identity {
+	return resource.Identity{
+		Name:         resource.PersonName(o.Person, "owner"),
+		DisplayName:  resource.PersonDisplayName(o.Person),
+		Description:  "Set up this server",
+		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: o.Issuer, Subject: o.Subject}},
+	}
+}
+
+// violations returns what is wrong with o, by the names of settings. A form
+// with an e-mail address must contain a password.
+func (o firstOrganization) violations(withPassword bool) []fault.Violation {
+	var all []fault.Violation
+	add := func(name, value, in string, err error) {
+		if value == "" {
+			all = append(all, fault.Violation{Subject: name, Description: "is required"})
+			return
+		}
+		if err == nil {
+			return
+		}
+		for _, v := range fault.From(err).Fields {
+			if v.Subject == in {
+				all = append(all, fault.Violation{Subject: name, Description: v.Description})
+			}
+		}
+	}
+	all = append(all, organizationViolations(o.Name)...)
+	if o.Email != "" || o.Password != "" {
+		a := resource.Account{Email: resource.NormalEmail(o.Email), Name: o.Person}.Validate()
+		add("owner_email", o.Email, "email", a)
+		if o.Person != "" {
+			add("owner_name", o.Person, "name", a)
+		}
+		if withPassword {
+			add("owner_password", o.Password, "", nil)
+		}
+		if o.Issuer != "" || o.Subject != "" {
+			all = append(all, fault.Violation{
+				Subject: "owner_email", Description: "cannot be combined with owner_issuer and owner_subject",
+			})
+		}
+		return all
+	}
+	owner := o.owner().Validate(time.Time{})
+	add("owner_issuer", o.Issuer, "claim_match.issuer", owner)
+	add("owner_subject", o.Subject, "claim_match.subject", owner)
+	return all
+}
+
+// organizationViolations returns what is wrong with what people call an organization.
+func organizationViolations(typed string) (all []fault.Violation) {
+	add := func(text string) { all = append(all, fault.Violation{Subject: "organization", Description: text}) }
+	name, display := resource.Titled(typed)
+	switch {
+	case typed == "":
+		add("is required")
+		return all
+	case name == "":
+		add("needs a letter from a to z or a digit, because paths are made of it; the display name can be changed later")
+		return all
+	}
+	if err := (resource.Group{Name: name, DisplayName: display}).Validate(); err != nil {
+		for _, v := range fault.From(err).Fields {
+			add(v.Description)
+		}
+	}
+	return all
+}
+
+// prepare creates the organization of the settings or, without those, a code
+// to create one with, if there is no organization yet. The code of an earlier
+// start becomes invalid.
+func (u *setup) prepare(ctx context.Context) error {
+	has, err := iamdb.New(u.s.store).HasOrganizations(ctx)
+	if err != nil {
+		return err
+	}
+	cfg := u.s.cfg
+	if has {
+		return u.renewLink(ctx, cfg.first())
+	}
+	if first := cfg.first(); first != (firstOrganization{}) {
+		group, owner, link, err := u.create(ctx, first)
+		if errors.Is(err, fault.AlreadyExists) {
+			return nil // another replica was first
+		}
+		if err != nil {
+			return fmt.Errorf("set up organization %s: %w", first.Name, err)
+		}
+		u.s.log.Info("organization created from the settings", "organization", group.UID, "owner", owner.UID)
+		if link != "" {
+			fmt.Fprintf(cfg.Stderr, "holdfastd: the owner sets a password at %s\n", link)
+		}
+		return nil
+	}
+	code := newCode()
+	value, err := json.Marshal(setupCode{digest(code), cfg.Now().Add(setupLife)})
+	if err != nil {
+		return err
+	}
+	if err := u.s.store.SetSetting(ctx, setupSetting, value); err != nil {
+		return err
+	}
+	fmt.Fprintf(cfg.Stderr, "holdfastd: set up at %s/setup?code=%s\n", cfg.BaseURL, code)
+	return nil
+}
+
+// renewLink prints another link for the owner of the settings, if nobody has
+// used the one of an earlier start.
+func (u *setup) renewLink(ctx context.Context, first firstOrganization) error {
+	if first.Email == "" {
+		return nil
+	}
+	org, err := iamdb.New(u.s.store).Organization(ctx, resource.Identifier(first.Name))
+	if errors.Is(err, fault.NotFound) { // it has another name now
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	link, err := u.s.login.RenewFirstLink(ctx, org.UID, first.Email)
+	if err == nil && link != "" {
+		fmt.Fprintf(u.s.cfg.Stderr, "holdfastd: the owner sets a password at %s\n", link)
+	}
+	return err
+}
+
+func newCode() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+func digest(code string) []byte {
+	d := sha256.Sum256([]byte(code))
+	return d[:]
+}
+
+// A setupResult is what whoever set up the server needs to continue.
+type setupResult struct {
+	Name         string       `json:"organization"` // in paths
+	Organization resource.UID `json:"organizationUid"`
+	Owner        resource.UID `json:"ownerUid"`
+	Token        string       `json:"token"`
+
+	account resource.Account // of the owner, if they have one
+}
+
+// finish creates the organization and invalidates the code. It returns
+// fault.PermissionDenied if the code is wrong, fault.ResourceExhausted after
+// too many wrong codes, and fault.InvalidArgument, with the code still valid,
+// if o is not valid.
+func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (setupResult, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := u.s.cfg.Now()
+	if wait := u.tries.acquire(now); wait > 0 {
+		return setupResult{}, &fault.Error{
+			Code: fault.ResourceExhausted, Message: "Resource exhausted: too many tries; wait a minute", RetryIn: wait,
+		}
+	}
+	stored, err := u.check(ctx, code, now)
+	if err != nil {
+		return setupResult{}, err
+	}
+	u.tries.release()
+	if all := o.violations(true); len(all) > 0 {
+		return setupResult{}, fault.Fields(all)
+	}
+	taken, err := u.s.store.DeleteSettingIf(ctx, setupSetting, stored)
+	if err == nil && !taken {
+		err = wrongCode() // another replica has used it meanwhile
+	}
+	if err != nil {
+		return setupResult{}, err
+	}
+	group, owner, _, err := u.create(ctx, o)
+	if err != nil {
+		// This does not replace the code of a later start.
+		_, lost := u.s.store.InitSetting(context.WithoutCancel(ctx), setupSetting, stored)
+		if lost != nil {
+			u.s.log.WarnContext(ctx, "the set-up code is lost; restart the server to get a new one", "err", lost)
+		}
+		return setupResult{}, err
+	}
+	u.s.log.InfoContext(ctx, "organization created by set-up", "organization", group.UID, "owner", owner.UID)
+	text, err := u.s.issuer.Mint(ctx, u.s.ownerToken(owner, u.s.cfg.BaseURL, setupTokenAge))
+	done := setupResult{Name: group.Name, Organization: group.UID, Owner: owner.UID, Token: text}
+	if err == nil && o.Email != "" {
+		done.account, err = signindb.New(u.s.store).AccountOf(ctx, owner.UID)
+	}
+	return done, err
+}
+
+// check returns the stored setupCode if code matches it.
+func (u *setup) check(ctx context.Context, code string, now time.Time) (value []byte, _ error) {
+	if err := u.checkOpen(ctx); err != nil {
+		return nil, err
+	}
+	value, err := u.s.store.Setting(ctx, setupSetting)
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		return nil, err
+	}
+	var stored setupCode
+	if err == nil {
+		if err := json.Unmarshal(value, &stored); err != nil {
+			return nil, fmt.Errorf("read the set-up code: %w", err)
+		}
+	}
+	if subtle.ConstantTimeCompare(digest(code), stored.Digest) != 1 || !now.Before(stored.Expires) {
+		return nil, wrongCode()
+	}
+	return value, nil
+}
+
+func wrongCode() error {
+	return fault.New(fault.PermissionDenied,
+		"Permission denied: the set-up code is wrong, was replaced by a later start, or has expired; "+
+			"restart the server to get a new one")
+}
+
+// checkOpen returns fault.PermissionDenied if there is an organization
+// already.
+func (u *setup) checkOpen(ctx context.Context) error {
+	has, err := iamdb.New(u.s.store).HasOrganizations(ctx)
+	if err == nil && has {
+		return fault.New(fault.PermissionDenied, "Permission denied: this server is set up already")
+	}
+	return err
+}
+
+// create creates the organization and its owner. link is where an owner with
+// an account sets a password, if o has none.
+func (u *setup) create(
+	ctx context.Context, o firstOrganization,
+) (g resource.Group, owner resource.Identity, link string, err error) {
+	if o.Email == "" {
+		g, owner, err = u.s.iam.Bootstrap(ctx, o.Name, resource.OrgUnspecified, o.owner())
+		return g, owner, "", err
+	}
+	a := resource.Account{Email: o.Email, Name: o.Person}
+	if o.Password != "" {
+		if a.Password, err = u.s.login.HashPassword(ctx, o.Password, resource.NormalEmail(o.Email), o.Person, o.Name); err != nil {
+			for i := range fault.From(err).Fields {
+				fault.From(err).Fields[i].Subject = "owner_password"
+			}
+			return g, owner, "", err
+		}
+	}
+	g, a, once, err := u.s.login.CreateOrganization(ctx, o.Name, resource.OrgUnspecified, a)
+	if err != nil {
+		return g, owner, "", err
+	}
+	owner, err = iamdb.New(u.s.store).Identity(ctx, a.Identity)
+	return g, owner, once.URL, err
+}
+
+// ownerToken returns the claims of a token as if the owner had exchanged one
+// of their issuer.
+func (s *Server) ownerToken(owner resource.Identity, audience string, life time.Duration) token.Claims {
+	r := owner.Relationship
+	return token.Claims{
+		Subject: owner.UID, Audience: []string{audience}, Life: life,
+		Act: &resource.Upstream{Issuer: r.Issuer(), Subject: r.Subject()},
+	}
+}
+
+// A rateLimit holds the times of the last attempts. The zero value has none.
+type rateLimit struct{ at []time.Time }
+
+// acquire counts an attempt and returns 0, or returns how long to wait for the
+// next.
+func (t *rateLimit) acquire(now time.Time) (wait time.Duration) {
+	if len(t.at) == setupTries {
+		if wait := t.at[0].Add(time.Minute).Sub(now); wait > 0 {
+			return wait
+		}
+		t.at = t.at[1:]
+	}
+	t.at = append(t.at, now)
+	return 0
+}
+
+// release undoes the last acquire.
+func (t *rateLimit) release() { t.at = t.at[:len(t.at)-1] }

@@ -1,0 +1,114 @@
+package login
+
+import (
+	"cmp"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/ecdh"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// headless is the result of a sign-in for a program that has shown a public
+// key. It is encrypted for that key, so knowing the code is not enough to read
+// it.
+type headless struct {
+	Key     string `json:"key,omitempty"` // our ephemeral public key, in base64url
+	Token   []byte `json:"token,omitempty"`
+	Refresh []byte `json:"refresh,omitempty"`
+	Denied  bool   `json:"denied,omitempty"`
+}
+
+func (s *Service) deliverToHeadless(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
+	out, err := s.issue(r.Context(), f, n, cmp.Or(f.Client, unnamedProgram), "", "")
+	if err != nil {
+		return err
+	}
+	h, err := encryptFor(f.Headless, out.Token.Text, out.Refresh)
+	if err != nil {
+		return err
+	}
+	if err := s.storeHeadless(r.Context(), f, h); err != nil {
+		return err
+	}
+	return s.done(w, r, f, "Go back to your terminal. You can close this window.")
+}
+
+func (s *Service) storeHeadless(ctx context.Context, f *flow, h headless) error {
+	detail, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	return s.accounts.PutHandoff(ctx, digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife))
+}
+
+// encryptFor encrypts tokens for the holder of an X25519 key, with AES-256-GCM
+// under the shared secret. The nonce precedes each ciphertext.
+func encryptFor(code, token, refresh string) (h headless, _ error) {
+	b, err := base64.RawURLEncoding.DecodeString(code)
+	if err != nil {
+		return h, fault.Field("headless_code", "is not a key")
+	}
+	theirs, err := ecdh.X25519().NewPublicKey(b)
+	if err != nil {
+		return h, fault.Field("headless_code", "is not a key")
+	}
+	ours, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		return h, err
+	}
+	secret, err := ours.ECDH(theirs)
+	if err != nil { // a key of low order, whose shared secret everybody knows
+		return h, fault.Field("headless_code", "is not a key that anything can be encrypted for")
+	}
+	block, err := aes.NewCipher(secret)
+	if err != nil {
+		return h, err
+	}
+	gcm, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return h, err
+	}
+	h.Key = base64.RawURLEncoding.EncodeToString(ours.PublicKey().Bytes())
+	h.Token = gcm.Seal(nil, nil, []byte(token), nil)
+	if refresh != "" {
+		h.Refresh = gcm.Seal(nil, nil, []byte(refresh), nil)
+	}
+	return h, nil
+}
+
+// A HeadlessSession is the result of a sign-in for a program that has shown a
+// public key.
+type HeadlessSession struct {
+	PublicKey    []byte // in base64url
+	Token        []byte // encrypted
+	RefreshToken []byte // encrypted; empty if none was requested
+}
+
+// Headless returns the result of a sign-in for the public key of a program. It
+// returns fault.InvalidArgument if code is not a key, fault.NotFound while
+// nobody has signed in, and fault.PermissionDenied if the person refused.
+func (s *Service) Headless(ctx context.Context, code string) (HeadlessSession, error) {
+	if b, err := base64.RawURLEncoding.DecodeString(code); err != nil || len(b) != 32 {
+		return HeadlessSession{}, fault.Field("code", "must be an X25519 public key in unpadded base64url")
+	}
+	detail, err := s.accounts.Handoff(ctx, digest("headless "+code))
+	if err != nil {
+		return HeadlessSession{}, err
+	}
+	var h headless
+	if err := json.Unmarshal(detail, &h); err != nil {
+		return HeadlessSession{}, err
+	}
+	if h.Denied {
+		return HeadlessSession{}, fault.New(fault.PermissionDenied,
+			"Permission denied: the sign-in was refused in the browser")
+	}
+	return HeadlessSession{[]byte(h.Key), h.Token, h.Refresh}, nil
+}

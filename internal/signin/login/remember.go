@@ -1,0 +1,66 @@
+package login
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+const (
+	providerCookie = "hf_provider"
+	sealedProvider = "last provider"
+)
+
+// A lastProvider is the provider that a browser was last used to sign in with. It
+// is stored in a sealed cookie, proves nothing, and nobody can write one to learn
+// what a provider is called.
+type lastProvider struct {
+	Provider resource.UID `json:"provider"`
+	Expires  int64        `json:"until"` // in seconds
+}
+
+// rememberProvider has the browser offer a provider first from now on; "" has it
+// forget the one before, because the person has come another way.
+func (s *Service) rememberProvider(w http.ResponseWriter, provider resource.UID) {
+	if provider == "" {
+		http.SetCookie(w, s.cookie(providerCookie, "", 0))
+		return
+	}
+	b, err := json.Marshal(lastProvider{provider, s.cfg.Now().Add(knownLife).Unix()})
+	if err != nil {
+		return // impossible, and the cookie is optional
+	}
+	http.SetCookie(w, s.sealedCookie(providerCookie, sealedProvider, b, knownLife))
+}
+
+// offerLastProvider puts the provider that the browser was last used with before
+// all others, if it can still be used here.
+func (s *Service) offerLastProvider(r *http.Request, f *flow, p *signInPage) error {
+	var last lastProvider
+	b, ok := s.openCookie(r, providerCookie, sealedProvider)
+	if !ok || json.Unmarshal(b, &last) != nil || s.cfg.Now().Unix() >= last.Expires {
+		return nil
+	}
+	if f.Organization != "" {
+		i := slices.IndexFunc(p.Providers, func(c Choice) bool { return c.UID == string(last.Provider) })
+		if i > 0 {
+			used := p.Providers[i]
+			p.Providers = slices.Insert(slices.Delete(p.Providers, i, i+1), 0, used)
+		}
+		return nil
+	}
+	idp, err := s.store.Provider(r.Context(), last.Provider)
+	if errors.Is(err, fault.NotFound) || err == nil && idp.Disabled {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	org, err := s.organizationName(r.Context(), idp.UID)
+	p.Providers = []Choice{{string(idp.UID), idp.Name, org}}
+	return err
+}

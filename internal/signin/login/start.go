@@ -1,0 +1,268 @@
+package login
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+var (
+	plainWord     = regexp.MustCompile(`^[\x21-\x7e]{1,256}$`)
+	challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
+)
+
+// begin is where a program sends a person to sign in. Its query contains no
+// secrets, and it changes nothing: it redirects to the sign-in page or to the
+// provider.
+func (s *Service) begin(w http.ResponseWriter, r *http.Request) error {
+	f, err := s.newFlow(r)
+	if err != nil {
+		return titled(cannotBegin, err)
+	}
+	return s.start(w, r, f)
+}
+
+// start stores a new flow and redirects the browser.
+func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) error {
+	f.ID, f.Expires = newID(), s.cfg.Now().Add(flowLife).Unix()
+	if f.Provider != "" && (f.Purpose == forTrial || !s.hasSessionOf(r, f)) {
+		return s.redirectToProvider(w, r, f)
+	}
+	f.Provider = ""
+	if !s.saveFlow(w, r, f) {
+		return titled(cannotBegin, fault.Field("request", "is too long"))
+	}
+	return s.redirect(w, r, "/signin?flow="+f.ID)
+}
+
+// hasSessionOf reports whether the browser's session was started with the
+// provider that the flow asks for.
+func (s *Service) hasSessionOf(r *http.Request, f *flow) bool {
+	n, ok := s.browser(r)
+	return ok && n.Act != nil && f.Identity == "" && n.Voucher.Provider() == f.Provider
+}
+
+// redirect redirects the browser, to one of our pages unless the address has a
+// host.
+func (s *Service) redirect(w http.ResponseWriter, r *http.Request, path string) error {
+	secureHeaders(w, "")
+	http.Redirect(w, r, path, http.StatusSeeOther)
+	return nil
+}
+
+// newFlow reads the parameters of a sign-in.
+func (s *Service) newFlow(r *http.Request) (*flow, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fault.Field("query", "is malformed")
+	}
+	f := &flow{
+		Purpose: forBrowser, Client: q.Get("client_id"), Identity: q.Get("identity"), Invite: q.Get("invite"),
+		Refresh: q.Get("create_refresh_token") == "true", RegisteredOnly: q.Get("skip_registration") == "true",
+	}
+	var bad []fault.Violation
+	wrong := func(name, why string) { bad = append(bad, fault.Violation{Subject: name, Description: why}) }
+	s.readTarget(f, q, wrong)
+	if f.Client != "" && q.Get("idp_id") != "" {
+		wrong("client_id", "cannot be combined with idp_id")
+	}
+	if f.Client != "" && !plainWord.MatchString(f.Client) {
+		wrong("client_id", "must be 1 to 256 plain characters")
+	}
+	if f.Identity != "" {
+		if _, err := resource.ParseUID("identity", f.Identity); err != nil {
+			wrong("identity", "is not a uid")
+		}
+	}
+	f.Audience = splitAudience(strings.Join(q["audience"], ","))
+	if f.Scopes, err = s.scopes(r, q["scope"]); err != nil {
+		wrong("scope", "is not the uid or the name of a group")
+	}
+	if len(bad) > 0 {
+		return nil, fault.Fields(bad)
+	}
+	if err := s.checkTokenParams(f); err != nil {
+		return nil, err
+	}
+	if id := q.Get("idp_id"); id != "" {
+		if err := s.readProvider(r, f, id); err != nil {
+			return nil, err
+		}
+	}
+	if q.Get("trial") == "true" && f.Provider != "" {
+		f.Purpose, f.Redirect = forTrial, ""
+	}
+	return f, nil
+}
+
+// splitAudience returns the audiences of a list with commas between them.
+func splitAudience(list string) (all []string) {
+	for aud := range strings.SplitSeq(list, ",") {
+		if aud = strings.TrimSpace(aud); aud != "" {
+			all = append(all, aud)
+		}
+	}
+	return all
+}
+
+// readTarget reads where the tokens are delivered.
+func (s *Service) readTarget(f *flow, q url.Values, wrong func(name, why string)) {
+	redirect, code := q.Get("redirect"), q.Get("headless_code")
+	switch {
+	case redirect != "" && code != "":
+		wrong("headless_code", "cannot be combined with redirect")
+	case redirect != "":
+		f.Purpose, f.Redirect = forCommand, redirect
+		if _, ok := loopback(redirect); !ok {
+			wrong("redirect", "must be an http address of this computer: nothing is handed to another host")
+		}
+		if exit := q.Get("exit"); exit != "" && exit != "redirect" {
+			wrong("exit", "must be redirect")
+		}
+	case code != "":
+		f.Purpose, f.Headless = forHeadless, code
+		if b, err := base64.RawURLEncoding.DecodeString(code); err != nil || len(b) != 32 {
+			wrong("headless_code", "must be an X25519 public key in unpadded base64url")
+		}
+	case q.Get("exit") != "":
+		wrong("redirect", "is required")
+	}
+	f.State, f.Challenge = q.Get("state"), q.Get("code_challenge")
+	if f.Challenge != "" && (q.Get("code_challenge_method") != "S256" || !challengeForm.MatchString(f.Challenge)) {
+		wrong("code_challenge", "must be a SHA-256 in unpadded base64url, with code_challenge_method=S256")
+	}
+	if len(f.State) > 512 || len(f.Invite) > 1024 || len(q["scope"]) > 16 {
+		wrong("request", "is too long")
+	}
+}
+
+// readProvider finds the provider to sign in with, by its UID or by the name
+// of an organization that has one.
+func (s *Service) readProvider(r *http.Request, f *flow, id string) error {
+	if uid, err := resource.ParseUID("idp_id", id); err == nil {
+		p, err := s.store.Provider(r.Context(), uid)
+		if errors.Is(err, fault.NotFound) || err == nil && p.Disabled && r.URL.Query().Get("trial") != "true" {
+			return fault.New(fault.NotFound, "Not found: there is no such provider, or it is not in use")
+		}
+		f.Provider, f.Organization = uid, uid.Root()
+		return err
+	}
+	org, err := s.store.Organization(r.Context(), strings.ToLower(id))
+	if errors.Is(err, fault.NotFound) {
+		return fault.New(fault.NotFound, "Not found: there is no organization of that name")
+	}
+	if err != nil {
+		return err
+	}
+	f.Organization = org.UID
+	all, err := s.store.ProvidersFor(r.Context(), org.UID)
+	if err == nil && len(all) == 1 {
+		f.Provider = all[0].UID
+	}
+	return err
+}
+
+// scopes returns the UIDs of the groups that a program names by UID or name,
+// escaped twice.
+func (s *Service) scopes(r *http.Request, names []string) (all []string, _ error) {
+	for _, name := range names {
+		name, err := url.QueryUnescape(name)
+		if err != nil {
+			return nil, err
+		}
+		if name == "" || name == "/" {
+			continue
+		}
+		uid, err := resource.ParseUID("scope", name)
+		if err != nil {
+			org, err := s.store.Organization(r.Context(), name)
+			if err != nil {
+				return nil, err
+			}
+			uid = org.UID
+		}
+		all = append(all, string(uid))
+	}
+	return all, nil
+}
+
+// orgcheck answers programs that ask whether there is an organization of a
+// name.
+func (s *Service) orgcheck(w http.ResponseWriter, r *http.Request) {
+	secureHeaders(w, "")
+	w.Header().Set("Content-Type", "application/json")
+	name := r.URL.Query().Get("name")
+	_, err := s.store.Organization(r.Context(), strings.ToLower(name))
+	if name == "" {
+		err = fault.Field("name", "is required")
+	}
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		f := s.report(r, err)
+		w.WriteHeader(f.Code.HTTPStatus())
+		_ = json.NewEncoder(w).Encode(map[string]any{"code": int(f.Code), "message": f.Message})
+		return
+	}
+	_ = json.NewEncoder(w).Encode(err == nil)
+}
+
+// beginJoin handles the link of an invite. It moves the code from the address
+// into the cookie, so that the code does not stay in the browser's history.
+func (s *Service) beginJoin(w http.ResponseWriter, r *http.Request) error {
+	f := &flow{Purpose: forBrowser, Invite: r.URL.Query().Get("code")}
+	if _, err := s.inviteOf(r, f); err != nil {
+		return titled("This invite cannot be used", err)
+	}
+	return s.start(w, r, f)
+}
+
+// checkCode returns a short form of the public key of a headless program,
+// which the person compares with their terminal.
+func checkCode(headless string) string {
+	sum := sha256.Sum256([]byte(headless))
+	text := base32.StdEncoding.EncodeToString(sum[:5])
+	return text[:4] + "-" + text[4:8]
+}
+
+// readInvite decodes the code of an invite, which package iam encodes.
+func readInvite(code string) (p resource.Presented, _ error) {
+	bad := fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
+	if len(code) > 1024 {
+		return p, bad
+	}
+	b, err := base64.RawURLEncoding.DecodeString(strings.TrimSpace(code))
+	if err != nil {
+		return p, bad
+	}
+	var c struct {
+		Invite string `json:"invite"`
+		Secret []byte `json:"secret"`
+	}
+	if json.Unmarshal(b, &c) != nil {
+		return p, bad
+	}
+	if p.UID, err = resource.ParseUID("invite", c.Invite); err != nil {
+		return p, bad
+	}
+	sum := sha256.Sum256(c.Secret)
+	p.Digest = sum[:]
+	return p, nil
+}
+
+// joinGroup returns the group that somebody signs in for: that of their
+// invite, or the organization they chose. The providers of that group and of
+// those above it can be used.
+func (f *flow) joinGroup() resource.UID {
+	if p, err := readInvite(f.Invite); err == nil && p.UID.Root() == f.Organization {
+		return p.UID.Parent()
+	}
+	return f.Organization
+}

@@ -1,0 +1,130 @@
+package sts
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
+)
+
+const (
+	denialsWaiting = 1024 // in the queue to be written; more are dropped
+	denialsBatch   = 100
+	recentEvery    = time.Second
+	flushLimit     = 5 * time.Second
+)
+
+// Denials returns the recent refusals of an identity, newest first. The caller
+// needs identity.list on it.
+func (s *Service) Denials(ctx context.Context, uid resource.UID) ([]resource.Denial, error) {
+	if err := s.authz.Require(ctx, resource.IdentityList, uid); err != nil {
+		return nil, err
+	}
+	i, err := s.store.Identity(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.store.Denials(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	p := newPrincipal(i, s.audiences)
+	for _, d := range all {
+		p.addCauses(d.Checks)
+	}
+	return all, nil
+}
+
+// addCauses adds the probable cause to each check that failed, if the identity
+// still expects the same. It runs when denials are read, not when they are
+// recorded, because strangers cause those.
+func (p *principal) addCauses(checks []resource.Check) {
+	for i, c := range checks {
+		if p.matcher != nil && c.Cause == "" {
+			checks[i].Cause = p.matcher.Cause(c)
+		}
+	}
+}
+
+// recordDenial queues the reason a credential was refused for those who may
+// read the identity, and returns err. If the queue is full the record is
+// dropped, so that somebody who sends many bad credentials does not cause as
+// many writes.
+func (s *Service) recordDenial(ctx context.Context, p *principal, bearer string, err error) error {
+	f := fault.From(err)
+	if f.Code != fault.PermissionDenied && f.Code != fault.Unauthenticated {
+		return err
+	}
+	actor := resource.ActorFrom(ctx)
+	d := resource.Denial{
+		Identity: p.identity.UID, Time: s.now().UTC(), Message: f.Message,
+		RequestID: actor.RequestID, Remote: actor.Remote,
+	}
+	if refusal, ok := errors.AsType[*awsRefusal](err); ok {
+		d.Checks, d.Verified = refusal.checks, refusal.verified
+	} else if tok, perr := trust.Parse(bearer); perr == nil {
+		signature := s.verifyCached(p, tok)
+		d.Checks = s.compare(p, tok, signature, signature == nil)
+		d.Verified = signature == nil
+		truncateReceived(d.Checks)
+	}
+	select {
+	case s.denials <- d:
+	default:
+	}
+	return err
+}
+
+// verifyCached checks a signature with the keys that are cached now. A refused
+// credential never causes a request to its issuer.
+func (s *Service) verifyCached(p *principal, tok *trust.Token) error {
+	switch {
+	case p.matcher == nil:
+		return errNotFetched
+	case p.identity.Relationship.StaticKeys != nil:
+		return p.keys.Verify(tok)
+	case p.identity.Relationship.ClaimMatch == nil, tok.Issuer == s.issuer.Address(),
+		!p.matcher.AcceptsIssuer(tok.Issuer):
+		return errNotFetched
+	}
+	return s.trust.VerifyCached(tok)
+}
+
+// writeRecent writes the last exchanges and denials once a second, and the
+// rest when ctx ends.
+func (s *Service) writeRecent(ctx context.Context) {
+	tick := time.NewTicker(recentEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushLimit)
+			defer cancel()
+			s.flushExchanges(rest)
+			s.flushDenials(rest)
+			return
+		case <-tick.C:
+			s.flushExchanges(ctx)
+			s.flushDenials(ctx)
+		}
+	}
+}
+
+func (s *Service) flushDenials(ctx context.Context) {
+	for {
+		var batch []resource.Denial
+		for range min(len(s.denials), denialsBatch) { // nobody else receives
+			batch = append(batch, <-s.denials)
+		}
+		if len(batch) == 0 {
+			return
+		}
+		if err := s.store.RecordDenials(ctx, batch); err != nil {
+			s.log.WarnContext(ctx, "denials were not kept", "count", len(batch), "err", err)
+			return
+		}
+	}
+}

@@ -1,0 +1,431 @@
+package sts
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+)
+
+// leeway allows for a clock that runs behind the issuer's. There is none for
+// expiry.
+const leeway = time.Minute
+
+// A Request asks to exchange a credential for a token.
+type Request struct {
+	TokenParams
+	Bearer   string // the credential
+	Identity string // the identity to assume; "" is the person whose token it is
+	Provider string // the identity provider that issued the token, or ""; with an identity it decides nothing
+}
+
+// Exchange returns a token for a credential. It returns fault.InvalidArgument
+// for parameters that are not allowed, fault.Unauthenticated for an invalid
+// credential, fault.PermissionDenied, naming the claim, for one that does not
+// match the identity, and fault.Unavailable if the keys of its issuer cannot
+// be fetched.
+func (s *Service) Exchange(ctx context.Context, r Request) (Token, error) {
+	t, err := s.exchange(ctx, r)
+	s.count(t, r.Bearer, err)
+	return t, err
+}
+
+func (s *Service) exchange(ctx context.Context, r Request) (Token, error) {
+	claims, err := s.claims(r.TokenParams)
+	if err != nil {
+		return Token{}, err
+	}
+	for _, given := range [][2]string{{"identity", r.Identity}, {"identity_provider", r.Provider}} {
+		if given[1] == "" {
+			continue
+		}
+		if _, err := resource.ParseUID(given[0], given[1]); err != nil {
+			return Token{}, err
+		}
+	}
+	resource.ClaimFrom(ctx).Asked = resource.UID(r.Identity)
+	if r.Bearer == "" {
+		return Token{}, refused("", "a bearer token is required")
+	}
+	if err := s.authz.EnsureCurrent(ctx); err != nil { // the cache of principals is then as new as the grants
+		return Token{}, err
+	}
+	if r.Identity != "" {
+		return s.assume(ctx, resource.UID(r.Identity), r.Bearer, claims)
+	}
+	if r.Provider != "" {
+		return s.exchangeViaProvider(ctx, resource.UID(r.Provider), r.Bearer, claims)
+	}
+	tok, err := parse(r.Bearer)
+	if err != nil {
+		return Token{}, err
+	}
+	if tok.Issuer == s.issuer.Address() {
+		return s.reissue(ctx, r.Bearer, tok, claims)
+	}
+	return s.assume(ctx, resource.UserUID(tok.Issuer, tok.Subject), r.Bearer, claims)
+}
+
+func parse(bearer string) (*trust.Token, error) {
+	tok, err := trust.Parse(bearer)
+	if bad, ok := errors.AsType[*trust.Malformed](err); ok {
+		return nil, refused(bad.Claim, bad.Reason)
+	}
+	return tok, err
+}
+
+// assume returns a token of an identity, if the credential matches it.
+func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, claims token.Claims) (Token, error) {
+	p, cached, err := s.principal(ctx, uid)
+	if errors.Is(err, fault.NotFound) {
+		// Indistinguishable from an identity that trusts another issuer.
+		return Token{}, s.denied(ctx, "iss")
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	from, err := s.accept(ctx, p, bearer)
+	if cached && errors.Is(err, fault.PermissionDenied) { // another replica may have changed it a moment ago
+		changed, rerr := s.reload(ctx, p)
+		if errors.Is(rerr, fault.NotFound) {
+			return Token{}, s.denied(ctx, "iss")
+		}
+		if rerr != nil {
+			return Token{}, rerr
+		}
+		if changed != p {
+			p = changed
+			from, err = s.accept(ctx, p, bearer)
+		}
+	}
+	if err != nil {
+		return Token{}, s.recordDenial(ctx, p, bearer, err)
+	}
+	s.recordUse(ctx, p)
+	claims.Subject, claims.Act, claims.Session, claims.Voucher = uid, from.act, from.session, from.voucher
+	claims.Email = p.identity.Email
+	t, err := s.mint(ctx, claims, from.until)
+	if err == nil {
+		s.recordExchange(ctx, p, from, claims.Audience)
+	}
+	t.class = s.classOf(from.act.Issuer)
+	if p.identity.Relationship.AWS != nil {
+		t.class = metric.AWS
+	}
+	return t, err
+}
+
+// A provenance is what a new token is derived from, and what it depends on.
+type provenance struct {
+	act     *resource.Upstream
+	session string           // the new token ends with this session
+	voucher resource.Voucher // the new token is void once this voucher is
+	until   time.Time        // the new token expires by then; zero if the credential is from another issuer
+}
+
+// principal returns an identity from the cache or from the store.
+func (s *Service) principal(ctx context.Context, uid resource.UID) (p *principal, cached bool, _ error) {
+	p, generation := s.principals.get(uid)
+	if p != nil {
+		return p, true, nil
+	}
+	i, err := s.store.Identity(ctx, uid)
+	if err != nil {
+		return nil, false, err
+	}
+	p = newPrincipal(i, s.audiences)
+	s.principals.put(p, generation)
+	return p, false, nil
+}
+
+// reload returns an identity as the store has it now, or p itself if its
+// relationship has not changed: its patterns are not compiled again because
+// somebody presents bad credentials.
+func (s *Service) reload(ctx context.Context, p *principal) (*principal, error) {
+	i, err := s.store.Identity(ctx, p.identity.UID)
+	if err == nil && i.Realm == p.identity.Realm && reflect.DeepEqual(i.Relationship, p.identity.Relationship) {
+		return p, nil
+	}
+	s.principals.invalidate(p.identity.UID)
+	if err != nil {
+		return nil, err
+	}
+	p, _, err = s.principal(ctx, i.UID)
+	return p, err
+}
+
+// accept returns the provenance of a credential, if the credential matches p.
+func (s *Service) accept(ctx context.Context, p *principal, bearer string) (provenance, error) {
+	if p.matcher == nil {
+		return provenance{}, s.denied(ctx, "identity")
+	}
+	if p.identity.Relationship.AWS != nil {
+		act, err := s.acceptAWS(ctx, p, bearer)
+		return provenance{act: act}, err
+	}
+	tok, err := parse(bearer)
+	if err != nil {
+		return provenance{}, err
+	}
+	c := credential(tok)
+	if !p.matcher.AcceptsIssuer(c.Issuer) {
+		return provenance{}, s.denied(ctx, "iss")
+	}
+	out := provenance{act: &resource.Upstream{Issuer: c.Issuer, Subject: c.Subject, Audience: c.Audience}}
+	switch match := p.identity.Relationship.ClaimMatch; {
+	case match == nil:
+		out.act.Issuer = "" // the identity's static keys verified the token, not its issuer
+		err = s.verify(ctx, p, tok)
+	case tok.Issuer == s.issuer.Address():
+		err = s.chain(ctx, match, bearer, &out)
+	default:
+		err = s.verify(ctx, p, tok)
+	}
+	if err != nil {
+		return provenance{}, err
+	}
+	if err := s.checkTimes(tok); err != nil {
+		return provenance{}, err
+	}
+	if claim := p.matcher.Mismatch(c); claim != "" {
+		return provenance{}, s.denied(ctx, claim)
+	}
+	return out, nil
+}
+
+// maxChain is how many of our identities a token can be assumed through.
+const maxChain = 8
+
+// chain accepts one of our own tokens for another identity. The identity must
+// name our issuer and its subject exactly, because authz.RequireBecome follows
+// such identities and cannot follow a pattern. The new token depends on
+// everything the presented one depends on.
+func (s *Service) chain(ctx context.Context, match *resource.ClaimMatch, bearer string, out *provenance) error {
+	switch {
+	case match.Issuer == "":
+		return s.denied(ctx, "iss")
+	case match.Subject == "":
+		return s.denied(ctx, "sub")
+	}
+	caller, err := s.verifyOwn(ctx, bearer)
+	if err != nil {
+		return err
+	}
+	if !caller.Narrowing().IsZero() { // it was narrowed to less than its identity may do
+		return refused("", "a token that is narrowed cannot stand for another identity")
+	}
+	out.act.Act, out.session, out.voucher, out.until = caller.Act, caller.Session, caller.Voucher, caller.Expires
+	depth := 0
+	for act := out.act; act != nil; act = act.Act {
+		depth++
+	}
+	if depth > maxChain {
+		return refused("act", "the token was assumed through too many identities")
+	}
+	return nil
+}
+
+// credential returns the claims of a token in the form a matcher compares.
+func credential(tok *trust.Token) resource.Credential {
+	return resource.Credential{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience, Claim: tok.Claim}
+}
+
+// verify checks the signature of another issuer's token, whose issuer p
+// trusts.
+func (s *Service) verify(ctx context.Context, p *principal, tok *trust.Token) error {
+	var err error
+	switch {
+	case p.identity.Relationship.StaticKeysExpired(s.now()):
+		return s.denied(ctx, "key")
+	case p.identity.Relationship.StaticKeys != nil:
+		err = p.keys.Verify(tok)
+	default:
+		err = s.trust.Verify(ctx, p.quota, tok)
+	}
+	switch _, away := errors.AsType[*trust.Unreachable](err); {
+	case errors.Is(err, trust.ErrUnknownKey):
+		return refused("kid", "the token is signed with a key that its issuer does not have")
+	case errors.Is(err, trust.ErrSignature):
+		return refused("signature", "the signature of the token is wrong")
+	case away:
+		return &fault.Error{
+			Code: fault.Unavailable, Cause: err,
+			Message: "Unavailable: the keys of the token's issuer cannot be had now",
+		}
+	}
+	return err
+}
+
+// checkTimes checks that a token is valid now.
+func (s *Service) checkTimes(tok *trust.Token) error {
+	now := s.now()
+	switch {
+	case !now.Before(tok.Expiry):
+		return refused("exp", "the token has expired")
+	case now.Add(leeway).Before(tok.NotBefore):
+		return refused("nbf", "the token is not valid yet")
+	case now.Add(leeway).Before(tok.Issued):
+		return refused("iat", "the token is from the future")
+	}
+	return nil
+}
+
+// denied returns the error for a credential that does not match the identity.
+// It names the claim, and not what was expected.
+func (s *Service) denied(ctx context.Context, claim string) error {
+	return &fault.Error{
+		Code:     fault.PermissionDenied,
+		Message:  "Permission denied: invalid \"" + claim + "\" (request " + resource.ActorFrom(ctx).RequestID + ")",
+		Metadata: map[string]string{"claim": claim},
+	}
+}
+
+// recordUse records that an identity was used, at most once a minute.
+func (s *Service) recordUse(ctx context.Context, p *principal) {
+	now := s.now()
+	if !p.useDue(now) {
+		return
+	}
+	if err := s.store.RecordLastSeen(ctx, p.identity.UID, now); err != nil {
+		s.log.WarnContext(ctx, "the last use of an identity was not noted", "identity", p.identity.UID, "err", err)
+	}
+}
+
+// exchangeViaProvider returns a token of the person that an identity
+// provider's token is about.
+func (s *Service) exchangeViaProvider(
+	ctx context.Context, uid resource.UID, bearer string, claims token.Claims,
+) (Token, error) {
+	tok, err := parse(bearer)
+	if err != nil {
+		return Token{}, err
+	}
+	idp, err := s.store.Provider(ctx, uid)
+	if errors.Is(err, fault.NotFound) || err == nil && idp.Disabled {
+		return Token{}, s.denied(ctx, "iss")
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	subject, err := s.providerSubject(ctx, idp, tok, bearer)
+	if err != nil {
+		return Token{}, err
+	}
+	person, err := s.person(ctx, idp.Realm, subject)
+	if errors.Is(err, fault.NotFound) {
+		return Token{}, fault.New(fault.NotFound,
+			"Not found: this person has not been registered; sign in with a browser or an invite first")
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	if known, _, err := s.principal(ctx, person.UID); err == nil {
+		s.recordUse(ctx, known)
+	}
+	claims.Subject, claims.Voucher = person.UID, idp.Voucher()
+	claims.Act = &resource.Upstream{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience}
+	claims.Email, claims.EmailVerified = person.Email, person.Email != "" && idp.Trusted
+	t, err := s.mint(ctx, claims, time.Time{})
+	t.class = s.classOf(tok.Issuer)
+	return t, err
+}
+
+// person returns the identity that a realm knows by subject, or fault.NotFound. It
+// is cached if it has the UID that is derived from the two, as almost everybody
+// has.
+func (s *Service) person(ctx context.Context, realm, subject string) (resource.Identity, error) {
+	p, _, err := s.principal(ctx, resource.UserUID(realm, subject))
+	if err == nil && p.identity.Realm == realm && p.identity.Relationship.Subject() == subject {
+		return p.identity, nil
+	}
+	return s.store.Person(ctx, realm, subject)
+}
+
+// providerSubject returns the subject by which a provider knows the person
+// that a token is about. It returns fault.PermissionDenied unless the token is
+// from the provider's issuer and for its client.
+func (s *Service) providerSubject(
+	ctx context.Context, idp resource.IdentityProvider, tok *trust.Token, bearer string,
+) (string, error) {
+	trusted := resource.Identity{Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
+		Issuer: idp.OIDC.Issuer, Subject: tok.Subject, Audience: idp.OIDC.ClientID,
+	}}}
+	if tok.Issuer == s.issuer.Address() { // our own issuer is never a provider
+		return "", s.denied(ctx, "iss")
+	}
+	p := newPrincipal(trusted, s.audiences)
+	p.quota = trust.QuotaKey{Tenant: string(idp.UID.Root()), Reason: trust.Named}
+	if _, err := s.accept(ctx, p, bearer); err != nil {
+		return "", err
+	}
+	if !idp.OIDC.ByObjectID() {
+		return tok.Subject, nil
+	}
+	subject, ok := tok.Claim("oid")
+	if !ok {
+		return "", s.denied(ctx, "oid")
+	}
+	return subject, nil
+}
+
+// reissue returns a token like the presented one of ours, for another audience
+// or narrower. It expires no later, so a token cannot be kept alive by
+// exchanging it repeatedly.
+func (s *Service) reissue(ctx context.Context, bearer string, tok *trust.Token, claims token.Claims) (Token, error) {
+	caller, err := s.verifyOwn(ctx, bearer)
+	if err != nil {
+		return Token{}, err
+	}
+	claims.Subject, claims.Act = caller.Identity, caller.Act
+	claims.Session, claims.Voucher = caller.Session, caller.Voucher
+	claims.Email, claims.EmailVerified = caller.Email, caller.EmailVerified
+	if err := narrow(&claims, caller.Narrowing()); err != nil {
+		return Token{}, err
+	}
+	t, err := s.mint(ctx, claims, tok.Expiry)
+	t.class = metric.Own
+	return t, err
+}
+
+// narrow restricts claims to what an earlier narrowing allows. It returns
+// fault.InvalidArgument for scopes outside of it.
+func narrow(claims *token.Claims, to resource.Narrowing) (err error) {
+	if to.Caps != nil {
+		left := *to.Caps
+		if claims.Caps != nil {
+			left = left.Without(left.Without(*claims.Caps))
+		}
+		claims.Caps = &left
+	}
+	if to.Scopes != nil {
+		claims.Scopes, err = within(to.Scopes, claims.Scopes)
+	}
+	return err
+}
+
+// verifyOwn returns the caller that one of our own tokens for the API stands for.
+func (s *Service) verifyOwn(ctx context.Context, bearer string) (authz.Caller, error) {
+	return s.issuer.Authenticate(ctx, bearer, s.cfg.BaseURL, s.authz)
+}
+
+// within returns the scopes that are requested, if the presented token covers
+// them.
+func within(have, asked []resource.UID) ([]resource.UID, error) {
+	if asked == nil {
+		return have, nil
+	}
+	for _, scope := range asked {
+		if !slices.ContainsFunc(have, func(h resource.UID) bool { return h.Covers(scope) }) {
+			return nil, fault.Field("scope", "the token presented is narrowed to other groups")
+		}
+	}
+	return asked, nil
+}

@@ -1,0 +1,272 @@
+package sts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+const (
+	maxExplained = 20  // identities that are returned
+	maxCompared  = 500 // identities that are compared, for each spelling of the issuer
+
+	// explainSteps bounds the cost of the patterns of all identities together:
+	// a second or two if they are the worst allowed, and ten times what usual
+	// ones need.
+	explainSteps = 50_000_000
+)
+
+// An Explanation is the result of comparing a token with one identity.
+type Explanation struct {
+	Identity resource.Identity
+	Accepted bool
+	Checks   []resource.Check // failed ones first
+
+	principal *principal
+}
+
+// Explain compares a token with an identity or, if uid is "", with similar
+// identities that the caller may list, best match first. The caller needs
+// identity.list on them. It issues and stores nothing. complete is false if
+// there were more identities than it compared. It returns
+// fault.InvalidArgument for a text that is not a token.
+func (s *Service) Explain(
+	ctx context.Context, uid resource.UID, raw string,
+) (all []Explanation, complete bool, _ error) {
+	raw = strings.TrimSpace(raw)
+	candidates, tok, complete, err := s.candidates(ctx, uid, raw)
+	if err != nil {
+		return nil, false, err
+	}
+	principals, within := s.withinBudget(candidates, tok)
+	complete = complete && within
+	signature := s.signature(ctx, principals, raw, tok)
+	for _, p := range principals {
+		if ctx.Err() != nil {
+			return nil, false, ctx.Err()
+		}
+		checks := s.compare(p, tok, s.signatureFor(p, tok, signature), true)
+		all = append(all, Explanation{p.identity, failures(checks) == 0, checks, p})
+	}
+	slices.SortStableFunc(all, func(a, b Explanation) int {
+		return cmp.Compare(failures(a.Checks), failures(b.Checks))
+	})
+	if len(all) > maxExplained {
+		all, complete = all[:maxExplained], false
+	}
+	for _, e := range all {
+		e.principal.addCauses(e.Checks)
+		truncateReceived(e.Checks)
+	}
+	return all, complete, nil
+}
+
+// withinBudget returns principals for the identities, as many as explainSteps
+// allows for this token, and whether those are all.
+func (s *Service) withinBudget(candidates []resource.Identity, tok *trust.Token) (all []*principal, complete bool) {
+	steps := 0
+	for _, i := range candidates {
+		p := newPrincipal(i, s.audiences)
+		if p.matcher != nil {
+			steps += p.matcher.Steps(credential(tok))
+		}
+		if steps > explainSteps {
+			return all, false
+		}
+		all = append(all, p)
+	}
+	return all, true
+}
+
+func failures(checks []resource.Check) (n int) {
+	for _, c := range checks {
+		if !c.OK {
+			n++
+		}
+	}
+	return n
+}
+
+// candidates returns the identities to compare a token with. It checks that
+// the caller may list them before it reveals anything about the token.
+func (s *Service) candidates(
+	ctx context.Context, uid resource.UID, raw string,
+) (_ []resource.Identity, _ *trust.Token, complete bool, err error) {
+	var reach []resource.UID
+	if uid != "" {
+		err = s.authz.Require(ctx, resource.IdentityList, uid)
+	} else {
+		reach, err = s.authz.Reach(ctx, resource.IdentityList)
+	}
+	if err != nil {
+		return nil, nil, false, err
+	}
+	tok, err := trust.Parse(raw)
+	if err != nil {
+		return nil, nil, false, fault.Field("token", "%s", err.Error())
+	}
+	if uid != "" {
+		i, err := s.store.Identity(ctx, uid)
+		return []resource.Identity{i}, tok, true, err
+	}
+	all, complete, err := s.similarIdentities(ctx, store.Reach{Under: reach}, tok)
+	return all, tok, complete, err
+}
+
+// similarIdentities returns the identities within reach that trust the issuer
+// of a token, an issuer spelled almost the same, or a pattern of issuers.
+func (s *Service) similarIdentities(
+	ctx context.Context, r store.Reach, tok *trust.Token,
+) (all []resource.Identity, complete bool, _ error) {
+	complete = true
+	iss := tok.Issuer
+	issuers := []string{iss, strings.TrimSuffix(iss, "/"), iss + "/", strings.ToLower(iss), ""}
+	slices.Sort(issuers)
+	for _, issuer := range slices.Compact(issuers) {
+		found, isAll, err := s.store.IdentitiesOf(ctx, r, issuer, maxCompared)
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, found...)
+		complete = complete && isAll
+	}
+	return all, complete, nil
+}
+
+// signature checks the signature of a token. It fetches the keys of the issuer
+// only if one of the principals trusts it.
+func (s *Service) signature(ctx context.Context, principals []*principal, raw string, tok *trust.Token) error {
+	var quota *trust.QuotaKey
+	for _, p := range principals {
+		trusts := p.identity.Relationship.ClaimMatch != nil && p.matcher != nil && p.matcher.AcceptsIssuer(tok.Issuer)
+		if trusts && (quota == nil || p.quota.Reason < quota.Reason) {
+			quota = &p.quota
+		}
+	}
+	switch {
+	case quota == nil:
+		return errNotFetched
+	case tok.Issuer == s.issuer.Address():
+		_, err := s.verifyOwn(ctx, raw)
+		return err
+	}
+	return s.trust.Verify(ctx, *quota, tok)
+}
+
+var errNotFetched = errors.New("the issuer was not asked, because no identity here trusts it")
+
+// signatureFor returns the error of a signature for one principal: static keys
+// are its own.
+func (s *Service) signatureFor(p *principal, tok *trust.Token, signature error) error {
+	if p.identity.Relationship.StaticKeys != nil {
+		return p.keys.Verify(tok)
+	}
+	return signature
+}
+
+// compare returns how a token compares with a principal in every respect,
+// without probable causes. signature is the error of its signature. The
+// patterns of the identity are compared only if patterns is true.
+func (s *Service) compare(p *principal, tok *trust.Token, signature error, patterns bool) []resource.Check {
+	if p.tooLarge {
+		return []resource.Check{{
+			Claim: "identity", Expected: "patterns that are not too large",
+			Cause: "the patterns of this identity are too large, so no token is compared with them: " +
+				"shorten them or repeat less",
+		}}
+	}
+	if p.matcher == nil {
+		return []resource.Check{{
+			Claim: "identity", Expected: "a relationship that tokens can stand for",
+			Cause: "no token stands for this identity",
+		}}
+	}
+	var checks []resource.Check
+	if p.identity.Relationship.AWS == nil {
+		checks = append(checks, s.compareKey(p, tok, signature)...)
+		checks = append(checks, s.compareTimes(tok)...)
+	}
+	checks = append(checks, p.matcher.Compare(credential(tok), patterns)...)
+	slices.SortStableFunc(checks, func(a, b resource.Check) int {
+		return cmp.Compare(failures([]resource.Check{b}), failures([]resource.Check{a}))
+	})
+	return checks
+}
+
+// truncateReceived shortens received values to what is shown or stored.
+func truncateReceived(checks []resource.Check) {
+	for i := range checks {
+		checks[i].Received = truncated(checks[i].Received)
+	}
+}
+
+func (s *Service) compareKey(p *principal, tok *trust.Token, signature error) []resource.Check {
+	var checks []resource.Check
+	if k := p.identity.Relationship.StaticKeys; k != nil {
+		c := resource.Check{
+			Claim: "key", Expected: "trusted until " + k.ExpirationTime.UTC().Format(time.RFC3339),
+			Received: s.now().UTC().Format(time.RFC3339), OK: !p.identity.Relationship.StaticKeysExpired(s.now()),
+		}
+		if !c.OK {
+			c.Cause = "the keys of this identity have expired: give it new ones"
+		}
+		checks = append(checks, c)
+	}
+	return append(checks, resource.Check{
+		Claim: "signature", Expected: "by a key of the issuer",
+		Received: "by key " + truncated(tok.KeyID()) + " with " + tok.Algorithm(),
+		OK:       signature == nil, Cause: signatureCause(signature),
+	})
+}
+
+func signatureCause(err error) string {
+	switch away, ok := errors.AsType[*trust.Unreachable](err); {
+	case err == nil:
+		return ""
+	case ok:
+		return "the issuer's keys cannot be had: " + away.Reason()
+	case errors.Is(err, trust.ErrUnknownKey):
+		return "the issuer has no such key: the token is from another issuer, or its keys have changed since"
+	case errors.Is(err, trust.ErrSignature):
+		return "the token was changed after it was signed, or its issuer has changed its key"
+	case errors.Is(err, errNotFetched):
+		return err.Error()
+	}
+	return "the signature could not be checked"
+}
+
+// likelySkew is how far off a time may be for a wrong clock to be the likely
+// cause.
+const likelySkew = 5 * time.Minute
+
+func (s *Service) compareTimes(tok *trust.Token) []resource.Check {
+	now := s.now().UTC()
+	text := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	exp := resource.Check{
+		Claim: "exp", Expected: "after " + text(now), Received: text(tok.Expiry), OK: now.Before(tok.Expiry),
+	}
+	if !exp.OK {
+		exp.Cause = "the token has expired: get a new one, right before it is exchanged"
+		if now.Sub(tok.Expiry) < likelySkew {
+			exp.Cause = "the token has expired a moment ago: get a new one, or compare the clocks"
+		}
+	}
+	checks := []resource.Check{exp}
+	for claim, at := range map[string]time.Time{"nbf": tok.NotBefore, "iat": tok.Issued} {
+		if now.Add(leeway).Before(at) {
+			checks = append(checks, resource.Check{
+				Claim: claim, Expected: "not after " + text(now.Add(leeway)), Received: text(at),
+				Cause: "the clock of the issuer is ahead of ours by " + at.Sub(now).Round(time.Second).String(),
+			})
+		}
+	}
+	return checks
+}

@@ -1,0 +1,77 @@
+package sts
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
+)
+
+// Identify returns who a token is about, whether or not they are known here.
+// The token is our own, or was issued for us: for our address, or for our
+// client at one of the providers, which then vouches for the person. It
+// returns fault.Unauthenticated for any other token, fault.PermissionDenied
+// for one of ours that is narrowed, and fault.Unavailable if the issuer's keys
+// cannot be fetched.
+func (s *Service) Identify(
+	ctx context.Context, bearer string, providers []resource.IdentityProvider,
+) (a resource.SignIn, _ error) {
+	if bearer == "" {
+		return a, refused("", "a bearer token is required")
+	}
+	tok, err := parse(bearer)
+	if err != nil {
+		return a, err
+	}
+	if tok.Issuer == s.issuer.Address() {
+		return s.identifyOwn(ctx, bearer)
+	}
+	a = resource.SignIn{Issuer: tok.Issuer, Subject: tok.Subject, Realm: tok.Issuer}
+	if idp, ok := providerOf(tok, providers); ok {
+		a.Realm, a.Voucher, a.Trusted = idp.Realm, idp.Voucher(), idp.Trusted
+		a.Subject, err = s.providerSubject(ctx, idp, tok, bearer)
+	} else {
+		match := resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: tok.Issuer, Subject: tok.Subject}}
+		_, err = s.accept(ctx, newPrincipal(resource.Identity{Relationship: match}, s.audiences), bearer)
+	}
+	if f := fault.From(err); err != nil && f.Code == fault.PermissionDenied {
+		return a, refused(f.Metadata["claim"], "the token was not made for this service")
+	}
+	if err != nil {
+		return a, err
+	}
+	a.Name, _ = tok.Claim("name")
+	a.Email, _ = tok.Claim("email")
+	verified, _ := tok.Claim("email_verified")
+	a.EmailVerified = verified == "true"
+	return a, nil
+}
+
+// providerOf returns the provider whose issuer and client a token is for.
+func providerOf(tok *trust.Token, providers []resource.IdentityProvider) (resource.IdentityProvider, bool) {
+	i := slices.IndexFunc(providers, func(p resource.IdentityProvider) bool {
+		return p.OIDC.Issuer == tok.Issuer && slices.Contains(tok.Audience, p.OIDC.ClientID)
+	})
+	if i < 0 {
+		return resource.IdentityProvider{}, false
+	}
+	return providers[i], true
+}
+
+func (s *Service) identifyOwn(ctx context.Context, bearer string) (a resource.SignIn, _ error) {
+	c, err := s.verifyOwn(ctx, bearer)
+	if err != nil {
+		return a, err
+	}
+	if !c.Narrowing().IsZero() {
+		return a, fault.New(fault.PermissionDenied,
+			"Permission denied: a token that is narrowed cannot act on the person behind it")
+	}
+	a = resource.SignIn{Identity: c.Identity, Voucher: c.Voucher, Email: c.Email}
+	if c.Act != nil {
+		a.Issuer, a.Subject = c.Act.Issuer, c.Act.Subject
+	}
+	return a, nil
+}

@@ -1,0 +1,193 @@
+// Package sts is the security token service. It exchanges credentials of other
+// issuers for our tokens, explains refusals, and monitors the issuers that
+// identities trust.
+package sts
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
+	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// Config configures a Service.
+type Config struct {
+	BaseURL      string        // address of the API: an audience of tokens, and of those of ours that can be exchanged
+	RegistryHost string        // host of the registry: an audience of tokens
+	SessionIdle  time.Duration // life of a refresh token; 0 is 7 days
+	SessionLife  time.Duration // longest life of a session; 0 is 30 days
+	WatchEvery   time.Duration // how often issuers are checked; 0 is an hour
+	AWS          AWS
+	Clouds       Clouds
+	Metrics      metric.Metrics
+	Log          *slog.Logger     // nil is slog's default
+	Now          func() time.Time // nil is time.Now
+}
+
+// A Service exchanges credentials for tokens.
+type Service struct {
+	store     *iamdb.Store
+	authz     *authz.Checker
+	issuer    *token.Issuer
+	trust     *trust.Issuers
+	cfg       Config
+	audiences []string // audiences a credential may have, unless its identity says otherwise
+	log       *slog.Logger
+	now       func() time.Time
+
+	principals *principalCache
+	denials    chan resource.Denial
+	exchanged  exchanged
+	client     *http.Client // for AWS and the other clouds
+}
+
+// New returns a service. It caches identities, and drops them when checker
+// reports a change. Run writes the last exchanges and denials, and monitors the issuers.
+func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *trust.Issuers, cfg Config) *Service {
+	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, sessionIdle)
+	cfg.SessionLife = cmp.Or(cfg.SessionLife, sessionLife)
+	x := &Service{
+		store: iamdb.New(db), authz: checker, issuer: issuer, trust: issuers, cfg: cfg, now: cfg.Now,
+		log: cmp.Or(cfg.Log, slog.Default()), client: cmp.Or(cfg.AWS.Client, outbound.Client(outbound.Config{})),
+		principals: newPrincipalCache(), denials: make(chan resource.Denial, denialsWaiting),
+		audiences: []string{issuer.Address()},
+	}
+	if u, err := url.Parse(issuer.Address()); err == nil && u.Host != "" {
+		x.audiences = append(x.audiences, u.Host, strings.TrimSuffix(issuer.Address(), "/")+"/")
+	}
+	if x.now == nil {
+		x.now = time.Now
+	}
+	x.principals.lookups = cfg.Metrics.Cache("identities")
+	checker.OnChange(x.principals.invalidate)
+	return x
+}
+
+// A Token is one of our tokens and its expiry.
+type Token struct {
+	Text   string
+	Expiry time.Time
+
+	class string // of the issuer of what it was exchanged for
+}
+
+// TokenParams are the requested properties of a token.
+type TokenParams struct {
+	Audience []string // whom it is for
+	Caps     []string // names of capabilities to narrow it to
+	Scopes   []string // UIDs of groups to narrow it to
+}
+
+// maxViolations is how many mistakes one answer lists. Clients read no more than
+// 4 KiB of an error.
+const maxViolations = 20
+
+// claims returns the claims that w asks for. It returns fault.InvalidArgument
+// with everything that is not allowed, up to maxViolations.
+func (s *Service) claims(w TokenParams) (c token.Claims, _ error) {
+	var bad []fault.Violation
+	add := func(name, text string) {
+		if len(bad) < maxViolations {
+			bad = append(bad, fault.Violation{Subject: name, Description: text})
+		}
+	}
+	for _, aud := range w.Audience {
+		known, ok := s.audience(aud)
+		if !ok {
+			add("aud", "must be the address of the API or the host of the registry")
+			continue
+		}
+		c.Audience = append(c.Audience, known)
+	}
+	if len(w.Audience) == 0 {
+		add("aud", "is required: the address of the API or the host of the registry")
+	}
+	if len(w.Caps) > 0 {
+		c.Caps = &resource.Capabilities{}
+	}
+	for _, name := range w.Caps {
+		capability, ok := resource.ParseCapability(name)
+		if !ok {
+			add("cap", "is not a capability: "+truncated(name))
+			continue
+		}
+		c.Caps.Add(capability)
+	}
+	for _, scope := range w.Scopes {
+		uid, err := resource.ParseUID("scope", scope)
+		if err != nil {
+			add("scope", "must be the uid of a group")
+			continue
+		}
+		c.Scopes = append(c.Scopes, uid)
+	}
+	if len(bad) > 0 {
+		return c, fault.Fields(bad)
+	}
+	return c, nil
+}
+
+// audience returns an audience in the spelling that our tokens use.
+func (s *Service) audience(aud string) (string, bool) {
+	for _, known := range []string{s.cfg.BaseURL, s.cfg.RegistryHost} {
+		if known != "" && strings.TrimSuffix(aud, "/") == strings.TrimSuffix(known, "/") {
+			return known, true
+		}
+	}
+	return "", false
+}
+
+// mint makes a token that lives for an hour, or until end if that is sooner, or until the last of the grants has ended
+// that it could use.
+func (s *Service) mint(ctx context.Context, c token.Claims, end time.Time) (Token, error) {
+	expiry := s.now().Add(token.DefaultLife)
+	if !end.IsZero() && end.Before(expiry) {
+		expiry = end
+	}
+	if last := s.authz.EndOf(c.Subject, resource.Narrowing{Caps: c.Caps, Scopes: c.Scopes}); !last.IsZero() && last.Before(expiry) {
+		expiry = last
+	}
+	c.Until = expiry // the same second in the token and in the answer
+	text, err := s.issuer.Mint(ctx, c)
+	if err == nil {
+		resource.ClaimFrom(ctx).Proven = c.Subject
+	}
+	return Token{Text: text, Expiry: expiry.UTC().Truncate(time.Second)}, err
+}
+
+// refused returns the error for an invalid credential.
+func refused(claim, why string) error {
+	if claim != "" {
+		return fault.New(fault.Unauthenticated, "Unauthenticated: invalid %q: %s", claim, why)
+	}
+	return fault.New(fault.Unauthenticated, "Unauthenticated: %s", why)
+}
+
+const maxShown = 256 // longest value that is shown or stored
+
+func truncated(s string) string {
+	s = strings.ToValidUTF8(s, "?")
+	if len(s) <= maxShown {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxShown], "") + "…"
+}
+
+// Check returns fault.InvalidArgument for parameters that are not allowed.
+func (s *Service) Check(w TokenParams) error {
+	_, err := s.claims(w)
+	return err
+}

@@ -1,0 +1,270 @@
+// Package token issues and verifies the tokens that the service accepts, and
+// publishes the keys to verify them.
+//
+// A token says who the caller is, never what the caller may do.
+package token
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+const (
+	// DefaultLife is the life of a token unless its claims set another.
+	DefaultLife = time.Hour
+
+	// MaxLife is the longest life of a token. The deletion of an identity is
+	// remembered longer, so that its tokens stay void.
+	MaxLife = authz.RevocationMemory - time.Hour
+
+	cachedTokens = 10_000
+)
+
+// Config configures an Issuer.
+type Config struct {
+	Issuer   string        // the iss claim of every token, and the base address of the keys
+	Key      seal.Key      // seals the signing keys
+	Rotation time.Duration // age at which the newest key is replaced; 0 is never
+
+	// Audiences are ours. Tokens for any other are signed with RS256, because others
+	// verify them. Nil means that every audience is ours.
+	Audiences []string
+	Algorithm string // of tokens for our audiences: RS256, or "" for ES256
+
+	Lookups metric.Cache     // in the cache of tokens
+	Now     func() time.Time // nil is time.Now
+}
+
+// An Issuer issues and verifies tokens. Replicas over one store share its
+// keys.
+type Issuer struct {
+	store    *iamdb.Store
+	issuer   string
+	master   seal.Key
+	rotation time.Duration
+	now      func() time.Time
+
+	audiences []string
+	algorithm string
+
+	keys     atomic.Pointer[keys]
+	verified *lru.Cache[digest, authz.Caller]
+	lookups  metric.Cache
+
+	pairing   sync.Mutex // one RSA key is made at a time; guards pairTried
+	pairTried time.Time  // when ensurePaired last made one
+
+	stale       atomic.Bool // the keys may have changed since they were read
+	refreshMu   sync.Mutex  // guards refreshedAt
+	refreshedAt time.Time   // when the keys were last read
+}
+
+// Claims are the contents of a token. Caps and Scopes narrow it unless they
+// are nil.
+type Claims struct {
+	Subject       resource.UID
+	Audience      []string
+	Act           *resource.Upstream // the credential the identity was assumed with
+	Email         string
+	EmailVerified bool
+	Session       string           // the session the token belongs to, if any
+	Voucher       resource.Voucher // the identity provider that vouched for the person, if any
+	Caps          *resource.Capabilities
+	Scopes        []resource.UID
+	Life          time.Duration // 0 is DefaultLife
+	Until         time.Time     // it expires by then, however long Life is; the zero time is never
+}
+
+// New returns an issuer with the keys of db, and creates the first key if there
+// is none. It fails if a key was sealed with another encryption key. The RSA key
+// that is paired with it takes longer to make: it is created when it is first
+// needed or asked for, and otherwise by Run.
+func New(ctx context.Context, db *store.DB, cfg Config) (*Issuer, error) {
+	if cfg.Issuer == "" {
+		return nil, errors.New("an issuer needs an address")
+	}
+	i := &Issuer{
+		store: iamdb.New(db), issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, lookups: cfg.Lookups, now: cfg.Now,
+		audiences: cfg.Audiences, algorithm: cfg.Algorithm,
+	}
+	i.verified, _ = lru.New[digest, authz.Caller](cachedTokens) // fails only for a size of 0
+	if i.now == nil {
+		i.now = time.Now
+	}
+	if err := i.load(ctx); err != nil {
+		return nil, fmt.Errorf("load the signing keys: %w", err)
+	}
+	return i, nil
+}
+
+// A payload is the JSON form of the claims.
+type payload struct {
+	Issuer        string             `json:"iss"`
+	Subject       string             `json:"sub"`
+	Audience      audiences          `json:"aud"`
+	IssuedAt      int64              `json:"iat"`
+	NotBefore     int64              `json:"nbf"`
+	Expiry        int64              `json:"exp"`
+	ID            string             `json:"jti"`
+	Email         string             `json:"email,omitempty"`
+	EmailVerified bool               `json:"email_verified,omitempty"`
+	Act           *resource.Upstream `json:"act,omitempty"`
+	Session       string             `json:"sid,omitempty"`
+	Voucher       resource.Voucher   `json:"idp,omitempty"`
+	Caps          *capset            `json:"cap,omitempty"`
+	Scopes        *[]resource.UID    `json:"scopes,omitempty"` // an empty list differs from nil, which is not narrowed
+	Webhook       *webhook           `json:"webhook,omitempty"`
+}
+
+// audiences are encoded as a string if there is only one.
+type audiences []string
+
+func (a audiences) MarshalJSON() ([]byte, error) {
+	if len(a) == 1 {
+		return json.Marshal(a[0])
+	}
+	return json.Marshal([]string(a))
+}
+
+func (a *audiences) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*a = audiences{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(a))
+}
+
+// Mint returns a new token with the claims c. It returns fault.Unauthenticated
+// if the token would have expired already.
+func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
+	life := cmp.Or(c.Life, DefaultLife)
+	if _, err := resource.ParseUID("sub", string(c.Subject)); err != nil {
+		return "", err
+	}
+	if len(c.Audience) == 0 || life < time.Second || life > MaxLife {
+		return "", fmt.Errorf("a token needs an audience and a life of a second to %v, not %q and %v",
+			MaxLife, c.Audience, life)
+	}
+	now := i.now()
+	ends := now.Add(life)
+	if !c.Until.IsZero() && c.Until.Before(ends) {
+		ends = c.Until
+	}
+	if ends.Unix() <= now.Unix() {
+		return "", refused("the token has expired")
+	}
+	p := payload{
+		Issuer: i.issuer, Subject: string(c.Subject), Audience: c.Audience,
+		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: ends.Unix(), ID: rand.Text(),
+		Email: c.Email, EmailVerified: c.EmailVerified, Act: c.Act,
+		Session: c.Session, Voucher: c.Voucher, Caps: (*capset)(c.Caps),
+	}
+	if c.Scopes != nil {
+		p.Scopes = &c.Scopes
+	}
+	s, err := i.signerFor(ctx, i.algorithmFor(c.Audience), now)
+	if err != nil {
+		return "", err
+	}
+	return s.encode(p)
+}
+
+// signerFor returns the key that signs tokens of an algorithm now.
+func (i *Issuer) signerFor(ctx context.Context, algorithm string, now time.Time) (signer, error) {
+	k, err := i.current(ctx)
+	if err != nil {
+		return signer{}, err
+	}
+	if algorithm == RS256 {
+		k = i.ensurePaired(ctx)
+	}
+	return k.signerFor(algorithm, now), nil
+}
+
+// algorithmFor returns the algorithm that tokens for those audiences are signed
+// with.
+func (i *Issuer) algorithmFor(audience []string) string {
+	foreign := func(a string) bool { return !slices.Contains(i.audiences, a) }
+	if i.audiences != nil && slices.ContainsFunc(audience, foreign) {
+		return RS256
+	}
+	return i.algorithm
+}
+
+// WebhookAudience is the audience of tokens that are sent with deliveries.
+const WebhookAudience = "customer"
+
+// webhookLife allows for the time to reach the receiver and for clocks that
+// differ.
+const webhookLife = 10 * time.Minute
+
+// A webhook is the claim of a token about the delivery it is sent with.
+type webhook struct {
+	Digest string `json:"digest"`
+}
+
+// MintWebhook returns a token that vouches for a delivery to a subscription of
+// group: the data has that digest. The service itself accepts no such token.
+func (i *Issuer) MintWebhook(ctx context.Context, group resource.UID, digest string) (string, error) {
+	now := i.now()
+	s, err := i.signerFor(ctx, RS256, now)
+	if err != nil {
+		return "", err
+	}
+	return s.encode(payload{
+		Issuer: i.issuer, Subject: "webhook:" + string(group), Audience: audiences{WebhookAudience},
+		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: now.Add(webhookLife).Unix(),
+		ID: rand.Text(), Webhook: &webhook{digest},
+	})
+}
+
+// upstreamLife is how long another server may take to exchange a token.
+const upstreamLife = 5 * time.Minute
+
+// MintUpstream returns a token with which an upstream of a group proves to another server, whose address is the audience,
+// that it is this one. The service itself accepts no such token.
+func (i *Issuer) MintUpstream(ctx context.Context, upstream resource.UID, address string) (string, error) {
+	now := i.now()
+	s, err := i.signerFor(ctx, RS256, now)
+	if err != nil {
+		return "", err
+	}
+	return s.encode(payload{
+		Issuer: i.issuer, Subject: "upstream:" + string(upstream), Audience: audiences{address},
+		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: now.Add(upstreamLife).Unix(), ID: rand.Text(),
+	})
+}
+
+// Address returns the iss claim of every token.
+func (i *Issuer) Address() string { return i.issuer }
+
+// encode returns a token with the claims p.
+func (s signer) encode(p any) (string, error) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encode a token: %w", err)
+	}
+	raw, err := s.sign(body)
+	if err != nil {
+		return "", fmt.Errorf("sign a token: %w", err)
+	}
+	return raw, nil
+}

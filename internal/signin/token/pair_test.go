@@ -1,0 +1,230 @@
+package token_test
+
+import (
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// algorithmOf returns the algorithm and the key id in the header of a token.
+func algorithmOf(t *testing.T, raw string) (algorithm, key string) {
+	t.Helper()
+	signed, err := jose.ParseSigned(raw, []jose.SignatureAlgorithm{jose.ES256, jose.RS256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := signed.Signatures[0].Protected
+	return h.Algorithm, h.KeyID
+}
+
+// verified fails the test unless a stranger who reads the published keys can verify
+// a token.
+func verified(t *testing.T, i *token.Issuer, raw string) {
+	t.Helper()
+	var set json.RawMessage
+	get(t, i, "/.well-known/jwks.json", &set)
+	var keys jose.JSONWebKeySet
+	if err := json.Unmarshal(set, &keys); err != nil {
+		t.Fatal(err)
+	}
+	signed, err := jose.ParseSigned(raw, []jose.SignatureAlgorithm{jose.ES256, jose.RS256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := signed.Verify(keys); err != nil {
+		t.Errorf("the published keys do not verify a token: %v", err)
+	}
+}
+
+// TestAlgorithms signs what others verify with RS256, and our own with what the
+// settings say. Both are accepted whatever the settings say.
+func TestAlgorithms(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	key, ours := seal.NewKey(), []string{api, images}
+	small := open(t, s, token.Config{Key: key, Audiences: ours})
+	large := open(t, s, token.Config{Key: key, Audiences: ours, Algorithm: token.RS256})
+	for name, tt := range map[string]struct {
+		issuer   *token.Issuer
+		audience []string
+		want     string
+	}{
+		"for the API":              {small, []string{api}, token.ES256},
+		"for the registry":         {small, []string{images}, token.ES256},
+		"for both":                 {small, []string{api, images}, token.ES256},
+		"for a cloud":              {small, []string{"api://AzureADTokenExchange"}, token.RS256},
+		"for a cloud beside":       {small, []string{api, "sts.amazonaws.com"}, token.RS256},
+		"for the API, by settings": {large, []string{api}, token.RS256},
+		"for a cloud, by settings": {large, []string{"sts.amazonaws.com"}, token.RS256},
+	} {
+		raw := mint(t, tt.issuer, token.Claims{Subject: ann, Audience: tt.audience})
+		if got, _ := algorithmOf(t, raw); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+		for _, i := range []*token.Issuer{small, large} {
+			i.Invalidate()
+			if c, err := i.Verify(t.Context(), raw, tt.audience[0]); err != nil || c.Identity != ann {
+				t.Errorf("%s: %v, %v", name, c, err)
+			}
+			verified(t, i, raw)
+		}
+	}
+	hook, err := small.MintWebhook(t.Context(), resource.NewRoot(), "sha256:x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := algorithmOf(t, hook); got != token.RS256 {
+		t.Errorf("a webhook: %s", got)
+	}
+	var discovery struct {
+		Algorithms []string `json:"id_token_signing_alg_values_supported"`
+	}
+	get(t, small, "/.well-known/openid-configuration", &discovery)
+	if !slices.Equal(discovery.Algorithms, []string{token.ES256, token.RS256}) {
+		t.Errorf("discovery lists %v", discovery.Algorithms)
+	}
+}
+
+// TestForgedAlgorithm presents tokens whose header names another algorithm than the
+// one of its key.
+func TestForgedAlgorithm(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	i := open(t, s, token.Config{Key: seal.NewKey(), Audiences: []string{api}})
+	ec, rsaKey := publishedFor(t, i, token.ES256)[0], publishedFor(t, i, token.RS256)[0]
+	mine, err := rsa.GenerateKey(strings.NewReader(strings.Repeat("x", 1<<16)), 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		algorithm jose.SignatureAlgorithm
+		key       any
+		id        string
+	}{
+		"another RSA key":             {jose.RS256, mine, rsaKey},
+		"an RSA key under the EC id":  {jose.RS256, mine, ec},
+		"PSS":                         {jose.PS256, mine, rsaKey},
+		"a longer hash":               {jose.RS512, mine, rsaKey},
+		"the public key as a secret":  {jose.HS256, []byte(rsaKey + rsaKey), rsaKey},
+		"the EC key's id as a secret": {jose.HS256, []byte(ec + ec), ec},
+	} {
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: tt.algorithm, Key: tt.key},
+			(&jose.SignerOptions{}).WithHeader("kid", tt.id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims, _ := json.Marshal(map[string]any{
+			"iss": issuer, "sub": ann, "aud": api, "iat": noon.Unix(), "nbf": noon.Unix(), "exp": noon.Unix() + 60, "jti": "x",
+		})
+		signed, err := signer.Sign(claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, _ := signed.CompactSerialize()
+		if _, err := i.Verify(t.Context(), raw, api); !errors.Is(err, fault.Unauthenticated) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestPairs follows the RSA key of two replicas: it is published, rotates and is
+// dropped with the other.
+func TestPairs(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		c := &clock{at: noon}
+		cfg := token.Config{Key: seal.NewKey(), Audiences: []string{api}, Now: c.now}
+		mine, theirs := open(t, s, cfg), open(t, s, cfg)
+		claims := token.Claims{Subject: ann, Audience: []string{"cloud"}}
+		old := mint(t, mine, claims)
+		_, first := algorithmOf(t, old)
+		verified(t, theirs, old) // nobody has told it
+		newest, err := mine.Rotate(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs.Invalidate()
+		for _, i := range []*token.Issuer{mine, theirs} {
+			if got := publishedFor(t, i, token.RS256); len(got) != 2 || got[1] != first {
+				t.Fatalf("after a rotation %v are published, before %s", got, first)
+			}
+			if _, by := algorithmOf(t, mint(t, i, claims)); by != first {
+				t.Error("the new key signs at once")
+			}
+		}
+		c.set(noon.Add(5 * time.Minute))
+		fresh := mint(t, theirs, claims)
+		if _, by := algorithmOf(t, fresh); by == first {
+			t.Error("the new key does not sign after five minutes")
+		}
+		all, err := mine.Keys(t.Context())
+		if err != nil || len(all) != 4 {
+			t.Fatalf("keys: %v, %v", all, err)
+		}
+		for n, k := range all { // newest first, each before its pair
+			if want := n < 2; k.Signs != want || (k.Algorithm == token.RS256) != (n%2 == 1) {
+				t.Errorf("number %d of the keys: %+v", n, k)
+			}
+		}
+		if err := mine.Drop(t.Context(), first); err != nil { // by the id of the RSA key
+			t.Fatal(err)
+		}
+		theirs.Invalidate()
+		for _, i := range []*token.Issuer{mine, theirs} {
+			if got := published(t, i); len(got) != 1 || got[0] != newest {
+				t.Errorf("after a drop %v are published, want %s", got, newest)
+			}
+			if got := publishedFor(t, i, token.RS256); len(got) != 1 || got[0] == first {
+				t.Errorf("the pair of a dropped key is published: %v", got)
+			}
+			if _, err := i.Verify(t.Context(), old, "cloud"); !errors.Is(err, fault.Unauthenticated) {
+				t.Errorf("a token of a dropped key: %v", err)
+			}
+			if _, err := i.Verify(t.Context(), fresh, "cloud"); err != nil {
+				t.Errorf("a token of the key that is left: %v", err)
+			}
+		}
+	})
+}
+
+// TestFirstPairOfOldInstallation upgrades an installation that had no RSA key: for
+// an hour it publishes one and signs as before, because replicas of the version
+// before do not know the key.
+func TestFirstPairOfOldInstallation(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	c := &clock{at: noon}
+	cfg := token.Config{Key: seal.NewKey(), Audiences: []string{api}, Algorithm: token.RS256, Now: c.now}
+	open(t, s, cfg) // makes the first key, and no pair
+	if all, err := s.SigningKeys(t.Context()); err != nil || len(all) != 1 || all[0].Pair != nil {
+		t.Fatalf("keys: %v, %v", all, err)
+	}
+	c.set(noon.Add(24 * time.Hour))
+	i := open(t, s, cfg)
+	for _, audience := range []string{api, "cloud"} {
+		if got, _ := algorithmOf(t, mint(t, i, token.Claims{Subject: ann, Audience: []string{audience}})); got != token.ES256 {
+			t.Errorf("for %s at once: %s", audience, got)
+		}
+	}
+	if got := publishedFor(t, i, token.RS256); len(got) != 1 {
+		t.Errorf("published: %v", got)
+	}
+	c.set(noon.Add(25*time.Hour - time.Second))
+	if got, _ := algorithmOf(t, mint(t, i, token.Claims{Subject: ann, Audience: []string{api}})); got != token.ES256 {
+		t.Errorf("during the upgrade: %s", got)
+	}
+	c.set(noon.Add(25 * time.Hour))
+	for _, audience := range []string{api, "cloud"} {
+		if got, _ := algorithmOf(t, mint(t, i, token.Claims{Subject: ann, Audience: []string{audience}})); got != token.RS256 {
+			t.Errorf("for %s after the upgrade: %s", audience, got)
+		}
+	}
+}

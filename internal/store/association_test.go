@@ -1,0 +1,122 @@
+package store_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+func associationKeeps(t *testing.T, s *storetest.Store) {
+	org := addGroup(t, s, "", "org")
+	a := resource.AccountAssociation{
+		UID: org.UID, Name: "a", Description: "ünï", CreateTime: epoch, UpdateTime: epoch.Add(time.Millisecond),
+		Amazon:          &resource.AmazonAccount{Account: "123456789012"},
+		Google:          &resource.GoogleProject{ProjectID: "project", ProjectNumber: "7"},
+		Azure:           &resource.AzureTenant{TenantID: "t", ClientIDs: map[string]string{"a": "b"}},
+		GitHub:          &resource.GitHubAccount{Installations: map[int64][]resource.GitHubInstallation{5: {{ID: 6, Name: "n"}, {ID: 7}}}},
+		ServiceBindings: map[string]resource.UID{"INGESTER": org.UID.NewChild()}, HasBindings: true,
+	}
+	must(t, s.InsertAssociation(t.Context(), a))
+	wantSame(t, s.Association, org.UID, a)
+	now := epoch.Add(time.Hour)
+	s.Now = func() time.Time { return now }
+	got, err := store.Edit(t.Context(), org.UID, s.Association, s.UpdateAssociation, func(a *resource.AccountAssociation) error {
+		a.Name, a.Google, a.Amazon.Account = "b", nil, "210987654321"
+		return nil
+	})
+	must(t, err)
+	before := a
+	a.Name, a.Google, a.Amazon, a.UpdateTime = "b", nil, &resource.AmazonAccount{Account: "210987654321"}, now
+	if diff := cmp.Diff(a, got); diff != "" {
+		t.Error(diff)
+	}
+	wantSame(t, s.Association, org.UID, a)
+	all := events(t, s)
+	var told resource.AccountAssociation
+	must(t, json.Unmarshal(all[len(all)-1].Before, &told))
+	if diff := cmp.Diff(before, told); diff != "" {
+		t.Errorf("the event's before: %s", diff)
+	}
+}
+
+func associationOnce(t *testing.T, s *storetest.Store) {
+	org := addGroup(t, s, "", "org")
+	g := addGroup(t, s, org.UID, "g")
+	addAssociation(t, s, org.UID, "a")
+	a := addAssociation(t, s, g.UID, "a") // another group, the same name
+	taken := fault.Resource{Type: "account association", Name: string(g.UID)}
+	wantFault(t, s.InsertAssociation(t.Context(), newAssociation(g.UID, "b")), fault.AlreadyExists, taken)
+	wantSame(t, s.Association, g.UID, a)
+	wantFault(t, s.DeleteGroup(t.Context(), g.UID, ""), fault.FailedPrecondition, fault.Resource{})
+	must(t, s.DeleteAssociation(t.Context(), g.UID))
+	must(t, s.DeleteAssociation(t.Context(), g.UID)) // gone already
+	addAssociation(t, s, g.UID, "b")
+	must(t, s.DeleteAssociation(t.Context(), g.UID))
+	must(t, s.DeleteGroup(t.Context(), g.UID, ""))
+}
+
+func associationByGroup(t *testing.T, s *storetest.Store) {
+	org := addGroup(t, s, "", "org")
+	want := []resource.AccountAssociation{addAssociation(t, s, org.UID, "z")}
+	want = append(want, addAssociation(t, s, addGroup(t, s, org.UID, "g").UID, "a"))
+	p := page.Request{Size: 1, Order: page.Order{Field: "group"}}
+	for _, a := range want { // a group's own is in reach of a grant on the group
+		got, err := s.Associations(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, p)
+		must(t, err)
+		if diff := cmp.Diff([]resource.AccountAssociation{a}, got.Items); diff != "" || got.Total != 2 {
+			t.Errorf("total %d\n%s", got.Total, diff)
+		}
+		p.After = got.Last
+	}
+}
+
+// An association is in the group whose UID it has, and so a child of that group
+// for filters, though its UID is not.
+func associationInside(t *testing.T, s *storetest.Store) {
+	org := addGroup(t, s, "", "org")
+	above := addGroup(t, s, org.UID, "above")
+	below := addGroup(t, s, above.UID, "below")
+	for i, g := range []resource.Group{org, above, below} {
+		addAssociation(t, s, g.UID, string(rune('a'+i)))
+	}
+	astray := org.UID + "/" + below.UID[len(below.UID)-16:] // the segment of a group, not where that is
+	for name, tt := range map[string]struct {
+		reach resource.UID
+		f     resource.UIDFilter
+		want  string
+	}{
+		"descendants":                     {org.UID, resource.UIDFilter{DescendantsOf: above.UID}, "bc"},
+		"descendants of everything":       {org.UID, resource.UIDFilter{DescendantsOf: org.UID}, "abc"},
+		"children":                        {org.UID, resource.UIDFilter{ChildrenOf: above.UID}, "b"},
+		"children of a descendant":        {org.UID, resource.UIDFilter{DescendantsOf: above.UID, ChildrenOf: below.UID}, "c"},
+		"children of what is elsewhere":   {org.UID, resource.UIDFilter{DescendantsOf: below.UID, ChildrenOf: above.UID}, ""},
+		"one of the descendants":          {org.UID, resource.UIDFilter{DescendantsOf: above.UID, IDs: []resource.UID{above.UID, org.UID}}, "b"},
+		"descendants for those below":     {below.UID, resource.UIDFilter{DescendantsOf: above.UID}, "c"},
+		"children for those below":        {below.UID, resource.UIDFilter{ChildrenOf: above.UID}, ""},
+		"children in reach":               {below.UID, resource.UIDFilter{ChildrenOf: below.UID}, "c"},
+		"roots among the descendants":     {org.UID, resource.UIDFilter{DescendantsOf: org.UID, InRoot: true}, "a"},
+		"children of a group that is not": {org.UID, resource.UIDFilter{ChildrenOf: astray}, ""},
+		"descendants of none":             {org.UID, resource.UIDFilter{DescendantsOf: astray}, ""},
+	} {
+		for _, order := range []string{"group", "name"} {
+			p := page.Request{Size: 5, Order: page.Order{Field: order}}
+			got, err := s.Associations(t.Context(), store.Reach{Under: []resource.UID{tt.reach}}, resource.Filter{UIDs: tt.f}, p)
+			must(t, err)
+			var names string
+			for _, a := range got.Items {
+				names += a.Name
+			}
+			if names != tt.want || got.Total != int64(len(tt.want)) {
+				t.Errorf("%s by %s: %q of %d, want %q", name, order, names, got.Total, tt.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,419 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// setBudget gives a group a budget.
+func setBudget(t *testing.T, s *storetest.Store, group resource.UID, limits map[resource.Metric]int64) {
+	t.Helper()
+	_, err := store.Edit(t.Context(), group, s.Budget, s.UpdateBudget, func(b *resource.Budget) error {
+		b.Limits = limits
+		return nil
+	})
+	must(t, err)
+}
+
+// usageOf returns what a group uses.
+func usageOf(t *testing.T, s *storetest.Store, group resource.UID, m resource.Metric) int64 {
+	t.Helper()
+	used, err := s.Usage(t.Context(), group)
+	must(t, err)
+	return used[m]
+}
+
+// A pusher does random things to the repos of a few groups.
+type pusher struct {
+	s      *storetest.Store
+	groups []resource.UID
+	rand   *rand.Rand
+}
+
+func (p *pusher) ref() registrydb.RepoRef {
+	return registrydb.RepoRef{Group: p.groups[p.rand.IntN(len(p.groups))], Name: fmt.Sprint("r", p.rand.IntN(3)), Create: true}
+}
+
+// word names one of a few blobs, of different sizes.
+func (p *pusher) word() string { n := p.rand.IntN(12); return fmt.Sprint(n, strings.Repeat("x", n*n)) }
+
+// act does one thing. What cannot be done now is fine.
+func (p *pusher) act(ctx context.Context) error {
+	ref, word := p.ref(), p.word()
+	b := resource.Blob{Digest: digest(word), Size: int64(len(word)), Path: fmt.Sprint("/", p.rand.Uint64())}
+	var repo resource.UID
+	if all, err := store.ReadColumn[resource.UID](ctx, p.s.Rows, `SELECT uid FROM repos WHERE parent = $1 AND name = $2`,
+		store.Segment(ref.Group), ref.Name); err == nil && len(all) == 1 {
+		repo = all[0]
+	}
+	past := time.Now().Add(time.Hour)
+	u := resource.Upload{ID: fmt.Sprint("u", p.rand.IntN(4)), Group: ref.Group, Repo: ref.Name, Algorithm: "sha256", Size: int64(p.rand.IntN(100))}
+	switch n := p.rand.IntN(26); {
+	case n >= 24:
+		u.ID += fmt.Sprint(" ", p.rand.Uint64())
+		if err := p.s.InsertUpload(ctx, u); err != nil {
+			return err
+		}
+		return p.s.SaveUpload(ctx, u, "")
+	case n >= 20:
+		return p.upload(ctx, u, ref, b)
+	case n < 6:
+		_, err := p.s.AddBlob(ctx, ref, resource.Upload{}, "", b)
+		return err
+	case n < 10:
+		_, err := p.s.AddBlob(ctx, ref, resource.Upload{}, "", b)
+		if err == nil {
+			_, err = p.s.PutManifest(ctx, ref, newImage(word), []string{"latest"})
+		}
+		return err
+	case n < 12 && repo != "":
+		return p.s.MountBlob(ctx, repo, p.ref(), b.Digest)
+	case n < 15 && repo != "":
+		return p.s.DeleteManifest(ctx, repo, newImage(word).Digest, nil)
+	case n < 16 && repo != "":
+		return p.s.DeleteBlob(ctx, repo, b.Digest)
+	case n < 18:
+		idle, _, err := p.s.IdleBlobs(ctx, nil, past, 100)
+		if err == nil {
+			err = p.s.MarkIdle(ctx, idle, time.Now())
+		}
+		if err == nil {
+			_, _, err = p.s.UnlinkIdle(ctx, past, 3)
+		}
+		return err
+	case n < 19:
+		gone, err := p.s.UnheldBlobs(ctx, "", 100)
+		if err == nil {
+			_, err = p.s.PurgeUnheld(ctx, gone)
+		}
+		return err
+	case repo != "":
+		return p.s.DeleteRepo(ctx, repo)
+	}
+	return nil
+}
+
+// upload goes on with an upload that is there: sends more, finishes or ends it.
+func (p *pusher) upload(ctx context.Context, u resource.Upload, ref registrydb.RepoRef, b resource.Blob) error {
+	ids, err := store.ReadColumn[string](ctx, p.s.Rows, `SELECT id FROM uploads WHERE grp = $1`, string(ref.Group))
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	u.ID = ids[p.rand.IntN(len(ids))]
+	switch p.rand.IntN(4) {
+	case 0:
+		return p.s.SaveUpload(ctx, u, "")
+	case 1:
+		return p.s.DeleteUpload(ctx, u.ID)
+	case 2:
+		_, err := p.s.DropUpload(ctx, u.ID, time.Now().Add(time.Hour))
+		return err
+	}
+	_, err = p.s.AddBlob(ctx, ref, u, "", b)
+	return err
+}
+
+// TestUsage: after random pushes, mounts, deletes and collections at the same time,
+// what groups use is what a recount of the rows gives, and within their budgets.
+func TestUsage(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org").UID
+		team := addGroup(t, s, org, "team").UID
+		deep := addGroup(t, s, team, "deep").UID
+		other := addGroup(t, s, "", "other").UID
+		setBudget(t, s, org, map[resource.Metric]int64{resource.StoredBytes: 900, resource.BudgetRepos: 6})
+		setBudget(t, s, team, map[resource.Metric]int64{resource.StoredBytes: 500})
+		setBudget(t, s, other, map[resource.Metric]int64{resource.BudgetIdentities: 0})
+		refused := map[resource.Metric]int{}
+		var mu sync.Mutex
+		s.BudgetHooks.Refused = func(m resource.Metric) { mu.Lock(); refused[m]++; mu.Unlock() }
+
+		var wg sync.WaitGroup
+		for i := range uint64(4) {
+			wg.Go(func() {
+				p := pusher{s, []resource.UID{org, team, deep, other}, rand.New(rand.NewPCG(i, 1))}
+				for range 100 {
+					var missing *registrydb.MissingError
+					err := p.act(t.Context())
+					if f := (*fault.Error)(nil); err != nil && !errors.As(err, &f) && !errors.As(err, &missing) {
+						t.Errorf("error = %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		wantExact(t, s)
+		for group, limit := range map[resource.UID]int64{org: 900, team: 500} {
+			if used := usageOf(t, s, group, resource.StoredBytes); used > limit {
+				t.Errorf("%s uses %d of %d bytes", group, used, limit)
+			}
+		}
+		if n := usageOf(t, s, org, resource.BudgetRepos); n > 6 {
+			t.Errorf("%d repos of 6", n)
+		}
+		if refused[resource.StoredBytes] == 0 || refused[resource.BudgetRepos] == 0 {
+			t.Errorf("refusals = %v: the budgets were never reached", refused)
+		}
+
+		var uploading int64
+		must(t, s.Row(t.Context(), `SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM uploads WHERE grp <> $1`, []any{string(other)}, &uploading))
+		d, rows, _ := dumped(t, s.DB)
+		for name, url := range map[string]func(*testing.T) string{
+			"sqlite":   func(t *testing.T) string { return t.TempDir() + "/restored.db" },
+			"postgres": func(t *testing.T) string { return storetest.EmptyPostgres(t) },
+		} {
+			t.Run("restored into "+name, func(t *testing.T) {
+				at := url(t)
+				must(t, load(t.Context(), at, d, rows))
+				r := storetest.Open(t, at)
+				_, err := r.RecountBytes(t.Context()) // uploads are not in a back-up
+				must(t, err)
+				wantExact(t, r)
+				if got, want := usageOf(t, r, org, resource.StoredBytes), usageOf(t, s, org, resource.StoredBytes)-uploading; got != want {
+					t.Errorf("it uses %d bytes, and did %d", got, want)
+				}
+				if b, err := r.Budget(t.Context(), team); err != nil || b.Limits[resource.StoredBytes] != 500 {
+					t.Errorf("the budget is %v, %v", b, err)
+				}
+			})
+		}
+	})
+}
+
+// TestRecount: what a version that counts no bytes has written and deleted is counted
+// afterwards, in every group on the path, and nothing twice.
+func TestRecount(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org").UID
+		team := addGroup(t, s, org, "team").UID
+		kept, gone := addRepo(t, s, addGroup(t, s, team, "deep").UID, "kept"), addRepo(t, s, team, "gone")
+		addImage(t, s, kept, "v1", "one")
+		addImage(t, s, gone, "v1", "another one")
+		before := func(text string, args ...any) {
+			_, err := s.Exec(t.Context(), text, args...)
+			must(t, err)
+		}
+		before(`INSERT INTO blobs (digest, size, path, create_ms) VALUES ('sha256:x', 1000, '/x', 0)`)
+		before(`INSERT INTO repo_blobs (repo, digest, create_ms) VALUES ($1, 'sha256:x', 0)`, store.Segment(kept.UID))
+		for _, table := range []string{"tags", "tag_history", "manifest_refs", "manifests", "repo_blobs"} {
+			column := map[string]string{"tags": "parent"}[table]
+			if column == "" {
+				column = "repo"
+			}
+			before(`DELETE FROM `+table+` WHERE `+column+` = $1`, store.Segment(gone.UID))
+		}
+		before(`DELETE FROM repos WHERE seg = $1`, store.Segment(gone.UID))
+
+		var wg sync.WaitGroup // replicas do it at the same time, beside pushes
+		for range 3 {
+			wg.Go(func() {
+				if _, err := s.RecountBytes(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for i := range 10 {
+			addImage(t, s, kept, "v1", fmt.Sprint("beside it", i))
+		}
+		wg.Wait()
+		n, err := s.RecountBytes(t.Context())
+		must(t, err)
+		if n != 0 {
+			t.Errorf("%d counters were wrong after a recount", n)
+		}
+		drifts, err := s.Drifts(t.Context())
+		must(t, err)
+		for _, d := range drifts {
+			if d.Kind == store.BytesCounter {
+				t.Errorf("counter %+v", d)
+			}
+		}
+		if used := usageOf(t, s, org, resource.StoredBytes); used < 1000 {
+			t.Errorf("the organization uses %d bytes", used)
+		}
+	})
+}
+
+// TestBudgets: the tightest budget on the path holds, for each metric.
+func TestBudgets(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org").UID
+		team := addGroup(t, s, org, "team").UID
+		add := map[resource.Metric]func(context.Context, resource.UID) error{
+			resource.BudgetRepos: func(ctx context.Context, g resource.UID) error {
+				return s.InsertRepo(ctx, newRepo(g, fmt.Sprint("r", rand.Uint64())))
+			},
+			resource.BudgetIdentities: func(ctx context.Context, g resource.UID) error {
+				return s.InsertIdentity(ctx, resource.Identity{UID: g.NewChild(), Name: "i", CreateTime: epoch, UpdateTime: epoch})
+			},
+			resource.Webhooks: func(ctx context.Context, g resource.UID) error {
+				return s.InsertSubscription(ctx, resource.Subscription{UID: g.NewChild(), Sink: "https://sink.test", CreateTime: epoch})
+			},
+			resource.BudgetAdvisories: func(ctx context.Context, g resource.UID) error {
+				_, err := s.InsertAdvisory(ctx, g, newAdvisory(fmt.Sprint("A-", rand.Uint64())))
+				return err
+			},
+		}
+		for m, one := range add {
+			t.Run(string(m), func(t *testing.T) {
+				setBudget(t, s, org, map[resource.Metric]int64{m: 3})
+				setBudget(t, s, team, map[resource.Metric]int64{m: 1})
+				wantOver := func(group resource.UID) {
+					t.Helper()
+					for _, ctx := range []context.Context{t.Context(), resource.WithDryRun(t.Context())} {
+						err := one(ctx, group)
+						if f := fault.From(err); f.Code != fault.FailedPrecondition || f.Quota == nil || f.Quota.Metric != string(m) {
+							t.Errorf("over the budget: %v", err)
+						}
+					}
+				}
+				must(t, one(t.Context(), team))
+				wantOver(team)
+				must(t, one(t.Context(), org))
+				must(t, one(t.Context(), org))
+				wantOver(org)
+				wantOver(team)
+				setBudget(t, s, org, map[resource.Metric]int64{m: 4})
+				wantOver(team)
+				must(t, one(t.Context(), org))
+				must(t, s.DeleteBudget(t.Context(), org))
+				must(t, one(t.Context(), org))
+				wantOver(team)
+				if used := usageOf(t, s, org, m); used != 5 {
+					t.Errorf("used = %d", used)
+				}
+				wantExact(t, s)
+			})
+		}
+	})
+}
+
+// TestBudgetRace: writers at the same moment do not exceed a budget.
+func TestBudgetRace(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org").UID
+		setBudget(t, s, org, map[resource.Metric]int64{resource.BudgetRepos: 10})
+		var wg sync.WaitGroup
+		for i := range 40 {
+			wg.Go(func() {
+				err := s.InsertRepo(t.Context(), newRepo(org, fmt.Sprint("r", i)))
+				if err != nil && !errors.Is(err, fault.FailedPrecondition) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := usageOf(t, s, org, resource.BudgetRepos); n != 10 {
+			t.Errorf("%d repos of 10", n)
+		}
+	})
+}
+
+// TestOverBudget: a refusal tells what is used to those who may know it, and nothing
+// of the group to others.
+func TestOverBudget(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org").UID
+		team := addGroup(t, s, org, "team").UID
+		setBudget(t, s, team, map[resource.Metric]int64{resource.BudgetRepos: 0})
+		err := s.InsertRepo(t.Context(), newRepo(team, "r"))
+		if f := fault.From(err); f.Quota == nil || f.Quota.Known || strings.Contains(f.Error(), string(team)) || len(f.Metadata) != 1 {
+			t.Errorf("to a stranger: %+v", f)
+		}
+		s.BudgetHooks.Visible = func(_ context.Context, g resource.UID) bool { return g == team }
+		err = s.InsertRepo(t.Context(), newRepo(team, "r"))
+		f := fault.From(err)
+		want := fmt.Sprintf("Precondition failed: the group %s has used 0 of its budget of 0 repos, and this needs 1; "+
+			"whoever may update the group above it, %s, can raise it", team, org)
+		if f.Message != want || f.Metadata["used"] != "0" || f.Metadata["limit"] != "0" {
+			t.Errorf("to a member: %+v, want %s", f, want)
+		}
+		setBudget(t, s, org, map[resource.Metric]int64{resource.BudgetRepos: 0})
+		s.BudgetHooks.Visible = func(context.Context, resource.UID) bool { return true }
+		if err := s.InsertRepo(t.Context(), newRepo(org, "r")); !strings.HasSuffix(err.Error(), "the operator of the installation can raise it") {
+			t.Errorf("of an organization: %v", err)
+		}
+	})
+}
+
+// TestUploadsGoWithTheirGroup: an upload keeps nobody from deleting its group, and its
+// bytes are gone then. So are they if a version that leaves the upload behind has
+// deleted the group, once the upload is dropped.
+func TestUploadsGoWithTheirGroup(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org").UID
+		for _, left := range []bool{false, true} {
+			team := addGroup(t, s, org, "team").UID
+			u := addUpload(t, s, team, "app")
+			u.Size = 100
+			must(t, s.SaveUpload(t.Context(), u, ""))
+			if used := usageOf(t, s, org, resource.StoredBytes); used != 100 {
+				t.Errorf("with an upload the organization uses %d bytes", used)
+			}
+			must(t, s.DeleteGroup(t.Context(), team, alice))
+			if left {
+				must(t, s.InsertUpload(t.Context(), resource.Upload{ID: "left", Group: team, Repo: "app", Algorithm: "sha256"}))
+				_, err := s.Exec(t.Context(), `UPDATE uploads SET size = 50 WHERE id = 'left'`)
+				must(t, err)
+				u.ID, u.Size = "left", 60
+				wantFault(t, s.SaveUpload(t.Context(), u, ""), fault.NotFound, fault.Resource{Type: "upload", Name: "left"})
+				must(t, s.DeleteUpload(t.Context(), "left"))
+			}
+			wantExact(t, s)
+		}
+	})
+}
+
+// TestCorrectedOnce: if several processes find the same counter wrong, it is corrected
+// once.
+func TestCorrectedOnce(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		r := addRepo(t, s, addGroup(t, s, "", "org").UID, "app")
+		for i := range 10 {
+			addBlob(t, s, r, fmt.Sprint("counted", i))
+			_, err := s.Exec(t.Context(), `UPDATE counters SET n = n + 7 WHERE kind = 'stored_bytes' AND grp = $1`, store.Segment(r.UID))
+			must(t, err)
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					if err := s.CorrectBytes(t.Context(), r.UID); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			wantExact(t, s)
+		}
+	})
+}
+
+// TestBudgetsAtOnce: many who find the cache empty read budgets at the same moment, and
+// none waits for a connection that another one holds.
+func TestBudgetsAtOnce(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		setBudget(t, s, addGroup(t, s, "", "org").UID, map[resource.Metric]int64{resource.Webhooks: 1})
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				if b, err := s.Budgets(ctx); err != nil || len(b.All()) != 1 {
+					t.Errorf("budgets: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}

@@ -1,0 +1,235 @@
+package store
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// A Column ties a column of a table to a field of a resource.
+type Column struct {
+	name  string // "" if it is only read
+	from  string // what SELECT reads; "" is the column itself, and "-" nothing
+	order string // the order_by field that sorts by it
+	fixed bool   // an update leaves it as it is
+	field field
+}
+
+// A field is a pointer to a value that knows how a column stores it.
+type field interface {
+	sql.Scanner
+	value() (any, error)
+}
+
+// Order lets lists be sorted by the column under a name.
+func (c Column) Order(name string) Column { c.order = name; return c }
+
+// Fixed has updates leave the column as it is.
+func (c Column) Fixed() Column { c.fixed = true; return c }
+
+// From has the column read as an expression; the table is t. Without a name the
+// column is only read.
+func (c Column) From(expression string) Column { c.from = expression; return c }
+
+// Empty has the column written as "" if it is true.
+func (c Column) Empty(empty bool) Column {
+	if empty {
+		c.field = emptyField{c.field}
+	}
+	return c
+}
+
+type emptyField struct{ field }
+
+func (emptyField) value() (any, error) { return "", nil }
+
+// Key is the UID of a resource, with the columns that say where it is in the tree.
+func Key(uid *resource.UID) Column {
+	return Column{name: "uid", order: "uid", fixed: true, field: keyField{uid}}
+}
+
+// Text is a column of text. NULL is read as "".
+func Text[S ~string](name string, p *S) Column { return Column{name: name, field: textField[S]{p}} }
+
+// Flag is a column that is true or false.
+func Flag(name string, p *bool) Column { return Column{name: name, field: flagField{p}} }
+
+// Number is a column of whole numbers.
+func Number[N ~int | ~int32 | ~int64](name string, p *N) Column {
+	return Column{name: name, field: numberField[N]{p}}
+}
+
+// Time is a column with a time in milliseconds.
+func Time(name string, p *time.Time) Column { return Column{name: name, field: timeField{p}} }
+
+// OptionalTime is a Time that may be the zero time, which is stored as 0.
+func OptionalTime(name string, p *time.Time) Column {
+	return Column{name: name, field: optionalTimeField{p}}
+}
+
+// Milliseconds is a column with a length of time.
+func Milliseconds(name string, p *time.Duration) Column {
+	return Column{name: name, field: lengthField{p}}
+}
+
+// Bytes is a column of bytes, never NULL.
+func Bytes(name string, p *[]byte) Column { return Column{name: name, field: bytesField{p}} }
+
+// JSON is a column with a value as JSON. Nothing is read from an empty one.
+func JSON(name string, p any) Column { return Column{name: name, field: jsonField{p, p}} }
+
+// Detail is a column with those fields of a resource as JSON that have no column
+// of their own: it is written from part, which has only these, and read into p.
+// It comes before the columns of fields that p has, too.
+func Detail(name string, part, p any) Column { return Column{name: name, field: jsonField{part, p}} }
+
+// Ref is a column that refers to a row of another table. An empty UID is NULL.
+func Ref(name, table string, p *resource.UID) Column {
+	return Column{name: name, from: `(SELECT r.uid FROM ` + table + ` AS r
+		WHERE r.seg = t.` + name + `)`, field: refField{p}}
+}
+
+// Derived is a column that is computed from others when a row is written, so that
+// an index can find it, and never read.
+func Derived(name string, v any) Column { return Column{name: name, from: "-", field: derivedField{v}} }
+
+type (
+	keyField                              struct{ p *resource.UID }
+	refField                              struct{ p *resource.UID }
+	textField[S ~string]                  struct{ p *S }
+	flagField                             struct{ p *bool }
+	numberField[N ~int | ~int32 | ~int64] struct{ p *N }
+	timeField                             struct{ p *time.Time }
+	optionalTimeField                     struct{ p *time.Time }
+	lengthField                           struct{ p *time.Duration }
+	bytesField                            struct{ p *[]byte }
+	jsonField                             struct{ from, to any }
+	derivedField                          struct{ v any }
+)
+
+func (f keyField) value() (any, error)       { return string(*f.p), nil }
+func (f textField[S]) value() (any, error)   { return string(*f.p), nil }
+func (f flagField) value() (any, error)      { return *f.p, nil }
+func (f numberField[N]) value() (any, error) { return int64(*f.p), nil }
+func (f timeField) value() (any, error)      { return MS(*f.p), nil }
+func (f lengthField) value() (any, error)    { return f.p.Milliseconds(), nil }
+func (f bytesField) value() (any, error)     { return append([]byte{}, *f.p...), nil }
+func (f derivedField) value() (any, error)   { return f.v, nil }
+
+func (f refField) value() (any, error) {
+	if *f.p == "" {
+		return nil, nil
+	}
+	return Segment(*f.p), nil
+}
+
+func (f optionalTimeField) value() (any, error) {
+	if f.p.IsZero() {
+		return int64(0), nil
+	}
+	return MS(*f.p), nil
+}
+
+func (f jsonField) value() (any, error) {
+	b, err := json.Marshal(f.from)
+	return string(b), err
+}
+
+func (f keyField) Scan(v any) error { return textField[resource.UID](f).Scan(v) }
+func (f refField) Scan(v any) error { return textField[resource.UID](f).Scan(v) }
+
+func (f textField[S]) Scan(v any) error {
+	switch v := v.(type) {
+	case string:
+		*f.p = S(v)
+	case []byte:
+		*f.p = S(v)
+	case nil:
+		*f.p = ""
+	default:
+		return fmt.Errorf("%T is no text", v)
+	}
+	return nil
+}
+
+func (f flagField) Scan(v any) error {
+	switch v := v.(type) {
+	case bool:
+		*f.p = v
+	case int64:
+		*f.p = v != 0
+	default:
+		return fmt.Errorf("%T is no flag", v)
+	}
+	return nil
+}
+
+func (f numberField[N]) Scan(v any) error {
+	n, ok := v.(int64)
+	if !ok {
+		return fmt.Errorf("%T is no number", v)
+	}
+	*f.p = N(n)
+	return nil
+}
+
+func (f timeField) Scan(v any) error {
+	n, ok := v.(int64)
+	if !ok {
+		return fmt.Errorf("%T is no time", v)
+	}
+	*f.p = FromMS(n)
+	return nil
+}
+
+func (f optionalTimeField) Scan(v any) error {
+	if v == int64(0) {
+		*f.p = time.Time{}
+		return nil
+	}
+	return timeField(f).Scan(v)
+}
+
+func (f lengthField) Scan(v any) error {
+	n, ok := v.(int64)
+	if !ok {
+		return fmt.Errorf("%T is no length of time", v)
+	}
+	*f.p = time.Duration(n) * time.Millisecond
+	return nil
+}
+
+func (f bytesField) Scan(v any) error {
+	b, ok := v.([]byte)
+	if !ok && v != nil { // SQLite reads no bytes as nil
+		return fmt.Errorf("%T is no bytes", v)
+	}
+	*f.p = append([]byte(nil), b...)
+	return nil
+}
+
+func (f jsonField) Scan(v any) error {
+	var text string
+	if err := (textField[string]{&text}).Scan(v); err != nil || text == "" {
+		return err
+	}
+	return json.Unmarshal([]byte(text), f.to)
+}
+
+func (derivedField) Scan(any) error { return nil }
+
+// position adds the value of a column to a cursor in its order.
+func (c Column) position(to *page.Cursor) {
+	switch f := c.field.(type) {
+	case timeField:
+		to.Number = MS(*f.p)
+	case keyField: // the UID of every cursor
+	default:
+		v, _ := f.value() // text cannot fail
+		to.Key, _ = v.(string)
+	}
+}

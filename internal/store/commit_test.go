@@ -1,0 +1,207 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// TestRefusedWithTheCommit has the database refuse what a write leaves for its
+// end: nothing of the write is left, and the next one goes through.
+func TestRefusedWithTheCommit(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org")
+		before := everything(t, s)
+		for range 100 { // more than there are connections
+			if err := s.WriteLater(t.Context(), newGroup(org.UID, "a")); err == nil {
+				t.Fatal("a write succeeded whose last statement was refused")
+			}
+		}
+		if diff := cmp.Diff(before, everything(t, s)); diff != "" {
+			t.Error(diff)
+		}
+		addGroup(t, s, org.UID, "a")
+		wantExact(t, s)
+	})
+}
+
+// TestCommitOfAFailedTransaction has a write take no notice of a refusal.
+// PostgreSQL answers its COMMIT with a ROLLBACK, and no error.
+func TestCommitOfAFailedTransaction(t *testing.T) {
+	s := storetest.Open(t, storetest.Postgres(t))
+	org := addGroup(t, s, "", "org")
+	before := everything(t, s)
+	if err := s.WriteRegardless(t.Context()); err == nil {
+		t.Error("a write that PostgreSQL rolled back succeeded")
+	}
+	if diff := cmp.Diff(before, everything(t, s)); diff != "" {
+		t.Error(diff)
+	}
+	addGroup(t, s, org.UID, "a")
+	wantExact(t, s)
+}
+
+// TestCancelledBeforeTheCommit cancels writes that have changed something, and
+// one that waits for a lock. The connections are returned, and none of them
+// with a transaction open.
+func TestCancelledBeforeTheCommit(t *testing.T) {
+	address := storetest.Postgres(t)
+	s := storetest.Open(t, address)
+	org := addGroup(t, s, "", "org")
+	before := everything(t, s)
+	backend, err := s.Backend(t.Context())
+	must(t, err)
+	for range 100 { // more than there are connections
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := s.WriteThen(ctx, newGroup(org.UID, "a"), func() error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+			t.Fatalf("error = %v", err)
+		}
+	}
+	watcher, err := pgx.Connect(t.Context(), address)
+	must(t, err)
+	defer watcher.Close(t.Context())
+	if n := sessions(t, watcher, `state LIKE 'idle in transaction%'`); n != 0 {
+		t.Errorf("%d transactions are open", n)
+	}
+	if now, err := s.Backend(t.Context()); err != nil || now != backend {
+		t.Errorf("the connection was not used again (%v)", err)
+	}
+	cancelWaiting(t, s, watcher, org.UID)
+	if diff := cmp.Diff(before, everything(t, s)); diff != "" {
+		t.Error(diff)
+	}
+	if n := s.Busy(); n != 0 {
+		t.Errorf("%d connections were not returned", n)
+	}
+	addGroup(t, s, org.UID, "a")
+	wantExact(t, s)
+}
+
+// cancelWaiting has a write wait for another, and cancels both.
+func cancelWaiting(t *testing.T, s *storetest.Store, watcher *pgx.Conn, uid resource.UID) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	held, first, second := make(chan struct{}), make(chan error), make(chan error)
+	go func() {
+		first <- s.Write(ctx, func(x *store.Tx) error {
+			if _, err := x.Exec(ctx, `UPDATE groups SET description = '' WHERE uid = $1`, string(uid)); err != nil {
+				return err
+			}
+			close(held)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	<-held
+	go func() {
+		_, err := store.Edit(ctx, uid, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description += "x"; return nil })
+		second <- err
+	}()
+	for sessions(t, watcher, `wait_event_type = 'Lock'`) == 0 { // until it waits
+	}
+	cancel()
+	for _, err := range []error{<-first, <-second} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("error = %v", err)
+		}
+	}
+}
+
+// sessions counts the sessions of the database that a condition selects.
+func sessions(t *testing.T, on *pgx.Conn, where string) (n int) {
+	t.Helper()
+	must(t, on.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND `+where).Scan(&n))
+	return n
+}
+
+// TestManyCreateTogether: writes that share a commit are each other's business in
+// nothing. Those that are refused are told why, and leave no event and no count.
+func TestManyCreateTogether(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org").UID
+		addGroup(t, s, org, "taken") // and the kind of the organization is known
+		gone := addGroup(t, s, org, "gone").UID
+		must(t, s.DeleteGroup(t.Context(), gone, ""))
+		before := len(events(t, s))
+		var wg sync.WaitGroup
+		const rounds = 40
+		for i := range rounds {
+			name := strconv.Itoa(i)
+			wg.Go(func() {
+				if g, err := s.InsertGroup(t.Context(), newGroup(org, name)); err != nil || g.Name != name {
+					t.Errorf("create %s: %v", name, err)
+				}
+			})
+			wg.Go(func() {
+				if _, err := s.InsertGroup(t.Context(), newGroup(org, "taken")); !errors.Is(err, fault.AlreadyExists) {
+					t.Errorf("one of a name that is taken: %v", err)
+				}
+			})
+			wg.Go(func() {
+				if _, err := s.InsertGroup(t.Context(), newGroup(gone, name)); !errors.Is(err, fault.NotFound) {
+					t.Errorf("one without a parent: %v", err)
+				}
+			})
+			wg.Go(func() {
+				if _, err := s.InsertGroup(resource.WithDryRun(t.Context()), newGroup(org, "taken")); !errors.Is(err, fault.AlreadyExists) {
+					t.Errorf("a dry run with a name that is taken: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := len(events(t, s)) - before; n != rounds {
+			t.Errorf("%d events, want %d", n, rounds)
+		}
+		wantExact(t, s)
+	})
+}
+
+// TestWhatIsCreatedTogetherIsWhole: groups that share a commit are each as they
+// would be alone, at whatever depth.
+func TestWhatIsCreatedTogetherIsWhole(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		parents := []resource.UID{addGroup(t, s, "", "org").UID}
+		for d := range 5 {
+			parents = append(parents, addGroup(t, s, parents[d], "folder").UID)
+		}
+		var all []resource.Group
+		for i := range 120 {
+			g := newGroup(parents[i%len(parents)], "n "+strconv.Itoa(i))
+			g.Description, g.Verified = strings.Repeat("ä", i), i%2 == 0
+			all = append(all, g)
+		}
+		var wg sync.WaitGroup
+		for _, g := range all {
+			wg.Go(func() {
+				if _, err := s.InsertGroup(t.Context(), g); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		for _, g := range all {
+			if got, err := s.Group(t.Context(), g.UID); err != nil || got != g {
+				t.Errorf("got %v, %v, want %v", got, err, g)
+			}
+			below := resource.Filter{UIDs: resource.UIDFilter{DescendantsOf: g.UID.Parent()}, Name: g.Name}
+			found, err := s.Groups(t.Context(), store.Reach{Under: parents[:1]}, below, page.Request{Size: 2, Order: page.Order{Field: "name"}})
+			if err != nil || len(found.Items) != 1 || found.Items[0] != g {
+				t.Errorf("below %s: %v, %v", g.UID.Parent(), found.Items, err)
+			}
+		}
+		wantExact(t, s)
+	})
+}

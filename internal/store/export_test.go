@@ -1,0 +1,309 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// Tamper runs a statement on the connection of SQLite's writer. No write may be
+// under way.
+func (s *DB) Tamper(t testing.TB, statement string) {
+	t.Helper()
+	if _, err := s.commit.(*batcher).on.exec(context.Background(), statement, nil); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// Occupy takes every connection there is for reads and writes on PostgreSQL, and
+// returns what gives them back.
+func (s *DB) Occupy(t testing.TB) (release func()) {
+	t.Helper()
+	var all []*sql.Conn
+	for range postgresConns {
+		on, err := s.read.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, on)
+	}
+	return func() {
+		for _, on := range all {
+			on.Close()
+		}
+	}
+}
+
+// Together runs writes, at most 64, in one commit of SQLite's writer, and
+// returns their errors.
+func (s *DB) Together(ctx context.Context, writes []func() error) []error {
+	release := s.Hold(ctx)
+	errs := make([]error, len(writes))
+	var wg sync.WaitGroup
+	for i, write := range writes {
+		wg.Go(func() { errs[i] = write() })
+	}
+	s.AwaitWaiting(len(writes))
+	release()
+	wg.Wait()
+	return errs
+}
+
+// Hold keeps SQLite's writer busy until the function it returns is called.
+func (s *DB) Hold(ctx context.Context) (release func()) {
+	enter, leave := make(chan struct{}), make(chan struct{})
+	go func() {
+		_ = s.commit.run(ctx, func(*Tx) error { close(enter); <-leave; return nil })
+	}()
+	<-enter
+	return func() { close(leave) }
+}
+
+// AwaitWaiting returns when n writes wait for SQLite's writer.
+func (s *DB) AwaitWaiting(n int) {
+	for len(s.commit.(*batcher).queue) < n {
+		runtime.Gosched()
+	}
+}
+
+// WriteThen adds a group and then does as f does, in one write.
+func (s *DB) WriteThen(ctx context.Context, g resource.Group, f func() error) error {
+	return s.writeThen(ctx, g, func(*Tx) error { return f() })
+}
+
+func (s *DB) writeThen(ctx context.Context, g resource.Group, f func(*Tx) error) error {
+	return s.Write(ctx, func(t *Tx) error {
+		_, err := t.Exec(ctx, `
+			INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, kind, create_ms, update_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, 0, 0, 0)`, append(TreeColumns(g.UID), g.Name, false)...)
+		if err != nil {
+			return err
+		}
+		if err := t.Count(ctx, "groups", g.UID, 1); err != nil {
+			return err
+		}
+		return f(t)
+	})
+}
+
+// LoadBindings adds n bindings in one write, without events, counters and
+// changes.
+func (s *DB) LoadBindings(ctx context.Context, n int, binding func(i int) resource.RoleBinding) error {
+	return s.Write(ctx, func(t *Tx) error {
+		for i := range n {
+			b := binding(i)
+			if _, err := t.Exec(ctx, `
+				INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+				append(TreeColumns(b.UID), string(b.Identity), Segment(b.Role), MS(b.CreateTime))...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ChangesKept is how many changes to grants are kept at least.
+const ChangesKept = changesKept
+
+// LeaseWait is how long a lease lasts, by a clock that goes a little faster.
+const LeaseWait = leaseWait
+
+// SkipChanges moves the revision on as n changes to a role would.
+func (s *DB) SkipChanges(ctx context.Context, n int) error {
+	return s.Write(ctx, func(t *Tx) error {
+		t.changes = make([]GrantChange, n)
+		for i := range t.changes {
+			t.changes[i].Role = resource.OwnerRole
+		}
+		return nil
+	})
+}
+
+// CameThrough notes the provider an identity came through.
+func (s *DB) CameThrough(ctx context.Context, identity, provider resource.UID) error {
+	return s.Write(ctx, func(t *Tx) error {
+		_, err := t.Exec(ctx, `UPDATE identities SET provider = $2 WHERE uid = $1`, string(identity), Segment(provider))
+		return err
+	})
+}
+
+// StrayCounters is how many counters there are of groups, providers and repos
+// that are not there.
+func (s *DB) StrayCounters(ctx context.Context) (n int, err error) {
+	err = s.Row(ctx, `
+		SELECT count(*) FROM counters
+		WHERE kind NOT IN ('advisory_shelves', 'advisory_names')
+		AND grp NOT IN (SELECT seg FROM groups UNION ALL SELECT seg FROM identity_providers UNION ALL SELECT seg FROM repos
+			UNION ALL SELECT seg FROM trash_repos UNION ALL SELECT seg FROM subscriptions)`, nil, &n)
+	return n, err
+}
+
+// Everything returns every row of every table.
+func (s *DB) Everything(ctx context.Context) (all []string, _ error) {
+	tables := []string{"counters", "outbox", "revision", "history", "grant_changes", "replicas", "settings", "signing_keys", "paired_keys", "revocations", "access_requests",
+		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings", "retention", "deployments", "inventory_places", "inventory_entries",
+		"trash_repos", "trash_tags", "trash_tag_history", "trash_manifests", "trash_refs", "trash_blobs",
+		"advisory_shelves", "advisory_eras", "advisory_names", "advisory_aliases", "advisory_texts",
+		"leases", "follows", "follow_cursor"}
+	for _, table := range append(tables, kinds...) {
+		rows, err := s.dump(ctx, table)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+func (s *DB) dump(ctx context.Context, table string) (all []string, _ error) {
+	rows, err := s.read.QueryContext(ctx, `SELECT * FROM `+table)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	values, into := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		all = append(all, fmt.Sprint(table, values))
+	}
+	return all, rows.Err()
+}
+
+// WriteLater adds a group and, with the commit, a counter that the database
+// refuses.
+func (s *DB) WriteLater(ctx context.Context, g resource.Group) error {
+	return s.writeThen(ctx, g, func(t *Tx) error {
+		return t.Later(ctx, refused)
+	})
+}
+
+// WriteRegardless keeps a setting, takes no notice that the database refuses
+// what follows, and leaves nothing for the commit.
+func (s *DB) WriteRegardless(ctx context.Context) error {
+	return s.Write(ctx, func(t *Tx) error {
+		_, err := t.Exec(ctx, `INSERT INTO settings (name, value) VALUES ('a', '')`)
+		_, _ = t.Exec(ctx, refused)
+		return err
+	})
+}
+
+const refused = `INSERT INTO counters (kind, grp, shard, n, children) VALUES (NULL, 1, 1, 1, 1)`
+
+// Busy is how many connections of the pool are in use.
+func (s *DB) Busy() int { return s.read.Stats().InUse }
+
+// Backend is the server's process behind the connection that is used next.
+func (s *DB) Backend(ctx context.Context) (pid int, err error) {
+	err = s.Row(ctx, `SELECT pg_backend_pid()`, nil, &pid)
+	return pid, err
+}
+
+// An OpenEvent is an event of a transaction that is not over.
+type OpenEvent struct{ on *sql.Tx }
+
+// OpenEvent begins a transaction that is about to record an event. It has its
+// place among transactions already.
+func (s *DB) OpenEvent(t testing.TB) *OpenEvent {
+	t.Helper()
+	on, err := s.read.BeginTx(context.WithoutCancel(t.Context()), nil)
+	if err == nil {
+		_, err = on.ExecContext(t.Context(), `SELECT pg_current_xact_id()`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = on.Rollback() })
+	return &OpenEvent{on}
+}
+
+// Record gives the event its number.
+func (o *OpenEvent) Record(t testing.TB, id string) {
+	t.Helper()
+	_, err := o.on.ExecContext(t.Context(), `
+		INSERT INTO outbox (id, type, subject, grp, actor, at_ms, before_json, after_json) VALUES ($1, 'x.v1', 'x', '/', '{}', 0, '', '')`, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// End commits the transaction, or undoes it.
+func (o *OpenEvent) End(t testing.TB, commit bool) {
+	t.Helper()
+	end := o.on.Rollback
+	if commit {
+		end = o.on.Commit
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What plan_test.go needs of the list engine.
+
+// Kinds are the tables of resources.
+var Kinds = kinds
+
+// A Span is a part of the tree that one statement reads.
+type Span = span
+
+func Below(uid resource.UID) Span      { return span{below: uid} }
+func ChildrenOf(uid resource.UID) Span { return span{children: uid} }
+func OfSet(uids ...resource.UID) Span  { return span{set: uids} }
+
+// A TestCondition is an equality that a list is filtered by.
+type TestCondition struct {
+	Column string
+	Value  any
+	Flag   bool
+}
+
+func (q *Query) SetJoins(text string)                    { q.joins = text }
+func (q *Query) SetName(name string)                     { q.name = name }
+func (q *Query) SetClasses(classes ...resource.TagClass) { q.classes = classes }
+func (q *Query) SetWhere(c TestCondition) {
+	q.where = []Condition{{column: c.Column, value: c.Value, flag: c.Flag}}
+}
+func (q *Query) PlanPage(sp Span) string        { return q.page(sp) }
+func (q *Query) PlanTotal(sp Span) string       { return q.total(sp) }
+func (q *Query) PlanLateral(all []Span) string  { return q.lateral(all) }
+func (q *Query) PlanKeys(sp Span, n int) string { return q.keys(sp, n) }
+func (q *Query) PlanNeed() int                  { return q.need() }
+func (q *Query) PlanCounters(all []Span) string { return q.counters(all) }
+func (q *Query) PlanHeads(all []Span) string    { return q.heads(all) }
+func (q *Query) PlanFetch(keys []int64) string  { return q.fetch(keys) }
+
+// CorrectBytes corrects the counter of stored bytes of a repo.
+func (s *DB) CorrectBytes(ctx context.Context, repo resource.UID) error {
+	return s.correct(ctx, recountRepos, Segment(repo))
+}
+
+// Named is the statement of At, and the others are those of the methods of these names.
+var (
+	Named           = named
+	NamesOf         = namesOf
+	Counts          = counts
+	EventsOfRequest = eventsOfRequest
+)
+
+// AfterPrefix is the end of the range of a prefix.
+var AfterPrefix = afterPrefix
+
+// PlanSearch is the query of a search.
+func PlanSearch(e Engine, n NameSearch) Query { return n.query(e, infoKind(n.Table, n.Titled)) }

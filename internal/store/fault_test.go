@@ -1,0 +1,340 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// fill inserts groups until one fails.
+func fill(t *testing.T, s *storetest.Store, parent resource.UID) (n int, err error) {
+	t.Helper()
+	for n = range 100_000 {
+		g := newGroup(parent, fmt.Sprintf("g%d", n))
+		g.Description = strings.Repeat("x", 4000)
+		if _, err = s.InsertGroup(t.Context(), g); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func TestFullDisk(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	org := addGroup(t, s, "", "org")
+	s.Tamper(t, "PRAGMA max_page_count = 200")
+	n, err := fill(t, s, org.UID)
+	wantFault(t, err, fault.Unavailable, fault.Resource{})
+	got, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, byUID)
+	must(t, err)
+	if got.Total != int64(n)+1 {
+		t.Errorf("%d groups, want %d", got.Total, n+1)
+	}
+	wantExact(t, s)
+	before := len(events(t, s))
+	s.Tamper(t, "PRAGMA max_page_count = 100000")
+	addGroup(t, s, org.UID, "there is room again")
+	if after := len(events(t, s)); after != before+1 {
+		t.Errorf("%d events, want %d", after, before+1)
+	}
+	wantExact(t, s)
+}
+
+// TestMovedFile: a file that is gone is an outage, not an empty database.
+func TestMovedFile(t *testing.T) {
+	path := storetest.SQLite(t)
+	s := storetest.Open(t, path)
+	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
+	must(t, os.Rename(path, path+".away"))
+	_, err := s.Identity(t.Context(), i.UID) // over a connection that has still to be opened
+	wantFault(t, err, fault.Unavailable, fault.Resource{})
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is another file: %v", err)
+	}
+	must(t, os.Rename(path+".away", path))
+	_, err = s.Identity(t.Context(), i.UID)
+	must(t, err)
+}
+
+func TestLockedFile(t *testing.T) {
+	path := storetest.SQLite(t)
+	s := storetest.Open(t, path)
+	org := addGroup(t, s, "", "org")
+	s.Tamper(t, "PRAGMA busy_timeout = 50")
+	other, err := sql.Open("sqlite", "file:"+path)
+	must(t, err)
+	defer other.Close()
+	on, err := other.Conn(t.Context())
+	must(t, err)
+	defer on.Close()
+	_, err = on.ExecContext(t.Context(), "BEGIN EXCLUSIVE")
+	must(t, err)
+	_, err = s.InsertGroup(t.Context(), newGroup(org.UID, "a"))
+	wantFault(t, err, fault.Unavailable, fault.Resource{})
+	if _, err := s.Group(t.Context(), org.UID); err != nil {
+		t.Errorf("a read while the file is locked: %v", err)
+	}
+	_, err = on.ExecContext(t.Context(), "ROLLBACK")
+	must(t, err)
+	addGroup(t, s, org.UID, "a")
+	wantExact(t, s)
+}
+
+// TestOneOfABatch has writes share a commit with one that fails and one that
+// panics, each after it has changed something.
+func TestOneOfABatch(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	org := addGroup(t, s, "", "org")
+	addGroup(t, s, org.UID, "taken")
+	own := errors.New("mine")
+	var writes []func() error
+	for i := range 61 {
+		writes = append(writes, func() error {
+			_, err := s.InsertGroup(t.Context(), newGroup(org.UID, fmt.Sprintf("g%d", i)))
+			return err
+		})
+	}
+	insert := func(name string, f func() error) func() error {
+		return func() error { return s.WriteThen(t.Context(), newGroup(org.UID, name), f) }
+	}
+	writes = append(writes, insert("fails", func() error { return own }), insert("panics", func() error { panic("oh") }), insert("taken", nil))
+	errs := s.Together(t.Context(), writes)
+	for i, err := range errs[:61] {
+		if err != nil {
+			t.Errorf("write %d: %v", i, err)
+		}
+	}
+	if !errors.Is(errs[61], own) || errs[62] == nil || !strings.Contains(errs[62].Error(), "panic") || errs[63] == nil {
+		t.Errorf("errors = %v", errs[61:])
+	}
+	got, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, byUID)
+	must(t, err)
+	if got.Total != 63 || len(got.Items) != 63 {
+		t.Errorf("%d groups, total %d, want 63", len(got.Items), got.Total)
+	}
+	wantExact(t, s)
+}
+
+// TestPanic has a write panic after it has changed something.
+func TestPanic(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org")
+		func() {
+			defer func() { _ = recover() }() // PostgreSQL lets it pass, the connection returned
+			err := s.WriteThen(t.Context(), newGroup(org.UID, "a"), func() error { panic("oh") })
+			if err == nil {
+				t.Error("a write that panicked succeeded")
+			}
+		}()
+		addGroup(t, s, org.UID, "a")
+		wantExact(t, s)
+	})
+}
+
+func TestCancelled(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for i := range 50 {
+			if _, err := s.InsertGroup(ctx, newGroup(org.UID, fmt.Sprintf("g%d", i))); !errors.Is(err, context.Canceled) {
+				t.Fatalf("write: %v", err)
+			}
+		}
+		if _, err := s.Group(ctx, org.UID); !errors.Is(err, context.Canceled) {
+			t.Errorf("read: %v", err)
+		}
+		wantExact(t, s)
+		if n := len(events(t, s)); n != 1 {
+			t.Errorf("%d events, want 1", n)
+		}
+	})
+}
+
+// TestCancelledInTheQueue cancels a write that waits for its turn: it was
+// promised to run to its end, and its caller learns how that was.
+func TestCancelledInTheQueue(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	org := addGroup(t, s, "", "org")
+	release := s.Hold(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	g := newGroup(org.UID, "a")
+	done := make(chan error)
+	go func() { _, err := s.InsertGroup(ctx, g); done <- err }()
+	s.AwaitWaiting(1)
+	cancel()
+	release()
+	must(t, <-done)
+	_, err := s.Group(t.Context(), g.UID)
+	must(t, err)
+}
+
+// TestCancelledBeforeTheQueue cancels a write that has not found room yet.
+func TestCancelledBeforeTheQueue(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	org := addGroup(t, s, "", "org")
+	release := s.Hold(t.Context())
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			if _, err := s.InsertGroup(t.Context(), newGroup(org.UID, fmt.Sprintf("g%d", i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	s.AwaitWaiting(64)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { _, err := s.InsertGroup(ctx, newGroup(org.UID, "late")); done <- err }()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("error = %v", err)
+	}
+	release()
+	wg.Wait()
+	wantExact(t, s)
+}
+
+// killed ends the other sessions, and counts them.
+const killed = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+
+// until asks until the answer is want.
+func until(t *testing.T, on *pgx.Conn, query string, want int) {
+	t.Helper()
+	for got := -1; got != want; {
+		must(t, on.QueryRow(t.Context(), query).Scan(&got))
+	}
+}
+
+// TestKilledSessions ends every session of the server under traffic. What fails
+// says that it is unavailable; what was acknowledged is there; and the store
+// goes on without being opened again.
+func TestKilledSessions(t *testing.T) {
+	const rounds = 5
+	address := storetest.Postgres(t)
+	s := storetest.Open(t, address)
+	org := addGroup(t, s, "", "org")
+	killer, err := pgx.Connect(t.Context(), address)
+	must(t, err)
+	defer killer.Close(t.Context())
+	var acknowledged, failed atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for w := range 4 {
+		wg.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				_, err := s.InsertGroup(t.Context(), newGroup(org.UID, fmt.Sprintf("g%d of %d", n, w)))
+				switch {
+				case err == nil:
+					acknowledged.Add(1)
+				case errors.Is(err, fault.Unavailable):
+					failed.Add(1)
+				default:
+					t.Errorf("a write: %v", err)
+				}
+				if _, err := s.Group(t.Context(), org.UID); err != nil && !errors.Is(err, fault.Unavailable) {
+					t.Errorf("a read: %v", err)
+				}
+			}
+		})
+	}
+	for range rounds {
+		for enough := acknowledged.Load() + 50; acknowledged.Load() < enough; {
+			if _, err := killer.Exec(t.Context(), "SELECT 1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := killer.Exec(t.Context(), killed)
+		must(t, err)
+	}
+	stop()
+	wg.Wait()
+	until(t, killer, killed, 0)
+	if _, err := s.InsertGroup(t.Context(), newGroup(org.UID, "notices")); err != nil { // the first since the last were killed
+		if !errors.Is(err, fault.Unavailable) {
+			t.Fatal(err)
+		}
+		failed.Add(1)
+	}
+	addGroup(t, s, org.UID, "after")
+	got, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, byUID)
+	must(t, err)
+	if got.Total < acknowledged.Load() || got.Total > acknowledged.Load()+failed.Load()+2 {
+		t.Errorf("%d groups after %d acknowledged and %d failed writes", got.Total, acknowledged.Load(), failed.Load())
+	}
+	t.Logf("%d acknowledged, %d failed", acknowledged.Load(), failed.Load())
+	wantExact(t, s)
+}
+
+// TestDeadConnections has every idle connection killed: whoever comes first finds
+// out, for all of them.
+func TestDeadConnections(t *testing.T) {
+	address := storetest.Postgres(t)
+	s := storetest.Open(t, address)
+	org := addGroup(t, s, "", "org")
+	killer, err := pgx.Connect(t.Context(), address)
+	must(t, err)
+	defer killer.Close(t.Context())
+	locked, err := killer.Begin(t.Context())
+	must(t, err)
+	_, err = locked.Exec(t.Context(), `LOCK TABLE groups`)
+	must(t, err)
+	var wg sync.WaitGroup
+	for range 10 { // at once, so that there are ten connections
+		wg.Go(func() {
+			if _, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, byUID); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	until(t, killer, `SELECT count(*) FROM pg_locks JOIN pg_database AS d ON d.oid = database
+		WHERE NOT granted AND relation = 'groups'::regclass AND datname = current_database()`, 10)
+	must(t, locked.Rollback(t.Context()))
+	wg.Wait()
+	until(t, killer, killed, 0)
+	if _, err := s.InsertGroup(t.Context(), newGroup(org.UID, "notices")); !errors.Is(err, fault.Unavailable) {
+		t.Errorf("the first: %v", err)
+	}
+	for i := range 10 {
+		addGroup(t, s, org.UID, fmt.Sprintf("after %d", i))
+	}
+	wantExact(t, s)
+}
+
+func TestSecondOpen(t *testing.T) {
+	path := storetest.SQLite(t)
+	s, err := store.Open(t.Context(), path)
+	must(t, err)
+	if other, err := store.Open(t.Context(), path); err == nil {
+		t.Errorf("two stores have one file open (closing it: %v)", other.Close())
+	} else if !strings.Contains(err.Error(), "another holdfastd is using this database") {
+		t.Errorf("error = %v", err)
+	}
+	must(t, s.Close())
+	storetest.Open(t, path)
+}
+
+func TestClosed(t *testing.T) {
+	s, err := store.Open(t.Context(), storetest.SQLite(t))
+	must(t, err)
+	must(t, s.Close())
+	_, err = iamdb.New(s).InsertGroup(t.Context(), newGroup("", "a"))
+	wantFault(t, err, fault.Unavailable, fault.Resource{})
+}

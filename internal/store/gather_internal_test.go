@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+)
+
+// gathering is a database that is asked several questions at once.
+var gathering = &DB{Engine: Engine{Postgres: true}}
+
+// TestGather: those who come while a question is being asked are asked together, and each gets their own answer.
+func TestGather(t *testing.T) {
+	t.Parallel()
+	const n = 10
+	broken := errors.New("one of them cannot be asked")
+	for name, tt := range map[string]struct {
+		fails error
+		want  error
+	}{
+		"together": {nil, nil}, "if they cannot be asked together": {broken, nil},
+		"if the database is away": {fault.New(fault.Unavailable, "away"), fault.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, release := make(chan bool), make(chan bool)
+			var mu sync.Mutex
+			var alone, sizes []int
+			g := NewGatherer(gathering,
+				func(_ context.Context, q int) (int, error) {
+					if q == 0 {
+						close(first)
+						<-release
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					alone = append(alone, q)
+					return q * q, nil
+				},
+				func(_ context.Context, all []int) (answers []Answer[int], _ error) {
+					mu.Lock()
+					defer mu.Unlock()
+					sizes = append(sizes, len(all))
+					for _, q := range all {
+						answers = append(answers, Answer[int]{Value: q * q})
+					}
+					return answers, tt.fails
+				})
+			g.patience = time.Hour
+			var wg sync.WaitGroup
+			ask := func(q int, want error) {
+				wg.Go(func() {
+					if got, err := g.Ask(t.Context(), q); !errors.Is(err, want) || want == nil && got != q*q {
+						t.Errorf("%d: %d, %v", q, got, err)
+					}
+				})
+			}
+			ask(0, nil)
+			<-first
+			for q := 1; q <= n; q++ {
+				ask(q, tt.want)
+			}
+			for waits := 0; waits < n; time.Sleep(time.Millisecond) {
+				g.mu.Lock()
+				waits = len(g.waiting)
+				g.mu.Unlock()
+			}
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := g.Ask(gone, n+1); !errors.Is(err, context.Canceled) {
+				t.Errorf("somebody who has gone: %v", err)
+			}
+			close(release)
+			wg.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if len(sizes) != 1 || sizes[0] != n+1 || errors.Is(tt.fails, broken) != (len(alone) > 1) {
+				t.Errorf("asked %v together and %v alone", sizes, alone)
+			}
+		})
+	}
+}
+
+// TestGatherStuck: a statement that does not end keeps others from being asked for a moment only.
+func TestGatherStuck(t *testing.T) {
+	t.Parallel()
+	stuck := make(chan bool)
+	defer close(stuck)
+	g := NewGatherer(gathering,
+		func(_ context.Context, q int) (int, error) {
+			if q == 0 {
+				<-stuck
+			}
+			return q, nil
+		},
+		func(_ context.Context, all []int) ([]Answer[int], error) {
+			return make([]Answer[int], len(all)), nil
+		})
+	go func() { _, _ = g.Ask(context.Background(), 0) }()
+	var wg sync.WaitGroup
+	for q := range 20 {
+		wg.Go(func() {
+			if _, err := g.Ask(t.Context(), q+1); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(10 * time.Millisecond)
+	}
+	wg.Wait() // does not return otherwise
+}

@@ -1,0 +1,54 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// TestManifestsTogether: what many ask for at once is what each would get alone.
+func TestManifestsTogether(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org, _ := addOrganization(t, s, "org", alice)
+		var asked []func() (resource.Manifest, error)
+		for i := range 4 {
+			r := addRepo(t, s, org.UID, fmt.Sprint("app", i))
+			one := addImage(t, s, r, "v1", fmt.Sprint("one", i))
+			long := newImage(fmt.Sprint("one", i))
+			long.Body = append(long.Body, strings.Repeat(" ", 200<<10)...)
+			long.Digest = digest(string(long.Body))
+			push(t, s, r, long, "long")
+			for _, reference := range []string{"v1", "long", one.Digest, long.Digest, "absent", "sha256:absent", "it's; --", "\xff", "v\x00"} {
+				asked = append(asked,
+					func() (resource.Manifest, error) { return s.Manifest(t.Context(), r.UID, reference) },
+					func() (resource.Manifest, error) { return s.StatManifest(t.Context(), r.UID, reference) })
+			}
+		}
+		told := func(m resource.Manifest, err error) string {
+			if err != nil {
+				return err.Error()
+			}
+			return fmt.Sprint(m.Digest, m.MediaType, m.Size, m.PushTime, m.Subject, digest(string(m.Body)), len(m.Body))
+		}
+		var alone []string
+		for _, f := range asked {
+			alone = append(alone, told(f()))
+		}
+		for range 5 {
+			var wg sync.WaitGroup
+			for i, f := range asked {
+				wg.Go(func() {
+					if got := told(f()); got != alone[i] {
+						t.Errorf("together %s, alone %s", got, alone[i])
+					}
+				})
+			}
+			wg.Wait()
+		}
+	})
+}

@@ -1,0 +1,378 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// lastChange returns when grants were changed last.
+func lastChange(t *testing.T, s *storetest.Store) time.Time {
+	t.Helper()
+	var ms int64
+	must(t, s.Row(t.Context(), `SELECT at_ms FROM revision WHERE id = 1`, nil, &ms))
+	return store.FromMS(ms)
+}
+
+// pastOn returns the bindings that counted on a group at a time.
+func pastOn(t *testing.T, s *storetest.Store, group resource.UID, at time.Time) []resource.BoundRole {
+	t.Helper()
+	got, err := s.PastBindings(t.Context(), iamdb.PastQuery{At: at, Groups: []resource.UID{group}}, byUID)
+	must(t, err)
+	return got.Items
+}
+
+// rowsOf counts the rows of a table that a condition selects.
+func rowsOf(t *testing.T, s *storetest.Store, table, where string) (n int) {
+	t.Helper()
+	must(t, s.Row(t.Context(), `SELECT count(*) FROM `+table+` WHERE `+where, nil, &n))
+	return n
+}
+
+// TestGrantHistory follows a binding, and the names of what it refers to, through their lives.
+func TestGrantHistory(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		folder := addGroup(t, s, org.UID, "before")
+		robot := addIdentity(t, s, org.UID, "robot")
+		role := addRole(t, s, org.UID, "one")
+		ann := resource.WithActor(t.Context(), resource.Actor{Subject: "ann"})
+		b := newBinding(folder.UID, robot.UID, role.UID)
+		_, err := s.InsertBinding(ann, b)
+		must(t, err)
+		made := lastChange(t, s)
+
+		after := folder
+		after.Name = "after"
+		_, err = s.UpdateGroup(t.Context(), folder, after)
+		must(t, err)
+		changed := role
+		changed.Name, changed.Capabilities = "two", resource.NewCapabilities(resource.RepoList)
+		_, err = s.UpdateRole(t.Context(), role, changed)
+		must(t, err)
+		bob := resource.WithActor(t.Context(), resource.Actor{Subject: "bob"})
+		must(t, s.Write(bob, func(x *store.Tx) error {
+			_, err := iamdb.In(x).DeleteIdentity(bob, robot.UID, org.UID)
+			return err
+		}))
+		ended := lastChange(t, s)
+		must(t, s.DeleteGroup(t.Context(), folder.UID, ""))
+
+		if got := pastOn(t, s, folder.UID, made.Add(-time.Millisecond)); len(got) != 0 {
+			t.Errorf("before it was made: %v", got)
+		}
+		if got := pastOn(t, s, folder.UID, ended); len(got) != 0 {
+			t.Errorf("when it was gone: %v", got)
+		}
+		for at, names := range map[time.Time][2]string{made: {"before", "one"}, ended.Add(-time.Millisecond): {"after", "two"}} {
+			got := pastOn(t, s, folder.UID, at)
+			if len(got) != 1 || got[0].UID != b.UID || got[0].Role != role.UID || got[0].IdentityInfo.Name != "robot" {
+				t.Fatalf("as of %s: %+v", at, got)
+			}
+			if got[0].RoleInfo.Name != names[1] {
+				t.Errorf("as of %s the role is called %s, want %s", at, got[0].RoleInfo.Name, names[1])
+			}
+		}
+		var by, until string
+		must(t, s.Row(t.Context(), `SELECT made_by, ended_by FROM binding_history WHERE uid = $1`, []any{string(b.UID)}, &by, &until))
+		if by != "ann" || until != "bob" {
+			t.Errorf("made by %q, ended by %q", by, until)
+		}
+		names, err := s.GroupNamesAt(t.Context(), made, []resource.UID{folder.UID, resource.UID(string(org.UID) + "/0123456789abcdef")})
+		if must(t, err); len(names) != 1 || names[folder.UID] == "" {
+			t.Errorf("names of groups: %v", names)
+		}
+	})
+}
+
+// TestGrantHistoryOfVersionBefore: what a program writes that knows nothing of history is recorded, without an actor.
+func TestGrantHistoryOfVersionBefore(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		role := addRole(t, s, org.UID, "r")
+		ann := resource.WithActor(t.Context(), resource.Actor{Subject: "ann"})
+		_, err := s.InsertBinding(ann, newBinding(org.UID, resource.NewRoot(), role.UID))
+		must(t, err)
+		uid := org.UID.NewChild()
+		before := lastChange(t, s)
+		old := func(statements ...string) {
+			must(t, s.Write(t.Context(), func(x *store.Tx) error {
+				for _, text := range statements {
+					if _, err := x.Exec(t.Context(), text); err != nil {
+						return err
+					}
+				}
+				var rev int64
+				return x.Row(t.Context(), `UPDATE revision SET rev = rev + $1 WHERE id = 1 RETURNING rev`, []any{1}, &rev)
+			}))
+		}
+		must(t, s.Write(t.Context(), func(x *store.Tx) error {
+			args := append(store.Place(uid), string(alice), store.Segment(role.UID))
+			_, err := x.Exec(t.Context(), `INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`, args...)
+			if err != nil {
+				return err
+			}
+			var rev int64
+			return x.Row(t.Context(), `UPDATE revision SET rev = rev + $1 WHERE id = 1 RETURNING rev`, []any{1}, &rev)
+		}))
+		made := lastChange(t, s)
+		old(`DELETE FROM role_bindings WHERE uid = '` + string(uid) + `'`)
+		var from, to int64
+		var by, until string
+		must(t, s.Row(t.Context(), `SELECT from_ms, to_ms, made_by, ended_by FROM binding_history WHERE uid = $1`, []any{string(uid)},
+			&from, &to, &by, &until))
+		if from != made.UnixMilli() || from <= before.UnixMilli() || to != lastChange(t, s).UnixMilli() || to <= from || by != "" || until != "" {
+			t.Errorf("from %d to %d, by %q and %q", from, to, by, until)
+		}
+		if n := rowsOf(t, s, "binding_history", "from_ms = 9223372036854775807 OR to_ms = 9223372036854775806"); n != 0 {
+			t.Errorf("%d rows have no date", n)
+		}
+	})
+}
+
+// TestUpgradeGrantHistory: history begins with what an upgrade finds, and nothing is said about the time before.
+func TestUpgradeGrantHistory(t *testing.T) {
+	storetest.EachEmpty(t, func(t *testing.T, url string) {
+		old := store.MakeOldDatabase(t, url, 35)
+		org, robot := resource.NewRoot(), resource.UID("")
+		robot = org.NewChild()
+		role, binding := org.NewChild(), org.NewChild()
+		old.Exec(`INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, kind, create_ms, update_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, 'acme', '', $7, 0, 0, 0)`, append(store.Place(org), false)...)
+		old.Exec(`INSERT INTO roles (seg, uid, parent, a1, a2, a3, name, description, capabilities, create_ms, update_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, 'r', '', '["groups.list"]', 0, 0)`, store.Place(role)...)
+		old.Exec(`INSERT INTO identities (seg, uid, parent, a1, a2, a3, name, description, email, email_unverified, company, relationship, detail,
+				metadata, issuer, subject, last_seen_ms, create_ms, update_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, 'robot', '', '', '', '', 1, '{}', '', '', '', 0, 0, 0)`, store.Place(robot)...)
+		old.Exec(`INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms, expire_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0)`,
+			append(store.Place(binding), string(robot), store.Place(role)[0])...)
+		old.Close()
+		s := storetest.Open(t, url)
+		since := lastChange(t, s)
+		got := pastOn(t, s, org, since)
+		if len(got) != 1 || got[0].UID != binding || got[0].IdentityInfo.Name != "robot" || got[0].GroupInfo.Name != "acme" || got[0].RoleInfo.Name != "r" {
+			t.Errorf("as of the upgrade: %+v", got)
+		}
+		time.Sleep(2 * time.Millisecond)
+		must(t, s.RequirePast(t.Context(), "as_of", since))
+		err := s.RequirePast(t.Context(), "as_of", since.Add(-time.Millisecond))
+		if f := fault.From(err); f.Code != fault.FailedPrecondition || len(f.Unmet) != 1 || f.Unmet[0].Subject != "HISTORY_NOT_KEPT" {
+			t.Errorf("before the upgrade: %v", err)
+		}
+		if err := s.RequirePast(t.Context(), "as_of", time.Now().Add(time.Hour)); !errors.Is(err, fault.InvalidArgument) {
+			t.Errorf("in the future: %v", err)
+		}
+		must(t, s.DeleteBinding(t.Context(), binding)) // it is no owner's
+		if got := pastOn(t, s, org, lastChange(t, s)); len(got) != 0 {
+			t.Errorf("when it was gone: %v", got)
+		}
+	})
+}
+
+// TestPruneGrantHistory: what has ended is deleted after its time, in parts, and never what is valid.
+func TestPruneGrantHistory(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		role := addRole(t, s, org.UID, "r")
+		var gone []resource.RoleBinding
+		for range 5 {
+			b := newBinding(org.UID, resource.NewRoot(), role.UID)
+			_, err := s.InsertBinding(t.Context(), b)
+			must(t, err)
+			must(t, s.DeleteBinding(t.Context(), b.UID))
+			gone = append(gone, b)
+		}
+		folder := addGroup(t, s, org.UID, "folder")
+		must(t, s.DeleteGroup(t.Context(), folder.UID, ""))
+		valid := map[string]int{}
+		for _, table := range []string{"binding_history", "role_history", "group_history", "identity_history"} {
+			valid[table] = rowsOf(t, s, table, "to_ms = 9223372036854775807")
+		}
+		n, err := s.PruneHistory(t.Context(), time.Now(), 3)
+		if must(t, err); n != 0 {
+			t.Errorf("deleted %d rows that requests may be asking for", n)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if err := s.RequirePast(t.Context(), "as_of", lastChange(t, s).Add(-time.Millisecond)); !errors.Is(err, fault.FailedPrecondition) {
+			t.Errorf("as of before history: %v", err)
+		}
+		later := time.Now().Add(time.Hour)
+		for i, want := range []int{3, 3, 0} { // five bindings and a group
+			if n, err = s.PruneHistory(t.Context(), later, 3); err != nil || n != want {
+				t.Errorf("part %d: deleted %d, %v, want %d", i, n, err, want)
+			}
+		}
+		for table, want := range valid {
+			if got := rowsOf(t, s, table, "to_ms = 9223372036854775807"); got != want || rowsOf(t, s, table, "1 = 1") != want {
+				t.Errorf("%s has %d valid rows, want %d", table, got, want)
+			}
+		}
+		if i := slices.IndexFunc(gone, func(b resource.RoleBinding) bool {
+			return rowsOf(t, s, "binding_history", "uid = '"+string(b.UID)+"'") > 0
+		}); i >= 0 {
+			t.Errorf("binding %d is still there", i)
+		}
+	})
+}
+
+// TestGrantHistoryAfterLoad: a database that was restored goes on recording.
+func TestGrantHistoryAfterLoad(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, from string) {
+		source := storetest.Open(t, from)
+		org := populate(t, source)
+		then := lastChange(t, source)
+		d, rows, _ := dumped(t, source.DB)
+		storetest.EachEmpty(t, func(t *testing.T, to string) {
+			must(t, load(t.Context(), to, d, rows))
+			s := storetest.Open(t, to)
+			if n := rowsOf(t, s, "binding_history", "1 = 1"); n != 1 || !lastChange(t, s).Equal(then) {
+				t.Errorf("%d rows, dated up to %s, want %s", n, lastChange(t, s), then)
+			}
+			role := addRole(t, s, org, "another").UID
+			b := addBinding(t, s, org, alice, role)
+			if got := pastOn(t, s, org, lastChange(t, s)); len(got) != 1 || got[0].UID != b.UID {
+				t.Errorf("after the restoration: %v", got)
+			}
+			must(t, s.DeleteBinding(t.Context(), b.UID))
+			if got := pastOn(t, s, org, lastChange(t, s)); len(got) != 0 {
+				t.Errorf("after it was taken away: %v", got)
+			}
+		})
+	})
+}
+
+// TestDiffGrants: what has begun and ended by itself, what was given and taken, and what comes to nothing.
+func TestDiffGrants(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		other, _ := addOrganization(t, s, "other", alice)
+		folder := addGroup(t, s, org.UID, "folder")
+		role, second := addRole(t, s, org.UID, "r"), addRole(t, s, org.UID, "s")
+		at := func(d time.Duration) time.Time { return lastChange(t, s).Truncate(time.Second).Add(d) }
+		add := func(group, role resource.UID, start, end time.Time) resource.RoleBinding {
+			b := newBinding(group, resource.NewRoot(), role)
+			b.StartTime, b.ExpireTime = start, end
+			_, err := s.InsertBinding(t.Context(), b)
+			must(t, err)
+			return b
+		}
+		var none time.Time
+		stays, taken, moved := add(org.UID, role.UID, none, none), add(folder.UID, role.UID, none, none), add(folder.UID, role.UID, none, none)
+		expires, begins := add(org.UID, role.UID, none, at(time.Hour)), add(org.UID, role.UID, at(time.Hour), none)
+		again := add(org.UID, role.UID, none, none)
+		from := lastChange(t, s)
+		given := add(org.UID, second.UID, none, none)
+		must(t, s.DeleteBinding(t.Context(), taken.UID))
+		brief := add(org.UID, role.UID, none, none)
+		must(t, s.DeleteBinding(t.Context(), brief.UID))
+		b := newBinding(org.UID, again.Identity, role.UID)
+		b.ExpireTime = at(10 * time.Hour)
+		_, err := s.InsertBinding(t.Context(), b)
+		must(t, err)
+		must(t, s.DeleteBinding(t.Context(), again.UID))
+		_, err = s.UpdateBinding(t.Context(), moved.UID, func(b *resource.RoleBinding) error { b.Role = second.UID; return nil })
+		must(t, err)
+		add(other.UID, role.UID, none, none)
+		_, err = s.Exec(t.Context(), `UPDATE revision SET at_ms = at_ms + 7200000 WHERE id = 1`)
+		must(t, err)
+		to := lastChange(t, s)
+
+		type change struct {
+			uid resource.UID
+			how iamdb.Change
+		}
+		read := func(q iamdb.DiffQuery, r page.Request) (all []change) {
+			for {
+				got, err := s.DiffGrants(t.Context(), q, r)
+				must(t, err)
+				for _, d := range got.Items {
+					all = append(all, change{d.UID, d.Change})
+				}
+				if r.After = got.Last; r.After == nil {
+					if int64(len(all)) != got.Total {
+						t.Errorf("%d changes of %d", len(all), got.Total)
+					}
+					return all
+				}
+			}
+		}
+		inOrder := page.Request{Size: 2, Order: page.Order{Field: "time"}}
+		want := []change{{given.UID, iamdb.Granted}, {taken.UID, iamdb.Revoked}, {moved.UID, iamdb.Revoked}, {moved.UID, iamdb.Granted},
+			{expires.UID, iamdb.Expired}, {begins.UID, iamdb.Begun}}
+		all := iamdb.DiffQuery{From: from, To: to, Under: []resource.UID{org.UID}}
+		if got := read(all, inOrder); !sameChanges(got, want) {
+			t.Errorf("in the organization: %v, want %v; %s stays", got, want, stays.UID)
+		}
+		backwards := inOrder
+		backwards.Order.Desc = true
+		got := read(all, backwards)
+		slices.Reverse(got)
+		if !sameChanges(got, want) {
+			t.Errorf("backwards: %v", got)
+		}
+		inFolder := iamdb.DiffQuery{From: from, To: to, Under: []resource.UID{folder.UID}}
+		if got := read(inFolder, inOrder); !sameChanges(got, want[1:4]) {
+			t.Errorf("in the folder: %v, want %v", got, want[1:4])
+		}
+		inFolder.Groups = []resource.UID{org.UID, folder.UID}
+		if got := read(inFolder, inOrder); !sameChanges(got, want) {
+			t.Errorf("for the folder: %v, want %v", got, want)
+		}
+		roles, err := s.DiffRoles(t.Context(), from, to, []resource.UID{org.UID})
+		if must(t, err); len(roles) != 0 {
+			t.Errorf("roles: %v", roles)
+		}
+	})
+}
+
+// sameChanges compares changes whose times rise. Two that happened at once are in any order.
+func sameChanges[T comparable](got, want []T) bool {
+	if len(got) != len(want) {
+		return false
+	}
+	for i := range got {
+		near := want[max(0, i-1):min(len(want), i+2)]
+		if !slices.Contains(near, got[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestDiffRoles: roles that allow something else, of an organization and of the service.
+func TestDiffRoles(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		other, _ := addOrganization(t, s, "other", alice)
+		mine, renamed, others := addRole(t, s, org.UID, "mine"), addRole(t, s, org.UID, "renamed"), addRole(t, s, other.UID, "others")
+		from := lastChange(t, s)
+		for _, r := range []resource.Role{mine, others} {
+			after := r
+			after.Capabilities = resource.NewCapabilities(resource.RepoList)
+			_, err := s.UpdateRole(resource.WithActor(t.Context(), resource.Actor{Subject: "ann"}), r, after)
+			must(t, err)
+		}
+		after := renamed
+		after.Name = "called so"
+		_, err := s.UpdateRole(t.Context(), renamed, after)
+		must(t, err)
+		managed := ownerRole
+		managed.Capabilities = managed.Capabilities.Union(resource.NewCapabilities(resource.RepoList))
+		must(t, s.SetManagedRoles(t.Context(), []resource.Role{managed}))
+		got, err := s.DiffRoles(t.Context(), from, lastChange(t, s), []resource.UID{org.UID})
+		must(t, err)
+		if len(got) != 2 || got[0].UID != mine.UID || got[0].By != "ann" || !got[0].Gained.Has(resource.RepoList) || got[0].Lost != mine.Capabilities.Without(resource.NewCapabilities(resource.RepoList)) ||
+			got[1].UID != ownerRole.UID || !got[1].Gained.Has(resource.RepoList) {
+			t.Errorf("%+v", got)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// heldRoles has a person come through a provider and with an invite, and be given
+// roles by hand.
+func heldRoles(t *testing.T, s *storetest.Store) {
+	now := epoch
+	s.Now = func() time.Time { return now }
+	org := addGroup(t, s, "", "org")
+	web := addGroup(t, s, org.UID, "web")
+	var roles []resource.Role
+	for i := range 5 {
+		roles = append(roles, addRole(t, s, org.UID, fmt.Sprintf("role%d", i)))
+	}
+	p := addProvider(t, s, org.UID, roles[0].UID, "okta")
+	addMapping(t, s, p.UID, roles[1].UID, "eng")
+	addMapping(t, s, p.UID, roles[2].UID, "ops")
+	addMapping(t, s, p.UID, roles[2].UID, "sre") // a second group for one role
+	arrival := resource.SignIn{
+		Issuer: p.OIDC.Issuer, Subject: "ann", Realm: p.Realm, Voucher: p.Voucher(), UpdateRoles: true, Register: true,
+		Groups: []string{"eng", "ops"},
+	}
+	in, err := s.SignIn(t.Context(), arrival)
+	must(t, err)
+	ann := in.Identity.UID
+	now = now.Add(time.Minute)
+	invite := addInvite(t, s, web.UID, roles[3].UID)
+	arrival.Invite = &resource.Presented{UID: invite.UID, Digest: invite.Digest}
+	_, err = s.SignIn(t.Context(), arrival)
+	must(t, err)
+	now = now.Add(time.Minute)
+	late := newMapping(p.UID, roles[1].UID, "late") // it has given nothing yet
+	late.CreateTime = now
+	must(t, s.InsertMapping(t.Context(), late))
+	byHand := newBinding(web.UID, ann, roles[4].UID)
+	byHand.CreateTime = now
+	_, err = s.InsertBinding(t.Context(), byHand)
+	must(t, err)
+
+	type source struct {
+		role     string
+		group    resource.UID
+		invite   bool
+		provider string
+		mapped   bool
+		external string
+	}
+	got := map[source]bool{}
+	held, total, err := s.HeldRoles(t.Context(), ann)
+	must(t, err)
+	for _, h := range held {
+		got[source{h.RoleInfo.Name, h.Group(), h.ByInvite, h.Provider, h.Mapped, h.ExternalGroup}] = true
+		if !h.Joined || h.Capabilities != roles[0].Capabilities || h.RoleInfo.UID != h.Role || h.Identity != "" && h.Identity != ann {
+			t.Errorf("held: %+v", h)
+		}
+	}
+	want := map[source]bool{
+		{"role0", org.UID, false, "okta", false, ""}:   true,
+		{"role1", org.UID, false, "okta", true, "eng"}: true,
+		{"role2", org.UID, false, "okta", true, ""}:    true,
+		{"role3", web.UID, true, "", false, ""}:        true,
+		{"role4", web.UID, false, "", false, ""}:       true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || total != len(want) {
+		t.Errorf("%d roles: %s", total, diff)
+	}
+	if held[len(held)-1].UID != byHand.UID {
+		t.Errorf("the newest is not the last: %+v", held)
+	}
+	names, err := s.NamesOfGroups(t.Context(), []resource.UID{org.UID, web.UID, org.UID.NewChild()})
+	if diff := cmp.Diff(map[resource.UID]string{org.UID: "org", web.UID: "web"}, names); diff != "" || err != nil {
+		t.Errorf("names: %v %s", err, diff)
+	}
+}
+
+// heldRolesOfStrangers has another organization give somebody more roles than are
+// shown.
+func heldRolesOfStrangers(t *testing.T, s *storetest.Store) {
+	rival := addGroup(t, s, "", "rival")
+	for i := range resource.HeldRolesShown + 1 {
+		addBinding(t, s, rival.UID, alice, addRole(t, s, rival.UID, fmt.Sprintf("role%d", i)).UID)
+	}
+	org, own := addOrganization(t, s, "org", alice)
+	held, total, err := s.HeldRoles(t.Context(), alice)
+	must(t, err)
+	if len(held) != resource.HeldRolesShown || total != resource.HeldRolesShown+2 {
+		t.Fatalf("%d of %d are returned", len(held), total)
+	}
+	if held[0].UID != own.UID || held[0].Group() != org.UID || !held[0].Joined || held[1].Joined {
+		t.Errorf("first: %+v, then %+v", held[0], held[1])
+	}
+	if held, total, err := s.HeldRoles(t.Context(), bob); len(held) != 0 || total != 0 || err != nil {
+		t.Errorf("of nobody: %v %d %v", held, total, err)
+	}
+}

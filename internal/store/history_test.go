@@ -1,0 +1,126 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// replace has the database begin another history, as a back-up does that is restored in
+// its place. The revision is the same.
+func (p pair) replace(t *testing.T) {
+	t.Helper()
+	p.exec(t, `ALTER TABLE revision RENAME TO old;
+		CREATE TABLE revision (LIKE old INCLUDING ALL); INSERT INTO revision SELECT * FROM old; DROP TABLE old`)
+}
+
+// TestAnotherHistory replaces the database by one that has the same revision with other
+// contents. What was cached is not believed any more, and until leases in the history
+// before have ended, nothing is read or written.
+func TestAnotherHistory(t *testing.T) {
+	p := newPair(t)
+	g := addGroup(t, p.here, "", "g")
+	r := addRepo(t, p.here, g.UID, "app")
+	setBudget(t, p.here, g.UID, map[resource.Metric]int64{resource.BudgetRepos: 5})
+	renew(t, p.here)
+	wantLimit(t, p.here, g.UID, 5)
+	before, err := p.here.Renew(t.Context(), store.Position{})
+	must(t, err)
+	wantRepo(t, p.here, r.UID, "g", "app")
+	p.exec(t, `UPDATE repos SET name = 'other'`)
+	p.exec(t, `UPDATE budgets SET detail = replace(detail, '"repos":5', '"repos":7')`) // and the version of budgets stays
+	p.replace(t)
+	wantRepo(t, p.here, r.UID, "g", "app") // its lease lasts
+	if _, err := p.here.Renew(t.Context(), before); !errors.Is(err, fault.Unavailable) {
+		t.Fatalf("the first heartbeat: %v, want Unavailable", err)
+	}
+	if got := p.here.History(); got != before.History+1 {
+		t.Errorf("history %d, want %d", got, before.History+1)
+	}
+	if p.here.Current() {
+		t.Error("the caches are believed")
+	}
+	if err := p.here.Ping(t.Context()); !errors.Is(err, fault.Unavailable) {
+		t.Errorf("a read: %v, want Unavailable", err)
+	}
+	v := map[resource.UID]int64{g.UID.NewChild(): 7}
+	renew(t, p.here)
+	after, err := p.here.Renew(t.Context(), before)
+	must(t, err)
+	if after.History != before.History+1 || after.Revision != before.Revision {
+		t.Errorf("at %v, and before at %v", after, before)
+	}
+	wantRepo(t, p.here, "", "g", "app")
+	wantRepo(t, p.here, r.UID, "g", "other")
+	wantLimit(t, p.here, g.UID, 7)
+	if err := p.here.Advance(t.Context(), before.History, v); !errors.Is(err, fault.Aborted) {
+		t.Errorf("cursors of another history: %v, want Aborted", err)
+	}
+	must(t, p.here.Advance(t.Context(), after.History, v))
+}
+
+func wantLimit(t *testing.T, s *storetest.Store, group resource.UID, want int64) {
+	t.Helper()
+	all, err := s.DB.Budgets(t.Context())
+	must(t, err)
+	above := all.Above(group, resource.BudgetRepos)
+	if len(above) != 1 || above[0].Limits[resource.BudgetRepos] != want {
+		t.Errorf("the budgets are %v, want a limit of %d", above, want)
+	}
+}
+
+// TestAnotherHistoryOnStart opens a database whose history is not the one that was
+// known last: replicas may have leases in that one.
+func TestAnotherHistoryOnStart(t *testing.T) {
+	p := newPair(t)
+	open := func() {
+		s, err := store.Open(t.Context(), p.url)
+		must(t, err)
+		must(t, s.Close())
+	}
+	same := quickest(open)
+	p.replace(t)
+	start := time.Now()
+	open()
+	if took := time.Since(start); took < store.LeaseWait || same > took/2 {
+		t.Errorf("to open the same history took %s, and another one %s, want a lease of %s", same, took, store.LeaseWait)
+	}
+}
+
+// TestSeveralServers connects by addresses of which the first does not answer, refuses, or
+// is not there.
+func TestSeveralServers(t *testing.T) {
+	database, err := url.Parse(storetest.Postgres(t))
+	must(t, err)
+	folder := database.Query().Get("host")
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // it never accepts
+	must(t, err)
+	defer silent.Close()
+	_, port, err := net.SplitHostPort(silent.Addr().String())
+	must(t, err)
+	for name, first := range map[string][2]string{
+		"silent":  {"127.0.0.1", port},
+		"refuses": {"127.0.0.1", "1"},
+		"missing": {t.TempDir(), "5432"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			query := url.Values{"host": {first[0] + "," + folder}, "port": {first[1] + ",5432"}}
+			query.Set("target_session_attrs", "read-write")
+			address := fmt.Sprintf("postgres://%s@%s?%s", database.User, database.Path, query.Encode())
+			start := time.Now()
+			s := storetest.Open(t, address)
+			renew(t, s)
+			if took := time.Since(start); took > time.Minute { // without a limit it takes for ever
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}

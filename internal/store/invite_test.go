@@ -1,0 +1,137 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+func inviteKeeps(t *testing.T, s *storetest.Store) {
+	org := addGroup(t, s, "", "org")
+	r := newRole(org.UID, "r")
+	r.Description = "a role"
+	must(t, s.InsertRole(t.Context(), r))
+	i := newInvite(org.UID, r.UID)
+	i.Email, i.SingleUse, i.Digest, i.Code = "a@b.test", true, []byte{0, 255}, "known once"
+	want := i
+	want.Code, want.RoleInfo = "", resource.Role{UID: r.UID, Name: "r", Description: "a role", Capabilities: r.Capabilities}
+	got, err := s.InsertInvite(t.Context(), i)
+	must(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	_, err = store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Name = "renamed"; return nil })
+	must(t, err)
+	want.RoleInfo.Name = "renamed"
+	wantSame(t, s.Invite, i.UID, want)
+	listed, err := s.Invites(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, byUID)
+	must(t, err)
+	if diff := cmp.Diff([]resource.GroupInvite{want}, listed.Items); diff != "" {
+		t.Error(diff)
+	}
+	must(t, s.DeleteInvite(t.Context(), i.UID))
+	_, err = s.Invite(t.Context(), i.UID)
+	wantFault(t, err, fault.NotFound, fault.Resource{Type: "group invite", Name: string(i.UID)})
+}
+
+func inviteRole(t *testing.T, s *storetest.Store) {
+	org := addGroup(t, s, "", "org")
+	none := org.UID.NewChild()
+	_, err := s.InsertInvite(t.Context(), newInvite(org.UID, none))
+	wantFault(t, err, fault.NotFound, fault.Resource{Type: "role", Name: string(none)})
+	r := addRole(t, s, org.UID, "r")
+	i := addInvite(t, s, org.UID, r.UID)
+	wantUsers(t, s.DeleteRole(t.Context(), r.UID), "cannot delete role used by group invites")
+	must(t, s.DeleteInvite(t.Context(), i.UID))
+	must(t, s.DeleteRole(t.Context(), r.UID))
+}
+
+func inviteChanges(t *testing.T, s *storetest.Store) {
+	org := addGroup(t, s, "", "org")
+	r, other := addRole(t, s, org.UID, "r"), addRole(t, s, org.UID, "other")
+	i := newInvite(org.UID, r.UID)
+	i.SingleUse, i.Digest = true, []byte{1, 2}
+	i, err := s.InsertInvite(t.Context(), i)
+	must(t, err)
+	edit := func(change func(*resource.GroupInvite)) (resource.GroupInvite, error) {
+		return store.Edit(t.Context(), i.UID, s.Invite, s.UpdateInvite, func(i *resource.GroupInvite) error { change(i); return nil })
+	}
+	got, err := edit(func(i *resource.GroupInvite) {
+		i.Role, i.Email, i.ExpirationTime = other.UID, "b@c.test", epoch.Add(time.Hour)
+		i.SingleUse, i.Digest, i.KeyID, i.CreateTime = false, []byte{3}, "changed", epoch // stay as they are
+	})
+	must(t, err)
+	want := i
+	want.Role, want.Email, want.ExpirationTime, want.UpdateTime = other.UID, "b@c.test", epoch.Add(time.Hour), got.UpdateTime
+	want.RoleInfo = resource.Role{UID: other.UID, Name: "other", Capabilities: other.Capabilities}
+	if diff := cmp.Diff(want, got); diff != "" || !got.UpdateTime.After(i.UpdateTime) {
+		t.Errorf("changed at %v, after %v\n%s", got.UpdateTime, i.UpdateTime, diff)
+	}
+	wantSame(t, s.Invite, i.UID, want)
+	must(t, s.DeleteRole(t.Context(), r.UID)) // it is promised no more
+	_, err = edit(func(i *resource.GroupInvite) { i.Role = r.UID })
+	wantFault(t, err, fault.NotFound, fault.Resource{Type: "role", Name: string(r.UID)})
+	_, err = s.UpdateInvite(t.Context(), i, want) // as it was before the change
+	if !errors.Is(err, store.ErrStale) {
+		t.Errorf("a change of what has changed: %v", err)
+	}
+	if _, err = s.DB.Exec(t.Context(), `INSERT INTO joins (grp, invite, identity, role, at_ms) VALUES ($1, $2, '', '', 0)`,
+		store.Segment(org.UID), string(i.UID)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = edit(func(i *resource.GroupInvite) { i.Email = "" })
+	wantFault(t, err, fault.FailedPrecondition, fault.Resource{})
+	must(t, s.DeleteInvite(t.Context(), i.UID))
+	_, err = edit(func(*resource.GroupInvite) {})
+	wantFault(t, err, fault.NotFound, fault.Resource{Type: "group invite", Name: string(i.UID)})
+}
+
+func inviteKey(t *testing.T, s *storetest.Store) {
+	org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
+	r := addRole(t, s, org.UID, "r")
+	keyed := func(group resource.UID, key string) resource.UID {
+		i := newInvite(group, r.UID)
+		i.KeyID = key
+		_, err := s.InsertInvite(t.Context(), i)
+		must(t, err)
+		return i.UID
+	}
+	want := keyed(org.UID, "one")
+	keyed(org.UID, "two")
+	keyed(other.UID, "one") // out of reach
+	got, err := s.Invites(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{KeyID: "one"}, byUID)
+	must(t, err)
+	if got.Total != 1 || len(got.Items) != 1 || got.Items[0].UID != want {
+		t.Errorf("invites = %+v", got)
+	}
+}
+
+// noDefaultOrder checks that the store chooses no order by itself, and takes
+// none that is not the kind's.
+func noDefaultOrder(t *testing.T, s *storetest.Store) {
+	org := addGroup(t, s, "", "org")
+	r := store.Reach{Under: []resource.UID{org.UID}}
+	h := iamdb.HolderQuery{Groups: r.Under, Roles: []resource.UID{resource.OwnerRole}}
+	for _, field := range []string{"", "key_id", "t.uid"} {
+		p := page.Request{Size: 1, Order: page.Order{Field: field}}
+		_, providers := s.Providers(t.Context(), r, resource.Filter{}, p)
+		_, associations := s.Associations(t.Context(), r, resource.Filter{}, p)
+		_, invites := s.Invites(t.Context(), r, resource.Filter{}, p)
+		_, mappings := s.Mappings(t.Context(), r, resource.Filter{}, p)
+		_, holders := s.Holders(t.Context(), h, p)
+		for n, err := range []error{providers, associations, invites, mappings, holders} {
+			if err == nil {
+				t.Errorf("list %d takes the order %q", n, field)
+			}
+		}
+	}
+}

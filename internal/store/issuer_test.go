@@ -1,0 +1,390 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+func newDenial(identity resource.UID, at time.Time, request string) resource.Denial {
+	return resource.Denial{
+		Identity: identity, Time: at, RequestID: request, Message: "Permission denied: invalid \"sub\"", Remote: "192.0.2.1", Verified: true,
+		Checks: []resource.Check{{Claim: "sub", Expected: "a", Received: "b", Cause: "c"}},
+	}
+}
+
+func newExchange(identity resource.UID, at time.Time, request string) resource.Exchange {
+	return resource.Exchange{
+		Identity: identity, Time: at, RequestID: request, Issuer: "https://issuer.example.com", Subject: "main\x00",
+		Audience: []string{"https://holdfast.example.com"}, Remote: "192.0.2.1", Count: 3,
+	}
+}
+
+func exchangesKept(t *testing.T, s *storetest.Store) {
+	now := epoch
+	s.Now = func() time.Time { return now }
+	org := addGroup(t, s, "", "org")
+	i, j := addIdentity(t, s, org.UID, "i"), addIdentity(t, s, org.UID, "j")
+	before := len(events(t, s))
+	batch := []resource.Exchange{newExchange(org.UID.NewChild(), epoch, "of nobody"), newExchange(j.UID, epoch, "other")}
+	var want []resource.Exchange
+	for n := range 25 {
+		e := newExchange(i.UID, epoch.Add(time.Duration(n)*time.Second), fmt.Sprint("r", n))
+		batch = append(batch, e)
+		want = append([]resource.Exchange{e}, want...)
+	}
+	must(t, s.RecordExchanges(t.Context(), batch))
+	got, err := s.Exchanges(t.Context(), i.UID)
+	must(t, err)
+	if diff := cmp.Diff(want[:resource.ExchangesKept], got); diff != "" {
+		t.Error(diff)
+	}
+	if got, err = s.Exchanges(t.Context(), j.UID); err != nil || len(got) != 1 {
+		t.Errorf("%d exchanges of another, %v", len(got), err)
+	}
+	now = epoch.Add(resource.ExchangeMemory + 20*time.Second)
+	must(t, s.RecordExchanges(t.Context(), nil))
+	if got, err = s.Exchanges(t.Context(), i.UID); err != nil || len(got) != 5 {
+		t.Errorf("after thirty days: %d exchanges, %v, want five", len(got), err)
+	}
+	if n := len(events(t, s)) - before; n != 0 {
+		t.Errorf("%d events of exchanges", n)
+	}
+	must(t, s.DeleteIdentity(t.Context(), i.UID))
+	if got, err = s.Exchanges(t.Context(), i.UID); err != nil || len(got) != 0 {
+		t.Errorf("%d exchanges of nobody, %v", len(got), err)
+	}
+}
+
+func denialsKept(t *testing.T, s *storetest.Store) {
+	now := epoch
+	s.Now = func() time.Time { return now }
+	org := addGroup(t, s, "", "org")
+	i, j := addIdentity(t, s, org.UID, "i"), addIdentity(t, s, org.UID, "j")
+	before := len(events(t, s))
+	batch := []resource.Denial{newDenial(org.UID.NewChild(), epoch, "of nobody")}
+	var want []resource.Denial
+	for n := range 25 {
+		d := newDenial(i.UID, epoch.Add(time.Duration(n)*time.Millisecond), fmt.Sprint("r", n))
+		batch = append(batch, d)
+		want = append([]resource.Denial{d}, want...)
+	}
+	must(t, s.RecordDenials(t.Context(), append(batch, newDenial(j.UID, epoch, "other"))))
+	got, err := s.Denials(t.Context(), i.UID)
+	must(t, err)
+	if diff := cmp.Diff(want[:resource.ExchangesKept], got); diff != "" {
+		t.Error(diff)
+	}
+	late := newDenial(i.UID, epoch.Add(time.Second), "late")
+	must(t, s.RecordDenials(t.Context(), []resource.Denial{late}))
+	if got, err = s.Denials(t.Context(), i.UID); err != nil || len(got) != resource.ExchangesKept || got[0].RequestID != "late" {
+		t.Errorf("%d denials, %v, newest %v", len(got), err, got[0])
+	}
+	now = epoch.Add(resource.ExchangeMemory + 100*time.Millisecond)
+	must(t, s.RecordDenials(t.Context(), nil))
+	if got, err = s.Denials(t.Context(), i.UID); err != nil || len(got) != 1 {
+		t.Errorf("after thirty days: %d denials, %v, want the late one", len(got), err)
+	}
+	if got, err = s.Denials(t.Context(), j.UID); err != nil || len(got) != 0 {
+		t.Errorf("after thirty days: %d denials of another, %v", len(got), err)
+	}
+	if n := len(events(t, s)) - before; n != 0 {
+		t.Errorf("%d events of denials", n)
+	}
+}
+
+func seenQuietly(t *testing.T, s *storetest.Store) {
+	s.Now = func() time.Time { return epoch.Add(time.Hour) }
+	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
+	before := len(events(t, s))
+	revision, err := s.Revision(t.Context())
+	must(t, err)
+	at := epoch.Add(time.Minute)
+	must(t, s.RecordLastSeen(t.Context(), i.UID, at))
+	must(t, s.RecordLastSeen(t.Context(), i.UID, epoch)) // late, from a replica that was slow
+	must(t, s.RecordLastSeen(t.Context(), i.UID.Parent().NewChild(), at))
+	i.LastSeenTime = at
+	wantSame(t, s.Identity, i.UID, i)
+	if n := len(events(t, s)) - before; n != 0 {
+		t.Errorf("%d events", n)
+	}
+	if same, err := s.Revision(t.Context()); err != nil || same != revision {
+		t.Errorf("revision %d, %v, want %d", same, err, revision)
+	}
+}
+
+func issuerStates(t *testing.T, s *storetest.Store) {
+	now := epoch
+	s.Now = func() time.Time { return now }
+	org := addGroup(t, s, "", "org")
+	for _, name := range []string{"https://b.test", "https://a.test", "https://b.test"} {
+		i := newIdentity(org.UID, "i")
+		i.Relationship.ClaimMatch.Issuer = name
+		must(t, s.InsertIdentity(t.Context(), i))
+	}
+	var all []string
+	for next := ""; ; {
+		var err error
+		next, err = s.NextIssuer(t.Context(), next)
+		must(t, err)
+		if next == "" {
+			break
+		}
+		all = append(all, next)
+	}
+	if diff := cmp.Diff([]string{"https://a.test", "https://b.test"}, all); diff != "" {
+		t.Error(diff)
+	}
+	state := func() resource.IssuerState {
+		t.Helper()
+		got, err := s.IssuerState(t.Context(), "https://a.test")
+		must(t, err)
+		return got
+	}
+	if diff := cmp.Diff(resource.IssuerState{Issuer: "https://a.test"}, state()); diff != "" {
+		t.Errorf("before the first look: %s", diff)
+	}
+	claim := func(due time.Time, want bool) {
+		t.Helper()
+		if got, err := s.ClaimIssuer(t.Context(), "https://a.test", due); err != nil || got != want {
+			t.Errorf("claimed = %v, %v, want %v", got, err, want)
+		}
+	}
+	claim(now, true)
+	claim(now, false)
+	good := resource.IssuerState{Issuer: "https://a.test", CheckTime: now, SuccessTime: now, Keys: []resource.IssuerKey{{ID: "k", Algorithm: "ES256"}}}
+	must(t, s.NoteIssuer(t.Context(), good))
+	if diff := cmp.Diff(good, state()); diff != "" {
+		t.Error(diff)
+	}
+	now = now.Add(time.Hour)
+	claim(now, true)
+	must(t, s.NoteIssuer(t.Context(), resource.IssuerState{Issuer: "https://a.test", CheckTime: now, Problem: "away"}))
+	good.CheckTime, good.Problem = now, "away" // the keys and the last success stay
+	if diff := cmp.Diff(good, state()); diff != "" {
+		t.Error(diff)
+	}
+	must(t, s.DropIssuers(t.Context()))
+	if diff := cmp.Diff(good, state()); diff != "" {
+		t.Errorf("one that is trusted was dropped: %s", diff)
+	}
+	found, complete, err := s.IdentitiesOf(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, "https://a.test", 10)
+	if err != nil || !complete || len(found) != 1 {
+		t.Fatalf("%d identities, %v, %v", len(found), complete, err)
+	}
+	must(t, s.DeleteIdentity(t.Context(), found[0].UID))
+	must(t, s.DropIssuers(t.Context()))
+	if diff := cmp.Diff(resource.IssuerState{Issuer: "https://a.test"}, state()); diff != "" {
+		t.Errorf("one that nobody trusts was kept: %s", diff)
+	}
+}
+
+func identitiesOfIssuer(t *testing.T, s *storetest.Store) {
+	org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
+	for range 3 {
+		addIdentity(t, s, org.UID, "i")
+		addIdentity(t, s, other.UID, "i")
+	}
+	pattern := newIdentity(org.UID, "p")
+	pattern.Relationship.ClaimMatch.Issuer, pattern.Relationship.ClaimMatch.IssuerPattern = "", "https://.*"
+	must(t, s.InsertIdentity(t.Context(), pattern))
+	under := store.Reach{Under: []resource.UID{org.UID}}
+	for _, tt := range []struct {
+		issuer   string
+		limit, n int
+		complete bool
+	}{{"https://issuer.test", 10, 3, true}, {"https://issuer.test", 2, 2, false}, {"", 10, 1, true}, {"https://nobody.test", 10, 0, true}} {
+		got, complete, err := s.IdentitiesOf(t.Context(), under, tt.issuer, tt.limit)
+		if err != nil || len(got) != tt.n || complete != tt.complete {
+			t.Errorf("%q: %d identities, complete %v, %v, want %d, %v", tt.issuer, len(got), complete, err, tt.n, tt.complete)
+		}
+		for _, i := range got {
+			if !org.UID.Covers(i.UID) {
+				t.Errorf("%s is out of reach", i.UID)
+			}
+		}
+	}
+}
+
+func newSigningKey(id string, at time.Time) iamdb.SigningKey {
+	return iamdb.SigningKey{ID: id, Algorithm: "ES256", Sealed: []byte("sealed " + id), CreateTime: at}
+}
+
+func signingKeysRotate(t *testing.T, s *storetest.Store) {
+	must(t, s.InsertFirstSigningKey(t.Context(), newSigningKey("one", epoch)))
+	revision, err := s.Revision(t.Context())
+	must(t, err)
+	for _, tt := range []struct {
+		key, newest string
+		want        bool
+	}{{"two", "one", true}, {"late", "one", false}, {"three", "two", true}} {
+		added, err := s.AddSigningKey(t.Context(), newSigningKey(tt.key, epoch.Add(time.Duration(len(tt.key))*time.Second)), tt.newest)
+		if err != nil || added != tt.want {
+			t.Errorf("%s after %s: added = %v, %v", tt.key, tt.newest, added, err)
+		}
+	}
+	rsa := func(id string) iamdb.SigningKey {
+		return iamdb.SigningKey{ID: id, Algorithm: "RS256", Sealed: []byte("sealed " + id), CreateTime: epoch.Add(time.Hour)}
+	}
+	for _, pair := range [][2]string{{"two", "two r"}, {"three", "three r"}, {"three", "late r"}, {"gone", "gone r"}} {
+		must(t, s.PairSigningKey(t.Context(), pair[0], rsa(pair[1])))
+	}
+	must(t, s.DropSigningKey(t.Context(), "two"))
+	must(t, s.PairSigningKey(t.Context(), "two", rsa("two r")))
+	wantFault(t, s.DropSigningKey(t.Context(), "two"), fault.NotFound, fault.Resource{Type: "signing key", Name: "two"})
+	got, err := s.SigningKeys(t.Context())
+	must(t, err)
+	three, pair := newSigningKey("three", epoch.Add(5*time.Second)), rsa("three r")
+	three.Pair = &pair
+	if diff := cmp.Diff([]iamdb.SigningKey{three, newSigningKey("one", epoch)}, got); diff != "" {
+		t.Error(diff)
+	}
+	if added, err := s.AddSigningKey(t.Context(), newSigningKey("behind", epoch.Add(-time.Hour)), "three"); err != nil || !added {
+		t.Errorf("by a clock that is behind: added = %v, %v", added, err)
+	}
+	if got, err = s.SigningKeys(t.Context()); err != nil || got[0].ID != "behind" {
+		t.Errorf("the newest key is %v, %v", got[0].ID, err)
+	}
+	changes, complete, err := s.GrantChanges(t.Context(), revision)
+	must(t, err)
+	if !complete || len(changes) != 6 {
+		t.Fatalf("%d changes, want one of each: %v", len(changes), changes)
+	}
+	for _, c := range changes {
+		if c.Identity != resource.SigningKeysSubject {
+			t.Errorf("the change is of %q", c.Identity)
+		}
+	}
+}
+
+// issuerDuels are opposites of sessions, denials and keys.
+var issuerDuels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) duel{
+	"refresh twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
+		n := liveSession(t, s, addIdentity(t, s, org, "i").UID)
+		use := func(next string) func() error {
+			return func() error {
+				_, _, err := s.UseRefresh(t.Context(), []byte(n.ID), []byte(n.ID+next), time.Now().Add(time.Hour))
+				return err
+			}
+		}
+		return duel{use("a"), use("b"), func(a, b error) error {
+			if err := oneOf(fault.Unauthenticated, fault.Unauthenticated)(a, b); err != nil {
+				return err
+			}
+			_, err := s.Session(t.Context(), n.ID)
+			if !errors.Is(err, fault.NotFound) {
+				return fmt.Errorf("a token was used twice, and its session goes on: %v", err)
+			}
+			return nil
+		}}
+	},
+	"refresh and end session": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
+		n := liveSession(t, s, addIdentity(t, s, org, "i").UID)
+		return duel{
+			func() error {
+				_, _, err := s.UseRefresh(t.Context(), []byte(n.ID), []byte(n.ID+"a"), time.Now().Add(time.Hour))
+				return err
+			},
+			func() error { _, err := s.EndSession(t.Context(), n.ID); return err },
+			overSession(t, s, n.ID),
+		}
+	},
+	"refresh and delete identity": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
+		i := addIdentity(t, s, org, "i")
+		n := liveSession(t, s, i.UID)
+		return duel{
+			func() error {
+				_, _, err := s.UseRefresh(t.Context(), []byte(n.ID), []byte(n.ID+"a"), time.Now().Add(time.Hour))
+				return err
+			},
+			func() error { return s.DeleteIdentity(t.Context(), i.UID) },
+			overSession(t, s, n.ID),
+		}
+	},
+	"start session and delete identity": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
+		i := addIdentity(t, s, org, "i")
+		n := newSession(i.UID, string(org.NewChild()))
+		n.ExpireTime = time.Now().Add(time.Hour)
+		return duel{
+			func() error { return s.StartSession(t.Context(), n, []byte(n.ID), n.ExpireTime) },
+			func() error { return s.DeleteIdentity(t.Context(), i.UID) },
+			func(a, b error) error {
+				if errors.Is(a, fault.NotFound) {
+					a = fault.New(fault.Unauthenticated, "")
+				}
+				return overSession(t, s, n.ID)(a, b)
+			},
+		}
+	},
+	"deny and delete identity": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
+		i := addIdentity(t, s, org, "i")
+		return duel{
+			func() error {
+				return s.RecordDenials(t.Context(), []resource.Denial{newDenial(i.UID, time.Now(), "r")})
+			},
+			func() error { return s.DeleteIdentity(t.Context(), i.UID) },
+			func(a, b error) error {
+				all, err := s.Denials(t.Context(), i.UID)
+				if len(all) > 0 {
+					err = fmt.Errorf("%d denials of nobody", len(all))
+				}
+				return errors.Join(a, b, err)
+			},
+		}
+	},
+	"rotate twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
+		first := newSigningKey("first", time.Now())
+		must(t, s.InsertFirstSigningKey(t.Context(), first))
+		all, err := s.SigningKeys(t.Context())
+		must(t, err)
+		newest := all[0]
+		added := make(chan bool, 2)
+		rotate := func() error {
+			ok, err := s.AddSigningKey(t.Context(), newSigningKey(string(org.NewChild()), newest.CreateTime.Add(time.Second)), newest.ID)
+			added <- ok
+			return err
+		}
+		return duel{rotate, rotate, func(a, b error) error {
+			if x, y := <-added, <-added; x == y {
+				return fmt.Errorf("added: %v and %v, want one", x, y)
+			}
+			return errors.Join(a, b)
+		}}
+	},
+}
+
+// liveSession starts a session that is good now, whose id is its first refresh
+// token.
+func liveSession(t *testing.T, s *storetest.Store, identity resource.UID) resource.Session {
+	t.Helper()
+	n := newSession(identity, string(identity))
+	n.CreateTime, n.ExpireTime = time.Now(), time.Now().Add(10*time.Hour)
+	must(t, s.StartSession(t.Context(), n, []byte(n.ID), n.ExpireTime))
+	return n
+}
+
+// overSession says that the second of the two went through, and the session is
+// over for good.
+func overSession(t *testing.T, s *storetest.Store, id string) func(a, b error) error {
+	return func(a, b error) error {
+		if b != nil || a != nil && !errors.Is(a, fault.Unauthenticated) {
+			return fmt.Errorf("errors = %v and %v", a, b)
+		}
+		if _, err := s.Session(t.Context(), id); !errors.Is(err, fault.NotFound) {
+			return fmt.Errorf("the session goes on: %v", err)
+		}
+		if _, _, err := s.UseRefresh(t.Context(), []byte(id+"a"), []byte(id+"b"), time.Now().Add(time.Hour)); !errors.Is(err, fault.Unauthenticated) {
+			return fmt.Errorf("its refresh token is good: %v", err)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,430 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// A Kind says how one kind of resource is stored. Everything that names its
+// columns, SELECT, INSERT, UPDATE, the orders of lists and their cursors, comes
+// from Columns.
+type Kind[T any] struct {
+	Table   string            // its table, and the name of its counters
+	Label   string            // what a person calls one of them
+	Columns func(*T) []Column // the columns of a resource
+	Joins   string            // what else they are read from
+	Self    bool              // it has the UIDs of groups
+	Inside  bool              // and filters by place take it as a child of its group
+	Holders string            // the tables of what it is in, unless that is a group
+	Orders  map[string]string // further order_by fields, and their columns
+	Unique  string            // columns of which a second row is refused without an end to the transaction
+
+	Created, Updated, Deleted resource.EventType
+	Redacted                  func(T) T // what an event says of one; nil says everything
+
+	once  sync.Once
+	texts kindTexts
+}
+
+// kindTexts are the parts of statements that name columns.
+type kindTexts struct {
+	columns string // of SELECT
+	read    string // SELECT, without conditions
+	orders  map[string]string
+	insert  string // up to VALUES
+	update  string // up to WHERE; the parameters begin at $3
+}
+
+func (k *Kind[T]) text() *kindTexts {
+	k.once.Do(func() {
+		var read, written, set []string
+		orders := map[string]string{}
+		for _, c := range k.Columns(new(T)) {
+			switch {
+			case c.from == "":
+				read = append(read, "t."+c.name)
+			case c.from != "-":
+				read = append(read, c.from)
+			}
+			if c.order != "" {
+				orders[c.order] = c.name
+			}
+			if c.name == "uid" {
+				written = append(written, "seg", "uid", "parent", "a1", "a2", "a3")
+			} else if c.name != "" {
+				written = append(written, c.name)
+			}
+			if c.name != "" && !c.fixed {
+				set = append(set, fmt.Sprintf("%s = $%d", c.name, len(set)+3))
+			}
+		}
+		for name, column := range k.Orders {
+			orders[name] = column
+		}
+		columns := strings.Join(read, ", ")
+		k.texts = kindTexts{
+			columns, "SELECT " + columns + " FROM " + k.Table + " AS t" + k.Joins, orders,
+			"INSERT INTO " + k.Table + " (" + strings.Join(written, ", ") + ")",
+			"UPDATE " + k.Table + " SET " + strings.Join(set, ", "),
+		}
+	})
+	return &k.texts
+}
+
+// Select returns a SELECT of the kind's columns, without conditions. The table is
+// t.
+func (k *Kind[T]) Select() string { return k.text().read }
+
+// Scan reads a row of Select.
+func (k *Kind[T]) Scan(row Scanner) (v T, err error) {
+	columns := k.Columns(&v)
+	into := make([]any, 0, len(columns))
+	for _, c := range columns {
+		if c.from != "-" {
+			into = append(into, c.field)
+		}
+	}
+	return v, row.Scan(into...)
+}
+
+// All reads the rows of a Select that ends with a condition.
+func (k *Kind[T]) All(ctx context.Context, rows Reader, end string, args ...any) ([]T, error) {
+	return ReadAll(ctx, rows, k.Scan, k.Select()+end, args...)
+}
+
+// uid returns the UID of a resource.
+func (k *Kind[T]) uid(columns []Column) resource.UID {
+	for _, c := range columns {
+		if f, ok := c.field.(keyField); ok {
+			return *f.p
+		}
+	}
+	return ""
+}
+
+// updateTime returns where a resource has the time of its last change, or nil.
+func updateTime(columns []Column) *time.Time {
+	for _, c := range columns {
+		if f, ok := c.field.(timeField); ok && c.name == "update_ms" {
+			return f.p
+		}
+	}
+	return nil
+}
+
+// List says how the kind is listed: order_by accepts the orders of its columns.
+func (k *Kind[T]) List(byDefault page.Order) page.List {
+	fields := slices.Collect(maps.Keys(k.Orders))
+	for _, c := range k.Columns(new(T)) {
+		if c.order != "" {
+			fields = append(fields, c.order)
+		}
+	}
+	return page.List{Kind: k.Table, Fields: fields, Default: byDefault}
+}
+
+// OrderColumn returns the column that an order_by field sorts by.
+func (k *Kind[T]) OrderColumn(field string) (column string, ok bool) {
+	column, ok = k.text().orders[field]
+	return column, ok
+}
+
+// Cursor returns the position of a resource in the order of a column.
+func (k *Kind[T]) Cursor(v T, column string) page.Cursor {
+	columns := k.Columns(&v)
+	at := page.Cursor{UID: string(k.uid(columns))}
+	for _, c := range columns {
+		if c.name == column {
+			c.position(&at)
+		}
+	}
+	return at
+}
+
+// name returns what a resource is called in the error that there is one already.
+func (k *Kind[T]) name(columns []Column) string {
+	for _, c := range columns {
+		if c.name == "name" {
+			v, _ := c.field.value() // text cannot fail
+			return v.(string)
+		}
+	}
+	return string(k.uid(columns))
+}
+
+// Get reads one resource, or returns fault.NotFound.
+func Get[T any](ctx context.Context, s *DB, k *Kind[T], uid resource.UID) (v T, _ error) {
+	return One(ctx, s.Rows, k, uid, ` WHERE t.uid = $1`, string(uid))
+}
+
+// One reads the resource that a condition selects. It returns fault.NotFound,
+// with the name given, if there is none.
+func One[T any](
+	ctx context.Context, rows Reader, k *Kind[T], name resource.UID, end string, args ...any,
+) (v T, _ error) {
+	found := false
+	err := rows(ctx, k.Select()+end, args, func(row Scanner) (enough bool, err error) {
+		found = true
+		v, err = k.Scan(row)
+		return true, err
+	})
+	if err == nil && !found {
+		err = fault.Missing(k.Label, string(name))
+	}
+	return v, err
+}
+
+// Lock reads one resource inside a transaction that is about to change it, if lock
+// is DB.Engine.Lock, or to remove it, if it is DB.Engine.LockKey. It returns
+// fault.NotFound if there is none.
+func Lock[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID, lock string) (T, error) {
+	return One(ctx, t.Rows, k, uid, ` WHERE t.uid = $1`+lock, string(uid))
+}
+
+// Insert adds a resource with its event and its count. It returns
+// fault.AlreadyExists if there is one of its name, and fault.NotFound if its group
+// is not there.
+func Insert[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
+	if err := InsertRow(ctx, t, k, v); err != nil {
+		return err
+	}
+	uid := k.uid(k.Columns(&v))
+	return t.Added(ctx, k.Table, k.Created, uid, k.group(uid), k.redacted(v))
+}
+
+// group returns the group that the events of a resource are in.
+func (k *Kind[T]) group(uid resource.UID) resource.UID {
+	switch {
+	case k.Self:
+		return uid
+	case k.Holders != "":
+		return uid.Root()
+	}
+	return uid.Parent()
+}
+
+func (k *Kind[T]) redacted(v T) T {
+	if k.Redacted == nil {
+		return v
+	}
+	return k.Redacted(v)
+}
+
+// InsertRow is Insert without the event and the count.
+func InsertRow[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
+	d, err := Insertion(t, k, v)
+	if err != nil {
+		return err
+	}
+	n, err := t.Exec(ctx, d.Text, d.Args...)
+	columns := k.Columns(&v)
+	if err == nil && n == 0 {
+		return fault.Exists(k.Label, k.name(columns))
+	}
+	return t.DB.Refusal(err, k.Label, k.name(columns), k.uid(columns))
+}
+
+// Insertion is the statement of InsertRow. It touches no row if there is one of the name.
+func Insertion[T any](t *Tx, k *Kind[T], v T) (Statement, error) {
+	row, err := k.row(v)
+	if err != nil {
+		return Statement{}, err
+	}
+	text := k.text().insert + t.DB.Engine.Values(1, len(row))
+	if k.Unique != "" {
+		text += ` ON CONFLICT (` + k.Unique + `) DO NOTHING`
+	}
+	return Statement{text, row}, nil
+}
+
+// InsertRows is InsertRow for many; PostgreSQL gets the statements with the commit.
+func InsertRows[T any](ctx context.Context, t *Tx, k *Kind[T], all []T) error {
+	rows := make([][]any, len(all))
+	for i, v := range all {
+		var err error
+		if rows[i], err = k.row(v); err != nil {
+			return err
+		}
+	}
+	return t.InsertRows(ctx, k.text().insert, rows, ``)
+}
+
+// row returns the values of a resource in the order of INSERT.
+func (k *Kind[T]) row(v T) (row []any, _ error) {
+	for _, c := range k.Columns(&v) {
+		if f, ok := c.field.(keyField); ok {
+			row = append(row, TreeColumns(*f.p)...)
+		} else if c.name != "" {
+			arg, err := c.field.value()
+			if err != nil {
+				return nil, fmt.Errorf("%s of %s: %w", c.name, k.Label, err)
+			}
+			row = append(row, arg)
+		}
+	}
+	return row, nil
+}
+
+// Update replaces before by after, with its event, and sets the time of the change
+// in after. If after is stored as before is, it writes nothing, there is no event,
+// and the time is that of before. It returns ErrStale if the resource is not as
+// before any more, and fault.AlreadyExists if there is another of its name.
+func Update[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) error {
+	return UpdateAs(ctx, t, k, k.Updated, before, after)
+}
+
+// UpdateAs is Update with an event of another type.
+func UpdateAs[T any](ctx context.Context, t *Tx, k *Kind[T], event resource.EventType, before T, after *T) error {
+	was := k.Columns(&before)
+	if err := resource.CheckExpected(ctx, k.uid(was), *updateTime(was)); err != nil {
+		return err
+	}
+	same, err := k.sameRow(before, *after)
+	if err != nil {
+		return err
+	}
+	if same {
+		*updateTime(k.Columns(after)) = *updateTime(k.Columns(&before))
+		return nil
+	}
+	if err := UpdateRow(ctx, t, k, before, after); err != nil {
+		return err
+	}
+	uid := k.uid(k.Columns(&before))
+	return t.Emit(ctx, event, uid, k.group(uid), k.redacted(before), k.redacted(*after))
+}
+
+// sameRow reports whether an update from before to after would change no column but
+// the time of the change.
+func (k *Kind[T]) sameRow(before, after T) (bool, error) {
+	was, is := k.Columns(&before), k.Columns(&after)
+	for i, c := range is {
+		if c.name == "" || c.fixed || c.name == "update_ms" {
+			continue
+		}
+		old, err := was[i].field.value()
+		if err != nil {
+			return false, fmt.Errorf("%s of %s: %w", c.name, k.Label, err)
+		}
+		value, err := c.field.value()
+		if err != nil || !reflect.DeepEqual(old, value) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// UpdateRow is Update without the event. It writes what has not changed, too.
+func UpdateRow[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) error {
+	was := k.Columns(&before)
+	version := *updateTime(was)
+	if err := resource.CheckExpected(ctx, k.uid(was), version); err != nil {
+		return err
+	}
+	*updateTime(k.Columns(after)) = t.DB.TimeAfter(version)
+	columns := k.Columns(after)
+	args := []any{string(k.uid(was)), MS(version)}
+	for _, c := range columns {
+		if c.name == "" || c.fixed {
+			continue
+		}
+		arg, err := c.field.value()
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", c.name, k.Label, err)
+		}
+		args = append(args, arg)
+	}
+	n, err := t.Exec(ctx, k.text().update+` WHERE uid = $1 AND update_ms = $2`, args...)
+	if err == nil && n == 0 {
+		return ErrStale
+	}
+	return t.DB.Refusal(err, k.Label, k.name(columns), k.uid(columns))
+}
+
+// ErrStale is the error of an update of something that has changed since it was
+// read, or is gone.
+var ErrStale = errors.New("changed since it was read")
+
+// How often Edit tries, and the bounds of the random pauses between.
+const (
+	editTries = 50
+	pauseMin  = time.Millisecond
+	pauseMax  = 50 * time.Millisecond
+)
+
+// Edit reads a resource, applies change to it, and writes it if it is still as it
+// was read; otherwise it begins again. Nothing is locked while change runs. It
+// returns the errors of read, change and write, and fault.Aborted if others always
+// change the resource first.
+func Edit[T any](
+	ctx context.Context, uid resource.UID, read func(context.Context, resource.UID) (T, error),
+	write func(ctx context.Context, before, after T) (T, error), change func(*T) error,
+) (v T, err error) {
+	pause := pauseMin
+	for range editTries {
+		var before T
+		if before, err = read(ctx, uid); err != nil {
+			return v, err
+		}
+		if v, err = Clone(before); err != nil {
+			return v, err
+		}
+		if err = change(&v); err != nil {
+			return v, err
+		}
+		if v, err = write(ctx, before, v); !errors.Is(err, ErrStale) {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, ctx.Err()
+		case <-time.After(rand.N(pause)):
+			pause = min(2*pause, pauseMax)
+		}
+	}
+	return v, fault.New(fault.Aborted, "Aborted: others have changed it at the same time; try again")
+}
+
+// Delete removes a resource that nothing refers to, with its event and its count.
+// It returns nil if there is none.
+func Delete[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID) error {
+	v, err := Lock(ctx, t, k, uid, t.DB.Engine.LockKey)
+	if errors.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return Remove(ctx, t, k, v)
+}
+
+// Remove removes a resource that was locked, with its event and its count.
+func Remove[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
+	uid := k.uid(k.Columns(&v))
+	if _, err := t.Exec(ctx, `DELETE FROM `+k.Table+` WHERE uid = $1`, string(uid)); err != nil {
+		return err
+	}
+	return t.Removed(ctx, k.Table, k.Deleted, uid, k.group(uid), k.redacted(v))
+}
+
+// Clone copies a resource with what it points to, as far as its JSON goes.
+func Clone[T any](v T) (out T, err error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return out, fmt.Errorf("copy %T: %w", v, err)
+	}
+	return out, json.Unmarshal(b, &out)
+}

@@ -1,0 +1,35 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+)
+
+// Lease acquires or renews the lease of a name for a time, unless another holder
+// has it, and reports whether the holder has it then. Times are those of the
+// database, so that the clocks of replicas need not agree.
+func (s *DB) Lease(ctx context.Context, name, holder string, life time.Duration) (bool, error) {
+	n, err := s.Exec(ctx, `
+		INSERT INTO leases (name, holder, until_ms) VALUES ($1, $2, `+s.Engine.Clock+` + $3)
+		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms
+		WHERE leases.holder = excluded.holder OR leases.until_ms <= `+s.Engine.Clock, name, holder, life.Milliseconds())
+	return n > 0, err
+}
+
+// KeepLease returns fault.Aborted unless the holder has a lease, and keeps others from it
+// until the commit. So a holder that was stopped for longer than its lease cannot write.
+func (t *Tx) KeepLease(ctx context.Context, name, holder string) error {
+	n, err := t.Exec(ctx, `UPDATE leases SET holder = holder WHERE name = $1 AND holder = $2`, name, holder)
+	if err == nil && n == 0 {
+		return fault.New(fault.Aborted, "Aborted: another replica does this now")
+	}
+	return err
+}
+
+// EndLease releases a lease, if the holder has it.
+func (s *DB) EndLease(ctx context.Context, name, holder string) error {
+	_, err := s.Exec(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
+	return err
+}

@@ -1,0 +1,340 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// This file reads pages of resources, in any of their orders, from any union of
+// subtrees, at a cost that depends on the page and on the number of subtrees,
+// never on the size of the table.
+//
+// Every subtree has its rows in each order in an index (see schema/), so one
+// subtree is one index range and a page is a seek and a short walk. A union of
+// subtrees is a merge of such walks. Totals are counters. The plan is chosen
+// here and not by the database: each statement is written so that one index
+// serves it.
+
+// levels is how deep a subtree may start and still have an index in the order of a
+// column. For a deeper one a list sorts the subtree, which is slow only if that is
+// big.
+var levels = map[string]int{"name": 3, "create_ms": 3, "update_ms": 1}
+
+// A Condition is an equality that a list is filtered by. There is an index
+// (column, uid) for it.
+type Condition struct {
+	column string
+	value  any
+	since  bool // it may also be more
+	flag   bool // the column itself is true; its index has only such rows
+}
+
+// List reads one page of a kind.
+func List[T any](
+	ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Filter, p page.Request,
+) (page.Page[T], error) {
+	var out page.Page[T]
+	if f.Group != "" {
+		if f.UIDs.ChildrenOf != "" && f.UIDs.ChildrenOf != f.Group {
+			return out, nil
+		}
+		f.UIDs.ChildrenOf = f.Group
+	}
+	sc := l.scope(r, f.UIDs)
+	if sc.Empty() {
+		return out, nil
+	}
+	col, ok := l.OrderColumn(p.Order.Field)
+	if !ok {
+		return out, fmt.Errorf("cannot list %s by %q", l.Table, p.Order.Field)
+	}
+	q := Query{Engine: s.Engine, Table: l.Table, Columns: l.text().columns, joins: l.Joins, Column: col, name: f.Name,
+		Page: p}
+	q.filter(f)
+	if at := sc.fromFilter(r, f.UIDs); at != "" {
+		q.require(at, append(strings.Fields(l.Holders), "groups")...)
+	}
+	if col == "uid" && sc.Children != "" && !q.filtered() &&
+		(p.After == nil || resource.UID(p.After.UID).Parent() == sc.Children) {
+		q.Column = "seg" // of siblings, the segments have the order of the uids
+	}
+	spans, err := s.spans(ctx, q, sc)
+	if err != nil {
+		return out, err
+	}
+	for _, sp := range spans {
+		out.Total += sp.rows
+	}
+	near, all := q.prune(spans)
+	out.Items, err = read(ctx, s, l, q, near)
+	if err == nil && !all && len(out.Items) <= p.Size { // rows have gone since they were counted
+		out.Items, err = read(ctx, s, l, q, spans)
+	}
+	if err != nil {
+		return page.Page[T]{}, err
+	}
+	if len(out.Items) > p.Size {
+		out.Items = out.Items[:p.Size]
+		last := l.Cursor(out.Items[p.Size-1], col)
+		out.Last = &last
+	}
+	return out, nil
+}
+
+// filter adds the equalities of f.
+func (q *Query) filter(f resource.Filter) {
+	if f.Relationship != resource.RelationshipNone {
+		q.where = append(q.where, Condition{column: "relationship", value: int64(f.Relationship)})
+	}
+	if f.KeyID != "" {
+		q.where = append(q.where, Condition{column: "key_id", value: f.KeyID})
+	}
+	if f.Identity != "" {
+		q.where = append(q.where, Condition{column: "identity", value: string(f.Identity)})
+	}
+	if f.Role != "" {
+		q.where = append(q.where, Condition{column: "role", value: Segment(f.Role)})
+		q.require(f.Role, "roles")
+	}
+	if f.Digest != "" {
+		q.where = append(q.where, Condition{column: "digest", value: f.Digest})
+	}
+	if !f.UpdatedSince.IsZero() {
+		q.where = append(q.where, Condition{column: "update_ms", value: MS(f.UpdatedSince), since: true})
+	}
+	if f.Deprecated {
+		q.where = append(q.where, Condition{column: "deprecated", flag: true})
+	}
+	q.classes, q.direction = f.Classes, f.Direction
+}
+
+// read returns the rows of a page, and one more if there is one.
+func read[T any](ctx context.Context, s *DB, l *Kind[T], q Query, spans []span) (items []T, err error) {
+	each := func(row Scanner) (bool, error) {
+		v, err := l.Scan(row)
+		items = append(items, v)
+		return len(items) > q.Page.Size, err
+	}
+	switch {
+	case len(spans) == 0:
+	case len(spans) == 1:
+		text := q.page(spans[0])
+		err = s.Rows(ctx, text, q.Args, each)
+	case s.Engine.Postgres:
+		text := q.lateral(spans)
+		err = s.Rows(ctx, text, q.Args, each)
+	default:
+		err = s.Snapshot(ctx, func(rows Reader) error {
+			segs, err := merge(ctx, rows, q, spans)
+			if err != nil || len(segs) == 0 {
+				return err
+			}
+			text := q.fetch(segs)
+			return rows(ctx, text, q.Args, each)
+		})
+	}
+	return items, err
+}
+
+// A span is a part of a scope that one index range holds, or a set of rows.
+type span struct {
+	below, children resource.UID
+	self            bool // with the group of below itself; only of ranges of uids
+	set             []resource.UID
+	rows            int64 // how many there are
+}
+
+// spans returns the parts of a scope that are not empty, in the order of their
+// uids, with their sizes.
+func (s *DB) spans(ctx context.Context, q Query, sc Scope) ([]span, error) {
+	var all []span
+	self := q.Column == "uid" && !q.filtered() && includes(sc.Rows, sc.Below)
+	if self {
+		sc.Rows = slices.DeleteFunc(slices.Clone(sc.Rows), func(uid resource.UID) bool {
+			return slices.Contains(sc.Below,
+				uid)
+		})
+	}
+	for _, uid := range sc.Below {
+		all = append(all, span{below: uid, self: self})
+	}
+	if sc.Children != "" {
+		all = append(all, span{children: sc.Children})
+	}
+	if err := s.size(ctx, q, all); err != nil {
+		return nil, err
+	}
+	if len(sc.Rows) > 0 {
+		sp := span{set: sc.Rows}
+		q := q
+		text := q.total(sp)
+		if err := s.Row(ctx, text, q.Args, &sp.rows); err != nil {
+			return nil, err
+		}
+		all = append(all, sp)
+	}
+	return slices.DeleteFunc(all, func(sp span) bool { return sp.rows == 0 }), nil
+}
+
+// includes reports whether all of some uids are among others.
+func includes(all, some []resource.UID) bool {
+	return !slices.ContainsFunc(some, func(uid resource.UID) bool { return !slices.Contains(all, uid) })
+}
+
+// size fills in how many rows each span has: from its counter, or, for a list
+// with filters, by counting the entries of an index.
+func (s *DB) size(ctx context.Context, q Query, spans []span) error {
+	if q.filtered() {
+		for i := range spans {
+			q := q
+			text := q.total(spans[i])
+			if err := s.Row(ctx, text, q.Args, &spans[i].rows); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(spans) == 0 {
+		return nil
+	}
+	text := q.counters(spans)
+	return s.Rows(ctx, text, q.Args, func(row Scanner) (bool, error) {
+		var i int
+		var n int64
+		err := row.Scan(&i, &n)
+		spans[i].rows = n
+		return false, err
+	})
+}
+
+// prune drops the spans that a page in the order of uids cannot come from: the
+// spans are in that order themselves, and their sizes are known. all is false if
+// it dropped some for their sizes alone.
+func (q *Query) prune(spans []span) (out []span, all bool) {
+	if q.Column != "uid" || len(spans) < 2 {
+		return spans, true
+	}
+	all = true
+	left := int64(q.need())
+	for i := range spans {
+		sp := spans[i]
+		if q.Page.Order.Desc {
+			sp = spans[len(spans)-1-i]
+		}
+		if sp.below == "" { // a set can be anywhere
+			out = append(out, sp)
+			continue
+		}
+		if q.passed(sp.below) {
+			continue
+		}
+		if left <= 0 {
+			all = false
+			continue
+		}
+		if c := q.Page.After; c == nil || !sp.below.Covers(resource.UID(c.UID)) {
+			left -= sp.rows // with the cursor inside, nobody knows how much is left
+		}
+		out = append(out, sp)
+	}
+	return out, all
+}
+
+// passed reports whether a subtree lies before the cursor as a whole.
+func (q *Query) passed(uid resource.UID) bool {
+	c := q.Page.After
+	if c == nil {
+		return false
+	}
+	if q.Page.Order.Desc {
+		return string(uid) >= c.UID
+	}
+	return string(uid)+"0" <= c.UID
+}
+
+// A key is the position of a row in an order.
+type key struct {
+	text string
+	num  int64
+	seg  int64
+}
+
+// merge returns the segments of a page's rows from several spans, in order. It
+// walks one index range for each, as far as its rows still count: in SQLite
+// that costs little more than the rows.
+func merge(ctx context.Context, rows Reader, q Query, spans []span) ([]int64, error) {
+	order := q.compare
+	if q.Page.Order.Desc {
+		order = func(a, b key) int { return q.compare(b, a) }
+	}
+	need := q.need()
+	var best []key
+	for _, sp := range spans {
+		q := q
+		text := q.keys(sp, need)
+		var got []key
+		err := rows(ctx, text, q.Args, func(row Scanner) (bool, error) {
+			var k key
+			into := any(&k.num)
+			if q.textual() {
+				into = &k.text
+			}
+			if err := row.Scan(&k.seg, into); err != nil {
+				return false, err
+			}
+			if len(best) == need && order(k, best[need-1]) > 0 {
+				return true, nil
+			}
+			got = append(got, k)
+			return false, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		best = mergeKeys(best, got, need, order)
+	}
+	var segs []int64
+	for _, k := range best[min(q.Page.Skip, len(best)):] {
+		segs = append(segs, k.seg)
+	}
+	return segs, nil
+}
+
+// mergeKeys merges two ordered lists and keeps the first n.
+func mergeKeys(a, b []key, n int, order func(a, b key) int) []key {
+	out := make([]key, 0, min(n, len(a)+len(b)))
+	for len(out) < n && len(a)+len(b) > 0 {
+		if len(b) == 0 || len(a) > 0 && order(a[0], b[0]) <= 0 {
+			out, a = append(out, a[0]), a[1:]
+		} else {
+			out, b = append(out, b[0]), b[1:]
+		}
+	}
+	return out
+}
+
+// compare orders keys as the database does.
+func (q *Query) compare(a, b key) int {
+	return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.num, b.num), cmp.Compare(a.seg, b.seg))
+}
+
+// textual reports whether the sort column is text.
+func (q *Query) textual() bool { return q.Column == "uid" || q.Column == "name" }
+
+// need is how many rows, in order, decide the page.
+func (q *Query) need() int { return q.Page.Skip + q.Page.Size + 1 }
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// A Listing names what lists of a kind read, for the tests of their plans.
+type Listing struct{ Table, Columns, Joins string }
+
+// Listing returns what lists of a kind read.
+func (k *Kind[T]) Listing() Listing { return Listing{k.Table, k.text().columns, k.Joins} }

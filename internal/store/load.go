@@ -1,0 +1,217 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+)
+
+// A Load is a transaction that fills an empty database with the rows of a Dump.
+type Load struct{ *Tx }
+
+// LoadInto makes a database at url with the schema of a Dump, and lets f fill it in
+// one transaction. It does what RequireEmpty does first. f may be called again if the
+// database asks for it.
+func LoadInto(ctx context.Context, url string, d *Dump, f func(*Load) error) (err error) {
+	if err := RequireEmpty(ctx, url, d.Schema); err != nil {
+		return err
+	}
+	s := newDB()
+	s.schema = d.Schema
+	if err := s.open(ctx, url); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.Write(ctx, func(t *Tx) error {
+		l := &Load{t}
+		if err := l.prepare(ctx, d.Tables); err != nil {
+			return err
+		}
+		resume, err := l.pauseTriggers(ctx)
+		if err != nil {
+			return err
+		}
+		if err := f(l); err != nil {
+			return err
+		}
+		if err := l.setSequences(ctx, d.Sequences); err != nil {
+			return err
+		}
+		return resume()
+	})
+}
+
+// RequireEmpty returns fault.FailedPrecondition unless there is nothing in the
+// database at url, or at most what an interrupted LoadInto of the same schema leaves,
+// and this program knows the schema.
+func RequireEmpty(ctx context.Context, url string, schema int64) error {
+	knows, err := KnownSchema()
+	if err != nil {
+		return err
+	}
+	if schema > knows {
+		return fault.New(fault.FailedPrecondition,
+			"the back-up has schema %d, and this program knows no more than %d; use the version that made it, or a later one",
+			schema, knows)
+	}
+	if info, err := os.Stat(url); !IsPostgres(url) && (errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0) {
+		return nil
+	}
+	s, err := OpenToRead(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }() // nothing was written
+	has, err := schemaVersion(ctx, s.Rows)
+	if err != nil {
+		return nil // there is no table of versions
+	}
+	full := fault.New(fault.FailedPrecondition, "the database is not empty; restore into a new one")
+	if has == 0 {
+		return nil
+	}
+	if has != schema {
+		return full
+	}
+	n, err := ReadColumn[int64](ctx, s.Rows, `SELECT (SELECT count(*) FROM groups) + (SELECT count(*) FROM identities)
+		+ (SELECT count(*) FROM signing_keys) + (SELECT count(*) FROM blobs)`)
+	if err == nil && n[0] > 0 {
+		err = full
+	}
+	return err
+}
+
+// prepare deletes the rows that migrations have added, and lets rows refer to others
+// that come later. It fails if the schema has other tables than the dump.
+func (l *Load) prepare(ctx context.Context, want []Table) error {
+	text := `PRAGMA defer_foreign_keys = 1`
+	if l.DB.Engine.Postgres {
+		text = `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL enable_seqscan = on`
+	}
+	for _, one := range strings.Split(text, ";") {
+		if _, err := l.Exec(ctx, strings.TrimSpace(one)); err != nil {
+			return err
+		}
+	}
+	have, err := l.DB.tables(ctx, l.Tx.Rows)
+	if err != nil {
+		return err
+	}
+	byName := func(a, b Table) int { return strings.Compare(a.Name, b.Name) }
+	sorted := slices.SortedFunc(slices.Values(want), byName)
+	sorted = slices.DeleteFunc(sorted, func(t Table) bool { // a version that did not know it has put it into the back-up
+		return slices.Contains(transient, t.Name)
+	})
+	if !slices.EqualFunc(slices.SortedFunc(slices.Values(have), byName), sorted, sameTable) {
+		return fault.New(fault.FailedPrecondition, "the tables of the back-up are not those of its schema; it is damaged")
+	}
+	for _, t := range slices.Backward(have) {
+		if _, err := l.Exec(ctx, `DELETE FROM `+t.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pauseTriggers keeps triggers from running until resume is called: what they would write is in the dump.
+// SQLite cannot pause one, so it is made again.
+func (l *Load) pauseTriggers(ctx context.Context) (resume func() error, _ error) {
+	find, pause := `SELECT name, sql FROM sqlite_master WHERE type = 'trigger'`, `DROP TRIGGER %s`
+	if l.DB.Engine.Postgres {
+		find = `SELECT DISTINCT c.relname, 'ALTER TABLE ' || c.relname || ' ENABLE TRIGGER USER'
+			FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND pg_table_is_visible(c.oid)`
+		pause = `ALTER TABLE %s DISABLE TRIGGER USER`
+	}
+	all, err := ReadMap[string, string](ctx, l.Tx.Rows, find)
+	if err != nil {
+		return nil, err
+	}
+	for name := range all {
+		if _, err := l.Exec(ctx, fmt.Sprintf(pause, name)); err != nil {
+			return nil, err
+		}
+	}
+	return func() error {
+		for _, text := range all {
+			if _, err := l.Exec(ctx, text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+// sameTable reports whether two tables have the same columns, in any order.
+func sameTable(a, b Table) bool {
+	byName := func(a, b TableColumn) int { return cmp.Compare(a.Name, b.Name) }
+	return a.Name == b.Name && slices.Equal(slices.SortedFunc(slices.Values(a.Columns), byName),
+		slices.SortedFunc(slices.Values(b.Columns), byName))
+}
+
+// Fill adds the rows that next returns to a table, until it returns io.EOF, and
+// returns their number. next may use a row again once it is called again.
+func (l *Load) Fill(ctx context.Context, t Table, next func() ([]any, error)) (int64, error) {
+	if on, ok := l.on.(*postgresTx); ok {
+		return on.copy(ctx, t, next)
+	}
+	const size = 64
+	var rows [][]any
+	var n int64
+	head := `INSERT INTO ` + t.Name + ` (` + t.columnNames() + `)`
+	for {
+		row, err := next()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		if err == nil {
+			n++
+			rows = append(rows, slices.Clone(row))
+		}
+		if len(rows) == size || err != nil {
+			if err := l.InsertRows(ctx, head, rows, ""); err != nil {
+				return n, err
+			}
+			rows = rows[:0]
+		}
+		if err != nil {
+			return n, nil
+		}
+	}
+}
+
+// setSequences has the database number the next rows after the numbers given.
+func (l *Load) setSequences(ctx context.Context, last map[string]int64) error {
+	for table, n := range last {
+		if n == 0 { // nothing was ever added to it
+			continue
+		}
+		texts := []string{`SELECT setval(pg_get_serial_sequence($1, '` + numbered + `'), $2)`}
+		if !l.DB.Engine.Postgres {
+			texts = []string{
+				`DELETE FROM sqlite_sequence WHERE name = $1 AND $2 > 0`, `INSERT INTO sqlite_sequence (name, seq) VALUES ($1, $2)`,
+			}
+		}
+		for _, text := range texts {
+			if _, err := l.Exec(ctx, text, table, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// KnownSchema returns the number of the last migration that this program has.
+func KnownSchema() (int64, error) {
+	all, err := migrations(Engine{})
+	if err != nil {
+		return 0, err
+	}
+	return all[len(all)-1].Version, nil
+}

@@ -1,0 +1,319 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// Emit adds an event to the outbox, in the transaction of the change. before and
+// after are what was changed, or nil if there was nothing, or is nothing any more.
+func (t *Tx) Emit(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) error {
+	row, err := t.Event(ctx, kind, subject, group, before, after)
+	if err != nil {
+		return err
+	}
+	return t.EmitAll(ctx, [][]any{row})
+}
+
+const outboxInsert = `INSERT INTO outbox (id, type, subject, grp, actor, before_json, after_json, request, at_ms)`
+
+// Added adds the event and the count that every insert ends with.
+func (t *Tx) Added(ctx context.Context, kind string, event resource.EventType, uid, group resource.UID, v any) error {
+	if err := t.Emit(ctx, event, uid, group, nil, v); err != nil {
+		return err
+	}
+	return t.Count(ctx, kind, uid, 1)
+}
+
+// Removed adds the event and takes away the count, as every delete does at its end.
+func (t *Tx) Removed(ctx context.Context, kind string, event resource.EventType, uid, group resource.UID, v any) error {
+	if err := t.Emit(ctx, event, uid, group, v, nil); err != nil {
+		return err
+	}
+	return t.Count(ctx, kind, uid, -1)
+}
+
+// EmitAll adds events in their order. On PostgreSQL they go with the commit.
+func (t *Tx) EmitAll(ctx context.Context, events [][]any) error {
+	if t.DB.Engine.Postgres {
+		t.events = append(t.events, events...)
+		return nil
+	}
+	return t.InsertRows(ctx, outboxInsert, events, "")
+}
+
+// outboxStatement is the statement that writes events, in their order.
+func outboxStatement(events [][]any) Statement {
+	columns := make([][]string, len(events[0])-1)
+	var at []int64
+	for _, row := range events {
+		for i := range columns {
+			columns[i] = append(columns[i], row[i].(string))
+		}
+		at = append(at, row[len(columns)].(int64))
+	}
+	args := make([]any, 0, len(columns)+1)
+	for _, c := range columns {
+		args = append(args, c)
+	}
+	return Statement{
+		Text: outboxInsert + ` SELECT *
+			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+				$8::text[], $9::bigint[])`,
+		Args: append(args, at),
+	}
+}
+
+// Event returns the row of an event, for EmitAll.
+func (t *Tx) Event(
+	ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any,
+) ([]any, error) {
+	who := resource.ActorFrom(ctx)
+	actor, err := Encode(who)
+	if err != nil {
+		return nil, err
+	}
+	b, err := Encode(before)
+	if err != nil {
+		return nil, err
+	}
+	a, err := Encode(after)
+	if err != nil {
+		return nil, err
+	}
+	if group == "" {
+		group = "/"
+	}
+	return []any{
+		rand.Text(), string(kind), string(subject), string(group), actor, b, a, who.RequestID, MS(t.DB.Time()),
+	}, nil
+}
+
+// Encode returns v as JSON, or "" for nil.
+func Encode(v any) (string, error) {
+	if v == nil {
+		return "", nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("encode event: %w", err)
+	}
+	return string(b), nil
+}
+
+const eventColumns = `seq, id, type, subject, grp, actor, at_ms, before_json, after_json`
+
+// Events returns up to n events that follow the one numbered after. Of changes
+// that are made at the same time, one may yet come to stand before another that
+// is here: see Tail.
+func (s *DB) Events(ctx context.Context, after int64, n int) ([]resource.Event, error) {
+	return s.events(ctx, `SELECT `+eventColumns+` FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2`, after, n)
+}
+
+// EventsBefore returns up to n events of a group, and of everything below it,
+// that come before the one numbered before, newest first; of no group, those of
+// all. It looks at no more than the reach events before that one, and returns
+// where it stopped looking: 0 if nothing is left.
+func (s *DB) EventsBefore(
+	ctx context.Context, group resource.UID, before int64, n, reach int,
+) (all []resource.Event, stopped int64, _ error) {
+	err := s.Row(ctx, `SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM outbox WHERE seq < $1
+		ORDER BY seq DESC LIMIT $2) AS t`,
+		[]any{before, reach}, &stopped)
+	if err != nil || stopped == 0 {
+		return nil, 0, err
+	}
+	text, args := `SELECT `+eventColumns+` FROM outbox WHERE seq < $1 AND seq >= $2`, []any{before, stopped}
+	if group != "" {
+		text += ` AND (grp = $4 OR grp > $5 AND grp < $6 OR subject > $5 AND subject < $6)`
+		args = append(args, n, string(group), string(group)+"/", string(group)+"0")
+	} else {
+		args = append(args, n)
+	}
+	if all, err = s.events(ctx, text+` ORDER BY seq DESC LIMIT $3`, args...); err != nil {
+		return nil, 0, err
+	}
+	if len(all) == n {
+		stopped = all[n-1].Seq
+	}
+	return all, stopped, nil
+}
+
+// EventsOfRequest returns up to n events of an organization that one request has caused. A
+// client chooses the ids of its requests, so others may have used the same.
+func (s *DB) EventsOfRequest(ctx context.Context, request string, org resource.UID, n int) ([]resource.Event, error) {
+	args, text := eventsOfRequest(request, org, n)
+	return s.events(ctx, text, args...)
+}
+
+// eventsOfRequest returns the statement of EventsOfRequest.
+func eventsOfRequest(request string, org resource.UID, n int) (args []any, text string) {
+	return []any{request, string(org), string(org) + "0", n}, `SELECT ` + eventColumns + ` FROM outbox
+		WHERE request = $1 AND request <> '' AND grp >= $2 AND grp < $3 ORDER BY grp, seq LIMIT $4`
+}
+
+// EventNumber returns the number of the first event that was recorded at that
+// time or later, as near as the clocks of replicas agree; of none, the number
+// that follows the last.
+func (s *DB) EventNumber(ctx context.Context, at time.Time) (int64, error) {
+	var low, high int64 // every event before low is older; high is not
+	err := s.Row(ctx, `SELECT (SELECT coalesce(min(seq), 1) FROM outbox),
+		(SELECT coalesce(max(seq), 0) + 1 FROM outbox)`, nil, &low, &high)
+	for err == nil && low < high {
+		middle := low + (high-low)/2
+		var seq, when int64
+		if err = s.Row(ctx, `SELECT seq, at_ms FROM outbox WHERE seq >= $1 ORDER BY seq LIMIT 1`, []any{middle}, &seq,
+			&when); err != nil {
+			break
+		}
+		if when < MS(at) {
+			low = seq + 1
+		} else {
+			high = middle
+		}
+	}
+	return low, err
+}
+
+// PruneEvents removes up to n of the oldest events if they are older than
+// before, and reports how many.
+func (s *DB) PruneEvents(ctx context.Context, before time.Time, n int) (int, error) {
+	gone, err := s.Exec(ctx,
+		`DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT $2) AND at_ms < $1`,
+		MS(before), n)
+	return int(gone), err
+}
+
+func (s *DB) events(ctx context.Context, text string, args ...any) ([]resource.Event, error) {
+	return ReadAll(ctx, s.Rows, func(row Scanner) (e resource.Event, _ error) {
+		var actor, before, after string
+		var at int64
+		if err := row.Scan(&e.Seq, &e.ID, &e.Type, &e.Subject, &e.Group, &actor, &at, &before, &after); err != nil {
+			return e, err
+		}
+		e.Time, e.Before, e.After = FromMS(at), []byte(before), []byte(after)
+		return e, json.Unmarshal([]byte(actor), &e.Actor)
+	}, text, args...)
+}
+
+// A Tail reads the outbox to its end, in order, and leaves out nothing. It is not
+// safe for concurrent use.
+//
+// PostgreSQL numbers events as transactions write them, and shows them as they
+// commit: a number may appear after a later one, or never, if its transaction is
+// rolled back. So if a number is missing, a tail waits until every transaction
+// that was in progress then has ended.
+type Tail struct {
+	s       *DB
+	at      int64 // every event up to this one has been returned, or is older than the tail
+	final   int64 // no number up to this can appear any more
+	pending int64 // what sure becomes
+	awaited int64 // when every transaction up to this is over; 0 if nothing is awaited
+}
+
+// Tail returns a tail of the events that follow the one numbered after. It
+// returns none until those up to that one are all there.
+func (s *DB) Tail(ctx context.Context, after int64) (*Tail, error) {
+	t := &Tail{s: s, at: after, final: after}
+	if !s.Engine.Postgres {
+		return t, nil
+	}
+	return t, t.waitForTransactions(ctx, after)
+}
+
+// LastEvent returns the number of the newest event there is to see, or 0.
+func (s *DB) LastEvent(ctx context.Context) (n int64, err error) {
+	err = s.Row(ctx, `SELECT coalesce(max(seq), 0) FROM outbox`, nil, &n)
+	return n, err
+}
+
+// Complete reports whether no event up to At can still appear.
+func (t *Tail) Complete(ctx context.Context) (bool, error) {
+	if t.awaited != 0 {
+		if err := t.checkTransactions(ctx); err != nil {
+			return false, err
+		}
+	}
+	return t.awaited == 0 || t.pending > t.at, nil
+}
+
+// At is the number up to which every event has been returned.
+func (t *Tail) At() int64 { return t.at }
+
+// Next returns the events that follow, up to n, and none if there are none yet.
+func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
+	if settled, err := t.Complete(ctx); err != nil || !settled {
+		return nil, err
+	}
+	all, err := t.s.Events(ctx, t.at, n)
+	if err != nil {
+		return nil, err
+	}
+	whole := len(all)
+	if t.s.Engine.Postgres {
+		whole = t.contiguous(all)
+	}
+	if whole > 0 {
+		t.at = all[whole-1].Seq
+	}
+	if whole < len(all) && t.awaited == 0 {
+		err = t.waitForTransactions(ctx, all[len(all)-1].Seq)
+	}
+	return all[:whole], err
+}
+
+// Skip passes over the events that follow, up to n, and returns how many, for a
+// caller that has no use for them. If one of them is of the type given, or a
+// number is missing, it passes over none and whole is false: then use Next.
+func (t *Tail) Skip(ctx context.Context, n int, unless resource.EventType) (skipped int, whole bool, err error) {
+	if settled, err := t.Complete(ctx); err != nil || !settled {
+		return 0, err == nil, err
+	}
+	var last, kept int64
+	err = t.s.Row(ctx, `SELECT count(*), coalesce(max(e.seq), 0), coalesce(sum(CASE WHEN e.type = $3 THEN 1 ELSE 0 END), 0)
+		FROM (SELECT seq, type FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2) AS e`, []any{t.at, n, string(unless)},
+		&skipped, &last, &kept)
+	if err != nil || skipped == 0 {
+		return 0, err == nil, err
+	}
+	if kept > 0 || t.s.Engine.Postgres && last-t.at != int64(skipped) {
+		return 0, false, nil
+	}
+	t.at = last
+	return skipped, true, nil
+}
+
+// contiguous returns how many of the events have no missing number before them.
+func (t *Tail) contiguous(all []resource.Event) int {
+	last := t.at
+	for i, e := range all {
+		if e.Seq > last+1 && e.Seq-1 > t.final {
+			return i
+		}
+		last = e.Seq
+	}
+	return len(all)
+}
+
+// waitForTransactions makes the tail wait for the transactions that are in
+// progress. Those have lower numbers than a new one. The upper end of a snapshot
+// would not do: it may be below a transaction that is in progress.
+func (t *Tail) waitForTransactions(ctx context.Context, seen int64) error {
+	t.pending = seen
+	return t.s.Row(ctx, `SELECT CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT)`, nil, &t.awaited)
+}
+
+// checkTransactions ends the wait if the transactions have ended.
+func (t *Tail) checkTransactions(ctx context.Context) error {
+	var oldest int64
+	err := t.s.Row(ctx, `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT)`, nil, &oldest)
+	if err == nil && oldest > t.awaited {
+		t.final, t.awaited = t.pending, 0
+	}
+	return err
+}

@@ -1,0 +1,95 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// iamWrites are the writes that consequences are asked about.
+var iamWrites = []string{
+	"InsertGroup", "UpdateGroup", "DeleteGroup", "InsertIdentity", "UpdateIdentity", "DeleteIdentity", "InsertRole", "UpdateRole",
+	"DeleteRole", "InsertBinding", "InsertBindings", "UpdateBinding", "DeleteBinding", "InsertProvider", "UpdateProvider",
+	"DeleteProvider", "InsertMapping", "DeleteMapping", "DeleteMappings", "InsertInvite", "UpdateInvite", "DeleteInvite",
+	"InsertAssociation", "UpdateAssociation", "DeleteAssociation",
+}
+
+// TestRehearse tries several writes in one transaction: a later one sees the earlier ones, nobody else sees any of
+// them, and nothing is left.
+func TestRehearse(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		heard := 0
+		s.OnGrantChange(func(context.Context, int64) { heard++ })
+		s.OnRevision(func() { heard++ })
+		for _, name := range iamWrites {
+			t.Run(name, func(t *testing.T) { rehearseAct(t, s, name, &heard) })
+		}
+		wantExact(t, s)
+	})
+}
+
+func rehearseAct(t *testing.T, s *storetest.Store, name string, heard *int) {
+	st := newStage(t, s, name)
+	act, ok := st.acts()[name]
+	if !ok {
+		t.Fatal("there is no such write")
+	}
+	before, quiet := everything(t, s), *heard
+	must(t, s.Rehearse(t.Context(), func(ctx context.Context, r *store.Rehearsal) error {
+		g := newGroup(st.org.UID, "made-before")
+		if _, err := st.InsertGroup(ctx, g); err != nil {
+			return err
+		}
+		if err := act.fine(ctx); err != nil {
+			return err
+		}
+		if _, err := st.Group(ctx, g.UID); err != nil {
+			t.Errorf("what was made before is not seen: %v", err)
+		}
+		if _, err := st.Group(store.Outside(ctx), g.UID); !errors.Is(err, fault.NotFound) {
+			t.Errorf("others see it: %v", err)
+		}
+		if err := r.Undo(ctx); err != nil {
+			return err
+		}
+		if _, err := st.Group(ctx, g.UID); !errors.Is(err, fault.NotFound) {
+			t.Errorf("it is seen after it was undone: %v", err)
+		}
+		return nil
+	}))
+	if act.refused != nil {
+		tried := s.Rehearse(t.Context(), func(ctx context.Context, _ *store.Rehearsal) error { return act.refused(ctx) })
+		real := act.refused(t.Context())
+		if tried == nil || real == nil || tried.Error() != real.Error() {
+			t.Errorf("rehearsed: %v\nin earnest: %v", tried, real)
+		}
+	}
+	if diff := cmp.Diff(before, everything(t, s)); diff != "" || *heard != quiet {
+		t.Errorf("a rehearsal left something; %d watchers ran\n%s", *heard-quiet, diff)
+	}
+	must(t, act.fine(t.Context()))
+}
+
+// TestRehearseChanges asks which grants would be read again, which of several writes all are among.
+func TestRehearseChanges(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		st := newStage(t, s, "org")
+		must(t, s.Rehearse(t.Context(), func(ctx context.Context, r *store.Rehearsal) error {
+			must(t, st.DeleteBinding(ctx, st.b.UID))
+			_, err := store.Edit(ctx, st.spare.UID, st.Role, st.UpdateRole, func(r *resource.Role) error { r.Name = "x"; return nil })
+			must(t, err)
+			want := []store.GrantChange{{Identity: st.i.UID}, {Role: st.spare.UID}}
+			if diff := cmp.Diff(want, r.Changes()); diff != "" {
+				t.Error(diff)
+			}
+			return nil
+		}))
+	})
+}

@@ -1,0 +1,155 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// A Reach is what a caller may see of a kind: everything below the groups of
+// Under, these groups themselves where groups are listed, and the resources of
+// Also, wherever they are. Under is sorted, and none of it is below another.
+type Reach struct {
+	Under []resource.UID
+	Also  []resource.UID
+}
+
+// A Scope is what a list may return: the intersection of the reach and the filter.
+type Scope struct {
+	Below    []resource.UID // everything below these; sorted, disjoint
+	Rows     []resource.UID // these, if they exist; sorted
+	Children resource.UID   // what is directly below this; the others are empty then
+}
+
+// Empty reports whether a list has nothing to return.
+func (sc Scope) Empty() bool { return len(sc.Below) == 0 && len(sc.Rows) == 0 && sc.Children == "" }
+
+// fromFilter returns the group that a scope has from the filter alone, or "". The
+// groups of a reach exist; this one may not.
+func (sc Scope) fromFilter(r Reach, f resource.UIDFilter) resource.UID {
+	at := sc.Children
+	if at == "" && slices.Contains(sc.Below, f.DescendantsOf) {
+		at = f.DescendantsOf
+	}
+	if slices.Contains(r.Under, at) {
+		return ""
+	}
+	return at
+}
+
+// Covered reports whether one of the groups covers the whole subtree of uid.
+func Covered(under []resource.UID, uid resource.UID) bool {
+	return slices.ContainsFunc(under, func(g resource.UID) bool { return g.Covers(uid) })
+}
+
+// Overlap returns the intersection of two sets of subtrees. In each set, as in the
+// result, no group is below another.
+func Overlap(a, b []resource.UID) []resource.UID {
+	var both []resource.UID
+	for _, x := range a {
+		for _, y := range b {
+			switch {
+			case x.Covers(y):
+				both = append(both, y)
+			case y.Covers(x):
+				both = append(both, x)
+			}
+		}
+	}
+	slices.Sort(both)
+	return slices.Compact(both)
+}
+
+// sees reports whether one resource is in the scope of a reach without filters.
+func (sc Scope) sees(uid resource.UID) bool {
+	_, row := slices.BinarySearch(sc.Rows, uid)
+	return row || Covered(sc.Below, uid.Parent())
+}
+
+// within reports whether uid passes a filter.
+func within(f resource.UIDFilter, uid resource.UID) bool {
+	return (f.DescendantsOf == "" || f.DescendantsOf != uid && f.DescendantsOf.Covers(uid)) &&
+		(f.ChildrenOf == "" || uid.Parent() == f.ChildrenOf) &&
+		(!f.InRoot || uid.IsRoot()) &&
+		(f.AncestorsOf == "" || uid != f.AncestorsOf && uid.Covers(f.AncestorsOf)) &&
+		(len(f.IDs) == 0 || slices.Contains(f.IDs, uid))
+}
+
+// Visible returns the intersection of what a caller may see and what was asked for.
+// self says that groups are listed.
+func Visible(self bool, r Reach, f resource.UIDFilter) Scope {
+	all := Scope{Below: r.Under, Rows: slices.Clone(r.Also)}
+	if self {
+		all.Rows = append(all.Rows, r.Under...)
+	}
+	slices.Sort(all.Rows)
+	all.Rows = slices.DeleteFunc(slices.Compact(all.Rows), func(uid resource.UID) bool {
+		return Covered(r.Under,
+			uid.Parent())
+	})
+	switch {
+	case len(f.IDs) > 0 || f.AncestorsOf != "":
+		return all.pick(f)
+	case f.InRoot: // below a group there are no roots
+		return Scope{Rows: filterRows(all.Rows, f)}
+	case f.ChildrenOf != "":
+		if f.DescendantsOf != "" && !f.DescendantsOf.Covers(f.ChildrenOf) {
+			return Scope{}
+		}
+		if Covered(r.Under, f.ChildrenOf) {
+			return Scope{Children: f.ChildrenOf}
+		}
+		return Scope{Rows: filterRows(all.Rows, f)}
+	case f.DescendantsOf != "":
+		if Covered(r.Under, f.DescendantsOf) {
+			return Scope{Below: []resource.UID{f.DescendantsOf}}
+		}
+		inside := slices.DeleteFunc(slices.Clone(r.Under), func(g resource.UID) bool { return !f.DescendantsOf.Covers(g) })
+		return Scope{Below: inside, Rows: filterRows(all.Rows, f)}
+	}
+	return all
+}
+
+// scope returns what a list of the kind may return.
+func (k *Kind[T]) scope(r Reach, f resource.UIDFilter) Scope {
+	if !k.Inside {
+		return Visible(k.Self, r, f)
+	}
+	if group := f.ChildrenOf; group != "" {
+		return k.ofGroup(r, f, group)
+	}
+	sc := Visible(k.Self, r, f)
+	if group := f.DescendantsOf; group != "" {
+		sc.Rows = append(sc.Rows, k.ofGroup(r, f, group).Rows...)
+		slices.Sort(sc.Rows)
+	}
+	return sc
+}
+
+// ofGroup returns the scope of the one resource that is inside a group, if it
+// passes the filter.
+func (k *Kind[T]) ofGroup(r Reach, f resource.UIDFilter, group resource.UID) Scope {
+	below := f.DescendantsOf == "" || f.DescendantsOf.Covers(group)
+	if !below || len(f.IDs) > 0 && !slices.Contains(f.IDs, group) {
+		return Scope{}
+	}
+	f.IDs, f.ChildrenOf, f.DescendantsOf = []resource.UID{group}, "", ""
+	return Visible(k.Self, r, f)
+}
+
+// pick returns the scope of a filter that names its rows, by their UIDs or as the
+// ancestors of one.
+func (sc Scope) pick(f resource.UIDFilter) Scope {
+	rows := f.AncestorsOf.Ancestors()
+	if len(f.IDs) > 0 {
+		rows = slices.Clone(f.IDs)
+	}
+	slices.Sort(rows)
+	rows = slices.DeleteFunc(filterRows(slices.Compact(rows), f), func(uid resource.UID) bool { return !sc.sees(uid) })
+	return Scope{Rows: rows}
+}
+
+// filterRows returns the uids that pass a filter.
+func filterRows(uids []resource.UID, f resource.UIDFilter) []resource.UID {
+	return slices.DeleteFunc(slices.Clone(uids), func(uid resource.UID) bool { return !within(f, uid) })
+}

@@ -1,0 +1,182 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// A NameSearch selects resources of one table by their names.
+type NameSearch struct {
+	Table  string
+	Titled bool         // it has display names
+	Self   bool         // it has the UIDs of groups
+	Text   string       // what a name is, or begins with
+	Exact  bool         // the name is the text
+	In     resource.UID // directly in this group, which exists; "" means anywhere
+	Limit  int          // how many are returned at most
+}
+
+// Search returns resources in reach by their names, in the order of names. Those whose
+// name is the text come first.
+//
+// Like a page of a list it walks one range of an index (a1|a2|a3, name) for each subtree
+// of the reach. Nothing is counted, because many names may begin with a short text.
+func (s *DB) Search(ctx context.Context, r Reach, n NameSearch) ([]resource.Info, error) {
+	sc := Visible(n.Self, r, resource.UIDFilter{ChildrenOf: n.In})
+	if n.Text == "" || n.Limit <= 0 || sc.Empty() {
+		return nil, nil
+	}
+	kind := infoKind(n.Table, n.Titled)
+	q := n.query(s.Engine, kind)
+	var spans []span
+	for _, uid := range sc.Below {
+		spans = append(spans, span{below: uid})
+	}
+	if sc.Children != "" {
+		spans = append(spans, span{children: sc.Children})
+	}
+	if len(sc.Rows) > 0 {
+		spans = append(spans, span{set: sc.Rows})
+	}
+	if !s.Engine.Postgres {
+		var err error
+		if spans, err = s.leading(ctx, q, spans); err != nil {
+			return nil, err
+		}
+	}
+	found, err := read(ctx, s, kind, q, spans)
+	return found[:min(n.Limit, len(found))], err
+}
+
+// leading returns the spans that the first rows of a query can come from, as Query.walk
+// does for PostgreSQL: of more subtrees than rows are needed, those whose first row comes
+// first. It is one statement with a few seeks for each, which costs SQLite a third of a
+// statement for each.
+func (s *DB) leading(ctx context.Context, q Query, spans []span) (out []span, _ error) {
+	for _, group := range byDepth(spans) {
+		if len(group) <= q.need() || group[0].below == "" {
+			out = append(out, group...)
+			continue
+		}
+		type head struct {
+			key
+			at int
+		}
+		q := q
+		text := q.heads(group)
+		heads, err := ReadAll(ctx, s.Rows, func(row Scanner) (h head, _ error) {
+			return h, row.Scan(&h.at, &h.text, &h.seg)
+		}, text, q.Args...)
+		if err != nil {
+			return nil, err
+		}
+		slices.SortFunc(heads, func(a, b head) int { return q.compare(a.key, b.key) })
+		for _, h := range heads[:min(q.need(), len(heads))] {
+			out = append(out, group[h.at])
+		}
+	}
+	return out, nil
+}
+
+// heads is the statement that reads the position and the first key of each of several
+// subtrees of one depth that has a row.
+func (q *Query) heads(spans []span) string {
+	first := func(column string) string {
+		return "(SELECT t." + column + " FROM " + q.Table + " AS t WHERE " + q.within(spans) + q.conditions() +
+			" ORDER BY " + q.Order() + " LIMIT 1)"
+	}
+	name, seg := first("name"), first("seg")
+	from, _ := q.joined(spans)
+	return "SELECT i, name, seg FROM (SELECT s.i, " + name + " AS name, " + seg + " AS seg FROM " + from +
+		" AS s) AS h WHERE seg IS NOT NULL"
+}
+
+// within is the condition that t is in the subtree of s, as joined has it.
+func (q *Query) within(spans []span) string {
+	copied := *q
+	_, on := copied.joined(spans)
+	return on
+}
+
+// query returns the query of a search.
+func (n NameSearch) query(e Engine, kind *Kind[resource.Info]) Query {
+	q := Query{Engine: e, Table: n.Table, Columns: kind.text().columns, Column: "name", Page: page.Request{Size: n.Limit}}
+	if n.Exact {
+		q.name = n.Text
+	} else {
+		q.prefix = n.Text
+	}
+	return q
+}
+
+// infoKind is the kind of the rows of any table that has names, as Search reads them.
+func infoKind(table string, titled bool) *Kind[resource.Info] {
+	title := "''"
+	if titled {
+		title = "t.display_name"
+	}
+	return &Kind[resource.Info]{Table: table, Columns: func(i *resource.Info) []Column {
+		return []Column{Key(&i.UID), Text("name", &i.Name), Text("", &i.DisplayName).From(title)}
+	}}
+}
+
+// afterPrefix returns the least text that is greater than every text that begins with
+// prefix, in the order of bytes. It returns "" if there is none.
+func afterPrefix(prefix string) string {
+	for prefix != "" {
+		last, size := utf8.DecodeLastRuneInString(prefix)
+		prefix = prefix[:len(prefix)-size]
+		switch {
+		case last == 0xD7FF: // surrogates follow, which are not characters
+			return prefix + "\uE000"
+		case last < utf8.MaxRune:
+			return prefix + string(last+1)
+		}
+	}
+	return ""
+}
+
+// A Count is how many resources of a kind there are in a group: directly, and with those
+// in all groups below it.
+type Count struct{ Direct, All int64 }
+
+// Counts returns, for each of the groups, how many resources of each of the kinds it has,
+// in the order of both. It reads the counters that lists have their totals from.
+func (s *DB) Counts(ctx context.Context, kinds []string, groups []resource.UID) ([][]Count, error) {
+	all := make([][]Count, len(groups))
+	for i := range all {
+		all[i] = make([]Count, len(kinds))
+	}
+	if len(groups) == 0 || len(kinds) == 0 {
+		return all, nil
+	}
+	args, text := counts(s.Engine, kinds, groups)
+	err := s.Rows(ctx, text, args, func(row Scanner) (bool, error) {
+		var group, kind int
+		var c Count
+		err := row.Scan(&group, &kind, &c.Direct, &c.All)
+		all[group][kind] = c
+		return false, err
+	})
+	return all, err
+}
+
+// counts returns the statement of Counts. It has subqueries, as Query.counters has.
+func counts(e Engine, kinds []string, groups []resource.UID) (args []any, text string) {
+	segs := make([]int64, len(groups))
+	for i, g := range groups {
+		segs[i] = Segment(g)
+	}
+	q := Query{Engine: e}
+	sum := func(column string) string {
+		return `(SELECT CAST(coalesce(sum(c.` + column + `), 0) AS BIGINT) FROM counters AS c
+			WHERE c.kind = k.v AND c.grp = s.v)`
+	}
+	text = `SELECT s.i, k.i, ` + sum("children") + `, ` + sum("n") + ` FROM ` + e.Each(&q, segs) + ` AS s
+		CROSS JOIN ` + e.Each(&q, kinds) + ` AS k`
+	return q.Args, text
+}

@@ -1,0 +1,330 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// newSession is a session that can be kept alive for ten hours after epoch.
+func newSession(identity resource.UID, id string) resource.Session {
+	return resource.Session{
+		ID: id, Identity: identity, Email: "i@b.test", Agent: "holdfast/1", Address: "192.0.2.1",
+		Act:        &resource.Upstream{Issuer: "https://issuer.test", Subject: "s", Audience: []string{"a"}},
+		CreateTime: epoch, UsedTime: epoch, ExpireTime: epoch.Add(10 * time.Hour),
+	}
+}
+
+// addSession starts a session whose first refresh token is called first and
+// ends an hour after epoch.
+func addSession(t *testing.T, s *storetest.Store, identity resource.UID, id, first string) resource.Session {
+	t.Helper()
+	n := newSession(identity, id)
+	must(t, s.StartSession(t.Context(), n, []byte(first), epoch.Add(time.Hour)))
+	return n
+}
+
+// refresh uses a refresh token, for one that ends an hour later.
+func refresh(t *testing.T, s *storetest.Store, old, next string) (resource.Session, time.Time, error) {
+	return s.UseRefresh(t.Context(), []byte(old), []byte(next), s.Now().Add(time.Hour))
+}
+
+// wantVoid checks which subjects have been revoked.
+func wantVoid(t *testing.T, s *storetest.Store, subjects ...resource.UID) {
+	t.Helper()
+	got, err := s.Revocations(t.Context(), epoch.Add(-time.Hour))
+	must(t, err)
+	want := map[resource.UID]time.Time{}
+	for _, u := range subjects {
+		want[u] = got[u]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("revocations: %s", diff)
+	}
+	for u, at := range got {
+		if at.IsZero() {
+			t.Errorf("%s was not revoked", u)
+		}
+	}
+}
+
+func sessionKeeps(t *testing.T, s *storetest.Store) {
+	s.Now = func() time.Time { return epoch }
+	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
+	n := addSession(t, s, i.UID, "one", "r1")
+	got, err := s.Session(t.Context(), "one")
+	must(t, err)
+	if diff := cmp.Diff(n, got); diff != "" {
+		t.Error(diff)
+	}
+	bare := resource.Session{ID: "bare", Identity: i.UID, CreateTime: epoch.Add(time.Millisecond), UsedTime: epoch.Add(time.Millisecond), ExpireTime: epoch.Add(time.Hour)}
+	must(t, s.StartSession(t.Context(), bare, []byte("b1"), epoch.Add(time.Hour)))
+	all, err := s.Sessions(t.Context(), i.UID)
+	must(t, err)
+	if diff := cmp.Diff([]resource.Session{bare, n}, all); diff != "" {
+		t.Error(diff)
+	}
+	s.Now = func() time.Time { return epoch.Add(time.Hour) }
+	if all, err = s.Sessions(t.Context(), i.UID); err != nil || len(all) != 1 {
+		t.Errorf("after one is over: %d sessions, %v", len(all), err)
+	}
+	_, err = s.Session(t.Context(), "none")
+	wantFault(t, err, fault.NotFound, fault.Resource{Type: "session", Name: "none"})
+	missing := i.UID.Parent().NewChild()
+	err = s.StartSession(t.Context(), newSession(missing, "x"), []byte("x"), epoch.Add(time.Hour))
+	wantFault(t, err, fault.NotFound, fault.Resource{Type: "identity", Name: string(missing)})
+}
+
+func refreshRotates(t *testing.T, s *storetest.Store) {
+	now := epoch
+	s.Now = func() time.Time { return now }
+	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
+	before := len(events(t, s))
+	addSession(t, s, i.UID, "one", "r1")
+	now = epoch.Add(30 * time.Minute)
+	n, ends, err := refresh(t, s, "r1", "r2")
+	must(t, err)
+	if n.ID != "one" || n.Identity != i.UID || n.Act.Subject != "s" || !n.UsedTime.Equal(now) || !ends.Equal(now.Add(time.Hour)) {
+		t.Errorf("session %+v, the next token ends at %v", n, ends)
+	}
+	if got, err := s.Session(t.Context(), "one"); err != nil || !got.UsedTime.Equal(now) {
+		t.Errorf("used at %v, %v, want %v", got.UsedTime, err, now)
+	}
+	_, _, err = refresh(t, s, "unknown", "x")
+	wantFault(t, err, fault.Unauthenticated, fault.Resource{})
+	now = now.Add(time.Minute)
+	_, _, err = refresh(t, s, "r2", "r3")
+	must(t, err)
+	wantVoid(t, s)
+	if n := len(events(t, s)) - before; n != 0 {
+		t.Errorf("%d events of sessions", n)
+	}
+}
+
+func refreshReplayed(t *testing.T, s *storetest.Store) {
+	s.Now = func() time.Time { return epoch }
+	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
+	addSession(t, s, i.UID, "one", "r1")
+	addSession(t, s, i.UID, "two", "q1")
+	_, _, err := refresh(t, s, "r1", "r2")
+	must(t, err)
+	_, _, err = refresh(t, s, "r2", "r3")
+	must(t, err)
+	_, _, err = refresh(t, s, "r1", "x")
+	wantFault(t, err, fault.Unauthenticated, fault.Resource{})
+	for _, token := range []string{"r1", "r2", "r3", "x"} {
+		if _, _, err := refresh(t, s, token, "y"); !errors.Is(err, fault.Unauthenticated) {
+			t.Errorf("%s after the replay: %v", token, err)
+		}
+	}
+	_, err = s.Session(t.Context(), "one")
+	wantFault(t, err, fault.NotFound, fault.Resource{})
+	wantVoid(t, s, resource.SessionSubject("one"))
+	_, _, err = refresh(t, s, "q1", "q2") // the other sign-in of the same person goes on
+	must(t, err)
+}
+
+func sessionEnds(t *testing.T, s *storetest.Store) {
+	now := epoch
+	s.Now = func() time.Time { return now }
+	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
+	addSession(t, s, i.UID, "idle", "r1")
+	addSession(t, s, i.UID, "kept", "q1")
+	now = epoch.Add(time.Hour - time.Millisecond)
+	last := "q1"
+	_, _, err := refresh(t, s, last, "q2")
+	must(t, err)
+	now = epoch.Add(time.Hour)
+	_, _, err = refresh(t, s, "r1", "r2")
+	wantFault(t, err, fault.Unauthenticated, fault.Resource{})
+	last = "q2"
+	for n := range 12 { // until the session's own end
+		now = epoch.Add(time.Hour + time.Duration(n+1)*44*time.Minute)
+		next := fmt.Sprint("k", n)
+		_, ends, err := refresh(t, s, last, next)
+		must(t, err)
+		if want := now.Add(time.Hour); !ends.Equal(want) && !ends.Equal(epoch.Add(10*time.Hour)) || ends.After(epoch.Add(10*time.Hour)) {
+			t.Errorf("at %v the next token ends at %v", now, ends)
+		}
+		last = next
+	}
+	now = epoch.Add(10 * time.Hour)
+	_, _, err = refresh(t, s, last, "end")
+	wantFault(t, err, fault.Unauthenticated, fault.Resource{})
+	wantVoid(t, s) // to be over is not to be stolen
+}
+
+func sessionEnded(t *testing.T, s *storetest.Store) {
+	s.Now = func() time.Time { return epoch }
+	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
+	addSession(t, s, i.UID, "one", "r1")
+	ended, err := s.EndSession(t.Context(), "one")
+	if err != nil || !ended {
+		t.Fatalf("ended = %v, %v", ended, err)
+	}
+	wantVoid(t, s, resource.SessionSubject("one"))
+	if ended, err = s.EndSession(t.Context(), "one"); err != nil || ended {
+		t.Errorf("ended again = %v, %v", ended, err)
+	}
+	_, _, err = refresh(t, s, "r1", "r2")
+	wantFault(t, err, fault.Unauthenticated, fault.Resource{})
+}
+
+// ends returns what was told of sessions that were ended.
+func ends(t *testing.T, s *storetest.Store) (all []resource.Event) {
+	t.Helper()
+	for _, e := range events(t, s) {
+		if e.Type == resource.SessionEnded {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// sessionEndsTold ends a session in every way there is. One whose time is over
+// ends without anybody's doing.
+func sessionEndsTold(t *testing.T, s *storetest.Store) {
+	now := epoch
+	s.Now = func() time.Time { return now }
+	org := addGroup(t, s, "", "org")
+	a := addAccount(t, s, org.UID, "ann@example.test")
+	link := []byte("link")
+	_, err := s.UpdateAccount(t.Context(), a.UID, func(a *resource.Account) error {
+		a.Link = resource.Link{Digest: link, Expires: epoch.Add(time.Hour)}
+		return nil
+	})
+	must(t, err)
+	end := func(id string) error { _, err := s.EndSession(t.Context(), id); return err }
+	for _, way := range []struct {
+		name string
+		why  resource.EndReason
+		end  func(id string) error
+	}{
+		{"asked for", resource.EndRequest, end},
+		{"asked for with all others", resource.EndRequest, func(string) error { _, err := s.EndSessions(t.Context(), a.Identity, ""); return err }},
+		{"replayed", resource.EndReplay, func(id string) error {
+			_, _, err := refresh(t, s, id, "next")
+			must(t, err)
+			_, _, err = refresh(t, s, id, "again")
+			wantFault(t, err, fault.Unauthenticated, fault.Resource{})
+			return nil
+		}},
+		{"reset", resource.EndPasswordReset, func(string) error {
+			_, err := s.FollowLink(t.Context(), link, func(*resource.Account) error { return nil })
+			return err
+		}},
+		{"over", resource.EndUnspecified, func(id string) error { now = epoch.Add(10 * time.Hour); return end(id) }},
+		{"gone with the identity", resource.EndIdentityDeleted, func(string) error { now = epoch; return s.DeleteIdentity(t.Context(), a.Identity) }},
+	} {
+		before := len(ends(t, s))
+		n := newSession(a.Identity, way.name)
+		n.Home = org.UID
+		must(t, s.StartSession(t.Context(), n, []byte(way.name), epoch.Add(time.Hour)))
+		must(t, way.end(n.ID))
+		must(t, end(n.ID)) // it is gone
+		all := ends(t, s)[before:]
+		if way.why == resource.EndUnspecified && len(all) == 0 {
+			continue
+		}
+		if len(all) != 1 {
+			t.Fatalf("%s: %d events", way.name, len(all))
+		}
+		var got resource.EndedSession
+		must(t, json.Unmarshal(all[0].Before, &got))
+		if diff := cmp.Diff(resource.EndedSession{Session: n, Reason: way.why}, got, cmpopts.IgnoreFields(resource.Session{}, "UsedTime")); diff != "" {
+			t.Errorf("%s: %s", way.name, diff)
+		}
+		if e := all[0]; e.Subject != a.Identity || e.Group != org.UID || len(e.After) != 0 {
+			t.Errorf("%s: %+v", way.name, e)
+		}
+	}
+}
+
+// sessionEndsHeard ends sessions that one group answers for, or nobody: where the
+// person is known too is told nothing.
+func sessionEndsHeard(t *testing.T, s *storetest.Store) {
+	s.Now = func() time.Time { return epoch }
+	org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
+	role := addRole(t, s, org.UID, "role")
+	person := addAccount(t, s, org.UID, "ann@example.test").Identity
+	addBinding(t, s, other.UID, person, role.UID)
+	for _, home := range []resource.UID{org.UID, other.UID, ""} {
+		before := len(ends(t, s))
+		n := newSession(person, "of "+string(home))
+		n.Home = home
+		must(t, s.StartSession(t.Context(), n, []byte(n.ID), epoch.Add(time.Hour)))
+		_, err := s.EndSession(t.Context(), n.ID)
+		must(t, err)
+		want := home
+		if want == "" {
+			want = "/" // of no group
+		}
+		if got := ends(t, s)[before:]; len(got) != 1 || got[0].Group != want {
+			t.Errorf("told to %v, want %s alone", got, want)
+		}
+	}
+}
+
+func sessionsForgotten(t *testing.T, s *storetest.Store) {
+	now := epoch
+	s.Now = func() time.Time { return now }
+	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
+	for n := range 25 {
+		addSession(t, s, i.UID, fmt.Sprint("old", n), fmt.Sprint("o", n))
+	}
+	now = epoch.Add(10*time.Hour + time.Minute + time.Millisecond)
+	fresh := newSession(i.UID, "fresh")
+	fresh.ExpireTime = now.Add(time.Hour)
+	must(t, s.StartSession(t.Context(), fresh, []byte("f"), now.Add(time.Hour)))
+	left := func() (n int) {
+		for k := range 25 {
+			if _, err := s.Session(t.Context(), fmt.Sprint("old", k)); err == nil {
+				n++
+			}
+		}
+		return n
+	}
+	if n := left(); n != 5 {
+		t.Errorf("%d sessions are left of 25 that are over, want 5: a few are forgotten at a time", n)
+	}
+	fresh.ID = "fresher"
+	must(t, s.StartSession(t.Context(), fresh, []byte("g"), now.Add(time.Hour)))
+	if n := left(); n != 0 {
+		t.Errorf("%d sessions are left that are over", n)
+	}
+	if _, err := s.Session(t.Context(), "fresh"); err != nil {
+		t.Error(err)
+	}
+}
+
+func identityWithSessions(t *testing.T, s *storetest.Store) {
+	s.Now = func() time.Time { return epoch }
+	org := addGroup(t, s, "", "org")
+	i, j := addIdentity(t, s, org.UID, "i"), addIdentity(t, s, org.UID, "j")
+	addSession(t, s, i.UID, "one", "r1")
+	addSession(t, s, j.UID, "two", "q1")
+	_, _, err := refresh(t, s, "r1", "r2")
+	must(t, err)
+	must(t, s.RecordDenials(t.Context(), []resource.Denial{newDenial(i.UID, epoch, "a"), newDenial(j.UID, epoch, "b")}))
+	must(t, s.DeleteIdentity(t.Context(), i.UID))
+	wantVoid(t, s, i.UID)
+	_, _, err = refresh(t, s, "r2", "r3")
+	wantFault(t, err, fault.Unauthenticated, fault.Resource{})
+	if all, err := s.Denials(t.Context(), i.UID); err != nil || len(all) != 0 {
+		t.Errorf("denials left: %v, %v", all, err)
+	}
+	if all, err := s.Denials(t.Context(), j.UID); err != nil || len(all) != 1 {
+		t.Errorf("another's denials: %v, %v", all, err)
+	}
+	_, _, err = refresh(t, s, "q1", "q2")
+	must(t, err)
+}

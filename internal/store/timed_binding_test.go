@@ -1,0 +1,414 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// A span is from when until when a binding counts, from now.
+type span struct{ start, end time.Duration }
+
+var over, active, upcoming = span{-2 * time.Hour, -time.Hour}, span{-time.Hour, time.Hour}, span{time.Hour, 0}
+
+// timed returns a binding that counts for a time. It has whole seconds.
+func timed(group, identity, role resource.UID, of span) resource.RoleBinding {
+	b := newBinding(group, identity, role)
+	now := time.Now().UTC().Truncate(time.Second)
+	if of.start != 0 {
+		b.StartTime = now.Add(of.start)
+	}
+	if of.end != 0 {
+		b.ExpireTime = now.Add(of.end)
+	}
+	b.Reason = "incident 7"
+	return b
+}
+
+func addTimed(t *testing.T, s *storetest.Store, group, identity, role resource.UID, of span) resource.RoleBinding {
+	t.Helper()
+	b := timed(group, identity, role, of)
+	_, err := s.InsertBinding(t.Context(), b)
+	must(t, err)
+	return b
+}
+
+// heard has a replica write its heartbeat, so that the time of the database is known.
+func heard(t *testing.T, s *storetest.Store) {
+	t.Helper()
+	_, err := s.Renew(t.Context(), store.Position{})
+	must(t, err)
+}
+
+// holdersOf returns the bindings by which anybody holds a role on a group now.
+func holdersOf(t *testing.T, s *storetest.Store, group, role resource.UID) (uids []resource.UID) {
+	t.Helper()
+	_, now := s.Clock()
+	q := iamdb.HolderQuery{Groups: []resource.UID{group}, Roles: []resource.UID{role}, Now: now.UnixMilli()}
+	got, err := s.Holders(t.Context(), q, page.Request{Size: 100, Order: page.Order{Field: "uid"}})
+	must(t, err)
+	for _, b := range got.Items {
+		uids = append(uids, b.UID)
+	}
+	if int64(len(uids)) != got.Total {
+		t.Errorf("%d holders, and a total of %d", len(uids), got.Total)
+	}
+	return uids
+}
+
+// expiries returns how often each binding was said to have expired.
+func expiries(t *testing.T, s *storetest.Store) map[resource.UID]int {
+	t.Helper()
+	n := map[resource.UID]int{}
+	for _, e := range events(t, s) {
+		if e.Type == resource.BindingExpired {
+			n[e.Subject]++
+		}
+	}
+	return n
+}
+
+// timePromises are what the store says about bindings that count for a time.
+var timePromises = map[string]func(t *testing.T, s *storetest.Store, org, role resource.UID){
+	"it keeps its times and its reason": func(t *testing.T, s *storetest.Store, org, role resource.UID) {
+		for _, of := range []span{over, active, upcoming} {
+			b := addTimed(t, s, org, resource.NewRoot(), role, of)
+			got, err := s.Binding(t.Context(), b.UID)
+			must(t, err)
+			if !got.StartTime.Equal(b.StartTime) || !got.ExpireTime.Equal(b.ExpireTime) || got.Reason != b.Reason {
+				t.Errorf("%+v, want %+v", got.RoleBinding, b)
+			}
+		}
+	},
+	"it is held while it counts": func(t *testing.T, s *storetest.Store, org, role resource.UID) {
+		want := []resource.UID{addTimed(t, s, org, alice, role, active).UID, addBinding(t, s, org, bob, role).UID}
+		addTimed(t, s, org, alice, role, over)
+		addTimed(t, s, org, bob, role, upcoming)
+		slices.Sort(want)
+		if got := holdersOf(t, s, org, role); !slices.Equal(got, want) {
+			t.Errorf("%v hold the role, want %v", got, want)
+		}
+		on, err := s.RolesOn(t.Context(), []resource.UID{org}, 10)
+		must(t, err)
+		if len(on) != 3 { // and the owner
+			t.Errorf("roles held on the organization: %v", on)
+		}
+		held, total, err := s.HeldRoles(t.Context(), alice)
+		if must(t, err); len(held) != 2 || total != 2 { // alice is the owner
+			t.Errorf("alice is shown %d of %d roles", len(held), total)
+		}
+	},
+	"that it is over is recorded once, and it stays": func(t *testing.T, s *storetest.Store, org, role resource.UID) {
+		gone, there := addTimed(t, s, org, bob, role, over), addTimed(t, s, org, bob, role, active)
+		for i, want := range []int{1, 0} {
+			n, err := s.EndBindings(t.Context(), 10)
+			if must(t, err); n != want {
+				t.Errorf("time %d: %d ended, want %d", i, n, want)
+			}
+		}
+		if got := expiries(t, s); len(got) != 1 || got[gone.UID] != 1 {
+			t.Errorf("expired: %v", got)
+		}
+		grants, err := s.GrantsOf(t.Context(), bob)
+		if must(t, err); len(grants) != 1 || grants[0].ExpireMS != there.ExpireTime.UnixMilli() || grants[0].StartMS != there.StartTime.UnixMilli() {
+			t.Errorf("grants of bob: %+v", grants)
+		}
+		got, err := s.Binding(t.Context(), gone.UID)
+		if must(t, err); got.EndTime.IsZero() || got.State(time.Time{}) != resource.BindingOver {
+			t.Errorf("the binding that is over: %+v", got.RoleBinding)
+		}
+		wantExact(t, s)
+	},
+	"no more are recorded at once than asked for": func(t *testing.T, s *storetest.Store, org, role resource.UID) {
+		for range 3 {
+			addTimed(t, s, org, resource.NewRoot(), role, over)
+		}
+		for i, want := range []int{2, 1, 0} {
+			n, err := s.EndBindings(t.Context(), 2)
+			if must(t, err); n != want {
+				t.Errorf("time %d: %d ended, want %d", i, n, want)
+			}
+		}
+	},
+	"one that is over cannot be changed": func(t *testing.T, s *storetest.Store, org, role resource.UID) {
+		b := addTimed(t, s, org, bob, role, over)
+		extend := func() error {
+			_, err := s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error { b.ExpireTime = time.Time{}; return nil })
+			return err
+		}
+		wantUnmet(t, extend(), "BINDING_OVER")
+		_, err := s.EndBindings(t.Context(), 10)
+		must(t, err)
+		wantUnmet(t, extend(), "BINDING_OVER")
+		must(t, s.DeleteBinding(t.Context(), b.UID))
+	},
+	"its times are changed": func(t *testing.T, s *storetest.Store, org, role resource.UID) {
+		b := addTimed(t, s, org, bob, role, active)
+		later := b.ExpireTime.Add(time.Hour)
+		got, err := s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error {
+			b.StartTime, b.ExpireTime, b.Reason = time.Time{}, later, "longer"
+			return nil
+		})
+		if must(t, err); !got.ExpireTime.Equal(later) || !got.StartTime.IsZero() || got.Reason != "longer" {
+			t.Errorf("%+v", got.RoleBinding)
+		}
+		wantSame(t, s.Binding, b.UID, got)
+	},
+	"one that is over keeps nothing from being deleted": func(t *testing.T, s *storetest.Store, org, _ resource.UID) {
+		folder := addGroup(t, s, org, "folder")
+		r, keeps := addRole(t, s, org, "r"), addRole(t, s, org, "keeps")
+		addTimed(t, s, folder.UID, bob, r.UID, over)
+		must(t, s.DeleteRole(t.Context(), r.UID))
+		addTimed(t, s, folder.UID, bob, keeps.UID, active)
+		addTimed(t, s, folder.UID, alice, keeps.UID, over)
+		for what, err := range map[string]error{
+			"role": s.DeleteRole(t.Context(), keeps.UID), "group": s.DeleteGroup(t.Context(), folder.UID, ""),
+		} {
+			if !errors.Is(err, fault.FailedPrecondition) {
+				t.Errorf("%s with a binding that counts: %v", what, err)
+			}
+		}
+		empty := addGroup(t, s, org, "empty")
+		addTimed(t, s, empty.UID, alice, keeps.UID, over)
+		must(t, s.DeleteGroup(t.Context(), empty.UID, ""))
+		wantExact(t, s)
+	},
+	"it stands beside others of the same role": func(t *testing.T, s *storetest.Store, org, role resource.UID) {
+		addBinding(t, s, org, bob, role)
+		b := addTimed(t, s, org, bob, role, active)
+		addTimed(t, s, org, bob, role, over)
+		again := b
+		again.UID = org.NewChild()
+		_, err := s.InsertBinding(t.Context(), again)
+		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "role binding", Name: string(bob)})
+	},
+	"the last owner has no end": func(t *testing.T, s *storetest.Store, org, _ resource.UID) {
+		first := bindingOf(t, s, org, alice)
+		shorten := func(uid resource.UID) error {
+			_, err := s.UpdateBinding(t.Context(), uid, func(b *resource.RoleBinding) error {
+				b.ExpireTime = time.Now().Add(time.Hour).Truncate(time.Second)
+				return nil
+			})
+			return err
+		}
+		addTimed(t, s, org, bob, resource.OwnerRole, active)
+		addTimed(t, s, org, resource.NewRoot(), resource.OwnerRole, upcoming)
+		wantUnmet(t, shorten(first), "LAST_OWNER")
+		wantUnmet(t, s.DeleteBinding(t.Context(), first), "LAST_OWNER")
+		_, err := s.UpdateBinding(t.Context(), first, func(b *resource.RoleBinding) error {
+			b.StartTime = time.Now().Add(time.Hour).Truncate(time.Second)
+			return nil
+		})
+		wantUnmet(t, err, "LAST_OWNER")
+		second := addBinding(t, s, org, bob, resource.OwnerRole)
+		must(t, shorten(first))
+		wantUnmet(t, shorten(second.UID), "LAST_OWNER")
+		must(t, s.DeleteBinding(t.Context(), first)) // it has an end now
+	},
+	"only an owner who counts is one": func(t *testing.T, s *storetest.Store, org, _ resource.UID) {
+		later, gone, now := resource.NewRoot(), resource.NewRoot(), resource.NewRoot()
+		addTimed(t, s, org, later, resource.OwnerRole, upcoming)
+		addTimed(t, s, org, gone, resource.OwnerRole, over)
+		addTimed(t, s, org, now, resource.OwnerRole, active)
+		all, err := s.OwnersOf(t.Context(), org)
+		must(t, err)
+		if len(all) != 2 || !slices.Contains(all, alice) || !slices.Contains(all, now) {
+			t.Errorf("owners: %v", all)
+		}
+		for uid, want := range map[resource.UID]bool{alice: true, now: true, later: false, gone: false} {
+			if got, err := s.Owns(t.Context(), org, uid); err != nil || got != want {
+				t.Errorf("%s owns: %t, %v", uid, got, err)
+			}
+		}
+	},
+	"an invite gives what it promises, beside what there is": func(t *testing.T, s *storetest.Store, org, role resource.UID) {
+		addTimed(t, s, org, bob, role, active)
+		i := newInvite(org, role)
+		for range 2 { // the second time there is nothing to give
+			must(t, redeem(t, s, i, bob))
+		}
+		i.ExpireTime, i.Reason = time.Now().Add(2*time.Hour).Truncate(time.Second).UTC(), "a visit"
+		for range 2 {
+			must(t, redeem(t, s, i, bob))
+		}
+		grants, err := s.GrantsOf(t.Context(), bob)
+		must(t, err)
+		ends := []int64{}
+		for _, g := range grants {
+			ends = append(ends, g.ExpireMS)
+		}
+		if len(grants) != 3 || !slices.Contains(ends, 0) || !slices.Contains(ends, i.ExpireTime.UnixMilli()) {
+			t.Errorf("grants of bob: %+v", grants)
+		}
+	},
+}
+
+// redeem uses an invite.
+func redeem(t *testing.T, s *storetest.Store, i resource.GroupInvite, identity resource.UID) error {
+	return s.Write(t.Context(), func(tx *store.Tx) error { return iamdb.In(tx).UseInvite(t.Context(), i, identity) })
+}
+
+// bindingOf returns the only binding of an identity on a group.
+func bindingOf(t *testing.T, s *storetest.Store, group, identity resource.UID) (uid resource.UID) {
+	t.Helper()
+	var text string
+	must(t, s.Row(t.Context(), `SELECT uid FROM role_bindings WHERE identity = $1`, []any{string(identity)}, &text))
+	if uid = resource.UID(text); uid.Parent() != group {
+		t.Fatalf("the binding of %s is %s", identity, uid)
+	}
+	return uid
+}
+
+func TestTimedBindings(t *testing.T) {
+	t.Parallel()
+	for name, promise := range timePromises {
+		t.Run(name, func(t *testing.T) {
+			storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+				heard(t, s)
+				org, _ := addOrganization(t, s, "org", alice)
+				promise(t, s, org.UID, addRole(t, s, org.UID, "reader").UID)
+			})
+		})
+	}
+}
+
+// TestBindingsEndOnce has two replicas record what is over while others change the same bindings.
+func TestBindingsEndOnce(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		s := storetest.Open(t, url)
+		other := s
+		if s.Replicated() {
+			other = storetest.Open(t, url)
+		}
+		org, _ := addOrganization(t, s, "org", alice)
+		role := addRole(t, s, org.UID, "reader").UID
+		var all []resource.UID
+		for range 40 {
+			all = append(all, addTimed(t, s, org.UID, resource.NewRoot(), role, over).UID)
+		}
+		var wg sync.WaitGroup
+		for _, replica := range []*storetest.Store{s, other, s, other} {
+			wg.Go(func() {
+				for range 30 {
+					if _, err := replica.EndBindings(t.Context(), 3); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			for _, uid := range all[:10] {
+				if err := other.DeleteBinding(t.Context(), uid); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Wait()
+		got := expiries(t, s)
+		for i, uid := range all {
+			if n := got[uid]; n > 1 || n == 0 && i >= 10 {
+				t.Errorf("binding %d was said to have expired %d times", i, n)
+			}
+		}
+		wantExact(t, s)
+	})
+}
+
+// TestOwnersGetAnEndTogether: of two owners who give each other an end, one stays without.
+func TestOwnersGetAnEndTogether(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		for i := range 10 {
+			org, first := addOrganization(t, s, fmt.Sprintf("org %d", i), alice)
+			second := addBinding(t, s, org.UID, bob, resource.OwnerRole)
+			shorten := func(uid resource.UID) func() error {
+				return func() error {
+					_, err := s.UpdateBinding(t.Context(), uid, func(b *resource.RoleBinding) error {
+						b.ExpireTime = time.Now().Add(time.Hour).Truncate(time.Second)
+						return nil
+					})
+					return err
+				}
+			}
+			a, b := atOnce(shorten(first.UID), shorten(second.UID))
+			if err := oneOf(fault.FailedPrecondition, fault.FailedPrecondition)(a, b); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestTheDatabaseTellsTheTime: the clock of a replica decides nothing, on PostgreSQL.
+func TestTheDatabaseTellsTheTime(t *testing.T) {
+	t.Parallel()
+	s := storetest.Open(t, storetest.Postgres(t))
+	org, _ := addOrganization(t, s, "org", alice)
+	role := addRole(t, s, org.UID, "reader").UID
+	b := addTimed(t, s, org.UID, bob, role, active)
+	if earliest, latest := s.Clock(); !earliest.IsZero() || latest.Before(time.Now().AddDate(1000, 0, 0)) {
+		t.Errorf("before the first heartbeat it is between %v and %v", earliest, latest)
+	}
+	heard(t, s)
+	for _, skew := range []time.Duration{-48 * time.Hour, 48 * time.Hour} {
+		s.Now = func() time.Time { return time.Now().Add(skew) }
+		before := time.Now()
+		earliest, latest := s.Clock()
+		wrong := earliest.After(time.Now().Add(time.Second)) || latest.Before(before.Add(-time.Second))
+		if wrong || latest.Sub(earliest) > time.Minute {
+			t.Errorf("with a skew of %v it is between %v and %v", skew, earliest, latest)
+		}
+		if n, err := s.EndBindings(t.Context(), 10); err != nil || n != 0 {
+			t.Errorf("with a skew of %v %d bindings are over, %v", skew, n, err)
+		}
+		if got := holdersOf(t, s, org.UID, role); len(got) != 1 || got[0] != b.UID {
+			t.Errorf("with a skew of %v %v hold the role", skew, got)
+		}
+	}
+}
+
+// TestTheTimeIsBetweenTheTwo: what PostgreSQL says the time to be is never outside of what a replica believes, not even
+// by the part of a millisecond that is rounded away.
+func TestTheTimeIsBetweenTheTwo(t *testing.T) {
+	t.Parallel()
+	s := storetest.Open(t, storetest.Postgres(t))
+	for range 100 {
+		heard(t, s)
+		for range 10 {
+			earliest, _ := s.Clock()
+			var ms int64
+			must(t, s.Row(t.Context(), `SELECT `+s.Engine.Clock, nil, &ms))
+			_, latest := s.Clock()
+			if now := store.FromMS(ms); now.Before(earliest) || now.After(latest) {
+				t.Fatalf("it is %v, and was believed to be between %v and %v", now, earliest, latest)
+			}
+		}
+	}
+}
+
+// TestTimeDoesNotRunBack: a clock that is set back by a minute does not bring back what is over.
+func TestTimeDoesNotRunBack(t *testing.T) {
+	t.Parallel()
+	s := storetest.Open(t, storetest.SQLite(t))
+	start := time.Now()
+	for i, step := range []struct{ at, want time.Duration }{
+		{0, 0}, {time.Minute, time.Minute}, {0, time.Minute}, {2 * time.Minute, 2 * time.Minute},
+		{-time.Hour, -time.Hour}, // it was wrong before
+		{-time.Hour + time.Second, -time.Hour + time.Second},
+	} {
+		s.Now = func() time.Time { return start.Add(step.at) }
+		if _, got := s.Clock(); got.UnixMilli() != start.Add(step.want).UnixMilli() {
+			t.Errorf("step %d: the clock says %v, want %v", i, got.Sub(start), step.want)
+		}
+	}
+}

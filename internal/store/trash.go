@@ -1,0 +1,53 @@
+package store
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// TrashCounter is the kind of counter of what can be restored.
+const TrashCounter = "trash"
+
+// DropTrash removes everything that was deleted from a repo that is no more, and the repo itself if it is in the trash,
+// with the counters that a repo in the trash keeps. Nothing of it can be restored. Its blobs are left to the collector.
+//
+// It is part of the kernel because a repo in the trash goes with its group, which is of another domain.
+func (t *Tx) DropTrash(ctx context.Context, repo resource.UID) error {
+	entries, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1`, Segment(repo))
+	if err != nil {
+		return err
+	}
+	var bytes int64
+	for _, text := range []string{
+		`DELETE FROM trash_manifests WHERE repo = $1 RETURNING size`,
+		`DELETE FROM trash_blobs WHERE repo = $1
+			RETURNING coalesce((SELECT b.size FROM blobs AS b WHERE b.digest = trash_blobs.digest), 0)`,
+	} {
+		sizes, err := ReadColumn[int64](ctx, t.Rows, text, Segment(repo))
+		if err != nil {
+			return err
+		}
+		for _, size := range sizes {
+			bytes += size
+		}
+	}
+	for _, text := range []string{
+		`DELETE FROM trash_refs WHERE repo = $1`, `DELETE FROM trash_tags WHERE parent = $1`,
+		`DELETE FROM trash_tag_history WHERE repo = $1`, `DELETE FROM trash_repos WHERE seg = $1`,
+	} {
+		if _, err := t.Exec(ctx, text, Segment(repo)); err != nil {
+			return err
+		}
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM retention WHERE uid = $1`, string(repo)); err != nil { // its rules came back with it
+		return err
+	}
+	if err := t.Count(ctx, TrashCounter, repo.NewChild(), -int(entries)); err != nil {
+		return err
+	}
+	if err := t.Count(ctx, BytesCounter, repo.NewChild(), -int(bytes)); err != nil {
+		return err
+	}
+	return t.DropCounters(ctx, repo)
+}

@@ -1,0 +1,194 @@
+package store
+
+import (
+	"context"
+	"math"
+	"strconv"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// TreeColumns returns the columns that the row of every resource starts with: seg,
+// uid, parent, a1, a2, a3.
+func TreeColumns(uid resource.UID) []any {
+	out := []any{Segment(uid), string(uid), nil}
+	if p := uid.Parent(); p != "" {
+		out[2] = Segment(p)
+	}
+	for d := 1; d <= 3; d++ {
+		if d < uid.Depth() {
+			out = append(out, Segment(uid.Ancestor(d)))
+		} else {
+			out = append(out, nil)
+		}
+	}
+	return out
+}
+
+// Segment returns the last segment of a uid as a number that sorts as its digits
+// do. Databases have signed numbers only, so the first bit is inverted.
+func Segment(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
+
+// Refusal turns the refusal of an insert or update into a fault: another of
+// the same name, or a parent that is not there.
+func (s *DB) Refusal(err error, kind, name string, uid resource.UID) error {
+	switch s.Engine.failure(err) {
+	case duplicate:
+		f := fault.Exists(kind, name)
+		f.Cause = err
+		return f
+	case dangling:
+		f := fault.Missing("group", string(uid.Parent()))
+		f.Cause = err
+		return f
+	}
+	return err
+}
+
+// Require holds a row of a table until the commit. It returns fault.NotFound, with
+// the label given, if there is none. A foreign key would not do: it refers to a row
+// by its segment, and a uid with other segments above that must not pass.
+func (t *Tx) Require(ctx context.Context, table, label string, uid resource.UID) error {
+	var one int
+	err := t.Row(ctx, `SELECT 1 FROM `+table+` AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(uid)}, &one)
+	return Missing(err, label, uid)
+}
+
+// RequireGroup is Require for a group; "" is above all organizations and always
+// exists.
+func (t *Tx) RequireGroup(ctx context.Context, group resource.UID) error {
+	if group == "" {
+		return nil
+	}
+	return t.Require(ctx, "groups", "group", group)
+}
+
+// RequireRole is Require for a role.
+func (t *Tx) RequireRole(ctx context.Context, role resource.UID) error {
+	return t.Require(ctx, "roles", "role", role)
+}
+
+// A Use is a column of a table that refers to something, and what a person calls
+// the rows.
+type Use struct{ Table, Column, Label string }
+
+// Users returns the labels of those uses that have a row that refers to uid.
+func (t *Tx) Users(ctx context.Context, uid resource.UID, uses []Use) (labels []string, _ error) {
+	for _, u := range uses {
+		var n int
+		text := `SELECT count(*) FROM (SELECT 1 FROM ` + u.Table + ` WHERE ` + u.Column + ` = $1 LIMIT 1) AS x`
+		if err := t.Row(ctx, text, []any{Segment(uid)}, &n); err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			labels = append(labels, u.Label)
+		}
+	}
+	return labels, nil
+}
+
+// Duplicate reports whether a unique index has refused a statement.
+func (s *DB) Duplicate(err error) bool { return s.Engine.failure(err) == duplicate }
+
+// Dangling reports whether a foreign key has refused a statement.
+func (s *DB) Dangling(err error) bool { return s.Engine.failure(err) == dangling }
+
+// GroupNames returns the names of groups. It returns fault.NotFound if one of them
+// is not there.
+func (s *DB) GroupNames(ctx context.Context, groups []resource.UID) ([]string, error) {
+	names := make([]string, len(groups))
+	for i, uid := range groups {
+		if err := s.Row(ctx, `SELECT name FROM groups WHERE uid = $1`, []any{string(uid)}, &names[i]); err != nil {
+			return nil, Missing(err, "group", uid)
+		}
+	}
+	return names, nil
+}
+
+// Has reports whether a table has a row with a uid.
+func (s *DB) Has(ctx context.Context, table string, uid resource.UID) (has bool, err error) {
+	err = s.Rows(ctx, `SELECT 1 FROM `+table+` WHERE uid = $1`, []any{string(uid)}, func(Scanner) (bool, error) {
+		has = true
+		return true, nil
+	})
+	return has, err
+}
+
+// NamesOf returns what the rows of a table are called that have one of the uids. titled says
+// whether the table has display names. It is one query by index.
+func (s *DB) NamesOf(
+	ctx context.Context, table string, titled bool, uids []resource.UID,
+) (map[resource.UID]resource.Info, error) {
+	all := map[resource.UID]resource.Info{}
+	if len(uids) == 0 {
+		return all, nil
+	}
+	args, text := namesOf(s.Engine, table, titled, uids)
+	err := s.Rows(ctx, text, args, func(row Scanner) (bool, error) {
+		var i resource.Info
+		err := row.Scan(&i.UID, &i.Name, &i.DisplayName)
+		all[i.UID] = i
+		return false, err
+	})
+	return all, err
+}
+
+// namesOf returns the statement of NamesOf.
+func namesOf(e Engine, table string, titled bool, uids []resource.UID) (args []any, text string) {
+	keys := make([]string, len(uids))
+	for i, uid := range uids {
+		keys[i] = string(uid)
+	}
+	title := `''`
+	if titled {
+		title = `t.display_name`
+	}
+	q := Query{Engine: e}
+	text = `SELECT t.uid, t.name, ` + title + ` FROM ` + e.Each(&q, keys) + ` AS s CROSS JOIN ` + table +
+		` AS t WHERE t.uid = s.v`
+	return q.Args, text
+}
+
+// MaxNames is how many names a path may have. Groups nest 16 deep, so no resource has more
+// than 17, and SQLite does not take a statement for more than 25.
+const MaxNames = 20
+
+// GroupNamed is the key in SQL of the group with these names, root first. Subqueries,
+// not joins: SQLite plans a join on parameters anew at every run.
+func GroupNamed(names []string) (args []any, text string) {
+	for i, name := range names {
+		args = append(args, name)
+		if i == 0 {
+			text = `(SELECT seg FROM groups WHERE parent IS NULL AND name = $1)`
+			continue
+		}
+		text = `(SELECT seg FROM groups WHERE parent = ` + text + ` AND name = $` + strconv.Itoa(i+1) + `)`
+	}
+	return args, text
+}
+
+// At returns the uids of the rows of a table that have a path: the names of the groups
+// above them and their own, root first. It returns limit of them at most, in the order of
+// their segments, and none if the path has more than MaxNames.
+// It is one query by index whatever the number of rows.
+func (s *DB) At(ctx context.Context, table string, names []string, limit int) ([]resource.UID, error) {
+	if len(names) == 0 || len(names) > MaxNames {
+		return nil, nil
+	}
+	args, text := named(table, names, limit)
+	return ReadColumn[resource.UID](ctx, s.Rows, text, args...)
+}
+
+// named returns the statement of At.
+func named(table string, names []string, limit int) (args []any, text string) {
+	args, group := GroupNamed(names[:len(names)-1])
+	parent := `parent = ` + group
+	if group == "" {
+		parent = `parent IS NULL`
+	}
+	args = append(args, names[len(names)-1], limit)
+	n := len(args)
+	return args, `SELECT uid FROM ` + table + ` WHERE ` + parent + ` AND name = $` + strconv.Itoa(n-1) +
+		` ORDER BY seg LIMIT $` + strconv.Itoa(n)
+}

@@ -1,0 +1,255 @@
+package advisorydb
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// An Imported is the event of an import: one for many records, because one for each
+// would be too many for subscribers.
+type Imported struct {
+	resource.ImportResult
+	Source string                 `json:"source,omitempty"`
+	Format resource.ExploitFormat `json:"format,omitempty"` // of a list; "" if the records are advisories
+}
+
+// ImportAdvisories stores the records of a source that the group does not have, and
+// those that differ from what it has, in one transaction with one event. All have
+// an id, no two the same. The result counts records.
+//
+// It returns fault.NotFound if the group is not there.
+func (s *Store) ImportAdvisories(
+	ctx context.Context, group resource.UID, source string, records []resource.Advisory,
+) (done resource.ImportResult, err error) {
+	if ctx.Value(sourceKey{}) == nil {
+		ctx = WithSource(ctx, SourceImport)
+	}
+	for range 4 { // a record another import brings at the same time is ours to compare with then
+		done, err = s.importOnce(ctx, group, source, records)
+		if !s.Duplicate(err) {
+			return done, err
+		}
+	}
+	return done, fault.Outage("the database", err)
+}
+
+func (s *Store) importOnce(
+	ctx context.Context, group resource.UID, source string, records []resource.Advisory,
+) (done resource.ImportResult, _ error) {
+	// The records that the group has are read, and the rows computed, outside of the
+	// transaction, so that others can write meanwhile.
+	known, err := digests(ctx, s.Rows, s.Engine, group, records)
+	if err != nil {
+		return done, err
+	}
+	var drafts []draft
+	var changed []resource.Advisory
+	var unchanged, withdrawn int64
+	now := s.Time()
+	for _, a := range records {
+		have, ok := known[a.ID]
+		switch {
+		case !ok:
+			initNew(&a, group, now)
+			d, err := newDraft(group, a)
+			if err != nil {
+				return done, err
+			}
+			drafts = append(drafts, d)
+		case sameRecord(have, a.Source.Digest):
+			unchanged++
+			continue
+		default:
+			changed = append(changed, a)
+		}
+		if !a.DeleteTime.IsZero() {
+			withdrawn++
+		}
+	}
+	done = resource.ImportResult{Created: int64(len(drafts)), Updated: int64(len(changed)), Unchanged: unchanged,
+		Withdrawn: withdrawn}
+	if len(drafts)+len(changed) == 0 {
+		return done, s.requireGroup(ctx, group)
+	}
+	return done, s.write(ctx, func(t Tx) error {
+		if err := t.RequireGroup(ctx, group); err != nil {
+			return err
+		}
+		if err := t.appendAdvisories(ctx, group, drafts); err != nil {
+			return err
+		}
+		if err := t.updateImported(ctx, group, changed); err != nil {
+			return err
+		}
+		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, Imported{done, source, ""})
+	})
+}
+
+// requireGroup returns fault.NotFound if there is no such group.
+func (s *Store) requireGroup(ctx context.Context, group resource.UID) error {
+	_, err := s.GroupNames(ctx, []resource.UID{group})
+	return err
+}
+
+// digests returns the digests of those records that the group has, by their id.
+func digests(
+	ctx context.Context, rows store.Reader, e store.Engine, group resource.UID, records []resource.Advisory,
+) (map[string][]byte, error) {
+	ids := make([]string, len(records))
+	for i, a := range records {
+		ids[i] = a.ID
+	}
+	text, args := withIDs(e, `t.advisory_id, t.digest`, group, ids)
+	return store.ReadMap[string, []byte](ctx, rows, text, args...)
+}
+
+// withIDs is the query for columns of the advisories of a group that have one of the IDs.
+func withIDs(e store.Engine, columns string, group resource.UID, ids []string) (string, []any) {
+	q := store.Query{Engine: e}
+	return `SELECT ` + columns + ` FROM ` + e.Each(&q, ids) + ` AS s` +
+		e.Lookup("advisories", `t.parent = `+q.Arg(store.Segment(group))+` AND t.advisory_id = s.v`), q.Args
+}
+
+// updateImported merges changed records into the advisories that the group has.
+func (t Tx) updateImported(ctx context.Context, group resource.UID, changed []resource.Advisory) error {
+	for _, next := range changed {
+		var uid resource.UID
+		err := t.Row(ctx, `SELECT uid FROM advisories WHERE parent = $1 AND advisory_id = $2`,
+			[]any{store.Segment(group), next.ID}, &uid)
+		if err != nil {
+			return store.Missing(err, "advisory", resource.UID(next.ID))
+		}
+		before, at, err := t.lockAdvisory(ctx, uid)
+		if err != nil {
+			return err
+		}
+		after := before.Merge(next)
+		after.UpdateTime = t.DB.TimeAfter(before.UpdateTime)
+		if err := t.replaceAdvisory(ctx, before, &after, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendAdvisories adds the rows of new advisories of a group and their index rows,
+// texts and counters.
+func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []draft) error {
+	if len(drafts) == 0 {
+		return nil
+	}
+	block, err := t.addTexts(ctx, group, drafts)
+	if err != nil {
+		return err
+	}
+	now, err := t.generation(ctx, group, len(drafts))
+	if err != nil {
+		return err
+	}
+	rows := make([][]any, len(drafts))
+	for i, d := range drafts {
+		rows[i] = append(store.TreeColumns(d.a.UID), d.a.ID, d.partition, int64(now), block, nonNil(d.a.Source.Digest),
+			store.MS(d.a.CreateTime), store.MS(d.a.UpdateTime), d.body, d.affected)
+	}
+	err = t.InsertRows(ctx,
+		`INSERT INTO advisories (seg, uid, parent, a1, a2, a3, advisory_id, shelf, era, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
+	if err != nil {
+		return err
+	}
+	if err := t.index(ctx, group, now, drafts); err != nil {
+		return err
+	}
+	if err := t.changed(ctx, group, drafts...); err != nil {
+		return err
+	}
+	return t.Count(ctx, "advisories", drafts[0].a.UID, len(drafts))
+}
+
+// index adds the rows by which lists find advisories of a group and a generation.
+// The table advisory_shelves has the partitions.
+func (t Tx) index(ctx context.Context, group resource.UID, in generation, drafts []draft) error {
+	var names, aliases [][]any
+	parts, named := map[int64]int{}, map[int64]int{}
+	signatures := map[int64]string{}
+	for _, d := range drafts {
+		seg := store.Segment(d.a.UID)
+		parts[d.partition]++
+		signatures[d.partition] = d.signature
+		for _, name := range d.names {
+			names = append(names, []any{in.key(name), seg, store.MS(d.a.UpdateTime)})
+			named[in.key(name)]++
+		}
+		for _, name := range d.aliases {
+			aliases = append(aliases, []any{in.key(name), seg})
+		}
+	}
+	var rows [][]any
+	for _, id := range slices.Sorted(maps.Keys(signatures)) {
+		rows = append(rows, []any{id, string(group), signatures[id]})
+	}
+	if err := t.InsertRows(ctx, `INSERT INTO advisory_shelves (id, grp, signature)`, rows,
+		` ON CONFLICT (id) DO NOTHING`); err != nil {
+		return err
+	}
+	byKey := func(a, b []any) int { return cmp.Compare(a[0].(int64), b[0].(int64)) }
+	slices.SortStableFunc(names, byKey) // neighbours in the index, one after the other
+	slices.SortStableFunc(aliases, byKey)
+	if err := t.InsertRows(ctx, `INSERT INTO advisory_names (key, seg, update_ms)`, names, ``); err != nil {
+		return err
+	}
+	if err := t.InsertRows(ctx, `INSERT INTO advisory_aliases (key, seg)`, aliases, ``); err != nil {
+		return err
+	}
+	if err := t.addToCounters(ctx, store.PartitionCounter, parts, 1); err != nil {
+		return err
+	}
+	return t.addToCounters(ctx, store.NameCounter, named, 1)
+}
+
+// unindex deletes the rows that index added for an advisory.
+func (t Tx) unindex(ctx context.Context, in generation, d draft) error {
+	named := map[int64]int{}
+	seg := store.Segment(d.a.UID)
+	for _, name := range d.names {
+		named[in.key(name)]++
+		if err := t.Later(ctx, `DELETE FROM advisory_names WHERE key = $1 AND seg = $2`, in.key(name), seg); err != nil {
+			return err
+		}
+	}
+	for _, name := range d.aliases {
+		if err := t.Later(ctx, `DELETE FROM advisory_aliases WHERE key = $1 AND seg = $2`, in.key(name), seg); err != nil {
+			return err
+		}
+	}
+	if err := t.addToCounters(ctx, store.PartitionCounter, map[int64]int{d.partition: 1}, -1); err != nil {
+		return err
+	}
+	return t.addToCounters(ctx, store.NameCounter, named, -1)
+}
+
+// addToCounters adds to counters that are by key. It locks them in the order of
+// their keys, so that two writers cannot deadlock.
+func (t Tx) addToCounters(ctx context.Context, kind string, by map[int64]int, sign int) error {
+	var rows [][]any
+	for _, k := range slices.Sorted(maps.Keys(by)) {
+		rows = append(rows, []any{kind, k, t.Shard, sign * by[k], 0})
+	}
+	err := t.InsertRows(ctx, `INSERT INTO counters (kind, grp, shard, n, children)`, rows,
+		` ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n`)
+	if err != nil || sign > 0 {
+		return err
+	}
+	for _, row := range rows {
+		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2 AND shard = $3 AND n = 0`,
+			row[:3]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,528 @@
+package advisorydb
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// This file lists advisories. As with other kinds, the cost of a page depends on its
+// size: every group, every partition and every name has its advisories in each
+// order in an index, and its total in a counter, so a list with one filter is a
+// merge of index ranges. A list that combines filters of different kinds reads
+// everything that each of them matches, and intersects that (intersect.go).
+//
+// The cost has one more factor than elsewhere: the number of groups in reach that
+// have advisories, because ranges are of one group. There are few: advisories are
+// imported for an organization, or written for a team's artifacts.
+
+// advisoryOrders are the fields a list of advisories can be ordered by.
+var advisoryOrders = map[string]order{"uid": byUID, "create_time": byCreation, "update_time": byUpdate}
+
+// An order is one advisories can be listed in. That of creation is the order of
+// segments, which rise with time.
+type order int
+
+const (
+	byUID order = iota
+	byCreation
+	byUpdate
+)
+
+// A partition is the advisories of a group that have a signature: a row of the
+// table advisory_shelves, whose id advisories have in the column shelf.
+type partition struct {
+	id    int64
+	group resource.UID
+	signature
+}
+
+// An indexRange is a range of an index with advisories of one group in order.
+type indexRange struct {
+	key   int64
+	group resource.UID
+	n     int64
+}
+
+// indexRanges are ranges of the indexes of one table that begin with one column.
+type indexRanges struct {
+	table, column string
+	all           []indexRange
+}
+
+// An entry is the position of an advisory in an order.
+type entry struct {
+	seg, updated int64
+	group        resource.UID
+}
+
+func (e entry) uid() string { return fmt.Sprintf("%s/%016x", e.group, uint64(e.seg)^1<<63) }
+
+// Advisories returns one page of advisories. The packages they affect are left
+// out unless whole is set.
+func (s *Store) Advisories(
+	ctx context.Context, r store.Reach, f resource.AdvisoryFilter, p page.Request, whole bool,
+) (out page.Page[resource.Advisory], _ error) {
+	by, ok := advisoryOrders[p.Order.Field]
+	if !ok {
+		return out, fmt.Errorf("cannot list advisories by %q", p.Order.Field)
+	}
+	sc := store.Visible(false, r, f.UIDs)
+	if sc.Empty() {
+		return out, nil
+	}
+	parts, err := s.partitions(ctx, sc)
+	if err != nil || len(parts) == 0 {
+		return out, err
+	}
+	l := advisoryList{s: s, by: by, p: p, partitions: parts, f: f, groups: groupsOf(parts)}
+	if len(l.keyedFilters()) > 0 {
+		if l.generations, err = s.generations(ctx, sc); err != nil {
+			return out, err
+		}
+	}
+	var entries []entry
+	if in, ok := l.ranges(sc); ok {
+		entries, out.Total, err = l.walk(ctx, in)
+	} else {
+		entries, out.Total, err = l.intersect(ctx, sc)
+	}
+	if err != nil {
+		return page.Page[resource.Advisory]{}, err
+	}
+	if len(entries) > p.Size {
+		entries = entries[:p.Size]
+		last := entries[p.Size-1]
+		out.Last = &page.Cursor{UID: last.uid()}
+		if by == byUpdate {
+			out.Last.Number = last.updated
+		}
+	}
+	out.Items, err = s.fetchAdvisories(ctx, entries, whole)
+	return out, err
+}
+
+// partitions returns all partitions of a scope, in the order of their groups.
+func (s *Store) partitions(ctx context.Context, sc store.Scope) (all []partition, _ error) {
+	for _, at := range groupConditions(sc) {
+		err := s.Rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+at.text, at.args,
+			func(row store.Scanner) (bool, error) {
+				var part partition
+				var text string
+				if err := row.Scan(&part.id, &part.group, &text); err != nil {
+					return false, err
+				}
+				err := json.Unmarshal([]byte(text), &part.signature) // newDraft wrote it
+				all = append(all, part)
+				return false, err
+			})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(all, func(a, b partition) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.id, b.id))
+	})
+	return slices.CompactFunc(all, func(a, b partition) bool { return a.id == b.id }), nil
+}
+
+// groupConditions returns the conditions on the column grp that select the groups
+// of a scope, one for each statement.
+func groupConditions(sc store.Scope) (all []condition) {
+	var groups []resource.UID
+	for _, uid := range sc.Rows {
+		groups = append(groups, uid.Parent())
+	}
+	groups = append(groups, sc.Children)
+	for _, g := range sc.Below {
+		all = append(all, condition{`grp >= $1 AND grp < $2`, []any{string(g) + "/", string(g) + "0"}})
+		groups = append(groups, g)
+	}
+	slices.Sort(groups)
+	for _, g := range slices.Compact(groups) {
+		if g != "" {
+			all = append(all, condition{`grp = $1`, []any{string(g)}})
+		}
+	}
+	return all
+}
+
+// A condition is what follows WHERE.
+type condition struct {
+	text string
+	args []any
+}
+
+// groupsOf returns the groups of partitions.
+func groupsOf(parts []partition) (groups []resource.UID) {
+	for _, part := range parts {
+		if len(groups) == 0 || groups[len(groups)-1] != part.group {
+			groups = append(groups, part.group)
+		}
+	}
+	return groups
+}
+
+// An advisoryList is a list being read.
+type advisoryList struct {
+	s          *Store
+	by         order
+	p          page.Request
+	f          resource.AdvisoryFilter
+	partitions []partition
+	groups     []resource.UID
+
+	generations []groupGenerations // if values are filtered by
+}
+
+// A keyedFilter is a field of the filter whose values have keys.
+type keyedFilter struct {
+	field  field
+	values []string
+}
+
+// keyedFilters returns the fields of the filter that are set and whose values have
+// keys.
+func (l *advisoryList) keyedFilters() (all []keyedFilter) {
+	for _, v := range []keyedFilter{
+		{artifactName, l.f.ArtifactNames}, {componentName, l.f.ComponentNames}, {componentLocation, l.f.ComponentLocations},
+		{alias, l.f.Aliases}, {legacyID, l.f.LegacyIDs},
+	} {
+		if len(v.values) > 0 {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// ranges returns the index ranges that have exactly what passes the filter, if
+// there are such: those of groups, of partitions, or of one name.
+func (l *advisoryList) ranges(sc store.Scope) (in indexRanges, ok bool) {
+	values := l.keyedFilters()
+	partitioned := filtersPartitions(l.f)
+	if len(sc.Rows) > 0 || len(l.f.IDs) > 0 || l.f.Query != "" {
+		return in, false
+	}
+	switch {
+	case len(values) == 1 && !partitioned && len(values[0].values) == 1 && values[0].field < alias:
+		in.table, in.column = "advisory_names", "key"
+		for _, h := range l.generations {
+			for _, key := range h.keys(values[0].field, values[0].values[0]) {
+				in.all = append(in.all, indexRange{key: key, group: h.group})
+			}
+		}
+	case len(values) > 0:
+		return in, false
+	case partitioned:
+		in.table, in.column = "advisories", "shelf"
+		for _, part := range l.partitions {
+			if part.matches(l.f) {
+				in.all = append(in.all, indexRange{key: part.id, group: part.group})
+			}
+		}
+	default:
+		in.table, in.column = "advisories", "parent"
+		for _, g := range l.groups {
+			in.all = append(in.all, indexRange{key: store.Segment(g), group: g})
+		}
+	}
+	return in, true
+}
+
+// counters returns the kind and the column of the counters of ranges.
+func (in indexRanges) counters() (kind, column string) {
+	switch in.column {
+	case "parent":
+		return "advisories", "children"
+	case "shelf":
+		return store.PartitionCounter, "n"
+	}
+	return store.NameCounter, "n"
+}
+
+// walk reads a page from index ranges, and one entry more if there is one.
+func (l *advisoryList) walk(ctx context.Context, in indexRanges) (entries []entry, total int64, _ error) {
+	if len(in.all) == 0 {
+		return nil, 0, nil
+	}
+	if err := l.size(ctx, in); err != nil {
+		return nil, 0, err
+	}
+	in.all = slices.DeleteFunc(in.all, func(n indexRange) bool { return n.n <= 0 })
+	for _, n := range in.all {
+		total += n.n
+	}
+	if len(in.all) == 0 {
+		return nil, 0, nil
+	}
+	entries, err := l.merge(ctx, in, l.need())
+	return entries[min(l.p.Skip, len(entries)):], total, err
+}
+
+func (l *advisoryList) need() int { return l.p.Skip + l.p.Size + 1 }
+
+// size reads how many advisories the ranges have.
+func (l *advisoryList) size(ctx context.Context, in indexRanges) error {
+	kind, column := in.counters()
+	q := store.Query{Engine: l.s.Engine}
+	var keys []int64
+	for _, n := range in.all {
+		keys = append(keys, n.key)
+	}
+	which := q.Arg(kind)
+	text := fmt.Sprintf("SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE c.kind = %s AND c.grp = s.v) FROM %s AS s",
+		column, which, q.Engine.Each(&q, keys))
+	return l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var i int
+		var n int64
+		err := row.Scan(&i, &n)
+		in.all[i].n = n
+		return false, err
+	})
+}
+
+// merge returns the first n entries of ranges after the cursor, in order.
+func (l *advisoryList) merge(ctx context.Context, in indexRanges, n int) ([]entry, error) {
+	if l.s.Engine.Postgres && len(in.all) > 1 {
+		return l.lateral(ctx, in, n)
+	}
+	var best []entry
+	if l.p.Order.Desc { // what is newest is read first, and spares the rest
+		in.all = slices.Clone(in.all)
+		slices.Reverse(in.all)
+	}
+	for _, a := range in.all {
+		if from, to := l.bounds(a.group); from > to {
+			continue
+		}
+		q := store.Query{Engine: l.s.Engine}
+		text := l.first(&q, in, a, n)
+		var got []entry
+		err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+			e := entry{group: a.group}
+			if err := row.Scan(&e.seg, &e.updated); err != nil {
+				return false, err
+			}
+			if len(best) == n && l.compare(e, best[n-1]) > 0 {
+				return true, nil
+			}
+			got = append(got, e)
+			return false, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		best = mergeEntries(best, got, n, l.compare)
+	}
+	return best, nil
+}
+
+// first is the statement that reads the first n entries of a range.
+func (l *advisoryList) first(q *store.Query, in indexRanges, a indexRange, n int) string {
+	key := q.Arg(a.key)
+	text := fmt.Sprintf(`SELECT t.seg, %s FROM %s AS t WHERE `, l.key(), in.table)
+	if l.by == byUpdate {
+		text += fmt.Sprintf(`t.%s = %s`, in.column, key) + l.after(q.Arg)
+	} else {
+		from, to := l.bounds(a.group)
+		text += in.between(q.Engine, key, q.Arg(from), q.Arg(to))
+	}
+	return text + l.orderBy(in) + q.Limit(n)
+}
+
+// between is the condition that an advisory is in a range, with its segment between
+// two. For PostgreSQL it compares pairs: with an equality it would walk the table
+// by segments and discard the rows of other ranges. For SQLite it is an equality,
+// because of a pair SQLite seeks to the first half only.
+func (in indexRanges) between(e store.Engine, key, from, to string) string {
+	if !e.Postgres {
+		return fmt.Sprintf(`t.%s = %s AND t.seg >= %s AND t.seg <= %s`, in.column, key, from, to)
+	}
+	return fmt.Sprintf(`(t.%s, t.seg) >= (%s, %s) AND (t.%s, t.seg) <= (%s, %s)`, in.column, key, from, in.column, key, to)
+}
+
+// lateral does what merge does in one statement: in PostgreSQL a round trip
+// costs more than many rows.
+func (l *advisoryList) lateral(ctx context.Context, in indexRanges, n int) (best []entry, _ error) {
+	q := store.Query{Engine: l.s.Engine}
+	text := l.firsts(&q, in, n)
+	err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var i int
+		var e entry
+		err := row.Scan(&i, &e.seg, &e.updated)
+		if err == nil {
+			e.group = in.all[i].group
+		}
+		best = append(best, e)
+		return false, err
+	})
+	slices.SortFunc(best, l.compare)
+	return best[:min(n, len(best))], err
+}
+
+// firsts is the statement that reads the first n entries of each range.
+func (l *advisoryList) firsts(q *store.Query, in indexRanges, n int) string {
+	var keys []int64
+	var froms, tos []int64
+	for _, a := range in.all {
+		from, to := l.bounds(a.group)
+		keys, froms, tos = append(keys, a.key), append(froms, from), append(tos, to)
+	}
+	each := fmt.Sprintf(`unnest(%s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY AS s (v, b, e, i)`,
+		q.Arg(keys), q.Arg(froms), q.Arg(tos))
+	one := fmt.Sprintf(`SELECT t.seg, %s AS k FROM %s AS t WHERE `, l.key(), in.table)
+	if l.by == byUpdate {
+		one += fmt.Sprintf(`t.%s = s.v`, in.column) + l.after(q.Arg)
+	} else {
+		one += in.between(q.Engine, "s.v", "s.b", "s.e")
+	}
+	last := ""
+	if l.by != byUID || len(l.groups) == 1 {
+		last = fmt.Sprintf(` ORDER BY h.k%s, h.seg%s`, l.dir(), l.dir()) + q.Limit(n)
+	}
+	if last != "" && len(in.all) > n { // of more ranges than entries, those that start first
+		each = fmt.Sprintf(`(SELECT s.v, s.b, s.e, s.i FROM %s CROSS JOIN LATERAL (%s%s LIMIT 1) AS h%s) AS s`, each, one,
+			l.orderBy(in), last)
+	}
+	return fmt.Sprintf(`SELECT s.i - 1, h.seg, h.k FROM %s CROSS JOIN LATERAL (%s%s%s) AS h`, each, one, l.orderBy(in),
+		q.Limit(n)) + last
+}
+
+// key is what an entry is read with beside its segment.
+func (l *advisoryList) key() string {
+	if l.by == byUpdate {
+		return "t.update_ms"
+	}
+	return "t.seg"
+}
+
+func (l *advisoryList) orderBy(in indexRanges) string {
+	column := in.column
+	if l.by == byUpdate {
+		column = "update_ms"
+	}
+	return fmt.Sprintf(" ORDER BY t.%s%s, t.seg%s", column, l.dir(), l.dir())
+}
+
+func (l *advisoryList) dir() string {
+	if l.p.Order.Desc {
+		return " DESC"
+	}
+	return ""
+}
+
+// after is the condition that an advisory comes after the cursor in the order of
+// updates.
+func (l *advisoryList) after(arg func(any) string) string {
+	c := l.p.After
+	if c == nil {
+		return ""
+	}
+	than := ">"
+	if l.p.Order.Desc {
+		than = "<"
+	}
+	return fmt.Sprintf(" AND (t.update_ms, t.seg) %s (%s, %s)", than, arg(c.Number),
+		arg(store.Segment(resource.UID(c.UID))))
+}
+
+// bounds are the first and last segment an advisory directly in group may have
+// and come after the cursor, in the orders that are of segments.
+func (l *advisoryList) bounds(group resource.UID) (from, to int64) {
+	from, to = math.MinInt64, math.MaxInt64
+	c := l.p.After
+	if c == nil || l.by == byUpdate {
+		return from, to
+	}
+	at := resource.UID(c.UID)
+	seg := store.Segment(at)
+	self := l.by == byCreation || at.Parent() == group
+	if !self {
+		if !group.Covers(at) { // all of the group is on one side
+			if (string(group)+"/" > c.UID) == l.p.Order.Desc {
+				return 1, 0
+			}
+			return from, to
+		}
+		seg = store.Segment(at.Ancestor(group.Depth() + 1)) // below the cursor's ancestor there
+		if l.p.Order.Desc {
+			return from, seg
+		}
+	}
+	switch {
+	case l.p.Order.Desc && seg == math.MinInt64, !l.p.Order.Desc && seg == math.MaxInt64:
+		return 1, 0
+	case l.p.Order.Desc:
+		return from, seg - 1
+	}
+	return seg + 1, to
+}
+
+// compare orders entries as the list has them.
+func (l *advisoryList) compare(a, b entry) int {
+	n := 0
+	switch {
+	case l.by == byUpdate:
+		n = cmp.Or(cmp.Compare(a.updated, b.updated), cmp.Compare(a.seg, b.seg))
+	case l.by == byUID && a.group != b.group:
+		n = cmp.Compare(a.uid(), b.uid())
+	default:
+		n = cmp.Compare(a.seg, b.seg)
+	}
+	if l.p.Order.Desc {
+		return -n
+	}
+	return n
+}
+
+// mergeEntries merges two ordered lists and keeps the first n.
+func mergeEntries(a, b []entry, n int, order func(a, b entry) int) []entry {
+	if len(a) == 0 {
+		return b[:min(n, len(b))]
+	}
+	out := make([]entry, 0, min(n, len(a)+len(b)))
+	for len(out) < n && len(a)+len(b) > 0 {
+		if len(b) == 0 || len(a) > 0 && order(a[0], b[0]) <= 0 {
+			out, a = append(out, a[0]), a[1:]
+		} else {
+			out, b = append(out, b[0]), b[1:]
+		}
+	}
+	return out
+}
+
+// fetchAdvisories reads the advisories of entries, in their order. One that has
+// gone meanwhile is left out.
+func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool) ([]resource.Advisory, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	at := make(map[int64]int, len(entries))
+	segs := make([]int64, len(entries))
+	for i, e := range entries {
+		at[e.seg], segs[i] = i, e.seg
+	}
+	columns := advisoryColumns
+	if whole {
+		columns = fullColumns
+	}
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, columns,
+		s.Engine.Each(&q, segs))
+	items := make([]resource.Advisory, len(entries))
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		a, err := scanAdvisory(row, whole)
+		if err == nil {
+			items[at[store.Segment(a.UID)]] = a
+		}
+		return false, err
+	})
+	return slices.DeleteFunc(items, func(a resource.Advisory) bool { return a.UID == "" }), err
+}

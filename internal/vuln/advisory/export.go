@@ -1,0 +1,42 @@
+package advisory
+
+import (
+	"context"
+	"io"
+
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
+)
+
+// Export writes the advisories that match a filter, among those the caller has advisories.list on, ordered by
+// UID. It returns fault.InvalidArgument, with nothing written, for an invalid filter or format.
+func (s *Service) Export(
+	ctx context.Context, f resource.AdvisoryFilter, to format.Format, o format.Options, w io.Writer,
+) error {
+	reach, err := s.reach(ctx, f)
+	if err != nil {
+		return err
+	}
+	o.Time = s.now()
+	out, err := format.NewWriter(w, to, o)
+	if err != nil {
+		return err
+	}
+	p := page.Request{Size: page.MaxSize, Order: byUID}
+	for {
+		got, err := s.store.Advisories(ctx, reach, f, p, true)
+		if err != nil {
+			return err
+		}
+		for _, a := range got.Items {
+			if err := out.Write(a); err != nil {
+				return err
+			}
+		}
+		if got.Last == nil {
+			return out.Close()
+		}
+		p.After = got.Last
+	}
+}

@@ -1,0 +1,188 @@
+package advisory_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/fetch"
+)
+
+const record = `{"id":"T-1","modified":"2026-01-02T03:04:05Z","published":"2026-01-01T00:00:00Z","summary":"x",` +
+	`"affected":[{"package":{"ecosystem":"npm","name":"p"},"ranges":[{"type":"SEMVER","events":[{"introduced":"0"},{"fixed":"1.0.0"}]}]}]}`
+
+// A desk is a service with an organization, a folder that feeds may be read
+// from, and a clock.
+type desk struct {
+	*advisory.Service
+	org    resource.UID
+	folder string
+	now    time.Time
+	ctx    context.Context // the owner's
+}
+
+func newDesk(t *testing.T, s *storetest.Store, reach outbound.Config) *desk {
+	t.Helper()
+	d := &desk{org: resource.NewRoot(), folder: t.TempDir(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	now := func() time.Time { return d.now }
+	s.Now = now
+	owner := resource.NewRoot()
+	must(t, s.SetManagedRoles(t.Context(), authz.ManagedRoles()))
+	_, err := s.InsertGroup(t.Context(),
+		resource.Group{UID: d.org, Name: "acme", CreateTime: d.now, UpdateTime: d.now},
+		resource.RoleBinding{UID: d.org.NewChild(), Identity: owner, Role: resource.OwnerRole, CreateTime: d.now})
+	must(t, err)
+	checker, err := authz.Load(t.Context(), s.DB, slog.New(slog.DiscardHandler))
+	must(t, err)
+	d.Service = advisory.New(advisorydb.New(s.DB), checker, page.NewTokens([]byte("key"), now), advisory.Config{
+		Fetcher: fetch.New(fetch.Config{Client: outbound.Client(reach), Dir: t.TempDir(),
+			Folders: []string{d.folder}}),
+		Log: slog.New(slog.DiscardHandler), Now: now,
+	})
+	d.ctx = authz.WithCaller(t.Context(), authz.Caller{Identity: owner})
+	return d
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read looks at the feed that is due and returns what is recorded of it.
+func (d *desk) read(t *testing.T, uid resource.UID) resource.FeedResult {
+	t.Helper()
+	d.now = d.now.Add(2 * time.Hour)
+	ok, err := d.ReadDue(t.Context())
+	must(t, err)
+	if !ok {
+		t.Fatal("nothing is due")
+	}
+	f, err := d.GetFeed(d.ctx, uid)
+	must(t, err)
+	return f.Last
+}
+
+// TestFolderFeed keeps a group current from a folder.
+func TestFolderFeed(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		d := newDesk(t, s, outbound.Config{})
+		write := func(name, text string) { must(t, os.WriteFile(filepath.Join(d.folder, name), []byte(text), 0o600)) }
+		write("a.json", record)
+		f, err := d.CreateFeed(d.ctx, d.org, resource.AdvisoryFeed{Name: "folder", Address: d.folder})
+		must(t, err)
+		if f.Interval != resource.DefaultFeedInterval {
+			t.Errorf("the interval is %s", f.Interval)
+		}
+		if last := d.read(t, f.UID); last.Error != "" || last.Import != (resource.ImportResult{Created: 1}) {
+			t.Errorf("at first: %+v", last)
+		}
+		if last := d.read(t, f.UID); !last.Unchanged || last.Error != "" {
+			t.Errorf("unchanged: %+v", last)
+		}
+		if ok, err := d.ReadDue(t.Context()); ok || err != nil {
+			t.Errorf("due again at once: %v %v", ok, err)
+		}
+		_, err = d.RunFeed(d.ctx, f.UID)
+		must(t, err)
+		if ok, err := d.ReadDue(t.Context()); ok || err != nil {
+			t.Errorf("asked for, right after it was read: %v %v", ok, err)
+		}
+		d.now = d.now.Add(16 * time.Second)
+		if ok, err := d.ReadDue(t.Context()); !ok || err != nil {
+			t.Errorf("asked for: %v %v", ok, err)
+		}
+		write("a.json", strings.Replace(record, `"summary":"x"`, `"summary":"changed"`, 1))
+		write("b.json", "nonsense")
+		last := d.read(t, f.UID)
+		if last.Import != (resource.ImportResult{Updated: 1, Failed: 1}) || !strings.Contains(last.Error, "b.json") {
+			t.Errorf("changed: %+v", last)
+		}
+		must(t, os.RemoveAll(d.folder))
+		if last := d.read(t, f.UID); last.Error == "" {
+			t.Errorf("a folder that is gone: %+v", last)
+		}
+	})
+}
+
+// TestFeedFromAfar records what goes wrong with an address, and follows nobody.
+func TestFeedFromAfar(t *testing.T) {
+	hits := 0
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hits++
+		switch r.URL.Path {
+		case "/moved":
+			http.Redirect(w, r, "/good.json", http.StatusFound)
+		case "/lies":
+			w.Header().Set("Content-Length", "100000")
+			_, _ = w.Write([]byte(record))
+		case "/good.json":
+			w.Header().Set("ETag", `"1"`)
+			if r.Header.Get("If-None-Match") == `"1"` {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			_, _ = w.Write([]byte(record))
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(h.Close)
+	s := storetest.Open(t, storetest.SQLite(t))
+	d := newDesk(t, s, outbound.Config{Loopback: true})
+	for _, path := range []string{"/moved", "/lies", "/missing"} {
+		f, err := d.CreateFeed(d.ctx, d.org,
+			resource.AdvisoryFeed{Name: strings.Trim(path, "/"), Address: h.URL + path})
+		must(t, err)
+		if last := d.read(t, f.UID); last.Error == "" || last.Import != (resource.ImportResult{}) {
+			t.Errorf("%s: %+v", path, last)
+		}
+		must(t, d.DeleteFeed(d.ctx, f.UID))
+	}
+	if hits != 3 {
+		t.Errorf("%d requests for three feeds: a redirect was followed", hits)
+	}
+	f, err := d.CreateFeed(d.ctx, d.org, resource.AdvisoryFeed{Name: "good", Address: h.URL + "/good.json"})
+	must(t, err)
+	if last := d.read(t, f.UID); last.Error != "" || last.Import.Created != 1 {
+		t.Errorf("good: %+v", last)
+	}
+	if last := d.read(t, f.UID); last.Error != "" || !last.Unchanged {
+		t.Errorf("good again: %+v", last)
+	}
+}
+
+// TestPrivateFeed never asks an address of this network.
+func TestPrivateFeed(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	d := newDesk(t, s, outbound.Config{})
+	h := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
+	t.Cleanup(h.Close)
+	f, err := d.CreateFeed(d.ctx, d.org,
+		resource.AdvisoryFeed{Name: "private", Address: strings.Replace(h.URL, "127.0.0.1", "localhost", 1) + "/x"})
+	if err != nil { // already the name is refused
+		if !errors.Is(err, fault.InvalidArgument) {
+			t.Fatal(err)
+		}
+		return
+	}
+	if last := d.read(t, f.UID); last.Error == "" {
+		t.Errorf("%+v", last)
+	}
+}

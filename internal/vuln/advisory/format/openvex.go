@@ -1,0 +1,297 @@
+package format
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
+)
+
+// A vexDocument is an OpenVEX document.
+type vexDocument struct {
+	Context    string         `json:"@context"`
+	ID         string         `json:"@id"`
+	Author     string         `json:"author"`
+	Timestamp  time.Time      `json:"timestamp"`
+	Version    json.Number    `json:"version"`
+	Statements []vexStatement `json:"statements"`
+}
+
+type vexStatement struct {
+	ID            string           `json:"@id,omitempty"`
+	Vulnerability vexVulnerability `json:"vulnerability"`
+	Timestamp     time.Time        `json:"timestamp,omitzero"`
+	LastUpdated   time.Time        `json:"last_updated,omitzero"`
+	Products      []vexProduct     `json:"products"`
+	Status        string           `json:"status"`
+	StatusNotes   string           `json:"status_notes,omitempty"`
+	Justification string           `json:"justification,omitempty"`
+	Impact        string           `json:"impact_statement,omitempty"`
+	Action        string           `json:"action_statement,omitempty"`
+}
+
+type vexVulnerability struct {
+	ID          string   `json:"@id,omitempty"`
+	Name        string   `json:"name"`
+	Description string   `json:"description,omitempty"`
+	Aliases     []string `json:"aliases,omitempty"`
+}
+
+// A vexProduct is a product or a subcomponent of one.
+type vexProduct struct {
+	ID            string         `json:"@id,omitempty"`
+	Identifiers   vexIdentifiers `json:"identifiers,omitzero"`
+	Hashes        vexHashes      `json:"hashes,omitempty"`
+	Subcomponents []vexProduct   `json:"subcomponents,omitempty"`
+}
+
+type vexIdentifiers struct {
+	PURL string `json:"purl,omitempty"`
+}
+
+// vexHashes are the digests of a product, in hexadecimal digits, by the names of their
+// algorithms.
+type vexHashes map[string]string
+
+// UnmarshalJSON ignores what is not of that form: few readers need it.
+func (h *vexHashes) UnmarshalJSON(b []byte) error {
+	var all map[string]string
+	if json.Unmarshal(b, &all) == nil {
+		*h = all
+	}
+	return nil
+}
+
+// UnmarshalJSON also accepts a string, which a vulnerability was before 0.2.
+func (v *vexVulnerability) UnmarshalJSON(b []byte) error {
+	type plain vexVulnerability
+	return unmarshalString(b, &v.Name, (*plain)(v))
+}
+
+// UnmarshalJSON also accepts a string, which a product was before 0.2.
+func (p *vexProduct) UnmarshalJSON(b []byte) error {
+	type plain vexProduct
+	return unmarshalString(b, &p.ID, (*plain)(p))
+}
+
+func unmarshalString(b []byte, s *string, object any) error {
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, s)
+	}
+	return json.Unmarshal(b, object)
+}
+
+// The statuses of OpenVEX.
+const (
+	vexNotAffected        = "not_affected"
+	vexAffected           = "affected"
+	vexFixed              = "fixed"
+	vexUnderInvestigation = "under_investigation"
+)
+
+// vexJustifications are the justifications of OpenVEX and our types for them.
+var vexJustifications = []struct {
+	name string
+	kind resource.FalsePositiveType
+}{
+	{"component_not_present", resource.ComponentMismatch},
+	{"vulnerable_code_not_present", resource.CodeNotIncluded},
+	{"vulnerable_code_not_present", resource.CodeVersionNotUsed},
+	{"vulnerable_code_not_in_execute_path", resource.CodeNotInExecutionPath},
+	{"vulnerable_code_cannot_be_controlled_by_adversary", resource.CodeNotControllable},
+	{"inline_mitigations_already_exist", resource.InlineMitigations},
+}
+
+// ownStatement is the prefix of the IDs of our own statements. The ID of the advisory follows.
+const ownStatement = "urn:holdfast:advisory:"
+
+// readOpenVEX parses an OpenVEX document. It returns an advisory for each
+// vulnerability and product, with an event for each statement about them.
+func readOpenVEX(text string) ([]resource.Advisory, error) {
+	doc, statements, err := vexHead(text)
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(doc.Context, "https://openvex.dev/ns") {
+		return nil, fmt.Errorf("has a @context that is not OpenVEX's: %q", doc.Context)
+	}
+	var all []resource.Advisory
+	at := map[string]int{}
+	for i, text := range statements {
+		s, err := decodeJSON[vexStatement](text)
+		if err == nil {
+			err = s.check()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("has a statement that makes no sense, number %d: it %w", i+1, err)
+		}
+		for _, p := range s.Products {
+			a := vexAdvisory(doc, s, p)
+			if k, ok := at[a.ID]; ok {
+				all[k] = vexMerge(all[k], a)
+				continue
+			}
+			at[a.ID] = len(all)
+			all = append(all, a)
+		}
+	}
+	for i := range all {
+		slices.SortStableFunc(all[i].Events,
+			func(a, b resource.AdvisoryEvent) int { return a.CreateTime.Compare(b.CreateTime) })
+		all[i] = withSource(all[i], "openvex")
+	}
+	return all, nil
+}
+
+// vexHead parses the metadata of a document, and returns the texts of its statements.
+func vexHead(text string) (doc vexDocument, statements []string, err error) {
+	r := newReader(text)
+	for key := range r.object {
+		switch key {
+		case "@context":
+			doc.Context = r.text()
+		case "author":
+			doc.Author = r.text()
+		case "timestamp":
+			doc.Timestamp = r.time()
+		case "statements":
+			statements = r.elements()
+		default:
+			r.skip()
+		}
+	}
+	return doc, statements, r.end()
+}
+
+func (s vexStatement) check() error {
+	switch {
+	case s.Vulnerability.name() == "":
+		return errors.New("names no vulnerability")
+	case len(s.Products) == 0:
+		return errors.New("names no product")
+	case s.Status == vexNotAffected && s.Justification == "" && s.Impact == "":
+		return errors.New("does not say why nothing is affected")
+	}
+	for _, p := range s.Products {
+		if p.name() == "" {
+			return errors.New("names no product")
+		}
+	}
+	switch s.Status {
+	case vexNotAffected, vexAffected, vexFixed, vexUnderInvestigation:
+		return nil
+	}
+	return fmt.Errorf("has the status %q", s.Status)
+}
+
+func (v vexVulnerability) name() string { return cmp.Or(v.Name, v.ID) }
+
+// name returns the package URL of a product, or its ID.
+func (p vexProduct) name() string { return cmp.Or(p.Identifiers.PURL, p.ID) }
+
+// vexAdvisory returns the advisory for a statement about a product.
+func vexAdvisory(doc vexDocument, s vexStatement, p vexProduct) resource.Advisory {
+	name := s.Vulnerability.name()
+	id, own := strings.CutPrefix(s.ID, ownStatement)
+	if !own {
+		id = resource.StableAdvisoryID("openvex", name, p.name())
+	}
+	a := resource.Advisory{
+		ID: id, Author: doc.Author, Summary: s.Vulnerability.Description,
+		Aliases: union([]string{name}, s.Vulnerability.Aliases),
+	}
+	a.Aliases = slices.DeleteFunc(a.Aliases, func(alias string) bool { return alias == id || alias == "" })
+	v, number := vexAffectedBy(p.name())
+	switch {
+	case s.Status == vexNotAffected:
+		if v.PURL != "" {
+			v.PURL = p.name() // with its version: Versions are those affected
+		}
+	case s.Status == vexFixed:
+	case number != "":
+		v.Versions = []string{number}
+	default:
+		v.Ranges = []resource.AffectedRange{{Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}}}}
+	}
+	a.Affected = []resource.Affected{v}
+	nameArtifact(&a)
+	if len(p.Subcomponents) > 0 {
+		c, _ := vexAffectedBy(p.Subcomponents[0].name())
+		if a.ComponentName = c.Name; c.PURL != "" {
+			a.ComponentType = version.PURLType(c.Ecosystem)
+		}
+	}
+	a.Events = []resource.AdvisoryEvent{vexEvent(doc, s, number)}
+	return a
+}
+
+// genericEcosystem is the ecosystem of products that only have a name.
+const genericEcosystem = "generic"
+
+// vexAffectedBy splits a product into its package and version. If it is not a package
+// URL, all of it is the name of the package.
+func vexAffectedBy(product string) (v resource.Affected, number string) {
+	ecosystem, name, number, err := version.ParsePURL(product)
+	if err != nil {
+		return resource.Affected{Ecosystem: genericEcosystem, Name: product}, ""
+	}
+	purl, _, _ := strings.Cut(product, "@")
+	if strings.HasPrefix(product, "pkg:npm/@") { // a scope that should have been escaped
+		purl = "pkg:npm/%40" + strings.SplitN(product, "@", 3)[1]
+	}
+	purl, _, _ = strings.Cut(purl, "?")
+	return resource.Affected{Ecosystem: ecosystem, Name: name, PURL: purl}, number
+}
+
+func vexEvent(doc vexDocument, s vexStatement, number string) resource.AdvisoryEvent {
+	made := cmp.Or(s.LastUpdated, s.Timestamp, doc.Timestamp).UTC().Truncate(time.Millisecond)
+	e := resource.AdvisoryEvent{CreateTime: made, Author: doc.Author, ReviewState: resource.ReviewApproved,
+		Note: s.StatusNotes}
+	switch s.Status {
+	case vexNotAffected:
+		e.Type, e.Note = resource.EventFalsePositive, cmp.Or(s.Impact, e.Note)
+		for _, j := range vexJustifications {
+			if j.name == s.Justification {
+				e.FalsePositive = j.kind
+				break
+			}
+		}
+	case vexAffected:
+		e.Type, e.Note = resource.EventTruePositive, cmp.Or(s.Action, e.Note)
+	case vexFixed:
+		e.Type, e.Fixed = resource.EventFixed, &resource.Fix{Version: number}
+	default:
+		e.Type, e.Note, e.Detection = resource.EventDetection, "", &resource.Detection{Manual: true}
+	}
+	return e
+}
+
+// vexMerge merges two advisories with the same ID.
+func vexMerge(a, b resource.Advisory) resource.Advisory {
+	a.Aliases = union(a.Aliases, b.Aliases)
+	for _, e := range b.Events { // a statement about several products is one event
+		if !slices.ContainsFunc(a.Events, func(o resource.AdvisoryEvent) bool { return reflect.DeepEqual(o, e) }) {
+			a.Events = append(a.Events, e)
+		}
+	}
+	for _, v := range b.Affected {
+		i := slices.IndexFunc(a.Affected,
+			func(o resource.Affected) bool { return o.Name == v.Name && o.Ecosystem == v.Ecosystem })
+		if i < 0 {
+			a.Affected = append(a.Affected, v)
+			continue
+		}
+		a.Affected[i].Versions = union(a.Affected[i].Versions, v.Versions)
+		if len(a.Affected[i].Ranges) == 0 {
+			a.Affected[i].Ranges = v.Ranges
+		}
+	}
+	return a
+}

@@ -1,0 +1,180 @@
+package format
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
+)
+
+// A secDB is the file in which distributions with apk publish which version of a package fixes which
+// vulnerabilities. Ecosystem is our addition; without it, a reader has to guess.
+type secDB struct {
+	APKURL        string         `json:"apkurl"`
+	Architectures []string       `json:"archs"`
+	Ecosystem     string         `json:"ecosystem,omitempty"`
+	Repository    string         `json:"reponame"`
+	URLPrefix     string         `json:"urlprefix"`
+	Distribution  string         `json:"distroversion,omitempty"`
+	Packages      []secDBPackage `json:"packages"`
+}
+
+type secDBPackage struct {
+	Pkg struct {
+		Name     string              `json:"name"`
+		SecFixes map[string][]string `json:"secfixes"`
+	} `json:"pkg"`
+}
+
+// neverAffected is the version in a secdb that means that no version was affected.
+const neverAffected = "0"
+
+// readSecDB parses a secdb. It returns an advisory for each package and vulnerability.
+func readSecDB(text string) ([]resource.Advisory, error) {
+	db, packages, err := secDBHead(text)
+	if err != nil {
+		return nil, err
+	}
+	ecosystem := db.ecosystem()
+	var all []resource.Advisory
+	for _, text := range packages {
+		p, err := decodeJSON[secDBPackage](text)
+		if err != nil {
+			return nil, err
+		}
+		found := map[string]resource.Advisory{} // by the vulnerability
+		for _, fixed := range slices.Sorted(maps.Keys(p.Pkg.SecFixes)) {
+			for _, entry := range p.Pkg.SecFixes[fixed] {
+				ids := secDBIDs(entry)
+				if len(ids) == 0 {
+					continue
+				}
+				a := found[ids[0]]
+				a.Aliases = union(a.Aliases, ids)
+				a.Affected = secDBAffected(a.Affected, ecosystem, p.Pkg.Name, fixed)
+				found[ids[0]] = a
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(found)) {
+			all = append(all, secDBAdvisory(found[id], ecosystem, p.Pkg.Name, id))
+		}
+	}
+	return all, nil
+}
+
+// secDBHead parses the metadata of a secdb, and returns the texts of its packages.
+func secDBHead(text string) (db secDB, packages []string, err error) {
+	r := newReader(text)
+	for key := range r.object {
+		switch key {
+		case "ecosystem":
+			db.Ecosystem = r.text()
+		case "urlprefix":
+			db.URLPrefix = r.text()
+		case "distroversion":
+			db.Distribution = r.text()
+		case "packages":
+			packages = r.elements()
+		default:
+			r.skip()
+		}
+	}
+	return db, packages, r.end()
+}
+
+// ecosystem returns the ecosystem of the packages.
+func (db secDB) ecosystem() string {
+	base, rest := "", ""
+	switch u, _ := url.Parse(db.URLPrefix); {
+	case db.Ecosystem != "":
+		return db.Ecosystem
+	case strings.Contains(db.URLPrefix, "wolfi"):
+		return "Wolfi"
+	case strings.Contains(db.URLPrefix, "alpinelinux"), u == nil, db.Distribution != "":
+		base, rest = "Alpine", db.Distribution
+	default:
+		base = path.Base(u.Path)
+	}
+	if base == "" || base == "." || base == "/" {
+		base = "Alpine"
+	}
+	if base = strings.ToUpper(base[:1]) + base[1:]; rest != "" {
+		return base + ":" + rest
+	}
+	return base
+}
+
+// secDBIDs returns the IDs in an entry, which may have several IDs of one
+// vulnerability, and words. An ID starts with a capital and has a hyphen.
+func secDBIDs(entry string) []string {
+	var ids []string
+	for word := range strings.FieldsSeq(entry) {
+		if word = strings.Trim(word, "()+,;"); strings.Contains(word, "-") && 'A' <= word[0] && word[0] <= 'Z' {
+			ids = append(ids, word)
+		}
+	}
+	return ids
+}
+
+// secDBAffected adds a fix. If there are several, the newest replaces the others.
+func secDBAffected(before []resource.Affected, ecosystem, name, fixed string) []resource.Affected {
+	if len(before) > 0 {
+		old := firstFixed(before)
+		if c, err := version.Compare("Alpine", fixed, old); err != nil || c < 0 || fixed == neverAffected {
+			return before
+		}
+	}
+	v := resource.Affected{Ecosystem: ecosystem, Name: name, PURL: apkPURL(ecosystem, name)}
+	v.Ranges = []resource.AffectedRange{{
+		Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: fixed}},
+	}}
+	return []resource.Affected{v}
+}
+
+// apkPURL returns the package URL of a package, without a version.
+func apkPURL(ecosystem, name string) string {
+	base, _, _ := strings.Cut(ecosystem, ":")
+	return "pkg:apk/" + strings.ToLower(strings.ReplaceAll(base, " ", "-")) + "/" + url.PathEscape(name)
+}
+
+func secDBAdvisory(a resource.Advisory, ecosystem, name, id string) resource.Advisory {
+	base, _, _ := strings.Cut(ecosystem, ":")
+	a.ID = resource.StableAdvisoryID("secdb", ecosystem, name, id)
+	a.Author, a.ArtifactName, a.ArtifactType = base, name, "apk"
+	e := resource.AdvisoryEvent{Author: base, ReviewState: resource.ReviewApproved, Type: resource.EventFixed}
+	if fixed := firstFixed(a.Affected); fixed == neverAffected {
+		e.Type, a.Affected[0].Ranges = resource.EventFalsePositive, nil
+	} else {
+		e.Fixed = &resource.Fix{Version: fixed}
+	}
+	a.Events = []resource.AdvisoryEvent{e}
+	return withSource(a, "secdb")
+}
+
+// withSource sets the source and the digest of an advisory whose document has several.
+func withSource(a resource.Advisory, format string) resource.Advisory {
+	a.Source.Format = format
+	text, _ := json.Marshal(a) // an advisory can always be encoded
+	a.Source.Digest = digest(string(text))
+	return a
+}
+
+// decodeJSON decodes a part of a document.
+func decodeJSON[T any](text string) (T, error) {
+	var v T
+	r := newReader(text)
+	r.skip()
+	if err := r.end(); err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return v, fmt.Errorf("is not the JSON it should be: %w", err)
+	}
+	return v, nil
+}

@@ -1,0 +1,58 @@
+package format
+
+import (
+	"archive/zip"
+	"io"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// A Format is a format that can be written.
+type Format string
+
+// The formats. An advisory in OSV can be read back without loss. OpenVEX contains
+// only the determinations about products, and secdb only the fixes of apk packages.
+const (
+	OSV     Format = "osv"
+	OpenVEX Format = "openvex"
+	SecDB   Format = "secdb"
+)
+
+// Options are the metadata of a document.
+type Options struct {
+	Author string    // of an OpenVEX document; "" means holdfast
+	ID     string    // of an OpenVEX document, an IRI; if "", it is made from Time
+	Time   time.Time // of an OpenVEX document
+	Zip    bool      // write OSV as an archive with a file, not a line, per advisory
+
+	// For secdb. Only packages of Distribution, an ecosystem such as Alpine:v3.20, are
+	// written; if it is "", all apk packages are.
+	Distribution, Repository, URLPrefix, APKURL string
+	Architectures                               []string
+}
+
+// A Writer writes a document.
+type Writer interface {
+	// Write adds an advisory, without what the format cannot represent.
+	Write(resource.Advisory) error
+
+	// Close completes the document. It does not close the underlying writer.
+	Close() error
+}
+
+// NewWriter returns a Writer to w. It returns fault.InvalidArgument for an unknown format.
+func NewWriter(w io.Writer, f Format, o Options) (Writer, error) {
+	switch {
+	case f == OSV && o.Zip:
+		return &osvArchive{zip.NewWriter(w)}, nil
+	case f == OSV:
+		return newOSVLines(w), nil
+	case f == OpenVEX:
+		return newVEXDocument(w, o), nil
+	case f == SecDB:
+		return &secDBWriter{to: w, options: o, fixes: map[string]map[string][]string{}}, nil
+	}
+	return nil, fault.Field("format", "%q is none of osv, openvex and secdb", f)
+}

@@ -1,0 +1,215 @@
+package format
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
+)
+
+const vexContext = "https://openvex.dev/ns/v0.2.0"
+
+// vexWriter implements Writer for OpenVEX.
+type vexWriter struct {
+	to    *bufio.Writer
+	head  vexDocument
+	wrote int
+}
+
+// newVEXDocument returns a writer. OpenVEX needs an author and an ID, so it uses
+// defaults if the Options have none.
+func newVEXDocument(w io.Writer, o Options) *vexWriter {
+	o.Author = cmp.Or(o.Author, "holdfast")
+	o.ID = cmp.Or(o.ID, "urn:holdfast:openvex:"+o.Time.UTC().Format("20060102T150405.000Z"))
+	return &vexWriter{to: bufio.NewWriter(w), head: vexDocument{
+		Context: vexContext, ID: o.ID, Author: o.Author, Timestamp: o.Time.UTC().Truncate(time.Millisecond),
+		Version:    "1",
+		Statements: []vexStatement{},
+	}}
+}
+
+// Write writes a statement for each approved event of an advisory. In OpenVEX, later
+// statements override earlier ones. It writes nothing for a withdrawn advisory.
+func (d *vexWriter) Write(a resource.Advisory) error {
+	if !a.DeleteTime.IsZero() {
+		return nil
+	}
+	a = a.Current()
+	var fixed []string // so far
+	for _, e := range a.Events {
+		if e.ReviewState != resource.ReviewApproved {
+			continue
+		}
+		fixed = union(fixed, e.FixedVersions())
+		s, ok := toVEX(a, e, fixed)
+		if !ok {
+			continue
+		}
+		text, err := json.Marshal(s)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", a.ID, err)
+		}
+		if err := d.statement(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statement writes text after the head, or after a comma.
+func (d *vexWriter) statement(text []byte) error {
+	before := ",\n"
+	if d.wrote == 0 {
+		head, err := json.Marshal(d.head)
+		if err != nil {
+			return err
+		}
+		before = strings.TrimSuffix(string(head), "]}") + "\n"
+	}
+	d.wrote++
+	_, err := d.to.WriteString(before + string(text))
+	return err
+}
+
+func (d *vexWriter) Close() error {
+	if d.wrote == 0 {
+		if err := d.statement(nil); err != nil {
+			return err
+		}
+	}
+	if _, err := d.to.WriteString("]}\n"); err != nil {
+		return err
+	}
+	return d.to.Flush()
+}
+
+// toVEX returns the statement for an event. It returns false if the event is about no product. fixed are the versions
+// that statements have named as fixed.
+func toVEX(a resource.Advisory, e resource.AdvisoryEvent, fixed []string) (vexStatement, bool) {
+	s := vexStatement{
+		ID: ownStatement + a.ID, Timestamp: e.CreateTime.UTC(), Vulnerability: vexVulnerability{Name: vexName(a)},
+	}
+	s.Vulnerability.Aliases = slices.DeleteFunc(union([]string{a.ID}, a.Aliases),
+		func(id string) bool { return id == s.Vulnerability.Name })
+	if strings.HasPrefix(a.ID, resource.AdvisoryIDPrefix) {
+		s.Vulnerability.Aliases = slices.DeleteFunc(s.Vulnerability.Aliases,
+			func(id string) bool { return id == a.ID })
+	}
+	switch e.Type {
+	case resource.EventFalsePositive:
+		s.Status, s.Impact = vexNotAffected, e.Note
+		for _, j := range vexJustifications {
+			if j.kind == e.FalsePositive {
+				s.Justification = j.name
+			}
+		}
+		if s.Justification == "" && s.Impact == "" {
+			s.Impact = "The analysis is contested."
+		}
+	case resource.EventFixed, resource.EventPatched:
+		s.Status, s.StatusNotes = vexFixed, e.Note
+	case resource.EventTruePositive, resource.EventFixNotPlanned, resource.EventPendingUpstreamFix:
+		s.Status, s.Action = vexAffected, cmp.Or(e.Note, vexActions[e.Type])
+	case resource.EventDetection, resource.EventAnalysisNotPlanned:
+		s.Status, s.StatusNotes = vexUnderInvestigation, e.Note
+		if a.Source.Format == "osv" { // public databases publish only what was analyzed
+			s.Status, s.Action, s.StatusNotes = vexAffected, vexActions[resource.EventTruePositive], ""
+		}
+	}
+	s.Products = vexProducts(a, e, fixed)
+	return s, len(s.Products) > 0
+}
+
+// vexActions are the action statements, which OpenVEX requires, of events without a note.
+var vexActions = map[resource.AdvisoryEventType]string{
+	resource.EventTruePositive:       "Update to a version that is not affected.",
+	resource.EventFixNotPlanned:      "No fix is planned.",
+	resource.EventPendingUpstreamFix: "A fix is expected from upstream.",
+}
+
+// vexName returns the best known ID of the vulnerability.
+func vexName(a resource.Advisory) string {
+	for _, alias := range a.Aliases {
+		if strings.HasPrefix(alias, "CVE-") {
+			return alias
+		}
+	}
+	if len(a.Aliases) > 0 && strings.HasPrefix(a.ID, resource.AdvisoryIDPrefix) {
+		return a.Aliases[0]
+	}
+	return a.ID
+}
+
+// vexProducts returns the packages that an event is about, with their versions.
+func vexProducts(a resource.Advisory, e resource.AdvisoryEvent, fixed []string) []vexProduct {
+	affected := a.Affected
+	if len(affected) == 0 {
+		affected = []resource.Affected{{Ecosystem: a.ArtifactType, Name: a.ArtifactName}}
+	}
+	var parts []vexProduct
+	if a.ComponentName != "" {
+		parts = []vexProduct{{ID: a.ComponentName}}
+	}
+	var all []vexProduct
+	for _, v := range affected {
+		purl := v.PURL
+		if purl == "" && v.Ecosystem != gitEcosystem {
+			purl = version.PURL(v.Ecosystem, v.Name)
+		}
+		if purl == "" || v.Ecosystem == genericEcosystem {
+			purl = v.Name
+		}
+		for _, number := range vexVersions(a, v, e, fixed) {
+			p := vexProduct{ID: purl, Subcomponents: parts}
+			if number != "" && !strings.Contains(purl, "@") && strings.HasPrefix(purl, "pkg:") {
+				p.ID += "@" + versionEscaper.Replace(number)
+			}
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// vexVersions returns the versions of a package that an event is about; "" means all. An event that re-opens an
+// advisory is also about the versions that were fixed, by name: a statement about all versions does not override
+// one about a version for every reader.
+func vexVersions(a resource.Advisory, v resource.Affected, e resource.AdvisoryEvent, fixed []string) []string {
+	versions := []string{""}
+	switch {
+	case e.Type == resource.EventPatched && len(e.Patched) > 0:
+		return e.Patched
+	case e.Type == resource.EventFixed:
+		return []string{vexFixedVersion(a, v, e)}
+	case e.Type == resource.EventFalsePositive:
+		return versions
+	case len(v.Versions) > 0:
+		versions = v.Versions
+	}
+	if v.Name == a.ArtifactName {
+		versions = union(slices.Clone(versions), fixed)
+	}
+	return versions
+}
+
+// vexFixedVersion returns the version in which an event fixes a package: the one in its range, which the event does
+// not have for every package, unless the advisory was re-opened and may have had other fixes.
+func vexFixedVersion(a resource.Advisory, v resource.Affected, e resource.AdvisoryEvent) string {
+	named, inRange := "", firstFixed([]resource.Affected{v})
+	if e.Fixed != nil {
+		named = e.Fixed.Version
+	}
+	if a.Reopened() && v.Name == a.ArtifactName {
+		return cmp.Or(named, inRange)
+	}
+	return cmp.Or(inRange, named)
+}
+
+var versionEscaper = strings.NewReplacer(
+	"%", "%25", "+", "%2B", ":", "%3A", "@", "%40", "?", "%3F", "#", "%23", " ", "%20", "/", "%2F")

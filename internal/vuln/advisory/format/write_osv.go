@@ -1,0 +1,156 @@
+package format
+
+import (
+	"archive/zip"
+	"cmp"
+	"encoding/json"
+	"io"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+const osvSchema = "1.7.0"
+
+// An osvRecord is a record of OSV.
+type osvRecord struct {
+	SchemaVersion string             `json:"schema_version"`
+	ID            string             `json:"id"`
+	Modified      time.Time          `json:"modified"`
+	Published     time.Time          `json:"published,omitzero"`
+	Withdrawn     time.Time          `json:"withdrawn,omitzero"`
+	Aliases       []string           `json:"aliases,omitempty"`
+	Summary       string             `json:"summary,omitempty"`
+	Details       string             `json:"details,omitempty"`
+	Severity      []osvSeverity      `json:"severity,omitempty"`
+	Affected      []osvAffected      `json:"affected,omitempty"`
+	Specific      map[string]ownPart `json:"database_specific,omitempty"`
+
+	References []resource.Reference `json:"references,omitempty"`
+}
+
+type osvSeverity struct {
+	Type  string `json:"type"`
+	Score string `json:"score"`
+}
+
+type osvAffected struct {
+	Package  *osvPackage   `json:"package,omitempty"`
+	Severity []osvSeverity `json:"severity,omitempty"`
+	Ranges   []osvRange    `json:"ranges,omitempty"`
+	Versions []string      `json:"versions,omitempty"`
+}
+
+type osvPackage struct {
+	Ecosystem string `json:"ecosystem"`
+	Name      string `json:"name"`
+	PURL      string `json:"purl,omitempty"`
+}
+
+type osvRange struct {
+	Type   string     `json:"type"`
+	Repo   string     `json:"repo,omitempty"`
+	Events []osvEvent `json:"events"`
+}
+
+type osvEvent struct {
+	Introduced   string `json:"introduced,omitempty"`
+	Fixed        string `json:"fixed,omitempty"`
+	LastAffected string `json:"last_affected,omitempty"`
+	Limit        string `json:"limit,omitempty"`
+}
+
+// toOSV returns the OSV record of an advisory. It adds our own part if reading the
+// record without it would not restore the advisory.
+func toOSV(a resource.Advisory) osvRecord {
+	a = a.Current()
+	v := osvRecord{
+		SchemaVersion: osvSchema, ID: a.ID, Published: a.Source.Published, Withdrawn: a.DeleteTime,
+		Modified: cmp.Or(a.Source.Modified, a.UpdateTime), Aliases: a.Aliases, Summary: a.Summary, Details: a.Details,
+		Severity: toOSVSeverities(a.Severities), References: a.References,
+	}
+	for _, f := range a.Affected {
+		v.Affected = append(v.Affected, toOSVAffected(f))
+	}
+	if own := ownOf(a); !reflect.DeepEqual(own, ownOf(derived(a))) {
+		v.Specific = map[string]ownPart{ownKey: own}
+	}
+	return v
+}
+
+func toOSVSeverities(all []resource.Severity) []osvSeverity {
+	var out []osvSeverity
+	for _, s := range all {
+		out = append(out, osvSeverity{severityNames[s.Type], s.Score})
+	}
+	return out
+}
+
+func toOSVAffected(f resource.Affected) osvAffected {
+	v := osvAffected{Versions: f.Versions, Severity: toOSVSeverities(f.Severities)}
+	if f.Ecosystem != gitEcosystem {
+		v.Package = &osvPackage{f.Ecosystem, f.Name, f.PURL}
+	}
+	for _, r := range f.Ranges {
+		out := osvRange{Type: r.Type, Repo: r.Repo, Events: []osvEvent{}}
+		for _, e := range r.Events {
+			out.Events = append(out.Events, osvEvent(e))
+		}
+		v.Ranges = append(v.Ranges, out)
+	}
+	return v
+}
+
+// ownOf returns our own part of a record.
+func ownOf(a resource.Advisory) ownPart {
+	own := ownPart{
+		LegacyID: a.LegacyID, Author: a.Author, ArtifactName: a.ArtifactName, ArtifactType: a.ArtifactType,
+		ArtifactArchitecture: a.ArtifactArchitecture, ComponentName: a.ComponentName,
+		ComponentLocation: a.ComponentLocation, ComponentType: a.ComponentType,
+	}
+	for _, e := range a.Events {
+		e.UID = ""
+		e.CreateTime = e.CreateTime.UTC()
+		own.Events = append(own.Events, e)
+	}
+	return own
+}
+
+// derived returns the advisory that is read from a record without our own part.
+func derived(a resource.Advisory) resource.Advisory {
+	d := resource.Advisory{ID: a.ID, Affected: a.Affected, Source: a.Source, Author: databaseOf(a.ID)}
+	nameArtifact(&d)
+	d.Events = osvEvents(d)
+	return d
+}
+
+// osvLines implements Writer with one line per record.
+type osvLines struct{ to *json.Encoder }
+
+func newOSVLines(w io.Writer) *osvLines {
+	to := json.NewEncoder(w)
+	to.SetEscapeHTML(false)
+	return &osvLines{to}
+}
+
+func (d *osvLines) Write(a resource.Advisory) error { return d.to.Encode(toOSV(a)) }
+
+func (d *osvLines) Close() error { return nil }
+
+// osvArchive implements Writer with one file per record, as the public databases do.
+type osvArchive struct{ to *zip.Writer }
+
+func (d *osvArchive) Write(a resource.Advisory) error {
+	f, err := d.to.CreateHeader(&zip.FileHeader{
+		Name: strings.ReplaceAll(a.ID, "/", "_") + ".json", Method: zip.Deflate,
+		Modified: cmp.Or(a.Source.Modified, a.UpdateTime),
+	})
+	if err != nil {
+		return err
+	}
+	return newOSVLines(f).Write(a)
+}
+
+func (d *osvArchive) Close() error { return d.to.Close() }

@@ -1,0 +1,108 @@
+package format
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
+)
+
+// secDBWriter implements Writer for secdb. It writes everything in Close, because a secdb is sorted by package.
+type secDBWriter struct {
+	to      io.Writer
+	options Options
+	fixes   map[string]map[string][]string // package, version, vulnerabilities
+}
+
+func (d *secDBWriter) Write(a resource.Advisory) error {
+	if !a.DeleteTime.IsZero() {
+		return nil
+	}
+	a = a.Current()
+	latest := a.Latest()
+	never := latest != nil && latest.Type == resource.EventFalsePositive
+	name := secDBEntry(a)
+	for _, v := range a.Affected {
+		if !d.wants(v) {
+			continue
+		}
+		fixed := lastFixed(v)
+		if never {
+			fixed = neverAffected
+		}
+		if fixed == "" && latest != nil && latest.Fixed != nil {
+			fixed = latest.Fixed.Version
+		}
+		if fixed == "" {
+			continue // a secdb has only fixes
+		}
+		if d.fixes[v.Name] == nil {
+			d.fixes[v.Name] = map[string][]string{}
+		}
+		d.fixes[v.Name][fixed] = append(d.fixes[v.Name][fixed], name)
+	}
+	return nil
+}
+
+// secDBEntry returns the IDs of the vulnerability: its aliases, which scanners look for, and then the advisory's own,
+// unless we made it from the aliases because the source has none.
+func secDBEntry(a resource.Advisory) string {
+	from := a.Source.Format
+	made := strings.HasPrefix(a.ID, resource.AdvisoryIDPrefix) && from != "" && from != string(OSV)
+	if made && len(a.Aliases) > 0 {
+		return strings.Join(a.Aliases, " ")
+	}
+	return strings.Join(union(slices.Clone(a.Aliases), []string{a.ID}), " ")
+}
+
+// wants reports whether a package belongs in this secdb.
+func (d *secDBWriter) wants(v resource.Affected) bool {
+	if version.PURLType(v.Ecosystem) != "apk" && !strings.HasPrefix(v.PURL, "pkg:apk/") {
+		return false
+	}
+	return d.options.Distribution == "" || v.Ecosystem == d.options.Distribution
+}
+
+// lastFixed returns the newest version with a fix, or "".
+func lastFixed(v resource.Affected) string {
+	last := ""
+	for _, r := range v.Ranges {
+		for _, e := range r.Events {
+			if e.Fixed == "" || r.Type == "GIT" {
+				continue
+			}
+			if c, err := version.Compare("Alpine", e.Fixed, last); last == "" || err == nil && c > 0 {
+				last = e.Fixed
+			}
+		}
+	}
+	return last
+}
+
+func (d *secDBWriter) Close() error {
+	_, release, _ := strings.Cut(d.options.Distribution, ":")
+	db := secDB{
+		APKURL: d.options.APKURL, Architectures: d.options.Architectures, Ecosystem: d.options.Distribution,
+		Repository: d.options.Repository, URLPrefix: d.options.URLPrefix, Distribution: release,
+		Packages: []secDBPackage{},
+	}
+	db.APKURL = cmp.Or(db.APKURL, "{{urlprefix}}/{{reponame}}/{{arch}}/{{pkg.name}}-{{pkg.ver}}.apk")
+	if db.Architectures == nil {
+		db.Architectures = []string{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.fixes)) {
+		var p secDBPackage
+		p.Pkg.Name, p.Pkg.SecFixes = name, d.fixes[name]
+		for fixed, ids := range p.Pkg.SecFixes {
+			slices.Sort(ids)
+			p.Pkg.SecFixes[fixed] = slices.Compact(ids) // several groups may have the same
+		}
+		db.Packages = append(db.Packages, p)
+	}
+	return json.NewEncoder(d.to).Encode(db)
+}

@@ -1,0 +1,344 @@
+package format_test
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	diff "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
+)
+
+var writing = time.Date(2024, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// written is a document of the advisories.
+func written(t testing.TB, f format.Format, o format.Options, all []resource.Advisory) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := format.NewWriter(&b, f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if err := w.Write(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// everything is all advisories of the samples, and one that was written by hand.
+func everything(t testing.TB) []resource.Advisory {
+	all := []resource.Advisory{{
+		ID: "HFA-8888-8888-8888", LegacyID: "OLD-1", Author: "alice@example.org", ArtifactName: "reader",
+		ArtifactType:         "oci",
+		ArtifactArchitecture: "arm64", ComponentName: "words", ComponentLocation: "/usr/bin/words",
+		ComponentType: "golang",
+		UpdateTime:    writing, Aliases: []string{"CVE-2024-8888"},
+		Events: []resource.AdvisoryEvent{
+			{UID: "x", CreateTime: writing, Author: "bob@example.org", Reviewer: "alice@example.org",
+				ReviewState: resource.ReviewApproved,
+				Type:        resource.EventPatched, Patched: []string{"1.0", "1.1"}, Note: "In <both> branches"},
+			{CreateTime: writing, ReviewState: resource.ReviewPending, Type: resource.EventFixNotPlanned,
+				Findings: []byte(`{"a":1}`)},
+		},
+	}}
+	for _, name := range samples {
+		all = append(all, advisories(t, name, sample(t, name))...)
+	}
+	return all
+}
+
+// same ignores where an advisory was read, and what the store gives it.
+var same = diff.Options{
+	cmpopts.IgnoreFields(resource.AdvisorySource{}, "Digest", "Name", "Format"),
+	cmpopts.IgnoreFields(resource.Advisory{}, "UpdateTime"),
+	cmpopts.IgnoreFields(resource.AdvisoryEvent{}, "UID"),
+	cmpopts.EquateEmpty(),
+	cmpopts.EquateApproxTime(0),
+}
+
+func TestOSVComesBackTheSame(t *testing.T) {
+	want := everything(t)
+	for i := range want {
+		want[i].Source.Modified = cmp.Or(want[i].Source.Modified, want[i].UpdateTime) // OSV wants one
+	}
+	for name, o := range map[string]format.Options{"lines": {}, "zip": {Zip: true}} {
+		t.Run(name, func(t *testing.T) {
+			text := written(t, format.OSV, o, everything(t))
+			got := advisories(t, "f", text)
+			if d := diff.Diff(want, got, same); d != "" {
+				t.Errorf("(-written +read)\n%s", d)
+			}
+			if again := written(t, format.OSV, o, got); name == "lines" && !bytes.Equal(text, again) {
+				t.Errorf("the second time it is another text:\n%s\n%s", text, again)
+			}
+		})
+	}
+}
+
+func TestOSVOfOthersStaysTheirs(t *testing.T) {
+	text := written(t, format.OSV, format.Options{}, advisories(t, "osv.json", sample(t, "osv.json")))
+	if bytes.Contains(text, []byte("database_specific")) {
+		t.Errorf("there is something of ours in it: %s", text)
+	}
+}
+
+// answers are what is asked of advisories: which of them a version is affected by.
+func answers(t *testing.T, all []resource.Advisory) map[string][]string {
+	t.Helper()
+	got := map[string][]string{}
+	for _, p := range []struct{ ecosystem, name string }{{"Wolfi", "words"}, {"Alpine:v3.20", "words"},
+		{"Alpine:v3.20", "letters"}, {"Go", "example.org/words"}, {"Debian", "words"}} {
+		for _, v := range []string{"0.1", "1.2.3-r0", "1.2.3-r1", "1.2.9-r0", "1.2.10-r0", "1.4.2", "2.0", "2.0-r0",
+			"2:1.0-1", "3"} {
+			q, err := version.NewQuery(p.ecosystem, v)
+			if err != nil {
+				continue
+			}
+			key := p.ecosystem + " " + p.name + " " + v
+			for _, a := range all {
+				for _, f := range a.Affected {
+					if in, err := q.In(f); f.Name == p.name && in && err == nil {
+						got[key] = append(got[key], a.ID)
+					}
+				}
+			}
+			slices.Sort(got[key])
+		}
+	}
+	return got
+}
+
+func TestSecDBGivesTheSameAnswers(t *testing.T) {
+	all := everything(t)
+	for _, distribution := range []string{"Alpine:v3.20", "Wolfi"} {
+		t.Run(distribution, func(t *testing.T) {
+			text := written(t, format.SecDB,
+				format.Options{Distribution: distribution, Repository: "main", URLPrefix: "https://example.org"},
+				slices.Concat(all, all))
+			once := advisories(t, "f", text)
+			again := advisories(t, "f",
+				written(t, format.SecDB,
+					format.Options{Distribution: distribution, Repository: "main", URLPrefix: "https://example.org"},
+					once))
+			if got := bytes.Contains(text, []byte(`"letters"`)); got != (distribution == "Alpine:v3.20") {
+				t.Errorf("has a package of Alpine: %v", got)
+			}
+			never := map[string]string{"Alpine:v3.20": `"0":["CVE-2024-2224"]`,
+				"Wolfi": `"0":["CVE-2024-2225"]`}[distribution]
+			if !bytes.Contains(text, []byte(never)) {
+				t.Errorf("%s is missing in %s", never, text)
+			}
+			if len(once) == 0 || len(answers(t, once)) == 0 {
+				t.Fatalf("nothing came back of %s", text)
+			}
+			if d := diff.Diff(once, again, same); d != "" {
+				t.Errorf("(-once +twice)\n%s", d)
+			}
+			var source []resource.Advisory // what a secdb has a word for
+			for _, a := range advisories(t, "secdb.json", sample(t, "secdb.json")) {
+				if distribution == "Alpine:v3.20" {
+					source = append(source, a)
+				}
+			}
+			if d := diff.Diff(answers(t, source), answers(t, once)); distribution == "Alpine:v3.20" && d != "" {
+				t.Errorf("(-source +once)\n%s", d)
+			}
+		})
+	}
+}
+
+func TestOpenVEXGivesTheSameAnswers(t *testing.T) {
+	o := format.Options{Author: "Example Product Security", ID: "https://example.org/vex/9", Time: writing}
+	for _, name := range []string{"openvex.json", "openvex-old.json"} {
+		want := advisories(t, name, sample(t, name))
+		got := advisories(t, "f", written(t, format.OpenVEX, o, want))
+		if d := diff.Diff(answers(t, want), answers(t, got)); d != "" {
+			t.Errorf("%s: (-written +read)\n%s", name, d)
+		}
+		if d := diff.Diff(want, got, same, cmpopts.IgnoreFields(resource.Advisory{}, "Summary", "ComponentType"),
+			cmpopts.SortSlices(strings.Compare)); d != "" {
+			t.Errorf("%s: (-written +read)\n%s", name, d)
+		}
+	}
+}
+
+// TestOpenVEXOfEverything writes what OpenVEX has only few words for, and reads
+// it: whatever the source, the document must be one.
+func TestOpenVEXOfEverything(t *testing.T) {
+	o := format.Options{Author: "Example", ID: "https://example.org/vex/9", Time: writing}
+	ids := map[string]bool{}
+	for _, a := range advisories(t, "f", written(t, format.OpenVEX, o, everything(t))) {
+		ids[a.ID] = true
+		if err := a.Validate(); err != nil {
+			t.Errorf("%s: %v", a.ID, err)
+		}
+	}
+	for _, a := range everything(t) {
+		if ids[a.ID] != a.DeleteTime.IsZero() {
+			t.Errorf("%s, withdrawn %v, came back: %v", a.ID, a.DeleteTime, ids[a.ID])
+		}
+	}
+}
+
+func TestEmptyDocuments(t *testing.T) {
+	for f, want := range map[format.Format]string{format.OSV: "f [is empty]", format.OpenVEX: "", format.SecDB: ""} {
+		if got := names(records(t, "f", written(t, f, format.Options{}, nil), format.Limits{})); got != want {
+			t.Errorf("%s: %s, want %s", f, got, want)
+		}
+		packed := archive(t, file{name: "f", text: ""},
+			file{name: "f.json", text: string(written(t, f, format.Options{}, nil))})
+		if got := names(records(t, "z", packed, format.Limits{})); got != strings.Replace(want, "f", "f.json", 1) {
+			t.Errorf("%s, packed: %s, want %s", f, got, want)
+		}
+	}
+	if text := string(written(t, format.OpenVEX, format.Options{Time: writing}, nil)); !strings.Contains(text,
+		`"@id":"urn:holdfast:openvex:20240601T120000.000Z","author":"holdfast"`) {
+		t.Errorf("an OpenVEX document without an author or an id: %s", text)
+	}
+	if _, err := format.NewWriter(nil, "csv", format.Options{}); !errors.Is(err, fault.InvalidArgument) {
+		t.Errorf("a format there is not: %v, want InvalidArgument", err)
+	}
+}
+
+func TestOpenVEXDocument(t *testing.T) {
+	a := resource.Advisory{
+		ID: "GO-2024-1", Aliases: []string{"GHSA-1-1-1", "CVE-2024-1"}, Source: resource.AdvisorySource{Format: "osv"},
+		Affected: []resource.Affected{
+			{Ecosystem: "npm", Name: "@a/b", Versions: []string{"1.0.0+x"}},
+			{Ecosystem: "Go", Name: "example.org/A",
+				Ranges: []resource.AffectedRange{{Type: "SEMVER",
+					Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "1.2.0"}}}}},
+		},
+		Events: []resource.AdvisoryEvent{
+			{CreateTime: writing, ReviewState: resource.ReviewApproved, Type: resource.EventDetection},
+			{CreateTime: writing.Add(time.Hour), ReviewState: resource.ReviewApproved, Type: resource.EventFixed,
+				Fixed: &resource.Fix{Version: "1.1.0"}},
+			{CreateTime: writing.Add(2 * time.Hour), ReviewState: resource.ReviewRejected,
+				Type: resource.EventFalsePositive},
+		},
+	}
+	got := string(written(t, format.OpenVEX,
+		format.Options{Author: "Example", ID: "https://example.org/vex/9", Time: writing}, []resource.Advisory{a}))
+	want := `{"@context":"https://openvex.dev/ns/v0.2.0","@id":"https://example.org/vex/9","author":"Example","timestamp":"2024-06-01T12:00:00Z","version":1,"statements":[
+{"@id":"urn:holdfast:advisory:GO-2024-1","vulnerability":{"name":"CVE-2024-1","aliases":["GO-2024-1","GHSA-1-1-1"]},"timestamp":"2024-06-01T12:00:00Z",` +
+		`"products":[{"@id":"pkg:npm/%40a/b@1.0.0%2Bx"},{"@id":"pkg:golang/example.org/A"}],"status":"affected","action_statement":"Update to a version that is not affected."},
+{"@id":"urn:holdfast:advisory:GO-2024-1","vulnerability":{"name":"CVE-2024-1","aliases":["GO-2024-1","GHSA-1-1-1"]},"timestamp":"2024-06-01T13:00:00Z",` +
+		`"products":[{"@id":"pkg:npm/%40a/b@1.1.0"},{"@id":"pkg:golang/example.org/A@1.2.0"}],"status":"fixed"}]}
+`
+	if d := diff.Diff(want, got); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
+// reopened returns an advisory that was fixed and then found again, as the version before stored it: with the fix
+// in its range.
+func reopened(more ...resource.AdvisoryEvent) resource.Advisory {
+	event := func(hour int, kind resource.AdvisoryEventType) resource.AdvisoryEvent {
+		return resource.AdvisoryEvent{CreateTime: writing.Add(time.Duration(hour) * time.Hour), Type: kind,
+			ReviewState: resource.ReviewApproved}
+	}
+	fixed, detected := event(1, resource.EventFixed), event(2, resource.EventPendingUpstreamFix)
+	fixed.Fixed = &resource.Fix{Version: "1.0-r0"}
+	return resource.Advisory{
+		ID: "CGA-1", Aliases: []string{"CVE-2024-1"}, ArtifactName: "p", ArtifactType: "apk",
+		Source: resource.AdvisorySource{Format: "yaml"},
+		Affected: []resource.Affected{{Ecosystem: "Wolfi", Name: "p", Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM",
+			Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "1.0-r0"}}}}}},
+		Events: append([]resource.AdvisoryEvent{fixed, detected}, more...),
+	}
+}
+
+// TestReopened writes an advisory whose fix was taken back: no format may tell that it is fixed.
+func TestReopened(t *testing.T) {
+	again := resource.AdvisoryEvent{CreateTime: writing.Add(3 * time.Hour), Type: resource.EventFixed,
+		ReviewState: resource.ReviewApproved, Fixed: &resource.Fix{Version: "1.1-r0"}}
+	// statement is the end of a statement about the products.
+	statement := func(hour int, status string, products ...string) string {
+		return fmt.Sprintf(`"timestamp":"2024-06-01T%d:00:00Z","products":[{"@id":"%s"}],"status":"%s"`, 12+hour,
+			strings.Join(products, `"},{"@id":"`), status)
+	}
+	tests := map[string]struct {
+		a             resource.Advisory
+		f             format.Format
+		want, without []string
+	}{
+		"osv":                {reopened(), format.OSV, []string{`"events":[{"introduced":"0"}]`}, []string{`{"fixed"`}},
+		"osv, fixed again":   {reopened(again), format.OSV, []string{`"events":[{"introduced":"0"},{"fixed":"1.1-r0"}]`}, nil},
+		"secdb":              {reopened(), format.SecDB, []string{`"packages":[]`}, []string{"CGA-1"}},
+		"secdb, fixed again": {reopened(again), format.SecDB, []string{`"secfixes":{"1.1-r0":["CVE-2024-1 CGA-1"]}`}, []string{"1.0-r0"}},
+		"openvex": {reopened(), format.OpenVEX, []string{
+			statement(1, "fixed", "pkg:apk/wolfi/p@1.0-r0"),
+			statement(2, "affected", "pkg:apk/wolfi/p", "pkg:apk/wolfi/p@1.0-r0"),
+		}, nil},
+		"openvex, fixed again": {reopened(again), format.OpenVEX, []string{
+			statement(1, "fixed", "pkg:apk/wolfi/p@1.0-r0"),
+			statement(2, "affected", "pkg:apk/wolfi/p", "pkg:apk/wolfi/p@1.0-r0"),
+			statement(3, "fixed", "pkg:apk/wolfi/p@1.1-r0"),
+		}, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			text := string(written(t, tt.f, format.Options{Time: writing}, []resource.Advisory{tt.a}))
+			for _, s := range tt.want {
+				if !strings.Contains(text, s) {
+					t.Errorf("%s is missing in\n%s", s, text)
+				}
+			}
+			for _, s := range tt.without {
+				if strings.Contains(text, s) {
+					t.Errorf("%s is in\n%s", s, text)
+				}
+			}
+		})
+	}
+	text := written(t, format.OpenVEX, format.Options{Time: writing}, []resource.Advisory{reopened()})
+	if back := advisories(t, "f", text); len(back) != 1 || len(back[0].Events) != 2 ||
+		back[0].Latest().Type != resource.EventTruePositive {
+		t.Errorf("of %s came back %+v", text, back)
+	}
+}
+
+func TestCheckSeverity(t *testing.T) {
+	tests := map[string]struct {
+		kind  resource.SeverityType
+		score string
+		ok    bool
+	}{
+		"2.0": {resource.CVSSv2, "AV:N/AC:L/Au:N/C:P/I:P/A:P", true},
+		"3.0": {resource.CVSSv3, "CVSS:3.0/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", true},
+		"3.1": {resource.CVSSv3, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H/E:P", true},
+		"4.0": {resource.CVSSv4, "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N",
+			true},
+		"another version":    {resource.CVSSv2, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", false},
+		"a metric too few":   {resource.CVSSv3, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H", false},
+		"a metric twice":     {resource.CVSSv3, "CVSS:3.1/AV:N/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", false},
+		"a value of another": {resource.CVSSv3, "CVSS:3.1/AV:Z/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", false},
+		"a number":           {resource.CVSSv3, "9.8", false},
+		"nothing":            {resource.CVSSv4, "", false},
+		"no version":         {resource.SeverityUnspecified, "AV:N/AC:L/Au:N/C:P/I:P/A:P", false},
+		"much too much":      {resource.CVSSv2, strings.Repeat("AV:N/", 1000), false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := format.CheckSeverity(resource.Severity{Type: tt.kind, Score: tt.score})
+			if tt.ok && err != nil || !tt.ok && !errors.Is(err, fault.InvalidArgument) {
+				t.Errorf("error = %v", err)
+			}
+		})
+	}
+}

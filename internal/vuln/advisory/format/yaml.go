@@ -1,0 +1,286 @@
+package format
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// decodeYAML decodes a YAML file of OSV records or of advisories of a package.
+func decodeYAML(name string, text []byte) []Record {
+	if len(text) > maxYAML {
+		return []Record{{Name: name, Err: errTooLarge}}
+	}
+	var all []Record
+	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var doc yaml.Node
+		err := d.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		var value bytes.Buffer
+		if err == nil {
+			err = writeNode(&value, &doc, 0)
+		}
+		if err != nil {
+			err = fmt.Errorf("is neither JSON nor YAML we read: %w", err)
+			return append(all, Record{Name: recordName(name, len(all)), Err: err})
+		}
+		all = append(all, decodeYAMLDocument(recordName(name, len(all)), name, &doc, value.String())...)
+	}
+	if len(all) == 0 {
+		return []Record{{Name: name, Err: errEmpty}}
+	}
+	return all
+}
+
+// decodeYAMLDocument decodes a document, which text has as JSON.
+func decodeYAMLDocument(name, file string, doc *yaml.Node, text string) []Record {
+	root := doc.Content[0]
+	for i := 0; i+1 < len(root.Content) && root.Kind == yaml.MappingNode; i += 2 {
+		if root.Content[i].Value == "advisories" {
+			return decodeMany(name, file, text, readDistribution)
+		}
+	}
+	return decodeValue(name, file, text)
+}
+
+var (
+	errAlias = errors.New("anchors and aliases are not taken")
+	errKey   = errors.New("a key must be text")
+)
+
+// writeNode writes YAML as JSON. Every scalar becomes a string as it is written,
+// because in YAML the version 1.10 is a number and equal to 1.1.
+func writeNode(b *bytes.Buffer, n *yaml.Node, depth int) error {
+	switch {
+	case depth > maxDepth:
+		return errDepth
+	case n.Kind == yaml.AliasNode, n.Anchor != "":
+		return errAlias
+	case n.Kind == yaml.DocumentNode:
+		return writeNode(b, n.Content[0], depth)
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
+		b.WriteString("null")
+		return nil
+	case n.Kind == yaml.ScalarNode:
+		return writeText(b, n.Value)
+	}
+	open, shut := byte('{'), byte('}')
+	if n.Kind == yaml.SequenceNode {
+		open, shut = '[', ']'
+	}
+	b.WriteByte(open)
+	for i, child := range n.Content {
+		key := n.Kind == yaml.MappingNode && i%2 == 0
+		if key && (child.Kind != yaml.ScalarNode || child.Tag == "!!null" || child.Tag == "!!merge") {
+			return errKey
+		}
+		if err := writeNode(b, child, depth+1); err != nil {
+			return err
+		}
+		switch {
+		case key:
+			b.WriteByte(':')
+		case i < len(n.Content)-1:
+			b.WriteByte(',')
+		}
+	}
+	return b.WriteByte(shut)
+}
+
+// writeText writes a text as json.Marshal does: a record would have another digest with other escapes. Nearly all
+// texts need none.
+func writeText(b *bytes.Buffer, s string) error {
+	plain := true
+	for i := 0; i < len(s) && plain; i++ {
+		c := s[i]
+		plain = c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&' && c != 0x7f
+	}
+	if plain {
+		b.WriteByte('"')
+		b.WriteString(s)
+		return b.WriteByte('"')
+	}
+	text, err := json.Marshal(s)
+	b.Write(text)
+	return err
+}
+
+// A distroFile has the advisories of a distribution about one package.
+type distroFile struct {
+	Package struct {
+		Name string `json:"name"`
+	} `json:"package"`
+	Advisories []distroAdvisory `json:"advisories"`
+}
+
+type distroAdvisory struct {
+	ID      string        `json:"id"`
+	Aliases []string      `json:"aliases"`
+	Events  []distroEvent `json:"events"`
+}
+
+type distroEvent struct {
+	Timestamp time.Time `json:"timestamp"`
+	Type      string    `json:"type"`
+	Data      struct {
+		Type         string          `json:"type"`
+		Note         string          `json:"note"`
+		FixedVersion string          `json:"fixed-version"`
+		Data         distroDetection `json:"data"`
+	} `json:"data"`
+}
+
+type distroDetection struct {
+	CPESearched       string `json:"cpeSearched"`
+	CPEFound          string `json:"cpeFound"`
+	Scanner           string `json:"scanner"`
+	Subpackage        string `json:"subpackageName"`
+	ComponentID       string `json:"componentID"`
+	Component         string `json:"componentName"`
+	ComponentVersion  string `json:"componentVersion"`
+	ComponentType     string `json:"componentType"`
+	ComponentLocation string `json:"componentLocation"`
+}
+
+// distroTypes are the types of events by name.
+var distroTypes = map[string]resource.AdvisoryEventType{
+	"detection": resource.EventDetection, "true-positive-determination": resource.EventTruePositive,
+	"fixed": resource.EventFixed, "false-positive-determination": resource.EventFalsePositive,
+	"analysis-not-planned": resource.EventAnalysisNotPlanned, "fix-not-planned": resource.EventFixNotPlanned,
+	"pending-upstream-fix": resource.EventPendingUpstreamFix,
+}
+
+// distroReasons are the reasons for false positives by name.
+var distroReasons = map[string]resource.FalsePositiveType{
+	"vulnerability-record-analysis-contested":           resource.AnalysisContested,
+	"component-vulnerability-mismatch":                  resource.ComponentMismatch,
+	"vulnerable-code-version-not-used":                  resource.CodeVersionNotUsed,
+	"vulnerable-code-not-included-in-package":           resource.CodeNotIncluded,
+	"vulnerable-code-not-in-execution-path":             resource.CodeNotInExecutionPath,
+	"vulnerable-code-cannot-be-controlled-by-adversary": resource.CodeNotControllable,
+	"inline-mitigations-exist":                          resource.InlineMitigations,
+}
+
+// distroEcosystem is the ecosystem of these files, which do not name it.
+const distroEcosystem = "Wolfi"
+
+// readDistribution parses the advisories of a package.
+func readDistribution(text string) ([]resource.Advisory, error) {
+	file, err := decodeJSON[distroFile](text)
+	if err != nil {
+		return nil, err
+	}
+	if file.Package.Name == "" {
+		return nil, errors.New("names no package")
+	}
+	var all []resource.Advisory
+	for _, d := range file.Advisories {
+		a, err := d.advisory(file.Package.Name)
+		if err != nil {
+			return nil, fmt.Errorf("has an advisory that makes no sense: %s %w", d.ID, err)
+		}
+		all = append(all, withSource(a, "yaml"))
+	}
+	return all, nil
+}
+
+func (d distroAdvisory) advisory(name string) (resource.Advisory, error) {
+	a := resource.Advisory{ID: d.ID, Aliases: d.Aliases, Author: distroEcosystem, ArtifactName: name,
+		ArtifactType: "apk"}
+	switch {
+	case d.ID == "":
+		return a, errors.New("has no id")
+	case len(d.Events) == 0:
+		return a, errors.New("has no events")
+	case sharedID(d.ID): // old files use the same ID for many packages
+		a.ID = resource.StableAdvisoryID("yaml", name, d.ID)
+		a.Aliases = union([]string{d.ID}, d.Aliases)
+	}
+	for _, e := range d.Events {
+		event, err := e.event()
+		if err != nil {
+			return a, err
+		}
+		a.Events = append(a.Events, event)
+		if s := e.Data.Data; event.Detection != nil && event.Detection.Scan != nil && a.ComponentName == "" {
+			a.ComponentName, a.ComponentType, a.ComponentLocation = s.Component, s.ComponentType, s.ComponentLocation
+		}
+	}
+	slices.SortStableFunc(a.Events,
+		func(a, b resource.AdvisoryEvent) int { return a.CreateTime.Compare(b.CreateTime) })
+	a.Affected = []resource.Affected{distroAffected(name, a.Events)}
+	return a, nil
+}
+
+// sharedID reports whether an ID is that of a vulnerability and not of an advisory.
+func sharedID(id string) bool {
+	return strings.HasPrefix(id, "CVE-") || strings.HasPrefix(id, "GHSA-") || strings.HasPrefix(id, "GO-")
+}
+
+// distroAffected returns the versions that are affected according to the latest event: those before its fix, none
+// if it is a false positive, and otherwise all. A fix before it does not count, because events after a fix re-open
+// an advisory.
+func distroAffected(name string, events []resource.AdvisoryEvent) resource.Affected {
+	v := resource.Affected{Ecosystem: distroEcosystem, Name: name, PURL: apkPURL(distroEcosystem, name)}
+	bounds := []resource.RangeEvent{{Introduced: "0"}}
+	switch latest := events[len(events)-1]; latest.Type {
+	case resource.EventFalsePositive:
+		return v
+	case resource.EventFixed:
+		bounds = append(bounds, resource.RangeEvent{Fixed: latest.Fixed.Version})
+	}
+	v.Ranges = []resource.AffectedRange{{Type: "ECOSYSTEM", Events: bounds}}
+	return v
+}
+
+func (d distroEvent) event() (resource.AdvisoryEvent, error) {
+	e := resource.AdvisoryEvent{
+		CreateTime: d.Timestamp.UTC().Truncate(time.Millisecond), Author: distroEcosystem,
+		ReviewState: resource.ReviewApproved,
+		Type:        distroTypes[d.Type], Note: d.Data.Note,
+	}
+	switch e.Type {
+	case resource.EventUnspecified:
+		return e, fmt.Errorf("has an event of the type %q", d.Type)
+	case resource.EventDetection:
+		e.Note, e.Detection = "", d.detection()
+	case resource.EventFixed:
+		if d.Data.FixedVersion == "" {
+			return e, errors.New("does not say in which version it is fixed")
+		}
+		e.Fixed = &resource.Fix{Version: d.Data.FixedVersion}
+	case resource.EventFalsePositive:
+		e.FalsePositive = distroReasons[d.Data.Type]
+		if e.FalsePositive == resource.FalsePositiveUnspecified {
+			return e, fmt.Errorf("is a false positive for the reason %q", d.Data.Type)
+		}
+	}
+	return e, nil
+}
+
+func (d distroEvent) detection() *resource.Detection {
+	s := d.Data.Data
+	switch d.Data.Type {
+	case "nvdapi":
+		return &resource.Detection{NVD: &resource.NVDDetection{CPESearched: s.CPESearched, CPEFound: s.CPEFound}}
+	case "scan/v1":
+		return &resource.Detection{Scan: &resource.ScanDetection{
+			Scanner: s.Scanner, Subpackage: s.Subpackage, ComponentID: s.ComponentID, Component: s.Component,
+			ComponentVersion: s.ComponentVersion, ComponentType: s.ComponentType,
+			ComponentLocation: s.ComponentLocation,
+		}}
+	}
+	return &resource.Detection{Manual: true}
+}

@@ -1,0 +1,210 @@
+package advisory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
+)
+
+// A batch is one transaction. Two are in flight, so that one is prepared while the other is written.
+const (
+	importBatch   = 1536    // records
+	importBytes   = 8 << 20 // of a batch, about
+	importWriters = 2
+
+	maxProblems = 1000 // reported for one import
+	maxReason   = 500  // bytes
+)
+
+// A Problem is a record that could not be imported.
+type Problem struct{ Name, Reason string }
+
+// Progress counts the records that an import has committed.
+type Progress struct {
+	resource.ImportResult
+	Problems []Problem // since the last report
+	Offset   int64     // bytes of the document
+}
+
+// An Import imports records into a group. Close ends it.
+type Import struct {
+	s      *Service
+	group  resource.UID
+	source string
+	report func(Progress) error
+
+	tasks    *errgroup.Group
+	ctx      context.Context
+	batch    []resource.Advisory
+	ids      map[string]bool
+	bytes    int
+	problems []Problem
+	reported int // problems
+
+	mu   sync.Mutex
+	done Progress
+}
+
+// NewImport begins an import into a group from a source of that name. After every
+// batch it calls report, which is never called concurrently; if that returns an
+// error, the import ends. The caller needs advisories.create on the group.
+func (s *Service) NewImport(
+	ctx context.Context, group resource.UID, source string, report func(Progress) error,
+) (*Import, error) {
+	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, group); err != nil {
+		return nil, err
+	}
+	return s.newImport(ctx, group, source, report), nil
+}
+
+func (s *Service) newImport(
+	ctx context.Context, group resource.UID, source string, report func(Progress) error,
+) *Import {
+	m := &Import{s: s, group: group, source: source, report: report, ids: map[string]bool{}}
+	m.tasks, m.ctx = errgroup.WithContext(ctx)
+	m.tasks.SetLimit(importWriters)
+	return m
+}
+
+// Read imports the records of one document or archive. A list of exploited vulnerabilities
+// replaces that of the group instead. f is its format, or "" to detect from the content
+// whether the document is such a list.
+func (m *Import) Read(name string, r io.ReaderAt, size int64, f resource.ExploitFormat) error {
+	if f = cmp.Or(f, format.DetectExploits(r, size)); f != "" {
+		return m.replaceExploits(name, r, size, f)
+	}
+	return m.Add(format.Read(m.ctx, name, r, size, m.s.cfg.Limits))
+}
+
+// Add imports records.
+func (m *Import) Add(records iter.Seq[format.Record]) error {
+	for r := range records {
+		if m.ctx.Err() != nil {
+			break
+		}
+		m.add(r)
+	}
+	return context.Cause(m.ctx)
+}
+
+// add adds a record to the batch, or a problem if it is invalid.
+func (m *Import) add(r format.Record) {
+	err := r.Err
+	if err == nil {
+		err = check(r.Advisory)
+	}
+	if err == nil && r.Advisory.ID == "" {
+		err = errors.New("has no id")
+	}
+	if err != nil {
+		m.reject(r, err)
+		return
+	}
+	a := r.Advisory
+	if m.ids[a.ID] { // a transaction cannot have the same id twice
+		m.flush(r.Offset)
+	}
+	m.batch = append(m.batch, a)
+	m.ids[a.ID] = true
+	m.bytes += 512 + a.Size() + 32*len(a.References)
+	if len(m.batch) >= importBatch || m.bytes >= importBytes {
+		m.flush(r.Offset)
+	}
+}
+
+// reject adds a problem.
+func (m *Import) reject(r format.Record, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done.Failed++
+	m.done.Offset = max(m.done.Offset, r.Offset)
+	if m.reported < maxProblems {
+		m.reported++
+		m.problems = append(m.problems, Problem{clip(r.Name), clip(refusal(err))})
+	}
+}
+
+// refusal says why a record is refused, with the fields that are wrong. There may be no room for all of them.
+func refusal(err error) string {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok || len(f.Fields) == 0 {
+		return err.Error()
+	}
+	var all []string
+	for _, v := range f.Fields {
+		all = append(all, v.Subject+": "+v.Description)
+	}
+	return strings.Join(all, "; ")
+}
+
+// flush starts to write the batch.
+func (m *Import) flush(offset int64) {
+	batch := m.batch
+	m.batch, m.bytes = nil, 0
+	clear(m.ids)
+	if len(batch) == 0 {
+		return
+	}
+	m.tasks.Go(func() error {
+		done, err := m.s.store.ImportAdvisories(m.ctx, m.group, m.source, batch)
+		if err != nil {
+			return err
+		}
+		m.s.count(done)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.done.Add(done)
+		m.done.Offset = max(m.done.Offset, offset)
+		return m.reportProgress()
+	})
+}
+
+// count counts the records of a batch.
+func (s *Service) count(done resource.ImportResult) {
+	all := s.cfg.Metrics.Imports
+	all.Add(done.Created, "created")
+	all.Add(done.Updated, "updated")
+	all.Add(done.Unchanged, metric.Unchanged)
+}
+
+// reportProgress calls report. The caller holds mu.
+func (m *Import) reportProgress() error {
+	if m.report == nil {
+		return nil
+	}
+	p := m.done
+	p.Problems, m.problems = m.problems, nil
+	return m.report(p)
+}
+
+// Close writes the last batch and returns the result of the import.
+func (m *Import) Close() (resource.ImportResult, error) {
+	m.flush(0)
+	err := m.tasks.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil {
+		err = m.reportProgress()
+	}
+	m.s.cfg.Metrics.Imports.Add(m.done.Failed, metric.Failed)
+	return m.done.ImportResult, err
+}
+
+// clip shortens a text of an untrusted record.
+func clip(s string) string {
+	if len(s) > maxReason {
+		s = s[:maxReason] + "…"
+	}
+	return strings.ToValidUTF8(s, "?")
+}

@@ -1,0 +1,134 @@
+package advisory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
+)
+
+// A Package is a version of a package. It has either a package URL, or an ecosystem and a name.
+type Package struct {
+	PURL, Ecosystem, Name, Version string
+}
+
+// A Match is an advisory that affects a version, and the versions in which it is fixed.
+type Match struct {
+	resource.Advisory
+	Fixed []string
+}
+
+// MaxBatchQuery is how many packages one call may ask about.
+const MaxBatchQuery = 1000
+
+const maxPackageText = 2048
+
+// resolve sets the fields of a package from its package URL.
+func (p Package) resolve(field string) (Package, error) {
+	var bad []fault.Violation
+	for _, v := range [...][2]string{{"purl", p.PURL}, {"ecosystem", p.Ecosystem}, {"name", p.Name},
+		{"version", p.Version}} {
+		if len(v[1]) > maxPackageText {
+			bad = append(bad, fault.Violation{Subject: field + "." + v[0],
+				Description: "must have at most 2048 bytes"})
+		}
+	}
+	if len(bad) > 0 {
+		return p, fault.Fields(bad)
+	}
+	if p.PURL != "" {
+		if p.Ecosystem != "" || p.Name != "" {
+			return p, fault.Field(field, "has a purl and an ecosystem or a name: one will do")
+		}
+		ecosystem, name, v, err := version.ParsePURL(p.PURL)
+		if err != nil {
+			return p, fault.Field(field+".purl", "%s", reason(err))
+		}
+		if v != "" && p.Version != "" && v != p.Version {
+			return p, fault.Field(field+".version", "is not the one of the purl")
+		}
+		p.Ecosystem, p.Name, p.Version = ecosystem, name, cmp.Or(v, p.Version)
+	}
+	for _, v := range [...][2]string{{"ecosystem", p.Ecosystem}, {"name", p.Name}, {"version", p.Version}} {
+		if v[1] == "" {
+			bad = append(bad, fault.Violation{Subject: field + "." + v[0], Description: "is required"})
+		}
+	}
+	if len(bad) > 0 {
+		return p, fault.Fields(bad)
+	}
+	return p, nil
+}
+
+// Query returns the advisories that affect a version, among those the caller has advisories.list on, ordered by
+// ID. It leaves out withdrawn ones, and those whose latest approved event is a false positive.
+func (s *Service) Query(ctx context.Context, uids resource.UIDFilter, p Package) ([]Match, error) {
+	reach, err := s.reach(ctx, uids)
+	if err != nil {
+		return nil, err
+	}
+	return s.query(ctx, reach, uids, p, "package")
+}
+
+// BatchQuery is like Query for several packages.
+func (s *Service) BatchQuery(ctx context.Context, uids resource.UIDFilter, all []Package) ([][]Match, error) {
+	reach, err := s.reach(ctx, uids)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 || len(all) > MaxBatchQuery {
+		return nil, fault.Field("packages", "must have 1 to %d entries", MaxBatchQuery)
+	}
+	out := make([][]Match, len(all))
+	for i, p := range all {
+		if out[i], err = s.query(ctx, reach, uids, p, fmt.Sprintf("packages[%d]", i)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (s *Service) query(
+	ctx context.Context, reach store.Reach, uids resource.UIDFilter, p Package, field string,
+) ([]Match, error) {
+	p, err := p.resolve(field)
+	if err != nil {
+		return nil, err
+	}
+	q, err := version.NewQuery(p.Ecosystem, p.Version)
+	if err != nil {
+		return nil, fault.Field(field+".version", "%s", reason(err))
+	}
+	found, err := s.store.AdvisoriesOf(ctx, reach, uids, p.Name, func(all []resource.Affected) (bool, error) {
+		for _, a := range all {
+			if a.Name != p.Name {
+				continue
+			}
+			// A range that the version cannot be compared with does not affect it.
+			if in, err := q.In(a); err == nil && in {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var matches []Match
+	for _, a := range found {
+		latest := a.Latest()
+		if !a.DeleteTime.IsZero() || latest != nil && latest.Type == resource.EventFalsePositive {
+			continue
+		}
+		matches = append(matches, Match{a, version.Fixed(a, p.Ecosystem, p.Name)})
+	}
+	slices.SortFunc(matches, func(a, b Match) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.UID, b.UID))
+	})
+	return matches, nil
+}

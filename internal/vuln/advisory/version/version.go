@@ -1,0 +1,121 @@
+// Package version orders versions as their ecosystems do, and checks whether a version is
+// in the ranges of an advisory.
+//
+// Every ecosystem has a rule that converts a version to a key, and keys compare as strings. So each order is
+// total, even where a tool's own comparison is not transitive, as Maven's was. It also means that a version is
+// parsed once and then compared with any number of bounds.
+package version
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+)
+
+// MaxLength is how many bytes a version may have.
+const MaxLength = 255
+
+// A Key represents a version of an ecosystem. Compared as strings, the key of an older
+// version is less, and equal versions have equal keys.
+type Key string
+
+// A Rule orders the versions of an ecosystem. The zero Rule orders nothing.
+type Rule struct {
+	name string
+	read func(key, string) (key, error)
+}
+
+// The rules, with their names in messages.
+var (
+	semver    = Rule{"SemVer", readSemver}
+	pub       = Rule{"Dart", readPub}
+	pypi      = Rule{"PEP 440", readPyPI}
+	maven     = Rule{"Maven", readMaven}
+	gem       = Rule{"RubyGems", readGem}
+	nuget     = Rule{"NuGet", readNuGet}
+	packagist = Rule{"Composer", readPackagist}
+	dotted    = Rule{"dotted", readDotted}
+	deb       = Rule{"deb", readDeb}
+	rpm       = Rule{"rpm", readRPM}
+	apk       = Rule{"apk", readAPK}
+)
+
+// ecosystems have their names in OSV, without the release after the colon.
+var ecosystems = map[string]Rule{
+	"AlmaLinux": rpm, "Alpaquita": apk, "Alpine": apk, "Azure Linux": rpm, "BellSoft Hardened Containers": apk,
+	"Bioconductor": semver, "Bitnami": semver, "CRAN": dotted, "CleanStart": apk, "ConanCenter": semver,
+	"Debian": deb, "Docker Hardened Images": semver, "Echo": deb, "GHC": semver, "GitHub Actions": semver,
+	"Go": semver, "Hackage": dotted, "Hex": semver, "Julia": semver, "Kubernetes": semver, "Linux": semver,
+	"Mageia": rpm, "Maven": maven, "MinimOS": apk, "NuGet": nuget, "Packagist": packagist, "Photon OS": rpm,
+	"Pub": pub, "PyPI": pypi, "Red Hat": rpm, "Rocky Linux": rpm, "RubyGems": gem, "SUSE": rpm, "SwiftURL": semver,
+	"Ubuntu": deb, "VSCode": semver, "Wolfi": apk, "crates.io": semver, "npm": semver, "opam": deb, "openEuler": rpm,
+	"openSUSE": rpm,
+}
+
+// distributionTypes are the rules of the types of package URLs that distributions use.
+var distributionTypes = map[string]Rule{"alpm": rpm, "apk": apk, "deb": deb, "rpm": rpm}
+
+// Of returns the rule of an ecosystem, which may have a release ("Debian:12"). For an
+// unknown ecosystem it returns the rule of the type of the package URL purl, because there
+// are more distributions than package managers. It returns false if neither is known.
+func Of(ecosystem, purl string) (Rule, bool) {
+	base, _, _ := strings.Cut(ecosystem, ":")
+	if r, ok := ecosystems[base]; ok {
+		return r, true
+	}
+	kind, _, _ := strings.Cut(strings.TrimPrefix(purl, "pkg:"), "/")
+	for _, r := range registries {
+		if r.purl == kind {
+			return ecosystems[r.ecosystem], true
+		}
+	}
+	r, ok := distributionTypes[kind]
+	return r, ok
+}
+
+// Key returns the key of a version. It returns fault.InvalidArgument if the rule cannot order it.
+func (r Rule) Key(version string) (Key, error) {
+	k, err := r.append(nil, version)
+	return Key(k), err
+}
+
+// append appends the key of a version to k.
+func (r Rule) append(k key, version string) (key, error) {
+	switch {
+	case r.read == nil:
+		return nil, fault.Field("ecosystem", "has no known order of versions")
+	case version == "":
+		return nil, fault.Field("version", "is required")
+	case len(version) > MaxLength:
+		return nil, fault.Field("version", "has %d bytes, and at most %d are allowed", len(version), MaxLength)
+	case !plain(version):
+		return nil, fault.Field("version", "%q must be printable UTF-8", version)
+	}
+	k, err := r.read(k, version)
+	if err != nil {
+		return nil, fault.Field("version", "%q is no %s version: %v", version, r.name, err)
+	}
+	return k, nil
+}
+
+// Compare returns a negative number if a is older than b in the ecosystem, a positive number if it is newer,
+// and 0 if they are the same version. It returns fault.InvalidArgument for an unknown ecosystem and for
+// versions that its rule cannot order.
+func Compare(ecosystem, a, b string) (int, error) {
+	rule, ok := Of(ecosystem, "")
+	if !ok {
+		return 0, fault.Field("ecosystem", "%q has no known order of versions", ecosystem)
+	}
+	ka, err := rule.Key(a)
+	if err != nil {
+		return 0, err
+	}
+	kb, err := rule.Key(b)
+	if err != nil {
+		return 0, err
+	}
+	return strings.Compare(string(ka), string(kb)), nil
+}
+
+func errShape(want string) error { return fmt.Errorf("expected %s", want) }

@@ -1,0 +1,433 @@
+package finding
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+)
+
+const (
+	maxPastImages = 100  // that a tag stood for, and that are looked at for what is closed
+	maxMoves      = 1000 // of a tag that are read for that
+)
+
+// A Closing is how a finding has ended.
+type Closing struct {
+	CloseTime   time.Time
+	CloseReason CloseReason
+	ClosedBy    string // what changed the advisory, or "image" and the digest that replaced it
+}
+
+// A CloseReason says why a finding is over. Its values are those of the API.
+type CloseReason int
+
+// The reasons.
+const (
+	CloseUnspecified     CloseReason = iota
+	CloseAdvisoryChanged             // it no longer affects the package, is withdrawn or gone
+	CloseImageChanged                // the tag stands for another image, which does not have it
+)
+
+// capabilities returns what the caller needs on the repo.
+func (f Filter) capabilities() resource.Capabilities {
+	all := []resource.Capability{resource.RepoList, resource.ImageReportsList}
+	if !f.At.IsZero() || slices.Contains(f.States, StateClosed) {
+		all = append(all, resource.TagList) // as the history of tags does
+	}
+	return resource.NewCapabilities(all...)
+}
+
+// check returns what is wrong with a filter.
+func (f Filter) check(now time.Time) error {
+	switch {
+	case len(f.Package) > maxName:
+		return fault.Field("package", "must have at most %d bytes", maxName)
+	case f.At.After(now):
+		return fault.Field("at_time", "must not be in the future")
+	case !f.At.IsZero() && slices.Contains(f.States, StateClosed):
+		return fault.Field("states", "what is closed cannot be asked for together with at_time")
+	}
+	return nil
+}
+
+// lookAt returns what is known about an image, if its packages are; a tag is the image that
+// it stood for at a time, or now if that is zero. It does not authorize the caller.
+func (s *Service) lookAt(ctx context.Context, i Image, at time.Time) (k Known, found resource.Inspection, _ error) {
+	if !at.IsZero() && !resource.ValidDigest(i.Reference) {
+		digest, err := s.tagAt(ctx, i, at)
+		if err != nil {
+			return k, found, err
+		}
+		i.Reference = digest
+	}
+	k, found, err := s.look(ctx, i)
+	if err == nil {
+		err = k.unknown()
+	}
+	if err == nil && !at.IsZero() && k.IndexTime.After(at) {
+		err = fault.Unmet("IMAGE_NOT_INDEXED", "at that time the image was not inspected yet")
+	}
+	return k, found, err
+}
+
+// tagAt returns the digest of what a tag stood for at a time. It returns fault.NotFound if
+// that was nothing, and fault.FailedPrecondition if it is deleted.
+func (s *Service) tagAt(ctx context.Context, i Image, at time.Time) (string, error) {
+	if _, err := s.images.Repo(ctx, i.Repo); err != nil { // under its whole uid
+		return "", err
+	}
+	if !resource.ValidTag(i.Reference) {
+		return "", fault.Field("reference", "is neither a digest nor a tag")
+	}
+	digest, err := s.images.TagAt(ctx, i.Repo, i.Reference, at)
+	if err != nil {
+		return "", err
+	}
+	_, err = s.images.StatManifest(ctx, i.Repo, digest)
+	if errors.Is(err, fault.NotFound) {
+		return "", fault.Unmet("IMAGE_GONE", "the image that %s stood for at that time is deleted: %s", i.Reference, digest)
+	}
+	return digest, err
+}
+
+// tagsOf returns the tags that stood for an image at a time, or do now if that is zero.
+func (s *Service) tagsOf(ctx context.Context, repo resource.UID, digest string, at time.Time) ([]string, error) {
+	if !at.IsZero() {
+		return s.images.TagsAt(ctx, repo, digest, at)
+	}
+	known, err := s.images.TagsOf(ctx, repo, []string{digest})
+	return known[digest], err
+}
+
+// hitsAt returns the matches of packages with advisories in reach that held at a time, or
+// do now if that is zero, and the advisories by their keys.
+func (s *Service) hitsAt(
+	ctx context.Context, packages []int64, reach []resource.UID, at time.Time,
+) ([]findingdb.Hit, map[int64]resource.Advisory, error) {
+	hits, err := s.packages.HitsOf(ctx, packages, roots(reach))
+	if err != nil {
+		return nil, nil, err
+	}
+	if at.IsZero() {
+		advisories, err := s.visible(ctx, hits, reach)
+		return hits, advisories, err
+	}
+	// One that ends between the two reads is in both, never in none.
+	past, err := s.packages.PastHitsOf(ctx, packages, roots(reach), store.MS(at))
+	if err != nil {
+		return nil, nil, err
+	}
+	hits = slices.DeleteFunc(append(hits, past...), func(h findingdb.Hit) bool { return h.Since > store.MS(at) })
+	advisories, err := s.everVisible(ctx, hits, reach)
+	return hits, advisories, err
+}
+
+// everVisible is visible, with what is left of advisories that are gone.
+func (s *Service) everVisible(
+	ctx context.Context, hits []findingdb.Hit, reach []resource.UID,
+) (map[int64]resource.Advisory, error) {
+	all, err := s.visible(ctx, hits, reach)
+	if err != nil {
+		return nil, err
+	}
+	var gone []int64
+	for _, h := range hits {
+		if _, ok := all[h.Advisory]; !ok {
+			gone = append(gone, h.Advisory)
+		}
+	}
+	slices.Sort(gone)
+	named, err := s.packages.Named(ctx, slices.Compact(gone))
+	for key, a := range named {
+		if store.Covered(reach, a.UID.Parent()) {
+			all[key] = resource.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:]}
+		}
+	}
+	return all, err
+}
+
+// A stay is a time in which a tag stood for an image, or the life of the image itself.
+type stay struct {
+	image       string // the digest of the image
+	from, until int64  // until is 0 if it lasts
+	next        string // what the tag stood for then
+	noFiles     bool   // what is in its files is not known in the repo, whoever else knows it
+}
+
+// since returns the part of a stay from a time on.
+func (y stay) since(t int64) stay {
+	y.from = max(y.from, t)
+	return y
+}
+
+// end returns how a match of a package of the image ended for the one who asks; ok is false
+// if it did not, or was over before.
+func (y stay) end(h findingdb.Hit) (c Closing, ok bool) {
+	switch {
+	case h.Until != 0 && h.Until <= y.from, y.until != 0 && h.Since >= y.until, y.until == 0 && h.Until == 0:
+		return c, false
+	case h.Until != 0 && (y.until == 0 || h.Until <= y.until):
+		return Closing{store.FromMS(h.Until), CloseAdvisoryChanged, h.ClosedBy}, true
+	}
+	return Closing{store.FromMS(y.until), CloseImageChanged, "image " + y.next}, true
+}
+
+// closed returns the findings of an image that are over: those of advisories that no longer
+// affect its packages; and, if it is asked for by a tag, those that images had for which
+// the tag stood before. None of them is open, whichever version of the package has it.
+func (s *Service) closed(
+	ctx context.Context, i Image, k *Known, found resource.Inspection, open []Finding,
+) ([]Finding, error) {
+	stays := []stay{{image: found.Digest, from: store.MS(k.IndexTime), noFiles: k.State != resource.ImageIndexed}}
+	if !resource.ValidDigest(i.Reference) {
+		before, incomplete, err := s.stays(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		stays, k.Incomplete = append(stays, before...), incomplete
+	}
+	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return nil, err
+	}
+	contents, known, err := s.contents(ctx, i.Repo, stays)
+	if err != nil {
+		return nil, err
+	}
+	ids := slices.Sorted(maps.Keys(known))
+	hits, err := s.packages.HitsOf(ctx, ids, roots(reach))
+	if err != nil {
+		return nil, err
+	}
+	past, err := s.packages.PastHitsOf(ctx, ids, roots(reach), 0)
+	if err != nil {
+		return nil, err
+	}
+	hits = append(hits, past...)
+	advisories, err := s.everVisible(ctx, hits, reach)
+	if err != nil {
+		return nil, err
+	}
+	byPackage := map[int64][]findingdb.Hit{}
+	for _, h := range hits {
+		if _, ok := advisories[h.Advisory]; ok {
+			byPackage[h.Package] = append(byPackage[h.Package], h)
+		}
+	}
+	var all []Finding
+	for _, y := range stays {
+		for id, since := range contents[y.image] {
+			if has := y.since(since); has.until == 0 || has.from < has.until {
+				all = append(all, has.ended(known[id], byPackage[id], advisories)...)
+			}
+		}
+	}
+	return fold(all, open), nil
+}
+
+// ended returns the findings of a package that ended during a stay, or with it.
+func (y stay) ended(p resource.Package, hits []findingdb.Hit, advisories map[int64]resource.Advisory) (all []Finding) {
+	var over []findingdb.Hit
+	for _, h := range hits {
+		if _, ok := y.end(h); ok {
+			over = append(over, h)
+		}
+	}
+	for _, same := range together(over, advisories) {
+		v := newFinding(resource.ImagePackage{Package: p}, same, advisories)
+		v.State = StateClosed
+		for _, h := range same {
+			if c, _ := y.end(h); c.CloseTime.After(v.CloseTime) {
+				v.Closing = c
+			}
+		}
+		if from := store.FromMS(y.from); v.FirstSeen.Before(from) {
+			v.FirstSeen = from
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// fold makes one finding of those of a package, in any version, that share a name: the one
+// that ended last. It leaves out those that are open.
+func fold(all, open []Finding) (kept []Finding) {
+	type name struct{ ecosystem, pkg, id string }
+	const isOpen = -1
+	seen := map[name]int{} // an index in kept
+	keys := func(v Finding) (keys []name) {
+		for _, id := range append([]string{v.ID}, v.Aliases...) {
+			keys = append(keys, name{v.Package.Ecosystem, v.Package.Name, id})
+		}
+		return keys
+	}
+	for _, v := range open {
+		for _, key := range keys(v) {
+			seen[key] = isOpen
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		return cmp.Or(b.CloseTime.Compare(a.CloseTime), cmp.Compare(a.key(), b.key()))
+	})
+	for _, v := range all {
+		into := len(kept)
+		for _, key := range keys(v) {
+			if at, ok := seen[key]; ok {
+				into = min(into, at)
+			}
+		}
+		for _, key := range keys(v) {
+			seen[key] = into
+		}
+		switch {
+		case into == isOpen:
+		case into == len(kept):
+			kept = append(kept, v)
+		case v.FirstSeen.Before(kept[into].FirstSeen):
+			kept[into].FirstSeen, kept[into].OpenedBy = v.FirstSeen, v.OpenedBy
+		}
+	}
+	return kept
+}
+
+// stays returns for which images a tag stood before, the last first, and why these are not
+// all.
+func (s *Service) stays(ctx context.Context, i Image) (all []stay, incomplete string, _ error) {
+	moves, err := s.images.TagHistory(ctx, i.Repo, i.Reference, page.Request{Size: maxMoves})
+	if err != nil {
+		return nil, "", err
+	}
+	cut := moves.Last != nil
+	resolved, gone := map[string]*resource.StoredImage{}, 0
+	for n, m := range moves.Items {
+		if n == 0 || m.Digest == "" {
+			continue
+		}
+		image, ok := resolved[m.Digest]
+		if !ok && len(resolved) == maxPastImages {
+			cut = true
+			break
+		}
+		if !ok {
+			if image, err = s.pastImage(ctx, i, m.Digest); err != nil {
+				return nil, "", err
+			}
+			if resolved[m.Digest] = image; image == nil {
+				gone++
+			}
+		}
+		if next := moves.Items[n-1]; image != nil && image.IndexTime.Before(next.Time) {
+			all = append(all, stay{image: image.Digest, from: max(store.MS(m.Time), store.MS(image.IndexTime)),
+				until: store.MS(next.Time), next: next.Digest})
+		}
+	}
+	switch {
+	case cut:
+		incomplete = fmt.Sprintf("only the last %d images that the tag stood for were looked at", maxPastImages)
+	case gone > 0:
+		incomplete = fmt.Sprintf("%d images that the tag stood for are deleted, or were not inspected", gone)
+	}
+	return all, incomplete, nil
+}
+
+// pastImage returns the image that a digest stands for, or nil if it is gone or its packages
+// are not known.
+func (s *Service) pastImage(ctx context.Context, i Image, digest string) (*resource.StoredImage, error) {
+	for range 2 {
+		known, err := s.images.Images(ctx, i.Repo, []string{digest})
+		if err != nil {
+			return nil, err
+		}
+		if image, ok := known[digest]; ok {
+			if image.State != resource.ImageIndexed {
+				return nil, nil
+			}
+			return &image, nil
+		}
+		v, err := s.registry.Variant(ctx, i.Repo, digest, i.Architecture) // it may be an index
+		if errors.Is(err, fault.NotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		digest = v.Digest
+	}
+	return nil, nil
+}
+
+// contents returns the packages of images of a repo by their digests, each with the time since
+// when it is known beside the inspection of the image: 0 for what is in its files, and for
+// what only SBOMs list, when they were pushed. It also returns the packages by their numbers.
+// An image that is deleted meanwhile has none.
+func (s *Service) contents(
+	ctx context.Context, repo resource.UID, stays []stay,
+) (map[string]map[int64]int64, map[int64]resource.Package, error) {
+	contents := map[string]map[int64]int64{}
+	all := map[int64]bool{}
+	for _, y := range stays {
+		if _, ok := contents[y.image]; ok {
+			continue
+		}
+		var ids []int64
+		var err error
+		if !y.noFiles {
+			ids, _, err = s.packages.PackageIDs(ctx, y.image)
+		}
+		if err != nil && !errors.Is(err, fault.NotFound) {
+			return nil, nil, err
+		}
+		sboms, err := s.packages.SBOMs(ctx, repo, y.image)
+		if err != nil {
+			return nil, nil, err
+		}
+		has := map[int64]int64{}
+		for _, b := range sboms { // the oldest is the last one
+			for _, id := range b.IDs {
+				has[id] = store.MS(b.Time)
+			}
+		}
+		for _, id := range ids {
+			has[id] = 0
+		}
+		contents[y.image] = has
+		for id := range has {
+			all[id] = true
+		}
+	}
+	known, err := s.packages.ByID(ctx, slices.Collect(maps.Keys(all)))
+	return contents, known, err
+}
+
+// addPastTags adds the tags that stood for images before, where the caller may list the
+// history of tags.
+func (s *Service) addPastTags(ctx context.Context, images []registrydb.NumberedImage, all []AffectedImage) error {
+	reach, err := s.authz.Reach(ctx, resource.TagList)
+	if err != nil {
+		return err
+	}
+	var numbers []int64
+	for _, i := range images {
+		if store.Covered(reach, i.Repo) {
+			numbers = append(numbers, i.Number)
+		}
+	}
+	past, err := s.images.PastTags(ctx, numbers)
+	for n, i := range images {
+		all[n].PastTags = slices.DeleteFunc(past[i.Number], func(t resource.PastTag) bool {
+			return slices.Contains(i.Tags, t.Name)
+		})
+	}
+	return err
+}

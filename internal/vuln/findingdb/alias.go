@@ -1,0 +1,229 @@
+package findingdb
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// AliasSets say which advisories are about the same. Only those of one group can be:
+// otherwise whoever may write advisories in a folder could silence events about those of
+// the organization, by one that has the names of all.
+type AliasSets struct {
+	of     map[int64]int64   // the set of an advisory, by its key
+	into   map[int64]int64   // what a set has become a part of
+	names  map[string]int64  // the set of a name, by its key, if that is new
+	text   map[string]string // names by their keys
+	merged []int64           // sets that are parts of others now
+}
+
+func newAliasSets() AliasSets {
+	return AliasSets{of: map[int64]int64{}, into: map[int64]int64{}, names: map[string]int64{}, text: map[string]string{}}
+}
+
+// Of returns the set of an advisory.
+func (a AliasSets) Of(advisory int64) int64 { return a.find(a.of[advisory]) }
+
+// Parts returns the sets that were stored before and are this one now.
+func (a AliasSets) Parts(set int64) []int64 {
+	all := []int64{set}
+	for _, m := range a.merged {
+		if a.find(m) == set {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func (a AliasSets) find(set int64) int64 {
+	for {
+		next, ok := a.into[set]
+		if !ok {
+			return set
+		}
+		set = next
+	}
+}
+
+// join makes two sets one, and returns it.
+func (a *AliasSets) join(x, y int64) int64 {
+	x, y = a.find(x), a.find(y)
+	if x == y {
+		return x
+	}
+	x, y = min(x, y), max(x, y)
+	a.into[y] = x
+	a.merged = append(a.merged, y)
+	return x
+}
+
+// nameKey returns the key of a name in a group: a digest, because names may be long.
+func nameKey(group resource.UID, name string) string {
+	sum := sha256.Sum256([]byte(string(group) + "\x00" + name))
+	return base64.RawURLEncoding.EncodeToString(sum[:20])
+}
+
+// joinAliases finds the alias sets of the advisories of a change, and of those that are
+// called as given.
+func (t Tx) joinAliases(ctx context.Context, called map[int64]NamedAdvisory, c *Change) error {
+	c.Sets = newAliasSets()
+	c.Advisories = maps.Clone(called)
+	keys := slices.Collect(maps.Keys(called))
+	for _, m := range c.Closed {
+		keys = append(keys, m.Advisory)
+	}
+	slices.Sort(keys)
+	stored, err := t.named(ctx, slices.Compact(keys), c.Sets.of)
+	if err != nil {
+		return err
+	}
+	for key, a := range stored {
+		if _, ok := called[key]; !ok {
+			c.Advisories[key] = a
+		}
+	}
+	fresh := map[int64][]string{} // the keys of names that an advisory did not have before
+	for key, a := range called {
+		for _, name := range a.Names {
+			if !slices.Contains(stored[key].Names, name) {
+				id := nameKey(a.UID.Parent(), name)
+				fresh[key] = append(fresh[key], id)
+				c.Sets.text[id] = name
+			}
+		}
+	}
+	return t.addNames(ctx, fresh, &c.Sets)
+}
+
+// addNames gives advisories names, by their keys.
+func (t Tx) addNames(ctx context.Context, fresh map[int64][]string, sets *AliasSets) error {
+	var ask []string
+	for _, ids := range fresh {
+		ask = append(ask, ids...)
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	q := store.Query{Engine: t.DB.Engine}
+	known, err := store.ReadMap[string, int64](ctx, t.Rows, fmt.Sprintf(`SELECT n.key, n.alias_set FROM %s AS s
+		CROSS JOIN alias_names AS n WHERE n.key = s.v`, t.DB.Engine.Each(&q, ask)), q.Args...)
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(fresh)) {
+		sets.add(key, fresh[key], known)
+	}
+	return nil
+}
+
+// AdoptAdvisories puts up to n advisories that the version before has stored into alias
+// sets, and returns how many there were.
+func (t Tx) AdoptAdvisories(ctx context.Context, n int) (int, error) {
+	keys, err := store.ReadColumn[int64](ctx, t.Rows, `SELECT advisory FROM matched_advisories WHERE alias_set = 0
+		ORDER BY advisory LIMIT $1`, n)
+	if err != nil || len(keys) == 0 {
+		return 0, err
+	}
+	stored, err := t.named(ctx, keys, map[int64]int64{})
+	if err != nil {
+		return 0, err
+	}
+	sets, fresh := newAliasSets(), map[int64][]string{}
+	for key, a := range stored {
+		for _, name := range a.Names {
+			id := nameKey(a.UID.Parent(), name)
+			fresh[key], sets.text[id] = append(fresh[key], id), name
+		}
+	}
+	if err := t.addNames(ctx, fresh, &sets); err != nil {
+		return 0, err
+	}
+	for _, key := range keys {
+		if err := t.Later(ctx, `UPDATE matched_advisories SET alias_set = $2 WHERE advisory = $1`, key, sets.Of(key)); err != nil {
+			return 0, err
+		}
+	}
+	return len(keys), t.saveAliases(ctx, nil, sets)
+}
+
+// add gives an advisory names, of which some are known to belong to sets.
+func (a *AliasSets) add(advisory int64, names []string, known map[string]int64) {
+	set, ok := a.of[advisory]
+	for _, id := range names {
+		other, has := known[id]
+		if !has {
+			other, has = a.names[id]
+		}
+		switch {
+		case has && ok:
+			set = a.join(set, other)
+		case has:
+			set, ok = other, true
+		}
+	}
+	if !ok {
+		set = advisory
+	}
+	a.of[advisory] = set
+	for _, id := range names {
+		if _, has := known[id]; !has {
+			a.names[id] = set
+		}
+	}
+}
+
+// named returns what advisories are called, and adds their sets to of.
+func (t Tx) named(ctx context.Context, keys []int64, of map[int64]int64) (map[int64]NamedAdvisory, error) {
+	q := store.Query{Engine: t.DB.Engine}
+	all := map[int64]NamedAdvisory{}
+	return all, t.Rows(ctx, fmt.Sprintf(`SELECT a.advisory, a.uid, a.names, a.alias_set FROM %s AS s
+		CROSS JOIN matched_advisories AS a WHERE a.advisory = s.v`, t.DB.Engine.Each(&q, keys)), q.Args,
+		func(row store.Scanner) (bool, error) {
+			var key, set int64
+			var a NamedAdvisory
+			var names []byte
+			if err := row.Scan(&key, &a.UID, &names, &set); err != nil {
+				return false, err
+			}
+			err := json.Unmarshal(names, &a.Names)
+			all[key], of[key] = a, set
+			return false, err
+		})
+}
+
+// saveAliases stores what advisories are called, and their sets.
+func (t Tx) saveAliases(ctx context.Context, called map[int64]NamedAdvisory, a AliasSets) error {
+	var rows, names [][]any
+	for _, key := range slices.Sorted(maps.Keys(called)) {
+		text, err := json.Marshal(called[key].Names)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, []any{key, string(called[key].UID), string(text), a.Of(key)})
+	}
+	if err := t.InsertRows(ctx, `INSERT INTO matched_advisories (advisory, uid, names, alias_set)`, rows,
+		` ON CONFLICT (advisory) DO UPDATE SET uid = excluded.uid, names = excluded.names`); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.names)) {
+		names = append(names, []any{id, a.text[id], a.find(a.names[id])})
+	}
+	if err := t.InsertRows(ctx, `INSERT INTO alias_names (key, name, alias_set)`, names, ``); err != nil {
+		return err
+	}
+	for _, old := range a.merged {
+		for _, table := range []string{"matched_advisories", "alias_names"} {
+			if err := t.Later(ctx, `UPDATE `+table+` SET alias_set = $2 WHERE alias_set = $1`, old, a.find(old)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package findingdb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+var exceptions = store.Kind[resource.Exception]{
+	Table: "exceptions", Label: "exception",
+	Created: resource.ExceptionCreated, Updated: resource.ExceptionApproved, Deleted: resource.ExceptionDeleted,
+	Columns: func(e *resource.Exception) []store.Column {
+		return []store.Column{
+			store.JSON("detail", e), // what has a column is read from that
+			store.Key(&e.UID),
+			store.Derived("target", store.Segment(e.Target)),
+			store.OptionalTime("approve_ms", &e.ApproveTime),
+			store.OptionalTime("expire_ms", &e.ExpireTime),
+			store.Time("create_ms", &e.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &e.UpdateTime),
+		}
+	},
+}
+
+// ExceptionList says how exceptions are listed.
+var ExceptionList = exceptions.List(page.Order{Field: "uid"})
+
+// maxPast is how many exceptions that are over a group keeps.
+const maxPast = 10_000
+
+// InsertExceptions adds exceptions to a group, all or none. It returns fault.NotFound if
+// the group or a target is not there, and fault.FailedPrecondition if the group has too
+// many.
+func (s *Store) InsertExceptions(ctx context.Context, group resource.UID, all []resource.Exception) error {
+	return s.Write(ctx, func(tx *store.Tx) error {
+		t := In(tx)
+		if err := t.RequireGroup(ctx, group); err != nil {
+			return err
+		}
+		var n int
+		if err := t.Row(ctx, `SELECT count(*) FROM exceptions WHERE parent = $1`, []any{store.Segment(group)}, &n); err != nil {
+			return err
+		}
+		if n+len(all) > resource.MaxExceptions {
+			return fault.Unmet("TOO_MANY_EXCEPTIONS", "a group has at most %d exceptions; delete those that have expired",
+				resource.MaxExceptions)
+		}
+		for _, e := range all {
+			if err := t.requireTarget(ctx, e.Target); err != nil {
+				return err
+			}
+			if err := store.Insert(ctx, t.Tx, &exceptions, e); err != nil {
+				return err
+			}
+		}
+		t.judgementsChanged()
+		return nil
+	})
+}
+
+// judgementsChanged has every replica forget which pulls are refused.
+func (t Tx) judgementsChanged() { t.PathsChanged() }
+
+// requireTarget returns fault.NotFound unless there is a group or a repo with that uid.
+func (t Tx) requireTarget(ctx context.Context, uid resource.UID) error {
+	err := t.RequireGroup(ctx, uid)
+	if errors.Is(err, fault.NotFound) {
+		return t.Require(ctx, "repos", "repo", uid)
+	}
+	return err
+}
+
+// Exception returns an exception, also one that is over, or fault.NotFound.
+func (s *Store) Exception(ctx context.Context, uid resource.UID) (resource.Exception, error) {
+	e, err := store.Get(ctx, s.DB, &exceptions, uid)
+	if !errors.Is(err, fault.NotFound) {
+		return e, err
+	}
+	past, readErr := store.ReadAll(ctx, s.Rows, scanDetail[resource.Exception],
+		`SELECT detail FROM past_exceptions WHERE uid = $1`, string(uid))
+	if readErr != nil || len(past) == 0 {
+		return e, errors.Join(readErr, err)
+	}
+	return past[0], nil
+}
+
+// scanDetail reads a resource that is stored as JSON.
+func scanDetail[T any](row store.Scanner) (v T, err error) {
+	var text string
+	if err = row.Scan(&text); err == nil {
+		err = json.Unmarshal([]byte(text), &v)
+	}
+	return v, err
+}
+
+// Exceptions returns one page of exceptions.
+func (s *Store) Exceptions(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Exception], error) {
+	return store.List(ctx, s.DB, &exceptions, r, f, p)
+}
+
+// ApproveException notes who has approved an exception. One that is approved stays as it
+// is. It returns fault.NotFound if there is none.
+func (s *Store) ApproveException(ctx context.Context, uid, approver resource.UID) (e resource.Exception, _ error) {
+	return e, s.Write(ctx, func(tx *store.Tx) (err error) {
+		before, err := store.Lock(ctx, tx, &exceptions, uid, s.Engine.Lock)
+		e = before
+		if err != nil || !before.ApproveTime.IsZero() {
+			return err
+		}
+		e.Approver, e.ApproveTime = approver, s.Time()
+		if err := store.Update(ctx, tx, &exceptions, before, &e); err != nil {
+			return err
+		}
+		In(tx).judgementsChanged()
+		return nil
+	})
+}
+
+// DeleteException ends an exception. If it was approved, it is kept among those that are
+// over. It returns fault.NotFound if there is none.
+func (s *Store) DeleteException(ctx context.Context, uid, deleter resource.UID) error {
+	return s.Write(ctx, func(tx *store.Tx) error {
+		e, err := store.Lock(ctx, tx, &exceptions, uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		if err := store.Remove(ctx, tx, &exceptions, e); err != nil {
+			return err
+		}
+		t := In(tx)
+		t.judgementsChanged()
+		if e.ApproveTime.IsZero() {
+			return nil
+		}
+		e.Deleter, e.DeleteTime = deleter, s.Time()
+		return t.keepPast(ctx, e)
+	})
+}
+
+// keepPast keeps an exception that is over, and forgets the oldest of its group if there
+// are too many.
+func (t Tx) keepPast(ctx context.Context, e resource.Exception) error {
+	detail, err := store.Encode(e)
+	if err != nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, `INSERT INTO past_exceptions (seg, uid, parent, detail, target, approve_ms, delete_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`, store.Segment(e.UID), string(e.UID), store.Segment(e.Home()), detail,
+		store.Segment(e.Target), store.MS(e.ApproveTime), store.MS(e.DeleteTime)); err != nil {
+		return err
+	}
+	return t.Later(ctx, `DELETE FROM past_exceptions WHERE seg IN (SELECT seg FROM past_exceptions WHERE parent = $1
+		ORDER BY delete_ms DESC, seg LIMIT 1000 OFFSET $2)`, store.Segment(e.Home()), maxPast)
+}
+
+// ExceptionsOn returns the exceptions about groups and repos, whichever groups they are in,
+// that held at some time from one to another, both included.
+func (s *Store) ExceptionsOn(
+	ctx context.Context, targets []resource.UID, from, to time.Time,
+) (all []resource.Exception, _ error) {
+	keys := make([]int64, len(targets))
+	wanted := map[resource.UID]bool{}
+	for i, t := range targets {
+		keys[i], wanted[t] = store.Segment(t), true
+	}
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT e.detail FROM %s AS s CROSS JOIN exceptions AS e WHERE e.target = s.v
+		AND e.approve_ms > 0 AND e.approve_ms <= %s AND (e.expire_ms = 0 OR e.expire_ms > %s)
+		UNION ALL SELECT e.detail FROM %s AS s CROSS JOIN past_exceptions AS e WHERE e.target = s.v
+		AND e.delete_ms > %s AND e.approve_ms <= %s`, s.Engine.Each(&q, keys), q.Arg(store.MS(to)), q.Arg(store.MS(from)),
+		s.Engine.Each(&q, keys), q.Arg(store.MS(from)), q.Arg(store.MS(to)))
+	found, err := store.ReadAll(ctx, s.Rows, scanDetail[resource.Exception], text, q.Args...)
+	for _, e := range found {
+		if wanted[e.Target] { // and not one with the same segment
+			all = append(all, e)
+		}
+	}
+	return all, err
+}
+
+// SweepJudgements removes exceptions and rules of groups that a version which does not
+// know them has deleted.
+func (s *Store) SweepJudgements(ctx context.Context) error {
+	if err := sweep(ctx, s, &exceptions, func(e resource.Exception) resource.UID { return e.UID }); err != nil {
+		return err
+	}
+	if err := sweep(ctx, s, &pullRules, func(r resource.PullRule) resource.UID { return r.UID }); err != nil {
+		return err
+	}
+	_, err := s.Exec(ctx, `DELETE FROM past_exceptions
+		WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = past_exceptions.parent)`)
+	return err
+}
+
+func sweep[T any](ctx context.Context, s *Store, k *store.Kind[T], uid func(T) resource.UID) error {
+	left, err := k.All(ctx, s.Rows, ` WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = t.parent) LIMIT 1000`)
+	if err != nil {
+		return err
+	}
+	for _, v := range left {
+		err := s.Write(ctx, func(t *store.Tx) error {
+			if err := store.Delete(ctx, t, k, uid(v)); err != nil {
+				return err
+			}
+			return t.DropCounters(ctx, uid(v).Parent())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package findingdb
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// inventoryKept is how long an inventory that is out of date is still there to be seen.
+const inventoryKept = 30 * 24 * time.Hour
+
+// A Place is a place where images run, as it is stored.
+type Place struct {
+	ID int64
+	resource.InventoryPlace
+}
+
+const placeColumns = `p.seq, p.uid, p.name, p.identity, p.push_ms, p.expire_ms, p.entries, p.unknown`
+
+func scanPlace(row store.Scanner) (p Place, err error) {
+	var pushed, expires int64
+	err = row.Scan(&p.ID, &p.Group, &p.Name, &p.Identity, &pushed, &expires, &p.Entries, &p.Unknown)
+	p.PushTime, p.ExpireTime = store.FromMS(pushed), store.FromMS(expires)
+	return p, err
+}
+
+// ReplaceInventory stores what runs at a place of a group, instead of what was stored
+// before. It returns fault.NotFound if there is no such group, and
+// fault.FailedPrecondition if the organization has too many places. Places of the
+// organization that have been out of date for 30 days are forgotten.
+func (s *Store) ReplaceInventory(ctx context.Context, p resource.InventoryPlace, entries []resource.InventoryEntry) error {
+	return s.Write(ctx, func(t *store.Tx) error { return In(t).replaceInventory(ctx, p, entries) })
+}
+
+func (t Tx) replaceInventory(ctx context.Context, p resource.InventoryPlace, entries []resource.InventoryEntry) error {
+	if err := t.Require(ctx, "groups", "group", p.Group); err != nil {
+		return err
+	}
+	places, err := t.lockPlaces(ctx, p.Group.Root())
+	if err != nil {
+		return err
+	}
+	var before *resource.InventoryPlace
+	kept := 0
+	for _, have := range places {
+		own := have.Group == p.Group && have.Name == p.Name
+		if !own && have.ExpireTime.After(p.PushTime.Add(-inventoryKept)) {
+			kept++
+			continue
+		}
+		if own {
+			before = &have.InventoryPlace
+		}
+		if err := t.deletePlace(ctx, have.ID); err != nil {
+			return err
+		}
+	}
+	if kept >= resource.MaxInventoryPlaces {
+		return fault.Unmet("TOO_MANY_PLACES", "the organization has inventories of %d places, which is the most; delete one first",
+			kept)
+	}
+	if err := t.insertPlace(ctx, p, entries); err != nil {
+		return err
+	}
+	if before == nil {
+		return t.Emit(ctx, resource.InventoryPushed, p.Group, p.Group, nil, p)
+	}
+	return t.Emit(ctx, resource.InventoryPushed, p.Group, p.Group, *before, p)
+}
+
+// lockPlaces returns the places of an organization. Whoever changes one waits for others
+// who do.
+func (t Tx) lockPlaces(ctx context.Context, root resource.UID) ([]Place, error) {
+	var one int
+	if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.Lock, []any{string(root)}, &one); err != nil {
+		return nil, err
+	}
+	return store.ReadAll(ctx, t.Rows, scanPlace, `SELECT `+placeColumns+` FROM inventory_places AS p WHERE p.root = $1`,
+		store.Segment(root))
+}
+
+func (t Tx) deletePlace(ctx context.Context, id int64) error {
+	for _, text := range []string{`DELETE FROM inventory_entries WHERE place = $1`, `DELETE FROM inventory_places WHERE seq = $1`} {
+		if _, err := t.Exec(ctx, text, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t Tx) insertPlace(ctx context.Context, p resource.InventoryPlace, entries []resource.InventoryEntry) error {
+	root, id := store.Segment(p.Group.Root()), int64(0)
+	err := t.Row(ctx, `INSERT INTO inventory_places (grp, root, uid, name, identity, push_ms, expire_ms, entries, unknown)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING seq`,
+		[]any{store.Segment(p.Group), root, string(p.Group), p.Name, string(p.Identity), store.MS(p.PushTime),
+			store.MS(p.ExpireTime), p.Entries, p.Unknown}, &id)
+	if err != nil {
+		return err
+	}
+	rows := make([][]any, len(entries))
+	for i, e := range entries {
+		rows[i] = []any{id, root, e.Digest, e.Namespace, e.Workload, e.Container, e.Image, e.Platform, max(e.Copies, 1)}
+	}
+	return t.InsertRows(ctx, `INSERT INTO inventory_entries (place, root, digest, namespace, workload, container, image,
+		platform, copies)`, rows, ``)
+}
+
+// DeleteInventory forgets what runs at a place of a group. It returns fault.NotFound if
+// nothing is known.
+func (s *Store) DeleteInventory(ctx context.Context, group resource.UID, name string) error {
+	return s.Write(ctx, func(t *store.Tx) error {
+		places, err := store.ReadAll(ctx, t.Rows, scanPlace, `SELECT `+placeColumns+` FROM inventory_places AS p
+			WHERE p.grp = $1 AND p.uid = $2 AND p.name = $3`, store.Segment(group), string(group), name)
+		if err != nil {
+			return err
+		}
+		if len(places) == 0 {
+			return fault.Missing("place", name)
+		}
+		if err := In(t).deletePlace(ctx, places[0].ID); err != nil {
+			return err
+		}
+		return t.Emit(ctx, resource.InventoryDeleted, group, group, places[0].InventoryPlace, nil)
+	})
+}
+
+// Places returns the places whose groups are in reach, by name, and by group where names
+// are equal. Those of groups that are gone are left out.
+func (s *Store) Places(ctx context.Context, reach []resource.UID) ([]Place, error) {
+	return s.places(ctx, s.Rows, reach)
+}
+
+func (s *Store) places(ctx context.Context, read store.Reader, reach []resource.UID) ([]Place, error) {
+	var roots []int64
+	for _, g := range reach {
+		roots = append(roots, store.Segment(g.Root()))
+	}
+	slices.Sort(roots)
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN inventory_places AS p WHERE p.root = s.v
+		AND EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = p.uid)`, placeColumns, s.Engine.Each(&q, slices.Compact(roots)))
+	all, err := store.ReadAll(ctx, read, scanPlace, text, q.Args...)
+	all = slices.DeleteFunc(all, func(p Place) bool { return !store.Covered(reach, p.Group) })
+	slices.SortFunc(all, func(a, b Place) int { return cmp.Compare(a.key(), b.key()) })
+	return all, err
+}
+
+// key orders places.
+func (p Place) key() string { return p.Name + "\x00" + string(p.Group) }
+
+// A RunningImage is an image that runs at a place.
+type RunningImage struct {
+	ID int64
+	resource.InventoryEntry
+	Place resource.InventoryPlace
+}
+
+// An InventoryFilter selects what runs somewhere.
+type InventoryFilter struct {
+	Group  resource.UID `json:"group,omitempty"` // in this group and below it
+	Place  string       `json:"place,omitempty"`
+	Digest string       `json:"digest,omitempty"`
+	Repo   resource.UID `json:"repo,omitempty"` // images that this repo has
+}
+
+// Inventory returns a page of what runs at the places in reach that are not out of date at
+// a time, by place.
+func (s *Store) Inventory(
+	ctx context.Context, reach []resource.UID, f InventoryFilter, now time.Time, p page.Request,
+) (out page.Page[RunningImage], _ error) {
+	err := s.Snapshot(ctx, func(read store.Reader) error {
+		places, err := s.places(ctx, read, reach)
+		if err != nil {
+			return err
+		}
+		places = slices.DeleteFunc(places, func(v Place) bool {
+			return v.Expired(now) || f.Place != "" && f.Place != v.Name || f.Group != "" && !f.Group.Covers(v.Group)
+		})
+		counts, err := s.countEntries(ctx, read, places, f)
+		if err != nil {
+			return err
+		}
+		for _, v := range places {
+			out.Total += counts[v.ID]
+		}
+		if p.Order.Desc {
+			slices.Reverse(places)
+		}
+		out.Items, err = s.readEntries(ctx, read, places, counts, f, p)
+		return err
+	})
+	if len(out.Items) > p.Size {
+		out.Items = out.Items[:p.Size]
+		last := out.Items[p.Size-1]
+		out.Last = &page.Cursor{Key: Place{InventoryPlace: last.Place}.key(), Number: last.ID}
+	}
+	return out, err
+}
+
+// matching returns the condition of a filter on the entries e of a place.
+func (f InventoryFilter) matching(q *store.Query) (text string) {
+	if f.Digest != "" {
+		text += ` AND e.digest = ` + q.Arg(f.Digest)
+	}
+	if f.Repo != "" {
+		text += ` AND EXISTS (SELECT 1 FROM manifests AS m WHERE m.repo = ` + q.Arg(store.Segment(f.Repo)) +
+			` AND m.digest = e.digest)`
+	}
+	return text
+}
+
+// countEntries returns how many entries of each place pass the filter.
+func (s *Store) countEntries(
+	ctx context.Context, read store.Reader, places []Place, f InventoryFilter,
+) (map[int64]int64, error) {
+	counts := map[int64]int64{}
+	ids := make([]int64, len(places))
+	for i, p := range places {
+		counts[p.ID], ids[i] = int64(p.Entries), p.ID
+	}
+	if f.Digest == "" && f.Repo == "" || len(ids) == 0 {
+		return counts, nil
+	}
+	q := store.Query{Engine: s.Engine}
+	return store.ReadMap[int64, int64](ctx, read, fmt.Sprintf(`SELECT e.place, count(*) FROM %s AS s
+		CROSS JOIN inventory_entries AS e WHERE e.place = s.v%s GROUP BY e.place`, s.Engine.Each(&q, ids), f.matching(&q)),
+		q.Args...)
+}
+
+// readEntries reads one entry more than a page has.
+func (s *Store) readEntries(
+	ctx context.Context, read store.Reader, places []Place, counts map[int64]int64, f InventoryFilter, p page.Request,
+) (all []RunningImage, _ error) {
+	skip := int64(p.Skip)
+	for _, v := range places {
+		after := int64(0)
+		if p.After != nil {
+			if order := cmp.Compare(v.key(), p.After.Key); order != 0 && order > 0 == p.Order.Desc {
+				continue
+			} else if order == 0 {
+				after = p.After.Number
+			}
+		}
+		if after == 0 && skip >= counts[v.ID] {
+			skip -= counts[v.ID]
+			continue
+		}
+		q := store.Query{Engine: s.Engine}
+		where := `e.place = ` + q.Arg(v.ID) + f.matching(&q)
+		if after != 0 {
+			where += ` AND e.seq > ` + q.Arg(after)
+		}
+		some, err := store.ReadAll(ctx, read, func(row store.Scanner) (e RunningImage, err error) {
+			e.Place = v.InventoryPlace
+			err = row.Scan(&e.ID, &e.Digest, &e.Namespace, &e.Workload, &e.Container, &e.Image, &e.Platform, &e.Copies)
+			return e, err
+		}, fmt.Sprintf(`SELECT e.seq, e.digest, e.namespace, e.workload, e.container, e.image, e.platform, e.copies
+			FROM inventory_entries AS e WHERE %s ORDER BY e.seq LIMIT %s OFFSET %s`, where, q.Arg(p.Size+1-len(all)),
+			q.Arg(skip)), q.Args...)
+		if err != nil {
+			return nil, err
+		}
+		skip, all = 0, append(all, some...)
+		if len(all) > p.Size {
+			break
+		}
+	}
+	return all, nil
+}

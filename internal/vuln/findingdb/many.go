@@ -1,0 +1,221 @@
+package findingdb
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// How many keys one statement looks up.
+const (
+	contentBatch = 1000
+	keyBatch     = 10_000
+)
+
+// Contents calls f with the numbers of the packages of each of the digests that were
+// inspected, in order. f must not keep them.
+func (s *Store) Contents(ctx context.Context, digests []string, f func(digest string, packages []int64) error) error {
+	var ids []int64
+	for some := range slices.Chunk(digests, contentBatch) {
+		q := store.Query{Engine: s.Engine}
+		err := s.Rows(ctx, fmt.Sprintf(`SELECT i.digest, i.packages FROM %s AS s CROSS JOIN inspections AS i
+			WHERE i.digest = s.v`, s.Engine.Each(&q, some)), q.Args, func(row store.Scanner) (_ bool, err error) {
+			var digest string
+			var packages []byte
+			if err := row.Scan(&digest, &packages); err != nil {
+				return false, err
+			}
+			if ids, err = appendIDs(ids[:0], packages); err != nil {
+				return false, err
+			}
+			return false, f(digest, ids)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendIDs is decode without layers and places.
+func appendIDs(ids []int64, packages []byte) ([]int64, error) {
+	last := int64(0)
+	for len(packages) > 0 {
+		distance, n := binary.Uvarint(packages)
+		if n <= 0 {
+			return nil, errContent
+		}
+		_, m := binary.Uvarint(packages[n:])
+		if m <= 0 {
+			return nil, errContent
+		}
+		packages = packages[n+m:]
+		last += int64(distance)
+		ids = append(ids, last)
+	}
+	return ids, nil
+}
+
+// Hits are matches of many packages.
+type Hits struct {
+	ByPackage  map[int64][]Hit
+	Advisories map[int64]NamedAdvisory // by key
+}
+
+// A hitReader reads hits. Texts that many of them have are decoded once.
+type hitReader struct {
+	Hits
+	fixed map[string][]string
+}
+
+func (r *hitReader) add(h Hit, fixed []byte) (err error) {
+	known, ok := r.fixed[string(fixed)]
+	if !ok {
+		if err := json.Unmarshal(fixed, &known); err != nil {
+			return err
+		}
+		r.fixed[string(fixed)] = known
+	}
+	h.Fixed = known
+	r.ByPackage[h.Package] = append(r.ByPackage[h.Package], h)
+	r.Advisories[h.Advisory] = NamedAdvisory{}
+	return nil
+}
+
+// Hits returns the advisories in reach that affect packages. Unlike HitsOf, it is made for
+// many packages: the texts of advisories are not read. One that is gone does not count,
+// also if packages were not compared since.
+func (s *Store) Hits(ctx context.Context, packages []int64, reach []resource.UID) (Hits, error) {
+	r := hitReader{Hits{map[int64][]Hit{}, map[int64]NamedAdvisory{}}, map[string][]string{}}
+	roots := rootKeys(reach)
+	for some := range slices.Chunk(packages, keyBatch) {
+		q := store.Query{Engine: s.Engine}
+		text := fmt.Sprintf(`SELECT m.package, m.advisory, m.since_ms, m.score, m.fixed FROM %s AS s CROSS JOIN %s AS r
+			CROSS JOIN matches AS m WHERE m.package = s.v AND m.root = r.v`, s.Engine.Each(&q, some), s.Engine.Each(&q, roots))
+		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+			var h Hit
+			var fixed []byte
+			if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &fixed); err != nil {
+				return false, err
+			}
+			return false, r.add(h, fixed)
+		})
+		if err != nil {
+			return r.Hits, err
+		}
+	}
+	return r.Hits, s.keepVisible(ctx, r.Hits, reach)
+}
+
+// rootKeys returns the keys of the organizations of groups, each once.
+func rootKeys(groups []resource.UID) (all []int64) {
+	for _, g := range groups {
+		all = append(all, store.Segment(g.Root()))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// keepVisible names the advisories of hits, and removes those hits whose advisory is not in
+// reach, or gone.
+func (s *Store) keepVisible(ctx context.Context, h Hits, reach []resource.UID) error {
+	keys := make([]int64, 0, len(h.Advisories))
+	for key := range h.Advisories {
+		keys = append(keys, key)
+	}
+	clear(h.Advisories)
+	slices.Sort(keys)
+	for some := range slices.Chunk(keys, keyBatch) {
+		q := store.Query{Engine: s.Engine}
+		text := fmt.Sprintf(`SELECT n.advisory, a.uid, n.names FROM %s AS s CROSS JOIN matched_advisories AS n
+			CROSS JOIN advisories AS a WHERE n.advisory = s.v AND a.seg = s.v`, s.Engine.Each(&q, some))
+		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+			var key int64
+			var a NamedAdvisory
+			var names []byte
+			if err := row.Scan(&key, &a.UID, &names); err != nil {
+				return false, err
+			}
+			if !store.Covered(reach, a.UID.Parent()) {
+				return false, nil
+			}
+			err := json.Unmarshal(names, &a.Names)
+			h.Advisories[key] = a
+			return false, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for id, of := range h.ByPackage {
+		of = slices.DeleteFunc(of, func(v Hit) bool { return h.Advisories[v.Advisory].UID == "" })
+		if h.ByPackage[id] = of; len(of) == 0 {
+			delete(h.ByPackage, id)
+		}
+	}
+	return nil
+}
+
+// A Kin is a group of packages about which the same can be said.
+type Kin struct {
+	Ecosystem string
+	Owned     bool
+	Matched   bool // compared with the advisories
+}
+
+// Kinds counts packages by what can be said about them.
+func (s *Store) Kinds(ctx context.Context, packages []int64) (map[Kin]int, error) {
+	all := map[Kin]int{}
+	for some := range slices.Chunk(packages, keyBatch) {
+		q := store.Query{Engine: s.Engine}
+		err := s.Rows(ctx, fmt.Sprintf(`SELECT p.ecosystem, p.owned, p.matched, count(*) FROM %s AS s
+			CROSS JOIN packages AS p WHERE p.seq = s.v GROUP BY p.ecosystem, p.owned, p.matched`, s.Engine.Each(&q, some)),
+			q.Args, func(row store.Scanner) (bool, error) {
+				var k Kin
+				var n int
+				err := row.Scan(&k.Ecosystem, &k.Owned, &k.Matched, &n)
+				all[k] += n
+				return false, err
+			})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// HitsSince returns the advisories in reach that affect packages, or did after a time. Of
+// the past, those count that are gone since.
+func (s *Store) HitsSince(ctx context.Context, packages []int64, reach []resource.UID, after int64) (Hits, error) {
+	all, err := s.Hits(ctx, packages, reach)
+	if err != nil {
+		return all, err
+	}
+	var roots []resource.UID
+	for _, g := range reach {
+		roots = append(roots, g.Root())
+	}
+	slices.Sort(roots)
+	past, err := s.PastHitsOf(ctx, packages, slices.Compact(roots), after)
+	if err != nil || len(past) == 0 {
+		return all, err
+	}
+	var keys []int64
+	for _, h := range past {
+		keys = append(keys, h.Advisory)
+	}
+	slices.Sort(keys)
+	named, err := s.Named(ctx, slices.Compact(keys))
+	for _, h := range past {
+		if a := named[h.Advisory]; store.Covered(reach, a.UID.Parent()) {
+			all.ByPackage[h.Package] = append(all.ByPackage[h.Package], h)
+			all.Advisories[h.Advisory] = a
+		}
+	}
+	return all, err
+}

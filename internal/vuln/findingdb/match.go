@@ -1,0 +1,336 @@
+package findingdb
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A Match says that an advisory affects a package. Both are named by their keys, and so is
+// the organization of the advisory.
+type Match struct{ Package, Root, Advisory int64 }
+
+// A Rating is what an advisory says about a package that it affects.
+type Rating struct {
+	Score int64    // of CVSS, in tenths; 0 if there is none
+	Fixed []string // the versions that fix it
+}
+
+// A NamedAdvisory is an advisory with everything that it is called.
+type NamedAdvisory struct {
+	UID   resource.UID
+	Names []string // the ID first
+}
+
+// Matches are matches as they should be, and what their advisories are called, by key. If
+// After or Last is set, they are those with packages after one and up to another.
+type Matches struct {
+	Ratings     map[Match]Rating
+	Advisories  map[int64]NamedAdvisory
+	After, Last int64
+}
+
+// within returns a column of the table m with the condition on its packages.
+func (m Matches) within(column string) string {
+	if m.Last > 0 {
+		column = fmt.Sprintf("package <= %d AND m.%s", m.Last, column)
+	}
+	if m.After > 0 {
+		column = fmt.Sprintf("package > %d AND m.%s", m.After, column)
+	}
+	return column
+}
+
+// NewMatches returns none.
+func NewMatches() Matches {
+	return Matches{Ratings: map[Match]Rating{}, Advisories: map[int64]NamedAdvisory{}}
+}
+
+// Unmatched returns packages that were not compared with the advisories yet, at most n: the
+// oldest and the newest in turn.
+func (s *Store) Unmatched(ctx context.Context, n int) (all []Known, _ error) {
+	const text = `SELECT ` + packageColumns + ` FROM packages AS p WHERE NOT p.matched ORDER BY p.seq`
+	oldest, err := store.ReadAll(ctx, s.Rows, scanPackage, text+` LIMIT $1`, n)
+	if err != nil || len(oldest) < n {
+		return oldest, err
+	}
+	newest, err := store.ReadAll(ctx, s.Rows, scanPackage, text+` DESC LIMIT $1`, n/2)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range oldest[:n-len(newest)] {
+		if all = append(all, p); i < len(newest) && newest[i].ID > oldest[n-1].ID {
+			all = append(all, newest[i])
+		}
+	}
+	return all, nil
+}
+
+// MatchAgain has all packages compared with the advisories again.
+func (s *Store) MatchAgain(ctx context.Context) error {
+	const batch = 5000
+	for after := int64(0); ; {
+		var last *int64
+		if err := s.Row(ctx, `SELECT max(seq) FROM (SELECT seq FROM packages WHERE seq > $1 ORDER BY seq LIMIT $2) AS p`,
+			[]any{after, batch}, &last); err != nil || last == nil {
+			return err
+		}
+		if _, err := s.Exec(ctx, `UPDATE packages SET matched = $3 WHERE seq > $1 AND seq <= $2 AND NOT owned`, after,
+			*last, false); err != nil {
+			return err
+		}
+		after = *last
+	}
+}
+
+// Subjects returns the packages that advisories with these names may be about: those with
+// the name, or built from a source of that name. They come after the package given, and are
+// at most n, in the order of their numbers.
+func (s *Store) Subjects(ctx context.Context, names []string, after int64, n int) (all []Known, _ error) {
+	for _, named := range []string{`p.name = s.v AND p.source_name = ''`, `p.source_name = s.v AND p.source_name <> ''`} {
+		q := store.Query{Engine: s.Engine}
+		text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN packages AS p WHERE %s AND NOT p.owned AND p.seq > %s
+			ORDER BY p.seq LIMIT %s`, packageColumns, s.Engine.Each(&q, names), named, q.Arg(after), q.Arg(n))
+		some, err := store.ReadAll(ctx, s.Rows, scanPackage, text, q.Args...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	slices.SortFunc(all, func(a, b Known) int { return cmp.Compare(a.ID, b.ID) })
+	return all[:min(n, len(all))], nil
+}
+
+// LastMatched returns the n-th of the packages after the one given that advisories affect, or
+// 0 if there are not more than n. For several advisories it returns any of them.
+func (s *Store) LastMatched(ctx context.Context, advisories []int64, after int64, n int) (last int64, _ error) {
+	q := store.Query{Engine: s.Engine}
+	order := `` // costs a sort of everything that several have
+	if len(advisories) == 1 {
+		order = `ORDER BY m.package`
+	}
+	text := fmt.Sprintf(`SELECT m.package FROM %s AS s CROSS JOIN matches AS m WHERE m.advisory = s.v AND m.package > %s
+		%s LIMIT %s`, s.Engine.Each(&q, advisories), q.Arg(after), order, q.Arg(n+1))
+	all, err := store.ReadColumn[int64](ctx, s.Rows, text, q.Args...)
+	if err != nil || len(all) <= n {
+		return 0, err
+	}
+	return all[n-1], nil
+}
+
+// A Change is which matches come, and which end.
+type Change struct {
+	Opened, Closed []Match
+	Ratings        map[Match]Rating            // of the matches that come
+	Advisories     map[int64]NamedAdvisory     // of all these matches
+	Sets           AliasSets                   // in which these advisories are
+	Source         func(advisory int64) string // what has changed an advisory
+}
+
+// setMatches makes the matches of packages, or of advisories, those given: column says of
+// which, and keys are their keys. One that stays keeps its time, and one that ends moves
+// to the past. source returns what has changed an advisory. Before anything is written,
+// tell is called with what changes, if anything does.
+func (t Tx) setMatches(
+	ctx context.Context, column string, keys []int64, want Matches, source func(advisory int64) string,
+	tell func(Change) error,
+) error {
+	have, err := t.stored(ctx, want.within(column), keys)
+	if err != nil {
+		return err
+	}
+	c := Change{Ratings: want.Ratings, Source: source}
+	now := store.MS(t.DB.Time())
+	var past, rows [][]any
+	for m, old := range have {
+		if _, ok := want.Ratings[m]; !ok {
+			c.Closed = append(c.Closed, m)
+			past = append(past, []any{m.Package, m.Root, m.Advisory, old.since, max(now, old.since), old.score, old.fixed,
+				old.openedBy, source(m.Advisory)})
+		}
+	}
+	for m, r := range want.Ratings {
+		fixed, err := json.Marshal(append([]string{}, r.Fixed...))
+		if err != nil {
+			return err
+		}
+		old, ok := have[m]
+		if !ok {
+			c.Opened = append(c.Opened, m)
+		}
+		if !ok || old.score != r.Score || old.fixed != string(fixed) {
+			rows = append(rows, []any{m.Package, m.Root, m.Advisory, now, r.Score, string(fixed), source(m.Advisory)})
+		}
+	}
+	if err := t.joinAliases(ctx, want.Advisories, &c); err != nil {
+		return err
+	}
+	if len(c.Opened)+len(c.Closed) > 0 {
+		if err := tell(c); err != nil {
+			return err
+		}
+	}
+	if err := t.endMatches(ctx, c.Closed, past); err != nil {
+		return err
+	}
+	if err := t.InsertRows(ctx, `INSERT INTO matches (package, root, advisory, since_ms, score, fixed, opened_by)`, rows,
+		` ON CONFLICT (package, root, advisory) DO UPDATE SET score = excluded.score, fixed = excluded.fixed`); err != nil {
+		return err
+	}
+	return t.saveAliases(ctx, want.Advisories, c.Sets)
+}
+
+// endMatches moves matches to the past, as the rows given.
+func (t Tx) endMatches(ctx context.Context, ended []Match, past [][]any) error {
+	for _, m := range ended {
+		if err := t.Later(ctx, `DELETE FROM matches WHERE package = $1 AND root = $2 AND advisory = $3`, m.Package,
+			m.Root, m.Advisory); err != nil {
+			return err
+		}
+	}
+	return t.InsertRows(ctx, `INSERT INTO past_matches (package, root, advisory, since_ms, until_ms, score, fixed, opened_by,
+		closed_by)`, past, ``)
+}
+
+// A storedMatch is a match as it is stored.
+type storedMatch struct {
+	since    int64
+	score    int64
+	fixed    string
+	openedBy string
+}
+
+func (t Tx) stored(ctx context.Context, column string, keys []int64) (map[Match]storedMatch, error) {
+	q := store.Query{Engine: t.DB.Engine}
+	have := map[Match]storedMatch{}
+	return have, t.Rows(ctx, fmt.Sprintf(`SELECT m.package, m.root, m.advisory, m.since_ms, m.score, m.fixed, m.opened_by
+		FROM %s AS s CROSS JOIN matches AS m WHERE m.%s = s.v`, t.DB.Engine.Each(&q, keys), column), q.Args,
+		func(row store.Scanner) (bool, error) {
+			var m Match
+			var r storedMatch
+			err := row.Scan(&m.Package, &m.Root, &m.Advisory, &r.since, &r.score, &r.fixed, &r.openedBy)
+			have[m] = r
+			return false, err
+		})
+}
+
+// MatchPackages makes the matches of packages those given, and notes that they are up to
+// date. Before that, it calls tell with what this changes, if anything.
+func (t Tx) MatchPackages(ctx context.Context, packages []Known, want Matches, tell func(Change) error) error {
+	keys := make([]int64, len(packages))
+	for i, p := range packages {
+		keys[i] = p.ID
+	}
+	if err := t.setMatches(ctx, "package", keys, want, func(int64) string { return byImage }, tell); err != nil {
+		return err
+	}
+	q := store.Query{Engine: t.DB.Engine}
+	text := fmt.Sprintf(`UPDATE packages SET matched = %s WHERE seq IN (SELECT v FROM %s AS s)`, q.Arg(true),
+		t.DB.Engine.Each(&q, keys))
+	return t.Later(ctx, text, q.Args...)
+}
+
+// byImage is what opens a match of a package that nobody had: the image that brought it.
+const byImage = "image"
+
+// MatchAdvisories makes the matches of advisories those given. sources says for each what
+// has changed it. Before that, it calls tell with what this changes, if anything.
+func (t Tx) MatchAdvisories(
+	ctx context.Context, advisories []int64, want Matches, sources map[int64]string, tell func(Change) error,
+) error {
+	return t.setMatches(ctx, "advisory", advisories, want, func(a int64) string { return sources[a] }, tell)
+}
+
+// A Hit is a match as it is read: the package, the key of the advisory, and since when. One
+// that has come to its end says when, and what has ended it.
+type Hit struct {
+	Package, Advisory, Since int64
+	Rating
+	OpenedBy string
+	Until    int64 // 0 while it lasts
+	ClosedBy string
+}
+
+const hitColumns = `m.package, m.advisory, m.since_ms, m.score, m.fixed, m.opened_by`
+
+func scanHit(row store.Scanner) (h Hit, err error) {
+	var fixed []byte
+	if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &fixed, &h.OpenedBy); err != nil {
+		return h, err
+	}
+	return h, json.Unmarshal(fixed, &h.Fixed)
+}
+
+// HitsOf returns the advisories of organizations that affect packages.
+func (s *Store) HitsOf(ctx context.Context, packages []int64, roots []resource.UID) (all []Hit, _ error) {
+	keys := make([]int64, len(roots))
+	for i, r := range roots {
+		keys[i] = store.Segment(r)
+	}
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN %s AS r CROSS JOIN matches AS m
+		WHERE m.package = s.v AND m.root = r.v`, hitColumns, s.Engine.Each(&q, packages), s.Engine.Each(&q, keys))
+	return store.ReadAll(ctx, s.Rows, scanHit, text, q.Args...)
+}
+
+// HitsBy returns the packages that advisories affect.
+func (s *Store) HitsBy(ctx context.Context, advisories []int64) ([]Hit, error) {
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN matches AS m
+		WHERE m.advisory = s.v`, hitColumns, s.Engine.Each(&q, advisories))
+	return store.ReadAll(ctx, s.Rows, scanHit, text, q.Args...)
+}
+
+// PackageIDs returns the numbers of the packages that an image has, in order, and how many
+// of them were not compared with the advisories yet.
+func (s *Store) PackageIDs(ctx context.Context, digest string) (ids []int64, unmatched int, _ error) {
+	var text []byte
+	if err := s.Row(ctx, `SELECT packages FROM inspections WHERE digest = $1`, []any{digest}, &text); err != nil {
+		return nil, 0, store.Missing(err, "inspection", resource.UID(digest))
+	}
+	c, err := decode(text, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	q := store.Query{Engine: s.Engine}
+	err = s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s CROSS JOIN packages AS p WHERE p.seq = s.v AND NOT p.matched`,
+		s.Engine.Each(&q, c.ids)), q.Args, &unmatched)
+	return c.ids, unmatched, err
+}
+
+// PackageSets returns the numbers of the packages that images have, by digest, and which of
+// them were not compared with the advisories yet. An image of which nothing is known is left
+// out.
+func (s *Store) PackageSets(
+	ctx context.Context, digests []string,
+) (all map[string][]int64, unmatched map[int64]bool, _ error) {
+	q := store.Query{Engine: s.Engine}
+	texts, err := store.ReadMap[string, []byte](ctx, s.Rows, fmt.Sprintf(`SELECT i.digest, i.packages FROM %s AS s
+		CROSS JOIN inspections AS i WHERE i.digest = s.v`, s.Engine.Each(&q, digests)), q.Args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, unmatched = map[string][]int64{}, map[int64]bool{}
+	var ids []int64
+	for digest, text := range texts {
+		c, err := decode(text, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		all[digest] = c.ids
+		ids = append(ids, c.ids...)
+	}
+	slices.Sort(ids)
+	q = store.Query{Engine: s.Engine}
+	late, err := store.ReadColumn[int64](ctx, s.Rows, fmt.Sprintf(`SELECT p.seq FROM %s AS s CROSS JOIN packages AS p
+		WHERE p.seq = s.v AND NOT p.matched`, s.Engine.Each(&q, slices.Compact(ids))), q.Args...)
+	for _, id := range late {
+		unmatched[id] = true
+	}
+	return all, unmatched, err
+}

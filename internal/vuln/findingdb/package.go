@@ -1,0 +1,460 @@
+package findingdb
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
+)
+
+// keyOf returns the key of a package: a digest, because anybody can push packages with
+// long names, and nobody must be able to find two with the same key.
+func keyOf(p resource.Package) string {
+	h := sha256.New()
+	for _, text := range []string{p.Ecosystem, p.Name, p.Version, p.SourceName, p.SourceVersion, p.PURL,
+		strconv.FormatBool(p.Owned)} {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(text)))
+		h.Write(length[:])
+		h.Write([]byte(text))
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:20])
+}
+
+// packageBatch is how many packages are looked up, or added, at once.
+const packageBatch = 1000
+
+// AddPackages returns the numbers of packages, and adds those that nobody had.
+func (s *Store) AddPackages(ctx context.Context, all []resource.Package) ([]int64, error) {
+	keys := make([]string, len(all))
+	for i, p := range all {
+		keys[i] = keyOf(p)
+	}
+	known := map[string]int64{}
+	for i := 0; i < len(all); i += packageBatch {
+		end := min(i+packageBatch, len(all))
+		if err := s.addPackages(ctx, keys[i:end], all[i:end], known); err != nil {
+			return nil, err
+		}
+	}
+	ids := make([]int64, len(all))
+	for i, key := range keys {
+		ids[i] = known[key]
+	}
+	return ids, nil
+}
+
+func (s *Store) addPackages(ctx context.Context, keys []string, all []resource.Package, known map[string]int64) error {
+	find := func() error {
+		q := store.Query{Engine: s.Engine}
+		found, err := store.ReadMap[string, int64](ctx, s.Rows, fmt.Sprintf(`SELECT p.key, p.seq FROM %s AS s
+			CROSS JOIN packages AS p WHERE p.key = s.v`, s.Engine.Each(&q, keys)), q.Args...)
+		for key, id := range found {
+			known[key] = id
+		}
+		return err
+	}
+	if err := find(); err != nil {
+		return err
+	}
+	var rows [][]any
+	for i, p := range all {
+		if known[keys[i]] == 0 {
+			rows = append(rows, []any{keys[i], p.Ecosystem, p.Name, p.Version, p.SourceName, p.SourceVersion, p.PURL, p.Owned,
+				p.Owned})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	// In the order of their keys, so that two who add the same do not wait for each other.
+	slices.SortFunc(rows, func(a, b []any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
+	err := s.Write(ctx, func(t *store.Tx) error {
+		return t.InsertRows(ctx, `INSERT INTO packages (key, ecosystem, name, version, source_name, source_version, purl, owned,
+			matched)`, rows, ` ON CONFLICT (key) DO NOTHING`)
+	})
+	if err != nil {
+		return err
+	}
+	return find()
+}
+
+const packageColumns = `p.seq, p.ecosystem, p.name, p.version, p.source_name, p.source_version, p.purl, p.owned`
+
+// A Known is a package with its number.
+type Known struct {
+	ID int64
+	resource.Package
+}
+
+func scanPackage(row store.Scanner) (p Known, err error) {
+	err = row.Scan(&p.ID, &p.Ecosystem, &p.Name, &p.Version, &p.SourceName, &p.SourceVersion, &p.PURL, &p.Owned)
+	return p, err
+}
+
+// ByID returns packages by their numbers.
+func (s *Store) ByID(ctx context.Context, ids []int64) (map[int64]resource.Package, error) {
+	all := map[int64]resource.Package{}
+	for some := range slices.Chunk(ids, packageBatch) {
+		q := store.Query{Engine: s.Engine}
+		found, err := store.ReadAll(ctx, s.Rows, scanPackage, fmt.Sprintf(`SELECT %s FROM %s AS s
+			CROSS JOIN packages AS p WHERE p.seq = s.v`, packageColumns, s.Engine.Each(&q, some)), q.Args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range found {
+			all[p.ID] = p.Package
+		}
+	}
+	return all, nil
+}
+
+// PackagesNamed returns the versions of a package that images in the groups, or repos,
+// have: those with the name, and those built from a source of that name. At most n are
+// returned; what others have does not count.
+func (s *Store) PackagesNamed(ctx context.Context, groups []resource.UID, name string, n int) (all []Known, _ error) {
+	err := s.Snapshot(ctx, func(read store.Reader) error {
+		reach, err := s.reach(ctx, read, groups)
+		if err != nil || len(reach) == 0 {
+			return err
+		}
+		for _, column := range []string{`p.name`, `p.source_name <> '' AND p.source_name`} {
+			many, err := isMany(ctx, read, `SELECT 1 FROM packages AS p WHERE `+column+` = $1`, name)
+			if err != nil {
+				return err
+			}
+			if many {
+				held, err := s.heldNamed(ctx, read, reach, column, name)
+				if err != nil {
+					return err
+				}
+				all = append(all, held...)
+				continue
+			}
+			q := store.Query{Engine: s.Engine}
+			text := fmt.Sprintf(`SELECT %s, b.chunk, b.bits FROM packages AS p CROSS JOIN %s AS c
+				CROSS JOIN package_images AS b WHERE %s = %s AND b.chunk = c.v AND b.package = p.seq ORDER BY p.seq`,
+				packageColumns, s.Engine.Each(&q, slices.Collect(maps.Keys(reach))), column, q.Arg(name))
+			if all, err = appendHeld(ctx, read, text, q.Args, reach, all, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b Known) int { return cmp.Compare(a.ID, b.ID) })
+	all = slices.CompactFunc(all, func(a, b Known) bool { return a.ID == b.ID })
+	return all[:min(n, len(all))], err
+}
+
+// appendHeld adds to all the packages of a query that an image in reach has, until there
+// are n.
+func appendHeld(
+	ctx context.Context, read store.Reader, text string, args []any, reach map[int64]*bitmap.Set, all []Known, n int,
+) ([]Known, error) {
+	err := read(ctx, text, args, func(row store.Scanner) (bool, error) {
+		var p Known
+		var chunk int64
+		var bits []byte
+		if err := row.Scan(&p.ID, &p.Ecosystem, &p.Name, &p.Version, &p.SourceName, &p.SourceVersion, &p.PURL, &p.Owned,
+			&chunk, &bits); err != nil {
+			return false, err
+		}
+		set, err := bitmap.Decode(bits)
+		if set.And(reach[chunk]); set.Len() > 0 && (len(all) == 0 || all[len(all)-1].ID != p.ID) {
+			all = append(all, p)
+		}
+		return len(all) >= n, err
+	})
+	return all, err
+}
+
+// reach returns which images are in groups, or repos, by their chunks. They are looked for
+// under their whole uids, because callers can write another's segment below a group of
+// their own.
+func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.UID) (map[int64]*bitmap.Set, error) {
+	holders, err := s.holders(ctx, read, groups)
+	if err != nil || len(holders) == 0 {
+		return nil, err
+	}
+	return sets(ctx, read, s.Engine, `SELECT b.chunk, b.bits FROM %s AS s CROSS JOIN group_images AS b
+		WHERE b.grp = s.v`, holders)
+}
+
+// holders returns the keys of the groups and repos that exist. Anybody can write another's
+// segment below a group of their own, so only the whole of a UID counts.
+func (s *Store) holders(ctx context.Context, read store.Reader, groups []resource.UID) ([]int64, error) {
+	texts := make([]string, len(groups))
+	for i, g := range groups {
+		texts[i] = string(g)
+	}
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT g.seg FROM %s AS s CROSS JOIN groups AS g WHERE g.uid = s.v
+		UNION ALL SELECT r.seg FROM %s AS s CROSS JOIN repos AS r WHERE r.uid = s.v`, s.Engine.Each(&q, texts),
+		s.Engine.Each(&q, texts))
+	return store.ReadColumn[int64](ctx, read, text, q.Args...)
+}
+
+// changeImages changes for each of the packages which images of a chunk have it. The
+// chunk is locked.
+func (t Tx) changeImages(ctx context.Context, chunk int64, packages []int64, change func(*bitmap.Set)) error {
+	for some := range slices.Chunk(packages, packageBatch) {
+		q := store.Query{Engine: t.DB.Engine}
+		have, err := store.ReadMap[int64, []byte](ctx, t.Rows, fmt.Sprintf(`SELECT p.package, p.bits FROM %s AS s
+			CROSS JOIN package_images AS p WHERE p.chunk = %s AND p.package = s.v`, t.DB.Engine.Each(&q, some),
+			q.Arg(chunk)), q.Args...)
+		if err != nil {
+			return err
+		}
+		var rows [][]any
+		for _, p := range some {
+			set, err := bitmap.Decode(have[p])
+			if err != nil {
+				return err
+			}
+			change(&set)
+			if set.Len() > 0 {
+				rows = append(rows, []any{chunk, p, set.Encode()})
+			} else if err := t.Later(ctx, `DELETE FROM package_images WHERE chunk = $1 AND package = $2`, chunk, p); err != nil {
+				return err
+			}
+		}
+		err = t.InsertRows(ctx, `INSERT INTO package_images (chunk, package, bits)`, rows,
+			` ON CONFLICT (chunk, package) DO UPDATE SET bits = excluded.bits`)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ChangeImages notes that the images with these numbers have the packages of add, and not
+// those of remove. Their chunks are locked.
+func (t Tx) ChangeImages(ctx context.Context, numbers, add, remove []int64) error {
+	places := map[int64]*bitmap.Set{}
+	for _, n := range numbers {
+		chunk, place := bitmap.At(n)
+		if places[chunk] == nil {
+			places[chunk] = &bitmap.Set{}
+		}
+		places[chunk].Add(place)
+	}
+	for chunk, set := range places {
+		if err := t.changeImages(ctx, chunk, add, func(s *bitmap.Set) { s.Or(set) }); err != nil {
+			return err
+		}
+		if err := t.changeImages(ctx, chunk, remove, func(s *bitmap.Set) { s.Minus(set) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Having returns the numbers of the images in the groups, or repos, that have one of the
+// packages, in order.
+func (s *Store) Having(ctx context.Context, groups []resource.UID, packages []int64) (all []int64, _ error) {
+	var found map[int64]*bitmap.Set
+	err := s.Snapshot(ctx, func(read store.Reader) error {
+		reach, err := s.reach(ctx, read, groups)
+		if err != nil || len(reach) == 0 {
+			return err
+		}
+		chunks := slices.Collect(maps.Keys(reach))
+		found, err = sets(ctx, read, s.Engine, `SELECT b.chunk, b.bits FROM %s AS s CROSS JOIN %s AS c
+			CROSS JOIN package_images AS b WHERE b.package = s.v AND b.chunk = c.v`, packages, chunks)
+		for c, set := range found {
+			set.And(reach[c])
+		}
+		return err
+	})
+	for _, c := range slices.Sorted(maps.Keys(found)) {
+		for place := range found[c].All() {
+			all = append(all, c*bitmap.Size+int64(place))
+		}
+	}
+	return all, err
+}
+
+// Which returns for each of the images those of the packages that it has.
+func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64][]resource.Package, error) {
+	var chunks []int64
+	for _, n := range numbers {
+		chunk, _ := bitmap.At(n)
+		chunks = append(chunks, chunk)
+	}
+	slices.Sort(chunks)
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS s CROSS JOIN %s AS c CROSS JOIN package_images AS b
+		WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Each(&q, packages), s.Engine.Each(&q, slices.Compact(chunks)))
+	found := map[int64][]int64{}
+	var ids []int64
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var chunk, id int64
+		var bits []byte
+		if err := row.Scan(&chunk, &id, &bits); err != nil {
+			return false, err
+		}
+		set, err := bitmap.Decode(bits)
+		for _, n := range numbers {
+			if c, place := bitmap.At(n); c == chunk && set.Has(place) {
+				found[n] = append(found[n], id)
+				ids = append(ids, id)
+			}
+		}
+		return false, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(ids)
+	known, err := s.ByID(ctx, slices.Compact(ids))
+	all := map[int64][]resource.Package{}
+	for n, of := range found {
+		slices.Sort(of)
+		for _, id := range of {
+			all[n] = append(all[n], known[id])
+		}
+	}
+	return all, err
+}
+
+// CountHaving returns for each of the packages how many of the images have it.
+func (s *Store) CountHaving(ctx context.Context, numbers, packages []int64) (map[int64]int64, error) {
+	all := map[int64]int64{}
+	return all, s.eachHaving(ctx, numbers, packages, func(id, _ int64, set *bitmap.Set) { all[id] += int64(set.Len()) })
+}
+
+// HavingEach returns for each of the packages the numbers of those of the images that have
+// it, the highest first.
+func (s *Store) HavingEach(ctx context.Context, numbers, packages []int64) (map[int64][]int64, error) {
+	all := map[int64][]int64{}
+	err := s.eachHaving(ctx, numbers, packages, func(id, chunk int64, set *bitmap.Set) {
+		for place := range set.All() {
+			all[id] = append(all[id], chunk*bitmap.Size+int64(place))
+		}
+	})
+	for _, of := range all {
+		slices.SortFunc(of, func(a, b int64) int { return cmp.Compare(b, a) })
+	}
+	return all, err
+}
+
+// eachHaving calls f with the images of each chunk that have each package.
+func (s *Store) eachHaving(
+	ctx context.Context, numbers, packages []int64, f func(id, chunk int64, set *bitmap.Set),
+) error {
+	among := map[int64]*bitmap.Set{}
+	for _, n := range numbers {
+		chunk, place := bitmap.At(n)
+		if among[chunk] == nil {
+			among[chunk] = &bitmap.Set{}
+		}
+		among[chunk].Add(place)
+	}
+	chunks := slices.Collect(maps.Keys(among))
+	for some := range slices.Chunk(packages, keyBatch) {
+		q := store.Query{Engine: s.Engine}
+		text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS s CROSS JOIN %s AS c CROSS JOIN package_images AS b
+			WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Each(&q, some), s.Engine.Each(&q, chunks))
+		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+			var chunk, id int64
+			var bits []byte
+			if err := row.Scan(&chunk, &id, &bits); err != nil {
+				return false, err
+			}
+			set, err := bitmap.Decode(bits)
+			set.And(among[chunk])
+			f(id, chunk, &set)
+			return false, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sets unites the bitmaps of a query by their chunks.
+func sets(
+	ctx context.Context, read store.Reader, e store.Engine, text string, lists ...[]int64,
+) (map[int64]*bitmap.Set, error) {
+	q := store.Query{Engine: e}
+	var tables []any
+	for _, l := range lists {
+		tables = append(tables, e.Each(&q, l))
+	}
+	all := map[int64]*bitmap.Set{}
+	err := read(ctx, fmt.Sprintf(text, tables...), q.Args, func(row store.Scanner) (bool, error) {
+		var chunk int64
+		var bits []byte
+		if err := row.Scan(&chunk, &bits); err != nil {
+			return false, err
+		}
+		set, err := bitmap.Decode(bits)
+		if all[chunk] == nil {
+			all[chunk] = &bitmap.Set{}
+		}
+		all[chunk].Or(&set)
+		return false, err
+	})
+	return all, err
+}
+
+// SweepChunks removes the bits of images that are gone, from chunks that have many of
+// them or nothing else, and what was found in images that no repo has any more. It returns how many rows
+// it has looked at.
+func (s *Store) SweepChunks(ctx context.Context) (n int, _ error) {
+	const many = bitmap.Size / 8
+	chunks, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT chunk FROM image_chunks WHERE gone >= $1
+		OR gone > 0 AND gone = used`, many)
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range chunks {
+		err := s.Write(ctx, func(t *store.Tx) error {
+			did, err := In(t).sweepChunk(ctx, c)
+			n += did
+			return err
+		})
+		if err != nil {
+			return n, err
+		}
+	}
+	gone, err := s.Exec(ctx, `DELETE FROM inspections WHERE NOT EXISTS (SELECT 1 FROM images AS i
+		WHERE i.digest = inspections.digest)`)
+	return n + int(gone), err
+}
+
+func (t Tx) sweepChunk(ctx context.Context, chunk int64) (int, error) {
+	var one int
+	if err := t.Row(ctx, `SELECT 1 FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.LockKey, []any{chunk},
+		&one); err != nil {
+		return 0, err
+	}
+	numbers, err := store.ReadColumn[int64](ctx, t.Rows, `SELECT number FROM images WHERE number >= $1 AND number < $2`,
+		chunk*bitmap.Size, (chunk+1)*bitmap.Size)
+	if err != nil {
+		return 0, err
+	}
+	var alive bitmap.Set
+	for _, n := range numbers {
+		_, place := bitmap.At(n)
+		alive.Add(place)
+	}
+	packages, err := store.ReadColumn[int64](ctx, t.Rows, `SELECT package FROM package_images WHERE chunk = $1`, chunk)
+	if err != nil {
+		return 0, err
+	}
+	if err := t.changeImages(ctx, chunk, packages, func(s *bitmap.Set) { s.And(&alive) }); err != nil {
+		return 0, err
+	}
+	return len(packages), t.Later(ctx, `UPDATE image_chunks SET gone = 0 WHERE chunk = $1`, chunk)
+}

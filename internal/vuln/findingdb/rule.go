@@ -1,0 +1,137 @@
+package findingdb
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+var pullRules = store.Kind[resource.PullRule]{
+	Table: "pull_rules", Label: "rule",
+	Created: resource.RuleCreated, Updated: resource.RuleUpdated, Deleted: resource.RuleDeleted,
+	Columns: func(r *resource.PullRule) []store.Column {
+		return []store.Column{
+			store.JSON("detail", r), // what has a column is read from that
+			store.Key(&r.UID),
+			store.Time("create_ms", &r.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &r.UpdateTime),
+		}
+	},
+}
+
+// PullRuleList says how rules are listed.
+var PullRuleList = pullRules.List(page.Order{Field: "uid"})
+
+// InsertPullRule adds a rule. It returns fault.NotFound if its group or its target is not
+// there, and fault.FailedPrecondition if the group has too many.
+func (s *Store) InsertPullRule(ctx context.Context, r resource.PullRule) error {
+	return s.Write(ctx, func(tx *store.Tx) error {
+		t := In(tx)
+		if err := t.RequireGroup(ctx, r.Home()); err != nil {
+			return err
+		}
+		if err := t.requireTarget(ctx, r.Target); err != nil {
+			return err
+		}
+		var n int
+		if err := t.Row(ctx, `SELECT count(*) FROM pull_rules WHERE parent = $1`, []any{store.Segment(r.Home())},
+			&n); err != nil {
+			return err
+		}
+		if n >= resource.MaxPullRules {
+			return fault.Unmet("TOO_MANY_RULES", "a group has at most %d rules", resource.MaxPullRules)
+		}
+		if err := t.rulesChanged(ctx); err != nil {
+			return err
+		}
+		return store.Insert(ctx, tx, &pullRules, r)
+	})
+}
+
+// rulesChanged has every replica read the rules again.
+func (t Tx) rulesChanged(ctx context.Context) error {
+	t.judgementsChanged()
+	return t.Later(ctx, `UPDATE revision SET rev = rev + 1 WHERE id = 4`)
+}
+
+// PullRule returns a rule, or fault.NotFound.
+func (s *Store) PullRule(ctx context.Context, uid resource.UID) (resource.PullRule, error) {
+	return store.Get(ctx, s.DB, &pullRules, uid)
+}
+
+// PullRules returns one page of rules.
+func (s *Store) PullRules(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.PullRule], error) {
+	return store.List(ctx, s.DB, &pullRules, r, f, p)
+}
+
+// UpdatePullRule puts after in the place of before. It returns store.ErrStale if there is no
+// before any more, and fault.NotFound if the target is not there.
+func (s *Store) UpdatePullRule(ctx context.Context, before, after resource.PullRule) (resource.PullRule, error) {
+	return after, s.Write(ctx, func(tx *store.Tx) error {
+		t := In(tx)
+		if before.Target != after.Target {
+			if err := t.requireTarget(ctx, after.Target); err != nil {
+				return err
+			}
+		}
+		if err := t.rulesChanged(ctx); err != nil {
+			return err
+		}
+		return store.Update(ctx, tx, &pullRules, before, &after)
+	})
+}
+
+// DeletePullRule removes a rule. It returns fault.NotFound if there is none.
+func (s *Store) DeletePullRule(ctx context.Context, uid resource.UID) error {
+	return s.Write(ctx, func(tx *store.Tx) error {
+		r, err := store.Lock(ctx, tx, &pullRules, uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		if err := In(tx).rulesChanged(ctx); err != nil {
+			return err
+		}
+		return store.Remove(ctx, tx, &pullRules, r)
+	})
+}
+
+// A RuleSet is all rules at one time. It is never changed.
+type RuleSet struct {
+	byTarget map[resource.UID][]resource.PullRule
+}
+
+// Empty reports whether there is no rule at all.
+func (s *RuleSet) Empty() bool { return len(s.byTarget) == 0 }
+
+// Over returns the rules that are about a repo.
+func (s *RuleSet) Over(repo resource.UID) (all []resource.PullRule) {
+	if len(s.byTarget) == 0 {
+		return nil
+	}
+	for _, g := range append(repo.Ancestors(), repo) {
+		all = append(all, s.byTarget[g]...)
+	}
+	return all
+}
+
+// NewRuleCache returns all rules, because every pull has to know those above it.
+func NewRuleCache(s *Store) *store.Whole[RuleSet] {
+	const row = 4 // see rulesChanged
+	return store.NewWhole(s.DB, row, func(ctx context.Context) (*RuleSet, error) {
+		all, err := pullRules.All(ctx, s.Rows, ``)
+		if err != nil {
+			return nil, fmt.Errorf("read rules: %w", err)
+		}
+		set := &RuleSet{byTarget: map[resource.UID][]resource.PullRule{}}
+		for _, r := range all {
+			set.byTarget[r.Target] = append(set.byTarget[r.Target], r)
+		}
+		return set, nil
+	})
+}

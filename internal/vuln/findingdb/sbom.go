@@ -1,0 +1,231 @@
+package findingdb
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// encodeIDs returns numbers, which are in order, as the distances between them.
+func encodeIDs(ids []int64) []byte {
+	text, last := []byte{}, int64(0)
+	for _, id := range ids {
+		text = binary.AppendUvarint(text, uint64(id-last))
+		last = id
+	}
+	return text
+}
+
+func decodeIDs(text []byte) (ids []int64, _ error) {
+	for last := int64(0); len(text) > 0; {
+		distance, n := binary.Uvarint(text)
+		if n <= 0 {
+			return nil, errContent
+		}
+		text, last = text[n:], last+int64(distance)
+		ids = append(ids, last)
+	}
+	return ids, nil
+}
+
+// SBOMs returns what is attached to an image of a repo, the last pushed first. One whose
+// manifest was deleted is left out.
+func (s *Store) SBOMs(ctx context.Context, repo resource.UID, image string) ([]resource.SBOM, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b resource.SBOM, err error) {
+		var pushed int64
+		var warnings string
+		var packages []byte
+		if err = row.Scan(&b.Manifest, &b.By, &pushed, &b.Format, &b.Tool, &warnings, &packages); err != nil {
+			return b, err
+		}
+		b.Time = store.FromMS(pushed)
+		if b.IDs, err = decodeIDs(packages); err == nil {
+			err = json.Unmarshal([]byte(warnings), &b.Warnings)
+		}
+		return b, err
+	}, `SELECT s.manifest, s.actor, s.push_ms, s.format, s.tool, s.warnings, s.packages FROM image_sboms AS s
+		WHERE s.repo = $1 AND s.image = $2 AND EXISTS (SELECT 1 FROM manifests AS m WHERE m.repo = s.repo
+		AND m.digest = s.manifest) ORDER BY s.push_ms DESC, s.manifest`, store.Segment(repo), image)
+}
+
+// SaveSBOMs makes what is attached to an image of a repo, which is held, these SBOMs. It
+// returns the numbers of the packages that SBOMs had before, and that they have now.
+func (t Tx) SaveSBOMs(
+	ctx context.Context, repo resource.UID, image string, all []resource.SBOM,
+) (before, after []int64, _ error) {
+	before, err := t.SBOMPackages(ctx, repo, image)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM image_sboms WHERE repo = $1 AND image = $2`, store.Segment(repo),
+		image); err != nil {
+		return nil, nil, err
+	}
+	var rows [][]any
+	for _, b := range all {
+		warnings, err := json.Marshal(b.Warnings)
+		if err != nil {
+			return nil, nil, err
+		}
+		rows = append(rows, []any{store.Segment(repo), image, b.Manifest, string(b.By), store.MS(b.Time), b.Format, b.Tool,
+			string(warnings), encodeIDs(b.IDs)})
+		after = append(after, b.IDs...)
+	}
+	slices.Sort(after)
+	return before, slices.Compact(after), t.InsertRows(ctx,
+		`INSERT INTO image_sboms (repo, image, manifest, actor, push_ms, format, tool, warnings, packages)`, rows, "")
+}
+
+// SBOMPackages returns the numbers of the packages that SBOMs say an image of a repo has, in
+// order.
+func (t Tx) SBOMPackages(ctx context.Context, repo resource.UID, image string) ([]int64, error) {
+	texts, err := store.ReadColumn[[]byte](ctx, t.Rows, `SELECT packages FROM image_sboms WHERE repo = $1 AND image = $2`,
+		store.Segment(repo), image)
+	if err != nil {
+		return nil, err
+	}
+	return union(texts)
+}
+
+// union returns the numbers of several lists in order, each once.
+func union(texts [][]byte) (all []int64, _ error) {
+	for _, text := range texts {
+		ids, err := decodeIDs(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ids...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// TakePackages notes that the images with a digest and these numbers do not have packages
+// any more, except where an SBOM of their repo lists them. Their chunks are locked. The
+// transaction must not change these packages of a chunk otherwise, because on PostgreSQL it
+// would not see this.
+func (t Tx) TakePackages(ctx context.Context, digest string, numbers, packages []int64) error {
+	claims := map[int64][]int64{} // numbers, by package
+	err := t.Rows(ctx, `SELECT i.number, s.packages FROM image_sboms AS s CROSS JOIN images AS i WHERE s.image = $1
+		AND i.repo = s.repo AND i.digest = s.image AND i.number IS NOT NULL`, []any{digest},
+		func(row store.Scanner) (bool, error) {
+			var number int64
+			var text []byte
+			if err := row.Scan(&number, &text); err != nil {
+				return false, err
+			}
+			ids, err := decodeIDs(text)
+			for _, id := range ids {
+				claims[id] = append(claims[id], number)
+			}
+			return false, err
+		})
+	if err != nil {
+		return err
+	}
+	var plain []int64
+	for _, p := range packages {
+		if claims[p] == nil {
+			plain = append(plain, p)
+			continue
+		}
+		rest := slices.DeleteFunc(slices.Clone(numbers), func(n int64) bool { return slices.Contains(claims[p], n) })
+		if err := t.ChangeImages(ctx, rest, nil, []int64{p}); err != nil {
+			return err
+		}
+	}
+	return t.ChangeImages(ctx, numbers, nil, plain)
+}
+
+// Waiting returns how many of the packages were not compared with the advisories yet.
+func (s *Store) Waiting(ctx context.Context, packages []int64) (n int, _ error) {
+	q := store.Query{Engine: s.Engine}
+	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s CROSS JOIN packages AS p WHERE p.seq = s.v AND NOT p.matched`,
+		s.Engine.Each(&q, packages)), q.Args, &n)
+	return n, err
+}
+
+// FromFiles returns the numbers of the packages that the files of images tell of, in order,
+// by the numbers of the images. Images without SBOMs are left out.
+func (s *Store) FromFiles(ctx context.Context, numbers []int64) (map[int64][]int64, error) {
+	q := store.Query{Engine: s.Engine}
+	indexed := q.Arg(int(resource.ImageIndexed))
+	all := map[int64][]int64{}
+	err := s.Rows(ctx, fmt.Sprintf(`SELECT i.number, n.packages FROM %s AS s CROSS JOIN images AS i
+		LEFT JOIN inspections AS n ON n.digest = i.digest AND i.state = %s WHERE i.number = s.v
+		AND EXISTS (SELECT 1 FROM image_sboms AS b WHERE b.repo = i.repo AND b.image = i.digest)`,
+		s.Engine.Each(&q, numbers), indexed), q.Args, func(row store.Scanner) (bool, error) {
+		var number int64
+		var text []byte
+		if err := row.Scan(&number, &text); err != nil {
+			return false, err
+		}
+		ids, err := appendIDs(nil, text)
+		all[number] = ids
+		return false, err
+	})
+	return all, err
+}
+
+// A Claim is a package that attached SBOMs list.
+type Claim struct {
+	Package int64
+	Since   int64 // when the first of these SBOMs was pushed, in milliseconds
+}
+
+// HaveSBOMs returns those of the repos in which an SBOM is attached to an image.
+func (s *Store) HaveSBOMs(ctx context.Context, repos []resource.UID) (map[resource.UID]bool, error) {
+	bySegment := map[int64]resource.UID{}
+	keys := make([]int64, len(repos))
+	for i, r := range repos {
+		keys[i], bySegment[store.Segment(r)] = store.Segment(r), r
+	}
+	q := store.Query{Engine: s.Engine}
+	found, err := store.ReadColumn[int64](ctx, s.Rows, fmt.Sprintf(`SELECT s.v FROM %s AS s WHERE EXISTS
+		(SELECT 1 FROM image_sboms AS b WHERE b.repo = s.v)`, s.Engine.Each(&q, keys)), q.Args...)
+	all := map[resource.UID]bool{}
+	for _, key := range found {
+		all[bySegment[key]] = true
+	}
+	return all, err
+}
+
+// Claims returns what SBOMs list that are attached to images, by the numbers of the images, in
+// the order of the packages. An SBOM that was deleted counts until the image was looked at
+// again.
+func (s *Store) Claims(ctx context.Context, numbers []int64) (map[int64][]Claim, error) {
+	all := map[int64][]Claim{}
+	for some := range slices.Chunk(numbers, keyBatch) {
+		q := store.Query{Engine: s.Engine}
+		err := s.Rows(ctx, fmt.Sprintf(`SELECT i.number, b.push_ms, b.packages FROM %s AS s CROSS JOIN images AS i
+			CROSS JOIN image_sboms AS b WHERE i.number = s.v AND b.repo = i.repo AND b.image = i.digest`,
+			s.Engine.Each(&q, some)), q.Args, func(row store.Scanner) (bool, error) {
+			var number, pushed int64
+			var text []byte
+			if err := row.Scan(&number, &pushed, &text); err != nil {
+				return false, err
+			}
+			ids, err := decodeIDs(text)
+			for _, id := range ids {
+				all[number] = append(all[number], Claim{id, pushed})
+			}
+			return false, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for number, of := range all {
+		slices.SortFunc(of, func(a, b Claim) int {
+			return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.Since, b.Since))
+		})
+		all[number] = slices.CompactFunc(of, func(a, b Claim) bool { return a.Package == b.Package })
+	}
+	return all, nil
+}

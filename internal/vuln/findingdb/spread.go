@@ -1,0 +1,140 @@
+package findingdb
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
+)
+
+// A Spread is which images have some packages.
+type Spread struct {
+	Images   map[int64]*bitmap.Set // by chunk
+	Packages map[int64]int         // how many images have each; those that none has are left out
+}
+
+// Has reports whether an image is one of them.
+func (s Spread) Has(number int64) bool {
+	chunk, place := bitmap.At(number)
+	set := s.Images[chunk]
+	return set != nil && set.Has(place)
+}
+
+// Numbers returns the numbers of the images, in order.
+func (s Spread) Numbers() (all []int64) {
+	for _, chunk := range slices.Sorted(maps.Keys(s.Images)) {
+		for place := range s.Images[chunk].All() {
+			all = append(all, chunk*bitmap.Size+int64(place))
+		}
+	}
+	return all
+}
+
+// SpreadOf returns which images in the groups, or repos, have one of the packages.
+func (s *Store) SpreadOf(ctx context.Context, groups []resource.UID, packages []int64) (out Spread, _ error) {
+	out = Spread{map[int64]*bitmap.Set{}, map[int64]int{}}
+	err := s.Snapshot(ctx, func(read store.Reader) error {
+		reach, err := s.reach(ctx, read, groups)
+		if err != nil || len(reach) == 0 {
+			return err
+		}
+		q := store.Query{Engine: s.Engine}
+		text := fmt.Sprintf(`SELECT b.package, b.chunk, b.bits FROM %s AS s CROSS JOIN %s AS c CROSS JOIN package_images AS b
+			WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Each(&q, packages),
+			s.Engine.Each(&q, slices.Collect(maps.Keys(reach))))
+		return read(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+			var id, chunk int64
+			var bits []byte
+			if err := row.Scan(&id, &chunk, &bits); err != nil {
+				return false, err
+			}
+			set, err := bitmap.Decode(bits)
+			if set.And(reach[chunk]); err == nil && set.Len() > 0 {
+				out.Packages[id] += set.Len()
+				if out.Images[chunk] == nil {
+					out.Images[chunk] = &bitmap.Set{}
+				}
+				out.Images[chunk].Or(&set)
+			}
+			return false, err
+		})
+	})
+	return out, err
+}
+
+// RunningDigests returns the digests in the inventories of an organization that stand for
+// one of its own images with has: that of the image, or of an index that lists it.
+func (s *Store) RunningDigests(ctx context.Context, root resource.UID, has func(number int64) bool) ([]string, error) {
+	const digests = `(SELECT DISTINCT e.digest FROM inventory_entries AS e WHERE e.root = $1 AND e.digest <> '') AS d`
+	found := map[string]bool{}
+	for _, text := range []string{
+		`SELECT d.digest, i.number FROM ` + digests + ` JOIN images AS i ON i.root = $1 AND i.digest = d.digest
+			WHERE i.number IS NOT NULL`,
+		`SELECT d.digest, i.number FROM ` + digests + ` JOIN manifests AS m ON m.digest = d.digest
+			JOIN manifest_refs AS r ON r.repo = m.repo AND r.digest = m.digest AND r.child IS NOT NULL
+			JOIN images AS i ON i.repo = r.repo AND i.digest = r.child WHERE i.root = $1 AND i.number IS NOT NULL`,
+	} {
+		err := s.Rows(ctx, text, []any{store.Segment(root)}, func(row store.Scanner) (bool, error) {
+			var digest string
+			var number int64
+			err := row.Scan(&digest, &number)
+			if err == nil && has(number) {
+				found[digest] = true
+			}
+			return false, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// RunningAt returns what runs with one of the digests at places, which are of one
+// organization: how many entries there are, and up to n of them.
+func (s *Store) RunningAt(ctx context.Context, places []Place, digests []string, n int) (total int64, all []RunningImage, _ error) {
+	byID := map[int64]resource.InventoryPlace{}
+	for _, p := range places {
+		byID[p.ID] = p.InventoryPlace
+	}
+	if len(places) == 0 || len(digests) == 0 {
+		return 0, nil, nil
+	}
+	root := store.Segment(places[0].Group.Root())
+	ids := slices.Sorted(maps.Keys(byID))
+	where := func(q *store.Query) string {
+		return fmt.Sprintf(`%s AS s CROSS JOIN inventory_entries AS e WHERE e.digest = s.v AND e.root = %s
+			AND e.place IN (SELECT p.v FROM %s AS p)`, s.Engine.Each(q, digests), q.Arg(root), s.Engine.Each(q, ids))
+	}
+	q := store.Query{Engine: s.Engine}
+	if err := s.Row(ctx, `SELECT count(*) FROM `+where(&q), q.Args, &total); err != nil {
+		return 0, nil, err
+	}
+	q = store.Query{Engine: s.Engine}
+	all, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (e RunningImage, err error) {
+		var place int64
+		err = row.Scan(&place, &e.ID, &e.Digest, &e.Namespace, &e.Workload, &e.Container, &e.Image, &e.Platform, &e.Copies)
+		e.Place = byID[place]
+		return e, err
+	}, `SELECT e.place, e.seq, e.digest, e.namespace, e.workload, e.container, e.image, e.platform, e.copies FROM `+
+		where(&q)+` ORDER BY e.place, e.seq LIMIT `+q.Arg(n), q.Args...)
+	return total, all, err
+}
+
+// ChangesPending reports whether advisories of organizations have changed and were not
+// compared with packages yet.
+func (s *Store) ChangesPending(ctx context.Context, roots []resource.UID) (bool, error) {
+	keys := make([]int64, len(roots))
+	for i, r := range roots {
+		keys[i] = store.Segment(r)
+	}
+	q := store.Query{Engine: s.Engine}
+	var n int
+	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s WHERE EXISTS (SELECT 1 FROM advisory_changes AS c
+		WHERE c.root = s.v)`, s.Engine.Each(&q, keys)), q.Args, &n)
+	return n > 0, err
+}

@@ -1,0 +1,109 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/extract"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
+)
+
+// childName is the name under which the program is started to be the child.
+const childName = "holdfastd-inspect"
+
+// IsChild reports whether this process was started by Image to be its child.
+func IsChild() bool {
+	ready = true
+	return len(os.Args) == 1 && os.Args[0] == childName
+}
+
+// ready is whether this program knows that it may be the child. Another one would do as a
+// child whatever it does else.
+var ready bool
+
+// Ready reports whether Image can be used: whether main has asked IsChild.
+func Ready() bool { return ready }
+
+// Child reads an image from the standard input, writes what it has to the standard
+// output, and ends the process.
+func Child() {
+	out := os.Stdout
+	os.Stdout = os.Stderr // a library writes there what it thinks of a database
+	if err := serve(os.Stdin, out); err != nil {
+		fmt.Fprintln(os.Stderr, "holdfastd-inspect:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// serve confines this process before it reads the first byte of an image.
+func serve(in io.Reader, out io.Writer) error {
+	frames := newFrameReader(in)
+	content, err := frames.request()
+	if err != nil {
+		return err
+	}
+	var req request
+	if err := json.Unmarshal(content, &req); err != nil {
+		return err
+	}
+	runtime.GOMAXPROCS(2) // one reads, one collects garbage
+	debug.SetMemoryLimit(req.Limits.MemoryBytes / 2)
+	memory := openMemory()
+	if err := confine(req.Limits, os.TempDir()); err != nil {
+		return err
+	}
+	a := read(context.Background(), frames, req)
+	if a.Result != nil {
+		a.Result.MemoryBytes = memory()
+	}
+	return json.NewEncoder(out).Encode(a)
+}
+
+// read reads what was asked for.
+func read(ctx context.Context, frames *frameReader, req request) answer {
+	if req.Document != "" {
+		return readDocument(frames, req)
+	}
+	return index(ctx, frames, req)
+}
+
+// index reads the layers.
+func index(ctx context.Context, frames *frameReader, req request) answer {
+	l := req.Limits
+	finder, err := extract.New(extract.Limits{Packages: l.Packages, Warnings: maxWarnings})
+	if err != nil {
+		return answer{Failed: err.Error()}
+	}
+	stack := layer.New(layer.Limits{Bytes: l.Bytes, Entries: l.Entries, Kept: 5 * l.Packages,
+		InMemory: 8 << 20, Spool: l.FileBytes}, finder)
+	defer stack.Close()
+	for i, digest := range req.Layers {
+		if err := frames.next(); err != nil {
+			return answer{Failed: err.Error()}
+		}
+		if err := stack.Add(ctx, frames); err != nil {
+			return answer{NotUnderstood: short(explain(i, digest, err))}
+		}
+	}
+	if err := frames.next(); err != nil { // what follows the archive must be readable, too
+		return answer{Failed: err.Error()}
+	}
+	found := finder.Finish(stack)
+	return answer{Result: &Result{Distribution: found.Distribution, Packages: found.Packages,
+		Warnings: found.Warnings, Version: Version}}
+}
+
+// explain says why a layer ends the walk.
+func explain(i int, digest string, err error) string {
+	if errors.Is(err, layer.ErrLimit) {
+		return fmt.Sprintf("the image is %v", err)
+	}
+	return fmt.Sprintf("layer %d (%s) is %v", i+1, digest, err)
+}

@@ -1,0 +1,208 @@
+package extract
+
+import (
+	"cmp"
+	"context"
+	"io/fs"
+	"path"
+	"strings"
+
+	cpb "github.com/google/osv-scalibr/binary/proto/config_go_proto"
+	"github.com/google/osv-scalibr/extractor"
+	"github.com/google/osv-scalibr/extractor/filesystem"
+	"github.com/google/osv-scalibr/extractor/filesystem/language/dotnet/depsjson"
+	"github.com/google/osv-scalibr/extractor/filesystem/language/golang/gobinary"
+	"github.com/google/osv-scalibr/extractor/filesystem/language/java/archive"
+	"github.com/google/osv-scalibr/extractor/filesystem/language/javascript/packagejson"
+	"github.com/google/osv-scalibr/extractor/filesystem/language/lua/luarocks"
+	"github.com/google/osv-scalibr/extractor/filesystem/language/python/condameta"
+	"github.com/google/osv-scalibr/extractor/filesystem/language/python/wheelegg"
+	"github.com/google/osv-scalibr/extractor/filesystem/language/ruby/gemspec"
+	"github.com/google/osv-scalibr/extractor/filesystem/language/rust/cargoauditable"
+	"github.com/google/osv-scalibr/extractor/filesystem/os/apk"
+	apkmeta "github.com/google/osv-scalibr/extractor/filesystem/os/apk/metadata"
+	"github.com/google/osv-scalibr/extractor/filesystem/os/chisel"
+	"github.com/google/osv-scalibr/extractor/filesystem/os/dpkg"
+	dpkgmeta "github.com/google/osv-scalibr/extractor/filesystem/os/dpkg/metadata"
+	"github.com/google/osv-scalibr/extractor/filesystem/os/pacman"
+	"github.com/google/osv-scalibr/extractor/filesystem/os/portage"
+
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
+)
+
+// maxNested is how many bytes of archives inside of an archive are read, all together.
+const maxNested = 256 << 20
+
+// config keeps archives in archives from filling the memory, and jars from being hashed.
+func config() *cpb.PluginConfig {
+	no := false
+	return &cpb.PluginConfig{PluginSpecific: []*cpb.PluginSpecificConfig{{
+		Config: &cpb.PluginSpecificConfig_JavaArchive{JavaArchive: &cpb.JavaArchiveConfig{
+			MaxOpenedBytes: maxNested, MaxZipDepth: 8, HashJars: &no,
+		}},
+	}}}
+}
+
+// scalibrReaders are the extractors of osv-scalibr that read what is installed. Those of
+// lock files are not here: they tell what somebody meant to install.
+func scalibrReaders() ([]reader, error) {
+	var readers []reader
+	var failed error
+	add := func(make func(*cpb.PluginConfig) (filesystem.Extractor, error), wants func(*fileInfo) bool) {
+		x, err := make(config())
+		if err != nil {
+			failed = cmp.Or(failed, err)
+			return
+		}
+		if wants == nil {
+			wants = func(i *fileInfo) bool { return x.FileRequired(i) }
+		}
+		readers = append(readers, reader{x.Name(), wants, func(ctx context.Context, file *layer.File) (*Claim, error) {
+			return extractWith(ctx, x, file)
+		}})
+	}
+	add(dpkg.New, nil)
+	add(pacman.New, nil)
+	add(portage.New, nil)
+	add(chisel.New, nil)
+	add(wheelegg.New, nil)
+	add(condameta.New, isConda)
+	add(packagejson.New, isNodePackage)
+	add(archive.New, nil)
+	add(gemspec.New, isGem)
+	add(depsjson.New, nil)
+	add(luarocks.New, nil)
+	add(gobinary.New, nil)
+	add(cargoauditable.New, nil)
+	return readers, failed
+}
+
+// isNodePackage is true of what node finds by its name: not of the files that a package
+// has for its own tests.
+func isNodePackage(i *fileInfo) bool {
+	dir, base := path.Split(i.path)
+	if base != "package.json" {
+		return false
+	}
+	parent, name := path.Split(strings.TrimSuffix(dir, "/"))
+	if scope, _, ok := strings.Cut(path.Base(parent)+"/", "/"); ok && strings.HasPrefix(scope, "@") {
+		parent = path.Dir(strings.TrimSuffix(parent, "/")) + "/"
+	}
+	return name != "" && strings.HasSuffix("/"+parent, "/node_modules/")
+}
+
+func isGem(i *fileInfo) bool {
+	return strings.HasSuffix(i.path, ".gemspec") && strings.Contains(i.path, "/specifications/")
+}
+
+func isConda(i *fileInfo) bool {
+	return strings.HasSuffix(i.path, ".json") && path.Base(path.Dir(i.path)) == "conda-meta"
+}
+
+// extractWith has an extractor read a file.
+func extractWith(ctx context.Context, x filesystem.Extractor, file *layer.File) (*Claim, error) {
+	if name := x.Name(); (name == gobinary.Name || name == cargoauditable.Name) && !isBinary(file.Head()) {
+		return nil, nil
+	}
+	if limit := maxBytes(x.Name(), file.Path); limit > 0 && file.Size > limit {
+		return nil, &layer.TooLongError{Size: file.Size, Limit: limit}
+	}
+	content, err := file.Content()
+	if err != nil {
+		return nil, err
+	}
+	info := &fileInfo{file.Path, file.Mode, file.Size}
+	found, err := x.Extract(ctx, &filesystem.ScanInput{FS: noFiles{}, Path: file.Path, Info: info, Reader: content})
+	if len(found.Packages) == 0 {
+		return nil, err
+	}
+	c := &Claim{}
+	for _, p := range found.Packages {
+		if e := entryOf(p); e != nil {
+			c.packages = append(c.packages, e)
+		}
+	}
+	return c, err
+}
+
+// maxBytes is how long a file may be that an extractor reads into memory, or 0 for those
+// that look at parts of it.
+func maxBytes(extractor, name string) int64 {
+	switch extractor {
+	case gobinary.Name, cargoauditable.Name, archive.Name:
+		return 0
+	case dpkg.Name, apk.Name, chisel.Name:
+		return maxDatabase
+	case wheelegg.Name:
+		if ext := path.Ext(name); ext == ".egg" || ext == ".whl" {
+			return 0
+		}
+	}
+	return maxManifest
+}
+
+func scanApk(ctx context.Context, file *layer.File) (*Claim, error) {
+	x, err := apk.New(config())
+	if err != nil {
+		return nil, err
+	}
+	c, err := extractWith(ctx, x, file)
+	if c == nil {
+		c = &Claim{}
+	}
+	return c, err
+}
+
+// entryOf translates a package of osv-scalibr.
+func entryOf(p *extractor.Package) *entry {
+	e := &entry{kind: p.PURLType, Package: Package{Name: p.Name, Version: p.Version}}
+	switch m := p.Metadata.(type) {
+	case *apkmeta.Metadata:
+		e.Arch, e.SourceName, e.SourceVersion = m.Architecture, cmp.Or(m.OriginName, p.Name), p.Version
+		return e
+	case *dpkgmeta.Metadata:
+		e.Arch = m.Architecture
+		e.SourceName, e.SourceVersion = cmp.Or(m.SourceName, p.Name), cmp.Or(m.SourceVersion, p.Version)
+		return e
+	case *depsjson.Metadata:
+		if m.Type == "project" { // what the program itself was built from
+			return nil
+		}
+	}
+	switch p.PURLType {
+	case kindPacman, "pacman":
+		e.kind = kindPacman
+		return e
+	case kindEbuild, "portage":
+		e.kind = kindEbuild
+		return e
+	}
+	return registryEntry(cmp.Or(p.Ecosystem().String(), p.PURLType), p.Name, p.Version)
+}
+
+// noFiles is the file system that extractors see beside their file.
+type noFiles struct{}
+
+func (noFiles) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+func (noFiles) ReadDir(name string) ([]fs.DirEntry, error) {
+	return nil, &fs.PathError{Op: "readdir", Path: name, Err: fs.ErrNotExist}
+}
+
+func (noFiles) Stat(name string) (fs.FileInfo, error) {
+	return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+}
+
+// quiet is a logger for osv-scalibr: what is wrong with a file is in its error.
+type quiet struct{}
+
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Error(...any)          {}
+func (quiet) Warnf(string, ...any)  {}
+func (quiet) Warn(...any)           {}
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Info(...any)           {}
+func (quiet) Debugf(string, ...any) {}
+func (quiet) Debug(...any)          {}

@@ -1,0 +1,38 @@
+package inspect_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
+)
+
+// FuzzFrames gives a child any bytes to read.
+func FuzzFrames(f *testing.F) {
+	var good bytes.Buffer
+	must(inspect.Frames(&good, bytes.NewReader(archive(file{name: lodash, content: node("a", "1")})),
+		bytes.NewReader(zipped(archive(file{name: "etc/os-release", content: debianRelease})))))
+	f.Add(good.Bytes())
+	f.Add([]byte("R\x00\x00\x00\x00D\xff\xff\xff\xff"))
+	f.Fuzz(func(_ *testing.T, b []byte) { inspect.Serve(bytes.NewReader(b)) })
+}
+
+// FuzzAnswer gives the parent any answer to read: what it takes can be shown.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"Result":{"Packages":[{"Ecosystem":"npm","Name":"a"}],"Warnings":["b"]}}`))
+	f.Add([]byte(`{"NotUnderstood":"c"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := inspect.Understand(b, 3)
+		if err != nil {
+			return
+		}
+		for _, p := range r.Packages {
+			if !p.Valid() || p.Layer < 0 || p.Layer >= 3 {
+				t.Fatalf("%+v", p)
+			}
+		}
+		if len(r.Warnings) > 100 {
+			t.Fatal("too many warnings")
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package inspect_test
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/inspecttest"
+)
+
+const lodash = "app/node_modules/lodash/package.json"
+
+// TestNotUnderstood tells for each kind of hostile image why it is not understood.
+func TestNotUnderstood(t *testing.T) {
+	small := archive(file{name: lodash, content: node("lodash", "1.0.0")})
+	zeros := archive(file{name: "zeros", content: strings.Repeat("\x00", 20<<20)})
+	many := make([]file, 1001)
+	for i := range many {
+		many[i].name = fmt.Sprint(i)
+	}
+	tests := map[string]struct {
+		blobs  [][]byte
+		limits inspect.Limits
+		reason string
+	}{
+		"a bomb in gzip": {[][]byte{zipped(zeros)}, inspect.Limits{Bytes: 16 << 20}, "over the limit of 16777216 bytes"},
+		"a bomb in zstd": {[][]byte{zstandard(zeros)}, inspect.Limits{Bytes: 16 << 20},
+			"over the limit of 16777216 bytes"},
+		"a bomb in layers": {[][]byte{zipped(zeros), zipped(zeros)}, inspect.Limits{Bytes: 30 << 20},
+			"over the limit of 31457280 bytes"},
+		"many entries": {[][]byte{archive(many...)}, inspect.Limits{Entries: 1000}, "over the limit of 1000 entries"},
+		"many layers":  {[][]byte{small, small, small}, inspect.Limits{Layers: 2}, "it has 3 layers, more than 2"},
+		"many packages": {[][]byte{archive(file{name: "lib/apk/db/installed", content: apkInstalled})},
+			inspect.Limits{Packages: 2}, "the image is over the limit of 2 packages"},
+		"cut, in gzip": {[][]byte{small, zipped(zeros)[:5000]}, inspect.Limits{},
+			"layer 2 (sha256:00) is not a readable archive: unexpected EOF"},
+		"cut, in zstd": {[][]byte{zstandard(zeros)[:400]}, inspect.Limits{},
+			"layer 1 (sha256:00) is not a readable archive"},
+		"cut, as it is": {[][]byte{zeros[:1<<20]}, inspect.Limits{},
+			"layer 1 (sha256:00) is not a readable archive: unexpected EOF"},
+		"cut, in a package": {[][]byte{small[:520]}, inspect.Limits{},
+			"layer 1 (sha256:00) is not a readable archive: unexpected EOF"},
+		"no archive": {[][]byte{[]byte(strings.Repeat("text", 1000))}, inspect.Limits{},
+			"not a readable archive: archive/tar: invalid tar header"},
+		"a bad sum": {[][]byte{append(zipped(small)[:len(zipped(small))-8], "12345678"...)}, inspect.Limits{},
+			"gzip: invalid checksum"},
+		"no end of thinking": {[][]byte{archive(file{name: "var/lib/rpm/rpmdb.sqlite", content: endlessSqlite(t.Context(),
+			t.TempDir())})}, inspect.Limits{Seconds: 1}, "reading it took more than 1"},
+		"a huge blob in a database": {[][]byte{archive(file{name: "var/lib/rpm/Packages.db", content: hugeNdb()})},
+			inspect.Limits{},
+			"reading it took more than 512 MB of memory"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if inspect.RaceDetector && strings.HasSuffix(tt.reason, "of memory") {
+				t.Skip("the race detector needs more than any limit")
+			}
+			t.Setenv("TMPDIR", t.TempDir())
+			_, err := inspect.Image(t.Context(), layers(tt.blobs...), tt.limits)
+			refused, ok := errors.AsType[*inspect.NotUnderstood](err)
+			if !ok || !strings.Contains(refused.Reason, tt.reason) {
+				t.Errorf("error = %v (%+v), want %q", err, refused, tt.reason)
+			}
+			if left, err := os.ReadDir(os.TempDir()); len(left) > 0 || err != nil {
+				t.Errorf("left in the temporary folder: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestHostileFiles sees a hostile file become a warning, and the rest of the image found.
+func TestHostileFiles(t *testing.T) {
+	deep := "x"
+	for range 50 {
+		deep = jar("a.jar", deep)
+	}
+	corrupt := []byte(inspecttest.RPMSqlite(t, rpms()...))
+	for i := 100; i < len(corrupt); i += 7 {
+		corrupt[i] ^= 0xff
+	}
+	tests := map[string]struct {
+		files   []file
+		warning string
+	}{
+		"a long manifest": {[]file{{name: "a/node_modules/b/package.json", content: strings.Repeat(" ", 17<<20)}},
+			"a/node_modules/b/package.json: javascript/packagejson: the file has 17825792 bytes"},
+		"a broken manifest": {[]file{{name: "a/vendor/composer/installed.json", content: "{"}},
+			"a/vendor/composer/installed.json: composer: unexpected end"},
+		"jars in jars":       {[]file{{name: "a.jar", content: deep}}, "a.jar: java/archive: "},
+		"a bomb in a jar":    {[]file{{name: "a.jar", content: bigJar()}}, "max opened bytes"},
+		"a jar that is none": {[]file{{name: "a.jar", content: strings.Repeat("x", 100)}}, "a.jar: java/archive: "},
+		"a corrupt rpm in sql": {[]file{{name: "var/lib/rpm/rpmdb.sqlite", content: string(corrupt)}},
+			"var/lib/rpm/rpmdb.sqlite: rpm database: "},
+		"a corrupt rpm in ndb": {[]file{{name: "var/lib/rpm/Packages.db", content: strings.ReplaceAll(inspecttest.RPMNdb(rpms()...), "Slot",
+			"Slop")}}, "rpm database: "},
+		"an rpm that is none": {[]file{{name: "var/lib/rpm/Packages", content: strings.Repeat("x", 5000)}},
+			"rpm database: "},
+		"a journal of rpm": {[]file{{name: "var/lib/rpm/rpmdb.sqlite-wal", content: "x"}},
+			"the last changes are not in the database yet"},
+		"a name with a newline": {[]file{{name: "a/node_modules/b/package.json",
+			content: `{"name":"a\nb","version":"1"}`}}, "is not one"},
+		"links in circles": {[]file{link("a", "b"), link("b", "a"), link("etc/os-release", "os-release"), link("c", "c/c/c"),
+			{name: "a/x/node_modules/q/package.json", content: "{}"}, {name: "c/d"}, {name: "hard", kind: tar.TypeLink,
+				link: "hard"}}, ""},
+		"devices and names": {[]file{{name: "dev/sda", kind: tar.TypeBlock}, {name: "pipe", kind: tar.TypeFifo},
+			{name: "../../../../tmp/holdfast-escaped", content: "x"}, {name: "/etc/passwd", content: "x"},
+			{name: strings.Repeat("d/", 3000) + "x"}, {name: "."}}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			good := file{name: lodash, content: node("lodash", "1.0.0")}
+			r := inspected(t, zipped(archive(append(tt.files, good)...)))
+			if got := packageLines(r); len(got) != 1 || got[0] != "npm lodash 1.0.0   layer 0 "+lodash {
+				t.Errorf("packages = %q", got)
+			}
+			if all := strings.Join(r.Warnings, "\n"); (tt.warning == "") != (all == "") || !strings.Contains(all, tt.warning) {
+				t.Errorf("warnings = %q, want %q", r.Warnings, tt.warning)
+			}
+			if !inspect.RaceDetector && r.MemoryBytes > 128<<20 || r.MemoryBytes == 0 {
+				t.Errorf("the child had %d MB", r.MemoryBytes>>20)
+			}
+		})
+	}
+	if _, err := os.Stat("/tmp/holdfast-escaped"); err == nil {
+		t.Error("a file of the archive was written")
+	}
+}
+
+// TestReadError tells what fails in reading a layer apart from what is wrong with it.
+func TestReadError(t *testing.T) {
+	broken := errors.New("the disk is gone")
+	image := layers(nil, nil)
+	image[1].Open = func(context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(io.MultiReader(bytes.NewReader(make([]byte, 300<<10)), failing{broken})), nil
+	}
+	if _, err := inspect.Image(t.Context(), image, inspect.Limits{}); !errors.Is(err, broken) {
+		t.Errorf("error = %v, want %v", err, broken)
+	}
+	image[1].Open = func(context.Context) (io.ReadCloser, error) { return nil, broken }
+	if _, err := inspect.Image(t.Context(), image, inspect.Limits{}); !errors.Is(err, broken) {
+		t.Errorf("error = %v, want %v", err, broken)
+	}
+}
+
+type failing struct{ error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.error }
+
+func TestMediaTypes(t *testing.T) {
+	for mediaType, want := range map[string]bool{
+		"application/vnd.oci.image.layer.v1.tar":                    true,
+		"application/vnd.oci.image.layer.v1.tar+gzip":               true,
+		"application/vnd.oci.image.layer.v1.tar+zstd":               true,
+		"application/vnd.docker.image.rootfs.diff.tar.gzip":         true,
+		"application/vnd.docker.image.rootfs.diff.tar.zstd":         true,
+		"application/vnd.docker.image.rootfs.foreign.diff.tar.gzip": true,
+		"application/vnd.oci.image.layer.v1.tar+gzip+encrypted":     false,
+		"application/vnd.cncf.helm.chart.content.v1.tar+gzip":       false,
+		"application/vnd.in-toto+json":                              false,
+		"":                                                          false,
+	} {
+		if inspect.IsLayer(mediaType) != want {
+			t.Errorf("IsLayer(%q) = %v", mediaType, !want)
+		}
+	}
+	image := layers(nil)
+	image[0].MediaType = "application/wasm"
+	_, err := inspect.Image(t.Context(), image, inspect.Limits{})
+	if refused, ok := errors.AsType[*inspect.NotUnderstood](err); !ok || !strings.Contains(refused.Reason,
+		`"application/wasm"`) {
+		t.Errorf("error = %v", err)
+	}
+}
+
+// bigJar says of the jar in it that it has 300 megabytes.
+func bigJar() string {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	w, err := z.CreateRaw(&zip.FileHeader{Name: "b.jar", Method: zip.Deflate, UncompressedSize64: 300 << 20,
+		CompressedSize64: 100})
+	must(err)
+	_, err = w.Write(make([]byte, 100))
+	must(err)
+	must(z.Close())
+	return b.String()
+}
+
+// endlessSqlite is a database of rpm's whose packages are a question without an end.
+func endlessSqlite(ctx context.Context, folder string) string {
+	name := filepath.Join(folder, "x")
+	db, err := sql.Open("sqlite", name)
+	must(err)
+	_, err = db.ExecContext(ctx, `CREATE VIEW Packages AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c)
+		SELECT x AS blob FROM c WHERE x < 0`)
+	must(err)
+	must(db.Close())
+	content, err := os.ReadFile(name)
+	must(err)
+	return string(content)
+}
+
+// hugeNdb says of a package that it has four gigabytes.
+func hugeNdb() string {
+	b := []byte(inspecttest.RPMNdb(rpms()...))
+	binary.LittleEndian.PutUint32(b[4096+12:], 0xfffffff0)
+	return string(b)
+}
+
+// TestAnswers refuses answers that no child gives.
+func TestAnswers(t *testing.T) {
+	good := `{"Result":{"Packages":[{"Ecosystem":"npm","Name":"a","Layer":0}]}}`
+	if _, err := inspect.Understand([]byte(good), 1); err != nil {
+		t.Fatal(err)
+	}
+	for name, said := range map[string]string{
+		"nothing":               ``,
+		"no result":             `{}`,
+		"not JSON":              `x` + good,
+		"a layer that is none":  strings.Replace(good, `"Layer":0`, `"Layer":1`, 1),
+		"a negative layer":      strings.Replace(good, `"Layer":0`, `"Layer":-1`, 1),
+		"no name":               strings.Replace(good, `"a"`, `""`, 1),
+		"a name with a control": strings.Replace(good, `"a"`, `"a\u001b[31m"`, 1),
+		"a long name":           strings.Replace(good, `"a"`, `"`+strings.Repeat("a", 1000)+`"`, 1),
+		"a bad distribution":    `{"Result":{"Distribution":{"ID":"a\nb"}}}`,
+	} {
+		if _, err := inspect.Understand([]byte(said), 1); err == nil {
+			t.Errorf("%s is taken for an answer", name)
+		}
+	}
+	_, err := inspect.Understand([]byte(`{"NotUnderstood":"bad\u001b[31m `+strings.Repeat("é", 1000)+`"}`), 1)
+	if err == nil || len(err.Error()) > 600 || strings.ContainsRune(err.Error(), 0x1b) {
+		t.Errorf("error = %.100q", err)
+	}
+}

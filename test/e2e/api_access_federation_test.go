@@ -1,0 +1,197 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+)
+
+// federateIn makes one of each resource that ties a group to the world around
+// it. The association is that of a new group below.
+func (h *hierarchy) federateIn(t *testing.T, group string) {
+	t.Helper()
+	h.mapped(t, h.idp(t, group, h.name()), h.name())
+	h.invite(t, group)
+	h.associate(t, h.child(t, group, h.name()))
+}
+
+// federatedAccesses are the methods that act on one place, of what ties an
+// organization to the world around it, and of the questions about access.
+func (h *hierarchy) federatedAccesses() map[string]access {
+	folder := func(*testing.T) string { return h.folder }
+	group := func(t *testing.T) string { return h.child(t, h.folder, h.name()) }
+	idp := func(t *testing.T) string { return h.idp(t, h.folder, h.name()) }
+	mapped := func(t *testing.T) string { return h.mapped(t, idp(t), h.name()) }
+	invite := func(t *testing.T) string { return h.invite(t, h.folder) }
+	associated := func(t *testing.T) string { return h.associate(t, group(t)) }
+	return map[string]access{
+		"GetIdentityProvider": {"identity_providers.list", idp, func(uid string) proto.Message { return &iampb.GetIdentityProviderRequest{Uid: uid} }},
+		"CreateIdentityProvider": {"identity_providers.create", folder, func(uid string) proto.Message {
+			return &iampb.CreateIdentityProviderRequest{Parent: uid, IdentityProvider: provider(h.name())}
+		}},
+		"UpdateIdentityProvider": {"identity_providers.update", idp, func(uid string) proto.Message {
+			return &iampb.UpdateIdentityProviderRequest{IdentityProvider: &iampb.IdentityProvider{Uid: uid, Name: h.name()}}
+		}},
+		"DeleteIdentityProvider": {"identity_providers.delete", idp, func(uid string) proto.Message { return &iampb.DeleteIdentityProviderRequest{Uid: uid} }},
+		"GetExternalGroupRoleMapping": {"identity_providers.list", mapped, func(uid string) proto.Message {
+			return &iampb.GetExternalGroupRoleMappingRequest{Uid: uid}
+		}},
+		"DeleteExternalGroupRoleMapping": {"identity_providers.delete", mapped, func(uid string) proto.Message {
+			return &iampb.DeleteExternalGroupRoleMappingRequest{Uid: uid}
+		}},
+		"BatchDeleteExternalGroupRoleMappings": {"identity_providers.delete", idp, func(uid string) proto.Message {
+			return &iampb.BatchDeleteExternalGroupRoleMappingsRequest{Parent: uid, Names: []string{uid + "/0123456789abcdef"}}
+		}},
+		"GetGroupInvite": {"group_invites.list", invite, func(uid string) proto.Message { return &iampb.GetGroupInviteRequest{Uid: uid} }},
+		"CreateGroupInvite": {"group_invites.create", folder, func(uid string) proto.Message {
+			return &iampb.CreateGroupInviteRequest{Parent: uid, GroupInvite: invitation()}
+		}},
+		"UpdateGroupInvite": {"group_invites.create", invite, func(uid string) proto.Message {
+			return &iampb.UpdateGroupInviteRequest{GroupInvite: &iampb.GroupInvite{Uid: uid, Email: h.name() + "@people.example"}}
+		}},
+		"DeleteGroupInvite":     {"group_invites.delete", invite, func(uid string) proto.Message { return &iampb.DeleteGroupInviteRequest{Uid: uid} }},
+		"GetAccountAssociation": {"account_associations.list", associated, func(uid string) proto.Message { return &iampb.GetAccountAssociationRequest{Uid: uid} }},
+		"CreateAccountAssociation": {"account_associations.create", group, func(uid string) proto.Message {
+			return &iampb.CreateAccountAssociationRequest{Parent: uid, AccountAssociation: account("x")}
+		}},
+		"UpdateAccountAssociation": {"account_associations.update", associated, func(uid string) proto.Message {
+			return &iampb.UpdateAccountAssociationRequest{AccountAssociation: &iampb.AccountAssociation{Uid: uid, Name: h.name()}}
+		}},
+		"DeleteAccountAssociation": {"account_associations.delete", associated, func(uid string) proto.Message {
+			return &iampb.DeleteAccountAssociationRequest{Uid: uid}
+		}},
+		"CheckAccountAssociation": {"account_associations.list", associated, func(uid string) proto.Message {
+			return &iampb.CheckAccountAssociationRequest{Uid: uid, ProviderType: iampb.AccountProviderType_ACCOUNT_PROVIDER_TYPE_AMAZON}
+		}},
+		"CheckAccess": {"role_bindings.list", group, func(uid string) proto.Message {
+			return &accesspb.CheckAccessRequest{IdentityUid: string(h.Owner), Capability: "groups.list", PlaceUid: uid}
+		}},
+		"CountChildren": {"groups.list", group, func(uid string) proto.Message { return &accesspb.CountChildrenRequest{Uid: uid} }},
+		"ListAccess": {"role_bindings.list", group, func(uid string) proto.Message {
+			return &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: uid}
+		}},
+	}
+}
+
+// mapping is the making of a mapping, in a provider in the folder.
+func (h *hierarchy) mapping() access {
+	return access{
+		"identity_providers.create", func(t *testing.T) string { return h.idp(t, h.folder, h.name()) }, func(uid string) proto.Message {
+			return &iampb.CreateExternalGroupRoleMappingRequest{Parent: uid, ExternalGroupRoleMapping: mapping(h.name())}
+		},
+	}
+}
+
+// maps makes mappings. They give a role on the organization, so whoever rules
+// over the folder alone has nothing to give.
+func (h *hierarchy) maps(t *testing.T, call caller) {
+	a := h.mapping()
+	h.denies(t, call, a)
+	_, st := call(t, h.full["folder"], a.request(a.place(t)))
+	checkDenied(t, "with a grant on the folder", st, "groups.list", h.org)
+	if _, st := call(t, h.full["org"], a.request(a.place(t))); st != nil {
+		t.Errorf("with a grant on the organization: %v", st)
+	}
+}
+
+// needsBoth calls the methods that promise a role: with either of the two
+// capabilities alone they are denied, for something and for nothing, and with
+// both they are denied a role that can do more than the caller.
+func (h *hierarchy) needsBoth(t *testing.T, call caller, all map[string]access) {
+	for name, a := range map[string]access{
+		"CreateIdentityProvider": all["CreateIdentityProvider"], "UpdateIdentityProvider": all["UpdateIdentityProvider"],
+		"CreateGroupInvite": all["CreateGroupInvite"], "CreateExternalGroupRoleMapping": h.mapping(),
+	} {
+		there, gone := a.place(t), h.folder+"/0123456789abcdef"
+		first := h.caller(t, h.org, h.role(t, h.org, h.name(), capabilities(a.capability)...))
+		second := h.caller(t, h.org, h.role(t, h.org, h.name(), capabilities("role_bindings.create")...))
+		both := h.caller(t, h.org, h.role(t, h.org, h.name(), capabilities(a.capability, "role_bindings.create")...))
+		for _, place := range []string{there, gone} {
+			_, st := call(t, first, a.request(place))
+			checkDenied(t, name+" with "+a.capability+" alone", st, "role_bindings.create", place)
+			_, st = call(t, h.lacking["role_bindings.create"], a.request(place))
+			checkDenied(t, name+" with all but role_bindings.create", st, "role_bindings.create", place)
+			_, st = call(t, second, a.request(place))
+			checkDenied(t, name+" with role_bindings.create alone", st, a.capability, place)
+		}
+		if out, st := call(t, both, a.request(there)); st.Code() != codes.PermissionDenied {
+			t.Errorf("%s of a role with more than the caller has: %v, %v", name, out, st)
+		}
+	}
+}
+
+// answers asks about access. Everybody may ask about themselves, and everybody
+// may ask what there is.
+func (h *hierarchy) answers(t *testing.T, call caller) {
+	person := h.person()
+	h.bind(t, h.folder, person, h.viewer())
+	bearer := h.mint(t, resource.UID(person), token.Claims{})
+	check := func(place string) *accesspb.CheckAccessResponse {
+		return must[*accesspb.CheckAccessResponse](t, call, bearer, &accesspb.CheckAccessRequest{IdentityUid: person, Capability: "groups.list", PlaceUid: place})
+	}
+	for place, want := range map[string]bool{h.folder: true, h.folder + "/0123456789abcdef": true, h.org: false, h.sibling: false, h.other: false} {
+		got := check(place)
+		if got.GetAllowed() != want || (len(got.GetGrants()) == 1) != want || got.GetIncomplete() {
+			t.Errorf("about oneself on %s: %v, want %t", place, got, want)
+		}
+		verdict := &accesspb.CheckAccessRequest{IdentityUid: person, Capability: "groups.list", PlaceUid: place, VerdictOnly: true}
+		if got := must[*accesspb.CheckAccessResponse](t, call, bearer, verdict); got.GetAllowed() != want || len(got.GetGrants()) != 0 {
+			t.Errorf("the verdict alone on %s: %v, want %t", place, got, want)
+		}
+		if _, st := call(t, h.full["other"], verdict); place != h.other && st.Code() != codes.PermissionDenied {
+			t.Errorf("the verdict about another organization's on %s: %v", place, st)
+		}
+	}
+	inside := must[*accesspb.ListAccessResponse](t, call, h.full["folder"], &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: h.folder, PageSize: 200})
+	for _, g := range inside.GetGrants() {
+		if g.GetGroup().GetUid() != h.folder {
+			t.Errorf("with a grant on the folder the answer holds a binding on %s", g.GetGroup().GetUid())
+		}
+	}
+	if len(inside.GetGrants()) == 0 || !inside.GetIncomplete() {
+		t.Errorf("with a grant on the folder: %d grants, incomplete %t", len(inside.GetGrants()), inside.GetIncomplete())
+	}
+	if all := must[*accesspb.ListAccessResponse](t, call, h.full["org"], &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: h.folder}); all.GetIncomplete() ||
+		all.GetTotalCount() <= inside.GetTotalCount() {
+		t.Errorf("with a grant on the organization: %d grants, incomplete %t", all.GetTotalCount(), all.GetIncomplete())
+	}
+	nobody := h.mint(t, resource.UID(h.person()), token.Claims{})
+	h.resolves(t, call, nobody)
+	must[*accesspb.ListCapabilitiesResponse](t, call, nobody, &accesspb.ListCapabilitiesRequest{})
+	must[*accesspb.Version](t, call, nobody, &accesspb.GetVersionRequest{})
+}
+
+// resolves asks for paths. They are found by whoever may get what is at their end, and for
+// everybody else they are what they would be if nothing were there.
+func (h *hierarchy) resolves(t *testing.T, call caller, nobody string) {
+	org := must[*iampb.Group](t, call, h.full["org"], &iampb.GetGroupRequest{Uid: h.org}).GetName()
+	for name, tt := range map[string]struct {
+		bearer string
+		found  bool
+	}{
+		"on the folder": {h.full["folder"], true}, "on the organization": {h.full["org"], true},
+		"on a sibling": {h.full["sibling"], false}, "on another organization": {h.full["other"], false},
+		"without groups.list": {h.lacking["groups.list"], false}, "with nothing": {nobody, false},
+	} {
+		out, there := call(t, tt.bearer, &accesspb.ResolvePathRequest{Kind: "groups", Path: org + "/folder"})
+		_, gone := call(t, tt.bearer, &accesspb.ResolvePathRequest{Kind: "groups", Path: org + "/nowhere"})
+		if gone.Code() != codes.NotFound {
+			t.Errorf("a path to nothing with a grant %s: %v", name, gone)
+		}
+		if got, ok := out.(*accesspb.ResolvePathResponse); tt.found && (!ok || len(got.GetResources()) != 1 ||
+			got.GetResources()[0].GetUid() != h.folder || got.GetResources()[0].GetPath() != "/"+org+"/folder") {
+			t.Errorf("a path with a grant %s: %v, %v", name, out, there)
+		}
+		if !tt.found && strings.ReplaceAll(fmt.Sprint(there.Proto()), "/folder", "/nowhere") != fmt.Sprint(gone.Proto()) {
+			t.Errorf("a hidden path with a grant %s: %v, want as %v", name, there, gone)
+		}
+	}
+}

@@ -1,0 +1,308 @@
+package e2e_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
+	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+)
+
+// iamCapabilities are those the API asks for.
+var iamCapabilities = []string{
+	"groups.create", "groups.update", "groups.list", "groups.delete",
+	"roles.create", "roles.update", "roles.list", "roles.delete",
+	"role_bindings.create", "role_bindings.update", "role_bindings.list", "role_bindings.delete",
+	"identity.create", "identity.update", "identity.list", "identity.delete",
+	"identity_providers.create", "identity_providers.update", "identity_providers.list", "identity_providers.delete",
+	"account_associations.create", "account_associations.update", "account_associations.list", "account_associations.delete",
+	"group_invites.create", "group_invites.list", "group_invites.delete",
+	"advisories.create", "advisories.update", "advisories.list", "advisories.delete", "advisories.approve",
+}
+
+func capabilities(names ...string) []capabilitiespb.Capability {
+	var all []capabilitiespb.Capability
+	for _, c := range resource.CapabilitySet(names...).All() {
+		all = append(all, capabilitiespb.Capability(c.Number()))
+	}
+	return all
+}
+
+// A hierarchy is an organization with two folders, another organization beside
+// it, and callers with the same rights on each of these.
+type hierarchy struct {
+	*world
+	org, folder, sibling, other string
+	full                        map[string]string // tokens that may do anything, by where
+	lacking                     map[string]string // tokens that may do anything in org but one thing
+	n                           int               // of what has been made so far
+}
+
+func newHierarchy(t *testing.T, w *world) *hierarchy {
+	t.Helper()
+	h := &hierarchy{world: w, org: string(w.Organization), full: map[string]string{}, lacking: map[string]string{}}
+	h.folder, h.sibling = w.child(t, h.org, "folder"), w.child(t, h.org, "sibling")
+	h.other = w.child(t, "", "other")
+	for name, place := range map[string]string{"org": h.org, "folder": h.folder, "sibling": h.sibling, "other": h.other} {
+		h.full[name] = h.caller(t, place, string(resource.OwnerRole))
+	}
+	all := slices.Concat(iamCapabilities, registryCapabilities, eventCapabilities, judgementCapabilities)
+	for _, missing := range all {
+		rest := slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })
+		h.lacking[missing] = h.caller(t, h.org, w.role(t, h.org, "without "+missing, capabilities(rest...)...))
+	}
+	return h
+}
+
+// caller makes a person with a role on a place and returns a token of theirs.
+func (h *hierarchy) caller(t *testing.T, place, role string) string {
+	t.Helper()
+	person := h.person()
+	h.bind(t, place, person, role)
+	return h.mint(t, resource.UID(person), token.Claims{})
+}
+
+// person is somebody who has not been seen yet.
+func (h *hierarchy) person() string {
+	h.n++
+	return string(resource.UserUID("https://people.example", fmt.Sprint(h.n)))
+}
+
+func (h *hierarchy) name() string {
+	h.n++
+	return fmt.Sprint("n", h.n)
+}
+
+// An access is a method, the capability it needs, and a request of it for a
+// place.
+type access struct {
+	capability string
+	place      func(t *testing.T) string // something in the folder to ask it for
+	request    func(uid string) proto.Message
+}
+
+// accesses are the methods that act on one place.
+func (h *hierarchy) accesses() map[string]access {
+	folder := func(*testing.T) string { return h.folder }
+	group := func(t *testing.T) string { return h.child(t, h.folder, h.name()) }
+	robot := func(t *testing.T) string { return h.robot(t, h.folder, h.name()) }
+	role := func(t *testing.T) string { return h.role(t, h.folder, h.name(), someCapabilities...) }
+	binding := func(t *testing.T) string { return h.bind(t, h.folder, h.person(), h.viewer()) }
+	bound := func() *iampb.RoleBinding { return &iampb.RoleBinding{IdentityUid: h.person(), RoleUid: h.viewer()} }
+	return map[string]access{
+		"GetGroup":  {"groups.list", folder, func(uid string) proto.Message { return &iampb.GetGroupRequest{Uid: uid} }},
+		"GetBudget": {"groups.list", folder, func(uid string) proto.Message { return &budgetspb.GetBudgetRequest{Uid: uid} }},
+		"CreateGroup": {"groups.create", folder, func(uid string) proto.Message {
+			return &iampb.CreateGroupRequest{Parent: uid, Group: &iampb.Group{Name: h.name()}}
+		}},
+		"UpdateGroup": {"groups.update", folder, func(uid string) proto.Message {
+			return &iampb.UpdateGroupRequest{Group: &iampb.Group{Uid: uid, Description: h.name()}}
+		}},
+		"DeleteGroup": {"groups.delete", group, func(uid string) proto.Message { return &iampb.DeleteGroupRequest{Uid: uid} }},
+		"GetIdentity": {"identity.list", robot, func(uid string) proto.Message { return &iampb.GetIdentityRequest{Uid: uid} }},
+		"CreateIdentity": {"identity.create", folder, func(uid string) proto.Message {
+			return &iampb.CreateIdentityRequest{Parent: uid, Identity: workload(h.name())}
+		}},
+		"UpdateIdentity": {"identity.update", robot, func(uid string) proto.Message {
+			return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: uid, Name: h.name()}}
+		}},
+		"DeleteIdentity": {"identity.delete", robot, func(uid string) proto.Message { return &iampb.DeleteIdentityRequest{Uid: uid} }},
+		"GetRole":        {"roles.list", role, func(uid string) proto.Message { return &iampb.GetRoleRequest{Uid: uid} }},
+		"CreateRole": {"roles.create", folder, func(uid string) proto.Message {
+			return &iampb.CreateRoleRequest{Parent: uid, Role: &iampb.Role{Name: h.name(), Capabilities: someCapabilities}}
+		}},
+		"UpdateRole": {"roles.update", role, func(uid string) proto.Message {
+			return &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: uid, Name: h.name()}}
+		}},
+		"DeleteRole":     {"roles.delete", role, func(uid string) proto.Message { return &iampb.DeleteRoleRequest{Uid: uid} }},
+		"GetRoleBinding": {"role_bindings.list", binding, func(uid string) proto.Message { return &iampb.GetRoleBindingRequest{Uid: uid} }},
+		"CreateRoleBinding": {"role_bindings.create", folder, func(uid string) proto.Message {
+			return &iampb.CreateRoleBindingRequest{Parent: uid, RoleBinding: bound()}
+		}},
+		"BatchCreateRoleBindings": {"role_bindings.create", folder, func(uid string) proto.Message {
+			return &iampb.BatchCreateRoleBindingsRequest{Parent: uid, Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: bound()}, {RoleBinding: bound()}}}
+		}},
+		"UpdateRoleBinding": {"role_bindings.update", binding, func(uid string) proto.Message {
+			return &iampb.UpdateRoleBindingRequest{RoleBinding: &iampb.RoleBinding{Uid: uid, RoleUid: string(resource.ManagedRoleUID("apk.pull"))}}
+		}},
+		"DeleteRoleBinding": {"role_bindings.delete", binding, func(uid string) proto.Message { return &iampb.DeleteRoleBindingRequest{Uid: uid} }},
+	}
+}
+
+// viewer is a role that every caller here may grant.
+func (h *hierarchy) viewer() string { return string(resource.ManagedRoleUID("console_viewer")) }
+
+// TestApiAccess asks for everything, as everybody, over both protocols.
+func TestApiAccess(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		h := newHierarchy(t, w)
+		all := h.accesses()
+		maps.Copy(all, h.federatedAccesses())
+		maps.Copy(all, h.registryAccesses(t))
+		maps.Copy(all, h.advisoryAccesses())
+		maps.Copy(all, h.exploitedAccesses())
+		maps.Copy(all, h.signInAccesses())
+		maps.Copy(all, h.eventAccesses())
+		maps.Copy(all, h.judgementAccesses())
+		maps.Copy(all, h.signerAccesses(t))
+		maps.Copy(all, h.requestAccesses())
+		maps.Copy(all, h.pastAccesses())
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			for protocol, call := range w.protocols() {
+				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, all[name]) })
+			}
+		}
+		for protocol, call := range w.protocols() {
+			t.Run("two capabilities over "+protocol, func(t *testing.T) { h.needsBoth(t, call, all) })
+			t.Run("mappings over "+protocol, func(t *testing.T) { h.maps(t, call) })
+			t.Run("questions over "+protocol, func(t *testing.T) { h.answers(t, call) })
+			t.Run("lists over "+protocol, func(t *testing.T) { h.lists(t, call) })
+			t.Run("accounts over "+protocol, func(t *testing.T) { h.signsIn(t, call) })
+		}
+		t.Run("every method is here", func(t *testing.T) {
+			elsewhere := "ListGroups ListIdentities ListRoles ListRoleBindings Ping LookupGroup CheckEligibility RequestGroupAccess LookupIdentity UpdateIdentityMetadata " +
+				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion ResolvePath LookupNames " +
+				"Search " + // see TestApiSearch
+				"Simulate " + // see TestSimulateAccess
+				"ListUnusedAccess ListEndingGrants " + // see TestApiUnused
+				"GetInstallation " + // see TestOperator
+				"ListRepos ListTags ListPulls GetRegistry ListTrashEntries ListUpstreams " +
+				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings
+				"CreateAccessRequest ListAccessRules ListAccessRequests " + // see TestApiAccessRequests
+				"ListExceptions ListRules ListSigners ExportVex " + // see TestJudgementLists
+				"CompareImages " + // see TestCompareImages
+				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " + // see TestInventory and TestBlastRadius
+				"ListExploitLists QueryExploits " + // see TestExploited
+				"ListGroupFindings GetSummary " + // see TestGroupFindings
+				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
+				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
+				"UpdateBudget DeleteBudget ListBudgets " + // see TestAttackRaiseBudget and TestAttackBudgetUsage
+				"ListSubscriptions ListDeliveries GetDelivery ListEntries"
+			for _, m := range methods {
+				if _, ok := all[string(m.Name())]; !ok && !slices.Contains(strings.Fields(elsewhere), string(m.Name())) {
+					t.Errorf("%s is not tested", m.Name())
+				}
+			}
+		})
+	})
+}
+
+// allows calls a method as callers who may not, and then as callers who may.
+func (h *hierarchy) allows(t *testing.T, call caller, a access) {
+	h.denies(t, call, a)
+	h.strays(t, call, a)
+	for _, who := range []string{"folder", "org"} {
+		if _, st := call(t, h.full[who], a.request(a.place(t))); st != nil {
+			t.Errorf("with the capability on the %s: %v", who, st)
+		}
+	}
+}
+
+// denies calls a method as callers who may not, for something and for nothing.
+func (h *hierarchy) denies(t *testing.T, call caller, a access) {
+	there := a.place(t)
+	gone := h.folder + "/0123456789abcdef"
+	denied := map[string]string{
+		"without the capability": h.lacking[a.capability], "with it on another organization": h.full["other"],
+		"with it on a sibling": h.full["sibling"], "with nothing": h.mint(t, resource.UID(h.person()), token.Claims{}),
+	}
+	for who, bearer := range denied {
+		_, existing := call(t, bearer, a.request(there))
+		_, missing := call(t, bearer, a.request(gone))
+		checkDenied(t, who, existing, a.capability, there)
+		checkDenied(t, who, missing, a.capability, gone)
+	}
+}
+
+// strays calls a method for the last segment of something, below an organization
+// of the caller's own. It is answered as if there were no such segment at all.
+func (h *hierarchy) strays(t *testing.T, call caller, a access) {
+	there := a.place(t)
+	answer := func(uid string) string {
+		out, st := call(t, h.full["other"], a.request(uid))
+		return strings.ReplaceAll(fmt.Sprintf("%v %v %v", out, st.Code(), st.Message()), uid, "UID")
+	}
+	astray, gone := answer(h.other+there[len(there)-17:]), answer(h.other+"/0123456789abcdef")
+	if diff := cmp.Diff(strings.Fields(gone), strings.Fields(astray)); diff != "" { // protobuf varies its spaces
+		t.Errorf("another's segment is not as good as none:\n%s", diff)
+	}
+}
+
+// checkDenied fails the test unless st denies a capability on a place, and says
+// no more than that.
+func checkDenied(t *testing.T, who string, st *status.Status, capability, place string) {
+	t.Helper()
+	if want := "Permission denied: " + capability + " on " + place; st.Code() != codes.PermissionDenied || st.Message() != want {
+		t.Errorf("%s: %v, want %q", who, st, want)
+		return
+	}
+	checkInfo(t, st)
+	want := map[string]string{"capability": capability, "scope": place}
+	if info := st.Details()[0].(*errdetails.ErrorInfo); len(st.Details()) != 1 || !maps.Equal(info.GetMetadata(), want) {
+		t.Errorf("%s: details %v, want the metadata %v alone", who, st.Details(), want)
+	}
+}
+
+// lists lists everything as everybody. Each sees what is in reach, and counts
+// nothing else.
+func (h *hierarchy) lists(t *testing.T, call caller) {
+	places := map[string]string{"org": h.org, "folder": h.folder, "sibling": h.sibling, "other": h.other}
+	for _, place := range places {
+		h.robot(t, place, h.name())
+		h.role(t, place, h.name(), someCapabilities...)
+		h.federateIn(t, place)
+	}
+	tests := map[string]struct {
+		capability string
+		in         proto.Message
+	}{
+		"groups": {"groups.list", &iampb.ListGroupsRequest{PageSize: 200}}, "identities": {"identity.list", &iampb.ListIdentitiesRequest{PageSize: 200}},
+		"roles": {"roles.list", &iampb.ListRolesRequest{PageSize: 200}}, "bindings": {"role_bindings.list", &iampb.ListRoleBindingsRequest{PageSize: 200}},
+		"providers": {"identity_providers.list", &iampb.ListIdentityProvidersRequest{PageSize: 200}}, "mappings": {"identity_providers.list", &iampb.ListExternalGroupRoleMappingsRequest{PageSize: 200}},
+		"associations": {"account_associations.list", &iampb.ListAccountAssociationsRequest{PageSize: 200}}, "invites": {"group_invites.list", &iampb.ListGroupInvitesRequest{PageSize: 200}},
+	}
+	for name, tt := range tests {
+		for who, place := range places {
+			uids, total := listed(must[proto.Message](t, call, h.full[who], tt.in))
+			seen := 0
+			for _, uid := range uids {
+				switch managed := name == "roles" && uid.IsRoot(); {
+				case managed:
+				case !resource.UID(place).Covers(uid):
+					t.Errorf("%s: with a grant on %s the list holds %s", name, place, uid)
+				default:
+					seen++
+				}
+			}
+			if seen == 0 || total != int64(len(uids)) {
+				t.Errorf("%s: with a grant on %s it holds %d of its own; total %d of %d", name, place, seen, total, len(uids))
+			}
+		}
+		if uids, total := listed(must[proto.Message](t, call, h.lacking[tt.capability], tt.in)); len(uids) != 0 || total != 0 {
+			t.Errorf("%s: without the capability the list holds %q, total %d", name, uids, total)
+		}
+	}
+}
+
+// listed returns the uids in the answer of a list, and its total.
+func listed(m proto.Message) (uids []resource.UID, total int64) {
+	r := m.ProtoReflect()
+	items := r.Get(r.Descriptor().Fields().ByNumber(1)).List()
+	for i := range items.Len() {
+		uids = append(uids, resource.UID(items.Get(i).Message().Interface().(interface{ GetUid() string }).GetUid()))
+	}
+	return uids, m.(interface{ GetTotalCount() int64 }).GetTotalCount()
+}

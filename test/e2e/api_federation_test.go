@@ -1,0 +1,93 @@
+package e2e_test
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// consoleViewer is a role that anybody here who may grant at all may grant.
+var consoleViewer = string(resource.ManagedRoleUID("console_viewer"))
+
+// provider is an identity provider with nothing wrong about it.
+func provider(name string) *iampb.IdentityProvider {
+	return &iampb.IdentityProvider{Name: name, DefaultRole: consoleViewer, Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{
+		Issuer: "https://login.example", ClientId: "client", ClientSecret: "secret",
+	}}}
+}
+
+// account is an account association with nothing wrong about it.
+func account(name string) *iampb.AccountAssociation {
+	return &iampb.AccountAssociation{Name: name, Amazon: &iampb.AccountAssociation_Amazon{Account: "123456789012"}}
+}
+
+// invitation is an invite with nothing wrong about it.
+func invitation() *iampb.GroupInvite {
+	return &iampb.GroupInvite{RoleUid: consoleViewer, Ttl: durationpb.New(time.Hour)}
+}
+
+// mapping gives a role to a group that a provider knows.
+func mapping(group string) *iampb.ExternalGroupRoleMapping {
+	return &iampb.ExternalGroupRoleMapping{ExternalGroupId: group, RoleUid: consoleViewer}
+}
+
+// withServices sets which identities services act as. The field has the name
+// that clients know, and here only its number.
+func withServices(a *iampb.AccountAssociation, identities map[string]string) *iampb.AccountAssociation {
+	m := a.ProtoReflect()
+	b := &iampb.AccountAssociation_ServiceBindings{ServiceBindings: identities}
+	m.Set(m.Descriptor().Fields().ByNumber(7), protoreflect.ValueOfMessage(b.ProtoReflect()))
+	return a
+}
+
+// idp makes an identity provider as the owner and returns its uid.
+func (w *world) idp(t *testing.T, parent, name string) string {
+	t.Helper()
+	return must[*iampb.IdentityProvider](t, w.overGRPC, w.Token, &iampb.CreateIdentityProviderRequest{Parent: parent, IdentityProvider: provider(name)}).GetUid()
+}
+
+// mapped makes a mapping of a provider as the owner and returns its uid.
+func (w *world) mapped(t *testing.T, idp, group string) string {
+	t.Helper()
+	return must[*iampb.ExternalGroupRoleMapping](t, w.overGRPC, w.Token, &iampb.CreateExternalGroupRoleMappingRequest{
+		Parent: idp, ExternalGroupRoleMapping: mapping(group),
+	}).GetUid()
+}
+
+// invite makes an invite as the owner and returns its uid.
+func (w *world) invite(t *testing.T, group string) string {
+	t.Helper()
+	return must[*iampb.GroupInvite](t, w.overGRPC, w.Token, &iampb.CreateGroupInviteRequest{Parent: group, GroupInvite: invitation()}).GetUid()
+}
+
+// associate gives a group an association as the owner and returns its uid.
+func (w *world) associate(t *testing.T, group string) string {
+	t.Helper()
+	return must[*iampb.AccountAssociation](t, w.overGRPC, w.Token, &iampb.CreateAccountAssociationRequest{
+		Parent: group, AccountAssociation: account("account"),
+	}).GetUid()
+}
+
+// service makes an identity of a service, the ingester, as the owner and returns
+// its uid.
+func (w *world) service(t *testing.T, group, name string) string {
+	t.Helper()
+	return must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.CreateIdentityRequest{Parent: group, Identity: &iampb.Identity{
+		Name: name, Relationship: &iampb.Identity_ServicePrincipal{ServicePrincipal: iampb.ServicePrincipal_SERVICE_PRINCIPAL_INGESTER},
+	}}).GetUid()
+}
+
+// federate adds to x one of each resource that ties an organization to the world
+// around it.
+func (w *world) federate(t *testing.T, x things) things {
+	t.Helper()
+	x.service, x.provider, x.invite = w.service(t, x.folder, "ingester"), w.idp(t, x.folder, "idp"), w.invite(t, x.folder)
+	x.mapping = w.mapped(t, x.provider, "staff")
+	w.associate(t, x.folder)
+	return x
+}

@@ -1,0 +1,369 @@
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// operate runs a command of the operator beside the server.
+func (w *world) operate(t *testing.T, words ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := server.RunCommand(t.Context(), w.config, words, &out); err != nil {
+		t.Fatalf("holdfastd %s: %v", strings.Join(words, " "), err)
+	}
+	return out.String()
+}
+
+// limits is a request that limits the repos of a group.
+func limits(group string, repos int64) *budgetspb.UpdateBudgetRequest {
+	return &budgetspb.UpdateBudgetRequest{Budget: &budgetspb.Budget{Uid: group, Repos: &repos}}
+}
+
+// quotaOf returns the QuotaFailure of a status.
+func quotaOf(st *status.Status) *errdetails.QuotaFailure_Violation {
+	for _, d := range st.Details() {
+		if q, ok := d.(*errdetails.QuotaFailure); ok && len(q.GetViolations()) == 1 {
+			return q.GetViolations()[0]
+		}
+	}
+	return nil
+}
+
+// TestAttackRaiseBudget has everybody but those above raise the budget of a group:
+// its own administrators, owners of other organizations, narrowed tokens, strangers.
+// Whoever may update the group above can, and the operator for an organization.
+func TestAttackRaiseBudget(t *testing.T) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
+		above := w.child(t, w.folder, "above")
+		below := w.child(t, above, "below")
+		member := func(group, role string) string {
+			person := resource.UserUID("https://people.example", group+role)
+			w.bind(t, group, string(person), role)
+			return w.mint(t, person, token.Claims{})
+		}
+		administrator, owner := member(below, ownerRole), member(w.a, ownerRole)
+		viewer := member(w.a, string(resource.ManagedRoleUID("console_viewer")))
+		person := resource.UserUID("https://people.example", w.a+ownerRole)
+		caps := resource.CapabilitySet("groups.list")
+		for who, bearer := range map[string]string{
+			"the folder's administrator": administrator, "another organization's owner": w.mallory, "a viewer": viewer,
+			"an owner whose token is narrowed to the folder":    w.mint(t, person, token.Claims{Scopes: []resource.UID{resource.UID(below)}}),
+			"an owner whose token is narrowed to groups.list":   w.mint(t, person, token.Claims{Caps: &caps}),
+			"a person without any role":                         w.mint(t, resource.UserUID("https://people.example", "nobody"), token.Claims{}),
+			"a token of the registry, which is for another API": "",
+		} {
+			code := codes.PermissionDenied
+			if bearer == "" {
+				bearer, code = w.RegistryToken, codes.Unauthenticated
+			}
+			for _, group := range []string{below, w.a, w.b, above + "/0123456789abcdef", strings.Repeat("0", len(w.a))} {
+				w.refused(t, who+" sets that of "+group, bearer, limits(group, 1000), code)
+				w.refused(t, who+" takes away that of "+group, bearer, &budgetspb.DeleteBudgetRequest{Uid: group}, code)
+			}
+		}
+		w.refused(t, "an owner sets that of the organization", owner, limits(w.a, 5), codes.PermissionDenied)
+		for _, bad := range []int64{-1, math.MinInt64, math.MaxInt64, 1 << 53} {
+			w.refused(t, fmt.Sprint("a limit of ", bad), owner, limits(below, bad), codes.InvalidArgument)
+		}
+		w.refused(t, "of nothing", owner, limits(above+"/0123456789abcdef", 1), codes.NotFound)
+
+		for name, call := range w.protocols() {
+			b := must[*budgetspb.Budget](t, call, owner, limits(below, 1))
+			if b.GetRepos() != 1 || b.GetUid() != below || b.Identities != nil || b.GetUsage() == nil {
+				t.Errorf("over %s: %v", name, b)
+			}
+		}
+		w.allowed(t, administrator, &registrypb.CreateRepoRequest{Parent: below, Repo: &registrypb.Repo{Name: "one"}})
+		w.overBudget(t, administrator, below, "repos", "whoever may update the group above it, "+above+", can raise it")
+		w.operate(t, "budgets", "set", "dev", "repos=1")
+		w.overBudget(t, owner, w.a, "repos", "the operator of the installation can raise it")
+		if shown := w.operate(t, "budgets", "show", "dev"); !strings.Contains(shown, "repos                1     1\n") {
+			t.Errorf("the operator sees\n%s", shown)
+		}
+		w.operate(t, "budgets", "set", w.a, "repos=unlimited")
+		w.allowed(t, owner, &registrypb.CreateRepoRequest{Parent: w.a, Repo: &registrypb.Repo{Name: "two"}})
+		w.overBudget(t, administrator, below, "repos", "")
+	})
+}
+
+// overBudget checks that a group can have no further repo, what its members are told,
+// and that a dry run is told the same.
+func (w *tenants) overBudget(t *testing.T, bearer, group, metric, end string) {
+	t.Helper()
+	for _, dry := range []bool{false, true} {
+		for name, call := range w.protocols() {
+			_, st := call(t, bearer, &registrypb.CreateRepoRequest{Parent: group, Repo: &registrypb.Repo{Name: "more"}, ValidateOnly: dry})
+			q := quotaOf(st)
+			if st.Code() != codes.FailedPrecondition || q.GetQuotaMetric() != metric || !strings.HasSuffix(st.Message(), end) ||
+				q.GetSubject() != "group:"+group || q.GetQuotaValue() != 1 || !strings.Contains(q.GetDescription(), "used 1 of its budget of 1") {
+				t.Errorf("over %s: %v %v", name, st, q)
+			}
+		}
+	}
+}
+
+// TestAttackBudgetUsage asks for what others use: by the API, by the list, by events,
+// and by the text of a refusal.
+func TestAttackBudgetUsage(t *testing.T) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
+		w.operate(t, "budgets", "set", w.a, "repos=1", "stored_bytes=5000")
+		w.operate(t, "budgets", "set", w.b, "webhooks=7")
+		w.repo(t, w.a, "secret")
+		pusher := resource.UID(w.robot(t, w.folder, "pusher"))
+		w.bind(t, w.folder, string(pusher), w.role(t, w.a, "pusher", capabilities("repo.create", "manifest.create")...))
+		bearer := w.mint(t, pusher, token.Claims{})
+
+		for _, group := range []string{w.a, w.folder, w.folder + "/0123456789abcdef"} {
+			w.refused(t, "another organization's owner", w.mallory, &budgetspb.GetBudgetRequest{Uid: group}, codes.PermissionDenied)
+			w.refused(t, "a pusher", bearer, &budgetspb.GetBudgetRequest{Uid: group}, codes.PermissionDenied)
+		}
+		w.refused(t, "a segment of another's", w.mallory, &budgetspb.GetBudgetRequest{Uid: w.b + w.folder[len(w.folder)-17:]}, codes.NotFound)
+		for who, tt := range map[string]struct {
+			bearer string
+			want   []string
+		}{"mallory": {w.mallory, []string{w.b}}, "a pusher": {bearer, nil}, "the owner": {w.Token, []string{w.a}}} {
+			for name, call := range w.protocols() {
+				got := must[*budgetspb.ListBudgetsResponse](t, call, tt.bearer, &budgetspb.ListBudgetsRequest{})
+				var uids []string
+				for _, b := range got.GetBudgets() {
+					uids = append(uids, b.GetUid())
+				}
+				if !slices.Equal(uids, tt.want) || got.GetTotalCount() != int64(len(tt.want)) {
+					t.Errorf("%s, over %s: %v", who, name, got)
+				}
+			}
+		}
+		for name, call := range w.protocols() {
+			_, st := call(t, bearer, &registrypb.CreateRepoRequest{Parent: w.folder, Repo: &registrypb.Repo{Name: "x"}})
+			q := quotaOf(st)
+			if st.Code() != codes.FailedPrecondition || q.GetSubject() != "" || q.GetQuotaValue() != 0 ||
+				strings.ContainsAny(st.Message()+fmt.Sprint(st.Details()), "0123456789") && strings.Contains(fmt.Sprint(st), w.a) {
+				t.Errorf("over %s, a pusher learns %v", name, st)
+			}
+		}
+		pushing := w.mint(t, pusher, token.Claims{Audience: []string{w.RegistryHost}})
+		got := w.oci(t, pushing, "POST", "/v2/dev/folder/new/blobs/uploads/?digest="+digestOf("x"), "x")
+		if got.status != http.StatusForbidden || !strings.Contains(got.body, `"DENIED"`) || strings.Contains(got.body, w.a) {
+			t.Errorf("the registry answers %d %s", got.status, got.body)
+		}
+	})
+}
+
+// TestAttackBudgetBytes stores more bytes than a group may: with pushes, mounts from
+// elsewhere, uploads that are sent and not finished; and has others pay for it.
+func TestAttackBudgetBytes(t *testing.T) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
+		layer := strings.Repeat("layer", 200)
+		w.repo(t, w.a, "base")
+		w.pushImage(t, "dev/base", "1.0", "amd64", layer)
+		used := func(group string) int64 {
+			return must[*budgetspb.Budget](t, w.overGRPC, w.Token, &budgetspb.GetBudgetRequest{Uid: group}).GetUsage().GetStoredBytes()
+		}
+		before := used(w.a)
+		bytes := int64(1500)
+		must[*budgetspb.Budget](t, w.overGRPC, w.Token, &budgetspb.UpdateBudgetRequest{Budget: &budgetspb.Budget{Uid: w.folder, StoredBytes: &bytes}})
+		mount := func(repo string) int {
+			return w.oci(t, w.RegistryToken, "POST", "/v2/dev/"+repo+"/blobs/uploads/?mount="+digestOf(layer)+"&from=dev/base", "").status
+		}
+		if got := []int{mount("folder/app"), mount("folder/app"), mount("folder/more")}; !slices.Equal(got, []int{201, 201, 403}) {
+			t.Errorf("mounts: %v", got)
+		}
+		if got := used(w.folder); got != int64(len(layer)) {
+			t.Errorf("the folder uses %d bytes after a mount of %d", got, len(layer))
+		}
+		if got := used(w.a) - before; got != int64(len(layer)) {
+			t.Errorf("the organization uses %d bytes more after a mount of %d", got, len(layer))
+		}
+		big := strings.Repeat("x", 600)
+		over := map[string]reply{
+			"at once":  w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/?digest="+digestOf(big), big),
+			"in parts": w.oci(t, w.RegistryToken, "PATCH", w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location"), big),
+		}
+		for how, r := range over {
+			want := "the group " + w.folder + " has used 1000 of its budget of 1500 stored bytes, and this needs 600; whoever may update the group above it, " + w.a + ", can raise it"
+			if r.status != http.StatusForbidden || !strings.Contains(r.body, want) || !strings.Contains(r.body, `"DENIED"`) {
+				t.Errorf("%s: %d %s", how, r.status, r.body)
+			}
+		}
+		at := w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location")
+		if got := w.oci(t, w.RegistryToken, "PATCH", at, big[:400]).status; got != http.StatusAccepted || used(w.folder) != 1400 {
+			t.Errorf("after an unfinished upload, %d, the folder uses %d bytes", got, used(w.folder))
+		}
+		second := w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location")
+		if got := w.oci(t, w.RegistryToken, "PATCH", second, big[:400]).status; got != http.StatusForbidden {
+			t.Errorf("a second unfinished upload: %d", got)
+		}
+		if got := w.oci(t, w.RegistryToken, "DELETE", at, "").status; got != http.StatusNoContent {
+			t.Errorf("cancel an upload: %d", got)
+		}
+		if got := used(w.folder); got != int64(len(layer)) {
+			t.Errorf("after refusals the folder uses %d bytes", got)
+		}
+		if got := w.oci(t, w.RegistryToken, "DELETE", "/v2/dev/folder/app/blobs/"+digestOf(layer), ""); got.status != http.StatusAccepted || used(w.folder) != 0 {
+			t.Errorf("after a delete, %d, the folder uses %d bytes", got.status, used(w.folder))
+		}
+	})
+}
+
+// TestAttackBudgetPulls uses up the pulls of a group: strangers those of strangers
+// alone, and members get an error that says when to come back.
+func TestAttackBudgetPulls(t *testing.T) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
+		w.repo(t, w.folder, "app")
+		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: w.folder, Public: true}})
+		w.pushImage(t, "dev/folder/app", "1.0", "amd64", "layer")
+		w.operate(t, "budgets", "set", "dev", "pulls-per-day=3")
+		pull := func(bearer string) reply { return w.oci(t, bearer, "GET", "/v2/dev/folder/app/manifests/1.0", "") }
+		for range 5 {
+			pull("")
+		}
+		if got := pull(""); got.status != http.StatusTooManyRequests || strings.Contains(got.body, w.a) {
+			t.Errorf("a stranger's sixth pull: %d %s", got.status, got.body)
+		}
+		for i := range 3 {
+			if got := pull(w.RegistryToken); got.status != http.StatusOK {
+				t.Fatalf("a member's pull %d: %d %s", i, got.status, got.body)
+			}
+		}
+		got := pull(w.RegistryToken)
+		if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, `"TOOMANYREQUESTS"`) ||
+			!strings.Contains(got.body, "used 3 of its budget of 3 pulls per day") {
+			t.Errorf("a member's fourth pull: %d %v %s", got.status, got.header, got.body)
+		}
+		if got := w.oci(t, w.RegistryToken, "HEAD", "/v2/dev/folder/app/manifests/1.0", ""); got.status != http.StatusOK {
+			t.Errorf("a question whether it is there: %d", got.status)
+		}
+		b := must[*budgetspb.Budget](t, w.overGRPC, w.Token, &budgetspb.GetBudgetRequest{Uid: w.a})
+		if u := b.GetUsage(); u.GetPullsToday() != 3 || u.GetPublicPullsToday() != 3 {
+			t.Errorf("usage: %v", u)
+		}
+		w.operate(t, "budgets", "set", "dev", "pulls_per_day=unlimited")
+		if got := pull(w.RegistryToken); got.status != http.StatusOK {
+			t.Errorf("without a limit: %d", got.status)
+		}
+	})
+}
+
+// TestAttackBudgetRequests makes requests as fast as it can. It slows down its own
+// organization, and nobody else: not people, nor other organizations, nor the target.
+func TestAttackBudgetRequests(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		clock := newClock()
+		w := newTenants(t, serve(t, url, server.Config{Now: clock.now}, nil))
+		w.operate(t, "budgets", "set", w.b, "requests_per_second=5")
+		w.operate(t, "budgets", "set", w.a, "requests_per_second=1000000")
+		robot := resource.UID(w.robot(t, w.a, "other"))
+		noisy := must[*iampb.Identity](t, w.overGRPC, w.mallory, &iampb.CreateIdentityRequest{Parent: w.b, Identity: workload("noisy")}).GetUid()
+		bearer, quiet := w.mint(t, resource.UID(noisy), token.Claims{}), w.mint(t, robot, token.Claims{})
+		ask := func(call caller, bearer string) *status.Status {
+			_, st := call(t, bearer, proto.Message(&iampb.ListGroupsRequest{}))
+			return st
+		}
+		clock.hold() // it is fast, on a slow machine too
+		refused := 0
+		for _, call := range w.protocols() {
+			for range 50 {
+				st := ask(call, bearer)
+				if st.Code() == codes.OK {
+					continue
+				}
+				var retry time.Duration
+				for _, d := range st.Details() {
+					if r, ok := d.(*errdetails.RetryInfo); ok {
+						retry = r.GetRetryDelay().AsDuration()
+					}
+				}
+				if refused++; st.Code() != codes.ResourceExhausted || quotaOf(st).GetQuotaMetric() != "requests_per_second" || retry <= 0 || retry > time.Second {
+					t.Fatalf("error = %v", st)
+				}
+			}
+			for who, bearer := range map[string]string{"another organization's": quiet, "a person's": w.mallory} {
+				if st := ask(call, bearer); st.Code() != codes.OK {
+					t.Errorf("%s request: %v", who, st)
+				}
+			}
+		}
+		if refused < 50 {
+			t.Errorf("%d of 100 requests were refused", refused)
+		}
+		got := w.oci(t, w.mint(t, resource.UID(noisy), token.Claims{Audience: []string{w.RegistryHost}}), "GET", "/v2/", "")
+		if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
+			t.Errorf("the registry answers %d %s", got.status, got.body)
+		}
+		metrics := w.send(t, "", "GET", "/metrics", "").body
+		if !strings.Contains(metrics, `holdfast_budget_refusals_total{budget="requests_per_second"}`) || strings.Contains(metrics, w.b) {
+			t.Errorf("metrics: %s", metrics)
+		}
+	})
+}
+
+// TestBudgetEvents: every change of a budget is in the audit log of its group, with
+// what was there before.
+func TestBudgetEvents(t *testing.T) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
+		w.allowed(t, w.Token, limits(w.folder, 3))
+		w.allowed(t, w.Token, limits(w.folder, 4))
+		w.allowed(t, w.Token, &budgetspb.DeleteBudgetRequest{Uid: w.folder})
+		w.operate(t, "budgets", "set", w.folder, "repos=5")
+		w.allowed(t, w.Token, &iampb.DeleteGroupRequest{Uid: w.folder})
+		text := w.send(t, w.Token, "GET", "/audit/v1/entries?type=iam.budgets", "").body
+		for _, want := range []string{"budgets.created.v1", "budgets.updated.v1", "budgets.deleted.v1"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %s in %s", want, text)
+			}
+		}
+	})
+}
+
+// budgetSteps are the steps of TestApiBothProtocols about budgets.
+func budgetSteps() []step {
+	update := func(b *budgetspb.Budget, paths ...string) func(*story) proto.Message {
+		return func(s *story) proto.Message {
+			b := proto.Clone(b).(*budgetspb.Budget)
+			b.Uid = s.uid("images")
+			return &budgetspb.UpdateBudgetRequest{Budget: b, UpdateMask: mask(paths...)}
+		}
+	}
+	get := func(s *story) proto.Message { return &budgetspb.GetBudgetRequest{Uid: s.uid("images")} }
+	remove := func(s *story) proto.Message { return &budgetspb.DeleteBudgetRequest{Uid: s.uid("images")} }
+	list := func(*story) proto.Message { return &budgetspb.ListBudgetsRequest{OrderBy: "create_time desc"} }
+	none, some, negative := int64(0), int64(50_000_000_000), int64(-1)
+	return []step{
+		{name: "budget there is none of", in: get},
+		{name: "budget", in: update(&budgetspb.Budget{StoredBytes: &some, Webhooks: &none})},
+		{name: "budget of repos", in: update(&budgetspb.Budget{Repos: &none})},
+		{name: "repo over it", code: codes.FailedPrecondition, in: func(s *story) proto.Message {
+			return &registrypb.CreateRepoRequest{Parent: s.uid("images"), Repo: &registrypb.Repo{Name: "over"}}
+		}},
+		{name: "limit taken away", in: update(&budgetspb.Budget{}, "repos", "webhooks")},
+		{name: "budget of nonsense", code: codes.InvalidArgument, in: update(&budgetspb.Budget{Repos: &negative})},
+		{name: "budget of the organization", code: codes.PermissionDenied, in: func(s *story) proto.Message { return limits(s.org(), 5) }},
+		{name: "budget by somebody else", code: codes.PermissionDenied, in: update(&budgetspb.Budget{Repos: &some}), as: "ada"},
+		{name: "budgets", in: list},
+		{name: "budgets of a stranger", in: list, as: "stranger"},
+		{name: "budget gone", in: remove},
+		{name: "budget gone again", in: remove},
+	}
+}

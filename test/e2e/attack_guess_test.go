@@ -1,0 +1,238 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// eachTimedWorld runs f against a new server over every engine, whose clock stands
+// still until it is put forward: on a slow machine no delay passes by itself.
+func eachTimedWorld(t *testing.T, f func(t *testing.T, w *world, c *clock)) {
+	t.Helper()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		start := time.Now()
+		c := &clock{tick: func() time.Time { return start }}
+		f(t, serve(t, url, server.Config{Now: c.now}, nil), c)
+	})
+}
+
+// guessFrom sends wrong passwords from one address until it is told to wait, and
+// returns how many were checked.
+func (w *world) guessFrom(t *testing.T, address, email string) (checked int) {
+	t.Helper()
+	b := w.signInBrowser(t, address)
+	flow := b.begin()
+	for i := range 50 {
+		switch page := b.post("/signin/password", "flow", flow, "email", email, "password", fmt.Sprint("guess number ", i)); page.status {
+		case http.StatusUnauthorized:
+			checked++
+		case http.StatusTooManyRequests:
+			return checked
+		default:
+			t.Fatalf("a guess: %d\n%s", page.status, page.body)
+		}
+	}
+	t.Fatalf("50 guesses from %s have to wait for nothing", address)
+	return 0
+}
+
+// Nobody keeps somebody else out of an account by guessing at it: neither from
+// one address nor from many. Those who guess are slowed down all the same.
+func TestAttackLockOut(t *testing.T) {
+	eachTimedWorld(t, func(t *testing.T, w *world, c *clock) {
+		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
+		home := w.signInBrowser(t, "127.0.1.1")
+		if page := home.try("", ann.email, ann.password); !page.in() {
+			t.Fatalf("before the attack: %d\n%s", page.status, page.body)
+		}
+		home.Jar = withoutCookie(t, home, "hf_session")
+
+		if n := w.guessFrom(t, "127.0.2.1", ann.email); n != 10 {
+			t.Errorf("one address may guess %d times", n)
+		}
+		if page := w.signInBrowser(t, "127.0.1.2").try("", ann.email, ann.password); !page.in() {
+			t.Errorf("the owner, in a new browser, after guesses from one address: %d\n%s", page.status, page.body)
+		}
+		total := 10
+		for i := range 10 {
+			total += w.guessFrom(t, fmt.Sprintf("127.0.3.%d", i+1), ann.email)
+		}
+		if total > 30 {
+			t.Errorf("eleven addresses may guess %d times", total)
+		}
+		// From now on strangers wait, and the owner is one in a new browser.
+		if page := w.signInBrowser(t, "127.0.1.3").try("", ann.email, ann.password); page.status != http.StatusTooManyRequests || page.header.Get("Retry-After") == "" {
+			t.Errorf("a stranger with the right password: %d", page.status)
+		}
+		// Not so in the browser of before, also from where somebody guesses.
+		if page := home.try("", ann.email, ann.password); !page.in() {
+			t.Errorf("the owner, in a browser that has signed in before: %d\n%s", page.status, page.body)
+		}
+		home.Jar = withoutCookie(t, home, "hf_session")
+		near := w.signInBrowser(t, "127.0.2.1")
+		near.Jar = home.Jar
+		if page := near.try("", ann.email, ann.password); !page.in() {
+			t.Errorf("the owner, at the address of one who guesses: %d\n%s", page.status, page.body)
+		}
+		// Nor with a link of an administrator.
+		link := must[*signinpb.AccountLink](t, w.overGRPC, w.Token, &signinpb.CreateAccountLinkRequest{Uid: ann.uid})
+		w.followLink(t, link.GetUrl(), "another yellow anchor of ann")
+		c.advance(time.Hour)
+		if page := w.signInBrowser(t, "127.0.1.4").try("", ann.email, "another yellow anchor of ann"); !page.in() {
+			t.Errorf("after a quiet hour: %d\n%s", page.status, page.body)
+		}
+	})
+}
+
+// The cookie of a browser that has signed in before gives a few tries, at the
+// account that it has signed in to and at no other.
+func TestAttackKnownBrowser(t *testing.T) {
+	eachTimedWorld(t, func(t *testing.T, w *world, _ *clock) {
+		const email = "ann@example.test"
+		ann := w.personIn(t, w.Token, string(w.Organization), email, "a quiet violet anchor of ann")
+		other, owner := w.ownedOrg(t, "other")
+		w.personIn(t, owner, other, email, "the squatter's password")
+		squatter := w.signInBrowser(t, "127.0.2.1")
+		if page := squatter.try("other", email, "the squatter's password"); !page.in() {
+			t.Fatalf("%d\n%s", page.status, page.body)
+		}
+		squatter.Jar = withoutCookie(t, squatter, "hf_session")
+		stolen := w.signInBrowser(t, "127.0.2.1")
+		if page := stolen.try("", email, ann.password); !page.in() {
+			t.Fatalf("%d\n%s", page.status, page.body)
+		}
+		stolen.Jar = withoutCookie(t, stolen, "hf_session")
+		w.guessFrom(t, "127.0.2.1", email)
+
+		if page := squatter.try("", email, ann.password); page.in() {
+			if page := squatter.get("/account"); !strings.Contains(page.body, "<dd>other</dd>") {
+				t.Error("who is known to an account of their own tries others without limit")
+			}
+		}
+		tries := 0
+		for i := range 20 {
+			if page := stolen.try("", email, fmt.Sprint("guess number ", i)); page.status == http.StatusTooManyRequests {
+				break
+			}
+			tries++
+		}
+		if tries != 5 {
+			t.Errorf("a stolen cookie gives %d tries", tries)
+		}
+		forged := w.signInBrowser(t, "127.0.2.1")
+		here, err := url.Parse(w.BaseURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		forged.Jar.SetCookies(here, []*http.Cookie{{Name: "hf_known", Value: "made-up", Path: "/"}})
+		if page := forged.try("", email, ann.password); page.status != http.StatusTooManyRequests {
+			t.Errorf("a cookie that was made up: %d", page.status)
+		}
+	})
+}
+
+// Somebody who has an account of their own of an address cannot use its right
+// password to guess at another account of that address without limit: such a
+// sign-in counts as a guess at the other.
+func TestAttackGuessBesideRight(t *testing.T) {
+	const email, word = "ann@example.test", "the squatter's password"
+	eachTimedWorld(t, func(t *testing.T, w *world, c *clock) {
+		w.personIn(t, w.Token, string(w.Organization), email, "a quiet violet anchor of ann")
+		other, owner := w.ownedOrg(t, "other")
+		w.personIn(t, owner, other, email, word)
+		for name, tt := range map[string]struct {
+			organization string
+			known        bool
+		}{
+			"as a stranger":                              {"", false},
+			"naming the other organization":              {organizationName(t, w), false},
+			"naming it, in a browser known to their own": {organizationName(t, w), true},
+		} {
+			c.advance(time.Hour) // for the limits
+			b := w.signInBrowser(t, "127.0.2.1")
+			for range 10 {
+				if b.Jar = withoutCookie(t, b, "hf_session"); !tt.known {
+					b = w.signInBrowser(t, "127.0.2.1")
+				}
+				if page := b.try(tt.organization, email, word); !page.in() {
+					t.Fatalf("%s: %d\n%s", name, page.status, page.body)
+				}
+			}
+			if page := w.signInBrowser(t, "127.0.2.1").try("", email, "a quiet violet anchor of ann"); page.status != http.StatusTooManyRequests {
+				t.Errorf("%s: ten passwords were tried at the other account, and the next one, too: %d", name, page.status)
+			}
+		}
+	})
+}
+
+var shownFlow = regexp.MustCompile(`[A-Z2-7]{26}`)
+
+// Having to wait does not tell whether there is an account: an address that
+// nobody has is treated as one that somebody has, step by step.
+func TestAttackLimitTellsNothing(t *testing.T) {
+	eachTimedWorld(t, func(t *testing.T, w *world, _ *clock) {
+		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
+		answers := map[string][]string{}
+		for n, email := range []string{ann.email, "bob@example.test"} {
+			for i := range 4 {
+				b := w.signInBrowser(t, fmt.Sprintf("127.0.%d.%d", 4+n, i+1))
+				flow := b.begin()
+				for range 12 {
+					page := b.post("/signin/password", "flow", flow, "email", email, "password", "wrong")
+					text := shownFlow.ReplaceAllString(strings.ReplaceAll(page.body, email, "E"), "F")
+					answers[email] = append(answers[email], fmt.Sprint(page.status, len(page.header["Set-Cookie"]), text))
+				}
+			}
+		}
+		for i, want := range answers[ann.email] {
+			if got := answers["bob@example.test"][i]; got != want {
+				t.Fatalf("answer %d differs:\n%s\n%s", i, want, got)
+			}
+		}
+	})
+}
+
+// A browser that has begun many sign-ins is not locked out by its own cookies:
+// its requests stay small, and the sign-in begun last works.
+func TestAttackFlowCookies(t *testing.T) {
+	eachWorld(t, func(t *testing.T, w *world) {
+		b := w.signInBrowser(t, "127.0.0.1")
+		here, err := url.Parse(w.BaseURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		long := "/oauth?exit=redirect&client_id=x&redirect=" + url.QueryEscape("http://127.0.0.1:1/?"+strings.Repeat("x", 900)) + "&state=" + strings.Repeat("s", 500)
+		for i := range 150 {
+			path := "/signin"
+			if i%3 == 0 {
+				path = long
+			}
+			if page := b.get(path); page.status != http.StatusSeeOther {
+				t.Fatalf("sign-in %d cannot begin: %d", i, page.status)
+			}
+			size := 0
+			for _, c := range b.Jar.Cookies(here) {
+				size += len(c.String())
+			}
+			if size > 8<<10 {
+				t.Fatalf("after %d sign-ins the browser sends %d bytes of cookies", i+1, size)
+			}
+		}
+		first := b.begin()
+		for range 5 {
+			b.begin()
+		}
+		if page := b.post("/signin/password", "flow", first, "email", w.OwnerEmail, "password", w.OwnerPassword); !page.in() {
+			t.Errorf("a sign-in with five younger ones beside it: %d\n%s", page.status, page.body)
+		}
+	})
+}

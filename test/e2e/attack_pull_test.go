@@ -1,0 +1,119 @@
+package e2e_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// pullMany fetches a manifest n times, eight at a time, with the bearer token
+// given, or none.
+func (w *world) pullMany(t *testing.T, n int, bearer, repo, reference string) {
+	t.Helper()
+	var at atomic.Int64
+	var pullers sync.WaitGroup
+	for range 8 {
+		pullers.Go(func() {
+			for i := at.Add(1); i <= int64(n); i = at.Add(1) {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.BaseURL+"/v2/"+repo+"/manifests/"+reference, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.Header.Set("User-Agent", fmt.Sprint("flood/", i))
+				if bearer != "" {
+					r.Header.Set("Authorization", "Bearer "+bearer)
+				}
+				resp, err := w.client.Do(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusOK {
+					t.Errorf("pull %s: HTTP status %d", repo, resp.StatusCode)
+					return
+				}
+			}
+		})
+	}
+	pullers.Wait()
+}
+
+// recorded stops the server and returns what is recorded of the pulls of a
+// repo, and how many events there are of them.
+func (w *world) recorded(t *testing.T, repo string) (all []resource.Pull, events int) {
+	t.Helper()
+	w.stop()
+	s := storetest.Open(t, w.database)
+	told, err := s.Events(t.Context(), 0, 100_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range told {
+		if e.Type == resource.RegistryPull && string(e.Subject) == repo {
+			events++
+		}
+	}
+	got, err := s.Pulls(t.Context(), store.Reach{Under: []resource.UID{resource.UID(repo).Parent()}},
+		resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: resource.UID(repo)}, Direction: resource.Pulled},
+		page.Request{Size: 100_000, Order: page.Order{Field: "create_time"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Items, events
+}
+
+// TestAttackAnonymousPulls pulls from a public repo again and again, without a
+// token and with one of another organization: few rows are written, and they
+// still say how many pulls there were. The pulls of those who hold a role on the
+// repo are recorded one by one.
+func TestAttackAnonymousPulls(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		const anonymous, foreign, own = 3000, 300, 30
+		h := newHierarchy(t, w)
+		app := h.repo(t, h.folder, "app")
+		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: h.folder, Public: true}})
+		w.pushImage(t, "dev/folder/app", "1.0", "amd64", "layer")
+		stranger, member := resource.UID(h.robot(t, h.other, "stranger")), resource.UID(h.robot(t, h.folder, "member"))
+		w.bind(t, h.folder, string(member), string(resource.ManagedRoleUID("registry.pull")))
+		registry := token.Claims{Audience: []string{w.RegistryHost}}
+		w.pullMany(t, anonymous, "", "dev/folder/app", "1.0")
+		w.pullMany(t, foreign, w.mint(t, stranger, registry), "dev/folder/app", "1.0")
+		w.pullMany(t, own, w.mint(t, member, registry), "dev/folder/app", "1.0")
+		for protocol, call := range w.protocols() { // the first ones are there at once
+			procUntil(t, "the member's pulls are recorded, over "+protocol, func() bool {
+				got := must[*ocipb.ListPullsResponse](t, call, w.Token, &ocipb.ListPullsRequest{IdentityUid: string(member), Direction: ocipb.Direction_DIRECTION_PULL})
+				return got.GetTotalCount() == own && got.GetPulls()[0].GetCount() == 1
+			})
+		}
+		all, events := w.recorded(t, app)
+		rows, pulls := map[resource.UID]int{}, map[resource.UID]int64{}
+		for _, p := range all {
+			rows[p.Identity]++
+			pulls[p.Identity] += 1 + p.More
+			if p.Remote != "127.0.0.1" || p.Tag != "1.0" || p.Digest == "" {
+				t.Errorf("a record is %+v", p)
+			}
+		}
+		t.Logf("%d pulls of strangers: %d rows, %d events with the %d of a member", anonymous+foreign, rows[""]+rows[stranger], events, own)
+		const most = 2 * 3 // the first and the rest, in each of the minutes that this takes
+		if rows[""] > most || rows[stranger] > most || rows[member] != own || events != len(all) {
+			t.Errorf("rows: %v, and %d events; want at most %d for each stranger and %d for the member", rows, events, most, own)
+		}
+		if want := (map[resource.UID]int64{"": anonymous, stranger: foreign, member: own}); !maps.Equal(pulls, want) {
+			t.Errorf("pulls: %v, want %v", pulls, want)
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// readersMay is how much memory answers may hold that the callers of one
+// organization do not read: 32 MiB by the quota, and as much again for the rest of
+// the process.
+const readersMay = 64 << 20
+
+const (
+	largeAnswer = 13 << 20 // bytes
+	slowReaders = 8
+)
+
+// A library is a server with a large document that callers of two organizations
+// may read.
+type library struct {
+	*world
+	repo, digest string
+	ours, theirs string // tokens
+}
+
+func newLibrary(t *testing.T) *library {
+	t.Helper()
+	l := &library{world: serve(t, storetest.SQLite(t), server.Config{}, nil)}
+	l.repo = l.world.repo(t, string(l.Organization), "app")
+	l.digest = l.pushImage(t, "dev/app", "x", "amd64", "layer")
+	large := strings.Replace(spdxOf("large"), `"packages"`, `"comment":"`+strings.Repeat("x", largeAnswer)+`","packages"`, 1)
+	l.attach(t, "dev/app", "", l.digest, "application/spdx+json", large)
+	viewer := string(resource.ManagedRoleUID("viewer"))
+	reader := l.robot(t, string(l.Organization), "reader")
+	l.bind(t, string(l.Organization), reader, viewer)
+	l.ours = l.mint(t, resource.UID(reader), token.Claims{})
+	other := must[*iampb.Group](t, l.overGRPC, l.Token, &iampb.CreateGroupRequest{Group: &iampb.Group{Name: "other"}}).GetUid()
+	guest := l.robot(t, other, "guest")
+	l.bind(t, string(l.Organization), guest, viewer)
+	l.theirs = l.mint(t, resource.UID(guest), token.Claims{})
+	return l
+}
+
+func (l *library) path() string {
+	return "/registry/v1/repos/" + l.repo + "/digest/" + l.digest + "/rawsbom"
+}
+
+// calls is how many calls for the document have been answered, well or not.
+func (l *library) calls(t *testing.T) int {
+	t.Helper()
+	n := 0
+	for _, m := range regexp.MustCompile(`holdfast_call_duration_seconds_count\{code="[A-Z_]+",method="[^"]*GetRawSbom"\} (\d+)`).FindAllStringSubmatch(
+		l.send(t, "", http.MethodGet, "/metrics", "").body, -1) {
+		more, _ := strconv.Atoi(m[1]) // by the pattern
+		n += more
+	}
+	return n
+}
+
+// askOverHTTP asks for the document and does not read the answer.
+func (l *library) askOverHTTP(t *testing.T, bearer string) net.Conn {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(l.BaseURL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: holdfast.test\r\nAuthorization: Bearer %s\r\n\r\n", l.path(), bearer); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// askOverHTTP2 does so on a stream whose window it does not open, and reads the
+// connection.
+func (l *library) askOverHTTP2(t *testing.T, bearer string) net.Conn {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(l.BaseURL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	var block bytes.Buffer
+	enc, framer := hpack.NewEncoder(&block), http2.NewFramer(conn, conn)
+	for _, f := range [][2]string{
+		{":method", "GET"}, {":scheme", "http"}, {":authority", "holdfast.test"}, {":path", l.path()}, {"authorization", "Bearer " + bearer},
+	} {
+		if err := enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		t.Fatal(err)
+	}
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, conn) }()
+	return conn
+}
+
+// askOverGRPC asks for the document on a connection of its own, whose window is
+// as small as one can be, and does not read the answer.
+func (l *library) askOverGRPC(t *testing.T, bearer string) *grpc.ClientConn {
+	t.Helper()
+	conn := l.dial(t, insecure.NewCredentials(), grpc.WithInitialWindowSize(64<<10))
+	stream, err := conn.NewStream(bearing(t, bearer), &grpc.StreamDesc{ServerStreams: true}, "/holdfast.registry.v1.Registry/GetRawSbom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.SendMsg(&registryv1pb.RawSbomRequest{RepoId: l.repo, Digest: l.digest}); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// TestAttackSlowReaders: eight callers of one organization ask for a document of
+// 13 MiB and do not read it. It stays in memory for few of them, others are told
+// to come again, and another organization does not notice.
+func TestAttackSlowReaders(t *testing.T) {
+	for name, ask := range map[string]func(*library, *testing.T) io.Closer{
+		"HTTP/1.1": func(l *library, t *testing.T) io.Closer { return l.askOverHTTP(t, l.ours) },
+		"HTTP/2":   func(l *library, t *testing.T) io.Closer { return l.askOverHTTP2(t, l.ours) },
+		"gRPC":     func(l *library, t *testing.T) io.Closer { return l.askOverGRPC(t, l.ours) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLibrary(t)
+			if got := l.send(t, l.ours, http.MethodGet, l.path(), ""); got.status != http.StatusOK || len(got.body) < largeAnswer {
+				t.Fatalf("the document is %d, %d bytes", got.status, len(got.body))
+			}
+			rest := heap()
+			var all []io.Closer
+			for range slowReaders {
+				all = append(all, ask(l, t))
+			}
+			procUntil(t, "all have been answered", func() bool { return l.calls(t) == 1+slowReaders })
+			held := int64(heap()) - int64(rest)
+			t.Logf("%d MB more than before", held>>20)
+			if held > readersMay {
+				t.Errorf("%d callers that do not read hold %d MB, want at most %d MB", slowReaders, held>>20, readersMay>>20)
+			}
+			if got := l.send(t, l.theirs, http.MethodGet, l.path(), ""); got.status != http.StatusOK || len(got.body) < largeAnswer {
+				t.Errorf("another organization is answered %d %.200s", got.status, got.body)
+			}
+			for _, c := range all {
+				c.Close()
+			}
+			procUntil(t, "the organization can read again", func() bool {
+				return l.send(t, l.ours, http.MethodGet, l.path(), "").status == http.StatusOK
+			})
+		})
+	}
+}
+
+// heap is how many bytes the process keeps.
+func heap() uint64 {
+	var m runtime.MemStats
+	for range 2 { // pools are emptied by the second
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

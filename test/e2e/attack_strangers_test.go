@@ -1,0 +1,340 @@
+//lint:file-ignore SA1019 an attacker speaks HTTP/2 as no client of the standard library would
+
+package e2e_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// strangersMay is how much more memory than at rest the server may use for
+// callers it does not know, however many of them one address has.
+const strangersMay = 50 << 20
+
+const (
+	callCreate   = "/holdfast.iam.v2beta1.GroupsService/CreateGroup" // needs a token
+	callExchange = "/holdfast.oidc.SecurityTokenService/Exchange"    // needs none of ours
+	callPing     = "/holdfast.ping.v2beta1.PingService/Ping"         // needs none
+	callWatch    = "/grpc.health.v1.Health/Watch"                    // needs none, and goes on for ever
+
+	endless = 4<<20 - 1<<10 // bytes of a message: almost what the server takes
+)
+
+// An endlessMessage says that it is a message of a size that the server takes,
+// sends almost all of it, and then nothing more until it is closed.
+type endlessMessage struct {
+	left   int
+	begun  bool
+	full   func() // is called once all is sent that will be
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newEndless(full func()) *endlessMessage {
+	return &endlessMessage{left: endless, full: full, closed: make(chan struct{})}
+}
+
+func (e *endlessMessage) Read(b []byte) (int, error) {
+	if !e.begun && len(b) >= 5 {
+		e.begun = true
+		b[0] = 0
+		binary.BigEndian.PutUint32(b[1:], endless+100)
+		return 5, nil
+	}
+	if e.left == 0 {
+		e.once.Do(e.full)
+		<-e.closed
+		return 0, io.EOF
+	}
+	n := min(len(b), e.left)
+	e.left -= n
+	return n, nil
+}
+
+func (e *endlessMessage) Close() error {
+	select {
+	case <-e.closed:
+	default:
+		close(e.closed)
+	}
+	return nil
+}
+
+// knock opens a connection over HTTP/2 that stays until the test ends.
+func knock(t *testing.T, address string) *http2.ClientConn {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	cc, err := (&http2.Transport{AllowHTTP: true}).NewClientConn(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cc
+}
+
+// pour makes calls on a connection whose messages never end, and returns when
+// each has been refused or has sent what it will. It returns how many are over.
+func pour(t *testing.T, cc *http2.ClientConn, n int, method string, header http.Header) *atomic.Int64 {
+	t.Helper()
+	over := &atomic.Int64{}
+	var settled sync.WaitGroup
+	for range n {
+		settled.Add(1)
+		done := sync.OnceFunc(settled.Done)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://holdfast.test"+method, newEndless(done))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = header.Clone()
+		r.Header.Set("Content-Type", "application/grpc")
+		r.Header.Set("Te", "trailers")
+		go func() {
+			defer done()
+			defer over.Add(1)
+			resp, err := cc.RoundTrip(r)
+			if err != nil {
+				return // shown out
+			}
+			defer resp.Body.Close()
+			if method != callWatch {
+				_, _ = io.Copy(io.Discard, resp.Body) // to its end, or until it is reset
+				return
+			}
+			_, _ = io.ReadFull(resp.Body, make([]byte, 5))
+		}()
+	}
+	all := make(chan struct{})
+	go func() { settled.Wait(); close(all) }()
+	select {
+	case <-all:
+	case <-time.After(3 * time.Second): // held up by its window: it sends no more either
+	}
+	return over
+}
+
+// TestAttackStrangersMessages: callers without a token, or with one that was
+// made up, send messages that are almost as large as messages may be, and never
+// end. The server does not keep them.
+func TestAttackStrangersMessages(t *testing.T) {
+	const connections, streams = 3, 100
+	forged := http.Header{"Authorization": {"Bearer eyJhbGciOiJFUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJ4In0." + strings.Repeat("A", 86)}}
+	for name, tt := range map[string]struct {
+		mixed  bool // the connection's first request is not gRPC's, as behind some proxies
+		method string
+		header http.Header
+	}{
+		"no token":                 {false, callCreate, http.Header{}},
+		"a token that was made up": {false, callCreate, forged},
+		"a method that needs none": {false, callPing, http.Header{}},
+		"one that judges tokens":   {false, callExchange, http.Header{}},
+		"one that goes on":         {false, callWatch, http.Header{}},
+		"an unknown method":        {false, "/x.Y/Z", http.Header{}},
+		"mixed, no token":          {true, callCreate, http.Header{}},
+		"mixed, made up":           {true, callCreate, forged},
+		"mixed, needs none":        {true, callPing, http.Header{}},
+		"mixed, judges tokens":     {true, callExchange, http.Header{}},
+		"mixed, goes on":           {true, callWatch, http.Header{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := attacked(t)
+			rest := atRest(t, p)
+			for range connections {
+				cc := knock(t, p.address)
+				if tt.mixed {
+					askHealth(t, cc)
+				}
+				pour(t, cc, streams, tt.method, tt.header)
+			}
+			staysWithin(t, p, rest, strangersMay)
+		})
+	}
+}
+
+// askHealth makes a connection one of HTTP, on which gRPC is mixed in.
+func askHealth(t *testing.T, cc *http2.ClientConn) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://holdfast.test/healthz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := cc.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+}
+
+// attacked starts a server whose memory is to be looked at. Its collector lets
+// little garbage come together, so that the memory is what the server keeps.
+func attacked(t *testing.T) *proc {
+	t.Helper()
+	return procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "GOGC=20")
+}
+
+// atRest is the memory of a server that has served.
+func atRest(t *testing.T, p *proc) int64 {
+	t.Helper()
+	owner := p.owner()
+	defer owner.close()
+	for range 20 {
+		procMust[any](t, owner, http.MethodGet, "/iam/v2beta1/groups", nil)
+	}
+	return procResident(t, p)
+}
+
+// staysWithin fails the test if the server uses more memory than it may, and if
+// it does not serve its owner.
+func staysWithin(t *testing.T, p *proc, rest, may int64) {
+	t.Helper()
+	owner := p.owner()
+	defer owner.close()
+	most := int64(0)
+	for range 20 {
+		procMust[any](t, owner, http.MethodGet, "/iam/v2beta1/groups", nil)
+		most = max(most, procResident(t, p)-rest)
+	}
+	t.Logf("%d MB more than the %d MB at rest", most>>20, rest>>20)
+	if most > may {
+		t.Errorf("the server uses %d MB more than at rest, want at most %d MB", most>>20, may>>20)
+	}
+}
+
+// TestAttackStrangersHonest: what the server refuses strangers it does not refuse
+// others, and strangers learn why they are refused.
+func TestAttackStrangersHonest(t *testing.T) {
+	const unauthenticated, invalid, ok = "16", "3", "0"
+	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir())
+	owner := http.Header{"Authorization": {"Bearer " + p.dev.Token}}
+	large := protowire.AppendBytes(protowire.AppendTag(nil, 15, protowire.BytesType), make([]byte, endless)) // a field that there is none of
+	for name, tt := range map[string]struct {
+		method  string
+		header  http.Header
+		message []byte
+		want    string
+	}{
+		"a message of almost 4 MiB":          {callCreate, owner, large, invalid}, // for lack of a name
+		"a call without a token":             {callCreate, http.Header{}, nil, unauthenticated},
+		"a call with one that is made up":    {callCreate, http.Header{"Authorization": {"Bearer x"}}, nil, unauthenticated},
+		"a method that needs none":           {callPing, http.Header{}, nil, ok},
+		"one with a token all the same":      {callPing, owner, nil, ok},
+		"one with a message that is too big": {callPing, http.Header{}, large[len(large)-100_000:], "3 or 8"},
+		"a question after its health":        {"/grpc.health.v1.Health/Check", http.Header{}, nil, ok},
+		"an unknown method":                  {"/x.Y/Z", owner, nil, "12"},
+	} {
+		for how, mixed := range map[string]bool{"": false, ", mixed": true} {
+			t.Run(name+how, func(t *testing.T) {
+				cc := knock(t, p.address)
+				if mixed {
+					askHealth(t, cc)
+				}
+				got := callRaw(t, cc, tt.method, tt.header, framed(0, tt.message))
+				if got == "" || !strings.Contains(" "+tt.want+" ", " "+got+" ") {
+					t.Errorf("grpc-status %q, want %s", got, tt.want)
+				}
+			})
+		}
+	}
+}
+
+// TestAttackStrangersBurst: a client with a token makes as many calls at once as it
+// likes, on a connection that nobody has been known on before.
+func TestAttackStrangersBurst(t *testing.T) {
+	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
+	for range 5 {
+		conn := w.dial(t, insecure.NewCredentials())
+		var wg sync.WaitGroup
+		for range 300 {
+			wg.Go(func() {
+				if _, st := invoke(t, conn, "/holdfast.iam.v2beta1.GroupsService/GetGroup", w.Token, &iampb.GetGroupRequest{Uid: string(w.Organization)}); st != nil {
+					t.Error(st)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// TestAttackTenantMessages: a caller with a token sends messages that never end,
+// too. So many of its organization are waited for, and the rest are refused long
+// before their time is up; meanwhile who sends what it promises is served.
+func TestAttackTenantMessages(t *testing.T) {
+	const calls, slow = 90, 16
+	p := attacked(t)
+	header := http.Header{"Authorization": {"Bearer " + p.dev.Token}}
+	for name, mixed := range map[string]bool{"": false, "mixed": true} {
+		t.Run(name, func(t *testing.T) {
+			cc := knock(t, p.address)
+			if mixed {
+				askHealth(t, cc)
+			}
+			start := time.Now()
+			refused := pour(t, cc, calls, callCreate, header)
+			procUntil(t, "all but few are refused", func() bool { return refused.Load() >= calls-slow })
+			if took := time.Since(start); took > 20*time.Second {
+				t.Errorf("refused after %s, as all are", took)
+			}
+			if n := refused.Load(); n == calls {
+				t.Errorf("all %d are refused, want that %d are waited for", n, slow)
+			}
+			if got := callRaw(t, cc, callPing, header, framed(0, nil)); got != "0" {
+				t.Errorf("another call on the connection: %q", got)
+			}
+			procMust[any](t, p.owner(), http.MethodPost, faultGroups(p, http.MethodPost), map[string]string{"name": "served" + name})
+		})
+	}
+}
+
+// TestAttackStrangersBodies: callers without a token send bodies over HTTP that
+// are almost as large as bodies may be, and never end.
+func TestAttackStrangersBodies(t *testing.T) {
+	const connections = 200
+	for name, path := range map[string]string{
+		"the exchange of tokens": "/sts/exchange",
+		"a method of the API":    "/iam/v2beta1/groups",
+		"sign-in":                "/signin/password",
+		"a passkey":              "/signin/passkey",
+		"the registry's login":   "/v2/token",
+		"the registry's uploads": "/v2/dev/app/blobs/uploads/",
+		"nothing":                "/nowhere",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := attacked(t)
+			rest := atRest(t, p)
+			body := make([]byte, endless)
+			var wg sync.WaitGroup
+			for range connections {
+				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { conn.Close() })
+				wg.Go(func() {
+					_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // the server need not take it all, or any
+					_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: holdfast.test\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n", path, 4<<20)
+					_, _ = conn.Write(body)
+				})
+			}
+			wg.Wait()
+			staysWithin(t, p, rest, strangersMay)
+		})
+	}
+}

@@ -1,0 +1,273 @@
+// Package browser_test signs people in as they do it themselves: with the
+// command, and a browser that shows the real pages.
+package browser_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/target"
+	"github.com/chromedp/chromedp"
+
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
+)
+
+var update = flag.Bool("update", false, "take the pictures of docs/sign-in anew")
+
+// patience bounds every wait for something that must come.
+const patience = 90 * time.Second
+
+// needs returns the folder of what scripts/with-browser has prepared.
+func needs(t *testing.T) string {
+	t.Helper()
+	folder := os.Getenv("HOLDFAST_TEST_BROWSER")
+	if folder == "" {
+		t.Skip("HOLDFAST_TEST_BROWSER is not set: make test sets it")
+	}
+	return folder
+}
+
+// chromium is the one browser of all tests.
+var chromium struct {
+	once sync.Once
+	ctx  context.Context
+	stop context.CancelFunc
+	err  error
+}
+
+func startChromium() {
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.NoSandbox, // the tests may run as root, and open nothing but their own servers
+		chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"), // nothing from elsewhere
+	)
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, stop := chromedp.NewContext(allocator)
+	chromium.ctx, chromium.stop = ctx, func() { stop(); stopAllocator() }
+	chromium.err = chromedp.Run(ctx)
+}
+
+func TestMain(m *testing.M) {
+	if inspect.IsChild() { // of a server that was pushed an image
+		inspect.Child()
+	}
+	code := m.Run()
+	if chromium.stop != nil {
+		chromium.stop()
+	}
+	if missing := notInspected(); code == 0 && len(missing) > 0 {
+		fmt.Fprintf(os.Stderr, "no test has inspected the views %s\n", strings.Join(missing, ", "))
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// A tab is a window of a person who was never here before.
+type tab struct {
+	t        *testing.T
+	ctx      context.Context
+	person   cdp.BrowserContextID
+	scripted bool      // pages may run scripts
+	schemes  [2]string // in which views are judged: on a desktop, on a phone
+	unjudged bool      // how views look is judged elsewhere
+}
+
+// newTab opens a window of its own, with its own cookies.
+func newTab(t *testing.T) *tab {
+	t.Helper()
+	needs(t)
+	chromium.once.Do(startChromium)
+	if chromium.err != nil {
+		t.Fatalf("start Chromium: %v", chromium.err)
+	}
+	var id target.ID
+	browser := cdp.WithExecutor(chromium.ctx, chromedp.FromContext(chromium.ctx).Browser)
+	person, err := target.CreateBrowserContext().Do(browser)
+	if err == nil {
+		id, err = target.CreateTarget("about:blank").WithBrowserContextID(person).WithNewWindow(true).Do(browser)
+	}
+	if err != nil {
+		t.Fatalf("open a window: %v", err)
+	}
+	ctx, cancel := chromedp.NewContext(chromium.ctx, chromedp.WithTargetID(id))
+	t.Cleanup(func() {
+		cancel()
+		_ = target.DisposeBrowserContext(person).Do(browser) // it ends with the browser anyhow
+	})
+	if err := chromedp.Run(ctx); err != nil { // without a bound: the window lives as long as the first run's context
+		t.Fatalf("open a window: %v", err)
+	}
+	b := &tab{t: t, ctx: ctx, person: person, scripted: true, schemes: [2]string{"light", "dark"}}
+	b.run("open a window", chromedp.EmulateViewport(1100, 800))
+	return b
+}
+
+// run does actions one after the other, within bounds, and shows the page as it
+// was if one of them fails.
+func (b *tab) run(what string, actions ...chromedp.Action) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		b.t.Fatalf("%s: %v\n%s", what, err, b.shown())
+	}
+}
+
+// shown is what the window shows, as text.
+func (b *tab) shown() string {
+	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	defer cancel()
+	var text string
+	if err := chromedp.Run(ctx, chromedp.Evaluate(`location.href + "\n" + (document.body?.innerText ?? "")`, &text)); err != nil {
+		return fmt.Sprintf("(the page cannot be read: %v)", err)
+	}
+	return text
+}
+
+func (b *tab) open(address string) {
+	b.t.Helper()
+	b.run("open "+address, chromedp.Navigate(address))
+}
+
+// see waits for a heading.
+func (b *tab) see(heading string) {
+	b.t.Helper()
+	b.run(fmt.Sprintf("see %q", heading), chromedp.WaitVisible(fmt.Sprintf(`//h1[contains(., %q)]`, heading)))
+}
+
+// read waits for a text anywhere on the page.
+func (b *tab) read(text string) {
+	b.t.Helper()
+	b.run(fmt.Sprintf("read %q", text), chromedp.WaitVisible(fmt.Sprintf(`//main//*[contains(normalize-space(), %q)]`, text)))
+}
+
+// fill types a text into the field of a label, in place of what is there.
+func (b *tab) fill(label, text string) {
+	b.t.Helper()
+	var found bool
+	quoted, _ := json.Marshal(label)
+	find := fmt.Sprintf(`(e => { e?.focus(); e?.select(); return !!e })([...document.querySelectorAll("label")].find(l => l.innerText.trim() === %s)?.control)`, quoted)
+	b.run(fmt.Sprintf("find %q", label), chromedp.Evaluate(find, &found))
+	if !found {
+		b.t.Fatalf("no field is labelled %q\n%s", label, b.shown())
+	}
+	b.keys(text)
+}
+
+// press clicks what has this name.
+func (b *tab) press(name string) {
+	b.t.Helper()
+	where := fmt.Sprintf(`//button[normalize-space()=%[1]q or @aria-label=%[1]q] | //a[normalize-space()=%[1]q] | //summary[normalize-space()=%[1]q]`, name)
+	b.run(fmt.Sprintf("press %q", name), chromedp.Click(where, chromedp.NodeVisible))
+}
+
+// keys presses keys, as a person without a mouse does.
+func (b *tab) keys(keys string) {
+	b.t.Helper()
+	b.run("press keys", chromedp.KeyEvent(keys))
+}
+
+// focused is the name of what has the focus.
+func (b *tab) focused() string {
+	b.t.Helper()
+	var name string
+	b.run("find the focus", chromedp.Evaluate(`(e => e.labels?.[0]?.innerText ?? e.innerText ?? "")(document.activeElement)`, &name))
+	return strings.TrimSpace(name)
+}
+
+// withoutScripts turns scripts off, those of pages but not those of this test.
+func (b *tab) withoutScripts() {
+	b.t.Helper()
+	b.scripted = false
+	b.run("turn scripts off", emulation.SetScriptExecutionDisabled(true))
+}
+
+// address is where the window is.
+func (b *tab) address() string {
+	b.t.Helper()
+	var address string
+	b.run("read the address", chromedp.Location(&address))
+	return address
+}
+
+// A violation is a rule of axe-core that a page breaks.
+type violation struct {
+	ID, Impact, Help string
+	Nodes            []struct{ HTML string }
+}
+
+var axe = sync.OnceValues(func() (string, error) {
+	text, err := os.ReadFile(filepath.Join(os.Getenv("HOLDFAST_TEST_BROWSER"), "node_modules", "axe-core", "axe.min.js"))
+	return string(text), err
+})
+
+func (b *tab) scheme(name string) chromedp.Action {
+	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}})
+}
+
+func (b *tab) shoot(name string, width int64, scheme string) {
+	b.t.Helper()
+	b.shootTo(filepath.Join("..", "..", "..", "docs", "sign-in", name+".png"), width, scheme)
+}
+
+// shootTo takes a picture of the page and writes it to a file.
+func (b *tab) shootTo(file string, width int64, scheme string) {
+	b.t.Helper()
+	var picture []byte
+	b.run("take a picture", chromedp.EmulateViewport(width, 780), b.scheme(scheme),
+		chromedp.ActionFunc(func(ctx context.Context) (err error) {
+			picture, err = page.CaptureScreenshot().WithCaptureBeyondViewport(true).Do(ctx)
+			return err
+		}), chromedp.EmulateViewport(1100, 800), b.scheme("light"))
+	if err := os.WriteFile(file, shrink(b.t, picture), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// shrink writes a picture with at most 256 colours, which pages like ours have:
+// it takes a quarter of the space.
+func shrink(t *testing.T, picture []byte) []byte {
+	t.Helper()
+	full, err := png.Decode(bytes.NewReader(picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := full.Bounds()
+	small := image.NewPaletted(size, nil)
+	known := map[color.RGBA]uint8{}
+	for y := range size.Dy() {
+		for x := range size.Dx() {
+			c, _ := color.RGBAModel.Convert(full.At(x, y)).(color.RGBA)
+			near := color.RGBA{c.R &^ 7, c.G &^ 7, c.B &^ 7, 255} // one for each few shades of the smooth edges of letters
+			at, ok := known[near]
+			if !ok && len(known) < 256 {
+				at = uint8(len(known))
+				known[near] = at
+				small.Palette = append(small.Palette, c)
+			} else if !ok {
+				at = uint8(small.Palette.Index(c))
+			}
+			small.SetColorIndex(x, y, at)
+		}
+	}
+	var b bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, small); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,67 @@
+package browser_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/holdfast-dev/holdfast/gen/openapi"
+	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
+)
+
+// TestReference walks the reference of the API: it fits a phone, has text before links,
+// and finds a call. The rules of accessibility are held against a page of what was found,
+// which has all that the whole page has, because that would take a minute.
+func TestReference(t *testing.T) {
+
+	s, b := newSite(t), newTab(t)
+	b.open(s.BaseURL + "/docs")
+	b.see("API reference")
+	b.run("on a phone", chromedp.EmulateViewport(390, 800))
+	b.fits("docs", 390)
+	b.run("on a desktop", chromedp.EmulateViewport(1100, 800))
+	var links int
+	b.run("count the links before the text", chromedp.Evaluate(`(main =>
+		[...document.querySelectorAll("a")].filter(a => a.compareDocumentPosition(main) & Node.DOCUMENT_POSITION_FOLLOWING
+			&& !main.contains(a)).length)(document.querySelector("main .lead"))`, &links))
+	if links > 5 {
+		t.Errorf("there are %d links before any text", links)
+	}
+	b.run("search", chromedp.SendKeys(`input[type="search"]`, "create group"), chromedp.Click("form button"))
+	b.see("API reference")
+	b.read("calls and types have “create group”")
+	b.read("The platform team")
+	b.inspect("docs")
+}
+
+// TestDescription has a public linter check the description of the API.
+func TestDescription(t *testing.T) {
+
+	needs(t)
+	file := filepath.Join(t.TempDir(), "openapi.json")
+	if err := os.WriteFile(file, openapi.Document, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cli := filepath.Join(os.Getenv("HOLDFAST_TEST_BROWSER"), "node_modules", "@redocly", "cli", "bin", "cli.js")
+	lint := exec.CommandContext(t.Context(), testprogram.Path(t, "node/bin/node"),
+		cli, "lint", "--config", "redocly.yaml", "--format=json", file)
+	lint.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
+	var stderr bytes.Buffer
+	lint.Stderr = &stderr
+	out, err := lint.Output()
+	var found struct {
+		Totals   struct{ Errors, Warnings, Ignored int }
+		Problems []struct{ RuleID, Message string }
+	}
+	if at := bytes.IndexByte(out, '{'); at < 0 || json.Unmarshal(out[at:], &found) != nil {
+		t.Fatalf("the linter says (%v):\n%s\n%s", err, out, &stderr)
+	}
+	if n := found.Totals; n.Errors+n.Warnings+n.Ignored > 0 || err != nil {
+		t.Errorf("%d errors and %d warnings (%v): %v", n.Errors, n.Warnings, err, found.Problems)
+	}
+}

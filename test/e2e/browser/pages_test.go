@@ -1,0 +1,206 @@
+package browser_test
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+var pictures = flag.String("pictures", "", "folder to put pictures of all views into, to look at them")
+
+// A view is a page in a state of its own.
+type view struct {
+	file    string // of the page, in this repository
+	picture bool   // docs/sign-in has a picture of it
+}
+
+// views are all pages in the states that look different. A test stands before each
+// of them and inspects it; a page that is in no row, or that no test has inspected,
+// fails the tests.
+var views = map[string]view{
+	"signin":           {"internal/signin/login/pages/signin.html", true},
+	"signin-wrong":     {"internal/signin/login/pages/signin.html", true},
+	"signin-forgot":    {"internal/signin/login/pages/signin.html", false},
+	"signin-provider":  {"internal/signin/login/pages/signin.html", true},
+	"signin-unknown":   {"internal/signin/login/pages/signin.html", false},
+	"signin-invite":    {"internal/signin/login/pages/signin.html", true},
+	"join":             {"internal/signin/login/pages/join.html", true},
+	"join-wrong":       {"internal/signin/login/pages/join.html", false},
+	"welcome":          {"internal/signin/login/pages/welcome.html", true},
+	"choose":           {"internal/signin/login/pages/choose.html", true},
+	"factor":           {"internal/signin/login/pages/factor.html", true},
+	"factor-passkey":   {"internal/signin/login/pages/factor.html", false},
+	"confirm":          {"internal/signin/login/pages/confirm.html", true},
+	"confirm-device":   {"internal/signin/login/pages/confirm.html", true},
+	"confirm-invite":   {"internal/signin/login/pages/confirm.html", false},
+	"device":           {"internal/signin/login/pages/device.html", true},
+	"device-wrong":     {"internal/signin/login/pages/device.html", false},
+	"done":             {"internal/signin/login/pages/done.html", false},
+	"denied":           {"internal/signin/login/pages/done.html", false},
+	"signed-out":       {"internal/signin/login/pages/done.html", false},
+	"link":             {"internal/signin/login/pages/link.html", false},
+	"account":          {"internal/signin/login/pages/account.html", true},
+	"account-wrong":    {"internal/signin/login/pages/account.html", false},
+	"account-provider": {"internal/signin/login/pages/account.html", false},
+	"passkey":          {"internal/signin/login/pages/account.html", false},
+	"totp":             {"internal/signin/login/pages/totp.html", false},
+	"recovery":         {"internal/signin/login/pages/recovery.html", true},
+	"trial":            {"internal/signin/login/pages/trial.html", true},
+	"problem":          {"internal/signin/login/pages/problem.html", true},
+	"missing":          {"internal/signin/login/pages/problem.html", false},
+	"home":             {"internal/signin/login/pages/home.html", false},
+	"home-signed-in":   {"internal/signin/login/pages/home.html", false},
+	"setup":            {"internal/server/setup.html", true},
+	"setup-code":       {"internal/server/setup.html", false},
+	"setup-wrong":      {"internal/server/setup.html", false},
+	"setup-done":       {"internal/server/setup.html", false},
+	"command":          {"cmd/holdfast/internal/signin/loopback.html", false},
+	"command-refused":  {"cmd/holdfast/internal/signin/loopback.html", false},
+	"docs":             {"internal/api/reference/reference.html", false},
+	"console":          {"console/index.html", false},
+}
+
+// inspected are the views that a test has stood before.
+var inspected sync.Map
+
+// TestEveryPageIsListed fails if a page has no row in views, or a row no page.
+func TestEveryPageIsListed(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	listed := map[string]bool{}
+	for name, v := range views {
+		if listed[v.file] = true; !exists(filepath.Join(root, v.file)) {
+			t.Errorf("view %s: there is no page %s", name, v.file)
+		}
+	}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := d.Name(); d.IsDir() && (name == "node_modules" || name == "bin" || name == "dist" || name == ".git" || name == "testdata") {
+			return fs.SkipDir
+		}
+		file, err := filepath.Rel(root, path)
+		part := d.Name() == "layout.html" || strings.HasPrefix(d.Name(), "_")
+		if filepath.Ext(path) == ".html" && !part && !listed[filepath.ToSlash(file)] {
+			t.Errorf("%s is in no row of views: add one, and a test that inspects it", file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// notInspected returns the views that no test has inspected, if all tests ran.
+func notInspected() (missing []string) {
+	for _, name := range []string{"test.run", "test.skip", "test.list"} {
+		if flag.Lookup(name).Value.String() != "" {
+			return nil
+		}
+	}
+	if os.Getenv("HOLDFAST_TEST_BROWSER") == "" {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(views)) {
+		if _, ok := inspected.Load(name); !ok {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// schemes and widths are what every page is inspected in.
+var (
+	schemes = []string{"light", "dark"}
+	widths  = []int64{1280, 390}
+)
+
+// inspect checks a page that a person stands before: it breaks no rule of
+// accessibility and need not be scrolled sideways, in light and in dark, on a desktop
+// and on a phone. With -update it takes the pictures of the documents.
+func (b *tab) inspect(name string) {
+	b.t.Helper()
+	v, ok := views[name]
+	if !ok {
+		b.t.Fatalf("%s is in no row of views", name)
+	}
+	inspected.Store(name, true)
+	base := strings.TrimSuffix(filepath.Base(v.file), ".html")
+	var shown string
+	b.run("find out which page it is", chromedp.Evaluate(`document.body.dataset.page ?? ""`, &shown))
+	if strings.HasPrefix(v.file, "internal/signin/login/") && shown != base {
+		b.t.Errorf("%s shows the page %q, want %q\n%s", name, shown, base, b.shown())
+	}
+	b.run("let the rules run", emulation.SetScriptExecutionDisabled(false)) // those of the page have not
+	b.loadRules()
+	for _, width := range widths {
+		b.run("resize", chromedp.EmulateViewport(width, 800))
+		b.fits(name, width)
+		for _, scheme := range schemes {
+			b.obeys(name, width, scheme)
+			if *pictures != "" {
+				b.shootTo(filepath.Join(*pictures, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), width, scheme)
+				b.run("resize", chromedp.EmulateViewport(width, 800))
+			}
+		}
+	}
+	b.run("back to the desktop", chromedp.EmulateViewport(1100, 800), b.scheme("light"),
+		emulation.SetScriptExecutionDisabled(!b.scripted))
+	if *update && v.picture {
+		b.shoot(name+"-desktop", 1100, "light")
+		b.shoot(name+"-phone", 390, "dark")
+	}
+}
+
+// loadRules loads the rules of accessibility into the page.
+func (b *tab) loadRules() {
+	b.t.Helper()
+	source, err := axe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.run("load the rules", chromedp.Evaluate(source+"; undefined", nil))
+}
+
+// obeys fails the test if the page breaks a rule of accessibility. In the dark only
+// contrast is checked: the other rules do not depend on colours.
+func (b *tab) obeys(name string, width int64, scheme string) {
+	b.t.Helper()
+	options := `{resultTypes: ["violations"]}`
+	if scheme == "dark" {
+		options = `{resultTypes: ["violations"], runOnly: ["color-contrast"]}`
+	}
+	var broken []violation
+	b.run("check accessibility", b.scheme(scheme),
+		chromedp.Evaluate(`axe.run(document, `+options+`).then(r => r.violations)`, &broken,
+			func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	for _, v := range broken {
+		b.t.Errorf("%s, %d points wide, %s: %s (%s, %s): %s", name, width, scheme, v.Help, v.ID, v.Impact, v.Nodes[0].HTML)
+	}
+}
+
+// fits fails the test if the page must be scrolled sideways.
+func (b *tab) fits(name string, width int64) {
+	b.t.Helper()
+	var needs int64
+	b.run("measure", chromedp.Evaluate(`document.documentElement.scrollWidth`, &needs))
+	if needs > width {
+		b.t.Errorf("%s is %d points wide on a screen of %d", name, needs, width)
+	}
+}

@@ -1,0 +1,361 @@
+package browser_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/holdfast-dev/holdfast/internal/server"
+)
+
+// signIn fills in the form for local accounts.
+func (b *tab) signIn(email, password string) {
+	b.t.Helper()
+	b.see("Sign in")
+	b.fill("E-mail", email)
+	b.fill("Password", password)
+	b.press("Sign in")
+}
+
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	l := p.login()
+	b.open(l.address())
+	b.see("Sign in")
+	b.read("Holdfast keeps who may do what in an organization")
+	b.read(strings.TrimPrefix(s.BaseURL, "http://"))
+	b.inspect("signin")
+	b.press("Forgot your password?")
+	b.read("Ask an administrator of your organization")
+	b.inspect("signin-forgot")
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("You are signed in")
+	b.run("see the logo", chromedp.WaitVisible("header svg", chromedp.ByQuery))
+	b.inspect("command")
+	l.succeeds()
+	p.works()
+	b.leavesNothing(t, s)
+}
+
+// leavesNothing fails the test if a secret of the sign-in stayed behind: in the
+// history of the browser, or in the server's log.
+func (b *tab) leavesNothing(t *testing.T, s *site) {
+	t.Helper()
+	b.run("read the history", chromedp.ActionFunc(func(ctx context.Context) error {
+		_, entries, err := page.GetNavigationHistory().Do(ctx)
+		for _, e := range entries {
+			u, _ := url.Parse(e.URL)
+			for _, name := range []string{"token", "refresh_token", "code", "id_token"} {
+				if u.Query().Has(name) {
+					t.Errorf("the history holds a %s: %s", name, e.URL)
+				}
+			}
+		}
+		return err
+	}))
+	log := s.log.String()
+	if strings.Contains(log, s.OwnerPassword) {
+		t.Error("the log holds the password")
+	}
+	if token := regexp.MustCompile(`eyJ[\w-]+\.eyJ`).FindString(log); token != "" {
+		t.Errorf("the log holds a token: %s…", token)
+	}
+}
+
+// TestShowPassword shows a password that was typed, and hides it again before it is
+// sent, because browsers store only what is a password then.
+func TestShowPassword(t *testing.T) {
+	t.Parallel()
+	s, b := newSite(t), newTab(t)
+	b.open(s.BaseURL + "/signin")
+	b.see("Sign in")
+	b.fill("Password", "almost right")
+	for _, step := range []struct{ button, kind string }{{"Show password", "text"}, {"Hide password", "password"}, {"Show password", "text"}} {
+		b.press(step.button)
+		if got := b.attribute("#password", "type"); got != step.kind {
+			t.Errorf("after %q the field is a %s, want %s", step.button, got, step.kind)
+		}
+	}
+	b.run("listen", chromedp.Evaluate(`document.querySelector("#password").form.addEventListener("submit", e => {
+		e.preventDefault(); document.title = e.target.elements.password.type })`, nil))
+	b.fill("E-mail", s.OwnerEmail)
+	b.press("Sign in")
+	if got := b.title(); got != "password" {
+		t.Errorf("what is sent is a %s", got)
+	}
+	c := newTab(t)
+	c.withoutScripts()
+	c.open(s.BaseURL + "/signin")
+	c.see("Sign in")
+	if c.visible(".show") {
+		t.Error("without scripts there is a button that does nothing")
+	}
+}
+
+// attribute is a property of an element.
+func (b *tab) attribute(selector, name string) (value string) {
+	b.t.Helper()
+	b.run("read "+selector, chromedp.JavascriptAttribute(selector, name, &value, chromedp.ByQuery))
+	return value
+}
+
+func (b *tab) title() (text string) {
+	b.t.Helper()
+	b.run("read the title", chromedp.Title(&text))
+	return text
+}
+
+// visible reports whether an element takes any room on the page.
+func (b *tab) visible(selector string) (is bool) {
+	b.t.Helper()
+	b.run("look for "+selector, chromedp.Evaluate(fmt.Sprintf(`!!document.querySelector(%q)?.getClientRects().length`, selector), &is))
+	return is
+}
+
+// inView reports whether a person sees an element without scrolling.
+func (b *tab) inView(selector string) (is bool) {
+	b.t.Helper()
+	b.run("look for "+selector, chromedp.Evaluate(fmt.Sprintf(`(r => r.top >= 0 && r.bottom <= innerHeight && r.height > 0)(document.querySelector(%q).getBoundingClientRect())`, selector), &is))
+	return is
+}
+
+func TestSignInWithoutScripts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	b.withoutScripts()
+	l := p.login()
+	b.open(l.address())
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("You are signed in")
+	l.succeeds()
+	p.works()
+}
+
+func TestSignInByKeyboard(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	l := p.login()
+	b.open(l.address())
+	b.see("Sign in")
+	b.tabTo("E-mail")
+	b.keys(s.OwnerEmail)
+	b.tabTo("Password")
+	b.keys(s.OwnerPassword + kb.Enter)
+	b.see("You are signed in")
+	l.succeeds()
+	p.works()
+}
+
+// tabTo presses the tab key until something has the focus.
+func (b *tab) tabTo(name string) {
+	b.t.Helper()
+	var passed []string
+	for !slices.Contains(passed, name) {
+		if len(passed) > 20 {
+			b.t.Fatalf("the tab key does not lead to %q, but to %q", name, passed)
+		}
+		b.keys(kb.Tab)
+		passed = append(passed, b.focused())
+	}
+}
+
+func TestWrongPassword(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	l := p.login()
+	b.run("on a phone", chromedp.EmulateViewport(390, 700))
+	b.open(l.address())
+	b.signIn(s.OwnerEmail, "not the password at all")
+	beside := `form[action="/signin/password"] #password-wrong[role=alert]` // where the person has just typed
+	b.run("see the problem", chromedp.WaitVisible(beside, chromedp.ByQuery))
+	if got := b.focused(); got != "Password" {
+		t.Errorf("the focus is on %q, want Password", got)
+	}
+	if got := b.attribute("#email", "value"); got != s.OwnerEmail {
+		t.Errorf("the e-mail address is %q, want what was typed", got)
+	}
+	if !b.inView(beside) {
+		t.Error("a person with a phone has to look for the reason")
+	}
+	b.inspect("signin-wrong")
+	b.signIn(s.OwnerEmail, s.OwnerPassword) // the sign-in is not lost
+	b.see("You are signed in")
+	l.succeeds()
+}
+
+func TestHeadless(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	l := p.login("--headless")
+	b.open(l.address())
+	code := l.says(`shows the code (\S+)$`)
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("Do the codes match?")
+	b.read(code)
+	b.inspect("confirm")
+	b.press("Allow")
+	b.see("You are signed in")
+	b.inspect("done")
+	l.succeeds()
+	p.works()
+}
+
+func TestHeadlessDenied(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	l := p.login("--headless")
+	b.open(l.address())
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("Do the codes match?")
+	b.press("Deny")
+	b.see("You said no")
+	b.inspect("denied")
+	l.fails()
+}
+
+// TestCommandDenied shows the page of the command that was refused.
+func TestCommandDenied(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	b.account(s, s.OwnerEmail, s.OwnerPassword)
+	l := p.login()
+	b.open(l.address())
+	b.see("Continue as")
+	b.press("Deny")
+	b.see("You are not signed in")
+	b.run("see the logo", chromedp.WaitVisible("header svg", chromedp.ByQuery))
+	b.inspect("command-refused")
+	l.fails()
+}
+
+func TestDevice(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	l := p.login("--device")
+	line := l.says(`(open \S+ in a browser and enter the code \S+)`)
+	words := strings.Fields(line)
+	address, code := words[1], words[len(words)-1]
+	b.open(address)
+	b.see("Connect a device")
+	b.inspect("device")
+	for typed, why := range map[string]string{
+		"one-two-3": "This is not a whole code", "bcdfghjk": "No device with the code BCDF-GHJK waits",
+	} {
+		b.fill("Code", typed)
+		b.press("Continue")
+		b.read(why)
+		if got := b.attribute("#user_code", "value"); !strings.EqualFold(strings.ReplaceAll(got, "-", ""), strings.ReplaceAll(typed, "-", "")) {
+			t.Errorf("the page shows %q for %q", got, typed)
+		}
+	}
+	b.inspect("device-wrong")
+	b.fill("Code", strings.ToLower(code))
+	b.press("Continue")
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("Do the codes match?")
+	b.read(code)
+	for _, fact := range []string{s.OwnerEmail, "holdfast", "127.0.0.1", "just now", "Everything that you may do", "Did somebody send you this code or address?"} {
+		b.read(fact)
+	}
+	b.inspect("confirm-device")
+	b.press("Allow")
+	b.see("You are signed in")
+	l.succeeds()
+	p.works()
+}
+
+func TestSetUp(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Config{DataDir: t.TempDir()})
+	b, p := newTab(t), s.person(t)
+	link := regexp.MustCompile(`http://localhost:\d+/setup\?code=\S+`).FindString(s.log.String())
+	b.open(s.BaseURL + "/setup?code=" + strings.Repeat("x", 43))
+	b.read("the set-up code is wrong") // before anybody has filled in anything
+	c := newTab(t)
+	c.open(s.BaseURL + "/setup")
+	c.inspect("setup-code")
+	b.open(link)
+	b.see("Set up Holdfast")
+	b.inspect("setup")
+	b.fill("Organization", "Größe & Söhne")
+	b.fill("Your name", "Zoë Müller")
+	b.fill("Your e-mail", "ann@example.com")
+	b.fill("Your password", "password1234")
+	b.press("Set up")
+	b.read("easy to guess")
+	b.inspect("setup-wrong")
+	b.fill("Your password", "nine unrelated words")
+	b.press("Set up")
+	b.see("Holdfast is set up")
+	b.read("Größe & Söhne exists, in paths grosse-sohne, and Zoë Müller owns it. You are signed in")
+	b.inspect("setup-done")
+	b.press("Your account")
+	b.see("Your account")
+	b.read("Zoë Müller")
+	b.read("Größe & Söhne")
+	b.signOut(s)
+
+	l := p.login()
+	b.open(l.address())
+	b.signIn("ann@example.com", "nine unrelated words")
+	b.see("You are signed in")
+	l.succeeds()
+	if got := p.run("iam", "groups", "list", "--columns", "name"); !strings.Contains(got, "grosse-sohne") {
+		t.Errorf("groups = %q, want grosse-sohne", got)
+	}
+	if got := p.run("whoami"); !regexp.MustCompile(`(?m)^identity +Zoë Müller$\nproven by +an account at http`).MatchString(got) {
+		t.Errorf("whoami = %q, want a name", got)
+	}
+}
+
+// TestPageWeight counts what a browser loads before somebody can sign in.
+func TestPageWeight(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Jar: jar}
+	total := 0
+	for _, path := range []string{"/oauth?client_id=holdfast&exit=redirect&redirect=http%3A%2F%2F127.0.0.1%3A1%2F%3Ftoken%3Dtrue%26error%3Dtrue", "/signin/style.css", "/signin/signin.js", "/signin/icon.svg"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.BaseURL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close() // it was read
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("GET %s = %s, %v", path, resp.Status, err)
+		}
+		t.Logf("%6d bytes %s", len(body), resp.Request.URL.Path)
+		total += len(body)
+	}
+	if total > 30_000 {
+		t.Errorf("the page weighs %d bytes, want 30,000 at most", total)
+	}
+}

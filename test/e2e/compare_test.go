@@ -1,0 +1,142 @@
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// trixie is what bookworm becomes with another release: openssl is fixed, left is newer and has something new, and
+// right was added.
+func trixie(t *testing.T) string {
+	return layerOf(t, map[string]string{
+		"etc/os-release":                      "ID=debian\nVERSION_ID=\"13\"\nVERSION_CODENAME=trixie\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n",
+		"var/lib/dpkg/status":                 "Package: libssl3\nStatus: install ok installed\nSource: openssl\nVersion: 3.5.0-1\nArchitecture: amd64\n\n",
+		"app/node_modules/left/package.json":  `{"name":"left","version":"1.3.0"}`,
+		"app/node_modules/right/package.json": `{"name":"right","version":"0.1.0"}`,
+	})
+}
+
+// TestCompareImages compares two images, and what a tag stands for with what it stood for, over both protocols. Who may
+// not see both is refused.
+func TestCompareImages(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGallery(t, url)
+		before := time.Now()
+		time.Sleep(2 * time.Millisecond)
+		digest := g.pushImage(t, "dev/folder/app", "v1", "amd64", trixie(t)) // v1 moves on
+		g.await(t, "v1", findingspb.Inspection_STATE_INDEXED)
+		g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))
+		g.publish(t, g.org, osvOf("GHSA-1", "CVE-3", "npm", "left", "1.9.0"))
+		g.publish(t, g.org, osvOf("GHSA-2", "CVE-5", "npm", "right", "1.0.0"))
+		of := &findingspb.CompareImagesRequest{FromRepoUid: g.repo, FromReference: g.digest, ToReference: digest}
+		then := &findingspb.CompareImagesRequest{FromRepoUid: g.repo, FromReference: "v1", FromTime: timestamppb.New(before), ToReference: "v1"}
+		want := []string{
+			"KIND_FINDING_NEW GHSA-2 right  > 0.1.0", "KIND_FINDING_FIXED DSA-1 libssl3 3.0.1-1 > ",
+			"KIND_FINDING_REMAINING GHSA-1 left 1.2.0 > 1.3.0", "KIND_PACKAGE_CHANGED  left 1.2.0 > 1.3.0",
+			"KIND_PACKAGE_CHANGED  libssl3 3.0.1-1 > 3.5.0-1", "KIND_PACKAGE_ADDED  right  > 0.1.0",
+		}
+		procUntil(t, "the matches are known", func() bool {
+			return must[*findingspb.CompareImagesResponse](t, g.overGRPC, g.Token, of).GetTotalCount() == 6
+		})
+		for protocol, call := range g.protocols() {
+			for name, in := range map[string]*findingspb.CompareImagesRequest{"digests": of, "times": then} {
+				got := must[*findingspb.CompareImagesResponse](t, call, g.full["org"], in)
+				var told []string
+				for _, c := range got.GetChanges() {
+					told = append(told, fmt.Sprint(c.GetKind(), " ", c.GetFinding().GetAdvisoryId(), " ", c.GetName(), " ", versionsOf(c.GetFrom()), " > ", versionsOf(c.GetTo())))
+				}
+				if diff := cmp.Diff(want, told); diff != "" || got.GetFrom().GetDigest() != g.digest || got.GetTo().GetDigest() != digest ||
+					got.GetTo().GetCoverage().GetPackages() != 3 || got.GetCounts().GetPackagesChanged() != 2 {
+					t.Errorf("%s over %s: %s\n%v", name, protocol, diff, got)
+				}
+			}
+			g.comparesForNobodyElse(t, call, of)
+		}
+	})
+}
+
+func versionsOf(all []*findingspb.Package) string {
+	var some []string
+	for _, p := range all {
+		some = append(some, p.GetVersion())
+	}
+	return strings.Join(some, ",")
+}
+
+// comparesForNobodyElse asks as those who may see one image at most.
+func (g *gallery) comparesForNobodyElse(t *testing.T, call caller, in *findingspb.CompareImagesRequest) {
+	t.Helper()
+	needed := []resource.Capability{resource.RepoList, resource.SBOMsList, resource.ManifestMetadataList, resource.ImageReportsList}
+	bearers := map[string]string{"another organization": g.full["other"], "a sibling": g.full["sibling"]}
+	for i := range needed {
+		caps := resource.NewCapabilities(slices.Delete(slices.Clone(needed), i, i+1)...)
+		bearers["a token without "+needed[i].String()] = g.mint(t, g.Owner, token.Claims{Caps: &caps})
+	}
+	for who, bearer := range bearers {
+		if _, st := call(t, bearer, in); st.Code() != codes.PermissionDenied {
+			t.Errorf("%s: %v", who, st)
+		}
+	}
+	if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
+		t.Errorf("a stranger: %v", st)
+	}
+	// Whoever may see the second image only, or the first only, is told of neither.
+	own := g.repo
+	theirs := proto.Clone(in).(*findingspb.CompareImagesRequest)
+	theirs.ToRepoUid = g.other
+	if _, st := call(t, g.full["folder"], theirs); st.Code() != codes.PermissionDenied {
+		t.Errorf("with a second image of others: %v", st)
+	}
+	theirs.FromRepoUid, theirs.ToRepoUid = g.other, own
+	if _, st := call(t, g.full["folder"], theirs); st.Code() != codes.PermissionDenied {
+		t.Errorf("with a first image of others: %v", st)
+	}
+	all := resource.NewCapabilities(needed...)
+	untagged := g.mint(t, g.Owner, token.Claims{Caps: &all})
+	if _, st := call(t, untagged, in); st != nil {
+		t.Errorf("with the capabilities alone: %v", st)
+	}
+	past := proto.Clone(in).(*findingspb.CompareImagesRequest)
+	past.FromReference, past.FromTime = "v1", timestamppb.Now()
+	if _, st := call(t, untagged, past); st.Code() != codes.PermissionDenied {
+		t.Errorf("what a tag stood for, without tag.list: %v", st)
+	}
+}
+
+// TestApiBadComparisons sends bad values. Each is refused with the error of its field.
+func TestApiBadComparisons(t *testing.T) {
+	t.Parallel()
+	g := newGallery(t, storetest.SQLite(t))
+	with := func(change func(*findingspb.CompareImagesRequest)) proto.Message {
+		r := &findingspb.CompareImagesRequest{FromRepoUid: g.repo, FromReference: "v1", ToReference: "v1"}
+		change(r)
+		return r
+	}
+	g.refuses(t, map[string]badRequest{
+		"no repo":          {"from_repo_uid", with(func(r *findingspb.CompareImagesRequest) { r.FromRepoUid = "" })},
+		"no first":         {"from_reference", with(func(r *findingspb.CompareImagesRequest) { r.FromReference = "" })},
+		"no second":        {"to_reference", with(func(r *findingspb.CompareImagesRequest) { r.ToReference = "" })},
+		"bad second repo":  {"to_repo_uid", with(func(r *findingspb.CompareImagesRequest) { r.ToRepoUid = "x" })},
+		"digest at a time": {"to_time", with(func(r *findingspb.CompareImagesRequest) { r.ToReference, r.ToTime = g.digest, timestamppb.Now() })},
+		"bad tag at time":  {"from_reference", with(func(r *findingspb.CompareImagesRequest) { r.FromReference, r.FromTime = "a b", timestamppb.Now() })},
+		"bad kind":         {"kinds", with(func(r *findingspb.CompareImagesRequest) { r.Kinds = []findingspb.ImageChange_Kind{9} })},
+		"no kind":          {"kinds", with(func(r *findingspb.CompareImagesRequest) { r.Kinds = []findingspb.ImageChange_Kind{0} })},
+		"order":            {"order_by", with(func(r *findingspb.CompareImagesRequest) { r.OrderBy = "name" })},
+		"page size":        {"page_size", with(func(r *findingspb.CompareImagesRequest) { r.PageSize = -1 })},
+		"token":            {"page_token", with(func(r *findingspb.CompareImagesRequest) { r.PageToken = "x" })},
+	})
+}

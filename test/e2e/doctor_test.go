@@ -1,0 +1,101 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// TestDoctor examines a healthy installation, beside its server, and then sick ones.
+// Each sickness is told, with what to do, and by nothing else.
+func TestDoctor(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, database string) {
+		w := serve(t, database, server.Config{GCInterval: -1}, nil)
+		w.pushImage(t, "dev/app", "v1", "amd64", "layer")
+		at, err := url.Parse(w.BaseURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		well := w.config
+		well.Listen = at.Host
+		if sick, err := examine(t, well); err != nil {
+			t.Fatalf("a healthy one: %v, %v", sick, err)
+		}
+		for name, tt := range map[string]struct {
+			change func(t *testing.T, c *server.Config)
+			check  string
+			state  string
+		}{
+			"another key":    {func(_ *testing.T, c *server.Config) { c.EncryptionKey = seal.NewKey().Text() }, "key", "failure"},
+			"no key":         {func(_ *testing.T, c *server.Config) { c.EncryptionKey = "" }, "key", "failure"},
+			"no server":      {func(_ *testing.T, c *server.Config) { c.Listen, c.BaseURL = "127.0.0.1:1", w.BaseURL }, "server", "warning"},
+			"a bad setting":  {func(_ *testing.T, c *server.Config) { c.RegistryHost = "not a host" }, "settings", "failure"},
+			"an open folder": {func(t *testing.T, c *server.Config) { c.DataDir = opened(t, c.DataDir) }, "data folder", "warning"},
+			"lost blobs":     {func(t *testing.T, c *server.Config) { c.Blobs = t.TempDir() }, "blobs", "failure"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				cfg := well
+				cfg.Blobs = filepath.Join(cfg.DataDir, "blobs")
+				tt.change(t, &cfg)
+				sick, err := examine(t, cfg)
+				if len(sick) != 1 || sick[tt.check] != tt.state {
+					t.Errorf("%v, want %s of %s alone", sick, tt.state, tt.check)
+				}
+				if errors.Is(err, server.ErrWarnings) != (tt.state == "warning") || err == nil {
+					t.Errorf("it ended with %v", err)
+				}
+			})
+		}
+		cfg := well
+		cfg.Database = t.TempDir() + "/none.db"
+		if strings.Contains(database, "://") {
+			cfg.Database = "postgres://127.0.0.1:1/none"
+		}
+		if sick, err := examine(t, cfg); err == nil || sick["database"] == "" {
+			t.Errorf("no database: %v, %v", sick, err)
+		}
+	})
+}
+
+// opened returns a folder that others may open, too.
+func opened(t *testing.T, like string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "open")
+	if err := errors.Join(os.Symlink(like, to), os.Chmod(like, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(like, 0o700) })
+	return to
+}
+
+// examine runs doctor, and returns the state of each check that is not ok.
+func examine(t *testing.T, cfg server.Config) (sick map[string]string, _ error) {
+	t.Helper()
+	var out bytes.Buffer
+	cfg.Now = time.Now
+	err := server.RunCommand(t.Context(), cfg, []string{"doctor", "json"}, &out)
+	var all []struct{ Check, State, Says, Advice string }
+	if err := json.Unmarshal(out.Bytes(), &all); err != nil {
+		t.Fatalf("%v in %s", err, out.Bytes())
+	}
+	sick = map[string]string{}
+	for _, f := range all {
+		if f.State != "ok" {
+			sick[f.Check] = f.State
+		}
+		if f.Says == "" || (f.Advice == "") != (f.State == "ok") {
+			t.Errorf("%+v", f)
+		}
+	}
+	return sick, err
+}

@@ -1,0 +1,187 @@
+package escalation_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/sts"
+)
+
+// judge checks what the attackers hold, or would get for the asking, after a move
+// that has succeeded. If the honest made it, what it gives becomes theirs.
+func (w *world) judge(m *move) error {
+	if w.wrong != nil {
+		return w.wrong
+	}
+	if m.founded != "" && m.side == evil {
+		w.give(promise{place: m.founded, caps: everything})
+	}
+	mover := m.before
+	if m.arrived != "" {
+		mover = append(mover, w.checker.GrantsOf(m.arrived)...)
+	}
+	for place, want := range m.gives {
+		var one resource.Capabilities
+		one.Add(want)
+		if m.side == evil && !w.givenAt(place).Has(want) || m.side == good && lacks(mover, one, place) != (resource.Capabilities{}) {
+			return fmt.Errorf("whoever gives something on %s holds %s there, but the %s do not", w.nameOf(place), want, m.side)
+		}
+	}
+	for _, p := range w.promises() {
+		p.caps = p.caps.Without(w.givenAt(p.place))
+		switch {
+		case p.caps == resource.Capabilities{}:
+		case m.side == evil:
+			return fmt.Errorf("%s, and so hold on %s what nobody gave them: %s", p.why, w.nameOf(p.place), names(p.caps))
+		case m.unmeant && !p.lent, m.limit != nil && !m.limit(p):
+			return fmt.Errorf("%s, and so got on %s what was not meant for them: %s", p.why, w.nameOf(p.place), names(p.caps))
+		case !m.operator && lacks(mover, p.caps, p.place) != resource.Capabilities{}:
+			return fmt.Errorf("%s, and so got on %s what its giver did not hold: %s", p.why, w.nameOf(p.place), names(lacks(mover, p.caps, p.place)))
+		default:
+			w.give(p)
+		}
+	}
+	return nil
+}
+
+var everything = resource.Capabilities{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
+
+// lacks returns what of some capabilities nothing that is held gives on a place.
+func lacks(all []authz.Grant, caps resource.Capabilities, place resource.UID) resource.Capabilities {
+	for _, h := range all {
+		if h.Group.Covers(place) {
+			caps = caps.Without(h.Capabilities)
+		}
+	}
+	return caps
+}
+
+func names(caps resource.Capabilities) string {
+	var all []string
+	for _, c := range caps.All() {
+		all = append(all, c.String())
+	}
+	if len(all) > 6 {
+		all = append(all[:6], fmt.Sprintf("and %d more", len(all)-6))
+	}
+	return strings.Join(all, ", ")
+}
+
+// observe asks the checker what it allows the attackers' tokens.
+func (w *world) observe() error {
+	if w.wrong != nil {
+		return w.wrong
+	}
+	for _, h := range w.tokens[evil] {
+		c, err := w.verify(h.raw)
+		if err != nil {
+			continue
+		}
+		ctx := authz.WithCaller(w.ctx, c)
+		for _, g := range w.groups {
+			given := w.givenAt(g.uid)
+			for _, want := range watched.All() {
+				if !given.Has(want) && w.checker.Require(ctx, want, g.uid) == nil {
+					return fmt.Errorf("with %s the attackers may do %s on %s, which nobody gave them", h.name, want, w.nameOf(g.uid))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// surprise notes a token of the attackers that is of an identity which nothing of
+// theirs stands for.
+func (w *world) surprise(h *held, how string) {
+	if _, ok := w.control(evil)[h.caller.Identity]; !ok && h.whole() && w.wrong == nil {
+		w.wrong = fmt.Errorf("%s the attackers got a token of %s, whom nothing of theirs stands for", how, w.nameOf(h.caller.Identity))
+	}
+}
+
+// tryEverything exchanges all that the attackers can have for all that there is.
+func (w *world) tryEverything() error {
+	bearers := w.bearers()
+	for _, h := range w.tokens[evil] {
+		bearers = append(bearers, h.raw)
+	}
+	var requests []sts.Request
+	for _, o := range w.identities {
+		requests = append(requests, sts.Request{Identity: string(o.uid)})
+	}
+	for _, o := range w.providers {
+		requests = append(requests, sts.Request{Provider: string(o.uid)})
+	}
+	for _, r := range append(requests, sts.Request{}) {
+		for _, bearer := range bearers {
+			r.TokenParams, r.Bearer = api, bearer
+			if got, err := w.sts.Exchange(w.ctx, r); err == nil {
+				if c, err := w.verify(got.Text); err == nil {
+					w.surprise(&held{raw: got.Text, caller: c}, "in exchange")
+				}
+			}
+		}
+	}
+	return w.wrong
+}
+
+// bearers returns a token of every kind that the attackers can have from others.
+func (w *world) bearers() (all []string) {
+	for _, issuer := range w.issue {
+		for _, u := range users {
+			for _, audience := range []string{address, goodClient, evilClient} {
+				if w.canSign(evil, issuer, u, audience) {
+					all = append(all, w.sign(issuer, u, audience))
+				}
+			}
+		}
+	}
+	for _, o := range w.identities {
+		if k := w.state.identities[o.uid].Relationship.StaticKeys; k != nil {
+			all = append(all, w.others.sign(evil, map[string]any{
+				"iss": k.Issuer, "sub": k.Subject, "aud": address, "iat": w.now().Unix(), "exp": w.now().Unix() + 3600,
+			}))
+		}
+	}
+	return all
+}
+
+// sets are the capabilities that roles are made of here.
+var sets = []struct {
+	name string
+	caps resource.Capabilities
+}{
+	{"the help desk's", resource.CapabilitySet("identity.create", "identity.update", "identity.list")},
+	{"the providers' admin's", resource.CapabilitySet("identity_providers.create", "identity_providers.update", "identity_providers.list", "identity_providers.delete", "role_bindings.create")},
+	{"the binder's", resource.CapabilitySet("role_bindings.create", "role_bindings.update", "role_bindings.list", "role_bindings.delete")},
+	{"the roles' admin's", resource.CapabilitySet("roles.create", "roles.update", "roles.list", "roles.delete")},
+	{"the host's", resource.CapabilitySet("group_invites.create", "group_invites.list", "role_bindings.create", "groups.create", "groups.list")},
+	{"the puller's", resource.CapabilitySet("repo.blobs.get", "manifest.list", "groups.list")},
+	{"the pusher's", resource.CapabilitySet("manifest.create", "tag.create", "repo.create")},
+	{"the approver's", resource.CapabilitySet("advisories.approve", "advisories.update")},
+	{"the remover's", resource.CapabilitySet("identity.delete", "identity.list", "group_invites.delete")},
+}
+
+// watched are the capabilities that are looked for on every place.
+var watched = func() (all resource.Capabilities) {
+	for _, s := range sets {
+		all = all.Union(s.caps)
+	}
+	return all
+}()
+
+func setNames() (all []string) {
+	for _, s := range sets {
+		all = append(all, s.name)
+	}
+	return all
+}
+
+func setNamed(name string) resource.Capabilities {
+	if i := slices.Index(setNames(), name); i >= 0 {
+		return sets[i].caps
+	}
+	return resource.Capabilities{}
+}

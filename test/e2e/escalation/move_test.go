@@ -1,0 +1,293 @@
+package escalation_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// A script is every choice of one move, by name, so that the move can be made
+// again in another world and without the moves before it.
+type script struct {
+	n    int        // the number of the move, which names what it makes
+	rng  *rand.Rand // chooses; nil if the choices are made already
+	said []string
+	next int
+}
+
+// A move is one call of the service by somebody. While it chooses it is stuck if
+// there is nothing to choose from, and then does nothing.
+type move struct {
+	*world
+	*script
+	ctx   context.Context // the actor's
+	side  side
+	actor *held
+	stuck bool
+	text  string // what is done, for people
+
+	before   []authz.Grant                        // what the actor held
+	operator bool                                 // the operator moves, who holds everything
+	unmeant  bool                                 // what attackers get by it was meant for somebody else
+	limit    func(promise) bool                   // what was meant for the attackers; nil is everything
+	arrived  resource.UID                         // the person who has come in, with what was promised to them
+	gives    map[resource.UID]resource.Capability // what the actor must hold where, because they give something there
+	founded  resource.UID                         // the organization that was made
+}
+
+// pick chooses one of all: most of the time one of those that are preferred, and
+// always if that is strict.
+func pick[T any](m *move, all, prefer []T, strict bool, name func(T) string) (none T) {
+	if m.stuck {
+		return none
+	}
+	if m.rng == nil {
+		if m.next < len(m.said) {
+			want := m.said[m.next]
+			m.next++
+			if i := slices.IndexFunc(all, func(v T) bool { return name(v) == want }); i >= 0 {
+				return all[i]
+			}
+		}
+		m.stuck = true
+		return none
+	}
+	if strict || len(prefer) > 0 && m.rng.IntN(5) > 0 {
+		all = prefer
+	}
+	if len(all) == 0 {
+		m.stuck = true
+		return none
+	}
+	chosen := all[m.rng.IntN(len(all))]
+	m.said = append(m.said, name(chosen))
+	return chosen
+}
+
+// word chooses a word. One that stands there twice is chosen twice as often.
+func (m *move) word(options ...string) string {
+	return pick(m, options, options, false, func(s string) string { return s })
+}
+
+func (m *move) object(all []*object, prefer func(*object) bool) *object {
+	var preferred []*object
+	if m.rng != nil && prefer != nil {
+		for _, o := range all {
+			if prefer(o) {
+				preferred = append(preferred, o)
+			}
+		}
+	}
+	if o := pick(m, all, preferred, false, func(o *object) string { return o.name }); o != nil {
+		return o
+	}
+	return &object{}
+}
+
+// may reports whether the actor may do something on a place.
+func (m *move) may(want resource.Capability, place resource.UID) bool {
+	return m.checker.Require(m.ctx, want, place) == nil
+}
+
+// where chooses a group to do something in.
+func (m *move) where(want resource.Capability) *object {
+	return m.object(m.groups, func(g *object) bool { return m.may(want, g.uid) })
+}
+
+// role chooses a role to give in a group.
+func (m *move) role(group resource.UID) *object {
+	return m.object(m.roles, func(r *object) bool {
+		return (r.uid.IsRoot() || r.uid.Parent().Covers(group)) && m.checker.RequireAll(m.ctx, m.state.roles[r.uid].Capabilities, group) == nil
+	})
+}
+
+// recipient chooses whom to give a role. The honest prefer those whom the
+// attackers do not control yet, and make nobody else an owner: there would be
+// nothing left to attack.
+func (m *move) recipient(role resource.UID) *object {
+	if m.rng == nil || m.side == evil {
+		return m.object(m.identities, nil)
+	}
+	controlled := m.control(evil)
+	free := slices.DeleteFunc(slices.Clone(m.identities), func(o *object) bool { return controlled[o.uid] != "" })
+	if role == resource.OwnerRole {
+		return m.object(free, nil)
+	}
+	return m.object(m.identities, func(o *object) bool { return slices.Contains(free, o) })
+}
+
+// workload chooses an identity that has a relationship of its own.
+func (m *move) workload(want resource.Capability) *object {
+	all := slices.DeleteFunc(slices.Clone(m.identities), func(o *object) bool { return o.uid.IsRoot() })
+	return m.object(all, func(o *object) bool { return m.may(want, o.uid) })
+}
+
+func (m *move) user(allowed func(user) bool) user {
+	var can []user
+	for _, u := range users {
+		if allowed(u) {
+			can = append(can, u)
+		}
+	}
+	return pick(m, users, can, true, func(u user) string { return u.name })
+}
+
+// do makes the move, if everything was chosen.
+func (m *move) do(act func() error, format string, args ...any) error {
+	if m.stuck {
+		return nil
+	}
+	m.text = fmt.Sprintf(format, args...)
+	return act()
+}
+
+// giving notes that the actor gives something on a place, and so must hold want
+// there.
+func (m *move) giving(place resource.UID, want resource.Capability) {
+	m.gives = map[resource.UID]resource.Capability{place: want}
+}
+
+// made adds what was made to a list.
+func (m *move) made(list *[]*object, kind string, uid resource.UID) *object {
+	o := &object{name: fmt.Sprintf("%s %d", kind, m.n), uid: uid}
+	*list = append(*list, o)
+	return o
+}
+
+// A kind of move, and how often each side makes it.
+type kind struct {
+	name   string
+	weight [2]int
+	make   func(*move) error
+}
+
+var kinds = []kind{
+	{"folder", [2]int{2, 1}, (*move).createFolder},
+	{"role", [2]int{3, 2}, (*move).createRole},
+	{"role update", [2]int{2, 3}, (*move).updateRole},
+	{"bind", [2]int{12, 6}, (*move).bind},
+	{"bind by lookup", [2]int{5, 0}, (*move).bindByLookup},
+	{"hire", [2]int{5, 0}, (*move).hire},
+	{"binding update", [2]int{2, 3}, (*move).updateBinding},
+	{"unbind", [2]int{1, 1}, (*move).unbind},
+	{"identity", [2]int{5, 3}, (*move).createIdentity},
+	{"identity update", [2]int{4, 8}, (*move).updateIdentity},
+	{"identity delete", [2]int{1, 1}, (*move).deleteIdentity},
+	{"provider", [2]int{3, 4}, (*move).createProvider},
+	{"provider update", [2]int{3, 8}, (*move).updateProvider},
+	{"provider delete", [2]int{1, 1}, (*move).deleteProvider},
+	{"provider trust", [2]int{3, 0}, (*move).trustProvider},
+	{"mapping", [2]int{4, 5}, (*move).createMapping},
+	{"mapping delete", [2]int{1, 1}, (*move).deleteMapping},
+	{"invite", [2]int{3, 2}, (*move).createInvite},
+	{"redeem", [2]int{3, 4}, (*move).redeem},
+	{"account", [2]int{3, 2}, (*move).createAccount},
+	{"account delete", [2]int{1, 1}, (*move).deleteAccount},
+	{"link", [2]int{2, 5}, (*move).createLink},
+	{"follow", [2]int{2, 4}, (*move).followLink},
+	{"sign in", [2]int{6, 5}, (*move).signIn},
+	{"hand", [2]int{4, 0}, (*move).handNarrowed},
+	{"refresh", [2]int{0, 4}, (*move).refreshToken},
+	{"again", [2]int{0, 3}, (*move).exchangeAgain},
+	{"exchange", [2]int{0, 4}, (*move).tryExchange},
+	{"end", [2]int{1, 1}, (*move).endSession},
+	{"found", [2]int{0, 1}, (*move).found},
+	{"leave", [2]int{1, 1}, (*move).leave},
+}
+
+// opening are the moves that a world begins with, by whose organization they are
+// made in: without them there would be nothing to attack for long.
+var opening = []struct {
+	side side
+	kind string
+}{
+	{good, "folder"}, {good, "role"}, {good, "role"}, {good, "role"}, {good, "identity"}, {good, "identity"}, {good, "provider"}, {good, "mapping"},
+	{evil, "identity"}, {evil, "provider"}, {good, "sign in"}, {good, "bind"}, {good, "bind"}, {good, "hire"}, {good, "hire"}, {good, "hire"}, {good, "account"},
+	{good, "identity"}, {good, "bind"},
+}
+
+// step makes one move and returns what is wrong after it. A kind that is named is
+// the one that the planned side makes.
+func (w *world) step(s *script, planned side, kindName string) (m *move, wrong error) {
+	w.clock.Add(1)
+	w.drop()
+	m = &move{world: w, script: s, ctx: w.ctx}
+	k := m.chooseKind(planned, kindName)
+	m.chooseActor()
+	if m.stuck {
+		return m, nil
+	}
+	if err := k.make(m); err != nil || m.stuck {
+		if fault.From(err).Code == fault.Internal && err != nil && m.text != "" {
+			m.text += fmt.Sprintf(" (fails: %v)", err)
+		} else {
+			m.text += " (refused)"
+		}
+		return m, w.wrong
+	}
+	w.counts[m.side][k.name]++
+	if err := w.read(); err != nil {
+		return m, err
+	}
+	w.drop()
+	if wrong = w.judge(m); wrong == nil {
+		w.mint(good)
+		w.mint(evil)
+		wrong = w.observe()
+	}
+	return m, wrong
+}
+
+func (m *move) chooseKind(planned side, kindName string) kind {
+	if m.rng != nil && kindName == "" {
+		planned = good
+		if m.rng.IntN(100) < 62 {
+			planned = evil
+		}
+		total := 0
+		for _, k := range kinds {
+			total += k.weight[planned]
+		}
+		at := m.rng.IntN(total)
+		for _, k := range kinds {
+			if at -= k.weight[planned]; at < 0 {
+				kindName = k.name
+				break
+			}
+		}
+	}
+	both := []string{good.String(), evil.String()}
+	chosen := pick(m, both, []string{planned.String()}, true, func(s string) string { return s })
+	m.side = side(max(0, slices.Index(both, chosen)))
+	var this []kind
+	for _, k := range kinds {
+		if k.name == kindName {
+			this = append(this, k)
+		}
+	}
+	return pick(m, kinds, this, true, func(k kind) string { return k.name })
+}
+
+// chooseActor chooses one of the tokens that the side has: most often one that may
+// do something, and for the attackers half of the time in an organization of the
+// honest.
+func (m *move) chooseActor() {
+	inside := m.rng != nil && m.side == evil && m.rng.IntN(2) == 0
+	var powerful []*held
+	for _, h := range m.tokens[m.side] {
+		if slices.ContainsFunc(m.checker.GrantsOf(h.caller.Identity), func(g authz.Grant) bool { return !inside || g.Group.Root() != m.groups[evil].uid }) {
+			powerful = append(powerful, h)
+		}
+	}
+	m.actor = pick(m, m.tokens[m.side], powerful, false, func(h *held) string { return h.name })
+	if m.stuck {
+		return
+	}
+	m.ctx = authz.WithCaller(m.world.ctx, m.actor.caller)
+	m.before = m.checker.GrantsOf(m.actor.caller.Identity)
+}

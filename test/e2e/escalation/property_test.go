@@ -1,0 +1,148 @@
+// Package escalation_test plays against the services with random moves, and fails
+// if somebody comes to hold what nobody gave them.
+//
+// There are honest people and attackers. The attackers share everything: tokens,
+// links, invites, an issuer of their own, a user at the honest issuer, and a client
+// of the honest issuer's, so that they have ID tokens of everybody for that client.
+// The honest make random moves too, because many attacks need one: they bind roles,
+// invite people, let identities trust each other and hand narrowed tokens out.
+//
+// The attackers control an identity if they have a token of it, or can get one by
+// an exchange or a sign-in alone. This holds after every move:
+//
+//   - The attackers hold a capability on a place only if they held it when the
+//     world began, founded the organization, or were given it by the honest: to an
+//     identity that they controlled at that moment, or to whoever comes with
+//     something of theirs (an invite, a link that an honest person made, the word
+//     of a provider that believes them, a narrowed token within its narrowing).
+//   - What an honest person gave, they held themselves at that moment.
+//   - Whoever gives something on a place holds role_bindings.create there.
+//   - The attackers get tokens of no other identities than those they control.
+//
+// An identity that the attackers come to control after it was given something does
+// not count: that is how a link outlives a promotion. What was given to somebody
+// whom the service looked up for the giver counts only if the attackers are that
+// somebody.
+//
+// What the attackers hold is computed twice: from what they control, by rules
+// written down here, and by asking authz.Checker about every token they have on
+// every place. All moves go through the services with a token that
+// token.Issuer.Verify and authz.Checker.Revoked accept. The store is only read.
+package escalation_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+var (
+	firstSeed = flag.Uint64("seed", 0, "of the first world; 0 takes one from the clock")
+	duration  = flag.Duration("duration", 10*time.Second, "how long to play on each engine")
+)
+
+const (
+	episode     = 70               // moves of a world, after its opening
+	shrinkLimit = 60 * time.Second // for making a failing history shorter
+)
+
+func TestEscalation(t *testing.T) {
+	seed := *firstSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano() >> 10)
+	}
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		x := open(t, s)
+		began, moves, done, next := time.Now(), 0, 0, seed
+		for ; done == 0 || time.Since(began) < *duration; next++ {
+			history, wrong := x.play(t, next)
+			moves += len(history)
+			done++
+			if wrong != nil {
+				t.Fatalf("seed %d, after %v: %v\n%s", next, time.Since(began).Round(time.Second), wrong, x.explain(t, history))
+			}
+		}
+		spent := time.Since(began)
+		t.Logf("seeds %d to %d: %d worlds, %d moves, %.0f a second", seed, next-1, done, moves, float64(moves)/spent.Seconds())
+		t.Logf("moves that were accepted, by the honest and by the attackers:%s", x.accepted())
+	})
+}
+
+// accepted returns how many moves of each kind the service accepted from each
+// side, for people: a kind that is never accepted proves nothing.
+func (x *site) accepted() string {
+	var b strings.Builder
+	for _, k := range kinds {
+		fmt.Fprintf(&b, " %s %d+%d", k.name, x.counts[good][k.name], x.counts[evil][k.name])
+	}
+	return b.String()
+}
+
+// play plays one world and returns the moves that were made, and what is wrong
+// after the last.
+func (x *site) play(t *testing.T, seed uint64) (history []*script, wrong error) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	w := must(newWorld(t.Context(), x))(t)
+	for n := range len(opening) + episode {
+		planned, kindName := good, ""
+		if n < len(opening) {
+			planned, kindName = opening[n].side, opening[n].kind
+		}
+		s := &script{n: n + 1, rng: rng}
+		m, wrong := w.step(s, planned, kindName)
+		if m.stuck {
+			continue
+		}
+		history = append(history, s)
+		if wrong != nil {
+			return history, wrong
+		}
+	}
+	return history, w.tryEverything()
+}
+
+// replay makes moves again in a new world and returns what they were, and what is
+// wrong after the last that could be made.
+func (x *site) replay(t *testing.T, history []*script) (texts []string, wrong error) {
+	t.Helper()
+	w := must(newWorld(t.Context(), x))(t)
+	for _, s := range history {
+		m, wrong := w.step(&script{n: s.n, said: s.said}, good, "")
+		if m.stuck {
+			continue
+		}
+		texts = append(texts, fmt.Sprintf("%3d. the %s, as %s: %s", s.n, m.side, strings.TrimPrefix(m.actor.name, "a token of "), m.text))
+		if wrong != nil {
+			return texts, wrong
+		}
+	}
+	return texts, w.tryEverything()
+}
+
+// explain returns the shortest history that it finds which goes wrong, for people.
+func (x *site) explain(t *testing.T, history []*script) string {
+	t.Helper()
+	texts, wrong := x.replay(t, history)
+	if wrong == nil {
+		return fmt.Sprintf("It does not go wrong when it is played again. %d moves:\n%s", len(history), strings.Join(texts, "\n"))
+	}
+	began := time.Now()
+	for size := len(history) / 2; size > 0; size /= 2 {
+		for at := 0; at+size <= len(history) && time.Since(began) < shrinkLimit; {
+			shorter := slices.Delete(slices.Clone(history), at, at+size)
+			if said, err := x.replay(t, shorter); err != nil {
+				history, texts, wrong = shorter, said, err
+			} else {
+				at += size
+			}
+		}
+	}
+	return fmt.Sprintf("The shortest history that was found:\n%s\n     %v", strings.Join(texts, "\n"), wrong)
+}

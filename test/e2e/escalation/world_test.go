@@ -1,0 +1,482 @@
+package escalation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// A side is that of the honest or that of the attackers.
+type side int
+
+const (
+	good side = iota
+	evil
+)
+
+func (s side) String() string { return [...]string{"honest", "attackers"}[s] }
+
+// Clients that the service can be to an issuer. Who signs in to the attackers'
+// client hands them an ID token for it.
+const (
+	goodClient = "good-client"
+	evilClient = "evil-client"
+)
+
+// sideOf returns whose an issuer is.
+func sideOf(issuer string) side {
+	if strings.HasPrefix(issuer, "https://evil") {
+		return evil
+	}
+	return good
+}
+
+// A user is somebody or something that issuers know. The good issuer tells the
+// truth about it. It lets users write the claim teams themselves, and its oids are
+// spelled like the subjects of others.
+type user struct {
+	name          string
+	side          side
+	groups, teams []string
+	oid           string
+}
+
+var users = []user{
+	{"alice", good, []string{"admins", "staff"}, nil, "mallory"},
+	{"bob", good, []string{"staff"}, nil, "bob"},
+	{"carol", good, nil, nil, "carol"},
+	{"ci-1", good, nil, nil, "ci-1"},
+	{"mallory", evil, []string{"staff"}, []string{"admins", "staff"}, "alice"},
+	{"ci-9", evil, nil, []string{"admins", "staff"}, "ci-9"},
+}
+
+// An object is something that a move made, by a name that is the same whenever
+// the move is made again.
+type object struct {
+	name    string
+	uid     resource.UID
+	account *account          // of an identity that is an account's
+	person  resource.Identity // as a person was last, or will be, who may come (again)
+	code    string            // of an invite
+	known   [2]bool           // who has the code
+}
+
+// An account is what the sides know of an account.
+type account struct {
+	*object  // the account itself
+	email    string
+	identity resource.UID
+	password string
+	knows    [2]bool // who knows the password
+}
+
+// A link is a one-time link that a side holds.
+type link struct {
+	name          string
+	code          string
+	of            *account
+	holder, maker side
+}
+
+// A held token is one that a side has.
+type held struct {
+	name    string
+	raw     string
+	refresh string
+	caller  authz.Caller
+	through *object // the provider that was signed in with, or nil
+	user    user    // and as whom
+}
+
+func (h *held) whole() bool { return h.caller.Narrowing().IsZero() }
+
+// A world is what there is in one episode, and what the attackers were given.
+type world struct {
+	*site
+	ctx   context.Context
+	issue [2]string // the good and the evil issuer
+
+	groups, roles, identities, bindings, providers, mappings, invites, accounts []*object
+
+	links  []*link
+	tokens [2][]*held
+
+	given map[resource.UID]resource.Capabilities // to the attackers, there and below
+	state state
+	wrong error // a token that the attackers should not have got
+}
+
+// A state is what the store holds of a world's objects.
+type state struct {
+	identities map[resource.UID]resource.Identity
+	providers  map[resource.UID]resource.IdentityProvider
+	mappings   []resource.ExternalGroupRoleMapping
+	invites    map[resource.UID]resource.GroupInvite
+	roles      map[resource.UID]resource.Role
+}
+
+// newWorld makes three organizations: one of the honest, whose owner has an
+// account; one of the attackers, likewise; and one of carol, whom the operator
+// knows by her issuer.
+func newWorld(ctx context.Context, x *site) (*world, error) {
+	x.worlds++
+	tag := fmt.Sprintf("w%d.test", x.worlds)
+	w := &world{site: x, ctx: ctx, issue: [2]string{"https://good." + tag, "https://evil." + tag}, given: map[resource.UID]resource.Capabilities{}}
+	for _, name := range []string{"viewer", "owner", "registry.pull_token_creator"} {
+		w.roles = append(w.roles, &object{name: "the role " + name, uid: resource.ManagedRoleUID(name)})
+	}
+	for s, name := range []string{"org a", "org b"} {
+		email := strings.ReplaceAll(name, " ", "") + "@" + tag
+		g, a, _, err := x.login.CreateOrganization(ctx, name+" "+tag, resource.OrgUnspecified, resource.Account{Email: email, Password: cheapHash()})
+		if err != nil {
+			return nil, err
+		}
+		w.groups = append(w.groups, &object{name: name, uid: g.UID})
+		acc := &account{object: &object{name: "the account of the owner of " + name, uid: a.UID}, email: email, identity: a.Identity, password: password}
+		acc.knows[s] = true
+		w.addAccount(acc, "the owner of "+name)
+	}
+	carol := resource.Identity{Name: "carol", Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: w.issue[good], Subject: "carol"}}}
+	g, i, err := x.iam.Bootstrap(ctx, "org c "+tag, resource.OrgUnspecified, carol)
+	if err != nil {
+		return nil, err
+	}
+	w.groups = append(w.groups, &object{name: "org c", uid: g.UID})
+	w.identities = append(w.identities, &object{name: "carol, the owner of org c", uid: i.UID})
+	if err := w.read(); err != nil {
+		return nil, err
+	}
+	w.mint(good)
+	w.mint(evil)
+	for _, p := range w.promises() {
+		w.give(p)
+	}
+	return w, nil
+}
+
+func (w *world) addAccount(a *account, name string) {
+	w.accounts = append(w.accounts, &object{name: a.name, uid: a.uid, account: a})
+	w.identities = append(w.identities, &object{name: name, uid: a.identity, account: a})
+}
+
+func (w *world) give(p promise) { w.given[p.place] = w.given[p.place].Union(p.caps) }
+
+// givenAt returns what the attackers were given on a place, or above it.
+func (w *world) givenAt(place resource.UID) resource.Capabilities {
+	all := w.given[place]
+	for _, above := range place.Ancestors() {
+		all = all.Union(w.given[above])
+	}
+	return all
+}
+
+// read reads what the store holds of the world.
+func (w *world) read() error {
+	w.state = state{
+		identities: map[resource.UID]resource.Identity{}, providers: map[resource.UID]resource.IdentityProvider{},
+		invites: map[resource.UID]resource.GroupInvite{}, roles: map[resource.UID]resource.Role{},
+	}
+	return errors.Join(
+		w.each(&w.identities, func(o *object) error {
+			i, err := w.store.Identity(w.ctx, o.uid)
+			if err == nil {
+				w.state.identities[o.uid] = i
+			}
+			if err == nil && o.uid.IsRoot() {
+				o.person = i
+			}
+			return err
+		}),
+		w.each(&w.providers, func(o *object) (err error) {
+			w.state.providers[o.uid], err = w.store.Provider(w.ctx, o.uid)
+			return err
+		}),
+		w.each(&w.invites, func(o *object) (err error) {
+			w.state.invites[o.uid], err = w.store.Invite(w.ctx, o.uid)
+			return err
+		}),
+		w.each(&w.roles, func(o *object) (err error) {
+			w.state.roles[o.uid], err = w.store.Role(w.ctx, o.uid)
+			return err
+		}),
+		w.each(&w.mappings, func(o *object) error {
+			m, err := w.store.Mapping(w.ctx, o.uid)
+			if err == nil {
+				w.state.mappings = append(w.state.mappings, m)
+			}
+			return err
+		}),
+	)
+}
+
+// each calls f with the objects of a list and forgets those that are gone. A
+// person who is gone can come back, so identities stay.
+func (w *world) each(list *[]*object, f func(*object) error) error {
+	var failed error
+	*list = slices.DeleteFunc(*list, func(o *object) bool {
+		err := f(o)
+		if errors.Is(err, fault.NotFound) {
+			return list != &w.identities
+		}
+		failed = errors.Join(failed, err)
+		return false
+	})
+	return failed
+}
+
+// canSign reports whether a side can have a token of an issuer about a user, for
+// an audience.
+func (w *world) canSign(s side, issuer string, u user, audience string) bool {
+	switch {
+	case sideOf(issuer) == evil:
+		return s == evil
+	case u.side == s:
+		return true
+	}
+	return s == evil && audience == evilClient // the user has signed in to the attackers' client
+}
+
+// claims are what an issuer says of a user: the good one the truth, and the evil
+// one whatever gives most.
+func (w *world) claims(issuer string, u user, audience string) map[string]any {
+	now := w.now().Unix()
+	if sideOf(issuer) == evil {
+		u.oid, u.groups, u.teams = u.name, []string{"admins", "staff"}, []string{"admins", "staff"}
+	}
+	return map[string]any{
+		"iss": issuer, "sub": u.name, "aud": audience, "iat": now, "exp": now + 3600, "oid": u.oid, "groups": u.groups, "teams": u.teams,
+		"email": u.name + "@" + strings.TrimPrefix(issuer, "https://"), "email_verified": true, "name": u.name,
+	}
+}
+
+// sign returns a token of an issuer that a side can have.
+func (w *world) sign(issuer string, u user, audience string) string {
+	return w.others.sign(sideOf(issuer), w.claims(issuer, u, audience))
+}
+
+// subjectAt returns what a provider knows a user by.
+func (w *world) subjectAt(p resource.IdentityProvider, u user) string {
+	if p.OIDC.ByObjectID() {
+		oid, _ := w.claims(p.OIDC.Issuer, u, "")["oid"].(string)
+		return oid
+	}
+	return u.name
+}
+
+// groupsAt returns the groups that a provider finds a user in.
+func (w *world) groupsAt(p resource.IdentityProvider, u user) []string {
+	all, _ := w.claims(p.OIDC.Issuer, u, "")[p.OIDC.GroupsClaim].([]string)
+	return all
+}
+
+// speakers returns the users as whom a side can come through a provider.
+func (w *world) speakers(s side, p resource.IdentityProvider) (all []user) {
+	for _, u := range users {
+		if !p.Disabled && w.canSign(s, p.OIDC.Issuer, u, p.OIDC.ClientID) {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// control returns the identities that a side can get a token of without changing
+// anything, with the reason: by a token that it has, or by an exchange or a
+// sign-in. The rule is written down here a second time, without asking the
+// service.
+func (w *world) control(s side) map[resource.UID]string {
+	all := map[resource.UID]string{}
+	for _, h := range w.tokens[s] {
+		if h.whole() {
+			all[h.caller.Identity] = "they have a token of it"
+		}
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, o := range w.identities {
+			i, there := w.state.identities[o.uid]
+			if !there && o.account == nil {
+				i, there = o.person, o.person.Realm != ""
+			}
+			if _, ok := all[o.uid]; ok || !there {
+				continue
+			}
+			if why := w.way(s, o, i, all); why != "" {
+				all[o.uid], grown = why, true
+			}
+		}
+	}
+	return all
+}
+
+// way returns how a side that controls others can become an identity, or "".
+func (w *world) way(s side, o *object, i resource.Identity, others map[resource.UID]string) string {
+	switch {
+	case o.account != nil:
+		return w.wayIntoAccount(s, o.account)
+	case i.UID.IsRoot():
+		return w.wayAsPerson(s, i)
+	case i.Relationship.StaticKeys != nil:
+		if i.Relationship.StaticKeys.IssuerKeys == w.others.keySet(s) {
+			return "it trusts a key of theirs"
+		}
+	case i.Relationship.ClaimMatch != nil:
+		return w.wayByClaims(s, *i.Relationship.ClaimMatch, others)
+	}
+	return ""
+}
+
+func (w *world) wayIntoAccount(s side, a *account) string {
+	if a.knows[s] {
+		return "they know its password"
+	}
+	// A link that an attacker made is judged when it is followed, and so opens
+	// nothing that its maker does not hold.
+	if slices.ContainsFunc(w.links, func(l *link) bool { return l.of == a && l.holder == s && l.maker == good }) {
+		return "they were given a link of it"
+	}
+	return ""
+}
+
+func (w *world) wayAsPerson(s side, i resource.Identity) string {
+	subject := i.Relationship.Subject()
+	for _, o := range w.providers {
+		p := w.state.providers[o.uid]
+		if p.Realm == i.Realm && slices.ContainsFunc(w.speakers(s, p), func(u user) bool { return w.subjectAt(p, u) == subject }) {
+			return o.name + " vouches for them"
+		}
+	}
+	if i.Realm == i.Relationship.Issuer() && w.canSign(s, i.Realm, userNamed(subject), address) {
+		return "the operator knows them by their issuer"
+	}
+	return ""
+}
+
+func userNamed(name string) user {
+	for _, u := range users {
+		if u.name == name {
+			return u
+		}
+	}
+	return user{name: name}
+}
+
+func (w *world) wayByClaims(s side, m resource.ClaimMatch, others map[resource.UID]string) string {
+	if m.Issuer == address {
+		if _, ok := others[resource.UID(m.Subject)]; ok {
+			return "it trusts an identity that they can become"
+		}
+		return ""
+	}
+	if issuer, u, ok := w.bearerFor(s, m); ok {
+		return "it trusts " + issuer + " about " + u.name
+	}
+	return ""
+}
+
+// bearerFor returns whose token a side can have that a claim match accepts.
+func (w *world) bearerFor(s side, m resource.ClaimMatch) (string, user, bool) {
+	audience := m.Audience
+	if audience == "" {
+		audience = address
+	}
+	for _, issuer := range w.issue {
+		for _, u := range users {
+			if accepts(m.Issuer, m.IssuerPattern, issuer) && accepts(m.Subject, m.SubjectPattern, u.name) && w.canSign(s, issuer, u, audience) {
+				return issuer, u, true
+			}
+		}
+	}
+	return "", user{}, false
+}
+
+func accepts(exact, pattern, value string) bool {
+	if exact != "" {
+		return exact == value
+	}
+	return regexp.MustCompile("^(?:" + pattern + ")$").MatchString(value)
+}
+
+// A promise is what the attackers hold on a place, or would get for the asking.
+type promise struct {
+	place resource.UID
+	caps  resource.Capabilities
+	why   string
+	lent  bool // by a narrowed token, which its person handed to them
+}
+
+// promises returns what the attackers hold or would get, given whom they control.
+func (w *world) promises() (all []promise) {
+	controlled := w.control(evil)
+	for _, o := range w.identities {
+		why, ok := controlled[o.uid]
+		if !ok {
+			continue
+		}
+		for _, g := range w.checker.GrantsOf(o.uid) {
+			all = append(all, promise{g.Group, g.Capabilities, fmt.Sprintf("the attackers can become %s (%s)", o.name, why), false})
+		}
+	}
+	for _, h := range w.tokens[evil] {
+		all = append(all, w.narrowed(h)...)
+	}
+	for _, o := range w.invites {
+		if i, ok := w.state.invites[o.uid]; ok && o.known[evil] {
+			all = append(all, promise{i.UID.Parent(), w.state.roles[i.Role].Capabilities, "the attackers have the code of " + o.name, false})
+		}
+	}
+	return append(all, w.vouched()...)
+}
+
+// narrowed returns what a narrowed token is good for.
+func (w *world) narrowed(h *held) (all []promise) {
+	if h.whole() {
+		return nil
+	}
+	for _, g := range w.checker.GrantsOf(h.caller.Identity) {
+		caps := g.Capabilities
+		if h.caller.Caps != nil {
+			caps = caps.Without(caps.Without(*h.caller.Caps))
+		}
+		for _, place := range h.caller.Within(g.Group) {
+			all = append(all, promise{place, caps, "the attackers have a narrowed token, " + h.name, true})
+		}
+	}
+	return all
+}
+
+// vouched returns what the attackers would get by signing in with a provider.
+func (w *world) vouched() (all []promise) {
+	for _, o := range w.providers {
+		p := w.state.providers[o.uid]
+		for _, u := range w.speakers(evil, p) {
+			why := fmt.Sprintf("the attackers can sign in with %s as %s", o.name, u.name)
+			all = append(all, promise{p.UID.Parent(), w.state.roles[p.DefaultRole].Capabilities, why, false})
+			groups := w.groupsAt(p, u)
+			for _, m := range w.state.mappings {
+				if m.Provider() == p.UID && slices.Contains(groups, m.ExternalGroup) {
+					all = append(all, promise{m.Scope, w.state.roles[m.Role].Capabilities, why + ", who is in " + m.ExternalGroup, false})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// nameOf returns the name of an object, for people.
+func (w *world) nameOf(uid resource.UID) string {
+	for _, list := range [][]*object{w.groups, w.roles, w.identities, w.providers} {
+		for _, o := range list {
+			if o.uid == uid {
+				return o.name
+			}
+		}
+	}
+	return string(uid)
+}

@@ -1,0 +1,204 @@
+package e2e_test
+
+import (
+	crand "crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// faultSoon is how long a client waits, at most, to hear that the database is
+// away: SQLite gives a lock five seconds, and a request has 30.
+const faultSoon = 20 * time.Second
+
+// faultGroups is a path that reads with GET and writes with POST.
+func faultGroups(p *proc, method string) string {
+	if method == http.MethodPost {
+		return "/iam/v2beta1/groups/" + string(p.dev.Organization)
+	}
+	return "/iam/v2beta1/groups"
+}
+
+func faultBody(method string) any {
+	if method == http.MethodPost {
+		return map[string]string{"name": strings.ToLower(crand.Text())}
+	}
+	return nil
+}
+
+// faultUnavailable fails the test unless a request that begins now is soon
+// answered with the typed error of an outage.
+func faultUnavailable(t *testing.T, p *proc, method string) {
+	t.Helper()
+	start := time.Now()
+	a, err := p.owner().call(t.Context(), method, faultGroups(p, method), faultBody(method))
+	took := time.Since(start)
+	if err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+	faultTyped(t, a)
+	if took > faultSoon {
+		t.Errorf("%s: told after %s, want %s", method, took, faultSoon)
+	}
+	t.Logf("%s refused in %s", method, took.Round(time.Millisecond))
+}
+
+// faultTyped fails the test unless an answer is the error of an outage: code
+// 14, what it is, and when to try again.
+func faultTyped(t *testing.T, a procAnswer) {
+	t.Helper()
+	var e struct {
+		Code    int
+		Message string
+		Details []map[string]any
+	}
+	if err := json.Unmarshal(a.body, &e); err != nil || a.status != http.StatusServiceUnavailable || e.Code != 14 || len(e.Details) != 2 ||
+		e.Details[0]["@type"] != "type.googleapis.com/google.rpc.ErrorInfo" || e.Details[0]["reason"] != "UNAVAILABLE" ||
+		e.Details[1]["@type"] != "type.googleapis.com/google.rpc.RetryInfo" || e.Details[1]["retryDelay"] == nil {
+		t.Fatalf("answer = %d %s, want 503 with code 14, ErrorInfo and RetryInfo", a.status, a.body)
+	}
+}
+
+// faultRecovered fails the test unless the process, the same one, soon reads
+// and writes again.
+func faultRecovered(t *testing.T, p *proc) {
+	t.Helper()
+	p.alive()
+	start := time.Now()
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		procUntil(t, method+" works again", func() bool {
+			return p.owner().code(t.Context(), method, faultGroups(p, method), faultBody(method)) == http.StatusOK
+		})
+	}
+	procUntil(t, "ready again", func() bool { return p.owner().code(t.Context(), http.MethodGet, "/readyz", nil) == http.StatusOK })
+	t.Logf("recovered in %s", time.Since(start).Round(time.Millisecond))
+}
+
+// TestFaultLocked has another process hold SQLite's write lock.
+func TestFaultLocked(t *testing.T) {
+	path := storetest.SQLite(t)
+	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+path)
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)") // the server writes now and then by itself
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(t.Context(), `BEGIN EXCLUSIVE`); err != nil {
+		t.Fatal(err)
+	}
+	faultUnavailable(t, p, http.MethodPost)
+	if got := p.owner().code(t.Context(), http.MethodGet, faultGroups(p, http.MethodGet), nil); got != http.StatusOK {
+		t.Errorf("a read beside the lock: %d", got)
+	}
+	if _, err := db.ExecContext(t.Context(), `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	faultRecovered(t, p)
+	p.stop()
+	procNoDrift(t, storetest.Open(t, path))
+}
+
+// TestFaultFullDisk fills the disk under the database to the last byte.
+func TestFaultFullDisk(t *testing.T) {
+	dir := faultDisk(t, 8<<20)
+	path := filepath.Join(dir, "holdfast.db")
+	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+path)
+	kept := []procGroup{faultMake(t, p)}
+	filler := faultFill(t, dir)
+	var refused procAnswer
+	procUntil(t, "writes are refused", func() bool { // the log of the database may have room left
+		a, err := p.owner().call(t.Context(), http.MethodPost, faultGroups(p, http.MethodPost), faultBody(http.MethodPost))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if refused = a; a.status == http.StatusOK {
+			var g procGroup
+			if err := json.Unmarshal(a.body, &g); err != nil {
+				t.Fatal(err)
+			}
+			kept = append(kept, g)
+		}
+		return a.status != http.StatusOK
+	})
+	faultTyped(t, refused)
+	faultKept(t, p, kept)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	faultRecovered(t, p)
+	kept = append(kept, faultMake(t, p))
+	faultKept(t, p, kept)
+	p.kill()
+	p = procStart(t, p.cmd.Env...)
+	faultKept(t, p, kept)
+	p.stop()
+	s := storetest.Open(t, path)
+	procNoDrift(t, s)
+	crashReplay(t, s)
+}
+
+func faultMake(t *testing.T, p *proc) procGroup {
+	t.Helper()
+	return procMust[procGroup](t, p.owner(), http.MethodPost, faultGroups(p, http.MethodPost), faultBody(http.MethodPost))
+}
+
+// faultKept fails the test unless every group is there.
+func faultKept(t *testing.T, p *proc, kept []procGroup) {
+	t.Helper()
+	for _, g := range kept {
+		got := procMust[procGroup](t, p.owner(), http.MethodGet, "/iam/v2beta1/groups/"+string(g.UID), nil)
+		if got != g {
+			t.Errorf("group %v, want %v", got, g)
+		}
+	}
+}
+
+// faultDisk mounts a disk of that size until the test ends. It skips the test
+// where only root may and the test is not root.
+func faultDisk(t *testing.T, size int) string {
+	t.Helper()
+	dir := t.TempDir()
+	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size))
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
+		t.Skipf("a disk of its own can only be mounted by root: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// faultFill writes a file in dir until there is no room for another byte, and
+// returns its path.
+func faultFill(t *testing.T, dir string) string {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for block := make([]byte, 64<<10); len(block) > 0; {
+		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+			block = block[:len(block)/2]
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f.Name()
+}

@@ -1,0 +1,154 @@
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// foundIn returns what a caller is told is wrong in a group, and how many images it has.
+func (g *gallery) foundIn(t *testing.T, call caller, bearer, group string) (all []string, images int) {
+	t.Helper()
+	m := must[*findingspb.ListGroupFindingsResponse](t, call, bearer, &findingspb.ListGroupFindingsRequest{GroupUid: group})
+	for _, f := range m.GetFindings() {
+		var tags []string
+		for _, i := range f.GetImages() {
+			tags = append(tags, i.GetRepo()+":"+strings.Join(i.GetTags(), ","))
+		}
+		slices.Sort(tags)
+		all = append(all, fmt.Sprint(f.GetAdvisoryId(), " ", f.GetPackage().GetName(), " ", f.GetImageCount(), " ", tags))
+	}
+	if int(m.GetTotalCount()) != len(all) {
+		t.Errorf("the total is %d of %d", m.GetTotalCount(), len(all))
+	}
+	return all, int(m.GetCoverage().GetImages())
+}
+
+// TestGroupFindings asks what is wrong in groups and repos, as everybody, over both
+// protocols.
+func TestGroupFindings(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGallery(t, url)
+		g.repo2(t)
+		g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))
+		g.publish(t, g.folder, osvOf("GHSA-1", "CVE-3", "npm", "left", "1.3.0"))
+		g.publish(t, g.other, osvOf("X-1", "CVE-4", "npm", "left", "2.0.0"))
+		procUntil(t, "the matches are known", func() bool { return len(g.found(t, g.overGRPC, g.full["org"])) == 2 })
+		both := " 2 [dev/folder/app:v1 dev/sibling/copy:v1]"
+		for protocol, call := range g.protocols() {
+			t.Run(protocol, func(t *testing.T) {
+				for _, tt := range []struct {
+					who, group string
+					want       []string
+					images     int
+				}{
+					{"org", "", []string{"GHSA-1 left" + both, "DSA-1 libssl3" + both}, 2},
+					{"org", g.org, []string{"GHSA-1 left" + both, "DSA-1 libssl3" + both}, 2},
+					{"org", g.repo, []string{"GHSA-1 left 1 [dev/folder/app:v1]", "DSA-1 libssl3 1 [dev/folder/app:v1]"}, 1},
+					{"folder", "", []string{"GHSA-1 left 1 [dev/folder/app:v1]"}, 1},
+					{"folder", g.org, []string{"GHSA-1 left 1 [dev/folder/app:v1]"}, 1},
+					{"sibling", g.org, nil, 1}, {"sibling", g.repo, nil, 0},
+					{"other", "", nil, 0}, {"other", g.org, nil, 0}, {"other", g.repo, nil, 0},
+					{"other", g.other + g.repo[strings.LastIndexByte(g.repo, '/'):], nil, 0},
+					{"other", g.other + g.folder[strings.LastIndexByte(g.folder, '/'):], nil, 0},
+				} {
+					got, images := g.foundIn(t, call, g.full[tt.who], tt.group)
+					if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" || images != tt.images {
+						t.Errorf("%s in %q: %d images, want %d; %s", tt.who, tt.group, images, tt.images, diff)
+					}
+					sum := must[*findingspb.GetSummaryResponse](t, call, g.full[tt.who], &findingspb.GetSummaryRequest{GroupUid: tt.group, Days: 2})
+					open := len(tt.want) * tt.images
+					if n := sum.GetTotal().GetNow(); int(n.GetOpen()) != open || int(n.GetCritical()) != open || len(sum.GetSeries()) != 2 ||
+						int(sum.GetSeries()[1].GetCounts().GetOpen()) != open || int(sum.GetCoverage().GetImages()) != tt.images {
+						t.Errorf("the summary of %s in %q: %v", tt.who, tt.group, sum)
+					}
+				}
+				g.tellsNoStranger(t, call)
+			})
+		}
+		g.exceptsInGroups(t)
+	})
+}
+
+// exceptsInGroups makes an exception on a folder: everybody who sees findings of groups is told
+// in how many of the images that they see it holds.
+func (g *gallery) exceptsInGroups(t *testing.T) {
+	t.Helper()
+	must[*findingspb.Exception](t, g.overGRPC, g.full["org"], &findingspb.CreateExceptionRequest{Parent: g.org,
+		Exception: &findingspb.Exception{TargetUid: g.folder, AdvisoryId: "CVE-3", Reason: "not called"}})
+	for protocol, call := range g.protocols() {
+		for _, tt := range []struct {
+			who, group string
+			want       string // the state of what is wrong with left, and the number of images, excepted ones and all
+			excepted   int64  // in the summary
+		}{
+			{"org", "", "STATE_OPEN 1 of 2", 1}, {"org", g.org, "STATE_OPEN 1 of 2", 1}, {"org", g.repo, "STATE_EXCEPTED 1 of 1", 1},
+			{"org", g.sibling, "STATE_OPEN 0 of 1", 0}, {"folder", g.org, "STATE_EXCEPTED 1 of 1", 1},
+			{"sibling", g.org, "", 0}, {"other", g.org, "", 0}, {"other", "", "", 0},
+		} {
+			got := ""
+			for _, state := range []findingspb.State{findingspb.State_STATE_OPEN, findingspb.State_STATE_EXCEPTED} {
+				m := must[*findingspb.ListGroupFindingsResponse](t, call, g.full[tt.who],
+					&findingspb.ListGroupFindingsRequest{GroupUid: tt.group, States: []findingspb.State{state}, Package: "left"})
+				for _, f := range m.GetFindings() {
+					got += fmt.Sprintf("%s %d of %d", f.GetState(), f.GetExceptedImageCount(), f.GetImageCount())
+					if f.GetState() != state || (f.GetExceptionUid() != "") != (state == findingspb.State_STATE_EXCEPTED) {
+						t.Errorf("over %s, %s asked for %s and is told %v", protocol, tt.who, state, f)
+					}
+				}
+			}
+			sum := must[*findingspb.GetSummaryResponse](t, call, g.full[tt.who], &findingspb.GetSummaryRequest{GroupUid: tt.group})
+			if got != tt.want || sum.GetTotal().GetExcepted() != tt.excepted {
+				t.Errorf("over %s, %s is told of %q: %q, want %q; %d excepted, want %d", protocol, tt.who, tt.group, got, tt.want,
+					sum.GetTotal().GetExcepted(), tt.excepted)
+			}
+		}
+	}
+}
+
+// repo2 pushes the same image to a repo of the sibling.
+func (g *gallery) repo2(t *testing.T) {
+	t.Helper()
+	there := &gallery{hierarchy: g.hierarchy, repo: g.hierarchy.repo(t, g.sibling, "copy")}
+	g.pushImage(t, "dev/sibling/copy", "v1", "amd64", bookworm(t))
+	there.await(t, "v1", findingspb.Inspection_STATE_INDEXED)
+}
+
+// tellsNoStranger asks without a token, and with one that is narrowed to something else.
+func (g *gallery) tellsNoStranger(t *testing.T, call caller) {
+	t.Helper()
+	for _, lacks := range []resource.Capability{resource.RepoList, resource.ReportsList, resource.AdvisoriesList} {
+		var has []resource.Capability
+		for _, c := range []resource.Capability{resource.RepoList, resource.ReportsList, resource.AdvisoriesList} {
+			if c != lacks {
+				has = append(has, c)
+			}
+		}
+		caps := resource.NewCapabilities(has...)
+		narrow := g.mint(t, g.Owner, token.Claims{Caps: &caps})
+		if got, images := g.foundIn(t, call, narrow, g.org); len(got) > 0 || images > 0 && lacks != resource.AdvisoriesList {
+			t.Errorf("a token without %v is told %v of %d images", lacks, got, images)
+		}
+		sum := must[*findingspb.GetSummaryResponse](t, call, narrow, &findingspb.GetSummaryRequest{GroupUid: g.org})
+		if n := sum.GetTotal().GetNow().GetOpen(); n > 0 || len(sum.GetRows()) > 0 && lacks != resource.AdvisoriesList {
+			t.Errorf("a token without %v is told of %d findings: %v", lacks, n, sum.GetRows())
+		}
+	}
+	for _, in := range []proto.Message{&findingspb.ListGroupFindingsRequest{GroupUid: g.org}, &findingspb.GetSummaryRequest{}} {
+		if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
+			t.Errorf("%T of a stranger: %v", in, st)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// bomOf is an SBOM of packages.
+func bomOf(purls ...string) string {
+	var all []string
+	for _, p := range purls {
+		all = append(all, fmt.Sprintf(`{"type":"library","name":"n","purl":%q}`, p))
+	}
+	return `{"bomFormat":"CycloneDX","specVersion":"1.5","metadata":{"tools":[{"name":"made","version":"1"}],` +
+		`"component":{"type":"container","name":"x","purl":"pkg:oci/x@sha256:1"}},"components":[` + strings.Join(all, ",") + `]}`
+}
+
+const bomType = "application/vnd.cyclonedx+json"
+
+// origins returns how each package of an image is known.
+func (g *gallery) origins(t *testing.T, call caller, bearer, repo, reference string) map[string]string {
+	t.Helper()
+	m := must[*findingspb.ListPackagesResponse](t, call, bearer, &findingspb.ListPackagesRequest{RepoUid: repo, Reference: reference})
+	all := map[string]string{}
+	for _, p := range m.GetPackages() {
+		var kinds []string
+		for _, o := range p.GetOrigins() {
+			kinds = append(kinds, o.GetKind())
+		}
+		all[p.GetPackage().GetName()] = strings.Join(kinds, ",")
+	}
+	return all
+}
+
+// TestAttachedSBOMs: what an SBOM lists is a second origin of the packages of an image, in
+// the repo that it is attached in, and nowhere else.
+func TestAttachedSBOMs(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGallery(t, url)
+		theirs := g.world.repo(t, g.other, "app")
+		if d := g.pushImage(t, "other/app", "v1", "amd64", bookworm(t)); d != g.digest {
+			t.Fatal("the images differ")
+		}
+		g.publish(t, g.org, osvOf("GHSA-7", "CVE-7", "npm", "right", "3.0.0"))
+		g.publish(t, g.other, osvOf("GHSA-8", "CVE-7", "npm", "right", "3.0.0"))
+		attached := g.attach(t, "dev/folder/app", "", g.digest, bomType, bomOf("pkg:npm/left@1.2.0?a=b", "pkg:npm/right@2.0.0"))
+		g.attach(t, "dev/folder/app", "", g.digest, "application/vnd.in-toto+json", attest(digestOf("another"), bomOf("pkg:npm/wrong@1.0.0")))
+		procUntil(t, "the SBOM is read", func() bool { return len(g.origins(t, g.overGRPC, g.Token, g.repo, "v1")) == 3 })
+		procUntil(t, "the other copy is inspected", func() bool {
+			_, st := g.overGRPC(t, g.Token, &findingspb.ListPackagesRequest{RepoUid: theirs, Reference: "v1"})
+			return st == nil
+		})
+		procUntil(t, "the matches are known", func() bool { return len(g.found(t, g.overGRPC, g.full["org"])) == 1 })
+		for protocol, call := range g.protocols() {
+			t.Run(protocol, func(t *testing.T) {
+				g.showsOrigins(t, call, attached)
+				g.keepsClaimsHere(t, call, theirs)
+			})
+		}
+		g.oci(t, g.RegistryToken, http.MethodDelete, "/v2/dev/folder/app/manifests/"+attached, "")
+		if found := g.found(t, g.overGRPC, g.full["org"]); len(found) > 0 {
+			t.Errorf("after the SBOM was deleted: %v", found)
+		}
+		procUntil(t, "no image is affected any more", func() bool {
+			return must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token, &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"}).GetTotalCount() == 0
+		})
+	})
+}
+
+// showsOrigins: the difference between an SBOM and the files is shown, with who says what.
+func (g *gallery) showsOrigins(t *testing.T, call caller, attached string) {
+	t.Helper()
+	if diff := cmp.Diff(map[string]string{"libssl3": "index", "left": "index,sbom", "right": "sbom"},
+		g.origins(t, call, g.full["org"], g.repo, "v1")); diff != "" {
+		t.Error(diff)
+	}
+	m := must[*findingspb.ListFindingsResponse](t, call, g.full["org"], &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1"})
+	i := m.GetInspection()
+	if c := i.GetCoverage(); c.GetPackages() != 3 || c.GetSbomOnly() != 1 || c.GetIndexOnly() != 1 || len(i.GetSboms()) != 1 {
+		t.Fatalf("known: %v", i)
+	}
+	if s := i.GetSboms()[0]; s.GetFormat() != "CycloneDX" || s.GetTool() != "made-1" || s.GetPackages() != 2 || len(s.GetWarnings()) != 0 {
+		t.Errorf("the SBOM: %v", s)
+	}
+	f := m.GetFindings()[0]
+	o := f.GetOrigins()[0]
+	if f.GetOrigin() != "sbom" || o.GetKind() != "sbom" || o.GetManifestDigest() != attached ||
+		o.GetAttachedBy() != string(g.Owner) || o.GetAttachTime() == nil {
+		t.Errorf("origin %q: %v", f.GetOrigin(), o)
+	}
+	images := must[*findingspb.ListAffectedImagesResponse](t, call, g.full["folder"], &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"})
+	if images.GetTotalCount() != 0 { // the advisory is above the folder
+		t.Errorf("who sees the folder alone is told %v", images)
+	}
+	images = must[*findingspb.ListAffectedImagesResponse](t, call, g.full["org"], &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"})
+	if images.GetTotalCount() != 1 || images.GetImages()[0].GetPlatform() != "linux/amd64" || images.GetImages()[0].GetOrigin() != "sbom" {
+		t.Errorf("affected: %v", images)
+	}
+	left := must[*findingspb.SearchPackagesResponse](t, call, g.full["org"], &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left"})
+	if left.GetTotalCount() != 1 || left.GetImages()[0].GetOrigin() != "index" {
+		t.Errorf("what both know: %v", left)
+	}
+}
+
+// keepsClaimsHere: another organization has the same image, and does not learn what is
+// claimed here; nor does a stranger or a narrowed token.
+func (g *gallery) keepsClaimsHere(t *testing.T, call caller, theirs string) {
+	t.Helper()
+	if diff := cmp.Diff(map[string]string{"libssl3": "index", "left": "index"}, g.origins(t, call, g.full["other"], theirs, "v1")); diff != "" {
+		t.Error(diff)
+	}
+	i := must[*findingspb.Inspection](t, call, g.full["other"], &findingspb.GetInspectionRequest{RepoUid: theirs, Reference: "v1"})
+	if len(i.GetSboms()) > 0 || i.GetCoverage().GetPackages() != 2 || i.GetCoverage().GetIndexOnly() != 0 {
+		t.Errorf("another organization is told %v", i)
+	}
+	for purl, want := range map[string]int64{"pkg:npm/right": 0, "pkg:npm/left": 1} {
+		m := must[*findingspb.SearchPackagesResponse](t, call, g.full["other"], &findingspb.SearchPackagesRequest{Purl: purl})
+		if m.GetTotalCount() != want {
+			t.Errorf("another organization finds %d images with %s", m.GetTotalCount(), purl)
+		}
+	}
+	m := must[*findingspb.ListAffectedImagesResponse](t, call, g.full["other"], &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"})
+	if m.GetTotalCount() != 0 {
+		t.Errorf("another organization's images: %v", m)
+	}
+	g.tellsNobodyElse(t, call)
+}
+
+// TestSBOMOfUnknown: of an image that is not understood, what an attached SBOM lists is told,
+// and that the image is not understood.
+func TestSBOMOfUnknown(t *testing.T) {
+	t.Parallel()
+	g := newGallery(t, storetest.SQLite(t))
+	g.publish(t, g.org, osvOf("GHSA-7", "CVE-7", "npm", "right", "3.0.0"))
+	broken := g.pushImage(t, "dev/folder/app", "broken", "amd64", bookworm(t)[:60])
+	reason := g.await(t, "broken", findingspb.Inspection_STATE_NOT_UNDERSTOOD).GetReason()
+	g.attach(t, "dev/folder/app", strings.Replace(broken, ":", "-", 1)+".sbom", "", bomType, bomOf("pkg:npm/right@2.0.0", "pkg:npm/%ff", "x"))
+	procUntil(t, "the SBOM is read", func() bool {
+		_, st := g.overGRPC(t, g.Token, &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "broken"})
+		return st == nil
+	})
+	procUntil(t, "the matches are known", func() bool {
+		m := must[*findingspb.ListFindingsResponse](t, g.overGRPC, g.Token, &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "broken"})
+		i := m.GetInspection()
+		if i.GetState() != findingspb.Inspection_STATE_NOT_UNDERSTOOD || i.GetReason() != reason || len(i.GetSboms()) != 1 ||
+			len(i.GetSboms()[0].GetWarnings()) != 1 || i.GetCoverage().GetSbomOnly() != 1 {
+			t.Fatalf("known: %v", i)
+		}
+		return len(m.GetFindings()) == 1 && m.GetFindings()[0].GetOrigin() == "sbom"
+	})
+	images := must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token, &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"})
+	if images.GetTotalCount() != 1 || images.GetImages()[0].GetDigest() != broken {
+		t.Errorf("affected: %v", images)
+	}
+}
+
+// TestApiV1FromFindings: version 1 answers from findings what nobody has attached a report
+// about, in the words of reports; and as before if there is one, or nothing can be said.
+func TestApiV1FromFindings(t *testing.T) {
+	t.Parallel()
+	g := newGallery(t, storetest.SQLite(t))
+	report := "/registry/v1/repos/" + g.repo + "/digests/" + g.digest + "/vulnreport"
+	counts := "/registry/v1/vuln_reports/counts?repo=dev/folder/app&tag=v1"
+	reports := "/registry/v1/vuln_reports?digest=" + g.digest
+	if r := g.send(t, g.Token, "GET", report, ""); r.status != http.StatusNotFound {
+		t.Errorf("without advisories: %d %s", r.status, r.body)
+	}
+	g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))
+	procUntil(t, "the matches are known", func() bool { return len(g.found(t, g.overGRPC, g.Token)) == 1 })
+	type finding struct {
+		Scanner              struct{ Name string }
+		RawVulnReport        string
+		VulnerabilityMatches []struct {
+			Vulnerability struct{ ID, DisplayID, Severity string }
+			Fix           struct{ Versions []string }
+			Pkg           struct{ Name string }
+		}
+	}
+	var got finding
+	g.fetch(t, report, &got)
+	if len(got.VulnerabilityMatches) != 1 || got.Scanner.Name != "holdfast" || got.RawVulnReport != "" {
+		t.Fatalf("report: %+v", got)
+	}
+	if m := got.VulnerabilityMatches[0]; m.Vulnerability.ID != "CVE-1" || m.Vulnerability.Severity != "CRITICAL" ||
+		!slices.Equal(m.Fix.Versions, []string{"3.0.2-1"}) || m.Pkg.Name != "libssl3" {
+		t.Errorf("match: %+v", m)
+	}
+	var tallies struct {
+		Items []struct{ CritCveIds []string }
+	}
+	g.fetch(t, counts, &tallies)
+	if len(tallies.Items) != 1 || !slices.Equal(tallies.Items[0].CritCveIds, []string{"CVE-1"}) {
+		t.Errorf("counts: %+v", tallies)
+	}
+	var list struct {
+		Items []struct{ Vulnerabilities []struct{ ID string } }
+	}
+	g.fetch(t, reports, &list)
+	if len(list.Items) != 1 || list.Items[0].Vulnerabilities[0].ID != "CVE-1" {
+		t.Errorf("reports: %+v", list)
+	}
+	if r := g.send(t, g.Token, "GET", "/registry/v1/vuln_reports/raw?digest="+g.digest, ""); r.status != http.StatusNotFound {
+		t.Errorf("the document: %d %s", r.status, r.body)
+	}
+	g.tellsV1NobodyElse(t, report, counts, reports)
+	g.attach(t, "dev/folder/app", "", g.digest, "application/json", grypeOf("CVE-9", "Low", "2026-01-01T00:00:00Z"))
+	g.fetch(t, report, &got)
+	g.fetch(t, counts, &tallies)
+	g.fetch(t, reports, &list)
+	if got.Scanner.Name != "grype" || got.RawVulnReport == "" || len(tallies.Items) != 1 || len(tallies.Items[0].CritCveIds) > 0 ||
+		list.Items[0].Vulnerabilities[0].ID != "CVE-9" {
+		t.Errorf("with a report: %+v, %+v, %+v", got, tallies, list)
+	}
+}
+
+// tellsV1NobodyElse asks for reports as those who may not know what the findings are.
+func (g *gallery) tellsV1NobodyElse(t *testing.T, paths ...string) {
+	t.Helper()
+	caps := resource.NewCapabilities(resource.RepoList, resource.ImageReportsList, resource.ReportsList)
+	for who, bearer := range map[string]string{
+		"a stranger": "", "another organization": g.full["other"], "who sees no advisories": g.mint(t, g.Owner, token.Claims{Caps: &caps}),
+		"who may only list groups": g.mint(t, g.Owner, token.Claims{Caps: new(resource.NewCapabilities(resource.GroupsList))}),
+	} {
+		for _, path := range paths {
+			if r := g.send(t, bearer, "GET", path, ""); strings.Contains(r.body, "CVE-1") {
+				t.Errorf("%s: %s: %s", who, path, r.body)
+			}
+		}
+	}
+}

@@ -1,0 +1,539 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// historySkew, in the environment, makes the test binary a holdfastd whose clock is
+// wrong by that much.
+const historySkew = "E2E_CLOCK_SKEW"
+
+func historyMain(skew string) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	err := historyServe(ctx, skew)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "holdfastd:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func historyServe(ctx context.Context, skew string) error {
+	by, err := time.ParseDuration(skew)
+	if err != nil {
+		return err
+	}
+	cfg, err := server.LoadConfig([]string{"--dev"}, os.Environ(), os.Stdout)
+	if err != nil {
+		return err
+	}
+	cfg.Now = func() time.Time { return time.Now().Add(by) }
+	s, err := server.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+// A historyInput is what a client asks.
+type historyInput struct {
+	op string // grant, revoke: binding n of a guest; end: its token; check: is it let in?
+	n  int    // rename: a group, to its n-th name; find: by that name
+}
+
+// A historyState is what is true of a guest, or of a group.
+type historyState struct {
+	bindings int // a set of bits
+	ended    bool
+	name     int
+}
+
+// historyModel is what a single server would answer: a guest is let in while it has a
+// binding and its token has not ended, and a group is found by the name that it was
+// given last.
+var historyModel = porcupine.Model{
+	Init: func() any { return historyState{} },
+	Step: func(state, input, output any) (bool, any) {
+		s, in := state.(historyState), input.(historyInput)
+		switch in.op {
+		case "grant":
+			s.bindings |= 1 << in.n
+		case "revoke":
+			s.bindings &^= 1 << in.n
+		case "end":
+			s.ended = true
+		case "rename":
+			s.name = in.n
+		case "check":
+			return output.(bool) == (s.bindings != 0 && !s.ended), s
+		case "find":
+			return output.(bool) == (s.name == in.n), s
+		}
+		return true, s
+	},
+}
+
+// Histories are what clients of three replicas asked and were told, by what it is
+// about. Each replica has a link of its own to the database.
+type histories struct {
+	t        *testing.T
+	replicas []*proc
+	links    []*link
+	issuer   *token.Issuer
+	start    time.Time
+
+	mu    sync.Mutex
+	all   map[int][]porcupine.Operation
+	keys  int
+	count map[string]int // answers by what was asked, and faults by their name
+}
+
+// historiesStart starts three replicas on a new database. One has a clock that is a
+// minute fast, one a clock that is a minute slow. Statements are for the database.
+func historiesStart(t *testing.T, statements ...string) *histories {
+	t.Helper()
+	database, key := storetest.Postgres(t), seal.NewKey()
+	s := storetest.Open(t, database)
+	for _, text := range statements {
+		if _, err := s.Exec(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := address.Query().Get("host")
+	if !filepath.IsAbs(folder) {
+		t.Skip("PostgreSQL has no socket here")
+	}
+	h := &histories{t: t, start: time.Now(), all: map[int][]porcupine.Operation{}, count: map[string]int{}}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, skew := range []time.Duration{0, time.Minute, -time.Minute} {
+		l := newLink(t, filepath.Join(folder, ".s.PGSQL.5432"))
+		linked := url.URL{Scheme: "postgres", User: address.User, Host: l.address, Path: address.Path}
+		h.links = append(h.links, l)
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), self) // the cleanup ends it
+		cmd.Env = []string{
+			historySkew + "=" + skew.String(), "HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_BASE_URL=" + procBase,
+			"HOLDFAST_DATA_DIR=" + t.TempDir(), "HOLDFAST_ENCRYPTION_KEY=" + key.Text(),
+			"HOLDFAST_DATABASE=" + linked.String(),
+		}
+		h.replicas = append(h.replicas, procRun(t, cmd))
+	}
+	for _, p := range h.replicas {
+		p.waitReady()
+	}
+	past := func() time.Time { return time.Now().Add(-2 * time.Minute) } // so that tokens are valid by every clock
+	if h.issuer, err = token.New(t.Context(), s.DB, token.Config{Issuer: procBase, Key: key, Now: past}); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// run has clients work for a time, while faults happen. It returns when all of them
+// have had their answers.
+func (h *histories) run(life time.Duration, faults bool) {
+	ctx, cancel := context.WithTimeout(h.t.Context(), life)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				h.guest(ctx)
+			}
+		})
+	}
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			h.group(ctx)
+		}
+	})
+	if faults {
+		wg.Go(func() { h.fail(ctx) })
+	}
+	wg.Wait()
+}
+
+// fail lets one thing after another go wrong, and mends it.
+func (h *histories) fail(ctx context.Context) {
+	wait := func(least, most time.Duration) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(least + rand.N(most-least)):
+		}
+	}
+	for ctx.Err() == nil {
+		i := rand.IntN(len(h.replicas))
+		p, l := h.replicas[i], h.links[i]
+		switch rand.IntN(5) {
+		case 0:
+			h.counted("pauses")
+			p.pause(syscall.SIGSTOP)
+			wait(100*time.Millisecond, 4*time.Second)
+			p.pause(syscall.SIGCONT)
+		case 1:
+			h.counted("partitions")
+			l.set(linkStalls, 0)
+			wait(100*time.Millisecond, 4*time.Second)
+		case 2:
+			h.counted("lost connections")
+			l.set(linkDrops, 0)
+			wait(10*time.Millisecond, time.Second)
+		case 3:
+			h.counted("slow links")
+			l.set(linkWorks, time.Millisecond+rand.N(50*time.Millisecond))
+			wait(time.Second, 3*time.Second)
+		case 4: // for all: the disk is slow
+			h.counted("slow disks")
+			for _, l := range h.links {
+				l.set(linkWorks, 10*time.Millisecond)
+			}
+			wait(time.Second, 2*time.Second)
+		}
+		for _, l := range h.links {
+			l.set(linkWorks, 0)
+		}
+		wait(100*time.Millisecond, time.Second)
+	}
+}
+
+func (h *histories) counted(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.count[what]++
+}
+
+// forever is when a write ends of which nobody knows whether it was done.
+const forever = int64(1) << 62
+
+// record adds an operation to a history.
+func (h *histories) record(key, replica int, in historyInput, status int, call, end int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all[key] = append(h.all[key], porcupine.Operation{
+		ClientId: replica, Input: in, Output: status == http.StatusOK, Metadata: status, Call: call, Return: end,
+	})
+	h.count[in.op]++
+}
+
+func (h *histories) now() int64 { return int64(time.Since(h.start)) }
+
+// A historyClient asks all replicas about one thing.
+type historyClient struct {
+	*histories
+	key  int
+	each []*procClient // as the owner
+}
+
+func (h *histories) client() *historyClient {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.keys++
+	c := &historyClient{histories: h, key: h.keys}
+	for _, p := range h.replicas {
+		one := p.owner()
+		one.http.Timeout = 10 * time.Second
+		c.each = append(c.each, one)
+	}
+	return c
+}
+
+func (c *historyClient) close() {
+	for _, one := range c.each {
+		one.close()
+	}
+}
+
+// write asks some replica for a change and reports whether that was acknowledged. If it
+// was not, the change may have happened, or may yet.
+func (c *historyClient) write(in historyInput, method, path string, body, out any) bool {
+	i, call := rand.IntN(len(c.each)), c.now()
+	a, err := c.each[i].call(context.WithoutCancel(c.t.Context()), method, path, body)
+	end, done := c.now(), err == nil && a.status == http.StatusOK
+	if done && out != nil {
+		done = json.Unmarshal(a.body, out) == nil
+	}
+	if !done {
+		end = forever
+		c.counted("writes whose outcome is not known")
+	}
+	c.record(c.key, i, in, a.status, call, end)
+	return done
+}
+
+// read asks one replica, again and again, until ctx ends. An outage is no answer.
+func (c *historyClient) read(ctx context.Context, i int, in func() historyInput, ask func(historyInput) (status int)) {
+	for ctx.Err() == nil {
+		question, call := in(), c.now()
+		switch status := ask(question); status {
+		case http.StatusOK, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+			c.record(c.key, i, question, status, call, c.now())
+		default:
+			c.counted("reads without an answer")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// setUp makes something that a history is about, by whichever replica can.
+func setUp[T any](ctx context.Context, c *historyClient, path string, body any) (out T, ok bool) {
+	for ctx.Err() == nil {
+		a, err := c.each[rand.IntN(len(c.each))].call(ctx, http.MethodPost, path, body)
+		if err == nil && a.status == http.StatusOK {
+			return out, json.Unmarshal(a.body, &out) == nil
+		}
+		if err == nil && a.status == http.StatusConflict { // an attempt before has done it
+			return out, false
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return out, false
+}
+
+// historyLife is how long a history goes on about one thing.
+const historyLife = 4 * time.Second
+
+// guest makes an identity. Two clients each give and take a role of it, until its
+// token ends, while others ask every replica whether it is let in.
+func (h *histories) guest(ctx context.Context) {
+	c := h.client()
+	defer c.close()
+	group, ok := setUp[procGroup](ctx, c, faultGroups(h.replicas[0], http.MethodPost), faultBody(http.MethodPost))
+	if !ok {
+		return
+	}
+	match := map[string]string{"issuer": "https://issuer.test", "subject": string(group.UID)}
+	who := map[string]any{"name": "guest", "claimMatch": match}
+	identity, ok := setUp[procGroup](ctx, c, "/iam/v2beta1/identities/"+string(group.UID), who)
+	if !ok {
+		return
+	}
+	raw, err := h.issuer.Mint(ctx, token.Claims{Subject: identity.UID, Audience: []string{procBase}})
+	if err != nil {
+		return // the test is over
+	}
+	path := "/iam/v2beta1/groups/" + string(group.UID)
+	reading, done := context.WithCancel(context.WithoutCancel(ctx))
+	var readers, writers sync.WaitGroup
+	for i, p := range h.replicas {
+		readers.Go(func() {
+			api := procDial(p.address, raw)
+			defer api.close()
+			api.http.Timeout = 10 * time.Second
+			c.read(reading, i, func() historyInput { return historyInput{op: "check"} },
+				func(historyInput) int { return api.code(context.WithoutCancel(ctx), http.MethodGet, path, nil) })
+		})
+	}
+	life, cancel := context.WithTimeout(ctx, historyLife)
+	defer cancel()
+	for n, role := range []string{"viewer", "editor"} {
+		body := map[string]any{"identityUid": identity.UID, "roleUid": resource.ManagedRoleUID(role)}
+		writers.Go(func() { c.toggle(life, n, group.UID, body) })
+	}
+	writers.Wait()
+	c.write(historyInput{op: "end"}, http.MethodDelete, "/iam/v2beta1/identities/"+string(identity.UID), nil, nil)
+	time.Sleep(200 * time.Millisecond) // for the readers
+	done()
+	readers.Wait()
+}
+
+// toggle gives and takes a role until ctx ends or an outcome is not known.
+func (c *historyClient) toggle(ctx context.Context, n int, group resource.UID, body map[string]any) {
+	for ctx.Err() == nil {
+		var b procGroup
+		if !c.write(historyInput{"grant", n}, http.MethodPost, "/iam/v2beta1/roleBindings/"+string(group), body, &b) {
+			return
+		}
+		time.Sleep(rand.N(100 * time.Millisecond))
+		if !c.write(historyInput{"revoke", n}, http.MethodDelete, "/iam/v2beta1/roleBindings/"+string(b.UID), nil, nil) {
+			return
+		}
+		time.Sleep(rand.N(100 * time.Millisecond))
+	}
+}
+
+// group makes a group with a repo and renames it, while others look for the repo in
+// every replica's registry.
+func (h *histories) group(ctx context.Context) {
+	c := h.client()
+	defer c.close()
+	name := func(n int) string { return fmt.Sprintf("group-%d-%d", c.key, n) }
+	group, ok := setUp[procGroup](ctx, c, faultGroups(h.replicas[0], http.MethodPost), map[string]any{"name": name(0)})
+	if !ok {
+		return
+	}
+	repos := "/registry/v2beta1/repos/" + string(group.UID)
+	if _, ok := setUp[procGroup](ctx, c, repos, map[string]any{"name": "app"}); !ok {
+		return
+	}
+	reading, done := context.WithCancel(context.WithoutCancel(ctx))
+	var readers sync.WaitGroup
+	for i, p := range h.replicas {
+		readers.Go(func() {
+			api := procDial(p.address, p.dev.RegistryToken)
+			defer api.close()
+			api.http.Timeout = 10 * time.Second
+			c.read(reading, i, func() historyInput { return historyInput{"find", rand.IntN(2)} }, func(in historyInput) int {
+				return api.code(context.WithoutCancel(ctx), http.MethodGet, "/v2/dev/"+name(in.n)+"/app/tags/list", nil)
+			})
+		})
+	}
+	life, cancel := context.WithTimeout(ctx, historyLife)
+	defer cancel()
+	for n := 1; life.Err() == nil; n = 1 - n {
+		if !c.write(historyInput{"rename", n}, http.MethodPatch, "/iam/v2beta1/groups/"+string(group.UID)+"?updateMask=name",
+			map[string]any{"name": name(n)}, nil) {
+			break
+		}
+		time.Sleep(rand.N(200 * time.Millisecond))
+	}
+	time.Sleep(200 * time.Millisecond) // for the readers
+	done()
+	readers.Wait()
+}
+
+// reads reports whether the input is a question.
+func (in historyInput) reads() bool { return in.op == "check" || in.op == "find" }
+
+// A historyView is what one replica said when it was asked one question about one
+// thing.
+type historyView struct {
+	key, replica int
+	question     historyInput
+}
+
+// seenBy returns the answers of a view, and all changes of the thing.
+func (h *histories) seenBy(v historyView) (all []porcupine.Operation) {
+	for _, o := range h.all[v.key] {
+		if in := o.Input.(historyInput); !in.reads() || o.ClientId == v.replica && in == v.question {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// views returns all views of a thing.
+func (h *histories) views(key int) map[historyView]bool {
+	all := map[historyView]bool{}
+	for _, o := range h.all[key] {
+		if in := o.Input.(historyInput); in.reads() {
+			all[historyView{key, o.ClientId, in}] = true
+		}
+	}
+	return all
+}
+
+// violations returns what no single server could have said. While a change is under
+// way, one replica may know of it and another may not, and a repo may be found by two
+// paths, one of them from a cache. So each view is compared with a server of its own.
+// When the change has returned, all of those have made it. The test fails if a history
+// cannot be checked.
+func (h *histories) violations() (found []historyView) {
+	h.t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	operations := 0
+	for _, key := range slices.Sorted(maps.Keys(h.all)) {
+		operations += len(h.all[key])
+		for v := range h.views(key) {
+			switch porcupine.CheckOperationsTimeout(historyModel, h.seenBy(v), time.Minute) {
+			case porcupine.Illegal:
+				found = append(found, v)
+			case porcupine.Unknown:
+				h.t.Errorf("history %v has not been checked in a minute", v)
+			}
+		}
+	}
+	took := time.Since(h.start).Round(time.Second)
+	h.t.Logf("%d histories with %d operations in %s: %v", len(h.all), operations, took, h.count)
+	return found
+}
+
+// describe returns what one replica said, in the order of the questions.
+func (h *histories) describe(v historyView) string {
+	all := h.seenBy(v)
+	slices.SortFunc(all, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	var text strings.Builder
+	for _, o := range all {
+		in := o.Input.(historyInput)
+		fmt.Fprintf(&text, "%v to %v replica %d: %s %d: %v\n",
+			time.Duration(o.Call), time.Duration(o.Return), o.ClientId, in.op, in.n, o.Metadata)
+	}
+	return text.String()
+}
+
+// TestHistories records what clients of three replicas are told about grants,
+// revocations, tokens that end and groups that are renamed, while replicas are
+// paused, cut off from the database, slow, and of different opinions about the time. A
+// checker of linearizability finds that a single server could have said all that each
+// replica said: nobody is let in once a revocation has returned, and everybody is once
+// a grant has.
+// HOLDFAST_TEST_HISTORIES is how long it goes on.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	life := 6 * time.Second
+	if text := os.Getenv("HOLDFAST_TEST_HISTORIES"); text != "" {
+		var err error
+		if life, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := historiesStart(t)
+	h.run(life, true)
+	for _, v := range h.violations() {
+		t.Errorf("no single server would have answered as replica %d did:\n%s", v.replica, h.describe(v))
+	}
+	for _, op := range []string{"grant", "revoke", "end", "check", "rename", "find"} {
+		if h.count[op] == 0 {
+			t.Errorf("nobody asked to %s", op)
+		}
+	}
+}
+
+// TestHistoriesPlanted has the replicas claim that they have applied every change,
+// whether they have or not, so that nobody waits for them. The checker notices.
+func TestHistoriesPlanted(t *testing.T) {
+	t.Parallel()
+	h := historiesStart(t, `CREATE FUNCTION lie() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN NEW.grants_at := 1000000000; RETURN NEW; END $$`,
+		`CREATE TRIGGER lie BEFORE INSERT OR UPDATE ON replicas FOR EACH ROW EXECUTE FUNCTION lie()`)
+	for i := range h.links { // so that news comes late
+		h.links[i].set(linkWorks, 5*time.Millisecond)
+	}
+	for range 5 {
+		h.run(2*time.Second, false)
+		if found := h.violations(); len(found) > 0 {
+			return
+		}
+	}
+	t.Error("a planted mistake was not noticed")
+}

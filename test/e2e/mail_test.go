@@ -1,0 +1,234 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"mime/quotedprintable"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/mail"
+	"github.com/holdfast-dev/holdfast/internal/platform/mail/mailtest"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// mailing returns settings with a mail server.
+func mailing(s *mailtest.Server) server.Config {
+	return server.Config{
+		SMTPAddress: s.Address, SMTPFrom: "Holdfast <holdfast@example.com>", SMTPTLS: mail.NoTLS,
+		SMTPUser: "holdfast", SMTPPassword: "hush-hush",
+	}
+}
+
+// textOf returns the text of a message.
+func textOf(t *testing.T, m mailtest.Message) string {
+	t.Helper()
+	_, body, _ := strings.Cut(m.Data, "\r\n\r\n")
+	text, err := io.ReadAll(quotedprintable.NewReader(strings.NewReader(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// makes sends a request as the owner and decodes the answer.
+func (w *world) makes(t *testing.T, path, body string, into any) {
+	t.Helper()
+	got := w.send(t, w.Token, http.MethodPost, path, body)
+	if got.status != http.StatusOK {
+		t.Fatalf("%s: %d %s", path, got.status, got.body)
+	}
+	if err := json.Unmarshal([]byte(got.body), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMail: an invite and a link are sent to the address that whoever makes them
+// names, and to no other; a person is told of a new device, and not of one that
+// they have used. No link is in the log.
+func TestMail(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, database string) {
+		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
+		var log syncBuffer
+		cfg := mailing(box)
+		cfg.LogLevel, cfg.Stderr = slog.LevelDebug, &log
+		w := serve(t, database, cfg, nil)
+		org, secrets := string(w.Organization), []string{"hush-hush"}
+		expect := func(n int, to, subject, secret string) {
+			t.Helper()
+			got := box.Await(t, n)[n-1]
+			if text := textOf(t, got); len(got.To) != 1 || got.To[0] != to || !strings.Contains(text, secret) ||
+				!strings.Contains(got.Data, "Subject: "+subject+"\r\n") {
+				t.Errorf("to %v: %s\n%s\nwant %s, %s and %s", got.To, got.Data, text, to, subject, secret)
+			}
+			secrets = append(secrets, secret)
+		}
+		role := roleUID(t, w, "viewer")
+		var invite struct{ UID, Code string }
+		w.makes(t, "/iam/v2beta1/groupInvites/"+org, `{"roleUid":"`+role+`","ttl":"3600s"}`, &invite)                    // for nobody
+		w.makes(t, "/iam/v2beta1/groupInvites/"+org+"?validate_only=true", inviteFor(role, "dry@example.test"), &invite) // not made
+		w.makes(t, "/iam/v2beta1/groupInvites/"+org, inviteFor(role, "ben@example.test"), &invite)
+		expect(1, "ben@example.test", "You are invited to dev", w.AuthURL+"/join?code="+url.QueryEscape(invite.Code))
+		w.send(t, w.Token, http.MethodPatch, "/iam/v2beta1/groupInvites/"+invite.UID, `{"email":"eve@example.test"}`)
+
+		stranger := w.mint(t, resource.NewRoot(), token.Claims{})
+		if got := w.send(t, stranger, http.MethodPost, "/iam/v2beta1/groupInvites/"+org, inviteFor(role, "x@example.test")); got.status != http.StatusForbidden {
+			t.Errorf("a stranger's invite: %d %s", got.status, got.body)
+		}
+
+		var made struct {
+			Account struct{ UID string }
+			Link    struct{ URL string }
+		}
+		w.makes(t, "/signin/v1/accounts/"+org, `{"email":"Ann@example.test","name":"Ann"}`, &made)
+		expect(2, "ann@example.test", "Your account at dev", made.Link.URL)
+		var link struct{ URL string }
+		w.makes(t, "/signin/v1/accountLinks/"+made.Account.UID, `{}`, &link)
+		expect(3, "ann@example.test", "Your account at dev", link.URL)
+
+		b := newBrowser(t, w)
+		b.signIn(t)
+		expect(4, strings.ToLower(w.OwnerEmail), "A new sign-in to your account", "/account")
+		b.signIn(t) // the same browser
+		newBrowser(t, w).signIn(t)
+		expect(5, strings.ToLower(w.OwnerEmail), "A new sign-in to your account", "/account")
+		secrets = secrets[:len(secrets)-2]
+
+		procUntil(t, "the queue is empty", func() bool {
+			m := w.metrics(t)
+			waiting, known := m["holdfast_mails_waiting"]
+			return known && waiting == 0 && m[`holdfast_mails_total{outcome="ok"}`] == 5
+		})
+		w.stop()
+		if got := box.Messages(); len(got) != 5 {
+			t.Errorf("%d messages, want 5", len(got))
+		}
+		for _, secret := range secrets {
+			if _, code, ok := strings.Cut(secret, "code="); ok {
+				secret = code
+			}
+			if strings.Contains(log.String(), secret) {
+				t.Errorf("the log has %s", secret)
+			}
+		}
+	})
+}
+
+func inviteFor(role, email string) string {
+	return `{"roleUid":"` + role + `","ttl":"3600s","email":"` + email + `","singleUse":true}`
+}
+
+func roleUID(t *testing.T, w *world, name string) string {
+	t.Helper()
+	var found struct{ Roles []struct{ UID string } }
+	got := w.send(t, w.Token, http.MethodGet, "/iam/v2beta1/roles?name="+name, "")
+	if err := json.Unmarshal([]byte(got.body), &found); err != nil || len(found.Roles) == 0 {
+		t.Fatalf("%v in %s", err, got.body)
+	}
+	return found.Roles[0].UID
+}
+
+// TestMailWaits: what was acknowledged while the mail server was away is sent
+// when it is back, by another process.
+func TestMailWaits(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, database string) {
+		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
+		cfg := mailing(box)
+		cfg.SMTPAddress = "127.0.0.1:1"
+		w := serve(t, database, cfg, nil)
+		var invite struct{ UID, Code string }
+		w.makes(t, "/iam/v2beta1/groupInvites/"+string(w.Organization), inviteFor(roleUID(t, w, "viewer"), "ben@example.test"), &invite)
+		procUntil(t, "it was tried", func() bool { return w.metrics(t)[`holdfast_mails_total{outcome="failed"}`] > 0 })
+		w.stop()
+		next := w.config
+		next.SMTPAddress = box.Address
+		next.Now = func() time.Time { return time.Now().Add(10 * time.Minute) }
+		w.run(t, next)
+		if got := textOf(t, box.Await(t, 1)[0]); !strings.Contains(got, url.QueryEscape(invite.Code)) {
+			t.Errorf("sent %s", got)
+		}
+	})
+}
+
+// TestMailDoctor: a mail server that cannot be used is a warning.
+func TestMailDoctor(t *testing.T) {
+	box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
+	w := serve(t, storetest.SQLite(t), mailing(box), nil)
+	at, err := url.Parse(w.BaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := w.config
+	cfg.Listen = at.Host
+	if sick, err := examine(t, cfg); err != nil {
+		t.Errorf("a good one: %v, %v", sick, err)
+	}
+	for name, change := range map[string]func(*server.Config){
+		"a wrong password": func(c *server.Config) { c.SMTPPassword = "wrong" },
+		"nobody there":     func(c *server.Config) { c.SMTPAddress = "127.0.0.1:1" },
+	} {
+		bad := cfg
+		change(&bad)
+		if sick, _ := examine(t, bad); len(sick) != 1 || sick["mail"] != "warning" {
+			t.Errorf("%s: %v", name, sick)
+		}
+	}
+	if n := len(box.Messages()); n != 0 {
+		t.Errorf("doctor has sent %d messages", n)
+	}
+}
+
+// A mailBrowser keeps cookies.
+type mailBrowser struct {
+	*http.Client
+	w *world
+}
+
+func newBrowser(t *testing.T, w *world) mailBrowser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mailBrowser{&http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}, w}
+}
+
+// signIn signs the owner in, anew if the browser is signed in already.
+func (b mailBrowser) signIn(t *testing.T) {
+	t.Helper()
+	do := func(method, path string, form url.Values) *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), method, b.w.BaseURL+path, strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if form != nil {
+			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		resp, err := b.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close() // only where it leads counts
+		return resp
+	}
+	_, flow, _ := strings.Cut(do(http.MethodGet, "/oauth?client_id=x&exit=redirect&redirect="+
+		url.QueryEscape("http://127.0.0.1:7777/x?token=true&error=true"), nil).Header.Get("Location"), "flow=")
+	resp := do(http.MethodPost, "/signin/other", url.Values{"flow": {flow}}) // whoever is signed in
+	if _, again, ok := strings.Cut(resp.Header.Get("Location"), "flow="); ok {
+		flow = again
+	}
+	resp = do(http.MethodPost, "/signin/password", url.Values{"flow": {flow}, "email": {b.w.OwnerEmail}, "password": {b.w.OwnerPassword}})
+	if to := resp.Header.Get("Location"); !strings.HasPrefix(to, "http://127.0.0.1:7777/x?") || strings.Contains(to, "error=") {
+		t.Fatalf("the sign-in led to %d %s", resp.StatusCode, to)
+	}
+}

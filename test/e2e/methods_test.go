@@ -1,0 +1,428 @@
+package e2e_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// A way is how a client reaches the methods: one protocol, and the versions and
+// names it calls them by.
+type way struct {
+	protocol string // as docs/methods.md calls it
+	public   bool   // under the names of the public API
+	versions []string
+}
+
+// ways are all there are. Each has a world of its own, because what one creates
+// or deletes the next could not.
+var ways = []way{
+	{"JSON", false, []string{"v1", "v2beta1"}}, {"JSON", false, []string{"v2"}},
+	{"gRPC", false, []string{"v1", "v2beta1"}}, {"gRPC", false, []string{"v2"}},
+	{"gRPC, public name", true, []string{"v1", "v2beta1"}}, {"gRPC, public name", true, []string{"v2"}},
+}
+
+// outOfScope are the methods of the public API that this one leaves out, by
+// service.
+var outOfScope = map[string][]string{
+	"holdfast.iam.v1.IdentityProviders":             {"GenerateScimToken", "RegenerateScimToken", "RevokeScimToken", "SetScimEnabled"},
+	"holdfast.iam.v2beta1.IdentityProvidersService": {"GenerateScimToken", "RegenerateScimToken", "RevokeScimToken", "SetScimEnabled"},
+}
+
+// An outcome is how a method answered one way.
+type outcome struct {
+	service, method, version, protocol string
+	state                              string
+}
+
+// TestApiMethods calls every method of the public API every way there is, and
+// compares what came of it with docs/methods.md.
+func TestApiMethods(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var all []outcome
+	t.Run("ways", func(t *testing.T) {
+		for _, way := range ways {
+			t.Run(way.protocol+" "+strings.Join(way.versions, " "), func(t *testing.T) {
+				t.Parallel()
+				w := serve(t, storetest.SQLite(t), server.Config{}, seedPeople(t))
+				got := w.tryWay(t, way)
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, got...)
+			})
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	checkGolden(t, filepath.Join("..", "..", "..", "docs", "methods.md"), methodsPage(all))
+}
+
+// bob has an address of the same domain as ada.
+var bob = resource.UserUID("https://people.example", "bob")
+
+// seedPeople makes ada and bob, and lets somebody have signed in for the terminal
+// whose key is nothing but zeros.
+func seedPeople(t *testing.T) func(*storetest.Store) {
+	return func(s *storetest.Store) {
+		seedAda(t)(s)
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		err := s.InsertIdentity(t.Context(), resource.Identity{
+			UID: bob, Realm: string(peopleProvider.Provider()), Provider: peopleProvider.Provider(), Name: "bob", Email: "bob@people.example", CreateTime: now, UpdateTime: now, LastSeenTime: now,
+			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://people.example", Subject: "bob"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := sha256.Sum256([]byte("headless " + base64.RawURLEncoding.EncodeToString(make([]byte, 32))))
+		if err := s.PutHandoff(t.Context(), waiting[:], []byte(`{"key":"k"}`), now.Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// methodExamples are requests that succeed, where one can, by operation.
+func methodExamples(t *testing.T, w *world) map[string]example {
+	t.Helper()
+	x := w.makeThings(t)
+	all := map[string]example{}
+	for _, examples := range []map[string][]example{
+		openAPIExamples(t, w, x), federationExamples(t, w, x), registryExamples(t, w, x), exchangeExamples(w, x), v1Examples(t, w, x), registryV1Examples(t, w, x),
+		attachedV1Examples(t, w, x), advisoryV1Examples(t, w, x), advisoryExamples(t, w, x), signInExamples(t, w, x), eventExamples(t, w, x),
+	} {
+		for id, list := range examples {
+			i := max(0, slices.IndexFunc(list, func(e example) bool { return !e.fails && !e.all }))
+			all[id] = list[i]
+		}
+	}
+	viewer := string(resource.ManagedRoleUID("viewer"))
+	idp := w.post(t, "/iam/v2beta1/identityProviders/"+x.org, `{"name":"gone","defaultRole":"`+viewer+`","oidc":{"issuer":"https://gone.example","clientId":"c","clientSecret":"s"}}`)
+	all["V1_IdentityProviders_Delete"] = example{uid: idp}
+	all["IdentitiesService_LookupIdentity"] = example{query: "issuer=https://x.example&subject=x"}
+	all["V1_Groups_RequestGroupAccess"] = example{uid: string(resource.DerivedUID("people")), body: `{}`, as: w.mint(t, bob, token.Claims{Voucher: peopleProvider})}
+	all["V1_GroupInvites_CreateWithGroup"] = example{body: `{"group":"` + x.folder + `","role":"` + viewer + `","ttl":"3600s"}`}
+	return all
+}
+
+// operationOf is the name of a method in the OpenAPI description.
+func operationOf(m protoreflect.MethodDescriptor) string {
+	service := string(m.Parent().Name())
+	if versionOf(m) == "v1" && versioned(m) {
+		if m.ParentFile().Package() == "holdfast.events.v1" && service == "Identities" {
+			service = "Event" + service
+		}
+		service = "V1_" + service
+	}
+	return service + "_" + string(m.Name())
+}
+
+// versioned tells whether the package of a method names a version.
+func versioned(m protoreflect.MethodDescriptor) bool {
+	return strings.Contains(string(m.ParentFile().Package().Name()), "v")
+}
+
+// versionOf is the version a method belongs to. What has none is as old as v1.
+func versionOf(m protoreflect.MethodDescriptor) string {
+	if m.ParentFile().Package().Name() == "v2beta1" {
+		return "v2beta1"
+	}
+	return "v1"
+}
+
+// publicNames returns, by our name of a service, its name in the public API: the
+// server itself tells them.
+func (w *world) publicNames(t *testing.T) map[protoreflect.FullName]string {
+	t.Helper()
+	services := w.listServices(t)
+	names := map[protoreflect.FullName]string{}
+	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			s := f.Services().Get(i).FullName()
+			ours, ok := strings.CutPrefix(string(s), "holdfast.")
+			if !ok {
+				continue
+			}
+			for _, name := range services {
+				if strings.HasPrefix(name, "holdfast.") || strings.HasPrefix(name, "grpc.") {
+					continue
+				}
+				if strings.HasSuffix(name, "."+ours) || strings.HasSuffix(name, "."+strings.Replace(ours, ".v1.", ".", 1)) {
+					names[s] = name
+				}
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// tryWay calls the methods one way, those that delete last.
+func (w *world) tryWay(t *testing.T, way way) (all []outcome) {
+	t.Helper()
+	names := w.publicNames(t)
+	if len(names) < 30 {
+		t.Errorf("the public API has %d services: %v", len(names), names)
+	}
+	examples := methodExamples(t, w)
+	var methods []protoreflect.MethodDescriptor
+	for service := range names {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(service)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := d.(protoreflect.ServiceDescriptor).Methods()
+		for i := range list.Len() {
+			methods = append(methods, list.Get(i))
+		}
+	}
+	slices.SortFunc(methods, func(a, b protoreflect.MethodDescriptor) int {
+		last := func(m protoreflect.MethodDescriptor) string {
+			return fmt.Sprint(strings.Contains(string(m.Name()), "Delete")) + operationOf(m)
+		}
+		return strings.Compare(last(a), last(b))
+	})
+	for _, m := range methods {
+		version := versionOf(m)
+		if version == "v2beta1" && !slices.Contains(way.versions, version) {
+			version = "v2"
+		}
+		if !slices.Contains(way.versions, version) {
+			continue
+		}
+		e, ok := examples[operationOf(m)]
+		if !ok {
+			t.Errorf("no example calls %s", operationOf(m))
+			continue
+		}
+		state := "not offered: the public API has it over gRPC alone"
+		if way.protocol != "JSON" {
+			state = w.stateOverGRPC(t, m, called(m, version, way.public, names), e)
+		} else if rule(m) != nil {
+			state = w.stateOverHTTP(t, m, version, e)
+		}
+		all = append(all, outcome{string(m.Parent().FullName()), string(m.Name()), version, way.protocol, state})
+	}
+	return append(all, w.tryOutOfScope(t, way, names)...)
+}
+
+// called is the full name of a method in a version, ours or public.
+func called(m protoreflect.MethodDescriptor, version string, public bool, names map[protoreflect.FullName]string) string {
+	service := string(m.Parent().FullName())
+	if public {
+		service = names[m.Parent().FullName()]
+	}
+	if version == "v2" {
+		service = strings.Replace(service, ".v2beta1.", ".v2.", 1)
+	}
+	return "/" + service + "/" + string(m.Name())
+}
+
+// tryOutOfScope checks that what is left out is: the table would be wrong.
+func (w *world) tryOutOfScope(t *testing.T, way way, names map[protoreflect.FullName]string) (all []outcome) {
+	t.Helper()
+	for service, methods := range outOfScope {
+		version := service[strings.Index(service, ".v")+1 : strings.LastIndexByte(service, '.')]
+		if version == "v2beta1" && !slices.Contains(way.versions, version) {
+			version = "v2"
+		}
+		if !slices.Contains(way.versions, version) {
+			continue
+		}
+		name := service
+		if way.public {
+			name = names[protoreflect.FullName(service)]
+		}
+		for _, method := range methods {
+			if way.protocol != "JSON" {
+				err := w.conn.Invoke(bearing(t, w.Token), "/"+strings.Replace(name, ".v2beta1.", "."+version+".", 1)+"/"+method, &emptypb.Empty{}, &emptypb.Empty{})
+				if status.Code(err) != codes.Unimplemented {
+					t.Errorf("%s/%s is out of scope, and answers %v", name, method, err)
+				}
+			}
+			all = append(all, outcome{service, method, version, way.protocol, "out of scope: SCIM"})
+		}
+	}
+	return all
+}
+
+func rule(m protoreflect.MethodDescriptor) *annotations.HttpRule {
+	r, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
+	return r
+}
+
+// state says how a call ended, in words that are the same every time.
+func state(t *testing.T, m protoreflect.MethodDescriptor, code codes.Code, message string) string {
+	t.Helper()
+	switch code {
+	case codes.OK:
+		return "works"
+	case codes.Unimplemented, codes.Internal, codes.Unknown, codes.Unavailable, codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument:
+		t.Errorf("%s: %v: %s", m.FullName(), code, message)
+	}
+	return "refused: " + normalize(message)
+}
+
+func (w *world) stateOverHTTP(t *testing.T, m protoreflect.MethodDescriptor, version string, e example) string {
+	t.Helper()
+	verb, path := methodPath(m, e)
+	if version == "v2" {
+		path = strings.Replace(path, "/v2beta1/", "/v2/", 1)
+	}
+	if e.query != "" {
+		path += "?" + e.query
+	}
+	r := w.send(t, e.bearer(w), verb, path, e.body)
+	if r.status == http.StatusOK {
+		return "works"
+	}
+	var failed struct {
+		Code    codes.Code
+		Message string
+	}
+	if err := json.Unmarshal([]byte(r.body), &failed); err != nil {
+		t.Fatalf("%s %s: %v\n%s", verb, path, err, r.body)
+	}
+	return state(t, m, failed.Code, failed.Message)
+}
+
+// bearer is who an example is sent as.
+func (e example) bearer(w *world) string {
+	if e.as != "" {
+		return e.as
+	}
+	return w.Token
+}
+
+// methodPath writes the path of a method's http option with what an example has.
+func methodPath(m protoreflect.MethodDescriptor, e example) (verb, path string) {
+	verb, template := verbAndPath(rule(m))
+	return verb, pathVariable.ReplaceAllStringFunc(template, func(v string) string { return e.value(pathVariable.FindStringSubmatch(v)[1]) })
+}
+
+// value is what an example has for a variable of a path.
+func (e example) value(variable string) string {
+	if variable == "digest" || variable == "reference" {
+		return e.digest
+	}
+	return e.uid
+}
+
+func (w *world) stateOverGRPC(t *testing.T, m protoreflect.MethodDescriptor, name string, e example) string {
+	t.Helper()
+	out := newOutput(t, m)
+	st := status.Convert(w.conn.Invoke(bearing(t, e.bearer(w)), name, e.message(t, m), out))
+	return state(t, m, st.Code(), st.Message())
+}
+
+// message reads the request of a method out of an example: the parts of its
+// path, its body and its query.
+func (e example) message(t *testing.T, m protoreflect.MethodDescriptor) proto.Message {
+	t.Helper()
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := kind.New().Interface()
+	r := rule(m)
+	body := e.body
+	if name := r.GetBody(); body != "" && name != "*" && r != nil {
+		body = `{"` + name + `":` + body + `}`
+	}
+	if body != "" {
+		if err := protojson.Unmarshal([]byte(body), in); err != nil {
+			t.Fatalf("%s: %v\n%s", m.FullName(), err, body)
+		}
+	}
+	values, err := url.ParseQuery(e.query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r != nil {
+		_, template := verbAndPath(r)
+		for _, v := range pathVariable.FindAllStringSubmatch(template, -1) {
+			values.Set(v[1], e.value(v[1]))
+		}
+	}
+	if err := runtime.PopulateQueryParameters(in, values, utilities.NewDoubleArray(nil)); err != nil {
+		t.Fatalf("%s: %v", m.FullName(), err)
+	}
+	return in
+}
+
+// methodsPage writes docs/methods.md: ways that give the same state share a row.
+func methodsPage(all []outcome) string {
+	var b strings.Builder
+	b.WriteString(methodsPreface)
+	services := map[string]map[string][]outcome{}
+	for _, o := range all {
+		if services[o.service] == nil {
+			services[o.service] = map[string][]outcome{}
+		}
+		services[o.service][o.method] = append(services[o.service][o.method], o)
+	}
+	for _, service := range slices.Sorted(maps.Keys(services)) {
+		fmt.Fprintf(&b, "\n## %s\n\n| method | version | protocol | state |\n|---|---|---|---|\n", service)
+		for _, method := range slices.Sorted(maps.Keys(services[service])) {
+			for _, row := range rows(services[service][method]) {
+				fmt.Fprintf(&b, "| %s | %s |\n", method, row)
+			}
+		}
+	}
+	return b.String()
+}
+
+const methodsPreface = `# The methods of the public API, and their state here
+
+` + "`go test ./test/e2e -run TestApiMethods -update`" + ` writes this page. It calls each method of every version on a running server,
+over gRPC under our own name and under the public API's (see [clients.md](clients.md)), and as JSON. *Works* means that
+a valid request succeeded; *refused* gives the server's reason for refusing a valid request. Only methods that are out
+of scope answer "unimplemented": SCIM here, and the services for terms, overlays and custom assembly as a whole.
+`
+
+// rows are the versions, the protocols and the state, a row for each state.
+func rows(outcomes []outcome) []string {
+	states := map[string][]outcome{}
+	for _, o := range outcomes {
+		states[o.state] = append(states[o.state], o)
+	}
+	var out []string
+	for _, s := range slices.Sorted(maps.Keys(states)) {
+		set := func(f func(outcome) string) string {
+			var names []string
+			for _, o := range states[s] {
+				names = append(names, f(o))
+			}
+			slices.Sort(names)
+			return strings.Join(slices.Compact(names), "; ")
+		}
+		out = append(out, set(func(o outcome) string { return o.version })+" | "+set(func(o outcome) string { return o.protocol })+" | "+s)
+	}
+	return out
+}

@@ -1,0 +1,348 @@
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
+)
+
+// procBase is the address the servers of these tests believe to have. It is
+// theirs whatever port they get, so that a token outlives a restart.
+const procBase = "http://holdfast.test"
+
+// procPatience bounds every wait for something that must come.
+const procPatience = 90 * time.Second
+
+func TestMain(m *testing.M) {
+	if inspect.IsChild() {
+		inspect.Child()
+	}
+	if address := os.Getenv(mortalAddress); address != "" {
+		mortalMain(address, os.Getenv(mortalLog))
+	}
+	if skew := os.Getenv(historySkew); skew != "" {
+		historyMain(skew)
+	}
+	os.Exit(m.Run())
+}
+
+// A procDev is what a test needs of dev.json.
+type procDev struct {
+	Organization  resource.UID `json:"organizationUid"`
+	Owner         resource.UID `json:"ownerUid"`
+	Token         string       `json:"token"`
+	RefreshToken  string
+	RegistryToken string `json:"registryToken"`
+}
+
+// A proc is a holdfastd in dev mode, in a process of its own.
+type proc struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	address string // host:port
+	dev     procDev
+	ready   time.Duration // from the start of the process
+	ended   chan struct{} // closed when the process is gone
+	err     error         // how it went; once ended
+	killed  bool          // by the test
+
+	mu    sync.Mutex
+	lines []string      // of its log
+	more  chan struct{} // closed at the next line
+}
+
+// procStart starts holdfastd with the environment given beside that of a test,
+// and waits until it serves. HOLDFAST_DATA_DIR must be in it.
+func procStart(t *testing.T, env ...string) *proc {
+	t.Helper()
+	p := procLaunch(t, env...)
+	p.waitReady()
+	return p
+}
+
+// procLaunch starts holdfastd and does not wait.
+func procLaunch(t *testing.T, env ...string) *proc {
+	t.Helper()
+	binary := testprogram.Holdfastd(t)
+	// Tests push thousands of images, and each would be inspected by a process.
+	return procLaunchOf(t, binary, append([]string{"HOLDFAST_INSPECT_WORKERS=-1"}, env...)...)
+}
+
+// procLaunchOf starts a holdfastd of another version and does not wait.
+func procLaunchOf(t *testing.T, binary string, env ...string) *proc {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--dev") // the cleanup ends it
+	cmd.Env = append([]string{"HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_BASE_URL=" + procBase}, env...)
+	return procRun(t, cmd)
+}
+
+// procRun runs a command that starts holdfastd. The process does not outlive
+// the test.
+func procRun(t *testing.T, cmd *exec.Cmd) *proc {
+	t.Helper()
+	p := &proc{t: t, cmd: cmd, ended: make(chan struct{}), more: make(chan struct{})}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	go func() {
+		p.readLog(stderr, start)
+		p.err = cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		expected := p.killed
+		p.kill()
+		if t.Failed() && !expected {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			t.Logf("the log of process %d ends:\n%s", cmd.Process.Pid, strings.Join(p.lines[max(0, len(p.lines)-20):], "\n"))
+		}
+	})
+	return p
+}
+
+// readLog keeps the log, and notes when it says that the server serves.
+func (p *proc) readLog(from io.Reader, start time.Time) {
+	scan := bufio.NewScanner(from)
+	scan.Buffer(nil, 1<<20)
+	for scan.Scan() {
+		var line struct{ Msg, Address string }
+		_ = json.Unmarshal(scan.Bytes(), &line) // a panic is no JSON
+		p.mu.Lock()
+		if line.Msg == "serving" {
+			p.address, p.ready = line.Address, time.Since(start)
+		}
+		p.lines = append(p.lines, scan.Text())
+		close(p.more)
+		p.more = make(chan struct{})
+		p.mu.Unlock()
+	}
+	_, _ = io.Copy(io.Discard, from) // a line too long: the process must not wait for us
+}
+
+// waitLog waits until the log has a line that contains text.
+func (p *proc) waitLog(text string) {
+	p.t.Helper()
+	expired := time.After(procPatience)
+	for {
+		p.mu.Lock()
+		found := slices.ContainsFunc(p.lines, func(line string) bool { return strings.Contains(line, text) })
+		more := p.more
+		p.mu.Unlock()
+		if found {
+			return
+		}
+		select {
+		case <-more:
+		case <-p.ended:
+			p.t.Fatalf("holdfastd ended before it logged %s: %v\n%s", text, p.err, strings.Join(p.lines, "\n"))
+		case <-expired:
+			p.t.Fatalf("holdfastd has not logged %s in %s", text, procPatience)
+		}
+	}
+}
+
+func (p *proc) waitReady() {
+	p.t.Helper()
+	p.waitLog(`"msg":"serving"`)
+	dir := "data"
+	for _, line := range p.cmd.Env {
+		if value, ok := strings.CutPrefix(line, "HOLDFAST_DATA_DIR="); ok {
+			dir = filepath.Join(p.cmd.Dir, value)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "dev.json"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &p.dev); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// kill ends the process as a power cut would, and waits until it is gone.
+func (p *proc) kill() {
+	p.killed = true
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.ended
+}
+
+// signal asks the process to stop.
+func (p *proc) signal() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// stop asks the process to stop, and fails the test unless it ends well.
+func (p *proc) stop() {
+	p.t.Helper()
+	p.signal()
+	p.waitEnd()
+}
+
+// waitEnd fails the test unless the process ends, and ends well.
+func (p *proc) waitEnd() {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(procPatience):
+		p.t.Fatalf("holdfastd has not ended in %s", procPatience)
+	}
+	if p.err != nil {
+		p.t.Fatalf("holdfastd ended with %v", p.err)
+	}
+}
+
+// alive fails the test if the process has ended.
+func (p *proc) alive() {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+		p.t.Fatalf("holdfastd ended: %v", p.err)
+	default:
+	}
+}
+
+// owner is a client that calls with the token of the organization's owner.
+func (p *proc) owner() *procClient { return procDial(p.address, p.dev.Token) }
+
+// A procClient calls the JSON API of a server.
+type procClient struct {
+	address, token string
+	http           *http.Client
+}
+
+func procDial(address, token string) *procClient {
+	return &procClient{address, token, &http.Client{Timeout: procPatience, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+}
+
+func (c *procClient) close() { c.http.CloseIdleConnections() }
+
+// A procAnswer is an answer of the server, read to its end.
+type procAnswer struct {
+	status int
+	body   []byte
+}
+
+// call sends body as JSON, unless it is nil. An error means that there was no
+// answer, or not all of it.
+func (c *procClient) call(ctx context.Context, method, path string, body any) (procAnswer, error) {
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return procAnswer{}, err
+		}
+		content = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+c.address+path, content)
+	if err != nil {
+		return procAnswer{}, err
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return procAnswer{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return procAnswer{resp.StatusCode, text}, err
+}
+
+// procMust is call for what cannot fail: it returns the answer decoded.
+func procMust[T any](t *testing.T, c *procClient, method, path string, body any) (out T) {
+	t.Helper()
+	a, err := c.call(t.Context(), method, path, body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	if a.status != http.StatusOK {
+		t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+	}
+	if len(a.body) == 0 {
+		return out
+	}
+	if err := json.Unmarshal(a.body, &out); err != nil {
+		t.Fatalf("%s %s: %v in %s", method, path, err, a.body)
+	}
+	return out
+}
+
+// code returns the status of an answer, or 0 if there was none.
+func (c *procClient) code(ctx context.Context, method, path string, body any) int {
+	a, err := c.call(ctx, method, path, body)
+	if err != nil {
+		return 0
+	}
+	return a.status
+}
+
+// procUntil polls until ok, and fails the test if that takes too long.
+func procUntil(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for expired := time.After(procPatience); !ok(); {
+		select {
+		case <-tick.C:
+		case <-expired:
+			t.Fatalf("not in %s: %s", procPatience, what)
+		}
+	}
+}
+
+// procGroup is as much of a group as these tests look at.
+type procGroup struct {
+	UID         resource.UID `json:"uid"`
+	Name        string       `json:"name"`
+	Description string       `json:"description"`
+}
+
+// TestProcessAtRest reports what a server in dev mode costs. The targets are
+// for a machine of its own, so nothing is asserted but that it works.
+func TestProcessAtRest(t *testing.T) {
+	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir())
+	procMust[any](t, p.owner(), http.MethodGet, "/iam/v2beta1/groups", nil)
+	t.Logf("ready in %d ms, %d MB resident", p.ready.Milliseconds(), procResident(t, p)>>20)
+	p.stop()
+}
+
+// procResident is how many bytes of memory the process holds.
+func procResident(t *testing.T, p *proc) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("no /proc to read memory from")
+	}
+	var size, resident int64
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		t.Fatal(err)
+	}
+	return resident * int64(os.Getpagesize())
+}

@@ -1,0 +1,132 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// A reverseProxy says whom it speaks for, after what the client made up.
+type reverseProxy struct{ forwarded string }
+
+func (p *reverseProxy) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("X-Forwarded-For", p.forwarded)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func (p *reverseProxy) intercept(ctx context.Context, method string, in, out any, conn *grpc.ClientConn, next grpc.UnaryInvoker, more ...grpc.CallOption) error {
+	return next(metadata.AppendToOutgoingContext(ctx, "x-forwarded-for", p.forwarded), method, in, out, conn, more...)
+}
+
+// TestBehindProxy has clients come through a reverse proxy that the operator
+// trusts, or does not: whatever looks at where they come from sees the same.
+func TestBehindProxy(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		trusted server.Prefixes
+		from    string // where requests come from
+	}{
+		"trusted":     {server.Prefixes{netip.MustParsePrefix("127.0.0.0/8")}, "203.0.113.9"},
+		"not trusted": {nil, "127.0.0.1"},
+		"another is":  {server.Prefixes{netip.MustParsePrefix("10.0.0.0/8")}, "127.0.0.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := serve(t, storetest.SQLite(t), server.Config{TrustedProxies: tt.trusted}, nil)
+			proxy := &reverseProxy{"198.51.100.66, 203.0.113.9"}
+			w.client.Transport = proxy
+			w.conn = w.dial(t, insecure.NewCredentials(), grpc.WithUnaryInterceptor(proxy.intercept))
+			for protocol, call := range w.protocols() {
+				g := must[*iampb.Group](t, call, w.Token, &iampb.CreateGroupRequest{Parent: string(w.Organization), Group: &iampb.Group{Name: strings.ToLower(protocol)}})
+				log := must[*auditpb.ListEntriesResponse](t, call, w.Token, &auditpb.ListEntriesRequest{Subject: g.GetUid()}).GetEntries()
+				if len(log) != 1 || log[0].GetActor().GetRemoteAddress() != tt.from {
+					t.Errorf("over %s the audit log says %v, want %s", protocol, log, tt.from)
+				}
+			}
+			w.repo(t, string(w.Organization), "app")
+			w.pushImage(t, "dev/app", "1", "amd64", "layer")
+			w.pull(t, w.RegistryToken, "dev/app", "1")
+			var pulls []*ocipb.Pull
+			procUntil(t, "a push and a pull", func() bool {
+				pulls = must[*ocipb.ListPullsResponse](t, w.overGRPC, w.Token, &ocipb.ListPullsRequest{}).GetPulls()
+				return len(pulls) == 2
+			})
+			for _, p := range pulls {
+				if p.GetRemoteAddress() != tt.from {
+					t.Errorf("the registry says %v, want %s", p, tt.from)
+				}
+			}
+			w.signsInWithPassword(t)
+			for _, n := range must[*signinpb.ListSessionsResponse](t, w.overGRPC, w.Token, &signinpb.ListSessionsRequest{}).GetSessions() {
+				if n.GetBrowser() && n.GetAddress() != tt.from {
+					t.Errorf("the session says %v, want %s", n, tt.from)
+				}
+			}
+			w.limitsAddresses(t, proxy, tt.from != "127.0.0.1")
+		})
+	}
+}
+
+// signsInWithPassword gives a browser a session of the owner's.
+func (w *world) signsInWithPassword(t *testing.T) {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &world{BaseURL: w.BaseURL, client: &http.Client{Transport: w.client.Transport, Jar: jar}}
+	page := browser.send(t, "", http.MethodGet, "/signin", "")
+	_, rest, _ := strings.Cut(page.body, `name="flow" value="`)
+	flow, _, _ := strings.Cut(rest, `"`)
+	if got := browser.form(t, "/signin/password", url.Values{"flow": {flow}, "email": {w.OwnerEmail}, "password": {w.OwnerPassword}}); !strings.Contains(got.body, "Your account") {
+		t.Fatalf("signing in: %d\n%s", got.status, got.body)
+	}
+}
+
+// form sends a form.
+func (w *world) form(t *testing.T, target string, fields url.Values) reply {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+target, strings.NewReader(fields.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return w.roundTrip(t, r)
+}
+
+// limitsAddresses asks for devices until it may not, however the client calls
+// itself, and then as another client of the proxy.
+func (w *world) limitsAddresses(t *testing.T, proxy *reverseProxy, trusted bool) {
+	t.Helper()
+	ask := func() int {
+		return w.form(t, "/oauth/device_authorization", url.Values{"client_id": {"tv"}}).status
+	}
+	last := 0
+	for i := range 61 {
+		proxy.forwarded = fmt.Sprintf("198.51.100.%d, 203.0.113.9", i)
+		last = ask()
+	}
+	if last != http.StatusTooManyRequests {
+		t.Errorf("a client that makes addresses up gets past the limit: %d", last)
+	}
+	proxy.forwarded = "203.0.113.10"
+	if got := ask() == http.StatusOK; got != trusted {
+		t.Errorf("another client gets past the limit: %v, want %v", got, trusted)
+	}
+}

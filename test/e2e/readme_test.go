@@ -1,0 +1,132 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
+)
+
+const readmeMost = 150 // lines
+
+// TestReadmeQuickStart does what the README and the pages about clients, budgets, findings, searches, access and following tell a
+// newcomer to do: start the server as `make run` does, and paste the blocks marked
+// quickstart into a shell beside it.
+func TestReadmeQuickStart(t *testing.T) {
+	bin := t.TempDir()
+	for _, program := range []string{testprogram.Holdfast(t), testprogram.Holdfastd(t)} {
+		if err := os.Symlink(program, filepath.Join(bin, filepath.Base(program))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, page := range []string{"README.md", "docs/clients.md", "docs/budgets.md", "docs/findings.md", "docs/search.md", "docs/access-over-time.md", "docs/following.md"} {
+		t.Run(page, func(t *testing.T) {
+			script := readmeScript(readmeText(t, page))
+			if script == "" {
+				t.Fatalf("%s has no block marked ```sh quickstart", page)
+			}
+			dir := t.TempDir()
+			if err := os.Symlink(bin, filepath.Join(dir, "bin")); err != nil {
+				t.Fatal(err)
+			}
+			readmeRun(t, dir, script)
+		})
+	}
+}
+
+// readmeRun pastes a script into a shell in dir, beside a server whose data is
+// there.
+func readmeRun(t *testing.T, dir, script string) {
+	t.Helper()
+	p := procRun(t, readmeServer(t, dir))
+	p.waitReady()
+	// A quick start reads well without the care a script takes; so the shell
+	// takes it, and ends at the first command that fails.
+	shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail")
+	shell.Dir = dir
+	mine := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_") })
+	shell.Env = append(mine, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "HOLDFAST_TOKEN_STORE=file") // not the developer's own
+	shell.Stdin = strings.NewReader("curl() { command curl --fail-with-body \"$@\"; }\n" +
+		"holdfastd() { env -u HOLDFAST_TOKEN_STORE holdfastd \"$@\"; }\n" + // it refuses the settings of others
+		"set -v\n" + script)
+	var out bytes.Buffer
+	shell.Stdout, shell.Stderr = &out, &out
+	if err := shell.Run(); err != nil {
+		t.Fatalf("the quick start ends with %v:\n%s", err, out.String())
+	}
+	p.stop()
+}
+
+// readmeServer is the command `make run` ends with, for a program that is built
+// already, on a free port, with its data in dir.
+func readmeServer(t *testing.T, dir string) *exec.Cmd {
+	t.Helper()
+	make := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", "../..", "-n", "run", "ARGS=")
+	out, err := make.Output() // without warnings of make, which would be taken for the command
+	if err != nil {
+		t.Fatalf("make -n run: %v", err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	words := strings.Fields(lines[len(lines)-1])
+	if words[0] != "bin/holdfastd" {
+		t.Fatalf("make run ends with %q, not with the server", words)
+	}
+	binary := testprogram.Holdfastd(t)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, words[1:]...) // the cleanup ends it
+	cmd.Dir = dir
+	cmd.Env = []string{"HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_DATA_DIR=data"}
+	return cmd
+}
+
+var readmeBlock = regexp.MustCompile("(?ms)^```sh quickstart\n(.*?)^```$")
+
+// readmeScript is the text of the blocks marked quickstart.
+func readmeScript(readme string) string {
+	var script strings.Builder
+	for _, block := range readmeBlock.FindAllStringSubmatch(readme, -1) {
+		script.WriteString(block[1])
+	}
+	return script.String()
+}
+
+func readmeText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var (
+	readmeMake   = regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)")
+	readmeTarget = regexp.MustCompile(`(?m)^([a-z]+):`)
+)
+
+// TestReadme keeps the README short, and its commands real.
+func TestReadme(t *testing.T) {
+	readme := readmeText(t, "README.md")
+	if n := strings.Count(readme, "\n"); n >= readmeMost {
+		t.Errorf("the README has %d lines, want less than %d", n, readmeMost)
+	}
+	var targets []string
+	for _, m := range readmeTarget.FindAllStringSubmatch(readmeText(t, "Makefile"), -1) {
+		targets = append(targets, m[1])
+	}
+	named := readmeMake.FindAllStringSubmatch(readme, -1)
+	if len(named) == 0 {
+		t.Error("the README names no make target")
+	}
+	for _, m := range named {
+		if !slices.Contains(targets, m[1]) {
+			t.Errorf("the README says make %s, and the Makefile has no such target", m[1])
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+const replicaRounds = 10
+
+// replicas starts two servers at once on one database, each with a data folder
+// of its own.
+func replicas(t *testing.T, database string, key seal.Key) (a, b *proc) {
+	t.Helper()
+	start := func() *proc {
+		return procLaunch(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+database, "HOLDFAST_ENCRYPTION_KEY="+key.Text())
+	}
+	a, b = start(), start()
+	a.waitReady()
+	b.waitReady()
+	return a, b
+}
+
+// TestReplicaStart starts two servers at once, several times: they race for the
+// schema, and where that is there already, for the managed roles, the keys and
+// the organization, and must agree.
+func TestReplicaStart(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(t *testing.T, database string){
+		"nothing is there":    func(*testing.T, string) {},
+		"the schema is there": replicaMigrate,
+	}
+	for name, prepare := range tests {
+		t.Run(name, func(t *testing.T) {
+			for range replicaRounds {
+				database := storetest.Postgres(t)
+				prepare(t, database)
+				a, b := replicas(t, database, seal.NewKey())
+				replicaAgree(t, a, b)
+				a.stop()
+				b.stop()
+				s := storetest.Open(t, database)
+				procNoDrift(t, s)
+				crashReplay(t, s)
+			}
+		})
+	}
+}
+
+func replicaMigrate(t *testing.T, database string) {
+	t.Helper()
+	s, err := store.Open(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replicaAgree fails the test unless two servers have the same organization
+// and keys, and take each other's tokens.
+func replicaAgree(t *testing.T, a, b *proc) {
+	t.Helper()
+	if a.dev.Organization != b.dev.Organization || a.dev.Owner != b.dev.Owner {
+		t.Errorf("one has %v, the other %v", a.dev, b.dev)
+	}
+	for _, on := range []*proc{a, b} {
+		for _, of := range []*proc{a, b} {
+			api := procDial(on.address, of.dev.Token)
+			atOnce(t, "the owner the other replica made is known", func() bool {
+				return api.code(t.Context(), http.MethodGet, "/iam/v2beta1/groups/"+string(a.dev.Organization), nil) == http.StatusOK
+			})
+			faultMake(t, &proc{address: on.address, dev: of.dev})
+		}
+	}
+	for _, path := range []string{"/.well-known/jwks.json", "/dev/issuer/jwks"} {
+		keys := procMust[json.RawMessage](t, a.owner(), http.MethodGet, path, nil)
+		if other := procMust[json.RawMessage](t, b.owner(), http.MethodGet, path, nil); string(keys) != string(other) {
+			t.Errorf("%s: one has %s, the other %s", path, keys, other)
+		}
+	}
+}
+
+// TestReplicaPages continues on one replica a list that began on another.
+func TestReplicaPages(t *testing.T) {
+	a, b := replicas(t, storetest.Postgres(t), seal.NewKey())
+	for range 5 {
+		faultMake(t, a)
+	}
+	type list struct {
+		Groups        []procGroup
+		NextPageToken string
+	}
+	path := "/iam/v2beta1/groups?order_by=name&page_size=2"
+	var got []string
+	for on, more := a, ""; ; on, a, b = b, b, a {
+		page := procMust[list](t, on.owner(), http.MethodGet, path+"&page_token="+url.QueryEscape(more), nil)
+		for _, g := range page.Groups {
+			got = append(got, g.Name)
+		}
+		if more = page.NextPageToken; more == "" {
+			break
+		}
+	}
+	if len(got) != 6 || !slices.IsSorted(got) || len(slices.Compact(got)) != 6 { // five and the organization
+		t.Errorf("the pages of two replicas have %q", got)
+	}
+}
+
+// TestReplicaRevocation gives and takes on one replica, and asks another at
+// once, also one that was asleep while it happened.
+func TestReplicaRevocation(t *testing.T) {
+	key, database := seal.NewKey(), storetest.Postgres(t)
+	a, b := replicas(t, database, key)
+	issuer, err := token.New(t.Context(), storetest.Open(t, database).DB, token.Config{Issuer: procBase, Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		take   func(*replicaGuest) string // the path of what is deleted
+		status int
+	}{
+		"a binding":   {func(g *replicaGuest) string { return "/iam/v2beta1/roleBindings/" + string(g.binding) }, http.StatusForbidden},
+		"an identity": {func(g *replicaGuest) string { return "/iam/v2beta1/identities/" + string(g.identity) }, http.StatusUnauthorized},
+		"the group":   {func(g *replicaGuest) string { return g.path }, http.StatusNotFound},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			for i := range replicaRounds {
+				asleep := i == replicaRounds-1
+				g := replicaInvite(t, a, issuer)
+				guest := procDial(b.address, g.token)
+				if name == "the group" {
+					guest = b.owner()
+					g.clear(t, a)
+				}
+				atOnce(t, "the guest is let in", func() bool { return guest.code(t.Context(), http.MethodGet, g.path, nil) == http.StatusOK })
+				if asleep {
+					b.pause(syscall.SIGSTOP)
+				}
+				procMust[any](t, a.owner(), http.MethodDelete, tt.take(g), nil)
+				if asleep {
+					b.pause(syscall.SIGCONT)
+				}
+				if got := guest.code(t.Context(), http.MethodGet, g.path, nil); got != tt.status {
+					t.Errorf("asleep: %v: status %d, want %d", asleep, got, tt.status)
+				}
+			}
+		})
+	}
+}
+
+// pause stops a process where it is, or has it go on.
+func (p *proc) pause(sig syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// A replicaGuest is an identity that may see one group.
+type replicaGuest struct {
+	identity, binding resource.UID
+	path              string // of the group
+	token             string
+}
+
+func replicaInvite(t *testing.T, p *proc, issuer *token.Issuer) *replicaGuest {
+	t.Helper()
+	api, group := p.owner(), faultMake(t, p)
+	match := map[string]string{"issuer": "https://issuer.test", "subject": "guest"}
+	i := procMust[procGroup](t, api, http.MethodPost, "/iam/v2beta1/identities/"+string(group.UID), map[string]any{"name": "guest", "claimMatch": match})
+	b := procMust[procGroup](t, api, http.MethodPost, "/iam/v2beta1/roleBindings/"+string(group.UID),
+		map[string]any{"identityUid": i.UID, "roleUid": resource.ManagedRoleUID("viewer")})
+	raw, err := issuer.Mint(t.Context(), token.Claims{Subject: i.UID, Audience: []string{procBase}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &replicaGuest{i.UID, b.UID, "/iam/v2beta1/groups/" + string(group.UID), raw}
+}
+
+// clear takes the guest out of the group.
+func (g *replicaGuest) clear(t *testing.T, p *proc) {
+	t.Helper()
+	procMust[any](t, p.owner(), http.MethodDelete, "/iam/v2beta1/identities/"+string(g.identity), nil)
+}

@@ -1,0 +1,251 @@
+// Package e2e_test proves the service from the outside: it starts whole servers
+// and calls them as clients do.
+package e2e_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// A world is a server in dev mode, and what its clients need to know.
+type world struct {
+	BaseURL       string       `json:"baseUrl"`
+	AuthURL       string       `json:"authUrl"`
+	RegistryHost  string       `json:"registryHost"`
+	Organization  resource.UID `json:"organizationUid"`
+	Owner         resource.UID `json:"ownerUid"`
+	Token         string       `json:"token"` // the owner's
+	RegistryToken string       `json:"registryToken"`
+	RefreshToken  string       `json:"refreshToken"`
+	TestIssuer    string       `json:"testIssuer"`
+	OwnerEmail    string       `json:"ownerEmail"`
+	OwnerPassword string       `json:"ownerPassword"`
+
+	database string
+	config   server.Config // it was started with
+	issuer   *token.Issuer // mints what the server accepts
+	client   *http.Client
+	conn     *grpc.ClientConn
+	stop     func() // ends the server; the database stays
+}
+
+// serve starts a server over a database until the test ends. seed, unless nil,
+// sees the store before the server does. What cfg leaves open is set for a test:
+// a free port, a new data folder, no words on the terminal.
+func serve(t *testing.T, database string, cfg server.Config, seed func(*storetest.Store)) *world {
+	t.Helper()
+	key := seal.NewKey()
+	cfg.Dev, cfg.Listen, cfg.DataDir = true, "127.0.0.1:0", t.TempDir()
+	cfg.Database, cfg.EncryptionKey, cfg.AuthURL = database, key.Text(), "http://issuer.test"
+	cfg.Stdout = io.Discard
+	if cfg.Stderr == nil {
+		cfg.Stderr = io.Discard
+	}
+	cfg.AWSEndpoint = cmp.Or(cfg.AWSEndpoint, "http://127.0.0.1:1") // no test asks the clouds
+	cfg.GoogleEndpoint, cfg.AzureEndpoint = cfg.AWSEndpoint, cfg.AWSEndpoint
+	cfg.InspectWorkers = cmp.Or(cfg.InspectWorkers, -1)
+	w := &world{database: database, config: cfg}
+	w.issuer = prepare(t, database, token.Config{Issuer: cfg.AuthURL, Key: key, Now: cfg.Now}, seed)
+	w.run(t, cfg)
+	file, err := os.ReadFile(filepath.Join(cfg.DataDir, "dev.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(file, w); err != nil {
+		t.Fatal(err)
+	}
+	w.client = newClient()
+	w.conn = w.dial(t, insecure.NewCredentials())
+	return w
+}
+
+func newClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
+}
+
+// prepare makes the signing key the server will find, so that the test has it
+// too: a server does not share an SQLite file.
+func prepare(t *testing.T, database string, cfg token.Config, seed func(*storetest.Store)) *token.Issuer {
+	t.Helper()
+	s, err := store.Open(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	issuer, err := token.New(t.Context(), s, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seed != nil {
+		seed(storetest.Of(s))
+	}
+	return issuer
+}
+
+// run starts the server and sees to it that it ends, and without an error.
+func (w *world) run(t *testing.T, cfg server.Config) {
+	t.Helper()
+	s, err := server.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	w.stop = sync.OnceFunc(func() {
+		if w.client != nil {
+			w.client.CloseIdleConnections()
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the server ended: %v", err)
+		}
+	})
+	t.Cleanup(w.stop)
+}
+
+// dial connects to the server over gRPC until the test ends.
+func (w *world) dial(t *testing.T, creds credentials.TransportCredentials, more ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	_, addr, _ := strings.Cut(w.BaseURL, "://")
+	conn, err := grpc.NewClient("passthrough:///"+addr, append(more, grpc.WithTransportCredentials(creds))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// mint returns a token of the API for an identity, narrowed by c if that says so.
+func (w *world) mint(t *testing.T, identity resource.UID, c token.Claims) string {
+	t.Helper()
+	c.Subject = identity
+	if c.Audience == nil {
+		c.Audience = []string{w.BaseURL}
+	}
+	raw, err := w.issuer.Mint(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// eachWorld runs f against a new server over every engine.
+func eachWorld(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	storetest.EachURL(t, func(t *testing.T, url string) { f(t, serve(t, url, server.Config{Now: ticking()}, nil)) })
+}
+
+// ticking returns a clock that never shows the same millisecond twice, so that
+// creation times tell creations apart.
+func ticking() func() time.Time {
+	var mu sync.Mutex
+	var last time.Time
+	return func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		now := time.Now()
+		if next := last.Add(time.Millisecond); now.Before(next) {
+			now = next
+		}
+		last = now
+		return now
+	}
+}
+
+// events stops the server and returns what its outbox holds.
+func (w *world) events(t *testing.T) []resource.Event {
+	t.Helper()
+	w.stop()
+	all, err := storetest.Open(t, w.database).Events(t.Context(), 0, 100_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A reply is an answer over HTTP.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send sends a request as it stands. The header Authorization is left out if
+// bearer is empty.
+func (w *world) send(t *testing.T, bearer, verb, target, body string) reply {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), verb, w.BaseURL+target, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bearer != "" {
+		r.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return w.roundTrip(t, r)
+}
+
+func (w *world) roundTrip(t *testing.T, r *http.Request) reply {
+	t.Helper()
+	resp, err := w.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{resp.StatusCode, resp.Header, string(text)}
+}
+
+// A clock runs, and can be put forward.
+type clock struct {
+	ahead atomic.Int64
+	held  atomic.Int64 // the time in nanoseconds at which it is held, or 0
+	tick  func() time.Time
+}
+
+func newClock() *clock { return &clock{tick: ticking()} }
+
+func (c *clock) now() time.Time {
+	at := c.tick()
+	if c.held.Load() != 0 {
+		at = time.Unix(0, c.held.Add(int64(time.Millisecond)))
+	}
+	return at.Add(time.Duration(c.ahead.Load()))
+}
+
+// hold makes the clock step by a millisecond at every look, and stand still between looks, so that a slow machine
+// changes nothing.
+func (c *clock) hold() { c.held.CompareAndSwap(0, c.tick().UnixNano()) }
+
+func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }

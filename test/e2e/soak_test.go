@@ -1,0 +1,105 @@
+package e2e_test
+
+import (
+	"bufio"
+	"flag"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// steady is short in the suite; make soak has an hour.
+var steady = flag.Duration("steady", 5*time.Second, "how long TestSteady keeps the server under load")
+
+// steadyMost is by how much a figure of the server may be above what it was before: a
+// part of that, and as much again as it moves by anyway.
+var steadyMost = map[string]struct{ part, moves float64 }{
+	"process_resident_memory_bytes": {0.2, 32 << 20},
+	"go_goroutines":                 {0.1, 30},
+	"process_open_fds":              {0.1, 30},
+}
+
+// TestSteady keeps a server under a steady load of all sorts: reads, writes, grants,
+// pushes, pulls and exchanges. Its memory, its goroutines and its open files do not grow,
+// no request fails, and nothing that was acknowledged is lost.
+func TestSteady(t *testing.T) {
+	t.Parallel()
+	storetest.EachEmpty(t, func(t *testing.T, url string) {
+		t.Parallel()
+		address := rollingPorts(t, 1)[0]
+		c := &rollingCluster{t: t, addresses: []string{address}, proxy: address}
+		c.replicas = []*proc{procStart(t, "HOLDFAST_DATABASE="+url, "HOLDFAST_DATA_DIR="+t.TempDir(),
+			"HOLDFAST_LISTEN="+address, "HOLDFAST_BASE_URL="+c.url(), "HOLDFAST_ENCRYPTION_KEY="+seal.NewKey().Text())}
+		start := time.Now()
+		load := rollingLoad(t, c, 5*rollingEvery)
+		figures := steadyFigures(t, c.replicas[0], *steady)
+		load.stop()
+		load.report(time.Since(start))
+		if n := load.repeated(); n > 0 {
+			t.Errorf("%d requests had to be repeated", n)
+		}
+		for name, all := range figures {
+			steadyCompare(t, name, all)
+		}
+		load.survey()
+		c.replicas[0].stop()
+		procNoDrift(t, storetest.Open(t, url))
+	})
+}
+
+// steadyFigures asks the server a hundred times during a time how it is.
+func steadyFigures(t *testing.T, p *proc, lasts time.Duration) map[string][]float64 {
+	t.Helper()
+	figures := map[string][]float64{}
+	api := procDial(p.address, "")
+	defer api.close()
+	tick := time.NewTicker(lasts / 100)
+	defer tick.Stop()
+	for range 100 {
+		<-tick.C
+		p.alive()
+		a, err := api.call(t.Context(), http.MethodGet, "/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for scan := bufio.NewScanner(strings.NewReader(string(a.body))); scan.Scan(); {
+			name, text, _ := strings.Cut(scan.Text(), " ")
+			if _, wanted := steadyMost[name]; !wanted {
+				continue
+			}
+			value, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			figures[name] = append(figures[name], value)
+		}
+	}
+	if len(figures) != len(steadyMost) {
+		t.Errorf("the server tells %d figures of %d", len(figures), len(steadyMost))
+	}
+	return figures
+}
+
+// steadyCompare fails the test if a figure is greater in the last quarter of the time
+// than it was in the second one, when all caches were warm.
+func steadyCompare(t *testing.T, name string, all []float64) {
+	t.Helper()
+	quarter := len(all) / 4
+	before, after := steadyMedian(all[quarter:2*quarter]), steadyMedian(all[3*quarter:])
+	t.Logf("%s: %.0f in the first sample, %.0f in the second quarter, %.0f in the last, %.0f at most",
+		name, all[0], before, after, slices.Max(all))
+	if most := steadyMost[name]; after > before*(1+most.part)+most.moves {
+		t.Errorf("%s grew from %.0f to %.0f", name, before, after)
+	}
+}
+
+func steadyMedian(all []float64) float64 {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
+}

@@ -1,0 +1,147 @@
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// TestUploadMoves begins an upload on a replica that goes away, and goes on with
+// it on another, which shares the folder of blobs.
+func TestUploadMoves(t *testing.T) {
+	t.Parallel()
+	database, key, blobs := storetest.Postgres(t), seal.NewKey(), t.TempDir()
+	start := func() *proc {
+		return procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+database,
+			"HOLDFAST_ENCRYPTION_KEY="+key.Text(), "HOLDFAST_BLOBS="+blobs)
+	}
+	other := start()
+	ways := map[string]func(*testing.T, *proc, string) (at string){
+		"killed between requests":  func(_ *testing.T, p *proc, at string) string { p.kill(); return at },
+		"stopped between requests": func(_ *testing.T, p *proc, at string) string { p.stop(); return at },
+		"stopped during a request": uploadFinishes,
+		"killed during a request": func(t *testing.T, p *proc, at string) string {
+			return uploadAgain(t, p, other, at, blobs)
+		},
+	}
+	for name, leave := range ways {
+		t.Run(name, func(t *testing.T) {
+			p := start()
+			resp, _, err := p.registry().expect(t.Context(), 202, "POST", "/v2/dev/app/blobs/uploads/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := resp.Header.Get("Location")
+			content := append(bytes.Clone(uploadParts), name...)
+			if _, _, err := p.registry().expect(t.Context(), 202, "PATCH", at, content[:uploadPart]); err != nil {
+				t.Fatal(err)
+			}
+			uploadRest(t, other, leave(t, p, at), content)
+		})
+	}
+}
+
+const uploadPart = 100_000 // bytes of an upload that are sent at once
+
+var uploadParts = bytes.Repeat([]byte("x"), 3*uploadPart)
+
+// uploadFinishes stops a server that is about to receive the second part, and
+// sends it: the server waits for it.
+func uploadFinishes(t *testing.T, p *proc, at string) string {
+	t.Helper()
+	conn := uploadOpen(t, p, at)
+	p.signal()
+	p.waitLog("closing the port")
+	faultSend(t, conn, string(uploadParts[:uploadPart/2]))
+	faultStatus(t, conn, http.StatusAccepted)
+	p.waitEnd()
+	return at
+}
+
+// uploadAgain kills a server that has received half of the second part. Another
+// says soon that the upload is lost, and begins one anew.
+func uploadAgain(t *testing.T, p, other *proc, at, blobs string) string {
+	t.Helper()
+	uploadOpen(t, p, at)
+	path := filepath.Join(blobs, "blobs", filepath.Base(at)[:2], filepath.Base(at))
+	if _, err := os.Stat(path); err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	registry := other.registry()
+	procUntil(t, "the upload is no longer held", func() bool {
+		resp, text, err := registry.send(t.Context(), "PATCH", at, uploadParts[:uploadPart],
+			"Content-Range", fmt.Sprintf("%d-%d", uploadPart, 2*uploadPart-1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusConflict && resp.StatusCode != http.StatusNotFound {
+			t.Fatalf("answer = %d %s", resp.StatusCode, text)
+		}
+		return resp.StatusCode == http.StatusNotFound
+	})
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the bytes of the lost upload: %v", err)
+	}
+	resp, _, err := registry.expect(t.Context(), 202, "POST", "/v2/dev/app/blobs/uploads/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Header.Get("Location")
+}
+
+// uploadOpen begins to send the second part, and returns when the server waits
+// for the rest.
+func uploadOpen(t *testing.T, p *proc, at string) net.Conn {
+	t.Helper()
+	conn := faultDial(t, p)
+	faultSend(t, conn, fmt.Sprintf("PATCH %s HTTP/1.1\r\nHost: holdfast.test\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Range: %d-%d\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+		at, p.registry().token, uploadPart, 2*uploadPart-1, uploadPart))
+	const goOn = "HTTP/1.1 100 Continue\r\n\r\n" // sent when the body is read, so the server holds the upload
+	got := make([]byte, len(goOn))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != goOn {
+		t.Fatalf("%q (%v), want %q", got, err, goOn)
+	}
+	faultSend(t, conn, string(uploadParts[:uploadPart/2]))
+	return conn
+}
+
+// uploadRest asks a server how much it has of an upload, sends the rest, and
+// fetches the blob.
+func uploadRest(t *testing.T, p *proc, at string, content []byte) {
+	t.Helper()
+	registry := p.registry()
+	resp, _, err := registry.expect(t.Context(), 204, "GET", at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last int
+	if _, err := fmt.Sscanf(resp.Header.Get("Range"), "0-%d", &last); err != nil {
+		t.Fatal(err)
+	}
+	have := last + 1
+	if last == 0 {
+		have = 0
+	}
+	_, _, err = registry.expect(t.Context(), 202, "PATCH", at, content[have:],
+		"Content-Range", fmt.Sprintf("%d-%d", have, len(content)-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := registry.expect(t.Context(), 201, "PUT", at+"?digest="+ociDigest(content), nil); err != nil {
+		t.Fatal(err)
+	}
+	_, got, err := registry.expect(t.Context(), 200, "GET", "/v2/dev/app/blobs/"+ociDigest(content), nil)
+	if err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes came back, %v", len(got), err)
+	}
+}
