@@ -72,7 +72,7 @@ func root(a *noun.App) *cobra.Command {
 		"To begin, set the address of the server and sign in:\n\n" +
 		"  holdfast config set api https://holdfast.example.com\n  holdfast login\n\n" +
 		"For a server in development mode on this machine: holdfast config use-dev"
-	root.Version = stamp.Read().String()
+	root.Version = buildinfo.Read().String()
 	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(a.Out)

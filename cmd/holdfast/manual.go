@@ -47,7 +47,7 @@ func writePages(cmd *cobra.Command, dir string) error {
 func manualPage(cmd *cobra.Command) string {
 	var b strings.Builder
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
-	fmt.Fprintf(&b, ".TH %q 1 \"\" \"holdfast %s\"\n", strings.ToUpper(name), stamp.Version())
+	fmt.Fprintf(&b, ".TH %q 1 \"\" \"holdfast %s\"\n", strings.ToUpper(name), buildinfo.Version())
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(cmd.Short))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
 	if cmd.Long != "" {

@@ -39,7 +39,7 @@ func versionCommand(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the version of this command and of the server", Args: cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			build := stamp.Read()
+			build := buildinfo.Read()
 			v := versions{Client: clientBuild{build.Version, build.Commit, build.Date, build.Go, build.Platform}}
 			if !clientOnly {
 				server, err := askVersion(ctx, a)
@@ -68,7 +68,7 @@ func printVersions(a *noun.App, v versions) error {
 	if *a.Flag("output") == "json" {
 		return a.JSON(v)
 	}
-	fmt.Fprintln(a.Out, "client", stamp.Read())
+	fmt.Fprintln(a.Out, "client", buildinfo.Read())
 	if s := v.Server; s != nil {
 		fmt.Fprintf(a.Out, "server %s (%s, %s) at %s\n", s.Version, s.GoVersion, strings.Join(s.APIVersions, ", "), s.API)
 	}

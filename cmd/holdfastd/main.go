@@ -34,7 +34,7 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	switch {
 	case len(args) == 1 && slices.Contains([]string{"version", "--version", "-version"}, args[0]):
-		fmt.Println("holdfastd", stamp.Read())
+		fmt.Println("holdfastd", buildinfo.Read())
 		return 0
 	case len(args) == 1 && args[0] == "man": // for packagers
 		server.WriteManual(os.Stdout)

@@ -53,7 +53,7 @@ type world struct {
 	conn  *grpc.ClientConn // to the gRPC API
 	now   time.Time
 	store *storetest.Store
-	key   seal.Key // that secrets are sealed with
+	key   secret.Key // that secrets are sealed with
 	log   journal
 }
 
@@ -83,7 +83,7 @@ func newWorld(t *testing.T) *world {
 func newWorldOn(t *testing.T, s *storetest.Store) *world {
 	t.Helper()
 	ctx := t.Context()
-	w := &world{now: time.Now(), store: s, key: seal.NewKey()}
+	w := &world{now: time.Now(), store: s, key: secret.NewKey()}
 	now, key := func() time.Time { return w.now }, w.key
 	must(t, s.SetManagedRoles(ctx, authz.ManagedRoles()))
 	checker := check(authz.Load(ctx, s.DB, slog.New(slog.DiscardHandler)))(t)
@@ -100,7 +100,7 @@ func newWorldOn(t *testing.T, s *storetest.Store) *world {
 	w.mint = func(c token.Claims) string { return check(issuer.Mint(ctx, c))(t) }
 	w.token = w.mint(token.Claims{Subject: owner.UID, Audience: []string{audience}, Life: time.Hour})
 	log := slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	issuers := check(trust.New(trust.Config{Now: now}))(t)
+	issuers := check(issuers.New(issuers.Config{Now: now}))(t)
 	exchange := sts.New(s.DB, checker, issuer, issuers, sts.Config{BaseURL: audience, RegistryHost: "registry.example.com", AWS: sts.AWS{Endpoint: "https://127.0.0.1:1"}, Now: now})
 	adv := advisory.New(advisorydb.New(s.DB), checker, page.NewTokens(key.Derive("page tokens"), now), advisory.Config{Fetcher: fetch.New(fetch.Config{Folders: []string{"/srv/feeds"}}), Now: now})
 	a := api.New(api.Services{IAM: svc, Registry: reg, STS: exchange, Advisory: adv}, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})

@@ -216,7 +216,7 @@ func (r *Registry) refusedToken(req *http.Request, err error) {
 		req.PostForm == nil {
 		return
 	}
-	r.config.Refusals.Add(refusal.Refusal{Type: resource.RegistryRefused, Activity: resource.Activity{
+	r.config.Refusals.Add(denials.Refusal{Type: resource.RegistryRefused, Activity: resource.Activity{
 		Reason: resource.RefusedToken, Address: resource.HostOf(req.RemoteAddr),
 	}})
 }
@@ -230,7 +230,7 @@ func (r *Registry) denial(ctx context.Context, t target, err error) error {
 	}
 	r.config.Metrics.Denials.Add(1, f.Metadata["capability"])
 	if actor := resource.ActorFrom(ctx); r.config.Refusals != nil {
-		r.config.Refusals.Add(refusal.Refusal{
+		r.config.Refusals.Add(denials.Refusal{
 			Type: resource.RegistryRefused, Group: t.group, Subject: t.repo, RequestID: actor.RequestID,
 			Activity: resource.Activity{
 				Identity: actor.Subject, Reason: resource.RefusedAccess, Capability: f.Metadata["capability"],

@@ -23,13 +23,13 @@ const (
 	fetchWait       = 30 * time.Second // for which one waits for its turn
 )
 
-var errFetches = turn.Busy("too much is fetched from upstreams at once")
+var errFetches = fairlimit.Busy("too much is fetched from upstreams at once")
 
 // fetches limits the requests to upstreams, so that one organization does not keep others from theirs.
-type fetches struct{ turns *turn.Turns }
+type fetches struct{ turns *fairlimit.Turns }
 
 func newFetches() fetches {
-	return fetches{turn.New(turn.Limits{All: maxFetches, Each: maxFetchesOfOne, Wait: fetchWait, Busy: errFetches})}
+	return fetches{fairlimit.New(fairlimit.Limits{All: maxFetches, Each: maxFetchesOfOne, Wait: fetchWait, Busy: errFetches})}
 }
 
 // take waits until an organization may make a request. end ends it. It returns fault.ResourceExhausted if that takes too

@@ -67,7 +67,7 @@ func (r *Registry) passGate(ctx context.Context, t target, m resource.Manifest) 
 	}
 	r.config.Metrics.RuleRefused.Add(1)
 	if actor := resource.ActorFrom(ctx); r.config.Refusals != nil {
-		r.config.Refusals.Add(refusal.Refusal{
+		r.config.Refusals.Add(denials.Refusal{
 			Type: resource.RegistryRefused, Group: t.group, Subject: t.repo, RequestID: actor.RequestID,
 			Activity: resource.Activity{Identity: actor.Subject, Reason: resource.RefusedRule, Address: actor.Remote},
 		})

@@ -230,14 +230,14 @@ type mirrorRig struct {
 	*rig
 	*clock
 	service *registry.Service
-	key     seal.Key
+	key     secret.Key
 }
 
 func newMirrorRig(t testing.TB, s *storetest.Store, change func(*registry.Config)) *mirrorRig {
 	t.Helper()
 	c := newClock()
 	s.Now = c.now
-	m := &mirrorRig{clock: c, key: seal.NewKey()}
+	m := &mirrorRig{clock: c, key: secret.NewKey()}
 	out := outbound.Config{Loopback: true, PerHost: registry.MaxFetches, Timeout: patience}
 	cfg := registry.Config{
 		Now: c.now, Key: m.key, Outbound: out, Dir: t.TempDir(),

@@ -20,7 +20,7 @@ import (
 func TestRegistryRefusals(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	var log bytes.Buffer
-	recorder := refusal.New(s.DB, slog.New(slog.NewJSONHandler(&log, nil)))
+	recorder := denials.New(s.DB, slog.New(slog.NewJSONHandler(&log, nil)))
 	r := newRig(t, s, registry.Config{Refusals: recorder})
 	ask := func(path, token string) int {
 		method := http.MethodPost

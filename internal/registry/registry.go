@@ -72,7 +72,7 @@ type Config struct {
 	// system.
 	Upstreams *upstream.Client
 	Outbound  outbound.Config
-	Key       seal.Key
+	Key       secret.Key
 	Dir       string
 
 	// Repair returns the bytes of a blob of a repo from somewhere else, or nil if there is nowhere. They need not be the
@@ -80,7 +80,7 @@ type Config struct {
 	Repair func(ctx context.Context, repo resource.UID, digest string) (io.ReadCloser, error)
 
 	Metrics  metric.Metrics
-	Refusals *refusal.Recorder // nil records none
+	Refusals *denials.Recorder // nil records none
 
 	Log *slog.Logger // nil discards
 	Now func() time.Time
@@ -94,9 +94,9 @@ type Registry struct {
 	issuer    *token.Issuer
 	storage   storage
 	pulls     *pullLog
-	readers   chan struct{} // a semaphore: one value per request that reads documents
-	retaining *turn.Turns   // to apply retention
-	following *turn.Turns   // to make repos equal to those that they follow
+	readers   chan struct{}    // a semaphore: one value per request that reads documents
+	retaining *fairlimit.Turns // to apply retention
+	following *fairlimit.Turns // to make repos equal to those that they follow
 	verifier  *verifier
 	config    Config
 	busy      sync.Map // the IDs of uploads that a request of this process is writing to
@@ -127,7 +127,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 		downloads: &downloads{all: map[string]*download{}}, fetches: newFetches(), asks: newFetches(),
 		pauses: &pauses{all: map[resource.UID]pause{}}, absences: newAbsences(), failures: newFailures(),
 		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: storage{b}, pulls: newPullLog(s, c.Log),
-		readers: make(chan struct{}, maxReaders), retaining: turn.BesideWriters(), following: turn.BesideWriters(), verifier: newVerifier(), config: c,
+		readers: make(chan struct{}, maxReaders), retaining: fairlimit.BesideWriters(), following: fairlimit.BesideWriters(), verifier: newVerifier(), config: c,
 	}
 	if c.Repair == nil {
 		r.config.Repair = r.fromUpstream

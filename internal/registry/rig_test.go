@@ -59,7 +59,7 @@ func newRigOn(t testing.TB, s *storetest.Store, blobs blob.Storage, cfg registry
 	must(t, s.SetManagedRoles(ctx, authz.ManagedRoles()))
 	checker, err := authz.Load(ctx, s.DB, slog.New(slog.DiscardHandler))
 	must(t, err)
-	r.issuer, err = token.New(ctx, s.DB, token.Config{Issuer: "http://issuer.test", Key: seal.NewKey()})
+	r.issuer, err = token.New(ctx, s.DB, token.Config{Issuer: "http://issuer.test", Key: secret.NewKey()})
 	must(t, err)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
 		req *http.Request) {

@@ -48,7 +48,7 @@ type Verified struct {
 type verifier struct {
 	outcomes *lru.Cache[outcomeKey, []outcome]
 	trusts   *lru.Cache[[32]byte, trust]
-	turns    *turn.Turns // one at a time for an organization, because what is attached to images may take long to verify
+	turns    *fairlimit.Turns // one at a time for an organization, because what is attached to images may take long to verify
 }
 
 // An outcomeKey names what a manifest with signatures says about an image, as those see it who trust somebody.
@@ -67,7 +67,7 @@ type outcome struct {
 func newVerifier() *verifier {
 	outcomes, _ := lru.New[outcomeKey, []outcome](outcomesCached) // fail for sizes below one only
 	trusts, _ := lru.New[[32]byte, trust](trustsCached)
-	return &verifier{outcomes: outcomes, trusts: trusts, turns: turn.New(turn.Limits{Each: 1})}
+	return &verifier{outcomes: outcomes, trusts: trusts, turns: fairlimit.New(fairlimit.Limits{Each: 1})}
 }
 
 // A trust is a key or a root, and the signers that are known by it.

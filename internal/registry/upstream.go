@@ -79,7 +79,7 @@ func (s *Service) sealUpstream(u *resource.RegistryUpstream) error {
 	if err != nil {
 		return err
 	}
-	u.Credentials = resource.Secret{Sealed: s.cfg.Key.Seal(seal.ForUpstreams, plain)}
+	u.Credentials = resource.Secret{Sealed: s.cfg.Key.Seal(secret.ForUpstreams, plain)}
 	return nil
 }
 
@@ -169,7 +169,7 @@ func (r *Registry) remote(u resource.RegistryUpstream) upstream.Registry {
 
 // openSignIn decrypts the credentials of an upstream, if they are for where it is.
 func (r *Registry) openSignIn(u resource.RegistryUpstream) (user, password string, _ error) {
-	plain, err := r.config.Key.Open(seal.ForUpstreams, u.Credentials.Sealed)
+	plain, err := r.config.Key.Open(secret.ForUpstreams, u.Credentials.Sealed)
 	if err != nil {
 		return "", "", err
 	}

@@ -56,7 +56,7 @@ func runBackup(ctx context.Context, cfg Config, args []string, out io.Writer) (e
 	if err != nil {
 		return err
 	}
-	from := backup.Installation{DB: db, Blobs: blobs, Key: key, Version: stamp.Version(), Now: cfg.Now}
+	from := backup.Installation{DB: db, Blobs: blobs, Key: key, Version: buildinfo.Version(), Now: cfg.Now}
 	begin := time.Now()
 	show := newProgress(cfg.Stderr)
 	m, err := backup.Save(ctx, from, to, show.report)
@@ -162,7 +162,7 @@ func runRestore(ctx context.Context, cfg Config, args []string, out io.Writer) e
 }
 
 // checkRestored checks the secrets of a database that was restored.
-func checkRestored(ctx context.Context, database string, key seal.Key) error {
+func checkRestored(ctx context.Context, database string, key secret.Key) error {
 	db, err := store.OpenToRead(ctx, database)
 	if err != nil {
 		return err
@@ -206,10 +206,10 @@ func (c Config) openPlace(
 
 // existingKey returns the encryption key of an installation, and never makes one: a
 // back-up that is made with a new key, or restored beside one, could not be used.
-func existingKey(cfg Config) (seal.Key, error) {
+func existingKey(cfg Config) (secret.Key, error) {
 	path := filepath.Join(cfg.DataDir, keyFile)
 	if _, err := os.Stat(path); cfg.EncryptionKey == "" && errors.Is(err, os.ErrNotExist) {
-		return seal.Key{}, fault.New(fault.FailedPrecondition,
+		return secret.Key{}, fault.New(fault.FailedPrecondition,
 			"there is no encryption key: set HOLDFAST_ENCRYPTION_KEY, or put the key of the installation into %s. "+
 				"If it is lost, see holdfastd keys reset --%s", path, lostKeyFlag)
 	}
@@ -299,12 +299,12 @@ next:
 
 // checkSecrets returns an error unless the key opens every secret that is sealed in the
 // database.
-func checkSecrets(ctx context.Context, db *store.DB, key seal.Key) error {
+func checkSecrets(ctx context.Context, db *store.DB, key secret.Key) error {
 	iam := iamdb.New(db)
 	for purpose, read := range map[string]func(context.Context) ([][]byte, error){
-		seal.ForClientSecrets: iam.ClientSecrets, seal.ForOneTimePasswords: signindb.New(db).TOTPSecrets,
-		seal.ForUpstreams: registrydb.New(db).UpstreamSecrets,
-		seal.ForSigningKeys: func(ctx context.Context) (sealed [][]byte, _ error) {
+		secret.ForClientSecrets: iam.ClientSecrets, secret.ForOneTimePasswords: signindb.New(db).TOTPSecrets,
+		secret.ForUpstreams: registrydb.New(db).UpstreamSecrets,
+		secret.ForSigningKeys: func(ctx context.Context) (sealed [][]byte, _ error) {
 			keys, err := iam.SigningKeys(ctx)
 			for _, k := range keys {
 				sealed = append(sealed, k.Sealed)

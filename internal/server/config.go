@@ -388,7 +388,7 @@ func (c Config) mistakes() []error {
 
 // keyMistakes reports mistakes in the settings of keys.
 func (c Config) keyMistakes(add func(name, format string, args ...any)) {
-	if _, err := seal.ParseKey(c.EncryptionKey); c.EncryptionKey != "" && err != nil {
+	if _, err := secret.ParseKey(c.EncryptionKey); c.EncryptionKey != "" && err != nil {
 		add("encryption_key", "%w", err)
 	}
 	if !slices.Contains([]string{token.ES256, token.RS256}, c.SigningAlgorithm) {

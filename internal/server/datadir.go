@@ -20,9 +20,9 @@ const keyFile = "holdfast.key" // in the data folder
 
 // encryptionKey returns the key from the settings or from the key file in the
 // data folder, which it creates on first start.
-func encryptionKey(cfg Config, log *slog.Logger) (seal.Key, error) {
+func encryptionKey(cfg Config, log *slog.Logger) (secret.Key, error) {
 	if cfg.EncryptionKey != "" {
-		return seal.ParseKey(cfg.EncryptionKey)
+		return secret.ParseKey(cfg.EncryptionKey)
 	}
 	path := filepath.Join(cfg.DataDir, keyFile)
 	if cfg.onPostgres() {
@@ -32,18 +32,18 @@ func encryptionKey(cfg Config, log *slog.Logger) (seal.Key, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		// Link, unlike a rename, does not replace a key that another process has
 		// created in the meantime.
-		err := writeSecret(path, []byte(seal.NewKey().Text()+"\n"), os.Link)
+		err := writeSecret(path, []byte(secret.NewKey().Text()+"\n"), os.Link)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return seal.Key{}, err
+			return secret.Key{}, err
 		}
 	}
 	return readKey(path, log)
 }
 
-func readKey(path string, log *slog.Logger) (seal.Key, error) {
+func readKey(path string, log *slog.Logger) (secret.Key, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return seal.Key{}, err
+		return secret.Key{}, err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		log.Warn("others on this machine can read the encryption key",
@@ -51,11 +51,11 @@ func readKey(path string, log *slog.Logger) (seal.Key, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return seal.Key{}, err
+		return secret.Key{}, err
 	}
-	key, err := seal.ParseKey(string(text))
+	key, err := secret.ParseKey(string(text))
 	if err != nil {
-		return seal.Key{}, fmt.Errorf("%s: %w", path, err)
+		return secret.Key{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return key, nil
 }

@@ -53,7 +53,7 @@ func (s *Server) openFederation() error {
 	}
 	client := outbound.Client(out)
 	s.client = client
-	issuers, err := trust.New(trust.Config{
+	issuers, err := issuers.New(issuers.Config{
 		Client: client, Fixed: fixed, Lookups: s.counts.Cache("issuer_keys"), Now: s.cfg.Now,
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ type fixedIssuer struct {
 
 // readIssuers reads the issuers of a file; without a path there are none. It
 // reports every mistake.
-func readIssuers(path string) (map[string]trust.Source, error) {
+func readIssuers(path string) (map[string]issuers.Source, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -119,7 +119,7 @@ func readIssuers(path string) (map[string]trust.Source, error) {
 		return nil, fmt.Errorf("issuers_file: %s: %w", path, err)
 	}
 	var errs []error
-	fixed := map[string]trust.Source{}
+	fixed := map[string]issuers.Source{}
 	for n, f := range all {
 		source, err := f.source(filepath.Dir(path))
 		if err == nil && fixed[f.Issuer].KeysURI+string(fixed[f.Issuer].Keys) != "" {
@@ -133,7 +133,7 @@ func readIssuers(path string) (map[string]trust.Source, error) {
 	return fixed, errors.Join(errs...)
 }
 
-func (f fixedIssuer) source(dir string) (source trust.Source, err error) {
+func (f fixedIssuer) source(dir string) (source issuers.Source, err error) {
 	given := 0
 	for _, s := range []string{f.KeysURI, f.Keys, f.KeysFile} {
 		if s != "" {
@@ -146,7 +146,7 @@ func (f fixedIssuer) source(dir string) (source trust.Source, err error) {
 	case given != 1:
 		return source, errors.New("needs one of jwks_uri, jwks and jwks_file")
 	case f.KeysURI != "":
-		return trust.Source{KeysURI: f.KeysURI}, nil
+		return issuers.Source{KeysURI: f.KeysURI}, nil
 	case f.Keys != "":
 		source.Keys = []byte(f.Keys)
 	default:
@@ -157,6 +157,6 @@ func (f fixedIssuer) source(dir string) (source trust.Source, err error) {
 			return source, err
 		}
 	}
-	_, err = trust.ParseKeys(source.Keys)
+	_, err = issuers.ParseKeys(source.Keys)
 	return source, err
 }

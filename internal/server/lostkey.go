@@ -61,7 +61,7 @@ func resetKeys(ctx context.Context, cfg Config, args []string, out io.Writer) er
 		return err
 	}
 	ctx = resource.WithActor(ctx, resource.Actor{Remote: "operator"})
-	lost, err := people.New(db).ForgetSealed(ctx, func(purpose string, sealed []byte) bool {
+	lost, err := admission.New(db).ForgetSealed(ctx, func(purpose string, sealed []byte) bool {
 		_, err := key.Open(purpose, sealed)
 		return err == nil
 	})
@@ -105,7 +105,7 @@ func checkStopped(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-func writeLoss(out io.Writer, lost people.Loss, fingerprint string) error {
+func writeLoss(out io.Writer, lost admission.Loss, fingerprint string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The installation starts with the encryption key %s from now on. Lost with the one before:\n", fingerprint)
 	if lost.SigningKeys > 0 {

@@ -12,7 +12,7 @@ import (
 // What is lost with a key is said with everything that somebody has to do, and to whom.
 func TestWriteLoss(t *testing.T) {
 	var b strings.Builder
-	err := writeLoss(&b, people.Loss{
+	err := writeLoss(&b, admission.Loss{
 		SigningKeys: 2, RecoveryCodes: 8,
 		Providers: []resource.IdentityProvider{{UID: "a1/b2", Name: "okta"}},
 		Accounts:  []resource.Account{{UID: "a1/c3", Email: "olga@example.com"}},
@@ -31,7 +31,7 @@ func TestWriteLoss(t *testing.T) {
 		}
 	}
 	b.Reset()
-	if err := writeLoss(&b, people.Loss{SigningKeys: 1}, "f"); err != nil || strings.Contains(b.String(), "providers") ||
+	if err := writeLoss(&b, admission.Loss{SigningKeys: 1}, "f"); err != nil || strings.Contains(b.String(), "providers") ||
 		strings.Contains(b.String(), "recovery codes") || strings.Contains(b.String(), "accounts") {
 		t.Errorf("it tells of more than is lost: %v\n%s", err, b.String())
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // state returns how this replica is, for operators.
-func (s *Server) state(context.Context) operator.State {
-	v := operator.State{Version: stamp.Version(), StartTime: s.started, KeyRotation: s.cfg.KeyRotation}
+func (s *Server) state(context.Context) status.State {
+	v := status.State{Version: buildinfo.Version(), StartTime: s.started, KeyRotation: s.cfg.KeyRotation}
 	if s.certificate != nil {
 		v.CertificateExpiry = s.certificate.expiry()
 	}
@@ -27,7 +27,7 @@ func (s *Server) state(context.Context) operator.State {
 
 // recordCollection remembers how the last collection of garbage went.
 func (s *Server) recordCollection(removed registry.Collected, err error) {
-	last := operator.Collection{Last: s.cfg.Now(), Blobs: int64(removed.Blobs), Bytes: removed.Bytes}
+	last := status.Collection{Last: s.cfg.Now(), Blobs: int64(removed.Blobs), Bytes: removed.Bytes}
 	if err != nil {
 		last.Error = "it failed; the log of the server says why"
 	}

@@ -208,7 +208,7 @@ func TestKeysResetBesideAServer(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		cfg := server.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", Database: url}
 		start(t, cfg)
-		cfg.EncryptionKey = seal.NewKey().Text() // another
+		cfg.EncryptionKey = secret.NewKey().Text() // another
 		if out, err := run(t, cfg, "keys", "reset", "lost-encryption-key"); err == nil {
 			t.Errorf("beside a server: %s", out)
 		}

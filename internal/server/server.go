@@ -48,7 +48,7 @@ import (
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
-	key      seal.Key
+	key      secret.Key
 	store    *store.DB
 	checker  *authz.Checker
 	mixed    *grpc.Server // for gRPC calls that a proxy mixes with other requests
@@ -67,9 +67,9 @@ type Server struct {
 	indexer          *finding.Indexer
 	matcher          *finding.Matcher
 	budgets          *budget.Service
-	refusals         *refusal.Recorder
-	operator         *operator.Service
-	collected        atomic.Pointer[operator.Collection] // the last run; nil before
+	refusals         *denials.Recorder
+	operator         *status.Service
+	collected        atomic.Pointer[status.Collection] // the last run; nil before
 	registryRequests *prometheus.CounterVec
 
 	metrics *prometheus.Registry
@@ -106,7 +106,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 
 // beginTraces begins to send traces, if the environment says where.
 func (s *Server) beginTraces(ctx context.Context) (err error) {
-	s.endTraces, err = trace.Open(ctx, s.log, stamp.Version())
+	s.endTraces, err = trace.Open(ctx, s.log, buildinfo.Version())
 	return err
 }
 
@@ -184,7 +184,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		KeepHistory: s.cfg.KeepAccessHistory,
 		Pulls:       pulledBy(func() *registry.Service { return images }),
 	})
-	s.refusals = refusal.New(s.store, s.log)
+	s.refusals = denials.New(s.store, s.log)
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
 		Issuer: s.cfg.AuthURL, BaseURL: s.cfg.BaseURL, Key: s.key, Client: s.client,
 		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(),
@@ -210,14 +210,14 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	searches := search.New(s.store, s.checker, search.Sources{
 		IAM: s.iam, Registry: images, Advisory: s.advisory, Findings: findings, Events: events,
 	})
-	s.operator = operator.New(s.store, s.issuer, s.state, s.cfg.Operators)
+	s.operator = status.New(s.store, s.issuer, s.state, s.cfg.Operators)
 	s.api = api.New(api.Services{
 		IAM: s.iam, Budgets: s.budgets, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
 		Findings: findings, Blast: finding.NewBlastService(findings, s.iam, s.cfg.KeepPulls), Search: searches,
 		Operator: s.operator,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
-		MaxBody: int64(s.cfg.MaxBody), Version: stamp.Version(), Dir: s.cfg.DataDir,
+		MaxBody: int64(s.cfg.MaxBody), Version: buildinfo.Version(), Dir: s.cfg.DataDir,
 		Events: wire.EventNames(s.cfg.interopEvents()), Proxies: api.Proxies(s.cfg.TrustedProxies),
 		Admit: s.budgets.Admit,
 	})
@@ -255,7 +255,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.runBehind(ctx, serving, group)
 	debug.FreeOSMemory() // starting needs much more memory than serving: hashing one password takes 19 MiB
-	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", stamp.Version())
+	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", buildinfo.Version())
 	notify("READY=1")
 	group.Go(func() error {
 		<-ctx.Done()

@@ -178,7 +178,7 @@ func writeHelp(out io.Writer) {
 
 // WriteManual writes what --help says as a page for man.
 func WriteManual(out io.Writer) {
-	fmt.Fprintf(out, ".TH HOLDFASTD 8 \"\" \"holdfastd %s\"\n", stamp.Version())
+	fmt.Fprintf(out, ".TH HOLDFASTD 8 \"\" \"holdfastd %s\"\n", buildinfo.Version())
 	fmt.Fprint(out, ".SH NAME\nholdfastd \\- server of Holdfast, a control plane for containers\n")
 	fmt.Fprintf(out, ".SH SYNOPSIS\n.nf\n%s.fi\n", roff(usage))
 	fmt.Fprintf(out, ".SH DESCRIPTION\n%s", strings.ReplaceAll(roff(description), "\n\n", "\n.PP\n"))

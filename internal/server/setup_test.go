@@ -305,7 +305,7 @@ func TestSetUpOnceAtATime(t *testing.T) {
 
 // TestSetUpOnceOnReplicas sends one code to two replicas at the same time.
 func TestSetUpOnceOnReplicas(t *testing.T) {
-	cfg := server.Config{Database: storetest.EmptyPostgres(t), EncryptionKey: seal.NewKey().Text()}
+	cfg := server.Config{Database: storetest.EmptyPostgres(t), EncryptionKey: secret.NewKey().Text()}
 	one, two := start(t, cfg), start(t, cfg)
 	code := two.code(t)
 	if status, answer := one.setUp(t, one.code(t), "acme", ownerIssuer, ownerSubject); status != http.StatusForbidden {
@@ -336,7 +336,7 @@ func TestSetUpOnceOnReplicas(t *testing.T) {
 func TestUnattendedSetUpOnReplicas(t *testing.T) {
 	for range 3 {
 		cfg := server.Config{
-			Database: storetest.EmptyPostgres(t), EncryptionKey: seal.NewKey().Text(), Organization: "acme",
+			Database: storetest.EmptyPostgres(t), EncryptionKey: secret.NewKey().Text(), Organization: "acme",
 			OwnerEmail: "ann@example.com",
 		}
 		storetest.Open(t, cfg.Database) // the schema is there, so that they do not queue for it

@@ -86,9 +86,9 @@ func (x *exchange) populate(ctx context.Context, s *iamdb.Store) {
 func (x *exchange) assemble(ctx context.Context, s *store.DB) {
 	log := slog.New(slog.NewJSONHandler(io.Discard, nil))
 	x.checker = must(authz.Load(ctx, s, log))
-	key := must(seal.ParseKey(encryptionKey))
+	key := must(secret.ParseKey(encryptionKey))
 	x.issuer = must(token.New(ctx, s, token.Config{Issuer: baseURL, Key: key}))
-	issuers := must(trust.New(trust.Config{Client: outbound.Client(outbound.Config{Loopback: true})}))
+	issuers := must(issuers.New(issuers.Config{Client: outbound.Client(outbound.Config{Loopback: true})}))
 	service := sts.New(s, x.checker, x.issuer, issuers, sts.Config{BaseURL: baseURL, Log: log})
 	tokens := page.NewTokens(key.Derive("page tokens"), time.Now)
 	all := api.Services{IAM: iam.New(s, x.checker, tokens, iam.Config{Key: key}), STS: service}

@@ -18,7 +18,7 @@ import (
 
 // order runs holdfastd with a command for the server of a data folder, and
 // returns what it prints.
-func order(t *testing.T, data, database string, key seal.Key, args ...string) string {
+func order(t *testing.T, data, database string, key secret.Key, args ...string) string {
 	t.Helper()
 	binary := testprogram.Holdfastd(t)
 	cmd := exec.CommandContext(t.Context(), binary, args...)
@@ -56,7 +56,7 @@ func atOnce(t *testing.T, what string, ok func() bool) {
 // TestReplicaExchange changes and deletes an identity on one replica, and
 // exchanges tokens for it on the other; then it does so with signing keys.
 func TestReplicaExchange(t *testing.T) {
-	database, key := storetest.Postgres(t), seal.NewKey()
+	database, key := storetest.Postgres(t), secret.NewKey()
 	a, b := replicas(t, database, key)
 	f := newFakeIssuer(t, &world{AuthURL: procBase})
 	match := func(subject string) map[string]any {
@@ -119,7 +119,7 @@ func TestReplicaExchange(t *testing.T) {
 // TestVerifyOrder has the operator say that an organization's name is its own:
 // the owner cannot.
 func TestVerifyOrder(t *testing.T) {
-	database, key := storetest.Postgres(t), seal.NewKey()
+	database, key := storetest.Postgres(t), secret.NewKey()
 	a, b := replicas(t, database, key)
 	path := "/iam/v2beta1/groups/" + string(a.dev.Organization)
 	if code := a.owner().code(t.Context(), http.MethodPatch, path, map[string]any{"verified": true}); code != http.StatusBadRequest {

@@ -43,14 +43,14 @@ func refreshAt(t *testing.T, p *proc, refresh string) (access, next string) {
 type replicated struct {
 	a, b     *proc
 	database string
-	key      seal.Key
+	key      secret.Key
 	issuer   *fakeIssuer
 	provider string // its uid
 }
 
 // TestAttackReplicas asks one replica for what another has just taken away.
 func TestAttackReplicas(t *testing.T) {
-	x := replicated{database: storetest.Postgres(t), key: seal.NewKey(), issuer: newFakeIssuer(t, &world{AuthURL: procBase})}
+	x := replicated{database: storetest.Postgres(t), key: secret.NewKey(), issuer: newFakeIssuer(t, &world{AuthURL: procBase})}
 	x.a, x.b = replicas(t, x.database, x.key)
 	status, idp := asksAt(t, x.a, x.a.dev.Token, http.MethodPost, "/iam/v2beta1/identityProviders/"+string(x.a.dev.Organization), map[string]any{
 		"name": "idp", "defaultRole": resource.ManagedRoleUID("viewer"),

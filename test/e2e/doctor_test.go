@@ -36,7 +36,7 @@ func TestDoctor(t *testing.T) {
 			check  string
 			state  string
 		}{
-			"another key":    {func(_ *testing.T, c *server.Config) { c.EncryptionKey = seal.NewKey().Text() }, "key", "failure"},
+			"another key":    {func(_ *testing.T, c *server.Config) { c.EncryptionKey = secret.NewKey().Text() }, "key", "failure"},
 			"no key":         {func(_ *testing.T, c *server.Config) { c.EncryptionKey = "" }, "key", "failure"},
 			"no server":      {func(_ *testing.T, c *server.Config) { c.Listen, c.BaseURL = "127.0.0.1:1", w.BaseURL }, "server", "warning"},
 			"a bad setting":  {func(_ *testing.T, c *server.Config) { c.RegistryHost = "not a host" }, "settings", "failure"},

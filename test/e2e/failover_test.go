@@ -237,7 +237,7 @@ func TestFailoverSynchronous(t *testing.T) {
 	standby := failoverStandby(t, primary)
 	one, two := newLink(t, primary.socket()), newLink(t, standby.socket())
 	a, b := replicas(t, fmt.Sprintf("postgres://holdfast@%s,%s/postgres?target_session_attrs=read-write",
-		one.address, two.address), seal.NewKey())
+		one.address, two.address), secret.NewKey())
 	load := failoverStartLoad(t, a, b)
 	died := time.Now()
 	primary.kill()
@@ -281,7 +281,7 @@ func TestFailoverAsynchronous(t *testing.T) {
 	t.Parallel()
 	primary := faultPostgres(t, failoverFast)
 	standby := failoverStandby(t, primary)
-	database, key := failoverURL(primary, standby), seal.NewKey()
+	database, key := failoverURL(primary, standby), secret.NewKey()
 	a, b := replicas(t, database, key)
 	issuer, err := token.New(t.Context(), storetest.Open(t, primary.url()).DB, token.Config{Issuer: procBase, Key: key})
 	if err != nil {

@@ -117,7 +117,7 @@ type histories struct {
 // minute fast, one a clock that is a minute slow. Statements are for the database.
 func historiesStart(t *testing.T, statements ...string) *histories {
 	t.Helper()
-	database, key := storetest.Postgres(t), seal.NewKey()
+	database, key := storetest.Postgres(t), secret.NewKey()
 	s := storetest.Open(t, database)
 	for _, text := range statements {
 		if _, err := s.Exec(t.Context(), text); err != nil {

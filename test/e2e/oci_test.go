@@ -318,7 +318,7 @@ func s3Start(t *testing.T) []string {
 // begun on one is finished on the other.
 func TestRegistryReplicas(t *testing.T) {
 	t.Parallel()
-	database, key := storetest.Postgres(t), seal.NewKey()
+	database, key := storetest.Postgres(t), secret.NewKey()
 	bucket := s3Start(t)
 	start := func() *proc {
 		return procStart(t, append(bucket, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+database, "HOLDFAST_ENCRYPTION_KEY="+key.Text())...)

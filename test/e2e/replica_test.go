@@ -19,7 +19,7 @@ const replicaRounds = 10
 
 // replicas starts two servers at once on one database, each with a data folder
 // of its own.
-func replicas(t *testing.T, database string, key seal.Key) (a, b *proc) {
+func replicas(t *testing.T, database string, key secret.Key) (a, b *proc) {
 	t.Helper()
 	start := func() *proc {
 		return procLaunch(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+database, "HOLDFAST_ENCRYPTION_KEY="+key.Text())
@@ -44,7 +44,7 @@ func TestReplicaStart(t *testing.T) {
 			for range replicaRounds {
 				database := storetest.Postgres(t)
 				prepare(t, database)
-				a, b := replicas(t, database, seal.NewKey())
+				a, b := replicas(t, database, secret.NewKey())
 				replicaAgree(t, a, b)
 				a.stop()
 				b.stop()
@@ -93,7 +93,7 @@ func replicaAgree(t *testing.T, a, b *proc) {
 
 // TestReplicaPages continues on one replica a list that began on another.
 func TestReplicaPages(t *testing.T) {
-	a, b := replicas(t, storetest.Postgres(t), seal.NewKey())
+	a, b := replicas(t, storetest.Postgres(t), secret.NewKey())
 	for range 5 {
 		faultMake(t, a)
 	}
@@ -120,7 +120,7 @@ func TestReplicaPages(t *testing.T) {
 // TestReplicaRevocation gives and takes on one replica, and asks another at
 // once, also one that was asleep while it happened.
 func TestReplicaRevocation(t *testing.T) {
-	key, database := seal.NewKey(), storetest.Postgres(t)
+	key, database := secret.NewKey(), storetest.Postgres(t)
 	a, b := replicas(t, database, key)
 	issuer, err := token.New(t.Context(), storetest.Open(t, database).DB, token.Config{Issuer: procBase, Key: key})
 	if err != nil {

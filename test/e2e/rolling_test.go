@@ -102,7 +102,7 @@ func rollingStart(t *testing.T, database string, v rollingVersion) *rollingClust
 	free := rollingPorts(t, 5)
 	c := &rollingCluster{t: t, addresses: free[:3], proxy: free[3], statistics: free[4]}
 	c.env = []string{
-		"HOLDFAST_DATABASE=" + database, "HOLDFAST_ENCRYPTION_KEY=" + seal.NewKey().Text(),
+		"HOLDFAST_DATABASE=" + database, "HOLDFAST_ENCRYPTION_KEY=" + secret.NewKey().Text(),
 		"HOLDFAST_BLOBS=" + t.TempDir(), "HOLDFAST_TRUSTED_PROXIES=127.0.0.1/32", "HOLDFAST_BASE_URL=" + c.url(),
 	}
 	for i := range c.addresses {

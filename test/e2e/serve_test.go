@@ -55,7 +55,7 @@ type world struct {
 // a free port, a new data folder, no words on the terminal.
 func serve(t *testing.T, database string, cfg server.Config, seed func(*storetest.Store)) *world {
 	t.Helper()
-	key := seal.NewKey()
+	key := secret.NewKey()
 	cfg.Dev, cfg.Listen, cfg.DataDir = true, "127.0.0.1:0", t.TempDir()
 	cfg.Database, cfg.EncryptionKey, cfg.AuthURL = database, key.Text(), "http://issuer.test"
 	cfg.Stdout = io.Discard

@@ -35,7 +35,7 @@ func TestSteady(t *testing.T) {
 		address := rollingPorts(t, 1)[0]
 		c := &rollingCluster{t: t, addresses: []string{address}, proxy: address}
 		c.replicas = []*proc{procStart(t, "HOLDFAST_DATABASE="+url, "HOLDFAST_DATA_DIR="+t.TempDir(),
-			"HOLDFAST_LISTEN="+address, "HOLDFAST_BASE_URL="+c.url(), "HOLDFAST_ENCRYPTION_KEY="+seal.NewKey().Text())}
+			"HOLDFAST_LISTEN="+address, "HOLDFAST_BASE_URL="+c.url(), "HOLDFAST_ENCRYPTION_KEY="+secret.NewKey().Text())}
 		start := time.Now()
 		load := rollingLoad(t, c, 5*rollingEvery)
 		figures := steadyFigures(t, c.replicas[0], *steady)

@@ -18,7 +18,7 @@ import (
 // it on another, which shares the folder of blobs.
 func TestUploadMoves(t *testing.T) {
 	t.Parallel()
-	database, key, blobs := storetest.Postgres(t), seal.NewKey(), t.TempDir()
+	database, key, blobs := storetest.Postgres(t), secret.NewKey(), t.TempDir()
 	start := func() *proc {
 		return procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+database,
 			"HOLDFAST_ENCRYPTION_KEY="+key.Text(), "HOLDFAST_BLOBS="+blobs)

@@ -1,4 +1,4 @@
-package people
+package admission
 
 import (
 	"context"
@@ -240,15 +240,15 @@ func (s *Store) ForgetSealed(
 			return func(sealed []byte) bool { return opens(purpose, sealed) }
 		}
 		lost.SigningKeys, lost.Providers, err = t.iam.ForgetSealed(
-			ctx, by(seal.ForSigningKeys), by(seal.ForClientSecrets))
+			ctx, by(secret.ForSigningKeys), by(secret.ForClientSecrets))
 		if err != nil {
 			return err
 		}
-		lost.Upstreams, err = registrydb.In(t.Tx).ForgetUpstreamSecrets(ctx, by(seal.ForUpstreams))
+		lost.Upstreams, err = registrydb.In(t.Tx).ForgetUpstreamSecrets(ctx, by(secret.ForUpstreams))
 		if err != nil {
 			return err
 		}
-		lost.Accounts, lost.RecoveryCodes, err = t.signin.ForgetSealed(ctx, by(seal.ForOneTimePasswords), !lost.IsZero())
+		lost.Accounts, lost.RecoveryCodes, err = t.signin.ForgetSealed(ctx, by(secret.ForOneTimePasswords), !lost.IsZero())
 		return err
 	})
 	return lost, err

@@ -1,4 +1,4 @@
-package people
+package admission
 
 import (
 	"context"

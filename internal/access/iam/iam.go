@@ -29,8 +29,8 @@ const (
 
 // Config is what an operator can set. The zero value works.
 type Config struct {
-	CreateOrganizations string   // Anyone, Owners or Nobody; "" is Owners
-	Key                 seal.Key // seals secrets
+	CreateOrganizations string     // Anyone, Owners or Nobody; "" is Owners
+	Key                 secret.Key // seals secrets
 	Mail                *mail.Queue
 	Now                 func() time.Time
 	KeepHistory         time.Duration // how long the history of grants is kept; 0 is for ever
@@ -44,12 +44,12 @@ type Config struct {
 type Service struct {
 	store    *iamdb.Store
 	accounts *signindb.Store
-	people   *people.Store
+	people   *admission.Store
 	authz    *authz.Checker
 	pages    *page.Tokens
 	cfg      Config
 
-	rehearsals *turn.Turns
+	rehearsals *fairlimit.Turns
 }
 
 // New returns a Service over db.
@@ -60,8 +60,8 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Service{store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: a, pages: t, cfg: cfg,
-		rehearsals: turn.BesideWriters()}
+	return &Service{store: iamdb.New(db), accounts: signindb.New(db), people: admission.New(db), authz: a, pages: t, cfg: cfg,
+		rehearsals: fairlimit.BesideWriters()}
 }
 
 // now returns the time of a change, in the precision of the store.

@@ -37,7 +37,7 @@ func (s *Service) CreateProvider(
 // seal encrypts a client secret that was given in plain text.
 func (s *Service) seal(p *resource.IdentityProvider) {
 	if plain := p.OIDC.ClientSecret.Plain; plain != "" {
-		p.OIDC.ClientSecret = resource.Secret{Sealed: s.cfg.Key.Seal(seal.ForClientSecrets, []byte(plain))}
+		p.OIDC.ClientSecret = resource.Secret{Sealed: s.cfg.Key.Seal(secret.ForClientSecrets, []byte(plain))}
 	}
 }
 

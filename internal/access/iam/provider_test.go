@@ -33,7 +33,7 @@ func provider(change func(*resource.IdentityProvider)) resource.IdentityProvider
 func same(*resource.IdentityProvider) {}
 
 func TestProviders(t *testing.T) {
-	key := seal.NewKey()
+	key := secret.NewKey()
 	each(t, iam.Config{Key: key}, func(t *testing.T, w *world) {
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
 		must(t, err)
@@ -428,7 +428,7 @@ func TestAccess(t *testing.T) {
 // version before is moved to it by an update, and none is moved away by a client
 // that does not know the field.
 func TestSharedRedirect(t *testing.T) {
-	each(t, iam.Config{Key: seal.NewKey()}, func(t *testing.T, w *world) {
+	each(t, iam.Config{Key: secret.NewKey()}, func(t *testing.T, w *world) {
 		made, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
 		if err != nil || !made.SharedRedirect {
 			t.Fatalf("a new one: %v, %v", made.SharedRedirect, err)

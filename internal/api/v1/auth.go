@@ -19,7 +19,7 @@ type auth struct {
 	pb.UnsafeAuthServer
 	login  *login.Service
 	iam    *iam.Service
-	runs   *operator.Service
+	runs   *status.Service
 	bearer func(context.Context) (string, error)
 	issuer string
 }

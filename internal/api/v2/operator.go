@@ -23,7 +23,7 @@ func (s *server) GetInstallation(ctx context.Context, _ *pb.GetInstallationReque
 		Budgets: wire.Convert(in.Budgets, budgetUseOf), BudgetCount: int32(in.BudgetCount), BudgetsIncomplete: in.BudgetsIncomplete,
 	}
 	for _, r := range in.Database.Replicas {
-		p.Replicas = append(p.Replicas, &pb.Replica{Id: r.ID, Age: durationpb.New(r.Age), Behind: r.Behind, Live: operator.Live(r)})
+		p.Replicas = append(p.Replicas, &pb.Replica{Id: r.ID, Age: durationpb.New(r.Age), Behind: r.Behind, Live: status.Live(r)})
 	}
 	for _, k := range in.Keys {
 		p.Keys = append(p.Keys, &pb.SigningKey{Id: k.ID, Algorithm: k.Algorithm, CreateTime: wire.Time(k.CreateTime), Signs: k.Signs})
@@ -31,7 +31,7 @@ func (s *server) GetInstallation(ctx context.Context, _ *pb.GetInstallationReque
 	return p, nil
 }
 
-func databaseOf(in operator.Installation) *pb.Database {
+func databaseOf(in status.Installation) *pb.Database {
 	return &pb.Database{
 		Version: in.Database.Version, Schema: in.Database.Schema, KnownSchema: in.KnownSchema,
 		Answers: durationpb.New(in.Database.Answers), ClockSkew: durationpb.New(in.Database.Skew),
@@ -39,7 +39,7 @@ func databaseOf(in operator.Installation) *pb.Database {
 	}
 }
 
-func workOf(s operator.State) *pb.Work {
+func workOf(s status.State) *pb.Work {
 	w := &pb.Work{DeliveriesWaiting: int32(s.DeliveriesWaiting), OldestDeliveryTime: wire.Time(s.OldestDelivery)}
 	if s.QueuesKnown {
 		w.FeedOverdue, w.InspectionsWaiting = durationpb.New(s.FeedOverdue.Truncate(time.Second)), &s.InspectionsWaiting
@@ -51,7 +51,7 @@ func workOf(s operator.State) *pb.Work {
 	return w
 }
 
-func collectionOf(c operator.Collection) *pb.Collection {
+func collectionOf(c status.Collection) *pb.Collection {
 	p := &pb.Collection{
 		Grace: durationpb.New(c.Grace), LastTime: wire.Time(c.Last), LastError: c.Error, LastBlobs: c.Blobs, LastBytes: c.Bytes,
 	}
@@ -61,6 +61,6 @@ func collectionOf(c operator.Collection) *pb.Collection {
 	return p
 }
 
-func budgetUseOf(u operator.BudgetUse) *pb.BudgetUse {
+func budgetUseOf(u status.BudgetUse) *pb.BudgetUse {
 	return &pb.BudgetUse{GroupUid: string(u.Group), GroupName: u.Name, Metric: string(u.Metric), Used: u.Used, Limit: u.Limit}
 }

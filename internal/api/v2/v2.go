@@ -51,7 +51,7 @@ type Services struct {
 	Findings *finding.Service
 	Blast    *finding.BlastService
 	Search   *search.Service
-	Operator *operator.Service
+	Operator *status.Service
 }
 
 // Config is what the methods need to know beside the services.

@@ -105,7 +105,7 @@ type world struct {
 
 func newWorld(t *testing.T, s *storetest.Store) *world {
 	t.Helper()
-	issuer, err := token.New(t.Context(), s.DB, token.Config{Issuer: "https://issuer.test", Key: seal.NewKey()})
+	issuer, err := token.New(t.Context(), s.DB, token.Config{Issuer: "https://issuer.test", Key: secret.NewKey()})
 	must(t, err)
 	w := &world{store: s, issuer: issuer, org: resource.NewRoot()}
 	_, err = s.InsertGroup(t.Context(), resource.Group{UID: w.org, Name: "org"})

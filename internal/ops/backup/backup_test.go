@@ -37,7 +37,7 @@ func newOrigin(t *testing.T, url string) *origin {
 	s := storetest.Open(t, url)
 	o := &origin{store: s, root: t.TempDir()}
 	o.Installation = backup.Installation{
-		DB: s.DB, Blobs: blob.NewFolder(o.root), Key: seal.NewKey(), Version: "test", Now: stepping(),
+		DB: s.DB, Blobs: blob.NewFolder(o.root), Key: secret.NewKey(), Version: "test", Now: stepping(),
 	}
 	now := time.Now()
 	org, err := s.InsertGroup(t.Context(), resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: now, UpdateTime: now})
@@ -103,7 +103,7 @@ func blobs(t *testing.T, s *storetest.Store, in blob.Storage) map[string]string 
 	return contents
 }
 
-func target(t *testing.T, url string, key seal.Key) backup.Target {
+func target(t *testing.T, url string, key secret.Key) backup.Target {
 	return backup.Target{Database: url, Blobs: blob.NewFolder(t.TempDir()), Key: key, Verify: true}
 }
 
@@ -274,7 +274,7 @@ func TestLostBlobs(t *testing.T) {
 func TestRestoreRefuses(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
 	for name, change := range map[string]func(t *testing.T, root string, into *backup.Target){
-		"another key":        func(_ *testing.T, _ string, into *backup.Target) { into.Key = seal.NewKey() },
+		"another key":        func(_ *testing.T, _ string, into *backup.Target) { into.Key = secret.NewKey() },
 		"no manifest":        func(t *testing.T, root string, _ *backup.Target) { must(t, os.Remove(root+"/latest.json")) },
 		"another time":       func(_ *testing.T, _ string, into *backup.Target) { into.At = time.Unix(1, 0) },
 		"no JSON":            edit("latest.json", func([]byte) []byte { return []byte("{") }),

@@ -105,10 +105,10 @@ func (m *Manifest) eachBlob(ctx context.Context, p Place, f func(resource.Blob) 
 }
 
 // Fingerprint identifies an encryption key without revealing it.
-func Fingerprint(k seal.Key) string { return hex.EncodeToString(k.Derive("fingerprint")[:8]) }
+func Fingerprint(k secret.Key) string { return hex.EncodeToString(k.Derive("fingerprint")[:8]) }
 
 // mac returns the authentication code of a manifest.
-func (m Manifest) mac(k seal.Key) (string, error) {
+func (m Manifest) mac(k secret.Key) (string, error) {
 	m.MAC = ""
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -120,7 +120,7 @@ func (m Manifest) mac(k seal.Key) (string, error) {
 }
 
 // write writes the manifest, as the last of its snapshot.
-func (m *Manifest) write(ctx context.Context, p Place, k seal.Key) (err error) {
+func (m *Manifest) write(ctx context.Context, p Place, k secret.Key) (err error) {
 	if m.MAC, err = m.mac(k); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (m *Manifest) write(ctx context.Context, p Place, k seal.Key) (err error) {
 // readManifest reads the manifest of the newest snapshot, or of the one that was made
 // at a time. It returns fault.FailedPrecondition if this program or this key cannot
 // restore it.
-func readManifest(ctx context.Context, p Place, at time.Time, k seal.Key) (*Manifest, error) {
+func readManifest(ctx context.Context, p Place, at time.Time, k secret.Key) (*Manifest, error) {
 	path := latest
 	if !at.IsZero() {
 		path = (&Manifest{Time: at.UTC()}).path()

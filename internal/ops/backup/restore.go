@@ -21,7 +21,7 @@ import (
 type Target struct {
 	Database string // its address; there must be nothing in it
 	Blobs    blob.Storage
-	Key      seal.Key
+	Key      secret.Key
 	At       time.Time // of the snapshot; zero means the newest
 	Verify   bool      // read every blob before anything is written
 }

@@ -26,7 +26,7 @@ const copiers = 2
 type Installation struct {
 	DB      *store.DB
 	Blobs   blob.Storage
-	Key     seal.Key
+	Key     secret.Key
 	Version string // of this program
 	Now     func() time.Time
 }

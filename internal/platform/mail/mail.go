@@ -60,8 +60,8 @@ type Queue struct {
 // Config configures a Queue.
 type Config struct {
 	Server  Server
-	Key     seal.Key // seals messages, and makes digests of addresses
-	Issuer  string   // the address that links begin with
+	Key     secret.Key // seals messages, and makes digests of addresses
+	Issuer  string     // the address that links begin with
 	Metrics metric.Metrics
 	Log     *slog.Logger
 }
@@ -107,7 +107,7 @@ func (q *Queue) Add(ctx context.Context, t *store.Tx, m Message) error {
 	}
 	return maildb.In(t).Insert(ctx, maildb.Mail{
 		ID: rand.Text(), Organization: m.Organization, Address: digest,
-		Sealed: q.cfg.Key.Seal(seal.ForMail, body), CreateTime: now, ExpireTime: expire,
+		Sealed: q.cfg.Key.Seal(secret.ForMail, body), CreateTime: now, ExpireTime: expire,
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-const secret = "https://holdfast.example.com/link?code=S3CRET"
+const secretLink = "https://holdfast.example.com/link?code=S3CRET"
 
 // A post is a queue whose clock the test moves.
 type post struct {
@@ -53,7 +53,7 @@ func open(t *testing.T, s *storetest.Store, server mail.Server) *post {
 		server.From = "Holdfast <holdfast@example.com>"
 	}
 	p.Queue = mail.New(s.DB, mail.Config{
-		Server: server, Key: seal.NewKey(), Issuer: "https://holdfast.example.com",
+		Server: server, Key: secret.NewKey(), Issuer: "https://holdfast.example.com",
 		Log: slog.New(slog.NewTextHandler(p.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	return p
@@ -62,7 +62,7 @@ func open(t *testing.T, s *storetest.Store, server mail.Server) *post {
 func plain(s *mailtest.Server) mail.Server { return mail.Server{Address: s.Address, TLS: mail.NoTLS} }
 
 func (p *post) link(to string) mail.Message {
-	return p.Link(p.org, to, "acme", secret, p.time().Add(24*time.Hour))
+	return p.Link(p.org, to, "acme", secretLink, p.time().Add(24*time.Hour))
 }
 
 // add adds a message in a transaction, which fails if err is not nil.
@@ -354,7 +354,7 @@ func TestHostileNames(t *testing.T) {
 		"evil.example", "a@evil.example", strings.Repeat("long ", 100), "\u202ekcart", "\x00", "acme\nSubject: other",
 	}
 	for i, name := range names {
-		p.add(t, p.Link(resource.NewRoot(), fmt.Sprintf("p%d@example.test", i), name, secret, p.time().Add(time.Hour)), nil)
+		p.add(t, p.Link(resource.NewRoot(), fmt.Sprintf("p%d@example.test", i), name, secretLink, p.time().Add(time.Hour)), nil)
 		p.add(t, p.NewDevice(resource.NewRoot(), fmt.Sprintf("p%d@example.test", i), name, name, name, p.time()), nil)
 		invite := resource.GroupInvite{UID: resource.NewRoot().NewChild(), Email: fmt.Sprintf("p%d@example.test", i), ExpirationTime: p.time().Add(time.Hour)}
 		p.add(t, p.Invite(invite, name, name, "CODE&x=y")(), nil)

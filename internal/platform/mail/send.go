@@ -184,7 +184,7 @@ func (q *Queue) sendNext(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	now := q.store.Time()
-	plain, err := q.cfg.Key.Open(seal.ForMail, m.Sealed)
+	plain, err := q.cfg.Key.Open(secret.ForMail, m.Sealed)
 	var text sealed
 	if err == nil {
 		err = json.Unmarshal(plain, &text)

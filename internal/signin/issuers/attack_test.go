@@ -1,4 +1,4 @@
-package trust_test
+package issuers_test
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ func answering(keys ...key) *transport {
 
 // flood has a tenant present tokens of that many issuers at the same time, and
 // returns when all of them wait or have been refused.
-func flood(t *testing.T, trusted *trust.Issuers, k key, a trust.QuotaKey, format string, n int) *sync.WaitGroup {
+func flood(t *testing.T, trusted *issuers.Issuers, k key, a issuers.QuotaKey, format string, n int) *sync.WaitGroup {
 	t.Helper()
 	var wg sync.WaitGroup
 	for i := range n {
@@ -45,16 +45,16 @@ func flood(t *testing.T, trusted *trust.Issuers, k key, a trust.QuotaKey, format
 // TestAttackOfOneTenant has one tenant with thousands of issuers that do not
 // answer. They do not delay other tenants.
 func TestAttackOfOneTenant(t *testing.T) {
-	for name, attacker := range map[string]trust.QuotaKey{
-		"by a pattern": {Tenant: "b", Reason: trust.Matched},
-		"by name":      {Tenant: "b", Reason: trust.Named},
-		"of people":    {Tenant: "b", Reason: trust.Person},
+	for name, attacker := range map[string]issuers.QuotaKey{
+		"by a pattern": {Tenant: "b", Reason: issuers.Matched},
+		"by name":      {Tenant: "b", Reason: issuers.Named},
+		"of people":    {Tenant: "b", Reason: issuers.Person},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newKey(t, "one")
 				net := answering(k)
-				trusted := issuers(t, net)
+				trusted := newIssuers(t, net)
 				known := k.token(t, good("https://known.example"))
 				if err := trusted.Verify(t.Context(), named, known); err != nil {
 					t.Fatal(err)
@@ -64,8 +64,8 @@ func TestAttackOfOneTenant(t *testing.T) {
 					t.Errorf("%d questions at once for one tenant", n)
 				}
 				begin := time.Now()
-				for n, a := range []trust.QuotaKey{
-					{Tenant: "a", Reason: trust.Named}, {Tenant: "a", Reason: trust.Matched}, {Tenant: "a", Reason: trust.Person},
+				for n, a := range []issuers.QuotaKey{
+					{Tenant: "a", Reason: issuers.Named}, {Tenant: "a", Reason: issuers.Matched}, {Tenant: "a", Reason: issuers.Person},
 					{Tenant: "b", Reason: (attacker.Reason + 1) % 3}, // another pool of the same tenant
 				} {
 					if err := trusted.Verify(t.Context(), a, k.token(t, good(fmt.Sprintf("https://fresh%d.example", n)))); err != nil {
@@ -95,11 +95,11 @@ func TestAttackOfOneTenant(t *testing.T) {
 func TestAttackOfManyTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
-		trusted := issuers(t, answering(k))
+		trusted := newIssuers(t, answering(k))
 		var all []*sync.WaitGroup
 		for n := range 40 {
 			all = append(all, flood(
-				t, trusted, k, trust.QuotaKey{Tenant: fmt.Sprint(n), Reason: trust.Named},
+				t, trusted, k, issuers.QuotaKey{Tenant: fmt.Sprint(n), Reason: issuers.Named},
 				fmt.Sprintf("https://hang%d-%%d.example", n), 50,
 			))
 		}
@@ -122,8 +122,8 @@ func TestAttackOfManyTenants(t *testing.T) {
 func TestAttackByQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
-		trusted := issuers(t, answering(k))
-		attacker := trust.QuotaKey{Tenant: "b", Reason: trust.Matched}
+		trusted := newIssuers(t, answering(k))
+		attacker := issuers.QuotaKey{Tenant: "b", Reason: issuers.Matched}
 		wg := flood(t, trusted, k, attacker, "https://hang%d.example", 6) // they run and wait
 		tok := k.token(t, good(name))
 		wg.Go(func() { _ = trusted.Verify(t.Context(), attacker, tok) })
@@ -152,25 +152,25 @@ func TestAttackOnMemory(t *testing.T) {
 		}
 		keys[0] = k
 		net := answering(keys...)
-		trusted := issuers(t, net)
-		verify := func(a trust.QuotaKey, issuer string) {
+		trusted := newIssuers(t, net)
+		verify := func(a issuers.QuotaKey, issuer string) {
 			t.Helper()
 			if err := trusted.Verify(t.Context(), a, k.token(t, good(issuer))); err != nil {
 				t.Fatalf("%s for %+v: %v", issuer, a, err)
 			}
 		}
-		for _, reason := range []trust.Reason{trust.Named, trust.Person, trust.Matched} {
-			victim := trust.QuotaKey{Tenant: "a", Reason: reason}
+		for _, reason := range []issuers.Reason{issuers.Named, issuers.Person, issuers.Matched} {
+			victim := issuers.QuotaKey{Tenant: "a", Reason: reason}
 			issuer := fmt.Sprintf("https://victim%d.example", reason)
 			verify(victim, issuer)
 			for n := range 600 { // 60,000 keys of twelve tenants
 				verify(
-					trust.QuotaKey{Tenant: fmt.Sprint(n % 12), Reason: reason},
+					issuers.QuotaKey{Tenant: fmt.Sprint(n % 12), Reason: reason},
 					fmt.Sprintf("https://many%d-%d.example", reason, n),
 				)
 			}
 			for n := range 700 {
-				var away *trust.Unreachable
+				var away *issuers.Unreachable
 				dead := k.token(t, good(fmt.Sprintf("ftp://dead%d.example/%d", n, reason)))
 				if err := trusted.Verify(t.Context(), victim, dead); err == nil || !errors.As(err, &away) {
 					t.Fatalf("a dead issuer: %v", err)
@@ -191,10 +191,10 @@ func TestSharedIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newKey(t, "one"), newKey(t, "two")
 		net := &transport{answer: issuing(one)}
-		trusted := issuers(t, net)
+		trusted := newIssuers(t, net)
 		var wg sync.WaitGroup
 		for n := range 50 {
-			a := trust.QuotaKey{Tenant: fmt.Sprint(n % 10), Reason: trust.Reason(n % 3)}
+			a := issuers.QuotaKey{Tenant: fmt.Sprint(n % 10), Reason: issuers.Reason(n % 3)}
 			tok := one.token(t, good(name))
 			wg.Go(func() {
 				if err := trusted.Verify(t.Context(), a, tok); err != nil {
@@ -209,13 +209,13 @@ func TestSharedIssuer(t *testing.T) {
 		if err := trusted.VerifyCached(one.token(t, good(name))); err != nil {
 			t.Error(err)
 		}
-		if err := trusted.VerifyCached(one.token(t, good("https://unknown.example"))); !errors.Is(err, trust.ErrUnknownKey) || net.count() != 2 {
+		if err := trusted.VerifyCached(one.token(t, good("https://unknown.example"))); !errors.Is(err, issuers.ErrUnknownKey) || net.count() != 2 {
 			t.Errorf("an issuer that is not known: %v", err)
 		}
 		net.answer = issuing(two)
 		time.Sleep(time.Minute)
 		for _, tenant := range []string{"1", "2", "new"} {
-			if err := trusted.Verify(t.Context(), trust.QuotaKey{Tenant: tenant}, two.token(t, good(name))); err != nil {
+			if err := trusted.Verify(t.Context(), issuers.QuotaKey{Tenant: tenant}, two.token(t, good(name))); err != nil {
 				t.Errorf("%s: %v", tenant, err)
 			}
 		}

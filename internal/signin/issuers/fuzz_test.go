@@ -1,4 +1,4 @@
-package trust_test
+package issuers_test
 
 import (
 	"errors"
@@ -20,14 +20,14 @@ func FuzzParse(f *testing.F) {
 	))
 	f.Add("eyJhbGciOiJub25lIn0.e30.")
 	f.Add("..")
-	set, err := trust.ParseKeys(keySet(newKey(f, "one")))
+	set, err := issuers.ParseKeys(keySet(newKey(f, "one")))
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		tok, err := trust.Parse(raw)
+		tok, err := issuers.Parse(raw)
 		if err != nil {
-			var bad *trust.Malformed
+			var bad *issuers.Malformed
 			if !errors.As(err, &bad) || bad.Reason == "" {
 				t.Fatalf("an error of another kind: %v", err)
 			}
@@ -54,7 +54,7 @@ func FuzzParseKeys(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"one","alg":"RS256"},{"kty":"OKP","crv":"Ed25519","x":"AAAA"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"oct","k":"AAAA"}]}`))
 	f.Fuzz(func(t *testing.T, document []byte) {
-		set, err := trust.ParseKeys(document)
+		set, err := issuers.ParseKeys(document)
 		if err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package trust_test
+package issuers_test
 
 import (
 	"context"
@@ -63,9 +63,9 @@ func keySet(keys ...key) []byte {
 }
 
 // token signs claims.
-func (k key) token(t testing.TB, claims map[string]any) *trust.Token {
+func (k key) token(t testing.TB, claims map[string]any) *issuers.Token {
 	t.Helper()
-	tok, err := trust.Parse(k.sign(t, claims))
+	tok, err := issuers.Parse(k.sign(t, claims))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func ok(body string) (*http.Response, error) {
 const name = "https://issuer.example"
 
 // named is the quota of an identity that names its issuer.
-var named = trust.QuotaKey{Tenant: "a", Reason: trust.Named}
+var named = issuers.QuotaKey{Tenant: "a", Reason: issuers.Named}
 
 // issuing answers as an issuer with those keys.
 func issuing(keys ...key) func(*http.Request) (*http.Response, error) {
@@ -147,9 +147,9 @@ func issuing(keys ...key) func(*http.Request) (*http.Response, error) {
 	}
 }
 
-func issuers(t *testing.T, s *transport) *trust.Issuers {
+func newIssuers(t *testing.T, s *transport) *issuers.Issuers {
 	t.Helper()
-	i, err := trust.New(trust.Config{Client: &http.Client{Transport: s}})
+	i, err := issuers.New(issuers.Config{Client: &http.Client{Transport: s}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestRemembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newKey(t, "one"), newKey(t, "two")
 		net := &transport{answer: issuing(one)}
-		trusted := issuers(t, net)
+		trusted := newIssuers(t, net)
 		verify := func(k key, want error, asked int) {
 			t.Helper()
 			before := net.count()
@@ -176,17 +176,17 @@ func TestRemembers(t *testing.T) {
 		verify(one, nil, 2) // discovery and keys
 		verify(one, nil, 0)
 		for range 100 {
-			verify(two, trust.ErrUnknownKey, 0) // they were fetched just now
+			verify(two, issuers.ErrUnknownKey, 0) // they were fetched just now
 		}
 		time.Sleep(time.Minute)
-		verify(two, trust.ErrUnknownKey, 2)
+		verify(two, issuers.ErrUnknownKey, 2)
 		for range 100 {
-			verify(two, trust.ErrUnknownKey, 0)
+			verify(two, issuers.ErrUnknownKey, 0)
 		}
 		net.answer = issuing(two) // the issuer rotates
 		time.Sleep(time.Minute)
 		verify(two, nil, 2)
-		verify(one, trust.ErrUnknownKey, 0)
+		verify(one, issuers.ErrUnknownKey, 0)
 		time.Sleep(10*time.Minute + time.Second)
 		verify(two, nil, 2) // at once, and fetched again meanwhile
 		net.answer = func(*http.Request) (*http.Response, error) { return nil, errors.New("away") }
@@ -194,7 +194,7 @@ func TestRemembers(t *testing.T) {
 		verify(two, nil, 1) // a dead issuer's tokens stay good for a while
 		verify(two, nil, 0)
 		time.Sleep(6 * time.Hour)
-		var away *trust.Unreachable
+		var away *issuers.Unreachable
 		if err := trusted.Verify(t.Context(), named, two.token(t, good(name))); !errors.As(err, &away) {
 			t.Errorf("after six hours: %v", err)
 		}
@@ -217,7 +217,7 @@ func TestRemembers(t *testing.T) {
 func TestHammered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := &transport{answer: issuing(newKey(t, "one"))}
-		trusted := issuers(t, net)
+		trusted := newIssuers(t, net)
 		k := newKey(t, "none")
 		tok := k.token(t, good(name))
 		for range 10 { // minutes
@@ -225,7 +225,7 @@ func TestHammered(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 50 {
 					wg.Go(func() {
-						if err := trusted.Verify(t.Context(), named, tok); !errors.Is(err, trust.ErrUnknownKey) {
+						if err := trusted.Verify(t.Context(), named, tok); !errors.Is(err, issuers.ErrUnknownKey) {
 							t.Error(err)
 						}
 					})
@@ -252,12 +252,12 @@ func TestSlowIssuerKeepsNobody(t *testing.T) {
 			}
 			return issuing(k)(r)
 		}}
-		trusted := issuers(t, net)
+		trusted := newIssuers(t, net)
 		slow := k.token(t, good("https://slow.example"))
 		var wg sync.WaitGroup
 		for range 200 {
 			wg.Go(func() {
-				var away *trust.Unreachable
+				var away *issuers.Unreachable
 				if err := trusted.Verify(t.Context(), named, slow); !errors.As(err, &away) {
 					t.Errorf("the slow one: %v", err)
 				}
@@ -371,15 +371,15 @@ func TestBadIssuers(t *testing.T) {
 			if strings.HasPrefix(name, "slow") {
 				timeout = 2 * time.Second // in which discovery comes, on a slow machine too
 			}
-			trusted, err := trust.New(
-				trust.Config{Client: outbound.Client(outbound.Config{Loopback: true, Timeout: timeout})},
+			trusted, err := issuers.New(
+				issuers.Config{Client: outbound.Client(outbound.Config{Loopback: true, Timeout: timeout})},
 			)
 			if err != nil {
 				t.Fatal(err)
 			}
 			claims := map[string]any{"iss": s.URL, "sub": "s", "aud": "a", "exp": time.Now().Add(time.Hour).Unix()}
 			err = trusted.Verify(t.Context(), named, k.token(t, claims))
-			var away *trust.Unreachable
+			var away *issuers.Unreachable
 			if tt.reason == "" {
 				if err != nil {
 					t.Error(err)
@@ -408,7 +408,7 @@ func TestGivenKeys(t *testing.T) {
 		}
 		return ok(string(keySet(k)))
 	}}
-	trusted, err := trust.New(trust.Config{Client: &http.Client{Transport: net}, Fixed: map[string]trust.Source{
+	trusted, err := issuers.New(issuers.Config{Client: &http.Client{Transport: net}, Fixed: map[string]issuers.Source{
 		"https://given.example":     {Keys: keySet(k)},
 		"https://elsewhere.example": {KeysURI: "https://keys.example/set"},
 	}})
@@ -428,7 +428,7 @@ func TestGivenKeys(t *testing.T) {
 			t.Errorf("%s: %v, %v", issuer, keys, err)
 		}
 	}
-	if _, err := trust.New(trust.Config{Fixed: map[string]trust.Source{"x": {Keys: []byte("{}")}}}); err == nil {
+	if _, err := issuers.New(issuers.Config{Fixed: map[string]issuers.Source{"x": {Keys: []byte("{}")}}}); err == nil {
 		t.Error("keys that are none were taken")
 	}
 }

@@ -1,4 +1,4 @@
-package trust
+package issuers
 
 import (
 	"encoding/json"

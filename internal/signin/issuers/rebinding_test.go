@@ -1,4 +1,4 @@
-package trust_test
+package issuers_test
 
 import (
 	"crypto/x509"
@@ -55,12 +55,12 @@ func TestAttackRebinding(t *testing.T) {
 			at.Store(0)
 			outboundtest.NameServer(t, func() []string { return []string{tt.leads[min(int(at.Load()), 1)].String()} })
 			client := outbound.Client(outbound.Config{Allow: []netip.Prefix{netip.PrefixFrom(public, 32)}, CAs: cas})
-			trusted, err := trust.New(trust.Config{Client: client})
+			trusted, err := issuers.New(issuers.Config{Client: client})
 			if err != nil {
 				t.Fatal(err)
 			}
 			err = trusted.Verify(t.Context(), named, k.token(t, good(fmt.Sprintf("https://example.com:%d", port))))
-			var away *trust.Unreachable
+			var away *issuers.Unreachable
 			if (err == nil) != tt.ok || err != nil && !errors.As(err, &away) {
 				t.Errorf("error = %v, want one: %v", err, !tt.ok)
 			}

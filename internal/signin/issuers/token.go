@@ -1,10 +1,10 @@
-// Package trust verifies the tokens of other issuers: it parses a token,
+// Package issuers verifies the tokens of other issuers: it parses a token,
 // fetches the keys of the issuer it names, and checks that they signed it.
 //
 // Parsing and verifying are separate, because keys must not be fetched at the
 // request of a stranger: in between, the caller decides whether anybody trusts
 // the issuer that a token names.
-package trust
+package issuers
 
 import (
 	"encoding/base64"

@@ -79,7 +79,7 @@ func (s *Service) recordConsent(r *http.Request, what resource.EventType, f *flo
 
 // refused counts a refused sign-in, for the audit log of its group if it has
 // one. It takes as long whether or not it has.
-func (s *Service) refused(r *http.Request, v refusal.Refusal) {
+func (s *Service) refused(r *http.Request, v denials.Refusal) {
 	if s.cfg.Refusals == nil {
 		return
 	}
@@ -92,8 +92,8 @@ func (s *Service) refused(r *http.Request, v refusal.Refusal) {
 
 // refusalAt returns the refusal of a sign-in to an account. Without an account
 // it is not known whose it is.
-func refusalAt(a resource.Account, method, reason string) refusal.Refusal {
-	v := refusal.Refusal{Subject: a.UID, Activity: resource.Activity{Account: a.UID, Method: method, Reason: reason}}
+func refusalAt(a resource.Account, method, reason string) denials.Refusal {
+	v := denials.Refusal{Subject: a.UID, Activity: resource.Activity{Account: a.UID, Method: method, Reason: reason}}
 	if a.UID != "" {
 		v.Group = a.UID.Parent()
 	}

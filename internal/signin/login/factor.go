@@ -49,7 +49,7 @@ func trimCode(text string) string { return strings.ReplaceAll(strings.TrimSpace(
 // verifyTOTP reports whether a code is a one-time password of an account, and
 // marks it as used.
 func (s *Service) verifyTOTP(ctx context.Context, a resource.Account, code string) (bool, error) {
-	secret, err := s.cfg.Key.Open(seal.ForOneTimePasswords, a.TOTP)
+	secret, err := s.cfg.Key.Open(secret.ForOneTimePasswords, a.TOTP)
 	if err != nil {
 		return false, err
 	}
@@ -189,7 +189,7 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request, n resource.
 	}
 	attempt.release()
 	_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
-		a.TOTP, a.TOTPStep = s.cfg.Key.Seal(seal.ForOneTimePasswords, []byte(key.Secret())), step
+		a.TOTP, a.TOTPStep = s.cfg.Key.Seal(secret.ForOneTimePasswords, []byte(key.Secret())), step
 		return nil
 	}, resource.AppAdded)
 	if err != nil {

@@ -36,7 +36,7 @@ func (s *Service) finishSignIn(
 	ctx, landing, err := s.admit(r.Context(), f, arrival)
 	r = r.WithContext(ctx)
 	if err != nil {
-		s.refused(r, refusal.Refusal{
+		s.refused(r, denials.Refusal{
 			Group: homeGroup(arrival), Activity: resource.Activity{
 				Method: f.Method, Provider: arrival.Voucher.Provider(), Reason: resource.RefusedAdmit,
 			},

@@ -23,7 +23,7 @@ import (
 func fuzzed(f *testing.F) *Service {
 	f.Helper()
 	origin := &url.URL{Scheme: "http", Host: "localhost:8080"}
-	s := &Service{origin: origin, cfg: Config{Key: seal.NewKey(), Now: func() time.Time {
+	s := &Service{origin: origin, cfg: Config{Key: secret.NewKey(), Now: func() time.Time {
 		return time.Unix(1_900_000_000, 0)
 	}}}
 	var err error

@@ -40,7 +40,7 @@ import (
 type Config struct {
 	Issuer      string        // our own address, and the base of the pages
 	BaseURL     string        // address of the API, the default audience of tokens
-	Key         seal.Key      // seals cookies and secrets
+	Key         secret.Key    // seals cookies and secrets
 	Client      *http.Client  // for providers, whose addresses others choose
 	SessionIdle time.Duration // life of an unused browser session; 0 is 7 days
 	SessionLife time.Duration // longest life of a session; 0 is 30 days
@@ -48,7 +48,7 @@ type Config struct {
 	Hashes      int           // passwords hashed in parallel; 0 is half the processors
 	Mail        *mail.Queue   // nil sends no messages
 	Metrics     metric.Metrics
-	Refusals    *refusal.Recorder // nil records none
+	Refusals    *denials.Recorder // nil records none
 	Log         *slog.Logger
 	Now         func() time.Time // nil is time.Now
 }
@@ -57,7 +57,7 @@ type Config struct {
 type Service struct {
 	store     *iamdb.Store
 	accounts  *signindb.Store
-	people    *people.Store
+	people    *admission.Store
 	authz     *authz.Checker
 	sts       *sts.Service
 	pages     *page.Tokens
@@ -87,7 +87,7 @@ func New(db *store.DB, checker *authz.Checker, s *sts.Service, pages *page.Token
 		return nil, err
 	}
 	l := &Service{
-		store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: checker, sts: s, pages: pages,
+		store: iamdb.New(db), accounts: signindb.New(db), people: admission.New(db), authz: checker, sts: s, pages: pages,
 		cfg: cfg, log: cfg.Log, origin: origin, hashes: newHasher(cfg.Hashes), limits: newLimits(cfg.Now),
 		upstream: newUpstream(cfg.Client, cfg.Now), tried: newTried(),
 	}

@@ -73,7 +73,7 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 	if err := db.CreateOrganization(t.Context(), g, a, i); err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: people.New(db.DB), hashes: newHasher(1), tried: newTried()}
+	s := &Service{store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: admission.New(db.DB), hashes: newHasher(1), tried: newTried()}
 	s.hashes.slots <- struct{}{} // the hasher is busy
 	for _, email := range []string{a.Email, "unknown@example.test", ""} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -88,7 +88,7 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 // an address has.
 func TestEnumerationByNumber(t *testing.T) {
 	db := storetest.Open(t, storetest.SQLite(t))
-	s := &Service{store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: people.New(db.DB), hashes: newHasher(1), tried: newTried()}
+	s := &Service{store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: admission.New(db.DB), hashes: newHasher(1), tried: newTried()}
 	salt, key := make([]byte, saltSize), make([]byte, hashSize)
 	s.hashes.dummy = "malformed" // to see whether it is used
 	for n := range maxAccountsTried + 3 {

@@ -110,7 +110,7 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 	s.count("provider", err)
 	f.Method = resource.ByProvider
 	if err != nil {
-		s.refused(r, refusal.Refusal{Group: p.UID.Parent(), Subject: p.UID, Activity: resource.Activity{
+		s.refused(r, denials.Refusal{Group: p.UID.Parent(), Subject: p.UID, Activity: resource.Activity{
 			Method: f.Method, Provider: p.UID, Reason: resource.RefusedProvider,
 		}})
 		return s.showProviderError(w, r, f, p, err)

@@ -74,10 +74,10 @@ type site struct {
 	org     resource.Group
 	owner   resource.Account
 	logs    *syncBuffer
-	key     seal.Key
+	key     secret.Key
 	metrics *prometheus.Registry
 
-	refusals *refusal.Recorder // writes when it is flushed
+	refusals *denials.Recorder // writes when it is flushed
 }
 
 func (x *site) sealed(secret string) []byte { return x.key.Seal("client secret", []byte(secret)) }
@@ -122,14 +122,14 @@ func open(t *testing.T, s *storetest.Store, change ...func(*login.Config)) *site
 	front := httptest.NewUnstartedServer(nil)
 	// Passkeys are for names.
 	address := strings.Replace("http://"+front.Listener.Addr().String(), "127.0.0.1", "localhost", 1)
-	key, metrics := seal.NewKey(), prometheus.NewRegistry()
+	key, metrics := secret.NewKey(), prometheus.NewRegistry()
 	client := outbound.Client(outbound.Config{Loopback: true})
 	issuer := must[*token.Issuer](t)(token.New(t.Context(), s.DB, token.Config{Issuer: address, Key: key, Now: c.now}))
-	issuers := must[*trust.Issuers](t)(trust.New(trust.Config{Client: client, Now: c.now}))
+	issuers := must[*issuers.Issuers](t)(issuers.New(issuers.Config{Client: client, Now: c.now}))
 	exchange := sts.New(
 		s.DB, checker, issuer, issuers, sts.Config{BaseURL: address, RegistryHost: "registry.test", Log: log, Now: c.now},
 	)
-	refusals := refusal.New(s.DB, log)
+	refusals := denials.New(s.DB, log)
 	cfg := login.Config{
 		Issuer: address, BaseURL: address, Key: key, Client: client, Log: log, Now: c.now,
 		Metrics: metric.New(metrics, nil), Refusals: refusals,

@@ -136,16 +136,16 @@ func discoveryReason(err error) string {
 
 // oauthConfig returns the configuration of our OAuth client at a provider.
 func (s *Service) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth2.Config, error) {
-	secret := ""
+	clientSecret := ""
 	if sealed := p.OIDC.ClientSecret.Sealed; len(sealed) > 0 {
-		plain, err := s.cfg.Key.Open(seal.ForClientSecrets, sealed)
+		plain, err := s.cfg.Key.Open(secret.ForClientSecrets, sealed)
 		if err != nil {
 			return nil, err
 		}
-		secret = string(plain)
+		clientSecret = string(plain)
 	}
 	if plain := p.OIDC.ClientSecret.Plain; plain != "" { // a secret that is only being tested
-		secret = plain
+		clientSecret = plain
 	}
 	scopes := []string{oidc.ScopeOpenID}
 	for _, scope := range slices.Concat([]string{"profile", "email"}, p.OIDC.AdditionalScopes) {
@@ -154,11 +154,11 @@ func (s *Service) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth
 		}
 	}
 	endpoint := d.Endpoint()
-	if secret == "" {
+	if clientSecret == "" {
 		endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	return &oauth2.Config{
-		ClientID: p.OIDC.ClientID, ClientSecret: secret, Endpoint: endpoint,
+		ClientID: p.OIDC.ClientID, ClientSecret: clientSecret, Endpoint: endpoint,
 		RedirectURL: s.redirectURI(d, p), Scopes: scopes,
 	}, nil
 }

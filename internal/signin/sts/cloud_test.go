@@ -66,11 +66,11 @@ func TestTryAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	issuer, err := token.New(t.Context(), s.DB, token.Config{Issuer: "https://here.test", Key: seal.NewKey()})
+	issuer, err := token.New(t.Context(), s.DB, token.Config{Issuer: "https://here.test", Key: secret.NewKey()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	issuers, err := trust.New(trust.Config{})
+	issuers, err := issuers.New(issuers.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

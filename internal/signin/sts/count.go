@@ -41,7 +41,7 @@ func (s *Service) count(t Token, bearer string, err error) {
 	class := t.class
 	if err != nil {
 		class = metric.Other
-		if tok, bad := trust.Parse(bearer); bad == nil {
+		if tok, bad := issuers.Parse(bearer); bad == nil {
 			class = s.classOf(tok.Issuer)
 		} else if strings.HasPrefix(bearer, proofPrefix) {
 			class = metric.AWS

@@ -65,7 +65,7 @@ func (s *Service) recordDenial(ctx context.Context, p *principal, bearer string,
 	}
 	if refusal, ok := errors.AsType[*awsRefusal](err); ok {
 		d.Checks, d.Verified = refusal.checks, refusal.verified
-	} else if tok, perr := trust.Parse(bearer); perr == nil {
+	} else if tok, perr := issuers.Parse(bearer); perr == nil {
 		signature := s.verifyCached(p, tok)
 		d.Checks = s.compare(p, tok, signature, signature == nil)
 		d.Verified = signature == nil
@@ -80,7 +80,7 @@ func (s *Service) recordDenial(ctx context.Context, p *principal, bearer string,
 
 // verifyCached checks a signature with the keys that are cached now. A refused
 // credential never causes a request to its issuer.
-func (s *Service) verifyCached(p *principal, tok *trust.Token) error {
+func (s *Service) verifyCached(p *principal, tok *issuers.Token) error {
 	switch {
 	case p.matcher == nil:
 		return errNotFetched

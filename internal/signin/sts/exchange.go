@@ -74,9 +74,9 @@ func (s *Service) exchange(ctx context.Context, r Request) (Token, error) {
 	return s.assume(ctx, resource.UserUID(tok.Issuer, tok.Subject), r.Bearer, claims)
 }
 
-func parse(bearer string) (*trust.Token, error) {
-	tok, err := trust.Parse(bearer)
-	if bad, ok := errors.AsType[*trust.Malformed](err); ok {
+func parse(bearer string) (*issuers.Token, error) {
+	tok, err := issuers.Parse(bearer)
+	if bad, ok := errors.AsType[*issuers.Malformed](err); ok {
 		return nil, refused(bad.Claim, bad.Reason)
 	}
 	return tok, err
@@ -234,13 +234,13 @@ func (s *Service) chain(ctx context.Context, match *resource.ClaimMatch, bearer 
 }
 
 // credential returns the claims of a token in the form a matcher compares.
-func credential(tok *trust.Token) resource.Credential {
+func credential(tok *issuers.Token) resource.Credential {
 	return resource.Credential{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience, Claim: tok.Claim}
 }
 
 // verify checks the signature of another issuer's token, whose issuer p
 // trusts.
-func (s *Service) verify(ctx context.Context, p *principal, tok *trust.Token) error {
+func (s *Service) verify(ctx context.Context, p *principal, tok *issuers.Token) error {
 	var err error
 	switch {
 	case p.identity.Relationship.StaticKeysExpired(s.now()):
@@ -250,10 +250,10 @@ func (s *Service) verify(ctx context.Context, p *principal, tok *trust.Token) er
 	default:
 		err = s.trust.Verify(ctx, p.quota, tok)
 	}
-	switch _, away := errors.AsType[*trust.Unreachable](err); {
-	case errors.Is(err, trust.ErrUnknownKey):
+	switch _, away := errors.AsType[*issuers.Unreachable](err); {
+	case errors.Is(err, issuers.ErrUnknownKey):
 		return refused("kid", "the token is signed with a key that its issuer does not have")
-	case errors.Is(err, trust.ErrSignature):
+	case errors.Is(err, issuers.ErrSignature):
 		return refused("signature", "the signature of the token is wrong")
 	case away:
 		return &fault.Error{
@@ -265,7 +265,7 @@ func (s *Service) verify(ctx context.Context, p *principal, tok *trust.Token) er
 }
 
 // checkTimes checks that a token is valid now.
-func (s *Service) checkTimes(tok *trust.Token) error {
+func (s *Service) checkTimes(tok *issuers.Token) error {
 	now := s.now()
 	switch {
 	case !now.Before(tok.Expiry):
@@ -353,7 +353,7 @@ func (s *Service) person(ctx context.Context, realm, subject string) (resource.I
 // that a token is about. It returns fault.PermissionDenied unless the token is
 // from the provider's issuer and for its client.
 func (s *Service) providerSubject(
-	ctx context.Context, idp resource.IdentityProvider, tok *trust.Token, bearer string,
+	ctx context.Context, idp resource.IdentityProvider, tok *issuers.Token, bearer string,
 ) (string, error) {
 	trusted := resource.Identity{Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
 		Issuer: idp.OIDC.Issuer, Subject: tok.Subject, Audience: idp.OIDC.ClientID,
@@ -362,7 +362,7 @@ func (s *Service) providerSubject(
 		return "", s.denied(ctx, "iss")
 	}
 	p := newPrincipal(trusted, s.audiences)
-	p.quota = trust.QuotaKey{Tenant: string(idp.UID.Root()), Reason: trust.Named}
+	p.quota = issuers.QuotaKey{Tenant: string(idp.UID.Root()), Reason: issuers.Named}
 	if _, err := s.accept(ctx, p, bearer); err != nil {
 		return "", err
 	}
@@ -379,7 +379,7 @@ func (s *Service) providerSubject(
 // reissue returns a token like the presented one of ours, for another audience
 // or narrower. It expires no later, so a token cannot be kept alive by
 // exchanging it repeatedly.
-func (s *Service) reissue(ctx context.Context, bearer string, tok *trust.Token, claims token.Claims) (Token, error) {
+func (s *Service) reissue(ctx context.Context, bearer string, tok *issuers.Token, claims token.Claims) (Token, error) {
 	caller, err := s.verifyOwn(ctx, bearer)
 	if err != nil {
 		return Token{}, err

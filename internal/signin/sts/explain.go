@@ -71,7 +71,7 @@ func (s *Service) Explain(
 
 // withinBudget returns principals for the identities, as many as explainSteps
 // allows for this token, and whether those are all.
-func (s *Service) withinBudget(candidates []resource.Identity, tok *trust.Token) (all []*principal, complete bool) {
+func (s *Service) withinBudget(candidates []resource.Identity, tok *issuers.Token) (all []*principal, complete bool) {
 	steps := 0
 	for _, i := range candidates {
 		p := newPrincipal(i, s.audiences)
@@ -99,7 +99,7 @@ func failures(checks []resource.Check) (n int) {
 // the caller may list them before it reveals anything about the token.
 func (s *Service) candidates(
 	ctx context.Context, uid resource.UID, raw string,
-) (_ []resource.Identity, _ *trust.Token, complete bool, err error) {
+) (_ []resource.Identity, _ *issuers.Token, complete bool, err error) {
 	var reach []resource.UID
 	if uid != "" {
 		err = s.authz.Require(ctx, resource.IdentityList, uid)
@@ -109,7 +109,7 @@ func (s *Service) candidates(
 	if err != nil {
 		return nil, nil, false, err
 	}
-	tok, err := trust.Parse(raw)
+	tok, err := issuers.Parse(raw)
 	if err != nil {
 		return nil, nil, false, fault.Field("token", "%s", err.Error())
 	}
@@ -124,7 +124,7 @@ func (s *Service) candidates(
 // similarIdentities returns the identities within reach that trust the issuer
 // of a token, an issuer spelled almost the same, or a pattern of issuers.
 func (s *Service) similarIdentities(
-	ctx context.Context, r store.Reach, tok *trust.Token,
+	ctx context.Context, r store.Reach, tok *issuers.Token,
 ) (all []resource.Identity, complete bool, _ error) {
 	complete = true
 	iss := tok.Issuer
@@ -143,8 +143,8 @@ func (s *Service) similarIdentities(
 
 // signature checks the signature of a token. It fetches the keys of the issuer
 // only if one of the principals trusts it.
-func (s *Service) signature(ctx context.Context, principals []*principal, raw string, tok *trust.Token) error {
-	var quota *trust.QuotaKey
+func (s *Service) signature(ctx context.Context, principals []*principal, raw string, tok *issuers.Token) error {
+	var quota *issuers.QuotaKey
 	for _, p := range principals {
 		trusts := p.identity.Relationship.ClaimMatch != nil && p.matcher != nil && p.matcher.AcceptsIssuer(tok.Issuer)
 		if trusts && (quota == nil || p.quota.Reason < quota.Reason) {
@@ -165,7 +165,7 @@ var errNotFetched = errors.New("the issuer was not asked, because no identity he
 
 // signatureFor returns the error of a signature for one principal: static keys
 // are its own.
-func (s *Service) signatureFor(p *principal, tok *trust.Token, signature error) error {
+func (s *Service) signatureFor(p *principal, tok *issuers.Token, signature error) error {
 	if p.identity.Relationship.StaticKeys != nil {
 		return p.keys.Verify(tok)
 	}
@@ -175,7 +175,7 @@ func (s *Service) signatureFor(p *principal, tok *trust.Token, signature error) 
 // compare returns how a token compares with a principal in every respect,
 // without probable causes. signature is the error of its signature. The
 // patterns of the identity are compared only if patterns is true.
-func (s *Service) compare(p *principal, tok *trust.Token, signature error, patterns bool) []resource.Check {
+func (s *Service) compare(p *principal, tok *issuers.Token, signature error, patterns bool) []resource.Check {
 	if p.tooLarge {
 		return []resource.Check{{
 			Claim: "identity", Expected: "patterns that are not too large",
@@ -208,7 +208,7 @@ func truncateReceived(checks []resource.Check) {
 	}
 }
 
-func (s *Service) compareKey(p *principal, tok *trust.Token, signature error) []resource.Check {
+func (s *Service) compareKey(p *principal, tok *issuers.Token, signature error) []resource.Check {
 	var checks []resource.Check
 	if k := p.identity.Relationship.StaticKeys; k != nil {
 		c := resource.Check{
@@ -228,14 +228,14 @@ func (s *Service) compareKey(p *principal, tok *trust.Token, signature error) []
 }
 
 func signatureCause(err error) string {
-	switch away, ok := errors.AsType[*trust.Unreachable](err); {
+	switch away, ok := errors.AsType[*issuers.Unreachable](err); {
 	case err == nil:
 		return ""
 	case ok:
 		return "the issuer's keys cannot be had: " + away.Reason()
-	case errors.Is(err, trust.ErrUnknownKey):
+	case errors.Is(err, issuers.ErrUnknownKey):
 		return "the issuer has no such key: the token is from another issuer, or its keys have changed since"
-	case errors.Is(err, trust.ErrSignature):
+	case errors.Is(err, issuers.ErrSignature):
 		return "the token was changed after it was signed, or its issuer has changed its key"
 	case errors.Is(err, errNotFetched):
 		return err.Error()
@@ -247,7 +247,7 @@ func signatureCause(err error) string {
 // cause.
 const likelySkew = 5 * time.Minute
 
-func (s *Service) compareTimes(tok *trust.Token) []resource.Check {
+func (s *Service) compareTimes(tok *issuers.Token) []resource.Check {
 	now := s.now().UTC()
 	text := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	exp := resource.Check{

@@ -50,7 +50,7 @@ func (s *Service) Identify(
 }
 
 // providerOf returns the provider whose issuer and client a token is for.
-func providerOf(tok *trust.Token, providers []resource.IdentityProvider) (resource.IdentityProvider, bool) {
+func providerOf(tok *issuers.Token, providers []resource.IdentityProvider) (resource.IdentityProvider, bool) {
 	i := slices.IndexFunc(providers, func(p resource.IdentityProvider) bool {
 		return p.OIDC.Issuer == tok.Issuer && slices.Contains(tok.Audience, p.OIDC.ClientID)
 	})

@@ -29,8 +29,8 @@ type principal struct {
 	identity resource.Identity
 	matcher  *resource.Matcher // nil if no credential can match
 	tooLarge bool              // no credential can match because the patterns are too large
-	keys     trust.KeySet      // static keys
-	quota    trust.QuotaKey    // whose quota fetches of its issuer's keys count against
+	keys     issuers.KeySet    // static keys
+	quota    issuers.QuotaKey  // whose quota fetches of its issuer's keys count against
 	lastUse  atomic.Int64      // when its use was last recorded, in milliseconds
 }
 
@@ -45,7 +45,7 @@ func newPrincipal(i resource.Identity, audiences []string) *principal {
 		return p // it was stored by another version; no credential matches it
 	}
 	if k := i.Relationship.StaticKeys; k != nil {
-		if p.keys, err = trust.ParseKeys([]byte(k.IssuerKeys)); err != nil {
+		if p.keys, err = issuers.ParseKeys([]byte(k.IssuerKeys)); err != nil {
 			return p
 		}
 	}
@@ -132,20 +132,20 @@ func (m *principalCache) invalidate(uid resource.UID) {
 // quotaFor returns whose quota a fetch of the issuer's keys counts against. m
 // is the matcher of the identity. An identity without a UID stands for nobody
 // in particular: the credential chose its issuer.
-func quotaFor(i resource.Identity, m *resource.Matcher) trust.QuotaKey {
+func quotaFor(i resource.Identity, m *resource.Matcher) issuers.QuotaKey {
 	switch {
 	case i.UID == "" || !m.NamesIssuer():
-		return trust.QuotaKey{Tenant: string(i.UID.Root()), Reason: trust.Matched}
+		return issuers.QuotaKey{Tenant: string(i.UID.Root()), Reason: issuers.Matched}
 	case i.UID.IsRoot() && i.Relationship.ClaimMatch != nil:
 		return personQuota(i.Relationship.ClaimMatch.Issuer)
 	}
-	return trust.QuotaKey{Tenant: string(i.UID.Root()), Reason: trust.Named}
+	return issuers.QuotaKey{Tenant: string(i.UID.Root()), Reason: issuers.Named}
 }
 
 // personQuota returns the quota of a person's issuer. People belong to no
 // organization, so they are grouped by the domain of their issuer: an attacker
 // with many issuers has them in one domain, or in a few.
-func personQuota(issuer string) trust.QuotaKey {
+func personQuota(issuer string) issuers.QuotaKey {
 	host := ""
 	if u, err := url.Parse(issuer); err == nil {
 		host = u.Hostname()
@@ -154,5 +154,5 @@ func personQuota(issuer string) trust.QuotaKey {
 		host = "addresses" // a host can have any number of them
 	}
 	labels := strings.Split(strings.ToLower(host), ".")
-	return trust.QuotaKey{Tenant: strings.Join(labels[max(0, len(labels)-2):], "."), Reason: trust.Person}
+	return issuers.QuotaKey{Tenant: strings.Join(labels[max(0, len(labels)-2):], "."), Reason: issuers.Person}
 }

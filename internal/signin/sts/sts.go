@@ -42,7 +42,7 @@ type Service struct {
 	store     *iamdb.Store
 	authz     *authz.Checker
 	issuer    *token.Issuer
-	trust     *trust.Issuers
+	trust     *issuers.Issuers
 	cfg       Config
 	audiences []string // audiences a credential may have, unless its identity says otherwise
 	log       *slog.Logger
@@ -56,7 +56,7 @@ type Service struct {
 
 // New returns a service. It caches identities, and drops them when checker
 // reports a change. Run writes the last exchanges and denials, and monitors the issuers.
-func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *trust.Issuers, cfg Config) *Service {
+func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *issuers.Issuers, cfg Config) *Service {
 	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, sessionIdle)
 	cfg.SessionLife = cmp.Or(cfg.SessionLife, sessionLife)
 	x := &Service{

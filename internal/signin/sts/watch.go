@@ -77,7 +77,7 @@ type dueIssuer struct {
 // maxChecksPerDomain of a domain are returned; the rest stay due.
 func (s *Service) dueIssuers(ctx context.Context, every time.Duration) ([]dueIssuer, error) {
 	rounds := make([][]dueIssuer, 1, maxChecksPerDomain)
-	count := map[trust.QuotaKey]int{}
+	count := map[issuers.QuotaKey]int{}
 	for issuer := ""; ; {
 		next, err := s.store.NextIssuer(ctx, issuer)
 		if err != nil {
@@ -118,7 +118,7 @@ func (s *Service) checkIssuer(ctx context.Context, d dueIssuer) error {
 		return nil
 	}
 	state := resource.IssuerState{Issuer: d.name, CheckTime: s.now()}
-	if away, ok := errors.AsType[*trust.Unreachable](err); ok {
+	if away, ok := errors.AsType[*issuers.Unreachable](err); ok {
 		state.Problem = away.Reason()
 	} else {
 		state.Problem = outbound.Reason(err)
@@ -133,14 +133,14 @@ func (s *Service) checkIssuer(ctx context.Context, d dueIssuer) error {
 }
 
 // fetchKeys asks an issuer for its keys. Our own are here, and our address may be one that we cannot reach ourselves.
-func (s *Service) fetchKeys(ctx context.Context, issuer string) ([]trust.Key, error) {
+func (s *Service) fetchKeys(ctx context.Context, issuer string) ([]issuers.Key, error) {
 	if issuer == s.issuer.Address() {
 		return nil, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	// Which identities name it is not known here.
-	quota := trust.QuotaKey{Tenant: personQuota(issuer).Tenant, Reason: trust.Named}
+	quota := issuers.QuotaKey{Tenant: personQuota(issuer).Tenant, Reason: issuers.Named}
 	return s.trust.FetchKeys(bounded, quota, issuer)
 }
 

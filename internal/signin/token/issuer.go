@@ -40,7 +40,7 @@ const (
 // Config configures an Issuer.
 type Config struct {
 	Issuer   string        // the iss claim of every token, and the base address of the keys
-	Key      seal.Key      // seals the signing keys
+	Key      secret.Key    // seals the signing keys
 	Rotation time.Duration // age at which the newest key is replaced; 0 is never
 
 	// Audiences are ours. Tokens for any other are signed with RS256, because others
@@ -57,7 +57,7 @@ type Config struct {
 type Issuer struct {
 	store    *iamdb.Store
 	issuer   string
-	master   seal.Key
+	master   secret.Key
 	rotation time.Duration
 	now      func() time.Time
 

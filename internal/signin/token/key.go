@@ -167,20 +167,20 @@ func newPrivateKey(algorithm string) ([]byte, error) {
 }
 
 // newKey creates a key for an algorithm, ready to be stored.
-func newKey(algorithm string, master seal.Key, now time.Time) (k iamdb.SigningKey, _ error) {
+func newKey(algorithm string, master secret.Key, now time.Time) (k iamdb.SigningKey, _ error) {
 	plain, err := newPrivateKey(algorithm)
 	if err != nil {
 		return k, err
 	}
 	s, err := newSigner(plain, now)
 	return iamdb.SigningKey{
-		ID: s.id, Algorithm: s.algorithm, Sealed: master.Seal(seal.ForSigningKeys, plain), CreateTime: now,
+		ID: s.id, Algorithm: s.algorithm, Sealed: master.Seal(secret.ForSigningKeys, plain), CreateTime: now,
 	}, err
 }
 
 // openKey decrypts a stored key, which must be for that algorithm.
-func openKey(k iamdb.SigningKey, algorithm string, master seal.Key) (s signer, _ error) {
-	plain, err := master.Open(seal.ForSigningKeys, k.Sealed)
+func openKey(k iamdb.SigningKey, algorithm string, master secret.Key) (s signer, _ error) {
+	plain, err := master.Open(secret.ForSigningKeys, k.Sealed)
 	if err != nil {
 		return s, fmt.Errorf("signing key %s cannot be opened; "+
 			"start with the encryption key this database was set up with, "+
@@ -198,7 +198,7 @@ func openKey(k iamdb.SigningKey, algorithm string, master seal.Key) (s signer, _
 
 // openKeys decrypts the stored keys, of which there is at least one, sorted
 // newest first.
-func openKeys(stored []iamdb.SigningKey, master seal.Key) (*keys, error) {
+func openKeys(stored []iamdb.SigningKey, master secret.Key) (*keys, error) {
 	var all, paired []signer
 	for _, k := range stored {
 		s, err := openKey(k, ES256, master)

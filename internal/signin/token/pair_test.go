@@ -52,7 +52,7 @@ func verified(t *testing.T, i *token.Issuer, raw string) {
 // settings say. Both are accepted whatever the settings say.
 func TestAlgorithms(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
-	key, ours := seal.NewKey(), []string{api, images}
+	key, ours := secret.NewKey(), []string{api, images}
 	small := open(t, s, token.Config{Key: key, Audiences: ours})
 	large := open(t, s, token.Config{Key: key, Audiences: ours, Algorithm: token.RS256})
 	for name, tt := range map[string]struct {
@@ -100,7 +100,7 @@ func TestAlgorithms(t *testing.T) {
 // one of its key.
 func TestForgedAlgorithm(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
-	i := open(t, s, token.Config{Key: seal.NewKey(), Audiences: []string{api}})
+	i := open(t, s, token.Config{Key: secret.NewKey(), Audiences: []string{api}})
 	ec, rsaKey := publishedFor(t, i, token.ES256)[0], publishedFor(t, i, token.RS256)[0]
 	mine, err := rsa.GenerateKey(strings.NewReader(strings.Repeat("x", 1<<16)), 2048)
 	if err != nil {
@@ -142,7 +142,7 @@ func TestForgedAlgorithm(t *testing.T) {
 func TestPairs(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := &clock{at: noon}
-		cfg := token.Config{Key: seal.NewKey(), Audiences: []string{api}, Now: c.now}
+		cfg := token.Config{Key: secret.NewKey(), Audiences: []string{api}, Now: c.now}
 		mine, theirs := open(t, s, cfg), open(t, s, cfg)
 		claims := token.Claims{Subject: ann, Audience: []string{"cloud"}}
 		old := mint(t, mine, claims)
@@ -202,7 +202,7 @@ func TestPairs(t *testing.T) {
 func TestFirstPairOfOldInstallation(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	c := &clock{at: noon}
-	cfg := token.Config{Key: seal.NewKey(), Audiences: []string{api}, Algorithm: token.RS256, Now: c.now}
+	cfg := token.Config{Key: secret.NewKey(), Audiences: []string{api}, Algorithm: token.RS256, Now: c.now}
 	open(t, s, cfg) // makes the first key, and no pair
 	if all, err := s.SigningKeys(t.Context()); err != nil || len(all) != 1 || all[0].Pair != nil {
 		t.Fatalf("keys: %v, %v", all, err)

@@ -25,7 +25,7 @@ type schedule struct {
 func newSchedule(t *testing.T, over *storetest.Store, every time.Duration) *schedule {
 	t.Helper()
 	s := &schedule{t: t, at: time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)}
-	cfg := Config{Issuer: "https://auth.test", Key: seal.NewKey(), Rotation: every, Now: s.now}
+	cfg := Config{Issuer: "https://auth.test", Key: secret.NewKey(), Rotation: every, Now: s.now}
 	for _, i := range []**Issuer{&s.mine, &s.theirs} {
 		var err error
 		if *i, err = New(t.Context(), over.DB, cfg); err != nil {

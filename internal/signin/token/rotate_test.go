@@ -52,7 +52,7 @@ func publishedFor(t *testing.T, i *token.Issuer, algorithm string) (ids []string
 func TestRotation(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := &clock{at: noon}
-		key := seal.NewKey()
+		key := secret.NewKey()
 		cfg := token.Config{Issuer: "https://auth.test", Key: key, Now: c.now}
 		mine, theirs := open(t, s, cfg), open(t, s, cfg)
 		uid := resource.NewRoot().NewChild()

@@ -119,7 +119,7 @@ func TestVerifyReturnsWhatWasMinted(t *testing.T) {
 		},
 	}
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		i := open(t, s, token.Config{Key: seal.NewKey()})
+		i := open(t, s, token.Config{Key: secret.NewKey()})
 		for name, tt := range tests {
 			raw := mint(t, i, tt.claims)
 			for _, time := range []string{"verified", "remembered"} {
@@ -137,7 +137,7 @@ func TestVerifyReturnsWhatWasMinted(t *testing.T) {
 
 func TestMintedClaims(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
-	i := open(t, s, token.Config{Key: seal.NewKey()})
+	i := open(t, s, token.Config{Key: secret.NewKey()})
 	caps := resource.CapabilitySet("groups.list")
 	tests := map[string]struct {
 		claims token.Claims
@@ -188,7 +188,7 @@ func claimsOf(t *testing.T, raw string) (claims map[string]any) {
 }
 
 func TestMintRefuses(t *testing.T) {
-	i := open(t, storetest.Open(t, storetest.SQLite(t)), token.Config{Key: seal.NewKey()})
+	i := open(t, storetest.Open(t, storetest.SQLite(t)), token.Config{Key: secret.NewKey()})
 	for name, c := range map[string]token.Claims{
 		"no subject":            {Audience: []string{api}},
 		"a subject that is not": {Subject: "ann", Audience: []string{api}},
@@ -211,7 +211,7 @@ type forger struct {
 	claims map[string]any    // of a good token
 }
 
-func newForger(t testing.TB, s *storetest.Store, master seal.Key) forger {
+func newForger(t testing.TB, s *storetest.Store, master secret.Key) forger {
 	stored, err := s.SigningKeys(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +300,7 @@ func TestVerifyRefuses(t *testing.T) {
 	const notOurs, unreadable = "the token is not signed by this service", "the token cannot be read"
 	at := float64(noon.Unix())
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		master := seal.NewKey()
+		master := secret.NewKey()
 		i := open(t, s, token.Config{Key: master})
 		f := newForger(t, s, master)
 		good := f.with("", nil)
@@ -353,7 +353,7 @@ func TestVerifyRefuses(t *testing.T) {
 }
 
 func TestVerifyAllowsForClocksThatDiffer(t *testing.T) {
-	s, master := storetest.Open(t, storetest.SQLite(t)), seal.NewKey()
+	s, master := storetest.Open(t, storetest.SQLite(t)), secret.NewKey()
 	i := open(t, s, token.Config{Key: master})
 	f := newForger(t, s, master)
 	for _, claim := range []string{"nbf", "iat"} {
@@ -365,7 +365,7 @@ func TestVerifyAllowsForClocksThatDiffer(t *testing.T) {
 
 func TestRememberedTokensEnd(t *testing.T) {
 	c := &clock{at: noon}
-	i := open(t, storetest.Open(t, storetest.SQLite(t)), token.Config{Key: seal.NewKey(), Now: c.now})
+	i := open(t, storetest.Open(t, storetest.SQLite(t)), token.Config{Key: secret.NewKey(), Now: c.now})
 	raw := mint(t, i, token.Claims{Subject: ann, Audience: []string{api}})
 	for _, step := range []struct {
 		after    time.Duration
@@ -387,7 +387,7 @@ func TestRememberedTokensEnd(t *testing.T) {
 
 func TestKeysOutliveTheProcess(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
-		master := seal.NewKey()
+		master := secret.NewKey()
 		var raw string
 		t.Run("before", func(t *testing.T) {
 			raw = mint(
@@ -403,7 +403,7 @@ func TestKeysOutliveTheProcess(t *testing.T) {
 
 func TestReplicasShareOneKey(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		master := seal.NewKey()
+		master := secret.NewKey()
 		issuers := make([]*token.Issuer, 4)
 		var wg sync.WaitGroup
 		for n := range issuers {
@@ -434,21 +434,21 @@ func TestReplicasShareOneKey(t *testing.T) {
 
 func TestKeysAreSealed(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		master := seal.NewKey()
+		master := secret.NewKey()
 		open(t, s, token.Config{Key: master})
 		f := newForger(t, s, master)
 		stored, err := s.SigningKeys(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		secret, err := f.key.Bytes()
+		private, err := f.key.Bytes()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(stored[0].Sealed, secret) {
+		if bytes.Contains(stored[0].Sealed, private) {
 			t.Error("the private key is readable in the store")
 		}
-		_, err = token.New(t.Context(), s.DB, token.Config{Issuer: issuer, Key: seal.NewKey()})
+		_, err = token.New(t.Context(), s.DB, token.Config{Issuer: issuer, Key: secret.NewKey()})
 		if err == nil ||
 			!strings.Contains(err.Error(), "start with the encryption key this database was set up with") {
 			t.Errorf("with another encryption key: error = %v", err)
@@ -461,7 +461,7 @@ func TestKeysAreSealed(t *testing.T) {
 
 func TestPublishedKeysProveTokens(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		i := open(t, s, token.Config{Key: seal.NewKey()})
+		i := open(t, s, token.Config{Key: secret.NewKey()})
 		var discovery map[string]any
 		get(t, i, "/.well-known/openid-configuration", &discovery)
 		want := map[string]any{
@@ -507,7 +507,7 @@ func get(t *testing.T, i *token.Issuer, path string, into any) {
 }
 
 func TestHandlerOnlyReads(t *testing.T) {
-	i := open(t, storetest.Open(t, storetest.SQLite(t)), token.Config{Key: seal.NewKey()})
+	i := open(t, storetest.Open(t, storetest.SQLite(t)), token.Config{Key: secret.NewKey()})
 	for method, want := range map[string]int{"HEAD": 200, "POST": 405, "PUT": 405, "DELETE": 405} {
 		for _, path := range []string{"/.well-known/openid-configuration", "/.well-known/jwks.json"} {
 			w := httptest.NewRecorder()
@@ -520,7 +520,7 @@ func TestHandlerOnlyReads(t *testing.T) {
 }
 
 func TestUnknownKeysAreLookedUpOnceASecond(t *testing.T) {
-	c, master := &clock{at: noon}, seal.NewKey()
+	c, master := &clock{at: noon}, secret.NewKey()
 	url := storetest.SQLite(t)
 	s, err := store.Open(t.Context(), url)
 	if err != nil {
@@ -548,7 +548,7 @@ func TestUnknownKeysAreLookedUpOnceASecond(t *testing.T) {
 }
 
 func FuzzVerify(f *testing.F) {
-	i := open(f, storetest.Open(f, storetest.SQLite(f)), token.Config{Key: seal.NewKey()})
+	i := open(f, storetest.Open(f, storetest.SQLite(f)), token.Config{Key: secret.NewKey()})
 	good := mint(f, i, token.Claims{Subject: ann, Audience: []string{api}})
 	f.Add(good)
 	f.Add("Bearer " + good)
@@ -571,7 +571,7 @@ func FuzzVerify(f *testing.F) {
 }
 
 func BenchmarkVerify(b *testing.B) {
-	i := open(b, storetest.Open(b, storetest.SQLite(b)), token.Config{Key: seal.NewKey()})
+	i := open(b, storetest.Open(b, storetest.SQLite(b)), token.Config{Key: secret.NewKey()})
 	claims := token.Claims{
 		Subject: ann, Audience: []string{api}, Act: &resource.Upstream{Issuer: "https://up.example", Subject: "ann"},
 	}

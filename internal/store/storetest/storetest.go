@@ -14,7 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	peoplepkg "github.com/holdfast-dev/holdfast/internal/access/admission"
+	"github.com/holdfast-dev/holdfast/internal/access/admission"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
@@ -197,13 +197,13 @@ type (
 	advisoryStore = advisorydb.Store
 	eventStore    = eventdb.Store
 	findingStore  = findingdb.Store
-	people        = peoplepkg.Store
+	people        = admission.Store
 )
 
 // Of returns every domain of a database.
 func Of(db *store.DB) *Store {
 	return &Store{
-		db, iamdb.New(db), signindb.New(db), registrydb.New(db), advisorydb.New(db), eventdb.New(db), findingdb.New(db), peoplepkg.New(db),
+		db, iamdb.New(db), signindb.New(db), registrydb.New(db), advisorydb.New(db), eventdb.New(db), findingdb.New(db), admission.New(db),
 	}
 }
 

@@ -112,7 +112,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	return r
 }
 
-var sealKey = seal.NewKey()
+var sealKey = secret.NewKey()
 
 // words are what the layers of images were made from, by digest.
 var words sync.Map

@@ -28,7 +28,7 @@ type Service struct {
 	registry   *registry.Service
 	authz      *authz.Checker
 	pages      *page.Tokens
-	turns      *turn.Turns
+	turns      *fairlimit.Turns
 }
 
 // NewService returns a Service over a database.

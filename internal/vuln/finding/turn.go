@@ -17,8 +17,8 @@ var errBusy = &fault.Error{
 
 // newTurns returns turns at reads over many images. They take time and memory, so few of them run at the same time on a
 // replica. What one organization asks for must not keep others waiting.
-func newTurns() *turn.Turns {
-	return turn.New(turn.Limits{All: 8, Each: 2, Users: 32, Wait: 10 * time.Second, Busy: errBusy})
+func newTurns() *fairlimit.Turns {
+	return fairlimit.New(fairlimit.Limits{All: 8, Each: 2, Users: 32, Wait: 10 * time.Second, Busy: errBusy})
 }
 
 // takeTurn waits for a turn to read what is in reach. It is one of the organization, or of

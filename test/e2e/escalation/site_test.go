@@ -53,7 +53,7 @@ type site struct {
 	iam     *iam.Service
 	login   *login.Service
 	pages   http.Handler
-	others  *issuers
+	others  *identityProviders
 	clock   atomic.Int64 // in seconds; every move takes one
 	worlds  int
 	counts  [2]map[string]int // of moves that were accepted, by kind
@@ -64,19 +64,19 @@ func (x *site) now() time.Time { return time.Unix(x.clock.Load(), 0) }
 // open returns a site over an empty store.
 func open(t *testing.T, s *storetest.Store) *site {
 	t.Helper()
-	x := &site{store: s, others: newIssuers(t), counts: [2]map[string]int{{}, {}}}
+	x := &site{store: s, others: newProviders(t), counts: [2]map[string]int{{}, {}}}
 	x.clock.Store(time.Now().Unix())
 	log := slog.New(slog.DiscardHandler)
 	s.Now, s.Log = x.now, log
 	if err := s.SetManagedRoles(t.Context(), authz.ManagedRoles()); err != nil {
 		t.Fatal(err)
 	}
-	key := seal.NewKey()
+	key := secret.NewKey()
 	client := &http.Client{Transport: x.others}
 	x.checker = must(authz.Load(t.Context(), s.DB, log))(t)
 	x.checker.Issuer = address
 	x.issuer = must(token.New(t.Context(), s.DB, token.Config{Issuer: address, Key: key, Now: x.now}))(t)
-	known := must(trust.New(trust.Config{Client: client, Now: x.now}))(t)
+	known := must(issuers.New(issuers.Config{Client: client, Now: x.now}))(t)
 	x.sts = sts.New(s.DB, x.checker, x.issuer, known, sts.Config{BaseURL: address, RegistryHost: registryHost, Log: log, Now: x.now})
 	pages := page.NewTokens(key.Derive("pages"), x.now)
 	x.iam = iam.New(s.DB, x.checker, pages, iam.Config{Key: key, Now: x.now})
@@ -157,17 +157,17 @@ func (b *browser) send(ctx context.Context, method, target string, fields ...str
 	return w.Header().Get("Location"), w.Code
 }
 
-// issuers are the identity providers of others: all good ones sign with one key,
+// identityProviders are the identity providers of others: all good ones sign with one key,
 // and all evil ones with another.
-type issuers struct {
+type identityProviders struct {
 	keys  [2]*ecdsa.PrivateKey
 	mu    sync.Mutex
 	codes map[string]string // the ID token that a code stands for
 }
 
-func newIssuers(t *testing.T) *issuers {
+func newProviders(t *testing.T) *identityProviders {
 	t.Helper()
-	i := &issuers{codes: map[string]string{}}
+	i := &identityProviders{codes: map[string]string{}}
 	for s := range i.keys {
 		i.keys[s] = must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	}
@@ -175,7 +175,7 @@ func newIssuers(t *testing.T) *issuers {
 }
 
 // keySet is the JSON Web Key Set of a side.
-func (i *issuers) keySet(s side) string {
+func (i *identityProviders) keySet(s side) string {
 	b, err := i.keys[s].PublicKey.Bytes()
 	if err != nil {
 		panic(err) // a key of a curve has bytes
@@ -185,7 +185,7 @@ func (i *issuers) keySet(s side) string {
 }
 
 // sign returns a token of a side's issuers.
-func (i *issuers) sign(s side, claims map[string]any) string {
+func (i *identityProviders) sign(s side, claims map[string]any) string {
 	body, err := json.Marshal(claims)
 	if err != nil {
 		panic(err) // they are texts and numbers
@@ -204,7 +204,7 @@ func (i *issuers) sign(s side, claims map[string]any) string {
 }
 
 // code returns a code that an issuer gives an ID token for.
-func (i *issuers) code(idToken string) string {
+func (i *identityProviders) code(idToken string) string {
 	code := rand.Text()
 	i.mu.Lock()
 	i.codes[code] = idToken
@@ -213,7 +213,7 @@ func (i *issuers) code(idToken string) string {
 }
 
 // RoundTrip answers for every issuer.
-func (i *issuers) RoundTrip(r *http.Request) (*http.Response, error) {
+func (i *identityProviders) RoundTrip(r *http.Request) (*http.Response, error) {
 	at := "https://" + r.URL.Host
 	var answer any
 	switch r.URL.Path {

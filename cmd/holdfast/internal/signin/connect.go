@@ -134,7 +134,7 @@ func (a *Agent) connect(address settings.Value, cred *credential) (*client, erro
 		}
 	}
 	cfg := holdfast.Config{
-		Address: address.Text, UserAgent: "holdfast/" + stamp.Version(), Timeout: a.Timeout,
+		Address: address.Text, UserAgent: "holdfast/" + buildinfo.Version(), Timeout: a.Timeout,
 		InTheOpen: true, // allow has decided
 		Options:   []grpc.DialOption{grpc.WithChainUnaryInterceptor(a.observe)},
 	}

@@ -29,7 +29,7 @@ func (a *Agent) Send(ctx context.Context, method, path, body string) (*http.Resp
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "holdfast/"+stamp.Version())
+	req.Header.Set("User-Agent", "holdfast/"+buildinfo.Version())
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -184,7 +184,7 @@ func (a *Agent) askIssuer(ctx context.Context, method, address string, form url.
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "holdfast/"+stamp.Version())
+	req.Header.Set("User-Agent", "holdfast/"+buildinfo.Version())
 	security, err := a.tls()
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package refusal_test
+package denials_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 
 // A world is a recorder whose clock and log a test has.
 type world struct {
-	*refusal.Recorder
+	*denials.Recorder
 	store *storetest.Store
 	log   *bytes.Buffer
 	now   time.Time
@@ -27,13 +27,13 @@ type world struct {
 func open(t *testing.T, s *storetest.Store) *world {
 	w := &world{store: s, log: &bytes.Buffer{}, now: time.Now(), org: resource.NewRoot()}
 	s.Now = func() time.Time { return w.now }
-	w.Recorder = refusal.New(s.DB, slog.New(slog.NewJSONHandler(w.log, nil)))
+	w.Recorder = denials.New(s.DB, slog.New(slog.NewJSONHandler(w.log, nil)))
 	return w
 }
 
 // wrong returns a refused password at an account of the organization.
-func (w *world) wrong(account resource.UID, address string) refusal.Refusal {
-	return refusal.Refusal{
+func (w *world) wrong(account resource.UID, address string) denials.Refusal {
+	return denials.Refusal{
 		Type: resource.SignInRefused, Group: w.org, Subject: account, RequestID: "r",
 		Activity: resource.Activity{
 			Account: account, Method: resource.ByPassword, Reason: resource.RefusedPassword, Address: address,

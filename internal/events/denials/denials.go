@@ -1,11 +1,11 @@
-// Package refusal records what was refused: in the log of the server, and in the audit log of the organization that
+// Package denials records refused requests: in the log of the server, and in the audit log of the organization that
 // it concerns.
 //
 // Strangers cause refusals, as many as they like. So equal ones are counted: the first is written within a second, and
 // those that follow it within a window are written as one entry, with their number. What a recorder keeps and writes
 // is limited for each organization; what exceeds the limit is counted with less detail, but it is counted. Nothing is
 // written during a request, so its time does not depend on whether there is anything to write about.
-package refusal
+package denials
 
 import (
 	"context"

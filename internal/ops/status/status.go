@@ -1,7 +1,7 @@
-// Package operator tells whoever runs the installation how it is. Operators are named by
+// Package status reports the state of the installation to its operators. Operators are named by
 // a setting: no role makes one, because roles are given in organizations, and nobody in an
 // organization may look at the others.
-package operator
+package status
 
 import (
 	"cmp"

@@ -1,5 +1,5 @@
-// Package turn shares out what is expensive, among tenants and with everybody else.
-package turn
+// Package fairlimit limits expensive work and shares it fairly among tenants.
+package fairlimit
 
 import (
 	"context"

@@ -1,7 +1,7 @@
-// Package people admits people. A sign-in, an invite or a new account changes
+// Package admission admits people. A sign-in, an invite or a new account changes
 // access control and sign-in at once: this package does that in one transaction,
 // and has the rules of who is admitted and which roles they get.
-package people
+package admission
 
 import (
 	"cmp"

@@ -1,5 +1,5 @@
-// Package stamp says what a program was built from: version, commit and date.
-package stamp
+// Package buildinfo reports the version, commit and date of the running program.
+package buildinfo
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A release sets these, with -ldflags '-X …/stamp.version=v1.2.3'. It does not rely
+// A release sets these, with -ldflags '-X …/buildinfo.version=v1.2.3'. It does not rely
 // on what the go command finds out itself, which depends on how the sources were
 // cloned.
 var version, commit, date string

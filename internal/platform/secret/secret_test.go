@@ -1,4 +1,4 @@
-package seal_test
+package secret_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 )
 
 func TestOpenReturnsWhatWasSealed(t *testing.T) {
-	k := seal.NewKey()
+	k := secret.NewKey()
 	// one byte would be there by chance
 	for _, plain := range []string{"", "a few words", strings.Repeat("long ", 10_000)} {
 		sealed := k.Seal("letters", []byte(plain))
@@ -25,22 +25,22 @@ func TestOpenReturnsWhatWasSealed(t *testing.T) {
 }
 
 func TestSealNeverRepeatsItself(t *testing.T) {
-	k := seal.NewKey()
+	k := secret.NewKey()
 	if bytes.Equal(k.Seal("letters", []byte("same")), k.Seal("letters", []byte("same"))) {
 		t.Error("the same words were sealed to the same bytes")
 	}
 }
 
 func TestOpenRefuses(t *testing.T) {
-	k := seal.NewKey()
+	k := secret.NewKey()
 	sealed := k.Seal("letters", []byte("secret"))
 	tests := map[string]struct {
-		key     seal.Key
+		key     secret.Key
 		purpose string
 		sealed  []byte
 	}{
-		"another key":      {seal.NewKey(), "letters", sealed},
-		"the zero key":     {seal.Key{}, "letters", sealed},
+		"another key":      {secret.NewKey(), "letters", sealed},
+		"the zero key":     {secret.Key{}, "letters", sealed},
 		"another purpose":  {k, "numbers", sealed},
 		"nothing":          {k, "letters", nil},
 		"a part":           {k, "letters", sealed[:len(sealed)-1]},
@@ -61,7 +61,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestOpenRefusesEveryChangedBit(t *testing.T) {
-	k := seal.NewKey()
+	k := secret.NewKey()
 	sealed := k.Seal("letters", []byte("secret"))
 	for bit := range 8 * len(sealed) {
 		changed := bytes.Clone(sealed)
@@ -73,7 +73,7 @@ func TestOpenRefusesEveryChangedBit(t *testing.T) {
 }
 
 func TestDeriveSeparatesPurposesAndKeys(t *testing.T) {
-	k, other := seal.NewKey(), seal.NewKey()
+	k, other := secret.NewKey(), secret.NewKey()
 	a := k.Derive("a")
 	if len(a) != 32 || !bytes.Equal(a, k.Derive("a")) {
 		t.Errorf("Derive gave %d bytes, or others the second time", len(a))
@@ -84,9 +84,9 @@ func TestDeriveSeparatesPurposesAndKeys(t *testing.T) {
 }
 
 func TestKeyText(t *testing.T) {
-	k := seal.NewKey()
+	k := secret.NewKey()
 	for _, text := range []string{k.Text(), "  " + k.Text() + "\n"} {
-		if got, err := seal.ParseKey(text); err != nil || got != k {
+		if got, err := secret.ParseKey(text); err != nil || got != k {
 			t.Errorf("ParseKey(%q) is another key, or %v", text, err)
 		}
 	}
@@ -94,14 +94,14 @@ func TestKeyText(t *testing.T) {
 		"empty": "", "short": "c2hvcnQ=", "not base64": "!" + k.Text()[1:], "long": k.Text() + k.Text(),
 		"hexadecimal": fmt.Sprintf("%x", k.Derive("a")),
 	} {
-		if _, err := seal.ParseKey(text); err == nil || len(text) > 0 && strings.Contains(err.Error(), text) {
+		if _, err := secret.ParseKey(text); err == nil || len(text) > 0 && strings.Contains(err.Error(), text) {
 			t.Errorf("%s: error = %v, want one that does not tell the key", name, err)
 		}
 	}
 }
 
 func TestKeyHidesFromLogs(t *testing.T) {
-	k := seal.NewKey()
+	k := secret.NewKey()
 	for _, verb := range []string{"%v", "%s", "%+v", "%q", "%x"} {
 		if got := strings.Trim(fmt.Sprintf(verb, k), `"`); got != "(key)" && got != fmt.Sprintf("%x", "(key)") {
 			t.Errorf("%s shows %s", verb, got)

@@ -1,6 +1,6 @@
-// Package seal encrypts secrets that are stored in the database, and derives
+// Package secret encrypts secrets that are stored in the database, and derives
 // keys for other purposes from the one key of an installation.
-package seal
+package secret
 
 import (
 	"crypto/aes"

@@ -1,4 +1,4 @@
-package stamp
+package buildinfo
 
 import (
 	"runtime"
