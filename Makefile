@@ -44,16 +44,22 @@ prepare: ## Install and build what the tests need; PARTS='s3 browser' for a part
 # The phases of scripts/test. The longest packages come first. The tests of the whole server run without the race
 # detector, which makes them four times as slow; check also runs them with it. Three run at a time on two processors,
 # because they wait much. lint vets. Everything that runs without the detector is built without C, so that it is built
-# once.
-whole := ./test/e2e ./test/e2e/browser ./cmd/holdfast
+# once. test/ is a module of its own.
 .PHONY: test-packages
 test-packages:
+	status=0; \
 	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) \
-		./internal/store ./internal/vuln/finding $$($(GO) list ./... | grep -vE '/(test/e2e|test/e2e/browser|cmd/holdfast)$$')
+		./internal/store ./internal/vuln/finding $$($(GO) list ./... | grep -v '/cmd/holdfast$$') || status=1; \
+	scripts/with-postgres $(GO) test -C test -count=1 -vet=off -timeout 60m $(TESTFLAGS) \
+		./bench ./e2e/escalation || status=1; \
+	exit $$status
 
 .PHONY: test-server
 test-server:
-	CGO_ENABLED=0 scripts/with-postgres $(GO) test -count=1 -vet=off -parallel 3 -timeout 60m $(whole)
+	export CGO_ENABLED=0; \
+	scripts/with-postgres $(GO) test -count=1 -vet=off -parallel 3 -timeout 60m ./cmd/holdfast & \
+	scripts/with-postgres $(GO) test -C test -count=1 -vet=off -parallel 3 -timeout 60m ./e2e ./e2e/browser; \
+	status=$$?; wait $$! && exit $$status
 
 # The tests of other modules leave the processors to the tests of the server.
 .PHONY: test-deploy
@@ -66,12 +72,14 @@ test-release:
 
 .PHONY: race
 race: prepare ## Run the tests of the whole server with the race detector
-	scripts/with-postgres scripts/with-browser $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) $(whole)
+	scripts/with-postgres scripts/with-browser $(GO) test -C test -count=1 -vet=off -timeout 60m $(TESTFLAGS) \
+		./e2e ./e2e/browser
+	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./cmd/holdfast
 
 .PHONY: walks
 walks: prepare ## Walk through the console on both engines; the tests walk through each change on one
 	CGO_ENABLED=0 HOLDFAST_TEST_WALKS=all scripts/with-postgres scripts/with-browser \
-		$(GO) test -count=1 -vet=off -parallel 3 -timeout 30m ./test/e2e/browser
+		$(GO) test -C test -count=1 -vet=off -parallel 3 -timeout 30m ./e2e/browser
 
 .PHONY: fresh
 fresh: ## Repeat the preparation of the tests with empty caches, as on a new machine
@@ -96,24 +104,24 @@ console/node_modules/.package-lock.json: console/package-lock.json
 
 .PHONY: bench
 bench: ## Measure against the targets, on both engines
-	HOLDFAST_TEST_FSYNC=on scripts/with-postgres scripts/with-browser $(GO) run ./test/bench $(ARGS)
+	HOLDFAST_TEST_FSYNC=on scripts/with-postgres scripts/with-browser $(GO) run -C test ./bench $(ARGS)
 
 .PHONY: escalation
 escalation: ## Play against authorization for ten minutes on each engine; ARGS=-seed=N plays from there
-	scripts/with-postgres $(GO) test -count=1 -timeout 60m -v ./test/e2e/escalation -duration 10m $(ARGS)
+	scripts/with-postgres $(GO) test -C test -count=1 -timeout 60m -v ./e2e/escalation -duration 10m $(ARGS)
 
 .PHONY: soak
 soak: ## Load the server for an hour, kill it a thousand times, upgrade and step back ROLLS times (20), move 100,000 advisories
-	scripts/with-postgres $(GO) test -count=1 -timeout 3h -v ./test/e2e -run 'TestSteady$$' -steady 1h
-	scripts/with-postgres $(GO) test -count=1 -timeout 6h -v ./test/e2e -run 'TestCrash$$' -kills 1000 $(ARGS)
+	scripts/with-postgres $(GO) test -C test -count=1 -timeout 3h -v ./e2e -run 'TestSteady$$' -steady 1h
+	scripts/with-postgres $(GO) test -C test -count=1 -timeout 6h -v ./e2e -run 'TestCrash$$' -kills 1000 $(ARGS)
 	scripts/prepare haproxy previous
-	HOLDFAST_TEST_ROLLS=$(ROLLS) scripts/with-postgres $(GO) test -count=1 -timeout 12h -v ./test/e2e -run TestRollingUpgrade
-	scripts/with-postgres $(GO) test -count=1 -timeout 2h -v ./test/e2e -run 'TestBackup$$' -advisories 100000
+	HOLDFAST_TEST_ROLLS=$(ROLLS) scripts/with-postgres $(GO) test -C test -count=1 -timeout 12h -v ./e2e -run TestRollingUpgrade
+	scripts/with-postgres $(GO) test -C test -count=1 -timeout 2h -v ./e2e -run 'TestBackup$$' -advisories 100000
 
 .PHONY: histories
 histories: ## Check for HISTORIES (10m) what three replicas answer while they are paused, cut off and slowed down
 	HOLDFAST_TEST_HISTORIES=$(HISTORIES) scripts/with-postgres \
-		$(GO) test -count=1 -timeout 12h -v ./test/e2e -run 'TestHistories' $(ARGS)
+		$(GO) test -C test -count=1 -timeout 12h -v ./e2e -run 'TestHistories' $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
@@ -162,4 +170,5 @@ format:
 	@bad=$$(find . -name '*.go' -not -path './gen/*' -exec gofmt -l {} +) && \
 	if [ -n "$$bad" ]; then echo "run gofmt -w on:" $$bad >&2; exit 1; fi
 	cd release && $(GO) mod tidy -diff
+	cd test && $(GO) mod tidy -e -diff 2>/dev/null
 	$(GO) mod tidy -e -diff 2>/dev/null # -e: a test of a dependency needs a module that cannot be had everywhere

@@ -221,11 +221,16 @@ type listedPackage struct {
 	name string
 }
 
-// listPackages lists also what does not compile (-e): that is for the package's
-// own tests to say.
+// listPackages lists the packages of this module and of test/. A package that does
+// not compile is listed, too (-e), because its own tests report that.
 func listPackages(t *testing.T) []listedPackage {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-e",
+	return append(listModule(t, "."), listModule(t, "test")...)
+}
+
+func listModule(t *testing.T, dir string) []listedPackage {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-C", dir, "-e",
 		"-json=ImportPath,Imports,TestImports,XTestImports", "./...").Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		t.Fatalf("go list: %v\n%s", err, exit.Stderr)

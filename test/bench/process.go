@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
 // A process is a server in a process of its own, and a client of it.
@@ -25,10 +27,10 @@ type process struct {
 	prefix string  // of the names of repos
 }
 
-// build compiles a program as make does.
+// build compiles a package as make does. dir is relative to the repository.
 func (b *bench) build(ctx context.Context, dir, pkg string) string {
 	path := filepath.Join(b.folder, "program-"+filepath.Base(pkg))
-	cmd := exec.CommandContext(ctx, "go", "build", "-C", dir, "-o", path, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(testprogram.Root(), dir), "-o", path, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		check(fmt.Errorf("build %s: %w\n%s", pkg, err, out))

@@ -400,7 +400,7 @@ func methodsPage(all []outcome) string {
 
 const methodsPreface = `# The methods of the public API, and their state here
 
-` + "`go test ./test/e2e -run TestApiMethods -update`" + ` writes this page. It calls each method of every version on a running server,
+` + "`go test -C test ./e2e -run TestApiMethods -update`" + ` writes this page. It calls each method of every version on a running server,
 over gRPC under our own name and under the public API's (see [clients.md](clients.md)), and as JSON. *Works* means that
 a valid request succeeded; *refused* gives the server's reason for refusing a valid request. Only methods that are out
 of scope answer "unimplemented": SCIM here, and the services for terms, overlays and custom assembly as a whole.
