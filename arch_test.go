@@ -25,7 +25,9 @@ var mayImport = []struct{ pkg, imports string }{
 	{"core/fault", ""},
 	{"core/page", "core/fault"},
 	{"core/resource", "core/fault"},
-	{"platform/secret", "core/fault"},
+	{"registry", "core/resource"},
+	{"vuln", "core/resource"},
+	{"platform/secret", ""},
 	{"platform/buildinfo", ""},
 	{"platform/fairlimit", "core/fault core/resource"},
 	{"platform/trace", ""},
@@ -39,25 +41,24 @@ var mayImport = []struct{ pkg, imports string }{
 	{"access/iamdb", "core/fault core/page core/resource store"},
 	{"signin/signindb", "core/fault core/page core/resource store"},
 	{"store/bitmap", ""},
-	{"registry/registrydb", "core/fault core/page core/resource platform/metric store store/bitmap"},
-	{"vuln/findingdb", "core/fault core/page core/resource store store/bitmap"},
-	{"vuln/advisory/advisorydb", "core/fault core/page core/resource platform/metric store"},
+	{"registry/registrydb", "core/fault core/page core/resource platform/metric registry store store/bitmap"},
+	{"vuln/findingdb", "core/fault core/page core/resource registry store store/bitmap vuln"},
+	{"vuln/advisory/advisorydb", "core/fault core/page core/resource platform/metric store vuln"},
 	{"events/eventdb", "core/fault core/page core/resource store"},
 	{"platform/mail/maildb", "core/resource store"},
 	{"store/plantest", "store"},
-	{"access/admission", "access/iamdb core/fault core/resource platform/secret registry/registrydb " +
+	{"access/admission", "access/iamdb core/fault core/resource platform/secret registry registry/registrydb " +
 		"signin/signindb store"},
 	{"events/denials", "core/resource store"},
-	{"store/storetest", "access/admission access/iamdb core/fault core/page core/resource events/eventdb " +
-		"platform/mail/maildb platform/secret registry/registrydb signin/signindb store store/... " +
-		"vuln/advisory/advisorydb vuln/findingdb"},
+	{"store/storetest", "access/admission access/iamdb events/eventdb registry/registrydb signin/signindb " +
+		"store vuln/advisory/advisorydb vuln/findingdb"},
 	{"access/authz", "access/iamdb core/fault core/page core/resource platform/trace store"},
 	{"access/budget", "access/authz access/iamdb core/fault core/page core/resource store"},
-	{"vuln/advisory/version", "core/fault core/resource"},
-	{"vuln/advisory/format", "core/fault core/resource vuln/advisory/version"},
-	{"vuln/advisory/fetch", "core/fault core/resource platform/outbound vuln/advisory/format"},
+	{"vuln/advisory/version", "core/fault vuln"},
+	{"vuln/advisory/format", "core/fault vuln vuln/advisory/version"},
+	{"vuln/advisory/fetch", "core/fault platform/outbound vuln/advisory/format"},
 	{"vuln/advisory", "access/authz core/fault core/page core/resource platform/metric platform/trace store " +
-		"vuln/advisory/advisorydb vuln/advisory/fetch vuln/advisory/format vuln/advisory/version"},
+		"vuln vuln/advisory/advisorydb vuln/advisory/fetch vuln/advisory/format vuln/advisory/version"},
 	{"registry/evidence", ""},
 	{"registry/signature", ""},
 	{"registry/signature/signaturetest", ""},
@@ -79,28 +80,32 @@ var mayImport = []struct{ pkg, imports string }{
 	{"registry/upstream/link", ""},
 	{"registry/upstream/upstreamtest", "testkit/testprogram"},
 	{"registry/upstream", "platform/outbound registry/upstream/challenge registry/upstream/link"},
-	{"registry", "access/authz access/iamdb core/fault core/page core/resource events/denials platform/blob " +
-		"platform/fairlimit platform/metric platform/outbound platform/secret platform/trace " +
-		"registry/evidence registry/registrydb registry/signature registry/upstream signin/token store"},
+	{"registry/protocol", "access/authz access/iamdb core/fault core/page core/resource events/denials " +
+		"platform/blob platform/fairlimit platform/metric platform/outbound platform/secret platform/trace " +
+		"registry registry/evidence registry/registrydb registry/signature registry/upstream signin/token " +
+		"store"},
 	{"vuln/finding", "access/authz access/iam access/iamdb core/fault core/page core/resource " +
-		"platform/fairlimit platform/metric registry registry/evidence registry/registrydb store " +
-		"vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version vuln/findingdb vuln/inspect"},
-	{"ops/backup", "core/fault core/resource platform/blob platform/secret registry/registrydb store"},
+		"platform/fairlimit platform/metric registry registry/evidence registry/protocol " +
+		"registry/registrydb store vuln vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version " +
+		"vuln/findingdb vuln/inspect"},
+	{"ops/backup", "core/fault platform/blob platform/secret registry registry/registrydb store"},
 	{"signin/login", "access/admission access/authz access/iamdb core/fault core/page core/resource " +
 		"events/denials platform/mail platform/metric platform/outbound platform/secret platform/trace " +
 		"signin/signindb signin/sts store"},
 	{"events/event", "access/authz core/fault core/page core/resource events/eventdb platform/metric " +
 		"platform/outbound platform/trace signin/token store"},
-	{"ops/search", "access/authz access/iam core/fault core/page core/resource events/event registry store " +
-		"vuln/advisory vuln/finding"},
+	{"ops/search", "access/authz access/iam core/fault core/page core/resource events/event registry " +
+		"registry/protocol store vuln vuln/advisory vuln/finding"},
 	{"ops/status", "access/authz access/iamdb core/fault core/resource signin/token store"},
 	{"api/wire", "core/fault core/page core/resource events/event gen/..."},
 	{"api/v2", "access/budget access/iam api/wire core/fault core/resource events/event gen/... ops/search " +
-		"ops/status registry signin/login signin/sts vuln/advisory vuln/advisory/format vuln/finding"},
+		"ops/status registry registry/protocol signin/login signin/sts vuln vuln/advisory " +
+		"vuln/advisory/format vuln/finding"},
 	{"api/v1", "access/iam api/v2 api/wire core/fault core/page core/resource events/event gen/... ops/status " +
-		"registry registry/evidence signin/login signin/sts vuln/advisory vuln/finding"},
+		"registry registry/evidence registry/protocol signin/login signin/sts vuln vuln/advisory " +
+		"vuln/finding"},
 	{"api", "access/authz api/v1 api/v2 api/wire core/fault core/resource events/event gen/... " +
-		"platform/metric platform/trace signin/token vuln/advisory vuln/advisory/format"},
+		"platform/metric platform/trace signin/token vuln vuln/advisory vuln/advisory/format"},
 	{"api/reference", ""},
 	{"console", ""},
 	{"server", "..."},
@@ -136,11 +141,11 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/go-jose/go-jose", "signin/token signin/issuers"},
 	{"github.com/prometheus", "platform/metric server api test/bench"},
 	{"go.opentelemetry.io", "platform/trace"},
-	{"github.com/yuin/goldmark", "registry"},
+	{"github.com/yuin/goldmark", "registry/protocol"},
 	{"github.com/minio", "platform/blob"},
-	{"github.com/opencontainers", "registry"},
+	{"github.com/opencontainers", "registry/protocol"},
 	{"github.com/sigstore", "registry/signature registry/signature/signaturetest"},
-	{"github.com/microcosm-cc/bluemonday", "registry"},
+	{"github.com/microcosm-cc/bluemonday", "registry/protocol"},
 	{"github.com/package-url", "vuln/advisory/version"},
 	{"github.com/pandatix", "vuln/advisory/format"},
 	{"github.com/coreos/go-oidc", "signin/login"},

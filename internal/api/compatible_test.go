@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
@@ -19,7 +20,7 @@ import (
 func (w *world) push(t *testing.T, group, repo, word string, tags ...string) (digest string) {
 	t.Helper()
 	digest = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(word)))
-	m := resource.Manifest{Digest: digest, MediaType: "application/vnd.oci.image.index.v1+json", Body: []byte(word)}
+	m := registry.Manifest{Digest: digest, MediaType: "application/vnd.oci.image.index.v1+json", Body: []byte(word)}
 	_, err := w.store.PutManifest(t.Context(), registrydb.RepoRef{Group: resource.UID(group), Name: repo}, m, tags)
 	must(t, err)
 	return digest

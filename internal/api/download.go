@@ -16,6 +16,7 @@ import (
 	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 )
 
@@ -108,7 +109,7 @@ func (a *API) secdbOverHTTP(
 	if err != nil {
 		return err
 	}
-	f := resource.AdvisoryFilter{UIDs: resource.UIDFilter{DescendantsOf: group}, ArtifactTypes: []string{"apk"}}
+	f := vuln.AdvisoryFilter{UIDs: resource.UIDFilter{DescendantsOf: group}, ArtifactTypes: []string{"apk"}}
 	h.Set("Content-Type", "application/json")
 	return a.advisory.Export(ctx, f, "secdb", format.Options{URLPrefix: a.cfg.Audience}, w)
 }

@@ -1,45 +1,51 @@
 package registry
 
 import (
-	"context"
+	"net/url"
+	"slices"
+	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// CreateDeployment stores how the images of a repo are deployed. The caller needs
-// repo.update on it: whoever edits a repo may say so, and editors lack registry.deployments.create.
-func (s *Service) CreateDeployment(ctx context.Context, d resource.Deployment) (resource.Deployment, error) {
-	if err := s.authz.Require(ctx, resource.RepoUpdate, d.UID); err != nil {
-		return resource.Deployment{}, err
-	}
-	if err := d.Validate(); err != nil {
-		return resource.Deployment{}, err
-	}
-	d.CreateTime = s.now()
-	d.UpdateTime = d.CreateTime
-	return d, s.store.InsertDeployment(ctx, d)
+// A Deployment lists the charts with which the images of a repo are deployed.
+type Deployment struct {
+	UID        resource.UID `json:"uid"` // the repo's
+	Charts     []HelmChart  `json:"charts,omitempty"`
+	CreateTime time.Time    `json:"createTime"`
+	UpdateTime time.Time    `json:"updateTime"`
 }
 
-// GetDeployment returns how the images of a repo are deployed. The caller needs
-// registry.deployments.list on it.
-func (s *Service) GetDeployment(ctx context.Context, repo resource.UID) (resource.Deployment, error) {
-	return authz.Get(ctx, s.authz, resource.DeploymentsList, repo, s.store.Deployment)
+// A HelmChart is the origin of a chart.
+type HelmChart struct {
+	Source *string `json:"source,omitempty"` // the address of its source code
+	Repo   string  `json:"repo"`             // the address of the chart repository
+	Chart  *string `json:"chart,omitempty"`  // the name in that repository
 }
 
-// UpdateDeployment applies change to how the images of a repo are deployed. The caller needs repo.update on it.
-func (s *Service) UpdateDeployment(
-	ctx context.Context, repo resource.UID, change func(*resource.Deployment) error,
-) (resource.Deployment, error) {
-	if err := s.authz.Require(ctx, resource.RepoUpdate, repo); err != nil {
-		return resource.Deployment{}, err
-	}
-	return s.store.UpdateDeployment(ctx, repo, func(d *resource.Deployment) error {
-		before := *d
-		if err := change(d); err != nil {
-			return err
+const maxCharts = 100
+
+// Validate reports every field a caller must fix.
+func (d Deployment) Validate() error {
+	var p problems
+	p.AtMost("charts", len(d.Charts), maxCharts, "entries")
+	for _, c := range d.Charts {
+		p.address("charts.repo", c.Repo, "https", "oci")
+		if c.Source != nil && *c.Source != "" {
+			p.address("charts.source", *c.Source, "https")
 		}
-		d.UID, d.CreateTime = before.UID, before.CreateTime
-		return d.Validate()
-	})
+		if c.Chart != nil {
+			p.Text("charts.chart", *c.Chart)
+		}
+	}
+	return p.Err()
+}
+
+// address checks an absolute address with one of the schemes.
+func (p *problems) address(field, text string, schemes ...string) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || !slices.Contains(schemes, u.Scheme) ||
+		len(text) > resource.MaxText || !resource.Storable(text) {
+		p.Add(field, "must be an address such as "+schemes[0]+"://charts.example.com, without a password")
+	}
 }

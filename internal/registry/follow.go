@@ -1,84 +1,44 @@
 package registry
 
 import (
-	"context"
-	"errors"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/access/authz"
-	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// runGap is how long after a run the next begins that somebody asks for, at the earliest.
-const runGap = 5 * time.Second
+// FollowLife is how long a repo follows another after somebody has set it, or after it was last done.
+const FollowLife = 14 * 24 * time.Hour
 
-// GetFollow returns how a repo stands that follows another. The caller needs repo.list on it. Who has set the source is told
-// to callers with identity.list on it alone, and tags that failed to those with tag.list on both. It returns
-// fault.FailedPrecondition if the repo follows no other.
-func (s *Service) GetFollow(ctx context.Context, repo resource.UID) (resource.Follow, error) {
-	if _, err := s.GetRepo(ctx, repo); err != nil {
-		return resource.Follow{}, err
-	}
-	f, err := s.store.Follow(ctx, repo)
-	if errors.Is(err, fault.NotFound) {
-		err = fault.Unmet("SYNC_OFF", "this repo follows no other: its images come by push")
-	}
-	return s.veiled(ctx, f), err
+// A FollowState says how a repo stands that follows another. Its values are those of the API.
+type FollowState int32
+
+// The states of a repo that follows another.
+const (
+	FollowEqual   FollowState = iota // there is nothing to do
+	FollowQueued                     // it is due, and nobody has begun
+	FollowRunning                    // it is being made equal
+	FollowFailed                     // it is not equal, and there is a reason
+)
+
+// A Follow is a repo that follows another, and how it stands.
+type Follow struct {
+	Repo     resource.UID
+	Source   resource.UID
+	Identity resource.UID // who has set the source, in whose name it is done; "" if nobody has
+
+	State     FollowState
+	StateTime time.Time // since when
+
+	SetTime     time.Time // of the source
+	RunTime     time.Time // when it last came to its end
+	SuccessTime time.Time // when the two were last equal
+	ExpireTime  time.Time // when following ends
+	DueTime     time.Time // when it is next done; zero if never
+
+	Error      string   // why they are not equal
+	FailedTags []string // some of the tags that are not, named by the source or by the repo
+	Tags       int64    // that the repo had after the last run
 }
 
-// veiled returns f without what the caller may not see.
-func (s *Service) veiled(ctx context.Context, f resource.Follow) resource.Follow {
-	if f.Identity != "" && s.authz.Require(ctx, resource.IdentityList, f.Repo) != nil {
-		f.Identity = ""
-	}
-	if len(f.FailedTags) > 0 && (s.authz.Require(ctx, resource.TagList, f.Repo) != nil || s.authz.Require(ctx, resource.TagList, f.Source) != nil) {
-		f.FailedTags = nil
-	}
-	return f
-}
-
-var followList = page.List{Kind: "follows", Fields: []string{"uid"}, Default: page.Order{Field: "uid"}}
-
-// ListFollows returns a page of the repos below a group that follow another, with how they stand, under the rules of
-// GetFollow. The caller needs repo.list on the group.
-func (s *Service) ListFollows(
-	ctx context.Context, group resource.UID, p page.Params,
-) (page.Page[resource.Follow], error) {
-	of, req, err := page.Resume(s.pages, followList, []string{string(group)}, p)
-	if err != nil {
-		return page.Page[resource.Follow]{}, err
-	}
-	group = resource.UID(of[0])
-	if _, err := authz.Get(ctx, s.authz, resource.RepoList, group, s.iam.Group); err != nil {
-		return page.Page[resource.Follow]{}, err
-	}
-	if req.Order.Desc {
-		return page.Page[resource.Follow]{}, fault.Field("order_by", "must be uid")
-	}
-	got, err := s.store.Follows(ctx, group, req)
-	if err != nil {
-		return page.Page[resource.Follow]{}, err
-	}
-	for i, f := range got.Items {
-		got.Items[i] = s.veiled(ctx, f)
-	}
-	return page.Finish(s.pages, req, got), nil
-}
-
-// RunFollow makes a repo that follows another due now, or in a moment if it was just done, and returns how it stands. The
-// caller needs repo.update and repo.list on it. It returns fault.FailedPrecondition if the repo does not follow.
-func (s *Service) RunFollow(ctx context.Context, repo resource.UID) (resource.Follow, error) {
-	if err := s.requireAll(ctx, repo, resource.RepoUpdate, resource.RepoList); err != nil {
-		return resource.Follow{}, err
-	}
-	f, err := s.GetFollow(ctx, repo)
-	if err != nil {
-		return f, err
-	}
-	if err := s.store.RequestFollow(ctx, repo, runGap); err != nil {
-		return f, err
-	}
-	return s.GetFollow(ctx, repo)
-}
+// Expired reports whether a repo does not follow any more at a time.
+func (f Follow) Expired(now time.Time) bool { return !f.ExpireTime.IsZero() && now.After(f.ExpireTime) }

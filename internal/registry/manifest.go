@@ -1,263 +1,215 @@
 package registry
 
 import (
-	"context"
-	"errors"
-	"io"
-	"net/http"
+	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/opencontainers/go-digest"
-
-	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/events/denials"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 )
 
+// A Manifest is a manifest of a repo.
+type Manifest struct {
+	Digest       string
+	MediaType    string
+	Size         int64
+	Subject      string // the digest of the manifest this one is about, or ""
+	ArtifactType string // as the list of referrers has it
+	Annotations  string // JSON object, or ""
+	PushTime     time.Time
+	Body         []byte
+	Needs        []Need
+	About        []string // of an index: the images that attestations in it are about
+}
+
+// ClaimsImage reports whether the types in a manifest are those of an image with layers of
+// files, whatever else it says.
+func (m Manifest) ClaimsImage() bool {
+	return slices.Contains(ImageManifests, m.MediaType) && slices.Contains(ImageConfigs, m.ArtifactType)
+}
+
+// Runs reports whether a client may run what the body of a manifest describes. That depends on
+// the type of its configuration and on nothing else: some clients guess the other types, and
+// take a configuration without a type for that of an image.
+func (m Manifest) Runs() bool {
+	var doc struct {
+		Config    *struct{ MediaType string }
+		Manifests []json.RawMessage
+	}
+	if json.Unmarshal(m.Body, &doc) != nil {
+		return true
+	}
+	return doc.Manifests == nil && doc.Config != nil && slices.ContainsFunc(runnable, func(t string) bool {
+		return strings.EqualFold(t, strings.TrimSpace(doc.Config.MediaType))
+	})
+}
+
+// runnable are the types of configurations that clients take for those of images.
+var runnable = append([]string{"", "application/octet-stream", "application/json", "text/html",
+	"application/vnd.docker.plugin.v1+json"}, ImageConfigs...)
+
+// IsImage reports whether a manifest is that of an image, as far as its types tell: also
+// attestations have them.
+func (m Manifest) IsImage() bool {
+	return m.Subject == "" && slices.Contains(ImageManifests, m.MediaType) && slices.Contains(ImageConfigs, m.ArtifactType)
+}
+
+// The media types of images: those of their manifests, and of their configurations.
+var (
+	ImageManifests = []string{"application/vnd.oci.image.manifest.v1+json",
+		"application/vnd.docker.distribution.manifest.v2+json"}
+	ImageConfigs = []string{"application/vnd.oci.image.config.v1+json",
+		"application/vnd.docker.container.image.v1+json"}
+)
+
+// A Need is content a manifest refers to.
+type Need struct {
+	Digest   string
+	Manifest bool // otherwise a blob
+	Optional bool // may be missing: it is non-distributable, or the registry accepts sparse images
+}
+
+// A Blob is a blob in the storage.
+type Blob struct {
+	Digest string
+	Size   int64
+	Path   string
+	Rotten bool // the bytes are missing or wrong; known to some methods of the store only
+}
+
+// An Upload is an upload that has not become a blob. Its first Size bytes are stored, and
+// State is the state of their hash.
+type Upload struct {
+	ID        string
+	Group     resource.UID // of the repo, which may not exist yet
+	Repo      string       // its name in the group
+	Algorithm string
+	Size      int64
+	State     []byte
+}
+
+// An Image has the variants of an image for each platform.
+type Image struct {
+	Digest    string    `json:"digest"`
+	MediaType string    `json:"mediaType"`
+	Variants  []Variant `json:"variants"`
+}
+
+// A Variant is an image for one platform.
+type Variant struct {
+	Digest       string `json:"digest"`
+	OS           string `json:"os"`
+	Architecture string `json:"architecture"`
+	Variant      string `json:"variant,omitempty"`
+	Size         int64  `json:"size"` // layers and config
+	Layers       int    `json:"layers"`
+	Config       []byte `json:"-"` // the image's configuration in JSON, if it has one
+
+	Stack []Layer `json:"-"` // the lowest first
+}
+
+// A Layer is a layer of an image, as its manifest lists it.
+type Layer struct {
+	Digest    string
+	MediaType string
+	Size      int64
+}
+
+// Platform returns the system that a variant is for, such as linux/arm64/v8.
+func (v Variant) Platform() string {
+	return strings.Trim(strings.Join([]string{v.OS, v.Architecture, v.Variant}, "/"), "/")
+}
+
+// An ImageState says whether it is known what packages an image has.
+type ImageState int
+
+// The states of an image.
 const (
-	maxManifest = 4 << 20 // the specification expects every registry to accept this
-	maxTags     = 100     // of one push
+	ImageWaiting       ImageState = iota // in the queue
+	ImageIndexed                         // its packages are known
+	ImageNotUnderstood                   // for a reason
+	ImageNone                            // it has no layers of files, and so is no image
 )
 
-func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t target) error {
-	if err := checkReference(t.reference); err != nil {
-		return err
-	}
-	m, err := r.readManifest(req.Context(), t)
-	u, failed := r.mirrorOf(req.Context(), t)
-	if failed != nil {
-		return failed
-	}
-	if u != nil {
-		m, err = r.mirrored(w, req, &t, u, m, err)
-	}
-	if err != nil {
-		return r.unknownManifest(t, err)
-	}
-	if err := r.passGate(req.Context(), t, m); err != nil {
-		return err
-	}
-	if setManifest(w, req, m) && req.Method == http.MethodGet {
-		if r.config.CountPull != nil {
-			if err := r.config.CountPull(req.Context(), t.repo, t.public); err != nil {
-				return err
-			}
-		}
-		pull := resource.Pull{Digest: m.Digest, Tag: tagOf(t.reference), Time: r.config.Now()}
-		r.pulls.add(req, t.repo, t.public, pull)
-		r.config.Metrics.Pulls.Add(1)
-		_, _ = w.Write(m.Body)
-	}
-	return nil
+// A StoredImage is an image of a repo, and how far it is known.
+type StoredImage struct {
+	Repo       resource.UID
+	Digest     string
+	State      ImageState
+	Reason     string // why it is not understood, or not inspected yet
+	UpdateTime time.Time
+	IndexTime  time.Time // when its packages were first known; zero if they are not
 }
 
-// passGate returns the Problem for a pull that a rule refuses. HEAD is not a pull: it tells whether something is
-// there, which those who push have to know as well.
-func (r *Registry) passGate(ctx context.Context, t target, m resource.Manifest) error {
-	if r.config.Gate == nil || t.method != http.MethodGet {
-		return nil
-	}
-	why, err := r.config.Gate(ctx, t.repo, m, t.public)
-	if err != nil || why == "" {
-		return err
-	}
-	r.config.Metrics.RuleRefused.Add(1)
-	if actor := resource.ActorFrom(ctx); r.config.Refusals != nil {
-		r.config.Refusals.Add(denials.Refusal{
-			Type: resource.RegistryRefused, Group: t.group, Subject: t.repo, RequestID: actor.RequestID,
-			Activity: resource.Activity{Identity: actor.Subject, Reason: resource.RefusedRule, Address: actor.Remote},
-		})
-	}
-	return problem(http.StatusForbidden, denied, "pulls of this image are refused: %s", why)
+// A PastTag is a tag that stood for an image for some time.
+type PastTag struct {
+	Name         string
+	Since, Until time.Time
 }
 
-// readManifest returns the manifest of a target, without its body unless the method is GET.
-func (r *Registry) readManifest(ctx context.Context, t target) (resource.Manifest, error) {
-	switch {
-	case t.manifest != nil:
-		return *t.manifest, nil
-	case t.method == http.MethodGet:
-		return r.store.Manifest(ctx, t.repo, t.reference)
-	}
-	return r.store.StatManifest(ctx, t.repo, t.reference)
+// A Package is a version of a package as it is found in images. For a package of a
+// distribution, Ecosystem names also the release, as in Debian:12.
+type Package struct {
+	Ecosystem, Name, Version  string
+	SourceName, SourceVersion string // what it was built from, if a distribution says so
+	PURL                      string
+	Owned                     bool // it is part of a package of a distribution, whose advisories tell about it
 }
 
-func (r *Registry) unknownManifest(t target, err error) error {
-	if t.repo == "" && errors.Is(err, fault.NotFound) {
-		return problem(http.StatusNotFound, nameUnknown, "there is no repository %s", t.name)
-	}
-	return unknown(err, manifestUnknown, "manifest "+t.reference)
+// An ImagePackage is a package in an image.
+type ImagePackage struct {
+	Package
+	ID      int64  // its number in the database
+	Place   string // the file that tells of it; "" if only SBOMs do
+	Layer   int    // the first is 0
+	Origins []Origin
 }
 
-// setManifest sets the headers for m. If the client already has m, it responds with 304 and returns false.
-func setManifest(w http.ResponseWriter, req *http.Request, m resource.Manifest) bool {
-	h := w.Header()
-	h.Set("Docker-Content-Digest", m.Digest)
-	h.Set("Etag", strconv.Quote(m.Digest))
-	if strings.Contains(req.Header.Get("If-None-Match"), strconv.Quote(m.Digest)) {
-		w.WriteHeader(http.StatusNotModified)
-		return false
-	}
-	h.Set("Content-Type", m.MediaType)
-	h.Set("Content-Length", strconv.FormatInt(m.Size, 10))
-	return true
+// An Origin is how it is known that an image has a package: the files of the image tell, or
+// an SBOM that somebody has attached to it in its repo.
+type Origin struct {
+	Manifest string       // the digest of what is attached; "" for the files of the image
+	By       resource.UID // who has attached it; "" if that is not known
+	Time     time.Time
 }
 
-// putManifest stores a manifest, and tags it with the tag in the path or the tags
-// in the query, in one transaction.
-func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t target) error {
-	if err := checkReference(t.reference); err != nil {
-		return err
-	}
-	tags, err := pushedTags(req, t)
-	if err != nil {
-		return err
-	}
-	if len(tags) > 0 {
-		if err := r.admit(req.Context(), &t, []resource.Capability{resource.TagCreate}); err != nil {
-			return err
-		}
-	}
-	ref, err := r.pushTo(req.Context(), t)
-	if err != nil {
-		return err
-	}
-	m, err := r.receiveManifest(w, req, t)
-	if err != nil {
-		return err
-	}
-	repo, err := r.store.PutManifest(req.Context(), ref, m, tags)
-	if err != nil {
-		return missing(err)
-	}
-	pull := resource.Pull{Push: true, Digest: m.Digest, Tag: strings.Join(tags, " "), Time: r.config.Now()}
-	r.pulls.add(req, repo, false, pull)
-	h := w.Header()
-	h.Set("Location", "/v2/"+t.name+"/manifests/"+m.Digest)
-	h.Set("Docker-Content-Digest", m.Digest)
-	if m.Subject != "" {
-		h.Set("Oci-Subject", m.Subject)
-	}
-	for _, tag := range req.URL.Query()["tag"] {
-		h.Add("Oci-Tag", tag)
-	}
-	r.config.Metrics.Pushes.Add(1)
-	w.WriteHeader(http.StatusCreated)
-	return nil
+// SBOMReader is the version of how SBOMs are read. It rises when more could be read of one
+// than before, so that all are to be read again.
+const SBOMReader = 1
+
+// An SBOM is what the documents of an attached manifest say about an image of a repo.
+type SBOM struct {
+	Origin
+	Format   string
+	Tool     string   // that wrote it
+	Warnings []string // what could not be understood
+	IDs      []int64  // of its packages, in order
 }
 
-// pushedTags returns the tags of a push, each once.
-func pushedTags(req *http.Request, t target) ([]string, error) {
-	tags := slices.Clone(req.URL.Query()["tag"])
-	if tag := tagOf(t.reference); tag != "" {
-		tags = append(tags, tag)
-	}
-	slices.Sort(tags)
-	tags = slices.Compact(tags)
-	if len(tags) > maxTags {
-		return nil, badManifest("a manifest gets at most %d tags at once", maxTags)
-	}
-	if i := slices.IndexFunc(tags, func(tag string) bool { return !resource.ValidTag(tag) }); i >= 0 {
-		return nil, badManifest("%.200q is not a tag", tags[i])
-	}
-	return tags, nil
+// An Inspection is what an image contains.
+type Inspection struct {
+	Digest       string
+	Extractors   int // the version of what has read it
+	UpdateTime   time.Time
+	Distribution Distribution
+	Warnings     []string // what could not be understood
+	Packages     []ImagePackage
 }
 
-// receiveManifest reads the manifest from the body of a request, and checks that
-// its digest is the one in the path, if there is one.
-func (r *Registry) receiveManifest(w http.ResponseWriter, req *http.Request, t target) (resource.Manifest, error) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPause))
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxManifest))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return resource.Manifest{}, problem(http.StatusRequestEntityTooLarge, sizeInvalid,
-			"a manifest has at most %d bytes", maxManifest)
+// IDs returns the numbers of the packages, in order.
+func (i Inspection) IDs() []int64 {
+	ids := make([]int64, len(i.Packages))
+	for n, p := range i.Packages {
+		ids[n] = p.ID
 	}
-	if err != nil {
-		return resource.Manifest{}, badManifest("the body ended early")
-	}
-	m, err := parseManifest(req.Header.Get("Content-Type"), body, r.config.Sparse)
-	if err != nil {
-		return resource.Manifest{}, err
-	}
-	d := digest.Digest(t.reference)
-	if tagOf(t.reference) != "" {
-		d = digest.FromBytes(body)
-	}
-	if d.Algorithm().FromBytes(body) != d {
-		return resource.Manifest{}, problem(http.StatusBadRequest, digestInvalid, "the content is not %s", d)
-	}
-	m.Digest = d.String()
-	return m, nil
+	slices.Sort(ids)
+	return ids
 }
 
-// missing returns the Problem for a failed push, which names the blobs and
-// manifests that have to be pushed first.
-func missing(err error) error {
-	if errors.Is(err, fault.FailedPrecondition) && fault.From(err).Quota == nil {
-		return problem(http.StatusConflict, denied, "%s", fault.From(err).Unmet[0].Description)
-	}
-	m, ok := errors.AsType[*registrydb.MissingError](err)
-	if !ok {
-		return err
-	}
-	p := &Problem{Status: http.StatusNotFound}
-	for _, n := range m.Needs[:min(len(m.Needs), maxTags)] {
-		p.Issues = append(p.Issues, Issue{
-			Code: manifestBlobUnknown, Message: "the manifest refers to content this repository does not have",
-			Detail: map[string]string{"digest": n.Digest},
-		})
-	}
-	return p
-}
-
-// deleteManifest deletes a tag alone, or a manifest with all its tags.
-func (r *Registry) deleteManifest(w http.ResponseWriter, req *http.Request, t target) error {
-	ctx, tag := req.Context(), tagOf(t.reference)
-	needs := remove
-	if tag != "" {
-		needs = []resource.Capability{resource.TagDelete}
-	}
-	if err := r.admit(ctx, &t, needs); err != nil {
-		return r.challenge(w, t, needs, err)
-	}
-	if err := checkReference(t.reference); err != nil {
-		return err
-	}
-	set, err := r.store.RegistrySettings(ctx, t.group)
-	if err != nil {
-		return err
-	}
-	if tag != "" {
-		err = r.store.DeleteTagNamed(ctx, t.repo, tag, set.Frozen)
-	} else {
-		err = r.store.DeleteManifest(ctx, t.repo, t.reference, set.Frozen)
-	}
-	if err != nil {
-		return r.unknownManifest(t, err)
-	}
-	w.WriteHeader(http.StatusAccepted)
-	return nil
-}
-
-// tagOf returns reference if it is a tag, and "" if it is a digest.
-func tagOf(reference string) string {
-	if strings.Contains(reference, ":") {
-		return ""
-	}
-	return reference
-}
-
-func checkReference(s string) error {
-	if tagOf(s) == "" {
-		_, err := parseDigest(s)
-		return err
-	}
-	if !resource.ValidTag(s) {
-		return badManifest("%.200q is not a tag", s)
-	}
-	return nil
+// A Distribution is a release of an operating system, as its os-release has it.
+type Distribution struct {
+	ID      string `json:"id,omitempty"`
+	Version string `json:"version,omitempty"`
+	Name    string `json:"name,omitempty"`
 }

@@ -1,170 +1,151 @@
 package registry
 
 import (
-	"context"
-	"errors"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 )
 
-// What one needs to set rules of retention, and to see what they delete or to run them. Whoever sets rules that run by
-// themselves deletes by them, so that takes the same capabilities.
-var (
-	retentionSetters = []resource.Capability{resource.RepoUpdate, resource.ManifestDelete, resource.TagDelete}
-	retentionRunners = []resource.Capability{resource.ManifestDelete, resource.TagDelete, resource.RepoList, resource.TagList}
+// A Retention says which images of the repos of a group, or of one repo, are kept. An image that no rule keeps goes when
+// the rules are applied. The rules of the nearest place that has any apply, without merging.
+//
+// An image stays or goes with all its tags, with the manifests that it lists, and with what is attached to it.
+type Retention struct {
+	UID             resource.UID `json:"uid"`                       // of the group or repo that has them
+	KeepNewest      int32        `json:"keepNewest,omitempty"`      // how many tagged images, the newest first
+	KeepMatching    []string     `json:"keepMatching,omitempty"`    // those with a tag that matches one of these with path.Match
+	KeepYoungerDays int32        `json:"keepYoungerDays,omitempty"` // those that were pushed or tagged since
+	KeepPulledDays  int32        `json:"keepPulledDays,omitempty"`  // those that were pulled since
+	KeepMinors      int32        `json:"keepMinors,omitempty"`      // those whose tags are versions of so many last minor versions
+	KeepDeployed    bool         `json:"keepDeployed,omitempty"`    // those that run, as the inventory knows
+	KeepSigned      bool         `json:"keepSigned,omitempty"`      // those that a signature is attached to
+	KeepNeeded      bool         `json:"keepNeeded,omitempty"`      // those that another image of the organization is built on
+	EveryDays       int32        `json:"everyDays,omitempty"`       // how often they are applied without being asked to; 0 is never
+	UpdateTime      time.Time    `json:"updateTime"`
+}
+
+// Limits of retention.
+const (
+	maxKeepNewest   = 10_000
+	maxKeepMinors   = 1_000
+	maxKeepDays     = 3650
+	maxKeepMatching = 50
 )
 
-// A RetentionPlan is what rules delete, or would delete, with the names of those who pulled it last.
-type RetentionPlan struct {
-	registrydb.RetentionPlan
-	Pullers map[resource.UID]string
+// Validate reports every field a caller must fix. Rules that keep nothing are refused, because they would delete
+// everything.
+func (r Retention) Validate() error {
+	var p problems
+	p.RequiredUID("uid", r.UID)
+	resource.Within(&p.Problems, "keep_newest", r.KeepNewest, 0, maxKeepNewest, "must be from 0 to "+strconv.Itoa(maxKeepNewest))
+	resource.Within(&p.Problems, "keep_minors", r.KeepMinors, 0, maxKeepMinors, "must be from 0 to "+strconv.Itoa(maxKeepMinors))
+	for field, days := range map[string]int32{
+		"keep_younger_days": r.KeepYoungerDays, "keep_pulled_days": r.KeepPulledDays, "every_days": r.EveryDays,
+	} {
+		resource.Within(&p.Problems, field, days, 0, maxKeepDays, "must be from 0 to "+strconv.Itoa(maxKeepDays))
+	}
+	p.AtMost("keep_matching", len(r.KeepMatching), maxKeepMatching, "patterns")
+	for _, pattern := range r.KeepMatching {
+		p.tagPattern("keep_matching", pattern)
+	}
+	if len(p.Problems) == 0 && r.keepsNothing() {
+		p.Add("keep_newest", "is required, or another rule: without one, every image would be deleted")
+	}
+	return p.Err()
 }
 
-// GetRetention returns the rules that apply to a group or a repo. The caller needs registry.settings.list on it.
-func (s *Service) GetRetention(ctx context.Context, place resource.UID) (resource.Retention, error) {
-	if err := s.authz.Require(ctx, resource.RegistrySettingsList, place); err != nil {
-		return resource.Retention{}, err
+// tagPattern checks a pattern of tags for path.Match.
+func (p *problems) tagPattern(field, pattern string) {
+	if _, err := path.Match(pattern, ""); err != nil || pattern == "" || len(pattern) > resource.MaxPathName || !resource.Storable(pattern) {
+		p.Add(field, "must be patterns such as latest or nightly-*")
 	}
-	if _, err := s.store.Repo(ctx, place); errors.Is(err, fault.NotFound) {
-		if _, err := s.iam.Group(ctx, place); err != nil {
-			return resource.Retention{}, err
-		}
-	} else if err != nil {
-		return resource.Retention{}, err
-	}
-	return s.store.Retention(ctx, place)
 }
 
-// SetRetention makes rules those of a group or a repo. The caller needs repo.update, manifest.delete and tag.delete on it.
-func (s *Service) SetRetention(ctx context.Context, r resource.Retention) (resource.Retention, error) {
-	if err := s.requireEach(ctx, r.UID, retentionSetters); err != nil {
-		return resource.Retention{}, err
-	}
-	if err := r.Validate(); err != nil {
-		return resource.Retention{}, err
-	}
-	if kept := s.store.KeepPulls; kept > 0 && kept < time.Duration(r.KeepPulledDays)*24*time.Hour {
-		return resource.Retention{}, fault.Field("keep_pulled_days", "must be at most %d, because pulls are recorded for so long here",
-			int(kept.Hours()/24))
-	}
-	return s.store.SetRetention(ctx, r)
+func (r Retention) keepsNothing() bool {
+	return r.KeepNewest+r.KeepYoungerDays+r.KeepPulledDays+r.KeepMinors == 0 && len(r.KeepMatching) == 0 &&
+		!r.KeepDeployed && !r.KeepSigned && !r.KeepNeeded
 }
 
-// DeleteRetention takes the rules of a group or a repo away. The caller needs repo.update, manifest.delete and tag.delete
-// on it.
-func (s *Service) DeleteRetention(ctx context.Context, place resource.UID) error {
-	if err := s.requireEach(ctx, place, retentionSetters); err != nil {
-		return err
-	}
-	return s.store.DeleteRetention(ctx, place)
-}
-
-// PreviewRetention returns what the rules of a repo would delete now. The caller needs manifest.delete, tag.delete,
-// repo.list and tag.list on it, because it locks what it would delete. Who pulled it last is told if the caller has
-// identity.list, too.
-func (s *Service) PreviewRetention(ctx context.Context, repo resource.UID) (RetentionPlan, error) {
-	return s.applyRetention(resource.WithDryRun(ctx), repo, registrydb.RetentionOrder{})
-}
-
-// RunRetention deletes what a preview has, under the rules of PreviewRetention. It returns fault.FailedPrecondition if one
-// of its images would stay now, or is another.
-func (s *Service) RunRetention(ctx context.Context, repo resource.UID, fingerprint string) (RetentionPlan, error) {
-	if err := s.requireEach(ctx, repo, retentionRunners); err != nil {
-		return RetentionPlan{}, err
-	}
-	if fingerprint == "" {
-		return RetentionPlan{}, fault.Field("fingerprint", "is required: that of a preview")
-	}
-	return s.applyRetention(ctx, repo, registrydb.RetentionOrder{Fingerprint: fingerprint})
-}
-
-func (s *Service) applyRetention(
-	ctx context.Context, repo resource.UID, order registrydb.RetentionOrder,
-) (plan RetentionPlan, err error) {
-	if err := s.requireEach(ctx, repo, retentionRunners); err != nil {
-		return plan, err
-	}
-	plan.RetentionPlan, err = s.images.applyRetention(ctx, repo, order)
-	if err != nil {
-		return plan, err
-	}
-	plan.Pullers = map[resource.UID]string{}
-	if s.authz.Require(ctx, resource.IdentityList, repo) != nil {
-		for i := range plan.Going {
-			if last := plan.Going[i].LastPull; last != nil {
-				last.Identity = ""
-			}
-		}
-		return plan, nil
-	}
-	for _, g := range plan.Going {
-		if g.LastPull != nil {
-			plan.Pullers[g.LastPull.Identity] = ""
+// Matches reports whether a tag is one of those whose images are kept.
+func (r Retention) Matches(tag string) bool {
+	for _, pattern := range r.KeepMatching {
+		if ok, err := path.Match(pattern, tag); ok && err == nil {
+			return true
 		}
 	}
-	err = fill(ctx, plan.Pullers, s.iam.Identities, func(i resource.Identity) { plan.Pullers[i.UID] = i.Name })
-	return plan, err
+	return false
 }
 
-// applyRetention applies rules, when it is the organization's turn: each locks a repo, and on SQLite everybody who writes
-// waits.
-func (r *Registry) applyRetention(
-	ctx context.Context, repo resource.UID, order registrydb.RetentionOrder,
-) (registrydb.RetentionPlan, error) {
-	end, err := r.retaining.Take(ctx, repo.Root())
-	if err != nil {
-		return registrydb.RetentionPlan{}, err
-	}
-	defer end()
-	return r.store.ApplyRetention(ctx, repo, order)
+// A KeepReason is why an image is kept.
+type KeepReason int
+
+// The reasons to keep an image.
+const (
+	KeptNot       KeepReason = iota
+	KeptImmutable            // it has a tag that the settings of the group make immutable
+	KeptMatching
+	KeptNewest
+	KeptMinor
+	KeptYounger
+	KeptSigned
+	KeptDeployed
+	KeptPulled
+	KeptNeeded
+	KeptListed   // an index that stays lists it
+	KeptTooLarge // too much is attached to it to go at once
+)
+
+// A MinorVersion is the first two numbers of a semantic version.
+type MinorVersion struct{ Major, Minor int }
+
+// Less reports whether v is before w.
+func (v MinorVersion) Less(w MinorVersion) bool {
+	return v.Major < w.Major || v.Major == w.Major && v.Minor < w.Minor
 }
 
-// retentionRound is how many organizations have a turn in one round.
-const retentionRound = 1000
+var versionTag = regexp.MustCompile(`^v?([0-9]{1,9})\.([0-9]{1,9})(\.[0-9]{1,9})?(-[0-9A-Za-z.-]+)?$`)
 
-// Retain applies the rules that are due, and returns how many images it deleted. Each organization has one repo at a time,
-// and one with much to delete waits for all others in between. It is safe to run beside other replicas. What fails for a
-// repo is logged, and the others go on.
-func (r *Registry) Retain(ctx context.Context) (images int, _ error) {
-	now := r.config.Now()
-	unfinished := map[resource.UID]registrydb.RetentionTurn{} // by organization
-	for {
-		due, err := r.store.RetentionDue(ctx, now, retentionRound)
-		if err != nil {
-			return images, err
-		}
-		for _, place := range due {
-			if _, ok := unfinished[place.Root()]; ok {
-				continue
-			}
-			turn, err := r.store.TakeRetention(ctx, place, now)
-			if err != nil {
-				return images, err
-			}
-			if turn.Repo != "" {
-				unfinished[place.Root()] = turn
-			}
-		}
-		if len(due)+len(unfinished) == 0 {
-			return images, nil
-		}
-		for root, turn := range unfinished {
-			plan, err := r.applyRetention(ctx, turn.Repo, registrydb.RetentionOrder{Planned: turn.Rules})
-			if ctx.Err() != nil {
-				return images, ctx.Err()
-			}
-			if err != nil && !errors.Is(err, fault.NotFound) { // the repo or the rules may be gone meanwhile
-				r.config.Log.WarnContext(ctx, "retention was not applied", "repo", turn.Repo, "err", err)
-			}
-			if err != nil || !plan.More {
-				delete(unfinished, root)
-			}
-			if err == nil {
-				images += len(plan.Going)
-			}
-		}
+// ParseVersionTag returns the minor version that a tag such as v1.4.2, 1.4 or 1.5.0-rc.1 belongs to, and whether it is a
+// pre-release. It returns false for a tag that is no version.
+func ParseVersionTag(tag string) (v MinorVersion, pre, ok bool) {
+	parts := versionTag.FindStringSubmatch(tag)
+	if parts == nil {
+		return v, false, false
 	}
+	v.Major, _ = strconv.Atoi(parts[1]) // at most nine digits
+	v.Minor, _ = strconv.Atoi(parts[2])
+	return v, parts[4] != "", true
+}
+
+var attachedTag = regexp.MustCompile(`^sha256-([0-9a-f]{64})(\.[a-z]+)?$`)
+
+// AttachedTag returns the digest of the image that a tag such as sha256-….sig attaches its manifest to, and what comes
+// after it. Clients attach signatures and SBOMs by such tags.
+func AttachedTag(tag string) (subject, suffix string, ok bool) {
+	parts := attachedTag.FindStringSubmatch(tag)
+	if parts == nil {
+		return "", "", false
+	}
+	return "sha256:" + parts[1], parts[2], true
+}
+
+// IsSignature reports whether an artifact of a type is a signature, of cosign or Notation.
+func IsSignature(artifactType string) bool {
+	return artifactType == "application/vnd.dev.cosign.artifact.sig.v1+json" ||
+		artifactType == "application/vnd.cncf.notary.signature" ||
+		strings.HasPrefix(artifactType, "application/vnd.dev.sigstore.bundle")
+}
+
+// A RetentionRun is what the event of one tells.
+type RetentionRun struct {
+	Repo    resource.UID `json:"repo"`
+	Rules   resource.UID `json:"rules"` // of the place whose rules were applied
+	Images  []string     `json:"images"`
+	Tags    int          `json:"tags"`
+	Bytes   int64        `json:"bytes"`
+	Planned bool         `json:"planned,omitempty"` // nobody asked for it: the rules say how often
 }

@@ -1,118 +1,75 @@
 package registry
 
 import (
-	"context"
-	"slices"
-	"strings"
+	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/access/authz"
-	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
-	"github.com/holdfast-dev/holdfast/internal/registry/signature"
 )
 
-// CreateSigner adds a signer to a group. The caller needs policies.policy.create there.
-func (s *Service) CreateSigner(ctx context.Context, parent resource.UID, v resource.Signer) (none resource.Signer, _ error) {
-	if err := s.authz.Require(ctx, resource.PolicyCreate, parent); err != nil {
-		return none, err
-	}
-	v.UID, v.CreateTime = parent.NewChild(), s.store.Time()
-	v.UpdateTime = v.CreateTime
-	v.Key, v.Root = strings.TrimSpace(v.Key), strings.TrimSpace(v.Root)
-	if err := v.Validate(); err != nil {
-		return none, err
-	}
-	if err := s.checkTrust(v); err != nil {
-		return none, err
-	}
-	return v, s.store.InsertSigner(ctx, v)
+// A Signer is somebody whose signatures of images count: whoever has the private key of a
+// public one, or an identity that an authority has given a certificate. It is in a group.
+// The signers of the nearest group that has any count, for what is in that group and below.
+//
+// A signer never changes. Whoever wants another one adds it, and deletes the old one.
+type Signer struct {
+	UID            resource.UID `json:"uid"`
+	Name           string       `json:"name"`
+	Description    string       `json:"description,omitempty"`
+	Key            string       `json:"key,omitempty"`            // in PEM; otherwise an identity
+	Issuer         string       `json:"issuer,omitempty"`         // of the identity
+	Subject        string       `json:"subject,omitempty"`        // exactly,
+	SubjectPattern string       `json:"subjectPattern,omitempty"` // or as a pattern
+	Root           string       `json:"root,omitempty"`           // trusted_root.json; "" is that of the server
+	CreateTime     time.Time    `json:"createTime"`
+	UpdateTime     time.Time    `json:"updateTime"`
 }
 
-// checkTrust returns an error if signatures of a signer could never be verified.
-func (s *Service) checkTrust(v resource.Signer) error {
-	if v.Key != "" {
-		if _, err := signature.ParseKey(v.Key); err != nil {
-			return fault.Field("key", "%s", err)
+// MaxSigners is how many signers one group has at most: each may have to be compared with
+// each signature of an image.
+const MaxSigners = 20
+
+const (
+	maxSignerKey  = 8 << 10
+	maxSignerRoot = 64 << 10
+)
+
+// Validate reports every field a caller must fix, except what only those can tell who read
+// the key and the root.
+func (s Signer) Validate() error {
+	var p problems
+	p.Name(s.Name)
+	p.Description(s.Description)
+	p.LongText("key", s.Key, maxSignerKey)
+	p.LongText("trusted_root", s.Root, maxSignerRoot)
+	if s.Key != "" {
+		if s.Issuer != "" || s.Subject != "" || s.SubjectPattern != "" || s.Root != "" {
+			p.Add("key", "a signer has a key or an identity, but not both")
 		}
-		return nil
+		return p.Err()
 	}
-	if v.Root != "" {
-		if _, err := signature.ParseRoot([]byte(v.Root)); err != nil {
-			return fault.Field("trusted_root", "%s", err)
-		}
-		return nil
+	if s.Issuer == "" {
+		p.Add("key", "a signer has a key, or an issuer and a subject")
+		return p.Err()
 	}
-	if len(s.cfg.TrustedRoot) == 0 {
-		return fault.Field("trusted_root", "is required for an identity, because the server has none")
-	}
-	return nil
+	p.Issuer("issuer", s.Issuer)
+	p.Either("subject", s.Subject, s.SubjectPattern, true)
+	return p.Err()
 }
 
-// GetSigner returns a signer. The caller needs policies.policy.list on it.
-func (s *Service) GetSigner(ctx context.Context, uid resource.UID) (resource.Signer, error) {
-	return authz.Get(ctx, s.authz, resource.PolicyList, uid, s.store.Signer)
-}
+// Home returns the group that the signer is in.
+func (s Signer) Home() resource.UID { return s.UID.Parent() }
 
-// ListSigners returns a page of the signers that the caller holds policies.policy.list on.
-func (s *Service) ListSigners(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Signer], error) {
-	return authz.List(ctx, s.authz, s.pages, registrydb.SignerList, resource.PolicyList, f, p, s.store.Signers)
-}
-
-// DeleteSigner removes a signer: no signature of it counts any more. The caller needs policies.policy.delete on it.
-func (s *Service) DeleteSigner(ctx context.Context, uid resource.UID) error {
-	return s.authz.Delete(ctx, resource.PolicyDelete, uid, s.store.DeleteSigner)
-}
-
-// Signatures are the signatures of an image.
-type Signatures struct {
-	Digest  string       // of the image
-	Source  resource.UID // the group whose signers count; "" if there are none
-	All     []Verified
-	Signers []string // the names of those who have signed it, in order
-}
-
-// Signatures returns the signatures that are attached to the image that a digest or a tag names, or to indexes of the repo
-// that list it, and which of them count in its group. The caller needs repo.list and referrers.list on the repo. Whoever may
-// see an image may know the names of those who have signed it.
-func (s *Service) Signatures(ctx context.Context, repo resource.UID, reference string) (none Signatures, _ error) {
-	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ReferrersList); err != nil {
-		return none, err
+// Is reports whether the signer is an identity: the subject of a token of an issuer.
+func (s Signer) Is(issuer, subject string) bool {
+	if s.Key != "" || issuer == "" || s.Issuer != issuer {
+		return false
 	}
-	if !resource.ValidDigest(reference) && !resource.ValidTag(reference) {
-		return none, fault.Field("reference", "is neither a digest nor a tag")
+	if s.SubjectPattern == "" {
+		return s.Subject != "" && s.Subject == subject
 	}
-	m, err := s.store.StatManifest(ctx, repo, reference)
-	if err != nil {
-		return none, err
+	if len(subject) > resource.MaxMatched {
+		return false
 	}
-	signers, err := s.store.SignersOver(ctx, repo.Parent())
-	if err != nil {
-		return none, err
-	}
-	all, err := s.images.signatures(ctx, repo, m.Digest, signers, false)
-	out := Signatures{Digest: m.Digest, All: all, Signers: names(all)}
-	if len(signers) > 0 {
-		out.Source = signers[0].Home()
-	}
-	return out, err
-}
-
-// SignedBy is Registry.SignedBy. It does not authorize the caller.
-func (s *Service) SignedBy(
-	ctx context.Context, repo resource.UID, digest string, group resource.UID,
-) (signer, why string, _ error) {
-	return s.images.SignedBy(ctx, repo, digest, group)
-}
-
-// names returns the names of those whose signatures count, each once.
-func names(all []Verified) (out []string) {
-	for _, v := range all {
-		if v.Signer != nil {
-			out = append(out, v.Signer.Name)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	re, err := resource.Anchored(s.SubjectPattern)
+	return err == nil && re.MatchString(subject)
 }

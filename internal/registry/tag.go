@@ -1,133 +1,62 @@
 package registry
 
 import (
-	"context"
-	"errors"
+	"regexp"
+	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/access/authz"
-	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 )
 
-// CreateTag tags a manifest of a repo, and moves the tag if it exists. The caller needs tag.create on the repo.
-// It returns fault.FailedPrecondition if the settings of the group forbid to move the tag.
-func (s *Service) CreateTag(ctx context.Context, repo resource.UID, t resource.Tag) (resource.Tag, error) {
-	if err := s.authz.Require(ctx, resource.TagCreate, repo); err != nil {
-		return resource.Tag{}, err
-	}
-	if err := t.Validate(); err != nil {
-		return resource.Tag{}, err
-	}
-	return s.putTag(ctx, repo.NewChild(), t)
+// A Tag is a name for a manifest in a repo.
+type Tag struct {
+	UID        resource.UID `json:"uid"`
+	Name       string       `json:"name"`
+	Digest     string       `json:"digest"`
+	Deprecated bool         `json:"deprecated,omitempty"`
+	Bundles    []string     `json:"bundles,omitempty"`
+	CreateTime time.Time    `json:"createTime"`
+	UpdateTime time.Time    `json:"updateTime"` // when it was last moved
 }
 
-// CreateOrKeepTag is CreateTag for version 1, where the digest is optional: a tag without one must exist, stays
-// where it points, and takes the rest. For that the caller also needs tag.list on the repo, because the answer
-// has the digest; without it the error is that of a tag that does not exist.
-func (s *Service) CreateOrKeepTag(ctx context.Context, repo resource.UID, t resource.Tag) (resource.Tag, error) {
+// A TagMove is one entry of a tag's history.
+type TagMove struct {
+	Seq    int64          `json:"seq"`
+	Repo   resource.UID   `json:"repo"`
+	Name   string         `json:"name"`
+	Digest string         `json:"digest,omitempty"` // "" if the tag was deleted
+	Time   time.Time      `json:"time"`
+	Actor  resource.Actor `json:"actor,omitzero"`
+}
+
+var tagPattern = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+
+// ValidTag reports whether a tag may have that name.
+func ValidTag(name string) bool { return tagPattern.MatchString(name) }
+
+// ValidRepoName reports whether a repo may have that name.
+func ValidRepoName(name string) bool {
+	return len(name) <= maxRepoName && repoNamePattern.MatchString(name)
+}
+
+// Validate reports every field a caller must fix.
+func (t Tag) Validate() error {
+	p := t.labels()
+	p.Matches("digest", t.Digest, resource.DigestPattern)
+	return p.Err()
+}
+
+// ValidateChange is Validate for the change of a tag that exists, which keeps its digest if t
+// has none.
+func (t Tag) ValidateChange() error {
 	if t.Digest != "" {
-		return s.CreateTag(ctx, repo, t)
+		return t.Validate()
 	}
-	if err := s.authz.Require(ctx, resource.TagCreate, repo); err != nil {
-		return resource.Tag{}, err
-	}
-	if err := t.ValidateChange(); err != nil {
-		return resource.Tag{}, err
-	}
-	switch err := s.authz.Require(ctx, resource.TagList, repo); {
-	case errors.Is(err, fault.PermissionDenied):
-		return resource.Tag{}, registrydb.DigestRequired(t.Name)
-	case err != nil:
-		return resource.Tag{}, err
-	}
-	return s.putTag(ctx, repo.NewChild(), t)
+	return t.labels().Err()
 }
 
-// putTag stores a tag under the rules of its group. uid is used if the tag is new.
-func (s *Service) putTag(ctx context.Context, uid resource.UID, t resource.Tag) (resource.Tag, error) {
-	if err := s.requireUnmirrored(ctx, uid.Parent().Parent()); err != nil {
-		return resource.Tag{}, err
-	}
-	rules, err := s.store.RegistrySettings(ctx, uid.Parent().Parent())
-	if err != nil {
-		return resource.Tag{}, err
-	}
-	t.UID = uid
-	return s.store.PutTag(ctx, t, rules.Frozen)
-}
-
-// UpdateTag updates a tag, except its name; without a digest it stays where it points. The caller needs
-// tag.update on it. It returns fault.FailedPrecondition if the settings of the group forbid to move it.
-func (s *Service) UpdateTag(ctx context.Context, uid resource.UID, t resource.Tag) (resource.Tag, error) {
-	before, err := authz.Get(ctx, s.authz, resource.TagUpdate, uid, s.store.Tag)
-	if err != nil {
-		return resource.Tag{}, err
-	}
-	if t.Name != "" && t.Name != before.Name {
-		return resource.Tag{}, fault.Field("name", "cannot be changed: make another tag")
-	}
-	t.Name = before.Name
-	if err := t.ValidateChange(); err != nil {
-		return resource.Tag{}, err
-	}
-	return s.putTag(ctx, uid, t)
-}
-
-// GetTag returns a tag. The caller needs tag.list on it.
-func (s *Service) GetTag(ctx context.Context, uid resource.UID) (resource.Tag, error) {
-	return authz.Get(ctx, s.authz, resource.TagList, uid, s.store.Tag)
-}
-
-// ListTags returns a page of the tags the caller holds tag.list on. A filter by name
-// selects tags of every class.
-func (s *Service) ListTags(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Tag], error) {
-	if f.Name != "" {
-		f.Classes = []resource.TagClass{resource.ReferrerTag, resource.DateTag, resource.EpochTag}
-	}
-	return authz.List(ctx, s.authz, s.pages, registrydb.TagList, resource.TagList, f, p, s.store.Tags)
-}
-
-// DeleteTag deletes a tag, but not its manifest. The caller needs tag.delete on it.
-// It returns fault.FailedPrecondition if the settings of the group forbid it.
-func (s *Service) DeleteTag(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.TagDelete, uid); err != nil {
-		return err
-	}
-	rules, err := s.store.RegistrySettings(ctx, uid.Parent().Parent())
-	if err != nil {
-		return err
-	}
-	return s.store.DeleteTag(ctx, uid, rules.Frozen)
-}
-
-// TagHistory returns a page of the moves of a tag, or of all tags of the repo if name
-// is "", newest first. The caller needs tag.list on the repo. A page token has what is
-// left out of both.
-func (s *Service) TagHistory(
-	ctx context.Context, repo resource.UID, name string, p page.Params,
-) (page.Page[resource.TagMove], error) {
-	of, req, err := page.Resume(s.pages, historyList, []string{string(repo), name}, p)
-	if err != nil {
-		return page.Page[resource.TagMove]{}, err
-	}
-	repo, name = resource.UID(of[0]), of[1]
-	if err := s.authz.Require(ctx, resource.TagList, repo); err != nil {
-		return page.Page[resource.TagMove]{}, err
-	}
-	if name != "" && !resource.ValidTag(name) {
-		return page.Page[resource.TagMove]{}, fault.Field("tag", "is not a name that a tag can have")
-	}
-	if !req.Order.Desc {
-		return page.Page[resource.TagMove]{}, fault.Field("order_by", "must be time desc")
-	}
-	if _, err := s.store.Repo(ctx, repo); err != nil {
-		return page.Page[resource.TagMove]{}, err
-	}
-	got, err := s.store.TagHistory(ctx, repo, name, req)
-	if err != nil {
-		return page.Page[resource.TagMove]{}, err
-	}
-	return page.Finish(s.pages, req, got), nil
+// labels checks everything but the digest.
+func (t Tag) labels() (p problems) {
+	p.Matches("name", t.Name, tagPattern)
+	p.bundles(t.Bundles)
+	return p
 }

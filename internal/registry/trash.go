@@ -1,113 +1,43 @@
 package registry
 
 import (
-	"context"
+	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
-	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// What one needs to see what was deleted, to restore it, and to remove it for good. The first is named first if all are
-// missing.
-var (
-	trashReaders   = []resource.Capability{resource.RepoList, resource.TagList}
-	trashRestorers = []resource.Capability{resource.ManifestCreate, resource.TagCreate, resource.RepoList, resource.TagList}
-	trashRemovers  = []resource.Capability{resource.RepoDelete, resource.ManifestDelete, resource.TagDelete}
+// A TrashKind says what an entry of the trash was.
+type TrashKind int
+
+// The kinds of what can be restored.
+const (
+	TrashTag TrashKind = iota + 1
+	TrashManifest
+	TrashRepo
 )
 
-// requireEach returns nil if the caller holds all capabilities, and otherwise names the first that is missing.
-func (s *Service) requireEach(ctx context.Context, target resource.UID, want []resource.Capability) error {
-	for _, c := range want {
-		if err := s.authz.Require(ctx, c, target); err != nil {
-			return err
-		}
-	}
-	return nil
+// A TrashEntry is something that was deleted from the registry and can be restored until it expires. Its UID is below that
+// of the repo that it was in; that of a repo is below the repo's own.
+type TrashEntry struct {
+	UID       resource.UID `json:"uid"`
+	Kind      TrashKind    `json:"kind"`
+	RepoName  string       `json:"repoName"`
+	Tag       string       `json:"tag,omitempty"`       // of a tag, its name
+	Digest    string       `json:"digest,omitempty"`    // of a tag or a manifest
+	MediaType string       `json:"mediaType,omitempty"` // of a manifest
+	Size      int64        `json:"size,omitempty"`      // of a manifest with its blobs, or of all content of a repo
+	Together  bool         `json:"together,omitempty"`  // a tag that was deleted with its manifest
+	By        resource.UID `json:"by,omitempty"`        // who deleted it; "" is the service
+
+	WasTag  *Tag  `json:"wasTag,omitempty"`  // of a tag, as it was
+	WasRepo *Repo `json:"wasRepo,omitempty"` // of a repo, as it was
+
+	CreateTime time.Time `json:"createTime"` // when it was deleted
+	ExpireTime time.Time `json:"expireTime"` // when it is gone for good
 }
 
-// A Restoration says how something is restored. RestoreTrash sets which tags must not be moved.
-type Restoration = registrydb.Restoration
+// Repo returns the UID of the repo that it was in, or that it was.
+func (e TrashEntry) Repo() resource.UID { return e.UID.Parent() }
 
-// emptyBatch is how many entries of the trash one transaction removes.
-const emptyBatch = 200
-
-// GetTrash returns an entry of the trash. The caller needs repo.list and tag.list on it.
-func (s *Service) GetTrash(ctx context.Context, uid resource.UID) (resource.TrashEntry, error) {
-	if err := s.requireEach(ctx, uid, trashReaders); err != nil {
-		return resource.TrashEntry{}, err
-	}
-	return s.store.TrashEntry(ctx, uid)
-}
-
-// ListTrash returns a page of what can be restored, where the caller holds repo.list and tag.list.
-func (s *Service) ListTrash(
-	ctx context.Context, f resource.Filter, p page.Params,
-) (page.Page[resource.TrashEntry], error) {
-	repos, err := s.authz.Reach(ctx, resource.RepoList)
-	if err != nil {
-		return page.Page[resource.TrashEntry]{}, err
-	}
-	tags, err := s.authz.Reach(ctx, resource.TagList)
-	if err != nil {
-		return page.Page[resource.TrashEntry]{}, err
-	}
-	return page.Read(ctx, s.pages, registrydb.TrashList, store.Reach{Under: store.Overlap(repos, tags)}, f, p, s.store.Trash)
-}
-
-// RestoreTrash puts back what an entry is, and returns all entries that it put back, this one first. The caller needs
-// manifest.create, tag.create, repo.list and tag.list on it and, for a repo, repo.create on its group. Tags that the settings of
-// the group forbid to move are not replaced.
-func (s *Service) RestoreTrash(
-	ctx context.Context, uid resource.UID, how Restoration,
-) ([]resource.TrashEntry, error) {
-	if err := s.requireEach(ctx, uid, trashRestorers); err != nil {
-		return nil, err
-	}
-	e, err := s.store.TrashEntry(ctx, uid)
-	if err != nil {
-		return nil, err
-	}
-	group := e.Repo().Parent()
-	if e.Kind == resource.TrashRepo {
-		if err := s.authz.Require(ctx, resource.RepoCreate, group); err != nil {
-			return nil, err
-		}
-	}
-	rules, err := s.store.RegistrySettings(ctx, group)
-	if err != nil {
-		return nil, err
-	}
-	how.Frozen = rules.Frozen
-	return s.store.Restore(ctx, uid, how)
-}
-
-// DeleteTrash removes an entry of the trash for good. The caller needs tag.delete, manifest.delete and repo.delete on it.
-func (s *Service) DeleteTrash(ctx context.Context, uid resource.UID) error {
-	if err := s.requireEach(ctx, uid, trashRemovers); err != nil {
-		return err
-	}
-	return s.store.DeleteTrash(ctx, uid)
-}
-
-// EmptyTrash removes for good what was deleted below a group, or from a repo, until now. It returns how many entries that
-// were, and the sum of their sizes. The caller needs tag.delete, manifest.delete and repo.delete on the place.
-//
-// It takes several transactions if there is much. If it fails in between, the rest is still in the trash.
-func (s *Service) EmptyTrash(ctx context.Context, place resource.UID) (n, bytes int64, _ error) {
-	if err := s.requireEach(ctx, place, trashRemovers); err != nil {
-		return 0, 0, err
-	}
-	now := s.now()
-	n, bytes, err := s.store.MeasureTrash(ctx, place, now)
-	if err != nil || resource.IsDryRun(ctx) {
-		return n, bytes, err
-	}
-	for {
-		removed, err := s.store.EmptyTrash(ctx, place, now, emptyBatch)
-		if err != nil || removed < emptyBatch {
-			return n, bytes, err
-		}
-	}
-}
+// MaxTrashDays is how long a group can have deleted things kept.
+const MaxTrashDays = 365

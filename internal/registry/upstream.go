@@ -1,185 +1,157 @@
 package registry
 
 import (
-	"context"
-	"encoding/json"
 	"net/url"
+	"path"
+	"slices"
 	"strings"
+	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/access/authz"
-	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/platform/secret"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
-	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
-	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// CreateUpstream gives a group an upstream. The caller needs groups.update on it, as for its registry settings.
-func (s *Service) CreateUpstream(
-	ctx context.Context, group resource.UID, u resource.RegistryUpstream,
-) (resource.RegistryUpstream, error) {
-	if err := s.authz.Require(ctx, resource.GroupsUpdate, group); err != nil {
-		return resource.RegistryUpstream{}, err
-	}
-	if u.Address == "" {
-		u.Address = resource.AddressOf(u.Name)
-	}
-	if err := s.checkUpstream(&u); err != nil {
-		return resource.RegistryUpstream{}, err
-	}
-	u.UID, u.CreateTime = group.NewChild(), s.now()
-	u.UpdateTime = u.CreateTime
-	if err := s.sealUpstream(&u); err != nil {
-		return resource.RegistryUpstream{}, err
-	}
-	return u, s.store.InsertUpstream(ctx, u)
+// An Upstream is the registry that a group fetches images from when they are asked for. The name of a repo there is
+// the path below the group.
+type Upstream struct {
+	UID     resource.UID `json:"uid"`
+	Name    string       `json:"name"`
+	Address string       `json:"address"` // https:// and a host, and nothing else
+
+	// Realm is the only address besides the host of Address that the credentials may be sent to: where the upstream gives
+	// tokens, if that is elsewhere.
+	Realm string `json:"realm,omitempty"`
+
+	FreshFor time.Duration `json:"freshFor"`         // how long a tag is believed
+	Names    []string      `json:"names,omitempty"`  // patterns of the repos that are fetched; see Fetches
+	Anyone   bool          `json:"anyone,omitempty"` // those may cause fetches who may pull only because everybody may
+
+	// Identity is one of another Holdfast that trusts tokens of this one. If it is set, there are no credentials.
+	Identity string `json:"identity,omitempty"`
+
+	Credentials resource.Secret `json:"credentials,omitzero"` // a user and a password, with a colon between
+	CreateTime  time.Time       `json:"createTime"`
+	UpdateTime  time.Time       `json:"updateTime"`
 }
 
-// checkUpstream fills in what was not given, and returns fault.InvalidArgument for what cannot be.
-func (s *Service) checkUpstream(u *resource.RegistryUpstream) error {
-	if u.FreshFor == 0 {
-		u.FreshFor = resource.DefaultFreshFor
+// The limits and the default of how long a tag is believed.
+const (
+	MinFreshFor     = time.Second
+	MaxFreshFor     = 31 * 24 * time.Hour
+	DefaultFreshFor = time.Hour
+
+	maxUpstreamNames = 100
+)
+
+// dockerHub is what people call the registry of Docker, which is elsewhere.
+var dockerHub = []string{"docker.io", "index.docker.io"}
+
+// AddressOf returns the address of the registry that goes by a host.
+func AddressOf(host string) string {
+	if slices.Contains(dockerHub, host) {
+		return "https://registry-1.docker.io"
 	}
-	if u.Realm == "" {
-		u.Realm = resource.DefaultRealm(u.Address)
+	return "https://" + host
+}
+
+// DefaultRealm returns the address of the tokens of a registry that is known to give them at another host, or "".
+func DefaultRealm(address string) string {
+	if address == "https://registry-1.docker.io" {
+		return "https://auth.docker.io/token"
 	}
-	if err := u.Validate(); err != nil {
-		return err
-	}
-	if s.cfg.Upstreams == nil {
-		return fault.Unmet("UPSTREAMS_OFF", "this server fetches from no upstreams")
-	}
-	for field, address := range map[string]string{"address": u.Address, "realm": u.Realm} {
-		at, err := url.Parse(address)
-		if err == nil && address != "" {
-			err = s.cfg.Outbound.Check(at)
+	return ""
+}
+
+// Group returns the group that it is the upstream of.
+func (u Upstream) Group() resource.UID { return u.UID.Parent() }
+
+// SameHolder reports whether credentials for o are for u as well: they are bound to the host and the realm.
+func (u Upstream) SameHolder(o Upstream) bool {
+	return u.Address == o.Address && u.Realm == o.Realm
+}
+
+// Fetches reports whether a repo of the upstream may be fetched: one that matches a pattern, if there are any without an
+// exclamation mark, and none of those with one. A star stands for anything in one part of a name, and ** at the end of a
+// pattern for all parts that follow.
+func (u Upstream) Fetches(name string) bool {
+	wanted, matched := false, false
+	for _, pattern := range u.Names {
+		without, excluded := strings.CutPrefix(pattern, "!")
+		fits := matchName(without, name)
+		if excluded && fits {
+			return false
 		}
-		if err != nil {
-			return fault.Field(field, "cannot be used: %v", err)
+		wanted, matched = wanted || !excluded, matched || !excluded && fits
+	}
+	return matched || !wanted
+}
+
+func matchName(pattern, name string) bool {
+	if pattern == "**" {
+		return true
+	}
+	if head, ok := strings.CutSuffix(pattern, "/**"); ok {
+		n := strings.Count(head, "/") + 1
+		parts := strings.SplitN(name, "/", n+1)
+		if len(parts) <= n {
+			return false
 		}
+		pattern, name = head, strings.Join(parts[:n], "/")
 	}
-	return nil
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
 }
 
-// A sealedSignIn is what is sealed of credentials: they are bound to where they may be sent.
-type sealedSignIn struct {
-	Address     string `json:"address"`
-	Realm       string `json:"realm"`
-	Credentials string `json:"credentials"`
+// Validate reports every field a caller must fix.
+func (u Upstream) Validate() error {
+	var p problems
+	p.Name(u.Name)
+	p.origin("address", u.Address)
+	if u.Realm != "" {
+		p.address("realm", u.Realm, "https", "http")
+	}
+	if u.FreshFor < MinFreshFor || u.FreshFor > MaxFreshFor {
+		p.Add("fresh_for", "must be from 1 second to 31 days")
+	}
+	p.AtMost("names", len(u.Names), maxUpstreamNames, "patterns")
+	for _, pattern := range u.Names[:min(len(u.Names), maxUpstreamNames)] {
+		p.namesPattern("names", pattern)
+	}
+	p.credentials(u)
+	return p.Err()
 }
 
-// sealUpstream encrypts credentials that were given in plain text.
-func (s *Service) sealUpstream(u *resource.RegistryUpstream) error {
-	if u.Credentials.Plain == "" {
-		return nil
+// origin checks an address that is nothing but a scheme and a host.
+func (p *problems) origin(field, text string) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || text != u.Scheme+"://"+u.Host ||
+		len(text) > resource.MaxText || !resource.Storable(text) {
+		p.Add(field, "must be an address such as https://registry.example.com, without a path and a password")
 	}
-	plain, err := json.Marshal(sealedSignIn{u.Address, u.Realm, u.Credentials.Plain})
-	if err != nil {
-		return err
-	}
-	u.Credentials = resource.Secret{Sealed: s.cfg.Key.Seal(secret.ForUpstreams, plain)}
-	return nil
 }
 
-// GetUpstream returns an upstream. The caller needs registry.settings.list on it.
-func (s *Service) GetUpstream(ctx context.Context, uid resource.UID) (resource.RegistryUpstream, error) {
-	return authz.Get(ctx, s.authz, resource.RegistrySettingsList, uid, s.store.Upstream)
+// namesPattern checks a pattern of names of repos.
+func (p *problems) namesPattern(field, pattern string) {
+	text := strings.TrimPrefix(pattern, "!")
+	_, err := path.Match(text, "")
+	inner := strings.Contains(strings.TrimSuffix(text, "**"), "**")
+	if err != nil || text == "" || inner || len(text) > resource.MaxPathName || !resource.Storable(text) {
+		p.Add(field, "must be patterns such as library/*, acme/** or !acme/secret")
+	}
 }
 
-// ListUpstreams returns a page of the upstreams the caller holds registry.settings.list on.
-func (s *Service) ListUpstreams(
-	ctx context.Context, f resource.Filter, p page.Params,
-) (page.Page[resource.RegistryUpstream], error) {
-	return authz.List(ctx, s.authz, s.pages, registrydb.UpstreamList, resource.RegistrySettingsList, f, p, s.store.Upstreams)
-}
-
-// UpdateUpstream applies change to an upstream. The caller needs groups.update on it. If its address or its realm changes,
-// it loses its credentials unless the change has new ones: nobody can have them sent elsewhere.
-func (s *Service) UpdateUpstream(
-	ctx context.Context, uid resource.UID, change func(*resource.RegistryUpstream) error,
-) (resource.RegistryUpstream, error) {
-	if err := s.authz.Require(ctx, resource.GroupsUpdate, uid); err != nil {
-		return resource.RegistryUpstream{}, err
+// credentials checks those that a caller has sent. The text of a problem has nothing of them.
+func (p *problems) credentials(u Upstream) {
+	p.Text("identity", u.Identity)
+	plain := u.Credentials.Plain
+	user, password, ok := strings.Cut(plain, ":")
+	if plain != "" && (!ok || user == "" || password == "" || len(plain) > resource.MaxText || !resource.Storable(plain) ||
+		strings.ContainsAny(plain, "\r\n")) {
+		p.Add("credentials", "must be a user and a password with a colon between")
 	}
-	var stored resource.Secret // which a copy does not have
-	read := func(ctx context.Context, uid resource.UID) (resource.RegistryUpstream, error) {
-		u, err := s.store.Upstream(ctx, uid)
-		stored = u.Credentials
-		return u, err
+	if u.Identity != "" && !u.Credentials.Empty() {
+		p.Add("identity", "cannot be given together with credentials")
 	}
-	return store.Edit(ctx, uid, read, s.store.UpdateUpstream, func(u *resource.RegistryUpstream) error {
-		u.Credentials = stored
-		before := *u
-		if err := change(u); err != nil {
-			return err
-		}
-		u.UID, u.CreateTime = before.UID, before.CreateTime
-		if before.Address != u.Address && before.Realm == u.Realm && u.Realm == resource.DefaultRealm(before.Address) {
-			u.Realm = "" // it was not given, and goes with the address
-		}
-		if err := s.checkUpstream(u); err != nil {
-			return err
-		}
-		if !u.SameHolder(before) && u.Credentials.Plain == "" {
-			u.Credentials = resource.Secret{}
-		}
-		return s.sealUpstream(u)
-	})
-}
-
-// DeleteUpstream takes the upstream from its group; what was fetched stays. The caller needs groups.update on it.
-func (s *Service) DeleteUpstream(ctx context.Context, uid resource.UID) error {
-	return s.authz.Delete(ctx, resource.GroupsUpdate, uid, s.store.DeleteUpstream)
-}
-
-// requireUnmirrored returns fault.FailedPrecondition if a group has an upstream: nothing but that changes what is there.
-func (s *Service) requireUnmirrored(ctx context.Context, group resource.UID) error {
-	set, err := s.images.upstreams.All(ctx)
-	if err != nil {
-		return err
+	if u.Identity != "" && !resource.WellFormed(u.Identity) {
+		p.Add("identity", "must be the uid of an identity of the other server")
 	}
-	if u, ok := set.Over(group); ok {
-		return fault.Unmet("MIRROR", "%s", readOnly(u))
-	}
-	return nil
-}
-
-func readOnly(u resource.RegistryUpstream) string {
-	return "the group is a mirror of " + u.Name + ": what is in it comes from there, and nothing can be pushed to it"
-}
-
-// remote returns the registry that an upstream is.
-func (r *Registry) remote(u resource.RegistryUpstream) upstream.Registry {
-	to := upstream.Registry{
-		Key: string(u.UID) + " " + u.UpdateTime.String(), Address: u.Address, Realm: u.Realm,
-	}
-	switch {
-	case u.Identity != "":
-		to.SignIn = func(ctx context.Context) (user, password string, err error) {
-			password, err = r.issuer.MintUpstream(ctx, u.UID, u.Address)
-			return u.Identity, password, err
-		}
-	case !u.Credentials.Empty():
-		to.SignIn = func(context.Context) (user, password string, err error) { return r.openSignIn(u) }
-	}
-	return to
-}
-
-// openSignIn decrypts the credentials of an upstream, if they are for where it is.
-func (r *Registry) openSignIn(u resource.RegistryUpstream) (user, password string, _ error) {
-	plain, err := r.config.Key.Open(secret.ForUpstreams, u.Credentials.Sealed)
-	if err != nil {
-		return "", "", err
-	}
-	var s sealedSignIn
-	if err := json.Unmarshal(plain, &s); err != nil {
-		return "", "", fault.New(fault.Internal, "the credentials of an upstream cannot be read")
-	}
-	if s.Address != u.Address || s.Realm != u.Realm {
-		return "", "", fault.New(fault.Internal, "the credentials are for another address than that of the upstream")
-	}
-	user, password, _ = strings.Cut(s.Credentials, ":")
-	return user, password, nil
 }

@@ -22,8 +22,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/ops/backup"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
@@ -395,7 +395,7 @@ func (d *doctor) server(ctx context.Context) {
 
 // sampleBlobs returns some blobs that follow a random digest, or the first ones if
 // there are few.
-func sampleBlobs(ctx context.Context, from *registrydb.Store) ([]resource.Blob, error) {
+func sampleBlobs(ctx context.Context, from *registrydb.Store) ([]registry.Blob, error) {
 	var start [8]byte
 	rand.Read(start[:]) // never fails
 	all, err := from.BlobsAfter(ctx, "sha256:"+hex.EncodeToString(start[:]), sampledBlobs)

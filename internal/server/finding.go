@@ -5,7 +5,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
@@ -23,7 +23,7 @@ func (s *Server) openGate() *finding.Gate {
 
 // openFindings builds what inspects images and compares their packages with advisories,
 // and returns what answers questions about them.
-func (s *Server) openFindings(images *registry.Service, tokens *page.Tokens) *finding.Service {
+func (s *Server) openFindings(images *protocol.Service, tokens *page.Tokens) *finding.Service {
 	packages, manifests := findingdb.New(s.store), registrydb.New(s.store)
 	s.indexer = finding.NewIndexer(manifests, packages, s.registry, finding.Config{
 		Workers: s.cfg.InspectWorkers, Metrics: s.counts, Log: s.log,

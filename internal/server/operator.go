@@ -5,7 +5,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/ops/status"
 	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
-	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 )
 
 // state returns how this replica is, for operators.
@@ -26,7 +26,7 @@ func (s *Server) state(context.Context) status.State {
 }
 
 // recordCollection remembers how the last collection of garbage went.
-func (s *Server) recordCollection(removed registry.Collected, err error) {
+func (s *Server) recordCollection(removed protocol.Collected, err error) {
 	last := status.Collection{Last: s.cfg.Now(), Blobs: int64(removed.Blobs), Bytes: removed.Bytes}
 	if err != nil {
 		last.Error = "it failed; the log of the server says why"

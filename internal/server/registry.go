@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/blob"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
-	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/signature"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
@@ -91,8 +91,8 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out.PerHost = registry.MaxFetches
-	s.registry = registry.New(s.store, s.checker, s.issuer, blobs, registry.Config{
+	out.PerHost = protocol.MaxFetches
+	s.registry = protocol.New(s.store, s.checker, s.issuer, blobs, protocol.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
 		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull, Gate: s.openGate().Check,
 		KeepTrash: s.cfg.KeepTrash, KeepPulls: s.cfg.KeepPulls, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
@@ -132,8 +132,8 @@ func (s *Server) assumeForRegistry(ctx context.Context, identity resource.UID, c
 }
 
 // collection returns the parameters of garbage collection.
-func (c Config) collection() registry.Collection {
-	return registry.Collection{Grace: c.GCGrace, KeepPulls: c.KeepPulls}
+func (c Config) collection() protocol.Collection {
+	return protocol.Collection{Grace: c.GCGrace, KeepPulls: c.KeepPulls}
 }
 
 // retain applies the rules of retention that are due.
@@ -168,7 +168,7 @@ func (s *Server) collect(ctx context.Context) error {
 		case ctx.Err() != nil:
 		case err != nil:
 			s.log.WarnContext(ctx, "garbage was not collected", "err", err)
-		case removed != registry.Collected{}:
+		case removed != protocol.Collected{}:
 			s.log.InfoContext(ctx, "collected garbage", "took", removed)
 		}
 	}
@@ -246,7 +246,7 @@ func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) {
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // pulledBy returns what tells package iam who has pulled, by a service that is made later.
-func pulledBy(images func() *registry.Service) func(
+func pulledBy(images func() *protocol.Service) func(
 	ctx context.Context, org, identity resource.UID, since time.Time, n int,
 ) ([]iam.PulledRepo, bool, error) {
 	return func(

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
@@ -32,7 +32,7 @@ func (s *Server) scrub(ctx context.Context) error {
 			return nil
 		case <-time.After(scrubPause): // also between two, because there may be few blobs
 		}
-		pass := registry.Scrubber{Store: registrydb.New(s.store), Storage: blobs, Rate: int64(s.cfg.ScrubRate), Judge: s.registry.Judge}
+		pass := protocol.Scrubber{Store: registrydb.New(s.store), Storage: blobs, Rate: int64(s.cfg.ScrubRate), Judge: s.registry.Judge}
 		all, err := pass.Run(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -64,7 +64,7 @@ func checkBlob(ctx context.Context, s *Server, args []string, out io.Writer) err
 
 // runScrub reads all blobs. It does so in this process, and has the server judge those that seem to be rotten.
 func runScrub(ctx context.Context, cfg Config, args []string, out io.Writer) (err error) {
-	pass := registry.Scrubber{}
+	pass := protocol.Scrubber{}
 	for _, a := range args {
 		text, ok := strings.CutPrefix(a, "rate=")
 		if !ok {
@@ -83,13 +83,13 @@ func runScrub(ctx context.Context, cfg Config, args []string, out io.Writer) (er
 	if pass.Storage, err = cfg.storage(); err != nil {
 		return err
 	}
-	pass.Judge = func(ctx context.Context, digest string) (registry.Verdict, error) {
+	pass.Judge = func(ctx context.Context, digest string) (protocol.Verdict, error) {
 		var answer strings.Builder
 		err := perform(ctx, cfg, "blobs/check", []string{digest}, &answer)
 		if err != nil {
 			fmt.Fprintf(cfg.Stderr, "%s: %s\n", digest, fault.Explain(err))
 		}
-		return registry.Verdict(strings.TrimSpace(answer.String())), err
+		return protocol.Verdict(strings.TrimSpace(answer.String())), err
 	}
 	pass.Report = reportScrub(cfg.Stderr)
 	begin := time.Now()
@@ -106,10 +106,10 @@ func runScrub(ctx context.Context, cfg Config, args []string, out io.Writer) (er
 }
 
 // reportScrub returns a function that writes how far a scrub has come, every ten seconds at most.
-func reportScrub(out io.Writer) func(registry.Scrubbed) {
+func reportScrub(out io.Writer) func(protocol.Scrubbed) {
 	const every = 10 * time.Second
 	shown := time.Now()
-	return func(all registry.Scrubbed) {
+	return func(all protocol.Scrubbed) {
 		if time.Since(shown) < every {
 			return
 		}

@@ -33,7 +33,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
-	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
@@ -62,7 +62,7 @@ type Server struct {
 	mail     *mail.Queue // nil without a mail server
 	api      *api.API
 
-	registry         *registry.Registry
+	registry         *protocol.Registry
 	advisories       *advisorydb.Store
 	indexer          *finding.Indexer
 	matcher          *finding.Matcher
@@ -178,11 +178,11 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
-	var images *registry.Service
+	var images *protocol.Service
 	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
 		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Mail: s.mail, Now: s.cfg.Now,
 		KeepHistory: s.cfg.KeepAccessHistory,
-		Pulls:       pulledBy(func() *registry.Service { return images }),
+		Pulls:       pulledBy(func() *protocol.Service { return images }),
 	})
 	s.refusals = denials.New(s.store, s.log)
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
@@ -197,7 +197,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err := s.openRegistry(ctx); err != nil {
 		return err
 	}
-	images = registry.NewService(tokens, s.registry)
+	images = protocol.NewService(tokens, s.registry)
 	s.advisories = advisorydb.New(s.store)
 	if s.advisory, err = s.openAdvisories(tokens); err != nil {
 		return err

@@ -15,20 +15,21 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
 // anyAdvisory is one with values from small sets, so that filters match some.
-func anyAdvisory(r *rand.Rand, i int) resource.Advisory {
-	a := resource.Advisory{
+func anyAdvisory(r *rand.Rand, i int) vuln.Advisory {
+	a := vuln.Advisory{
 		ID: fmt.Sprintf("A-%03d", i), Author: pick(r, "db", "ann"), ArtifactName: pick(r, "openssl", "curl", "Zlib"),
 		ArtifactType: pick(r, "apk", "golang", "npm"), ArtifactArchitecture: pick(r, "", "x86_64"),
 		ComponentName: pick(r, "", "libssl", "OpenSSL-core"), ComponentType: pick(r, "", "so"), ComponentLocation: pick(r, "", "/usr/lib/libssl.so"),
-		Source: resource.AdvisorySource{Format: "osv", Digest: []byte("1")},
+		Source: vuln.AdvisorySource{Format: "osv", Digest: []byte("1")},
 	}
 	if r.IntN(3) == 0 {
-		a.Affected = []resource.Affected{{Ecosystem: "Go", Name: a.ArtifactName}, {Ecosystem: "Go", Name: pick(r, "curl", "extra")}}
+		a.Affected = []vuln.Affected{{Ecosystem: "Go", Name: a.ArtifactName}, {Ecosystem: "Go", Name: pick(r, "curl", "extra")}}
 	}
 	for range r.IntN(3) {
 		a.Aliases = append(a.Aliases, fmt.Sprintf("CVE-2026-%d", r.IntN(40)))
@@ -37,18 +38,18 @@ func anyAdvisory(r *rand.Rand, i int) resource.Advisory {
 		a.LegacyID = pick(r, "old-1", "old-2")
 	}
 	for j := range r.IntN(4) {
-		a.Events = append(a.Events, resource.AdvisoryEvent{
+		a.Events = append(a.Events, vuln.AdvisoryEvent{
 			CreateTime: epoch.Add(time.Duration(j) * time.Hour), Author: pick(r, "db", "ann", "bob"), Reviewer: pick(r, "", "eve"),
-			ReviewState: pick(r, resource.ReviewPending, resource.ReviewApproved, resource.ReviewRejected),
-			Type:        pick(r, resource.EventDetection, resource.EventFixed, resource.EventFalsePositive),
+			ReviewState: pick(r, vuln.ReviewPending, vuln.ReviewApproved, vuln.ReviewRejected),
+			Type:        pick(r, vuln.EventDetection, vuln.EventFixed, vuln.EventFalsePositive),
 		})
 	}
 	return a
 }
 
 // anyFilter asks for a random combination, most often for one thing.
-func anyFilter(r *rand.Rand) resource.AdvisoryFilter {
-	var f resource.AdvisoryFilter
+func anyFilter(r *rand.Rand) vuln.AdvisoryFilter {
+	var f vuln.AdvisoryFilter
 	some := func(all ...string) []string {
 		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		return all[:1+r.IntN(2)]
@@ -64,15 +65,15 @@ func anyFilter(r *rand.Rand) resource.AdvisoryFilter {
 		func() { f.ComponentLocations = some("/usr/lib/libssl.so", "none") },
 		func() { f.Aliases = some("CVE-2026-1", "CVE-2026-2", "CVE-2026-11", "none") },
 		func() {
-			f.ReviewStates = []resource.ReviewState{pick(r, resource.ReviewPending, resource.ReviewApproved)}
+			f.ReviewStates = []vuln.ReviewState{pick(r, vuln.ReviewPending, vuln.ReviewApproved)}
 		},
 		func() { f.EventAuthors = some("ann", "bob", "none") },
 		func() { f.NotEventAuthors = some("ann", "bob", "none") },
 		func() { f.EventReviewers = some("eve", "none") },
 		func() {
-			f.EventTypes = []resource.AdvisoryEventType{pick(r, resource.EventFixed, resource.EventDetection), resource.EventPatched}
+			f.EventTypes = []vuln.AdvisoryEventType{pick(r, vuln.EventFixed, vuln.EventDetection), vuln.EventPatched}
 		},
-		func() { f.LatestEventType = pick(r, resource.EventFixed, resource.EventFalsePositive) },
+		func() { f.LatestEventType = pick(r, vuln.EventFixed, vuln.EventFalsePositive) },
 		func() { f.Query = pick(r, "SSL", "cve-2026-1", "zlib", "a-00", "none") },
 	}
 	for range pick(r, 0, 1, 1, 1, 2, 3) {
@@ -82,18 +83,18 @@ func anyFilter(r *rand.Rand) resource.AdvisoryFilter {
 }
 
 // matches says in so many words what a filter keeps.
-func matches(a resource.Advisory, f resource.AdvisoryFilter) bool {
+func matches(a vuln.Advisory, f vuln.AdvisoryFilter) bool {
 	any := func(wanted []string, have ...string) bool {
 		return len(wanted) == 0 || slices.ContainsFunc(wanted, func(s string) bool { return slices.Contains(have, s) })
 	}
 	var authors, reviewers []string
-	var states []resource.ReviewState
-	var types []resource.AdvisoryEventType
+	var states []vuln.ReviewState
+	var types []vuln.AdvisoryEventType
 	for _, e := range a.Events {
 		authors, reviewers, states, types = append(authors, e.Author), append(reviewers, e.Reviewer), append(states, e.ReviewState), append(types, e.Type)
 	}
 	text := strings.ToLower(strings.Join(slices.Concat([]string{a.ID, a.ComponentName}, a.Names(), a.Aliases), "\n"))
-	latest := resource.EventUnspecified
+	latest := vuln.EventUnspecified
 	if e := a.Latest(); e != nil {
 		latest = e.Type
 	}
@@ -101,16 +102,16 @@ func matches(a resource.Advisory, f resource.AdvisoryFilter) bool {
 		any(f.ArtifactArchitectures, a.ArtifactArchitecture) && any(f.ComponentNames, a.ComponentName) && any(f.ComponentTypes, a.ComponentType) &&
 		any(f.ComponentLocations, a.ComponentLocation) && any(f.Aliases, a.Aliases...) && any(f.EventAuthors, authors...) &&
 		any(f.EventReviewers, reviewers...) && (len(f.NotEventAuthors) == 0 || !any(f.NotEventAuthors, authors...)) &&
-		(len(f.ReviewStates) == 0 || slices.ContainsFunc(f.ReviewStates, func(s resource.ReviewState) bool { return slices.Contains(states, s) })) &&
-		(len(f.EventTypes) == 0 || slices.ContainsFunc(f.EventTypes, func(t resource.AdvisoryEventType) bool { return slices.Contains(types, t) })) &&
-		(f.LatestEventType == resource.EventUnspecified || f.LatestEventType == latest) && strings.Contains(text, strings.ToLower(f.Query))
+		(len(f.ReviewStates) == 0 || slices.ContainsFunc(f.ReviewStates, func(s vuln.ReviewState) bool { return slices.Contains(states, s) })) &&
+		(len(f.EventTypes) == 0 || slices.ContainsFunc(f.EventTypes, func(t vuln.AdvisoryEventType) bool { return slices.Contains(types, t) })) &&
+		(f.LatestEventType == vuln.EventUnspecified || f.LatestEventType == latest) && strings.Contains(text, strings.ToLower(f.Query))
 }
 
 // A library is a tree of groups with advisories, and what is in it.
 type library struct {
 	*storetest.Store
 	org, a, b, deep resource.UID
-	all             map[resource.UID]resource.Advisory
+	all             map[resource.UID]vuln.Advisory
 }
 
 // newLibrary fills groups by imports and by hand, then changes, imports anew and
@@ -118,14 +119,14 @@ type library struct {
 func newLibrary(t *testing.T, s *storetest.Store, r *rand.Rand) library {
 	t.Helper()
 	org, _ := addOrganization(t, s, "library", alice)
-	l := library{Store: s, org: org.UID, all: map[resource.UID]resource.Advisory{}}
+	l := library{Store: s, org: org.UID, all: map[resource.UID]vuln.Advisory{}}
 	l.a, l.b = addGroup(t, s, l.org, "a").UID, addGroup(t, s, l.org, "b").UID
 	l.deep = addGroup(t, s, l.a, "deep").UID
 	s.GenerationSize = 9 // so that there are several
 	now := epoch
 	s.Now = func() time.Time { now = now.Add(time.Duration(r.IntN(3)) * time.Millisecond); return now }
 	for _, g := range []resource.UID{l.org, l.a, l.b, l.deep} {
-		var batch []resource.Advisory
+		var batch []vuln.Advisory
 		for i := range 40 {
 			batch = append(batch, anyAdvisory(r, i))
 		}
@@ -142,12 +143,12 @@ func newLibrary(t *testing.T, s *storetest.Store, r *rand.Rand) library {
 		_, err = s.ImportAdvisories(t.Context(), g, "test", batch[:12])
 		must(t, err)
 	}
-	for i, a := range l.read(t, resource.AdvisoryFilter{}, page.Order{Field: "uid"}, 200) {
+	for i, a := range l.read(t, vuln.AdvisoryFilter{}, page.Order{Field: "uid"}, 200) {
 		switch i % 9 {
 		case 0:
 			must(t, s.DeleteAdvisory(t.Context(), a.UID))
 		case 1:
-			_, err := s.UpdateAdvisory(t.Context(), a.UID, func(a *resource.Advisory) error {
+			_, err := s.UpdateAdvisory(t.Context(), a.UID, func(a *vuln.Advisory) error {
 				a.ArtifactName, a.Aliases = "openssl", []string{"CVE-2026-2"}
 				return nil
 			})
@@ -155,7 +156,7 @@ func newLibrary(t *testing.T, s *storetest.Store, r *rand.Rand) library {
 		}
 	}
 	for _, g := range []resource.UID{l.org, l.a, l.b, l.deep} {
-		p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{l.org}}, resource.AdvisoryFilter{UIDs: resource.UIDFilter{ChildrenOf: g}},
+		p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{l.org}}, vuln.AdvisoryFilter{UIDs: resource.UIDFilter{ChildrenOf: g}},
 			page.Request{Size: 200, Order: page.Order{Field: "uid"}}, true)
 		must(t, err)
 		for _, a := range p.Items {
@@ -171,7 +172,7 @@ func newLibrary(t *testing.T, s *storetest.Store, r *rand.Rand) library {
 }
 
 // read walks a whole list, page by page, and checks that the total is what there is.
-func (l library) read(t *testing.T, f resource.AdvisoryFilter, o page.Order, size int, under ...resource.UID) (all []resource.Advisory) {
+func (l library) read(t *testing.T, f vuln.AdvisoryFilter, o page.Order, size int, under ...resource.UID) (all []vuln.Advisory) {
 	t.Helper()
 	if under == nil {
 		under = []resource.UID{l.org}
@@ -198,8 +199,8 @@ func (l library) read(t *testing.T, f resource.AdvisoryFilter, o page.Order, siz
 }
 
 // want is what a list must have, in its order.
-func (l library) want(f resource.AdvisoryFilter, o page.Order, under []resource.UID) (uids []resource.UID) {
-	var all []resource.Advisory
+func (l library) want(f vuln.AdvisoryFilter, o page.Order, under []resource.UID) (uids []resource.UID) {
+	var all []vuln.Advisory
 	for uid, a := range l.all {
 		in := slices.ContainsFunc(under, func(g resource.UID) bool { return g.Covers(uid.Parent()) })
 		p := f.UIDs
@@ -209,7 +210,7 @@ func (l library) want(f resource.AdvisoryFilter, o page.Order, under []resource.
 			all = append(all, a)
 		}
 	}
-	slices.SortFunc(all, func(x, y resource.Advisory) int {
+	slices.SortFunc(all, func(x, y vuln.Advisory) int {
 		n := cmp.Compare(x.UID, y.UID)
 		segments := func(u resource.UID) string { return string(u[len(u)-16:]) }
 		switch o.Field {
@@ -271,7 +272,7 @@ func TestAdvisoryLists(t *testing.T) {
 func TestAdvisorySkip(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		l := newLibrary(t, s, rand.New(rand.NewPCG(3, 4)))
-		for _, f := range []resource.AdvisoryFilter{{}, {ArtifactTypes: []string{"apk", "npm"}}, {ArtifactNames: []string{"curl"}}, {Query: "ssl"}} {
+		for _, f := range []vuln.AdvisoryFilter{{}, {ArtifactTypes: []string{"apk", "npm"}}, {ArtifactNames: []string{"curl"}}, {Query: "ssl"}} {
 			for _, field := range []string{"uid", "create_time", "update_time"} {
 				o := page.Order{Field: field}
 				want := l.want(f, o, []resource.UID{l.org})

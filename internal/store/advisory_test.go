@@ -17,39 +17,40 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // newAdvisory is one as a public database has it.
-func newAdvisory(id string) resource.Advisory {
-	return resource.Advisory{
+func newAdvisory(id string) vuln.Advisory {
+	return vuln.Advisory{
 		ID: id, Author: "db", ArtifactName: "example.test/pkg", ArtifactType: "golang", Summary: "Reads past the end",
 		Aliases: []string{"CVE-2026-" + id},
-		Affected: []resource.Affected{{
+		Affected: []vuln.Affected{{
 			Ecosystem: "Go", Name: "example.test/pkg",
-			Ranges: []resource.AffectedRange{{Type: "SEMVER", Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "1.2.3"}}}},
+			Ranges: []vuln.AffectedRange{{Type: "SEMVER", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "1.2.3"}}}},
 		}},
-		Events: []resource.AdvisoryEvent{{
-			CreateTime: epoch, Author: "db", ReviewState: resource.ReviewApproved, Type: resource.EventDetection,
-			Detection: &resource.Detection{Manual: true},
+		Events: []vuln.AdvisoryEvent{{
+			CreateTime: epoch, Author: "db", ReviewState: vuln.ReviewApproved, Type: vuln.EventDetection,
+			Detection: &vuln.Detection{Manual: true},
 		}},
-		Source: resource.AdvisorySource{Format: "osv", Name: id + ".json", Published: epoch, Digest: []byte("1")},
+		Source: vuln.AdvisorySource{Format: "osv", Name: id + ".json", Published: epoch, Digest: []byte("1")},
 	}
 }
 
-func addAdvisory(t *testing.T, s *storetest.Store, group resource.UID, id string) resource.Advisory {
+func addAdvisory(t *testing.T, s *storetest.Store, group resource.UID, id string) vuln.Advisory {
 	t.Helper()
 	a, err := s.InsertAdvisory(t.Context(), group, newAdvisory(id))
 	must(t, err)
 	return a
 }
 
-func newFeed(group resource.UID, name string) resource.AdvisoryFeed {
-	return resource.AdvisoryFeed{
+func newFeed(group resource.UID, name string) vuln.AdvisoryFeed {
+	return vuln.AdvisoryFeed{
 		UID: group.NewChild(), Name: name, Address: "https://feeds.test/" + name, Interval: time.Hour, CreateTime: epoch, UpdateTime: epoch,
 	}
 }
 
-func addFeed(t *testing.T, s *storetest.Store, group resource.UID, name string) resource.AdvisoryFeed {
+func addFeed(t *testing.T, s *storetest.Store, group resource.UID, name string) vuln.AdvisoryFeed {
 	t.Helper()
 	f := newFeed(group, name)
 	must(t, s.InsertFeed(t.Context(), f))
@@ -67,13 +68,13 @@ func (st stage) actsOnAdvisories() map[string]act {
 	}
 	update := func(uid resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := st.UpdateAdvisory(ctx, uid, func(a *resource.Advisory) error { a.ArtifactName, a.Aliases = "other", nil; return nil })
+			_, err := st.UpdateAdvisory(ctx, uid, func(a *vuln.Advisory) error { a.ArtifactName, a.Aliases = "other", nil; return nil })
 			return err
 		}
 	}
 	updateFeed := func(uid resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := store.Edit(ctx, uid, st.Feed, st.UpdateFeed, func(f *resource.AdvisoryFeed) error { f.Name = "other"; return nil })
+			_, err := store.Edit(ctx, uid, st.Feed, st.UpdateFeed, func(f *vuln.AdvisoryFeed) error { f.Name = "other"; return nil })
 			return err
 		}
 	}
@@ -87,10 +88,10 @@ func (st stage) actsOnAdvisories() map[string]act {
 		"ImportAdvisories": {func(ctx context.Context) error {
 			changed := newAdvisory("A-1")
 			changed.Source.Digest = []byte("2")
-			_, err := st.ImportAdvisories(ctx, st.org.UID, "test", []resource.Advisory{changed, newAdvisory("A-3")})
+			_, err := st.ImportAdvisories(ctx, st.org.UID, "test", []vuln.Advisory{changed, newAdvisory("A-3")})
 			return err
 		}, func(ctx context.Context) error {
-			_, err := st.ImportAdvisories(ctx, none, "test", []resource.Advisory{newAdvisory("A-3")})
+			_, err := st.ImportAdvisories(ctx, none, "test", []vuln.Advisory{newAdvisory("A-3")})
 			return err
 		}},
 		"ReplaceExploits": {
@@ -98,8 +99,8 @@ func (st stage) actsOnAdvisories() map[string]act {
 			func(ctx context.Context) error { return st.replace(ctx, none, epoch, score(1, 5)) },
 		},
 		"DeleteExploitList": {
-			func(ctx context.Context) error { return st.DeleteExploitList(ctx, st.org.UID, resource.EPSS) },
-			func(ctx context.Context) error { return st.DeleteExploitList(ctx, none, resource.EPSS) },
+			func(ctx context.Context) error { return st.DeleteExploitList(ctx, st.org.UID, vuln.EPSS) },
+			func(ctx context.Context) error { return st.DeleteExploitList(ctx, none, vuln.EPSS) },
 		},
 		"InsertFeed": {
 			func(ctx context.Context) error { return st.InsertFeed(ctx, f) },
@@ -118,16 +119,16 @@ func (st stage) actsOnAdvisories() map[string]act {
 	}
 }
 
-func importAll(t *testing.T, s *storetest.Store, group resource.UID, records ...resource.Advisory) resource.ImportResult {
+func importAll(t *testing.T, s *storetest.Store, group resource.UID, records ...vuln.Advisory) vuln.ImportResult {
 	t.Helper()
 	done, err := s.ImportAdvisories(t.Context(), group, "test", records)
 	must(t, err)
 	return done
 }
 
-func find(t *testing.T, s *storetest.Store, org resource.UID, id string) resource.Advisory {
+func find(t *testing.T, s *storetest.Store, org resource.UID, id string) vuln.Advisory {
 	t.Helper()
-	p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{org}}, resource.AdvisoryFilter{IDs: []string{id}}, byUID, true)
+	p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{org}}, vuln.AdvisoryFilter{IDs: []string{id}}, byUID, true)
 	must(t, err)
 	if len(p.Items) != 1 {
 		t.Fatalf("%d advisories have the id %s", len(p.Items), id)
@@ -140,14 +141,14 @@ func TestImport(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		before := len(events(t, s))
-		if done := importAll(t, s, org.UID, newAdvisory("A-1"), newAdvisory("A-2")); done != (resource.ImportResult{Created: 2}) {
+		if done := importAll(t, s, org.UID, newAdvisory("A-1"), newAdvisory("A-2")); done != (vuln.ImportResult{Created: 2}) {
 			t.Errorf("new: %+v", done)
 		}
 		first := find(t, s, org.UID, "A-1")
 		if n := len(events(t, s)) - before; n != 1 {
 			t.Errorf("%d events of one import", n)
 		}
-		if done := importAll(t, s, org.UID, newAdvisory("A-1"), newAdvisory("A-2")); done != (resource.ImportResult{Unchanged: 2}) {
+		if done := importAll(t, s, org.UID, newAdvisory("A-1"), newAdvisory("A-2")); done != (vuln.ImportResult{Unchanged: 2}) {
 			t.Errorf("the same again: %+v", done)
 		}
 		if diff := cmp.Diff(first, find(t, s, org.UID, "A-1")); diff != "" || len(events(t, s)) != before+1 {
@@ -155,20 +156,20 @@ func TestImport(t *testing.T) {
 		}
 		changed := newAdvisory("A-1")
 		changed.Summary, changed.Source.Digest = "Reads far past the end", []byte("2")
-		changed.Events = append(changed.Events, resource.AdvisoryEvent{
-			CreateTime: epoch.Add(time.Hour), Author: "db", ReviewState: resource.ReviewApproved, Type: resource.EventFixed, Fixed: &resource.Fix{Version: "1.2.3"},
+		changed.Events = append(changed.Events, vuln.AdvisoryEvent{
+			CreateTime: epoch.Add(time.Hour), Author: "db", ReviewState: vuln.ReviewApproved, Type: vuln.EventFixed, Fixed: &vuln.Fix{Version: "1.2.3"},
 		})
-		if done := importAll(t, s, org.UID, changed); done != (resource.ImportResult{Updated: 1}) {
+		if done := importAll(t, s, org.UID, changed); done != (vuln.ImportResult{Updated: 1}) {
 			t.Errorf("changed: %+v", done)
 		}
 		second := find(t, s, org.UID, "A-1")
 		if second.UID != first.UID || !second.CreateTime.Equal(first.CreateTime) || !second.UpdateTime.After(first.UpdateTime) || second.Summary != changed.Summary ||
-			len(second.Events) != 2 || second.Events[0].UID != first.Events[0].UID || second.Events[1].Type != resource.EventFixed {
+			len(second.Events) != 2 || second.Events[0].UID != first.Events[0].UID || second.Events[1].Type != vuln.EventFixed {
 			t.Errorf("changed: %+v", second)
 		}
 		gone := changed
 		gone.DeleteTime, gone.Source.Digest = epoch, []byte("3")
-		if done := importAll(t, s, org.UID, gone); done != (resource.ImportResult{Updated: 1, Withdrawn: 1}) || find(t, s, org.UID, "A-1").DeleteTime.IsZero() {
+		if done := importAll(t, s, org.UID, gone); done != (vuln.ImportResult{Updated: 1, Withdrawn: 1}) || find(t, s, org.UID, "A-1").DeleteTime.IsZero() {
 			t.Errorf("withdrawn: %+v", done)
 		}
 		back := changed
@@ -187,8 +188,8 @@ func TestImportKeepsWork(t *testing.T) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		importAll(t, s, org.UID, newAdvisory("A-1"))
 		a := find(t, s, org.UID, "A-1")
-		mine := resource.AdvisoryEvent{CreateTime: epoch, Author: "ann", ReviewState: resource.ReviewPending, Type: resource.EventTruePositive, Note: "seen"}
-		_, err := s.UpdateAdvisory(t.Context(), a.UID, func(a *resource.Advisory) error { a.Events = append(a.Events, mine); return nil })
+		mine := vuln.AdvisoryEvent{CreateTime: epoch, Author: "ann", ReviewState: vuln.ReviewPending, Type: vuln.EventTruePositive, Note: "seen"}
+		_, err := s.UpdateAdvisory(t.Context(), a.UID, func(a *vuln.Advisory) error { a.Events = append(a.Events, mine); return nil })
 		must(t, err)
 		if done := importAll(t, s, org.UID, newAdvisory("A-1")); done.Unchanged != 1 {
 			t.Errorf("an event of ours made the record another: %+v", done)
@@ -197,7 +198,7 @@ func TestImportKeepsWork(t *testing.T) {
 		next.Source.Digest = []byte("2")
 		importAll(t, s, org.UID, next)
 		got := find(t, s, org.UID, "A-1")
-		if len(got.Events) != 2 || got.Events[1].Note != "seen" || got.Events[1].ReviewState != resource.ReviewPending {
+		if len(got.Events) != 2 || got.Events[1].Note != "seen" || got.Events[1].ReviewState != vuln.ReviewPending {
 			t.Errorf("events = %+v", got.Events)
 		}
 	})
@@ -209,12 +210,12 @@ func TestImportReopened(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		a := newAdvisory("A-1")
-		a.Events = append(a.Events, resource.AdvisoryEvent{CreateTime: epoch.Add(time.Hour), Author: "db", ReviewState: resource.ReviewApproved,
-			Type: resource.EventFixed, Fixed: &resource.Fix{Version: "1.2.3"}})
+		a.Events = append(a.Events, vuln.AdvisoryEvent{CreateTime: epoch.Add(time.Hour), Author: "db", ReviewState: vuln.ReviewApproved,
+			Type: vuln.EventFixed, Fixed: &vuln.Fix{Version: "1.2.3"}})
 		importAll(t, s, org.UID, a)
-		ranges := func() (events []resource.RangeEvent) {
+		ranges := func() (events []vuln.RangeEvent) {
 			_, err := s.AdvisoriesOf(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.UIDFilter{}, "example.test/pkg",
-				func(all []resource.Affected) (bool, error) { events = all[0].Ranges[0].Events; return true, nil })
+				func(all []vuln.Affected) (bool, error) { events = all[0].Ranges[0].Events; return true, nil })
 			must(t, err)
 			return events
 		}
@@ -225,7 +226,7 @@ func TestImportReopened(t *testing.T) {
 		again.CreateTime = epoch.Add(2 * time.Hour)
 		a.Events, a.Source.Digest = append(slices.Clone(a.Events), again), []byte("2")
 		importAll(t, s, org.UID, a)
-		if got := find(t, s, org.UID, "A-1"); len(got.Events) != 3 || got.Latest().Type != resource.EventDetection {
+		if got := find(t, s, org.UID, "A-1"); len(got.Events) != 3 || got.Latest().Type != vuln.EventDetection {
 			t.Errorf("found again: %+v", got.Events)
 		}
 		if got := ranges(); len(got) != 1 || got[0].Introduced != "0" {
@@ -240,18 +241,18 @@ func TestImportReopened(t *testing.T) {
 func TestImportRace(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
-		var records []resource.Advisory
+		var records []vuln.Advisory
 		for i := range 200 {
 			records = append(records, newAdvisory("A-"+strconv.Itoa(i)))
 		}
 		var wg sync.WaitGroup
-		results := make([]resource.ImportResult, 4)
+		results := make([]vuln.ImportResult, 4)
 		errs := make([]error, len(results))
 		for i := range results {
 			wg.Go(func() { results[i], errs[i] = s.ImportAdvisories(t.Context(), org.UID, "test", records) })
 		}
 		wg.Wait()
-		var sum resource.ImportResult
+		var sum vuln.ImportResult
 		for i := range results {
 			must(t, errs[i])
 			sum.Add(results[i])
@@ -267,7 +268,7 @@ func TestImportRace(t *testing.T) {
 func TestImportNowhere(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
-		for _, records := range [][]resource.Advisory{{newAdvisory("A-1")}, nil} {
+		for _, records := range [][]vuln.Advisory{{newAdvisory("A-1")}, nil} {
 			_, err := s.ImportAdvisories(t.Context(), org.UID.NewChild(), "test", records)
 			wantFault(t, err, fault.NotFound, fault.Resource{})
 		}
@@ -281,12 +282,12 @@ func TestAdvisoriesOf(t *testing.T) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		other, _ := addOrganization(t, s, "other", alice)
 		two := newAdvisory("A-1")
-		two.Affected = append(two.Affected, resource.Affected{Ecosystem: "Go", Name: "example.test/second"})
+		two.Affected = append(two.Affected, vuln.Affected{Ecosystem: "Go", Name: "example.test/second"})
 		importAll(t, s, org.UID, two, newAdvisory("A-2"))
 		importAll(t, s, other.UID, newAdvisory("A-3"))
 		ask := func(name string, match bool) (ids []string) {
 			found, err := s.AdvisoriesOf(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.UIDFilter{}, name,
-				func([]resource.Affected) (bool, error) { return match, nil })
+				func([]vuln.Affected) (bool, error) { return match, nil })
 			must(t, err)
 			for _, a := range found {
 				ids = append(ids, a.ID+" "+a.Summary)
@@ -304,11 +305,11 @@ func TestAdvisoriesOf(t *testing.T) {
 		check(ask("example.test/second", true), "A-1 Reads past the end")
 		check(ask("example.test/pkg", false))
 		check(ask("nothing", true))
-		_, err := s.UpdateAdvisory(t.Context(), find(t, s, org.UID, "A-1").UID, func(a *resource.Advisory) error { a.Summary = "new"; return nil })
+		_, err := s.UpdateAdvisory(t.Context(), find(t, s, org.UID, "A-1").UID, func(a *vuln.Advisory) error { a.Summary = "new"; return nil })
 		must(t, err)
 		check(ask("example.test/second", true), "A-1 new")
 		before, changes := find(t, s, org.UID, "A-1"), len(events(t, s))
-		same, err := s.UpdateAdvisory(t.Context(), before.UID, func(a *resource.Advisory) error { a.Summary = "new"; return nil })
+		same, err := s.UpdateAdvisory(t.Context(), before.UID, func(a *vuln.Advisory) error { a.Summary = "new"; return nil })
 		must(t, err)
 		if n := len(events(t, s)); n != changes || !same.UpdateTime.Equal(before.UpdateTime) {
 			t.Errorf("a change of nothing made %d events, at %v", n-changes, same.UpdateTime)
@@ -377,7 +378,7 @@ func TestDueFeeds(t *testing.T) {
 		paused := newFeed(org.UID, "paused")
 		paused.Paused = true
 		must(t, s.InsertFeed(t.Context(), paused))
-		take := func(want bool) resource.AdvisoryFeed {
+		take := func(want bool) vuln.AdvisoryFeed {
 			t.Helper()
 			f, ok, err := s.ClaimDueFeed(t.Context(), now.Add(time.Hour), "", nil)
 			must(t, err)
@@ -392,7 +393,7 @@ func TestDueFeeds(t *testing.T) {
 		take(false)
 		now = now.Add(2 * time.Hour)
 		got := take(true) // whoever had it is gone
-		last := resource.FeedResult{Time: now, Took: time.Second, Import: resource.ImportResult{Created: 3}}
+		last := vuln.FeedResult{Time: now, Took: time.Second, Import: vuln.ImportResult{Created: 3}}
 		must(t, s.RecordFeedResult(t.Context(), got, last, []byte("state"), now.Add(10*time.Minute)))
 		take(false)
 		for _, uid := range []resource.UID{paused.UID, org.UID.NewChild(), feed.UID} {
@@ -409,7 +410,7 @@ func TestDueFeeds(t *testing.T) {
 		if string(got.State) != "state" || !cmp.Equal(got.Last, last) {
 			t.Errorf("a feed remembers %q and %+v", got.State, got.Last)
 		}
-		moved, err := store.Edit(t.Context(), feed.UID, s.Feed, s.UpdateFeed, func(f *resource.AdvisoryFeed) error { f.Address = "https://elsewhere.test"; return nil })
+		moved, err := store.Edit(t.Context(), feed.UID, s.Feed, s.UpdateFeed, func(f *vuln.AdvisoryFeed) error { f.Address = "https://elsewhere.test"; return nil })
 		must(t, err)
 		must(t, s.RecordFeedResult(t.Context(), got, last, []byte("of the old address"), now))
 		if moved, err = s.Feed(t.Context(), feed.UID); err != nil || len(moved.State) != 0 {
@@ -484,7 +485,7 @@ func TestGroupKeepsAdvisories(t *testing.T) {
 func TestAdvisoryRace(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
-		var records []resource.Advisory
+		var records []vuln.Advisory
 		for i := range 20 {
 			records = append(records, newAdvisory("A-"+strconv.Itoa(i)))
 		}
@@ -507,29 +508,29 @@ func TestAdvisoryRace(t *testing.T) {
 			try(func(i int) error {
 				a := records[i]
 				a.ArtifactName, a.Source.Digest = "renamed", []byte{byte(version), 9}
-				_, err := s.ImportAdvisories(t.Context(), org.UID, "test", []resource.Advisory{a})
+				_, err := s.ImportAdvisories(t.Context(), org.UID, "test", []vuln.Advisory{a})
 				return err
 			})
 		}
 		for _, name := range []string{"x", "y"} {
 			try(func(i int) error {
-				_, err := s.UpdateAdvisory(t.Context(), uids[i], func(a *resource.Advisory) error { a.ArtifactName, a.Aliases = name, []string{name}; return nil })
+				_, err := s.UpdateAdvisory(t.Context(), uids[i], func(a *vuln.Advisory) error { a.ArtifactName, a.Aliases = name, []string{name}; return nil })
 				return err
 			})
 		}
 		try(func(i int) error { return s.DeleteAdvisory(t.Context(), uids[i]) })
 		wg.Wait()
 		wantExact(t, s)
-		p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.AdvisoryFilter{}, byUID, true)
+		p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, vuln.AdvisoryFilter{}, byUID, true)
 		must(t, err)
 		if int64(len(p.Items)) != p.Total {
 			t.Errorf("%d advisories of %d", len(p.Items), p.Total)
 		}
 		for _, a := range p.Items {
-			for _, f := range []resource.AdvisoryFilter{{ArtifactNames: []string{a.ArtifactName}}, {Query: a.ArtifactName}, {Aliases: a.Aliases}, {IDs: []string{a.ID}}} {
+			for _, f := range []vuln.AdvisoryFilter{{ArtifactNames: []string{a.ArtifactName}}, {Query: a.ArtifactName}, {Aliases: a.Aliases}, {IDs: []string{a.ID}}} {
 				got, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, f, byUID, false)
 				must(t, err)
-				if !slices.ContainsFunc(got.Items, func(b resource.Advisory) bool { return b.UID == a.UID }) {
+				if !slices.ContainsFunc(got.Items, func(b vuln.Advisory) bool { return b.UID == a.UID }) {
 					t.Errorf("%s is not found by %+v", a.ID, f)
 				}
 			}

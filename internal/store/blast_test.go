@@ -10,12 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
 // numbered pushes images to a repo and returns their digests and numbers.
-func numbered(t *testing.T, s *storetest.Store, r resource.Repo, n int) (digests []string, numbers []int64) {
+func numbered(t *testing.T, s *storetest.Store, r registry.Repo, n int) (digests []string, numbers []int64) {
 	t.Helper()
 	for i := range n {
 		digests = append(digests, pushRunnable(t, s, r, fmt.Sprint(r.Name, i)))
@@ -41,10 +42,10 @@ var blastPromises = map[string]func(t *testing.T, s *storetest.Store){
 		wanted := numbers[:5]
 		since := s.Time().Add(-time.Hour)
 		want := map[resource.UID]time.Time{}
-		var all []resource.Pull
+		var all []registry.Pull
 		for i := range 400 {
 			at := s.Time().Add(-time.Duration(rng.IntN(7200)) * time.Second)
-			p := resource.Pull{Time: at, Push: rng.IntN(5) == 0, Digest: digests[rng.IntN(12)], Identity: resource.UID(fmt.Sprintf("id%d", rng.IntN(9)))}
+			p := registry.Pull{Time: at, Push: rng.IntN(5) == 0, Digest: digests[rng.IntN(12)], Identity: resource.UID(fmt.Sprintf("id%d", rng.IntN(9)))}
 			repo := app.UID
 			if i%4 == 0 {
 				repo, p.Identity = other.UID, "them"
@@ -77,9 +78,9 @@ var blastPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"an identity with many pulls is looked at to the end": func(t *testing.T, s *storetest.Store) {
 		app := addRepo(t, s, addGroup(t, s, "", "org").UID, "app")
 		digests, numbers := numbered(t, s, app, 2)
-		var all []resource.Pull
+		var all []registry.Pull
 		for i := range 60 {
-			p := resource.Pull{Time: s.Time().Add(time.Duration(i-100) * time.Second), Digest: digests[min(i, 1)], Identity: "id"}
+			p := registry.Pull{Time: s.Time().Add(time.Duration(i-100) * time.Second), Digest: digests[min(i, 1)], Identity: "id"}
 			p.UID = app.UID.NewRisingChild(p.Time)
 			all = append(all, p)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -52,14 +53,14 @@ func (p *pusher) word() string { n := p.rand.IntN(12); return fmt.Sprint(n, stri
 // act does one thing. What cannot be done now is fine.
 func (p *pusher) act(ctx context.Context) error {
 	ref, word := p.ref(), p.word()
-	b := resource.Blob{Digest: digest(word), Size: int64(len(word)), Path: fmt.Sprint("/", p.rand.Uint64())}
+	b := registry.Blob{Digest: digest(word), Size: int64(len(word)), Path: fmt.Sprint("/", p.rand.Uint64())}
 	var repo resource.UID
 	if all, err := store.ReadColumn[resource.UID](ctx, p.s.Rows, `SELECT uid FROM repos WHERE parent = $1 AND name = $2`,
 		store.Segment(ref.Group), ref.Name); err == nil && len(all) == 1 {
 		repo = all[0]
 	}
 	past := time.Now().Add(time.Hour)
-	u := resource.Upload{ID: fmt.Sprint("u", p.rand.IntN(4)), Group: ref.Group, Repo: ref.Name, Algorithm: "sha256", Size: int64(p.rand.IntN(100))}
+	u := registry.Upload{ID: fmt.Sprint("u", p.rand.IntN(4)), Group: ref.Group, Repo: ref.Name, Algorithm: "sha256", Size: int64(p.rand.IntN(100))}
 	switch n := p.rand.IntN(26); {
 	case n >= 24:
 		u.ID += fmt.Sprint(" ", p.rand.Uint64())
@@ -70,10 +71,10 @@ func (p *pusher) act(ctx context.Context) error {
 	case n >= 20:
 		return p.upload(ctx, u, ref, b)
 	case n < 6:
-		_, err := p.s.AddBlob(ctx, ref, resource.Upload{}, "", b)
+		_, err := p.s.AddBlob(ctx, ref, registry.Upload{}, "", b)
 		return err
 	case n < 10:
-		_, err := p.s.AddBlob(ctx, ref, resource.Upload{}, "", b)
+		_, err := p.s.AddBlob(ctx, ref, registry.Upload{}, "", b)
 		if err == nil {
 			_, err = p.s.PutManifest(ctx, ref, newImage(word), []string{"latest"})
 		}
@@ -106,7 +107,7 @@ func (p *pusher) act(ctx context.Context) error {
 }
 
 // upload goes on with an upload that is there: sends more, finishes or ends it.
-func (p *pusher) upload(ctx context.Context, u resource.Upload, ref registrydb.RepoRef, b resource.Blob) error {
+func (p *pusher) upload(ctx context.Context, u registry.Upload, ref registrydb.RepoRef, b registry.Blob) error {
 	ids, err := store.ReadColumn[string](ctx, p.s.Rows, `SELECT id FROM uploads WHERE grp = $1`, string(ref.Group))
 	if err != nil || len(ids) == 0 {
 		return err
@@ -364,7 +365,7 @@ func TestUploadsGoWithTheirGroup(t *testing.T) {
 			}
 			must(t, s.DeleteGroup(t.Context(), team, alice))
 			if left {
-				must(t, s.InsertUpload(t.Context(), resource.Upload{ID: "left", Group: team, Repo: "app", Algorithm: "sha256"}))
+				must(t, s.InsertUpload(t.Context(), registry.Upload{ID: "left", Group: team, Repo: "app", Algorithm: "sha256"}))
 				_, err := s.Exec(t.Context(), `UPDATE uploads SET size = 50 WHERE id = 'left'`)
 				must(t, err)
 				u.ID, u.Size = "left", 60

@@ -12,15 +12,16 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
 // copying is that of manifests to a repo, of which the last is an image with a tag that it has in both.
-func copying(from, to resource.Repo, tag string, all ...resource.Manifest) registrydb.Copying {
+func copying(from, to registry.Repo, tag string, all ...registry.Manifest) registrydb.Copying {
 	last := all[len(all)-1]
 	return registrydb.Copying{From: from.UID, To: registrydb.RepoRef{Group: to.UID.Parent(), Name: to.Name, Create: true}, Manifests: all,
-		Images: []resource.CopiedImage{{Digest: last.Digest, Tag: tag, FromTag: tag}}}
+		Images: []registry.CopiedImage{{Digest: last.Digest, Tag: tag, FromTag: tag}}}
 }
 
 var copyPromises = map[string]func(t *testing.T, s shelf){
@@ -36,7 +37,7 @@ var copyPromises = map[string]func(t *testing.T, s shelf){
 		if _, err := s.Blob(t.Context(), done.Repo, digest("one")); err != nil {
 			t.Error(err)
 		}
-		want := resource.ImageCopy{Repo: done.Repo, From: s.repo.UID, Images: []resource.CopiedImage{{Digest: m.Digest, Tag: "v1", FromTag: "v1"}},
+		want := registry.ImageCopy{Repo: done.Repo, From: s.repo.UID, Images: []registry.CopiedImage{{Digest: m.Digest, Tag: "v1", FromTag: "v1"}},
 			Manifests: 1, Bytes: 6}
 		if diff := cmp.Diff(want, done); diff != "" {
 			t.Errorf("copy (-want +got):\n%s", diff)
@@ -111,7 +112,7 @@ var copyPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a blob that the repo lacks is told": func(t *testing.T, s shelf) {
 		m := addImage(t, s.Store, s.repo, "v1", "one")
-		m.Needs = append(m.Needs, resource.Need{Digest: digest("none")})
+		m.Needs = append(m.Needs, registry.Need{Digest: digest("none")})
 		_, err := s.CopyImages(t.Context(), copying(s.repo, newRepo(s.org.UID, "copy"), "v1", m))
 		if missing := (*registrydb.MissingError)(nil); !errors.As(err, &missing) {
 			t.Errorf("error = %v", err)
@@ -149,8 +150,8 @@ func TestCopyPromises(t *testing.T) {
 	keepPromises(t, copyPromises)
 }
 
-var copyDuels = map[string]func(t *testing.T, s *storetest.Store, r, to resource.Repo, word string) duel{
-	"copy an image and delete it": func(t *testing.T, s *storetest.Store, r, to resource.Repo, word string) duel {
+var copyDuels = map[string]func(t *testing.T, s *storetest.Store, r, to registry.Repo, word string) duel{
+	"copy an image and delete it": func(t *testing.T, s *storetest.Store, r, to registry.Repo, word string) duel {
 		m := addImage(t, s, r, "t-"+word, word)
 		return duel{
 			func() error { return ignore(s.CopyImages(t.Context(), copying(r, to, "t-"+word, m))) },
@@ -158,7 +159,7 @@ var copyDuels = map[string]func(t *testing.T, s *storetest.Store, r, to resource
 			copiedOrGone(t, s, to, word),
 		}
 	},
-	"copy an image and delete its repo": func(t *testing.T, s *storetest.Store, r, to resource.Repo, word string) duel {
+	"copy an image and delete its repo": func(t *testing.T, s *storetest.Store, r, to registry.Repo, word string) duel {
 		own := addRepo(t, s, r.UID.Parent(), "own-"+word)
 		m := addImage(t, s, own, "t-"+word, word)
 		return duel{
@@ -167,7 +168,7 @@ var copyDuels = map[string]func(t *testing.T, s *storetest.Store, r, to resource
 			copiedOrGone(t, s, to, word),
 		}
 	},
-	"copy an image and collect its blob": func(t *testing.T, s *storetest.Store, r, to resource.Repo, word string) duel {
+	"copy an image and collect its blob": func(t *testing.T, s *storetest.Store, r, to registry.Repo, word string) duel {
 		s.KeepTrash = 0
 		m := addImage(t, s, r, "t-"+word, word)
 		return duel{
@@ -184,7 +185,7 @@ var copyDuels = map[string]func(t *testing.T, s *storetest.Store, r, to resource
 			copiedOrGone(t, s, to, word),
 		}
 	},
-	"copy an image and back": func(t *testing.T, s *storetest.Store, r, to resource.Repo, word string) duel {
+	"copy an image and back": func(t *testing.T, s *storetest.Store, r, to registry.Repo, word string) duel {
 		m := addImage(t, s, r, "t-"+word, word)
 		addImage(t, s, to, "t-"+word, word)
 		return duel{
@@ -196,7 +197,7 @@ var copyDuels = map[string]func(t *testing.T, s *storetest.Store, r, to resource
 }
 
 // copiedOrGone says that a copy is whole, or was refused because the image had gone.
-func copiedOrGone(t *testing.T, s *storetest.Store, to resource.Repo, word string) func(a, b error) error {
+func copiedOrGone(t *testing.T, s *storetest.Store, to registry.Repo, word string) func(a, b error) error {
 	return func(a, b error) error {
 		if b != nil {
 			return b
@@ -245,7 +246,7 @@ func TestCopyManyAtOnce(t *testing.T) {
 	for i := range 400 {
 		tag := fmt.Sprint("t", i)
 		push(t, s, r, m, tag)
-		c.Images = append(c.Images, resource.CopiedImage{Digest: m.Digest, Tag: tag, FromTag: tag})
+		c.Images = append(c.Images, registry.CopiedImage{Digest: m.Digest, Tag: tag, FromTag: tag})
 	}
 	c.Images = c.Images[1:]
 	org.UID.NewRisingChild(time.Now().Add(time.Hour)) // after which no number follows from the last

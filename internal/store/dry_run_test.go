@@ -13,9 +13,11 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // A stage is an organization with one of everything to write to.
@@ -30,19 +32,19 @@ type stage struct {
 	v           resource.GroupInvite
 	sub         resource.Subscription
 	m           resource.ExternalGroupRoleMapping
-	repo        resource.Repo // it has one tag, v1, of manifest one, and blob one
-	deployed    resource.Repo // it has a deployment
-	u           resource.Upload
-	adv         resource.Advisory
-	feed        resource.AdvisoryFeed
+	repo        registry.Repo // it has one tag, v1, of manifest one, and blob one
+	deployed    registry.Repo // it has a deployment
+	u           registry.Upload
+	adv         vuln.Advisory
+	feed        vuln.AdvisoryFeed
 	account     resource.Account
-	exception   resource.Exception
-	rule        resource.PullRule
-	signer      resource.Signer
-	trash       resource.TrashEntry // a tag of the repo
-	upstream    resource.RegistryUpstream
-	follower    resource.Repo // of the repo, and due
-	equal       resource.Repo // of the repo, and not due
+	exception   vuln.Exception
+	rule        vuln.PullRule
+	signer      registry.Signer
+	trash       registry.TrashEntry // a tag of the repo
+	upstream    registry.Upstream
+	follower    registry.Repo // of the repo, and due
+	equal       registry.Repo // of the repo, and not due
 	asked       resource.AccessRequest
 }
 
@@ -68,7 +70,7 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	addImage(t, s, st.repo, "deleted", "one")
 	must(t, s.DeleteTagNamed(t.Context(), st.repo.UID, "deleted", nil))
 	st.trash = trashed(t, s, st.repo.UID)["tag deleted"]
-	must(t, ignore(s.SetRetention(t.Context(), resource.Retention{UID: org.UID, KeepMatching: []string{"none"}, EveryDays: 1})))
+	must(t, ignore(s.SetRetention(t.Context(), registry.Retention{UID: org.UID, KeepMatching: []string{"none"}, EveryDays: 1})))
 	st.upstream = addUpstream(t, s, addGroup(t, s, org.UID, "mirror").UID)
 	st.follower, st.equal = addFollower(t, s, org.UID, "follower", st.repo.UID), addFollower(t, s, org.UID, "equal", st.repo.UID)
 	must(t, s.EndFollow(t.Context(), begin(t, s, st.equal.UID), registrydb.FollowEnd{Whole: true}))

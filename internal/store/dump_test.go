@@ -13,9 +13,11 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // A rowSet is what a database has: the rows of each table, as texts in order.
@@ -85,11 +87,11 @@ func populate(t *testing.T, s *storetest.Store) resource.UID {
 	addMapping(t, s, provider, role, "team")
 	addInvite(t, s, org, role)
 	addAssociation(t, s, parent, "accounts")
-	must(t, s.InsertRepo(t.Context(), resource.Repo{UID: org.NewChild(), Name: "app", CreateTime: epoch, UpdateTime: epoch}))
+	must(t, s.InsertRepo(t.Context(), registry.Repo{UID: org.NewChild(), Name: "app", CreateTime: epoch, UpdateTime: epoch}))
 	addUpstream(t, s, parent)
 	mirrored := registrydb.RepoRef{Group: parent, Name: "app", Create: true}
 	must(t, ignore(s.MirrorManifest(t.Context(), mirrored, mirroredImage("layer"), "v1", nil))) // it awaits its layer
-	for _, e := range []resource.Exploit{score(1, 10), exploited(1, 5)} {
+	for _, e := range []vuln.Exploit{score(1, 10), exploited(1, 5)} {
 		_, err := replace(t.Context(), s, org, epoch, e)
 		must(t, err)
 	}

@@ -12,26 +12,27 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-func newException(group, target resource.UID) resource.Exception {
-	return resource.Exception{UID: group.NewChild(), Target: target, Advisory: "CVE-1", Reason: "not used",
+func newException(group, target resource.UID) vuln.Exception {
+	return vuln.Exception{UID: group.NewChild(), Target: target, Advisory: "CVE-1", Reason: "not used",
 		CreateTime: epoch, UpdateTime: epoch}
 }
 
-func addException(t *testing.T, s *storetest.Store, group, target resource.UID) resource.Exception {
+func addException(t *testing.T, s *storetest.Store, group, target resource.UID) vuln.Exception {
 	t.Helper()
 	e := newException(group, target)
-	must(t, s.InsertExceptions(t.Context(), group, []resource.Exception{e}))
+	must(t, s.InsertExceptions(t.Context(), group, []vuln.Exception{e}))
 	return e
 }
 
-func newRule(group resource.UID) resource.PullRule {
-	return resource.PullRule{UID: group.NewChild(), Target: group, CreateTime: epoch, UpdateTime: epoch}
+func newRule(group resource.UID) vuln.PullRule {
+	return vuln.PullRule{UID: group.NewChild(), Target: group, CreateTime: epoch, UpdateTime: epoch}
 }
 
-func addRule(t *testing.T, s *storetest.Store, group resource.UID) resource.PullRule {
+func addRule(t *testing.T, s *storetest.Store, group resource.UID) vuln.PullRule {
 	t.Helper()
 	r := newRule(group)
 	must(t, s.InsertPullRule(t.Context(), r))
@@ -46,10 +47,10 @@ func (st stage) actsOnFindings() map[string]act {
 	return map[string]act{
 		"InsertExceptions": {
 			func(ctx context.Context) error {
-				return st.InsertExceptions(ctx, st.org.UID, []resource.Exception{e})
+				return st.InsertExceptions(ctx, st.org.UID, []vuln.Exception{e})
 			},
 			func(ctx context.Context) error {
-				return st.InsertExceptions(ctx, st.org.UID, []resource.Exception{newException(st.org.UID, none)})
+				return st.InsertExceptions(ctx, st.org.UID, []vuln.Exception{newException(st.org.UID, none)})
 			},
 		},
 		"ApproveException": {
@@ -69,11 +70,11 @@ func (st stage) actsOnFindings() map[string]act {
 		},
 		"UpdatePullRule": {
 			func(ctx context.Context) error {
-				_, err := store.Edit(ctx, st.rule.UID, st.PullRule, st.UpdatePullRule, func(r *resource.PullRule) error { r.Fixable = true; return nil })
+				_, err := store.Edit(ctx, st.rule.UID, st.PullRule, st.UpdatePullRule, func(r *vuln.PullRule) error { r.Fixable = true; return nil })
 				return err
 			},
 			func(ctx context.Context) error {
-				_, err := store.Edit(ctx, st.rule.UID, st.PullRule, st.UpdatePullRule, func(r *resource.PullRule) error { r.Target = none; return nil })
+				_, err := store.Edit(ctx, st.rule.UID, st.PullRule, st.UpdatePullRule, func(r *vuln.PullRule) error { r.Target = none; return nil })
 				return err
 			},
 		},
@@ -84,7 +85,7 @@ func (st stage) actsOnFindings() map[string]act {
 		"ReplaceInventory": {
 			func(ctx context.Context) error { return st.ReplaceInventory(ctx, place, entries) },
 			func(ctx context.Context) error {
-				return st.ReplaceInventory(ctx, resource.InventoryPlace{Group: none, Name: "new"}, nil)
+				return st.ReplaceInventory(ctx, vuln.InventoryPlace{Group: none, Name: "new"}, nil)
 			},
 		},
 		"DeleteInventory": {
@@ -116,11 +117,11 @@ var exceptionPromises = map[string]func(t *testing.T, s *storetest.Store){
 		repo := addRepo(t, s, rival, "repo").UID
 		stolen := org + "/" + repo[len(rival)+1:]
 		for _, target := range []resource.UID{stolen, org.NewChild()} {
-			wantFault(t, s.InsertExceptions(t.Context(), org, []resource.Exception{newException(org, target)}), fault.NotFound,
+			wantFault(t, s.InsertExceptions(t.Context(), org, []vuln.Exception{newException(org, target)}), fault.NotFound,
 				fault.Resource{Type: "repo", Name: string(target)})
 		}
 		none := org.NewChild()
-		wantFault(t, s.InsertExceptions(t.Context(), none, []resource.Exception{newException(none, none)}), fault.NotFound,
+		wantFault(t, s.InsertExceptions(t.Context(), none, []vuln.Exception{newException(none, none)}), fault.NotFound,
 			fault.Resource{Type: "group", Name: string(none)})
 		r := newRule(org)
 		r.Target = stolen
@@ -129,21 +130,21 @@ var exceptionPromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 	"all exceptions are added, or none, and no more than a group may have": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
-		var all []resource.Exception
-		for range resource.MaxExceptions {
+		var all []vuln.Exception
+		for range vuln.MaxExceptions {
 			all = append(all, newException(org, org))
 		}
 		bad := append(slices.Clone(all[1:]), newException(org, org.NewChild()))
 		wantFault(t, s.InsertExceptions(t.Context(), org, bad), fault.NotFound, fault.Resource{Type: "repo", Name: string(bad[len(bad)-1].Target)})
 		must(t, s.InsertExceptions(t.Context(), org, all))
-		wantFault(t, s.InsertExceptions(t.Context(), org, []resource.Exception{newException(org, org)}), fault.FailedPrecondition, fault.Resource{})
+		wantFault(t, s.InsertExceptions(t.Context(), org, []vuln.Exception{newException(org, org)}), fault.FailedPrecondition, fault.Resource{})
 		wantExact(t, s)
 	},
 	"an exception holds from its approval until it ends": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
 		e := newException(org, org)
 		e.ExpireTime = epoch.Add(time.Hour)
-		must(t, s.InsertExceptions(t.Context(), org, []resource.Exception{e}))
+		must(t, s.InsertExceptions(t.Context(), org, []vuln.Exception{e}))
 		if got := heldUIDs(t, s, epoch, org); got != nil {
 			t.Errorf("before it is approved: %v", got)
 		}
@@ -198,7 +199,7 @@ var exceptionPromises = map[string]func(t *testing.T, s *storetest.Store){
 		org := addGroup(t, s, "", "org").UID
 		e := newException(org, org)
 		e.ApproveTime, e.ExpireTime = epoch.Add(time.Hour), epoch.Add(2*time.Hour)
-		must(t, s.InsertExceptions(t.Context(), org, []resource.Exception{e}))
+		must(t, s.InsertExceptions(t.Context(), org, []vuln.Exception{e}))
 		for _, tt := range []struct {
 			from, to time.Duration
 			want     int
@@ -251,7 +252,7 @@ var exceptionPromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 	"a group has no more rules than it may": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
-		for range resource.MaxPullRules {
+		for range vuln.MaxPullRules {
 			addRule(t, s, org)
 		}
 		wantFault(t, s.InsertPullRule(t.Context(), newRule(org)), fault.FailedPrecondition, fault.Resource{})

@@ -8,8 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -28,8 +30,8 @@ func newPast(t *testing.T, s *storetest.Store) *past {
 	p := &past{Store: s, org: addGroup(t, s, "", "org").UID, now: epoch}
 	s.Now = func() time.Time { return p.now }
 	p.advisory = p.org.NewChild()
-	left := resource.Package{Ecosystem: "npm", Name: "left", Version: "1"}
-	ids, err := s.AddPackages(t.Context(), []resource.Package{left})
+	left := registry.Package{Ecosystem: "npm", Name: "left", Version: "1"}
+	ids, err := s.AddPackages(t.Context(), []registry.Package{left})
 	must(t, err)
 	p.packages = []findingdb.Known{{ID: ids[0], Package: left}}
 	return p
@@ -128,12 +130,12 @@ var historyPromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 	"a change of an advisory says what brought it": func(t *testing.T, s *storetest.Store) {
 		p := newPast(t, s)
-		a := resource.Advisory{ID: "CVE-1", Source: resource.AdvisorySource{Digest: []byte("1")}}
-		_, err := s.ImportAdvisories(t.Context(), p.org, "f", []resource.Advisory{a})
+		a := vuln.Advisory{ID: "CVE-1", Source: vuln.AdvisorySource{Digest: []byte("1")}}
+		_, err := s.ImportAdvisories(t.Context(), p.org, "f", []vuln.Advisory{a})
 		must(t, err)
 		wantSource(t, s, "import")
 		a.Source.Digest, a.Summary = []byte("2"), "other"
-		_, err = s.ImportAdvisories(advisorydb.WithSource(t.Context(), "feed 1"), p.org, "f", []resource.Advisory{a})
+		_, err = s.ImportAdvisories(advisorydb.WithSource(t.Context(), "feed 1"), p.org, "f", []vuln.Advisory{a})
 		must(t, err)
 		wantSource(t, s, "feed 1")
 		must(t, s.DeleteAdvisory(t.Context(), find(t, s, p.org, "CVE-1").UID))

@@ -12,19 +12,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
 // newFollower is a repo that follows another.
-func newFollower(group resource.UID, name string, source resource.UID) resource.Repo {
+func newFollower(group resource.UID, name string, source resource.UID) registry.Repo {
 	r := newRepo(group, name)
-	r.Sync = &resource.SyncConfig{Source: string(source), ExpirationTime: epoch}
+	r.Sync = &registry.SyncConfig{Source: string(source), ExpirationTime: epoch}
 	return r
 }
 
-func addFollower(t *testing.T, s *storetest.Store, group resource.UID, name string, source resource.UID) resource.Repo {
+func addFollower(t *testing.T, s *storetest.Store, group resource.UID, name string, source resource.UID) registry.Repo {
 	t.Helper()
 	r := newFollower(group, name, source)
 	must(t, s.InsertFollower(t.Context(), r, alice))
@@ -42,13 +43,13 @@ func begin(t *testing.T, s *storetest.Store, repo resource.UID) registrydb.Follo
 }
 
 // copyOne copies a tag of the source of a run.
-func copyOne(ctx context.Context, s *storetest.Store, run registrydb.FollowRun, tag string, m resource.Manifest) error {
-	return ignore(s.CopyFollowed(ctx, run, registrydb.Copying{Manifests: []resource.Manifest{m},
-		Images: []resource.CopiedImage{{Digest: m.Digest, Tag: tag, FromTag: tag}}}))
+func copyOne(ctx context.Context, s *storetest.Store, run registrydb.FollowRun, tag string, m registry.Manifest) error {
+	return ignore(s.CopyFollowed(ctx, run, registrydb.Copying{Manifests: []registry.Manifest{m},
+		Images: []registry.CopiedImage{{Digest: m.Digest, Tag: tag, FromTag: tag}}}))
 }
 
 // stands checks how a repo stands.
-func stands(t *testing.T, s *storetest.Store, repo resource.UID, want resource.FollowState, why string) resource.Follow {
+func stands(t *testing.T, s *storetest.Store, repo resource.UID, want registry.FollowState, why string) registry.Follow {
 	t.Helper()
 	f, err := s.Follow(t.Context(), repo)
 	if err != nil || f.State != want || !strings.Contains(f.Error, why) {
@@ -69,9 +70,9 @@ func (st stage) actsOnFollowers() map[string]act {
 	fresh, loop := newFollower(st.org.UID, "new", st.repo.UID), newFollower(st.org.UID, "loop", st.org.UID.NewChild())
 	update := func(source resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return ignore(store.Edit(ctx, st.follower.UID, st.Repo, func(ctx context.Context, before, after resource.Repo) (resource.Repo, error) {
+			return ignore(store.Edit(ctx, st.follower.UID, st.Repo, func(ctx context.Context, before, after registry.Repo) (registry.Repo, error) {
 				return st.UpdateFollower(ctx, before, after, bob)
-			}, func(r *resource.Repo) error { r.Sync.Source = string(source); return nil }))
+			}, func(r *registry.Repo) error { r.Sync.Source = string(source); return nil }))
 		}
 	}
 	return map[string]act{
@@ -94,7 +95,7 @@ func (st stage) actsOnFollowers() map[string]act {
 var followPromises = map[string]func(t *testing.T, s shelf){
 	"what is set is due, is done by one, and is equal until it is due again": func(t *testing.T, s shelf) {
 		f := addFollower(t, s.Store, s.org.UID, "f", s.repo.UID)
-		if got := stands(t, s.Store, f.UID, resource.FollowQueued, ""); got.Source != s.repo.UID || got.Identity != alice || got.SetTime.IsZero() {
+		if got := stands(t, s.Store, f.UID, registry.FollowQueued, ""); got.Source != s.repo.UID || got.Identity != alice || got.SetTime.IsZero() {
 			t.Errorf("it stands %+v", got)
 		}
 		due, err := s.FollowsDue(t.Context(), 1, 10)
@@ -105,13 +106,13 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		if run.Source != s.repo.UID || run.Identity != alice {
 			t.Errorf("run = %+v", run)
 		}
-		stands(t, s.Store, f.UID, resource.FollowRunning, "")
+		stands(t, s.Store, f.UID, registry.FollowRunning, "")
 		if _, ok, err := s.TakeFollow(t.Context(), f.UID, "another"); err != nil || ok {
 			t.Errorf("another takes it: %t, %v", ok, err)
 		}
 		must(t, s.EndFollow(t.Context(), run, registrydb.FollowEnd{Whole: true}))
-		got := stands(t, s.Store, f.UID, resource.FollowEqual, "")
-		if got.SuccessTime.IsZero() || got.DueTime.Sub(got.SuccessTime) != time.Hour || got.ExpireTime.Sub(got.SuccessTime) != resource.FollowLife {
+		got := stands(t, s.Store, f.UID, registry.FollowEqual, "")
+		if got.SuccessTime.IsZero() || got.DueTime.Sub(got.SuccessTime) != time.Hour || got.ExpireTime.Sub(got.SuccessTime) != registry.FollowLife {
 			t.Errorf("it stands %+v", got)
 		}
 		if due, err := s.FollowsDue(t.Context(), 1, 10); err != nil || len(due) != 0 {
@@ -130,7 +131,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		}
 		wantFault(t, copyOne(t.Context(), s.Store, old, "v1", m), fault.Aborted, fault.Resource{})
 		must(t, s.EndFollow(t.Context(), old, registrydb.FollowEnd{Error: "x"})) // which ends nothing
-		stands(t, s.Store, f.UID, resource.FollowRunning, "")
+		stands(t, s.Store, f.UID, registry.FollowRunning, "")
 		must(t, copyOne(t.Context(), s.Store, run, "v1", m))
 	},
 	"a source that changes meanwhile makes it due again afterwards": func(t *testing.T, s shelf) {
@@ -139,16 +140,16 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		for _, uid := range []resource.UID{f.UID, other.UID} {
 			run := begin(t, s.Store, uid)
 			must(t, s.TellFollowers(t.Context(), []resource.UID{s.repo.UID}, 7))
-			stands(t, s.Store, uid, resource.FollowRunning, "")
+			stands(t, s.Store, uid, registry.FollowRunning, "")
 			must(t, s.EndFollow(t.Context(), run, registrydb.FollowEnd{Whole: true}))
-			stands(t, s.Store, f.UID, resource.FollowQueued, "")
+			stands(t, s.Store, f.UID, registry.FollowQueued, "")
 		}
-		if got := stands(t, s.Store, f.UID, resource.FollowQueued, ""); got.SuccessTime.IsZero() {
+		if got := stands(t, s.Store, f.UID, registry.FollowQueued, ""); got.SuccessTime.IsZero() {
 			t.Errorf("it stands %+v", got)
 		}
-		stands(t, s.Store, other.UID, resource.FollowEqual, "")
+		stands(t, s.Store, other.UID, registry.FollowEqual, "")
 		must(t, s.TellFollowers(t.Context(), nil, 8))
-		stands(t, s.Store, other.UID, resource.FollowQueued, "")
+		stands(t, s.Store, other.UID, registry.FollowQueued, "")
 		if seq, err := s.FollowCursor(t.Context()); err != nil || seq != 8 {
 			t.Errorf("cursor = %d, %v", seq, err)
 		}
@@ -160,7 +161,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		for i := range 9 {
 			begun := s.Time()
 			must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), registrydb.FollowEnd{Error: "no", Failed: []string{"a", "b"}}))
-			got := stands(t, s.Store, f.UID, resource.FollowFailed, "no")
+			got := stands(t, s.Store, f.UID, registry.FollowFailed, "no")
 			if i == 0 {
 				since = got.StateTime
 			}
@@ -174,13 +175,13 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 			shift(t, s.Store, "due_ms", -2*time.Hour)
 		}
 		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), registrydb.FollowEnd{Whole: true}))
-		stands(t, s.Store, f.UID, resource.FollowEqual, "")
+		stands(t, s.Store, f.UID, registry.FollowEqual, "")
 	},
 	"after two weeks without a whole run it has expired, and is not due": func(t *testing.T, s shelf) {
 		f := addFollower(t, s.Store, s.org.UID, "f", s.repo.UID)
 		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), registrydb.FollowEnd{Error: "no"}))
-		shift(t, s.Store, "set_ms due_ms", -resource.FollowLife-time.Second)
-		stands(t, s.Store, f.UID, resource.FollowFailed, "expired")
+		shift(t, s.Store, "set_ms due_ms", -registry.FollowLife-time.Second)
+		stands(t, s.Store, f.UID, registry.FollowFailed, "expired")
 		if _, ok, err := s.TakeFollow(t.Context(), f.UID, "me"); ok || err != nil {
 			t.Errorf("it was taken: %v", err)
 		}
@@ -195,7 +196,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		n := len(events(t, s.Store))
 		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), registrydb.FollowEnd{Whole: true, Error: "a tag failed"}))
 		r, err := s.Repo(t.Context(), f.UID)
-		if err != nil || !r.UpdateTime.Equal(f.UpdateTime) || r.Sync.ExpirationTime.Sub(s.Time()).Round(time.Hour) != resource.FollowLife || len(events(t, s.Store)) != n {
+		if err != nil || !r.UpdateTime.Equal(f.UpdateTime) || r.Sync.ExpirationTime.Sub(s.Time()).Round(time.Hour) != registry.FollowLife || len(events(t, s.Store)) != n {
 			t.Errorf("repo = %+v, %v", r, err)
 		}
 	},
@@ -221,15 +222,15 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		b := addFollower(t, s.Store, s.org.UID, "b", a.UID)
 		for _, source := range []resource.UID{s.repo.UID, a.UID, b.UID} {
 			after := s.repo
-			after.Sync = &resource.SyncConfig{Source: string(source)}
+			after.Sync = &registry.SyncConfig{Source: string(source)}
 			_, err := s.UpdateFollower(t.Context(), s.repo, after, alice)
 			wantFault(t, err, fault.InvalidArgument, fault.Resource{})
 			wantSame(t, s.Repo, s.repo.UID, s.repo)
 		}
-		_, err := s.UpdateRepo(t.Context(), a, func() resource.Repo { r := a; r.Sync = nil; return r }())
+		_, err := s.UpdateRepo(t.Context(), a, func() registry.Repo { r := a; r.Sync = nil; return r }())
 		must(t, err)
 		after := s.repo
-		after.Sync = &resource.SyncConfig{Source: string(b.UID)}
+		after.Sync = &registry.SyncConfig{Source: string(b.UID)}
 		must(t, ignore(s.UpdateFollower(t.Context(), s.repo, after, alice))) // a follows nothing any more
 	},
 	"a repo that follows has no tags of its own, but what is attached": func(t *testing.T, s shelf) {
@@ -242,7 +243,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		for name, err := range map[string]error{
 			"push":       ignore(s.PutManifest(t.Context(), ref(f), newImage("two"), []string{"v2"})),
 			"push again": ignore(s.PutManifest(t.Context(), ref(f), m, []string{"v1"})),
-			"tag":        ignore(s.PutTag(t.Context(), resource.Tag{UID: f.UID.NewChild(), Name: "v2", Digest: m.Digest}, nil)),
+			"tag":        ignore(s.PutTag(t.Context(), registry.Tag{UID: f.UID.NewChild(), Name: "v2", Digest: m.Digest}, nil)),
 			"untag":      s.DeleteTag(t.Context(), tag.UID, nil),
 			"by name":    s.DeleteTagNamed(t.Context(), f.UID, "v1", nil),
 			"manifest":   s.DeleteManifest(t.Context(), f.UID, m.Digest, nil),
@@ -268,7 +269,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		r := addRepo(t, s.Store, s.org.UID, "f")
 		m := addImage(t, s.Store, r, "old", "old")
 		after := r
-		after.Sync = &resource.SyncConfig{Source: string(s.repo.UID)}
+		after.Sync = &registry.SyncConfig{Source: string(s.repo.UID)}
 		after, err := s.UpdateFollower(t.Context(), r, after, alice)
 		must(t, err)
 		removed, kept, next, err := s.DropFollowed(t.Context(), begin(t, s.Store, r.UID), "", 10)
@@ -335,12 +336,12 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		f := addFollower(t, s.Store, s.org.UID, "f", s.repo.UID)
 		run := begin(t, s.Store, f.UID)
 		after := f
-		after.Sync = &resource.SyncConfig{Source: string(other.UID)}
+		after.Sync = &registry.SyncConfig{Source: string(other.UID)}
 		after, err := s.UpdateFollower(t.Context(), f, after, bob)
 		must(t, err)
 		wantFault(t, copyOne(t.Context(), s.Store, run, "v1", m), fault.Aborted, fault.Resource{})
 		must(t, s.EndFollow(t.Context(), run, registrydb.FollowEnd{Whole: true}))
-		stands(t, s.Store, f.UID, resource.FollowQueued, "")
+		stands(t, s.Store, f.UID, registry.FollowQueued, "")
 		run = begin(t, s.Store, f.UID)
 		none := after
 		none.Sync = nil
@@ -353,13 +354,13 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 	"what the version before has set follows nothing, until somebody sets it again": func(t *testing.T, s shelf) {
 		f := newFollower(s.org.UID, "f", s.repo.UID)
 		must(t, s.InsertRepo(t.Context(), f))
-		stands(t, s.Store, f.UID, resource.FollowFailed, "set it again")
+		stands(t, s.Store, f.UID, registry.FollowFailed, "set it again")
 		wantUnmet(t, s.RequestFollow(t.Context(), f.UID, 0), "SYNC_UNSET")
 		addImage(t, s.Store, f, "v1", "one") // it is pushed to, as before
 		after := f
-		after.Sync = &resource.SyncConfig{Source: f.Sync.Source, ExpirationTime: s.Time()}
+		after.Sync = &registry.SyncConfig{Source: f.Sync.Source, ExpirationTime: s.Time()}
 		must(t, ignore(s.UpdateFollower(t.Context(), f, after, alice)))
-		stands(t, s.Store, f.UID, resource.FollowQueued, "")
+		stands(t, s.Store, f.UID, registry.FollowQueued, "")
 		// That version lets it follow another, or none, and knows nothing of the row.
 		must(t, ignore(s.Exec(t.Context(), `UPDATE repos SET detail = '{}' WHERE uid = $1`, string(f.UID))))
 		addImage(t, s.Store, f, "v2", "two")
@@ -401,18 +402,18 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		f := addFollower(t, s.Store, s.org.UID, "f", s.repo.UID)
 		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), registrydb.FollowEnd{Whole: true}))
 		must(t, s.RequestFollow(t.Context(), f.UID, time.Minute))
-		if got := stands(t, s.Store, f.UID, resource.FollowEqual, ""); got.DueTime.Sub(got.SuccessTime).Round(time.Minute) != time.Minute {
+		if got := stands(t, s.Store, f.UID, registry.FollowEqual, ""); got.DueTime.Sub(got.SuccessTime).Round(time.Minute) != time.Minute {
 			t.Errorf("it stands %+v", got)
 		}
 		must(t, s.RequestFollow(t.Context(), f.UID, 0))
-		stands(t, s.Store, f.UID, resource.FollowQueued, "")
+		stands(t, s.Store, f.UID, registry.FollowQueued, "")
 	},
 }
 
 // retainIn applies rules that keep nothing that there is.
 func (s shelf) retainIn(t *testing.T, repo, planned resource.UID) (registrydb.RetentionPlan, error) {
 	t.Helper()
-	must(t, ignore(s.SetRetention(t.Context(), resource.Retention{UID: repo, KeepMatching: []string{"none"}, EveryDays: 1})))
+	must(t, ignore(s.SetRetention(t.Context(), registry.Retention{UID: repo, KeepMatching: []string{"none"}, EveryDays: 1})))
 	return s.ApplyRetention(t.Context(), repo, registrydb.RetentionOrder{Planned: planned})
 }
 
@@ -425,20 +426,20 @@ func TestFollowDuels(t *testing.T) {
 	const rounds = 10
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
-		for name, against := range map[string]func(source, f resource.Repo) error{
-			"the source is deleted": func(source, _ resource.Repo) error { return s.DeleteRepo(t.Context(), source.UID) },
-			"the repo is deleted":   func(_, f resource.Repo) error { return s.DeleteRepo(t.Context(), f.UID) },
-			"it follows no longer": func(_, f resource.Repo) error {
+		for name, against := range map[string]func(source, f registry.Repo) error{
+			"the source is deleted": func(source, _ registry.Repo) error { return s.DeleteRepo(t.Context(), source.UID) },
+			"the repo is deleted":   func(_, f registry.Repo) error { return s.DeleteRepo(t.Context(), f.UID) },
+			"it follows no longer": func(_, f registry.Repo) error {
 				after := f
 				after.Sync = nil
 				return ignore(s.UpdateRepo(t.Context(), f, after))
 			},
-			"the tag moves": func(source, _ resource.Repo) error {
+			"the tag moves": func(source, _ registry.Repo) error {
 				return ignore(s.PutManifest(t.Context(), ref(source), newImage("two"), []string{"v1"}))
 			},
-			"another replica":    func(_, f resource.Repo) error { _, _, err := s.TakeFollow(t.Context(), f.UID, "another"); return err },
-			"everybody is told":  func(_, _ resource.Repo) error { return s.TellFollowers(t.Context(), nil, 1) },
-			"the source follows": func(source, f resource.Repo) error { return loop(t, s, source, f) },
+			"another replica":    func(_, f registry.Repo) error { _, _, err := s.TakeFollow(t.Context(), f.UID, "another"); return err },
+			"everybody is told":  func(_, _ registry.Repo) error { return s.TellFollowers(t.Context(), nil, 1) },
+			"the source follows": func(source, f registry.Repo) error { return loop(t, s, source, f) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				for i := range rounds {
@@ -464,9 +465,9 @@ func TestFollowDuels(t *testing.T) {
 }
 
 // loop makes the source of a repo follow it, which must fail.
-func loop(t *testing.T, s *storetest.Store, source, f resource.Repo) error {
+func loop(t *testing.T, s *storetest.Store, source, f registry.Repo) error {
 	after := source
-	after.Sync = &resource.SyncConfig{Source: string(f.UID)}
+	after.Sync = &registry.SyncConfig{Source: string(f.UID)}
 	if _, err := s.UpdateFollower(t.Context(), source, after, alice); !errors.Is(err, fault.InvalidArgument) {
 		return fmt.Errorf("a loop: %w", err)
 	}
@@ -479,10 +480,10 @@ func TestFollowLoopDuel(t *testing.T) {
 		org := addGroup(t, s, "", "org")
 		for i := range 10 {
 			a, b := addRepo(t, s, org.UID, fmt.Sprint("a", i)), addRepo(t, s, org.UID, fmt.Sprint("b", i))
-			follow := func(r, source resource.Repo) func() error {
+			follow := func(r, source registry.Repo) func() error {
 				return func() error {
 					after := r
-					after.Sync = &resource.SyncConfig{Source: string(source.UID)}
+					after.Sync = &registry.SyncConfig{Source: string(source.UID)}
 					return ignore(s.UpdateFollower(t.Context(), r, after, alice))
 				}
 			}

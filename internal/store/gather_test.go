@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -15,7 +15,7 @@ func TestManifestsTogether(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "org", alice)
-		var asked []func() (resource.Manifest, error)
+		var asked []func() (registry.Manifest, error)
 		for i := range 4 {
 			r := addRepo(t, s, org.UID, fmt.Sprint("app", i))
 			one := addImage(t, s, r, "v1", fmt.Sprint("one", i))
@@ -25,11 +25,11 @@ func TestManifestsTogether(t *testing.T) {
 			push(t, s, r, long, "long")
 			for _, reference := range []string{"v1", "long", one.Digest, long.Digest, "absent", "sha256:absent", "it's; --", "\xff", "v\x00"} {
 				asked = append(asked,
-					func() (resource.Manifest, error) { return s.Manifest(t.Context(), r.UID, reference) },
-					func() (resource.Manifest, error) { return s.StatManifest(t.Context(), r.UID, reference) })
+					func() (registry.Manifest, error) { return s.Manifest(t.Context(), r.UID, reference) },
+					func() (registry.Manifest, error) { return s.StatManifest(t.Context(), r.UID, reference) })
 			}
 		}
-		told := func(m resource.Manifest, err error) string {
+		told := func(m registry.Manifest, err error) string {
 			if err != nil {
 				return err.Error()
 			}

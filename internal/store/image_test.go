@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
@@ -21,11 +22,11 @@ import (
 )
 
 // pushRunnable pushes an image that waits to be inspected then, and returns its digest.
-func pushRunnable(t *testing.T, s *storetest.Store, r resource.Repo, word string) string {
+func pushRunnable(t *testing.T, s *storetest.Store, r registry.Repo, word string) string {
 	t.Helper()
 	addBlob(t, s, r, word)
 	m := newImage(word)
-	m.ArtifactType = resource.ImageConfigs[0]
+	m.ArtifactType = registry.ImageConfigs[0]
 	return push(t, s, r, m, "").Digest
 }
 
@@ -53,13 +54,13 @@ func settleImage(ctx context.Context, s *storetest.Store, q registrydb.QueuedIma
 		if err := findingdb.In(t).ChangeImages(ctx, []int64{number}, packages, nil); err != nil {
 			return err
 		}
-		return registrydb.In(t).SettleImage(ctx, q, resource.ImageIndexed, "", 1)
+		return registrydb.In(t).SettleImage(ctx, q, registry.ImageIndexed, "", 1)
 	})
 	return number, err
 }
 
 // repoNamed returns the repo of the organization with a name.
-func repoNamed(t *testing.T, s *storetest.Store, name string) (r resource.Repo) {
+func repoNamed(t *testing.T, s *storetest.Store, name string) (r registry.Repo) {
 	t.Helper()
 	var uid resource.UID
 	must(t, s.Row(t.Context(), `SELECT r.uid FROM repos AS r JOIN groups AS g ON g.seg = r.parent WHERE g.name = $1`,
@@ -96,7 +97,7 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, s.PostponeImage(t.Context(), *first, 0, "later"))
 		known, err := s.Images(t.Context(), first.Repo, []string{d})
 		must(t, err)
-		if got := known[d]; got.State != resource.ImageWaiting || got.Reason != "later" {
+		if got := known[d]; got.State != registry.ImageWaiting || got.Reason != "later" {
 			t.Errorf("it is told to be %v", got)
 		}
 		if again := take(t, s, first); again == nil || again.Tries != 1 {
@@ -107,7 +108,7 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		chunks := map[resource.UID]int64{}
 		for _, word := range []string{"1", "2", "3"} {
 			for _, name := range []string{"one", "two"} {
-				var r resource.Repo
+				var r registry.Repo
 				if word == "1" {
 					r = addRepo(t, s, addGroup(t, s, "", name).UID, "app")
 				} else {
@@ -129,7 +130,7 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 	"what is left of images is swept up when all of a chunk are gone": func(t *testing.T, s *storetest.Store) {
 		r := addRepo(t, s, addGroup(t, s, "", "org").UID, "app")
-		p, err := s.AddPackages(t.Context(), []resource.Package{{Ecosystem: "npm", Name: "left", Version: "1"}})
+		p, err := s.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "left", Version: "1"}})
 		must(t, err)
 		d := pushRunnable(t, s, r, "1")
 		_, err = settleImage(t.Context(), s, *take(t, s, nil), p...)
@@ -144,9 +145,9 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		}
 	},
 	"very many versions that others have change no answer": func(t *testing.T, s *storetest.Store) {
-		var crowd []resource.Package
+		var crowd []registry.Package
 		for i := range 1100 {
-			crowd = append(crowd, resource.Package{Ecosystem: "npm", Name: "left", Version: strconv.Itoa(i)})
+			crowd = append(crowd, registry.Package{Ecosystem: "npm", Name: "left", Version: strconv.Itoa(i)})
 		}
 		all, err := s.AddPackages(t.Context(), crowd)
 		must(t, err)
@@ -200,7 +201,7 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		for _, word := range []string{"1", "2", "3"} {
 			pushRunnable(t, s, r, word)
 		}
-		p, err := s.AddPackages(t.Context(), []resource.Package{{Ecosystem: "npm", Name: "left", Version: "1"}})
+		p, err := s.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "left", Version: "1"}})
 		must(t, err)
 		for range 2 {
 			_, err := settleImage(t.Context(), s, *take(t, s, nil), p...)
@@ -251,11 +252,11 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 	"what SBOMs list counts for one image in one repo": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
-		repos := []resource.Repo{addRepo(t, s, org.UID, "with"), addRepo(t, s, org.UID, "without")}
+		repos := []registry.Repo{addRepo(t, s, org.UID, "with"), addRepo(t, s, org.UID, "without")}
 		numbers := map[resource.UID]int64{}
 		d := pushRunnable(t, s, repos[0], "1")
 		pushRunnable(t, s, repos[1], "1")
-		p, err := s.AddPackages(t.Context(), []resource.Package{{Ecosystem: "npm", Name: "left"}, {Ecosystem: "npm", Name: "right"}})
+		p, err := s.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "left"}, {Ecosystem: "npm", Name: "right"}})
 		must(t, err)
 		slices.Sort(p)
 		for range repos {
@@ -264,9 +265,9 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 			must(t, err)
 		}
 		must(t, s.Write(t.Context(), func(tx *store.Tx) error {
-			_, _, err := findingdb.In(tx).SaveSBOMs(t.Context(), repos[0].UID, d, []resource.SBOM{
-				{Origin: resource.Origin{Manifest: digest("a"), Time: time.UnixMilli(7)}, IDs: p},
-				{Origin: resource.Origin{Manifest: digest("b"), Time: time.UnixMilli(5)}, IDs: p[1:]}})
+			_, _, err := findingdb.In(tx).SaveSBOMs(t.Context(), repos[0].UID, d, []registry.SBOM{
+				{Origin: registry.Origin{Manifest: digest("a"), Time: time.UnixMilli(7)}, IDs: p},
+				{Origin: registry.Origin{Manifest: digest("b"), Time: time.UnixMilli(5)}, IDs: p[1:]}})
 			return err
 		}))
 		have, err := s.HaveSBOMs(t.Context(), []resource.UID{repos[0].UID, repos[1].UID})
@@ -282,16 +283,16 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		if got := each[p[0]]; len(got) != 2 || got[0] < got[1] || len(each[p[1]]) != 0 {
 			t.Errorf("images by package: %v", each)
 		}
-		_, err = s.PutTag(t.Context(), resource.Tag{UID: repos[1].UID.NewChild(), Name: "v1", Digest: d}, nil)
+		_, err = s.PutTag(t.Context(), registry.Tag{UID: repos[1].UID.NewChild(), Name: "v1", Digest: d}, nil)
 		must(t, err)
 		tagged, err := s.TaggedImages(t.Context(), []resource.UID{org.UID}, 10)
 		must(t, err)
-		if diff := cmp.Diff([]registrydb.TaggedImage{{Repo: repos[1].UID, Digest: d, State: resource.ImageIndexed, Number: numbers[repos[1].UID]}}, tagged); diff != "" {
+		if diff := cmp.Diff([]registrydb.TaggedImage{{Repo: repos[1].UID, Digest: d, State: registry.ImageIndexed, Number: numbers[repos[1].UID]}}, tagged); diff != "" {
 			t.Error(diff)
 		}
 	},
 	"packages are numbered once, whoever has them": func(t *testing.T, s *storetest.Store) {
-		all := []resource.Package{
+		all := []registry.Package{
 			{Ecosystem: "npm", Name: "left", Version: "1"}, {Ecosystem: "npm", Name: "left", Version: "1", Owned: true},
 			{Ecosystem: "Debian:12", Name: "left", Version: "1", SourceName: "l", SourceVersion: "2"},
 		}
@@ -311,12 +312,12 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		}
 	},
 	"an inspection is kept as it was": func(t *testing.T, s *storetest.Store) {
-		want := resource.Inspection{Digest: digest("x"), Extractors: 3, Distribution: resource.Distribution{ID: "debian", Version: "12", Name: "D"},
-			Warnings: []string{"ü"}, Packages: []resource.ImagePackage{
-				{Package: resource.Package{Ecosystem: "a", Name: "n", Version: "1"}, Place: "x\ny", Layer: 7},
-				{Package: resource.Package{Ecosystem: "b", Name: "n", Version: "1"}, Place: "", Layer: 0},
+		want := registry.Inspection{Digest: digest("x"), Extractors: 3, Distribution: registry.Distribution{ID: "debian", Version: "12", Name: "D"},
+			Warnings: []string{"ü"}, Packages: []registry.ImagePackage{
+				{Package: registry.Package{Ecosystem: "a", Name: "n", Version: "1"}, Place: "x\ny", Layer: 7},
+				{Package: registry.Package{Ecosystem: "b", Name: "n", Version: "1"}, Place: "", Layer: 0},
 			}}
-		ids, err := s.AddPackages(t.Context(), []resource.Package{want.Packages[0].Package, want.Packages[1].Package})
+		ids, err := s.AddPackages(t.Context(), []registry.Package{want.Packages[0].Package, want.Packages[1].Package})
 		must(t, err)
 		want.Packages[0].ID, want.Packages[1].ID = ids[0], ids[1]
 		must(t, s.Write(t.Context(), func(tx *store.Tx) error {
@@ -325,7 +326,7 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		}))
 		got, ok, err := s.Inspection(t.Context(), want.Digest)
 		must(t, err)
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(resource.Inspection{}, "UpdateTime")); !ok || diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(registry.Inspection{}, "UpdateTime")); !ok || diff != "" {
 			t.Errorf("found: %v, %s", ok, diff)
 		}
 		_, err = s.SweepChunks(t.Context()) // no image has the digest
@@ -360,7 +361,7 @@ func TestImagesAtOnce(t *testing.T) {
 	s := storetest.Open(t, url)
 	org := addGroup(t, s, "", "org")
 	r := addRepo(t, s, org.UID, "app")
-	p, err := s.AddPackages(t.Context(), []resource.Package{{Ecosystem: "npm", Name: "left", Version: "1"}})
+	p, err := s.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "left", Version: "1"}})
 	must(t, err)
 	const each = 15
 	for i := range 3 * each {

@@ -15,17 +15,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
 // newPlace returns a place of a group with what runs there, as of now and for a day.
-func newPlace(s *storetest.Store, group resource.UID, name string, entries int) (resource.InventoryPlace, []resource.InventoryEntry) {
+func newPlace(s *storetest.Store, group resource.UID, name string, entries int) (vuln.InventoryPlace, []vuln.InventoryEntry) {
 	now := s.Time()
-	var all []resource.InventoryEntry
+	var all []vuln.InventoryEntry
 	for i := range entries {
-		all = append(all, resource.InventoryEntry{Namespace: name, Workload: fmt.Sprint(i), Digest: fmt.Sprintf("sha256:%064d", i), Copies: i + 1})
+		all = append(all, vuln.InventoryEntry{Namespace: name, Workload: fmt.Sprint(i), Digest: fmt.Sprintf("sha256:%064d", i), Copies: i + 1})
 	}
-	return resource.InventoryPlace{Group: group, Name: name, Identity: "a1", PushTime: now, ExpireTime: now.Add(24 * time.Hour), Entries: entries}, all
+	return vuln.InventoryPlace{Group: group, Name: name, Identity: "a1", PushTime: now, ExpireTime: now.Add(24 * time.Hour), Entries: entries}, all
 }
 
 func pushPlace(t *testing.T, s *storetest.Store, group resource.UID, name string, entries int) {
@@ -148,7 +149,7 @@ var inventoryPromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 	"an organization has so many places, whoever pushes at the same time": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
-		for i := range resource.MaxInventoryPlaces - 2 {
+		for i := range vuln.MaxInventoryPlaces - 2 {
 			pushPlace(t, s, org, fmt.Sprint(i), 1)
 		}
 		var mu sync.Mutex
@@ -168,7 +169,7 @@ var inventoryPromises = map[string]func(t *testing.T, s *storetest.Store){
 			})
 		}
 		all.Wait()
-		if places, err := s.Places(t.Context(), []resource.UID{org}); err != nil || refused != 4 || len(places) != resource.MaxInventoryPlaces {
+		if places, err := s.Places(t.Context(), []resource.UID{org}); err != nil || refused != 4 || len(places) != vuln.MaxInventoryPlaces {
 			t.Errorf("%d refused, %d places, %v", refused, len(places), err)
 		}
 		pushPlace(t, s, org, "0", 2) // one that is there

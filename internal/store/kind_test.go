@@ -6,11 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
-	"go.yaml.in/yaml/v3"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // A filler sets every field of a resource to something that is not its zero value.
@@ -134,29 +137,29 @@ func TestEveryFieldIsKept(t *testing.T) {
 		}, func(ctx context.Context, a resource.Account) error {
 			return s.InsertAccount(ctx, a, resource.Identity{UID: a.Identity, CreateTime: epoch, UpdateTime: epoch, LastSeenTime: epoch})
 		}, s.Account, s.Accounts, org))
-		t.Run("repos", kept(func(r *resource.Repo) { r.UID = org.NewChild() }, s.InsertRepo, s.Repo, s.Repos, org))
+		t.Run("repos", kept(func(r *registry.Repo) { r.UID = org.NewChild() }, s.InsertRepo, s.Repo, s.Repos, org))
 		t.Run("subscriptions", kept(func(v *resource.Subscription) { v.UID = org.NewChild() }, s.InsertSubscription, s.Subscription, s.Subscriptions, org))
 		t.Run("deliveries", kept(func(d *resource.Delivery) { d.UID = sub.UID.NewChild() },
 			func(ctx context.Context, d resource.Delivery) error {
 				return s.GiveUp(ctx, sub.UID, 0, []resource.Delivery{d})
 			},
 			s.Delivery, s.Deliveries, org))
-		t.Run("exceptions", kept(func(e *resource.Exception) { e.UID, e.Target = org.NewChild(), org },
-			func(ctx context.Context, e resource.Exception) error {
-				return s.InsertExceptions(ctx, org, []resource.Exception{e})
+		t.Run("exceptions", kept(func(e *vuln.Exception) { e.UID, e.Target = org.NewChild(), org },
+			func(ctx context.Context, e vuln.Exception) error {
+				return s.InsertExceptions(ctx, org, []vuln.Exception{e})
 			}, s.Exception, s.Exceptions, org))
-		t.Run("pull rules", kept(func(r *resource.PullRule) { r.UID, r.Target = org.NewChild(), org }, s.InsertPullRule, s.PullRule, s.PullRules, org))
-		t.Run("signers", kept(func(s *resource.Signer) { s.UID = org.NewChild() }, s.InsertSigner, s.Signer, s.Signers, org))
+		t.Run("pull rules", kept(func(r *vuln.PullRule) { r.UID, r.Target = org.NewChild(), org }, s.InsertPullRule, s.PullRule, s.PullRules, org))
+		t.Run("signers", kept(func(s *registry.Signer) { s.UID = org.NewChild() }, s.InsertSigner, s.Signer, s.Signers, org))
 		t.Run("access rules", kept(func(r *resource.AccessRule) { r.UID, r.Role, r.Requester = org.NewChild(), role.UID, role.UID }, s.InsertAccessRule, s.AccessRule, s.AccessRules, org))
 		rule := resource.AccessRule{UID: org.NewChild(), Role: role.UID, CreateTime: epoch, UpdateTime: epoch}
 		must(t, s.InsertAccessRule(t.Context(), rule))
 		t.Run("access requests", kept(func(r *resource.AccessRequest) {
 			r.UID, r.Role, r.Rule, r.Identity = org.NewChild(), role.UID, rule.UID, org.NewChild()
 		}, s.InsertAccessRequest, s.AccessRequest, s.AccessRequests, org))
-		t.Run("registry upstreams", kept(func(u *resource.RegistryUpstream) {
+		t.Run("registry upstreams", kept(func(u *registry.Upstream) {
 			u.UID, u.Credentials.Plain = addGroup(t, s, org, "mirror").UID.NewChild(), ""
 		}, s.InsertUpstream, s.Upstream, s.Upstreams, org))
-		t.Run("advisory feeds", kept(func(f *resource.AdvisoryFeed) { f.UID = org.NewChild() }, s.InsertFeed, s.Feed, s.Feeds, org))
+		t.Run("advisory feeds", kept(func(f *vuln.AdvisoryFeed) { f.UID = org.NewChild() }, s.InsertFeed, s.Feed, s.Feeds, org))
 	})
 }
 

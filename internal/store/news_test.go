@@ -10,8 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
@@ -41,7 +43,7 @@ func newBulletin(t *testing.T, s *storetest.Store) *bulletin {
 	t.Helper()
 	l := &bulletin{Store: s, org: addGroup(t, s, "", "org").UID, known: map[string]resource.UID{}}
 	l.folder = addGroup(t, s, l.org, "folder").UID
-	ids, err := s.AddPackages(t.Context(), []resource.Package{{Ecosystem: "npm", Name: "left", Version: "1"},
+	ids, err := s.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "left", Version: "1"},
 		{Ecosystem: "npm", Name: "left", Version: "2"}, {Ecosystem: "npm", Name: "right", Version: "1"}})
 	must(t, err)
 	l.packages = slices.Sorted(slices.Values(ids))
@@ -312,8 +314,8 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, s.DeleteManifest(t.Context(), r.UID, digests[1], nil))
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
 			got, err := tx.ImagesByNumber(ctx, numbers)
-			want := []findingdb.ImageNumber{{Number: numbers[2], NewsImage: resource.NewsImage{Repo: r.UID, Digest: digests[2]}},
-				{Number: numbers[0], NewsImage: resource.NewsImage{Repo: r.UID, Digest: digests[0]}}}
+			want := []findingdb.ImageNumber{{Number: numbers[2], NewsImage: vuln.NewsImage{Repo: r.UID, Digest: digests[2]}},
+				{Number: numbers[0], NewsImage: vuln.NewsImage{Repo: r.UID, Digest: digests[0]}}}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -325,10 +327,10 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 		r := addRepo(t, s, l.org, "app")
 		d := pushRunnable(t, s, r, "1")
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
-			_, err := tx.SaveInspection(ctx, resource.Inspection{Digest: d, Packages: make([]resource.ImagePackage, 2)}, l.packages[:2])
+			_, err := tx.SaveInspection(ctx, registry.Inspection{Digest: d, Packages: make([]registry.ImagePackage, 2)}, l.packages[:2])
 			return err
 		})
-		image := resource.NewsImage{Repo: r.UID, Digest: d}
+		image := vuln.NewsImage{Repo: r.UID, Digest: d}
 		content := func(want []int64, compared bool) {
 			t.Helper()
 			inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {

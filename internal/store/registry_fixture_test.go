@@ -8,33 +8,34 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-func newRepo(group resource.UID, name string) resource.Repo {
-	return resource.Repo{UID: group.NewChild(), Name: name, CreateTime: epoch, UpdateTime: epoch}
+func newRepo(group resource.UID, name string) registry.Repo {
+	return registry.Repo{UID: group.NewChild(), Name: name, CreateTime: epoch, UpdateTime: epoch}
 }
 
 // newDeployment is by one chart.
-func newDeployment(repo resource.UID) resource.Deployment {
+func newDeployment(repo resource.UID) registry.Deployment {
 	chart := "app"
-	return resource.Deployment{
-		UID: repo, Charts: []resource.HelmChart{{Repo: "https://charts.example.com", Chart: &chart}}, CreateTime: epoch, UpdateTime: epoch,
+	return registry.Deployment{
+		UID: repo, Charts: []registry.HelmChart{{Repo: "https://charts.example.com", Chart: &chart}}, CreateTime: epoch, UpdateTime: epoch,
 	}
 }
 
-func addRepo(t *testing.T, s *storetest.Store, group resource.UID, name string) resource.Repo {
+func addRepo(t *testing.T, s *storetest.Store, group resource.UID, name string) registry.Repo {
 	t.Helper()
 	r := newRepo(group, name)
 	must(t, s.InsertRepo(t.Context(), r))
 	return r
 }
 
-func addUpload(t *testing.T, s *storetest.Store, group resource.UID, repo string) resource.Upload {
+func addUpload(t *testing.T, s *storetest.Store, group resource.UID, repo string) registry.Upload {
 	t.Helper()
-	u := resource.Upload{ID: rand.Text(), Group: group, Repo: repo, Algorithm: "sha256"}
+	u := registry.Upload{ID: rand.Text(), Group: group, Repo: repo, Algorithm: "sha256"}
 	must(t, s.InsertUpload(t.Context(), u))
 	return u
 }
@@ -43,44 +44,44 @@ func addUpload(t *testing.T, s *storetest.Store, group resource.UID, repo string
 func digest(word string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(word))) }
 
 // ref is a repo that is there.
-func ref(r resource.Repo) registrydb.RepoRef {
+func ref(r registry.Repo) registrydb.RepoRef {
 	return registrydb.RepoRef{Group: r.UID.Parent(), Name: r.Name}
 }
 
 // addBlob gives a repo a blob named by a word.
-func addBlob(t *testing.T, s *storetest.Store, r resource.Repo, word string) string {
+func addBlob(t *testing.T, s *storetest.Store, r registry.Repo, word string) string {
 	t.Helper()
-	b := resource.Blob{Digest: digest(word), Size: int64(len(word)), Path: "/blobs/" + rand.Text()}
-	_, err := s.AddBlob(t.Context(), ref(r), resource.Upload{}, "", b)
+	b := registry.Blob{Digest: digest(word), Size: int64(len(word)), Path: "/blobs/" + rand.Text()}
+	_, err := s.AddBlob(t.Context(), ref(r), registry.Upload{}, "", b)
 	must(t, err)
 	return b.Digest
 }
 
 // newImage is a manifest of one blob named by a word.
-func newImage(word string) resource.Manifest {
-	return resource.Manifest{
+func newImage(word string) registry.Manifest {
+	return registry.Manifest{
 		Digest: digest("manifest " + word), MediaType: "application/vnd.oci.image.manifest.v1+json", Size: int64(len(word)), Body: []byte(word),
-		Needs: []resource.Need{{Digest: digest(word)}},
+		Needs: []registry.Need{{Digest: digest(word)}},
 	}
 }
 
 // newIndex is a manifest of the images of words.
-func newIndex(word string, images ...string) resource.Manifest {
-	m := resource.Manifest{Digest: digest("index " + word), MediaType: "application/vnd.oci.image.index.v1+json", Body: []byte(word)}
+func newIndex(word string, images ...string) registry.Manifest {
+	m := registry.Manifest{Digest: digest("index " + word), MediaType: "application/vnd.oci.image.index.v1+json", Body: []byte(word)}
 	for _, w := range images {
-		m.Needs = append(m.Needs, resource.Need{Digest: newImage(w).Digest, Manifest: true})
+		m.Needs = append(m.Needs, registry.Need{Digest: newImage(w).Digest, Manifest: true})
 	}
 	return m
 }
 
 // addImage pushes an image, with its blob, under a tag unless that is "".
-func addImage(t *testing.T, s *storetest.Store, r resource.Repo, tag, word string) resource.Manifest {
+func addImage(t *testing.T, s *storetest.Store, r registry.Repo, tag, word string) registry.Manifest {
 	t.Helper()
 	addBlob(t, s, r, word)
 	return push(t, s, r, newImage(word), tag)
 }
 
-func push(t *testing.T, s *storetest.Store, r resource.Repo, m resource.Manifest, tags ...string) resource.Manifest {
+func push(t *testing.T, s *storetest.Store, r registry.Repo, m registry.Manifest, tags ...string) registry.Manifest {
 	t.Helper()
 	if len(tags) == 1 && tags[0] == "" {
 		tags = nil
@@ -98,7 +99,7 @@ func (st stage) actsOnTheRegistry() map[string]act {
 	none := st.org.UID.NewChild()
 	fresh := newRepo(st.org.UID, "new")
 	tag, _ := st.TagNamed(ctx0, st.repo.UID, "v1")
-	u := resource.Upload{ID: "new " + st.org.Name, Group: st.org.UID, Repo: "new", Algorithm: "sha256"}
+	u := registry.Upload{ID: "new " + st.org.Name, Group: st.org.UID, Repo: "new", Algorithm: "sha256"}
 	deleteTag := func(frozen func(string) bool) func(context.Context) error {
 		return func(ctx context.Context) error { return st.DeleteTag(ctx, tag.UID, frozen) }
 	}
@@ -110,9 +111,9 @@ func (st stage) actsOnTheRegistry() map[string]act {
 		"UpdateRepo": {st.describeRepo(st.repo.UID), st.describeRepo(none)},
 		"UpdateRepoReadme": {
 			func(ctx context.Context) error {
-				return st.UpdateRepoReadme(ctx, resource.RepoReadme{UID: st.repo.UID, Content: "x"})
+				return st.UpdateRepoReadme(ctx, registry.RepoReadme{UID: st.repo.UID, Content: "x"})
 			},
-			func(ctx context.Context) error { return st.UpdateRepoReadme(ctx, resource.RepoReadme{UID: none}) },
+			func(ctx context.Context) error { return st.UpdateRepoReadme(ctx, registry.RepoReadme{UID: none}) },
 		},
 		"DeleteRepo": {
 			func(ctx context.Context) error { return st.DeleteRepo(ctx, st.repo.UID) },
@@ -133,7 +134,7 @@ func (st stage) actsOnTheRegistry() map[string]act {
 		},
 		"DeleteBlob": {
 			func(ctx context.Context) error {
-				if _, err := st.AddBlob(ctx, ref(st.repo), resource.Upload{}, "", resource.Blob{Digest: digest("spare"), Path: "/" + st.org.Name}); err != nil {
+				if _, err := st.AddBlob(ctx, ref(st.repo), registry.Upload{}, "", registry.Blob{Digest: digest("spare"), Path: "/" + st.org.Name}); err != nil {
 					return err
 				}
 				if resource.IsDryRun(ctx) {
@@ -156,10 +157,10 @@ func (st stage) actsOnTheRegistry() map[string]act {
 		},
 		"SetRetention": {
 			func(ctx context.Context) error {
-				return ignore(st.SetRetention(ctx, resource.Retention{UID: st.repo.UID, KeepNewest: 1}))
+				return ignore(st.SetRetention(ctx, registry.Retention{UID: st.repo.UID, KeepNewest: 1}))
 			},
 			func(ctx context.Context) error {
-				return ignore(st.SetRetention(ctx, resource.Retention{UID: none, KeepNewest: 1}))
+				return ignore(st.SetRetention(ctx, registry.Retention{UID: none, KeepNewest: 1}))
 			},
 		},
 		"DeleteRetention": {
@@ -183,7 +184,7 @@ func (st stage) actsOnTheRegistry() map[string]act {
 			func(ctx context.Context) error { return st.DeleteUpload(ctx, "none") },
 		},
 		"InsertPulls": {func(ctx context.Context) error {
-			return st.InsertPulls(ctx, []resource.Pull{{UID: st.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}})
+			return st.InsertPulls(ctx, []registry.Pull{{UID: st.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}})
 		}, nil},
 		"InsertDeployment": {
 			func(ctx context.Context) error { return st.InsertDeployment(ctx, newDeployment(st.repo.UID)) },
@@ -206,20 +207,20 @@ func (st stage) actsOnTheRegistry() map[string]act {
 }
 
 func (st stage) redeploy(ctx context.Context, repo resource.UID) error {
-	_, err := st.UpdateDeployment(ctx, repo, func(d *resource.Deployment) error { d.Charts = nil; return nil })
+	_, err := st.UpdateDeployment(ctx, repo, func(d *registry.Deployment) error { d.Charts = nil; return nil })
 	return err
 }
 
 func (st stage) describeRepo(uid resource.UID) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := store.Edit(ctx, uid, st.Repo, st.UpdateRepo, func(r *resource.Repo) error { r.Description = "x"; return nil })
+		_, err := store.Edit(ctx, uid, st.Repo, st.UpdateRepo, func(r *registry.Repo) error { r.Description = "x"; return nil })
 		return err
 	}
 }
 
 func (st stage) open(group resource.UID) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := st.UpdateRegistrySettings(ctx, group, func(s *resource.RegistrySettings) error { s.Public = true; return nil })
+		_, err := st.UpdateRegistrySettings(ctx, group, func(s *registry.Settings) error { s.Public = true; return nil })
 		return err
 	}
 }

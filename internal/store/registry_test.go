@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -22,7 +23,7 @@ import (
 type shelf struct {
 	*storetest.Store
 	org, folder resource.Group
-	repo        resource.Repo
+	repo        registry.Repo
 }
 
 func newShelf(t *testing.T, s *storetest.Store) shelf {
@@ -57,16 +58,16 @@ func (s shelf) names(t *testing.T, f resource.Filter, order string) []string {
 
 var registryPromises = map[string]func(t *testing.T, s shelf){
 	"a repo keeps what it was given": func(t *testing.T, s shelf) {
-		r := resource.Repo{
+		r := registry.Repo{
 			UID: s.org.UID.NewChild(), Name: "full", Description: "ünï", Tier: 3, Bundles: []string{"fips"}, Aliases: []string{"a:b"},
-			ActiveTags: []string{"latest"}, Sync: &resource.SyncConfig{Source: "x", ExpirationTime: epoch}, CreateTime: epoch, UpdateTime: epoch.Add(time.Second),
+			ActiveTags: []string{"latest"}, Sync: &registry.SyncConfig{Source: "x", ExpirationTime: epoch}, CreateTime: epoch, UpdateTime: epoch.Add(time.Second),
 		}
 		must(t, s.InsertRepo(t.Context(), r))
 		wantSame(t, s.Repo, r.UID, r)
-		changed, err := store.Edit(t.Context(), r.UID, s.Repo, s.UpdateRepo, func(r *resource.Repo) error { r.Tier, r.Sync = 1, nil; return nil })
+		changed, err := store.Edit(t.Context(), r.UID, s.Repo, s.UpdateRepo, func(r *registry.Repo) error { r.Tier, r.Sync = 1, nil; return nil })
 		must(t, err)
 		wantSame(t, s.Repo, r.UID, changed)
-		must(t, s.UpdateRepoReadme(t.Context(), resource.RepoReadme{UID: r.UID, Content: "# hi"}))
+		must(t, s.UpdateRepoReadme(t.Context(), registry.RepoReadme{UID: r.UID, Content: "# hi"}))
 		readme, err := s.RepoReadme(t.Context(), r.UID)
 		if err != nil || readme.Content != "# hi" {
 			t.Errorf("readme = %v, %v", readme, err)
@@ -75,7 +76,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	"repos of a group have different names": func(t *testing.T, s shelf) {
 		wantFault(t, s.InsertRepo(t.Context(), newRepo(s.folder.UID, "app")), fault.AlreadyExists, fault.Resource{Type: "repo", Name: "app"})
 		other := addRepo(t, s.Store, s.folder.UID, "other")
-		_, err := store.Edit(t.Context(), other.UID, s.Repo, s.UpdateRepo, func(r *resource.Repo) error { r.Name = "app"; return nil })
+		_, err := store.Edit(t.Context(), other.UID, s.Repo, s.UpdateRepo, func(r *registry.Repo) error { r.Name = "app"; return nil })
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "repo", Name: "app"})
 		addRepo(t, s.Store, s.org.UID, "app")
 	},
@@ -90,35 +91,35 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		wantSame(t, s.Deployment, d.UID, d)
 		wantFault(t, s.InsertDeployment(t.Context(), d), fault.AlreadyExists, fault.Resource{Type: "deployment", Name: string(d.UID)})
 		wantFault(t, s.InsertDeployment(t.Context(), newDeployment(s.org.UID.NewChild())), fault.NotFound, fault.Resource{})
-		changed, err := s.UpdateDeployment(t.Context(), d.UID, func(d *resource.Deployment) error { d.Charts[0].Repo = "oci://x.test"; return nil })
+		changed, err := s.UpdateDeployment(t.Context(), d.UID, func(d *registry.Deployment) error { d.Charts[0].Repo = "oci://x.test"; return nil })
 		must(t, err)
 		wantSame(t, s.Deployment, d.UID, changed)
 		no := errors.New("no")
-		if _, err := s.UpdateDeployment(t.Context(), d.UID, func(d *resource.Deployment) error { d.Charts = nil; return no }); !errors.Is(err, no) {
+		if _, err := s.UpdateDeployment(t.Context(), d.UID, func(d *registry.Deployment) error { d.Charts = nil; return no }); !errors.Is(err, no) {
 			t.Errorf("error = %v", err)
 		}
 		wantSame(t, s.Deployment, d.UID, changed)
 		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
 		_, err = s.Deployment(t.Context(), d.UID)
 		wantFault(t, err, fault.NotFound, fault.Resource{})
-		_, err = s.UpdateDeployment(t.Context(), d.UID, func(*resource.Deployment) error { return nil })
+		_, err = s.UpdateDeployment(t.Context(), d.UID, func(*registry.Deployment) error { return nil })
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
 	"a change of nothing writes nothing": func(t *testing.T, s shelf) {
 		ctx := t.Context()
 		d := newDeployment(s.repo.UID)
 		must(t, s.InsertDeployment(ctx, d))
-		must(t, s.UpdateRepoReadme(ctx, resource.RepoReadme{UID: s.repo.UID, Content: "# hi"}))
-		open := func(r *resource.RegistrySettings) error { r.Public = true; return nil }
+		must(t, s.UpdateRepoReadme(ctx, registry.RepoReadme{UID: s.repo.UID, Content: "# hi"}))
+		open := func(r *registry.Settings) error { r.Public = true; return nil }
 		set, err := s.UpdateRegistrySettings(ctx, s.org.UID, open)
 		must(t, err)
 		repo, err := s.Repo(ctx, s.repo.UID)
 		must(t, err)
 		before := len(events(t, s.Store))
-		_, de := s.UpdateDeployment(ctx, d.UID, func(d *resource.Deployment) error { d.Charts = slices.Clone(d.Charts); return nil })
-		_, re := store.Edit(ctx, repo.UID, s.Repo, s.UpdateRepo, func(r *resource.Repo) error { r.Name = "app"; return nil })
+		_, de := s.UpdateDeployment(ctx, d.UID, func(d *registry.Deployment) error { d.Charts = slices.Clone(d.Charts); return nil })
+		_, re := store.Edit(ctx, repo.UID, s.Repo, s.UpdateRepo, func(r *registry.Repo) error { r.Name = "app"; return nil })
 		same, se := s.UpdateRegistrySettings(ctx, s.org.UID, open)
-		must(t, errors.Join(de, re, se, s.UpdateRepoReadme(ctx, resource.RepoReadme{UID: s.repo.UID, Content: "# hi"})))
+		must(t, errors.Join(de, re, se, s.UpdateRepoReadme(ctx, registry.RepoReadme{UID: s.repo.UID, Content: "# hi"})))
 		wantSame(t, s.Deployment, d.UID, d)
 		wantSame(t, s.Repo, repo.UID, repo)
 		if diff := cmp.Diff(set, same); diff != "" {
@@ -136,7 +137,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	"a list of tags at their end has no others": func(t *testing.T, s shelf) {
 		m := addImage(t, s.Store, s.repo, "new", "one")
 		for _, name := range []string{"old", "older-20200101"} {
-			_, err := s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: name, Digest: m.Digest, Deprecated: true}, nil)
+			_, err := s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: name, Digest: m.Digest, Deprecated: true}, nil)
 			must(t, err)
 		}
 		if got := s.names(t, resource.Filter{Deprecated: true}, "name"); !slices.Equal(got, []string{"old"}) {
@@ -205,7 +206,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	"followers are counted in reach": func(t *testing.T, s shelf) {
 		for i, group := range []resource.UID{s.org.UID, s.folder.UID} {
 			r := newRepo(group, fmt.Sprintf("follower%d", i))
-			r.Sync = &resource.SyncConfig{Source: string(s.repo.UID)}
+			r.Sync = &registry.SyncConfig{Source: string(s.repo.UID)}
 			must(t, s.InsertRepo(t.Context(), r))
 		}
 		for root, want := range map[resource.UID]int64{s.org.UID: 2, s.folder.UID: 1} {
@@ -269,17 +270,17 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a manifest names all that its repo lacks, and may need a thing twice": func(t *testing.T, s shelf) {
 		addImage(t, s.Store, s.repo, "", "one")
-		need := func(word string, manifest bool) resource.Need {
-			return resource.Need{Digest: digest(word), Manifest: manifest}
+		need := func(word string, manifest bool) registry.Need {
+			return registry.Need{Digest: digest(word), Manifest: manifest}
 		}
 		m := newIndex("many", "one")
 		m.Needs = append(m.Needs, need("one", false), need("x", false), need("one", false), need("y", true), need("one", true))
 		_, err := s.PutManifest(t.Context(), ref(s.repo), m, nil)
 		lacking, ok := errors.AsType[*registrydb.MissingError](err)
-		if want := []resource.Need{need("x", false), need("y", true), need("one", true)}; !ok || !cmp.Equal(lacking.Needs, want) {
+		if want := []registry.Need{need("x", false), need("y", true), need("one", true)}; !ok || !cmp.Equal(lacking.Needs, want) {
 			t.Errorf("error = %v, want one of %v", err, want)
 		}
-		m.Needs = slices.DeleteFunc(m.Needs, func(n resource.Need) bool { return slices.Contains(lacking.Needs, n) })
+		m.Needs = slices.DeleteFunc(m.Needs, func(n registry.Need) bool { return slices.Contains(lacking.Needs, n) })
 		push(t, s.Store, s.repo, m)
 		wantFault(t, s.DeleteManifest(t.Context(), s.repo.UID, newImage("one").Digest, nil), fault.FailedPrecondition, fault.Resource{})
 		must(t, s.DeleteManifest(t.Context(), s.repo.UID, m.Digest, nil))
@@ -354,7 +355,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	"a tag has a history, and one that stays leaves no trace": func(t *testing.T, s shelf) {
 		ctx := resource.WithActor(t.Context(), resource.Actor{Subject: alice})
 		one, two := addImage(t, s.Store, s.repo, "", "one"), addImage(t, s.Store, s.repo, "", "two")
-		for _, m := range []resource.Manifest{one, one, two} {
+		for _, m := range []registry.Manifest{one, one, two} {
 			_, err := s.PutManifest(ctx, ref(s.repo), m, []string{"v1"})
 			must(t, err)
 		}
@@ -381,27 +382,27 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a tag is put where a manifest is": func(t *testing.T, s shelf) {
 		m := addImage(t, s.Store, s.repo, "", "one")
-		g := resource.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Digest: m.Digest, Deprecated: true, Bundles: []string{"base"}}
+		g := registry.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Digest: m.Digest, Deprecated: true, Bundles: []string{"base"}}
 		put, err := s.PutTag(t.Context(), g, always)
 		must(t, err)
 		if put.UID != g.UID {
 			t.Errorf("uid = %s", put.UID)
 		}
 		wantSame(t, s.Tag, g.UID, put)
-		again, err := s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Digest: m.Digest}, always)
+		again, err := s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Digest: m.Digest}, always)
 		if err != nil || again.UID != g.UID || again.Deprecated {
 			t.Errorf("tag = %v, %v", again, err)
 		}
-		_, err = s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "v2", Digest: digest("x")}, nil)
+		_, err = s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "v2", Digest: digest("x")}, nil)
 		wantFault(t, err, fault.NotFound, fault.Resource{Type: "manifest", Name: digest("x")})
-		_, err = s.PutTag(t.Context(), resource.Tag{UID: s.org.UID.NewChild().NewChild(), Name: "v2", Digest: m.Digest}, nil)
+		_, err = s.PutTag(t.Context(), registry.Tag{UID: s.org.UID.NewChild().NewChild(), Name: "v2", Digest: m.Digest}, nil)
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
 	"a tag without a digest stays where it points": func(t *testing.T, s shelf) {
 		m := addImage(t, s.Store, s.repo, "v1", "one")
 		before, err := s.TagNamed(t.Context(), s.repo.UID, "v1")
 		must(t, err)
-		put, err := s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Bundles: []string{"base"}}, always)
+		put, err := s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Bundles: []string{"base"}}, always)
 		if err != nil || put.UID != before.UID || put.Digest != m.Digest || len(put.Bundles) != 1 {
 			t.Errorf("tag = %+v, %v", put, err)
 		}
@@ -410,7 +411,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		if err != nil || len(history.Items) != 1 {
 			t.Errorf("history = %+v, %v", history.Items, err)
 		}
-		_, err = s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "v2"}, nil)
+		_, err = s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "v2"}, nil)
 		wantFault(t, err, fault.InvalidArgument, fault.Resource{})
 	},
 	"a frozen tag neither moves nor goes": func(t *testing.T, s shelf) {
@@ -418,7 +419,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		addBlob(t, s.Store, s.repo, "two")
 		g, err := s.TagNamed(t.Context(), s.repo.UID, "v1")
 		must(t, err)
-		_, err = s.UpdateRegistrySettings(t.Context(), s.org.UID, func(set *resource.RegistrySettings) error {
+		_, err = s.UpdateRegistrySettings(t.Context(), s.org.UID, func(set *registry.Settings) error {
 			set.ImmutableTags = true
 			return nil
 		})
@@ -498,7 +499,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		addBlob(t, s.Store, s.repo, "one")
 		_, err := s.Blob(t.Context(), other.UID, digest("one"))
 		wantFault(t, err, fault.NotFound, fault.Resource{})
-		kept, err := s.AddBlob(t.Context(), ref(other), resource.Upload{}, "", resource.Blob{Digest: digest("one"), Size: 3, Path: "/second"})
+		kept, err := s.AddBlob(t.Context(), ref(other), registry.Upload{}, "", registry.Blob{Digest: digest("one"), Size: 3, Path: "/second"})
 		if err != nil || kept {
 			t.Errorf("kept = %v, %v", kept, err)
 		}
@@ -525,7 +526,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		must(t, err)
 		elsewhere := stored
 		elsewhere.Path = "/elsewhere"
-		mark := func(b resource.Blob, want bool) {
+		mark := func(b registry.Blob, want bool) {
 			t.Helper()
 			if news, err := s.MarkRotten(ctx, b, s.Now()); news != want || err != nil {
 				t.Errorf("marked: %v, %v", news, err)
@@ -540,7 +541,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		if n, err := s.RottenBlobs(ctx); n != 1 || err != nil {
 			t.Errorf("%d are rotten, %v", n, err)
 		}
-		if all, err := s.BlobsAfter(ctx, "", 10); err != nil || !slices.ContainsFunc(all, func(b resource.Blob) bool { return b.Rotten && b.Path == stored.Path }) {
+		if all, err := s.BlobsAfter(ctx, "", 10); err != nil || !slices.ContainsFunc(all, func(b registry.Blob) bool { return b.Rotten && b.Path == stored.Path }) {
 			t.Errorf("blobs = %v, %v", all, err)
 		}
 		if news, err := s.MarkSound(ctx, elsewhere); news || err != nil {
@@ -550,12 +551,12 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			t.Errorf("sound: %v, %v", news, err)
 		}
 		mark(stored, true)
-		bigger := resource.Blob{Digest: digest("one"), Size: stored.Size + 1, Path: "/bigger"}
+		bigger := registry.Blob{Digest: digest("one"), Size: stored.Size + 1, Path: "/bigger"}
 		if used, err := s.ReplaceBlob(ctx, bigger); used || err != nil {
 			t.Errorf("replaced by another size: %v, %v", used, err)
 		}
-		again := resource.Blob{Digest: digest("one"), Size: stored.Size, Path: "/again"}
-		if used, err := s.AddBlob(ctx, ref(other), resource.Upload{}, "", again); !used || err != nil {
+		again := registry.Blob{Digest: digest("one"), Size: stored.Size, Path: "/again"}
+		if used, err := s.AddBlob(ctx, ref(other), registry.Upload{}, "", again); !used || err != nil {
 			t.Errorf("pushed again: used = %v, %v", used, err)
 		}
 		for _, repo := range []resource.UID{s.repo.UID, other.UID} {
@@ -610,9 +611,9 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		if interrupted {
 			t.Error("nobody was interrupted, c has let go")
 		}
-		_, err = s.AddBlob(t.Context(), ref(s.repo), u, "c", resource.Blob{Digest: digest("x"), Path: "/x"})
+		_, err = s.AddBlob(t.Context(), ref(s.repo), u, "c", registry.Blob{Digest: digest("x"), Path: "/x"})
 		wantFault(t, err, fault.Aborted, fault.Resource{})
-		_, err = s.AddBlob(t.Context(), ref(s.repo), u, "d", resource.Blob{Digest: digest("x"), Path: "/x"})
+		_, err = s.AddBlob(t.Context(), ref(s.repo), u, "d", registry.Blob{Digest: digest("x"), Path: "/x"})
 		must(t, err)
 		wantFault(t, s.DeleteUpload(t.Context(), u.ID), fault.NotFound, fault.Resource{})
 	},
@@ -669,7 +670,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		if err != nil || len(unheld) != 1 || unheld[0].Digest != digest("idle") {
 			t.Fatalf("unheld = %v, %v", unheld, err)
 		}
-		gone, err := s.PurgeUnheld(t.Context(), append(unheld, resource.Blob{Digest: digest("needed")}))
+		gone, err := s.PurgeUnheld(t.Context(), append(unheld, registry.Blob{Digest: digest("needed")}))
 		if err != nil || !cmp.Equal(gone, unheld) {
 			t.Errorf("gone = %v, %v", gone, err)
 		}
@@ -717,7 +718,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	"a repo that goes takes everything along": func(t *testing.T, s shelf) {
 		addImage(t, s.Store, s.repo, "v1", "one")
 		push(t, s.Store, s.repo, newIndex("i", "one"), "index", "x-r1", "sha256-x")
-		must(t, s.InsertPulls(t.Context(), []resource.Pull{
+		must(t, s.InsertPulls(t.Context(), []registry.Pull{
 			{UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}, {UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch, Push: true},
 		}))
 		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
@@ -726,7 +727,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		if err != nil || len(unheld) != 1 {
 			t.Errorf("unheld = %v, %v", unheld, err)
 		}
-		must(t, s.InsertPulls(t.Context(), []resource.Pull{{UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}}))
+		must(t, s.InsertPulls(t.Context(), []registry.Pull{{UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}}))
 	},
 	"referrers are listed by their subject": func(t *testing.T, s shelf) {
 		for _, word := range []string{"a", "b", "c"} {
@@ -749,8 +750,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		}
 	},
 	"the settings of the nearest group count": func(t *testing.T, s shelf) {
-		set := func(group resource.UID, change func(*resource.RegistrySettings)) {
-			_, err := s.UpdateRegistrySettings(t.Context(), group, func(r *resource.RegistrySettings) error { change(r); return nil })
+		set := func(group resource.UID, change func(*registry.Settings)) {
+			_, err := s.UpdateRegistrySettings(t.Context(), group, func(r *registry.Settings) error { change(r); return nil })
 			must(t, err)
 		}
 		want := func(group, whose resource.UID, public, frozen bool) {
@@ -761,9 +762,9 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			}
 		}
 		want(s.folder.UID, "", false, false)
-		set(s.org.UID, func(r *resource.RegistrySettings) { r.Public, r.ImmutableExcept = true, []string{"nightly-*"} })
+		set(s.org.UID, func(r *registry.Settings) { r.Public, r.ImmutableExcept = true, []string{"nightly-*"} })
 		want(s.folder.UID, s.org.UID, true, false)
-		set(s.folder.UID, func(r *resource.RegistrySettings) { r.ImmutableTags = true })
+		set(s.folder.UID, func(r *registry.Settings) { r.ImmutableTags = true })
 		want(s.folder.UID, s.folder.UID, true, true)
 		want(s.org.UID, s.org.UID, true, false)
 		astray := s.org.UID.NewChild() + s.folder.UID[len(s.folder.UID)-17:]
@@ -773,35 +774,35 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		must(t, s.DeleteRegistrySettings(t.Context(), s.folder.UID))
 		must(t, s.DeleteRegistrySettings(t.Context(), s.folder.UID))
 		want(s.folder.UID, s.org.UID, true, false)
-		set(s.folder.UID, func(*resource.RegistrySettings) {})
+		set(s.folder.UID, func(*registry.Settings) {})
 		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
 		must(t, s.DeleteGroup(t.Context(), s.folder.UID, ""))
 	},
 	"pulls are found by repo, digest, identity and direction, and pruned by age": func(t *testing.T, s shelf) {
 		other := addRepo(t, s.Store, s.org.UID, "other")
-		var all []resource.Pull
-		for i, r := range []resource.Repo{s.repo, s.repo, other} {
-			all = append(all, resource.Pull{
+		var all []registry.Pull
+		for i, r := range []registry.Repo{s.repo, s.repo, other} {
+			all = append(all, registry.Pull{
 				UID: r.UID.NewChild(), Push: i == 0, Digest: digest(fmt.Sprint(i % 2)), Tag: "v1", Identity: []resource.UID{alice, bob, ""}[i],
 				Remote: "::1", Agent: "crane", Time: epoch.Add(time.Duration(i) * time.Hour), More: int64(i),
 			})
 		}
-		must(t, s.InsertPulls(t.Context(), append(all, resource.Pull{UID: s.org.UID.NewChild().NewChild()})))
+		must(t, s.InsertPulls(t.Context(), append(all, registry.Pull{UID: s.org.UID.NewChild().NewChild()})))
 		newest := page.Request{Size: 10, Order: page.Order{Field: "create_time", Desc: true}}
 		for name, tt := range map[string]struct {
 			f    resource.Filter
-			want []resource.Pull
+			want []registry.Pull
 		}{
-			"all":      {resource.Filter{}, []resource.Pull{all[2], all[1], all[0]}},
-			"repo":     {resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: s.repo.UID}}, []resource.Pull{all[1], all[0]}},
-			"digest":   {resource.Filter{Digest: digest("0")}, []resource.Pull{all[2], all[0]}},
-			"identity": {resource.Filter{Identity: bob}, []resource.Pull{all[1]}},
-			"pulls":    {resource.Filter{Direction: resource.Pulled}, []resource.Pull{all[2], all[1]}},
-			"pushes":   {resource.Filter{Direction: resource.Pushed}, []resource.Pull{all[0]}},
+			"all":      {resource.Filter{}, []registry.Pull{all[2], all[1], all[0]}},
+			"repo":     {resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: s.repo.UID}}, []registry.Pull{all[1], all[0]}},
+			"digest":   {resource.Filter{Digest: digest("0")}, []registry.Pull{all[2], all[0]}},
+			"identity": {resource.Filter{Identity: bob}, []registry.Pull{all[1]}},
+			"pulls":    {resource.Filter{Direction: resource.Pulled}, []registry.Pull{all[2], all[1]}},
+			"pushes":   {resource.Filter{Direction: resource.Pushed}, []registry.Pull{all[0]}},
 			"pulls of a repo": {
-				resource.Filter{Direction: resource.Pulled, UIDs: resource.UIDFilter{ChildrenOf: s.repo.UID}}, []resource.Pull{all[1]},
+				resource.Filter{Direction: resource.Pulled, UIDs: resource.UIDFilter{ChildrenOf: s.repo.UID}}, []registry.Pull{all[1]},
 			},
-			"pushes of a digest": {resource.Filter{Direction: resource.Pushed, Digest: digest("0")}, []resource.Pull{all[0]}},
+			"pushes of a digest": {resource.Filter{Direction: resource.Pushed, Digest: digest("0")}, []registry.Pull{all[0]}},
 			"pushes of another":  {resource.Filter{Direction: resource.Pushed, Digest: digest("1")}, nil},
 		} {
 			got, err := s.Pulls(t.Context(), s.everywhere(), tt.f, newest)
@@ -815,9 +816,9 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"pulls of an image are counted, up to a hundred records": func(t *testing.T, s shelf) {
 		other := addRepo(t, s.Store, s.org.UID, "other")
-		var all []resource.Pull
-		add := func(repo resource.Repo, of string, push bool, after time.Duration, more int64) {
-			all = append(all, resource.Pull{UID: repo.UID.NewChild(), Push: push, Digest: digest(of), Time: epoch.Add(after), More: more})
+		var all []registry.Pull
+		add := func(repo registry.Repo, of string, push bool, after time.Duration, more int64) {
+			all = append(all, registry.Pull{UID: repo.UID.NewChild(), Push: push, Digest: digest(of), Time: epoch.Add(after), More: more})
 		}
 		add(s.repo, "one", false, 0, 0)
 		add(s.repo, "one", false, 2*time.Hour, 3)
@@ -847,7 +848,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		n := len(events(t, s.Store))
 		addImage(t, s.Store, s.repo, "v1", "one")
 		must(t, s.DeleteManifest(t.Context(), s.repo.UID, newImage("one").Digest, nil))
-		must(t, s.InsertPulls(t.Context(), []resource.Pull{{UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}}))
+		must(t, s.InsertPulls(t.Context(), []registry.Pull{{UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}}))
 		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
 		var got []string
 		for _, e := range events(t, s.Store)[n:] {
@@ -876,12 +877,12 @@ func TestRegistryPromises(t *testing.T) {
 }
 
 // registryDuels are writes that oppose each other in a repo.
-var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel{
-	"push what a blob is needed for and delete the blob": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel{
+	"push what a blob is needed for and delete the blob": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		addBlob(t, s, r, word)
 		return duel{pushing(t, s, r, newImage(word)), func() error { return s.DeleteBlob(t.Context(), r.UID, digest(word)) }, oneOrLacking}
 	},
-	"push what a blob is needed for and collect the blob": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"push what a blob is needed for and collect the blob": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		addBlob(t, s, r, word)
 		now := s.Now().Add(time.Hour)
 		idle, _, err := s.IdleBlobs(t.Context(), nil, now, 1000)
@@ -900,15 +901,15 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 			},
 		}
 	},
-	"push an index and delete a child": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"push an index and delete a child": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		addImage(t, s, r, "", word)
 		return duel{pushing(t, s, r, newIndex(word, word)), func() error { return s.DeleteManifest(t.Context(), r.UID, newImage(word).Digest, nil) }, oneOrLacking}
 	},
-	"tag and delete the manifest": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"tag and delete the manifest": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		m := addImage(t, s, r, "", word)
 		return duel{
 			func() error {
-				_, err := s.PutTag(t.Context(), resource.Tag{UID: r.UID.NewChild(), Name: word, Digest: m.Digest}, nil)
+				_, err := s.PutTag(t.Context(), registry.Tag{UID: r.UID.NewChild(), Name: word, Digest: m.Digest}, nil)
 				return err
 			},
 			func() error { return s.DeleteManifest(t.Context(), r.UID, m.Digest, nil) },
@@ -921,21 +922,21 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 			},
 		}
 	},
-	"push a blob again and forget it": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"push a blob again and forget it": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		addBlob(t, s, r, word)
 		must(t, s.DeleteBlob(t.Context(), r.UID, digest(word)))
 		unheld, err := s.UnheldBlobs(t.Context(), "", 1000)
 		must(t, err)
-		var gone []resource.Blob
+		var gone []registry.Blob
 		return duel{
 			func() error {
-				_, err := s.AddBlob(t.Context(), ref(r), resource.Upload{}, "", resource.Blob{Digest: digest(word), Path: "/again/" + word})
+				_, err := s.AddBlob(t.Context(), ref(r), registry.Upload{}, "", registry.Blob{Digest: digest(word), Path: "/again/" + word})
 				return err
 			},
 			func() (err error) { gone, err = s.PurgeUnheld(t.Context(), unheld); return err },
 			func(a, b error) error { // either way the repo has bytes that were not removed
 				got, err := s.Blob(t.Context(), r.UID, digest(word))
-				removed := slices.ContainsFunc(gone, func(g resource.Blob) bool { return g.Path == got.Path })
+				removed := slices.ContainsFunc(gone, func(g registry.Blob) bool { return g.Path == got.Path })
 				if a != nil || b != nil || err != nil || removed {
 					return fmt.Errorf("errors = %v, %v, %v; removed: %v", a, b, err, removed)
 				}
@@ -943,7 +944,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 			},
 		}
 	},
-	"two first pushes": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"two first pushes": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		to := registrydb.RepoRef{Group: r.UID.Parent(), Name: "new-" + word, Create: true}
 		first := func(word string) func() error {
 			return func() error {
@@ -953,7 +954,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 		}
 		return duel{first("a"), first("b"), bothWell}
 	},
-	"a first push and the end of the group": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"a first push and the end of the group": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		g := addGroup(t, s, r.UID.Parent(), "g-"+word)
 		return duel{
 			func() error {
@@ -964,7 +965,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	"save an upload and the end of the group": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"save an upload and the end of the group": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		g := addGroup(t, s, r.UID.Parent(), "g-"+word)
 		u := addUpload(t, s, g.UID, "app")
 		u.Size = 100
@@ -979,14 +980,14 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 			},
 		}
 	},
-	"end an upload and the end of the group": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"end an upload and the end of the group": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		g := addGroup(t, s, r.UID.Parent(), "g-"+word)
 		u := addUpload(t, s, g.UID, "app")
 		u.Size = 100
 		must(t, s.SaveUpload(t.Context(), u, ""))
 		return duel{
 			func() error {
-				b := resource.Blob{Digest: digest(word), Size: 100, Path: "/" + word}
+				b := registry.Blob{Digest: digest(word), Size: 100, Path: "/" + word}
 				_, err := s.AddBlob(t.Context(), registrydb.RepoRef{Group: g.UID, Name: "app", Create: true}, u, "", b)
 				return err
 			},
@@ -994,7 +995,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	"push a tag that is there and delete it": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"push a tag that is there and delete it": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		addImage(t, s, r, word, word)
 		return duel{
 			func() error {
@@ -1005,8 +1006,8 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 			bothWell,
 		}
 	},
-	"two pushes of one tag": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
-		to := func(m resource.Manifest) func() error {
+	"two pushes of one tag": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
+		to := func(m registry.Manifest) func() error {
 			return func() error { _, err := s.PutManifest(t.Context(), ref(r), m, []string{word}); return err }
 		}
 		return duel{to(newIndex("a " + word)), to(newIndex("b " + word)), func(a, b error) error {
@@ -1017,7 +1018,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 			return nil
 		}}
 	},
-	"push and delete the repo": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"push and delete the repo": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		own := addRepo(t, s, r.UID.Parent(), "own-"+word)
 		return duel{
 			pushing(t, s, own, newIndex(word)),
@@ -1032,7 +1033,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 	},
 }
 
-func pushing(t *testing.T, s *storetest.Store, r resource.Repo, m resource.Manifest) func() error {
+func pushing(t *testing.T, s *storetest.Store, r registry.Repo, m registry.Manifest) func() error {
 	return func() error {
 		_, err := s.PutManifest(t.Context(), ref(r), m, []string{"v1"})
 		return err

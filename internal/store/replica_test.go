@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
@@ -71,7 +72,7 @@ func follow(t *testing.T, s *storetest.Store) {
 // rename gives a repo another name.
 func rename(t *testing.T, s *storetest.Store, uid resource.UID, name string) {
 	t.Helper()
-	_, err := store.Edit(t.Context(), uid, s.Repo, s.UpdateRepo, func(r *resource.Repo) error { r.Name = name; return nil })
+	_, err := store.Edit(t.Context(), uid, s.Repo, s.UpdateRepo, func(r *registry.Repo) error { r.Name = name; return nil })
 	must(t, err)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
@@ -89,7 +90,7 @@ func TestNobodyFindsARepoWhereItWas(t *testing.T) {
 		must(t, err)
 		want("", "org", "app")
 		want(r.UID, "firm", "app")
-		_, err = store.Edit(t.Context(), r.UID, s.Repo, s.UpdateRepo, func(r *resource.Repo) error { r.Name = "tool"; return nil })
+		_, err = store.Edit(t.Context(), r.UID, s.Repo, s.UpdateRepo, func(r *registry.Repo) error { r.Name = "tool"; return nil })
 		must(t, err)
 		want("", "firm", "app")
 		want(r.UID, "firm", "tool")

@@ -13,15 +13,17 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 const day = 24 * time.Hour
 
 // keep sets the rules of the repo of a shelf.
-func (s shelf) keep(t *testing.T, r resource.Retention) resource.Retention {
+func (s shelf) keep(t *testing.T, r registry.Retention) registry.Retention {
 	t.Helper()
 	if r.UID == "" {
 		r.UID = s.repo.UID
@@ -107,7 +109,7 @@ func (s shelf) wantGoing(t *testing.T, want ...string) registrydb.RetentionPlan 
 }
 
 // wantKept checks how many images each rule keeps.
-func wantKept(t *testing.T, plan registrydb.RetentionPlan, want map[resource.KeepReason]int) {
+func wantKept(t *testing.T, plan registrydb.RetentionPlan, want map[registry.KeepReason]int) {
 	t.Helper()
 	if diff := cmp.Diff(want, plan.Kept); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
@@ -125,11 +127,11 @@ func (s shelf) images(t *testing.T, tags ...string) {
 
 func record(t *testing.T, s shelf, push bool, digest string) {
 	t.Helper()
-	must(t, s.InsertPulls(t.Context(), []resource.Pull{{UID: s.repo.UID.NewChild(), Digest: digest, Push: push, Identity: alice, Time: s.Now()}}))
+	must(t, s.InsertPulls(t.Context(), []registry.Pull{{UID: s.repo.UID.NewChild(), Digest: digest, Push: push, Identity: alice, Time: s.Now()}}))
 }
 
 // annotated is an image that says what it is built on.
-func annotated(word, base string) resource.Manifest {
+func annotated(word, base string) registry.Manifest {
 	m := newImage(word)
 	m.Annotations = fmt.Sprintf(`{"org.opencontainers.image.base.digest":%q}`, base)
 	return m
@@ -138,10 +140,10 @@ func annotated(word, base string) resource.Manifest {
 var retentionPromises = map[string]func(t *testing.T, s shelf){
 	"the newest are kept, and the others go to the trash with their tags": func(t *testing.T, s shelf) {
 		s.images(t, "a", "b", "c", "d")
-		must(t, ignore(s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "b-too", Digest: newImage("b").Digest}, nil)))
-		s.keep(t, resource.Retention{KeepNewest: 2})
+		must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "b-too", Digest: newImage("b").Digest}, nil)))
+		s.keep(t, registry.Retention{KeepNewest: 2})
 		plan := s.wantGoing(t, "a", "c") // b was tagged again
-		wantKept(t, plan, map[resource.KeepReason]int{resource.KeptNewest: 2})
+		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptNewest: 2})
 		if plan.Images != 4 || plan.More || plan.Life != week {
 			t.Errorf("plan = %+v", plan)
 		}
@@ -154,22 +156,22 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"what matches is kept": func(t *testing.T, s shelf) {
 		s.images(t, "v1", "v2", "nightly")
-		s.keep(t, resource.Retention{KeepMatching: []string{"v[0-9]"}})
+		s.keep(t, registry.Retention{KeepMatching: []string{"v[0-9]"}})
 		s.wantGoing(t, "nightly")
 	},
 	"rules that match everything delete nothing that has a tag, and with others nothing at all": func(t *testing.T, s shelf) {
 		s.images(t, "v1", "v2")
 		addImage(t, s.Store, s.repo, "", "untagged")
-		s.keep(t, resource.Retention{KeepMatching: []string{"*"}})
+		s.keep(t, registry.Retention{KeepMatching: []string{"*"}})
 		s.wantGoing(t, newImage("untagged").Digest)
-		s.keep(t, resource.Retention{KeepMatching: []string{"*", "v1", "[a-z]*"}, KeepYoungerDays: 365, KeepNewest: 1000})
+		s.keep(t, registry.Retention{KeepMatching: []string{"*", "v1", "[a-z]*"}, KeepYoungerDays: 365, KeepNewest: 1000})
 		addImage(t, s.Store, s.repo, "", "young")
 		s.wantGoing(t)
 	},
 	"rules that nothing matches delete everything, and all of it can be restored": func(t *testing.T, s shelf) {
 		s.images(t, "v1", "v2")
 		addImage(t, s.Store, s.repo, "", "untagged")
-		s.keep(t, resource.Retention{KeepMatching: []string{"nothing"}})
+		s.keep(t, registry.Retention{KeepMatching: []string{"nothing"}})
 		s.wantGoing(t, newImage("untagged").Digest, "v1", "v2")
 		for _, e := range trashed(t, s.Store, s.repo.UID) {
 			if e.Tag == "" {
@@ -184,15 +186,15 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"what was pushed or tagged since is kept": func(t *testing.T, s shelf) {
 		s.images(t, "a", "b", "c")
-		must(t, ignore(s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "a-too", Digest: newImage("a").Digest}, nil)))
-		s.keep(t, resource.Retention{KeepYoungerDays: 2})
+		must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "a-too", Digest: newImage("a").Digest}, nil)))
+		s.keep(t, registry.Retention{KeepYoungerDays: 2})
 		s.wantGoing(t, "b")
 	},
 	"what was pushed again is as young as that": func(t *testing.T, s shelf) {
 		s.images(t, "a", "b", "c", "d")
 		record(t, s, true, newImage("a").Digest)
 		record(t, s, false, newImage("b").Digest)
-		s.keep(t, resource.Retention{KeepYoungerDays: 2})
+		s.keep(t, registry.Retention{KeepYoungerDays: 2})
 		s.wantGoing(t, "b", "c")
 	},
 	"what was pulled since is kept, and an index of which an image was": func(t *testing.T, s shelf) {
@@ -204,9 +206,9 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		record(t, s, false, newImage("c").Digest)
 		record(t, s, true, newImage("b").Digest)
 		clock(s, day)
-		s.keep(t, resource.Retention{KeepPulledDays: 5})
+		s.keep(t, registry.Retention{KeepPulledDays: 5})
 		plan := s.wantGoing(t, "a", "b")
-		wantKept(t, plan, map[resource.KeepReason]int{resource.KeptPulled: 1})
+		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptPulled: 1})
 		if g := plan.Going[0]; g.LastPull == nil || g.LastPull.Identity != alice || g.LastPull.Digest != newImage("a").Digest || plan.Going[1].LastPull != nil {
 			t.Errorf("going = %+v", plan.Going)
 		}
@@ -214,10 +216,10 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 	"it is not judged by pulls that are not recorded for so long": func(t *testing.T, s shelf) {
 		s.KeepPulls = 3 * day
 		defer func() { s.KeepPulls = 0 }()
-		s.keep(t, resource.Retention{KeepPulledDays: 4})
+		s.keep(t, registry.Retention{KeepPulledDays: 4})
 		_, err := s.ApplyRetention(t.Context(), s.repo.UID, registrydb.RetentionOrder{})
 		wantUnmet(t, err, "PULLS_NOT_KEPT")
-		s.keep(t, resource.Retention{KeepPulledDays: 3})
+		s.keep(t, registry.Retention{KeepPulledDays: 3})
 		s.wantGoing(t)
 	},
 	"what runs is kept, by its digest or by a tag, and an index of which an image does": func(t *testing.T, s shelf) {
@@ -226,20 +228,20 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		push(t, s.Store, s.repo, newIndex("i", "f"), "i")
 		path, err := s.RepoPath(t.Context(), s.repo.UID)
 		must(t, err)
-		entry := func(digest, image string) resource.InventoryEntry {
-			return resource.InventoryEntry{Digest: digest, Image: image, Namespace: "n", Workload: "w", Container: "c", Copies: 1}
+		entry := func(digest, image string) vuln.InventoryEntry {
+			return vuln.InventoryEntry{Digest: digest, Image: image, Namespace: "n", Workload: "w", Container: "c", Copies: 1}
 		}
-		place := resource.InventoryPlace{Group: s.org.UID, Name: "cluster", PushTime: s.Now(), ExpireTime: s.Now().Add(time.Hour)}
-		must(t, s.ReplaceInventory(t.Context(), place, []resource.InventoryEntry{
+		place := vuln.InventoryPlace{Group: s.org.UID, Name: "cluster", PushTime: s.Now(), ExpireTime: s.Now().Add(time.Hour)}
+		must(t, s.ReplaceInventory(t.Context(), place, []vuln.InventoryEntry{
 			entry(newImage("a").Digest, "x"), entry(newImage("f").Digest, "y"), entry("", "registry.test:5000/"+path+":b"), entry("", "registry.test/other/"+path+"-x:c"),
 		}))
 		other := addGroup(t, s.Store, "", "other")
 		place.Group = other.UID
-		must(t, s.ReplaceInventory(t.Context(), place, []resource.InventoryEntry{entry(newImage("d").Digest, "z")}))
+		must(t, s.ReplaceInventory(t.Context(), place, []vuln.InventoryEntry{entry(newImage("d").Digest, "z")}))
 		clock(s, 30*day) // what a place told last counts, also if it is silent since
-		s.keep(t, resource.Retention{KeepDeployed: true})
+		s.keep(t, registry.Retention{KeepDeployed: true})
 		plan := s.wantGoing(t, "c", "d", "e")
-		wantKept(t, plan, map[resource.KeepReason]int{resource.KeptDeployed: 3})
+		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptDeployed: 3})
 	},
 	"what is signed is kept, by a referrer or a tag": func(t *testing.T, s shelf) {
 		s.images(t, "a", "b", "c", "d")
@@ -249,12 +251,12 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		push(t, s.Store, s.repo, referrer("sbom", newImage("b")))
 		addImage(t, s.Store, s.repo, strings.Replace(newImage("c").Digest, ":", "-", 1)+".sig", "cosign")
 		addImage(t, s.Store, s.repo, strings.Replace(newImage("d").Digest, ":", "-", 1)+".att", "attestation")
-		s.keep(t, resource.Retention{KeepSigned: true})
+		s.keep(t, registry.Retention{KeepSigned: true})
 		plan := s.wantGoing(t, "b", "d")
 		if n := len(plan.Going[0].With) + len(plan.Going[1].With); n != 2 {
 			t.Errorf("%d attached manifests have gone", n)
 		}
-		wantKept(t, plan, map[resource.KeepReason]int{resource.KeptSigned: 2})
+		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptSigned: 2})
 	},
 	"what another image of the organization is built on is kept": func(t *testing.T, s shelf) {
 		s.images(t, "base", "other", "own", "foreign")
@@ -267,25 +269,25 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		addBlob(t, s.Store, s.repo, "self")
 		self := annotated("self", newImage("self").Digest)
 		push(t, s.Store, s.repo, self, "self")
-		s.keep(t, resource.Retention{KeepNeeded: true})
+		s.keep(t, registry.Retention{KeepNeeded: true})
 		plan := s.wantGoing(t, "other", "own", "foreign", "self")
-		wantKept(t, plan, map[resource.KeepReason]int{resource.KeptNeeded: 1})
+		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptNeeded: 1})
 	},
 	"the last minor versions are kept, and pre-releases with theirs": func(t *testing.T, s shelf) {
 		s.images(t, "v1.9.0", "1.10.1", "1.10.2", "1.11", "v2.0.0-rc.1", "2.0.0", "2.1.0-beta", "1.10.0-rc1", "1.9.1", "latest", "2", "2024")
-		s.keep(t, resource.Retention{KeepMinors: 3})
+		s.keep(t, registry.Retention{KeepMinors: 3})
 		s.wantGoing(t, "v1.9.0", "1.9.1", "latest", "2", "2024")
 	},
 	"an image with an immutable tag is not touched": func(t *testing.T, s shelf) {
 		s.images(t, "release", "nightly-1", "nightly-2")
-		_, err := s.UpdateRegistrySettings(t.Context(), s.folder.UID, func(r *resource.RegistrySettings) error {
+		_, err := s.UpdateRegistrySettings(t.Context(), s.folder.UID, func(r *registry.Settings) error {
 			r.ImmutableTags, r.ImmutableExcept = true, []string{"nightly-*"}
 			return nil
 		})
 		must(t, err)
-		s.keep(t, resource.Retention{KeepNewest: 1})
+		s.keep(t, registry.Retention{KeepNewest: 1})
 		plan := s.wantGoing(t, "nightly-1")
-		wantKept(t, plan, map[resource.KeepReason]int{resource.KeptImmutable: 1, resource.KeptNewest: 1})
+		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptImmutable: 1, registry.KeptNewest: 1})
 	},
 	"what an index lists that stays, and what is attached to what stays, stays": func(t *testing.T, s shelf) {
 		for _, word := range []string{"a", "b", "c"} {
@@ -299,12 +301,12 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		about := push(t, s.Store, s.repo, referrer("of kept", kept))
 		push(t, s.Store, s.repo, referrer("of that", about))
 		push(t, s.Store, s.repo, referrer("of nothing", newImage("nothing")))
-		s.keep(t, resource.Retention{KeepMatching: []string{"v*", "amd64"}})
+		s.keep(t, registry.Retention{KeepMatching: []string{"v*", "amd64"}})
 		plan := s.wantGoing(t, "old")
 		if len(plan.Going[0].With) != 1 {
 			t.Errorf("going = %+v", plan.Going)
 		}
-		wantKept(t, plan, map[resource.KeepReason]int{resource.KeptMatching: 2})
+		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptMatching: 2})
 	},
 	"an index goes with its images and what is attached to them, and comes back with them": func(t *testing.T, s shelf) {
 		addImage(t, s.Store, s.repo, "", "a")
@@ -313,7 +315,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		push(t, s.Store, s.repo, referrer("y", about))
 		clock(s, day)
 		s.images(t, "v1")
-		s.keep(t, resource.Retention{KeepNewest: 1})
+		s.keep(t, registry.Retention{KeepNewest: 1})
 		plan := s.wantGoing(t, "i")
 		if len(plan.Going[0].With) != 3 || plan.Tags != 1 {
 			t.Errorf("plan = %+v", plan)
@@ -328,13 +330,13 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		push(t, s.Store, s.repo, newIndex("i", "a"), "i")
 		clock(s, day)
 		s.images(t, "v1")
-		s.keep(t, resource.Retention{KeepNewest: 1})
+		s.keep(t, registry.Retention{KeepNewest: 1})
 		s.wantGoing(t, "i", "amd64")
 	},
 	"what has no tag goes, and does not count as one of the newest": func(t *testing.T, s shelf) {
 		s.images(t, "v1", "v2")
 		addImage(t, s.Store, s.repo, "", "dangling")
-		s.keep(t, resource.Retention{KeepNewest: 2})
+		s.keep(t, registry.Retention{KeepNewest: 2})
 		s.wantGoing(t, newImage("dangling").Digest)
 	},
 	"bytes are those that only what goes needs": func(t *testing.T, s shelf) {
@@ -344,7 +346,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		addBlob(t, s.Store, s.repo, "only")
 		both.Needs = append(both.Needs, newImage("only").Needs...)
 		push(t, s.Store, s.repo, both, "both")
-		s.keep(t, resource.Retention{KeepMatching: []string{"v1", "a"}})
+		s.keep(t, registry.Retention{KeepMatching: []string{"v1", "a"}})
 		plan := s.wantGoing(t, "both")
 		if plan.Bytes != int64(len("both")+len("only")) || plan.Going[0].Size != int64(len("both")+len("only")+len("a")+len("v1")) {
 			t.Errorf("%d bytes of %+v", plan.Bytes, plan.Going)
@@ -362,31 +364,31 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		wantFault(t, err, fault.NotFound, fault.Resource{Type: "retention rules", Name: string(s.repo.UID)})
 		_, err = s.ApplyRetention(t.Context(), s.repo.UID, registrydb.RetentionOrder{})
 		wantFault(t, err, fault.NotFound, fault.Resource{Type: "retention rules", Name: string(s.repo.UID)})
-		s.keep(t, resource.Retention{UID: s.org.UID, KeepNewest: 1})
-		folder := s.keep(t, resource.Retention{UID: s.folder.UID, KeepMatching: []string{"a", "b"}})
+		s.keep(t, registry.Retention{UID: s.org.UID, KeepNewest: 1})
+		folder := s.keep(t, registry.Retention{UID: s.folder.UID, KeepMatching: []string{"a", "b"}})
 		got, err := s.Retention(t.Context(), s.repo.UID)
 		if diff := cmp.Diff(folder, got); err != nil || diff != "" {
 			t.Errorf("%v, rules (-want +got):\n%s", err, diff)
 		}
-		s.keep(t, resource.Retention{KeepMatching: []string{"*"}})
+		s.keep(t, registry.Retention{KeepMatching: []string{"*"}})
 		s.wantGoing(t)
 		must(t, s.DeleteRetention(t.Context(), s.repo.UID))
 		s.wantGoing(t, "c")
 		must(t, s.DeleteRetention(t.Context(), s.folder.UID))
 		s.wantGoing(t, "a")
 		wantFault(t, s.DeleteRetention(t.Context(), s.folder.UID), fault.NotFound, fault.Resource{Type: "retention rules", Name: string(s.folder.UID)})
-		_, err = s.SetRetention(t.Context(), resource.Retention{UID: s.org.UID.NewChild(), KeepNewest: 1})
+		_, err = s.SetRetention(t.Context(), registry.Retention{UID: s.org.UID.NewChild(), KeepNewest: 1})
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
 	"rules that are set again as they are make no event": func(t *testing.T, s shelf) {
-		first := s.keep(t, resource.Retention{KeepNewest: 1})
+		first := s.keep(t, registry.Retention{KeepNewest: 1})
 		n := len(events(t, s.Store))
 		clock(s, day)
-		again := s.keep(t, resource.Retention{KeepNewest: 1})
+		again := s.keep(t, registry.Retention{KeepNewest: 1})
 		if len(events(t, s.Store)) != n || !cmp.Equal(again, first) {
 			t.Errorf("rules = %+v, then %+v", first, again)
 		}
-		s.keep(t, resource.Retention{KeepNewest: 2})
+		s.keep(t, registry.Retention{KeepNewest: 2})
 		must(t, s.DeleteRetention(t.Context(), s.repo.UID))
 		var types []resource.EventType
 		for _, e := range events(t, s.Store)[n:] {
@@ -398,7 +400,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a run does what its preview has, and leaves what came since": func(t *testing.T, s shelf) {
 		s.images(t, "a", "b", "v1")
-		s.keep(t, resource.Retention{KeepMatching: []string{"v*"}})
+		s.keep(t, registry.Retention{KeepMatching: []string{"v*"}})
 		plan, _ := s.preview(t)
 		s.images(t, "new")
 		s.run(t, plan)
@@ -410,21 +412,21 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 			text   string
 		}{
 			"tagged so that it is kept": {func(a string) {
-				must(t, ignore(s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "v-" + a[7:17], Digest: a}, nil)))
+				must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "v-" + a[7:17], Digest: a}, nil)))
 			}, "stays now: a tag of it matches a pattern"},
 			"tagged otherwise": {func(a string) {
-				must(t, ignore(s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "other", Digest: a}, nil)))
+				must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "other", Digest: a}, nil)))
 			}, "has other tags now"},
 			"signed": {func(a string) {
-				m := referrer("s-"+a, resource.Manifest{Digest: a})
+				m := referrer("s-"+a, registry.Manifest{Digest: a})
 				m.ArtifactType = "application/vnd.cncf.notary.signature"
 				push(t, s.Store, s.repo, m)
 			}, "stays now: it is signed"},
-			"attached to": {func(a string) { push(t, s.Store, s.repo, referrer("x-"+a, resource.Manifest{Digest: a})) }, "something else goes with it"},
+			"attached to": {func(a string) { push(t, s.Store, s.repo, referrer("x-"+a, registry.Manifest{Digest: a})) }, "something else goes with it"},
 			"deleted":     {func(a string) { must(t, s.DeleteManifest(t.Context(), s.repo.UID, a, nil)) }, "1 images of it are not there any more"},
-			"other rules": {func(string) { s.keep(t, resource.Retention{KeepMatching: []string{"*"}}) }, "stays now: a tag of it matches"},
+			"other rules": {func(string) { s.keep(t, registry.Retention{KeepMatching: []string{"*"}}) }, "stays now: a tag of it matches"},
 		} {
-			s.keep(t, resource.Retention{KeepMatching: []string{"v*"}, KeepSigned: true})
+			s.keep(t, registry.Retention{KeepMatching: []string{"v*"}, KeepSigned: true})
 			word := strings.ReplaceAll(name, " ", "-")
 			a := addImage(t, s.Store, s.repo, word, word)
 			addImage(t, s.Store, s.repo, "still-"+word, "still "+word)
@@ -440,13 +442,13 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 			if diff := cmp.Diff(before, s.digests(t)); diff != "" {
 				t.Errorf("%s: something has gone:\n%s", name, diff)
 			}
-			s.keep(t, resource.Retention{KeepMatching: []string{"v*"}, KeepSigned: true})
+			s.keep(t, registry.Retention{KeepMatching: []string{"v*"}, KeepSigned: true})
 			_, err = s.ApplyRetention(t.Context(), s.repo.UID, registrydb.RetentionOrder{})
 			must(t, err)
 		}
 	},
 	"what is no fingerprint is refused": func(t *testing.T, s shelf) {
-		s.keep(t, resource.Retention{KeepNewest: 1})
+		s.keep(t, registry.Retention{KeepNewest: 1})
 		for _, text := range []string{"x", "AQ==", "Ag", "AQI", strings.Repeat("A", 10_000)} {
 			_, err := s.ApplyRetention(t.Context(), s.repo.UID, registrydb.RetentionOrder{Fingerprint: text})
 			if !errors.Is(err, fault.InvalidArgument) {
@@ -462,7 +464,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 			clock(s, time.Second)
 		}
 		s.images(t, "v1")
-		s.keep(t, resource.Retention{KeepNewest: 1})
+		s.keep(t, registry.Retention{KeepNewest: 1})
 		plan, _ := s.preview(t)
 		if len(plan.Going) != 200 || !plan.More || plan.Going[0].Digest != newImage("0").Digest {
 			t.Errorf("%d images would go, and more: %v", len(plan.Going), plan.More)
@@ -482,13 +484,13 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 			}
 			push(t, s.Store, s.repo, m, tags...)
 		}
-		s.keep(t, resource.Retention{KeepMatching: []string{"none"}})
+		s.keep(t, registry.Retention{KeepMatching: []string{"none"}})
 		plan := s.wantGoing(t)
-		wantKept(t, plan, map[resource.KeepReason]int{resource.KeptTooLarge: 1})
+		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptTooLarge: 1})
 	},
 	"rules go with their group, and those of a repo come back with it": func(t *testing.T, s shelf) {
-		s.keep(t, resource.Retention{KeepNewest: 1})
-		s.keep(t, resource.Retention{UID: s.folder.UID, KeepNewest: 2})
+		s.keep(t, registry.Retention{KeepNewest: 1})
+		s.keep(t, registry.Retention{UID: s.folder.UID, KeepNewest: 2})
 		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
 		restore(t, s.Store, trashed(t, s.Store, s.repo.UID)["repo app"], registrydb.Restoration{})
 		if got, err := s.Retention(t.Context(), s.repo.UID); err != nil || got.KeepNewest != 1 {
@@ -504,7 +506,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a run is one event, and one that deletes nothing is none": func(t *testing.T, s shelf) {
 		s.images(t, "a", "v1")
-		s.keep(t, resource.Retention{KeepNewest: 1})
+		s.keep(t, registry.Retention{KeepNewest: 1})
 		s.wantGoing(t, "a")
 		n := len(events(t, s.Store))
 		s.wantGoing(t)
@@ -529,10 +531,10 @@ func TestRetentionTurns(t *testing.T) {
 		sh := newShelf(t, s)
 		second := addRepo(t, s, sh.org.UID, "second")
 		other := addGroup(t, s, "", "other")
-		set := func(r resource.Retention) { sh.keep(t, r) }
-		set(resource.Retention{UID: sh.org.UID, KeepNewest: 1, EveryDays: 7})
-		set(resource.Retention{UID: sh.folder.UID, KeepNewest: 1})
-		set(resource.Retention{UID: other.UID, KeepNewest: 1, EveryDays: 1})
+		set := func(r registry.Retention) { sh.keep(t, r) }
+		set(registry.Retention{UID: sh.org.UID, KeepNewest: 1, EveryDays: 7})
+		set(registry.Retention{UID: sh.folder.UID, KeepNewest: 1})
+		set(registry.Retention{UID: other.UID, KeepNewest: 1, EveryDays: 1})
 		due := func() []resource.UID {
 			all, err := s.RetentionDue(t.Context(), s.Now(), 10)
 			must(t, err)
@@ -589,7 +591,7 @@ func strayRetention(t *testing.T, s shelf) {
 	t.Helper()
 	gone := addGroup(t, s.Store, s.org.UID, "gone")
 	for _, place := range []resource.UID{gone.UID, s.repo.UID} {
-		s.keep(t, resource.Retention{UID: place, KeepNewest: 1, EveryDays: 1})
+		s.keep(t, registry.Retention{UID: place, KeepNewest: 1, EveryDays: 1})
 	}
 	must(t, ignore(s.Exec(t.Context(), `DELETE FROM groups WHERE uid = $1`, string(gone.UID))))
 	must(t, s.DeleteRepo(t.Context(), s.repo.UID))
@@ -611,15 +613,15 @@ func strayRetention(t *testing.T, s shelf) {
 }
 
 // sweepingAway applies rules that keep nothing of a word.
-func sweepingAway(ctx context.Context, s *storetest.Store, r resource.Repo) func() error {
+func sweepingAway(ctx context.Context, s *storetest.Store, r registry.Repo) func() error {
 	return func() error {
 		_, err := s.ApplyRetention(ctx, r.UID, registrydb.RetentionOrder{})
 		return err
 	}
 }
 
-var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel{
-	"retention and a push of the same digest": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel{
+	"retention and a push of the same digest": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		addImage(t, s, r, "t-"+word, word)
 		return duel{sweepingAway(t.Context(), s, r), func() error {
 			_, err := s.PutManifest(t.Context(), ref(r), newImage(word), []string{"t-" + word})
@@ -635,7 +637,7 @@ var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r resourc
 			return errors.Join(err, wholeAt(t, s, r, word))
 		}}
 	},
-	"retention and a push of an index": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"retention and a push of an index": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		addImage(t, s, r, "", word)
 		return duel{sweepingAway(t.Context(), s, r), func() error {
 			_, err := s.PutManifest(t.Context(), ref(r), newIndex(word, word), []string{"keep-" + word})
@@ -652,10 +654,10 @@ var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r resourc
 			return errors.Join(b, err)
 		}}
 	},
-	"retention and a tag that keeps": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"retention and a tag that keeps": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		m := addImage(t, s, r, "t-"+word, word)
 		return duel{sweepingAway(t.Context(), s, r), func() error {
-			return ignore(s.PutTag(t.Context(), resource.Tag{UID: r.UID.NewChild(), Name: "keep-" + word, Digest: m.Digest}, nil))
+			return ignore(s.PutTag(t.Context(), registry.Tag{UID: r.UID.NewChild(), Name: "keep-" + word, Digest: m.Digest}, nil))
 		}, func(a, b error) error {
 			if a != nil || b != nil && !errors.Is(b, fault.NotFound) {
 				return fmt.Errorf("errors = %v and %v", a, b)
@@ -667,7 +669,7 @@ var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r resourc
 			return nil
 		}}
 	},
-	"retention and an undelete": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"retention and an undelete": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		e := deleted(t, s, r, word)
 		return duel{sweepingAway(t.Context(), s, r), func() error {
 			_, err := s.Restore(t.Context(), e.UID, registrydb.Restoration{})
@@ -676,20 +678,20 @@ var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r resourc
 			return errors.Join(a, b, thereOrRestored(t, s, r, word))
 		}}
 	},
-	"retention and a pull": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"retention and a pull": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		m := addImage(t, s, r, "t-"+word, word)
 		return duel{sweepingAway(t.Context(), s, r), func() error {
 			_, err := s.Manifest(t.Context(), r.UID, "t-"+word)
 			if errors.Is(err, fault.NotFound) {
 				return nil
 			}
-			must(t, s.InsertPulls(t.Context(), []resource.Pull{{UID: r.UID.NewChild(), Digest: m.Digest, Time: s.Now()}}))
+			must(t, s.InsertPulls(t.Context(), []registry.Pull{{UID: r.UID.NewChild(), Digest: m.Digest, Time: s.Now()}}))
 			return err
 		}, func(a, b error) error {
 			return errors.Join(a, b, thereOrRestored(t, s, r, word))
 		}}
 	},
-	"retention twice": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"retention twice": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		addImage(t, s, r, "t-"+word, word)
 		return duel{sweepingAway(t.Context(), s, r), sweepingAway(t.Context(), s, r), func(a, b error) error {
 			return errors.Join(a, b, thereOrRestored(t, s, r, word))
@@ -706,7 +708,7 @@ func TestRetentionDuels(t *testing.T) {
 		for name, prepare := range retentionDuels {
 			t.Run(name, func(t *testing.T) {
 				r := addRepo(t, s, addGroup(t, s, org.UID, strings.ReplaceAll(name, " ", "-")).UID, "app")
-				must(t, ignore(s.SetRetention(t.Context(), resource.Retention{UID: r.UID, KeepMatching: []string{"keep-*"}})))
+				must(t, ignore(s.SetRetention(t.Context(), registry.Retention{UID: r.UID, KeepMatching: []string{"keep-*"}})))
 				for i := range rounds {
 					d := prepare(t, s, r, fmt.Sprintf("%d-%s", i, strings.ReplaceAll(name, " ", "-")))
 					a, b := atOnce(d.a, d.b)

@@ -11,6 +11,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
@@ -110,7 +111,7 @@ func TestCounts(t *testing.T) {
 		deep := addGroup(t, s, folder.UID, "deep")
 		addGroup(t, s, folder.UID, "beside")
 		for i := range 3 {
-			must(t, s.InsertRepo(t.Context(), resource.Repo{UID: deep.UID.NewChild(), Name: fmt.Sprint("r", i), CreateTime: org.CreateTime, UpdateTime: org.CreateTime}))
+			must(t, s.InsertRepo(t.Context(), registry.Repo{UID: deep.UID.NewChild(), Name: fmt.Sprint("r", i), CreateTime: org.CreateTime, UpdateTime: org.CreateTime}))
 		}
 		groups := []resource.UID{deep.UID, org.UID, resource.NewRoot(), folder.UID}
 		got, err := s.Counts(t.Context(), []string{"repos", "groups", "roles"}, groups)
@@ -135,7 +136,7 @@ func TestSearchManifests(t *testing.T) {
 		org, rival := addGroup(t, s, "", "org"), addGroup(t, s, "", "rival")
 		folder := addGroup(t, s, org.UID, "folder")
 		repo := func(in resource.UID, name string) resource.UID {
-			r := resource.Repo{UID: in.NewChild(), Name: name, CreateTime: org.CreateTime, UpdateTime: org.CreateTime}
+			r := registry.Repo{UID: in.NewChild(), Name: name, CreateTime: org.CreateTime, UpdateTime: org.CreateTime}
 			must(t, s.InsertRepo(t.Context(), r))
 			return r.UID
 		}

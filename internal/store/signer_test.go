@@ -9,15 +9,16 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-func newSigner(group resource.UID, name string) resource.Signer {
-	return resource.Signer{UID: group.NewChild(), Name: name, Key: "key", CreateTime: epoch, UpdateTime: epoch}
+func newSigner(group resource.UID, name string) registry.Signer {
+	return registry.Signer{UID: group.NewChild(), Name: name, Key: "key", CreateTime: epoch, UpdateTime: epoch}
 }
 
-func addSigner(t *testing.T, s *storetest.Store, group resource.UID, name string) resource.Signer {
+func addSigner(t *testing.T, s *storetest.Store, group resource.UID, name string) registry.Signer {
 	t.Helper()
 	v := newSigner(group, name)
 	must(t, s.InsertSigner(t.Context(), v))
@@ -64,7 +65,7 @@ var signerPromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 	"a group has no more signers than it may": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
-		for i := range resource.MaxSigners {
+		for i := range registry.MaxSigners {
 			addSigner(t, s, org, fmt.Sprint(i))
 		}
 		wantFault(t, s.InsertSigner(t.Context(), newSigner(org, "more")), fault.FailedPrecondition, fault.Resource{})
@@ -166,9 +167,9 @@ var signerPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"indexes that list an image are found if something is attached to them": func(t *testing.T, s *storetest.Store) {
 		repo := addRepo(t, s, addGroup(t, s, "", "org").UID, "repo")
 		image := addImage(t, s, repo, "v1", "image")
-		index := func(word string) resource.Manifest {
+		index := func(word string) registry.Manifest {
 			m := newImage(word)
-			m.MediaType, m.Needs = "application/vnd.oci.image.index.v1+json", []resource.Need{{Digest: image.Digest, Manifest: true}}
+			m.MediaType, m.Needs = "application/vnd.oci.image.index.v1+json", []registry.Need{{Digest: image.Digest, Manifest: true}}
 			return push(t, s, repo, m)
 		}
 		index("bare")

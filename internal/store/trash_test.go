@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -21,20 +22,20 @@ import (
 const week = 7 * 24 * time.Hour
 
 // what returns an entry in a few words.
-func what(e resource.TrashEntry) string {
+func what(e registry.TrashEntry) string {
 	switch e.Kind {
-	case resource.TrashTag:
+	case registry.TrashTag:
 		return "tag " + e.Tag
-	case resource.TrashManifest:
+	case registry.TrashManifest:
 		return "manifest " + e.Digest
 	}
 	return "repo " + e.RepoName
 }
 
 // trashed returns what is in the trash below a place, and checks the total.
-func trashed(t *testing.T, s *storetest.Store, place resource.UID) map[string]resource.TrashEntry {
+func trashed(t *testing.T, s *storetest.Store, place resource.UID) map[string]registry.TrashEntry {
 	t.Helper()
-	all := map[string]resource.TrashEntry{}
+	all := map[string]registry.TrashEntry{}
 	p := page.Request{Size: 2, Order: page.Order{Field: "create_time", Desc: true}}
 	for {
 		got, err := s.Trash(t.Context(), store.Reach{Under: []resource.UID{place.Root()}},
@@ -52,7 +53,7 @@ func trashed(t *testing.T, s *storetest.Store, place resource.UID) map[string]re
 	}
 }
 
-func wantTrash(t *testing.T, s *storetest.Store, place resource.UID, want ...string) map[string]resource.TrashEntry {
+func wantTrash(t *testing.T, s *storetest.Store, place resource.UID, want ...string) map[string]registry.TrashEntry {
 	t.Helper()
 	got := trashed(t, s, place)
 	var names []string
@@ -67,7 +68,7 @@ func wantTrash(t *testing.T, s *storetest.Store, place resource.UID, want ...str
 	return got
 }
 
-func restore(t *testing.T, s *storetest.Store, e resource.TrashEntry, how registrydb.Restoration) []resource.TrashEntry {
+func restore(t *testing.T, s *storetest.Store, e registry.TrashEntry, how registrydb.Restoration) []registry.TrashEntry {
 	t.Helper()
 	all, err := s.Restore(t.Context(), e.UID, how)
 	must(t, err)
@@ -104,7 +105,7 @@ func blobExists(t *testing.T, s *storetest.Store, word string) bool {
 	t.Helper()
 	all, err := s.BlobsAfter(t.Context(), "", 1000)
 	must(t, err)
-	return slices.ContainsFunc(all, func(b resource.Blob) bool { return b.Digest == digest(word) })
+	return slices.ContainsFunc(all, func(b registry.Blob) bool { return b.Digest == digest(word) })
 }
 
 func stored(t *testing.T, s shelf) int64 {
@@ -115,8 +116,8 @@ func stored(t *testing.T, s shelf) int64 {
 }
 
 // referrer is a manifest about another.
-func referrer(word string, about resource.Manifest) resource.Manifest {
-	return resource.Manifest{Digest: digest("referrer " + word), MediaType: "application/vnd.oci.image.manifest.v1+json",
+func referrer(word string, about registry.Manifest) registry.Manifest {
+	return registry.Manifest{Digest: digest("referrer " + word), MediaType: "application/vnd.oci.image.manifest.v1+json",
 		ArtifactType: "application/x", Subject: about.Digest, Body: []byte(word)}
 }
 
@@ -130,7 +131,7 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"settings of a group say how long": func(t *testing.T, s shelf) {
 		days := int32(0)
-		set := func(r *resource.RegistrySettings) error { r.TrashDays = &days; return nil }
+		set := func(r *registry.Settings) error { r.TrashDays = &days; return nil }
 		_, err := s.UpdateRegistrySettings(t.Context(), s.folder.UID, set)
 		must(t, err)
 		addImage(t, s.Store, s.repo, "v1", "one")
@@ -149,7 +150,7 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 	"a tag comes back as it was": func(t *testing.T, s shelf) {
 		ctx := resource.WithActor(t.Context(), resource.Actor{Subject: alice})
 		m := addImage(t, s.Store, s.repo, "", "one")
-		g, err := s.PutTag(ctx, resource.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Digest: m.Digest, Deprecated: true, Bundles: []string{"b"}}, nil)
+		g, err := s.PutTag(ctx, registry.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Digest: m.Digest, Deprecated: true, Bundles: []string{"b"}}, nil)
 		must(t, err)
 		must(t, s.DeleteTag(ctx, g.UID, nil))
 		e := wantTrash(t, s.Store, s.repo.UID, "tag v1")["tag v1"]
@@ -272,13 +273,13 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 		before := stored(t, s)
 		clock(s, time.Second)
 		must(t, s.DeleteManifest(t.Context(), s.repo.UID, early.Digest, nil)) // for a reason of its own
-		for _, m := range []resource.Manifest{index, image, late, about} {
+		for _, m := range []registry.Manifest{index, image, late, about} {
 			clock(s, time.Second)
 			must(t, s.DeleteManifest(t.Context(), s.repo.UID, m.Digest, nil))
 		}
 		collectAll(t, s.Store)
 		restore(t, s.Store, trashed(t, s.Store, s.repo.UID)["manifest "+index.Digest], registrydb.Restoration{})
-		for _, m := range []resource.Manifest{index, image, late, about} {
+		for _, m := range []registry.Manifest{index, image, late, about} {
 			if _, err := s.Manifest(t.Context(), s.repo.UID, m.Digest); err != nil {
 				t.Error(err)
 			}
@@ -345,7 +346,7 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 		gone := addImage(t, s.Store, s.repo, "old", "two")
 		must(t, s.DeleteManifest(ctx, s.repo.UID, gone.Digest, nil))
 		must(t, s.InsertDeployment(ctx, newDeployment(s.repo.UID)))
-		must(t, s.UpdateRepoReadme(ctx, resource.RepoReadme{UID: s.repo.UID, Content: "# hi"}))
+		must(t, s.UpdateRepoReadme(ctx, registry.RepoReadme{UID: s.repo.UID, Content: "# hi"}))
 		addBlob(t, s.Store, s.repo, "unneeded")
 		before, tags := stored(t, s), s.names(t, resource.Filter{}, "name")
 		moves, err := s.TagHistory(ctx, s.repo.UID, "", page.Request{Size: 10})
@@ -369,7 +370,7 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 		if back.Name != "app" || !back.CreateTime.Equal(s.repo.CreateTime) {
 			t.Errorf("repo = %v", back)
 		}
-		for tag, m := range map[string]resource.Manifest{"v1": image, "v2": index} {
+		for tag, m := range map[string]registry.Manifest{"v1": image, "v2": index} {
 			if got, err := s.Manifest(ctx, s.repo.UID, tag); err != nil || got.Digest != m.Digest {
 				t.Errorf("%s = %v, %v", tag, got, err)
 			}
@@ -475,7 +476,7 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"emptying takes what is below a place": func(t *testing.T, s shelf) {
 		other := addRepo(t, s.Store, s.org.UID, "other")
-		for _, r := range []resource.Repo{s.repo, other} {
+		for _, r := range []registry.Repo{s.repo, other} {
 			addImage(t, s.Store, r, "v1", "one")
 			must(t, s.DeleteManifest(t.Context(), r.UID, newImage("one").Digest, nil))
 		}
@@ -517,7 +518,7 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"an image that comes back is inspected": func(t *testing.T, s shelf) {
 		m := newImage("one")
-		m.ArtifactType = resource.ImageConfigs[0]
+		m.ArtifactType = registry.ImageConfigs[0]
 		addBlob(t, s.Store, s.repo, "one")
 		push(t, s.Store, s.repo, m, "v1")
 		must(t, s.DeleteManifest(t.Context(), s.repo.UID, m.Digest, nil))
@@ -529,7 +530,7 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 				t.Errorf("%d images in the queue, %v", n, err)
 			}
 			for _, e := range trashed(t, s.Store, s.org.UID) {
-				if e.Kind != resource.TrashTag {
+				if e.Kind != registry.TrashTag {
 					restore(t, s.Store, e, registrydb.Restoration{})
 				}
 			}
@@ -567,8 +568,8 @@ func TestTrashPromises(t *testing.T) {
 }
 
 // trashDuels are writes that oppose each other about the trash.
-var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel{
-	"delete a manifest and push it": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel{
+	"delete a manifest and push it": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		m := addImage(t, s, r, "t-"+word, word)
 		return duel{
 			func() error { return s.DeleteManifest(t.Context(), r.UID, m.Digest, nil) },
@@ -581,7 +582,7 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 			},
 		}
 	},
-	"delete a manifest and collect its blob": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"delete a manifest and collect its blob": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		m := addImage(t, s, r, "t-"+word, word)
 		now := s.Now().Add(time.Hour)
 		must(t, markIdle(t, s, r, word))
@@ -596,7 +597,7 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 			},
 		}
 	},
-	"restore a manifest and collect its blob": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"restore a manifest and collect its blob": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		e := deleted(t, s, r, word)
 		must(t, markIdle(t, s, r, word))
 		now := s.Now().Add(time.Hour)
@@ -611,7 +612,7 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 			},
 		}
 	},
-	"restore a manifest and sweep the trash": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"restore a manifest and sweep the trash": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		e := deleted(t, s, r, word)
 		must(t, s.DeleteBlob(t.Context(), r.UID, digest(word))) // so that it is in the trash
 		addBlob(t, s, r, word)                                  // and in the repo, too
@@ -626,7 +627,7 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 			},
 		}
 	},
-	"sweep a blob and delete it from the repo": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"sweep a blob and delete it from the repo": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		deleted(t, s, r, word)
 		must(t, s.DeleteBlob(t.Context(), r.UID, digest(word)))
 		addBlob(t, s, r, word)
@@ -641,12 +642,12 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 			},
 		}
 	},
-	"restore a manifest twice": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"restore a manifest twice": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		e := deleted(t, s, r, word)
 		again := func() error { _, err := s.Restore(t.Context(), e.UID, registrydb.Restoration{}); return err }
 		return duel{again, again, oneOf(fault.NotFound, fault.NotFound)}
 	},
-	"restore a manifest and its tag": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"restore a manifest and its tag": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		e := deleted(t, s, r, word)
 		tag := trashed(t, s, r.UID)["tag t-"+word]
 		return duel{
@@ -660,7 +661,7 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 			},
 		}
 	},
-	"restore a manifest and push it": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"restore a manifest and push it": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		e := deleted(t, s, r, word)
 		return duel{
 			func() error { _, err := s.Restore(t.Context(), e.UID, registrydb.Restoration{}); return err },
@@ -673,7 +674,7 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 			},
 		}
 	},
-	"restore a manifest and remove it for good": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"restore a manifest and remove it for good": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		e := deleted(t, s, r, word)
 		return duel{
 			func() error { _, err := s.Restore(t.Context(), e.UID, registrydb.Restoration{}); return err },
@@ -681,7 +682,7 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 			oneOf(fault.NotFound, fault.NotFound),
 		}
 	},
-	"restore a repo and delete its group": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"restore a repo and delete its group": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		g := addGroup(t, s, r.UID.Parent(), "g-"+word)
 		own := addRepo(t, s, g.UID, "own")
 		must(t, s.DeleteRepo(t.Context(), own.UID))
@@ -693,7 +694,7 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 		}
 	},
 	// A tag would hold the repo by its history. Without one, binOf alone keeps both from copying the manifest to the trash.
-	"delete a repo and a manifest of it that has no tag": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"delete a repo and a manifest of it that has no tag": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		own := addRepo(t, s, r.UID.Parent(), "own-"+word)
 		m := addImage(t, s, own, "", word)
 		return duel{
@@ -717,7 +718,7 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 			},
 		}
 	},
-	"delete a repo and a manifest of it": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+	"delete a repo and a manifest of it": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		own := addRepo(t, s, r.UID.Parent(), "own-"+word)
 		m := addImage(t, s, own, "t-"+word, word)
 		return duel{
@@ -737,7 +738,7 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Re
 }
 
 // deleted pushes an image, deletes its manifest, and returns that entry.
-func deleted(t *testing.T, s *storetest.Store, r resource.Repo, word string) resource.TrashEntry {
+func deleted(t *testing.T, s *storetest.Store, r registry.Repo, word string) registry.TrashEntry {
 	t.Helper()
 	m := addImage(t, s, r, "t-"+word, word)
 	must(t, s.DeleteManifest(t.Context(), r.UID, m.Digest, nil))
@@ -745,13 +746,13 @@ func deleted(t *testing.T, s *storetest.Store, r resource.Repo, word string) res
 }
 
 // markIdle marks a blob as the collector does that finds nothing that needs it.
-func markIdle(t *testing.T, s *storetest.Store, r resource.Repo, word string) error {
+func markIdle(t *testing.T, s *storetest.Store, r registry.Repo, word string) error {
 	_, err := s.Exec(t.Context(), `UPDATE repo_blobs SET idle_ms = 1 WHERE repo = $1 AND digest = $2`, store.Segment(r.UID), digest(word))
 	return err
 }
 
 // wholeAt returns an error unless the tag of a word stands for its image and the repo has the blob.
-func wholeAt(t *testing.T, s *storetest.Store, r resource.Repo, word string) error {
+func wholeAt(t *testing.T, s *storetest.Store, r registry.Repo, word string) error {
 	m, err := s.Manifest(t.Context(), r.UID, "t-"+word)
 	if err == nil && m.Digest != newImage(word).Digest {
 		err = fmt.Errorf("the tag stands for %s", m.Digest)
@@ -761,7 +762,7 @@ func wholeAt(t *testing.T, s *storetest.Store, r resource.Repo, word string) err
 }
 
 // thereOrRestored restores the image of a word if it is not there, and checks that it is whole.
-func thereOrRestored(t *testing.T, s *storetest.Store, r resource.Repo, word string) error {
+func thereOrRestored(t *testing.T, s *storetest.Store, r registry.Repo, word string) error {
 	unheld, err := s.UnheldBlobs(t.Context(), "", 1000)
 	must(t, err)
 	_, err = s.PurgeUnheld(t.Context(), unheld)

@@ -11,19 +11,20 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-func newUpstream(group resource.UID) resource.RegistryUpstream {
-	return resource.RegistryUpstream{
+func newUpstream(group resource.UID) registry.Upstream {
+	return registry.Upstream{
 		UID: group.NewChild(), Name: "docker.io", Address: "https://registry-1.docker.io", FreshFor: time.Hour,
 		Credentials: resource.Secret{Sealed: []byte("sealed")}, CreateTime: epoch, UpdateTime: epoch,
 	}
 }
 
-func addUpstream(t *testing.T, s *storetest.Store, group resource.UID) resource.RegistryUpstream {
+func addUpstream(t *testing.T, s *storetest.Store, group resource.UID) registry.Upstream {
 	t.Helper()
 	u := newUpstream(group)
 	must(t, s.InsertUpstream(t.Context(), u))
@@ -31,15 +32,15 @@ func addUpstream(t *testing.T, s *storetest.Store, group resource.UID) resource.
 }
 
 // mirroredImage is an image of which the repo may lack the layer.
-func mirroredImage(word string) resource.Manifest {
+func mirroredImage(word string) registry.Manifest {
 	m := newImage(word)
-	m.ArtifactType = resource.ImageConfigs[0]
+	m.ArtifactType = registry.ImageConfigs[0]
 	m.Needs[0].Optional = true
 	return m
 }
 
-func blobOf(word string) resource.Blob {
-	return resource.Blob{Digest: digest(word), Size: int64(len(word)), Path: "/blobs/" + rand.Text()}
+func blobOf(word string) registry.Blob {
+	return registry.Blob{Digest: digest(word), Size: int64(len(word)), Path: "/blobs/" + rand.Text()}
 }
 
 func (st stage) actsOnUpstreams() map[string]act {
@@ -48,7 +49,7 @@ func (st stage) actsOnUpstreams() map[string]act {
 	nowhere := registrydb.RepoRef{Group: none, Name: "app", Create: true}
 	rename := func(uid resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := store.Edit(ctx, uid, st.Upstream, st.UpdateUpstream, func(u *resource.RegistryUpstream) error {
+			_, err := store.Edit(ctx, uid, st.Upstream, st.UpdateUpstream, func(u *registry.Upstream) error {
 				u.Name, u.Address = "other", "https://other.example"
 				return nil
 			})
@@ -63,7 +64,7 @@ func (st stage) actsOnUpstreams() map[string]act {
 	}
 	blob := func(to registrydb.RepoRef) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := st.MirrorBlob(ctx, to, resource.Blob{Digest: digest("mirrored " + st.org.Name), Size: 8, Path: "/mirrored/" + st.org.Name})
+			_, err := st.MirrorBlob(ctx, to, registry.Blob{Digest: digest("mirrored " + st.org.Name), Size: 8, Path: "/mirrored/" + st.org.Name})
 			return err
 		}
 	}
@@ -114,7 +115,7 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 		if over(group) != u.Name || over(below) != u.Name || over(group.Parent()) != "" {
 			t.Error("the upstream is not known where it is")
 		}
-		_, err := store.Edit(t.Context(), u.UID, s.Upstream, s.UpdateUpstream, func(u *resource.RegistryUpstream) error { u.Name = "ghcr.io"; return nil })
+		_, err := store.Edit(t.Context(), u.UID, s.Upstream, s.UpdateUpstream, func(u *registry.Upstream) error { u.Name = "ghcr.io"; return nil })
 		must(t, err)
 		if over(below) != "ghcr.io" {
 			t.Error("a change is not known")
@@ -127,7 +128,7 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 	"an image is inspected when its layers are here, and holds them": func(t *testing.T, s *storetest.Store, group resource.UID) {
 		to := registrydb.RepoRef{Group: group, Name: "app", Create: true}
 		m := mirroredImage("layer")
-		m.Needs = append(m.Needs, resource.Need{Digest: digest("config"), Optional: true})
+		m.Needs = append(m.Needs, registry.Need{Digest: digest("config"), Optional: true})
 		repo, err := s.MirrorManifest(t.Context(), to, m, "v1", nil)
 		must(t, err)
 		queued := func() bool {
@@ -212,7 +213,7 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 		if all, err := s.UpstreamSecrets(t.Context()); err != nil || len(all) != 1 {
 			t.Errorf("secrets %q, %v", all, err)
 		}
-		forget := func(opens bool) (lost []resource.RegistryUpstream) {
+		forget := func(opens bool) (lost []registry.Upstream) {
 			must(t, s.Write(t.Context(), func(tx *store.Tx) (err error) {
 				lost, err = registrydb.In(tx).ForgetUpstreamSecrets(t.Context(), func([]byte) bool { return opens })
 				return err

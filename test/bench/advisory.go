@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
@@ -124,8 +125,8 @@ func varied(records iter.Seq[format.Record]) iter.Seq[format.Record] {
 			}
 			if len(a.Events) > 0 && i%5 == 0 {
 				a.Events[0].Author, a.Events[0].Reviewer = "author"+strconv.Itoa(i/5%7), "reviewer"+strconv.Itoa(i/5%3)
-				a.Events[0].ReviewState = []resource.ReviewState{resource.ReviewPending,
-					resource.ReviewApproved}[i/5%2]
+				a.Events[0].ReviewState = []vuln.ReviewState{vuln.ReviewPending,
+					vuln.ReviewApproved}[i/5%2]
 			}
 			if i%11 == 0 {
 				a.LegacyID = "OLD-" + a.ID

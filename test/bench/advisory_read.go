@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 )
 
@@ -24,14 +25,14 @@ var advisoryOrders = []page.Order{{Field: "uid"}, {Field: "update_time", Desc: t
 
 // list reads a page of advisories, with their details or without.
 func (s advisoryStore) list(
-	ctx context.Context, f resource.AdvisoryFilter, p page.Request, details bool,
-) (page.Page[resource.Advisory], error) {
+	ctx context.Context, f vuln.AdvisoryFilter, p page.Request, details bool,
+) (page.Page[vuln.Advisory], error) {
 	return s.lists.Advisories(ctx, store.Reach{Under: []resource.UID{s.org}}, f, p, details)
 }
 
 // advisoryPages compares first pages, alone and with each filter, in both orders.
 func (m *measurement) advisoryPages(ctx context.Context, few, many advisoryStore) {
-	some := must(few.list(ctx, resource.AdvisoryFilter{}, page.Request{Size: 50, Order: advisoryOrders[0]}, true))
+	some := must(few.list(ctx, vuln.AdvisoryFilter{}, page.Request{Size: 50, Order: advisoryOrders[0]}, true))
 	one := some.Items[len(some.Items)/2]
 	for _, a := range some.Items {
 		if len(a.Aliases) > 0 && len(a.Affected) > 0 {
@@ -40,24 +41,24 @@ func (m *measurement) advisoryPages(ctx context.Context, few, many advisoryStore
 	}
 	filters := []struct {
 		name string
-		resource.AdvisoryFilter
+		vuln.AdvisoryFilter
 	}{
-		{"alone", resource.AdvisoryFilter{}},
-		{"advisory_ids", resource.AdvisoryFilter{IDs: []string{one.ID}}},
-		{"legacy_advisory_ids", resource.AdvisoryFilter{LegacyIDs: []string{"OLD-" + one.ID}}},
-		{"artifact_names", resource.AdvisoryFilter{ArtifactNames: []string{"stdlib"}}},
-		{"artifact_types", resource.AdvisoryFilter{ArtifactTypes: []string{one.ArtifactType}}},
-		{"artifact_architectures", resource.AdvisoryFilter{ArtifactArchitectures: []string{"x86_64"}}},
-		{"component_names", resource.AdvisoryFilter{ComponentNames: []string{"part8"}}},
-		{"component_types", resource.AdvisoryFilter{ComponentTypes: []string{"go-module"}}},
-		{"component_locations", resource.AdvisoryFilter{ComponentLocations: []string{"/usr/bin/part8"}}},
-		{"aliases", resource.AdvisoryFilter{Aliases: one.Aliases[:min(1, len(one.Aliases))]}},
-		{"event_review_states", resource.AdvisoryFilter{ReviewStates: []resource.ReviewState{resource.ReviewPending}}},
-		{"event_authors", resource.AdvisoryFilter{EventAuthors: []string{"author3"}}},
-		{"exclude_event_authors", resource.AdvisoryFilter{NotEventAuthors: []string{"author3"}}},
-		{"event_reviewers", resource.AdvisoryFilter{EventReviewers: []string{"reviewer1"}}},
-		{"event_types", resource.AdvisoryFilter{EventTypes: []resource.AdvisoryEventType{resource.EventFixed}}},
-		{"latest_event_type", resource.AdvisoryFilter{LatestEventType: resource.EventDetection}},
+		{"alone", vuln.AdvisoryFilter{}},
+		{"advisory_ids", vuln.AdvisoryFilter{IDs: []string{one.ID}}},
+		{"legacy_advisory_ids", vuln.AdvisoryFilter{LegacyIDs: []string{"OLD-" + one.ID}}},
+		{"artifact_names", vuln.AdvisoryFilter{ArtifactNames: []string{"stdlib"}}},
+		{"artifact_types", vuln.AdvisoryFilter{ArtifactTypes: []string{one.ArtifactType}}},
+		{"artifact_architectures", vuln.AdvisoryFilter{ArtifactArchitectures: []string{"x86_64"}}},
+		{"component_names", vuln.AdvisoryFilter{ComponentNames: []string{"part8"}}},
+		{"component_types", vuln.AdvisoryFilter{ComponentTypes: []string{"go-module"}}},
+		{"component_locations", vuln.AdvisoryFilter{ComponentLocations: []string{"/usr/bin/part8"}}},
+		{"aliases", vuln.AdvisoryFilter{Aliases: one.Aliases[:min(1, len(one.Aliases))]}},
+		{"event_review_states", vuln.AdvisoryFilter{ReviewStates: []vuln.ReviewState{vuln.ReviewPending}}},
+		{"event_authors", vuln.AdvisoryFilter{EventAuthors: []string{"author3"}}},
+		{"exclude_event_authors", vuln.AdvisoryFilter{NotEventAuthors: []string{"author3"}}},
+		{"event_reviewers", vuln.AdvisoryFilter{EventReviewers: []string{"reviewer1"}}},
+		{"event_types", vuln.AdvisoryFilter{EventTypes: []vuln.AdvisoryEventType{vuln.EventFixed}}},
+		{"latest_event_type", vuln.AdvisoryFilter{LatestEventType: vuln.EventDetection}},
 	}
 	for _, f := range filters {
 		for _, o := range advisoryOrders {
@@ -81,7 +82,7 @@ func (m *measurement) freeText(ctx context.Context, o advisoryStore) {
 			for range 12 {
 				begin := time.Now()
 				p := page.Request{Size: 50, Order: order}
-				total = must(o.list(ctx, resource.AdvisoryFilter{Query: text}, p, false)).Total
+				total = must(o.list(ctx, vuln.AdvisoryFilter{Query: text}, p, false)).Total
 				took = append(took, time.Since(begin))
 			}
 			what := fmt.Sprintf("advisories: query %q by %s (%d found)", text, order.Field, total)
@@ -96,7 +97,7 @@ func (m *measurement) versionQueries(ctx context.Context, o advisoryStore) {
 	p := page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}}
 	for i := range 20 {
 		p.Skip = i * o.rows / 20 * 9 / 10
-		for _, a := range must(o.list(ctx, resource.AdvisoryFilter{}, p, false)).Items {
+		for _, a := range must(o.list(ctx, vuln.AdvisoryFilter{}, p, false)).Items {
 			names = append(names, a.ArtifactName)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 const (
@@ -49,7 +49,7 @@ func (m *measurement) yamlImport(o advisoryStore, what string, files func(round 
 		done, closing := group.Close()
 		took := time.Since(begin)
 		check(errors.Join(err, closing))
-		if done != (resource.ImportResult{Created: yamlRows}) {
+		if done != (vuln.ImportResult{Created: yamlRows}) {
 			check(fmt.Errorf("of %d records of %s: %+v", yamlRows, what, done))
 		}
 		ours, theirs = append(ours, yamlRows/took.Seconds()), append(theirs, yamlRows/bare.Seconds())

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
@@ -102,7 +103,7 @@ type foundPage struct {
 
 // verify fails unless the API answers about some images what a join of everything gives.
 func (g *gallery) verify(ctx context.Context, c *client) {
-	byName := map[string][]resource.Advisory{}
+	byName := map[string][]vuln.Advisory{}
 	for i := range g.about {
 		a := aboutOne(i, 0)
 		byName[a.Affected[0].Name] = append(byName[a.Affected[0].Name], a)
@@ -245,7 +246,7 @@ func (m *measurement) oneNewAdvisory(ctx context.Context, s *service) {
 }
 
 // record returns an advisory as a record of OSV.
-func record(a resource.Advisory, modified time.Time) []byte {
+func record(a vuln.Advisory, modified time.Time) []byte {
 	about := a.Affected[0]
 	events := about.Ranges[0].Events
 	return must(json.Marshal(map[string]any{

@@ -11,9 +11,11 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -55,16 +57,16 @@ type gallery struct {
 }
 
 // packageAt returns one of the packages: those of the distribution come first.
-func packageAt(i int) resource.Package {
+func packageAt(i int) registry.Package {
 	name, v := i/eachName, i%eachName
 	if name < systemNames {
-		p := resource.Package{Ecosystem: "Debian:12", Name: fmt.Sprintf("lib%d", name), Version: fmt.Sprintf("1.%d.0-1", v),
+		p := registry.Package{Ecosystem: "Debian:12", Name: fmt.Sprintf("lib%d", name), Version: fmt.Sprintf("1.%d.0-1", v),
 			SourceName: fmt.Sprintf("source%d", name)}
 		p.SourceVersion = p.Version
 		p.PURL = fmt.Sprintf("pkg:deb/debian/%s@%s?arch=amd64&distro=debian-12", p.Name, p.Version)
 		return p
 	}
-	p := resource.Package{Ecosystem: "npm", Name: fmt.Sprintf("module%d", name-systemNames), Version: fmt.Sprintf("1.%d.0", v)}
+	p := registry.Package{Ecosystem: "npm", Name: fmt.Sprintf("module%d", name-systemNames), Version: fmt.Sprintf("1.%d.0", v)}
 	p.PURL = fmt.Sprintf("pkg:npm/%s@%s", p.Name, p.Version)
 	return p
 }
@@ -103,9 +105,9 @@ func appendNew(all []int, p int) []int {
 }
 
 // foundIn returns the packages of the i-th image as they are found.
-func foundIn(i int) (all []resource.ImagePackage) {
+func foundIn(i int) (all []registry.ImagePackage) {
 	for _, p := range contentOf(i) {
-		found := resource.ImagePackage{Package: packageAt(p), Place: "var/lib/dpkg/status"}
+		found := registry.ImagePackage{Package: packageAt(p), Place: "var/lib/dpkg/status"}
 		if found.Ecosystem == "npm" {
 			found.Layer, found.Place = 1, "app/node_modules/"+found.Name+"/package.json"
 		}
@@ -117,11 +119,11 @@ func foundIn(i int) (all []resource.ImagePackage) {
 // imageBody returns the manifest of the i-th image.
 func imageBody(i int) []byte {
 	return fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":%q,"digest":%q,"size":37},"layers":[%s]}`,
-		ociImage, resource.ImageConfigs[0], digestOf([]byte("config")), descriptor(digestOf(fmt.Appendf(nil, "layer %d", i)), 1))
+		ociImage, registry.ImageConfigs[0], digestOf([]byte("config")), descriptor(digestOf(fmt.Appendf(nil, "layer %d", i)), 1))
 }
 
 // aboutOne returns the i-th advisory, of a version of the record.
-func aboutOne(i, edition int) resource.Advisory {
+func aboutOne(i, edition int) vuln.Advisory {
 	r := rand.New(rand.NewPCG(9, uint64(i)))
 	ecosystem, name := "npm", fmt.Sprintf("unused%d", i)
 	if i%aboutUsed == 0 {
@@ -136,16 +138,16 @@ func aboutOne(i, edition int) resource.Advisory {
 }
 
 // advisoryOn returns an advisory about all versions below 1.fixed.0.
-func advisoryOn(id, alias, ecosystem, name string, fixed, edition int) resource.Advisory {
+func advisoryOn(id, alias, ecosystem, name string, fixed, edition int) vuln.Advisory {
 	to := fmt.Sprintf("1.%d.0", fixed)
 	if ecosystem != "npm" {
 		to += "-1"
 	}
-	a := resource.Advisory{ID: id, Aliases: []string{alias}, Summary: "Reads past the end of what it was given",
+	a := vuln.Advisory{ID: id, Aliases: []string{alias}, Summary: "Reads past the end of what it was given",
 		Details:    "A request that is shorter than it says makes the reader return what was in memory before it.",
-		Severities: []resource.Severity{{Type: resource.CVSSv3, Score: "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:N/A:N"}},
-		Affected: []resource.Affected{{Ecosystem: ecosystem, Name: name, Ranges: []resource.AffectedRange{{
-			Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: to}}}}}}}
+		Severities: []vuln.Severity{{Type: vuln.CVSSv3, Score: "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:N/A:N"}},
+		Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: name, Ranges: []vuln.AffectedRange{{
+			Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: to}}}}}}}
 	a.Source.Digest = fmt.Appendf(nil, "%s %d", id, edition)
 	return a
 }
@@ -184,7 +186,7 @@ func (g *gallery) makeRepos(ctx context.Context) {
 			folder := resource.Group{UID: g.org.NewChild(), Name: fmt.Sprintf("folder-%d", i), CreateTime: now, UpdateTime: now}
 			must(iamdb.New(db).InsertGroup(ctx, folder))
 			for k := range imageRepos {
-				repo := resource.Repo{UID: folder.UID.NewChild(), Name: fmt.Sprintf("repo-%d", k), CreateTime: now, UpdateTime: now}
+				repo := registry.Repo{UID: folder.UID.NewChild(), Name: fmt.Sprintf("repo-%d", k), CreateTime: now, UpdateTime: now}
 				check(registrydb.New(db).InsertRepo(ctx, repo))
 				g.repos = append(g.repos, repo.UID)
 			}
@@ -199,7 +201,7 @@ func (g *gallery) repoOf(i int) resource.UID { return g.repos[i%len(g.repos)] }
 
 // addPackages adds all packages, and has them compared with no advisories.
 func (g *gallery) addPackages(ctx context.Context) {
-	all := make([]resource.Package, (systemNames+appNames)*eachName)
+	all := make([]registry.Package, (systemNames+appNames)*eachName)
 	for i := range all {
 		all[i] = packageAt(i)
 	}
@@ -246,7 +248,7 @@ func (g *gallery) addAdvisories(ctx context.Context) {
 	g.openStore(ctx, func(db *store.DB) error {
 		s := advisorydb.New(db)
 		for i := 0; i < g.about; i += 1000 {
-			var some []resource.Advisory
+			var some []vuln.Advisory
 			for k := i; k < min(i+1000, g.about); k++ {
 				some = append(some, aboutOne(k, 0))
 			}
@@ -278,7 +280,7 @@ func (g *gallery) manifestTable() table {
 	return table{"manifests", columns, func(yield func([]any) bool) {
 		for i := range g.images {
 			body := imageBody(i)
-			if !yield([]any{number(g.repoOf(i)), digestOf(body), ociImage, int64(len(body)), "", resource.ImageConfigs[0], "",
+			if !yield([]any{number(g.repoOf(i)), digestOf(body), ociImage, int64(len(body)), "", registry.ImageConfigs[0], "",
 				int64(epoch + i), body}) {
 				return
 			}
@@ -316,7 +318,7 @@ func (g *gallery) imageTables() []table {
 			for i := range g.images {
 				repo := g.repoOf(i)
 				if !yield([]any{number(repo), digestOf(imageBody(i)), number(repo.Root()), string(repo), int64(i),
-					int64(resource.ImageIndexed), "", int64(inspect.Version), int64(0), int64(0), nil, int64(epoch + i)}) {
+					int64(registry.ImageIndexed), "", int64(inspect.Version), int64(0), int64(0), nil, int64(epoch + i)}) {
 					return
 				}
 			}

@@ -14,7 +14,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 const (
@@ -110,7 +111,7 @@ func (p *process) pushImage(ctx context.Context, repo string, layer []byte) erro
 	}
 	manifest := fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":%q,"digest":%q,"size":%d},`+
 		`"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip","digest":%q,"size":%d}]}`,
-		ociImage, resource.ImageConfigs[0], digestOf(config), len(config), digestOf(layer), len(layer))
+		ociImage, registry.ImageConfigs[0], digestOf(config), len(config), digestOf(layer), len(layer))
 	return p.putManifest(ctx, repo, "t"+digestOf(layer)[7:20], manifest)
 }
 
@@ -129,7 +130,7 @@ func awaitInspected(ctx context.Context, db *sql.DB) {
 }
 
 // writeRecord writes an advisory to a file.
-func (b *bench) writeRecord(a resource.Advisory) (path string) {
+func (b *bench) writeRecord(a vuln.Advisory) (path string) {
 	path = filepath.Join(b.folder, "record.json")
 	check(os.WriteFile(path, record(a, time.Now()), 0o600))
 	return path

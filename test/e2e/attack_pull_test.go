@@ -11,6 +11,7 @@ import (
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -52,7 +53,7 @@ func (w *world) pullMany(t *testing.T, n int, bearer, repo, reference string) {
 
 // recorded stops the server and returns what is recorded of the pulls of a
 // repo, and how many events there are of them.
-func (w *world) recorded(t *testing.T, repo string) (all []resource.Pull, events int) {
+func (w *world) recorded(t *testing.T, repo string) (all []registry.Pull, events int) {
 	t.Helper()
 	w.stop()
 	s := storetest.Open(t, w.database)

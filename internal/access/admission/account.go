@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
@@ -218,7 +219,7 @@ func (s *Store) AccountsOfOwners(ctx context.Context, org resource.UID) (all []r
 type Loss struct {
 	SigningKeys   int
 	Providers     []resource.IdentityProvider // without their client secrets now
-	Upstreams     []resource.RegistryUpstream // without their credentials now
+	Upstreams     []registry.Upstream         // without their credentials now
 	Accounts      []resource.Account          // without their authenticator apps and passwords now
 	RecoveryCodes int
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
@@ -186,7 +187,7 @@ func follow(t *testing.T, s *storetest.Store) {
 
 func addRepo(ctx context.Context, s *storetest.Store, group resource.UID) error {
 	uid := group.NewChild()
-	return s.InsertRepo(ctx, resource.Repo{UID: uid, Name: string(uid[len(uid)-16:]), CreateTime: morning, UpdateTime: morning})
+	return s.InsertRepo(ctx, registry.Repo{UID: uid, Name: string(uid[len(uid)-16:]), CreateTime: morning, UpdateTime: morning})
 }
 
 // TestPulls: pulls of a day count on all replicas, and after a restart; the next day

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
 // A name is told to whoever may get what has it, and to nobody else. What is hidden is left out, as what is not
@@ -21,7 +22,7 @@ func TestLookupNames(t *testing.T) {
 		web, err := w.CreateGroup(w.owner, string(w.acme.UID), resource.Group{Name: "web", DisplayName: "Web-Läden"})
 		must(t, err)
 		beside := w.group(w.acme.UID, "beside")
-		repo := resource.Repo{UID: web.UID.NewChild(), Name: "app", CreateTime: web.CreateTime, UpdateTime: web.CreateTime}
+		repo := registry.Repo{UID: web.UID.NewChild(), Name: "app", CreateTime: web.CreateTime, UpdateTime: web.CreateTime}
 		must(t, w.store.InsertRepo(t.Context(), repo))
 		ci, err := w.CreateIdentity(w.owner, web.UID, person("ci", "ci"))
 		must(t, err)

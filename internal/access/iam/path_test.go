@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -25,7 +26,7 @@ func TestResolvePath(t *testing.T) {
 		beside := w.group(w.acme.UID, "beside")
 		rivalWeb, err := w.CreateGroup(w.rival, string(w.other.UID), resource.Group{Name: "web"})
 		must(t, err)
-		repo := resource.Repo{UID: web.UID.NewChild(), Name: "app", CreateTime: web.CreateTime, UpdateTime: web.CreateTime}
+		repo := registry.Repo{UID: web.UID.NewChild(), Name: "app", CreateTime: web.CreateTime, UpdateTime: web.CreateTime}
 		must(t, w.store.InsertRepo(t.Context(), repo))
 		ci, err := w.CreateIdentity(w.owner, web.UID, person("ci", "ci"))
 		must(t, err)

@@ -11,7 +11,7 @@ import (
 	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 )
 
@@ -28,7 +28,7 @@ var (
 
 // readEvent reads an event. It returns fault.InvalidArgument for the one type that
 // later versions do not have.
-func readEvent(p *vulnpb.AdvisoryEvent, e *resource.AdvisoryEvent) error {
+func readEvent(p *vulnpb.AdvisoryEvent, e *vuln.AdvisoryEvent) error {
 	if p.GetComponentLocationChanged() != nil {
 		return fault.Field("component_location_changed", "is not kept: change the component_location of the advisory")
 	}
@@ -37,7 +37,7 @@ func readEvent(p *vulnpb.AdvisoryEvent, e *resource.AdvisoryEvent) error {
 
 // readAdvisory copies what clients may set from p to a. What only later versions
 // have stays as it is.
-func readAdvisory(p *vulnpb.Advisory, a *resource.Advisory) error {
+func readAdvisory(p *vulnpb.Advisory, a *vuln.Advisory) error {
 	a.Author, a.Aliases = p.GetAuthor(), p.GetAliases()
 	a.ArtifactName, a.ArtifactType, a.ArtifactArchitecture = p.GetArtifactName(), p.GetArtifactType(), p.GetArtifactArchitecture()
 	a.ComponentName, a.ComponentLocation, a.ComponentType = p.GetComponentName(), p.GetComponentLocation(), p.GetComponentType()
@@ -45,10 +45,10 @@ func readAdvisory(p *vulnpb.Advisory, a *resource.Advisory) error {
 }
 
 // readNewAdvisory reads an advisory that has events already.
-func readNewAdvisory(p *vulnpb.Advisory, a *resource.Advisory) error {
+func readNewAdvisory(p *vulnpb.Advisory, a *vuln.Advisory) error {
 	a.ID = p.GetAdvisoryId()
 	for _, event := range p.GetEvents() {
-		var e resource.AdvisoryEvent
+		var e vuln.AdvisoryEvent
 		if err := readEvent(event, &e); err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (s advisories) CreateAdvisoryEvent(
 func (s advisories) ListAdvisoryEvents(
 	ctx context.Context, r *vulnpb.AdvisoryEventFilter,
 ) (*vulnpb.AdvisoryEventList, error) {
-	return wire.Get(ctx, "parent_id", r.GetParentId(), s.service.Get, func(a resource.Advisory) *vulnpb.AdvisoryEventList {
+	return wire.Get(ctx, "parent_id", r.GetParentId(), s.service.Get, func(a vuln.Advisory) *vulnpb.AdvisoryEventList {
 		return &vulnpb.AdvisoryEventList{ParentId: r.GetParentId(), Items: wire.Convert(a.Events, eventOf)}
 	})
 }

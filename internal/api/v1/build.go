@@ -6,6 +6,7 @@ import (
 	pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
 func (s registries) GetRepoCountBySource(
@@ -23,7 +24,7 @@ func (s registries) ListEolTags(ctx context.Context, r *pb.EolTagFilter) (*pb.Eo
 		f.Classes = classesOf(r, true)
 	}
 	tags, err := s.registry.ListTags(ctx, f, pageParams(r, ""))
-	p := wire.PageOf(ctx, tags, func(t resource.Tag) *pb.EolTag {
+	p := wire.PageOf(ctx, tags, func(t registry.Tag) *pb.EolTag {
 		return &pb.EolTag{Id: string(t.UID), Name: t.Name, TagStatus: pb.EolTagStatus_TAG_INACTIVE}
 	})
 	return &pb.EolTagList{NextPageToken: p.Next, Items: p.Items}, err
@@ -49,7 +50,7 @@ func (s registries) GetUpdateStatus(ctx context.Context, r *pb.UpdateStatusReque
 	})
 }
 
-func syncStatusOf(f resource.Follow) *pb.SyncStatus {
+func syncStatusOf(f registry.Follow) *pb.SyncStatus {
 	return &pb.SyncStatus{Status: pb.SyncStatus_Status(f.State), CreateTime: wire.Time(f.StateTime)}
 }
 
@@ -62,7 +63,7 @@ func (s registries) ListSyncStatuses(ctx context.Context, r *pb.ListSyncStatuses
 	if err != nil {
 		return nil, err
 	}
-	all, err := everything(ctx, group, s.registry.ListFollows, func(f resource.Follow) *pb.RepoSyncStatus {
+	all, err := everything(ctx, group, s.registry.ListFollows, func(f registry.Follow) *pb.RepoSyncStatus {
 		return &pb.RepoSyncStatus{RepoId: string(f.Repo), RepoStatus: syncStatusOf(f)}
 	})
 	return &pb.SyncStatusList{Items: all}, err
@@ -70,14 +71,14 @@ func (s registries) ListSyncStatuses(ctx context.Context, r *pb.ListSyncStatuses
 
 // settingsOf returns a function that returns the message of the settings that
 // apply to a group.
-func settingsOf(group string) func(resource.RegistrySettings) *pb.RegistrySettings {
-	return func(s resource.RegistrySettings) *pb.RegistrySettings {
+func settingsOf(group string) func(registry.Settings) *pb.RegistrySettings {
+	return func(s registry.Settings) *pb.RegistrySettings {
 		return &pb.RegistrySettings{RegistryId: group, UniqueTags: s.UniqueTags, EolGracePeriod: s.GracePeriod}
 	}
 }
 
 // readSettings leaves what version 1 does not have as it is.
-func readSettings(p *pb.RegistrySettings, s *resource.RegistrySettings) error {
+func readSettings(p *pb.RegistrySettings, s *registry.Settings) error {
 	s.UniqueTags, s.GracePeriod = p.GetUniqueTags(), p.GetEolGracePeriod()
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/evidence"
 )
 
@@ -52,20 +53,20 @@ func (s registries) ListChartsByImageRepo(
 	ctx context.Context, r *pb.ListChartsByImageRepoRequest,
 ) (*pb.ListChartsByImageRepoResponse, error) {
 	return wire.Get(ctx, "repo_id", r.GetRepoId(), s.registry.GetRepo,
-		func(resource.Repo) *pb.ListChartsByImageRepoResponse {
+		func(registry.Repo) *pb.ListChartsByImageRepoResponse {
 			return &pb.ListChartsByImageRepoResponse{}
 		})
 }
 
-func readCharts(charts []*pb.HelmChart, d *resource.Deployment) error {
-	d.Charts = wire.Convert(charts, func(c *pb.HelmChart) resource.HelmChart {
-		return resource.HelmChart{Source: c.Source, Repo: c.GetRepo(), Chart: c.Chart}
+func readCharts(charts []*pb.HelmChart, d *registry.Deployment) error {
+	d.Charts = wire.Convert(charts, func(c *pb.HelmChart) registry.HelmChart {
+		return registry.HelmChart{Source: c.Source, Repo: c.GetRepo(), Chart: c.Chart}
 	})
 	return nil
 }
 
 func (s registries) CreateDeployment(ctx context.Context, r *pb.CreateDeploymentRequest) (*pb.Deployment, error) {
-	create := func(ctx context.Context, repo resource.UID, d resource.Deployment) (resource.Deployment, error) {
+	create := func(ctx context.Context, repo resource.UID, d registry.Deployment) (registry.Deployment, error) {
 		d.UID = repo
 		return s.registry.CreateDeployment(ctx, d)
 	}

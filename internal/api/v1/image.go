@@ -8,8 +8,8 @@ import (
 	tenantpb "github.com/holdfast-dev/holdfast/gen/tenant/v1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/evidence"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 )
 
 // packageOf returns the message of a package in a document.
@@ -100,16 +100,16 @@ func (s registries) ListManifestMetadata(
 		return out, err
 	}
 	all, err := s.registry.Packages(ctx, repo,
-		wire.Convert(r.GetItems(), func(e *registrypb.ManifestMetadataFilterEntry) registry.ImageOf {
+		wire.Convert(r.GetItems(), func(e *registrypb.ManifestMetadataFilterEntry) protocol.ImageOf {
 			if f := e.GetIndexFilter(); f != nil {
-				return registry.ImageOf{Digest: f.GetDigest(), Architecture: f.GetArch()}
+				return protocol.ImageOf{Digest: f.GetDigest(), Architecture: f.GetArch()}
 			}
-			return registry.ImageOf{Digest: e.GetImageDigest()}
+			return protocol.ImageOf{Digest: e.GetImageDigest()}
 		}))
 	if err != nil {
 		return nil, err
 	}
-	out.Items = wire.Convert(all, func(s registry.SBOM) *registrypb.ManifestMetadata {
+	out.Items = wire.Convert(all, func(s protocol.SBOM) *registrypb.ManifestMetadata {
 		return &registrypb.ManifestMetadata{Digest: s.Image, PkgMetadata: packagesOf(s.Packages)}
 	})
 	return out, nil

@@ -13,12 +13,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
 type registries struct {
 	pb.UnsafeRegistryServer
-	registry *registry.Service
+	registry *protocol.Service
 	findings *finding.Service
 }
 
@@ -31,7 +32,7 @@ var (
 )
 
 // repoOf returns the message of a repo without its readme.
-func repoOf(r resource.Repo) *pb.Repo {
+func repoOf(r registry.Repo) *pb.Repo {
 	p := repoWithTierOf(r)
 	p.CatalogTier = pb.CatalogTier_UNKNOWN
 	if r.Tier != 0 {
@@ -40,11 +41,11 @@ func repoOf(r resource.Repo) *pb.Repo {
 	return p
 }
 
-func readRepo(p *pb.Repo, r *resource.Repo) error {
+func readRepo(p *pb.Repo, r *registry.Repo) error {
 	err := readRepoWithTier(p, r)
 	r.Tier = 0
 	if t := p.GetCatalogTier(); t != pb.CatalogTier_UNKNOWN {
-		r.Tier = resource.CatalogTier(t - firstTier) // a number in between is not a tier there either
+		r.Tier = registry.CatalogTier(t - firstTier) // a number in between is not a tier there either
 	}
 	return err
 }
@@ -54,7 +55,7 @@ func (s registries) CreateRepo(ctx context.Context, r *pb.CreateRepoRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	var repo resource.Repo
+	var repo registry.Repo
 	if err := readRepo(r.GetRepo(), &repo); err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (s registries) replaceNamed(ctx context.Context, group resource.UID, p *pb.
 }
 
 func (s registries) replace(ctx context.Context, uid resource.UID, p *pb.Repo) (*pb.Repo, error) {
-	repo, err := s.registry.UpdateRepo(ctx, uid, func(r *resource.Repo) error { return readRepo(p, r) })
+	repo, err := s.registry.UpdateRepo(ctx, uid, func(r *registry.Repo) error { return readRepo(p, r) })
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (s registries) replace(ctx context.Context, uid resource.UID, p *pb.Repo) (
 
 // withReadme sets the readme of a repo, which is a resource of its own in later
 // versions, and returns the message of both.
-func (s registries) withReadme(ctx context.Context, repo resource.Repo, content string) (*pb.Repo, error) {
+func (s registries) withReadme(ctx context.Context, repo registry.Repo, content string) (*pb.Repo, error) {
 	readme, err := s.registry.GetRepoReadme(ctx, repo.UID)
 	if errors.Is(err, fault.PermissionDenied) && content == "" { // the caller may write and not read
 		return repoOf(repo), nil
@@ -101,7 +102,7 @@ func (s registries) withReadme(ctx context.Context, repo resource.Repo, content 
 		return nil, err
 	}
 	if readme.Content != content && repo.Sync == nil {
-		if readme, err = s.registry.UpdateRepoReadme(ctx, repo.UID, func(r *resource.RepoReadme) error {
+		if readme, err = s.registry.UpdateRepoReadme(ctx, repo.UID, func(r *registry.RepoReadme) error {
 			r.Content = content
 			return nil
 		}); err != nil {
@@ -234,7 +235,7 @@ func (s registries) GetRepoTagsSummary(
 // longestName returns the longest of the names of tags, which is the most specific
 // version, and the first in their order if there are several. It ignores tags that
 // move with every release.
-func longestName(tags []resource.Tag) (longest string) {
+func longestName(tags []registry.Tag) (longest string) {
 	for _, t := range tags {
 		if t.Name == latest || t.Name == latest+"-dev" {
 			continue
@@ -263,10 +264,10 @@ func (s registries) ListTagHistory(ctx context.Context, r *pb.TagHistoryFilter) 
 	if err != nil {
 		return nil, err
 	}
-	history := func(ctx context.Context, repo resource.UID, p page.Params) (page.Page[resource.TagMove], error) {
+	history := func(ctx context.Context, repo resource.UID, p page.Params) (page.Page[registry.TagMove], error) {
 		return s.registry.TagHistory(ctx, repo, tag.Name, p)
 	}
-	all, err := everything(ctx, uid.Parent(), history, func(m resource.TagMove) resource.TagMove { return m })
+	all, err := everything(ctx, uid.Parent(), history, func(m registry.TagMove) registry.TagMove { return m })
 	out := &pb.TagHistoryList{}
 	for _, m := range all {
 		if m.Digest != "" && !m.Time.Before(from) && (to.IsZero() || !m.Time.After(to)) {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/evidence"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
@@ -29,7 +29,7 @@ func (s registries) GetVulnReport(ctx context.Context, r *registrypb.VulnReportR
 			return nil, scanErr
 		}
 		if ok {
-			got, err = registry.Report{Report: found, Attached: registry.Attached{Time: found.Time}}, nil
+			got, err = protocol.Report{Report: found, Attached: protocol.Attached{Time: found.Time}}, nil
 		}
 	}
 	if err != nil {
@@ -78,7 +78,7 @@ func numbered(m evidence.Match) string {
 
 type vulnerabilities struct {
 	registrypb.UnsafeVulnerabilitiesServer
-	registry *registry.Service
+	registry *protocol.Service
 	findings *finding.Service
 }
 
@@ -88,7 +88,7 @@ func (s vulnerabilities) scan(ctx context.Context, repo resource.UID, digest str
 }
 
 // scannerOf returns the message of the scanner of a report.
-func scannerOf(r registry.Report) *registrypb.Scanner {
+func scannerOf(r protocol.Report) *registrypb.Scanner {
 	return &registrypb.Scanner{Name: scannerName(r.Scanner), Version: r.Version, DbBuildTime: wire.Time(r.DatabaseTime)}
 }
 
@@ -119,12 +119,12 @@ func (s vulnerabilities) ListVulnReports(
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(report registry.Report) bool {
+	all = slices.DeleteFunc(all, func(report protocol.Report) bool {
 		name, version := r.GetScanner().GetName(), r.GetScanner().GetVersion()
 		return report.When().Before(since) || name != 0 && name != scannerName(report.Scanner) || version != "" &&
 			version != report.Version
 	})
-	return &registrypb.VulnReportList{Items: wire.Convert(all, func(r registry.Report) *registrypb.VulnReport {
+	return &registrypb.VulnReportList{Items: wire.Convert(all, func(r protocol.Report) *registrypb.VulnReport {
 		return &registrypb.VulnReport{
 			Digest: r.Image, Scanner: scannerOf(r), CreatedAt: wire.Time(r.When()),
 			Vulnerabilities: vulnerabilitiesOf(r.Matches),
@@ -222,7 +222,7 @@ func (s vulnerabilities) tallies(
 
 // tallyOf returns the message of how many vulnerabilities of each severity there
 // were.
-func tallyOf(t registry.Tally) *registrypb.VulnCountReport {
+func tallyOf(t protocol.Tally) *registrypb.VulnCountReport {
 	p := &registrypb.VulnCountReport{
 		Repo: t.Repo, Tag: t.Tag, Date: wire.Time(t.Time), SizeBytes: t.Size, LowCveIds: t.Found[evidence.Low],
 		MedCveIds: t.Found[evidence.Medium], HighCveIds: t.Found[evidence.High], CritCveIds: t.Found[evidence.Critical],

@@ -8,11 +8,11 @@ import (
 
 	pb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // AdvisoryOf returns the message of an advisory, as its latest event leaves it.
-func AdvisoryOf(a resource.Advisory) *pb.Advisory {
+func AdvisoryOf(a vuln.Advisory) *pb.Advisory {
 	a = a.Current()
 	p := &pb.Advisory{
 		Uid: string(a.UID), AdvisoryId: a.ID, Author: a.Author,
@@ -35,26 +35,26 @@ func AdvisoryOf(a resource.Advisory) *pb.Advisory {
 	return p
 }
 
-func severityOf(s resource.Severity) *pb.Severity {
+func severityOf(s vuln.Severity) *pb.Severity {
 	return &pb.Severity{Type: pb.Severity_Type(s.Type), Score: s.Score}
 }
 
-func referenceOf(r resource.Reference) *pb.Reference {
+func referenceOf(r vuln.Reference) *pb.Reference {
 	return &pb.Reference{Type: r.Type, Url: r.URL}
 }
 
-func affectedOf(a resource.Affected) *pb.Affected {
+func affectedOf(a vuln.Affected) *pb.Affected {
 	return &pb.Affected{
 		Ecosystem: a.Ecosystem, Name: a.Name, Purl: a.PURL, Versions: a.Versions,
 		Ranges: wire.Convert(a.Ranges, rangeOf), Severities: wire.Convert(a.Severities, severityOf),
 	}
 }
 
-func rangeOf(r resource.AffectedRange) *pb.AffectedRange {
+func rangeOf(r vuln.AffectedRange) *pb.AffectedRange {
 	return &pb.AffectedRange{Type: r.Type, Repo: r.Repo, Events: wire.Convert(r.Events, rangeEventOf)}
 }
 
-func rangeEventOf(e resource.RangeEvent) *pb.RangeEvent {
+func rangeEventOf(e vuln.RangeEvent) *pb.RangeEvent {
 	switch {
 	case e.Introduced != "":
 		return &pb.RangeEvent{At: &pb.RangeEvent_Introduced{Introduced: e.Introduced}}
@@ -69,31 +69,31 @@ func rangeEventOf(e resource.RangeEvent) *pb.RangeEvent {
 }
 
 // readAdvisory copies what clients may set from p to a, but not its events.
-func readAdvisory(p *pb.Advisory, a *resource.Advisory) error {
+func readAdvisory(p *pb.Advisory, a *vuln.Advisory) error {
 	a.Author = p.GetAuthor()
 	a.ArtifactName, a.ArtifactType, a.ArtifactArchitecture = p.GetArtifactName(), p.GetArtifactType(), p.GetArtifactArchitecture()
 	a.ComponentName, a.ComponentLocation, a.ComponentType = p.GetComponentName(), p.GetComponentLocation(), p.GetComponentType()
 	a.Aliases, a.Severities = p.GetAliases(), wire.Convert(p.GetSeverities(), readSeverity)
 	a.Summary, a.Details = p.GetSummary(), p.GetDetails()
 	a.Affected = wire.Convert(p.GetAffected(), readAffected)
-	a.References = wire.Convert(p.GetReferences(), func(r *pb.Reference) resource.Reference {
-		return resource.Reference{Type: r.GetType(), URL: r.GetUrl()}
+	a.References = wire.Convert(p.GetReferences(), func(r *pb.Reference) vuln.Reference {
+		return vuln.Reference{Type: r.GetType(), URL: r.GetUrl()}
 	})
 	return nil
 }
 
-func readSeverity(s *pb.Severity) resource.Severity {
-	return resource.Severity{Type: resource.SeverityType(s.GetType()), Score: s.GetScore()}
+func readSeverity(s *pb.Severity) vuln.Severity {
+	return vuln.Severity{Type: vuln.SeverityType(s.GetType()), Score: s.GetScore()}
 }
 
-func readAffected(a *pb.Affected) resource.Affected {
-	return resource.Affected{
+func readAffected(a *pb.Affected) vuln.Affected {
+	return vuln.Affected{
 		Ecosystem: a.GetEcosystem(), Name: a.GetName(), PURL: a.GetPurl(), Versions: a.GetVersions(),
 		Severities: wire.Convert(a.GetSeverities(), readSeverity),
-		Ranges: wire.Convert(a.GetRanges(), func(r *pb.AffectedRange) resource.AffectedRange {
-			return resource.AffectedRange{Type: r.GetType(), Repo: r.GetRepo(),
-				Events: wire.Convert(r.GetEvents(), func(e *pb.RangeEvent) resource.RangeEvent {
-					return resource.RangeEvent{
+		Ranges: wire.Convert(a.GetRanges(), func(r *pb.AffectedRange) vuln.AffectedRange {
+			return vuln.AffectedRange{Type: r.GetType(), Repo: r.GetRepo(),
+				Events: wire.Convert(r.GetEvents(), func(e *pb.RangeEvent) vuln.RangeEvent {
+					return vuln.RangeEvent{
 						Introduced: e.GetIntroduced(), Fixed: e.GetFixed(), LastAffected: e.GetLastAffected(), Limit: e.GetLimit(),
 					}
 				})}
@@ -102,20 +102,20 @@ func readAffected(a *pb.Affected) resource.Affected {
 }
 
 // AdvisoryEventOf returns the message of an event.
-func AdvisoryEventOf(e resource.AdvisoryEvent) *pb.AdvisoryEvent {
+func AdvisoryEventOf(e vuln.AdvisoryEvent) *pb.AdvisoryEvent {
 	p := &pb.AdvisoryEvent{
 		Uid: string(e.UID), CreateTime: wire.Time(e.CreateTime), Findings: e.Findings, Author: e.Author, Reviewer: e.Reviewer,
 		ReviewState: pb.ReviewState(e.ReviewState), Issue: e.Issue,
 	}
 	switch e.Type {
-	case resource.EventDetection:
+	case vuln.EventDetection:
 		p.Type = &pb.AdvisoryEvent_Detection_{Detection: detectionOf(e.Detection)}
-	case resource.EventTruePositive:
+	case vuln.EventTruePositive:
 		p.Type = &pb.AdvisoryEvent_TruePositiveDetermination_{
 			TruePositiveDetermination: &pb.AdvisoryEvent_TruePositiveDetermination{Note: e.Note},
 		}
-	case resource.EventFixed:
-		f := resource.Fix{}
+	case vuln.EventFixed:
+		f := vuln.Fix{}
 		if e.Fixed != nil {
 			f = *e.Fixed
 		}
@@ -123,21 +123,21 @@ func AdvisoryEventOf(e resource.AdvisoryEvent) *pb.AdvisoryEvent {
 			FixedVersion: f.Version, Note: e.Note, ScannerVersion: f.ScannerVersion, GrypeDbBuilt: f.DBBuilt,
 			GrypeDbChecksum: f.DBChecksum,
 		}}
-	case resource.EventFalsePositive:
+	case vuln.EventFalsePositive:
 		p.Type = &pb.AdvisoryEvent_FalsePositiveDetermination_{FalsePositiveDetermination: &pb.AdvisoryEvent_FalsePositiveDetermination{
 			Type: pb.AdvisoryEvent_FalsePositiveDetermination_Type(e.FalsePositive), Note: e.Note,
 		}}
-	case resource.EventAnalysisNotPlanned:
+	case vuln.EventAnalysisNotPlanned:
 		p.Type = &pb.AdvisoryEvent_AnalysisNotPlanned_{
 			AnalysisNotPlanned: &pb.AdvisoryEvent_AnalysisNotPlanned{Note: e.Note},
 		}
-	case resource.EventFixNotPlanned:
+	case vuln.EventFixNotPlanned:
 		p.Type = &pb.AdvisoryEvent_FixNotPlanned_{FixNotPlanned: &pb.AdvisoryEvent_FixNotPlanned{Note: e.Note}}
-	case resource.EventPendingUpstreamFix:
+	case vuln.EventPendingUpstreamFix:
 		p.Type = &pb.AdvisoryEvent_PendingUpstreamFix_{
 			PendingUpstreamFix: &pb.AdvisoryEvent_PendingUpstreamFix{Note: e.Note},
 		}
-	case resource.EventPatched:
+	case vuln.EventPatched:
 		p.Type = &pb.AdvisoryEvent_Patched_{
 			Patched: &pb.AdvisoryEvent_Patched{PatchedVersions: e.Patched, Note: e.Note},
 		}
@@ -145,7 +145,7 @@ func AdvisoryEventOf(e resource.AdvisoryEvent) *pb.AdvisoryEvent {
 	return p
 }
 
-func detectionOf(d *resource.Detection) *pb.AdvisoryEvent_Detection {
+func detectionOf(d *vuln.Detection) *pb.AdvisoryEvent_Detection {
 	p := &pb.AdvisoryEvent_Detection{}
 	switch {
 	case d == nil:
@@ -168,51 +168,51 @@ func detectionOf(d *resource.Detection) *pb.AdvisoryEvent_Detection {
 }
 
 // ReadAdvisoryEvent copies what clients may set from p to e.
-func ReadAdvisoryEvent(p *pb.AdvisoryEvent, e *resource.AdvisoryEvent) error {
-	*e = resource.AdvisoryEvent{
+func ReadAdvisoryEvent(p *pb.AdvisoryEvent, e *vuln.AdvisoryEvent) error {
+	*e = vuln.AdvisoryEvent{
 		UID: e.UID, CreateTime: e.CreateTime, Findings: json.RawMessage(p.GetFindings()), Author: p.GetAuthor(),
-		Reviewer: p.GetReviewer(), ReviewState: resource.ReviewState(p.GetReviewState()), Issue: p.Issue,
+		Reviewer: p.GetReviewer(), ReviewState: vuln.ReviewState(p.GetReviewState()), Issue: p.Issue,
 	}
 	switch t := p.GetType().(type) {
 	case *pb.AdvisoryEvent_Detection_:
-		e.Type, e.Detection = resource.EventDetection, readDetection(t.Detection)
+		e.Type, e.Detection = vuln.EventDetection, readDetection(t.Detection)
 	case *pb.AdvisoryEvent_TruePositiveDetermination_:
-		e.Type, e.Note = resource.EventTruePositive, t.TruePositiveDetermination.GetNote()
+		e.Type, e.Note = vuln.EventTruePositive, t.TruePositiveDetermination.GetNote()
 	case *pb.AdvisoryEvent_Fixed_:
 		f := t.Fixed
-		e.Type, e.Note = resource.EventFixed, f.GetNote()
-		e.Fixed = &resource.Fix{Version: f.GetFixedVersion(), ScannerDB: resource.ScannerDB{
+		e.Type, e.Note = vuln.EventFixed, f.GetNote()
+		e.Fixed = &vuln.Fix{Version: f.GetFixedVersion(), ScannerDB: vuln.ScannerDB{
 			ScannerVersion: f.GetScannerVersion(), DBBuilt: f.GetGrypeDbBuilt(), DBChecksum: f.GetGrypeDbChecksum(),
 		}}
 	case *pb.AdvisoryEvent_FalsePositiveDetermination_:
-		e.Type, e.Note = resource.EventFalsePositive, t.FalsePositiveDetermination.GetNote()
-		e.FalsePositive = resource.FalsePositiveType(t.FalsePositiveDetermination.GetType())
+		e.Type, e.Note = vuln.EventFalsePositive, t.FalsePositiveDetermination.GetNote()
+		e.FalsePositive = vuln.FalsePositiveType(t.FalsePositiveDetermination.GetType())
 	case *pb.AdvisoryEvent_AnalysisNotPlanned_:
-		e.Type, e.Note = resource.EventAnalysisNotPlanned, t.AnalysisNotPlanned.GetNote()
+		e.Type, e.Note = vuln.EventAnalysisNotPlanned, t.AnalysisNotPlanned.GetNote()
 	case *pb.AdvisoryEvent_FixNotPlanned_:
-		e.Type, e.Note = resource.EventFixNotPlanned, t.FixNotPlanned.GetNote()
+		e.Type, e.Note = vuln.EventFixNotPlanned, t.FixNotPlanned.GetNote()
 	case *pb.AdvisoryEvent_PendingUpstreamFix_:
-		e.Type, e.Note = resource.EventPendingUpstreamFix, t.PendingUpstreamFix.GetNote()
+		e.Type, e.Note = vuln.EventPendingUpstreamFix, t.PendingUpstreamFix.GetNote()
 	case *pb.AdvisoryEvent_Patched_:
-		e.Type, e.Note, e.Patched = resource.EventPatched, t.Patched.GetNote(), t.Patched.GetPatchedVersions()
+		e.Type, e.Note, e.Patched = vuln.EventPatched, t.Patched.GetNote(), t.Patched.GetPatchedVersions()
 	}
 	return nil
 }
 
-func readDetection(p *pb.AdvisoryEvent_Detection) *resource.Detection {
-	d := &resource.Detection{}
+func readDetection(p *pb.AdvisoryEvent_Detection) *vuln.Detection {
+	d := &vuln.Detection{}
 	switch t := p.GetType().(type) {
 	case *pb.AdvisoryEvent_Detection_Nvdapi:
-		d.NVD = &resource.NVDDetection{CPESearched: t.Nvdapi.GetCpeSearched(), CPEFound: t.Nvdapi.GetCpeFound()}
+		d.NVD = &vuln.NVDDetection{CPESearched: t.Nvdapi.GetCpeSearched(), CPEFound: t.Nvdapi.GetCpeFound()}
 	case *pb.AdvisoryEvent_Detection_Manual_:
 		d.Manual = true
 	case *pb.AdvisoryEvent_Detection_Scanv1:
 		s := t.Scanv1
-		d.Scan = &resource.ScanDetection{
+		d.Scan = &vuln.ScanDetection{
 			Scanner: s.GetScanner(), Subpackage: s.GetSubpackage(), ComponentID: s.GetComponentId(), Component: s.GetComponent(),
 			ComponentVersion: s.GetComponentVersion(), ComponentType: s.GetComponentType(),
 			ComponentLocation: s.GetComponentLocation(),
-			ArtifactVersion:   s.GetArtifactVersion(), ScannerDB: resource.ScannerDB{
+			ArtifactVersion:   s.GetArtifactVersion(), ScannerDB: vuln.ScannerDB{
 				ScannerVersion: s.GetScannerVersion(), DBBuilt: s.GetGrypeDbBuilt(), DBChecksum: s.GetGrypeDbChecksum(),
 			},
 		}
@@ -221,19 +221,19 @@ func readDetection(p *pb.AdvisoryEvent_Detection) *resource.Detection {
 }
 
 // AdvisoryFilter returns the filter that a request for a list describes.
-func AdvisoryFilter(r *pb.ListAdvisoriesRequest) resource.AdvisoryFilter {
-	f := resource.AdvisoryFilter{
+func AdvisoryFilter(r *pb.ListAdvisoriesRequest) vuln.AdvisoryFilter {
+	f := vuln.AdvisoryFilter{
 		UIDs: wire.UIDFilter(r.GetUidp()), IDs: r.GetAdvisoryIds(), LegacyIDs: r.GetLegacyAdvisoryIds(),
 		ArtifactNames: r.GetArtifactNames(), ArtifactTypes: r.GetArtifactTypes(),
 		ArtifactArchitectures: r.GetArtifactArchitectures(), ComponentNames: r.GetComponentNames(),
 		ComponentTypes: r.GetComponentTypes(), ComponentLocations: r.GetComponentLocations(), Aliases: r.GetAliases(),
 		ReviewStates: wire.Convert(r.GetEventReviewStates(),
-			func(s pb.ReviewState) resource.ReviewState { return resource.ReviewState(s) }),
+			func(s pb.ReviewState) vuln.ReviewState { return vuln.ReviewState(s) }),
 		EventAuthors: r.GetEventAuthors(), NotEventAuthors: r.GetExcludeEventAuthors(),
 		EventReviewers: r.GetEventReviewers(),
 		EventTypes: wire.Convert(r.GetEventTypes(),
-			func(t pb.EventTypeFilter) resource.AdvisoryEventType { return resource.AdvisoryEventType(t) }),
-		LatestEventType: resource.AdvisoryEventType(r.GetLatestEventType()), Query: r.GetQuery(),
+			func(t pb.EventTypeFilter) vuln.AdvisoryEventType { return vuln.AdvisoryEventType(t) }),
+		LatestEventType: vuln.AdvisoryEventType(r.GetLatestEventType()), Query: r.GetQuery(),
 	}
 	if r.GetOrigin() != "" {
 		f.ArtifactNames = []string{r.GetOrigin()}

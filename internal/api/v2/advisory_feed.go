@@ -10,11 +10,11 @@ import (
 	pb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // feedOf returns the message of a feed.
-func feedOf(f resource.AdvisoryFeed) *pb.AdvisoryFeed {
+func feedOf(f vuln.AdvisoryFeed) *pb.AdvisoryFeed {
 	p := &pb.AdvisoryFeed{
 		Uid: string(f.UID), Name: f.Name, Address: f.Address, Interval: durationpb.New(f.Interval), Paused: f.Paused,
 		Format:     string(f.Format),
@@ -29,7 +29,7 @@ func feedOf(f resource.AdvisoryFeed) *pb.AdvisoryFeed {
 	return p
 }
 
-func countsOf(r resource.ImportResult) *pb.ImportCounts {
+func countsOf(r vuln.ImportResult) *pb.ImportCounts {
 	return &pb.ImportCounts{
 		Created: r.Created, Updated: r.Updated, Unchanged: r.Unchanged, Withdrawn: r.Withdrawn, Failed: r.Failed,
 		Removed: r.Removed,
@@ -37,9 +37,9 @@ func countsOf(r resource.ImportResult) *pb.ImportCounts {
 }
 
 // readFeed copies what clients may set from p to f.
-func readFeed(p *pb.AdvisoryFeed, f *resource.AdvisoryFeed) error {
+func readFeed(p *pb.AdvisoryFeed, f *vuln.AdvisoryFeed) error {
 	f.Name, f.Address, f.Paused, f.Interval = p.GetName(), p.GetAddress(), p.GetPaused(), 0
-	f.Format = resource.ExploitFormat(p.GetFormat())
+	f.Format = vuln.ExploitFormat(p.GetFormat())
 	if d := p.GetInterval(); d != nil {
 		if err := d.CheckValid(); err != nil {
 			return fault.Field("interval", "is not a duration")

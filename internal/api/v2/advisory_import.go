@@ -12,6 +12,7 @@ import (
 	pb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 )
 
@@ -70,7 +71,7 @@ func (d *documents) sendProgress(p advisory.Progress) error {
 }
 
 // readDocument reads a document of the format given, or of the one it finds if that is "".
-type readDocument func(name string, r io.ReaderAt, size int64, f resource.ExploitFormat) error
+type readDocument func(name string, r io.ReaderAt, size int64, f vuln.ExploitFormat) error
 
 // each calls f for every document.
 func (d *documents) each(f readDocument) error {
@@ -90,7 +91,7 @@ func (d *documents) each(f readDocument) error {
 			return fault.Field("document.size", "must be from 0 to %d bytes", int64(maxDocument))
 		case doc.GetName() == "" || len(doc.GetName()) > maxDocumentID:
 			return fault.Field("document.name", "must have 1 to %d bytes", maxDocumentID)
-		case doc.GetFormat() != "" && !resource.ExploitFormat(doc.GetFormat()).Valid():
+		case doc.GetFormat() != "" && !vuln.ExploitFormat(doc.GetFormat()).Valid():
 			return fault.Field("document.format", "must be kev, epss, or empty for what is detected from the content")
 		}
 		if err := d.one(doc, f); err != nil {
@@ -108,7 +109,7 @@ func (d *documents) one(
 		if err := d.receive(doc.GetSize(), &b); err != nil {
 			return err
 		}
-		return f(doc.GetName(), bytes.NewReader(b.Bytes()), doc.GetSize(), resource.ExploitFormat(doc.GetFormat()))
+		return f(doc.GetName(), bytes.NewReader(b.Bytes()), doc.GetSize(), vuln.ExploitFormat(doc.GetFormat()))
 	}
 	file, err := os.CreateTemp(d.dir, "import-*")
 	if err != nil {
@@ -121,7 +122,7 @@ func (d *documents) one(
 	if err := d.receive(doc.GetSize(), file); err != nil {
 		return err
 	}
-	return f(doc.GetName(), file, doc.GetSize(), resource.ExploitFormat(doc.GetFormat()))
+	return f(doc.GetName(), file, doc.GetSize(), vuln.ExploitFormat(doc.GetFormat()))
 }
 
 // receive copies the bytes of a document from the stream.

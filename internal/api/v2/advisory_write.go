@@ -8,17 +8,17 @@ import (
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 func (s *server) CreateAdvisory(ctx context.Context, r *advisoriespb.CreateAdvisoryRequest) (*vulnpb.Advisory, error) {
 	return wire.Create(ctx, "parent", r.GetParent(), r, readNewAdvisory, s.Advisory.Create, AdvisoryOf)
 }
 
-func readNewAdvisory(r *advisoriespb.CreateAdvisoryRequest, a *resource.Advisory) error {
+func readNewAdvisory(r *advisoriespb.CreateAdvisoryRequest, a *vuln.Advisory) error {
 	a.ID = r.GetAdvisoryId()
 	for _, p := range r.GetAdvisory().GetEvents() {
-		var e resource.AdvisoryEvent
+		var e vuln.AdvisoryEvent
 		if err := ReadAdvisoryEvent(p, &e); err != nil {
 			return err
 		}

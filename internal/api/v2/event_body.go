@@ -26,6 +26,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/event"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // EventBodies writes the bodies of events as JSON of the API: the resource as it
@@ -87,7 +89,7 @@ var specialEvents = map[resource.EventType]func(e resource.Event) (proto.Message
 	resource.InviteUpdated: inviteEvent,
 	resource.InviteExpired: inviteEvent,
 	resource.RetentionApplied: func(e resource.Event) (proto.Message, error) {
-		r, err := decode[resource.RetentionRun](e.After)
+		r, err := decode[registry.RetentionRun](e.After)
 		return appliedOf(r), err
 	},
 	resource.BindingsCreated: func(e resource.Event) (proto.Message, error) {
@@ -110,11 +112,11 @@ var specialEvents = map[resource.EventType]func(e resource.Event) (proto.Message
 		return m, err
 	},
 	resource.InventoryDeleted: func(e resource.Event) (proto.Message, error) {
-		p, err := decode[resource.InventoryPlace](e.Before)
+		p, err := decode[vuln.InventoryPlace](e.Before)
 		return &findingspb.DeleteInventoryRequest{GroupUid: string(p.Group), Place: p.Name}, err
 	},
 	resource.ExploitListDeleted: func(e resource.Event) (proto.Message, error) {
-		l, err := decode[resource.ExploitList](e.Before)
+		l, err := decode[vuln.ExploitList](e.Before)
 		return &findingspb.DeleteExploitListRequest{GroupUid: string(l.Group), Format: string(l.Format)}, err
 	},
 	resource.SessionEnded: func(e resource.Event) (proto.Message, error) {
@@ -164,20 +166,20 @@ func bindingOf(b resource.RoleBinding) *iampb.RoleBinding {
 }
 
 // DeploymentOf returns the message of a deployment. Only version 1 has a message for it.
-func DeploymentOf(d resource.Deployment) *registryv1pb.Deployment {
+func DeploymentOf(d registry.Deployment) *registryv1pb.Deployment {
 	return &registryv1pb.Deployment{Id: string(d.UID),
-		Charts: wire.Convert(d.Charts, func(c resource.HelmChart) *registryv1pb.HelmChart {
+		Charts: wire.Convert(d.Charts, func(c registry.HelmChart) *registryv1pb.HelmChart {
 			return &registryv1pb.HelmChart{Source: c.Source, Repo: c.Repo, Chart: c.Chart}
 		})}
 }
 
-func ownSettingsOf(s resource.RegistrySettings) *ocipb.Settings { return settingsOf(s.UID)(s) }
+func ownSettingsOf(s registry.Settings) *ocipb.Settings { return settingsOf(s.UID)(s) }
 
-func advisoryRecordOf(r resource.AdvisoryRecord) *vulnpb.Advisory { return AdvisoryOf(r.Restore()) }
+func advisoryRecordOf(r vuln.AdvisoryRecord) *vulnpb.Advisory { return AdvisoryOf(r.Restore()) }
 
 // imported is what the outbox has of an import.
 type imported struct {
-	resource.ImportResult
+	vuln.ImportResult
 	Source string `json:"source"`
 	Format string `json:"format"`
 }
@@ -311,7 +313,7 @@ func (b *EventBodies) traffic(ctx context.Context, e resource.Event) (event.Body
 			t.Tag = push.Tags[0]
 		}
 	} else {
-		pull, err := decode[resource.Pull](e.After)
+		pull, err := decode[registry.Pull](e.After)
 		if err != nil {
 			return event.Body{}, err
 		}

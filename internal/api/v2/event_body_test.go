@@ -10,6 +10,8 @@ import (
 	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // TestEventBodies has events written that do not simply tell a thing as it is.
@@ -49,7 +51,7 @@ func TestEventBodies(t *testing.T) {
 			resource.GroupAccessRequested, nil, resource.Identity{UID: org, Email: "a@b.test"}, "holdfast.iam.v2beta1.RequestGroupAccessRequest", []string{`"groupUid"`}, []string{"a@b.test"},
 		},
 		"a pull": {
-			resource.RegistryPull, nil, resource.Pull{UID: thing.NewChild(), Digest: "sha256:x", Tag: "1", Remote: "192.0.2.1", Agent: "crane", Time: at}, "",
+			resource.RegistryPull, nil, registry.Pull{UID: thing.NewChild(), Digest: "sha256:x", Tag: "1", Remote: "192.0.2.1", Agent: "crane", Time: at}, "",
 			[]string{`"repository":"acme/app"`, `"when":"2026-01-02T03:04:05.678000"`, `"method":"GET"`, `"remote_address":"192.0.2.1"`, `"type":"manifest"`}, nil,
 		},
 		"a push": {resource.RegistryPush, nil, map[string]any{"digest": "sha256:x", "tags": []string{"1", "2"}}, "", []string{`"tag":"1"`, `"digest":"sha256:x"`}, []string{`"method"`}},
@@ -58,7 +60,7 @@ func TestEventBodies(t *testing.T) {
 			[]string{`"hasPassword":true`, `"totp":true`, `"passkeys":3`, `"useTime":"2026-01-02T03:04:05.678Z"`}, nil,
 		},
 		"an advisory has its place and its times": {
-			resource.AdvisoryCreated, nil, resource.Advisory{UID: thing, ID: "HFA-1", CreateTime: at, UpdateTime: at}.Record(), "holdfast.vulnerabilities.v2beta1.Advisory",
+			resource.AdvisoryCreated, nil, vuln.Advisory{UID: thing, ID: "HFA-1", CreateTime: at, UpdateTime: at}.Record(), "holdfast.vulnerabilities.v2beta1.Advisory",
 			[]string{`"uid":"` + string(thing) + `"`, `"createTime":"2026-01-02T03:04:05.678Z"`, `"updateTime":"2026-01-02T03:04:05.678Z"`}, nil,
 		},
 		"an import says where it went": {

@@ -18,6 +18,8 @@ import (
 
 	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 const (
@@ -74,32 +76,32 @@ func occurrences() map[resource.EventType]occurrence {
 	invite := resource.GroupInvite{UID: eventThing, Role: eventOrg, Email: secret, Digest: []byte(secret), KeyID: secret, ExpirationTime: at}
 	mapping := resource.ExternalGroupRoleMapping{UID: eventThing, ExternalGroup: "g", Role: eventOrg, Scope: eventOrg}
 	budget := resource.Budget{UID: eventThing, Limits: map[resource.Metric]int64{resource.Webhooks: 5}, CreateTime: at, UpdateTime: at}
-	repo := resource.Repo{UID: eventThing, Name: "n", CreateTime: at, UpdateTime: at}
-	tag := resource.Tag{UID: eventThing, Name: "n", Digest: "sha256:x", UpdateTime: at}
-	copied := resource.ImageCopy{Repo: eventThing, From: eventOrg, Images: []resource.CopiedImage{{Digest: "sha256:x", Tag: "n"}}}
-	upstream := resource.RegistryUpstream{UID: eventThing, Name: "n", Address: "https://r.example", Realm: "https://t.example/token", FreshFor: time.Hour, Names: []string{"a/*"}, Anyone: true,
+	repo := registry.Repo{UID: eventThing, Name: "n", CreateTime: at, UpdateTime: at}
+	tag := registry.Tag{UID: eventThing, Name: "n", Digest: "sha256:x", UpdateTime: at}
+	copied := registry.ImageCopy{Repo: eventThing, From: eventOrg, Images: []registry.CopiedImage{{Digest: "sha256:x", Tag: "n"}}}
+	upstream := registry.Upstream{UID: eventThing, Name: "n", Address: "https://r.example", Realm: "https://t.example/token", FreshFor: time.Hour, Names: []string{"a/*"}, Anyone: true,
 		Identity: "i", Credentials: resource.Secret{Plain: secret, Sealed: []byte(secret)}, CreateTime: at, UpdateTime: at}
-	retention := resource.Retention{UID: eventThing, KeepNewest: 1, UpdateTime: at}
-	trashed := resource.TrashEntry{UID: eventThing.NewChild(), Kind: resource.TrashTag, Tag: "n", Digest: "sha256:x", WasTag: &tag, CreateTime: at, ExpireTime: at}
-	deployment := resource.Deployment{UID: eventThing, Charts: []resource.HelmChart{{Repo: "https://charts.example"}}, CreateTime: at, UpdateTime: at}
+	retention := registry.Retention{UID: eventThing, KeepNewest: 1, UpdateTime: at}
+	trashed := registry.TrashEntry{UID: eventThing.NewChild(), Kind: registry.TrashTag, Tag: "n", Digest: "sha256:x", WasTag: &tag, CreateTime: at, ExpireTime: at}
+	deployment := registry.Deployment{UID: eventThing, Charts: []registry.HelmChart{{Repo: "https://charts.example"}}, CreateTime: at, UpdateTime: at}
 	issue := "i"
-	advisory := resource.Advisory{UID: eventThing, ID: "HFA-1", ArtifactName: "a", CreateTime: at, UpdateTime: at, DeleteTime: at,
-		Events:     []resource.AdvisoryEvent{{UID: eventThing.NewChild(), Type: resource.EventFixed, CreateTime: at, Issue: &issue, Findings: []byte(`{"a":1}`)}},
-		Severities: []resource.Severity{{Type: resource.CVSSv3, Score: "x"}}, Affected: []resource.Affected{{Name: "p", Versions: []string{"1"}}},
-		Source: resource.AdvisorySource{Format: "osv", Digest: []byte(secret)}}.Record()
-	feed := resource.AdvisoryFeed{UID: eventThing, Name: "n", Address: "https://feeds.example", Interval: time.Hour, State: []byte(secret), CreateTime: at, UpdateTime: at,
-		Last: resource.FeedResult{Time: at, Took: time.Second}}
+	advisory := vuln.Advisory{UID: eventThing, ID: "HFA-1", ArtifactName: "a", CreateTime: at, UpdateTime: at, DeleteTime: at,
+		Events:     []vuln.AdvisoryEvent{{UID: eventThing.NewChild(), Type: vuln.EventFixed, CreateTime: at, Issue: &issue, Findings: []byte(`{"a":1}`)}},
+		Severities: []vuln.Severity{{Type: vuln.CVSSv3, Score: "x"}}, Affected: []vuln.Affected{{Name: "p", Versions: []string{"1"}}},
+		Source: vuln.AdvisorySource{Format: "osv", Digest: []byte(secret)}}.Record()
+	feed := vuln.AdvisoryFeed{UID: eventThing, Name: "n", Address: "https://feeds.example", Interval: time.Hour, State: []byte(secret), CreateTime: at, UpdateTime: at,
+		Last: vuln.FeedResult{Time: at, Took: time.Second}}
 	account := resource.Account{UID: eventThing, Email: "a@b.test", Identity: eventOrg, CreateTime: at, UpdateTime: at, UseTime: at, Password: secret, TOTP: []byte(secret),
 		Link: resource.Link{Digest: []byte(secret)}, Passkeys: []resource.Passkey{{ID: []byte(secret), Detail: []byte(secret)}}}.Record(1)
 	session := resource.EndedSession{Reason: resource.EndReplay, Session: resource.Session{ID: "s", Identity: eventOrg, Email: secret, CreateTime: at, UsedTime: at, ExpireTime: at,
 		Act: &resource.Upstream{Issuer: "https://issuer.test", Subject: secret}}}
 	subscription := resource.Subscription{UID: eventThing, Sink: "https://sink.example", CreateTime: at}
 	activity := resource.Activity{Identity: eventOrg, Account: eventThing, Method: resource.ByPassword, Count: 1, First: at, Last: at}
-	news := resource.FindingNews{Group: eventOrg, FindingCount: 1, Findings: []resource.NewFinding{{ID: "CVE-1", Score: 98}}}
-	place := resource.InventoryPlace{Group: eventOrg, Name: "cluster", Identity: eventThing, PushTime: at, ExpireTime: at}
-	exception := resource.Exception{UID: eventThing, Target: eventOrg, Advisory: "CVE-1", Reason: "r", CreateTime: at}
-	signer := resource.Signer{UID: eventThing, Name: "release", Key: "k", CreateTime: at}
-	rule := resource.PullRule{UID: eventThing, Target: eventOrg, CreateTime: at}
+	news := vuln.FindingNews{Group: eventOrg, FindingCount: 1, Findings: []vuln.NewFinding{{ID: "CVE-1", Score: 98}}}
+	place := vuln.InventoryPlace{Group: eventOrg, Name: "cluster", Identity: eventThing, PushTime: at, ExpireTime: at}
+	exception := vuln.Exception{UID: eventThing, Target: eventOrg, Advisory: "CVE-1", Reason: "r", CreateTime: at}
+	signer := registry.Signer{UID: eventThing, Name: "release", Key: "k", CreateTime: at}
+	rule := vuln.PullRule{UID: eventThing, Target: eventOrg, CreateTime: at}
 	return map[resource.EventType]occurrence{
 		resource.GroupCreated:            {nil, group, "holdfast.iam.v2beta1.Group"},
 		resource.GroupUpdated:            {group, group, "holdfast.iam.v2beta1.Group"},
@@ -158,12 +160,12 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.UpstreamDeleted:         {upstream, nil, "holdfast.oci.v1.DeleteUpstreamRequest"},
 		resource.RetentionUpdated:        {nil, retention, "holdfast.oci.v1.Retention"},
 		resource.RetentionDeleted:        {retention, nil, "holdfast.oci.v1.DeleteRetentionRequest"},
-		resource.RetentionApplied:        {nil, resource.RetentionRun{Repo: eventThing, Rules: eventOrg, Images: []string{"sha256:x"}}, "holdfast.oci.v1.RetentionPlan"},
-		resource.RegistrySettingsUpdated: {nil, resource.RegistrySettings{UID: eventThing, UpdateTime: at}, "holdfast.oci.v1.Settings"},
+		resource.RetentionApplied:        {nil, registry.RetentionRun{Repo: eventThing, Rules: eventOrg, Images: []string{"sha256:x"}}, "holdfast.oci.v1.RetentionPlan"},
+		resource.RegistrySettingsUpdated: {nil, registry.Settings{UID: eventThing, UpdateTime: at}, "holdfast.oci.v1.Settings"},
 		resource.DeploymentCreated:       {nil, deployment, "holdfast.registry.v1.Deployment"},
 		resource.DeploymentUpdated:       {deployment, deployment, "holdfast.registry.v1.Deployment"},
 		resource.RegistryPush:            {nil, map[string]any{"digest": "sha256:x"}, ""},
-		resource.RegistryPull:            {nil, resource.Pull{UID: eventThing.NewChild(), Digest: "sha256:x", Time: at}, ""},
+		resource.RegistryPull:            {nil, registry.Pull{UID: eventThing.NewChild(), Digest: "sha256:x", Time: at}, ""},
 		resource.AdvisoryCreated:         {nil, advisory, "holdfast.vulnerabilities.v2beta1.Advisory"},
 		resource.AdvisoryUpdated:         {advisory, advisory, "holdfast.vulnerabilities.v2beta1.Advisory"},
 		resource.AdvisoryDeleted:         {advisory, nil, "holdfast.advisories.v1.DeleteAdvisoryRequest"},
@@ -183,7 +185,7 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.RuleCreated:             {nil, rule, "holdfast.findings.v1.Rule"},
 		resource.RuleUpdated:             {rule, rule, "holdfast.findings.v1.Rule"},
 		resource.RuleDeleted:             {rule, nil, "holdfast.findings.v1.DeleteRuleRequest"},
-		resource.ExploitListDeleted:      {resource.ExploitList{Group: eventThing, Format: resource.KEV, Time: at}, nil, "holdfast.findings.v1.DeleteExploitListRequest"},
+		resource.ExploitListDeleted:      {vuln.ExploitList{Group: eventThing, Format: vuln.KEV, Time: at}, nil, "holdfast.findings.v1.DeleteExploitListRequest"},
 		resource.AccountCreated:          {nil, account, "holdfast.signin.v1.Account"},
 		resource.AccountUpdated:          {account, account, "holdfast.signin.v1.Account"},
 		resource.AccountDeleted:          {account, nil, "holdfast.signin.v1.DeleteAccountRequest"},

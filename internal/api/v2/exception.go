@@ -10,16 +10,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
 // exceptionRecordOf returns the message of an exception as events have it: an event does
 // not know whether it has an effect when it is read.
-func exceptionRecordOf(e resource.Exception) *pb.Exception {
+func exceptionRecordOf(e vuln.Exception) *pb.Exception {
 	return &pb.Exception{
 		Uid: string(e.UID), TargetUid: string(e.Target), TagPattern: e.TagPattern, Digest: e.Digest,
 		AdvisoryId: e.Advisory, Purl: e.PURL, Reason: e.Reason,
-		Justification: pb.Justification(max(0, slices.Index(resource.Justifications, e.Justification))),
+		Justification: pb.Justification(max(0, slices.Index(vuln.Justifications, e.Justification))),
 		ExpireTime:    wire.Time(e.ExpireTime), AuthorUid: string(e.Author), CreateTime: wire.Time(e.CreateTime),
 		ApproverUid: string(e.Approver), ApproveTime: wire.Time(e.ApproveTime),
 		DeleterUid: string(e.Deleter), DeleteTime: wire.Time(e.DeleteTime),
@@ -45,7 +46,7 @@ func exceptionOf(c finding.CountedException) *pb.Exception {
 }
 
 // readException copies what clients may set from p to e.
-func readException(p *pb.Exception, e *resource.Exception) (err error) {
+func readException(p *pb.Exception, e *vuln.Exception) (err error) {
 	if e.Target, err = wire.OptionalUID("target_uid", p.GetTargetUid()); err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func readException(p *pb.Exception, e *resource.Exception) (err error) {
 		return fault.Field("justification", "%d is not a justification", p.GetJustification())
 	}
 	e.TagPattern, e.Digest, e.Advisory, e.PURL = p.GetTagPattern(), p.GetDigest(), p.GetAdvisoryId(), p.GetPurl()
-	e.Reason, e.Justification = p.GetReason(), resource.Justifications[p.GetJustification()]
+	e.Reason, e.Justification = p.GetReason(), vuln.Justifications[p.GetJustification()]
 	e.ExpireTime, err = wire.ReadTime("expire_time", p.GetExpireTime())
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
@@ -27,11 +28,11 @@ func imageOf(r anImage) (finding.Image, error) {
 }
 
 // inspectionStates are the states of the API.
-var inspectionStates = map[resource.ImageState]pb.Inspection_State{
-	resource.ImageWaiting:       pb.Inspection_STATE_WAITING,
-	resource.ImageIndexed:       pb.Inspection_STATE_INDEXED,
-	resource.ImageNotUnderstood: pb.Inspection_STATE_NOT_UNDERSTOOD,
-	resource.ImageNone:          pb.Inspection_STATE_NOT_AN_IMAGE,
+var inspectionStates = map[registry.ImageState]pb.Inspection_State{
+	registry.ImageWaiting:       pb.Inspection_STATE_WAITING,
+	registry.ImageIndexed:       pb.Inspection_STATE_INDEXED,
+	registry.ImageNotUnderstood: pb.Inspection_STATE_NOT_UNDERSTOOD,
+	registry.ImageNone:          pb.Inspection_STATE_NOT_AN_IMAGE,
 }
 
 func inspectionOf(k finding.Known) *pb.Inspection {
@@ -40,7 +41,7 @@ func inspectionOf(k finding.Known) *pb.Inspection {
 		Reason: k.Reason, Warnings: k.Warnings, UpdateTime: wire.Time(k.UpdateTime),
 	}
 	out.Sboms = wire.Convert(k.SBOMs, sbomOf)
-	if k.State == resource.ImageIndexed || k.Coverage.Packages > 0 {
+	if k.State == registry.ImageIndexed || k.Coverage.Packages > 0 {
 		c := k.Coverage
 		out.Coverage = &pb.Coverage{Packages: int32(c.Packages), Covered: int32(c.Covered), NotCovered: int32(c.Bare),
 			Owned: int32(c.Owned), Waiting: int32(c.Waiting), SbomOnly: int32(c.OnlySBOMs), IndexOnly: int32(c.OnlyFiles)}
@@ -62,7 +63,7 @@ func (s *server) GetInspection(ctx context.Context, r *pb.GetInspectionRequest) 
 	return inspectionOf(k), nil
 }
 
-func packageOf(p resource.Package) *pb.Package {
+func packageOf(p registry.Package) *pb.Package {
 	return &pb.Package{Ecosystem: p.Ecosystem, Name: p.Name, Version: p.Version, Purl: p.PURL,
 		SourceName: p.SourceName, SourceVersion: p.SourceVersion, Owned: p.Owned}
 }
@@ -73,7 +74,7 @@ func (s *server) ListPackages(ctx context.Context, r *pb.ListPackagesRequest) (*
 		return nil, err
 	}
 	got, err := s.Findings.ListPackages(ctx, image, wire.Params(r))
-	p := wire.PageOf(ctx, got, func(p resource.ImagePackage) *pb.ImagePackage {
+	p := wire.PageOf(ctx, got, func(p registry.ImagePackage) *pb.ImagePackage {
 		return &pb.ImagePackage{Package: packageOf(p.Package), Location: p.Place, Layer: int32(p.Layer),
 			Origins: wire.Convert(p.Origins, originOf)}
 	})
@@ -146,7 +147,7 @@ func affectedImageOf(i finding.AffectedImage) *pb.AffectedImage {
 	}
 	return &pb.AffectedImage{RepoUid: string(i.Repo), Repo: i.Path, Digest: i.Digest, Tags: i.Tags,
 		Packages: wire.Convert(i.Packages, packageOf), Platform: i.Platform, Origin: origin,
-		PastTags: wire.Convert(i.PastTags, func(t resource.PastTag) *pb.PastTag {
+		PastTags: wire.Convert(i.PastTags, func(t registry.PastTag) *pb.PastTag {
 			return &pb.PastTag{Tag: t.Name, StartTime: wire.Time(t.Since), EndTime: wire.Time(t.Until)}
 		})}
 }

@@ -3,7 +3,7 @@ package v2
 import (
 	pb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
 // The kinds of origins.
@@ -12,7 +12,7 @@ const (
 	originSBOM  = "sbom"
 )
 
-func originOf(o resource.Origin) *pb.Origin {
+func originOf(o registry.Origin) *pb.Origin {
 	if o.Manifest == "" {
 		return &pb.Origin{Kind: originIndex}
 	}
@@ -21,14 +21,14 @@ func originOf(o resource.Origin) *pb.Origin {
 
 // firstOrigin returns the kind of the origin that says most about a package: its files come
 // before what is claimed.
-func firstOrigin(all []resource.Origin) string {
+func firstOrigin(all []registry.Origin) string {
 	if len(all) > 0 && all[0].Manifest != "" {
 		return originSBOM
 	}
 	return originIndex
 }
 
-func sbomOf(b resource.SBOM) *pb.AttachedSbom {
+func sbomOf(b registry.SBOM) *pb.AttachedSbom {
 	return &pb.AttachedSbom{Origin: originOf(b.Origin), Format: b.Format, Tool: b.Tool, Packages: int32(len(b.IDs)),
 		Warnings: b.Warnings}
 }

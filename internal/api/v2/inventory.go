@@ -9,16 +9,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-func placeOf(p resource.InventoryPlace) *pb.InventoryPlace {
+func placeOf(p vuln.InventoryPlace) *pb.InventoryPlace {
 	return &pb.InventoryPlace{GroupUid: string(p.Group), Name: p.Name, IdentityUid: string(p.Identity),
 		PushTime: wire.Time(p.PushTime), ExpireTime: wire.Time(p.ExpireTime), Entries: int32(p.Entries), Unknown: int32(p.Unknown)}
 }
 
-func readEntry(e *pb.InventoryEntry) resource.InventoryEntry {
-	return resource.InventoryEntry{Namespace: e.GetNamespace(), Workload: e.GetWorkload(), Container: e.GetContainer(),
+func readEntry(e *pb.InventoryEntry) vuln.InventoryEntry {
+	return vuln.InventoryEntry{Namespace: e.GetNamespace(), Workload: e.GetWorkload(), Container: e.GetContainer(),
 		Image: e.GetImage(), Digest: e.GetDigest(), Platform: e.GetPlatform(), Copies: int(e.GetCopies())}
 }
 

@@ -11,12 +11,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 )
 
 // settingsOf returns a function that returns the message of the settings that
 // apply to a group, which may be those of a group above it.
-func settingsOf(group resource.UID) func(resource.RegistrySettings) *pb.Settings {
-	return func(s resource.RegistrySettings) *pb.Settings {
+func settingsOf(group resource.UID) func(registry.Settings) *pb.Settings {
+	return func(s registry.Settings) *pb.Settings {
 		return &pb.Settings{
 			Uid: string(group), Public: s.Public, CreateOnPush: !s.NoCreateOnPush, ImmutableTags: s.ImmutableTags,
 			ImmutableExcept: s.ImmutableExcept, TrashDays: s.TrashDays, CreateGroupsOnPush: s.CreateGroups,
@@ -25,7 +26,7 @@ func settingsOf(group resource.UID) func(resource.RegistrySettings) *pb.Settings
 	}
 }
 
-func readSettings(p *pb.Settings, s *resource.RegistrySettings) error {
+func readSettings(p *pb.Settings, s *registry.Settings) error {
 	s.Public, s.NoCreateOnPush = p.GetPublic(), !p.GetCreateOnPush()
 	s.ImmutableTags, s.ImmutableExcept, s.TrashDays = p.GetImmutableTags(), p.GetImmutableExcept(), p.TrashDays
 	s.CreateGroups = p.GetCreateGroupsOnPush()
@@ -86,7 +87,7 @@ func (s *server) SummarizeImages(
 		return nil, err
 	}
 	all, err := s.Registry.Summarize(ctx, repo, r.GetDigests())
-	return &pb.SummarizeImagesResponse{Summaries: wire.Convert(all, func(s registry.Summary) *pb.ImageSummary {
+	return &pb.SummarizeImagesResponse{Summaries: wire.Convert(all, func(s protocol.Summary) *pb.ImageSummary {
 		return &pb.ImageSummary{
 			Digest: s.Digest, Platforms: s.Platforms, Size: s.Size, PullCount: s.Pulls, LastPullTime: wire.Time(s.LastPull),
 			Signers: s.Signers,
@@ -94,7 +95,7 @@ func (s *server) SummarizeImages(
 	})}, err
 }
 
-func variantOf(v registry.DescribedVariant) *pb.Variant {
+func variantOf(v protocol.DescribedVariant) *pb.Variant {
 	c := v.Config
 	return &pb.Variant{
 		Digest: v.Digest, Os: v.OS, Architecture: v.Architecture, Variant: v.Variant.Variant, Size: v.Size,
@@ -106,7 +107,7 @@ func variantOf(v registry.DescribedVariant) *pb.Variant {
 	}
 }
 
-func stepOf(s registry.Step) *pb.Step {
+func stepOf(s protocol.Step) *pb.Step {
 	return &pb.Step{
 		Digest: s.Digest, MediaType: s.MediaType, Size: s.Size, Command: s.Command, CreateTime: wire.Time(s.Time),
 	}
@@ -121,7 +122,7 @@ func (s *server) ListTagHistory(ctx context.Context, r *pb.ListTagHistoryRequest
 		return nil, err
 	}
 	moves, err := s.Registry.TagHistory(ctx, repo, r.GetTag(), wire.Params(r))
-	p := wire.PageOf(ctx, moves, func(m resource.TagMove) *pb.TagChange {
+	p := wire.PageOf(ctx, moves, func(m registry.TagMove) *pb.TagChange {
 		return &pb.TagChange{Tag: m.Name, Digest: m.Digest, Time: wire.Time(m.Time), ActorUid: string(m.Actor.Subject)}
 	})
 	return &pb.ListTagHistoryResponse{
@@ -130,7 +131,7 @@ func (s *server) ListTagHistory(ctx context.Context, r *pb.ListTagHistoryRequest
 }
 
 // pullOf returns the message of a pull or a push.
-func pullOf(p registry.NamedPull) *pb.Pull {
+func pullOf(p protocol.NamedPull) *pb.Pull {
 	direction := pb.Direction_DIRECTION_PULL
 	if p.Push {
 		direction = pb.Direction_DIRECTION_PUSH

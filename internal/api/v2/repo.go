@@ -8,11 +8,11 @@ import (
 	pb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
 // RepoOf returns the message of a repo.
-func RepoOf(r resource.Repo) *pb.Repo {
+func RepoOf(r registry.Repo) *pb.Repo {
 	p := &pb.Repo{
 		Uid: string(r.UID), Name: r.Name, Description: r.Description, CatalogTier: pb.CatalogTier(r.Tier),
 		Bundles: r.Bundles, Aliases: r.Aliases, ActiveTags: r.ActiveTags,
@@ -29,18 +29,18 @@ func RepoOf(r resource.Repo) *pb.Repo {
 
 // ReadRepo copies what clients may set from p to r. It returns
 // fault.FailedPrecondition for an overlay, because this service builds no images.
-func ReadRepo(p *pb.Repo, r *resource.Repo) error {
+func ReadRepo(p *pb.Repo, r *registry.Repo) error {
 	if p.GetCustomOverlay() != nil {
 		return fault.Unmet("CUSTOM_ASSEMBLY_OFF", "custom_overlay: this server does not assemble images")
 	}
-	r.Name, r.Description, r.Tier = p.GetName(), p.GetDescription(), resource.CatalogTier(p.GetCatalogTier())
+	r.Name, r.Description, r.Tier = p.GetName(), p.GetDescription(), registry.CatalogTier(p.GetCatalogTier())
 	r.Bundles, r.Aliases, r.ActiveTags = p.GetBundles(), p.GetAliases(), p.GetActiveTags()
 	from := p.GetSyncConfig()
 	if from == nil {
 		r.Sync = nil
 		return nil
 	}
-	var sync resource.SyncConfig // what only the service sets stays as it is
+	var sync registry.SyncConfig // what only the service sets stays as it is
 	if r.Sync != nil {
 		sync = *r.Sync
 	}
@@ -77,11 +77,11 @@ func (s *server) GetRepoReadme(ctx context.Context, r *pb.GetRepoReadmeRequest) 
 	return wire.Get(ctx, "uid", r.GetUid(), s.Registry.GetRepoReadme, readmeOf)
 }
 
-func readmeOf(r resource.RepoReadme) *pb.RepoReadme {
+func readmeOf(r registry.RepoReadme) *pb.RepoReadme {
 	return &pb.RepoReadme{Uid: string(r.UID), Content: r.Content}
 }
 
-func readReadme(p *pb.RepoReadme, r *resource.RepoReadme) error {
+func readReadme(p *pb.RepoReadme, r *registry.RepoReadme) error {
 	r.Content = p.GetContent()
 	return nil
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 )
 
 // retentionOf returns a function that returns the message of the rules that apply to a place, which may be those of a
 // group above it.
-func retentionOf(place resource.UID) func(resource.Retention) *pb.Retention {
-	return func(r resource.Retention) *pb.Retention {
+func retentionOf(place resource.UID) func(registry.Retention) *pb.Retention {
+	return func(r registry.Retention) *pb.Retention {
 		return &pb.Retention{
 			Uid: string(place), KeepNewest: r.KeepNewest, KeepMatching: r.KeepMatching, KeepYoungerDays: r.KeepYoungerDays,
 			KeepPulledDays: r.KeepPulledDays, KeepMinors: r.KeepMinors, KeepDeployed: r.KeepDeployed, KeepSigned: r.KeepSigned,
@@ -26,16 +27,16 @@ func retentionOf(place resource.UID) func(resource.Retention) *pb.Retention {
 	}
 }
 
-func ownRetentionOf(r resource.Retention) *pb.Retention { return retentionOf(r.UID)(r) }
+func ownRetentionOf(r registry.Retention) *pb.Retention { return retentionOf(r.UID)(r) }
 
 func (s *server) GetRetention(ctx context.Context, r *pb.GetRetentionRequest) (*pb.Retention, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.Registry.GetRetention, retentionOf(resource.UID(r.GetUid())))
 }
 
 func (s *server) SetRetention(ctx context.Context, r *pb.SetRetentionRequest) (*pb.Retention, error) {
-	set := func(ctx context.Context, uid resource.UID) (resource.Retention, error) {
+	set := func(ctx context.Context, uid resource.UID) (registry.Retention, error) {
 		p := r.GetRetention()
-		return s.Registry.SetRetention(ctx, resource.Retention{
+		return s.Registry.SetRetention(ctx, registry.Retention{
 			UID: uid, KeepNewest: p.GetKeepNewest(), KeepMatching: p.GetKeepMatching(), KeepYoungerDays: p.GetKeepYoungerDays(),
 			KeepPulledDays: p.GetKeepPulledDays(), KeepMinors: p.GetKeepMinors(), KeepDeployed: p.GetKeepDeployed(),
 			KeepSigned: p.GetKeepSigned(), KeepNeeded: p.GetKeepNeeded(), EveryDays: p.GetEveryDays(),
@@ -51,7 +52,7 @@ func (s *server) DeleteRetention(ctx context.Context, r *pb.DeleteRetentionReque
 	return wire.Delete(ctx, "uid", r.GetUid(), s.Registry.DeleteRetention)
 }
 
-func planOf(p registry.RetentionPlan) *pb.RetentionPlan {
+func planOf(p protocol.RetentionPlan) *pb.RetentionPlan {
 	m := &pb.RetentionPlan{
 		RepoUid: string(p.Repo), SourceUid: string(p.Rules.UID), Images: int64(p.Images), Tags: int64(p.Tags), Bytes: p.Bytes,
 		RestorableDays: int32(p.Life / (24 * time.Hour)), More: p.More, Fingerprint: p.Fingerprint,
@@ -77,14 +78,14 @@ func (s *server) PreviewRetention(ctx context.Context, r *pb.PreviewRetentionReq
 }
 
 func (s *server) RunRetention(ctx context.Context, r *pb.RunRetentionRequest) (*pb.RetentionPlan, error) {
-	run := func(ctx context.Context, uid resource.UID) (registry.RetentionPlan, error) {
+	run := func(ctx context.Context, uid resource.UID) (protocol.RetentionPlan, error) {
 		return s.Registry.RunRetention(ctx, uid, r.GetFingerprint())
 	}
 	return wire.Get(ctx, "uid", r.GetUid(), run, planOf)
 }
 
 // appliedOf returns what the event of a run tells.
-func appliedOf(r resource.RetentionRun) *pb.RetentionPlan {
+func appliedOf(r registry.RetentionRun) *pb.RetentionPlan {
 	m := &pb.RetentionPlan{RepoUid: string(r.Repo), SourceUid: string(r.Rules), Tags: int64(r.Tags), Bytes: r.Bytes}
 	for _, digest := range r.Images {
 		m.Going = append(m.Going, &pb.GoingImage{Digest: digest})

@@ -9,10 +9,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-func ruleOf(r resource.PullRule) *pb.Rule {
+func ruleOf(r vuln.PullRule) *pb.Rule {
 	mode := pb.RuleMode_RULE_MODE_DRY_RUN
 	if r.Enforce {
 		mode = pb.RuleMode_RULE_MODE_ENFORCE
@@ -26,7 +27,7 @@ func ruleOf(r resource.PullRule) *pb.Rule {
 }
 
 // readRule copies what clients may set from p to r.
-func readRule(p *pb.Rule, r *resource.PullRule) (err error) {
+func readRule(p *pb.Rule, r *vuln.PullRule) (err error) {
 	if r.Target, err = wire.OptionalUID("target_uid", p.GetTargetUid()); err != nil {
 		return err
 	}

@@ -9,9 +9,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 )
 
-func signerOf(s resource.Signer) *pb.Signer {
+func signerOf(s registry.Signer) *pb.Signer {
 	return &pb.Signer{
 		Uid: string(s.UID), Name: s.Name, Description: s.Description, Key: s.Key, Issuer: s.Issuer, Subject: s.Subject,
 		SubjectPattern: s.SubjectPattern, TrustedRoot: s.Root, CreateTime: wire.Time(s.CreateTime),
@@ -19,13 +20,13 @@ func signerOf(s resource.Signer) *pb.Signer {
 }
 
 // listedSignerOf returns the message of a signer without its trusted root, because a page of these would be large.
-func listedSignerOf(s resource.Signer) *pb.Signer {
+func listedSignerOf(s registry.Signer) *pb.Signer {
 	s.Root = ""
 	return signerOf(s)
 }
 
 // readSigner copies what clients may set from p to s.
-func readSigner(p *pb.Signer, s *resource.Signer) error {
+func readSigner(p *pb.Signer, s *registry.Signer) error {
 	s.Name, s.Description, s.Key, s.Root = p.GetName(), p.GetDescription(), p.GetKey(), p.GetTrustedRoot()
 	s.Issuer, s.Subject, s.SubjectPattern = p.GetIssuer(), p.GetSubject(), p.GetSubjectPattern()
 	return nil
@@ -64,7 +65,7 @@ func (s *server) GetSignatures(ctx context.Context, r *pb.GetSignaturesRequest) 
 	}, nil
 }
 
-func signatureOf(v registry.Verified) *pb.Signature {
+func signatureOf(v protocol.Verified) *pb.Signature {
 	p := &pb.Signature{Manifest: v.Manifest, Index: v.Index, Issuer: v.Issuer, Subject: v.Subject, Problem: v.Problem}
 	if v.Signer != nil {
 		p.Signer, p.SignerUid = v.Signer.Name, string(v.Signer.UID)

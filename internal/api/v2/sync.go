@@ -6,9 +6,10 @@ import (
 	pb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-func syncOf(f resource.Follow) *pb.Sync {
+func syncOf(f registry.Follow) *pb.Sync {
 	return &pb.Sync{
 		Uid: string(f.Repo), SourceUid: string(f.Source), State: pb.SyncState(f.State + 1), StateTime: wire.Time(f.StateTime),
 		Error: f.Error, FailedTags: f.FailedTags, SuccessTime: wire.Time(f.SuccessTime), DueTime: wire.Time(f.DueTime),

@@ -8,10 +8,11 @@ import (
 	pb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
 // TagOf returns the message of a tag.
-func TagOf(t resource.Tag) *pb.Tag {
+func TagOf(t registry.Tag) *pb.Tag {
 	return &pb.Tag{
 		Uid: string(t.UID), Name: t.Name, Digest: t.Digest, UpdateTime: wire.Time(t.UpdateTime),
 		Deprecated: t.Deprecated, Bundles: t.Bundles, CreateTime: wire.Time(t.CreateTime),
@@ -19,8 +20,8 @@ func TagOf(t resource.Tag) *pb.Tag {
 }
 
 // ReadTag copies what clients may set from p to t.
-func ReadTag(p *pb.Tag, t *resource.Tag) error {
-	*t = resource.Tag{Name: p.GetName(), Digest: p.GetDigest(), Deprecated: p.GetDeprecated(), Bundles: p.GetBundles()}
+func ReadTag(p *pb.Tag, t *registry.Tag) error {
+	*t = registry.Tag{Name: p.GetName(), Digest: p.GetDigest(), Deprecated: p.GetDeprecated(), Bundles: p.GetBundles()}
 	return nil
 }
 

@@ -9,9 +9,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 )
 
-func trashEntryOf(e resource.TrashEntry) *pb.TrashEntry {
+func trashEntryOf(e registry.TrashEntry) *pb.TrashEntry {
 	return &pb.TrashEntry{
 		Uid: string(e.UID), Kind: pb.TrashKind(e.Kind), RepoUid: string(e.Repo()), Repo: e.RepoName, Tag: e.Tag,
 		Digest: e.Digest, MediaType: e.MediaType, Size: e.Size, ActorUid: string(e.By),
@@ -36,11 +37,11 @@ func (s *server) GetTrashEntry(ctx context.Context, r *pb.GetTrashEntryRequest) 
 func (s *server) RestoreTrashEntry(
 	ctx context.Context, r *pb.RestoreTrashEntryRequest,
 ) (*pb.RestoreTrashEntryResponse, error) {
-	how := registry.Restoration{Replace: r.GetReplace(), WithoutTags: r.GetWithoutTags()}
-	restore := func(ctx context.Context, uid resource.UID) ([]resource.TrashEntry, error) {
+	how := protocol.Restoration{Replace: r.GetReplace(), WithoutTags: r.GetWithoutTags()}
+	restore := func(ctx context.Context, uid resource.UID) ([]registry.TrashEntry, error) {
 		return s.Registry.RestoreTrash(ctx, uid, how)
 	}
-	return wire.Get(ctx, "uid", r.GetUid(), restore, func(all []resource.TrashEntry) *pb.RestoreTrashEntryResponse {
+	return wire.Get(ctx, "uid", r.GetUid(), restore, func(all []registry.TrashEntry) *pb.RestoreTrashEntryResponse {
 		return &pb.RestoreTrashEntryResponse{Entries: wire.Convert(all, trashEntryOf)}
 	})
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
 // upstreamOf returns the message of an upstream, without its credentials.
-func upstreamOf(u resource.RegistryUpstream) *pb.Upstream {
+func upstreamOf(u registry.Upstream) *pb.Upstream {
 	return &pb.Upstream{
 		Uid: string(u.UID), Name: u.Name, Address: u.Address, Realm: u.Realm, FreshFor: durationpb.New(u.FreshFor),
 		Names: u.Names, Anyone: u.Anyone, Identity: u.Identity, HasCredentials: !u.Credentials.Empty(),
@@ -24,7 +25,7 @@ func upstreamOf(u resource.RegistryUpstream) *pb.Upstream {
 }
 
 // seenUpstreamOf returns the message of an upstream, with what came of asking it last.
-func (s *server) seenUpstreamOf(u resource.RegistryUpstream) *pb.Upstream {
+func (s *server) seenUpstreamOf(u registry.Upstream) *pb.Upstream {
 	p := upstreamOf(u)
 	if f, ok := s.Registry.UpstreamFailure(u); ok {
 		p.LastFailure, p.LastFailureTime = f.Reason, wire.Time(f.Time)
@@ -33,7 +34,7 @@ func (s *server) seenUpstreamOf(u resource.RegistryUpstream) *pb.Upstream {
 }
 
 // readUpstream copies what clients may set from p to u, the credentials as they sent them.
-func readUpstream(p *pb.Upstream, u *resource.RegistryUpstream) error {
+func readUpstream(p *pb.Upstream, u *registry.Upstream) error {
 	u.Name, u.Address, u.Realm, u.Names = p.GetName(), p.GetAddress(), p.GetRealm(), p.GetNames()
 	u.Anyone, u.Identity, u.FreshFor = p.GetAnyone(), p.GetIdentity(), 0
 	u.Credentials = resource.Secret{Plain: p.GetCredentials()}
@@ -66,13 +67,13 @@ func (s *server) UpdateUpstream(ctx context.Context, r *pb.UpdateUpstreamRequest
 		return nil, err
 	}
 	return wire.Get(ctx, "uid", r.GetUpstream().GetUid(),
-		func(ctx context.Context, uid resource.UID) (resource.RegistryUpstream, error) {
-			return s.Registry.UpdateUpstream(ctx, uid, func(u *resource.RegistryUpstream) error { return changeUpstream(r, u) })
+		func(ctx context.Context, uid resource.UID) (registry.Upstream, error) {
+			return s.Registry.UpdateUpstream(ctx, uid, func(u *registry.Upstream) error { return changeUpstream(r, u) })
 		}, upstreamOf)
 }
 
 // changeUpstream applies r to u. A random text stands for the stored credentials meanwhile, as in changeProvider.
-func changeUpstream(r *pb.UpdateUpstreamRequest, u *resource.RegistryUpstream) error {
+func changeUpstream(r *pb.UpdateUpstreamRequest, u *registry.Upstream) error {
 	placeholder, credentials := rand.Text(), u.Credentials
 	p := upstreamOf(*u)
 	p.Credentials = placeholder

@@ -32,7 +32,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/events/event"
 	"github.com/holdfast-dev/holdfast/internal/ops/search"
 	"github.com/holdfast-dev/holdfast/internal/ops/status"
-	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
@@ -43,7 +43,7 @@ import (
 type Services struct {
 	IAM      *iam.Service
 	Budgets  *budget.Service
-	Registry *registry.Service
+	Registry *protocol.Service
 	Advisory *advisory.Service
 	STS      *sts.Service
 	Login    *login.Service

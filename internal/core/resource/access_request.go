@@ -26,24 +26,24 @@ const (
 
 // Validate reports every field a caller must fix.
 func (r AccessRule) Validate() error {
-	var p problems
-	p.requiredUID("role_uid", r.Role)
+	var p Problems
+	p.RequiredUID("role_uid", r.Role)
 	p.accessLength("max_duration", r.MaxDuration)
 	switch {
 	case r.BreakGlass && r.Approvers != 0:
-		p.add("approvers", "must not be given together with break_glass")
+		p.Add("approvers", "must not be given together with break_glass")
 	case !r.BreakGlass && (r.Approvers < 1 || r.Approvers > 2):
-		p.add("approvers", "must be 1 or 2")
+		p.Add("approvers", "must be 1 or 2")
 	}
-	return p.err()
+	return p.Err()
 }
 
-func (p *problems) accessLength(field string, d time.Duration) {
+func (p *Problems) accessLength(field string, d time.Duration) {
 	switch {
 	case d < MinAccess || d > MaxAccess:
-		p.add(field, "must be between one minute and 30 days")
+		p.Add(field, "must be between one minute and 30 days")
 	case d%time.Second != 0:
-		p.add(field, "must be whole seconds")
+		p.Add(field, "must be whole seconds")
 	}
 }
 
@@ -105,9 +105,9 @@ func (r AccessRequest) StateAt(now time.Time) AccessState {
 
 // Validate reports every field a caller must fix.
 func (r AccessRequest) Validate() error {
-	var p problems
-	p.requiredUID("role_uid", r.Role)
+	var p Problems
+	p.RequiredUID("role_uid", r.Role)
 	p.accessLength("duration", r.Duration)
-	p.longText("reason", r.Reason, MaxReason)
-	return p.err()
+	p.LongText("reason", r.Reason, MaxReason)
+	return p.Err()
 }

@@ -80,15 +80,15 @@ func NormalEmail(s string) string { return strings.ToLower(strings.TrimSpace(s))
 
 // Validate reports every field a caller must fix.
 func (a Account) Validate() error {
-	var p problems
+	var p Problems
 	parsed, err := mail.ParseAddress(a.Email)
-	if err != nil || parsed.Address != a.Email || len(a.Email) > maxEmail || !storable(a.Email) {
-		p.add("email", "is not an e-mail address")
+	if err != nil || parsed.Address != a.Email || len(a.Email) > maxEmail || !Storable(a.Email) {
+		p.Add("email", "is not an e-mail address")
 	}
-	if !storable(a.Name) || utf8.RuneCountInString(a.Name) > maxPerson || strings.ContainsFunc(a.Name, hidden) {
-		p.add("name", "must have at most 128 characters without line breaks, tabs or hidden characters")
+	if !Storable(a.Name) || utf8.RuneCountInString(a.Name) > maxPerson || strings.ContainsFunc(a.Name, IsHidden) {
+		p.Add("name", "must have at most 128 characters without line breaks, tabs or hidden characters")
 	}
-	return p.err()
+	return p.Err()
 }
 
 // Local returns the claim match of the account's identity; issuer is ours. Its subject is not
@@ -111,7 +111,7 @@ func PersonName(candidates ...string) string {
 			return -1
 		}, unaccented(c))
 		if name = strings.TrimSpace(name); name != "" {
-			return name[:min(len(name), maxPathName)]
+			return name[:min(len(name), MaxPathName)]
 		}
 	}
 	return "person"

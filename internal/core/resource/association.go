@@ -62,46 +62,46 @@ var azureID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F
 
 // Validate reports every field a caller must fix.
 func (a AccountAssociation) Validate() error {
-	var p problems
-	p.name(a.Name)
-	p.description(a.Description)
+	var p Problems
+	p.Name(a.Name)
+	p.Description(a.Description)
 	if a.Amazon == nil && a.Google == nil && a.Azure == nil && a.GitHub == nil && !a.HasBindings {
-		p.add("account_association", "needs at least one account")
+		p.Add("account_association", "needs at least one account")
 	}
 	if a.Amazon != nil {
-		p.matches("amazon.account", a.Amazon.Account, awsAccount)
+		p.Matches("amazon.account", a.Amazon.Account, awsAccount)
 	}
 	if a.Google != nil {
-		p.requiredText("google.project_id", a.Google.ProjectID)
-		p.requiredText("google.project_number", a.Google.ProjectNumber)
+		p.RequiredText("google.project_id", a.Google.ProjectID)
+		p.RequiredText("google.project_number", a.Google.ProjectNumber)
 	}
 	a.Azure.validate(&p)
 	a.GitHub.validate(&p)
-	p.atMost("service_bindings", len(a.ServiceBindings), maxBindings, "bindings")
+	p.AtMost("service_bindings", len(a.ServiceBindings), maxBindings, "bindings")
 	for _, name := range slices.Sorted(maps.Keys(a.ServiceBindings)) {
 		switch identity := a.ServiceBindings[name]; {
-		case len(name) > maxPathName:
-			p.add("service_bindings", "a name must have at most 128 characters")
-		case !wellFormed(string(identity)), identity.Parent() != a.UID && a.UID != "":
-			p.add("service_bindings", name+": the identity must be directly in the group")
+		case len(name) > MaxPathName:
+			p.Add("service_bindings", "a name must have at most 128 characters")
+		case !WellFormed(string(identity)), identity.Parent() != a.UID && a.UID != "":
+			p.Add("service_bindings", name+": the identity must be directly in the group")
 		}
 	}
-	return p.err()
+	return p.Err()
 }
 
-func (z *AzureTenant) validate(p *problems) {
+func (z *AzureTenant) validate(p *Problems) {
 	if z == nil {
 		return
 	}
-	p.matches("azure.tenant_id", z.TenantID, azureID)
-	p.atMost("azure.client_ids", len(z.ClientIDs), maxBindings, "applications")
+	p.Matches("azure.tenant_id", z.TenantID, azureID)
+	p.AtMost("azure.client_ids", len(z.ClientIDs), maxBindings, "applications")
 	for _, name := range slices.Sorted(maps.Keys(z.ClientIDs)) {
-		p.text("azure.client_ids", name)
-		p.matches("azure.client_ids", z.ClientIDs[name], azureID)
+		p.Text("azure.client_ids", name)
+		p.Matches("azure.client_ids", z.ClientIDs[name], azureID)
 	}
 }
 
-func (g *GitHubAccount) validate(p *problems) {
+func (g *GitHubAccount) validate(p *Problems) {
 	if g == nil {
 		return
 	}
@@ -110,13 +110,13 @@ func (g *GitHubAccount) validate(p *problems) {
 		all := g.Installations[app]
 		n += max(1, len(all)) // an app without any counts too
 		for _, i := range all {
-			p.text("github.app_installations", i.Name)
+			p.Text("github.app_installations", i.Name)
 		}
 		if app <= 0 || slices.ContainsFunc(all, func(i GitHubInstallation) bool { return i.ID <= 0 }) {
-			p.add("github.app_installations", "app "+strconv.FormatInt(app, 10)+": ids must be positive")
+			p.Add("github.app_installations", "app "+strconv.FormatInt(app, 10)+": ids must be positive")
 		}
 	}
-	p.atMost("github.app_installations", n, maxInstallations, "installations")
+	p.AtMost("github.app_installations", n, maxInstallations, "installations")
 }
 
 // servicePrincipals are the service principals by number.

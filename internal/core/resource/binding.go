@@ -62,7 +62,7 @@ func (b RoleBinding) WholeSeconds() RoleBinding {
 // ValidateTimes reports everything that is wrong with the times and the reason of a binding, given how it was
 // before, which is zero for a new one. prefix is put before the names of fields.
 func (b RoleBinding) ValidateTimes(before RoleBinding, now time.Time, prefix string) error {
-	var p problems
+	var p Problems
 	if !b.StartTime.Equal(before.StartTime) {
 		p.moment(prefix+"start_time", b.StartTime, now)
 	}
@@ -70,20 +70,20 @@ func (b RoleBinding) ValidateTimes(before RoleBinding, now time.Time, prefix str
 		p.moment(prefix+"expire_time", b.ExpireTime, now)
 	}
 	if !b.StartTime.IsZero() && !b.ExpireTime.IsZero() && !b.StartTime.Before(b.ExpireTime) {
-		p.add(prefix+"expire_time", "must be after start_time")
+		p.Add(prefix+"expire_time", "must be after start_time")
 	}
-	p.longText(prefix+"reason", b.Reason, MaxReason)
-	return p.err()
+	p.LongText(prefix+"reason", b.Reason, MaxReason)
+	return p.Err()
 }
 
 // moment checks a time that may be left out.
-func (p *problems) moment(field string, t, now time.Time) {
+func (p *Problems) moment(field string, t, now time.Time) {
 	switch {
 	case t.IsZero():
 	case !t.After(now):
-		p.add(field, "must be in the future")
+		p.Add(field, "must be in the future")
 	case t.After(now.Add(MaxBindingAhead)):
-		p.add(field, "must be at most ten years ahead")
+		p.Add(field, "must be at most ten years ahead")
 	}
 }
 

@@ -54,16 +54,16 @@ const MaxLimit = 1<<53 - 1
 
 // Validate reports every field a caller must fix.
 func (b Budget) Validate() error {
-	var p problems
+	var p Problems
 	for _, m := range slices.Sorted(maps.Keys(b.Limits)) {
 		switch limit := b.Limits[m]; {
 		case !slices.Contains(Metrics, m):
-			p.add(string(m), "is nothing that a budget limits")
+			p.Add(string(m), "is nothing that a budget limits")
 		case limit < 0 || limit > MaxLimit:
-			p.add(string(m), "must be from 0 to "+strconv.FormatInt(MaxLimit, 10))
+			p.Add(string(m), "must be from 0 to "+strconv.FormatInt(MaxLimit, 10))
 		case limit == 0 && m == RequestsPerSecond:
-			p.add(string(m), "must be at least 1")
+			p.Add(string(m), "must be at least 1")
 		}
 	}
-	return p.err()
+	return p.Err()
 }

@@ -28,7 +28,7 @@ func PersonDisplayName(s string) string {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
-		case hidden(r):
+		case IsHidden(r):
 			return -1
 		}
 		return r
@@ -38,21 +38,21 @@ func PersonDisplayName(s string) string {
 }
 
 // displayName checks an optional display name.
-func (p *problems) displayName(s string) {
+func (p *Problems) displayName(s string) {
 	switch {
-	case !storable(s) || strings.ContainsFunc(s, hidden):
-		p.add("display_name", "must not contain line breaks, other controls, or "+
+	case !Storable(s) || strings.ContainsFunc(s, IsHidden):
+		p.Add("display_name", "must not contain line breaks, other controls, or "+
 			"characters that change the direction of text")
 	case utf8.RuneCountInString(s) > maxDisplayName:
-		p.add("display_name", "must have at most 128 characters")
+		p.Add("display_name", "must have at most 128 characters")
 	case strings.TrimSpace(s) != s:
-		p.add("display_name", "must not begin or end with a space")
+		p.Add("display_name", "must not begin or end with a space")
 	}
 }
 
-// hidden reports whether a character is not seen itself but changes what is seen: a control, or one that
+// IsHidden reports whether a character is not seen itself but changes what is seen: a control, or one that
 // reorders or formats text. Joiners are letters of some scripts.
-func hidden(r rune) bool {
+func IsHidden(r rune) bool {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' ||
 		unicode.Is(unicode.Cf, r) && r != nonJoiner && r != joiner
@@ -103,7 +103,7 @@ func Identifier(title string) string {
 		}
 	}
 	name := b.String()
-	return strings.TrimRight(name[:min(len(name), maxPathName)], "-")
+	return strings.TrimRight(name[:min(len(name), MaxPathName)], "-")
 }
 
 // unaccented returns s in lower case, with accents as characters of their own.

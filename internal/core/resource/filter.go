@@ -16,15 +16,15 @@ type UIDFilter struct {
 
 // Validate reports every field a caller must fix.
 func (f UIDFilter) Validate() error {
-	var p problems
-	p.uid("uidp.ancestors_of", f.AncestorsOf)
-	p.uid("uidp.descendants_of", f.DescendantsOf)
-	p.uid("uidp.children_of", f.ChildrenOf)
+	var p Problems
+	p.UID("uidp.ancestors_of", f.AncestorsOf)
+	p.UID("uidp.descendants_of", f.DescendantsOf)
+	p.UID("uidp.children_of", f.ChildrenOf)
 	for _, id := range f.IDs {
-		p.uid("uidp.ids", id)
+		p.UID("uidp.ids", id)
 	}
-	p.atMost("uidp.ids", len(f.IDs), MaxIDs, "uids")
-	return p.err()
+	p.AtMost("uidp.ids", len(f.IDs), MaxIDs, "uids")
+	return p.Err()
 }
 
 // A Filter selects the resources of a list. Each kind uses the fields that apply to it.
@@ -48,17 +48,27 @@ func (f Filter) Validate() error {
 	if err := f.UIDs.Validate(); err != nil {
 		return err
 	}
-	var p problems
-	p.uid("identity", f.Identity)
-	p.uid("role", f.Role)
-	p.uid("group", f.Group)
-	within(&p, "relationship_type", f.Relationship, RelationshipNone, RelationshipServicePrincipal,
+	var p Problems
+	p.UID("identity", f.Identity)
+	p.UID("role", f.Role)
+	p.UID("group", f.Group)
+	Within(&p, "relationship_type", f.Relationship, RelationshipNone, RelationshipServicePrincipal,
 		"is not a type of relationship")
-	within(&p, "direction", f.Direction, AnyDirection, Pushed, "is not a direction")
-	p.text("name", f.Name)
-	p.text("key_id", f.KeyID)
+	Within(&p, "direction", f.Direction, AnyDirection, Pushed, "is not a direction")
+	p.Text("name", f.Name)
+	p.Text("key_id", f.KeyID)
 	if f.Digest != "" {
-		p.matches("digest", f.Digest, digestPattern)
+		p.Matches("digest", f.Digest, DigestPattern)
 	}
-	return p.err()
+	return p.Err()
 }
+
+// A Direction selects pulls or pushes. Its values are those of the API.
+type Direction int32
+
+// The directions.
+const (
+	AnyDirection Direction = iota
+	Pulled
+	Pushed
+)

@@ -27,10 +27,10 @@ const (
 
 // Validate reports every field a caller must fix.
 func (g Group) Validate() error {
-	var p problems
-	p.pathName(g.Name)
+	var p Problems
+	p.PathName(g.Name)
 	p.displayName(g.DisplayName)
-	p.description(g.Description)
-	within(&p, "kind", g.Kind, 0, maxOrgKind, "is not a kind of organization")
-	return p.err()
+	p.Description(g.Description)
+	Within(&p, "kind", g.Kind, 0, maxOrgKind, "is not a kind of organization")
+	return p.Err()
 }

@@ -46,7 +46,7 @@ const (
 func (i GroupInvite) Validate(ttl time.Duration) error {
 	p := i.promise()
 	p.lifetime("ttl", ttl)
-	return p.err()
+	return p.Err()
 }
 
 // ValidateChange reports every field a caller must fix in a change of an invite that expired
@@ -56,27 +56,27 @@ func (i GroupInvite) ValidateChange(before, now time.Time) error {
 	moved := !i.ExpirationTime.Equal(before)
 	switch {
 	case i.TTL != nil && moved && !i.ExpirationTime.IsZero():
-		p.add("ttl", "cannot be changed together with expiration_time")
+		p.Add("ttl", "cannot be changed together with expiration_time")
 	case i.TTL != nil:
 		p.lifetime("ttl", *i.TTL)
 	case moved:
 		p.lifetime("expiration_time", i.ExpirationTime.Sub(now))
 	}
-	return p.err()
+	return p.Err()
 }
 
-func (p *problems) lifetime(field string, ttl time.Duration) {
+func (p *Problems) lifetime(field string, ttl time.Duration) {
 	if ttl < MinInvite || ttl > MaxInvite {
-		p.add(field, "must be between one minute and 30 days")
+		p.Add(field, "must be between one minute and 30 days")
 	}
 }
 
 // promise checks what an invite gives to whom.
-func (i GroupInvite) promise() (p problems) {
-	p.requiredUID("role_uid", i.Role)
-	p.text("email", i.Email)
+func (i GroupInvite) promise() (p Problems) {
+	p.RequiredUID("role_uid", i.Role)
+	p.Text("email", i.Email)
 	if a, err := mail.ParseAddress(i.Email); i.Email != "" && (err != nil || a.Address != i.Email) {
-		p.add("email", "is not an e-mail address")
+		p.Add("email", "is not an e-mail address")
 	}
 	return p
 }

@@ -20,13 +20,13 @@ const MaxBatchDelete = 100
 
 // Validate reports every field a caller must fix.
 func (m ExternalGroupRoleMapping) Validate() error {
-	var p problems
-	p.text("external_group_id", m.ExternalGroup)
-	p.required("external_group_id", m.ExternalGroup)
-	p.requiredUID("role_uid", m.Role)
-	p.uid("scope", m.Scope)
+	var p Problems
+	p.Text("external_group_id", m.ExternalGroup)
+	p.Required("external_group_id", m.ExternalGroup)
+	p.RequiredUID("role_uid", m.Role)
+	p.UID("scope", m.Scope)
 	if m.UID != "" && m.Scope != m.UID.Root() {
-		p.add("scope", "must be the organization "+string(m.UID.Root()))
+		p.Add("scope", "must be the organization "+string(m.UID.Root()))
 	}
-	return p.err()
+	return p.Err()
 }

@@ -140,7 +140,7 @@ func (w want) longest() int {
 	if w.claim == "iss" {
 		return maxMatchedIssuer
 	}
-	return maxMatched
+	return MaxMatched
 }
 
 func (w want) accepts(value string) bool {

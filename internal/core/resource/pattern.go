@@ -25,8 +25,8 @@ const (
 	maxIssuerProgram = 500
 	maxMatchedIssuer = 256
 
-	// maxMatched bounds the values that are matched. Subjects of known issuers have a few hundred bytes.
-	maxMatched = 1024
+	// MaxMatched bounds the values that are matched. Subjects of known issuers have a few hundred bytes.
+	MaxMatched = 1024
 
 	// wideSize is the size of a Unicode class or a range beyond ASCII, because parsing one
 	// is as expensive as parsing many instructions.

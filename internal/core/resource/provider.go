@@ -111,33 +111,33 @@ var scopePattern = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,256}$`) // RF
 
 // Validate reports every field a caller must fix.
 func (p IdentityProvider) Validate() error {
-	var bad problems
-	bad.name(p.Name)
-	bad.description(p.Description)
-	bad.requiredUID("default_role", p.DefaultRole)
+	var bad Problems
+	bad.Name(p.Name)
+	bad.Description(p.Description)
+	bad.RequiredUID("default_role", p.DefaultRole)
 	if p.OIDC == nil {
-		bad.add("oidc", "is required")
+		bad.Add("oidc", "is required")
 	} else {
 		p.OIDC.validate(&bad)
 	}
-	return bad.err()
+	return bad.Err()
 }
 
-func (o OIDC) validate(p *problems) {
-	p.issuer("oidc.issuer", o.Issuer)
-	p.text("oidc.client_id", o.ClientID)
-	p.required("oidc.client_id", o.ClientID)
-	p.text("oidc.client_secret", o.ClientSecret.Plain)
+func (o OIDC) validate(p *Problems) {
+	p.Issuer("oidc.issuer", o.Issuer)
+	p.Text("oidc.client_id", o.ClientID)
+	p.Required("oidc.client_id", o.ClientID)
+	p.Text("oidc.client_secret", o.ClientSecret.Plain)
 	if o.ClientSecret.Empty() && !o.PKCE {
-		p.add("oidc.client_secret", "a provider needs a client secret, PKCE, or both")
+		p.Add("oidc.client_secret", "a provider needs a client secret, PKCE, or both")
 	}
-	p.atMost("oidc.additional_scopes", len(o.AdditionalScopes), maxScopes, "scopes")
+	p.AtMost("oidc.additional_scopes", len(o.AdditionalScopes), maxScopes, "scopes")
 	if slices.ContainsFunc(o.AdditionalScopes, func(s string) bool { return !scopePattern.MatchString(s) }) {
-		p.add("oidc.additional_scopes",
+		p.Add("oidc.additional_scopes",
 			"a scope is 1 to 256 printable characters without spaces, quotes and backslashes")
 	}
-	p.text("oidc.groups_claim", o.GroupsClaim)
-	within(p, "oidc.correlation_rule", o.CorrelationRule, CorrelationUnspecified, CorrelationObjectID,
+	p.Text("oidc.groups_claim", o.GroupsClaim)
+	Within(p, "oidc.correlation_rule", o.CorrelationRule, CorrelationUnspecified, CorrelationObjectID,
 		"is not a correlation rule")
 }
 

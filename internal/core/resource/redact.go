@@ -8,9 +8,9 @@ import (
 // redactedQuery replaces the query of an address.
 const redactedQuery = "redacted"
 
-// redact returns an address without what may be a secret: the user, the password and the
+// Redact returns an address without what may be a secret: the user, the password and the
 // query. It returns paths of this machine unchanged.
-func redact(address string) string {
+func Redact(address string) string {
 	if !strings.Contains(address, "://") {
 		return address
 	}
@@ -25,15 +25,8 @@ func redact(address string) string {
 	return u.String()
 }
 
-// Redacted returns the feed without the query of its address, which may be a secret, as in
-// signed addresses of object stores.
-func (f AdvisoryFeed) Redacted() AdvisoryFeed {
-	f.Address = redact(f.Address)
-	return f
-}
-
 // Redacted returns the subscription without the query of its sink, which may be a secret.
 func (s Subscription) Redacted() Subscription {
-	s.Sink = redact(s.Sink)
+	s.Sink = Redact(s.Sink)
 	return s
 }

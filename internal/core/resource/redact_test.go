@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 func TestRedacted(t *testing.T) {
@@ -17,7 +18,7 @@ func TestRedacted(t *testing.T) {
 		"/srv/feeds/what?.json":                         "/srv/feeds/what?.json",
 		"":                                              "",
 	} {
-		if got := (resource.AdvisoryFeed{Address: in}).Redacted().Address; got != want {
+		if got := (vuln.AdvisoryFeed{Address: in}).Redacted().Address; got != want {
 			t.Errorf("the feed %q is shown as %q, want %q", in, got, want)
 		}
 		if got := (resource.Subscription{Sink: in}).Redacted().Sink; got != want {

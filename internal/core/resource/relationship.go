@@ -34,57 +34,57 @@ func (i Identity) Validate(now time.Time) error {
 		r.AWS.validate(&p)
 	case RelationshipServicePrincipal:
 		last := int32(len(servicePrincipals) - 1)
-		within(&p, "service_principal", r.ServicePrincipal, 0, last, "is not a service principal")
+		Within(&p, "service_principal", r.ServicePrincipal, 0, last, "is not a service principal")
 	default:
-		p.add("relationship", "one of claim_match, static_keys, aws_identity, service_principal is required")
+		p.Add("relationship", "one of claim_match, static_keys, aws_identity, service_principal is required")
 	}
-	return p.err()
+	return p.Err()
 }
 
 // ValidateProfile is Validate without the relationship. It is for updates that do not change the
 // relationship, whose keys may have expired.
-func (i Identity) ValidateProfile() error { return i.profile().err() }
+func (i Identity) ValidateProfile() error { return i.profile().Err() }
 
-func (i Identity) profile() (p problems) {
-	p.name(i.Name)
+func (i Identity) profile() (p Problems) {
+	p.Name(i.Name)
 	p.displayName(i.DisplayName)
-	p.description(i.Description)
-	p.text("company", i.Company)
+	p.Description(i.Description)
+	p.Text("company", i.Company)
 	return p
 }
 
 // ValidateMetadata reports every field a person must fix in their metadata.
 func (i Identity) ValidateMetadata() error {
-	var p problems
-	p.text("company", i.Company)
+	var p Problems
+	p.Text("company", i.Company)
 	for _, k := range slices.Sorted(maps.Keys(i.Metadata)) {
 		if s, ok := i.Metadata[k].(string); ok {
-			p.text(k, s)
+			p.Text(k, s)
 		}
 	}
-	return p.err()
+	return p.Err()
 }
 
-func (c ClaimMatch) validate(p *problems) {
-	p.either("claim_match.issuer", c.Issuer, c.IssuerPattern, true)
-	p.either("claim_match.subject", c.Subject, c.SubjectPattern, true)
-	p.either("claim_match.audience", c.Audience, c.AudiencePattern, false)
+func (c ClaimMatch) validate(p *Problems) {
+	p.Either("claim_match.issuer", c.Issuer, c.IssuerPattern, true)
+	p.Either("claim_match.subject", c.Subject, c.SubjectPattern, true)
+	p.Either("claim_match.audience", c.Audience, c.AudiencePattern, false)
 	if c.Issuer != "" {
-		p.issuer("claim_match.issuer", c.Issuer)
+		p.Issuer("claim_match.issuer", c.Issuer)
 	}
 	if c.SubjectPattern != "" && matchesAnything(c.SubjectPattern, anySubject...) {
-		p.add("claim_match.subject_pattern", "matches every subject; say which subjects are meant")
+		p.Add("claim_match.subject_pattern", "matches every subject; say which subjects are meant")
 	}
 	if c.IssuerPattern != "" && matchesAnything(c.IssuerPattern, anyIssuer...) {
-		p.add("claim_match.issuer_pattern", "matches every issuer; say which issuers are meant")
+		p.Add("claim_match.issuer_pattern", "matches every issuer; say which issuers are meant")
 	}
 	// With such a pattern, anybody who receives a token could present it here.
 	if c.AudiencePattern != "" && matchesAnything(c.AudiencePattern, slices.Concat(anySubject, anyIssuer)...) {
-		p.add("claim_match.audience_pattern", "matches every audience; say whom tokens are made for")
+		p.Add("claim_match.audience_pattern", "matches every audience; say whom tokens are made for")
 	}
 	c.validateSizes(p)
 	if len(c.Claims)+len(c.ClaimPatterns) > maxClaims {
-		p.add("claim_match.claims", "at most 32 claims can be matched")
+		p.Add("claim_match.claims", "at most 32 claims can be matched")
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.Claims)) {
 		p.claim("claim_match.claims", k, c.Claims[k])
@@ -96,54 +96,54 @@ func (c ClaimMatch) validate(p *problems) {
 }
 
 // validateSizes reports a pattern that is too large for an issuer, and patterns whose sum is too large.
-func (c ClaimMatch) validateSizes(p *problems) {
+func (c ClaimMatch) validateSizes(p *Problems) {
 	switch {
 	case larger(maxProgram, math.MaxInt, c.patterns()...): // is reported for its field
 	case larger(maxIssuerProgram, maxIssuerProgram, c.IssuerPattern):
-		p.add("claim_match.issuer_pattern",
+		p.Add("claim_match.issuer_pattern",
 			"is too large for an issuer, which is compared before the signature is: shorten it or repeat less")
 	case larger(maxProgram, maxPrograms, c.patterns()...):
-		p.add("claim_match", "the patterns are too large together: shorten them or repeat less")
+		p.Add("claim_match", "the patterns are too large together: shorten them or repeat less")
 	}
 }
 
-func (k StaticKeys) validate(p *problems, now time.Time) {
-	p.issuer("static_keys.issuer", k.Issuer)
-	p.text("static_keys.subject", k.Subject)
-	p.required("static_keys.subject", k.Subject)
+func (k StaticKeys) validate(p *Problems, now time.Time) {
+	p.Issuer("static_keys.issuer", k.Issuer)
+	p.Text("static_keys.subject", k.Subject)
+	p.Required("static_keys.subject", k.Subject)
 	if text := badKeySet(k.IssuerKeys); text != "" {
-		p.add("static_keys.issuer_keys", text)
+		p.Add("static_keys.issuer_keys", text)
 	}
 	switch {
 	case k.ExpirationTime.Before(now):
-		p.add("static_keys.expiration_time", "is in the past")
+		p.Add("static_keys.expiration_time", "is in the past")
 	case k.ExpirationTime.After(now.Add(staticKeyLife + time.Minute)): // clocks differ
-		p.add("static_keys.expiration_time", "is more than 365 days away")
+		p.Add("static_keys.expiration_time", "is more than 365 days away")
 	}
 	if len(k.Audiences) > 1 {
-		p.add("static_keys.audiences", "at most one audience is supported")
+		p.Add("static_keys.audiences", "at most one audience is supported")
 	}
 	for _, a := range k.Audiences {
 		if a == "" {
-			p.add("static_keys.audiences", "must not be empty")
+			p.Add("static_keys.audiences", "must not be empty")
 		}
-		p.text("static_keys.audiences", a)
+		p.Text("static_keys.audiences", a)
 	}
 }
 
-func (a AWSIdentity) validate(p *problems) {
-	p.matches("aws_identity.aws_account", a.Account, awsAccount)
-	p.either("aws_identity.arn", a.ARN, a.ARNPattern, false)
-	p.either("aws_identity.user_id", a.UserID, a.UserIDPattern, false)
+func (a AWSIdentity) validate(p *Problems) {
+	p.Matches("aws_identity.aws_account", a.Account, awsAccount)
+	p.Either("aws_identity.arn", a.ARN, a.ARNPattern, false)
+	p.Either("aws_identity.user_id", a.UserID, a.UserIDPattern, false)
 	if a.ARN+a.ARNPattern+a.UserID+a.UserIDPattern == "" {
-		p.add("aws_identity.arn", "an account alone is not enough: match the ARN, the user id, or both")
+		p.Add("aws_identity.arn", "an account alone is not enough: match the ARN, the user id, or both")
 	}
 	open := func(exact, pattern string, words []string) bool {
 		return exact == "" && (pattern == "" || matchesAnything(pattern, words))
 	}
 	if a.ARNPattern+a.UserIDPattern != "" && open(a.ARN, a.ARNPattern, anyARN(a.Account)) &&
 		open(a.UserID, a.UserIDPattern, anyUserID) {
-		p.add("aws_identity.arn_pattern", "matches every caller of the account; say who is meant")
+		p.Add("aws_identity.arn_pattern", "matches every caller of the account; say who is meant")
 	}
 }
 
@@ -188,28 +188,28 @@ func badKey(key map[string]any) string {
 	return ""
 }
 
-// either checks a value that is given exactly or as a pattern, but not both.
-func (p *problems) either(field, exact, pattern string, required bool) {
+// Either checks a value that is given exactly or as a pattern, but not both.
+func (p *Problems) Either(field, exact, pattern string, required bool) {
 	switch {
 	case exact != "" && pattern != "":
-		p.add(field, "is given both exactly and as a pattern")
+		p.Add(field, "is given both exactly and as a pattern")
 	case exact == "" && pattern == "" && required:
-		p.add(field, "is required, exactly or as a pattern")
+		p.Add(field, "is required, exactly or as a pattern")
 	}
-	p.text(field, exact)
+	p.Text(field, exact)
 	p.pattern(field+"_pattern", pattern)
 }
 
-func (p *problems) pattern(field, pattern string) {
-	if len(pattern) > maxPattern || !storable(pattern) {
-		p.add(field, "must be valid UTF-8 without NUL, of at most 1024 bytes")
+func (p *Problems) pattern(field, pattern string) {
+	if len(pattern) > maxPattern || !Storable(pattern) {
+		p.Add(field, "must be valid UTF-8 without NUL, of at most 1024 bytes")
 		return
 	}
 	switch _, err := Anchored(pattern); {
 	case errors.Is(err, errTooLarge):
-		p.add(field, "is too large: shorten it or repeat less")
+		p.Add(field, "is too large: shorten it or repeat less")
 	case err != nil:
-		p.add(field, "is not a regular expression (RE2): "+reason(err))
+		p.Add(field, "is not a regular expression (RE2): "+reason(err))
 	}
 }
 
@@ -221,21 +221,22 @@ func reason(err error) string {
 	return "cannot be read"
 }
 
-func (p *problems) issuer(field, s string) {
-	p.text(field, s)
+// Issuer checks the address of a token issuer.
+func (p *Problems) Issuer(field, s string) {
+	p.Text(field, s)
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
 		u.RawQuery != "" || u.Fragment != "" {
-		p.add(field, "must be a web address, as https://accounts.example.com, without query or fragment")
+		p.Add(field, "must be a web address, as https://accounts.example.com, without query or fragment")
 	}
 }
 
-func (p *problems) claim(field, key, value string) {
+func (p *Problems) claim(field, key, value string) {
 	if key == "" || value == "" || slices.Contains([]string{"iss", "sub", "aud"}, key) {
-		p.add(field, "claims must have a name other than iss, sub and aud, and a value")
+		p.Add(field, "claims must have a name other than iss, sub and aud, and a value")
 	}
-	p.text(field, key)
-	p.text(field, value)
+	p.Text(field, key)
+	p.Text(field, value)
 }
 
 // matchesAnything reports whether a pattern matches all the words of one of the families, which

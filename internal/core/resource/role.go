@@ -15,16 +15,16 @@ type Role struct {
 
 // Validate reports every field a caller must fix.
 func (r Role) Validate() error {
-	var p problems
-	p.name(r.Name)
-	p.description(r.Description)
+	var p Problems
+	p.Name(r.Name)
+	p.Description(r.Description)
 	switch {
 	case r.Capabilities == Capabilities{}:
-		p.add("capabilities", "a role needs at least one capability")
+		p.Add("capabilities", "a role needs at least one capability")
 	case r.Capabilities.Intersects(internalOnly) && !r.Capabilities.Has(Internal):
-		p.add("capabilities", "internal-only capabilities need the internal capability beside them")
+		p.Add("capabilities", "internal-only capabilities need the internal capability beside them")
 	}
-	return p.err()
+	return p.Err()
 }
 
 // ManagedRoleUID returns the UID of the managed role of that name.

@@ -24,20 +24,20 @@ func (s Subscription) Wants(e *Event) bool {
 
 // Validate reports every field a caller must fix. It does not check whether the operator allows the address.
 func (s Subscription) Validate() error {
-	var p problems
+	var p Problems
 	switch u, err := url.Parse(s.Sink); {
 	case s.Sink == "":
-		p.add("sink", "is required")
-	case len(s.Sink) > maxText || strings.ContainsFunc(s.Sink, func(r rune) bool { return r <= ' ' || r > '~' }):
-		p.add("sink", "must be at most 2048 printable ASCII characters")
+		p.Add("sink", "is required")
+	case len(s.Sink) > MaxText || strings.ContainsFunc(s.Sink, func(r rune) bool { return r <= ' ' || r > '~' }):
+		p.Add("sink", "must be at most 2048 printable ASCII characters")
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
-		p.add("sink", "must be an https:// address")
+		p.Add("sink", "must be an https:// address")
 	case u.User != nil:
-		p.add("sink", "must not hold a user or a password: deliveries are signed")
+		p.Add("sink", "must not hold a user or a password: deliveries are signed")
 	case strings.Contains(s.Sink, "#"):
-		p.add("sink", "must not have a fragment")
+		p.Add("sink", "must not have a fragment")
 	}
-	return p.err()
+	return p.Err()
 }
 
 // A Delivery is an event that was given up, because a sink has not accepted it in time. It is

@@ -7,8 +7,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
@@ -33,14 +36,14 @@ func ParseUID(field, s string) (UID, error) {
 	if s == "" {
 		return "", fault.Field(field, "is required")
 	}
-	if !wellFormed(s) {
+	if !WellFormed(s) {
 		return "", fault.Field(field,
 			"must be 40 lower-case hexadecimal digits, then 16 after each slash, at most %d levels", MaxDepth)
 	}
 	return UID(s), nil
 }
 
-func wellFormed(s string) bool {
+func WellFormed(s string) bool {
 	if len(s) < rootDigits || (len(s)-rootDigits)%(segmentDigits+1) != 0 || UID(s).Depth() > MaxDepth {
 		return false
 	}
@@ -71,9 +74,9 @@ func (u UID) NewChild() UID {
 }
 
 // DerivedUID returns a UID of a root that is derived from words. Equal words have equal UIDs.
-func DerivedUID(words ...string) UID { return UID(hex.EncodeToString(hashWords(words)[:rootDigits/2])) }
+func DerivedUID(words ...string) UID { return UID(hex.EncodeToString(HashWords(words)[:rootDigits/2])) }
 
-func hashWords(words []string) []byte {
+func HashWords(words []string) []byte {
 	h := sha256.New()
 	for _, w := range words {
 		var n [8]byte
@@ -130,4 +133,26 @@ func (u UID) Covers(v UID) bool {
 func (u UID) Segment() int64 {
 	n, _ := strconv.ParseUint(string(u[max(0, len(u)-segmentDigits):]), 16, 64) // 0 if u is no UID
 	return int64(n)
+}
+
+// segments generates segments that rise with time, so that a database appends what is imported, and the order
+// by UID is the order of creation. They have 44 bits of milliseconds and 20 bits to distinguish them.
+var segments struct {
+	mu   sync.Mutex
+	last uint64
+}
+
+// NewRisingChild returns a new UID under u. It is greater than those returned before for times up to t.
+func (u UID) NewRisingChild(t time.Time) UID {
+	const spare = 20
+	next := uint64(t.UnixMilli())<<spare | mathrand.Uint64N(1<<(spare-1))
+	segments.mu.Lock()
+	if last := segments.last; next <= last && next>>spare == last>>spare {
+		next = last + 1
+	}
+	segments.last = max(segments.last, next)
+	segments.mu.Unlock()
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], next)
+	return u + "/" + UID(hex.EncodeToString(b[:]))
 }

@@ -114,3 +114,5 @@ func FuzzParseUID(f *testing.F) {
 		}
 	})
 }
+
+// TestRisingChildren checks that uids rise with time, and within a moment.

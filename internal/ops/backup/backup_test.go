@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ops/backup"
 	"github.com/holdfast-dev/holdfast/internal/platform/blob"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
@@ -43,7 +44,7 @@ func newOrigin(t *testing.T, url string) *origin {
 	org, err := s.InsertGroup(t.Context(), resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: now, UpdateTime: now})
 	must(t, err)
 	o.repo = org.UID.NewChild()
-	must(t, s.InsertRepo(t.Context(), resource.Repo{UID: o.repo, Name: "app", CreateTime: now, UpdateTime: now}))
+	must(t, s.InsertRepo(t.Context(), registry.Repo{UID: o.repo, Name: "app", CreateTime: now, UpdateTime: now}))
 	for i := range 5 {
 		o.push(t, fmt.Sprintf("layer %d", i))
 	}
@@ -69,10 +70,10 @@ func (o *origin) push(t *testing.T, content string) string {
 	t.Helper()
 	sum := sha256.Sum256([]byte(content))
 	id := hex.EncodeToString(sum[:16])
-	b := resource.Blob{Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: int64(len(content)), Path: "/blobs/" + id[:2] + "/" + id}
+	b := registry.Blob{Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: int64(len(content)), Path: "/blobs/" + id[:2] + "/" + id}
 	must(t, o.Blobs.Put(t.Context(), b.Path, strings.NewReader(content)))
 	ref := registrydb.RepoRef{Group: o.repo.Parent(), Name: "app"}
-	_, err := o.store.AddBlob(t.Context(), ref, resource.Upload{}, "", b)
+	_, err := o.store.AddBlob(t.Context(), ref, registry.Upload{}, "", b)
 	must(t, err)
 	return b.Digest
 }
@@ -227,7 +228,7 @@ func TestCollectedMeanwhile(t *testing.T) {
 	to := &hooked{Storage: blob.NewFolder(t.TempDir()), do: func() {
 		path := pathOf(t, o.store, late)
 		must(t, o.store.DeleteBlob(t.Context(), o.repo, late))
-		_, err := o.store.PurgeUnheld(t.Context(), []resource.Blob{{Digest: late, Path: path}})
+		_, err := o.store.PurgeUnheld(t.Context(), []registry.Blob{{Digest: late, Path: path}})
 		must(t, err)
 		must(t, os.Remove(filepath.Join(o.root, path)))
 	}}

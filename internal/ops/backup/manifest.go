@@ -27,8 +27,8 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -79,7 +79,7 @@ func (m *Manifest) folder() string { return "/snapshots/" + m.Time.Format(timeFo
 func (m *Manifest) path() string { return m.folder() + "manifest.json" }
 
 // eachBlob calls f with each blob of the snapshot.
-func (m *Manifest) eachBlob(ctx context.Context, p Place, f func(resource.Blob) error) error {
+func (m *Manifest) eachBlob(ctx context.Context, p Place, f func(registry.Blob) error) error {
 	i := slices.IndexFunc(m.Tables, func(t TableFile) bool { return t.Name == blobTable })
 	if i < 0 {
 		return nil

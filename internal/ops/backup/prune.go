@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/blob"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
 const snapshots = "/snapshots"
@@ -42,7 +42,7 @@ func Prune(ctx context.Context, p blob.Storage, keep int) (removed int, _ error)
 			old = append(old, name)
 		default:
 			kept++
-			err := m.eachBlob(ctx, p, func(b resource.Blob) error { needed[b.Digest] = true; return nil })
+			err := m.eachBlob(ctx, p, func(b registry.Blob) error { needed[b.Digest] = true; return nil })
 			if err != nil {
 				return 0, err
 			}
@@ -87,7 +87,7 @@ func removeSnapshot(ctx context.Context, p blob.Storage, folder string, needed m
 	if err != nil {
 		return err
 	}
-	err = m.eachBlob(ctx, p, func(b resource.Blob) error {
+	err = m.eachBlob(ctx, p, func(b registry.Blob) error {
 		if needed[b.Digest] {
 			return nil
 		}

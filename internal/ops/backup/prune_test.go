@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/ops/backup"
 	"github.com/holdfast-dev/holdfast/internal/platform/blob"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -29,7 +29,7 @@ func newAlbum(t *testing.T) *album {
 		a.own = append(a.own, digest)
 		a.save(t)
 		must(t, a.store.DeleteBlob(t.Context(), a.repo, digest))
-		_, err := a.store.PurgeUnheld(t.Context(), []resource.Blob{{Digest: digest, Path: pathOf(t, a.store, digest)}})
+		_, err := a.store.PurgeUnheld(t.Context(), []registry.Blob{{Digest: digest, Path: pathOf(t, a.store, digest)}})
 		must(t, err)
 	}
 	return a

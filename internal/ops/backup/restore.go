@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/blob"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
@@ -104,14 +104,14 @@ func (r *restoring) storable(t TableFile, row []any) error {
 }
 
 // eachBlob calls f for the blobs of the back-up, several at a time.
-func (r *restoring) eachBlob(ctx context.Context, f func(context.Context, resource.Blob) error) error {
+func (r *restoring) eachBlob(ctx context.Context, f func(context.Context, registry.Blob) error) error {
 	lost := map[string]bool{}
 	for _, digest := range r.m.Lost {
 		lost[digest] = true
 	}
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.SetLimit(copiers)
-	err := r.m.eachBlob(ctx, r.from, func(b resource.Blob) error {
+	err := r.m.eachBlob(ctx, r.from, func(b registry.Blob) error {
 		if !lost[b.Digest] {
 			tasks.Go(func() error { return f(ctx, b) })
 		}
@@ -122,7 +122,7 @@ func (r *restoring) eachBlob(ctx context.Context, f func(context.Context, resour
 
 // checkBlob returns an error if a blob of the back-up is missing, too short or, with
 // Verify, damaged.
-func (r *restoring) checkBlob(ctx context.Context, b resource.Blob) error {
+func (r *restoring) checkBlob(ctx context.Context, b registry.Blob) error {
 	size, err := r.from.Size(ctx, blobPath(b.Digest))
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (r *restoring) checkBlob(ctx context.Context, b resource.Blob) error {
 
 // restoreBlob copies a blob into the installation, unless it is there: whoever moves to
 // another database keeps the blobs where they are.
-func (r *restoring) restoreBlob(ctx context.Context, b resource.Blob) error {
+func (r *restoring) restoreBlob(ctx context.Context, b registry.Blob) error {
 	size, err := r.Blobs.Size(ctx, b.Path)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (r *restoring) restoreBlob(ctx context.Context, b resource.Blob) error {
 }
 
 // verify returns an error unless the content of a file is the blob.
-func verify(ctx context.Context, in Place, path string, b resource.Blob) error {
+func verify(ctx context.Context, in Place, path string, b registry.Blob) error {
 	f, err := in.Open(ctx, path)
 	if err != nil {
 		return err
@@ -174,8 +174,8 @@ func verify(ctx context.Context, in Place, path string, b resource.Blob) error {
 
 // acquit returns a function that takes the mark from a blob that was rotten in the installation and is sound in the
 // back-up.
-func (r *restoring) acquit(db *store.DB) func(context.Context, resource.Blob) error {
-	return func(ctx context.Context, b resource.Blob) error {
+func (r *restoring) acquit(db *store.DB) func(context.Context, registry.Blob) error {
+	return func(ctx context.Context, b registry.Blob) error {
 		if !b.Rotten || verify(ctx, r.Blobs, b.Path, b) != nil {
 			return nil
 		}
@@ -218,7 +218,7 @@ func (r *restoring) audit(ctx context.Context, db *store.DB) error {
 
 // CheckBlob returns an error if a blob is missing in a place, has another size or, if
 // it has no more than most bytes, another content.
-func CheckBlob(ctx context.Context, in Place, b resource.Blob, most int64) error {
+func CheckBlob(ctx context.Context, in Place, b registry.Blob, most int64) error {
 	size, err := in.Size(ctx, b.Path)
 	switch {
 	case err != nil:

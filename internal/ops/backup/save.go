@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/blob"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
@@ -109,7 +109,7 @@ func (s *saving) copyAll(ctx context.Context) error {
 
 // copyBlob copies a blob unless it is there. A blob that cannot be read is lost, which
 // is no error: the rest is worth keeping.
-func (s *saving) copyBlob(ctx context.Context, b resource.Blob) error {
+func (s *saving) copyBlob(ctx context.Context, b registry.Blob) error {
 	to := blobPath(b.Digest)
 	size, err := s.to.Size(ctx, to)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *saving) snapshot(ctx context.Context) (*Manifest, error) {
 const blobTable = "blobs"
 
 // blobOf returns the blob of a row of the table of blobs.
-func blobOf(t store.Table, row []any) (b resource.Blob) {
+func blobOf(t store.Table, row []any) (b registry.Blob) {
 	for i, c := range t.Columns {
 		switch c.Name {
 		case "digest":

@@ -9,7 +9,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
@@ -182,13 +184,13 @@ func (s *Service) byUID(ctx context.Context, text string) (all []Result, _ error
 	return all, nothing(err)
 }
 
-func tagResult(match Match, t resource.Tag) Result {
+func tagResult(match Match, t registry.Tag) Result {
 	r := result(Tag, match, resource.Info{UID: t.UID, Name: t.Name})
 	r.Digest = t.Digest
 	return r
 }
 
-func advisoryResult(match Match, a resource.Advisory) Result {
+func advisoryResult(match Match, a vuln.Advisory) Result {
 	r := result(Advisory, match, resource.Info{UID: a.UID, Name: a.ID})
 	r.Description = a.Summary
 	return r
@@ -208,7 +210,7 @@ func (s *Service) byEmail(ctx context.Context, text string) (all []Result, _ err
 
 // byTag finds tags by their names.
 func (s *Service) byTag(ctx context.Context, text string) (all []Result, _ error) {
-	if !resource.ValidTag(text) {
+	if !registry.ValidTag(text) {
 		return nil, nil
 	}
 	under, err := s.authz.Reach(ctx, resource.TagList)
@@ -248,7 +250,7 @@ func (s *Service) byAdvisory(ctx context.Context, text string) (all []Result, _ 
 		return nil, nil
 	}
 	names := slices.Compact([]string{text, strings.ToUpper(text)})
-	for _, f := range []resource.AdvisoryFilter{{IDs: names}, {Aliases: names}, {LegacyIDs: names}} {
+	for _, f := range []vuln.AdvisoryFilter{{IDs: names}, {Aliases: names}, {LegacyIDs: names}} {
 		got, err := s.Advisory.List(ctx, f, page.Params{Size: perKind})
 		if nothing(err) != nil {
 			return nil, err

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/event"
-	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
@@ -104,7 +104,7 @@ type Service struct {
 // Sources are the services whose resources a search finds.
 type Sources struct {
 	IAM      *iam.Service
-	Registry *registry.Service
+	Registry *protocol.Service
 	Advisory *advisory.Service
 	Findings *finding.Service
 	Events   *event.Service

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 )
@@ -98,14 +99,14 @@ func (s *Store) UnknownImages(ctx context.Context, reach []resource.UID) (waitin
 		WHERE i.root = s.v AND (i.state = 0 OR i.state = 2) GROUP BY i.uid, i.state`, s.Engine.Each(&q, rootsOf(reach)))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var repo resource.UID
-		var state resource.ImageState
+		var state registry.ImageState
 		var n int
 		if err := row.Scan(&repo, &state, &n); err != nil {
 			return false, err
 		}
 		switch {
 		case !store.Covered(reach, repo):
-		case state == resource.ImageWaiting:
+		case state == registry.ImageWaiting:
 			waiting += n
 		default:
 			unclear += n
@@ -307,9 +308,9 @@ func (s *Store) PullsLost(ctx context.Context, since time.Time) (last time.Time,
 
 // Deployments returns how the images of repos are deployed, of those of which that is
 // noted.
-func (s *Store) Deployments(ctx context.Context, repos []resource.UID) (all []resource.Deployment, _ error) {
+func (s *Store) Deployments(ctx context.Context, repos []resource.UID) (all []registry.Deployment, _ error) {
 	q := store.Query{Engine: s.Engine}
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (d resource.Deployment, err error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (d registry.Deployment, err error) {
 		var uid resource.UID
 		var detail string
 		if err = row.Scan(&uid, &detail); err == nil {

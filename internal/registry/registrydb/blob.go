@@ -8,13 +8,14 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
 // Blob returns a blob that a repo holds, or fault.NotFound, also if its bytes are rotten. A caller may rely on it
 // for a while: if the collector had marked it as idle, its grace begins anew.
-func (s *Store) Blob(ctx context.Context, repo resource.UID, digest string) (resource.Blob, error) {
-	b := resource.Blob{Digest: digest}
+func (s *Store) Blob(ctx context.Context, repo resource.UID, digest string) (registry.Blob, error) {
+	b := registry.Blob{Digest: digest}
 	var idle sql.NullInt64
 	err := s.Row(ctx, `
 		SELECT size, path, (SELECT idle_ms FROM repo_blobs WHERE repo = $1 AND digest = $2) FROM blobs
@@ -45,7 +46,7 @@ var errCollected = errors.New("the blob was collected")
 // garbage. It returns fault.Aborted if the upload has ended or has another
 // holder now; an upload without an id never had one.
 func (s *Store) AddBlob(
-	ctx context.Context, ref RepoRef, u resource.Upload, holder string, b resource.Blob,
+	ctx context.Context, ref RepoRef, u registry.Upload, holder string, b registry.Blob,
 ) (used bool, _ error) {
 	err := s.retryCollected(ctx, func(t Tx) error {
 		repo, err := t.ensureRepo(ctx, ref) // whose group cannot go before it
@@ -76,7 +77,7 @@ func (t Tx) endUpload(ctx context.Context, group resource.UID, id, holder string
 }
 
 // addBlob adds a blob to a repo that is held until the commit. It reports whether b.Path is used.
-func (t Tx) addBlob(ctx context.Context, repo resource.UID, b resource.Blob) (used bool, _ error) {
+func (t Tx) addBlob(ctx context.Context, repo resource.UID, b registry.Blob) (used bool, _ error) {
 	n, err := t.Exec(ctx,
 		`INSERT INTO blobs (digest, size, path, create_ms) VALUES ($1, $2, $3, $4) ON CONFLICT (digest) DO NOTHING`,
 		b.Digest, b.Size, b.Path, store.MS(t.DB.Time()))
@@ -299,8 +300,8 @@ func (t Tx) unlink(ctx context.Context, h RepoBlob, before time.Time) (int, erro
 }
 
 // UnheldBlobs returns up to n blobs after the digest last that neither a repo nor the trash of one holds.
-func (s *Store) UnheldBlobs(ctx context.Context, last string, n int) ([]resource.Blob, error) {
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b resource.Blob, err error) {
+func (s *Store) UnheldBlobs(ctx context.Context, last string, n int) ([]registry.Blob, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b registry.Blob, err error) {
 		err = row.Scan(&b.Digest, &b.Size, &b.Path)
 		return b, err
 	}, `SELECT t.digest, t.size, t.path FROM blobs AS t
@@ -312,7 +313,7 @@ func (s *Store) UnheldBlobs(ctx context.Context, last string, n int) ([]resource
 // PurgeUnheld removes those of the blobs that nothing holds even now, and returns
 // them so that the caller can delete their bytes. The same content pushed again
 // gets another path, so deleting these bytes cannot harm it.
-func (s *Store) PurgeUnheld(ctx context.Context, all []resource.Blob) (gone []resource.Blob, _ error) {
+func (s *Store) PurgeUnheld(ctx context.Context, all []registry.Blob) (gone []registry.Blob, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		gone = nil
 		for _, b := range all {
@@ -371,8 +372,8 @@ func (s *Store) EndedUploads(ctx context.Context, paths map[string]string) (all 
 }
 
 // BlobsAfter returns up to n blobs whose digests come after one, in their order, rotten ones too.
-func (s *Store) BlobsAfter(ctx context.Context, digest string, n int) ([]resource.Blob, error) {
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b resource.Blob, err error) {
+func (s *Store) BlobsAfter(ctx context.Context, digest string, n int) ([]registry.Blob, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b registry.Blob, err error) {
 		err = row.Scan(&b.Digest, &b.Size, &b.Path, &b.Rotten)
 		return b, err
 	}, `SELECT digest, size, path, rotten_ms IS NOT NULL FROM blobs WHERE digest > $1 ORDER BY digest LIMIT $2`, digest, n)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -14,9 +15,9 @@ import (
 type Copying struct {
 	From      resource.UID
 	To        RepoRef
-	Manifests []resource.Manifest    // what others need comes before these
-	Images    []resource.CopiedImage // of these manifests; which were asked for, and their tags
-	Attached  []resource.CopiedImage // other tags, by which something is attached
+	Manifests []registry.Manifest    // what others need comes before these
+	Images    []registry.CopiedImage // of these manifests; which were asked for, and their tags
+	Attached  []registry.CopiedImage // other tags, by which something is attached
 	Promote   bool
 	Reason    string
 	Frozen    func(string) bool // which tags of the repo that it goes to must not be moved
@@ -30,9 +31,9 @@ type Copying struct {
 // It returns fault.NotFound if there is no such repo, group or manifest any more, fault.Aborted if a tag of the first repo
 // stands for something else meanwhile, and a *MissingError or fault.FailedPrecondition as PutManifest does, also without
 // tags if the repo that it goes to follows another.
-func (s *Store) CopyImages(ctx context.Context, c Copying) (done resource.ImageCopy, _ error) {
+func (s *Store) CopyImages(ctx context.Context, c Copying) (done registry.ImageCopy, _ error) {
 	err := s.retryCollected(ctx, func(t Tx) (err error) {
-		done = resource.ImageCopy{From: c.From, Promoted: c.Promote, Reason: c.Reason, By: resource.ActorFrom(ctx).Subject}
+		done = registry.ImageCopy{From: c.From, Promoted: c.Promote, Reason: c.Reason, By: resource.ActorFrom(ctx).Subject}
 		if err := t.Require(ctx, "repos", "repo", c.From); err != nil {
 			return err
 		}
@@ -81,7 +82,7 @@ func (t Tx) holdCopied(ctx context.Context, c Copying) error {
 }
 
 // copyContent adds manifests and their blobs to a repo, and counts what it adds.
-func (t Tx) copyContent(ctx context.Context, c Copying, done *resource.ImageCopy) error {
+func (t Tx) copyContent(ctx context.Context, c Copying, done *registry.ImageCopy) error {
 	var blobs []string
 	for _, m := range c.Manifests {
 		for _, n := range m.Needs {
@@ -119,7 +120,7 @@ func (t Tx) copyContent(ctx context.Context, c Copying, done *resource.ImageCopy
 	return t.copyManifests(ctx, c, done)
 }
 
-func (t Tx) copyManifests(ctx context.Context, c Copying, done *resource.ImageCopy) error {
+func (t Tx) copyManifests(ctx context.Context, c Copying, done *registry.ImageCopy) error {
 	var digests []string
 	for _, m := range c.Manifests {
 		digests = append(digests, m.Digest)
@@ -145,12 +146,12 @@ func (t Tx) copyManifests(ctx context.Context, c Copying, done *resource.ImageCo
 }
 
 // tagCopies tags the copies.
-func (t Tx) tagCopies(ctx context.Context, c Copying, done *resource.ImageCopy) error {
-	tag := func(i *resource.CopiedImage) error {
+func (t Tx) tagCopies(ctx context.Context, c Copying, done *registry.ImageCopy) error {
+	tag := func(i *registry.CopiedImage) error {
 		if i.Tag == "" {
 			return nil
 		}
-		g := resource.Tag{UID: done.Repo.NewChild(), Name: i.Tag, Digest: i.Digest}
+		g := registry.Tag{UID: done.Repo.NewChild(), Name: i.Tag, Digest: i.Digest}
 		before, err := t.tagNamed(ctx, g)
 		if err == nil && before.Digest != i.Digest {
 			i.Replaced = before.Digest
@@ -172,13 +173,13 @@ func (t Tx) tagCopies(ctx context.Context, c Copying, done *resource.ImageCopy) 
 }
 
 // recordCopy records a copy as a pull and a push, and makes its events.
-func (t Tx) recordCopy(ctx context.Context, c Copying, done resource.ImageCopy) error {
+func (t Tx) recordCopy(ctx context.Context, c Copying, done registry.ImageCopy) error {
 	types := map[string]string{}
 	for _, m := range c.Manifests {
 		types[m.Digest] = m.MediaType
 	}
 	actor, now := resource.ActorFrom(ctx), t.DB.Time()
-	var all []resource.Pull
+	var all []registry.Pull
 	drawn := map[int64]bool{} // many have the same time, for which there are few numbers
 	child := func(of resource.UID) resource.UID {
 		uid := of.NewRisingChild(now)
@@ -189,7 +190,7 @@ func (t Tx) recordCopy(ctx context.Context, c Copying, done resource.ImageCopy) 
 		return uid
 	}
 	for _, i := range done.Images {
-		p := resource.Pull{Digest: i.Digest, Identity: actor.Subject, Remote: actor.Remote, Agent: cmp.Or(c.agent, "copy"), Time: now}
+		p := registry.Pull{Digest: i.Digest, Identity: actor.Subject, Remote: actor.Remote, Agent: cmp.Or(c.agent, "copy"), Time: now}
 		p.UID, p.Tag = child(done.From), i.FromTag
 		all = append(all, p)
 		p.UID, p.Tag, p.Push = child(done.Repo), i.Tag, true

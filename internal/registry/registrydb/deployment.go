@@ -8,12 +8,13 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
 const selectDeployment = `SELECT t.uid, t.detail, t.create_ms, t.update_ms FROM deployments AS t WHERE t.uid = $1`
 
-func scanDeployment(row store.Scanner) (d resource.Deployment, _ error) {
+func scanDeployment(row store.Scanner) (d registry.Deployment, _ error) {
 	var uid resource.UID
 	var detail string
 	var created, updated int64
@@ -30,7 +31,7 @@ func scanDeployment(row store.Scanner) (d resource.Deployment, _ error) {
 // InsertDeployment notes how the images of a repo are deployed. It returns
 // fault.NotFound if there is no such repo, and fault.AlreadyExists if that is
 // noted.
-func (s *Store) InsertDeployment(ctx context.Context, d resource.Deployment) error {
+func (s *Store) InsertDeployment(ctx context.Context, d registry.Deployment) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.Require(ctx, "repos", "repo", d.UID); err != nil {
 			return err
@@ -55,7 +56,7 @@ func (s *Store) InsertDeployment(ctx context.Context, d resource.Deployment) err
 
 // Deployment returns how the images of a repo are deployed, or fault.NotFound if
 // that is not noted.
-func (s *Store) Deployment(ctx context.Context, repo resource.UID) (resource.Deployment, error) {
+func (s *Store) Deployment(ctx context.Context, repo resource.UID) (registry.Deployment, error) {
 	d, err := scanDeployment(s.QueryRow(ctx, selectDeployment, string(repo)))
 	return d, store.Missing(err, "deployment", repo)
 }
@@ -63,8 +64,8 @@ func (s *Store) Deployment(ctx context.Context, repo resource.UID) (resource.Dep
 // UpdateDeployment applies change to a deployment and returns the result, under
 // the rules of UpdateGroup. A change that changes nothing is not written.
 func (s *Store) UpdateDeployment(
-	ctx context.Context, repo resource.UID, change func(*resource.Deployment) error,
-) (d resource.Deployment, _ error) {
+	ctx context.Context, repo resource.UID, change func(*registry.Deployment) error,
+) (d registry.Deployment, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := scanDeployment(t.QueryRow(ctx, selectDeployment+s.Engine.Lock, string(repo)))
 		if err != nil {

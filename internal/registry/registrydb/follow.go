@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -56,7 +57,7 @@ func (t Tx) requireUnfollowing(ctx context.Context, repo resource.UID) error {
 
 // InsertFollower is InsertRepo for a repo that follows another, in the name of an identity. It returns fault.NotFound if
 // there is no such source.
-func (s *Store) InsertFollower(ctx context.Context, r resource.Repo, by resource.UID) error {
+func (s *Store) InsertFollower(ctx context.Context, r registry.Repo, by resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, r.UID.Parent()); err != nil {
 			return err
@@ -70,12 +71,12 @@ func (s *Store) InsertFollower(ctx context.Context, r resource.Repo, by resource
 
 // UpdateFollower is UpdateRepo that makes the repo follow another, or anew, in the name of an identity. It returns
 // fault.InvalidArgument if the two would follow one another, and fault.NotFound if there is no such source.
-func (s *Store) UpdateFollower(ctx context.Context, before, after resource.Repo, by resource.UID) (resource.Repo, error) {
+func (s *Store) UpdateFollower(ctx context.Context, before, after registry.Repo, by resource.UID) (registry.Repo, error) {
 	return s.updateRepo(ctx, before, after, func(t Tx) error { return t.follow(ctx, after, by) })
 }
 
 // follow makes a repo follow the one that it names. It is due at once.
-func (t Tx) follow(ctx context.Context, r resource.Repo, by resource.UID) error {
+func (t Tx) follow(ctx context.Context, r registry.Repo, by resource.UID) error {
 	source := resource.UID(r.Sync.Source)
 	if err := t.Require(ctx, "repos", "repo", source); err != nil {
 		return err
@@ -141,7 +142,7 @@ const followColumns = `t.uid, t.detail, f.source_uid, f.identity, f.set_ms, f.du
 
 // Follow returns how a repo stands that follows another. It returns fault.NotFound if it has no source, or if there is no
 // such repo.
-func (s *Store) Follow(ctx context.Context, repo resource.UID) (f resource.Follow, _ error) {
+func (s *Store) Follow(ctx context.Context, repo resource.UID) (f registry.Follow, _ error) {
 	now, err := s.clockMS(ctx)
 	if err != nil {
 		return f, err
@@ -158,7 +159,7 @@ func (s *Store) Follow(ctx context.Context, repo resource.UID) (f resource.Follo
 }
 
 // Follows returns one page of the repos with a source below a group, in the order of their uids.
-func (s *Store) Follows(ctx context.Context, group resource.UID, p page.Request) (out page.Page[resource.Follow], _ error) {
+func (s *Store) Follows(ctx context.Context, group resource.UID, p page.Request) (out page.Page[registry.Follow], _ error) {
 	now, err := s.clockMS(ctx)
 	if err != nil {
 		return out, err
@@ -180,8 +181,8 @@ func (s *Store) Follows(ctx context.Context, group resource.UID, p page.Request)
 	return out, err
 }
 
-func (s *Store) readFollows(ctx context.Context, now int64, text string, args ...any) ([]resource.Follow, error) {
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (f resource.Follow, _ error) {
+func (s *Store) readFollows(ctx context.Context, now int64, text string, args ...any) ([]registry.Follow, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (f registry.Follow, _ error) {
 		var detail string
 		var source, identity, why, failed *string
 		var set, due, until, begun, ran, success, fail, tags *int64
@@ -189,34 +190,34 @@ func (s *Store) readFollows(ctx context.Context, now int64, text string, args ..
 		if err != nil {
 			return f, err
 		}
-		var r resource.Repo
+		var r registry.Repo
 		if err := json.Unmarshal([]byte(detail), &r); err != nil || r.Sync == nil {
 			return f, fmt.Errorf("detail of repo %s: %w", f.Repo, err)
 		}
 		f.Source = resource.UID(r.Sync.Source)
 		if source == nil { // nobody has set it
-			f.State, f.Error, f.ExpireTime = resource.FollowFailed, nobodySet, r.Sync.ExpirationTime
+			f.State, f.Error, f.ExpireTime = registry.FollowFailed, nobodySet, r.Sync.ExpirationTime
 			return f, nil
 		}
 		f.Identity, f.Error, f.Tags = resource.UID(*identity), *why, *tags
 		f.SetTime, f.RunTime, f.SuccessTime = store.FromMS(*set), optional(*ran), optional(*success)
-		f.ExpireTime = store.FromMS(max(*set, *ran)).Add(resource.FollowLife)
+		f.ExpireTime = store.FromMS(max(*set, *ran)).Add(registry.FollowLife)
 		if due != nil {
 			f.DueTime = store.FromMS(*due)
 		}
 		if *failed != "" {
 			f.FailedTags = strings.Split(*failed, " ")
 		}
-		f.State, f.StateTime = resource.FollowEqual, f.SuccessTime
+		f.State, f.StateTime = registry.FollowEqual, f.SuccessTime
 		switch {
 		case f.Expired(store.FromMS(now)):
-			f.State, f.StateTime, f.Error = resource.FollowFailed, f.ExpireTime, expired
+			f.State, f.StateTime, f.Error = registry.FollowFailed, f.ExpireTime, expired
 		case *until > now:
-			f.State, f.StateTime = resource.FollowRunning, store.FromMS(*begun)
+			f.State, f.StateTime = registry.FollowRunning, store.FromMS(*begun)
 		case due != nil && *due <= now:
-			f.State, f.StateTime = resource.FollowQueued, f.DueTime
+			f.State, f.StateTime = registry.FollowQueued, f.DueTime
 		case f.Error != "":
-			f.State, f.StateTime = resource.FollowFailed, store.FromMS(*fail)
+			f.State, f.StateTime = registry.FollowFailed, store.FromMS(*fail)
 		}
 		return f, nil
 	}, text, args...)

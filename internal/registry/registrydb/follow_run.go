@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -67,7 +68,7 @@ func (s *Store) TakeFollow(ctx context.Context, repo resource.UID, holder string
 			return err
 		case !counts: // the version before has changed the source
 			return t.unfollow(ctx, repo)
-		case store.MS(now) > max(set, ran)+resource.FollowLife.Milliseconds():
+		case store.MS(now) > max(set, ran)+registry.FollowLife.Milliseconds():
 			_, err := t.Exec(ctx, `UPDATE follows SET due_ms = NULL WHERE uid = $1`, string(repo))
 			return err
 		}
@@ -132,10 +133,10 @@ func (s *Store) FollowReferrers(ctx context.Context, run FollowRun, last string,
 
 // CopyFollowed is CopyImages from the source of a run to its repo. It returns fault.Aborted if the run has ended, or if a
 // tag of the source has moved, and fault.NotFound if one of the repos is gone.
-func (s *Store) CopyFollowed(ctx context.Context, run FollowRun, c Copying) (done resource.ImageCopy, _ error) {
+func (s *Store) CopyFollowed(ctx context.Context, run FollowRun, c Copying) (done registry.ImageCopy, _ error) {
 	c.From, c.agent = run.Source, "follow"
 	err := s.retryCollected(ctx, func(t Tx) error {
-		done = resource.ImageCopy{From: c.From, Repo: run.Repo, By: run.Identity}
+		done = registry.ImageCopy{From: c.From, Repo: run.Repo, By: run.Identity}
 		if err := t.keepFollow(ctx, run); err != nil {
 			return err
 		}
@@ -261,7 +262,7 @@ func (s *Store) EndFollow(ctx context.Context, run FollowRun, end FollowEnd) err
 		if !end.Whole {
 			return nil
 		}
-		return t.putOff(ctx, run, now.Add(resource.FollowLife))
+		return t.putOff(ctx, run, now.Add(registry.FollowLife))
 	})
 }
 
@@ -273,7 +274,7 @@ func (t Tx) putOff(ctx context.Context, run FollowRun, until time.Time) error {
 	if err != nil {
 		return err
 	}
-	var r resource.Repo
+	var r registry.Repo
 	if err := json.Unmarshal([]byte(detail), &r); err != nil {
 		return err
 	}

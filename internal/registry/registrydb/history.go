@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -39,7 +40,7 @@ const maxPastTags = 20
 // PastTags returns for images, by their numbers, the tags that stood for each of them
 // before, or for an index that lists it, the last first. One that stands for it again is
 // among them. At most 20 are returned for an image.
-func (s *Store) PastTags(ctx context.Context, numbers []int64) (map[int64][]resource.PastTag, error) {
+func (s *Store) PastTags(ctx context.Context, numbers []int64) (map[int64][]registry.PastTag, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT h.number, h.name, h.at_ms, h.until_ms FROM (
 		SELECT p.number, p.name, p.at_ms, p.until_ms, row_number() OVER (PARTITION BY p.number ORDER BY p.until_ms DESC, p.seq DESC) AS n
@@ -51,10 +52,10 @@ func (s *Store) PastTags(ctx context.Context, numbers []int64) (map[int64][]reso
 			CROSS JOIN tag_history AS t WHERE t.repo = d.repo AND t.digest = d.digest) AS p
 		WHERE p.until_ms IS NOT NULL) AS h WHERE h.n <= %s ORDER BY h.number, h.n`,
 		s.Engine.Each(&q, numbers), s.Engine.Each(&q, numbers), q.Arg(maxPastTags))
-	all := map[int64][]resource.PastTag{}
+	all := map[int64][]registry.PastTag{}
 	return all, s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var number, since, until int64
-		var t resource.PastTag
+		var t registry.PastTag
 		err := row.Scan(&number, &t.Name, &since, &until)
 		t.Since, t.Until = store.FromMS(since), store.FromMS(until)
 		all[number] = append(all[number], t)

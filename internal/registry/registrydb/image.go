@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 )
@@ -24,7 +25,7 @@ const (
 )
 
 // queueImage puts an image that was pushed into the queue.
-func (t Tx) queueImage(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+func (t Tx) queueImage(ctx context.Context, repo resource.UID, m registry.Manifest) error {
 	if !m.IsImage() {
 		return nil
 	}
@@ -34,7 +35,7 @@ func (t Tx) queueImage(ctx context.Context, repo resource.UID, m resource.Manife
 func (t Tx) enqueue(ctx context.Context, repo resource.UID, digest string, rank int) error {
 	return t.Later(ctx, `INSERT INTO images (repo, digest, root, uid, state, reason, extractors, tries, rank, due_ms, update_ms)
 		VALUES ($1, $2, $3, $4, $5, '', 0, 0, $6, `+t.DB.Engine.Clock+`, $7) ON CONFLICT (repo, digest) DO NOTHING`,
-		store.Segment(repo), digest, store.Segment(repo.Root()), string(repo), int(resource.ImageWaiting), rank,
+		store.Segment(repo), digest, store.Segment(repo.Root()), string(repo), int(registry.ImageWaiting), rank,
 		store.MS(t.DB.Time()))
 }
 
@@ -108,11 +109,11 @@ func (s *Store) PostponeImage(ctx context.Context, q QueuedImage, wait time.Dura
 // SettleImage takes an image out of the queue and says what came of it, as of a version
 // of the extractors. When it was first indexed stays.
 func (t Tx) SettleImage(
-	ctx context.Context, q QueuedImage, state resource.ImageState, reason string, extractors int,
+	ctx context.Context, q QueuedImage, state registry.ImageState, reason string, extractors int,
 ) error {
 	now := store.MS(t.DB.Time())
 	var indexed *int64
-	if state == resource.ImageIndexed {
+	if state == registry.ImageIndexed {
 		indexed = &now
 	}
 	if err := t.Later(ctx, `UPDATE images SET due_ms = NULL, tries = 0, state = $3, reason = $4, extractors = $5,
@@ -150,7 +151,7 @@ func (t Tx) HoldImage(ctx context.Context, q QueuedImage) (bool, error) {
 func (t Tx) ImageNumbers(ctx context.Context, digest string) ([]int64, error) {
 	return store.ReadColumn[int64](ctx, t.Rows,
 		`SELECT number FROM images WHERE digest = $1 AND number IS NOT NULL AND state = $2 ORDER BY number`, digest,
-		int(resource.ImageIndexed))
+		int(registry.ImageIndexed))
 }
 
 // LockChunks locks the chunks of numbers, and those of images that are to be numbered, from
@@ -336,13 +337,13 @@ func (t Tx) forgetImages(ctx context.Context, repo resource.UID, digest string) 
 // there, or is no image, is left out.
 func (s *Store) Images(
 	ctx context.Context, repo resource.UID, digests []string,
-) (map[string]resource.StoredImage, error) {
+) (map[string]registry.StoredImage, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT i.digest, i.state, i.reason, i.update_ms, i.indexed_ms FROM %s AS s CROSS JOIN images AS i
 		WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Each(&q, digests), q.Arg(store.Segment(repo)))
-	all := map[string]resource.StoredImage{}
+	all := map[string]registry.StoredImage{}
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
-		i := resource.StoredImage{Repo: repo}
+		i := registry.StoredImage{Repo: repo}
 		var updated int64
 		var indexed *int64
 		err := row.Scan(&i.Digest, &i.State, &i.Reason, &updated, &indexed)
@@ -350,7 +351,7 @@ func (s *Store) Images(
 		if indexed != nil {
 			i.IndexTime = store.FromMS(*indexed)
 		}
-		if i.State != resource.ImageNone {
+		if i.State != registry.ImageNone {
 			all[i.Digest] = i
 		}
 		return false, err
@@ -362,9 +363,9 @@ func (s *Store) Images(
 // out to be none.
 func (s *Store) ImageStates(
 	ctx context.Context, repo resource.UID, digests []string,
-) (map[string]resource.ImageState, error) {
+) (map[string]registry.ImageState, error) {
 	q := store.Query{Engine: s.Engine}
-	return store.ReadMap[string, resource.ImageState](ctx, s.Rows, fmt.Sprintf(`SELECT i.digest, i.state FROM %s AS s
+	return store.ReadMap[string, registry.ImageState](ctx, s.Rows, fmt.Sprintf(`SELECT i.digest, i.state FROM %s AS s
 		CROSS JOIN images AS i WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Each(&q, digests),
 		q.Arg(store.Segment(repo))), q.Args...)
 }
@@ -513,7 +514,7 @@ func (s *Store) queueUnseen(ctx context.Context, _ int) (int, error) {
 		err = row.Scan(&u.repo, &u.digest)
 		return u, err
 	}, `SELECT r.uid, m.digest FROM manifests AS m JOIN repos AS r ON r.seg = m.repo WHERE m.subject = ''
-		AND m.media_type IN (`+quoted(resource.ImageManifests)+`) AND m.artifact_type IN (`+quoted(resource.ImageConfigs)+`)
+		AND m.media_type IN (`+quoted(registry.ImageManifests)+`) AND m.artifact_type IN (`+quoted(registry.ImageConfigs)+`)
 		AND NOT EXISTS (SELECT 1 FROM images AS i WHERE i.repo = m.repo AND i.digest = m.digest) LIMIT $1`, sweepBatch)
 	if err != nil || len(all) == 0 {
 		return 0, err

@@ -11,11 +11,12 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
 // A MissingError lists what a manifest refers to and its repo lacks.
-type MissingError struct{ Needs []resource.Need }
+type MissingError struct{ Needs []registry.Need }
 
 // Error implements error.
 func (e *MissingError) Error() string {
@@ -27,7 +28,7 @@ func (e *MissingError) Error() string {
 }
 
 // addManifest stores m unless it is there.
-func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+func (t Tx) addManifest(ctx context.Context, repo resource.UID, m registry.Manifest) error {
 	added, err := t.insertManifest(ctx, repo, m)
 	if err != nil || !added {
 		return err
@@ -40,7 +41,7 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manif
 }
 
 // noteManifest does what follows from a new manifest.
-func (t Tx) noteManifest(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+func (t Tx) noteManifest(ctx context.Context, repo resource.UID, m registry.Manifest) error {
 	if err := t.countBytes(ctx, repo, int64(len(m.Body))); err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (t Tx) noteManifest(ctx context.Context, repo resource.UID, m resource.Mani
 }
 
 // refTo returns the row that says that a manifest needs something.
-func refTo(repo resource.UID, manifest string, n resource.Need) []any {
+func refTo(repo resource.UID, manifest string, n registry.Need) []any {
 	if n.Manifest {
 		return []any{store.Segment(repo), manifest, nil, n.Digest}
 	}
@@ -64,7 +65,7 @@ func (t Tx) insertRefs(ctx context.Context, refs [][]any) error {
 
 // insertManifest adds the row of a manifest. It reports false if it is there, and holds it then. Somebody may delete it
 // between the two.
-func (t Tx) insertManifest(ctx context.Context, repo resource.UID, m resource.Manifest) (added bool, err error) {
+func (t Tx) insertManifest(ctx context.Context, repo resource.UID, m registry.Manifest) (added bool, err error) {
 	for range 3 {
 		d := t.manifestInsertion(ctx, repo, m)
 		n, err := t.Exec(ctx, d.Text, d.Args...)
@@ -79,7 +80,7 @@ func (t Tx) insertManifest(ctx context.Context, repo resource.UID, m resource.Ma
 }
 
 // manifestInsertion is the statement that adds the row of a manifest. It touches no row if it is there.
-func (t Tx) manifestInsertion(ctx context.Context, repo resource.UID, m resource.Manifest) store.Statement {
+func (t Tx) manifestInsertion(ctx context.Context, repo resource.UID, m registry.Manifest) store.Statement {
 	return store.Statement{
 		Text: `INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (repo, digest) DO NOTHING`,
@@ -101,7 +102,7 @@ func (t Tx) holdManifest(ctx context.Context, repo resource.UID, digest string) 
 // addRefs records what a manifest needs of its repo, and holds it until the commit.
 // It returns a *MissingError if the repo does not have all of it, and otherwise what it
 // lacks that is optional. All layers of an image are looked up at once.
-func (t Tx) addRefs(ctx context.Context, repo resource.UID, m resource.Manifest) (absent []resource.Need, _ error) {
+func (t Tx) addRefs(ctx context.Context, repo resource.UID, m registry.Manifest) (absent []registry.Need, _ error) {
 	var blobs, children []string
 	for _, n := range m.Needs {
 		if n.Manifest {
@@ -118,7 +119,7 @@ func (t Tx) addRefs(ctx context.Context, repo resource.UID, m resource.Manifest)
 	if err != nil {
 		return nil, err
 	}
-	var lacking []resource.Need
+	var lacking []registry.Need
 	var refs [][]any
 	for _, n := range m.Needs {
 		held := heldBlobs[n.Digest]
@@ -195,12 +196,12 @@ func manifestOf(repo resource.UID, reference string, whole bool) (text string, a
 }
 
 // Manifest returns what a digest or tag names in a repo, or fault.NotFound.
-func (s *Store) Manifest(ctx context.Context, repo resource.UID, reference string) (resource.Manifest, error) {
+func (s *Store) Manifest(ctx context.Context, repo resource.UID, reference string) (registry.Manifest, error) {
 	return s.manifest(ctx, repo, reference, true)
 }
 
 // StatManifest is Manifest without the body.
-func (s *Store) StatManifest(ctx context.Context, repo resource.UID, reference string) (resource.Manifest, error) {
+func (s *Store) StatManifest(ctx context.Context, repo resource.UID, reference string) (registry.Manifest, error) {
 	return s.manifest(ctx, repo, reference, false)
 }
 
@@ -213,7 +214,7 @@ type manifestQuestion struct {
 
 func (s *Store) manifest(
 	ctx context.Context, repo resource.UID, reference string, whole bool,
-) (resource.Manifest, error) {
+) (registry.Manifest, error) {
 	q := manifestQuestion{repo, reference, whole}
 	if !utf8.ValidString(reference) || strings.ContainsRune(reference, 0) { // which PostgreSQL refuses, and all that is asked with it
 		return s.readManifest(ctx, q)
@@ -226,7 +227,7 @@ func (s *Store) manifest(
 }
 
 // readManifest answers one question.
-func (s *Store) readManifest(ctx context.Context, q manifestQuestion) (m resource.Manifest, _ error) {
+func (s *Store) readManifest(ctx context.Context, q manifestQuestion) (m registry.Manifest, _ error) {
 	var pushed int64
 	dest := []any{&m.Digest, &m.MediaType, &m.ArtifactType, &m.Size, &pushed}
 	if q.whole {
@@ -252,9 +253,9 @@ const selectManifests = `
 		ELSE (SELECT t.digest FROM tags AS t WHERE t.parent = q.repo AND t.name = q.reference) END OFFSET 0) AS m`
 
 // readManifests answers several questions, without the bodies that are too long. It is for PostgreSQL.
-func (s *Store) readManifests(ctx context.Context, asked []manifestQuestion) ([]store.Answer[resource.Manifest], error) {
+func (s *Store) readManifests(ctx context.Context, asked []manifestQuestion) ([]store.Answer[registry.Manifest], error) {
 	repos, references, whole := make([]int64, len(asked)), make([]string, len(asked)), make([]bool, len(asked))
-	all := make([]store.Answer[resource.Manifest], len(asked))
+	all := make([]store.Answer[registry.Manifest], len(asked))
 	for i, q := range asked {
 		repos[i], references[i], whole[i] = store.Segment(q.repo), q.reference, q.whole
 		all[i].Err = store.Missing(sql.ErrNoRows, "manifest", resource.UID(q.reference))
@@ -262,13 +263,13 @@ func (s *Store) readManifests(ctx context.Context, asked []manifestQuestion) ([]
 	err := s.Rows(ctx, selectManifests,
 		[]any{repos, references, whole, maxGathered}, func(row store.Scanner) (bool, error) {
 			var i, pushed int64
-			var m resource.Manifest
+			var m registry.Manifest
 			err := row.Scan(&i, &m.Digest, &m.MediaType, &m.ArtifactType, &m.Size, &pushed, &m.Subject, &m.Body)
 			m.PushTime = store.FromMS(pushed)
 			if !asked[i].whole {
 				m.Subject = ""
 			}
-			all[i] = store.Answer[resource.Manifest]{Value: m, Err: err}
+			all[i] = store.Answer[registry.Manifest]{Value: m, Err: err}
 			return false, err
 		})
 	return all, err
@@ -282,7 +283,7 @@ func (s *Store) readManifests(ctx context.Context, asked []manifestQuestion) ([]
 // query.
 func (s *Store) ManifestAt(
 	ctx context.Context, names []string, reference string, whole bool,
-) (repo resource.UID, m resource.Manifest, err error) {
+) (repo resource.UID, m registry.Manifest, err error) {
 	if repo, err = s.RepoAt(ctx, names); err == nil {
 		m, err = s.manifest(ctx, repo, reference, whole)
 	}
@@ -407,9 +408,9 @@ func (t Tx) removeManifest(ctx context.Context, repo resource.UID, digest string
 // digest, with their bodies, newest first.
 func (s *Store) ManifestsAbout(
 	ctx context.Context, repo resource.UID, subject string, size, n int,
-) ([]resource.Manifest, error) {
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Manifest, error) {
-		m := resource.Manifest{Subject: subject}
+) ([]registry.Manifest, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (registry.Manifest, error) {
+		m := registry.Manifest{Subject: subject}
 		var pushed int64
 		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &pushed, &m.Body)
 		m.PushTime = store.FromMS(pushed)
@@ -464,9 +465,9 @@ func (s *Store) Unattached(ctx context.Context, repo resource.UID, digests []str
 // of the artifact type unless that is "".
 func (s *Store) Referrers(
 	ctx context.Context, repo resource.UID, subject, artifactType, last string, n int,
-) ([]resource.Manifest, error) {
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Manifest, error) {
-		m := resource.Manifest{Subject: subject}
+) ([]registry.Manifest, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (registry.Manifest, error) {
+		m := registry.Manifest{Subject: subject}
 		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &m.Annotations)
 		return m, err
 	}, `SELECT digest, media_type, size, artifact_type, annotations FROM manifests

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -19,7 +20,7 @@ import (
 // was seen, and returns the repo, which it may have made. It returns fault.FailedPrecondition if the tag would move and
 // frozen forbids it.
 func (s *Store) MirrorManifest(
-	ctx context.Context, ref RepoRef, m resource.Manifest, tag string, frozen func(string) bool,
+	ctx context.Context, ref RepoRef, m registry.Manifest, tag string, frozen func(string) bool,
 ) (repo resource.UID, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		if repo, err = t.lockMirror(ctx, ref); err != nil {
@@ -52,11 +53,11 @@ func (s *Store) MirrorManifest(
 func (t Tx) moveTag(
 	ctx context.Context, repo resource.UID, tag, digest string, frozen func(string) bool,
 ) (moved bool, _ error) {
-	before, err := t.tagNamed(ctx, resource.Tag{UID: repo.NewChild(), Name: tag})
+	before, err := t.tagNamed(ctx, registry.Tag{UID: repo.NewChild(), Name: tag})
 	if err == nil && before.Digest == digest {
 		return false, nil
 	}
-	_, err = t.setTag(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: digest}, known(frozen))
+	_, err = t.setTag(ctx, registry.Tag{UID: repo.NewChild(), Name: tag, Digest: digest}, known(frozen))
 	return err == nil, err
 }
 
@@ -77,7 +78,7 @@ func (t Tx) lockRepo(ctx context.Context, repo resource.UID) error {
 
 // addMirrored stores a manifest unless it is there, and notes what it needs and the repo lacks. An image is put into the
 // queue when its layers are here.
-func (t Tx) addMirrored(ctx context.Context, repo resource.UID, m resource.Manifest) (added bool, _ error) {
+func (t Tx) addMirrored(ctx context.Context, repo resource.UID, m registry.Manifest) (added bool, _ error) {
 	added, err := t.insertManifest(ctx, repo, m)
 	if err != nil || !added {
 		return false, err
@@ -120,7 +121,7 @@ func (t Tx) arrived(ctx context.Context, repo resource.UID, digest string, manif
 	}
 	var refs [][]any
 	for _, m := range by {
-		refs = append(refs, refTo(repo, m, resource.Need{Digest: digest, Manifest: manifest}))
+		refs = append(refs, refTo(repo, m, registry.Need{Digest: digest, Manifest: manifest}))
 	}
 	if err := t.insertRefs(ctx, refs); err != nil || manifest {
 		return err
@@ -136,7 +137,7 @@ func (t Tx) arrived(ctx context.Context, repo resource.UID, digest string, manif
 }
 
 // MirrorBlob adds a blob that an upstream has to a repo, as AddBlob does.
-func (s *Store) MirrorBlob(ctx context.Context, ref RepoRef, b resource.Blob) (used bool, _ error) {
+func (s *Store) MirrorBlob(ctx context.Context, ref RepoRef, b registry.Blob) (used bool, _ error) {
 	err := s.retryCollected(ctx, func(t Tx) error {
 		repo, err := t.lockMirror(ctx, ref)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -27,7 +28,7 @@ const Now = math.MaxInt64
 // A PeriodImage is an image that a tag stood for.
 type PeriodImage struct {
 	Digest  string
-	State   resource.ImageState
+	State   registry.ImageState
 	Indexed int64 // when its packages were first known; Now if they are not
 	Number  int64 // -1 if it has none
 }
@@ -97,11 +98,11 @@ func (p *periods) flush() {
 
 // add adds an image. What turned out to be none counts if SBOMs are attached to it.
 func (p *TagPeriod) add(digest string, state int64, indexed, number *int64) {
-	i := PeriodImage{Digest: digest, State: resource.ImageState(state), Indexed: Now, Number: -1}
-	if i.State == resource.ImageNone && number == nil {
+	i := PeriodImage{Digest: digest, State: registry.ImageState(state), Indexed: Now, Number: -1}
+	if i.State == registry.ImageNone && number == nil {
 		return
 	}
-	if indexed != nil && i.State == resource.ImageIndexed {
+	if indexed != nil && i.State == registry.ImageIndexed {
 		i.Indexed = *indexed
 	}
 	if number != nil {

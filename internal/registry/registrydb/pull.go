@@ -11,12 +11,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-var pulls = store.Kind[resource.Pull]{
+var pulls = store.Kind[registry.Pull]{
 	Table: "pulls", Label: "pull", Holders: "repos",
-	Columns: func(p *resource.Pull) []store.Column {
+	Columns: func(p *registry.Pull) []store.Column {
 		return []store.Column{
 			store.Key(&p.UID),
 			store.Flag("push", &p.Push),
@@ -34,7 +35,7 @@ var pulls = store.Kind[resource.Pull]{
 // Pulls returns one page of who fetched and pushed what.
 func (s *Store) Pulls(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
-) (page.Page[resource.Pull], error) {
+) (page.Page[registry.Pull], error) {
 	return store.List(ctx, s.DB, &pulls, r, f, p)
 }
 
@@ -59,13 +60,13 @@ func (s *Store) CountPulls(
 
 // InsertPulls records what was fetched and pushed, all in one go. What happened
 // to a repo that is gone meanwhile is gone with it.
-func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {
+func (s *Store) InsertPulls(ctx context.Context, all []registry.Pull) error {
 	return s.write(ctx, func(t Tx) error { return t.insertPulls(ctx, all) })
 }
 
-func (t Tx) insertPulls(ctx context.Context, all []resource.Pull) error {
+func (t Tx) insertPulls(ctx context.Context, all []registry.Pull) error {
 	added, there := traffic{}, map[resource.UID]bool{}
-	var rows []resource.Pull
+	var rows []registry.Pull
 	var events [][]any
 	for _, p := range all {
 		repo := p.Repo()

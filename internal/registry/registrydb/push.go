@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -24,7 +25,7 @@ type Push struct {
 // immutable by the settings of the group, or if there are tags and the repo follows
 // another, and fault.NotFound if there is no such repo or group.
 func (s *Store) PutManifest(
-	ctx context.Context, ref RepoRef, m resource.Manifest, tags []string,
+	ctx context.Context, ref RepoRef, m registry.Manifest, tags []string,
 ) (repo resource.UID, _ error) {
 	push := func(how func(Tx, context.Context, pushing) error) error {
 		return s.write(ctx, func(t Tx) (err error) {
@@ -37,7 +38,7 @@ func (s *Store) PutManifest(
 			}
 			p := pushing{repo: repo, manifest: m, frozen: s.frozenIn(ctx, t, ref.Group)}
 			for _, name := range tags {
-				p.tags = append(p.tags, resource.Tag{UID: repo.NewChild(), Name: name, Digest: m.Digest})
+				p.tags = append(p.tags, registry.Tag{UID: repo.NewChild(), Name: name, Digest: m.Digest})
 			}
 			if err := how(t, ctx, p); err != nil {
 				return err
@@ -46,7 +47,7 @@ func (s *Store) PutManifest(
 				Push{Repo: repo, Digest: m.Digest, MediaType: m.MediaType, Tags: tags})
 		})
 	}
-	optional := func(n resource.Need) bool { return n.Optional }
+	optional := func(n registry.Need) bool { return n.Optional }
 	if s.Engine.Postgres && !slices.ContainsFunc(m.Needs, optional) {
 		if err := push(Tx.pushQuickly); !s.Dangling(err) && !errors.Is(err, errDeleted) {
 			return repo, err
@@ -59,8 +60,8 @@ func (s *Store) PutManifest(
 // pushing is a push to a repo that is held until the commit.
 type pushing struct {
 	repo     resource.UID
-	manifest resource.Manifest
-	tags     []resource.Tag
+	manifest registry.Manifest
+	tags     []registry.Tag
 	frozen   frozenTags
 }
 
@@ -135,7 +136,7 @@ func (t Tx) insertPushed(ctx context.Context, p pushing) (added bool, fresh []bo
 }
 
 // retag changes a tag that is there.
-func (t Tx) retag(ctx context.Context, g resource.Tag, frozen frozenTags) error {
+func (t Tx) retag(ctx context.Context, g registry.Tag, frozen frozenTags) error {
 	before, err := t.tagNamed(ctx, g)
 	if err != nil {
 		return orDeleted(err)

@@ -10,14 +10,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-var repos = store.Kind[resource.Repo]{
+var repos = store.Kind[registry.Repo]{
 	Table: "repos", Label: "repo", Unique: "parent, name",
 	Created: resource.RepoCreated, Updated: resource.RepoUpdated, Deleted: resource.RepoDeleted,
-	Columns: func(r *resource.Repo) []store.Column {
-		detail := resource.Repo{Tier: r.Tier, Bundles: r.Bundles, Aliases: r.Aliases, ActiveTags: r.ActiveTags, Sync: r.Sync}
+	Columns: func(r *registry.Repo) []store.Column {
+		detail := registry.Repo{Tier: r.Tier, Bundles: r.Bundles, Aliases: r.Aliases, ActiveTags: r.ActiveTags, Sync: r.Sync}
 		return []store.Column{
 			store.Detail("detail", detail, r),
 			store.Key(&r.UID),
@@ -32,7 +33,7 @@ var repos = store.Kind[resource.Repo]{
 
 // InsertRepo adds r. It returns fault.AlreadyExists if its group already has a
 // repo of that name, and fault.NotFound if its group is not there.
-func (s *Store) InsertRepo(ctx context.Context, r resource.Repo) error {
+func (s *Store) InsertRepo(ctx context.Context, r registry.Repo) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, r.UID.Parent()); err != nil {
 			return err
@@ -42,20 +43,20 @@ func (s *Store) InsertRepo(ctx context.Context, r resource.Repo) error {
 }
 
 // Repo returns a repo, or fault.NotFound.
-func (s *Store) Repo(ctx context.Context, uid resource.UID) (resource.Repo, error) {
+func (s *Store) Repo(ctx context.Context, uid resource.UID) (registry.Repo, error) {
 	return store.Get(ctx, s.DB, &repos, uid)
 }
 
 // Repos returns one page of repos.
 func (s *Store) Repos(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
-) (page.Page[resource.Repo], error) {
+) (page.Page[registry.Repo], error) {
 	return store.List(ctx, s.DB, &repos, r, f, p)
 }
 
 // UpdateRepo replaces before by after, under the rules of iamdb.Store.UpdateGroup. If the repo has another source then, or
 // none, it does not follow any more.
-func (s *Store) UpdateRepo(ctx context.Context, before, after resource.Repo) (resource.Repo, error) {
+func (s *Store) UpdateRepo(ctx context.Context, before, after registry.Repo) (registry.Repo, error) {
 	return s.updateRepo(ctx, before, after, func(t Tx) error {
 		if before.Sync == nil || after.Sync != nil && after.Sync.Source == before.Sync.Source {
 			return nil
@@ -66,8 +67,8 @@ func (s *Store) UpdateRepo(ctx context.Context, before, after resource.Repo) (re
 
 // updateRepo replaces before by after, and does then in the same transaction.
 func (s *Store) updateRepo(
-	ctx context.Context, before, after resource.Repo, then func(Tx) error,
-) (resource.Repo, error) {
+	ctx context.Context, before, after registry.Repo, then func(Tx) error,
+) (registry.Repo, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if after.Name != before.Name {
 			t.PathsChanged()
@@ -82,17 +83,17 @@ func (s *Store) updateRepo(
 
 // RepoReadme returns what a repo tells about itself, or fault.NotFound if there
 // is no such repo.
-func (s *Store) RepoReadme(ctx context.Context, uid resource.UID) (resource.RepoReadme, error) {
-	r := resource.RepoReadme{UID: uid}
+func (s *Store) RepoReadme(ctx context.Context, uid resource.UID) (registry.RepoReadme, error) {
+	r := registry.RepoReadme{UID: uid}
 	err := s.Row(ctx, `SELECT readme FROM repos WHERE uid = $1`, []any{string(uid)}, &r.Content)
 	return r, store.Missing(err, "repo", uid)
 }
 
 // UpdateRepoReadme replaces what a repo tells about itself, unless it is the same
 // already. It returns fault.NotFound if there is no such repo.
-func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) error {
+func (s *Store) UpdateRepoReadme(ctx context.Context, r registry.RepoReadme) error {
 	return s.write(ctx, func(t Tx) error {
-		before := resource.RepoReadme{UID: r.UID}
+		before := registry.RepoReadme{UID: r.UID}
 		err := t.Row(ctx, `SELECT t.readme FROM repos AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(r.UID)},
 			&before.Content)
 		if err != nil {
@@ -145,7 +146,7 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 }
 
 // removeRepo removes a repo that is locked, with everything in it.
-func (t Tx) removeRepo(ctx context.Context, r resource.Repo, b bin) error {
+func (t Tx) removeRepo(ctx context.Context, r registry.Repo, b bin) error {
 	for _, text := range []string{
 		`DELETE FROM tags WHERE parent = $1`,
 		`DELETE FROM tag_history WHERE repo = $1`,
@@ -338,7 +339,7 @@ func (t Tx) createMissing(ctx context.Context, ref RepoRef, uid resource.UID, er
 	if err := t.RequireGroup(ctx, ref.Group); err != nil {
 		return "", err
 	}
-	r := resource.Repo{UID: ref.Group.NewChild(), Name: ref.Name, CreateTime: t.DB.Time()}
+	r := registry.Repo{UID: ref.Group.NewChild(), Name: ref.Name, CreateTime: t.DB.Time()}
 	r.UpdateTime = r.CreateTime
 	err = store.Insert(ctx, t.Tx, &repos, r)
 	if errors.Is(err, fault.AlreadyExists) { // another push was first

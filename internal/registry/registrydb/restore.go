@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -30,12 +31,12 @@ type Restoration struct {
 // It returns fault.NotFound if there is no such entry, and fault.FailedPrecondition if a tag stands for something else now,
 // if the repo is in the trash itself or follows another, if some of the content is gone, or if there is too much; fault.AlreadyExists if there
 // is another repo of that name.
-func (s *Store) Restore(ctx context.Context, uid resource.UID, how Restoration) (all []resource.TrashEntry, _ error) {
+func (s *Store) Restore(ctx context.Context, uid resource.UID, how Restoration) (all []registry.TrashEntry, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		r := &restorer{Tx: t, Restoration: how}
 		err := r.restore(ctx, uid)
 		all = r.restored
-		if i := slices.IndexFunc(all, func(e resource.TrashEntry) bool { return e.UID == uid }); i > 0 {
+		if i := slices.IndexFunc(all, func(e registry.TrashEntry) bool { return e.UID == uid }); i > 0 {
 			asked := all[i]
 			copy(all[1:i+1], all[:i])
 			all[0] = asked
@@ -49,7 +50,7 @@ func (s *Store) Restore(ctx context.Context, uid resource.UID, how Restoration) 
 type restorer struct {
 	Tx
 	Restoration
-	restored []resource.TrashEntry
+	restored []registry.TrashEntry
 }
 
 // restore restores an entry. It holds what the entry was in before it locks the entry, as those do who delete.
@@ -58,12 +59,12 @@ func (r *restorer) restore(ctx context.Context, uid resource.UID) error {
 	if err != nil {
 		return err
 	}
-	if e.Kind == resource.TrashRepo {
+	if e.Kind == registry.TrashRepo {
 		err = r.RequireGroup(ctx, e.Repo().Parent())
 	} else {
 		err = r.Require(ctx, "repos", "repo", e.Repo())
 	}
-	if errors.Is(err, fault.NotFound) && e.Kind != resource.TrashRepo {
+	if errors.Is(err, fault.NotFound) && e.Kind != registry.TrashRepo {
 		err = fault.Unmet("REPO_IN_TRASH", "the repo %s is in the trash, too: restore it first", e.RepoName)
 	}
 	if err != nil {
@@ -73,9 +74,9 @@ func (r *restorer) restore(ctx context.Context, uid resource.UID) error {
 		return err
 	}
 	switch e.Kind {
-	case resource.TrashRepo:
+	case registry.TrashRepo:
 		return r.repo(ctx, e)
-	case resource.TrashManifest:
+	case registry.TrashManifest:
 		return r.manifestWithTags(ctx, e)
 	}
 	if err := r.manifest(ctx, e.Repo(), e.Digest); err != nil {
@@ -85,7 +86,7 @@ func (r *restorer) restore(ctx context.Context, uid resource.UID) error {
 }
 
 // done removes the entry of what was restored.
-func (r *restorer) done(ctx context.Context, e resource.TrashEntry) error {
+func (r *restorer) done(ctx context.Context, e registry.TrashEntry) error {
 	if len(r.restored) == maxRestored {
 		return fault.Unmet("TOO_MANY_ENTRIES", "more than %d things would be restored at once: restore some of them first",
 			maxRestored)
@@ -95,7 +96,7 @@ func (r *restorer) done(ctx context.Context, e resource.TrashEntry) error {
 }
 
 // tag puts a tag back whose manifest is there.
-func (r *restorer) tag(ctx context.Context, e resource.TrashEntry) error {
+func (r *restorer) tag(ctx context.Context, e registry.TrashEntry) error {
 	if err := r.requireUnfollowing(ctx, e.Repo()); err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func (r *restorer) tag(ctx context.Context, e resource.TrashEntry) error {
 }
 
 // manifestWithTags puts a manifest back, with the tags that were deleted with it.
-func (r *restorer) manifestWithTags(ctx context.Context, e resource.TrashEntry) error {
+func (r *restorer) manifestWithTags(ctx context.Context, e registry.TrashEntry) error {
 	if err := r.manifest(ctx, e.Repo(), e.Digest); err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (r *restorer) manifestWithTags(ctx context.Context, e resource.TrashEntry) 
 		return nil
 	}
 	tags, err := trash.All(ctx, r.Rows, ` WHERE t.parent = $1 AND t.kind = $2 AND t.digest = $3 AND t.together
-		ORDER BY t.create_ms DESC, t.uid LIMIT $4`+r.DB.Engine.LockKey, store.Segment(e.Repo()), int(resource.TrashTag),
+		ORDER BY t.create_ms DESC, t.uid LIMIT $4`+r.DB.Engine.LockKey, store.Segment(e.Repo()), int(registry.TrashTag),
 		e.Digest, maxRestored)
 	if err != nil {
 		return err
@@ -158,7 +159,7 @@ func (r *restorer) manifestWithTags(ctx context.Context, e resource.TrashEntry) 
 
 // manifest puts a manifest back unless the repo has it, after those that it lists, and then those about it.
 func (r *restorer) manifest(ctx context.Context, repo resource.UID, digest string) error {
-	m := resource.Manifest{Digest: digest}
+	m := registry.Manifest{Digest: digest}
 	err := r.Row(ctx, `SELECT t.media_type, t.artifact_type, t.subject FROM trash_manifests AS t
 		WHERE t.repo = $1 AND t.digest = $2`+r.DB.Engine.LockKey, []any{store.Segment(repo), digest},
 		&m.MediaType, &m.ArtifactType, &m.Subject)
@@ -173,7 +174,7 @@ func (r *restorer) manifest(ctx context.Context, repo resource.UID, digest strin
 	}
 	e, err := store.One(ctx, r.Rows, &trash, resource.UID(digest),
 		` WHERE t.parent = $1 AND t.kind = $2 AND t.name = '' AND t.digest = $3`+r.DB.Engine.LockKey,
-		store.Segment(repo), int(resource.TrashManifest), digest)
+		store.Segment(repo), int(registry.TrashManifest), digest)
 	if err != nil {
 		return err
 	}
@@ -256,7 +257,7 @@ func (r *restorer) blob(ctx context.Context, repo resource.UID, digest string) e
 }
 
 // putBack moves a manifest from the trash to its repo, which has all that it needs.
-func (r *restorer) putBack(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+func (r *restorer) putBack(ctx context.Context, repo resource.UID, m registry.Manifest) error {
 	args := []any{store.Segment(repo), m.Digest}
 	n, err := r.Exec(ctx, `INSERT INTO manifests (`+manifestColumns+`) SELECT `+manifestColumns+` FROM trash_manifests
 		WHERE repo = $1 AND digest = $2 ON CONFLICT (repo, digest) DO NOTHING`, args...)
@@ -285,7 +286,7 @@ func (r *restorer) putBack(ctx context.Context, repo resource.UID, m resource.Ma
 const manifestColumns = `repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor`
 
 // repo puts a repo back.
-func (r *restorer) repo(ctx context.Context, e resource.TrashEntry) error {
+func (r *restorer) repo(ctx context.Context, e registry.TrashEntry) error {
 	was := *e.WasRepo
 	was.UpdateTime = r.DB.TimeAfter(was.UpdateTime)
 	if err := store.Insert(ctx, r.Tx.Tx, &repos, was); err != nil {
@@ -309,9 +310,9 @@ func (r *restorer) repo(ctx context.Context, e resource.TrashEntry) error {
 	if _, err := r.Exec(ctx, `INSERT INTO images (repo, digest, root, uid, state, reason, extractors, tries, rank, due_ms, update_ms)
 		SELECT m.repo, m.digest, CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS BIGINT), '', 0, 0, CAST($5 AS BIGINT),
 		`+r.DB.Engine.Clock+`, CAST($6 AS BIGINT) FROM manifests AS m WHERE m.repo = $1
-		AND m.subject = '' AND m.media_type IN (`+quoted(resource.ImageManifests)+`)
-		AND m.artifact_type IN (`+quoted(resource.ImageConfigs)+`) ON CONFLICT (repo, digest) DO NOTHING`,
-		store.Segment(was.UID), store.Segment(was.UID.Root()), string(was.UID), int(resource.ImageWaiting), rankPushed,
+		AND m.subject = '' AND m.media_type IN (`+quoted(registry.ImageManifests)+`)
+		AND m.artifact_type IN (`+quoted(registry.ImageConfigs)+`) ON CONFLICT (repo, digest) DO NOTHING`,
+		store.Segment(was.UID), store.Segment(was.UID.Root()), string(was.UID), int(registry.ImageWaiting), rankPushed,
 		store.MS(r.DB.Time())); err != nil {
 		return err
 	}
@@ -319,7 +320,7 @@ func (r *restorer) repo(ctx context.Context, e resource.TrashEntry) error {
 }
 
 // repoContent moves what was in a repo back to it. All blobs are found before anything that needs them is put back.
-func (r *restorer) repoContent(ctx context.Context, e resource.TrashEntry) error {
+func (r *restorer) repoContent(ctx context.Context, e registry.TrashEntry) error {
 	repo, entry := store.Segment(e.Repo()), store.Segment(e.UID)
 	const ofEntry = `SELECT m.digest FROM trash_manifests AS m WHERE m.repo = $1 AND m.entry = $2`
 	if _, err := r.Exec(ctx, `INSERT INTO repo_blobs (repo, digest, create_ms) SELECT t.repo, t.digest, CAST($3 AS BIGINT) FROM trash_blobs AS t

@@ -11,18 +11,19 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
 // Retention returns the rules that apply to a group or a repo: its own, or those of the nearest group above that has any.
 // It returns fault.NotFound if there are none, or no such place.
-func (s *Store) Retention(ctx context.Context, place resource.UID) (resource.Retention, error) {
+func (s *Store) Retention(ctx context.Context, place resource.UID) (registry.Retention, error) {
 	return s.retentionAbove(ctx, place, s.Row)
 }
 
 func (s *Store) retentionAbove(
 	ctx context.Context, place resource.UID, row func(context.Context, string, []any, ...any) error,
-) (resource.Retention, error) {
+) (registry.Retention, error) {
 	q := store.Query{Engine: s.Engine}
 	var places []string
 	for _, p := range append(place.Ancestors(), place) {
@@ -34,7 +35,7 @@ func (s *Store) retentionAbove(
 	return scanRetention(place, func(dest ...any) error { return row(ctx, text, q.Args, dest...) })
 }
 
-func scanRetention(place resource.UID, scan func(...any) error) (r resource.Retention, _ error) {
+func scanRetention(place resource.UID, scan func(...any) error) (r registry.Retention, _ error) {
 	var detail string
 	var uid resource.UID
 	var updated int64
@@ -66,7 +67,7 @@ const firstRetention = 24 * time.Hour
 
 // SetRetention makes rules those of their group or repo, in the place of its own if it has any. Rules that are the same
 // are not written. It returns fault.NotFound if there is no such place.
-func (s *Store) SetRetention(ctx context.Context, r resource.Retention) (resource.Retention, error) {
+func (s *Store) SetRetention(ctx context.Context, r registry.Retention) (registry.Retention, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.holdPlace(ctx, r.UID); err != nil {
 			return err
@@ -103,7 +104,7 @@ func (s *Store) SetRetention(ctx context.Context, r resource.Retention) (resourc
 }
 
 // ownRetention returns the rules of a place itself, which it locks, or fault.NotFound.
-func (s *Store) ownRetention(ctx context.Context, t Tx, place resource.UID) (resource.Retention, error) {
+func (s *Store) ownRetention(ctx context.Context, t Tx, place resource.UID) (registry.Retention, error) {
 	return scanRetention(place, func(dest ...any) error {
 		return t.Row(ctx, `SELECT t.uid, t.detail, t.update_ms FROM retention AS t WHERE t.uid = $1`+s.Engine.LockKey,
 			[]any{string(place)}, dest...)

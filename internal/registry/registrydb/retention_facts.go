@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // judge judges the images of a repo that is locked. path is its address in the registry.
 func (s *Store) judge(
-	ctx context.Context, t Tx, repo resource.UID, path string, rules resource.Retention, b bin,
+	ctx context.Context, t Tx, repo resource.UID, path string, rules registry.Retention, b bin,
 ) (*judge, error) {
 	j := &judge{rules: rules, frozen: b.frozen, now: b.at, nodes: map[string]*node{}}
 	if kept := s.KeepPulls; kept > 0 && kept < days(rules.KeepPulledDays) {
@@ -97,16 +98,16 @@ func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
 
 // keepPushed keeps what was pushed again since a time, which moves neither a tag nor the time of the first push.
 func (t Tx) keepPushed(ctx context.Context, j *judge, repo resource.UID) error {
-	return t.keepRecorded(ctx, j, repo, true, j.rules.KeepYoungerDays, resource.KeptYounger)
+	return t.keepRecorded(ctx, j, repo, true, j.rules.KeepYoungerDays, registry.KeptYounger)
 }
 
 // keepPulled keeps what was pulled since a time.
 func (t Tx) keepPulled(ctx context.Context, j *judge, repo resource.UID) error {
-	return t.keepRecorded(ctx, j, repo, false, j.rules.KeepPulledDays, resource.KeptPulled)
+	return t.keepRecorded(ctx, j, repo, false, j.rules.KeepPulledDays, registry.KeptPulled)
 }
 
 func (t Tx) keepRecorded(
-	ctx context.Context, j *judge, repo resource.UID, push bool, within int32, why resource.KeepReason,
+	ctx context.Context, j *judge, repo resource.UID, push bool, within int32, why registry.KeepReason,
 ) error {
 	q := store.Query{Engine: t.DB.Engine}
 	each := t.DB.Engine.Each(&q, j.undecided())
@@ -120,7 +121,7 @@ func (t Tx) keepRecorded(
 func (t Tx) keepDeployed(ctx context.Context, j *judge, repo resource.UID) error {
 	q := store.Query{Engine: t.DB.Engine}
 	each := t.DB.Engine.Each(&q, j.undecided())
-	return t.keepDigests(ctx, j, resource.KeptDeployed, `SELECT s.v FROM `+each+` AS s WHERE EXISTS
+	return t.keepDigests(ctx, j, registry.KeptDeployed, `SELECT s.v FROM `+each+` AS s WHERE EXISTS
 		(SELECT 1 FROM inventory_entries AS e WHERE e.root = `+q.Arg(store.Segment(repo.Root()))+` AND e.digest = s.v)`, q.Args...)
 }
 
@@ -143,14 +144,14 @@ func (t Tx) keepNamed(ctx context.Context, j *judge, repo resource.UID, path str
 	}
 	for _, n := range j.nodes {
 		if slices.ContainsFunc(n.tags, func(tag string) bool { return running[tag] }) {
-			n.keep(resource.KeptDeployed)
+			n.keep(registry.KeptDeployed)
 		}
 	}
 	return nil
 }
 
 // keepDigests keeps the images whose digests a statement returns, and the indexes that list them.
-func (t Tx) keepDigests(ctx context.Context, j *judge, why resource.KeepReason, text string, args ...any) error {
+func (t Tx) keepDigests(ctx context.Context, j *judge, why registry.KeepReason, text string, args ...any) error {
 	digests, err := store.ReadColumn[string](ctx, t.Rows, text, args...)
 	for _, digest := range digests {
 		j.keepWith(j.nodes[digest], why)
@@ -177,7 +178,7 @@ func (t Tx) keepNeeded(ctx context.Context, j *judge, repo resource.UID) error {
 				return false, fmt.Errorf("annotations of %s: %w", digest, err)
 			}
 			if n := j.nodes[annotations[baseDigest]]; n != nil && n.digest != digest {
-				j.keepWith(n, resource.KeptNeeded)
+				j.keepWith(n, registry.KeptNeeded)
 			}
 			based++
 			return based > maxBased, nil
@@ -247,7 +248,7 @@ func (t Tx) lastPulls(ctx context.Context, plan *RetentionPlan, gone []string, o
 	return t.Rows(ctx, `SELECT p.uid, p.digest, p.tag, p.identity, p.create_ms FROM `+each+` AS s CROSS JOIN pulls AS p
 		WHERE p.seg = (SELECT l.seg FROM pulls AS l WHERE l.parent = `+repo+` AND l.digest = s.v AND NOT l.push
 		ORDER BY l.parent DESC, l.digest DESC, l.create_ms DESC LIMIT 1)`, q.Args, func(row store.Scanner) (bool, error) {
-		var p resource.Pull
+		var p registry.Pull
 		var at int64
 		if err := row.Scan(&p.UID, &p.Digest, &p.Tag, &p.Identity, &at); err != nil {
 			return false, err

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
 // A fingerprint says which images a plan deletes, and with which tags and other manifests. It has a part for each image,
@@ -107,25 +107,25 @@ func (f fingerprint) compare(now fingerprint, j *judge) error {
 // keptBecause says in words why an image stays.
 func keptBecause(n *node) string {
 	switch n.kept {
-	case resource.KeptImmutable:
+	case registry.KeptImmutable:
 		return "a tag of it is immutable"
-	case resource.KeptMatching:
+	case registry.KeptMatching:
 		return "a tag of it matches a pattern"
-	case resource.KeptNewest:
+	case registry.KeptNewest:
 		return "it is one of the newest"
-	case resource.KeptMinor:
+	case registry.KeptMinor:
 		return "it is of one of the last minor versions"
-	case resource.KeptYounger:
+	case registry.KeptYounger:
 		return "it was pushed or tagged not long ago"
-	case resource.KeptSigned:
+	case registry.KeptSigned:
 		return "it is signed"
-	case resource.KeptDeployed:
+	case registry.KeptDeployed:
 		return "it runs"
-	case resource.KeptPulled:
+	case registry.KeptPulled:
 		return "it was pulled not long ago"
-	case resource.KeptNeeded:
+	case registry.KeptNeeded:
 		return "another image is built on it"
-	case resource.KeptTooLarge:
+	case registry.KeptTooLarge:
 		return "too much goes with it"
 	}
 	return "it belongs to another image that stays"

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
 // FuzzFingerprint: what is read as a fingerprint is written as the same text, and it is no longer than a plan can be.
@@ -33,18 +33,18 @@ func FuzzRetentionTags(f *testing.F) {
 		f.Add(tag)
 	}
 	f.Fuzz(func(t *testing.T, tag string) {
-		if !resource.ValidTag(tag) {
+		if !registry.ValidTag(tag) {
 			return
 		}
 		n := &node{digest: "sha256:x", tags: []string{tag}, time: 1}
-		j := &judge{rules: resource.Retention{KeepMatching: []string{tag}, KeepMinors: 1}, frozen: func(string) bool { return false },
+		j := &judge{rules: registry.Retention{KeepMatching: []string{tag}, KeepMinors: 1}, frozen: func(string) bool { return false },
 			nodes: map[string]*node{n.digest: n}}
 		j.link()
 		j.judgeByManifests()
 		if v := j.decide(nil); len(v.gone) != 0 {
 			t.Fatalf("%q goes", tag)
 		}
-		if v, _, ok := resource.ParseVersionTag(tag); ok && (v.Major < 0 || v.Minor < 0) {
+		if v, _, ok := registry.ParseVersionTag(tag); ok && (v.Major < 0 || v.Minor < 0) {
 			t.Fatalf("%q is version %v", tag, v)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
 // A node is a manifest of a repo whose images are judged.
@@ -20,7 +20,7 @@ type node struct {
 	orphan                                   bool // attached to what is not in the repo
 	children, parents, referrers             []*node
 
-	kept resource.KeepReason
+	kept registry.KeepReason
 }
 
 // judged reports whether rules are about n itself. What is attached, and what only an index names, goes with what it
@@ -32,7 +32,7 @@ func (n *node) belongs() bool { return n.subject != "" || !n.named && (n.attache
 
 // A judge decides which manifests of a repo stay.
 type judge struct {
-	rules  resource.Retention
+	rules  registry.Retention
 	frozen func(string) bool
 	now    time.Time
 	nodes  map[string]*node
@@ -46,7 +46,7 @@ func (j *judge) link() {
 			j.attach(n, n.subject)
 		}
 		for _, tag := range n.tags {
-			if subject, _, ok := resource.AttachedTag(tag); ok {
+			if subject, _, ok := registry.AttachedTag(tag); ok {
 				j.attach(n, subject)
 			} else {
 				n.named = true
@@ -70,9 +70,9 @@ func (j *judge) judgeByManifests() {
 	for _, n := range j.nodes {
 		switch {
 		case slices.ContainsFunc(n.tags, j.frozen):
-			n.kept = resource.KeptImmutable
+			n.kept = registry.KeptImmutable
 		case slices.ContainsFunc(n.tags, j.rules.Matches):
-			n.kept = resource.KeptMatching
+			n.kept = registry.KeptMatching
 		}
 	}
 	j.keepNewest()
@@ -80,10 +80,10 @@ func (j *judge) judgeByManifests() {
 	young := j.now.Add(-days(j.rules.KeepYoungerDays)).UnixMilli()
 	for _, n := range j.nodes {
 		if j.rules.KeepYoungerDays > 0 && n.time > young && n.judged() {
-			n.keep(resource.KeptYounger)
+			n.keep(registry.KeptYounger)
 		}
 		if j.rules.KeepSigned && n.signed() {
-			j.keepWith(n, resource.KeptSigned)
+			j.keepWith(n, registry.KeptSigned)
 		}
 	}
 }
@@ -91,14 +91,14 @@ func (j *judge) judgeByManifests() {
 func days(n int32) time.Duration { return time.Duration(n) * 24 * time.Hour }
 
 // keep notes why n is kept, unless there is a reason already.
-func (n *node) keep(why resource.KeepReason) {
-	if n.kept == resource.KeptNot {
+func (n *node) keep(why registry.KeepReason) {
+	if n.kept == registry.KeptNot {
 		n.kept = why
 	}
 }
 
 // keepWith keeps an image and the indexes that list it.
-func (j *judge) keepWith(n *node, why resource.KeepReason) {
+func (j *judge) keepWith(n *node, why registry.KeepReason) {
 	if n.belongs() {
 		return
 	}
@@ -111,9 +111,9 @@ func (j *judge) keepWith(n *node, why resource.KeepReason) {
 // signed reports whether a signature is attached to n.
 func (n *node) signed() bool {
 	return slices.ContainsFunc(n.referrers, func(r *node) bool {
-		return resource.IsSignature(r.artifactType) && r.subject == n.digest ||
+		return registry.IsSignature(r.artifactType) && r.subject == n.digest ||
 			slices.ContainsFunc(r.tags, func(tag string) bool {
-				subject, suffix, _ := resource.AttachedTag(tag)
+				subject, suffix, _ := registry.AttachedTag(tag)
 				return subject == n.digest && suffix == ".sig"
 			})
 	})
@@ -132,7 +132,7 @@ func (j *judge) keepNewest() {
 	}
 	slices.SortFunc(tagged, func(a, b *node) int { return -older(a, b) })
 	for _, n := range tagged[:min(len(tagged), int(j.rules.KeepNewest))] {
-		n.keep(resource.KeptNewest)
+		n.keep(registry.KeptNewest)
 	}
 }
 
@@ -147,28 +147,28 @@ func (j *judge) keepMinors() {
 	if j.rules.KeepMinors == 0 {
 		return
 	}
-	released := map[resource.MinorVersion]bool{}
+	released := map[registry.MinorVersion]bool{}
 	for _, n := range j.nodes {
 		for _, tag := range n.tags {
-			if v, pre, ok := resource.ParseVersionTag(tag); ok && !pre {
+			if v, pre, ok := registry.ParseVersionTag(tag); ok && !pre {
 				released[v] = true
 			}
 		}
 	}
-	last := slices.SortedFunc(maps.Keys(released), func(a, b resource.MinorVersion) int {
+	last := slices.SortedFunc(maps.Keys(released), func(a, b registry.MinorVersion) int {
 		if a.Less(b) {
 			return 1
 		}
 		return -1
 	})
-	var first resource.MinorVersion // that is kept; with none released, every version is
+	var first registry.MinorVersion // that is kept; with none released, every version is
 	if len(last) > 0 {
 		first = last[min(len(last), int(j.rules.KeepMinors))-1]
 	}
 	for _, n := range j.nodes {
 		for _, tag := range n.tags {
-			if v, _, ok := resource.ParseVersionTag(tag); ok && !v.Less(first) {
-				n.keep(resource.KeptMinor)
+			if v, _, ok := registry.ParseVersionTag(tag); ok && !v.Less(first) {
+				n.keep(registry.KeptMinor)
 			}
 		}
 	}
@@ -194,7 +194,7 @@ func reach(seen map[*node]bool, from ...*node) (added []*node) {
 func (j *judge) staying(others ...*node) map[*node]bool {
 	stay, roots := map[*node]bool{}, map[*node]bool{}
 	for _, n := range j.nodes {
-		if n.kept != resource.KeptNot {
+		if n.kept != registry.KeptNot {
 			reach(stay, n)
 		}
 		if n.judged() {
@@ -235,13 +235,13 @@ type GoingImage struct {
 	PushTime          time.Time // or when it was last tagged
 	Size              int64     // of its manifests, with their blobs, whether or not others need them
 	With              []string  // the digests of the manifests that go with it
-	LastPull          *resource.Pull
+	LastPull          *registry.Pull
 }
 
 // A verdict is what a judge has decided.
 type verdict struct {
 	images int // that were judged
-	kept   map[resource.KeepReason]int
+	kept   map[registry.KeepReason]int
 	going  []*node // the images that go, the oldest first
 	gone   []*node // all manifests that go, those that list others before these
 	more   bool    // others could go
@@ -282,7 +282,7 @@ func (j *judge) choose(going []*node, only func(*node) bool) (left []*node) {
 		weight := weigh(n)
 		switch {
 		case weight > maxThings:
-			n.kept = resource.KeptTooLarge
+			n.kept = registry.KeptTooLarge
 		case only != nil && !only(n):
 			left = append(left, n)
 		case images == maxGoing || things+weight > maxThings:
@@ -296,17 +296,17 @@ func (j *judge) choose(going []*node, only func(*node) bool) (left []*node) {
 
 // count counts the images that were judged, and why they stay.
 func (v *verdict) count(j *judge, stay map[*node]bool) {
-	v.kept = map[resource.KeepReason]int{}
+	v.kept = map[registry.KeepReason]int{}
 	for _, n := range j.nodes {
 		if !n.judged() {
 			continue
 		}
 		v.images++
 		switch {
-		case n.kept != resource.KeptNot:
+		case n.kept != registry.KeptNot:
 			v.kept[n.kept]++
 		case stay[n]:
-			v.kept[resource.KeptListed]++
+			v.kept[registry.KeptListed]++
 		}
 	}
 }

@@ -6,15 +6,16 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
 // A RetentionPlan is what the rules that apply to a repo delete: in a dry run what they would.
 type RetentionPlan struct {
 	Repo   resource.UID
-	Rules  resource.Retention
+	Rules  registry.Retention
 	Images int // that were judged
-	Kept   map[resource.KeepReason]int
+	Kept   map[registry.KeepReason]int
 	Going  []GoingImage
 	Tags   int           // that go
 	Bytes  int64         // of the manifests that go and of the blobs that only these need in the repo
@@ -120,7 +121,7 @@ func (s *Store) carryOut(ctx context.Context, t Tx, j *judge, order RetentionOrd
 	if len(v.gone) == 0 {
 		return nil
 	}
-	run := resource.RetentionRun{Repo: plan.Repo, Rules: plan.Rules.UID, Tags: plan.Tags, Bytes: plan.Bytes, Planned: order.Planned != ""}
+	run := registry.RetentionRun{Repo: plan.Repo, Rules: plan.Rules.UID, Tags: plan.Tags, Bytes: plan.Bytes, Planned: order.Planned != ""}
 	for _, g := range plan.Going {
 		run.Images = append(run.Images, g.Digest)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -72,7 +73,7 @@ func (t Tx) queueAttached(ctx context.Context, q QueuedImage) error {
 	tag := strings.Replace(q.Digest, ":", "-", 1)
 	return t.Later(ctx, `UPDATE images SET sbom_due_ms = CASE WHEN `+attachedTo+` THEN `+t.DB.Engine.Clock+`
 		ELSE sbom_due_ms END, sbom_rank = rank, sbom_reader = $6 WHERE repo = $1 AND digest = $2`,
-		store.Segment(q.Repo), q.Digest, tag, tag+".att", tag+".sbom", resource.SBOMReader)
+		store.Segment(q.Repo), q.Digest, tag, tag+".att", tag+".sbom", registry.SBOMReader)
 }
 
 // ReserveSBOMs finds the next image whose documents are to be looked through, and keeps it
@@ -137,12 +138,12 @@ func (s *Store) PostponeSBOMs(ctx context.Context, q QueuedImage, wait time.Dura
 // since the image was reserved, or if it was reserved again: then another look counts.
 func (t Tx) SettleSBOMs(ctx context.Context, q QueuedImage) (bool, error) {
 	n, err := t.Exec(ctx, `UPDATE images SET sbom_due_ms = NULL, sbom_reader = $4, platform = $5 WHERE repo = $1
-		AND digest = $2 AND sbom_due_ms = $3`, store.Segment(q.Repo), q.Digest, q.due, resource.SBOMReader, q.Platform)
+		AND digest = $2 AND sbom_due_ms = $3`, store.Segment(q.Repo), q.Digest, q.due, registry.SBOMReader, q.Platform)
 	return n == 1, err
 }
 
 // ImageNumber returns the number of an image, or nil if it has none, and its state.
-func (t Tx) ImageNumber(ctx context.Context, q QueuedImage) (number *int64, state resource.ImageState, _ error) {
+func (t Tx) ImageNumber(ctx context.Context, q QueuedImage) (number *int64, state registry.ImageState, _ error) {
 	err := t.Row(ctx, `SELECT number, state FROM images WHERE repo = $1 AND digest = $2`,
 		[]any{store.Segment(q.Repo), q.Digest}, &number, &state)
 	return number, state, err

@@ -9,19 +9,20 @@ import (
 	"reflect"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
 // RegistrySettings returns the settings that count for the repos of a group:
 // those of the nearest group, itself or above, that has any. Where none has, it
 // returns the zero value.
-func (s *Store) RegistrySettings(ctx context.Context, group resource.UID) (resource.RegistrySettings, error) {
+func (s *Store) RegistrySettings(ctx context.Context, group resource.UID) (registry.Settings, error) {
 	return s.settingsAbove(ctx, group, s.Row)
 }
 
 func (s *Store) settingsAbove(
 	ctx context.Context, group resource.UID, row func(context.Context, string, []any, ...any) error,
-) (set resource.RegistrySettings, _ error) {
+) (set registry.Settings, _ error) {
 	q := store.Query{Engine: s.Engine}
 	var groups []string
 	for _, g := range append(group.Ancestors(), group) {
@@ -52,8 +53,8 @@ func (s *Store) settingsAbove(
 // and makes the result its own, under the rules of UpdateGroup. If the group has
 // settings of its own, a change that changes nothing is not written.
 func (s *Store) UpdateRegistrySettings(
-	ctx context.Context, group resource.UID, change func(*resource.RegistrySettings) error,
-) (set resource.RegistrySettings, _ error) {
+	ctx context.Context, group resource.UID, change func(*registry.Settings) error,
+) (set registry.Settings, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		var one int
 		if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(group)},
@@ -97,6 +98,6 @@ func (s *Store) DeleteRegistrySettings(ctx context.Context, group resource.UID) 
 			return err
 		}
 		return t.Emit(ctx, resource.RegistrySettingsUpdated, group, group, nil,
-			resource.RegistrySettings{UID: group, UpdateTime: s.Time()})
+			registry.Settings{UID: group, UpdateTime: s.Time()})
 	})
 }

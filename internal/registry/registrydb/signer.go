@@ -6,12 +6,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-var signers = store.Kind[resource.Signer]{
+var signers = store.Kind[registry.Signer]{
 	Table: "signers", Label: "signer", Created: resource.SignerCreated, Deleted: resource.SignerDeleted,
-	Columns: func(s *resource.Signer) []store.Column {
+	Columns: func(s *registry.Signer) []store.Column {
 		return []store.Column{
 			store.JSON("detail", s), // what has a column is read from that
 			store.Key(&s.UID),
@@ -28,7 +29,7 @@ var SignerList = signers.List(page.Order{Field: "uid"})
 // InsertSigner adds a signer. It returns fault.NotFound if its group is not there,
 // fault.AlreadyExists if the group has one of that name, and fault.FailedPrecondition if it has
 // too many.
-func (s *Store) InsertSigner(ctx context.Context, v resource.Signer) error {
+func (s *Store) InsertSigner(ctx context.Context, v registry.Signer) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, v.Home()); err != nil {
 			return err
@@ -37,8 +38,8 @@ func (s *Store) InsertSigner(ctx context.Context, v resource.Signer) error {
 		if err := t.Row(ctx, `SELECT count(*) FROM signers WHERE parent = $1`, []any{store.Segment(v.Home())}, &n); err != nil {
 			return err
 		}
-		if n >= resource.MaxSigners {
-			return fault.Unmet("TOO_MANY_SIGNERS", "a group has at most %d signers", resource.MaxSigners)
+		if n >= registry.MaxSigners {
+			return fault.Unmet("TOO_MANY_SIGNERS", "a group has at most %d signers", registry.MaxSigners)
 		}
 		t.signersChanged()
 		return store.Insert(ctx, t.Tx, &signers, v)
@@ -49,14 +50,14 @@ func (s *Store) InsertSigner(ctx context.Context, v resource.Signer) error {
 func (t Tx) signersChanged() { t.PathsChanged() }
 
 // Signer returns a signer, or fault.NotFound.
-func (s *Store) Signer(ctx context.Context, uid resource.UID) (resource.Signer, error) {
+func (s *Store) Signer(ctx context.Context, uid resource.UID) (registry.Signer, error) {
 	return store.Get(ctx, s.DB, &signers, uid)
 }
 
 // Signers returns one page of signers.
 func (s *Store) Signers(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
-) (page.Page[resource.Signer], error) {
+) (page.Page[registry.Signer], error) {
 	return store.List(ctx, s.DB, &signers, r, f, p)
 }
 
@@ -74,7 +75,7 @@ func (s *Store) DeleteSigner(ctx context.Context, uid resource.UID) error {
 
 // SignersOver returns the signers that count in a group, by name: those of the nearest group, itself or above, that
 // has any.
-func (s *Store) SignersOver(ctx context.Context, group resource.UID) (nearest []resource.Signer, _ error) {
+func (s *Store) SignersOver(ctx context.Context, group resource.UID) (nearest []registry.Signer, _ error) {
 	q := store.Query{Engine: s.Engine}
 	path := append(group.Ancestors(), group)
 	segs := make([]int64, len(path))
@@ -117,10 +118,10 @@ func (s *Store) SweepSigners(ctx context.Context) error {
 // it, such as the report of a scan every night, is left out.
 func (s *Store) SignaturesAbout(
 	ctx context.Context, repo resource.UID, subject, predicate string, size, n int,
-) ([]resource.Manifest, error) {
+) ([]registry.Manifest, error) {
 	const named = `"dev.sigstore.bundle.predicateType":"`
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Manifest, error) {
-		m := resource.Manifest{Subject: subject}
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (registry.Manifest, error) {
+		m := registry.Manifest{Subject: subject}
 		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &m.Body)
 		return m, err
 	}, `SELECT digest, media_type, size, artifact_type, body FROM manifests

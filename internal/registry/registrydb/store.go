@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/page"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -18,7 +18,7 @@ type Store struct {
 
 	repos *repoCache
 
-	manifests *store.Gatherer[manifestQuestion, resource.Manifest]
+	manifests *store.Gatherer[manifestQuestion, registry.Manifest]
 
 	RepoLookups metric.Cache // in the cache of repos
 

@@ -11,13 +11,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-var tags = store.Kind[resource.Tag]{
+var tags = store.Kind[registry.Tag]{
 	Table: "tags", Label: "tag", Holders: "repos", Unique: "parent, name",
 	Created: resource.TagCreated, Updated: resource.TagCreated, Deleted: resource.TagDeleted,
-	Columns: func(g *resource.Tag) []store.Column {
+	Columns: func(g *registry.Tag) []store.Column {
 		return []store.Column{
 			store.Key(&g.UID),
 			store.Text("name", &g.Name).Order("name").Fixed(),
@@ -32,7 +33,7 @@ var tags = store.Kind[resource.Tag]{
 }
 
 // Tag returns a tag, or fault.NotFound.
-func (s *Store) Tag(ctx context.Context, uid resource.UID) (resource.Tag, error) {
+func (s *Store) Tag(ctx context.Context, uid resource.UID) (registry.Tag, error) {
 	return store.Get(ctx, s.DB, &tags, uid)
 }
 
@@ -40,7 +41,7 @@ func (s *Store) Tag(ctx context.Context, uid resource.UID) (resource.Tag, error)
 // the filter has.
 func (s *Store) Tags(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
-) (page.Page[resource.Tag], error) {
+) (page.Page[registry.Tag], error) {
 	f.Classes = append([]resource.TagClass{resource.PlainTag}, f.Classes...)
 	return store.List(ctx, s.DB, &tags, r, f, p)
 }
@@ -59,7 +60,7 @@ func (s *Store) TagNames(ctx context.Context, repo resource.UID, last string, n 
 // returns fault.NotFound if there is no such repo or manifest, and
 // fault.FailedPrecondition if the tag is there, would move, and frozen forbids it,
 // or if it would be new or move and the repo follows another.
-func (s *Store) PutTag(ctx context.Context, g resource.Tag, frozen func(name string) bool) (out resource.Tag, _ error) {
+func (s *Store) PutTag(ctx context.Context, g registry.Tag, frozen func(name string) bool) (out registry.Tag, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		if err := t.Require(ctx, "repos", "repo", g.UID.Parent()); err != nil {
 			return err
@@ -97,7 +98,7 @@ func (s *Store) frozenIn(ctx context.Context, t Tx, group resource.UID) frozenTa
 
 // setTag creates or moves a tag and records the move. A tag that stays as it is
 // makes neither an event nor a move. Most tags are new, so it is first tried to add it.
-func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen frozenTags) (resource.Tag, error) {
+func (t Tx) setTag(ctx context.Context, g registry.Tag, frozen frozenTags) (registry.Tag, error) {
 	g.UpdateTime = t.DB.Time()
 	for range 3 {
 		if g.Digest != "" {
@@ -122,7 +123,7 @@ func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen frozenTags) (reso
 }
 
 // changeTag makes of a tag that there is what setTag was asked for.
-func (t Tx) changeTag(ctx context.Context, before, g resource.Tag, frozen frozenTags) (resource.Tag, error) {
+func (t Tx) changeTag(ctx context.Context, before, g registry.Tag, frozen frozenTags) (registry.Tag, error) {
 	g.UID, g.CreateTime, g.Digest = before.UID, before.CreateTime, cmp.Or(g.Digest, before.Digest)
 	moved := g.Digest != before.Digest
 	if !moved && g.Deprecated == before.Deprecated && fmt.Sprint(g.Bundles) == fmt.Sprint(before.Bundles) {
@@ -147,13 +148,13 @@ func immutable(tag string) error {
 }
 
 // tagNamed reads the tag that has the name and the repo of g, to change it.
-func (t Tx) tagNamed(ctx context.Context, g resource.Tag) (resource.Tag, error) {
+func (t Tx) tagNamed(ctx context.Context, g registry.Tag) (registry.Tag, error) {
 	return store.One(ctx, t.Rows, &tags, resource.UID(g.Name), ` WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Lock,
 		store.Segment(g.UID.Parent()), g.Name)
 }
 
 // insertTag adds a tag. It reports false if its repo has one of that name.
-func (t Tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
+func (t Tx) insertTag(ctx context.Context, g registry.Tag) (bool, error) {
 	switch err := store.InsertRow(ctx, t.Tx, &tags, g); {
 	case errors.Is(err, fault.AlreadyExists):
 		return false, nil
@@ -167,14 +168,14 @@ func (t Tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
 
 // noteTag does what follows from a new tag. The group of its event is the organization,
 // as on the wire.
-func (t Tx) noteTag(ctx context.Context, g resource.Tag) error {
+func (t Tx) noteTag(ctx context.Context, g registry.Tag) error {
 	if err := t.recordMove(ctx, g, g.Digest, g.UpdateTime); err != nil {
 		return err
 	}
 	return t.Added(ctx, store.TagCounter(resource.ClassOf(g.Name)), resource.TagCreated, g.UID, g.UID.Root(), g)
 }
 
-func (t Tx) updateTag(ctx context.Context, before resource.Tag, g *resource.Tag) error {
+func (t Tx) updateTag(ctx context.Context, before registry.Tag, g *registry.Tag) error {
 	err := store.Update(ctx, t.Tx, &tags, before, g)
 	if errors.Is(err, fault.NotFound) {
 		return fault.Missing("manifest", g.Digest)
@@ -186,7 +187,7 @@ func (t Tx) updateTag(ctx context.Context, before resource.Tag, g *resource.Tag)
 }
 
 // recordMove adds to the history of a tag where it points from a time on.
-func (t Tx) recordMove(ctx context.Context, g resource.Tag, digest string, at time.Time) error {
+func (t Tx) recordMove(ctx context.Context, g registry.Tag, digest string, at time.Time) error {
 	actor, err := store.Encode(resource.ActorFrom(ctx))
 	if err != nil {
 		return err
@@ -224,7 +225,7 @@ func (s *Store) DeleteTagNamed(
 		if err != nil {
 			return notIn(err, "tag", name)
 		}
-		g, err := t.tagNamed(ctx, resource.Tag{UID: repo + "/", Name: name})
+		g, err := t.tagNamed(ctx, registry.Tag{UID: repo + "/", Name: name})
 		if err != nil {
 			return err
 		}
@@ -232,7 +233,7 @@ func (s *Store) DeleteTagNamed(
 	})
 }
 
-func (t Tx) deleteTag(ctx context.Context, g resource.Tag, frozen func(string) bool, b bin) error {
+func (t Tx) deleteTag(ctx context.Context, g registry.Tag, frozen func(string) bool, b bin) error {
 	if b.follows {
 		return follows()
 	}
@@ -255,7 +256,7 @@ func (t Tx) deleteTag(ctx context.Context, g resource.Tag, frozen func(string) b
 // without a name, of all its tags.
 func (s *Store) TagHistory(
 	ctx context.Context, repo resource.UID, name string, p page.Request,
-) (out page.Page[resource.TagMove], _ error) {
+) (out page.Page[registry.TagMove], _ error) {
 	q := store.Query{}
 	where := `repo = ` + q.Arg(store.Segment(repo))
 	if name != "" {
@@ -270,7 +271,7 @@ func (s *Store) TagHistory(
 	text := `SELECT seq, name, digest, actor, at_ms FROM tag_history WHERE ` + where + `
 		ORDER BY seq DESC LIMIT ` + q.Arg(p.Size+1) + ` OFFSET ` + q.Arg(p.Skip)
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
-		m := resource.TagMove{Repo: repo}
+		m := registry.TagMove{Repo: repo}
 		var actor string
 		var at int64
 		if err := row.Scan(&m.Seq, &m.Name, &m.Digest, &actor, &at); err != nil {
@@ -289,7 +290,7 @@ func (s *Store) TagHistory(
 }
 
 // TagNamed returns the tag of that name in a repo, or fault.NotFound.
-func (s *Store) TagNamed(ctx context.Context, repo resource.UID, name string) (resource.Tag, error) {
+func (s *Store) TagNamed(ctx context.Context, repo resource.UID, name string) (registry.Tag, error) {
 	return store.One(ctx, s.Rows, &tags, resource.UID(name), ` WHERE t.parent = $1 AND t.name = $2`,
 		store.Segment(repo), name)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -16,7 +17,7 @@ import (
 type TaggedImage struct {
 	Repo   resource.UID
 	Digest string
-	State  resource.ImageState
+	State  registry.ImageState
 	Number int64 // -1 if it has none
 }
 
@@ -96,14 +97,14 @@ func (t *taggedImages) scan(row store.Scanner, tag *int64) (bool, error) {
 	if err := row.Scan(tag, &key.repo, &key.digest, &state, &number); err != nil || state == nil {
 		return false, err
 	}
-	if t.seen[key] || resource.ImageState(*state) == resource.ImageNone && number == nil {
+	if t.seen[key] || registry.ImageState(*state) == registry.ImageNone && number == nil {
 		return true, nil
 	}
 	if len(t.all) >= t.most {
 		return true, TooManyImages(t.most)
 	}
 	t.seen[key] = true
-	i := TaggedImage{Digest: key.digest, State: resource.ImageState(*state), Number: -1}
+	i := TaggedImage{Digest: key.digest, State: registry.ImageState(*state), Number: -1}
 	if number != nil {
 		i.Number = *number
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -16,10 +17,10 @@ import (
 // one, it moves to trash_blobs, where only a restore finds it. In every state of the database a blob that the trash needs is
 // in one of the two, so that its bytes stay.
 
-var trash = store.Kind[resource.TrashEntry]{
+var trash = store.Kind[registry.TrashEntry]{
 	Table: store.TrashCounter, Label: "trash entry", Holders: "repos trash_repos", Unique: "parent, kind, name, digest",
 	Deleted: resource.TrashDeleted,
-	Columns: func(e *resource.TrashEntry) []store.Column {
+	Columns: func(e *registry.TrashEntry) []store.Column {
 		return []store.Column{
 			store.JSON("detail", e), // what has a column is read from that
 			store.Key(&e.UID),
@@ -35,14 +36,14 @@ var trash = store.Kind[resource.TrashEntry]{
 }
 
 // TrashEntry returns an entry of the trash, or fault.NotFound.
-func (s *Store) TrashEntry(ctx context.Context, uid resource.UID) (resource.TrashEntry, error) {
+func (s *Store) TrashEntry(ctx context.Context, uid resource.UID) (registry.TrashEntry, error) {
 	return store.Get(ctx, s.DB, &trash, uid)
 }
 
 // Trash returns one page of what can be restored.
 func (s *Store) Trash(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
-) (page.Page[resource.TrashEntry], error) {
+) (page.Page[registry.TrashEntry], error) {
 	return store.List(ctx, s.DB, &trash, r, f, p)
 }
 
@@ -83,7 +84,7 @@ func notIn(err error, kind, name string) error {
 }
 
 // addTrash adds an entry in the place of the one about the same thing, if there is one.
-func (t Tx) addTrash(ctx context.Context, e resource.TrashEntry, b bin) error {
+func (t Tx) addTrash(ctx context.Context, e registry.TrashEntry, b bin) error {
 	n, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1 AND kind = $2 AND name = $3 AND digest = $4`,
 		store.Segment(e.Repo()), int(e.Kind), e.Tag, e.Digest)
 	if err != nil {
@@ -101,12 +102,12 @@ func (t Tx) addTrash(ctx context.Context, e resource.TrashEntry, b bin) error {
 }
 
 // dropTrash removes an entry with an event.
-func (t Tx) dropTrash(ctx context.Context, e resource.TrashEntry, event resource.EventType) error {
+func (t Tx) dropTrash(ctx context.Context, e registry.TrashEntry, event resource.EventType) error {
 	n, err := t.Exec(ctx, `DELETE FROM trash WHERE uid = $1`, string(e.UID))
 	if err != nil || n == 0 {
 		return err
 	}
-	before, after := &e, (*resource.TrashEntry)(nil)
+	before, after := &e, (*registry.TrashEntry)(nil)
 	if event == resource.TrashRestored {
 		before, after = nil, &e
 	}
@@ -116,24 +117,24 @@ func (t Tx) dropTrash(ctx context.Context, e resource.TrashEntry, event resource
 	return t.Count(ctx, store.TrashCounter, e.UID, -1)
 }
 
-func (t Tx) emitTrash(ctx context.Context, event resource.EventType, e resource.TrashEntry, before, after any) error {
+func (t Tx) emitTrash(ctx context.Context, event resource.EventType, e registry.TrashEntry, before, after any) error {
 	return t.Emit(ctx, event, e.UID, e.Repo().Parent(), before, after)
 }
 
 // trashTag keeps a tag that was deleted.
-func (t Tx) trashTag(ctx context.Context, g resource.Tag, b bin) error {
+func (t Tx) trashTag(ctx context.Context, g registry.Tag, b bin) error {
 	if !b.kept() {
 		return nil
 	}
-	return t.addTrash(ctx, resource.TrashEntry{
-		UID: g.UID.Parent().NewChild(), Kind: resource.TrashTag, Tag: g.Name, Digest: g.Digest, Together: b.together, WasTag: &g,
+	return t.addTrash(ctx, registry.TrashEntry{
+		UID: g.UID.Parent().NewChild(), Kind: registry.TrashTag, Tag: g.Name, Digest: g.Digest, Together: b.together, WasTag: &g,
 	}, b)
 }
 
 // trashManifest copies a manifest that is locked, and what it needs, to the trash. If the trash has it already, from before
 // it was pushed again, the bytes of that copy are no longer counted.
 func (t Tx) trashManifest(ctx context.Context, repo resource.UID, digest string, b bin) error {
-	e := resource.TrashEntry{UID: repo.NewChild(), Kind: resource.TrashManifest, Digest: digest}
+	e := registry.TrashEntry{UID: repo.NewChild(), Kind: registry.TrashManifest, Digest: digest}
 	if err := t.Row(ctx, `SELECT m.media_type, m.size + CAST(coalesce((SELECT sum(b.size) FROM manifest_refs AS r
 		JOIN blobs AS b ON b.digest = r.blob WHERE r.repo = m.repo AND r.digest = m.digest), 0) AS BIGINT)
 		FROM manifests AS m WHERE m.repo = $1 AND m.digest = $2`, []any{store.Segment(repo), digest},
@@ -150,7 +151,7 @@ func (t Tx) trashManifest(ctx context.Context, repo resource.UID, digest string,
 }
 
 // copyTrashed copies a manifest of a repo to the trash, or all if there is no digest, for an entry.
-func (t Tx) copyTrashed(ctx context.Context, e resource.TrashEntry, digest string) error {
+func (t Tx) copyTrashed(ctx context.Context, e registry.TrashEntry, digest string) error {
 	which, args := ``, []any{store.Segment(e.Repo()), store.Segment(e.UID)}
 	if digest != "" {
 		which, args = ` AND digest = $3`, append(args, digest)
@@ -188,19 +189,19 @@ func (t Tx) forgetTrashed(ctx context.Context, repo resource.UID, digest string)
 }
 
 // trashRepo copies a repo that is locked to the trash.
-func (t Tx) trashRepo(ctx context.Context, r resource.Repo, b bin) error {
+func (t Tx) trashRepo(ctx context.Context, r registry.Repo, b bin) error {
 	if err := t.forgetTrashed(ctx, r.UID, ""); err != nil {
 		return err
 	}
 	n, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1 AND kind = $2
-		AND digest IN (SELECT m.digest FROM manifests AS m WHERE m.repo = $1)`, store.Segment(r.UID), int(resource.TrashManifest))
+		AND digest IN (SELECT m.digest FROM manifests AS m WHERE m.repo = $1)`, store.Segment(r.UID), int(registry.TrashManifest))
 	if err != nil {
 		return err
 	}
 	if err := t.Count(ctx, store.TrashCounter, r.UID.NewChild(), -int(n)); err != nil {
 		return err
 	}
-	e := resource.TrashEntry{UID: r.UID.NewChild(), Kind: resource.TrashRepo, WasRepo: &r}
+	e := registry.TrashEntry{UID: r.UID.NewChild(), Kind: registry.TrashRepo, WasRepo: &r}
 	if e.Size, err = t.repoSize(ctx, r.UID); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -24,14 +25,14 @@ func (s *Store) DeleteTrash(ctx context.Context, uid resource.UID) error {
 }
 
 // purge removes an entry that is locked, and its content. The blobs are left to the collector.
-func (t Tx) purge(ctx context.Context, e resource.TrashEntry) error {
-	if e.Kind == resource.TrashRepo {
+func (t Tx) purge(ctx context.Context, e registry.TrashEntry) error {
+	if e.Kind == registry.TrashRepo {
 		if err := t.emitTrash(ctx, resource.TrashDeleted, e, e, nil); err != nil {
 			return err
 		}
 		return t.DropTrash(ctx, e.Repo())
 	}
-	if e.Kind == resource.TrashManifest {
+	if e.Kind == registry.TrashManifest {
 		if err := t.forgetTrashed(ctx, e.Repo(), e.Digest); err != nil {
 			return err
 		}

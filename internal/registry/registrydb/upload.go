@@ -8,11 +8,12 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
 // InsertUpload begins a session.
-func (s *Store) InsertUpload(ctx context.Context, u resource.Upload) error {
+func (s *Store) InsertUpload(ctx context.Context, u registry.Upload) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.Later(ctx, `
 			INSERT INTO uploads (id, grp, repo, algorithm, size, state, holder, lease_ms, update_ms)
@@ -25,7 +26,7 @@ func (s *Store) InsertUpload(ctx context.Context, u resource.Upload) error {
 }
 
 // stateOf is the state of an upload's hash, never NULL.
-func stateOf(u resource.Upload) []byte {
+func stateOf(u registry.Upload) []byte {
 	if u.State == nil {
 		return []byte{}
 	}
@@ -33,8 +34,8 @@ func stateOf(u resource.Upload) []byte {
 }
 
 // Upload returns a session of a repo, or fault.NotFound.
-func (s *Store) Upload(ctx context.Context, group resource.UID, repo, id string) (resource.Upload, error) {
-	u := resource.Upload{ID: id, Group: group, Repo: repo}
+func (s *Store) Upload(ctx context.Context, group resource.UID, repo, id string) (registry.Upload, error) {
+	u := registry.Upload{ID: id, Group: group, Repo: repo}
 	err := s.Row(ctx, `SELECT algorithm, size, state FROM uploads WHERE id = $1 AND grp = $2 AND repo = $3`,
 		[]any{id, string(group), repo}, &u.Algorithm, &u.Size, &u.State)
 	return u, store.Missing(err, "upload", resource.UID(id))
@@ -46,8 +47,8 @@ func (s *Store) Upload(ctx context.Context, group resource.UID, repo, id string)
 // such session, and fault.Aborted while it has another holder.
 func (s *Store) HoldUpload(
 	ctx context.Context, group resource.UID, repo, id, holder string, until time.Time,
-) (u resource.Upload, interrupted bool, _ error) {
-	u = resource.Upload{ID: id, Group: group, Repo: repo}
+) (u registry.Upload, interrupted bool, _ error) {
+	u = registry.Upload{ID: id, Group: group, Repo: repo}
 	err := s.ExecRow(ctx, `UPDATE uploads SET holder = $4, lease_ms = $5, update_ms = $6
 		WHERE id = $1 AND grp = $2 AND repo = $3 AND holder IN ('', $4) RETURNING algorithm, size, state`,
 		[]any{id, string(group), repo, holder, store.MS(until), store.MS(s.Time())}, &u.Algorithm, &u.Size, &u.State)
@@ -59,8 +60,8 @@ func (s *Store) HoldUpload(
 
 // holdInterrupted is HoldUpload if nobody can hold the session, or another does.
 func (s *Store) holdInterrupted(
-	ctx context.Context, u resource.Upload, holder string, until time.Time,
-) (_ resource.Upload, interrupted bool, _ error) {
+	ctx context.Context, u registry.Upload, holder string, until time.Time,
+) (_ registry.Upload, interrupted bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		var other string
 		var lease int64
@@ -94,7 +95,7 @@ func (s *Store) RenewUpload(ctx context.Context, id, holder string, until time.T
 // SaveUpload records the progress of a session, and lets go of it. It returns
 // fault.NotFound if it was cancelled or has another holder, and
 // fault.FailedPrecondition if a budget has no room for it.
-func (s *Store) SaveUpload(ctx context.Context, u resource.Upload, holder string) error {
+func (s *Store) SaveUpload(ctx context.Context, u registry.Upload, holder string) error {
 	return s.write(ctx, func(t Tx) error {
 		var before int64 // a group that is deleted meanwhile waits for its uploads
 		err := t.Row(ctx, `SELECT t.size FROM uploads AS t WHERE t.id = $1 AND t.holder = $2 AND t.grp = $3
@@ -122,7 +123,7 @@ func (t Tx) countUpload(ctx context.Context, group resource.UID, by int64) error
 
 // takeUpload removes the session that a condition selects. It reports whether there was one. The caller takes its bytes
 // out of the counters.
-func (t Tx) takeUpload(ctx context.Context, where string, args ...any) (u resource.Upload, taken bool, _ error) {
+func (t Tx) takeUpload(ctx context.Context, where string, args ...any) (u registry.Upload, taken bool, _ error) {
 	err := t.Row(ctx, `DELETE FROM uploads WHERE `+where+` RETURNING grp, size`, args, &u.Group, &u.Size)
 	if errors.Is(err, sql.ErrNoRows) {
 		return u, false, nil

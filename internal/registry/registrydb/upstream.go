@@ -7,13 +7,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-var upstreams = store.Kind[resource.RegistryUpstream]{
+var upstreams = store.Kind[registry.Upstream]{
 	Table: "registry_upstreams", Label: "upstream", Unique: "parent",
 	Created: resource.UpstreamCreated, Updated: resource.UpstreamUpdated, Deleted: resource.UpstreamDeleted,
-	Columns: func(u *resource.RegistryUpstream) []store.Column {
+	Columns: func(u *registry.Upstream) []store.Column {
 		return []store.Column{
 			store.JSON("detail", u), // what has a column is read from that
 			store.Key(&u.UID),
@@ -28,7 +29,7 @@ var upstreams = store.Kind[resource.RegistryUpstream]{
 // InsertUpstream gives a group an upstream. It returns fault.NotFound if there is no such group, fault.AlreadyExists if it
 // has an upstream, and fault.FailedPrecondition if there are repos in it or below it: what was pushed must not be taken
 // for what the upstream has.
-func (s *Store) InsertUpstream(ctx context.Context, u resource.RegistryUpstream) error {
+func (s *Store) InsertUpstream(ctx context.Context, u registry.Upstream) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, u.Group()); err != nil {
 			return err
@@ -63,22 +64,22 @@ func (t Tx) upstreamsChanged(ctx context.Context) error {
 }
 
 // Upstream returns an upstream, or fault.NotFound.
-func (s *Store) Upstream(ctx context.Context, uid resource.UID) (resource.RegistryUpstream, error) {
+func (s *Store) Upstream(ctx context.Context, uid resource.UID) (registry.Upstream, error) {
 	return store.Get(ctx, s.DB, &upstreams, uid)
 }
 
 // Upstreams returns one page of upstreams.
 func (s *Store) Upstreams(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
-) (page.Page[resource.RegistryUpstream], error) {
+) (page.Page[registry.Upstream], error) {
 	return store.List(ctx, s.DB, &upstreams, r, f, p)
 }
 
 // UpdateUpstream replaces before by after. It returns store.ErrStale if the upstream is not as before any more. With
 // another address, no tag counts as seen.
 func (s *Store) UpdateUpstream(
-	ctx context.Context, before, after resource.RegistryUpstream,
-) (resource.RegistryUpstream, error) {
+	ctx context.Context, before, after registry.Upstream,
+) (registry.Upstream, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.upstreamsChanged(ctx); err != nil {
 			return err
@@ -137,7 +138,7 @@ func (s *Store) UpstreamSecrets(ctx context.Context) ([][]byte, error) {
 // ForgetUpstreamSecrets removes the credentials that opens reports false for, and returns the upstreams that lost theirs.
 func (t Tx) ForgetUpstreamSecrets(
 	ctx context.Context, opens func(sealed []byte) bool,
-) (lost []resource.RegistryUpstream, _ error) {
+) (lost []registry.Upstream, _ error) {
 	all, err := upstreams.All(ctx, t.Rows, ` WHERE length(t.secret) > 0 ORDER BY t.seg`)
 	if err != nil {
 		return nil, err
@@ -161,11 +162,11 @@ func (t Tx) ForgetUpstreamSecrets(
 
 // An UpstreamSet is all upstreams at one time. It is never changed.
 type UpstreamSet struct {
-	byGroup map[resource.UID]resource.RegistryUpstream
+	byGroup map[resource.UID]registry.Upstream
 }
 
 // Over returns the upstream of a group: its own, or that of the nearest group above.
-func (s *UpstreamSet) Over(group resource.UID) (u resource.RegistryUpstream, ok bool) {
+func (s *UpstreamSet) Over(group resource.UID) (u registry.Upstream, ok bool) {
 	if len(s.byGroup) == 0 {
 		return u, false
 	}
@@ -185,7 +186,7 @@ func NewUpstreamCache(s *Store) *store.Whole[UpstreamSet] {
 		if err != nil {
 			return nil, fmt.Errorf("read upstreams: %w", err)
 		}
-		set := &UpstreamSet{byGroup: map[resource.UID]resource.RegistryUpstream{}}
+		set := &UpstreamSet{byGroup: map[resource.UID]registry.Upstream{}}
 		for _, u := range all {
 			set.byGroup[u.Group()] = u
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
@@ -72,52 +73,52 @@ func (s *Service) reach(ctx context.Context, f interface{ Validate() error }) (s
 
 // List returns a page of the advisories the caller has advisories.list on, without the packages they affect.
 func (s *Service) List(
-	ctx context.Context, f resource.AdvisoryFilter, p page.Params,
-) (page.Page[resource.Advisory], error) {
+	ctx context.Context, f vuln.AdvisoryFilter, p page.Params,
+) (page.Page[vuln.Advisory], error) {
 	return authz.List(ctx, s.authz, s.pages, advisoryList, resource.AdvisoriesList, f, p, s.summaries)
 }
 
 // summaries reads a page of advisories without the packages they affect.
 func (s *Service) summaries(
-	ctx context.Context, reach store.Reach, f resource.AdvisoryFilter, r page.Request,
-) (page.Page[resource.Advisory], error) {
+	ctx context.Context, reach store.Reach, f vuln.AdvisoryFilter, r page.Request,
+) (page.Page[vuln.Advisory], error) {
 	return s.store.Advisories(ctx, reach, f, r, false)
 }
 
 // Get returns an advisory. The caller needs advisories.list on it.
-func (s *Service) Get(ctx context.Context, uid resource.UID) (resource.Advisory, error) {
+func (s *Service) Get(ctx context.Context, uid resource.UID) (vuln.Advisory, error) {
 	return authz.Get(ctx, s.authz, resource.AdvisoriesList, uid, s.store.Advisory)
 }
 
 // Create creates an advisory in a group. It gets an ID if it has none. The caller needs advisories.create
 // there, and advisories.approve if an event is already reviewed.
-func (s *Service) Create(ctx context.Context, group resource.UID, a resource.Advisory) (resource.Advisory, error) {
+func (s *Service) Create(ctx context.Context, group resource.UID, a vuln.Advisory) (vuln.Advisory, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, group); err != nil {
-		return resource.Advisory{}, err
+		return vuln.Advisory{}, err
 	}
 	a.Author = cmp.Or(a.Author, caller(ctx))
 	for i := range a.Events {
-		if err := s.completeEvent(ctx, group, &a.Events[i], resource.ReviewUnspecified); err != nil {
-			return resource.Advisory{}, err
+		if err := s.completeEvent(ctx, group, &a.Events[i], vuln.ReviewUnspecified); err != nil {
+			return vuln.Advisory{}, err
 		}
 	}
 	if err := check(a); err != nil {
-		return resource.Advisory{}, err
+		return vuln.Advisory{}, err
 	}
 	if a.ID == "" {
-		a.ID = resource.StableAdvisoryID(string(group.NewChild()))
+		a.ID = vuln.StableAdvisoryID(string(group.NewChild()))
 	}
 	return s.store.InsertAdvisory(ctx, group, a)
 }
 
 // Update applies change to an advisory, except to its events. The caller needs advisories.update on it.
 func (s *Service) Update(
-	ctx context.Context, uid resource.UID, change func(*resource.Advisory) error,
-) (resource.Advisory, error) {
+	ctx context.Context, uid resource.UID, change func(*vuln.Advisory) error,
+) (vuln.Advisory, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesUpdate, uid); err != nil {
-		return resource.Advisory{}, err
+		return vuln.Advisory{}, err
 	}
-	return s.store.UpdateAdvisory(ctx, uid, func(a *resource.Advisory) error {
+	return s.store.UpdateAdvisory(ctx, uid, func(a *vuln.Advisory) error {
 		events := a.Events
 		if err := change(a); err != nil {
 			return err
@@ -135,19 +136,19 @@ func (s *Service) Delete(ctx context.Context, uid resource.UID) error {
 // AddEvent adds an event to an advisory. The caller needs advisories.create on
 // it, and advisories.approve for an event that is already reviewed.
 func (s *Service) AddEvent(
-	ctx context.Context, uid resource.UID, e resource.AdvisoryEvent,
-) (resource.AdvisoryEvent, error) {
+	ctx context.Context, uid resource.UID, e vuln.AdvisoryEvent,
+) (vuln.AdvisoryEvent, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, uid); err != nil {
-		return resource.AdvisoryEvent{}, err
+		return vuln.AdvisoryEvent{}, err
 	}
-	if err := s.completeEvent(ctx, uid, &e, resource.ReviewUnspecified); err != nil {
-		return resource.AdvisoryEvent{}, err
+	if err := s.completeEvent(ctx, uid, &e, vuln.ReviewUnspecified); err != nil {
+		return vuln.AdvisoryEvent{}, err
 	}
 	if err := e.Validate(); err != nil {
-		return resource.AdvisoryEvent{}, err
+		return vuln.AdvisoryEvent{}, err
 	}
 	e.UID, e.CreateTime = uid.NewChild(), s.now()
-	_, err := s.store.UpdateAdvisory(ctx, uid, func(a *resource.Advisory) error {
+	_, err := s.store.UpdateAdvisory(ctx, uid, func(a *vuln.Advisory) error {
 		a.Events = append(slices.Clone(a.Events), e)
 		return check(*a)
 	})
@@ -157,13 +158,13 @@ func (s *Service) AddEvent(
 // UpdateEvent applies change to an event that has not been approved or rejected.
 // The caller needs advisories.update on it, and advisories.approve to review it.
 func (s *Service) UpdateEvent(
-	ctx context.Context, uid resource.UID, change func(*resource.AdvisoryEvent) error,
-) (e resource.AdvisoryEvent, _ error) {
+	ctx context.Context, uid resource.UID, change func(*vuln.AdvisoryEvent) error,
+) (e vuln.AdvisoryEvent, _ error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesUpdate, uid); err != nil {
-		return resource.AdvisoryEvent{}, err
+		return vuln.AdvisoryEvent{}, err
 	}
-	_, err := s.store.UpdateAdvisory(ctx, uid.Parent(), func(a *resource.Advisory) error {
-		i := slices.IndexFunc(a.Events, func(e resource.AdvisoryEvent) bool { return e.UID == uid })
+	_, err := s.store.UpdateAdvisory(ctx, uid.Parent(), func(a *vuln.Advisory) error {
+		i := slices.IndexFunc(a.Events, func(e vuln.AdvisoryEvent) bool { return e.UID == uid })
 		if i < 0 {
 			return fault.Missing("advisory event", string(uid))
 		}
@@ -192,11 +193,11 @@ func (s *Service) UpdateEvent(
 // completeEvent sets the author and the reviewer of an event. If its review state is neither pending nor the
 // one it had before, the caller needs advisories.approve on scope.
 func (s *Service) completeEvent(
-	ctx context.Context, scope resource.UID, e *resource.AdvisoryEvent, before resource.ReviewState,
+	ctx context.Context, scope resource.UID, e *vuln.AdvisoryEvent, before vuln.ReviewState,
 ) error {
-	e.ReviewState = cmp.Or(e.ReviewState, resource.ReviewPending)
+	e.ReviewState = cmp.Or(e.ReviewState, vuln.ReviewPending)
 	e.Author = cmp.Or(e.Author, caller(ctx))
-	if e.ReviewState == before || e.ReviewState == resource.ReviewPending {
+	if e.ReviewState == before || e.ReviewState == vuln.ReviewPending {
 		return nil
 	}
 	e.Reviewer = cmp.Or(e.Reviewer, caller(ctx))
@@ -211,7 +212,7 @@ func caller(ctx context.Context) string {
 
 // check returns what is wrong with an advisory: what Validate returns, or else its
 // invalid ranges and severities.
-func check(a resource.Advisory) error {
+func check(a vuln.Advisory) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
@@ -230,7 +231,7 @@ func check(a resource.Advisory) error {
 	return nil
 }
 
-func checkSeverities(field string, all []resource.Severity) (bad []fault.Violation) {
+func checkSeverities(field string, all []vuln.Severity) (bad []fault.Violation) {
 	for _, s := range all {
 		if err := format.CheckSeverity(s); err != nil {
 			bad = append(bad, fault.Violation{Subject: field, Description: reason(err)})

@@ -5,14 +5,14 @@ import (
 	"io"
 
 	"github.com/holdfast-dev/holdfast/internal/core/page"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 )
 
 // Export writes the advisories that match a filter, among those the caller has advisories.list on, ordered by
 // UID. It returns fault.InvalidArgument, with nothing written, for an invalid filter or format.
 func (s *Service) Export(
-	ctx context.Context, f resource.AdvisoryFilter, to format.Format, o format.Options, w io.Writer,
+	ctx context.Context, f vuln.AdvisoryFilter, to format.Format, o format.Options, w io.Writer,
 ) error {
 	reach, err := s.reach(ctx, f)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/fetch"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
@@ -36,23 +37,23 @@ const (
 
 // CreateFeed adds a feed to a group. The caller needs advisories.create there.
 func (s *Service) CreateFeed(
-	ctx context.Context, group resource.UID, f resource.AdvisoryFeed,
-) (resource.AdvisoryFeed, error) {
+	ctx context.Context, group resource.UID, f vuln.AdvisoryFeed,
+) (vuln.AdvisoryFeed, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, group); err != nil {
-		return resource.AdvisoryFeed{}, err
+		return vuln.AdvisoryFeed{}, err
 	}
 	if f.Interval == 0 {
-		f.Interval = resource.DefaultFeedInterval
+		f.Interval = vuln.DefaultFeedInterval
 	}
 	if err := s.checkFeed(f); err != nil {
-		return resource.AdvisoryFeed{}, err
+		return vuln.AdvisoryFeed{}, err
 	}
 	f.UID, f.CreateTime = group.NewChild(), s.now()
 	f.UpdateTime = f.CreateTime
 	return f, s.store.InsertFeed(ctx, f)
 }
 
-func (s *Service) checkFeed(f resource.AdvisoryFeed) error {
+func (s *Service) checkFeed(f vuln.AdvisoryFeed) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (s *Service) checkFeed(f resource.AdvisoryFeed) error {
 }
 
 // redact removes what may be a secret from the address of a feed, unless the caller could change it.
-func (s *Service) redact(ctx context.Context, f resource.AdvisoryFeed) resource.AdvisoryFeed {
+func (s *Service) redact(ctx context.Context, f vuln.AdvisoryFeed) vuln.AdvisoryFeed {
 	if s.authz.Require(ctx, resource.AdvisoriesUpdate, f.UID) != nil {
 		return f.Redacted()
 	}
@@ -72,7 +73,7 @@ func (s *Service) redact(ctx context.Context, f resource.AdvisoryFeed) resource.
 
 // GetFeed returns a feed. The caller needs advisories.list on it, and
 // advisories.update to see the query of its address.
-func (s *Service) GetFeed(ctx context.Context, uid resource.UID) (resource.AdvisoryFeed, error) {
+func (s *Service) GetFeed(ctx context.Context, uid resource.UID) (vuln.AdvisoryFeed, error) {
 	f, err := authz.Get(ctx, s.authz, resource.AdvisoriesList, uid, s.store.Feed)
 	return s.redact(ctx, f), err
 }
@@ -81,7 +82,7 @@ func (s *Service) GetFeed(ctx context.Context, uid resource.UID) (resource.Advis
 // addresses are as GetFeed returns them.
 func (s *Service) ListFeeds(
 	ctx context.Context, f resource.Filter, p page.Params,
-) (page.Page[resource.AdvisoryFeed], error) {
+) (page.Page[vuln.AdvisoryFeed], error) {
 	got, err := authz.List(ctx, s.authz, s.pages, advisorydb.FeedList, resource.AdvisoriesList, f, p, s.store.Feeds)
 	for i := range got.Items {
 		got.Items[i] = s.redact(ctx, got.Items[i])
@@ -91,12 +92,12 @@ func (s *Service) ListFeeds(
 
 // UpdateFeed applies change to a feed. The caller needs advisories.update on it.
 func (s *Service) UpdateFeed(
-	ctx context.Context, uid resource.UID, change func(*resource.AdvisoryFeed) error,
-) (resource.AdvisoryFeed, error) {
+	ctx context.Context, uid resource.UID, change func(*vuln.AdvisoryFeed) error,
+) (vuln.AdvisoryFeed, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesUpdate, uid); err != nil {
-		return resource.AdvisoryFeed{}, err
+		return vuln.AdvisoryFeed{}, err
 	}
-	return store.Edit(ctx, uid, s.store.Feed, s.store.UpdateFeed, func(f *resource.AdvisoryFeed) error {
+	return store.Edit(ctx, uid, s.store.Feed, s.store.UpdateFeed, func(f *vuln.AdvisoryFeed) error {
 		if err := change(f); err != nil {
 			return err
 		}
@@ -107,7 +108,7 @@ func (s *Service) UpdateFeed(
 // RunFeed has a feed read now, or as soon as feedRest has passed since it was last
 // read. The caller needs advisories.update on it. It returns
 // fault.FailedPrecondition if the feed is paused.
-func (s *Service) RunFeed(ctx context.Context, uid resource.UID) (resource.AdvisoryFeed, error) {
+func (s *Service) RunFeed(ctx context.Context, uid resource.UID) (vuln.AdvisoryFeed, error) {
 	f, err := authz.Get(ctx, s.authz, resource.AdvisoriesUpdate, uid, s.store.Feed)
 	if err != nil {
 		return f, err
@@ -153,7 +154,7 @@ type feedQueue struct {
 
 // next returns the next feed to read, or false if none is due or maxFeedReaders are
 // being read. The caller must call done for the feed's organization.
-func (q *feedQueue) next(ctx context.Context, s *Service) (f resource.AdvisoryFeed, ok bool, err error) {
+func (q *feedQueue) next(ctx context.Context, s *Service) (f vuln.AdvisoryFeed, ok bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.busy) >= maxFeedReaders {
@@ -218,7 +219,7 @@ func (s *Service) warn(ctx context.Context, err error) {
 }
 
 // readAndRecord reads a feed and records the result.
-func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) error {
+func (s *Service) readAndRecord(ctx context.Context, f vuln.AdvisoryFeed) error {
 	ctx, span := trace.Begin(ctx, "read a feed", "")
 	start := s.now()
 	last, state, err := s.readFeed(ctx, f)
@@ -240,7 +241,7 @@ func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) er
 }
 
 // countFeed counts a feed that was read.
-func (s *Service) countFeed(last resource.FeedResult, err error) {
+func (s *Service) countFeed(last vuln.FeedResult, err error) {
 	outcome := metric.Changed
 	switch {
 	case err != nil:
@@ -253,8 +254,8 @@ func (s *Service) countFeed(last resource.FeedResult, err error) {
 
 // readFeed reads a feed. If that fails, the state it returns is the old one, so that the feed is read again.
 func (s *Service) readFeed(
-	ctx context.Context, f resource.AdvisoryFeed,
-) (last resource.FeedResult, state []byte, err error) {
+	ctx context.Context, f vuln.AdvisoryFeed,
+) (last vuln.FeedResult, state []byte, err error) {
 	state = f.State
 	got, err := s.cfg.Fetcher.Fetch(ctx, f.Address, f.State)
 	if err != nil {
@@ -290,8 +291,8 @@ func (s *Service) readFeed(
 
 // readRecords imports the advisories of a feed.
 func (s *Service) readRecords(
-	ctx context.Context, f resource.AdvisoryFeed, records iter.Seq[format.Record],
-) (last resource.FeedResult, _ error) {
+	ctx context.Context, f vuln.AdvisoryFeed, records iter.Seq[format.Record],
+) (last vuln.FeedResult, _ error) {
 	var problems []Problem
 	m := s.newImport(ctx, f.UID.Parent(), f.Name, func(p Progress) error {
 		problems = append(problems, p.Problems...)

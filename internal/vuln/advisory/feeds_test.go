@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/fetch"
@@ -66,7 +67,7 @@ func must(t *testing.T, err error) {
 }
 
 // read looks at the feed that is due and returns what is recorded of it.
-func (d *desk) read(t *testing.T, uid resource.UID) resource.FeedResult {
+func (d *desk) read(t *testing.T, uid resource.UID) vuln.FeedResult {
 	t.Helper()
 	d.now = d.now.Add(2 * time.Hour)
 	ok, err := d.ReadDue(t.Context())
@@ -85,12 +86,12 @@ func TestFolderFeed(t *testing.T) {
 		d := newDesk(t, s, outbound.Config{})
 		write := func(name, text string) { must(t, os.WriteFile(filepath.Join(d.folder, name), []byte(text), 0o600)) }
 		write("a.json", record)
-		f, err := d.CreateFeed(d.ctx, d.org, resource.AdvisoryFeed{Name: "folder", Address: d.folder})
+		f, err := d.CreateFeed(d.ctx, d.org, vuln.AdvisoryFeed{Name: "folder", Address: d.folder})
 		must(t, err)
-		if f.Interval != resource.DefaultFeedInterval {
+		if f.Interval != vuln.DefaultFeedInterval {
 			t.Errorf("the interval is %s", f.Interval)
 		}
-		if last := d.read(t, f.UID); last.Error != "" || last.Import != (resource.ImportResult{Created: 1}) {
+		if last := d.read(t, f.UID); last.Error != "" || last.Import != (vuln.ImportResult{Created: 1}) {
 			t.Errorf("at first: %+v", last)
 		}
 		if last := d.read(t, f.UID); !last.Unchanged || last.Error != "" {
@@ -111,7 +112,7 @@ func TestFolderFeed(t *testing.T) {
 		write("a.json", strings.Replace(record, `"summary":"x"`, `"summary":"changed"`, 1))
 		write("b.json", "nonsense")
 		last := d.read(t, f.UID)
-		if last.Import != (resource.ImportResult{Updated: 1, Failed: 1}) || !strings.Contains(last.Error, "b.json") {
+		if last.Import != (vuln.ImportResult{Updated: 1, Failed: 1}) || !strings.Contains(last.Error, "b.json") {
 			t.Errorf("changed: %+v", last)
 		}
 		must(t, os.RemoveAll(d.folder))
@@ -148,9 +149,9 @@ func TestFeedFromAfar(t *testing.T) {
 	d := newDesk(t, s, outbound.Config{Loopback: true})
 	for _, path := range []string{"/moved", "/lies", "/missing"} {
 		f, err := d.CreateFeed(d.ctx, d.org,
-			resource.AdvisoryFeed{Name: strings.Trim(path, "/"), Address: h.URL + path})
+			vuln.AdvisoryFeed{Name: strings.Trim(path, "/"), Address: h.URL + path})
 		must(t, err)
-		if last := d.read(t, f.UID); last.Error == "" || last.Import != (resource.ImportResult{}) {
+		if last := d.read(t, f.UID); last.Error == "" || last.Import != (vuln.ImportResult{}) {
 			t.Errorf("%s: %+v", path, last)
 		}
 		must(t, d.DeleteFeed(d.ctx, f.UID))
@@ -158,7 +159,7 @@ func TestFeedFromAfar(t *testing.T) {
 	if hits != 3 {
 		t.Errorf("%d requests for three feeds: a redirect was followed", hits)
 	}
-	f, err := d.CreateFeed(d.ctx, d.org, resource.AdvisoryFeed{Name: "good", Address: h.URL + "/good.json"})
+	f, err := d.CreateFeed(d.ctx, d.org, vuln.AdvisoryFeed{Name: "good", Address: h.URL + "/good.json"})
 	must(t, err)
 	if last := d.read(t, f.UID); last.Error != "" || last.Import.Created != 1 {
 		t.Errorf("good: %+v", last)
@@ -175,7 +176,7 @@ func TestPrivateFeed(t *testing.T) {
 	h := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
 	t.Cleanup(h.Close)
 	f, err := d.CreateFeed(d.ctx, d.org,
-		resource.AdvisoryFeed{Name: "private", Address: strings.Replace(h.URL, "127.0.0.1", "localhost", 1) + "/x"})
+		vuln.AdvisoryFeed{Name: "private", Address: strings.Replace(h.URL, "127.0.0.1", "localhost", 1) + "/x"})
 	if err != nil { // already the name is refused
 		if !errors.Is(err, fault.InvalidArgument) {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 )
 
@@ -32,7 +33,7 @@ type Problem struct{ Name, Reason string }
 
 // Progress counts the records that an import has committed.
 type Progress struct {
-	resource.ImportResult
+	vuln.ImportResult
 	Problems []Problem // since the last report
 	Offset   int64     // bytes of the document
 }
@@ -46,7 +47,7 @@ type Import struct {
 
 	tasks    *errgroup.Group
 	ctx      context.Context
-	batch    []resource.Advisory
+	batch    []vuln.Advisory
 	ids      map[string]bool
 	bytes    int
 	problems []Problem
@@ -80,7 +81,7 @@ func (s *Service) newImport(
 // Read imports the records of one document or archive. A list of exploited vulnerabilities
 // replaces that of the group instead. f is its format, or "" to detect from the content
 // whether the document is such a list.
-func (m *Import) Read(name string, r io.ReaderAt, size int64, f resource.ExploitFormat) error {
+func (m *Import) Read(name string, r io.ReaderAt, size int64, f vuln.ExploitFormat) error {
 	if f = cmp.Or(f, format.DetectExploits(r, size)); f != "" {
 		return m.replaceExploits(name, r, size, f)
 	}
@@ -171,7 +172,7 @@ func (m *Import) flush(offset int64) {
 }
 
 // count counts the records of a batch.
-func (s *Service) count(done resource.ImportResult) {
+func (s *Service) count(done vuln.ImportResult) {
 	all := s.cfg.Metrics.Imports
 	all.Add(done.Created, "created")
 	all.Add(done.Updated, "updated")
@@ -189,7 +190,7 @@ func (m *Import) reportProgress() error {
 }
 
 // Close writes the last batch and returns the result of the import.
-func (m *Import) Close() (resource.ImportResult, error) {
+func (m *Import) Close() (vuln.ImportResult, error) {
 	m.flush(0)
 	err := m.tasks.Wait()
 	m.mu.Lock()

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/internal/core/page"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 )
 
@@ -37,7 +37,7 @@ func TestLongLocation(t *testing.T) {
 		}
 		done, err := m.Close()
 		must(t, err)
-		if want := (resource.ImportResult{Created: 1, Failed: 1}); done != want {
+		if want := (vuln.ImportResult{Created: 1, Failed: 1}); done != want {
 			t.Errorf("the result is %+v", done)
 		}
 		const why = "component_location: has 65537 bytes, and at most 65536 are allowed"
@@ -46,7 +46,7 @@ func TestLongLocation(t *testing.T) {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
 		for location, n := range map[string]int64{most: 1, most + "/": -1, "/a": 0} {
-			found, err := d.List(d.ctx, resource.AdvisoryFilter{ComponentLocations: []string{location}}, page.Params{})
+			found, err := d.List(d.ctx, vuln.AdvisoryFilter{ComponentLocations: []string{location}}, page.Params{})
 			if n < 0 && err == nil || n >= 0 && (err != nil || found.Total != n) {
 				t.Errorf("a list of those at a location of %d bytes: %d %v", len(location), found.Total, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
@@ -19,7 +20,7 @@ type Package struct {
 
 // A Match is an advisory that affects a version, and the versions in which it is fixed.
 type Match struct {
-	resource.Advisory
+	vuln.Advisory
 	Fixed []string
 }
 
@@ -104,7 +105,7 @@ func (s *Service) query(
 	if err != nil {
 		return nil, fault.Field(field+".version", "%s", reason(err))
 	}
-	found, err := s.store.AdvisoriesOf(ctx, reach, uids, p.Name, func(all []resource.Affected) (bool, error) {
+	found, err := s.store.AdvisoriesOf(ctx, reach, uids, p.Name, func(all []vuln.Affected) (bool, error) {
 		for _, a := range all {
 			if a.Name != p.Name {
 				continue
@@ -122,7 +123,7 @@ func (s *Service) query(
 	var matches []Match
 	for _, a := range found {
 		latest := a.Latest()
-		if !a.DeleteTime.IsZero() || latest != nil && latest.Type == resource.EventFalsePositive {
+		if !a.DeleteTime.IsZero() || latest != nil && latest.Type == vuln.EventFalsePositive {
 			continue
 		}
 		matches = append(matches, Match{a, version.Fixed(a, p.Ecosystem, p.Name)})

@@ -10,20 +10,21 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 )
 
 // TestQuery asks about versions at the edges of ranges.
 func TestQuery(t *testing.T) {
-	affected := func(ecosystem, name string, events ...resource.RangeEvent) []resource.Affected {
-		return []resource.Affected{{Ecosystem: ecosystem, Name: name,
-			Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM", Events: events}}}}
+	affected := func(ecosystem, name string, events ...vuln.RangeEvent) []vuln.Affected {
+		return []vuln.Affected{{Ecosystem: ecosystem, Name: name,
+			Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: events}}}}
 	}
-	approved := func(kind resource.AdvisoryEventType) []resource.AdvisoryEvent {
-		return []resource.AdvisoryEvent{{Type: kind, ReviewState: resource.ReviewApproved}}
+	approved := func(kind vuln.AdvisoryEventType) []vuln.AdvisoryEvent {
+		return []vuln.AdvisoryEvent{{Type: kind, ReviewState: vuln.ReviewApproved}}
 	}
-	pending := []resource.AdvisoryEvent{{Type: resource.EventFalsePositive, ReviewState: resource.ReviewPending}}
-	from, until := resource.RangeEvent{Introduced: "1.0.0"}, resource.RangeEvent{Fixed: "1.10.0"}
+	pending := []vuln.AdvisoryEvent{{Type: vuln.EventFalsePositive, ReviewState: vuln.ReviewPending}}
+	from, until := vuln.RangeEvent{Introduced: "1.0.0"}, vuln.RangeEvent{Fixed: "1.10.0"}
 	tests := map[string]struct {
 		ask  advisory.Package
 		want []string
@@ -43,15 +44,15 @@ func TestQuery(t *testing.T) {
 	}
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		d := newDesk(t, s, outbound.Config{})
-		for _, a := range []resource.Advisory{
+		for _, a := range []vuln.Advisory{
 			{ID: "A-1", ArtifactName: "p", Affected: affected("npm", "p", from, until)},
 			{ID: "A-2", ArtifactName: "p", Affected: affected("npm", "p", from, until), DeleteTime: d.now},
 			{ID: "A-3", ArtifactName: "p", Affected: affected("npm", "p", from, until),
-				Events: approved(resource.EventFalsePositive)},
+				Events: approved(vuln.EventFalsePositive)},
 			{ID: "A-4", ArtifactName: "p", Affected: affected("npm", "p", from, until), Events: pending},
 			{ID: "A-5", ArtifactName: "a",
-				Affected: affected("Alpine:v3.20", "a", resource.RangeEvent{Introduced: "0"},
-					resource.RangeEvent{Fixed: "1.1-r0"})},
+				Affected: affected("Alpine:v3.20", "a", vuln.RangeEvent{Introduced: "0"},
+					vuln.RangeEvent{Fixed: "1.1-r0"})},
 		} {
 			_, err := d.Create(d.ctx, d.org, a)
 			must(t, err)
@@ -77,10 +78,10 @@ func TestQuery(t *testing.T) {
 func TestReopened(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		d := newDesk(t, s, outbound.Config{})
-		event := func(kind resource.AdvisoryEventType, fixed string) resource.AdvisoryEvent {
-			e := resource.AdvisoryEvent{Type: kind, ReviewState: resource.ReviewApproved}
+		event := func(kind vuln.AdvisoryEventType, fixed string) vuln.AdvisoryEvent {
+			e := vuln.AdvisoryEvent{Type: kind, ReviewState: vuln.ReviewApproved}
 			if fixed != "" {
-				e.Fixed = &resource.Fix{Version: fixed}
+				e.Fixed = &vuln.Fix{Version: fixed}
 			}
 			return e
 		}
@@ -102,19 +103,19 @@ func TestReopened(t *testing.T) {
 				t.Errorf("%s: (-want +got)\n%s", step, diff)
 			}
 		}
-		a := resource.Advisory{ID: "A-1", ArtifactName: "p", Affected: []resource.Affected{{Ecosystem: "npm", Name: "p",
-			Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "1.0.0"}}}}}}}
+		a := vuln.Advisory{ID: "A-1", ArtifactName: "p", Affected: []vuln.Affected{{Ecosystem: "npm", Name: "p",
+			Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "1.0.0"}}}}}}}
 		made, err := d.Create(d.ctx, d.org, a)
 		must(t, err)
 		for _, step := range []struct {
 			name string
-			resource.AdvisoryEvent
+			vuln.AdvisoryEvent
 			want []string
 		}{
-			{"fixed", event(resource.EventFixed, "1.0.0"), []string{"0.9.0 fixed in 1.0.0"}},
-			{"re-opened", event(resource.EventDetection, ""), []string{"0.9.0 fixed in ", "1.5.0 fixed in ", "2.0.0 fixed in "}},
-			{"fixed again", event(resource.EventFixed, "2.0.0"), []string{"0.9.0 fixed in 2.0.0", "1.5.0 fixed in 2.0.0"}},
-			{"a false positive", event(resource.EventFalsePositive, ""), nil},
+			{"fixed", event(vuln.EventFixed, "1.0.0"), []string{"0.9.0 fixed in 1.0.0"}},
+			{"re-opened", event(vuln.EventDetection, ""), []string{"0.9.0 fixed in ", "1.5.0 fixed in ", "2.0.0 fixed in "}},
+			{"fixed again", event(vuln.EventFixed, "2.0.0"), []string{"0.9.0 fixed in 2.0.0", "1.5.0 fixed in 2.0.0"}},
+			{"a false positive", event(vuln.EventFalsePositive, ""), nil},
 		} {
 			d.now = d.now.Add(time.Hour)
 			_, err := d.AddEvent(d.ctx, made.UID, step.AdvisoryEvent)
@@ -124,7 +125,7 @@ func TestReopened(t *testing.T) {
 
 		old := a
 		old.ID, old.ArtifactName, old.Affected[0].Name = "A-2", "q", "q"
-		old.Events = []resource.AdvisoryEvent{event(resource.EventFixed, "1.0.0"), event(resource.EventFixNotPlanned, "")}
+		old.Events = []vuln.AdvisoryEvent{event(vuln.EventFixed, "1.0.0"), event(vuln.EventFixNotPlanned, "")}
 		_, err = s.InsertAdvisory(t.Context(), d.org, old)
 		must(t, err)
 		check("stored by the version before", "q", "0.9.0 fixed in ", "1.5.0 fixed in ", "2.0.0 fixed in ")

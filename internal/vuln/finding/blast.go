@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -77,7 +78,7 @@ type BlastItem struct {
 
 // A SpreadPackage is a version of a package, and how many images have it.
 type SpreadPackage struct {
-	resource.Package
+	registry.Package
 	Images int
 }
 
@@ -90,7 +91,7 @@ type AffectedTag struct {
 
 // An AffectedDeployment says how the images of a repo are deployed.
 type AffectedDeployment struct {
-	resource.Deployment
+	registry.Deployment
 	Path string
 }
 

@@ -18,14 +18,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
 // A traffic is who pulled what and what runs where, in memory.
 type traffic struct {
-	pulls   []resource.Pull
+	pulls   []registry.Pull
 	running map[resource.UID][]string // digests, by the group that they were told to
 }
 
@@ -44,18 +46,18 @@ func (g *game) stir(t *testing.T) (w traffic) {
 			digests = append(digests, d)
 			for range g.rng.IntN(4) {
 				at := g.Time().Add(-time.Duration(g.rng.IntN(60)) * 24 * time.Hour)
-				w.pulls = append(w.pulls, resource.Pull{UID: repo.NewRisingChild(at), Digest: d, Time: at, Push: g.rng.IntN(4) == 0,
+				w.pulls = append(w.pulls, registry.Pull{UID: repo.NewRisingChild(at), Digest: d, Time: at, Push: g.rng.IntN(4) == 0,
 					Identity: identities[g.rng.IntN(len(identities))]})
 			}
 		}
 	}
 	must(t, g.InsertPulls(t.Context(), w.pulls))
 	for _, group := range g.groups {
-		p := resource.InventoryPlace{Group: group, Name: "cluster", PushTime: g.Time(), ExpireTime: g.Time().Add(time.Hour)}
-		var entries []resource.InventoryEntry
+		p := vuln.InventoryPlace{Group: group, Name: "cluster", PushTime: g.Time(), ExpireTime: g.Time().Add(time.Hour)}
+		var entries []vuln.InventoryEntry
 		for range g.rng.IntN(5) {
 			d := digests[g.rng.IntN(len(digests))]
-			entries, w.running[group] = append(entries, resource.InventoryEntry{Digest: d}), append(w.running[group], d)
+			entries, w.running[group] = append(entries, vuln.InventoryEntry{Digest: d}), append(w.running[group], d)
 		}
 		p.Entries = len(entries)
 		must(t, g.ReplaceInventory(t.Context(), p, entries))
@@ -82,7 +84,7 @@ func TestBlast(t *testing.T) {
 				id := fmt.Sprintf("CVE-%d", n)
 				called := g.called(id, g.sees[name])
 				g.checkBlast(ctx, t, w, name, finding.Vulnerability{ID: id, Days: 20}, func(p inspect.Package) bool {
-					return slices.ContainsFunc(called, func(a resource.Advisory) bool { return affects(a, p) })
+					return slices.ContainsFunc(called, func(a vuln.Advisory) bool { return affects(a, p) })
 				})
 			}
 			g.checkBlast(ctx, t, w, name, finding.Vulnerability{PURL: "pkg:npm/p1", Range: "<1.3.0", Days: 20}, func(p inspect.Package) bool {
@@ -217,7 +219,7 @@ func TestBlastGaps(t *testing.T) {
 	eachGame(t, func(t *testing.T, g *game) {
 		now := g.Time()
 		org, folder := g.groups[0], g.sees["of a folder"][0]
-		repo := resource.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+		repo := registry.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 		must(t, g.InsertRepo(t.Context(), repo))
 		d := push(t, g.Store, repo, "a0")
 		g.settle(t)
@@ -234,9 +236,9 @@ func TestBlastGaps(t *testing.T) {
 		}
 		check("all is known", finding.BlastImages, "1 ")
 		check("nothing was told", finding.BlastRunning, "0 NO_INVENTORY:0")
-		tell := func(expire time.Duration, entries ...resource.InventoryEntry) {
+		tell := func(expire time.Duration, entries ...vuln.InventoryEntry) {
 			t.Helper()
-			p := resource.InventoryPlace{Group: org, Name: fmt.Sprint(expire), PushTime: now, ExpireTime: now.Add(expire), Entries: len(entries)}
+			p := vuln.InventoryPlace{Group: org, Name: fmt.Sprint(expire), PushTime: now, ExpireTime: now.Add(expire), Entries: len(entries)}
 			for _, e := range entries {
 				if e.Digest == "" {
 					p.Unknown++
@@ -244,11 +246,11 @@ func TestBlastGaps(t *testing.T) {
 			}
 			must(t, g.ReplaceInventory(t.Context(), p, entries))
 		}
-		tell(-time.Second, resource.InventoryEntry{Digest: d})
+		tell(-time.Second, vuln.InventoryEntry{Digest: d})
 		check("what was told is out of date", finding.BlastRunning, "0 NO_INVENTORY:0 INVENTORY_EXPIRED:1")
-		tell(time.Hour, resource.InventoryEntry{Digest: d}, resource.InventoryEntry{Image: "app:1"})
+		tell(time.Hour, vuln.InventoryEntry{Digest: d}, vuln.InventoryEntry{Image: "app:1"})
 		check("one has no digest", finding.BlastRunning, "1 INVENTORY_EXPIRED:1 NOT_KNOWN_BY_DIGEST:1")
-		must(t, g.InsertDeployment(t.Context(), resource.Deployment{UID: repo.UID, CreateTime: now, UpdateTime: now}))
+		must(t, g.InsertDeployment(t.Context(), registry.Deployment{UID: repo.UID, CreateTime: now, UpdateTime: now}))
 		check("it has a deployment", finding.BlastRunning, "2 INVENTORY_EXPIRED:1 NOT_KNOWN_BY_DIGEST:1")
 		check("pulls", finding.BlastPulled, "0 ")
 		long := of(finding.BlastPulled)
@@ -256,7 +258,7 @@ func TestBlastGaps(t *testing.T) {
 		if got := g.blastGaps(ctx, t, long); got != "0 RECORDS_PRUNED:0" {
 			t.Errorf("of 100 days: %q", got)
 		}
-		must(t, g.InsertPulls(t.Context(), []resource.Pull{{UID: repo.UID.NewRisingChild(now), Time: now, More: 5}}))
+		must(t, g.InsertPulls(t.Context(), []registry.Pull{{UID: repo.UID.NewRisingChild(now), Time: now, More: 5}}))
 		check("strangers pull several", finding.BlastPulled, "0 RECORDED_TOGETHER:1")
 		must(t, g.NoteLostPulls(t.Context(), 3))
 		check("records were lost", finding.BlastPulled, "0 RECORDED_TOGETHER:1 RECORDS_LOST:0")
@@ -286,18 +288,18 @@ func TestBlastIndex(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
 		now := g.Time()
-		repo := resource.Repo{UID: g.groups[0].NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+		repo := registry.Repo{UID: g.groups[0].NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 		must(t, g.InsertRepo(t.Context(), repo))
 		d := push(t, g.Store, repo, "a0")
 		body := `{"schemaVersion":2,"manifests":[]}`
-		index := resource.Manifest{Digest: digest(body), MediaType: "application/vnd.oci.image.index.v1+json", Size: int64(len(body)),
-			Body: []byte(body), Needs: []resource.Need{{Digest: d, Manifest: true}}}
+		index := registry.Manifest{Digest: digest(body), MediaType: "application/vnd.oci.image.index.v1+json", Size: int64(len(body)),
+			Body: []byte(body), Needs: []registry.Need{{Digest: d, Manifest: true}}}
 		ref := registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}
 		_, err := g.PutManifest(t.Context(), ref, index, []string{"multi"})
 		must(t, err)
 		g.settle(t)
-		must(t, g.ReplaceInventory(t.Context(), resource.InventoryPlace{Group: g.groups[0], Name: "c", PushTime: now, ExpireTime: now.Add(time.Hour),
-			Entries: 1}, []resource.InventoryEntry{{Digest: index.Digest}}))
+		must(t, g.ReplaceInventory(t.Context(), vuln.InventoryPlace{Group: g.groups[0], Name: "c", PushTime: now, ExpireTime: now.Add(time.Hour),
+			Entries: 1}, []vuln.InventoryEntry{{Digest: index.Digest}}))
 		of := finding.Vulnerability{PURL: strings.SplitN(contents("a0", 1)[0].Purl, "?", 2)[0]}
 		got := g.stages(authz.WithCaller(t.Context(), g.callers["owner of a"]), t, of)
 		if diff := gocmp.Diff([]string{string(repo.UID) + " multi", string(repo.UID) + " v-a0"}, got[finding.BlastTags]); diff != "" {
@@ -316,11 +318,11 @@ func TestBlastPeople(t *testing.T) {
 	eachGame(t, func(t *testing.T, g *game) {
 		now, folder := g.Time(), g.sees["of a folder"][0]
 		for i, group := range []resource.UID{g.groups[0], folder} { // the organization a, and its folder
-			repo := resource.Repo{UID: group.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+			repo := registry.Repo{UID: group.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 			must(t, g.InsertRepo(t.Context(), repo))
 			push(t, g.Store, repo, "a0")
 			if i == 1 {
-				_, err := g.UpdateRegistrySettings(t.Context(), group, func(s *resource.RegistrySettings) error { s.Public = true; return nil })
+				_, err := g.UpdateRegistrySettings(t.Context(), group, func(s *registry.Settings) error { s.Public = true; return nil })
 				must(t, err)
 			}
 		}

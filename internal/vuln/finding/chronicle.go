@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -107,9 +108,9 @@ func (c *chronicle) presences(p registrydb.TagPeriod, period int, image registry
 	var files []int64
 	known := int64(0)
 	switch image.State {
-	case resource.ImageWaiting:
+	case registry.ImageWaiting:
 		return nil
-	case resource.ImageIndexed:
+	case registry.ImageIndexed:
 		files, known = c.affected[image.Digest], image.Indexed
 	}
 	for _, id := range files {

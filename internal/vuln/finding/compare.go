@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
 // A ChangeKind says what differs between two images.
@@ -33,7 +34,7 @@ type Change struct {
 	Kind      ChangeKind
 	Ecosystem string             // of the package, without the release of a distribution
 	Name      string             // of the package
-	From, To  []resource.Package // versions that each image has; of a finding, those affected
+	From, To  []registry.Package // versions that each image has; of a finding, those affected
 	Finding   *Finding           // that of the second image, if it has it
 }
 
@@ -78,7 +79,7 @@ func (s *Service) Compare(ctx context.Context, of Pair, p page.Params) (c Compar
 		}
 	}
 	var from, to []Finding
-	var before, after []resource.ImagePackage
+	var before, after []registry.ImagePackage
 	if c.From, before, from, err = s.side(ctx, of.From); err != nil {
 		return c, onSide("from", err)
 	}
@@ -129,7 +130,7 @@ func onSide(side string, err error) error {
 // side returns what one of the images has.
 func (s *Service) side(
 	ctx context.Context, i PastImage,
-) (k Known, has []resource.ImagePackage, all []Finding, _ error) {
+) (k Known, has []registry.ImagePackage, all []Finding, _ error) {
 	var err error
 	if !i.Time.IsZero() {
 		if i.Image, err = s.stoodFor(ctx, i); err != nil {
@@ -163,7 +164,7 @@ func (s *Service) stoodFor(ctx context.Context, i PastImage) (Image, error) {
 	if resource.ValidDigest(i.Reference) {
 		return i.Image, fault.Field("time", "only a tag can stand for another image at another time")
 	}
-	if !resource.ValidTag(i.Reference) {
+	if !registry.ValidTag(i.Reference) {
 		return i.Image, fault.Field("reference", "is neither a digest nor a tag")
 	}
 	digest, err := s.images.TagAt(ctx, i.Repo, i.Reference, i.Time)
@@ -180,11 +181,11 @@ func family(ecosystem string) string {
 // A packageName is what a package is called in all its versions.
 type packageName struct{ ecosystem, name string }
 
-func nameOf(p resource.Package) packageName { return packageName{family(p.Ecosystem), p.Name} }
+func nameOf(p registry.Package) packageName { return packageName{family(p.Ecosystem), p.Name} }
 
 // comparePackages returns which packages differ. An image can have several versions of a
 // package. A package of a distribution has changed if its release has.
-func comparePackages(from, to []resource.ImagePackage) (all []Change) {
+func comparePackages(from, to []registry.ImagePackage) (all []Change) {
 	before, after := byName(from), byName(to)
 	for name, had := range before {
 		has, ok := after[name]
@@ -203,13 +204,13 @@ func comparePackages(from, to []resource.ImagePackage) (all []Change) {
 	return all
 }
 
-func sameVersion(a, b resource.Package) bool {
+func sameVersion(a, b registry.Package) bool {
 	return a.Version == b.Version && a.Ecosystem == b.Ecosystem
 }
 
 // byName returns the versions of each package, in the order of their texts.
-func byName(all []resource.ImagePackage) map[packageName][]resource.Package {
-	named := map[packageName][]resource.Package{}
+func byName(all []registry.ImagePackage) map[packageName][]registry.Package {
+	named := map[packageName][]registry.Package{}
 	for _, p := range all {
 		named[nameOf(p.Package)] = append(named[nameOf(p.Package)], p.Package)
 	}
@@ -220,8 +221,8 @@ func byName(all []resource.ImagePackage) map[packageName][]resource.Package {
 }
 
 // distinct sorts versions and leaves each once.
-func distinct(all []resource.Package) []resource.Package {
-	slices.SortFunc(all, func(a, b resource.Package) int {
+func distinct(all []registry.Package) []registry.Package {
+	slices.SortFunc(all, func(a, b registry.Package) int {
 		return cmp.Or(cmp.Compare(a.Ecosystem, b.Ecosystem), cmp.Compare(a.Version, b.Version), cmp.Compare(a.PURL, b.PURL))
 	})
 	return slices.CompactFunc(all, sameVersion)
@@ -296,7 +297,7 @@ func findingChange(from, to []Finding) Change {
 	return v
 }
 
-func packagesOf(all []Finding) (some []resource.Package) {
+func packagesOf(all []Finding) (some []registry.Package) {
 	for _, f := range all {
 		some = append(some, f.Package.Package)
 	}

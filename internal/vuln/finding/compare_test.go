@@ -17,7 +17,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
@@ -81,7 +83,7 @@ func (g *game) checkCompare(ctx context.Context, t *testing.T, name string) {
 
 // changeText returns a change in the words of expectedChanges.
 func changeText(c finding.Change) string {
-	versions := func(all []resource.Package) string {
+	versions := func(all []registry.Package) string {
 		var some []string
 		for _, p := range all {
 			some = append(some, p.Version)
@@ -133,7 +135,7 @@ func (g *game) expectedChanges(from, to []inspect.Package, sees []resource.UID) 
 	add(side(from, every), side(to, every), finding.PackageAdded, finding.PackageRemoved, finding.PackageChanged, false)
 	for _, same := range g.aliasSets(sees, from, to) {
 		affected := func(p inspect.Package) bool {
-			return slices.ContainsFunc(same.advisories, func(a resource.Advisory) bool {
+			return slices.ContainsFunc(same.advisories, func(a vuln.Advisory) bool {
 				return (key{same.ecosystem, same.name}) == at(p) && affects(a, p)
 			})
 		}
@@ -146,7 +148,7 @@ func (g *game) expectedChanges(from, to []inspect.Package, sees []resource.UID) 
 // An aliasSet is advisories about one package of two images that share names.
 type aliasSet struct {
 	ecosystem, name string
-	advisories      []resource.Advisory
+	advisories      []vuln.Advisory
 }
 
 // aliasSets joins the advisories that affect a package of either image, until nothing is
@@ -161,7 +163,7 @@ func (g *game) aliasSets(sees []resource.UID, images ...[]inspect.Package) (all 
 			}
 			for uid, a := range g.advisories {
 				if covered(sees, uid) && affects(a, p) {
-					sets[k] = append(sets[k], aliasSet{k[0], k[1], []resource.Advisory{a}})
+					sets[k] = append(sets[k], aliasSet{k[0], k[1], []vuln.Advisory{a}})
 				}
 			}
 		}
@@ -186,8 +188,8 @@ func (g *game) aliasSets(sees []resource.UID, images ...[]inspect.Package) (all 
 	return all
 }
 
-func shareName(a, b []resource.Advisory) bool {
-	names := func(all []resource.Advisory) (some []string) {
+func shareName(a, b []vuln.Advisory) bool {
+	names := func(all []vuln.Advisory) (some []string) {
 		for _, v := range all {
 			some = append(append(some, v.ID), v.Aliases...)
 		}
@@ -202,7 +204,7 @@ func TestCompareTimes(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		repo := resource.Repo{UID: g.groups[0].NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+		repo := registry.Repo{UID: g.groups[0].NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 		must(t, g.InsertRepo(t.Context(), repo))
 		first := push(t, g.Store, repo, "a0")
 		second := push(t, g.Store, repo, "b1")
@@ -210,7 +212,7 @@ func TestCompareTimes(t *testing.T) {
 		moves := map[string]time.Time{}
 		for _, d := range []string{first, second} {
 			time.Sleep(3 * time.Millisecond)
-			tag, err := g.PutTag(t.Context(), resource.Tag{UID: repo.UID.NewChild(), Name: "latest", Digest: d}, nil)
+			tag, err := g.PutTag(t.Context(), registry.Tag{UID: repo.UID.NewChild(), Name: "latest", Digest: d}, nil)
 			must(t, err)
 			moves[d] = tag.UpdateTime
 		}

@@ -7,8 +7,10 @@ import (
 	"slices"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -360,7 +362,7 @@ func (w *teller) tellInSum(ctx context.Context, c findingdb.Change, all []story)
 	for _, k := range keys {
 		some := alike[k]
 		slices.SortStableFunc(some, func(a, b story) int { return cmp.Compare(b.score, a.score) })
-		news := resource.FindingNews{FindingCount: len(some), Group: k.at, AdvisoryOf: k.advisoryOf, Source: some[0].set.source}
+		news := vuln.FindingNews{FindingCount: len(some), Group: k.at, AdvisoryOf: k.advisoryOf, Source: some[0].set.source}
 		images := findingdb.Images{}
 		for i, s := range some {
 			images.Or(s.images)
@@ -391,18 +393,18 @@ func (w *teller) tellInSum(ctx context.Context, c findingdb.Change, all []story)
 
 // A toldFinding is what events tell of an alias set, with its packages by their numbers.
 type toldFinding struct {
-	resource.NewFinding
+	vuln.NewFinding
 	packages []int64
-	known    map[int64]resource.NewsPackage
+	known    map[int64]vuln.NewsPackage
 }
 
 // newToldFinding returns what events tell of an alias set that affects packages. called are
 // the names of the set, as far as they are stored, and advisories those with newer names.
 func newToldFinding(
-	hits map[int64][]findingdb.Hit, packages []int64, known map[int64]resource.Package,
+	hits map[int64][]findingdb.Hit, packages []int64, known map[int64]registry.Package,
 	advisories map[int64]findingdb.NamedAdvisory, called []string,
 ) toldFinding {
-	f := toldFinding{packages: packages, known: map[int64]resource.NewsPackage{}}
+	f := toldFinding{packages: packages, known: map[int64]vuln.NewsPackage{}}
 	names := slices.Clone(called)
 	for _, p := range packages {
 		k := known[p]
@@ -417,7 +419,7 @@ func newToldFinding(
 				}
 			}
 		}
-		f.known[p] = resource.NewsPackage{Ecosystem: k.Ecosystem, Name: k.Name, Version: k.Version, PURL: k.PURL,
+		f.known[p] = vuln.NewsPackage{Ecosystem: k.Ecosystem, Name: k.Name, Version: k.Version, PURL: k.PURL,
 			Fixed: smallestFix(k, fixed)}
 	}
 	slices.Sort(names)
@@ -437,7 +439,7 @@ func newToldFinding(
 func clipName(name string) string { return clean(name[:min(len(name), maxNameText)]) }
 
 // in returns what an event tells of the packages for which has is true.
-func (f toldFinding) in(has func(int64) bool) resource.NewFinding {
+func (f toldFinding) in(has func(int64) bool) vuln.NewFinding {
 	v := f.NewFinding
 	for _, p := range f.packages {
 		if has(p) && len(v.Packages) < maxTold {
@@ -448,10 +450,10 @@ func (f toldFinding) in(has func(int64) bool) resource.NewFinding {
 }
 
 // all returns what an event tells of all packages.
-func (f toldFinding) all() resource.NewFinding { return f.in(func(int64) bool { return true }) }
+func (f toldFinding) all() vuln.NewFinding { return f.in(func(int64) bool { return true }) }
 
 // smallestFix returns the smallest version that fixes a package and is above its own, or "".
-func smallestFix(p resource.Package, fixed []string) (least string) {
+func smallestFix(p registry.Package, fixed []string) (least string) {
 	own := p.Version
 	if p.SourceName != "" {
 		own = cmp.Or(p.SourceVersion, own)
@@ -489,11 +491,11 @@ func (w *teller) tellImages(ctx context.Context, c findingdb.Change, s story, to
 	if err != nil {
 		return err
 	}
-	byGroup := map[resource.UID][]resource.NewsImage{}
+	byGroup := map[resource.UID][]vuln.NewsImage{}
 	for _, i := range found {
 		byGroup[i.Repo.Parent()] = append(byGroup[i.Repo.Parent()], i.NewsImage)
 	}
-	news := resource.FindingNews{Findings: []resource.NewFinding{f.all()}, FindingCount: 1, Images: newsImages(found),
+	news := vuln.FindingNews{Findings: []vuln.NewFinding{f.all()}, FindingCount: 1, Images: newsImages(found),
 		ImageCount: n, Pairs: n, Group: s.at, AdvisoryOf: s.set.group, Source: s.set.source}
 	switch {
 	case some || n > w.single && len(byGroup) > maxTold:
@@ -511,7 +513,7 @@ func (w *teller) tellImages(ctx context.Context, c findingdb.Change, s story, to
 	}
 	for _, i := range found {
 		one := f.in(func(p int64) bool { return told[p].Has(i.Number) })
-		news.Findings, news.Images = []resource.NewFinding{one}, []resource.NewsImage{i.NewsImage}
+		news.Findings, news.Images = []vuln.NewFinding{one}, []vuln.NewsImage{i.NewsImage}
 		news.ImageCount, news.Pairs, news.Group = 1, 1, i.Repo.Parent()
 		if err := w.add(ctx, s.event, s.at, news); err != nil {
 			return err
@@ -520,7 +522,7 @@ func (w *teller) tellImages(ctx context.Context, c findingdb.Change, s story, to
 	return nil
 }
 
-func newsImages(all []findingdb.ImageNumber) (out []resource.NewsImage) {
+func newsImages(all []findingdb.ImageNumber) (out []vuln.NewsImage) {
 	for _, i := range all[:min(len(all), maxTold)] {
 		out = append(out, i.NewsImage)
 	}
@@ -528,7 +530,7 @@ func newsImages(all []findingdb.ImageNumber) (out []resource.NewsImage) {
 }
 
 // add adds an event in a group.
-func (w *teller) add(ctx context.Context, event resource.EventType, at resource.UID, n resource.FindingNews) (err error) {
+func (w *teller) add(ctx context.Context, event resource.EventType, at resource.UID, n vuln.FindingNews) (err error) {
 	if n.Owners, err = w.ownersOf(ctx, n.Group, at); err != nil {
 		return err
 	}
@@ -693,7 +695,7 @@ func (w *teller) tellImage(
 	if n > w.single {
 		sets = sets[:min(n, maxTold)]
 	}
-	var findings []resource.NewFinding
+	var findings []vuln.NewFinding
 	for _, a := range sets {
 		packages := slices.Sorted(maps.Keys(a.hits(event)))
 		known, err := w.db().PackagesByID(ctx, packages)
@@ -707,13 +709,13 @@ func (w *teller) tellImage(
 		findings = append(findings, newToldFinding(a.hits(event), packages, known, advisories, called).all())
 	}
 	at := common(group, i.Repo.Parent())
-	news := resource.FindingNews{Findings: findings, FindingCount: n, Images: []resource.NewsImage{i.NewsImage}, ImageCount: 1,
+	news := vuln.FindingNews{Findings: findings, FindingCount: n, Images: []vuln.NewsImage{i.NewsImage}, ImageCount: 1,
 		Pairs: n, Group: i.Repo.Parent(), AdvisoryOf: group, Source: "image"}
 	if n > w.single {
 		return w.add(ctx, event, at, news)
 	}
 	for _, f := range findings {
-		news.Findings, news.FindingCount, news.Pairs = []resource.NewFinding{f}, 1, 1
+		news.Findings, news.FindingCount, news.Pairs = []vuln.NewFinding{f}, 1, 1
 		if err := w.add(ctx, event, at, news); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -34,7 +35,7 @@ func TestNewsComesAgain(t *testing.T) {
 	t.Parallel()
 	eachListener(t, func(t *testing.T, l *listener) {
 		now := time.Now().UTC()
-		repo := resource.Repo{UID: l.groups[0].NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+		repo := registry.Repo{UID: l.groups[0].NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 		must(t, l.InsertRepo(t.Context(), repo))
 		d := push(t, l.Store, repo, "a0")
 		l.await(t)

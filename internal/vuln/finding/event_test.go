@@ -14,8 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
@@ -23,7 +25,7 @@ import (
 // An openImage is an image, and the group of advisories that say that something is wrong with
 // it.
 type openImage struct {
-	resource.NewsImage
+	vuln.NewsImage
 	advisoryOf resource.UID
 }
 
@@ -61,7 +63,7 @@ func (l *listener) listen(t *testing.T) {
 
 func (l *listener) hear(t *testing.T, e resource.Event) {
 	t.Helper()
-	var n resource.FindingNews
+	var n vuln.FindingNews
 	must(t, json.Unmarshal(e.After, &n))
 	if e.Subject != e.Group || !e.Group.Covers(n.Group) || !e.Group.Covers(n.AdvisoryOf) {
 		t.Fatalf("an event of %s about images in %s and advisories in %s, subject %s", e.Group, n.Group, n.AdvisoryOf, e.Subject)
@@ -175,7 +177,7 @@ func (l *listener) compare(t *testing.T) {
 		for d, word := range images {
 			for uid, a := range l.advisories {
 				if uid.Root() == repo.Root() && slices.ContainsFunc(l.has(repo, d, word), func(p inspect.Package) bool { return affects(a, p) }) {
-					at := openImage{resource.NewsImage{Repo: repo, Digest: d}, uid.Parent()}
+					at := openImage{vuln.NewsImage{Repo: repo, Digest: d}, uid.Parent()}
 					want[at] = append(want[at], ofAdvisory[uid])
 				}
 			}
@@ -254,7 +256,7 @@ func TestEventOfAnImport(t *testing.T) {
 		l := newListener(t, url)
 		org, folder, deep := l.groups[0], l.groups[3], l.groups[4]
 		now := time.Now().UTC()
-		repo := resource.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+		repo := registry.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 		must(t, l.InsertRepo(t.Context(), repo))
 		have := 0
 		for _, r := range l.replicas {
@@ -269,14 +271,14 @@ func TestEventOfAnImport(t *testing.T) {
 		}
 		l.await(t)
 		for in, at := range map[resource.UID]resource.UID{org: org, deep: folder} {
-			ranges := func(introduced, fixed string) resource.AffectedRange {
-				return resource.AffectedRange{Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: introduced}, {Fixed: fixed}}}
+			ranges := func(introduced, fixed string) vuln.AffectedRange {
+				return vuln.AffectedRange{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: introduced}, {Fixed: fixed}}}
 			}
-			a := resource.Advisory{ID: "CVE-1", Aliases: []string{"GHSA-1"}, Affected: []resource.Affected{{Ecosystem: "npm", Name: "p0",
-				Ranges: []resource.AffectedRange{ranges("0", "0.1.0"), ranges("2.0.0", "2.1.0"), ranges("0.2.0", "1.9.0")}}},
-				Severities: []resource.Severity{{Type: resource.CVSSv3, Score: "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}}}
+			a := vuln.Advisory{ID: "CVE-1", Aliases: []string{"GHSA-1"}, Affected: []vuln.Affected{{Ecosystem: "npm", Name: "p0",
+				Ranges: []vuln.AffectedRange{ranges("0", "0.1.0"), ranges("2.0.0", "2.1.0"), ranges("0.2.0", "1.9.0")}}},
+				Severities: []vuln.Severity{{Type: vuln.CVSSv3, Score: "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}}}
 			a.Source.Digest = []byte("1")
-			_, err := l.ImportAdvisories(advisorydb.WithSource(t.Context(), "feed 1"), in, "test", []resource.Advisory{a})
+			_, err := l.ImportAdvisories(advisorydb.WithSource(t.Context(), "feed 1"), in, "test", []vuln.Advisory{a})
 			must(t, err)
 			got, events := l.opened(t)
 			if len(got) != 1 {
@@ -302,7 +304,7 @@ func TestEventOfAnImport(t *testing.T) {
 }
 
 // opened waits until everything is told, and returns what was opened meanwhile.
-func (l *listener) opened(t *testing.T) (all []resource.FindingNews, events []resource.Event) {
+func (l *listener) opened(t *testing.T) (all []vuln.FindingNews, events []resource.Event) {
 	t.Helper()
 	before := l.seq
 	l.await(t)
@@ -310,7 +312,7 @@ func (l *listener) opened(t *testing.T) (all []resource.FindingNews, events []re
 	must(t, err)
 	for _, e := range got {
 		if e.Type == resource.FindingOpened {
-			var n resource.FindingNews
+			var n vuln.FindingNews
 			must(t, json.Unmarshal(e.After, &n))
 			all, events = append(all, n), append(events, e)
 		}

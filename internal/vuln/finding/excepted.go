@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -29,7 +31,7 @@ type Case struct {
 	Tags    []string // all that stand for the image, directly or through an index
 	Digest  string   // of the image
 	Claims  [][]string
-	Package resource.Package
+	Package registry.Package
 }
 
 // caseOf returns the case of a finding in an image.
@@ -42,7 +44,7 @@ func caseOf(v Finding, repo resource.UID, digest string, tags []string) Case {
 // group or above it. Otherwise whoever may write advisories in a folder could have an
 // exception mean one of the organization, by an advisory that names both. The same names
 // are returned once.
-func claims(hits []findingdb.Hit, advisories map[int64]resource.Advisory) (all [][]string) {
+func claims(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all [][]string) {
 	var groups []resource.UID
 	for _, h := range hits {
 		groups = append(groups, advisories[h.Advisory].UID.Parent())
@@ -73,7 +75,7 @@ func claims(hits []findingdb.Hit, advisories map[int64]resource.Advisory) (all [
 type purl struct{ ecosystem, name, version string }
 
 // has reports whether a package, or the source it was built from, is the one of the URL.
-func (p purl) has(k resource.Package) bool {
+func (p purl) has(k registry.Package) bool {
 	is := func(name, number string) bool {
 		return name != "" && p.name == name && (p.version == "" || p.version == number)
 	}
@@ -83,7 +85,7 @@ func (p purl) has(k resource.Package) bool {
 
 // A heldException is an exception with its package URL parsed.
 type heldException struct {
-	resource.Exception
+	vuln.Exception
 	purl *purl
 }
 
@@ -95,7 +97,7 @@ type exceptionSet struct {
 }
 
 // newExceptionSet returns the set of exceptions.
-func newExceptionSet(all []resource.Exception) *exceptionSet {
+func newExceptionSet(all []vuln.Exception) *exceptionSet {
 	x := &exceptionSet{named: map[resource.UID]map[string][]heldException{}, rest: map[resource.UID][]heldException{}}
 	for _, e := range all {
 		held := heldException{Exception: e}
@@ -163,13 +165,13 @@ func exceptionsOn(
 // several it is the one that ends last. If the finding has several claims, an exception has
 // to hold for each, and the one that ends first is returned. Only those count for which
 // counts, unless it is nil, returns true.
-func (x *exceptionSet) holding(c Case, at time.Time, counts func(resource.Exception) bool) (
-	first resource.Exception, ok bool,
+func (x *exceptionSet) holding(c Case, at time.Time, counts func(vuln.Exception) bool) (
+	first vuln.Exception, ok bool,
 ) {
 	for i, called := range c.Claims {
 		last, ok := x.last(c, called, at, counts)
 		if !ok {
-			return resource.Exception{}, false
+			return vuln.Exception{}, false
 		}
 		if i == 0 || endsBefore(last, first) {
 			first = last
@@ -180,8 +182,8 @@ func (x *exceptionSet) holding(c Case, at time.Time, counts func(resource.Except
 
 // last returns the exception that holds for a case under one of the names and ends last.
 func (x *exceptionSet) last(
-	c Case, called []string, at time.Time, counts func(resource.Exception) bool,
-) (found resource.Exception, ok bool) {
+	c Case, called []string, at time.Time, counts func(vuln.Exception) bool,
+) (found vuln.Exception, ok bool) {
 	look := func(all []heldException) {
 		for _, e := range all {
 			if e.HoldsAt(at) && e.HasDigest(c.Digest) && e.HasTag(c.Tags) && (e.purl == nil || e.purl.has(c.Package)) &&
@@ -200,7 +202,7 @@ func (x *exceptionSet) last(
 }
 
 // endsBefore reports whether an exception ends before another, or has the lower uid.
-func endsBefore(a, b resource.Exception) bool {
+func endsBefore(a, b vuln.Exception) bool {
 	if a.ExpireTime.Equal(b.ExpireTime) {
 		return a.UID < b.UID
 	}
@@ -210,7 +212,7 @@ func endsBefore(a, b resource.Exception) bool {
 // Excepted returns for each case the exception that holds for it at a time, or the zero
 // value. It reads all exceptions at once, whatever the number of cases is. At a time in the
 // past these are the exceptions that held then, also if they were deleted since.
-func (s *Service) Excepted(ctx context.Context, cases []Case, at time.Time) ([]resource.Exception, error) {
+func (s *Service) Excepted(ctx context.Context, cases []Case, at time.Time) ([]vuln.Exception, error) {
 	var repos []resource.UID
 	for _, c := range cases {
 		repos = append(repos, c.Repo)
@@ -220,7 +222,7 @@ func (s *Service) Excepted(ctx context.Context, cases []Case, at time.Time) ([]r
 	if err != nil {
 		return nil, err
 	}
-	all := make([]resource.Exception, len(cases))
+	all := make([]vuln.Exception, len(cases))
 	for i, c := range cases {
 		all[i], _ = x.holding(c, at, nil)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -24,7 +25,7 @@ type Matching struct {
 
 // A CountedException is an exception with what it matches.
 type CountedException struct {
-	resource.Exception
+	vuln.Exception
 	Now      time.Time // when it was read
 	Matching *Matching // nil if that was not counted
 }
@@ -38,7 +39,7 @@ const (
 // CreateException adds an exception to a group. The caller needs policies.override.create
 // there. If the caller also holds advisories.approve there, it is approved.
 func (s *Service) CreateException(
-	ctx context.Context, parent resource.UID, e resource.Exception,
+	ctx context.Context, parent resource.UID, e vuln.Exception,
 ) (none CountedException, _ error) {
 	if err := s.authz.Require(ctx, resource.OverrideCreate, parent); err != nil {
 		return none, err
@@ -47,7 +48,7 @@ func (s *Service) CreateException(
 	if err != nil {
 		return none, err
 	}
-	if err := s.packages.InsertExceptions(ctx, parent, []resource.Exception{e}); err != nil {
+	if err := s.packages.InsertExceptions(ctx, parent, []vuln.Exception{e}); err != nil {
 		return none, err
 	}
 	return s.counted(ctx, e)
@@ -55,8 +56,8 @@ func (s *Service) CreateException(
 
 // newException completes what a caller has asked for, and checks it.
 func (s *Service) newException(
-	ctx context.Context, parent resource.UID, e resource.Exception,
-) (resource.Exception, error) {
+	ctx context.Context, parent resource.UID, e vuln.Exception,
+) (vuln.Exception, error) {
 	now := s.packages.Time()
 	caller, _ := authz.CallerFrom(ctx)
 	e.UID, e.Author, e.CreateTime, e.UpdateTime = parent.NewChild(), caller.Identity, now, now
@@ -159,7 +160,7 @@ func (s *Service) ListExceptions(
 // counted counts what an exception matches, whether it has an effect or not, among the
 // images that the caller has repo.list and vuln_report.list on and the advisories that the
 // caller has advisories.list on. Whoever may list neither is told of none.
-func (s *Service) counted(ctx context.Context, e resource.Exception) (c CountedException, _ error) {
+func (s *Service) counted(ctx context.Context, e vuln.Exception) (c CountedException, _ error) {
 	c = CountedException{Exception: e, Now: s.packages.Time(), Matching: &Matching{}}
 	reach, err := s.imageReach(ctx, Place{e.Target}, resource.RepoList, resource.ReportsList)
 	if err != nil || len(reach) == 0 {
@@ -194,7 +195,7 @@ func (s *Service) counted(ctx context.Context, e resource.Exception) (c CountedE
 
 // suspects returns the packages of images in reach that an exception may be about.
 func (s *Service) suspects(
-	ctx context.Context, e resource.Exception, reach, seen []resource.UID,
+	ctx context.Context, e vuln.Exception, reach, seen []resource.UID,
 ) (ids []int64, _ error) {
 	if e.Advisory == "" {
 		_, name, _, err := version.ParsePURL(e.PURL)
@@ -222,7 +223,7 @@ func (s *Service) suspects(
 // timesMeant returns for each of the packages how many findings of it the exception is
 // about, if there are any.
 func (s *Service) timesMeant(
-	ctx context.Context, e resource.Exception, ids []int64, seen []resource.UID,
+	ctx context.Context, e vuln.Exception, ids []int64, seen []resource.UID,
 ) (map[int64]int64, error) {
 	hits, err := s.packages.HitsOf(ctx, ids, roots(seen))
 	if err != nil {
@@ -245,7 +246,7 @@ func (s *Service) timesMeant(
 	about := e
 	about.TagPattern, about.Digest, about.ApproveTime = "", "", e.CreateTime // of any image, at any time
 	about.DeleteTime, about.ExpireTime = time.Time{}, time.Time{}
-	x := newExceptionSet([]resource.Exception{about})
+	x := newExceptionSet([]vuln.Exception{about})
 	times := map[int64]int64{}
 	for id, of := range byPackage {
 		for _, same := range together(of, advisories) {
@@ -259,7 +260,7 @@ func (s *Service) timesMeant(
 }
 
 // ofException returns those of the images that the exception is about.
-func (s *Service) ofException(ctx context.Context, e resource.Exception, numbers []int64) (all []int64, _ error) {
+func (s *Service) ofException(ctx context.Context, e vuln.Exception, numbers []int64) (all []int64, _ error) {
 	if e.TagPattern == "" && e.Digest == "" {
 		return numbers, nil
 	}

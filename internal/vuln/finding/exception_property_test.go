@@ -16,8 +16,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
@@ -30,7 +32,7 @@ type judgedGame struct {
 }
 
 // decisions are all exceptions that were ever made.
-type decisions map[resource.UID]resource.Exception
+type decisions map[resource.UID]vuln.Exception
 
 // TestExceptedFindings: whatever exceptions are made, approved, deleted and have expired, a
 // finding is excepted exactly where a comparison with all of them says so, now and at every
@@ -73,12 +75,12 @@ func TestExceptedFindings(t *testing.T) {
 // importAs stores an advisory about all versions of a package of npm.
 func (g *judgedGame) importAs(t *testing.T, group resource.UID, id string, aliases []string, number int) {
 	t.Helper()
-	a := resource.Advisory{ID: id, Aliases: aliases, Affected: []resource.Affected{{Ecosystem: "npm", Name: fmt.Sprintf("p%d", number),
-		Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "9.0.0"}}}}}}}
+	a := vuln.Advisory{ID: id, Aliases: aliases, Affected: []vuln.Affected{{Ecosystem: "npm", Name: fmt.Sprintf("p%d", number),
+		Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "9.0.0"}}}}}}}
 	a.Source.Digest = []byte(id)
-	_, err := g.ImportAdvisories(t.Context(), group, "test", []resource.Advisory{a})
+	_, err := g.ImportAdvisories(t.Context(), group, "test", []vuln.Advisory{a})
 	must(t, err)
-	found, err := g.Advisories(t.Context(), store.Reach{Under: []resource.UID{group}}, resource.AdvisoryFilter{IDs: []string{id}},
+	found, err := g.Advisories(t.Context(), store.Reach{Under: []resource.UID{group}}, vuln.AdvisoryFilter{IDs: []string{id}},
 		page.Request{Size: 10, Order: page.Order{Field: "uid"}}, true)
 	must(t, err)
 	for _, v := range found.Items {
@@ -111,7 +113,7 @@ func (g *judgedGame) decide(t *testing.T) {
 func (all decisions) makeOne(t *testing.T, g *game, now time.Time, life time.Duration) {
 	t.Helper()
 	home := g.groups[g.rng.IntN(len(g.groups))]
-	e := resource.Exception{UID: home.NewChild(), Target: home, Reason: "r", CreateTime: now, UpdateTime: now}
+	e := vuln.Exception{UID: home.NewChild(), Target: home, Reason: "r", CreateTime: now, UpdateTime: now}
 	var below []resource.UID
 	for uid := range g.repos {
 		if home.Covers(uid) {
@@ -145,7 +147,7 @@ func (all decisions) makeOne(t *testing.T, g *game, now time.Time, life time.Dur
 	if g.rng.IntN(3) > 0 {
 		e.ApproveTime = now
 	}
-	must(t, g.InsertExceptions(t.Context(), home, []resource.Exception{e}))
+	must(t, g.InsertExceptions(t.Context(), home, []vuln.Exception{e}))
 	all[e.UID] = e
 }
 
@@ -154,13 +156,13 @@ type trueCase struct {
 	repo       resource.UID
 	digest     string
 	tags       []string
-	pkg        resource.Package
+	pkg        registry.Package
 	advisories map[resource.UID][]string // the names of each
 }
 
 // meant decides in its own words whether an exception is about a case under one of the names
 // at a time.
-func meant(e resource.Exception, c trueCase, names []string, at time.Time) bool {
+func meant(e vuln.Exception, c trueCase, names []string, at time.Time) bool {
 	if e.ApproveTime.IsZero() || at.Before(e.ApproveTime) || !e.ExpireTime.IsZero() && !at.Before(e.ExpireTime) || !e.DeleteTime.IsZero() && !at.Before(e.DeleteTime) {
 		return false
 	}
@@ -223,7 +225,7 @@ func (all decisions) except(c trueCase, at time.Time) bool {
 }
 
 // caseOf returns the case of a finding in an image.
-func (g *judgedGame) caseOf(p resource.Package, advisories []resource.UID, repo resource.UID, digest string) trueCase {
+func (g *judgedGame) caseOf(p registry.Package, advisories []resource.UID, repo resource.UID, digest string) trueCase {
 	c := trueCase{repo: repo, digest: digest, pkg: p, advisories: map[resource.UID][]string{}}
 	if tags := g.tagsOf(repo, digest, g.repos[repo][digest]); tags != "" {
 		c.tags = strings.Split(tags, ",")
@@ -239,8 +241,8 @@ func (g *judgedGame) excepted(f finding.Finding, repo resource.UID, digest strin
 }
 
 // storedPackage returns a package as it is stored.
-func storedPackage(p inspect.Package) resource.Package {
-	k := resource.Package{Ecosystem: "npm", Name: p.Name, Version: p.Version, PURL: p.Purl, SourceName: p.SourceName, SourceVersion: p.SourceVersion}
+func storedPackage(p inspect.Package) registry.Package {
+	k := registry.Package{Ecosystem: "npm", Name: p.Name, Version: p.Version, PURL: p.Purl, SourceName: p.SourceName, SourceVersion: p.SourceVersion}
 	if p.SourceName != "" {
 		k.Ecosystem = "Debian:12"
 	}

@@ -11,7 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -19,16 +21,16 @@ import (
 // A Finding is something that is wrong with a package of an image, whichever advisories
 // say so: those that share an ID or an alias are one.
 type Finding struct {
-	ID                    string   // of the advisory
-	Aliases               []string // all other names of it
-	Package               resource.ImagePackage
-	Fixed                 []string // versions in which it is fixed
-	Severity              Severity
-	Score                 float64 // of CVSS; 0 if there is none
-	Summary               string
-	FirstSeen             time.Time
-	Advisories            []resource.UID
-	resource.Exploitation // see addExploits
+	ID                string   // of the advisory
+	Aliases           []string // all other names of it
+	Package           registry.ImagePackage
+	Fixed             []string // versions in which it is fixed
+	Severity          Severity
+	Score             float64 // of CVSS; 0 if there is none
+	Summary           string
+	FirstSeen         time.Time
+	Advisories        []resource.UID
+	vuln.Exploitation // see addExploits
 
 	State            State
 	Exception        resource.UID // that holds for it
@@ -162,14 +164,14 @@ type selection struct {
 }
 
 // findings joins the packages of an image with the advisories that the caller may see.
-func (s *Service) findings(ctx context.Context, found resource.Inspection) ([]Finding, error) {
-	return s.findingsAt(ctx, resource.StoredImage{}, found, time.Time{})
+func (s *Service) findings(ctx context.Context, found registry.Inspection) ([]Finding, error) {
+	return s.findingsAt(ctx, registry.StoredImage{}, found, time.Time{})
 }
 
 // findingsAt is findings at a time, or now if that is zero. A finding was first seen no
 // earlier than its image.
 func (s *Service) findingsAt(
-	ctx context.Context, i resource.StoredImage, found resource.Inspection, at time.Time,
+	ctx context.Context, i registry.StoredImage, found registry.Inspection, at time.Time,
 ) (all []Finding, _ error) {
 	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
@@ -184,7 +186,7 @@ func (s *Service) findingsAt(
 	if err != nil {
 		return nil, err
 	}
-	places := map[resource.Package]resource.ImagePackage{}
+	places := map[registry.Package]registry.ImagePackage{}
 	for _, p := range found.Packages {
 		places[p.Package] = p
 	}
@@ -218,14 +220,14 @@ func roots(groups []resource.UID) (all []resource.UID) {
 // visible reads the advisories of hits that are in reach, by their keys.
 func (s *Service) visible(
 	ctx context.Context, hits []findingdb.Hit, reach []resource.UID,
-) (map[int64]resource.Advisory, error) {
+) (map[int64]vuln.Advisory, error) {
 	var keys []int64
 	for _, h := range hits {
 		keys = append(keys, h.Advisory)
 	}
 	slices.Sort(keys)
 	found, err := s.advisories.WithKeys(ctx, slices.Compact(keys))
-	all := map[int64]resource.Advisory{}
+	all := map[int64]vuln.Advisory{}
 	for _, a := range found {
 		if store.Covered(reach, a.UID.Parent()) {
 			all[store.Segment(a.UID)] = a
@@ -235,7 +237,7 @@ func (s *Service) visible(
 }
 
 // names returns what an advisory is called.
-func names(a resource.Advisory) []string {
+func names(a vuln.Advisory) []string {
 	all := append([]string{a.ID}, a.Aliases...)
 	if a.LegacyID != "" {
 		all = append(all, a.LegacyID)
@@ -245,7 +247,7 @@ func names(a resource.Advisory) []string {
 
 // together groups hits of one package whose advisories share a name, over others if need
 // be.
-func together(hits []findingdb.Hit, advisories map[int64]resource.Advisory) (all [][]findingdb.Hit) {
+func together(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all [][]findingdb.Hit) {
 	slices.SortFunc(hits, func(a, b findingdb.Hit) int {
 		return cmp.Or(cmp.Compare(advisories[a.Advisory].ID, advisories[b.Advisory].ID), cmp.Compare(a.Advisory, b.Advisory))
 	})
@@ -279,7 +281,7 @@ func together(hits []findingdb.Hit, advisories map[int64]resource.Advisory) (all
 }
 
 // newFinding makes one finding of the advisories that say the same.
-func newFinding(p resource.ImagePackage, hits []findingdb.Hit, advisories map[int64]resource.Advisory) Finding {
+func newFinding(p registry.ImagePackage, hits []findingdb.Hit, advisories map[int64]vuln.Advisory) Finding {
 	v := Finding{Package: p, claims: claims(hits, advisories)}
 	first := int64(0)
 	for _, h := range hits {
@@ -310,7 +312,7 @@ func newFinding(p resource.ImagePackage, hits []findingdb.Hit, advisories map[in
 
 // scoreOf returns the score that an advisory gives, by the newest version of CVSS that it
 // has one of. One for the package of that name comes before one for all.
-func scoreOf(a resource.Advisory, name string) float64 {
+func scoreOf(a vuln.Advisory, name string) float64 {
 	for _, affected := range a.Affected {
 		if affected.Name == name {
 			if score := newest(affected.Severities); score > 0 {
@@ -321,8 +323,8 @@ func scoreOf(a resource.Advisory, name string) float64 {
 	return newest(a.Severities)
 }
 
-func newest(all []resource.Severity) (score float64) {
-	for _, t := range []resource.SeverityType{resource.CVSSv4, resource.CVSSv3, resource.CVSSv2} {
+func newest(all []vuln.Severity) (score float64) {
+	for _, t := range []vuln.SeverityType{vuln.CVSSv4, vuln.CVSSv3, vuln.CVSSv2} {
 		for _, s := range all {
 			if s.Type == t {
 				score = max(score, format.Score(s))
@@ -341,8 +343,8 @@ type AffectedImage struct {
 	Path     string // of the repo
 	Digest   string
 	Tags     []string
-	Packages []resource.Package // of the image, among those that were asked for
-	PastTags []resource.PastTag // that stood for it, and no longer do
+	Packages []registry.Package // of the image, among those that were asked for
+	PastTags []registry.PastTag // that stood for it, and no longer do
 	Platform string             // such as linux/arm64/v8; "" if it is not known
 	Claimed  bool               // attached SBOMs alone say that it has them
 }

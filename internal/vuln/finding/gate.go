@@ -15,8 +15,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -58,7 +60,7 @@ func NewGate(
 // no finding. Only manifests of images are refused. An index is not, because who pulls asks for
 // the image of a platform next.
 func (g *Gate) Check(
-	ctx context.Context, repo resource.UID, m resource.Manifest, public bool,
+	ctx context.Context, repo resource.UID, m registry.Manifest, public bool,
 ) (string, error) {
 	set, err := g.rules.All(ctx)
 	if err != nil || set.Empty() {
@@ -66,7 +68,7 @@ func (g *Gate) Check(
 	}
 	caller, _ := authz.CallerFrom(ctx)
 	rules := applicable(set.Over(repo), m)
-	if !slices.ContainsFunc(rules, func(r resource.PullRule) bool { return !r.Exempts(caller.Identity) }) {
+	if !slices.ContainsFunc(rules, func(r vuln.PullRule) bool { return !r.Exempts(caller.Identity) }) {
 		return "", nil
 	}
 	v, err := g.verdict(ctx, imageKey{repo, m.Digest}, rules, set)
@@ -86,8 +88,8 @@ func (g *Gate) Check(
 
 // applicable returns those of the rules that are enforced and about a manifest. Whether one is
 // about it depends on nothing but the manifest.
-func applicable(all []resource.PullRule, m resource.Manifest) []resource.PullRule {
-	return slices.DeleteFunc(all, func(r resource.PullRule) bool {
+func applicable(all []vuln.PullRule, m registry.Manifest) []vuln.PullRule {
+	return slices.DeleteFunc(all, func(r vuln.PullRule) bool {
 		switch {
 		case !r.Enforce:
 			return true
@@ -101,7 +103,7 @@ func applicable(all []resource.PullRule, m resource.Manifest) []resource.PullRul
 // verdict returns what rules say about an image, from memory if nothing that it depends on
 // can have changed, except that advisories and tags may have within verdictLife.
 func (g *Gate) verdict(
-	ctx context.Context, key imageKey, rules []resource.PullRule, set *findingdb.RuleSet,
+	ctx context.Context, key imageKey, rules []vuln.PullRule, set *findingdb.RuleSet,
 ) (verdict, error) {
 	now, current := g.packages.Time(), g.packages.Current() // before the cache is asked
 	v, ok, cleared := g.verdicts.get(key)
@@ -188,7 +190,7 @@ type judge struct {
 
 // refuses reports whether a rule is about a finding, whatever the exceptions are, and when it
 // begins to be if it is not yet: all conditions of rules are here.
-func refuses(r resource.PullRule, v Finding, at time.Time) (refused bool, begins time.Time) {
+func refuses(r vuln.PullRule, v Finding, at time.Time) (refused bool, begins time.Time) {
 	if int32(v.Severity) < r.MinSeverity || r.Fixable && len(v.Fixed) == 0 || r.KEV && !v.Known {
 		return false, time.Time{}
 	}
@@ -198,27 +200,27 @@ func refuses(r resource.PullRule, v Finding, at time.Time) (refused bool, begins
 
 // grounds is what rules decide by, for several images.
 type grounds struct {
-	states     map[imageKey]resource.ImageState
+	states     map[imageKey]registry.ImageState
 	packages   map[string][]int64 // by digest
 	unmatched  map[int64]bool
-	known      map[int64]resource.Package
+	known      map[int64]registry.Package
 	hits       map[int64][]findingdb.Hit // by package
-	advisories map[int64]resource.Advisory
+	advisories map[int64]vuln.Advisory
 	exceptions *exceptionSet
 	tags       map[imageKey][]string
-	exploited  map[resource.UID]map[resource.CVE]bool // by the group of the catalog
+	exploited  map[resource.UID]map[vuln.CVE]bool // by the group of the catalog
 }
 
 // judgements returns what rules of one organization say about images at a time.
 func (j judge) judgements(
-	ctx context.Context, keys []imageKey, rules []resource.PullRule, at time.Time,
+	ctx context.Context, keys []imageKey, rules []vuln.PullRule, at time.Time,
 ) (map[imageKey]verdict, error) {
 	var e grounds
 	var err error
-	if slices.ContainsFunc(rules, func(r resource.PullRule) bool { return !r.Unsigned }) {
+	if slices.ContainsFunc(rules, func(r vuln.PullRule) bool { return !r.Unsigned }) {
 		e, err = j.gather(ctx, keys, at)
 	}
-	if err == nil && slices.ContainsFunc(rules, func(r resource.PullRule) bool { return r.KEV }) {
+	if err == nil && slices.ContainsFunc(rules, func(r vuln.PullRule) bool { return r.KEV }) {
 		err = j.addExploited(ctx, keys, &e)
 	}
 	if err != nil {
@@ -249,7 +251,7 @@ func (j judge) judgements(
 // judgeSigned adds to a verdict whether a rule refuses an image because nobody has signed it.
 // As for exceptions, the signers in the group of the rule or above it count: nobody below can
 // lift the rule.
-func (j judge) judgeSigned(ctx context.Context, key imageKey, r resource.PullRule, v *verdict) error {
+func (j judge) judgeSigned(ctx context.Context, key imageKey, r vuln.PullRule, v *verdict) error {
 	signer, why, err := j.signed(ctx, key.repo, key.digest, r.Home())
 	if errors.Is(err, fault.NotFound) {
 		why, err = "it was deleted a moment ago", nil
@@ -277,7 +279,7 @@ func (j judge) gather(ctx context.Context, keys []imageKey, at time.Time) (e gro
 	if e.exceptions, err = exceptionsOn(ctx, j.packages, repos, at, at.Add(verdictLife)); err != nil {
 		return e, err
 	}
-	e.states, e.tags = map[imageKey]resource.ImageState{}, map[imageKey][]string{}
+	e.states, e.tags = map[imageKey]registry.ImageState{}, map[imageKey][]string{}
 	for repo, of := range byRepo {
 		states, err := j.images.ImageStates(ctx, repo, of)
 		if err != nil {
@@ -314,7 +316,7 @@ func (j judge) matches(ctx context.Context, repos []resource.UID, e *grounds) er
 	if err != nil {
 		return err
 	}
-	e.hits, e.advisories = map[int64][]findingdb.Hit{}, map[int64]resource.Advisory{}
+	e.hits, e.advisories = map[int64][]findingdb.Hit{}, map[int64]vuln.Advisory{}
 	var hit, keys []int64
 	for _, h := range hits {
 		e.hits[h.Package] = append(e.hits[h.Package], h)
@@ -338,7 +340,7 @@ func (j judge) addExploited(ctx context.Context, keys []imageKey, e *grounds) (e
 	for _, k := range keys {
 		repos = append(repos, k.repo)
 	}
-	var cves []resource.CVE
+	var cves []vuln.CVE
 	for _, a := range e.advisories {
 		cves = append(cves, cvesAmong(names(a))...)
 	}
@@ -348,12 +350,12 @@ func (j judge) addExploited(ctx context.Context, keys []imageKey, e *grounds) (e
 
 // judge returns why a rule refuses an image, or "", and brings forward the time until which
 // that holds.
-func (e grounds) judge(key imageKey, r resource.PullRule, at time.Time, v *verdict) string {
+func (e grounds) judge(key imageKey, r vuln.PullRule, at time.Time, v *verdict) string {
 	state, ok := e.states[key]
 	switch ids, read := e.packages[key.digest]; {
-	case ok && state == resource.ImageNone:
+	case ok && state == registry.ImageNone:
 		return ""
-	case !ok || state != resource.ImageIndexed || !read:
+	case !ok || state != registry.ImageIndexed || !read:
 		if r.RefuseUnknown {
 			return "it is not known what is in the image"
 		}
@@ -370,7 +372,7 @@ func (e grounds) judge(key imageKey, r resource.PullRule, at time.Time, v *verdi
 			continue
 		}
 		held, ok := e.exceptions.holding(caseOf(f, key.repo, key.digest, e.tags[key]), at,
-			func(x resource.Exception) bool { return x.Home().Covers(r.Home()) })
+			func(x vuln.Exception) bool { return x.Home().Covers(r.Home()) })
 		if ok {
 			v.bringForward(held.ExpireTime, at)
 			v.bringForward(held.DeleteTime, at)
@@ -394,7 +396,7 @@ func (v *verdict) bringForward(t, now time.Time) {
 }
 
 // findings returns the findings of an image that count for a rule.
-func (e grounds) findings(key imageKey, r resource.PullRule) (all []Finding) {
+func (e grounds) findings(key imageKey, r vuln.PullRule) (all []Finding) {
 	counts := func(group resource.UID) bool { return r.Home().Covers(group) && group.Covers(key.repo) }
 	for _, id := range e.packages[key.digest] {
 		var of []findingdb.Hit
@@ -405,9 +407,9 @@ func (e grounds) findings(key imageKey, r resource.PullRule) (all []Finding) {
 			}
 		}
 		for _, same := range together(of, e.advisories) {
-			v := newFinding(resource.ImagePackage{Package: e.known[id]}, same, e.advisories)
+			v := newFinding(registry.ImagePackage{Package: e.known[id]}, same, e.advisories)
 			for group, known := range e.exploited {
-				v.Known = v.Known || counts(group) && slices.ContainsFunc(v.cves(), func(c resource.CVE) bool { return known[c] })
+				v.Known = v.Known || counts(group) && slices.ContainsFunc(v.cves(), func(c vuln.CVE) bool { return known[c] })
 			}
 			all = append(all, v)
 		}

@@ -10,8 +10,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -24,21 +26,21 @@ func TestGateFollowsExceptions(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		g := newGame(t, url)
 		org := g.groups[0]
-		repo := resource.Repo{UID: org.NewChild(), Name: "app", CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
+		repo := registry.Repo{UID: org.NewChild(), Name: "app", CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
 		must(t, g.InsertRepo(t.Context(), repo))
 		d := push(t, g.Store, repo, "a0")
 		for i := range 6 { // every image has one of these
 			for _, ecosystem := range []string{"npm", "Debian:12"} {
-				a := resource.Advisory{ID: fmt.Sprintf("A-%s-%d", ecosystem, i), Aliases: []string{"CVE-1"}, Affected: []resource.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", i),
-					Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}}}}}}}
+				a := vuln.Advisory{ID: fmt.Sprintf("A-%s-%d", ecosystem, i), Aliases: []string{"CVE-1"}, Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", i),
+					Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}}}}}}}
 				a.Source.Digest = []byte(a.ID)
-				_, err := g.ImportAdvisories(t.Context(), org, "test", []resource.Advisory{a})
+				_, err := g.ImportAdvisories(t.Context(), org, "test", []vuln.Advisory{a})
 				must(t, err)
 			}
 		}
 		g.settle(t)
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		must(t, g.InsertPullRule(t.Context(), resource.PullRule{UID: org.NewChild(), Target: org, Enforce: true, CreateTime: now, UpdateTime: now}))
+		must(t, g.InsertPullRule(t.Context(), vuln.PullRule{UID: org.NewChild(), Target: org, Enforce: true, CreateTime: now, UpdateTime: now}))
 		var gates []*finding.Gate
 		for _, r := range g.replicas {
 			gates = append(gates, finding.NewGate(findingdb.New(r.DB), registrydb.New(r.DB), advisorydb.New(r.DB), nil, metric.Metrics{}))
@@ -69,7 +71,7 @@ func TestGateFollowsExceptions(t *testing.T) {
 		}
 		for range 10 {
 			refused("without an exception", true)
-			e, err := g.service.CreateException(ctx, org, resource.Exception{Advisory: "CVE-1", Reason: "r"})
+			e, err := g.service.CreateException(ctx, org, vuln.Exception{Advisory: "CVE-1", Reason: "r"})
 			must(t, err)
 			refused("with an exception", false)
 			must(t, g.service.DeleteException(ctx, e.UID))
@@ -85,41 +87,41 @@ func TestGateKnownExploited(t *testing.T) {
 		g := newGame(t, url)
 		org, other, folder, deep := g.groups[0], g.groups[1], g.groups[3], g.groups[4]
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		repo := resource.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+		repo := registry.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 		must(t, g.InsertRepo(t.Context(), repo))
 		d := push(t, g.Store, repo, "a0")
 		for i := range 6 { // every image has one of these
 			for _, ecosystem := range []string{"npm", "Debian:12"} {
-				a := resource.Advisory{ID: fmt.Sprintf("A-%s-%d", ecosystem, i), Aliases: []string{"CVE-2026-1000"},
-					Affected: []resource.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", i), Ranges: []resource.AffectedRange{
-						{Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}}}}}}}
+				a := vuln.Advisory{ID: fmt.Sprintf("A-%s-%d", ecosystem, i), Aliases: []string{"CVE-2026-1000"},
+					Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", i), Ranges: []vuln.AffectedRange{
+						{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}}}}}}}
 				a.Source.Digest = []byte(a.ID)
-				_, err := g.ImportAdvisories(t.Context(), folder, "test", []resource.Advisory{a})
+				_, err := g.ImportAdvisories(t.Context(), folder, "test", []vuln.Advisory{a})
 				must(t, err)
 			}
 		}
 		g.settle(t)
-		must(t, g.InsertPullRule(t.Context(), resource.PullRule{UID: folder.NewChild(), Target: folder, KEV: true, Enforce: true, CreateTime: now, UpdateTime: now}))
+		must(t, g.InsertPullRule(t.Context(), vuln.PullRule{UID: folder.NewChild(), Target: folder, KEV: true, Enforce: true, CreateTime: now, UpdateTime: now}))
 		m, err := g.StatManifest(t.Context(), repo.UID, d)
 		must(t, err)
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
-		cve, _ := resource.ParseCVE("CVE-2026-1000")
+		cve, _ := vuln.ParseCVE("CVE-2026-1000")
 		for _, tt := range []struct {
 			catalog string
 			group   resource.UID
-			format  resource.ExploitFormat
-			cve     resource.CVE
+			format  vuln.ExploitFormat
+			cve     vuln.CVE
 			refused bool
 		}{
-			{"of another organization", other, resource.KEV, cve, false},
-			{"of the organization", org, resource.KEV, cve, false},
-			{"beside the repo", deep, resource.KEV, cve, false},
-			{"with a probability", folder, resource.EPSS, cve, false},
-			{"with the CVE before", folder, resource.KEV, cve - 1, false},
-			{"of the folder", folder, resource.KEV, cve, true},
+			{"of another organization", other, vuln.KEV, cve, false},
+			{"of the organization", org, vuln.KEV, cve, false},
+			{"beside the repo", deep, vuln.KEV, cve, false},
+			{"with a probability", folder, vuln.EPSS, cve, false},
+			{"with the CVE before", folder, vuln.KEV, cve - 1, false},
+			{"of the folder", folder, vuln.KEV, cve, true},
 		} {
-			_, err := g.ReplaceExploits(t.Context(), resource.ExploitList{Group: tt.group, Format: tt.format, Time: now},
-				[]resource.Exploit{{CVE: tt.cve, Exploitation: resource.Exploitation{Known: true, Probability: 1e9}}})
+			_, err := g.ReplaceExploits(t.Context(), vuln.ExploitList{Group: tt.group, Format: tt.format, Time: now},
+				[]vuln.Exploit{{CVE: tt.cve, Exploitation: vuln.Exploitation{Known: true, Probability: 1e9}}})
 			must(t, err)
 			gate := finding.NewGate(findingdb.New(g.DB), registrydb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{}) // which remembers nothing
 			why, err := gate.Check(ctx, repo.UID, m, false)

@@ -9,8 +9,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
@@ -133,7 +135,7 @@ func (c *census) repos() []resource.UID {
 // counts reports whether the packages of an image are counted: those of its files, or what
 // SBOMs list if it is not understood.
 func (c *census) counts(i registrydb.TaggedImage) bool {
-	return i.State == resource.ImageIndexed || i.State != resource.ImageWaiting && len(c.claims[i.Number]) > 0
+	return i.State == registry.ImageIndexed || i.State != registry.ImageWaiting && len(c.claims[i.Number]) > 0
 }
 
 // tally returns the tally of a package.
@@ -178,7 +180,7 @@ func (s *Service) count(ctx context.Context, reach []resource.UID) (*census, err
 	numbers := map[string][]int64{}
 	for _, i := range images {
 		switch {
-		case i.State == resource.ImageIndexed:
+		case i.State == registry.ImageIndexed:
 			numbers[i.Digest] = append(numbers[i.Digest], i.Number)
 		case c.counts(i):
 			c.addClaims(i.Number, nil)
@@ -225,9 +227,9 @@ func (s *Service) groupCoverage(ctx context.Context, c *census, seen []resource.
 	g.Indexed = c.indexed
 	for _, i := range c.images {
 		switch i.State {
-		case resource.ImageNone:
+		case registry.ImageNone:
 			continue
-		case resource.ImageNotUnderstood:
+		case registry.ImageNotUnderstood:
 			g.NotUnderstood++
 		}
 		g.Images++
@@ -276,7 +278,7 @@ func (s *Service) groupFindings(
 	basic := Filter{Severities: f.Severities, Fixable: f.Fixable, Package: f.Package}
 	for id, of := range hits.ByPackage {
 		for _, same := range together(of, advisories) {
-			v := newFinding(resource.ImagePackage{Package: known[id]}, same, advisories)
+			v := newFinding(registry.ImagePackage{Package: known[id]}, same, advisories)
 			t := c.packages[id]
 			v.number, v.Images, v.FromFiles, v.FromSBOMs = id, t.images, t.files, t.claims
 			if basic.has(v) {
@@ -294,10 +296,10 @@ func (s *Service) groupFindings(
 }
 
 // named returns advisories that have nothing but their names.
-func named(all map[int64]findingdb.NamedAdvisory) map[int64]resource.Advisory {
-	out := make(map[int64]resource.Advisory, len(all))
+func named(all map[int64]findingdb.NamedAdvisory) map[int64]vuln.Advisory {
+	out := make(map[int64]vuln.Advisory, len(all))
 	for key, a := range all {
-		out[key] = resource.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:]}
+		out[key] = vuln.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:]}
 	}
 	return out
 }
@@ -336,7 +338,7 @@ func (s *Service) complete(ctx context.Context, c *census, all []Finding) error 
 	if err != nil {
 		return err
 	}
-	byUID := map[resource.UID]resource.Advisory{}
+	byUID := map[resource.UID]vuln.Advisory{}
 	for _, a := range advisories {
 		byUID[a.UID] = a
 	}

@@ -12,9 +12,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -70,9 +72,9 @@ func benchGroups(ctx context.Context, b *testing.B, r *replica, with string, pla
 // package.
 func fillExceptions(b *testing.B, r *replica, org resource.UID) {
 	now := r.DB.Time()
-	var all []resource.Exception
+	var all []vuln.Exception
 	for i := range 100 {
-		e := resource.Exception{UID: org.NewChild(), Target: org, Reason: "r", CreateTime: now, UpdateTime: now, ApproveTime: now,
+		e := vuln.Exception{UID: org.NewChild(), Target: org, Reason: "r", CreateTime: now, UpdateTime: now, ApproveTime: now,
 			Advisory: fmt.Sprint("CVE-2026-", 1000+37*i)}
 		if i%2 == 1 {
 			e.Advisory, e.PURL = "", fmt.Sprint("pkg:npm/p", 100*i)
@@ -126,7 +128,7 @@ func fillGroups(b *testing.B, r *replica) (org, folder resource.UID, _ authz.Cal
 			must(b, err)
 		}
 		repo := folder.NewChild()
-		must(b, r.InsertRepo(b.Context(), resource.Repo{UID: repo, Name: fmt.Sprint("r", i), CreateTime: now, UpdateTime: now}))
+		must(b, r.InsertRepo(b.Context(), registry.Repo{UID: repo, Name: fmt.Sprint("r", i), CreateTime: now, UpdateTime: now}))
 		fillRepo(b, r, repo, i, ids, rng, has)
 	}
 	fillBitmaps(b, r, has)
@@ -147,22 +149,22 @@ func fillRepo(
 			d, uid := digest(fmt.Sprint("image ", n)), repo.NewChild()
 			base := 100 * rng.IntN(100)
 			var has []int64
-			var packages []resource.ImagePackage
+			var packages []registry.ImagePackage
 			for i := range packagesOfImage {
 				id := ids[(base+i)%len(ids)]
 				if i > packagesOfImage*3/4 {
 					id = ids[rng.IntN(len(ids))]
 				}
-				has, packages = append(has, id), append(packages, resource.ImagePackage{Place: "x"})
+				has, packages = append(has, id), append(packages, registry.ImagePackage{Place: "x"})
 			}
-			if _, err := findingdb.In(t).SaveInspection(b.Context(), resource.Inspection{Digest: d, Packages: packages}, has); err != nil {
+			if _, err := findingdb.In(t).SaveInspection(b.Context(), registry.Inspection{Digest: d, Packages: packages}, has); err != nil {
 				return err
 			}
 			all[int64(n)] = has
 			key, root := store.Segment(repo), store.Segment(repo.Root())
-			manifests = append(manifests, []any{key, d, resource.ImageManifests[0], 1, "", "", "", 1, []byte("{}")})
+			manifests = append(manifests, []any{key, d, registry.ImageManifests[0], 1, "", "", "", 1, []byte("{}")})
 			tags = append(tags, []any{store.Segment(uid), string(uid), key, fmt.Sprint("v", n), d, 0, false, "[]", 1, 1})
-			images = append(images, []any{key, d, root, string(repo), n, int(resource.ImageIndexed), "", 1, 0, 0, 1, 1})
+			images = append(images, []any{key, d, root, string(repo), n, int(registry.ImageIndexed), "", 1, 0, 0, 1, 1})
 			history = append(history, []any{key, fmt.Sprint("v", n), d, "{}", time.Now().Add(-24 * time.Hour * time.Duration(rng.IntN(200))).UnixMilli()})
 		}
 		for _, step := range []struct {
@@ -184,19 +186,19 @@ func fillRepo(
 
 // fillPackages makes packages and advisories, each of which affects four of them.
 func fillPackages(b *testing.B, r *replica, org resource.UID, rng *mathrand.Rand) []int64 {
-	var all []resource.Package
+	var all []registry.Package
 	for i := range benchPackages {
 		name := fmt.Sprint("p", i)
-		all = append(all, resource.Package{Ecosystem: "npm", Name: name, Version: "1.0.0", PURL: "pkg:npm/" + name + "@1.0.0"})
+		all = append(all, registry.Package{Ecosystem: "npm", Name: name, Version: "1.0.0", PURL: "pkg:npm/" + name + "@1.0.0"})
 	}
 	ids, err := r.AddPackages(b.Context(), all)
 	must(b, err)
-	var some []resource.Advisory
+	var some []vuln.Advisory
 	for i := range benchAdvisories {
-		a := resource.Advisory{ID: fmt.Sprint("GHSA-", i), Aliases: []string{fmt.Sprint("CVE-2026-", 1000+i)}, Summary: "bad"}
+		a := vuln.Advisory{ID: fmt.Sprint("GHSA-", i), Aliases: []string{fmt.Sprint("CVE-2026-", 1000+i)}, Summary: "bad"}
 		for range 4 {
-			a.Affected = append(a.Affected, resource.Affected{Ecosystem: "npm", Name: fmt.Sprint("p", rng.IntN(benchPackages)),
-				Ranges: []resource.AffectedRange{{Type: "SEMVER", Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "1.2.0"}}}}})
+			a.Affected = append(a.Affected, vuln.Affected{Ecosystem: "npm", Name: fmt.Sprint("p", rng.IntN(benchPackages)),
+				Ranges: []vuln.AffectedRange{{Type: "SEMVER", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "1.2.0"}}}}})
 		}
 		a.Source.Digest = []byte(fmt.Sprint(i))
 		some = append(some, a)

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // An exceptionIndex finds the exceptions that may be about a finding, as far as its names and
@@ -36,7 +38,7 @@ func (x *exceptionSet) index() *exceptionIndex {
 }
 
 // about returns the exceptions that may be about a package under one of the names.
-func (x *exceptionIndex) about(p resource.Package, called []string) (all []heldException) {
+func (x *exceptionIndex) about(p registry.Package, called []string) (all []heldException) {
 	add := func(some []heldException) {
 		for _, e := range some {
 			if e.purl == nil || e.purl.has(p) {
@@ -152,7 +154,7 @@ func (j groupJudge) judge(ctx context.Context, v *Finding, held *exceptionSet, n
 		byRepo[j.images[n].Repo] = append(byRepo[j.images[n].Repo], n)
 	}
 	var open, excepted []int64
-	var first *resource.Exception // the one that ends first
+	var first *vuln.Exception // the one that ends first
 	decide := func(c Case, of ...int64) {
 		e, ok := held.holding(c, j.at, nil)
 		if !ok {

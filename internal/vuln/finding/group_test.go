@@ -20,8 +20,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
@@ -197,7 +199,7 @@ func (g *tagGame) pushTag(t *testing.T) (moved, to string) {
 
 func (g *tagGame) move(t *testing.T, repo resource.UID, name, to string) (string, string) {
 	t.Helper()
-	_, err := g.PutTag(t.Context(), resource.Tag{UID: repo.NewChild(), Name: name, Digest: to}, nil)
+	_, err := g.PutTag(t.Context(), registry.Tag{UID: repo.NewChild(), Name: name, Digest: to}, nil)
 	must(t, err)
 	if g.tags[repo][name] == to {
 		return "", ""
@@ -212,14 +214,14 @@ func (g *tagGame) pushIndex(t *testing.T, repo resource.UID, images []string) st
 	some := slices.Compact([]string{images[0], images[g.rng.IntN(len(images))]})
 	var listed []any
 	for _, d := range some {
-		listed = append(listed, map[string]any{"mediaType": resource.ImageManifests[0], "digest": d, "size": 1})
+		listed = append(listed, map[string]any{"mediaType": registry.ImageManifests[0], "digest": d, "size": 1})
 	}
 	body, err := json.Marshal(map[string]any{"manifests": listed})
 	must(t, err)
-	m := resource.Manifest{Digest: digest(string(body)), MediaType: "application/vnd.oci.image.index.v1+json",
+	m := registry.Manifest{Digest: digest(string(body)), MediaType: "application/vnd.oci.image.index.v1+json",
 		Size: int64(len(body)), Body: body}
 	for _, d := range some {
-		m.Needs = append(m.Needs, resource.Need{Digest: d, Manifest: true})
+		m.Needs = append(m.Needs, registry.Need{Digest: d, Manifest: true})
 	}
 	ref := registrydb.RepoRef{Group: repo.Parent(), Name: g.named[repo].Name}
 	_, err = g.PutManifest(t.Context(), ref, m, nil)
@@ -252,12 +254,12 @@ func (g *tagGame) importRated(t *testing.T) {
 	t.Helper()
 	group := g.groups[g.rng.IntN(len(g.groups))]
 	id := fmt.Sprintf("%s-%d", []string{"CVE", "GHSA", "DSA"}[g.rng.IntN(3)], g.rng.IntN(6))
-	a := resource.Advisory{ID: id, Affected: []resource.Affected{{Ecosystem: []string{"npm", "Debian:12"}[g.rng.IntN(2)],
-		Name: fmt.Sprintf("p%d", g.rng.IntN(6)), Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM",
-			Events: []resource.RangeEvent{{Introduced: fmt.Sprintf("1.%d.0", g.rng.IntN(3))}}}}}}}
+	a := vuln.Advisory{ID: id, Affected: []vuln.Affected{{Ecosystem: []string{"npm", "Debian:12"}[g.rng.IntN(2)],
+		Name: fmt.Sprintf("p%d", g.rng.IntN(6)), Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM",
+			Events: []vuln.RangeEvent{{Introduced: fmt.Sprintf("1.%d.0", g.rng.IntN(3))}}}}}}}
 	if g.rng.IntN(3) > 0 {
 		r := &a.Affected[0].Ranges[0]
-		r.Events = append(r.Events, resource.RangeEvent{Fixed: fmt.Sprintf("1.%d.0", 3+g.rng.IntN(2))})
+		r.Events = append(r.Events, vuln.RangeEvent{Fixed: fmt.Sprintf("1.%d.0", 3+g.rng.IntN(2))})
 	}
 	// Each has the same alias whenever it is imported, so that no advisory connects two others
 	// at times at which it affects nothing that the tag stands for: see setsOf.
@@ -265,10 +267,10 @@ func (g *tagGame) importRated(t *testing.T) {
 		a.Aliases = []string{fmt.Sprintf("CVE-%d", n/2)}
 	}
 	if _, vector := severityOf(id); vector != "" {
-		a.Severities = []resource.Severity{{Type: resource.CVSSv3, Score: vector}}
+		a.Severities = []vuln.Severity{{Type: vuln.CVSSv3, Score: vector}}
 	}
 	a.Source.Digest = []byte(rand.Text())
-	_, err := g.ImportAdvisories(t.Context(), group, "test", []resource.Advisory{a})
+	_, err := g.ImportAdvisories(t.Context(), group, "test", []vuln.Advisory{a})
 	must(t, err)
 	g.relearn(t, group, id)
 }
@@ -284,11 +286,11 @@ func (g *tagGame) retractAny(t *testing.T) {
 }
 
 // ratedAffects is affects for advisories that may have no fix.
-func ratedAffects(a resource.Advisory, p inspect.Package) bool {
+func ratedAffects(a vuln.Advisory, p inspect.Package) bool {
 	events := a.Affected[0].Ranges[0].Events
 	if len(events) == 1 {
-		a.Affected = []resource.Affected{a.Affected[0]}
-		a.Affected[0].Ranges = []resource.AffectedRange{{Events: []resource.RangeEvent{events[0], {Fixed: "9"}}}}
+		a.Affected = []vuln.Affected{a.Affected[0]}
+		a.Affected[0].Ranges = []vuln.AffectedRange{{Events: []vuln.RangeEvent{events[0], {Fixed: "9"}}}}
 	}
 	return affects(a, p)
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
@@ -63,7 +65,7 @@ func (f Filter) check(now time.Time) error {
 
 // lookAt returns what is known about an image, if its packages are; a tag is the image that
 // it stood for at a time, or now if that is zero. It does not authorize the caller.
-func (s *Service) lookAt(ctx context.Context, i Image, at time.Time) (k Known, found resource.Inspection, _ error) {
+func (s *Service) lookAt(ctx context.Context, i Image, at time.Time) (k Known, found registry.Inspection, _ error) {
 	if !at.IsZero() && !resource.ValidDigest(i.Reference) {
 		digest, err := s.tagAt(ctx, i, at)
 		if err != nil {
@@ -87,7 +89,7 @@ func (s *Service) tagAt(ctx context.Context, i Image, at time.Time) (string, err
 	if _, err := s.images.Repo(ctx, i.Repo); err != nil { // under its whole uid
 		return "", err
 	}
-	if !resource.ValidTag(i.Reference) {
+	if !registry.ValidTag(i.Reference) {
 		return "", fault.Field("reference", "is neither a digest nor a tag")
 	}
 	digest, err := s.images.TagAt(ctx, i.Repo, i.Reference, at)
@@ -114,7 +116,7 @@ func (s *Service) tagsOf(ctx context.Context, repo resource.UID, digest string, 
 // do now if that is zero, and the advisories by their keys.
 func (s *Service) hitsAt(
 	ctx context.Context, packages []int64, reach []resource.UID, at time.Time,
-) ([]findingdb.Hit, map[int64]resource.Advisory, error) {
+) ([]findingdb.Hit, map[int64]vuln.Advisory, error) {
 	hits, err := s.packages.HitsOf(ctx, packages, roots(reach))
 	if err != nil {
 		return nil, nil, err
@@ -136,7 +138,7 @@ func (s *Service) hitsAt(
 // everVisible is visible, with what is left of advisories that are gone.
 func (s *Service) everVisible(
 	ctx context.Context, hits []findingdb.Hit, reach []resource.UID,
-) (map[int64]resource.Advisory, error) {
+) (map[int64]vuln.Advisory, error) {
 	all, err := s.visible(ctx, hits, reach)
 	if err != nil {
 		return nil, err
@@ -151,7 +153,7 @@ func (s *Service) everVisible(
 	named, err := s.packages.Named(ctx, slices.Compact(gone))
 	for key, a := range named {
 		if store.Covered(reach, a.UID.Parent()) {
-			all[key] = resource.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:]}
+			all[key] = vuln.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:]}
 		}
 	}
 	return all, err
@@ -187,9 +189,9 @@ func (y stay) end(h findingdb.Hit) (c Closing, ok bool) {
 // affect its packages; and, if it is asked for by a tag, those that images had for which
 // the tag stood before. None of them is open, whichever version of the package has it.
 func (s *Service) closed(
-	ctx context.Context, i Image, k *Known, found resource.Inspection, open []Finding,
+	ctx context.Context, i Image, k *Known, found registry.Inspection, open []Finding,
 ) ([]Finding, error) {
-	stays := []stay{{image: found.Digest, from: store.MS(k.IndexTime), noFiles: k.State != resource.ImageIndexed}}
+	stays := []stay{{image: found.Digest, from: store.MS(k.IndexTime), noFiles: k.State != registry.ImageIndexed}}
 	if !resource.ValidDigest(i.Reference) {
 		before, incomplete, err := s.stays(ctx, i)
 		if err != nil {
@@ -237,7 +239,7 @@ func (s *Service) closed(
 }
 
 // ended returns the findings of a package that ended during a stay, or with it.
-func (y stay) ended(p resource.Package, hits []findingdb.Hit, advisories map[int64]resource.Advisory) (all []Finding) {
+func (y stay) ended(p registry.Package, hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all []Finding) {
 	var over []findingdb.Hit
 	for _, h := range hits {
 		if _, ok := y.end(h); ok {
@@ -245,7 +247,7 @@ func (y stay) ended(p resource.Package, hits []findingdb.Hit, advisories map[int
 		}
 	}
 	for _, same := range together(over, advisories) {
-		v := newFinding(resource.ImagePackage{Package: p}, same, advisories)
+		v := newFinding(registry.ImagePackage{Package: p}, same, advisories)
 		v.State = StateClosed
 		for _, h := range same {
 			if c, _ := y.end(h); c.CloseTime.After(v.CloseTime) {
@@ -309,7 +311,7 @@ func (s *Service) stays(ctx context.Context, i Image) (all []stay, incomplete st
 		return nil, "", err
 	}
 	cut := moves.Last != nil
-	resolved, gone := map[string]*resource.StoredImage{}, 0
+	resolved, gone := map[string]*registry.StoredImage{}, 0
 	for n, m := range moves.Items {
 		if n == 0 || m.Digest == "" {
 			continue
@@ -343,14 +345,14 @@ func (s *Service) stays(ctx context.Context, i Image) (all []stay, incomplete st
 
 // pastImage returns the image that a digest stands for, or nil if it is gone or its packages
 // are not known.
-func (s *Service) pastImage(ctx context.Context, i Image, digest string) (*resource.StoredImage, error) {
+func (s *Service) pastImage(ctx context.Context, i Image, digest string) (*registry.StoredImage, error) {
 	for range 2 {
 		known, err := s.images.Images(ctx, i.Repo, []string{digest})
 		if err != nil {
 			return nil, err
 		}
 		if image, ok := known[digest]; ok {
-			if image.State != resource.ImageIndexed {
+			if image.State != registry.ImageIndexed {
 				return nil, nil
 			}
 			return &image, nil
@@ -373,7 +375,7 @@ func (s *Service) pastImage(ctx context.Context, i Image, digest string) (*resou
 // An image that is deleted meanwhile has none.
 func (s *Service) contents(
 	ctx context.Context, repo resource.UID, stays []stay,
-) (map[string]map[int64]int64, map[int64]resource.Package, error) {
+) (map[string]map[int64]int64, map[int64]registry.Package, error) {
 	contents := map[string]map[int64]int64{}
 	all := map[int64]bool{}
 	for _, y := range stays {
@@ -425,7 +427,7 @@ func (s *Service) addPastTags(ctx context.Context, images []registrydb.NumberedI
 	}
 	past, err := s.images.PastTags(ctx, numbers)
 	for n, i := range images {
-		all[n].PastTags = slices.DeleteFunc(past[i.Number], func(t resource.PastTag) bool {
+		all[n].PastTags = slices.DeleteFunc(past[i.Number], func(t registry.PastTag) bool {
 			return slices.Contains(i.Tags, t.Name)
 		})
 	}

@@ -18,7 +18,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
@@ -100,7 +102,7 @@ func (c *chronicle) moveTag(t *testing.T) {
 		return
 	}
 	d := images[c.rng.IntN(len(images))]
-	_, err := c.PutTag(t.Context(), resource.Tag{UID: repo.NewChild(), Name: name, Digest: d}, nil)
+	_, err := c.PutTag(t.Context(), registry.Tag{UID: repo.NewChild(), Name: name, Digest: d}, nil)
 	must(t, err)
 	if c.tags[repo] == nil {
 		c.tags[repo] = map[string]string{}
@@ -349,21 +351,21 @@ func TestClosed(t *testing.T) {
 		start := time.UnixMilli(c.clock.Load()).UTC()
 		at := func(seconds int64) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 		tick := func(seconds int64) { c.settle(t); c.clock.Store(at(seconds).UnixMilli()) }
-		repo := resource.Repo{UID: org.NewChild(), Name: "app", CreateTime: start, UpdateTime: start}
+		repo := registry.Repo{UID: org.NewChild(), Name: "app", CreateTime: start, UpdateTime: start}
 		must(t, c.InsertRepo(t.Context(), repo))
 		a, b, own := unlike()
 		old, fresh := push(t, c.Store, repo, a), push(t, c.Store, repo, b)
 		tag := func(d string) {
-			_, err := c.PutTag(t.Context(), resource.Tag{UID: repo.UID.NewChild(), Name: "latest", Digest: d}, nil)
+			_, err := c.PutTag(t.Context(), registry.Tag{UID: repo.UID.NewChild(), Name: "latest", Digest: d}, nil)
 			must(t, err)
 		}
 		tag(old)
 		tick(10)
 		publish := func(id, source, fixed string) {
-			a := resource.Advisory{ID: id, Affected: []resource.Affected{{Ecosystem: "npm", Name: own.Name,
-				Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: fixed}}}}}}}
+			a := vuln.Advisory{ID: id, Affected: []vuln.Affected{{Ecosystem: "npm", Name: own.Name,
+				Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: fixed}}}}}}}
 			a.Source.Digest = []byte(fixed + source)
-			_, err := c.ImportAdvisories(advisorydb.WithSource(t.Context(), source), org, "test", []resource.Advisory{a})
+			_, err := c.ImportAdvisories(advisorydb.WithSource(t.Context(), source), org, "test", []vuln.Advisory{a})
 			must(t, err)
 		}
 		publish("CVE-1", "feed 1", "9.0.0")

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
@@ -58,12 +58,12 @@ type Config struct {
 type Indexer struct {
 	images   *registrydb.Store
 	packages *findingdb.Store
-	registry *registry.Registry
+	registry *protocol.Registry
 	cfg      Config
 }
 
 // NewIndexer returns an Indexer of the images of a registry.
-func NewIndexer(images *registrydb.Store, packages *findingdb.Store, r *registry.Registry, cfg Config) *Indexer {
+func NewIndexer(images *registrydb.Store, packages *findingdb.Store, r *protocol.Registry, cfg Config) *Indexer {
 	if cfg.Read == nil {
 		cfg.Version = inspect.Version
 		cfg.Read = func(ctx context.Context, layers []inspect.Layer) (inspect.Result, error) {
@@ -136,7 +136,7 @@ func (x *Indexer) Sweep(ctx context.Context) error {
 	if err := x.images.SweepSigners(ctx); err != nil {
 		return err
 	}
-	if _, err := x.images.SweepSBOMs(ctx, resource.SBOMReader); err != nil {
+	if _, err := x.images.SweepSBOMs(ctx, registry.SBOMReader); err != nil {
 		return err
 	}
 	_, err := x.packages.SweepChunks(ctx)
@@ -148,7 +148,7 @@ func (x *Indexer) index(ctx context.Context, q registrydb.QueuedImage) error {
 	stop := x.keep(ctx, q)
 	defer stop()
 	if q.Tries > maxTries {
-		return x.settle(ctx, q, resource.ImageNotUnderstood, "it was begun several times, and never ended")
+		return x.settle(ctx, q, registry.ImageNotUnderstood, "it was begun several times, and never ended")
 	}
 	layers, err := x.layers(ctx, q)
 	if err != nil {
@@ -158,7 +158,7 @@ func (x *Indexer) index(ctx context.Context, q registrydb.QueuedImage) error {
 		return x.failed(ctx, q, err)
 	}
 	if layers == nil {
-		return x.settle(ctx, q, resource.ImageNone, "")
+		return x.settle(ctx, q, registry.ImageNone, "")
 	}
 	known, err := x.packages.Inspected(ctx, q.Digest)
 	if err != nil {
@@ -236,7 +236,7 @@ func (x *Indexer) failed(ctx context.Context, q registrydb.QueuedImage, err erro
 	case ctx.Err() != nil: // the server ends: another one goes on
 		return x.images.PostponeImage(context.WithoutCancel(ctx), q, 0, "")
 	case errors.As(err, &reason):
-		return x.settle(ctx, q, resource.ImageNotUnderstood, reason.Reason)
+		return x.settle(ctx, q, registry.ImageNotUnderstood, reason.Reason)
 	case errors.Is(err, fault.NotFound): // it was deleted meanwhile, and leaves the queue with that
 		return x.images.PostponeImage(ctx, q, retryAfter, "")
 	}
@@ -247,7 +247,7 @@ func (x *Indexer) failed(ctx context.Context, q registrydb.QueuedImage, err erro
 }
 
 // settle says what an image is that has no packages.
-func (x *Indexer) settle(ctx context.Context, q registrydb.QueuedImage, state resource.ImageState, reason string) error {
+func (x *Indexer) settle(ctx context.Context, q registrydb.QueuedImage, state registry.ImageState, reason string) error {
 	err := x.images.Write(ctx, func(t *store.Tx) error {
 		there, err := registrydb.In(t).HoldImage(ctx, q)
 		if err != nil || !there {
@@ -258,7 +258,7 @@ func (x *Indexer) settle(ctx context.Context, q registrydb.QueuedImage, state re
 		}
 		return registrydb.In(t).SettleImage(ctx, q, state, reason, x.cfg.Version)
 	})
-	if err == nil && state == resource.ImageNotUnderstood {
+	if err == nil && state == registry.ImageNotUnderstood {
 		x.cfg.Metrics.Inspections.Add(1, metric.NotUnderstood)
 		x.cfg.Log.InfoContext(ctx, "an image is not understood", "repo", string(q.Repo), "digest", q.Digest,
 			"reason", reason)
@@ -268,10 +268,10 @@ func (x *Indexer) settle(ctx context.Context, q registrydb.QueuedImage, state re
 
 // finish stores what was found in an image, or, if that is nil, what was found when it
 // was pushed to another repo.
-func (x *Indexer) finish(ctx context.Context, q registrydb.QueuedImage, found *resource.Inspection) error {
+func (x *Indexer) finish(ctx context.Context, q registrydb.QueuedImage, found *registry.Inspection) error {
 	var ids []int64
 	if found != nil {
-		plain := make([]resource.Package, len(found.Packages))
+		plain := make([]registry.Package, len(found.Packages))
 		for i, p := range found.Packages {
 			plain[i] = p.Package
 		}
@@ -290,7 +290,7 @@ func (x *Indexer) finish(ctx context.Context, q registrydb.QueuedImage, found *r
 // save is the transaction of finish. If what was found replaces what an older version has
 // found, then for all images with this digest.
 func (x *Indexer) save(
-	ctx context.Context, t *store.Tx, q registrydb.QueuedImage, found *resource.Inspection, ids []int64,
+	ctx context.Context, t *store.Tx, q registrydb.QueuedImage, found *registry.Inspection, ids []int64,
 ) error {
 	images, packages := registrydb.In(t), findingdb.In(t)
 	if there, err := images.HoldImage(ctx, q); err != nil || !there {
@@ -333,7 +333,7 @@ func (x *Indexer) save(
 	if err := packages.TakePackages(ctx, q.Digest, numbers, gone); err != nil {
 		return err
 	}
-	return images.SettleImage(ctx, q, resource.ImageIndexed, "", x.cfg.Version)
+	return images.SettleImage(ctx, q, registry.ImageIndexed, "", x.cfg.Version)
 }
 
 // changing notes that the packages of an image change which has a number already, for events
@@ -348,7 +348,7 @@ func (x *Indexer) changing(ctx context.Context, t *store.Tx, q registrydb.Queued
 	if err != nil {
 		return err
 	}
-	if state == resource.ImageIndexed {
+	if state == registry.ImageIndexed {
 		told = slices.Concat(told, found)
 		slices.Sort(told)
 		told = slices.Compact(told)
@@ -368,8 +368,8 @@ func minus(a, b []int64) (all []int64) {
 
 // inspection returns what was found as it is stored. Its texts are whatever somebody has
 // pushed: a package with one that no database takes, or that is too long, is left out.
-func (x *Indexer) inspection(q registrydb.QueuedImage, found inspect.Result) *resource.Inspection {
-	i := &resource.Inspection{Digest: q.Digest, Extractors: x.cfg.Version, Distribution: resource.Distribution{
+func (x *Indexer) inspection(q registrydb.QueuedImage, found inspect.Result) *registry.Inspection {
+	i := &registry.Inspection{Digest: q.Digest, Extractors: x.cfg.Version, Distribution: registry.Distribution{
 		ID: clean(found.Distribution.ID), Version: clean(found.Distribution.VersionID),
 		Name: clean(found.Distribution.Name)}}
 	for _, w := range found.Warnings {
@@ -382,7 +382,7 @@ func (x *Indexer) inspection(q registrydb.QueuedImage, found inspect.Result) *re
 			left++
 			continue
 		}
-		i.Packages = append(i.Packages, resource.ImagePackage{Layer: p.Layer, Place: clean(p.Location), Package: stored})
+		i.Packages = append(i.Packages, registry.ImagePackage{Layer: p.Layer, Place: clean(p.Location), Package: stored})
 	}
 	if left > 0 {
 		i.Warnings = append(i.Warnings, "packages with names or versions that cannot be stored were left out")
@@ -392,8 +392,8 @@ func (x *Indexer) inspection(q registrydb.QueuedImage, found inspect.Result) *re
 
 // packageOf returns a package under the names that advisories have for it, which its URL
 // tells.
-func packageOf(p inspect.Package) resource.Package {
-	out := resource.Package{Ecosystem: p.Ecosystem, Name: p.Name, Version: p.Version, SourceName: p.SourceName,
+func packageOf(p inspect.Package) registry.Package {
+	out := registry.Package{Ecosystem: p.Ecosystem, Name: p.Name, Version: p.Version, SourceName: p.SourceName,
 		SourceVersion: p.SourceVersion, PURL: p.Purl, Owned: p.Owner != ""}
 	if p.SourceVersion == "" { // advisories about rpms name the package itself
 		out.SourceName = ""

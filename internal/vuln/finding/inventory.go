@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
@@ -17,7 +18,7 @@ import (
 type Snapshot struct {
 	Group   resource.UID
 	Place   string
-	Entries []resource.InventoryEntry
+	Entries []vuln.InventoryEntry
 	Life    time.Duration // after which it is out of date; 0 means 7 days
 }
 
@@ -26,16 +27,16 @@ type Snapshot struct {
 // stored with their identity; whether anybody has an image with one of the digests is
 // neither checked nor answered. It returns fault.FailedPrecondition if the organization
 // has too many places.
-func (s *Service) PushInventory(ctx context.Context, of Snapshot) (p resource.InventoryPlace, _ error) {
+func (s *Service) PushInventory(ctx context.Context, of Snapshot) (p vuln.InventoryPlace, _ error) {
 	if err := s.authz.Require(ctx, resource.DeploymentsCreate, of.Group); err != nil {
 		return p, err
 	}
-	of.Life = cmp.Or(of.Life, resource.DefaultInventoryLife)
-	if err := resource.ValidateInventory(of.Place, of.Entries, of.Life); err != nil {
+	of.Life = cmp.Or(of.Life, vuln.DefaultInventoryLife)
+	if err := vuln.ValidateInventory(of.Place, of.Entries, of.Life); err != nil {
 		return p, err
 	}
 	now := s.packages.Time()
-	p = resource.InventoryPlace{Group: of.Group, Name: of.Place, PushTime: now, ExpireTime: now.Add(of.Life),
+	p = vuln.InventoryPlace{Group: of.Group, Name: of.Place, PushTime: now, ExpireTime: now.Add(of.Life),
 		Entries: len(of.Entries)}
 	if c, ok := authz.CallerFrom(ctx); ok {
 		p.Identity = c.Identity
@@ -112,7 +113,7 @@ var placeList = page.List{Kind: "inventory_places", Fields: []string{"name"}, De
 
 // A PlaceState is a place, and whether what is known about it is out of date.
 type PlaceState struct {
-	resource.InventoryPlace
+	vuln.InventoryPlace
 	Expired bool
 }
 

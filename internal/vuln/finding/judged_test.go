@@ -14,7 +14,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -22,10 +24,10 @@ import (
 )
 
 // aRepo makes a repo in a group.
-func (g *game) aRepo(t *testing.T, group resource.UID, name string) resource.Repo {
+func (g *game) aRepo(t *testing.T, group resource.UID, name string) registry.Repo {
 	t.Helper()
 	now := g.DB.Time()
-	repo := resource.Repo{UID: group.NewChild(), Name: name, CreateTime: now, UpdateTime: now}
+	repo := registry.Repo{UID: group.NewChild(), Name: name, CreateTime: now, UpdateTime: now}
 	must(t, g.InsertRepo(t.Context(), repo))
 	return repo
 }
@@ -34,13 +36,13 @@ func (g *game) aRepo(t *testing.T, group resource.UID, name string) resource.Rep
 // Debian builds from them, and returns its uid.
 func (g *game) about(t *testing.T, group resource.UID, id, ecosystem string, names ...string) resource.UID {
 	t.Helper()
-	a := resource.Advisory{ID: id}
+	a := vuln.Advisory{ID: id}
 	for _, name := range names {
-		a.Affected = append(a.Affected, resource.Affected{Ecosystem: ecosystem, Name: name,
-			Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}}}}})
+		a.Affected = append(a.Affected, vuln.Affected{Ecosystem: ecosystem, Name: name,
+			Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}}}}})
 	}
 	a.Source.Digest = []byte(id)
-	_, err := g.ImportAdvisories(t.Context(), group, "test", []resource.Advisory{a})
+	_, err := g.ImportAdvisories(t.Context(), group, "test", []vuln.Advisory{a})
 	must(t, err)
 	g.relearn(t, group, id)
 	for uid, a := range g.advisories {
@@ -69,11 +71,11 @@ func TestExceptionEnds(t *testing.T) {
 		for _, r := range g.replicas {
 			r.Now = func() time.Time { return now }
 		}
-		must(t, g.InsertPullRule(t.Context(), resource.PullRule{UID: org.NewChild(), Target: org, Enforce: true, CreateTime: now, UpdateTime: now}))
+		must(t, g.InsertPullRule(t.Context(), vuln.PullRule{UID: org.NewChild(), Target: org, Enforce: true, CreateTime: now, UpdateTime: now}))
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
 		end := now.Add(time.Minute)
 		for _, id := range []string{"CVE-1", "CVE-2"} {
-			_, err := g.service.CreateException(ctx, org, resource.Exception{Advisory: id, Reason: "r", ExpireTime: end})
+			_, err := g.service.CreateException(ctx, org, vuln.Exception{Advisory: id, Reason: "r", ExpireTime: end})
 			must(t, err)
 		}
 		m, err := g.StatManifest(t.Context(), repo.UID, d)
@@ -131,7 +133,7 @@ func TestExceptionOfOneImage(t *testing.T) {
 		g.settle(t)
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
 		for _, id := range []string{"CVE-1", "CVE-2"} {
-			_, err := g.service.CreateException(ctx, org, resource.Exception{Advisory: id, Target: both.UID, Reason: "r", Digest: d})
+			_, err := g.service.CreateException(ctx, org, vuln.Exception{Advisory: id, Target: both.UID, Reason: "r", Digest: d})
 			must(t, err)
 		}
 		_, want, err := g.service.Summarize(ctx, finding.Place{Group: alone.UID}, 1, page.Params{})
@@ -197,12 +199,12 @@ func TestClaimsClose(t *testing.T) {
 		}
 		word, p := onlyClaimed("a0")
 		g.about(t, org, "CVE-1", "npm", p.Name)
-		var repos []resource.Repo
+		var repos []registry.Repo
 		var olds []string
 		for i := range 2 {
 			repos = append(repos, g.aRepo(t, org, fmt.Sprint("r", i)))
 			olds = append(olds, push(t, g.Store, repos[i], "a0"))
-			_, err := g.PutTag(t.Context(), resource.Tag{UID: repos[i].UID.NewChild(), Name: "latest", Digest: olds[i]}, nil)
+			_, err := g.PutTag(t.Context(), registry.Tag{UID: repos[i].UID.NewChild(), Name: "latest", Digest: olds[i]}, nil)
 			must(t, err)
 		}
 		g.settle(t)
@@ -211,7 +213,7 @@ func TestClaimsClose(t *testing.T) {
 		g.settle(t)
 		moved := after(20)
 		for _, repo := range repos { // to an image without it
-			_, err := g.PutTag(t.Context(), resource.Tag{UID: repo.UID.NewChild(), Name: "latest", Digest: push(t, g.Store, repo, without(p.Name))}, nil)
+			_, err := g.PutTag(t.Context(), registry.Tag{UID: repo.UID.NewChild(), Name: "latest", Digest: push(t, g.Store, repo, without(p.Name))}, nil)
 			must(t, err)
 		}
 		after(30)
@@ -248,7 +250,7 @@ func TestGroupClaimsOfOthers(t *testing.T) {
 		d := push(t, g.Store, owner, "a0")
 		stolen, err := g.Manifest(t.Context(), owner.UID, d)
 		must(t, err)
-		stolen.ArtifactType, stolen.Needs = resource.ImageConfigs[0], []resource.Need{{Digest: digest("a0"), Optional: true}}
+		stolen.ArtifactType, stolen.Needs = registry.ImageConfigs[0], []registry.Need{{Digest: digest("a0"), Optional: true}}
 		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: thief.UID.Parent(), Name: "app"}, stolen, []string{"latest"})
 		must(t, err)
 		word, p := onlyClaimed("a0")
@@ -305,7 +307,7 @@ func TestCompareStates(t *testing.T) {
 		g.settle(t)
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
 		for _, id := range []string{"CVE-1", "CVE-2"} {
-			_, err := g.service.CreateException(ctx, org, resource.Exception{Advisory: id, Reason: "r", Target: to.UID})
+			_, err := g.service.CreateException(ctx, org, vuln.Exception{Advisory: id, Reason: "r", Target: to.UID})
 			must(t, err)
 		}
 		states := func(from, to finding.Image, want finding.State) {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -206,7 +206,7 @@ func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	want := findingdb.NewMatches()
-	named := map[string][]resource.Advisory{}
+	named := map[string][]vuln.Advisory{}
 	pairs, begin := 0, time.Now()
 	for i, p := range fresh {
 		s := subjectOf(p)
@@ -278,7 +278,7 @@ func subjectOf(p findingdb.Known) subject {
 }
 
 // match adds a match to all if an advisory affects the package.
-func (s subject) match(a resource.Advisory, all findingdb.Matches) {
+func (s subject) match(a vuln.Advisory, all findingdb.Matches) {
 	if !s.known || !s.query.Affects(a, s.name) {
 		return
 	}

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // more is what a game knows about tags that move, and about groups that come and go.
@@ -56,7 +58,7 @@ func (g *game) withdraw(t *testing.T) bool {
 		a.DeleteTime = time.Time{}
 	}
 	a.Source.Digest = []byte(rand.Text())
-	_, err := g.ImportAdvisories(t.Context(), uid.Parent(), "test", []resource.Advisory{a})
+	_, err := g.ImportAdvisories(t.Context(), uid.Parent(), "test", []vuln.Advisory{a})
 	must(t, err)
 	g.advisories[uid], err = g.Advisory(t.Context(), uid)
 	must(t, err)
@@ -100,7 +102,7 @@ func (g *game) moveTag(t *testing.T) bool {
 	}
 	m, err := g.Manifest(t.Context(), repo, d)
 	must(t, err)
-	m.ArtifactType, m.Needs = resource.ImageConfigs[0], []resource.Need{{Digest: digest(g.repos[repo][d])}}
+	m.ArtifactType, m.Needs = registry.ImageConfigs[0], []registry.Need{{Digest: digest(g.repos[repo][d])}}
 	_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repo.Parent(), Name: g.named[repo].Name}, m, []string{"latest"})
 	must(t, err)
 	g.more.latest[repo] = d

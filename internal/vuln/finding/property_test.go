@@ -27,10 +27,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/blob"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -49,7 +51,7 @@ func must(t testing.TB, err error) {
 // A model is what was done, in memory.
 type model struct {
 	repos      map[resource.UID]map[string]string // by repo and digest, the word of an image
-	advisories map[resource.UID]resource.Advisory
+	advisories map[resource.UID]vuln.Advisory
 	extractors int
 	attached   map[resource.UID]map[string][]attachment // by repo and image, the last first
 }
@@ -93,11 +95,11 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	must(t, err)
 	issuer, err := token.New(t.Context(), s.DB, token.Config{Issuer: "http://issuer.test", Key: sealKey})
 	must(t, err)
-	images := registry.New(s.DB, checker, issuer, blob.NewFolder(t.TempDir()), registry.Config{})
+	images := protocol.New(s.DB, checker, issuer, blob.NewFolder(t.TempDir()), protocol.Config{})
 	tokens := page.NewTokens([]byte("key"), time.Now)
 	r := &replica{Store: s, checker: checker}
 	packages, manifests, advisories := findingdb.New(db), registrydb.New(db), advisorydb.New(db)
-	r.service = finding.NewService(packages, manifests, advisories, registry.NewService(tokens, images), checker, tokens)
+	r.service = finding.NewService(packages, manifests, advisories, protocol.NewService(tokens, images), checker, tokens)
 	r.blast = finding.NewBlastService(r.service, iam.New(s.DB, checker, tokens, iam.Config{Key: sealKey}), 90*24*time.Hour)
 	r.matcher = finding.NewMatcher(packages, advisories, quiet)
 	r.matcher.SetPairs(3) // so that nothing is compared in one turn
@@ -127,19 +129,19 @@ func digest(word string) string {
 func bodyOf(word string) []byte {
 	return fmt.Appendf(nil, `{"schemaVersion": 2, "mediaType": %q, "config": {"mediaType": %q, "digest": %q, "size": 2},
 		"layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": %q, "size": 1}]}`,
-		resource.ImageManifests[0], resource.ImageConfigs[0], digest("config"), digest(word))
+		registry.ImageManifests[0], registry.ImageConfigs[0], digest("config"), digest(word))
 }
 
 // push pushes an image made of one word.
-func push(t *testing.T, s *storetest.Store, repo resource.Repo, word string) string {
+func push(t *testing.T, s *storetest.Store, repo registry.Repo, word string) string {
 	t.Helper()
 	layer, body := digest(word), bodyOf(word)
 	ref := registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}
-	_, err := s.AddBlob(t.Context(), ref, resource.Upload{}, "",
-		resource.Blob{Digest: layer, Size: 1, Path: "/blobs/" + rand.Text()})
+	_, err := s.AddBlob(t.Context(), ref, registry.Upload{}, "",
+		registry.Blob{Digest: layer, Size: 1, Path: "/blobs/" + rand.Text()})
 	must(t, err)
-	m := resource.Manifest{Digest: digest(string(body)), MediaType: resource.ImageManifests[0],
-		ArtifactType: resource.ImageConfigs[0], Size: int64(len(body)), Body: body, Needs: []resource.Need{{Digest: layer}}}
+	m := registry.Manifest{Digest: digest(string(body)), MediaType: registry.ImageManifests[0],
+		ArtifactType: registry.ImageConfigs[0], Size: int64(len(body)), Body: body, Needs: []registry.Need{{Digest: layer}}}
 	_, err = s.PutManifest(t.Context(), ref, m, []string{"v-" + word})
 	must(t, err)
 	return m.Digest
@@ -156,7 +158,7 @@ type game struct {
 	groups   []resource.UID
 	callers  map[string]authz.Caller
 	sees     map[string][]resource.UID // the groups in which a caller has all roles
-	named    map[resource.UID]resource.Repo
+	named    map[resource.UID]registry.Repo
 	more     more
 	plain    bool // only images are pushed and advisories change, which have no aliases
 }
@@ -185,8 +187,8 @@ func TestFindings(t *testing.T) {
 func newGame(t *testing.T, url string) *game {
 	t.Helper()
 	g := &game{rng: mathrand.New(mathrand.NewPCG(1, 2)), callers: map[string]authz.Caller{}, sees: map[string][]resource.UID{},
-		named: map[resource.UID]resource.Repo{},
-		model: model{repos: map[resource.UID]map[string]string{}, advisories: map[resource.UID]resource.Advisory{}, extractors: 1,
+		named: map[resource.UID]registry.Repo{},
+		model: model{repos: map[resource.UID]map[string]string{}, advisories: map[resource.UID]vuln.Advisory{}, extractors: 1,
 			attached: map[resource.UID]map[string][]attachment{}}}
 	g.restart(t, url)
 	t.Cleanup(func() {
@@ -270,14 +272,14 @@ func (g *game) pushOne(t *testing.T) {
 	t.Helper()
 	group := g.groups[g.rng.IntN(len(g.groups))]
 	name := fmt.Sprintf("r%d", g.rng.IntN(2))
-	var repo resource.Repo
+	var repo registry.Repo
 	for _, r := range g.named {
 		if r.UID.Parent() == group && r.Name == name {
 			repo = r
 		}
 	}
 	if repo.UID == "" {
-		repo = resource.Repo{UID: group.NewChild(), Name: name, CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
+		repo = registry.Repo{UID: group.NewChild(), Name: name, CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
 		must(t, g.InsertRepo(t.Context(), repo))
 		g.named[repo.UID], g.repos[repo.UID] = repo, map[string]string{}
 	}
@@ -316,14 +318,14 @@ func (g *game) importOne(t *testing.T) {
 	group := g.groups[g.rng.IntN(len(g.groups))]
 	id := fmt.Sprintf("%s-%d", []string{"CVE", "GHSA", "DSA"}[g.rng.IntN(3)], g.rng.IntN(2))
 	ecosystem := []string{"npm", "Debian:12", "Debian", "Debian:11"}[g.rng.IntN(4)]
-	a := resource.Advisory{ID: id, Affected: []resource.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", g.rng.IntN(6)),
-		Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM", Events: []resource.RangeEvent{
+	a := vuln.Advisory{ID: id, Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", g.rng.IntN(6)),
+		Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{
 			{Introduced: fmt.Sprintf("1.%d.0", g.rng.IntN(3))}, {Fixed: fmt.Sprintf("1.%d.0", 3+g.rng.IntN(2))}}}}}}}
 	if g.rng.IntN(2) == 0 && !g.plain {
 		a.Aliases = []string{fmt.Sprintf("CVE-%d", g.rng.IntN(4))}
 	}
 	a.Source.Digest = []byte(rand.Text())
-	_, err := g.ImportAdvisories(t.Context(), group, "test", []resource.Advisory{a})
+	_, err := g.ImportAdvisories(t.Context(), group, "test", []vuln.Advisory{a})
 	must(t, err)
 	g.relearn(t, group, id)
 }
@@ -339,7 +341,7 @@ func (g *game) relearn(t *testing.T, group resource.UID, id string) {
 			return
 		}
 	}
-	found, err := g.Advisories(t.Context(), store.Reach{Under: []resource.UID{group}}, resource.AdvisoryFilter{IDs: []string{id}},
+	found, err := g.Advisories(t.Context(), store.Reach{Under: []resource.UID{group}}, vuln.AdvisoryFilter{IDs: []string{id}},
 		page.Request{Size: 10, Order: page.Order{Field: "uid"}}, true)
 	must(t, err)
 	for _, v := range found.Items {
@@ -408,7 +410,7 @@ func covered(sees []resource.UID, uid resource.UID) bool {
 }
 
 // affects decides in its own words whether an advisory of this test is about a package.
-func affects(a resource.Advisory, p inspect.Package) bool {
+func affects(a vuln.Advisory, p inspect.Package) bool {
 	if p.Owner != "" || !a.DeleteTime.IsZero() {
 		return false
 	}
@@ -491,7 +493,7 @@ func (g *game) checkAffected(ctx context.Context, t *testing.T, r *replica, name
 		for repo, images := range g.repos {
 			for d, word := range images {
 				if covered(g.sees[name], repo) && slices.ContainsFunc(g.has(repo, d, word), func(p inspect.Package) bool {
-					return slices.ContainsFunc(called, func(a resource.Advisory) bool { return affects(a, p) })
+					return slices.ContainsFunc(called, func(a vuln.Advisory) bool { return affects(a, p) })
 				}) {
 					want = append(want, string(repo)+" "+d+" "+g.tagsOf(repo, d, word))
 				}
@@ -506,7 +508,7 @@ func (g *game) checkAffected(ctx context.Context, t *testing.T, r *replica, name
 }
 
 // called returns the advisories with a name, and those that share a name with one of them.
-func (g *game) called(id string, sees []resource.UID) []resource.Advisory {
+func (g *game) called(id string, sees []resource.UID) []vuln.Advisory {
 	names := []string{id}
 	for range 2 {
 		var more []string
@@ -520,7 +522,7 @@ func (g *game) called(id string, sees []resource.UID) []resource.Advisory {
 			names = append(names, more...)
 		}
 	}
-	var all []resource.Advisory
+	var all []vuln.Advisory
 	for uid, a := range g.advisories {
 		own := append([]string{a.ID}, a.Aliases...)
 		if covered(sees, uid) && slices.ContainsFunc(own, func(s string) bool { return slices.Contains(names, s) }) {
@@ -589,24 +591,24 @@ func TestLayersOfOthers(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		g := newGame(t, url)
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		repos := map[string]resource.Repo{}
+		repos := map[string]registry.Repo{}
 		for i, name := range []string{"theirs", "thief's"} {
-			repos[name] = resource.Repo{UID: g.groups[i].NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+			repos[name] = registry.Repo{UID: g.groups[i].NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 			must(t, g.InsertRepo(t.Context(), repos[name]))
 		}
 		d := push(t, g.Store, repos["theirs"], "a0")
 		stolen, err := g.Manifest(t.Context(), repos["theirs"].UID, d)
 		must(t, err)
-		stolen.ArtifactType, stolen.Needs = resource.ImageConfigs[0], []resource.Need{{Digest: digest("a0"), Optional: true}}
+		stolen.ArtifactType, stolen.Needs = registry.ImageConfigs[0], []registry.Need{{Digest: digest("a0"), Optional: true}}
 		thief := repos["thief's"]
 		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: thief.UID.Parent(), Name: thief.Name}, stolen, nil)
 		must(t, err)
 		g.settle(t)
 		for who, want := range map[string]struct {
 			repo  resource.UID
-			state resource.ImageState
+			state registry.ImageState
 		}{
-			"owner of a": {repos["theirs"].UID, resource.ImageIndexed}, "owner of b": {thief.UID, resource.ImageNotUnderstood},
+			"owner of a": {repos["theirs"].UID, registry.ImageIndexed}, "owner of b": {thief.UID, registry.ImageNotUnderstood},
 		} {
 			k, err := g.service.Inspect(authz.WithCaller(t.Context(), g.callers[who]), finding.Image{Repo: want.repo, Reference: d})
 			must(t, err)

@@ -13,16 +13,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
 // CreateRule adds a rule to a group. The caller needs policies.policy.create there, and
 // advisories.list, because refusals name findings.
 func (s *Service) CreateRule(
-	ctx context.Context, parent resource.UID, r resource.PullRule,
-) (resource.PullRule, error) {
+	ctx context.Context, parent resource.UID, r vuln.PullRule,
+) (vuln.PullRule, error) {
 	if err := s.requireEach(ctx, parent, resource.PolicyCreate, resource.AdvisoriesList); err != nil {
-		return resource.PullRule{}, err
+		return vuln.PullRule{}, err
 	}
 	r.UID = parent.NewChild()
 	r.CreateTime = s.packages.Time()
@@ -31,7 +32,7 @@ func (s *Service) CreateRule(
 		r.Target = parent
 	}
 	if err := r.Validate(); err != nil {
-		return resource.PullRule{}, err
+		return vuln.PullRule{}, err
 	}
 	return r, s.packages.InsertPullRule(ctx, r)
 }
@@ -48,26 +49,26 @@ func (s *Service) requireEach(ctx context.Context, target resource.UID, want ...
 }
 
 // GetRule returns a rule. The caller needs policies.policy.list on it.
-func (s *Service) GetRule(ctx context.Context, uid resource.UID) (resource.PullRule, error) {
+func (s *Service) GetRule(ctx context.Context, uid resource.UID) (vuln.PullRule, error) {
 	return authz.Get(ctx, s.authz, resource.PolicyList, uid, s.packages.PullRule)
 }
 
 // ListRules returns a page of the rules that the caller holds policies.policy.list on.
 func (s *Service) ListRules(
 	ctx context.Context, f resource.Filter, p page.Params,
-) (page.Page[resource.PullRule], error) {
+) (page.Page[vuln.PullRule], error) {
 	return authz.List(ctx, s.authz, s.pages, findingdb.PullRuleList, resource.PolicyList, f, p, s.packages.PullRules)
 }
 
 // UpdateRule changes a rule. The caller needs policies.policy.update and advisories.list on
 // it.
 func (s *Service) UpdateRule(
-	ctx context.Context, uid resource.UID, change func(*resource.PullRule) error,
-) (none resource.PullRule, _ error) {
+	ctx context.Context, uid resource.UID, change func(*vuln.PullRule) error,
+) (none vuln.PullRule, _ error) {
 	if err := s.requireEach(ctx, uid, resource.PolicyUpdate, resource.AdvisoriesList); err != nil {
 		return none, err
 	}
-	return store.Edit(ctx, uid, s.packages.PullRule, s.packages.UpdatePullRule, func(r *resource.PullRule) error {
+	return store.Edit(ctx, uid, s.packages.PullRule, s.packages.UpdatePullRule, func(r *vuln.PullRule) error {
 		if err := change(r); err != nil {
 			return err
 		}
@@ -176,7 +177,7 @@ func totals(all []RefusedPull) (out RuleCheck) {
 
 // refusedOf returns those of the pulls that a rule refuses at a time.
 func (s *Service) refusedOf(
-	ctx context.Context, rule resource.PullRule, sums []registrydb.PullSum, at time.Time,
+	ctx context.Context, rule vuln.PullRule, sums []registrydb.PullSum, at time.Time,
 ) (refused []RefusedPull, _ error) {
 	var keys []imageKey
 	seen := map[imageKey]bool{}
@@ -193,7 +194,7 @@ func (s *Service) refusedOf(
 	reasons := map[imageKey]string{}
 	j := judge{s.packages, s.images, s.advisories, s.registry.SignedBy}
 	for some := range slices.Chunk(keys, checkBatch) {
-		all, err := j.judgements(ctx, some, []resource.PullRule{rule}, at)
+		all, err := j.judgements(ctx, some, []vuln.PullRule{rule}, at)
 		if err != nil {
 			return nil, err
 		}
@@ -210,7 +211,7 @@ func (s *Service) refusedOf(
 }
 
 // judgedBy returns those of the keys that a rule judges.
-func (s *Service) judgedBy(ctx context.Context, rule resource.PullRule, keys []imageKey) ([]imageKey, error) {
+func (s *Service) judgedBy(ctx context.Context, rule vuln.PullRule, keys []imageKey) ([]imageKey, error) {
 	switch {
 	case rule.Unsigned && len(keys) > maxVerified:
 		return nil, fault.Unmet("TOO_MANY_IMAGES", "more than %d images; check a rule about less", maxVerified)

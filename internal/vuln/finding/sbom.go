@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -92,8 +92,8 @@ func (x *Indexer) keepSBOMs(ctx context.Context, q registrydb.QueuedImage) (stop
 
 // A claim is what the documents of one attached manifest say.
 type claim struct {
-	resource.SBOM
-	packages []resource.Package
+	registry.SBOM
+	packages []registry.Package
 }
 
 // readSBOMs reads the SBOMs that are attached to an image, one for each attached manifest.
@@ -113,7 +113,7 @@ func (x *Indexer) readSBOMs(ctx context.Context, q registrydb.QueuedImage) (all 
 			return nil, err
 		}
 		if n := len(all); n == 0 || all[n-1].Manifest != d.Manifest {
-			all = append(all, claim{SBOM: resource.SBOM{Origin: d.Origin}})
+			all = append(all, claim{SBOM: registry.SBOM{Origin: d.Origin}})
 		}
 		c := &all[len(all)-1]
 		c.add(found, maxSBOMPackages-total)
@@ -168,7 +168,7 @@ func (c *claim) add(found inspect.Result, most int) {
 
 // identity is what two origins call a package in the same way. Package URLs of one package
 // differ in their qualifiers, and not every tool knows the release of a distribution.
-func identity(p resource.Package) [3]string {
+func identity(p registry.Package) [3]string {
 	ecosystem, _, _ := strings.Cut(p.Ecosystem, ":")
 	return [3]string{ecosystem, p.Name, p.Version}
 }
@@ -184,7 +184,7 @@ func (x *Indexer) resolve(ctx context.Context, q registrydb.QueuedImage, all []c
 		}
 	}
 	for i := range all {
-		fresh := slices.DeleteFunc(slices.Clone(all[i].packages), func(p resource.Package) bool {
+		fresh := slices.DeleteFunc(slices.Clone(all[i].packages), func(p registry.Package) bool {
 			return known[identity(p)] != 0
 		})
 		ids, err := x.packages.AddPackages(ctx, fresh)
@@ -208,7 +208,7 @@ func (x *Indexer) resolve(ctx context.Context, q registrydb.QueuedImage, all []c
 // indexed adds to known the packages that the files of an image tell of.
 func (x *Indexer) indexed(ctx context.Context, q registrydb.QueuedImage, known map[[3]string]int64) error {
 	images, err := x.images.Images(ctx, q.Repo, []string{q.Digest})
-	if err != nil || images[q.Digest].State != resource.ImageIndexed {
+	if err != nil || images[q.Digest].State != registry.ImageIndexed {
 		return err
 	}
 	ids, _, err := x.packages.PackageIDs(ctx, q.Digest)
@@ -245,13 +245,13 @@ func (x *Indexer) saveSBOMs(ctx context.Context, t *store.Tx, q registrydb.Queue
 	if err != nil {
 		return err
 	}
-	if state != resource.ImageIndexed {
+	if state != registry.ImageIndexed {
 		have = nil
 	}
 	if err := x.changing(ctx, t, q, have); err != nil {
 		return err
 	}
-	stored := make([]resource.SBOM, len(all))
+	stored := make([]registry.SBOM, len(all))
 	for i, c := range all {
 		stored[i] = c.SBOM
 	}
@@ -271,7 +271,7 @@ func (x *Indexer) saveSBOMs(ctx context.Context, t *store.Tx, q registrydb.Queue
 func (x *Indexer) unindex(ctx context.Context, t *store.Tx, q registrydb.QueuedImage) error {
 	images, packages := registrydb.In(t), findingdb.In(t)
 	number, state, err := images.ImageNumber(ctx, q)
-	if err != nil || number == nil || state != resource.ImageIndexed {
+	if err != nil || number == nil || state != registry.ImageIndexed {
 		return err
 	}
 	have, _, err := packages.LockInspection(ctx, q.Digest)
@@ -294,11 +294,11 @@ func (x *Indexer) unindex(ctx context.Context, t *store.Tx, q registrydb.QueuedI
 }
 
 // join adds to what was found in an image what SBOMs say that it has.
-func (s *Service) join(ctx context.Context, found *resource.Inspection, all []resource.SBOM) error {
+func (s *Service) join(ctx context.Context, found *registry.Inspection, all []registry.SBOM) error {
 	places := map[int64]int{}
 	for i, p := range found.Packages {
 		places[p.ID] = i
-		found.Packages[i].Origins = []resource.Origin{{}}
+		found.Packages[i].Origins = []registry.Origin{{}}
 	}
 	var fresh []int64
 	for _, b := range all {
@@ -314,7 +314,7 @@ func (s *Service) join(ctx context.Context, found *resource.Inspection, all []re
 		return err
 	}
 	for _, id := range fresh {
-		found.Packages = append(found.Packages, resource.ImagePackage{ID: id, Package: known[id]})
+		found.Packages = append(found.Packages, registry.ImagePackage{ID: id, Package: known[id]})
 	}
 	for _, b := range all {
 		for _, id := range b.IDs {
@@ -326,7 +326,7 @@ func (s *Service) join(ctx context.Context, found *resource.Inspection, all []re
 }
 
 // countOrigins counts the packages that origins differ in.
-func (c *Coverage) countOrigins(all []resource.ImagePackage) {
+func (c *Coverage) countOrigins(all []registry.ImagePackage) {
 	listed, onlyFiles := false, 0
 	for _, p := range all {
 		files := p.Origins[0].Manifest == ""

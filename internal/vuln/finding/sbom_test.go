@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -95,28 +96,28 @@ func (a attachment) claims() []inspect.Package {
 }
 
 // checkOrigins: a package says who tells of it.
-func (g *game) checkOrigins(t *testing.T, repo resource.UID, d, word string, p resource.ImagePackage) {
+func (g *game) checkOrigins(t *testing.T, repo resource.UID, d, word string, p registry.ImagePackage) {
 	t.Helper()
-	var want []resource.Origin
+	var want []registry.Origin
 	same := func(all []inspect.Package) bool {
 		return slices.ContainsFunc(all, func(v inspect.Package) bool { return of(v) == p.Name+" "+p.Version })
 	}
 	if same(contents(word, g.extractors)) {
-		want = append(want, resource.Origin{})
+		want = append(want, registry.Origin{})
 	}
 	for _, a := range g.attached[repo][d] {
 		if same(a.claims()) {
-			want = append(want, resource.Origin{Manifest: a.digest, By: a.by})
+			want = append(want, registry.Origin{Manifest: a.digest, By: a.by})
 		}
 	}
-	if diff := gocmp.Diff(want, p.Origins, cmpopts.IgnoreFields(resource.Origin{}, "Time"), cmpopts.SortSlices(
-		func(a, b resource.Origin) bool { return a.Manifest < b.Manifest })); diff != "" {
+	if diff := gocmp.Diff(want, p.Origins, cmpopts.IgnoreFields(registry.Origin{}, "Time"), cmpopts.SortSlices(
+		func(a, b registry.Origin) bool { return a.Manifest < b.Manifest })); diff != "" {
 		t.Fatalf("the origins of %s %s in %s: %s", p.Name, p.Version, word, diff)
 	}
 }
 
 // some returns one of the images, or one that is not there yet.
-func (g *game) some(t *testing.T) (repo resource.Repo, image string) {
+func (g *game) some(t *testing.T) (repo registry.Repo, image string) {
 	t.Helper()
 	repos := slices.Sorted(maps.Keys(g.repos))
 	repo = g.named[repos[g.rng.IntN(len(repos))]]
@@ -156,21 +157,21 @@ func (g *game) attachOne(t *testing.T) {
 }
 
 // attach pushes a document. Each is another, because it names who has pushed it.
-func (g *game) attach(t *testing.T, repo resource.Repo, a attachment, subject, word string) string {
+func (g *game) attach(t *testing.T, repo registry.Repo, a attachment, subject, word string) string {
 	t.Helper()
 	ctx := resource.WithActor(t.Context(), resource.Actor{Subject: a.by})
 	layer := digest(word)
 	body, err := json.Marshal(map[string]any{
-		"schemaVersion": 2, "mediaType": resource.ImageManifests[0], "annotations": map[string]string{"by": string(a.by)},
+		"schemaVersion": 2, "mediaType": registry.ImageManifests[0], "annotations": map[string]string{"by": string(a.by)},
 		"config": map[string]any{"mediaType": "application/vnd.oci.empty.v1+json", "digest": digest("config"), "size": 2},
 		"layers": []any{map[string]any{"mediaType": "application/spdx+json", "digest": layer, "size": 1}},
 	})
 	must(t, err)
 	ref := registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}
-	_, err = g.AddBlob(ctx, ref, resource.Upload{}, "", resource.Blob{Digest: layer, Size: 1, Path: "/blobs/" + string(a.by)})
+	_, err = g.AddBlob(ctx, ref, registry.Upload{}, "", registry.Blob{Digest: layer, Size: 1, Path: "/blobs/" + string(a.by)})
 	must(t, err)
-	m := resource.Manifest{Digest: digest(string(body)), MediaType: resource.ImageManifests[0], Subject: subject,
-		ArtifactType: "application/spdx+json", Size: int64(len(body)), Body: body, Needs: []resource.Need{{Digest: layer}}}
+	m := registry.Manifest{Digest: digest(string(body)), MediaType: registry.ImageManifests[0], Subject: subject,
+		ArtifactType: "application/spdx+json", Size: int64(len(body)), Body: body, Needs: []registry.Need{{Digest: layer}}}
 	var tags []string
 	if a.tag != "" {
 		tags = []string{a.tag}
@@ -181,17 +182,17 @@ func (g *game) attach(t *testing.T, repo resource.Repo, a attachment, subject, w
 }
 
 // pushIndex pushes an index with an image and an attestation about it.
-func (g *game) pushIndex(t *testing.T, repo resource.Repo, image, attestation string) string {
+func (g *game) pushIndex(t *testing.T, repo registry.Repo, image, attestation string) string {
 	t.Helper()
 	const kind = "application/vnd.oci.image.index.v1+json"
 	body, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": kind, "manifests": []any{
-		map[string]any{"mediaType": resource.ImageManifests[0], "digest": image, "size": 1},
-		map[string]any{"mediaType": resource.ImageManifests[0], "digest": attestation, "size": 1,
+		map[string]any{"mediaType": registry.ImageManifests[0], "digest": image, "size": 1},
+		map[string]any{"mediaType": registry.ImageManifests[0], "digest": attestation, "size": 1,
 			"annotations": map[string]string{"vnd.docker.reference.digest": image}},
 	}})
 	must(t, err)
-	m := resource.Manifest{Digest: digest(string(body)), MediaType: kind, Size: int64(len(body)), Body: body,
-		Needs: []resource.Need{{Digest: image, Manifest: true}, {Digest: attestation, Manifest: true}}, About: []string{image}}
+	m := registry.Manifest{Digest: digest(string(body)), MediaType: kind, Size: int64(len(body)), Body: body,
+		Needs: []registry.Need{{Digest: image, Manifest: true}, {Digest: attestation, Manifest: true}}, About: []string{image}}
 	_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}, m, nil)
 	must(t, err)
 	return m.Digest
@@ -232,15 +233,15 @@ func TestClaimsOfOthers(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		g := newGame(t, url)
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		var repos []resource.Repo
+		var repos []registry.Repo
 		for i := range 2 {
-			repos = append(repos, resource.Repo{UID: g.groups[i].NewChild(), Name: "app", CreateTime: now, UpdateTime: now})
+			repos = append(repos, registry.Repo{UID: g.groups[i].NewChild(), Name: "app", CreateTime: now, UpdateTime: now})
 			must(t, g.InsertRepo(t.Context(), repos[i]))
 		}
 		d := push(t, g.Store, repos[0], "a0")
 		stolen, err := g.Manifest(t.Context(), repos[0].UID, d)
 		must(t, err)
-		stolen.ArtifactType, stolen.Needs = resource.ImageConfigs[0], []resource.Need{{Digest: digest("a0"), Optional: true}}
+		stolen.ArtifactType, stolen.Needs = registry.ImageConfigs[0], []registry.Need{{Digest: digest("a0"), Optional: true}}
 		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repos[1].UID.Parent(), Name: "app"}, stolen, nil)
 		must(t, err)
 		g.attach(t, repos[1], attachment{by: resource.NewRoot()}, d, "s1")
@@ -278,10 +279,10 @@ func TestReadAgain(t *testing.T) {
 		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
 		_, err := s.InsertGroup(t.Context(), org)
 		must(t, err)
-		repo := resource.Repo{UID: org.UID.NewChild(), Name: "app", CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
+		repo := registry.Repo{UID: org.UID.NewChild(), Name: "app", CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
 		must(t, s.InsertRepo(t.Context(), repo))
 		d := push(t, s, repo, "a0")
-		ids, err := s.AddPackages(t.Context(), []resource.Package{{Ecosystem: "npm", Name: "both"}, {Ecosystem: "npm", Name: "before"},
+		ids, err := s.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "both"}, {Ecosystem: "npm", Name: "before"},
 			{Ecosystem: "npm", Name: "claimed"}})
 		must(t, err)
 		slices.Sort(ids)
@@ -301,7 +302,7 @@ func TestReadAgain(t *testing.T) {
 			images, packages := registrydb.In(tx), findingdb.In(tx)
 			n, err := images.NumberImage(t.Context(), q)
 			must(t, err)
-			_, _, err = packages.SaveSBOMs(t.Context(), repo.UID, d, []resource.SBOM{{Origin: resource.Origin{Manifest: digest("sbom")}, IDs: []int64{ids[0], ids[2]}}})
+			_, _, err = packages.SaveSBOMs(t.Context(), repo.UID, d, []registry.SBOM{{Origin: registry.Origin{Manifest: digest("sbom")}, IDs: []int64{ids[0], ids[2]}}})
 			must(t, err)
 			return packages.ChangeImages(t.Context(), []int64{n}, ids, nil)
 		}))
@@ -327,11 +328,11 @@ func TestAttachAtOnce(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	games := make([]*game, players)
 	for i := range games {
-		repo := resource.Repo{UID: g.groups[i%2].NewChild(), Name: fmt.Sprintf("at-once-%d", i), CreateTime: now, UpdateTime: now}
+		repo := registry.Repo{UID: g.groups[i%2].NewChild(), Name: fmt.Sprintf("at-once-%d", i), CreateTime: now, UpdateTime: now}
 		must(t, g.InsertRepo(t.Context(), repo))
 		one := *g
 		one.rng = mathrand.New(mathrand.NewPCG(3, uint64(i)))
-		one.named = map[resource.UID]resource.Repo{repo.UID: repo}
+		one.named = map[resource.UID]registry.Repo{repo.UID: repo}
 		one.repos = map[resource.UID]map[string]string{repo.UID: {}}
 		one.attached = map[resource.UID]map[string][]attachment{}
 		games[i] = &one

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/fairlimit"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
@@ -25,7 +26,7 @@ type Service struct {
 	packages   *findingdb.Store
 	images     *registrydb.Store
 	advisories *advisorydb.Store
-	registry   *registry.Service
+	registry   *protocol.Service
 	authz      *authz.Checker
 	pages      *page.Tokens
 	turns      *fairlimit.Turns
@@ -33,7 +34,7 @@ type Service struct {
 
 // NewService returns a Service over a database.
 func NewService(
-	packages *findingdb.Store, images *registrydb.Store, advisories *advisorydb.Store, r *registry.Service,
+	packages *findingdb.Store, images *registrydb.Store, advisories *advisorydb.Store, r *protocol.Service,
 	c *authz.Checker, p *page.Tokens,
 ) *Service {
 	return &Service{packages, images, advisories, r, c, p, newTurns()}
@@ -49,13 +50,13 @@ type Image struct {
 
 // A Known is what is known about an image.
 type Known struct {
-	resource.StoredImage
+	registry.StoredImage
 	Platform     string
-	Distribution resource.Distribution
+	Distribution registry.Distribution
 	Warnings     []string
 	Coverage     Coverage
 	Incomplete   string          // why not all findings are known that are closed; "" if they are
-	SBOMs        []resource.SBOM // that are attached to it in the repo
+	SBOMs        []registry.SBOM // that are attached to it in the repo
 }
 
 // A Coverage counts the packages of an image by what can be said about them.
@@ -83,7 +84,7 @@ func (s *Service) Inspect(ctx context.Context, i Image) (Known, error) {
 
 // inspect returns the state of an image that the caller may see, and, if it is indexed,
 // what was found in it.
-func (s *Service) inspect(ctx context.Context, i Image) (k Known, found resource.Inspection, _ error) {
+func (s *Service) inspect(ctx context.Context, i Image) (k Known, found registry.Inspection, _ error) {
 	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.RepoList, resource.SBOMsList,
 		resource.ManifestMetadataList), i.Repo); err != nil {
 		return k, found, err
@@ -92,7 +93,7 @@ func (s *Service) inspect(ctx context.Context, i Image) (k Known, found resource
 }
 
 // look is inspect without authorization.
-func (s *Service) look(ctx context.Context, i Image) (k Known, found resource.Inspection, _ error) {
+func (s *Service) look(ctx context.Context, i Image) (k Known, found registry.Inspection, _ error) {
 	v, err := s.registry.Variant(ctx, i.Repo, i.Reference, i.Architecture)
 	if err != nil {
 		return k, found, err
@@ -103,13 +104,13 @@ func (s *Service) look(ctx context.Context, i Image) (k Known, found resource.In
 	}
 	stored, ok := all[v.Digest]
 	if !ok {
-		stored = resource.StoredImage{Repo: i.Repo, Digest: v.Digest, State: resource.ImageNone}
+		stored = registry.StoredImage{Repo: i.Repo, Digest: v.Digest, State: registry.ImageNone}
 	}
 	k = Known{StoredImage: stored, Platform: v.Platform()}
 	found.Digest = v.Digest
-	if stored.State == resource.ImageIndexed {
+	if stored.State == registry.ImageIndexed {
 		if found, ok, err = s.packages.Inspection(ctx, v.Digest); err == nil && !ok {
-			k.State = resource.ImageWaiting
+			k.State = registry.ImageWaiting
 		}
 		if err != nil {
 			return k, found, err
@@ -124,7 +125,7 @@ func (s *Service) look(ctx context.Context, i Image) (k Known, found resource.In
 }
 
 // coverage counts the packages of an image.
-func (s *Service) coverage(ctx context.Context, found resource.Inspection) (c Coverage, _ error) {
+func (s *Service) coverage(ctx context.Context, found registry.Inspection) (c Coverage, _ error) {
 	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
 		return c, err
@@ -163,7 +164,7 @@ var packageList = page.List{Kind: "image_packages", Fields: []string{"name"}, De
 // fault.FailedPrecondition if they are not known.
 func (s *Service) ListPackages(
 	ctx context.Context, i Image, p page.Params,
-) (none page.Page[resource.ImagePackage], _ error) {
+) (none page.Page[registry.ImagePackage], _ error) {
 	i, req, err := page.Resume(s.pages, packageList, i, p)
 	if err != nil {
 		return none, err
@@ -175,8 +176,8 @@ func (s *Service) ListPackages(
 	if err := k.unknown(); err != nil {
 		return none, err
 	}
-	slices.SortStableFunc(found.Packages, func(a, b resource.ImagePackage) int { return cmp.Compare(a.Name, b.Name) })
-	got := page.Cut(found.Packages, req, func(p resource.ImagePackage) string {
+	slices.SortStableFunc(found.Packages, func(a, b registry.ImagePackage) int { return cmp.Compare(a.Name, b.Name) })
+	got := page.Cut(found.Packages, req, func(p registry.ImagePackage) string {
 		return p.Name + "\x00" + p.Ecosystem + "\x00" + p.Version + "\x00" + p.PURL + "\x00" + p.SourceVersion
 	})
 	return page.Finish(s.pages, req, got), nil
@@ -185,16 +186,16 @@ func (s *Service) ListPackages(
 // unknown returns why nothing can be said about an image, or nil. What SBOMs say can be
 // told of an image that is not understood.
 func (k Known) unknown() error {
-	claimed := slices.ContainsFunc(k.SBOMs, func(b resource.SBOM) bool { return len(b.IDs) > 0 })
-	if claimed && k.State != resource.ImageWaiting {
+	claimed := slices.ContainsFunc(k.SBOMs, func(b registry.SBOM) bool { return len(b.IDs) > 0 })
+	if claimed && k.State != registry.ImageWaiting {
 		return nil
 	}
 	switch k.State {
-	case resource.ImageWaiting:
+	case registry.ImageWaiting:
 		return fault.Unmet("IMAGE_NOT_INDEXED", "the image waits to be inspected; try again in some seconds")
-	case resource.ImageNotUnderstood:
+	case registry.ImageNotUnderstood:
 		return fault.Unmet("IMAGE_NOT_UNDERSTOOD", "the image is not understood: %s", k.Reason)
-	case resource.ImageNone:
+	case registry.ImageNone:
 		return fault.Unmet("NOT_AN_IMAGE", "what is there is not an image with files")
 	}
 	return nil

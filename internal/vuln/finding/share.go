@@ -3,7 +3,7 @@ package finding
 import (
 	"context"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -53,7 +53,7 @@ func (m *Matcher) compare(ctx context.Context, advisories []int64, t share) (_ *
 	if err != nil {
 		return nil, false, err
 	}
-	byName := map[string][]resource.Advisory{}
+	byName := map[string][]vuln.Advisory{}
 	for _, a := range all {
 		for _, name := range a.Names() {
 			byName[name] = append(byName[name], a)

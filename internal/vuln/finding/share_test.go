@@ -7,17 +7,19 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // crowd has one organization push many versions of a package, and import many advisories about
 // it. Nothing of that is compared yet.
 func (g *game) crowd(t *testing.T, versions, advisories int) {
 	t.Helper()
-	var all []resource.Package
+	var all []registry.Package
 	for i := range versions {
 		v := fmt.Sprintf("1.%d.0", i)
-		all = append(all, resource.Package{Ecosystem: "npm", Name: "hot", Version: v, PURL: "pkg:npm/hot@" + v})
+		all = append(all, registry.Package{Ecosystem: "npm", Name: "hot", Version: v, PURL: "pkg:npm/hot@" + v})
 	}
 	_, err := g.AddPackages(t.Context(), all)
 	must(t, err)
@@ -29,10 +31,10 @@ func (g *game) crowd(t *testing.T, versions, advisories int) {
 // advise imports an advisory about all versions of a package below one.
 func (g *game) advise(t *testing.T, group resource.UID, id, name, fixed string) {
 	t.Helper()
-	a := resource.Advisory{ID: id, Affected: []resource.Affected{{Ecosystem: "npm", Name: name,
-		Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: fixed}}}}}}}
+	a := vuln.Advisory{ID: id, Affected: []vuln.Affected{{Ecosystem: "npm", Name: name,
+		Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: fixed}}}}}}}
 	a.Source.Digest = []byte(rand.Text())
-	_, err := g.ImportAdvisories(t.Context(), group, "test", []resource.Advisory{a})
+	_, err := g.ImportAdvisories(t.Context(), group, "test", []vuln.Advisory{a})
 	must(t, err)
 }
 
@@ -81,7 +83,7 @@ func TestNobodyWaitsForAll(t *testing.T) {
 		step()
 		g.crowd(t, versions, advisories)
 		step()
-		_, err = g.AddPackages(t.Context(), []resource.Package{{Ecosystem: "npm", Name: "cold", Version: "1.0.0", PURL: "pkg:npm/cold@1.0.0"}})
+		_, err = g.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "cold", Version: "1.0.0", PURL: "pkg:npm/cold@1.0.0"}})
 		must(t, err)
 		soon("a package that was pushed while others wait", 1)
 		for step() {

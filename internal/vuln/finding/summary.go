@@ -11,7 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 const (
@@ -148,14 +150,14 @@ func (s *Service) chronicle(ctx context.Context, c *chronicle, reach, seen []res
 	}
 	current := map[string]int{}
 	for _, i := range c.census.images {
-		if i.State == resource.ImageIndexed {
+		if i.State == registry.ImageIndexed {
 			current[i.Digest]++
 		}
 	}
 	digests := map[string]bool{}
 	for _, p := range c.periods {
 		for _, i := range p.Images {
-			if i.State == resource.ImageIndexed {
+			if i.State == registry.ImageIndexed {
 				digests[i.Digest] = true
 			}
 		}
@@ -285,8 +287,8 @@ type chronicle struct {
 	periods    []registrydb.TagPeriod
 	affected   map[string][]int64 // by digest, the packages that are affected, or were
 	hits       hitsByPackage
-	packages   map[int64]resource.Package
-	advisories map[int64]resource.Advisory
+	packages   map[int64]registry.Package
+	advisories map[int64]vuln.Advisory
 
 	exceptions exceptions
 
@@ -299,7 +301,7 @@ type chronicle struct {
 // newChronicle returns an empty one with a series of days, the last of which is now.
 func newChronicle(now time.Time, days int, place resource.UID) *chronicle {
 	c := &chronicle{now: now, place: place, census: census{packages: map[int64]*tally{}}, affected: map[string][]int64{},
-		hits: hitsByPackage{}, advisories: map[int64]resource.Advisory{}, sets: map[string][]hitSet{},
+		hits: hitsByPackage{}, advisories: map[int64]vuln.Advisory{}, sets: map[string][]hitSet{},
 		rows: map[rowKey]*SummaryRow{}}
 	midnight := now.Truncate(day)
 	for i := days - 2; i >= 0; i-- {

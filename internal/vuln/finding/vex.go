@@ -15,7 +15,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
@@ -41,7 +43,7 @@ type ImportedStatement struct {
 }
 
 // maxImported is how many exceptions one import makes.
-const maxImported = resource.MaxExceptions
+const maxImported = vuln.MaxExceptions
 
 // ImportVEX makes exceptions of the statements of a document, all or none. The caller needs
 // policies.override.create on the group, and to import what is attached to an image also
@@ -59,7 +61,7 @@ func (s *Service) ImportVEX(ctx context.Context, parent resource.UID, v VEX) (al
 	if err != nil {
 		return nil, err
 	}
-	var fresh []resource.Exception
+	var fresh []vuln.Exception
 	for i := range all {
 		if err := s.importStatement(ctx, parent, v, &all[i], have); err != nil {
 			return nil, err
@@ -164,7 +166,7 @@ func (s *Service) importStatement(
 		}
 		for _, e := range targets {
 			e.Advisory, e.ExpireTime, e.Reason = st.Name, v.Expires, reasonOf(*st)
-			if slices.Contains(resource.Justifications, st.Justification) {
+			if slices.Contains(vuln.Justifications, st.Justification) {
 				e.Justification = st.Justification
 			}
 			if err := s.propose(ctx, parent, p, e, st, have); err != nil {
@@ -178,7 +180,7 @@ func (s *Service) importStatement(
 // propose adds an exception for each subcomponent of a product to what a statement becomes,
 // or one if it has none.
 func (s *Service) propose(
-	ctx context.Context, parent resource.UID, p format.Product, e resource.Exception, st *ImportedStatement,
+	ctx context.Context, parent resource.UID, p format.Product, e vuln.Exception, st *ImportedStatement,
 	have map[string]bool,
 ) error {
 	parts := p.Subcomponents
@@ -214,7 +216,7 @@ func reasonOf(st ImportedStatement) string {
 }
 
 // sameException returns a text that is the same for exceptions that say the same.
-func sameException(e resource.Exception) string {
+func sameException(e vuln.Exception) string {
 	return fmt.Sprintf("%q %q %q %q %q", e.Target, e.TagPattern, e.Digest, e.Advisory, e.PURL)
 }
 
@@ -222,7 +224,7 @@ func sameException(e resource.Exception) string {
 func (s *Service) liveExceptions(ctx context.Context, group resource.UID) (map[string]bool, error) {
 	all, err := s.packages.Exceptions(ctx, store.Reach{Under: []resource.UID{group}},
 		resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: group}},
-		page.Request{Size: resource.MaxExceptions, Order: page.Order{Field: "uid"}})
+		page.Request{Size: vuln.MaxExceptions, Order: page.Order{Field: "uid"}})
 	have := map[string]bool{}
 	for _, e := range all.Items {
 		if e.ExpireTime.IsZero() || e.ExpireTime.After(s.packages.Time()) {
@@ -243,13 +245,13 @@ var (
 // image can mean that image alone.
 func (s *Service) productTargets(
 	ctx context.Context, parent resource.UID, v VEX, p format.Product,
-) (all []resource.Exception, _ error) {
+) (all []vuln.Exception, _ error) {
 	kind, path, digest, tag := parseProduct(p)
 	if v.digest != "" {
 		return attachedTargets(v, kind, digest, p)
 	}
 	if kind == "package" {
-		return []resource.Exception{{Target: parent, PURL: p.ID}}, nil
+		return []vuln.Exception{{Target: parent, PURL: p.ID}}, nil
 	}
 	reach, err := s.imageReach(ctx, Place{parent}, resource.RepoList)
 	if err != nil {
@@ -261,14 +263,14 @@ func (s *Service) productTargets(
 		if errors.Is(err, fault.NotFound) || err == nil && !store.Covered(reach, repo) {
 			return nil, errProduct
 		}
-		return []resource.Exception{{Target: repo, Digest: digest, TagPattern: tag}}, err
+		return []vuln.Exception{{Target: repo, Digest: digest, TagPattern: tag}}, err
 	case digest != "":
 		repos, err := s.images.ReposWith(ctx, store.Reach{Under: reach}, digest, maxListed)
 		if err == nil && len(repos) == 0 {
 			return nil, errProduct
 		}
 		for _, r := range repos {
-			all = append(all, resource.Exception{Target: r, Digest: digest})
+			all = append(all, vuln.Exception{Target: r, Digest: digest})
 		}
 		return all, err
 	}
@@ -276,15 +278,15 @@ func (s *Service) productTargets(
 }
 
 // attachedTargets returns what a product of a document that is attached to an image means.
-func attachedTargets(v VEX, kind, digest string, p format.Product) ([]resource.Exception, error) {
-	e := resource.Exception{Target: v.Image.Repo, Digest: v.digest}
+func attachedTargets(v VEX, kind, digest string, p format.Product) ([]vuln.Exception, error) {
+	e := vuln.Exception{Target: v.Image.Repo, Digest: v.digest}
 	switch {
 	case kind == "package":
 		e.PURL = p.ID
 	case digest != v.digest:
 		return nil, errOther
 	}
-	return []resource.Exception{e}, nil
+	return []vuln.Exception{e}, nil
 }
 
 // parseProduct returns what kind of thing a product is. Of an image it returns the path of
@@ -315,7 +317,7 @@ func parseProduct(p format.Product) (kind string, path []string, digest, tag str
 	if _, at, ok := strings.Cut(values.Get("repository_url"), "/"); ok { // after the host
 		path = strings.Split(strings.Trim(at, "/"), "/")
 	}
-	if tag = values.Get("tag"); !resource.ValidTag(tag) || digest != "" {
+	if tag = values.Get("tag"); !registry.ValidTag(tag) || digest != "" {
 		tag = ""
 	}
 	return "image", path, digest, tag
@@ -375,11 +377,11 @@ func imagePURL(path, digest string) string {
 }
 
 // reasons returns the exceptions of findings that the caller may list, by uid.
-func (s *Service) reasons(ctx context.Context, all []Finding) (map[resource.UID]resource.Exception, error) {
-	seen := map[resource.UID]resource.Exception{}
+func (s *Service) reasons(ctx context.Context, all []Finding) (map[resource.UID]vuln.Exception, error) {
+	seen := map[resource.UID]vuln.Exception{}
 	for _, v := range all {
 		if v.Exception != "" && s.authz.Require(ctx, resource.OverrideList, v.Exception) == nil {
-			seen[v.Exception] = resource.Exception{}
+			seen[v.Exception] = vuln.Exception{}
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(seen)) {
@@ -394,7 +396,7 @@ func (s *Service) reasons(ctx context.Context, all []Finding) (map[resource.UID]
 
 // statementOf returns what a finding says about an image.
 func statementOf(
-	v Finding, image, digest string, reasons map[resource.UID]resource.Exception,
+	v Finding, image, digest string, reasons map[resource.UID]vuln.Exception,
 ) format.Statement {
 	st := format.Statement{Name: v.ID, Aliases: v.Aliases, Status: format.StatusAffected, Time: v.FirstSeen,
 		Text: "No fix is known."}

@@ -11,12 +11,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-var exceptions = store.Kind[resource.Exception]{
+var exceptions = store.Kind[vuln.Exception]{
 	Table: "exceptions", Label: "exception",
 	Created: resource.ExceptionCreated, Updated: resource.ExceptionApproved, Deleted: resource.ExceptionDeleted,
-	Columns: func(e *resource.Exception) []store.Column {
+	Columns: func(e *vuln.Exception) []store.Column {
 		return []store.Column{
 			store.JSON("detail", e), // what has a column is read from that
 			store.Key(&e.UID),
@@ -38,7 +39,7 @@ const maxPast = 10_000
 // InsertExceptions adds exceptions to a group, all or none. It returns fault.NotFound if
 // the group or a target is not there, and fault.FailedPrecondition if the group has too
 // many.
-func (s *Store) InsertExceptions(ctx context.Context, group resource.UID, all []resource.Exception) error {
+func (s *Store) InsertExceptions(ctx context.Context, group resource.UID, all []vuln.Exception) error {
 	return s.Write(ctx, func(tx *store.Tx) error {
 		t := In(tx)
 		if err := t.RequireGroup(ctx, group); err != nil {
@@ -48,9 +49,9 @@ func (s *Store) InsertExceptions(ctx context.Context, group resource.UID, all []
 		if err := t.Row(ctx, `SELECT count(*) FROM exceptions WHERE parent = $1`, []any{store.Segment(group)}, &n); err != nil {
 			return err
 		}
-		if n+len(all) > resource.MaxExceptions {
+		if n+len(all) > vuln.MaxExceptions {
 			return fault.Unmet("TOO_MANY_EXCEPTIONS", "a group has at most %d exceptions; delete those that have expired",
-				resource.MaxExceptions)
+				vuln.MaxExceptions)
 		}
 		for _, e := range all {
 			if err := t.requireTarget(ctx, e.Target); err != nil {
@@ -78,12 +79,12 @@ func (t Tx) requireTarget(ctx context.Context, uid resource.UID) error {
 }
 
 // Exception returns an exception, also one that is over, or fault.NotFound.
-func (s *Store) Exception(ctx context.Context, uid resource.UID) (resource.Exception, error) {
+func (s *Store) Exception(ctx context.Context, uid resource.UID) (vuln.Exception, error) {
 	e, err := store.Get(ctx, s.DB, &exceptions, uid)
 	if !errors.Is(err, fault.NotFound) {
 		return e, err
 	}
-	past, readErr := store.ReadAll(ctx, s.Rows, scanDetail[resource.Exception],
+	past, readErr := store.ReadAll(ctx, s.Rows, scanDetail[vuln.Exception],
 		`SELECT detail FROM past_exceptions WHERE uid = $1`, string(uid))
 	if readErr != nil || len(past) == 0 {
 		return e, errors.Join(readErr, err)
@@ -103,13 +104,13 @@ func scanDetail[T any](row store.Scanner) (v T, err error) {
 // Exceptions returns one page of exceptions.
 func (s *Store) Exceptions(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
-) (page.Page[resource.Exception], error) {
+) (page.Page[vuln.Exception], error) {
 	return store.List(ctx, s.DB, &exceptions, r, f, p)
 }
 
 // ApproveException notes who has approved an exception. One that is approved stays as it
 // is. It returns fault.NotFound if there is none.
-func (s *Store) ApproveException(ctx context.Context, uid, approver resource.UID) (e resource.Exception, _ error) {
+func (s *Store) ApproveException(ctx context.Context, uid, approver resource.UID) (e vuln.Exception, _ error) {
 	return e, s.Write(ctx, func(tx *store.Tx) (err error) {
 		before, err := store.Lock(ctx, tx, &exceptions, uid, s.Engine.Lock)
 		e = before
@@ -148,7 +149,7 @@ func (s *Store) DeleteException(ctx context.Context, uid, deleter resource.UID) 
 
 // keepPast keeps an exception that is over, and forgets the oldest of its group if there
 // are too many.
-func (t Tx) keepPast(ctx context.Context, e resource.Exception) error {
+func (t Tx) keepPast(ctx context.Context, e vuln.Exception) error {
 	detail, err := store.Encode(e)
 	if err != nil {
 		return err
@@ -166,7 +167,7 @@ func (t Tx) keepPast(ctx context.Context, e resource.Exception) error {
 // that held at some time from one to another, both included.
 func (s *Store) ExceptionsOn(
 	ctx context.Context, targets []resource.UID, from, to time.Time,
-) (all []resource.Exception, _ error) {
+) (all []vuln.Exception, _ error) {
 	keys := make([]int64, len(targets))
 	wanted := map[resource.UID]bool{}
 	for i, t := range targets {
@@ -178,7 +179,7 @@ func (s *Store) ExceptionsOn(
 		UNION ALL SELECT e.detail FROM %s AS s CROSS JOIN past_exceptions AS e WHERE e.target = s.v
 		AND e.delete_ms > %s AND e.approve_ms <= %s`, s.Engine.Each(&q, keys), q.Arg(store.MS(to)), q.Arg(store.MS(from)),
 		s.Engine.Each(&q, keys), q.Arg(store.MS(from)), q.Arg(store.MS(to)))
-	found, err := store.ReadAll(ctx, s.Rows, scanDetail[resource.Exception], text, q.Args...)
+	found, err := store.ReadAll(ctx, s.Rows, scanDetail[vuln.Exception], text, q.Args...)
 	for _, e := range found {
 		if wanted[e.Target] { // and not one with the same segment
 			all = append(all, e)
@@ -190,10 +191,10 @@ func (s *Store) ExceptionsOn(
 // SweepJudgements removes exceptions and rules of groups that a version which does not
 // know them has deleted.
 func (s *Store) SweepJudgements(ctx context.Context) error {
-	if err := sweep(ctx, s, &exceptions, func(e resource.Exception) resource.UID { return e.UID }); err != nil {
+	if err := sweep(ctx, s, &exceptions, func(e vuln.Exception) resource.UID { return e.UID }); err != nil {
 		return err
 	}
-	if err := sweep(ctx, s, &pullRules, func(r resource.PullRule) resource.UID { return r.UID }); err != nil {
+	if err := sweep(ctx, s, &pullRules, func(r vuln.PullRule) resource.UID { return r.UID }); err != nil {
 		return err
 	}
 	_, err := s.Exec(ctx, `DELETE FROM past_exceptions

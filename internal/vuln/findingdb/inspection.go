@@ -13,7 +13,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -25,7 +25,7 @@ type content struct {
 }
 
 // newContent sorts packages by their numbers, and keeps the first place of each.
-func newContent(ids []int64, all []resource.ImagePackage) (c content) {
+func newContent(ids []int64, all []registry.ImagePackage) (c content) {
 	order := make([]int, len(ids))
 	for i := range order {
 		order[i] = i
@@ -128,13 +128,13 @@ func (s *Store) Inspected(ctx context.Context, digest string) (extractors int, _
 }
 
 // Encode returns the columns in which SaveInspection stores the packages of an image.
-func Encode(ids []int64, all []resource.ImagePackage) (packages, places []byte, err error) {
+func Encode(ids []int64, all []registry.ImagePackage) (packages, places []byte, err error) {
 	return newContent(ids, all).encode()
 }
 
 // SaveInspection stores what an image has. ids are the numbers of its packages. It returns
 // them in order, each once.
-func (t Tx) SaveInspection(ctx context.Context, i resource.Inspection, ids []int64) ([]int64, error) {
+func (t Tx) SaveInspection(ctx context.Context, i registry.Inspection, ids []int64) ([]int64, error) {
 	c := newContent(ids, i.Packages)
 	packages, places, err := c.encode()
 	if err != nil {
@@ -157,7 +157,7 @@ func (t Tx) SaveInspection(ctx context.Context, i resource.Inspection, ids []int
 
 // Inspection returns what an image has, ordered by ecosystem, name and version; ok is
 // false if that is not known. It does not tell who may see the image.
-func (s *Store) Inspection(ctx context.Context, digest string) (i resource.Inspection, ok bool, _ error) {
+func (s *Store) Inspection(ctx context.Context, digest string) (i registry.Inspection, ok bool, _ error) {
 	var updated int64
 	var distribution, warnings string
 	var packages, places []byte
@@ -183,9 +183,9 @@ func (s *Store) Inspection(ctx context.Context, digest string) (i resource.Inspe
 		return i, false, err
 	}
 	for n, id := range c.ids {
-		i.Packages = append(i.Packages, resource.ImagePackage{Package: known[id], ID: id, Layer: c.layers[n], Place: c.places[n]})
+		i.Packages = append(i.Packages, registry.ImagePackage{Package: known[id], ID: id, Layer: c.layers[n], Place: c.places[n]})
 	}
-	slices.SortFunc(i.Packages, func(a, b resource.ImagePackage) int {
+	slices.SortFunc(i.Packages, func(a, b registry.ImagePackage) int {
 		return cmp.Or(cmp.Compare(a.Ecosystem, b.Ecosystem), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.Version, b.Version), cmp.Compare(a.PURL, b.PURL))
 	})

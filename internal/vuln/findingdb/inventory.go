@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // inventoryKept is how long an inventory that is out of date is still there to be seen.
@@ -19,7 +20,7 @@ const inventoryKept = 30 * 24 * time.Hour
 // A Place is a place where images run, as it is stored.
 type Place struct {
 	ID int64
-	resource.InventoryPlace
+	vuln.InventoryPlace
 }
 
 const placeColumns = `p.seq, p.uid, p.name, p.identity, p.push_ms, p.expire_ms, p.entries, p.unknown`
@@ -35,11 +36,11 @@ func scanPlace(row store.Scanner) (p Place, err error) {
 // before. It returns fault.NotFound if there is no such group, and
 // fault.FailedPrecondition if the organization has too many places. Places of the
 // organization that have been out of date for 30 days are forgotten.
-func (s *Store) ReplaceInventory(ctx context.Context, p resource.InventoryPlace, entries []resource.InventoryEntry) error {
+func (s *Store) ReplaceInventory(ctx context.Context, p vuln.InventoryPlace, entries []vuln.InventoryEntry) error {
 	return s.Write(ctx, func(t *store.Tx) error { return In(t).replaceInventory(ctx, p, entries) })
 }
 
-func (t Tx) replaceInventory(ctx context.Context, p resource.InventoryPlace, entries []resource.InventoryEntry) error {
+func (t Tx) replaceInventory(ctx context.Context, p vuln.InventoryPlace, entries []vuln.InventoryEntry) error {
 	if err := t.Require(ctx, "groups", "group", p.Group); err != nil {
 		return err
 	}
@@ -47,7 +48,7 @@ func (t Tx) replaceInventory(ctx context.Context, p resource.InventoryPlace, ent
 	if err != nil {
 		return err
 	}
-	var before *resource.InventoryPlace
+	var before *vuln.InventoryPlace
 	kept := 0
 	for _, have := range places {
 		own := have.Group == p.Group && have.Name == p.Name
@@ -62,7 +63,7 @@ func (t Tx) replaceInventory(ctx context.Context, p resource.InventoryPlace, ent
 			return err
 		}
 	}
-	if kept >= resource.MaxInventoryPlaces {
+	if kept >= vuln.MaxInventoryPlaces {
 		return fault.Unmet("TOO_MANY_PLACES", "the organization has inventories of %d places, which is the most; delete one first",
 			kept)
 	}
@@ -95,7 +96,7 @@ func (t Tx) deletePlace(ctx context.Context, id int64) error {
 	return nil
 }
 
-func (t Tx) insertPlace(ctx context.Context, p resource.InventoryPlace, entries []resource.InventoryEntry) error {
+func (t Tx) insertPlace(ctx context.Context, p vuln.InventoryPlace, entries []vuln.InventoryEntry) error {
 	root, id := store.Segment(p.Group.Root()), int64(0)
 	err := t.Row(ctx, `INSERT INTO inventory_places (grp, root, uid, name, identity, push_ms, expire_ms, entries, unknown)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING seq`,
@@ -158,8 +159,8 @@ func (p Place) key() string { return p.Name + "\x00" + string(p.Group) }
 // A RunningImage is an image that runs at a place.
 type RunningImage struct {
 	ID int64
-	resource.InventoryEntry
-	Place resource.InventoryPlace
+	vuln.InventoryEntry
+	Place vuln.InventoryPlace
 }
 
 // An InventoryFilter selects what runs somewhere.

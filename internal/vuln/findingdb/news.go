@@ -7,8 +7,10 @@ import (
 	"slices"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // Images are numbers of images, by their chunks.
@@ -197,11 +199,11 @@ func (t Tx) OwnHits(ctx context.Context, root int64, packages []int64) (all []Se
 }
 
 // PackagesByID returns packages by their numbers.
-func (t Tx) PackagesByID(ctx context.Context, ids []int64) (map[int64]resource.Package, error) {
+func (t Tx) PackagesByID(ctx context.Context, ids []int64) (map[int64]registry.Package, error) {
 	q := store.Query{Engine: t.DB.Engine}
 	found, err := store.ReadAll(ctx, t.Rows, scanPackage, fmt.Sprintf(`SELECT %s FROM %s AS s
 		CROSS JOIN packages AS p WHERE p.seq = s.v`, packageColumns, t.DB.Engine.Each(&q, ids)), q.Args...)
-	all := map[int64]resource.Package{}
+	all := map[int64]registry.Package{}
 	for _, p := range found {
 		all[p.ID] = p.Package
 	}
@@ -211,7 +213,7 @@ func (t Tx) PackagesByID(ctx context.Context, ids []int64) (map[int64]resource.P
 // An ImageNumber is an image with its number.
 type ImageNumber struct {
 	Number int64
-	resource.NewsImage
+	vuln.NewsImage
 }
 
 // ImagesByNumber returns images by their numbers, the highest first. One that is gone is
@@ -295,14 +297,14 @@ func (t Tx) Changing(ctx context.Context, numbers, told []int64, quiet bool) err
 
 // Content returns the numbers of the packages that an image of a repo has, in order, also
 // those that only SBOMs tell of; and whether all of them were compared with the advisories.
-func (t Tx) Content(ctx context.Context, i resource.NewsImage) (ids []int64, matched bool, _ error) {
+func (t Tx) Content(ctx context.Context, i vuln.NewsImage) (ids []int64, matched bool, _ error) {
 	ids, err := t.SBOMPackages(ctx, i.Repo, i.Digest)
 	if err != nil {
 		return nil, false, err
 	}
 	texts, err := store.ReadColumn[[]byte](ctx, t.Rows, `SELECT n.packages FROM images AS i JOIN inspections AS n
 		ON n.digest = i.digest WHERE i.repo = $1 AND i.digest = $2 AND i.state = $3`, store.Segment(i.Repo), i.Digest,
-		int(resource.ImageIndexed))
+		int(registry.ImageIndexed))
 	if err != nil {
 		return nil, false, err
 	}

@@ -12,13 +12,14 @@ import (
 	"strconv"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 )
 
 // keyOf returns the key of a package: a digest, because anybody can push packages with
 // long names, and nobody must be able to find two with the same key.
-func keyOf(p resource.Package) string {
+func keyOf(p registry.Package) string {
 	h := sha256.New()
 	for _, text := range []string{p.Ecosystem, p.Name, p.Version, p.SourceName, p.SourceVersion, p.PURL,
 		strconv.FormatBool(p.Owned)} {
@@ -34,7 +35,7 @@ func keyOf(p resource.Package) string {
 const packageBatch = 1000
 
 // AddPackages returns the numbers of packages, and adds those that nobody had.
-func (s *Store) AddPackages(ctx context.Context, all []resource.Package) ([]int64, error) {
+func (s *Store) AddPackages(ctx context.Context, all []registry.Package) ([]int64, error) {
 	keys := make([]string, len(all))
 	for i, p := range all {
 		keys[i] = keyOf(p)
@@ -53,7 +54,7 @@ func (s *Store) AddPackages(ctx context.Context, all []resource.Package) ([]int6
 	return ids, nil
 }
 
-func (s *Store) addPackages(ctx context.Context, keys []string, all []resource.Package, known map[string]int64) error {
+func (s *Store) addPackages(ctx context.Context, keys []string, all []registry.Package, known map[string]int64) error {
 	find := func() error {
 		q := store.Query{Engine: s.Engine}
 		found, err := store.ReadMap[string, int64](ctx, s.Rows, fmt.Sprintf(`SELECT p.key, p.seq FROM %s AS s
@@ -93,7 +94,7 @@ const packageColumns = `p.seq, p.ecosystem, p.name, p.version, p.source_name, p.
 // A Known is a package with its number.
 type Known struct {
 	ID int64
-	resource.Package
+	registry.Package
 }
 
 func scanPackage(row store.Scanner) (p Known, err error) {
@@ -102,8 +103,8 @@ func scanPackage(row store.Scanner) (p Known, err error) {
 }
 
 // ByID returns packages by their numbers.
-func (s *Store) ByID(ctx context.Context, ids []int64) (map[int64]resource.Package, error) {
-	all := map[int64]resource.Package{}
+func (s *Store) ByID(ctx context.Context, ids []int64) (map[int64]registry.Package, error) {
+	all := map[int64]registry.Package{}
 	for some := range slices.Chunk(ids, packageBatch) {
 		q := store.Query{Engine: s.Engine}
 		found, err := store.ReadAll(ctx, s.Rows, scanPackage, fmt.Sprintf(`SELECT %s FROM %s AS s
@@ -284,7 +285,7 @@ func (s *Store) Having(ctx context.Context, groups []resource.UID, packages []in
 }
 
 // Which returns for each of the images those of the packages that it has.
-func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64][]resource.Package, error) {
+func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64][]registry.Package, error) {
 	var chunks []int64
 	for _, n := range numbers {
 		chunk, _ := bitmap.At(n)
@@ -316,7 +317,7 @@ func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64
 	}
 	slices.Sort(ids)
 	known, err := s.ByID(ctx, slices.Compact(ids))
-	all := map[int64][]resource.Package{}
+	all := map[int64][]registry.Package{}
 	for n, of := range found {
 		slices.Sort(of)
 		for _, id := range of {

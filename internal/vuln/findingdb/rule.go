@@ -8,12 +8,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-var pullRules = store.Kind[resource.PullRule]{
+var pullRules = store.Kind[vuln.PullRule]{
 	Table: "pull_rules", Label: "rule",
 	Created: resource.RuleCreated, Updated: resource.RuleUpdated, Deleted: resource.RuleDeleted,
-	Columns: func(r *resource.PullRule) []store.Column {
+	Columns: func(r *vuln.PullRule) []store.Column {
 		return []store.Column{
 			store.JSON("detail", r), // what has a column is read from that
 			store.Key(&r.UID),
@@ -28,7 +29,7 @@ var PullRuleList = pullRules.List(page.Order{Field: "uid"})
 
 // InsertPullRule adds a rule. It returns fault.NotFound if its group or its target is not
 // there, and fault.FailedPrecondition if the group has too many.
-func (s *Store) InsertPullRule(ctx context.Context, r resource.PullRule) error {
+func (s *Store) InsertPullRule(ctx context.Context, r vuln.PullRule) error {
 	return s.Write(ctx, func(tx *store.Tx) error {
 		t := In(tx)
 		if err := t.RequireGroup(ctx, r.Home()); err != nil {
@@ -42,8 +43,8 @@ func (s *Store) InsertPullRule(ctx context.Context, r resource.PullRule) error {
 			&n); err != nil {
 			return err
 		}
-		if n >= resource.MaxPullRules {
-			return fault.Unmet("TOO_MANY_RULES", "a group has at most %d rules", resource.MaxPullRules)
+		if n >= vuln.MaxPullRules {
+			return fault.Unmet("TOO_MANY_RULES", "a group has at most %d rules", vuln.MaxPullRules)
 		}
 		if err := t.rulesChanged(ctx); err != nil {
 			return err
@@ -59,20 +60,20 @@ func (t Tx) rulesChanged(ctx context.Context) error {
 }
 
 // PullRule returns a rule, or fault.NotFound.
-func (s *Store) PullRule(ctx context.Context, uid resource.UID) (resource.PullRule, error) {
+func (s *Store) PullRule(ctx context.Context, uid resource.UID) (vuln.PullRule, error) {
 	return store.Get(ctx, s.DB, &pullRules, uid)
 }
 
 // PullRules returns one page of rules.
 func (s *Store) PullRules(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
-) (page.Page[resource.PullRule], error) {
+) (page.Page[vuln.PullRule], error) {
 	return store.List(ctx, s.DB, &pullRules, r, f, p)
 }
 
 // UpdatePullRule puts after in the place of before. It returns store.ErrStale if there is no
 // before any more, and fault.NotFound if the target is not there.
-func (s *Store) UpdatePullRule(ctx context.Context, before, after resource.PullRule) (resource.PullRule, error) {
+func (s *Store) UpdatePullRule(ctx context.Context, before, after vuln.PullRule) (vuln.PullRule, error) {
 	return after, s.Write(ctx, func(tx *store.Tx) error {
 		t := In(tx)
 		if before.Target != after.Target {
@@ -103,14 +104,14 @@ func (s *Store) DeletePullRule(ctx context.Context, uid resource.UID) error {
 
 // A RuleSet is all rules at one time. It is never changed.
 type RuleSet struct {
-	byTarget map[resource.UID][]resource.PullRule
+	byTarget map[resource.UID][]vuln.PullRule
 }
 
 // Empty reports whether there is no rule at all.
 func (s *RuleSet) Empty() bool { return len(s.byTarget) == 0 }
 
 // Over returns the rules that are about a repo.
-func (s *RuleSet) Over(repo resource.UID) (all []resource.PullRule) {
+func (s *RuleSet) Over(repo resource.UID) (all []vuln.PullRule) {
 	if len(s.byTarget) == 0 {
 		return nil
 	}
@@ -128,7 +129,7 @@ func NewRuleCache(s *Store) *store.Whole[RuleSet] {
 		if err != nil {
 			return nil, fmt.Errorf("read rules: %w", err)
 		}
-		set := &RuleSet{byTarget: map[resource.UID][]resource.PullRule{}}
+		set := &RuleSet{byTarget: map[resource.UID][]vuln.PullRule{}}
 		for _, r := range all {
 			set.byTarget[r.Target] = append(set.byTarget[r.Target], r)
 		}

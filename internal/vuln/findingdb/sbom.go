@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -36,8 +37,8 @@ func decodeIDs(text []byte) (ids []int64, _ error) {
 
 // SBOMs returns what is attached to an image of a repo, the last pushed first. One whose
 // manifest was deleted is left out.
-func (s *Store) SBOMs(ctx context.Context, repo resource.UID, image string) ([]resource.SBOM, error) {
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b resource.SBOM, err error) {
+func (s *Store) SBOMs(ctx context.Context, repo resource.UID, image string) ([]registry.SBOM, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b registry.SBOM, err error) {
 		var pushed int64
 		var warnings string
 		var packages []byte
@@ -57,7 +58,7 @@ func (s *Store) SBOMs(ctx context.Context, repo resource.UID, image string) ([]r
 // SaveSBOMs makes what is attached to an image of a repo, which is held, these SBOMs. It
 // returns the numbers of the packages that SBOMs had before, and that they have now.
 func (t Tx) SaveSBOMs(
-	ctx context.Context, repo resource.UID, image string, all []resource.SBOM,
+	ctx context.Context, repo resource.UID, image string, all []registry.SBOM,
 ) (before, after []int64, _ error) {
 	before, err := t.SBOMPackages(ctx, repo, image)
 	if err != nil {
@@ -155,7 +156,7 @@ func (s *Store) Waiting(ctx context.Context, packages []int64) (n int, _ error) 
 // by the numbers of the images. Images without SBOMs are left out.
 func (s *Store) FromFiles(ctx context.Context, numbers []int64) (map[int64][]int64, error) {
 	q := store.Query{Engine: s.Engine}
-	indexed := q.Arg(int(resource.ImageIndexed))
+	indexed := q.Arg(int(registry.ImageIndexed))
 	all := map[int64][]int64{}
 	err := s.Rows(ctx, fmt.Sprintf(`SELECT i.number, n.packages FROM %s AS s CROSS JOIN images AS i
 		LEFT JOIN inspections AS n ON n.digest = i.digest AND i.state = %s WHERE i.number = s.v

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // A Spread is which images have some packages.
@@ -97,7 +98,7 @@ func (s *Store) RunningDigests(ctx context.Context, root resource.UID, has func(
 // RunningAt returns what runs with one of the digests at places, which are of one
 // organization: how many entries there are, and up to n of them.
 func (s *Store) RunningAt(ctx context.Context, places []Place, digests []string, n int) (total int64, all []RunningImage, _ error) {
-	byID := map[int64]resource.InventoryPlace{}
+	byID := map[int64]vuln.InventoryPlace{}
 	for _, p := range places {
 		byID[p.ID] = p.InventoryPlace
 	}

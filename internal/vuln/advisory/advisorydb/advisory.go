@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // The columns of an advisory. The affected packages, which can be many, are a
@@ -34,7 +35,7 @@ func (r *advisoryRow) scan(row store.Scanner, whole bool, more ...any) error {
 }
 
 // packages decodes the affected packages.
-func (r *advisoryRow) packages() (all []resource.Affected, err error) {
+func (r *advisoryRow) packages() (all []vuln.Affected, err error) {
 	if err = json.Unmarshal([]byte(r.affected), &all); err != nil {
 		return nil, fmt.Errorf("decode advisory %s: %w", r.uid, err)
 	}
@@ -42,7 +43,7 @@ func (r *advisoryRow) packages() (all []resource.Affected, err error) {
 }
 
 // advisory decodes all but the affected packages.
-func (r *advisoryRow) advisory() (a resource.Advisory, err error) {
+func (r *advisoryRow) advisory() (a vuln.Advisory, err error) {
 	if err = json.Unmarshal([]byte(r.body), &a); err != nil {
 		return a, fmt.Errorf("decode advisory %s: %w", r.uid, err)
 	}
@@ -55,7 +56,7 @@ func (r *advisoryRow) advisory() (a resource.Advisory, err error) {
 }
 
 // scanAdvisory reads a row of advisoryColumns, or of fullColumns.
-func scanAdvisory(row store.Scanner, whole bool, more ...any) (a resource.Advisory, err error) {
+func scanAdvisory(row store.Scanner, whole bool, more ...any) (a vuln.Advisory, err error) {
 	var r advisoryRow
 	if err = r.scan(row, whole, more...); err != nil {
 		return a, err
@@ -71,8 +72,8 @@ func scanAdvisory(row store.Scanner, whole bool, more ...any) (a resource.Adviso
 // in group, and those of its events. It returns fault.NotFound if the group is
 // not there and fault.AlreadyExists if the group has an advisory of that id.
 func (s *Store) InsertAdvisory(
-	ctx context.Context, group resource.UID, a resource.Advisory,
-) (resource.Advisory, error) {
+	ctx context.Context, group resource.UID, a vuln.Advisory,
+) (vuln.Advisory, error) {
 	initNew(&a, group, s.Time())
 	d, err := newDraft(group, a)
 	if err != nil {
@@ -102,7 +103,7 @@ func (s *Store) InsertAdvisory(
 }
 
 // Advisory returns an advisory, or fault.NotFound.
-func (s *Store) Advisory(ctx context.Context, uid resource.UID) (a resource.Advisory, err error) {
+func (s *Store) Advisory(ctx context.Context, uid resource.UID) (a vuln.Advisory, err error) {
 	a, err = scanAdvisory(s.QueryRow(ctx, `SELECT `+fullColumns+` FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`,
 		store.Segment(uid), string(uid)), true)
 	return a, store.Missing(err, "advisory", uid)
@@ -114,8 +115,8 @@ func (s *Store) Advisory(ctx context.Context, uid resource.UID) (a resource.Advi
 // nothing written, if it has one. change may run more than once. It does not
 // change the id. An advisory that stays as it is is not written.
 func (s *Store) UpdateAdvisory(
-	ctx context.Context, uid resource.UID, change func(*resource.Advisory) error,
-) (a resource.Advisory, _ error) {
+	ctx context.Context, uid resource.UID, change func(*vuln.Advisory) error,
+) (a vuln.Advisory, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, at, err := t.lockAdvisory(ctx, uid)
 		if err != nil {
@@ -152,7 +153,7 @@ type location struct {
 }
 
 // lockAdvisory reads an advisory that is about to change.
-func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a resource.Advisory, at location, err error) {
+func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a vuln.Advisory, at location, err error) {
 	a, err = scanAdvisory(t.QueryRow(ctx,
 		`SELECT `+fullColumns+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.Lock,
 		store.Segment(uid), string(uid)), true, &at.generation, &at.block)
@@ -161,7 +162,7 @@ func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a resource.Advi
 
 // replaceAdvisory replaces before by after.
 func (t Tx) replaceAdvisory(
-	ctx context.Context, before resource.Advisory, after *resource.Advisory, at location,
+	ctx context.Context, before vuln.Advisory, after *vuln.Advisory, at location,
 ) error {
 	group := after.UID.Parent()
 	nameEvents(after, after.UpdateTime)

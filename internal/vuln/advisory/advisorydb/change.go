@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // The sources of changes that are not those of a feed.
@@ -50,7 +51,7 @@ func (t Tx) changed(ctx context.Context, group resource.UID, drafts ...draft) er
 	return t.addEcosystems(ctx, group, about)
 }
 
-func appendEcosystems(all []string, affected []resource.Affected) []string {
+func appendEcosystems(all []string, affected []vuln.Affected) []string {
 	for _, p := range affected {
 		if !slices.Contains(all, p.Ecosystem) {
 			all = append(all, p.Ecosystem)
@@ -86,7 +87,7 @@ func (s *Store) ListEcosystems(ctx context.Context) error {
 			if err := row.Scan(&seg, &uid, &text); err != nil {
 				return false, err
 			}
-			var affected []resource.Affected
+			var affected []vuln.Affected
 			err := json.Unmarshal(text, &affected)
 			byGroup[uid.Parent()] = appendEcosystems(byGroup[uid.Parent()], affected)
 			after = &seg
@@ -165,7 +166,7 @@ func (s *Store) Called(ctx context.Context, r store.Reach, name string) ([]int64
 func (s *Store) called(
 	ctx context.Context, groups []resource.UID, in []groupGenerations, names []string,
 ) ([]int64, error) {
-	l := advisoryList{s: s, groups: groups, generations: in, f: resource.AdvisoryFilter{IDs: names}}
+	l := advisoryList{s: s, groups: groups, generations: in, f: vuln.AdvisoryFilter{IDs: names}}
 	all, err := l.withIDs(ctx)
 	if err != nil {
 		return nil, err
@@ -234,18 +235,18 @@ func DropChanges(ctx context.Context, t *store.Tx, c Changes) error {
 
 // WithKeys returns advisories by their keys, as their latest event leaves them. One that
 // is gone is left out.
-func (s *Store) WithKeys(ctx context.Context, keys []int64) ([]resource.Advisory, error) {
+func (s *Store) WithKeys(ctx context.Context, keys []int64) ([]vuln.Advisory, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, fullColumns,
 		s.Engine.Each(&q, keys))
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Advisory, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (vuln.Advisory, error) {
 		a, err := scanAdvisory(row, true)
 		return a.Current(), err
 	}, text, q.Args...)
 }
 
 // Naming returns the advisories of all organizations that name a package.
-func (s *Store) Naming(ctx context.Context, name string) (all []resource.Advisory, _ error) {
+func (s *Store) Naming(ctx context.Context, name string) (all []vuln.Advisory, _ error) {
 	type pair struct {
 		group resource.UID
 		in    generation

@@ -12,12 +12,13 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // A draft is an advisory as it will be written. It is computed before the
 // transaction, so that others can write meanwhile.
 type draft struct {
-	a              resource.Advisory
+	a              vuln.Advisory
 	body, affected string
 	partition      int64
 	signature      string
@@ -52,7 +53,7 @@ const (
 )
 
 // newDraft computes the row of an advisory of a group.
-func newDraft(group resource.UID, a resource.Advisory) (draft, error) {
+func newDraft(group resource.UID, a vuln.Advisory) (draft, error) {
 	d := draft{a: a}
 	affected, err := encodeAffected(a.Affected)
 	if err != nil {
@@ -106,7 +107,7 @@ func nonNil(b []byte) []byte {
 	return b
 }
 
-func encodeAffected(all []resource.Affected) (string, error) {
+func encodeAffected(all []vuln.Affected) (string, error) {
 	b, err := json.Marshal(all)
 	if err != nil {
 		return "", fmt.Errorf("encode affected packages: %w", err)
@@ -114,7 +115,7 @@ func encodeAffected(all []resource.Affected) (string, error) {
 	return string(b), nil
 }
 
-func signatureOf(a resource.Advisory) signature {
+func signatureOf(a vuln.Advisory) signature {
 	s := signature{Type: a.ArtifactType, Architecture: a.ArtifactArchitecture, ComponentType: a.ComponentType}
 	for _, e := range a.Events {
 		s.States |= 1 << e.ReviewState
@@ -136,19 +137,19 @@ func signatureOf(a resource.Advisory) signature {
 
 // matches reports whether advisories with this signature pass the filters of its
 // fields.
-func (s signature) matches(f resource.AdvisoryFilter) bool {
+func (s signature) matches(f vuln.AdvisoryFilter) bool {
 	return oneOf(f.ArtifactTypes, s.Type) && oneOf(f.ArtifactArchitectures, s.Architecture) &&
 		oneOf(f.ComponentTypes, s.ComponentType) &&
 		anyBit(f.ReviewStates, s.States) && anyBit(f.EventTypes, s.Events) &&
-		(f.LatestEventType == resource.EventUnspecified || int32(f.LatestEventType) == s.Latest) &&
+		(f.LatestEventType == vuln.EventUnspecified || int32(f.LatestEventType) == s.Latest) &&
 		overlap(f.EventAuthors, s.Authors) && overlap(f.EventReviewers, s.Reviewers) &&
 		(len(f.NotEventAuthors) == 0 || !overlap(f.NotEventAuthors, s.Authors))
 }
 
 // filtersPartitions reports whether the filter has a field of signatures.
-func filtersPartitions(f resource.AdvisoryFilter) bool {
+func filtersPartitions(f vuln.AdvisoryFilter) bool {
 	return len(f.ArtifactTypes)+len(f.ArtifactArchitectures)+len(f.ComponentTypes)+len(f.ReviewStates)+len(f.EventTypes)+
-		len(f.EventAuthors)+len(f.EventReviewers)+len(f.NotEventAuthors) > 0 || f.LatestEventType != resource.EventUnspecified
+		len(f.EventAuthors)+len(f.EventReviewers)+len(f.NotEventAuthors) > 0 || f.LatestEventType != vuln.EventUnspecified
 }
 
 func oneOf(wanted []string, s string) bool { return len(wanted) == 0 || slices.Contains(wanted, s) }
@@ -174,7 +175,7 @@ func keyOf(group resource.UID, f field, value string) int64 {
 
 // searchText returns the text of an advisory that a query searches: its id, its
 // names and its aliases, in lower case, each ended by a NUL.
-func searchText(a resource.Advisory, names []string) string {
+func searchText(a vuln.Advisory, names []string) string {
 	var b strings.Builder
 	add := func(s string) {
 		if s != "" {
@@ -194,7 +195,7 @@ func searchText(a resource.Advisory, names []string) string {
 }
 
 // initNew gives an advisory that is new in a group its UID and its times.
-func initNew(a *resource.Advisory, group resource.UID, now time.Time) {
+func initNew(a *vuln.Advisory, group resource.UID, now time.Time) {
 	a.UID = group.NewRisingChild(now)
 	a.CreateTime, a.UpdateTime = now, now
 	nameEvents(a, now)
@@ -202,7 +203,7 @@ func initNew(a *resource.Advisory, group resource.UID, now time.Time) {
 
 // nameEvents gives those events that have none a UID and a time, and sorts them
 // by it.
-func nameEvents(a *resource.Advisory, now time.Time) {
+func nameEvents(a *vuln.Advisory, now time.Time) {
 	a.Events = slices.Clone(a.Events)
 	for i := range a.Events {
 		e := &a.Events[i]
@@ -215,7 +216,7 @@ func nameEvents(a *resource.Advisory, now time.Time) {
 			}
 		}
 	}
-	slices.SortStableFunc(a.Events, func(x, y resource.AdvisoryEvent) int {
+	slices.SortStableFunc(a.Events, func(x, y vuln.AdvisoryEvent) int {
 		return x.CreateTime.Compare(y.CreateTime)
 	})
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-var feeds = store.Kind[resource.AdvisoryFeed]{
+var feeds = store.Kind[vuln.AdvisoryFeed]{
 	Table: "advisory_feeds", Label: "advisory feed",
-	Created: resource.FeedCreated, Updated: resource.FeedUpdated, Deleted: resource.FeedDeleted, Redacted: resource.AdvisoryFeed.Redacted,
-	Columns: func(f *resource.AdvisoryFeed) []store.Column {
+	Created: resource.FeedCreated, Updated: resource.FeedUpdated, Deleted: resource.FeedDeleted, Redacted: vuln.AdvisoryFeed.Redacted,
+	Columns: func(f *vuln.AdvisoryFeed) []store.Column {
 		return []store.Column{
 			store.Key(&f.UID),
 			store.Text("name", &f.Name).Order("name"),
@@ -37,7 +38,7 @@ var feeds = store.Kind[resource.AdvisoryFeed]{
 
 // InsertFeed adds f, due at once. It returns fault.NotFound if its group is not
 // there and fault.AlreadyExists if the group has a feed of that name.
-func (s *Store) InsertFeed(ctx context.Context, f resource.AdvisoryFeed) error {
+func (s *Store) InsertFeed(ctx context.Context, f vuln.AdvisoryFeed) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, f.UID.Parent()); err != nil {
 			return err
@@ -47,21 +48,21 @@ func (s *Store) InsertFeed(ctx context.Context, f resource.AdvisoryFeed) error {
 }
 
 // Feed returns a feed, or fault.NotFound.
-func (s *Store) Feed(ctx context.Context, uid resource.UID) (resource.AdvisoryFeed, error) {
+func (s *Store) Feed(ctx context.Context, uid resource.UID) (vuln.AdvisoryFeed, error) {
 	return store.Get(ctx, s.DB, &feeds, uid)
 }
 
 // Feeds returns one page of feeds.
 func (s *Store) Feeds(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
-) (page.Page[resource.AdvisoryFeed], error) {
+) (page.Page[vuln.AdvisoryFeed], error) {
 	return store.List(ctx, s.DB, &feeds, r, f, p)
 }
 
 // UpdateFeed replaces before by after; the feed is due at once. It returns
 // store.ErrStale if the feed is not as before any more, and fault.AlreadyExists if
 // its group has another feed of that name.
-func (s *Store) UpdateFeed(ctx context.Context, before, after resource.AdvisoryFeed) (resource.AdvisoryFeed, error) {
+func (s *Store) UpdateFeed(ctx context.Context, before, after vuln.AdvisoryFeed) (vuln.AdvisoryFeed, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := store.Update(ctx, t.Tx, &feeds, before, &after); err != nil || after.Address == before.Address && after.Format == before.Format {
 			return err
@@ -100,7 +101,7 @@ func (s *Store) SetFeedDue(ctx context.Context, uid resource.UID, at time.Time) 
 // many feeds, or slow ones, does not delay the feeds of another.
 func (s *Store) ClaimDueFeed(
 	ctx context.Context, until time.Time, last resource.UID, except []resource.UID,
-) (f resource.AdvisoryFeed, ok bool, _ error) {
+) (f vuln.AdvisoryFeed, ok bool, _ error) {
 	due, err := s.dueFeeds(ctx)
 	if err != nil {
 		return f, false, err
@@ -157,7 +158,7 @@ const oldestDueQuery = `SELECT due_ms FROM advisory_feeds WHERE NOT paused AND d
 // RecordFeedResult records the result of reading a feed, and when to read it again.
 // If the feed was deleted or its address or format changed meanwhile, it does nothing.
 func (s *Store) RecordFeedResult(
-	ctx context.Context, f resource.AdvisoryFeed, last resource.FeedResult, state []byte, due time.Time,
+	ctx context.Context, f vuln.AdvisoryFeed, last vuln.FeedResult, state []byte, due time.Time,
 ) error {
 	text, err := json.Marshal(last)
 	if err != nil {

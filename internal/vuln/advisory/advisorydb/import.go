@@ -9,14 +9,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // An Imported is the event of an import: one for many records, because one for each
 // would be too many for subscribers.
 type Imported struct {
-	resource.ImportResult
-	Source string                 `json:"source,omitempty"`
-	Format resource.ExploitFormat `json:"format,omitempty"` // of a list; "" if the records are advisories
+	vuln.ImportResult
+	Source string             `json:"source,omitempty"`
+	Format vuln.ExploitFormat `json:"format,omitempty"` // of a list; "" if the records are advisories
 }
 
 // ImportAdvisories stores the records of a source that the group does not have, and
@@ -25,8 +26,8 @@ type Imported struct {
 //
 // It returns fault.NotFound if the group is not there.
 func (s *Store) ImportAdvisories(
-	ctx context.Context, group resource.UID, source string, records []resource.Advisory,
-) (done resource.ImportResult, err error) {
+	ctx context.Context, group resource.UID, source string, records []vuln.Advisory,
+) (done vuln.ImportResult, err error) {
 	if ctx.Value(sourceKey{}) == nil {
 		ctx = WithSource(ctx, SourceImport)
 	}
@@ -40,8 +41,8 @@ func (s *Store) ImportAdvisories(
 }
 
 func (s *Store) importOnce(
-	ctx context.Context, group resource.UID, source string, records []resource.Advisory,
-) (done resource.ImportResult, _ error) {
+	ctx context.Context, group resource.UID, source string, records []vuln.Advisory,
+) (done vuln.ImportResult, _ error) {
 	// The records that the group has are read, and the rows computed, outside of the
 	// transaction, so that others can write meanwhile.
 	known, err := digests(ctx, s.Rows, s.Engine, group, records)
@@ -49,7 +50,7 @@ func (s *Store) importOnce(
 		return done, err
 	}
 	var drafts []draft
-	var changed []resource.Advisory
+	var changed []vuln.Advisory
 	var unchanged, withdrawn int64
 	now := s.Time()
 	for _, a := range records {
@@ -72,7 +73,7 @@ func (s *Store) importOnce(
 			withdrawn++
 		}
 	}
-	done = resource.ImportResult{Created: int64(len(drafts)), Updated: int64(len(changed)), Unchanged: unchanged,
+	done = vuln.ImportResult{Created: int64(len(drafts)), Updated: int64(len(changed)), Unchanged: unchanged,
 		Withdrawn: withdrawn}
 	if len(drafts)+len(changed) == 0 {
 		return done, s.requireGroup(ctx, group)
@@ -99,7 +100,7 @@ func (s *Store) requireGroup(ctx context.Context, group resource.UID) error {
 
 // digests returns the digests of those records that the group has, by their id.
 func digests(
-	ctx context.Context, rows store.Reader, e store.Engine, group resource.UID, records []resource.Advisory,
+	ctx context.Context, rows store.Reader, e store.Engine, group resource.UID, records []vuln.Advisory,
 ) (map[string][]byte, error) {
 	ids := make([]string, len(records))
 	for i, a := range records {
@@ -117,7 +118,7 @@ func withIDs(e store.Engine, columns string, group resource.UID, ids []string) (
 }
 
 // updateImported merges changed records into the advisories that the group has.
-func (t Tx) updateImported(ctx context.Context, group resource.UID, changed []resource.Advisory) error {
+func (t Tx) updateImported(ctx context.Context, group resource.UID, changed []vuln.Advisory) error {
 	for _, next := range changed {
 		var uid resource.UID
 		err := t.Row(ctx, `SELECT uid FROM advisories WHERE parent = $1 AND advisory_id = $2`,

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // This file lists advisories. As with other kinds, the cost of a page depends on its
@@ -68,8 +69,8 @@ func (e entry) uid() string { return fmt.Sprintf("%s/%016x", e.group, uint64(e.s
 // Advisories returns one page of advisories. The packages they affect are left
 // out unless whole is set.
 func (s *Store) Advisories(
-	ctx context.Context, r store.Reach, f resource.AdvisoryFilter, p page.Request, whole bool,
-) (out page.Page[resource.Advisory], _ error) {
+	ctx context.Context, r store.Reach, f vuln.AdvisoryFilter, p page.Request, whole bool,
+) (out page.Page[vuln.Advisory], _ error) {
 	by, ok := advisoryOrders[p.Order.Field]
 	if !ok {
 		return out, fmt.Errorf("cannot list advisories by %q", p.Order.Field)
@@ -95,7 +96,7 @@ func (s *Store) Advisories(
 		entries, out.Total, err = l.intersect(ctx, sc)
 	}
 	if err != nil {
-		return page.Page[resource.Advisory]{}, err
+		return page.Page[vuln.Advisory]{}, err
 	}
 	if len(entries) > p.Size {
 		entries = entries[:p.Size]
@@ -175,7 +176,7 @@ type advisoryList struct {
 	s          *Store
 	by         order
 	p          page.Request
-	f          resource.AdvisoryFilter
+	f          vuln.AdvisoryFilter
 	partitions []partition
 	groups     []resource.UID
 
@@ -500,7 +501,7 @@ func mergeEntries(a, b []entry, n int, order func(a, b entry) int) []entry {
 
 // fetchAdvisories reads the advisories of entries, in their order. One that has
 // gone meanwhile is left out.
-func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool) ([]resource.Advisory, error) {
+func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool) ([]vuln.Advisory, error) {
 	if len(entries) == 0 {
 		return nil, nil
 	}
@@ -516,7 +517,7 @@ func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, columns,
 		s.Engine.Each(&q, segs))
-	items := make([]resource.Advisory, len(entries))
+	items := make([]vuln.Advisory, len(entries))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		a, err := scanAdvisory(row, whole)
 		if err == nil {
@@ -524,5 +525,5 @@ func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool
 		}
 		return false, err
 	})
-	return slices.DeleteFunc(items, func(a resource.Advisory) bool { return a.UID == "" }), err
+	return slices.DeleteFunc(items, func(a vuln.Advisory) bool { return a.UID == "" }), err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // advisoriesCached is how many advisories are cached for queries by package. One
@@ -17,8 +18,8 @@ const advisoriesCached = 32_768
 // particular order.
 func (s *Store) AdvisoriesOf(
 	ctx context.Context, r store.Reach, place resource.UIDFilter, name string,
-	match func([]resource.Affected) (bool, error),
-) (found []resource.Advisory, _ error) {
+	match func([]vuln.Affected) (bool, error),
+) (found []vuln.Advisory, _ error) {
 	sc := store.Visible(false, r, place)
 	if sc.Empty() {
 		return nil, nil
@@ -51,7 +52,7 @@ func (s *Store) AdvisoriesOf(
 type cachedAdvisory struct {
 	history int64 // of the database
 	updated int64
-	resource.Advisory
+	vuln.Advisory
 }
 
 // withKeys returns the advisories that have one of the keys, from the cache if they

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/plantest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // advisoryShapes are the statements of lists of advisories.
@@ -61,7 +62,7 @@ func exploitShapes(s *Store, groups []resource.UID) []plantest.Shape {
 		chunks = "sqlite_autoindex_exploit_chunks_1"
 	}
 	lists, entries := store.Query{Engine: s.Engine}, store.Query{Engine: s.Engine}
-	reach, say := exploitListsQuery(&lists, groups), exploitChunksQuery(&entries, resource.EPSS, []int64{store.Segment(groups[0])}, []int64{1, 2})
+	reach, say := exploitListsQuery(&lists, groups), exploitChunksQuery(&entries, vuln.EPSS, []int64{store.Segment(groups[0])}, []int64{1, 2})
 	return []plantest.Shape{
 		{Name: "lists in reach", Index: "exploit_lists_uid", Text: reach, Args: lists.Args},
 		{Name: "what lists say", Index: chunks, Text: say, Args: entries.Args},
@@ -78,22 +79,22 @@ func insertAdvisories(t *testing.T, db *store.DB) (groups []resource.UID) {
 		if _, err := iamdb.New(db).InsertGroup(t.Context(), g); err != nil {
 			t.Fatal(err)
 		}
-		var batch []resource.Advisory
+		var batch []vuln.Advisory
 		for i := range 3000 {
-			batch = append(batch, resource.Advisory{
+			batch = append(batch, vuln.Advisory{
 				ID: fmt.Sprint("A-", i), ArtifactName: fmt.Sprint("p", i%100), ArtifactType: fmt.Sprint("t", i%5), Aliases: []string{fmt.Sprint("CVE-", i)},
-				Source: resource.AdvisorySource{Digest: []byte("1")},
+				Source: vuln.AdvisorySource{Digest: []byte("1")},
 			})
 		}
 		if _, err := New(db).ImportAdvisories(t.Context(), g.UID, "", batch); err != nil {
 			t.Fatal(err)
 		}
 		groups = append(groups, g.UID)
-		var scores []resource.Exploit
+		var scores []vuln.Exploit
 		for i := range 3000 {
-			scores = append(scores, resource.Exploit{CVE: resource.CVE(2020_000000000 + 100*i)})
+			scores = append(scores, vuln.Exploit{CVE: vuln.CVE(2020_000000000 + 100*i)})
 		}
-		if _, err := New(db).ReplaceExploits(t.Context(), resource.ExploitList{Group: g.UID, Format: resource.EPSS, Time: now}, scores); err != nil {
+		if _, err := New(db).ReplaceExploits(t.Context(), vuln.ExploitList{Group: g.UID, Format: vuln.EPSS, Time: now}, scores); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,8 +111,8 @@ func insertLists(t *testing.T, db *store.DB) {
 		if _, err := iamdb.New(db).InsertGroup(t.Context(), g); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := New(db).ReplaceExploits(t.Context(), resource.ExploitList{Group: g.UID, Format: resource.EPSS, Time: now},
-			[]resource.Exploit{{CVE: 2020_000000001}}); err != nil {
+		if _, err := New(db).ReplaceExploits(t.Context(), vuln.ExploitList{Group: g.UID, Format: vuln.EPSS, Time: now},
+			[]vuln.Exploit{{CVE: 2020_000000001}}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := db.Exec(t.Context(), `INSERT INTO advisory_changes (root, advisory) VALUES ($1, $2)`,

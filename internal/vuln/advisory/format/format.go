@@ -18,12 +18,12 @@ import (
 	"io"
 	"iter"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // A Record is an advisory, or the reason why it could not be read.
 type Record struct {
-	Advisory resource.Advisory
+	Advisory vuln.Advisory
 	Name     string // of its file, with #n for the n-th record of a file with several
 	Err      error  // a phrase about the record, for people; then Advisory is empty
 	Offset   int64  // how many bytes of the input have been read, before decompression
@@ -146,7 +146,7 @@ func decodeValue(name, file, text string) []Record {
 }
 
 // decodeMany decodes a document with many records.
-func decodeMany(name, file, text string, read func(string) ([]resource.Advisory, error)) []Record {
+func decodeMany(name, file, text string, read func(string) ([]vuln.Advisory, error)) []Record {
 	advisories, err := read(text)
 	if err != nil {
 		return []Record{{Name: name, Err: err}}

@@ -22,7 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
@@ -40,9 +40,9 @@ func records(t testing.TB, name string, text []byte, lim format.Limits) []format
 }
 
 // advisories reads a feed that is sound from beginning to end.
-func advisories(t testing.TB, name string, text []byte) []resource.Advisory {
+func advisories(t testing.TB, name string, text []byte) []vuln.Advisory {
 	t.Helper()
-	var all []resource.Advisory
+	var all []vuln.Advisory
 	for _, r := range records(t, name, text, format.Limits{}) {
 		if r.Err != nil {
 			t.Fatalf("%s %v", r.Name, r.Err)
@@ -129,7 +129,7 @@ func TestManyInOneFile(t *testing.T) {
 			"f=A-1, f#2 [is not the JSON it should be: expected a string at byte 7], f#3=A-2"},
 		"several kinds": {osv("A-1") +
 			`{"packages":[{"pkg":{"name":"words","secfixes":{"1-r0":["CVE-1-1"]}}}]}`,
-			"f=A-1, f#2=" + resource.StableAdvisoryID("secdb", "Alpine", "words", "CVE-1-1")},
+			"f=A-1, f#2=" + vuln.StableAdvisoryID("secdb", "Alpine", "words", "CVE-1-1")},
 		"nothing":                   {"", "f [is empty]"},
 		"white space":               {" \n", "f [is empty]"},
 		"an empty array":            {"[]", "f [is empty]"},
@@ -525,7 +525,7 @@ func TestDigest(t *testing.T) {
 // TestRelated: AlmaLinux and Rocky Linux list the CVEs that an advisory fixes under "related",
 // where others list other vulnerabilities.
 func TestRelated(t *testing.T) {
-	record := func(id, more string) resource.Advisory {
+	record := func(id, more string) vuln.Advisory {
 		text := strings.Replace(osv(id), "{", `{"related": ["CVE-2024-0727", "RHSA-2024:2447", "CVE-2023-5678"], `+more, 1)
 		return records(t, "f", []byte(text), format.Limits{})[0].Advisory
 	}

@@ -6,7 +6,7 @@ import (
 
 	diff "github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 )
 
@@ -22,7 +22,7 @@ func document(f *testing.F, names ...string) {
 		f.Add(sample(f, name))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var sound []resource.Advisory
+		var sound []vuln.Advisory
 		got := records(t, "f", text, format.Limits{Record: 1 << 20})
 		for _, r := range got {
 			if r.Name == "" || r.Err == nil && r.Advisory.ID == "" {
@@ -59,12 +59,12 @@ func FuzzZip(f *testing.F) {
 }
 
 func FuzzSeverity(f *testing.F) {
-	f.Add(int32(resource.CVSSv2), "AV:N/AC:L/Au:N/C:P/I:P/A:P")
-	f.Add(int32(resource.CVSSv3), "CVSS:3.0/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H")
-	f.Add(int32(resource.CVSSv3), "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H/E:P")
-	f.Add(int32(resource.CVSSv4), "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N")
+	f.Add(int32(vuln.CVSSv2), "AV:N/AC:L/Au:N/C:P/I:P/A:P")
+	f.Add(int32(vuln.CVSSv3), "CVSS:3.0/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H")
+	f.Add(int32(vuln.CVSSv3), "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H/E:P")
+	f.Add(int32(vuln.CVSSv4), "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N")
 	f.Fuzz(func(_ *testing.T, kind int32, score string) {
-		_ = format.CheckSeverity(resource.Severity{Type: resource.SeverityType(kind), Score: score})
+		_ = format.CheckSeverity(vuln.Severity{Type: vuln.SeverityType(kind), Score: score})
 	})
 }
 
@@ -79,8 +79,8 @@ func FuzzExploits(f *testing.F) {
 		r := bytes.NewReader(text)
 		of := format.DetectExploits(r, r.Size())
 		if of == "" {
-			if of = resource.KEV; table {
-				of = resource.EPSS
+			if of = vuln.KEV; table {
+				of = vuln.EPSS
 			}
 		}
 		list, all, err := format.ReadExploits(t.Context(), r, r.Size(), of)
@@ -98,7 +98,7 @@ func FuzzExploits(f *testing.F) {
 			if i > 0 && all[i-1].CVE >= e.CVE || e.Scored == e.Known || e.Probability > 1e9 || e.Percentile > 1e9 {
 				t.Errorf("entry %d is %+v", i, e)
 			}
-			if !packed && of == resource.EPSS && !bytes.Contains(bytes.ToUpper(text), []byte(e.CVE.String())) {
+			if !packed && of == vuln.EPSS && !bytes.Contains(bytes.ToUpper(text), []byte(e.CVE.String())) {
 				t.Errorf("%s is not in the text", e.CVE)
 			}
 		}

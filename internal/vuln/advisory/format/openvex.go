@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
@@ -99,14 +99,14 @@ const (
 // vexJustifications are the justifications of OpenVEX and our types for them.
 var vexJustifications = []struct {
 	name string
-	kind resource.FalsePositiveType
+	kind vuln.FalsePositiveType
 }{
-	{"component_not_present", resource.ComponentMismatch},
-	{"vulnerable_code_not_present", resource.CodeNotIncluded},
-	{"vulnerable_code_not_present", resource.CodeVersionNotUsed},
-	{"vulnerable_code_not_in_execute_path", resource.CodeNotInExecutionPath},
-	{"vulnerable_code_cannot_be_controlled_by_adversary", resource.CodeNotControllable},
-	{"inline_mitigations_already_exist", resource.InlineMitigations},
+	{"component_not_present", vuln.ComponentMismatch},
+	{"vulnerable_code_not_present", vuln.CodeNotIncluded},
+	{"vulnerable_code_not_present", vuln.CodeVersionNotUsed},
+	{"vulnerable_code_not_in_execute_path", vuln.CodeNotInExecutionPath},
+	{"vulnerable_code_cannot_be_controlled_by_adversary", vuln.CodeNotControllable},
+	{"inline_mitigations_already_exist", vuln.InlineMitigations},
 }
 
 // ownStatement is the prefix of the IDs of our own statements. The ID of the advisory follows.
@@ -114,7 +114,7 @@ const ownStatement = "urn:holdfast:advisory:"
 
 // readOpenVEX parses an OpenVEX document. It returns an advisory for each
 // vulnerability and product, with an event for each statement about them.
-func readOpenVEX(text string) ([]resource.Advisory, error) {
+func readOpenVEX(text string) ([]vuln.Advisory, error) {
 	doc, statements, err := vexHead(text)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func readOpenVEX(text string) ([]resource.Advisory, error) {
 	if !strings.HasPrefix(doc.Context, "https://openvex.dev/ns") {
 		return nil, fmt.Errorf("has a @context that is not OpenVEX's: %q", doc.Context)
 	}
-	var all []resource.Advisory
+	var all []vuln.Advisory
 	at := map[string]int{}
 	for i, text := range statements {
 		s, err := decodeJSON[vexStatement](text)
@@ -144,7 +144,7 @@ func readOpenVEX(text string) ([]resource.Advisory, error) {
 	}
 	for i := range all {
 		slices.SortStableFunc(all[i].Events,
-			func(a, b resource.AdvisoryEvent) int { return a.CreateTime.Compare(b.CreateTime) })
+			func(a, b vuln.AdvisoryEvent) int { return a.CreateTime.Compare(b.CreateTime) })
 		all[i] = withSource(all[i], "openvex")
 	}
 	return all, nil
@@ -197,13 +197,13 @@ func (v vexVulnerability) name() string { return cmp.Or(v.Name, v.ID) }
 func (p vexProduct) name() string { return cmp.Or(p.Identifiers.PURL, p.ID) }
 
 // vexAdvisory returns the advisory for a statement about a product.
-func vexAdvisory(doc vexDocument, s vexStatement, p vexProduct) resource.Advisory {
+func vexAdvisory(doc vexDocument, s vexStatement, p vexProduct) vuln.Advisory {
 	name := s.Vulnerability.name()
 	id, own := strings.CutPrefix(s.ID, ownStatement)
 	if !own {
-		id = resource.StableAdvisoryID("openvex", name, p.name())
+		id = vuln.StableAdvisoryID("openvex", name, p.name())
 	}
-	a := resource.Advisory{
+	a := vuln.Advisory{
 		ID: id, Author: doc.Author, Summary: s.Vulnerability.Description,
 		Aliases: union([]string{name}, s.Vulnerability.Aliases),
 	}
@@ -218,9 +218,9 @@ func vexAdvisory(doc vexDocument, s vexStatement, p vexProduct) resource.Advisor
 	case number != "":
 		v.Versions = []string{number}
 	default:
-		v.Ranges = []resource.AffectedRange{{Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}}}}
+		v.Ranges = []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}}}}
 	}
-	a.Affected = []resource.Affected{v}
+	a.Affected = []vuln.Affected{v}
 	nameArtifact(&a)
 	if len(p.Subcomponents) > 0 {
 		c, _ := vexAffectedBy(p.Subcomponents[0].name())
@@ -228,7 +228,7 @@ func vexAdvisory(doc vexDocument, s vexStatement, p vexProduct) resource.Advisor
 			a.ComponentType = version.PURLType(c.Ecosystem)
 		}
 	}
-	a.Events = []resource.AdvisoryEvent{vexEvent(doc, s, number)}
+	a.Events = []vuln.AdvisoryEvent{vexEvent(doc, s, number)}
 	return a
 }
 
@@ -237,26 +237,26 @@ const genericEcosystem = "generic"
 
 // vexAffectedBy splits a product into its package and version. If it is not a package
 // URL, all of it is the name of the package.
-func vexAffectedBy(product string) (v resource.Affected, number string) {
+func vexAffectedBy(product string) (v vuln.Affected, number string) {
 	ecosystem, name, number, err := version.ParsePURL(product)
 	if err != nil {
-		return resource.Affected{Ecosystem: genericEcosystem, Name: product}, ""
+		return vuln.Affected{Ecosystem: genericEcosystem, Name: product}, ""
 	}
 	purl, _, _ := strings.Cut(product, "@")
 	if strings.HasPrefix(product, "pkg:npm/@") { // a scope that should have been escaped
 		purl = "pkg:npm/%40" + strings.SplitN(product, "@", 3)[1]
 	}
 	purl, _, _ = strings.Cut(purl, "?")
-	return resource.Affected{Ecosystem: ecosystem, Name: name, PURL: purl}, number
+	return vuln.Affected{Ecosystem: ecosystem, Name: name, PURL: purl}, number
 }
 
-func vexEvent(doc vexDocument, s vexStatement, number string) resource.AdvisoryEvent {
+func vexEvent(doc vexDocument, s vexStatement, number string) vuln.AdvisoryEvent {
 	made := cmp.Or(s.LastUpdated, s.Timestamp, doc.Timestamp).UTC().Truncate(time.Millisecond)
-	e := resource.AdvisoryEvent{CreateTime: made, Author: doc.Author, ReviewState: resource.ReviewApproved,
+	e := vuln.AdvisoryEvent{CreateTime: made, Author: doc.Author, ReviewState: vuln.ReviewApproved,
 		Note: s.StatusNotes}
 	switch s.Status {
 	case vexNotAffected:
-		e.Type, e.Note = resource.EventFalsePositive, cmp.Or(s.Impact, e.Note)
+		e.Type, e.Note = vuln.EventFalsePositive, cmp.Or(s.Impact, e.Note)
 		for _, j := range vexJustifications {
 			if j.name == s.Justification {
 				e.FalsePositive = j.kind
@@ -264,26 +264,26 @@ func vexEvent(doc vexDocument, s vexStatement, number string) resource.AdvisoryE
 			}
 		}
 	case vexAffected:
-		e.Type, e.Note = resource.EventTruePositive, cmp.Or(s.Action, e.Note)
+		e.Type, e.Note = vuln.EventTruePositive, cmp.Or(s.Action, e.Note)
 	case vexFixed:
-		e.Type, e.Fixed = resource.EventFixed, &resource.Fix{Version: number}
+		e.Type, e.Fixed = vuln.EventFixed, &vuln.Fix{Version: number}
 	default:
-		e.Type, e.Note, e.Detection = resource.EventDetection, "", &resource.Detection{Manual: true}
+		e.Type, e.Note, e.Detection = vuln.EventDetection, "", &vuln.Detection{Manual: true}
 	}
 	return e
 }
 
 // vexMerge merges two advisories with the same ID.
-func vexMerge(a, b resource.Advisory) resource.Advisory {
+func vexMerge(a, b vuln.Advisory) vuln.Advisory {
 	a.Aliases = union(a.Aliases, b.Aliases)
 	for _, e := range b.Events { // a statement about several products is one event
-		if !slices.ContainsFunc(a.Events, func(o resource.AdvisoryEvent) bool { return reflect.DeepEqual(o, e) }) {
+		if !slices.ContainsFunc(a.Events, func(o vuln.AdvisoryEvent) bool { return reflect.DeepEqual(o, e) }) {
 			a.Events = append(a.Events, e)
 		}
 	}
 	for _, v := range b.Affected {
 		i := slices.IndexFunc(a.Affected,
-			func(o resource.Affected) bool { return o.Name == v.Name && o.Ecosystem == v.Ecosystem })
+			func(o vuln.Affected) bool { return o.Name == v.Name && o.Ecosystem == v.Ecosystem })
 		if i < 0 {
 			a.Affected = append(a.Affected, v)
 			continue

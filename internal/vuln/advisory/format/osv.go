@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
@@ -24,8 +24,8 @@ var (
 const gitEcosystem = "GIT"
 
 // readOSV parses an OSV record. It returns errOpenVEX or errSecDB if the text is in one of these formats.
-func readOSV(text string) (resource.Advisory, error) {
-	a := resource.Advisory{}
+func readOSV(text string) (vuln.Advisory, error) {
+	a := vuln.Advisory{}
 	r := newReader(text)
 	var own string // our part of database_specific
 	var upstream, related []string
@@ -99,7 +99,7 @@ func namesUpstreamRelated(id string) bool {
 // cvesOf returns the CVEs among names.
 func cvesOf(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		_, ok := resource.ParseCVE(name)
+		_, ok := vuln.ParseCVE(name)
 		return !ok
 	})
 }
@@ -128,13 +128,13 @@ func (r *reader) time() time.Time {
 }
 
 // severities reads CVSS vectors, and skips other kinds of severities.
-func (r *reader) severities() []resource.Severity {
-	var all []resource.Severity
+func (r *reader) severities() []vuln.Severity {
+	var all []vuln.Severity
 	for range r.array {
 		var kind, score string
 		r.textFields(textField{"type", &kind}, textField{"score", &score})
-		if t := severityType(kind); t != resource.SeverityUnspecified && r.err == nil {
-			s := resource.Severity{Type: t, Score: score}
+		if t := severityType(kind); t != vuln.SeverityUnspecified && r.err == nil {
+			s := vuln.Severity{Type: t, Score: score}
 			if err := CheckSeverity(s); err != nil {
 				r.fail(err)
 			}
@@ -144,20 +144,20 @@ func (r *reader) severities() []resource.Severity {
 	return all
 }
 
-func (r *reader) references() []resource.Reference {
-	all := make([]resource.Reference, 0, 4)
+func (r *reader) references() []vuln.Reference {
+	all := make([]vuln.Reference, 0, 4)
 	for range r.array {
-		var v resource.Reference
+		var v vuln.Reference
 		r.textFields(textField{"type", &v.Type}, textField{"url", &v.URL})
 		all = append(all, v)
 	}
 	return all
 }
 
-func (r *reader) affected() []resource.Affected {
-	all := make([]resource.Affected, 0, 1)
+func (r *reader) affected() []vuln.Affected {
+	all := make([]vuln.Affected, 0, 1)
 	for range r.array {
-		var v resource.Affected
+		var v vuln.Affected
 		for key := range r.object {
 			switch key {
 			case "package":
@@ -180,10 +180,10 @@ func (r *reader) affected() []resource.Affected {
 	return all
 }
 
-func (r *reader) ranges() []resource.AffectedRange {
-	all := make([]resource.AffectedRange, 0, 1)
+func (r *reader) ranges() []vuln.AffectedRange {
+	all := make([]vuln.AffectedRange, 0, 1)
 	for range r.array {
-		var v resource.AffectedRange
+		var v vuln.AffectedRange
 		for key := range r.object {
 			switch key {
 			case "type":
@@ -202,11 +202,11 @@ func (r *reader) ranges() []resource.AffectedRange {
 }
 
 // rangeEvents reads the events of a range. An object with several becomes several events.
-func (r *reader) rangeEvents() []resource.RangeEvent {
-	all := make([]resource.RangeEvent, 0, 2)
+func (r *reader) rangeEvents() []vuln.RangeEvent {
+	all := make([]vuln.RangeEvent, 0, 2)
 	for range r.array {
 		for key := range r.object {
-			var e resource.RangeEvent
+			var e vuln.RangeEvent
 			switch key {
 			case "introduced":
 				e.Introduced = r.text()
@@ -246,18 +246,18 @@ const ownKey = "holdfast"
 
 // An ownPart has the fields of an advisory that OSV does not have.
 type ownPart struct {
-	LegacyID             string                   `json:"legacyId,omitempty"`
-	Author               string                   `json:"author,omitempty"`
-	ArtifactName         string                   `json:"artifactName,omitempty"`
-	ArtifactType         string                   `json:"artifactType,omitempty"`
-	ArtifactArchitecture string                   `json:"artifactArchitecture,omitempty"`
-	ComponentName        string                   `json:"componentName,omitempty"`
-	ComponentLocation    string                   `json:"componentLocation,omitempty"`
-	ComponentType        string                   `json:"componentType,omitempty"`
-	Events               []resource.AdvisoryEvent `json:"events,omitempty"`
+	LegacyID             string               `json:"legacyId,omitempty"`
+	Author               string               `json:"author,omitempty"`
+	ArtifactName         string               `json:"artifactName,omitempty"`
+	ArtifactType         string               `json:"artifactType,omitempty"`
+	ArtifactArchitecture string               `json:"artifactArchitecture,omitempty"`
+	ComponentName        string               `json:"componentName,omitempty"`
+	ComponentLocation    string               `json:"componentLocation,omitempty"`
+	ComponentType        string               `json:"componentType,omitempty"`
+	Events               []vuln.AdvisoryEvent `json:"events,omitempty"`
 }
 
-func readOwn(text string, a *resource.Advisory) error {
+func readOwn(text string, a *vuln.Advisory) error {
 	var own ownPart
 	if err := json.Unmarshal([]byte(text), &own); err != nil {
 		return fmt.Errorf("has a part database_specific.%s that is not ours: %w", ownKey, err)
@@ -274,7 +274,7 @@ func readOwn(text string, a *resource.Advisory) error {
 }
 
 // nameArtifact sets the artifact to the first affected package.
-func nameArtifact(a *resource.Advisory) {
+func nameArtifact(a *vuln.Advisory) {
 	if len(a.Affected) == 0 || a.Affected[0].Name == "" {
 		a.ArtifactName = a.ID
 		return
@@ -285,26 +285,26 @@ func nameArtifact(a *resource.Advisory) {
 
 // osvEvents returns the events of a record: a detection, and a fix if it has one. The fix is never the older of
 // the two, because a detection after a fix would re-open the advisory.
-func osvEvents(a resource.Advisory) []resource.AdvisoryEvent {
-	events := []resource.AdvisoryEvent{{
+func osvEvents(a vuln.Advisory) []vuln.AdvisoryEvent {
+	events := []vuln.AdvisoryEvent{{
 		CreateTime: cmp.Or(a.Source.Published, a.Source.Modified), Author: a.Author,
-		ReviewState: resource.ReviewApproved,
-		Type:        resource.EventDetection, Detection: &resource.Detection{Manual: true},
+		ReviewState: vuln.ReviewApproved,
+		Type:        vuln.EventDetection, Detection: &vuln.Detection{Manual: true},
 	}}
 	if fixed := firstFixed(a.Affected); fixed != "" {
 		at := a.Source.Modified
 		if at.Before(a.Source.Published) {
 			at = a.Source.Published
 		}
-		events = append(events, resource.AdvisoryEvent{
-			CreateTime: at, Author: a.Author, ReviewState: resource.ReviewApproved,
-			Type: resource.EventFixed, Fixed: &resource.Fix{Version: fixed},
+		events = append(events, vuln.AdvisoryEvent{
+			CreateTime: at, Author: a.Author, ReviewState: vuln.ReviewApproved,
+			Type: vuln.EventFixed, Fixed: &vuln.Fix{Version: fixed},
 		})
 	}
 	return events
 }
 
-func firstFixed(all []resource.Affected) string {
+func firstFixed(all []vuln.Affected) string {
 	for _, v := range all {
 		for _, r := range v.Ranges {
 			for _, e := range r.Events {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
@@ -36,19 +36,19 @@ type secDBPackage struct {
 const neverAffected = "0"
 
 // readSecDB parses a secdb. It returns an advisory for each package and vulnerability.
-func readSecDB(text string) ([]resource.Advisory, error) {
+func readSecDB(text string) ([]vuln.Advisory, error) {
 	db, packages, err := secDBHead(text)
 	if err != nil {
 		return nil, err
 	}
 	ecosystem := db.ecosystem()
-	var all []resource.Advisory
+	var all []vuln.Advisory
 	for _, text := range packages {
 		p, err := decodeJSON[secDBPackage](text)
 		if err != nil {
 			return nil, err
 		}
-		found := map[string]resource.Advisory{} // by the vulnerability
+		found := map[string]vuln.Advisory{} // by the vulnerability
 		for _, fixed := range slices.Sorted(maps.Keys(p.Pkg.SecFixes)) {
 			for _, entry := range p.Pkg.SecFixes[fixed] {
 				ids := secDBIDs(entry)
@@ -123,18 +123,18 @@ func secDBIDs(entry string) []string {
 }
 
 // secDBAffected adds a fix. If there are several, the newest replaces the others.
-func secDBAffected(before []resource.Affected, ecosystem, name, fixed string) []resource.Affected {
+func secDBAffected(before []vuln.Affected, ecosystem, name, fixed string) []vuln.Affected {
 	if len(before) > 0 {
 		old := firstFixed(before)
 		if c, err := version.Compare("Alpine", fixed, old); err != nil || c < 0 || fixed == neverAffected {
 			return before
 		}
 	}
-	v := resource.Affected{Ecosystem: ecosystem, Name: name, PURL: apkPURL(ecosystem, name)}
-	v.Ranges = []resource.AffectedRange{{
-		Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: fixed}},
+	v := vuln.Affected{Ecosystem: ecosystem, Name: name, PURL: apkPURL(ecosystem, name)}
+	v.Ranges = []vuln.AffectedRange{{
+		Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: fixed}},
 	}}
-	return []resource.Affected{v}
+	return []vuln.Affected{v}
 }
 
 // apkPURL returns the package URL of a package, without a version.
@@ -143,22 +143,22 @@ func apkPURL(ecosystem, name string) string {
 	return "pkg:apk/" + strings.ToLower(strings.ReplaceAll(base, " ", "-")) + "/" + url.PathEscape(name)
 }
 
-func secDBAdvisory(a resource.Advisory, ecosystem, name, id string) resource.Advisory {
+func secDBAdvisory(a vuln.Advisory, ecosystem, name, id string) vuln.Advisory {
 	base, _, _ := strings.Cut(ecosystem, ":")
-	a.ID = resource.StableAdvisoryID("secdb", ecosystem, name, id)
+	a.ID = vuln.StableAdvisoryID("secdb", ecosystem, name, id)
 	a.Author, a.ArtifactName, a.ArtifactType = base, name, "apk"
-	e := resource.AdvisoryEvent{Author: base, ReviewState: resource.ReviewApproved, Type: resource.EventFixed}
+	e := vuln.AdvisoryEvent{Author: base, ReviewState: vuln.ReviewApproved, Type: vuln.EventFixed}
 	if fixed := firstFixed(a.Affected); fixed == neverAffected {
-		e.Type, a.Affected[0].Ranges = resource.EventFalsePositive, nil
+		e.Type, a.Affected[0].Ranges = vuln.EventFalsePositive, nil
 	} else {
-		e.Fixed = &resource.Fix{Version: fixed}
+		e.Fixed = &vuln.Fix{Version: fixed}
 	}
-	a.Events = []resource.AdvisoryEvent{e}
+	a.Events = []vuln.AdvisoryEvent{e}
 	return withSource(a, "secdb")
 }
 
 // withSource sets the source and the digest of an advisory whose document has several.
-func withSource(a resource.Advisory, format string) resource.Advisory {
+func withSource(a vuln.Advisory, format string) vuln.Advisory {
 	a.Source.Format = format
 	text, _ := json.Marshal(a) // an advisory can always be encoded
 	a.Source.Digest = digest(string(text))

@@ -9,25 +9,25 @@ import (
 	cvss4 "github.com/pandatix/go-cvss/40"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // maxVector is longer than any CVSS vector.
 const maxVector = 512
 
 // CheckSeverity returns fault.InvalidArgument if the score is not a vector of its version of CVSS.
-func CheckSeverity(s resource.Severity) error {
+func CheckSeverity(s vuln.Severity) error {
 	var err error
 	switch {
 	case len(s.Score) > maxVector:
 		return fault.Field("severities", "a CVSS vector has at most %d bytes", maxVector)
-	case s.Type == resource.CVSSv2:
+	case s.Type == vuln.CVSSv2:
 		_, err = cvss2.ParseVector(s.Score)
-	case s.Type == resource.CVSSv3 && strings.HasPrefix(s.Score, "CVSS:3.0/"):
+	case s.Type == vuln.CVSSv3 && strings.HasPrefix(s.Score, "CVSS:3.0/"):
 		_, err = cvss30.ParseVector(s.Score)
-	case s.Type == resource.CVSSv3:
+	case s.Type == vuln.CVSSv3:
 		_, err = cvss31.ParseVector(s.Score)
-	case s.Type == resource.CVSSv4:
+	case s.Type == vuln.CVSSv4:
 		_, err = cvss4.ParseVector(s.Score)
 	default:
 		return fault.Field("severities", "is not a version of CVSS")
@@ -39,22 +39,22 @@ func CheckSeverity(s resource.Severity) error {
 }
 
 // Score returns the base score of a vector, from 0 to 10, or 0 if it is none.
-func Score(s resource.Severity) float64 {
+func Score(s vuln.Severity) float64 {
 	switch {
 	case len(s.Score) > maxVector:
-	case s.Type == resource.CVSSv2:
+	case s.Type == vuln.CVSSv2:
 		if v, err := cvss2.ParseVector(s.Score); err == nil {
 			return v.BaseScore()
 		}
-	case s.Type == resource.CVSSv3 && strings.HasPrefix(s.Score, "CVSS:3.0/"):
+	case s.Type == vuln.CVSSv3 && strings.HasPrefix(s.Score, "CVSS:3.0/"):
 		if v, err := cvss30.ParseVector(s.Score); err == nil {
 			return v.BaseScore()
 		}
-	case s.Type == resource.CVSSv3:
+	case s.Type == vuln.CVSSv3:
 		if v, err := cvss31.ParseVector(s.Score); err == nil {
 			return v.BaseScore()
 		}
-	case s.Type == resource.CVSSv4:
+	case s.Type == vuln.CVSSv4:
 		if v, err := cvss4.ParseVector(s.Score); err == nil {
 			return v.Score()
 		}
@@ -63,15 +63,15 @@ func Score(s resource.Severity) float64 {
 }
 
 // severityNames are the names of severity types in OSV.
-var severityNames = map[resource.SeverityType]string{
-	resource.CVSSv2: "CVSS_V2", resource.CVSSv3: "CVSS_V3", resource.CVSSv4: "CVSS_V4",
+var severityNames = map[vuln.SeverityType]string{
+	vuln.CVSSv2: "CVSS_V2", vuln.CVSSv3: "CVSS_V3", vuln.CVSSv4: "CVSS_V4",
 }
 
-func severityType(name string) resource.SeverityType {
+func severityType(name string) vuln.SeverityType {
 	for t, n := range severityNames {
 		if n == name {
 			return t
 		}
 	}
-	return resource.SeverityUnspecified
+	return vuln.SeverityUnspecified
 }

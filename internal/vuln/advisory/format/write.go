@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // A Format is a format that can be written.
@@ -36,7 +36,7 @@ type Options struct {
 // A Writer writes a document.
 type Writer interface {
 	// Write adds an advisory, without what the format cannot represent.
-	Write(resource.Advisory) error
+	Write(vuln.Advisory) error
 
 	// Close completes the document. It does not close the underlying writer.
 	Close() error

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
@@ -37,14 +37,14 @@ func newVEXDocument(w io.Writer, o Options) *vexWriter {
 
 // Write writes a statement for each approved event of an advisory. In OpenVEX, later
 // statements override earlier ones. It writes nothing for a withdrawn advisory.
-func (d *vexWriter) Write(a resource.Advisory) error {
+func (d *vexWriter) Write(a vuln.Advisory) error {
 	if !a.DeleteTime.IsZero() {
 		return nil
 	}
 	a = a.Current()
 	var fixed []string // so far
 	for _, e := range a.Events {
-		if e.ReviewState != resource.ReviewApproved {
+		if e.ReviewState != vuln.ReviewApproved {
 			continue
 		}
 		fixed = union(fixed, e.FixedVersions())
@@ -92,18 +92,18 @@ func (d *vexWriter) Close() error {
 
 // toVEX returns the statement for an event. It returns false if the event is about no product. fixed are the versions
 // that statements have named as fixed.
-func toVEX(a resource.Advisory, e resource.AdvisoryEvent, fixed []string) (vexStatement, bool) {
+func toVEX(a vuln.Advisory, e vuln.AdvisoryEvent, fixed []string) (vexStatement, bool) {
 	s := vexStatement{
 		ID: ownStatement + a.ID, Timestamp: e.CreateTime.UTC(), Vulnerability: vexVulnerability{Name: vexName(a)},
 	}
 	s.Vulnerability.Aliases = slices.DeleteFunc(union([]string{a.ID}, a.Aliases),
 		func(id string) bool { return id == s.Vulnerability.Name })
-	if strings.HasPrefix(a.ID, resource.AdvisoryIDPrefix) {
+	if strings.HasPrefix(a.ID, vuln.AdvisoryIDPrefix) {
 		s.Vulnerability.Aliases = slices.DeleteFunc(s.Vulnerability.Aliases,
 			func(id string) bool { return id == a.ID })
 	}
 	switch e.Type {
-	case resource.EventFalsePositive:
+	case vuln.EventFalsePositive:
 		s.Status, s.Impact = vexNotAffected, e.Note
 		for _, j := range vexJustifications {
 			if j.kind == e.FalsePositive {
@@ -113,14 +113,14 @@ func toVEX(a resource.Advisory, e resource.AdvisoryEvent, fixed []string) (vexSt
 		if s.Justification == "" && s.Impact == "" {
 			s.Impact = "The analysis is contested."
 		}
-	case resource.EventFixed, resource.EventPatched:
+	case vuln.EventFixed, vuln.EventPatched:
 		s.Status, s.StatusNotes = vexFixed, e.Note
-	case resource.EventTruePositive, resource.EventFixNotPlanned, resource.EventPendingUpstreamFix:
+	case vuln.EventTruePositive, vuln.EventFixNotPlanned, vuln.EventPendingUpstreamFix:
 		s.Status, s.Action = vexAffected, cmp.Or(e.Note, vexActions[e.Type])
-	case resource.EventDetection, resource.EventAnalysisNotPlanned:
+	case vuln.EventDetection, vuln.EventAnalysisNotPlanned:
 		s.Status, s.StatusNotes = vexUnderInvestigation, e.Note
 		if a.Source.Format == "osv" { // public databases publish only what was analyzed
-			s.Status, s.Action, s.StatusNotes = vexAffected, vexActions[resource.EventTruePositive], ""
+			s.Status, s.Action, s.StatusNotes = vexAffected, vexActions[vuln.EventTruePositive], ""
 		}
 	}
 	s.Products = vexProducts(a, e, fixed)
@@ -128,30 +128,30 @@ func toVEX(a resource.Advisory, e resource.AdvisoryEvent, fixed []string) (vexSt
 }
 
 // vexActions are the action statements, which OpenVEX requires, of events without a note.
-var vexActions = map[resource.AdvisoryEventType]string{
-	resource.EventTruePositive:       "Update to a version that is not affected.",
-	resource.EventFixNotPlanned:      "No fix is planned.",
-	resource.EventPendingUpstreamFix: "A fix is expected from upstream.",
+var vexActions = map[vuln.AdvisoryEventType]string{
+	vuln.EventTruePositive:       "Update to a version that is not affected.",
+	vuln.EventFixNotPlanned:      "No fix is planned.",
+	vuln.EventPendingUpstreamFix: "A fix is expected from upstream.",
 }
 
 // vexName returns the best known ID of the vulnerability.
-func vexName(a resource.Advisory) string {
+func vexName(a vuln.Advisory) string {
 	for _, alias := range a.Aliases {
 		if strings.HasPrefix(alias, "CVE-") {
 			return alias
 		}
 	}
-	if len(a.Aliases) > 0 && strings.HasPrefix(a.ID, resource.AdvisoryIDPrefix) {
+	if len(a.Aliases) > 0 && strings.HasPrefix(a.ID, vuln.AdvisoryIDPrefix) {
 		return a.Aliases[0]
 	}
 	return a.ID
 }
 
 // vexProducts returns the packages that an event is about, with their versions.
-func vexProducts(a resource.Advisory, e resource.AdvisoryEvent, fixed []string) []vexProduct {
+func vexProducts(a vuln.Advisory, e vuln.AdvisoryEvent, fixed []string) []vexProduct {
 	affected := a.Affected
 	if len(affected) == 0 {
-		affected = []resource.Affected{{Ecosystem: a.ArtifactType, Name: a.ArtifactName}}
+		affected = []vuln.Affected{{Ecosystem: a.ArtifactType, Name: a.ArtifactName}}
 	}
 	var parts []vexProduct
 	if a.ComponentName != "" {
@@ -180,14 +180,14 @@ func vexProducts(a resource.Advisory, e resource.AdvisoryEvent, fixed []string) 
 // vexVersions returns the versions of a package that an event is about; "" means all. An event that re-opens an
 // advisory is also about the versions that were fixed, by name: a statement about all versions does not override
 // one about a version for every reader.
-func vexVersions(a resource.Advisory, v resource.Affected, e resource.AdvisoryEvent, fixed []string) []string {
+func vexVersions(a vuln.Advisory, v vuln.Affected, e vuln.AdvisoryEvent, fixed []string) []string {
 	versions := []string{""}
 	switch {
-	case e.Type == resource.EventPatched && len(e.Patched) > 0:
+	case e.Type == vuln.EventPatched && len(e.Patched) > 0:
 		return e.Patched
-	case e.Type == resource.EventFixed:
+	case e.Type == vuln.EventFixed:
 		return []string{vexFixedVersion(a, v, e)}
-	case e.Type == resource.EventFalsePositive:
+	case e.Type == vuln.EventFalsePositive:
 		return versions
 	case len(v.Versions) > 0:
 		versions = v.Versions
@@ -200,8 +200,8 @@ func vexVersions(a resource.Advisory, v resource.Affected, e resource.AdvisoryEv
 
 // vexFixedVersion returns the version in which an event fixes a package: the one in its range, which the event does
 // not have for every package, unless the advisory was re-opened and may have had other fixes.
-func vexFixedVersion(a resource.Advisory, v resource.Affected, e resource.AdvisoryEvent) string {
-	named, inRange := "", firstFixed([]resource.Affected{v})
+func vexFixedVersion(a vuln.Advisory, v vuln.Affected, e vuln.AdvisoryEvent) string {
+	named, inRange := "", firstFixed([]vuln.Affected{v})
 	if e.Fixed != nil {
 		named = e.Fixed.Version
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 const osvSchema = "1.7.0"
@@ -28,7 +28,7 @@ type osvRecord struct {
 	Affected      []osvAffected      `json:"affected,omitempty"`
 	Specific      map[string]ownPart `json:"database_specific,omitempty"`
 
-	References []resource.Reference `json:"references,omitempty"`
+	References []vuln.Reference `json:"references,omitempty"`
 }
 
 type osvSeverity struct {
@@ -64,7 +64,7 @@ type osvEvent struct {
 
 // toOSV returns the OSV record of an advisory. It adds our own part if reading the
 // record without it would not restore the advisory.
-func toOSV(a resource.Advisory) osvRecord {
+func toOSV(a vuln.Advisory) osvRecord {
 	a = a.Current()
 	v := osvRecord{
 		SchemaVersion: osvSchema, ID: a.ID, Published: a.Source.Published, Withdrawn: a.DeleteTime,
@@ -80,7 +80,7 @@ func toOSV(a resource.Advisory) osvRecord {
 	return v
 }
 
-func toOSVSeverities(all []resource.Severity) []osvSeverity {
+func toOSVSeverities(all []vuln.Severity) []osvSeverity {
 	var out []osvSeverity
 	for _, s := range all {
 		out = append(out, osvSeverity{severityNames[s.Type], s.Score})
@@ -88,7 +88,7 @@ func toOSVSeverities(all []resource.Severity) []osvSeverity {
 	return out
 }
 
-func toOSVAffected(f resource.Affected) osvAffected {
+func toOSVAffected(f vuln.Affected) osvAffected {
 	v := osvAffected{Versions: f.Versions, Severity: toOSVSeverities(f.Severities)}
 	if f.Ecosystem != gitEcosystem {
 		v.Package = &osvPackage{f.Ecosystem, f.Name, f.PURL}
@@ -104,7 +104,7 @@ func toOSVAffected(f resource.Affected) osvAffected {
 }
 
 // ownOf returns our own part of a record.
-func ownOf(a resource.Advisory) ownPart {
+func ownOf(a vuln.Advisory) ownPart {
 	own := ownPart{
 		LegacyID: a.LegacyID, Author: a.Author, ArtifactName: a.ArtifactName, ArtifactType: a.ArtifactType,
 		ArtifactArchitecture: a.ArtifactArchitecture, ComponentName: a.ComponentName,
@@ -119,8 +119,8 @@ func ownOf(a resource.Advisory) ownPart {
 }
 
 // derived returns the advisory that is read from a record without our own part.
-func derived(a resource.Advisory) resource.Advisory {
-	d := resource.Advisory{ID: a.ID, Affected: a.Affected, Source: a.Source, Author: databaseOf(a.ID)}
+func derived(a vuln.Advisory) vuln.Advisory {
+	d := vuln.Advisory{ID: a.ID, Affected: a.Affected, Source: a.Source, Author: databaseOf(a.ID)}
 	nameArtifact(&d)
 	d.Events = osvEvents(d)
 	return d
@@ -135,14 +135,14 @@ func newOSVLines(w io.Writer) *osvLines {
 	return &osvLines{to}
 }
 
-func (d *osvLines) Write(a resource.Advisory) error { return d.to.Encode(toOSV(a)) }
+func (d *osvLines) Write(a vuln.Advisory) error { return d.to.Encode(toOSV(a)) }
 
 func (d *osvLines) Close() error { return nil }
 
 // osvArchive implements Writer with one file per record, as the public databases do.
 type osvArchive struct{ to *zip.Writer }
 
-func (d *osvArchive) Write(a resource.Advisory) error {
+func (d *osvArchive) Write(a vuln.Advisory) error {
 	f, err := d.to.CreateHeader(&zip.FileHeader{
 		Name: strings.ReplaceAll(a.ID, "/", "_") + ".json", Method: zip.Deflate,
 		Modified: cmp.Or(a.Source.Modified, a.UpdateTime),

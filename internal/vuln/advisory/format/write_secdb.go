@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
@@ -19,13 +19,13 @@ type secDBWriter struct {
 	fixes   map[string]map[string][]string // package, version, vulnerabilities
 }
 
-func (d *secDBWriter) Write(a resource.Advisory) error {
+func (d *secDBWriter) Write(a vuln.Advisory) error {
 	if !a.DeleteTime.IsZero() {
 		return nil
 	}
 	a = a.Current()
 	latest := a.Latest()
-	never := latest != nil && latest.Type == resource.EventFalsePositive
+	never := latest != nil && latest.Type == vuln.EventFalsePositive
 	name := secDBEntry(a)
 	for _, v := range a.Affected {
 		if !d.wants(v) {
@@ -51,9 +51,9 @@ func (d *secDBWriter) Write(a resource.Advisory) error {
 
 // secDBEntry returns the IDs of the vulnerability: its aliases, which scanners look for, and then the advisory's own,
 // unless we made it from the aliases because the source has none.
-func secDBEntry(a resource.Advisory) string {
+func secDBEntry(a vuln.Advisory) string {
 	from := a.Source.Format
-	made := strings.HasPrefix(a.ID, resource.AdvisoryIDPrefix) && from != "" && from != string(OSV)
+	made := strings.HasPrefix(a.ID, vuln.AdvisoryIDPrefix) && from != "" && from != string(OSV)
 	if made && len(a.Aliases) > 0 {
 		return strings.Join(a.Aliases, " ")
 	}
@@ -61,7 +61,7 @@ func secDBEntry(a resource.Advisory) string {
 }
 
 // wants reports whether a package belongs in this secdb.
-func (d *secDBWriter) wants(v resource.Affected) bool {
+func (d *secDBWriter) wants(v vuln.Affected) bool {
 	if version.PURLType(v.Ecosystem) != "apk" && !strings.HasPrefix(v.PURL, "pkg:apk/") {
 		return false
 	}
@@ -69,7 +69,7 @@ func (d *secDBWriter) wants(v resource.Affected) bool {
 }
 
 // lastFixed returns the newest version with a fix, or "".
-func lastFixed(v resource.Affected) string {
+func lastFixed(v vuln.Affected) string {
 	last := ""
 	for _, r := range v.Ranges {
 		for _, e := range r.Events {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
@@ -22,7 +22,7 @@ import (
 var writing = time.Date(2024, 6, 1, 12, 0, 0, 0, time.UTC)
 
 // written is a document of the advisories.
-func written(t testing.TB, f format.Format, o format.Options, all []resource.Advisory) []byte {
+func written(t testing.TB, f format.Format, o format.Options, all []vuln.Advisory) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w, err := format.NewWriter(&b, f, o)
@@ -41,18 +41,18 @@ func written(t testing.TB, f format.Format, o format.Options, all []resource.Adv
 }
 
 // everything is all advisories of the samples, and one that was written by hand.
-func everything(t testing.TB) []resource.Advisory {
-	all := []resource.Advisory{{
+func everything(t testing.TB) []vuln.Advisory {
+	all := []vuln.Advisory{{
 		ID: "HFA-8888-8888-8888", LegacyID: "OLD-1", Author: "alice@example.org", ArtifactName: "reader",
 		ArtifactType:         "oci",
 		ArtifactArchitecture: "arm64", ComponentName: "words", ComponentLocation: "/usr/bin/words",
 		ComponentType: "golang",
 		UpdateTime:    writing, Aliases: []string{"CVE-2024-8888"},
-		Events: []resource.AdvisoryEvent{
+		Events: []vuln.AdvisoryEvent{
 			{UID: "x", CreateTime: writing, Author: "bob@example.org", Reviewer: "alice@example.org",
-				ReviewState: resource.ReviewApproved,
-				Type:        resource.EventPatched, Patched: []string{"1.0", "1.1"}, Note: "In <both> branches"},
-			{CreateTime: writing, ReviewState: resource.ReviewPending, Type: resource.EventFixNotPlanned,
+				ReviewState: vuln.ReviewApproved,
+				Type:        vuln.EventPatched, Patched: []string{"1.0", "1.1"}, Note: "In <both> branches"},
+			{CreateTime: writing, ReviewState: vuln.ReviewPending, Type: vuln.EventFixNotPlanned,
 				Findings: []byte(`{"a":1}`)},
 		},
 	}}
@@ -64,9 +64,9 @@ func everything(t testing.TB) []resource.Advisory {
 
 // same ignores where an advisory was read, and what the store gives it.
 var same = diff.Options{
-	cmpopts.IgnoreFields(resource.AdvisorySource{}, "Digest", "Name", "Format"),
-	cmpopts.IgnoreFields(resource.Advisory{}, "UpdateTime"),
-	cmpopts.IgnoreFields(resource.AdvisoryEvent{}, "UID"),
+	cmpopts.IgnoreFields(vuln.AdvisorySource{}, "Digest", "Name", "Format"),
+	cmpopts.IgnoreFields(vuln.Advisory{}, "UpdateTime"),
+	cmpopts.IgnoreFields(vuln.AdvisoryEvent{}, "UID"),
 	cmpopts.EquateEmpty(),
 	cmpopts.EquateApproxTime(0),
 }
@@ -98,7 +98,7 @@ func TestOSVOfOthersStaysTheirs(t *testing.T) {
 }
 
 // answers are what is asked of advisories: which of them a version is affected by.
-func answers(t *testing.T, all []resource.Advisory) map[string][]string {
+func answers(t *testing.T, all []vuln.Advisory) map[string][]string {
 	t.Helper()
 	got := map[string][]string{}
 	for _, p := range []struct{ ecosystem, name string }{{"Wolfi", "words"}, {"Alpine:v3.20", "words"},
@@ -149,7 +149,7 @@ func TestSecDBGivesTheSameAnswers(t *testing.T) {
 			if d := diff.Diff(once, again, same); d != "" {
 				t.Errorf("(-once +twice)\n%s", d)
 			}
-			var source []resource.Advisory // what a secdb has a word for
+			var source []vuln.Advisory // what a secdb has a word for
 			for _, a := range advisories(t, "secdb.json", sample(t, "secdb.json")) {
 				if distribution == "Alpine:v3.20" {
 					source = append(source, a)
@@ -170,7 +170,7 @@ func TestOpenVEXGivesTheSameAnswers(t *testing.T) {
 		if d := diff.Diff(answers(t, want), answers(t, got)); d != "" {
 			t.Errorf("%s: (-written +read)\n%s", name, d)
 		}
-		if d := diff.Diff(want, got, same, cmpopts.IgnoreFields(resource.Advisory{}, "Summary", "ComponentType"),
+		if d := diff.Diff(want, got, same, cmpopts.IgnoreFields(vuln.Advisory{}, "Summary", "ComponentType"),
 			cmpopts.SortSlices(strings.Compare)); d != "" {
 			t.Errorf("%s: (-written +read)\n%s", name, d)
 		}
@@ -216,24 +216,24 @@ func TestEmptyDocuments(t *testing.T) {
 }
 
 func TestOpenVEXDocument(t *testing.T) {
-	a := resource.Advisory{
-		ID: "GO-2024-1", Aliases: []string{"GHSA-1-1-1", "CVE-2024-1"}, Source: resource.AdvisorySource{Format: "osv"},
-		Affected: []resource.Affected{
+	a := vuln.Advisory{
+		ID: "GO-2024-1", Aliases: []string{"GHSA-1-1-1", "CVE-2024-1"}, Source: vuln.AdvisorySource{Format: "osv"},
+		Affected: []vuln.Affected{
 			{Ecosystem: "npm", Name: "@a/b", Versions: []string{"1.0.0+x"}},
 			{Ecosystem: "Go", Name: "example.org/A",
-				Ranges: []resource.AffectedRange{{Type: "SEMVER",
-					Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "1.2.0"}}}}},
+				Ranges: []vuln.AffectedRange{{Type: "SEMVER",
+					Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "1.2.0"}}}}},
 		},
-		Events: []resource.AdvisoryEvent{
-			{CreateTime: writing, ReviewState: resource.ReviewApproved, Type: resource.EventDetection},
-			{CreateTime: writing.Add(time.Hour), ReviewState: resource.ReviewApproved, Type: resource.EventFixed,
-				Fixed: &resource.Fix{Version: "1.1.0"}},
-			{CreateTime: writing.Add(2 * time.Hour), ReviewState: resource.ReviewRejected,
-				Type: resource.EventFalsePositive},
+		Events: []vuln.AdvisoryEvent{
+			{CreateTime: writing, ReviewState: vuln.ReviewApproved, Type: vuln.EventDetection},
+			{CreateTime: writing.Add(time.Hour), ReviewState: vuln.ReviewApproved, Type: vuln.EventFixed,
+				Fixed: &vuln.Fix{Version: "1.1.0"}},
+			{CreateTime: writing.Add(2 * time.Hour), ReviewState: vuln.ReviewRejected,
+				Type: vuln.EventFalsePositive},
 		},
 	}
 	got := string(written(t, format.OpenVEX,
-		format.Options{Author: "Example", ID: "https://example.org/vex/9", Time: writing}, []resource.Advisory{a}))
+		format.Options{Author: "Example", ID: "https://example.org/vex/9", Time: writing}, []vuln.Advisory{a}))
 	want := `{"@context":"https://openvex.dev/ns/v0.2.0","@id":"https://example.org/vex/9","author":"Example","timestamp":"2024-06-01T12:00:00Z","version":1,"statements":[
 {"@id":"urn:holdfast:advisory:GO-2024-1","vulnerability":{"name":"CVE-2024-1","aliases":["GO-2024-1","GHSA-1-1-1"]},"timestamp":"2024-06-01T12:00:00Z",` +
 		`"products":[{"@id":"pkg:npm/%40a/b@1.0.0%2Bx"},{"@id":"pkg:golang/example.org/A"}],"status":"affected","action_statement":"Update to a version that is not affected."},
@@ -247,33 +247,33 @@ func TestOpenVEXDocument(t *testing.T) {
 
 // reopened returns an advisory that was fixed and then found again, as the version before stored it: with the fix
 // in its range.
-func reopened(more ...resource.AdvisoryEvent) resource.Advisory {
-	event := func(hour int, kind resource.AdvisoryEventType) resource.AdvisoryEvent {
-		return resource.AdvisoryEvent{CreateTime: writing.Add(time.Duration(hour) * time.Hour), Type: kind,
-			ReviewState: resource.ReviewApproved}
+func reopened(more ...vuln.AdvisoryEvent) vuln.Advisory {
+	event := func(hour int, kind vuln.AdvisoryEventType) vuln.AdvisoryEvent {
+		return vuln.AdvisoryEvent{CreateTime: writing.Add(time.Duration(hour) * time.Hour), Type: kind,
+			ReviewState: vuln.ReviewApproved}
 	}
-	fixed, detected := event(1, resource.EventFixed), event(2, resource.EventPendingUpstreamFix)
-	fixed.Fixed = &resource.Fix{Version: "1.0-r0"}
-	return resource.Advisory{
+	fixed, detected := event(1, vuln.EventFixed), event(2, vuln.EventPendingUpstreamFix)
+	fixed.Fixed = &vuln.Fix{Version: "1.0-r0"}
+	return vuln.Advisory{
 		ID: "CGA-1", Aliases: []string{"CVE-2024-1"}, ArtifactName: "p", ArtifactType: "apk",
-		Source: resource.AdvisorySource{Format: "yaml"},
-		Affected: []resource.Affected{{Ecosystem: "Wolfi", Name: "p", Ranges: []resource.AffectedRange{{Type: "ECOSYSTEM",
-			Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "1.0-r0"}}}}}},
-		Events: append([]resource.AdvisoryEvent{fixed, detected}, more...),
+		Source: vuln.AdvisorySource{Format: "yaml"},
+		Affected: []vuln.Affected{{Ecosystem: "Wolfi", Name: "p", Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM",
+			Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "1.0-r0"}}}}}},
+		Events: append([]vuln.AdvisoryEvent{fixed, detected}, more...),
 	}
 }
 
 // TestReopened writes an advisory whose fix was taken back: no format may tell that it is fixed.
 func TestReopened(t *testing.T) {
-	again := resource.AdvisoryEvent{CreateTime: writing.Add(3 * time.Hour), Type: resource.EventFixed,
-		ReviewState: resource.ReviewApproved, Fixed: &resource.Fix{Version: "1.1-r0"}}
+	again := vuln.AdvisoryEvent{CreateTime: writing.Add(3 * time.Hour), Type: vuln.EventFixed,
+		ReviewState: vuln.ReviewApproved, Fixed: &vuln.Fix{Version: "1.1-r0"}}
 	// statement is the end of a statement about the products.
 	statement := func(hour int, status string, products ...string) string {
 		return fmt.Sprintf(`"timestamp":"2024-06-01T%d:00:00Z","products":[{"@id":"%s"}],"status":"%s"`, 12+hour,
 			strings.Join(products, `"},{"@id":"`), status)
 	}
 	tests := map[string]struct {
-		a             resource.Advisory
+		a             vuln.Advisory
 		f             format.Format
 		want, without []string
 	}{
@@ -293,7 +293,7 @@ func TestReopened(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			text := string(written(t, tt.f, format.Options{Time: writing}, []resource.Advisory{tt.a}))
+			text := string(written(t, tt.f, format.Options{Time: writing}, []vuln.Advisory{tt.a}))
 			for _, s := range tt.want {
 				if !strings.Contains(text, s) {
 					t.Errorf("%s is missing in\n%s", s, text)
@@ -306,36 +306,36 @@ func TestReopened(t *testing.T) {
 			}
 		})
 	}
-	text := written(t, format.OpenVEX, format.Options{Time: writing}, []resource.Advisory{reopened()})
+	text := written(t, format.OpenVEX, format.Options{Time: writing}, []vuln.Advisory{reopened()})
 	if back := advisories(t, "f", text); len(back) != 1 || len(back[0].Events) != 2 ||
-		back[0].Latest().Type != resource.EventTruePositive {
+		back[0].Latest().Type != vuln.EventTruePositive {
 		t.Errorf("of %s came back %+v", text, back)
 	}
 }
 
 func TestCheckSeverity(t *testing.T) {
 	tests := map[string]struct {
-		kind  resource.SeverityType
+		kind  vuln.SeverityType
 		score string
 		ok    bool
 	}{
-		"2.0": {resource.CVSSv2, "AV:N/AC:L/Au:N/C:P/I:P/A:P", true},
-		"3.0": {resource.CVSSv3, "CVSS:3.0/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", true},
-		"3.1": {resource.CVSSv3, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H/E:P", true},
-		"4.0": {resource.CVSSv4, "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N",
+		"2.0": {vuln.CVSSv2, "AV:N/AC:L/Au:N/C:P/I:P/A:P", true},
+		"3.0": {vuln.CVSSv3, "CVSS:3.0/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", true},
+		"3.1": {vuln.CVSSv3, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H/E:P", true},
+		"4.0": {vuln.CVSSv4, "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N",
 			true},
-		"another version":    {resource.CVSSv2, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", false},
-		"a metric too few":   {resource.CVSSv3, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H", false},
-		"a metric twice":     {resource.CVSSv3, "CVSS:3.1/AV:N/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", false},
-		"a value of another": {resource.CVSSv3, "CVSS:3.1/AV:Z/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", false},
-		"a number":           {resource.CVSSv3, "9.8", false},
-		"nothing":            {resource.CVSSv4, "", false},
-		"no version":         {resource.SeverityUnspecified, "AV:N/AC:L/Au:N/C:P/I:P/A:P", false},
-		"much too much":      {resource.CVSSv2, strings.Repeat("AV:N/", 1000), false},
+		"another version":    {vuln.CVSSv2, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", false},
+		"a metric too few":   {vuln.CVSSv3, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H", false},
+		"a metric twice":     {vuln.CVSSv3, "CVSS:3.1/AV:N/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", false},
+		"a value of another": {vuln.CVSSv3, "CVSS:3.1/AV:Z/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", false},
+		"a number":           {vuln.CVSSv3, "9.8", false},
+		"nothing":            {vuln.CVSSv4, "", false},
+		"no version":         {vuln.SeverityUnspecified, "AV:N/AC:L/Au:N/C:P/I:P/A:P", false},
+		"much too much":      {vuln.CVSSv2, strings.Repeat("AV:N/", 1000), false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := format.CheckSeverity(resource.Severity{Type: tt.kind, Score: tt.score})
+			err := format.CheckSeverity(vuln.Severity{Type: tt.kind, Score: tt.score})
 			if tt.ok && err != nil || !tt.ok && !errors.Is(err, fault.InvalidArgument) {
 				t.Errorf("error = %v", err)
 			}

@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // decodeYAML decodes a YAML file of OSV records or of advisories of a package.
@@ -155,29 +155,29 @@ type distroDetection struct {
 }
 
 // distroTypes are the types of events by name.
-var distroTypes = map[string]resource.AdvisoryEventType{
-	"detection": resource.EventDetection, "true-positive-determination": resource.EventTruePositive,
-	"fixed": resource.EventFixed, "false-positive-determination": resource.EventFalsePositive,
-	"analysis-not-planned": resource.EventAnalysisNotPlanned, "fix-not-planned": resource.EventFixNotPlanned,
-	"pending-upstream-fix": resource.EventPendingUpstreamFix,
+var distroTypes = map[string]vuln.AdvisoryEventType{
+	"detection": vuln.EventDetection, "true-positive-determination": vuln.EventTruePositive,
+	"fixed": vuln.EventFixed, "false-positive-determination": vuln.EventFalsePositive,
+	"analysis-not-planned": vuln.EventAnalysisNotPlanned, "fix-not-planned": vuln.EventFixNotPlanned,
+	"pending-upstream-fix": vuln.EventPendingUpstreamFix,
 }
 
 // distroReasons are the reasons for false positives by name.
-var distroReasons = map[string]resource.FalsePositiveType{
-	"vulnerability-record-analysis-contested":           resource.AnalysisContested,
-	"component-vulnerability-mismatch":                  resource.ComponentMismatch,
-	"vulnerable-code-version-not-used":                  resource.CodeVersionNotUsed,
-	"vulnerable-code-not-included-in-package":           resource.CodeNotIncluded,
-	"vulnerable-code-not-in-execution-path":             resource.CodeNotInExecutionPath,
-	"vulnerable-code-cannot-be-controlled-by-adversary": resource.CodeNotControllable,
-	"inline-mitigations-exist":                          resource.InlineMitigations,
+var distroReasons = map[string]vuln.FalsePositiveType{
+	"vulnerability-record-analysis-contested":           vuln.AnalysisContested,
+	"component-vulnerability-mismatch":                  vuln.ComponentMismatch,
+	"vulnerable-code-version-not-used":                  vuln.CodeVersionNotUsed,
+	"vulnerable-code-not-included-in-package":           vuln.CodeNotIncluded,
+	"vulnerable-code-not-in-execution-path":             vuln.CodeNotInExecutionPath,
+	"vulnerable-code-cannot-be-controlled-by-adversary": vuln.CodeNotControllable,
+	"inline-mitigations-exist":                          vuln.InlineMitigations,
 }
 
 // distroEcosystem is the ecosystem of these files, which do not name it.
 const distroEcosystem = "Wolfi"
 
 // readDistribution parses the advisories of a package.
-func readDistribution(text string) ([]resource.Advisory, error) {
+func readDistribution(text string) ([]vuln.Advisory, error) {
 	file, err := decodeJSON[distroFile](text)
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func readDistribution(text string) ([]resource.Advisory, error) {
 	if file.Package.Name == "" {
 		return nil, errors.New("names no package")
 	}
-	var all []resource.Advisory
+	var all []vuln.Advisory
 	for _, d := range file.Advisories {
 		a, err := d.advisory(file.Package.Name)
 		if err != nil {
@@ -196,8 +196,8 @@ func readDistribution(text string) ([]resource.Advisory, error) {
 	return all, nil
 }
 
-func (d distroAdvisory) advisory(name string) (resource.Advisory, error) {
-	a := resource.Advisory{ID: d.ID, Aliases: d.Aliases, Author: distroEcosystem, ArtifactName: name,
+func (d distroAdvisory) advisory(name string) (vuln.Advisory, error) {
+	a := vuln.Advisory{ID: d.ID, Aliases: d.Aliases, Author: distroEcosystem, ArtifactName: name,
 		ArtifactType: "apk"}
 	switch {
 	case d.ID == "":
@@ -205,7 +205,7 @@ func (d distroAdvisory) advisory(name string) (resource.Advisory, error) {
 	case len(d.Events) == 0:
 		return a, errors.New("has no events")
 	case sharedID(d.ID): // old files use the same ID for many packages
-		a.ID = resource.StableAdvisoryID("yaml", name, d.ID)
+		a.ID = vuln.StableAdvisoryID("yaml", name, d.ID)
 		a.Aliases = union([]string{d.ID}, d.Aliases)
 	}
 	for _, e := range d.Events {
@@ -219,8 +219,8 @@ func (d distroAdvisory) advisory(name string) (resource.Advisory, error) {
 		}
 	}
 	slices.SortStableFunc(a.Events,
-		func(a, b resource.AdvisoryEvent) int { return a.CreateTime.Compare(b.CreateTime) })
-	a.Affected = []resource.Affected{distroAffected(name, a.Events)}
+		func(a, b vuln.AdvisoryEvent) int { return a.CreateTime.Compare(b.CreateTime) })
+	a.Affected = []vuln.Affected{distroAffected(name, a.Events)}
 	return a, nil
 }
 
@@ -232,55 +232,55 @@ func sharedID(id string) bool {
 // distroAffected returns the versions that are affected according to the latest event: those before its fix, none
 // if it is a false positive, and otherwise all. A fix before it does not count, because events after a fix re-open
 // an advisory.
-func distroAffected(name string, events []resource.AdvisoryEvent) resource.Affected {
-	v := resource.Affected{Ecosystem: distroEcosystem, Name: name, PURL: apkPURL(distroEcosystem, name)}
-	bounds := []resource.RangeEvent{{Introduced: "0"}}
+func distroAffected(name string, events []vuln.AdvisoryEvent) vuln.Affected {
+	v := vuln.Affected{Ecosystem: distroEcosystem, Name: name, PURL: apkPURL(distroEcosystem, name)}
+	bounds := []vuln.RangeEvent{{Introduced: "0"}}
 	switch latest := events[len(events)-1]; latest.Type {
-	case resource.EventFalsePositive:
+	case vuln.EventFalsePositive:
 		return v
-	case resource.EventFixed:
-		bounds = append(bounds, resource.RangeEvent{Fixed: latest.Fixed.Version})
+	case vuln.EventFixed:
+		bounds = append(bounds, vuln.RangeEvent{Fixed: latest.Fixed.Version})
 	}
-	v.Ranges = []resource.AffectedRange{{Type: "ECOSYSTEM", Events: bounds}}
+	v.Ranges = []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: bounds}}
 	return v
 }
 
-func (d distroEvent) event() (resource.AdvisoryEvent, error) {
-	e := resource.AdvisoryEvent{
+func (d distroEvent) event() (vuln.AdvisoryEvent, error) {
+	e := vuln.AdvisoryEvent{
 		CreateTime: d.Timestamp.UTC().Truncate(time.Millisecond), Author: distroEcosystem,
-		ReviewState: resource.ReviewApproved,
+		ReviewState: vuln.ReviewApproved,
 		Type:        distroTypes[d.Type], Note: d.Data.Note,
 	}
 	switch e.Type {
-	case resource.EventUnspecified:
+	case vuln.EventUnspecified:
 		return e, fmt.Errorf("has an event of the type %q", d.Type)
-	case resource.EventDetection:
+	case vuln.EventDetection:
 		e.Note, e.Detection = "", d.detection()
-	case resource.EventFixed:
+	case vuln.EventFixed:
 		if d.Data.FixedVersion == "" {
 			return e, errors.New("does not say in which version it is fixed")
 		}
-		e.Fixed = &resource.Fix{Version: d.Data.FixedVersion}
-	case resource.EventFalsePositive:
+		e.Fixed = &vuln.Fix{Version: d.Data.FixedVersion}
+	case vuln.EventFalsePositive:
 		e.FalsePositive = distroReasons[d.Data.Type]
-		if e.FalsePositive == resource.FalsePositiveUnspecified {
+		if e.FalsePositive == vuln.FalsePositiveUnspecified {
 			return e, fmt.Errorf("is a false positive for the reason %q", d.Data.Type)
 		}
 	}
 	return e, nil
 }
 
-func (d distroEvent) detection() *resource.Detection {
+func (d distroEvent) detection() *vuln.Detection {
 	s := d.Data.Data
 	switch d.Data.Type {
 	case "nvdapi":
-		return &resource.Detection{NVD: &resource.NVDDetection{CPESearched: s.CPESearched, CPEFound: s.CPEFound}}
+		return &vuln.Detection{NVD: &vuln.NVDDetection{CPESearched: s.CPESearched, CPEFound: s.CPEFound}}
 	case "scan/v1":
-		return &resource.Detection{Scan: &resource.ScanDetection{
+		return &vuln.Detection{Scan: &vuln.ScanDetection{
 			Scanner: s.Scanner, Subpackage: s.Subpackage, ComponentID: s.ComponentID, Component: s.Component,
 			ComponentVersion: s.ComponentVersion, ComponentType: s.ComponentType,
 			ComponentLocation: s.ComponentLocation,
 		}}
 	}
-	return &resource.Detection{Manual: true}
+	return &vuln.Detection{Manual: true}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // A Query checks whether a version is in ranges.
@@ -43,7 +43,7 @@ func NewQuery(ecosystem, version string) (Query, error) {
 
 // In reports whether a contains the version. It does not if a has another ecosystem or another release of it;
 // an ecosystem without a release means all its releases. In does not compare the names of packages.
-func (q Query) In(a resource.Affected) (bool, error) {
+func (q Query) In(a vuln.Affected) (bool, error) {
 	if !SameEcosystem(q.ecosystem, a.Ecosystem) {
 		return false, nil
 	}
@@ -86,11 +86,11 @@ func (q Query) In(a resource.Affected) (bool, error) {
 // Affects reports whether an advisory is about the version of a package with this name. One
 // that is withdrawn is not, nor one whose latest event is a false positive. A range that
 // the version cannot be compared with does not affect it.
-func (q Query) Affects(a resource.Advisory, name string) bool {
-	if latest := a.Latest(); !a.DeleteTime.IsZero() || latest != nil && latest.Type == resource.EventFalsePositive {
+func (q Query) Affects(a vuln.Advisory, name string) bool {
+	if latest := a.Latest(); !a.DeleteTime.IsZero() || latest != nil && latest.Type == vuln.EventFalsePositive {
 		return false
 	}
-	return slices.ContainsFunc(a.Affected, func(p resource.Affected) bool {
+	return slices.ContainsFunc(a.Affected, func(p vuln.Affected) bool {
 		if p.Name != name {
 			return false
 		}
@@ -101,7 +101,7 @@ func (q Query) Affects(a resource.Advisory, name string) bool {
 
 // Fixed returns the versions of a package in which a vulnerability is fixed. Of a
 // distribution, those of its release.
-func Fixed(a resource.Advisory, ecosystem, name string) (all []string) {
+func Fixed(a vuln.Advisory, ecosystem, name string) (all []string) {
 	for _, v := range a.Affected {
 		if v.Name != name || !SameEcosystem(ecosystem, v.Ecosystem) {
 			continue
@@ -140,7 +140,7 @@ func onList(rule Rule, versions []string, k Key) bool {
 
 // contains reports whether a range contains the version with key v: whether the last
 // event up to v introduced the vulnerability.
-func contains(rule Rule, events []resource.RangeEvent, v Key) (bool, error) {
+func contains(rule Rule, events []vuln.RangeEvent, v Key) (bool, error) {
 	const usual = 80 // bytes of a key; longer ones are allocated
 	room := make(key, 3*usual)
 	buf, in, gone := room[:0:usual], room[usual:usual:2*usual], room[2*usual:2*usual]
@@ -178,7 +178,7 @@ const (
 	ends
 )
 
-func split(e resource.RangeEvent) (string, bound) {
+func split(e vuln.RangeEvent) (string, bound) {
 	switch {
 	case e.Introduced != "":
 		return e.Introduced, opens
@@ -204,9 +204,9 @@ func boundKey(rule Rule, buf key, text string, kind bound) (key, error) {
 // CheckRanges returns fault.InvalidArgument for ranges that contradict themselves, because nothing is
 // introduced or it is fixed before, and for bounds that the rule of the ecosystem cannot order. It does not
 // check ranges of commits or of unknown ecosystems.
-func CheckRanges(a resource.Affected) error {
+func CheckRanges(a vuln.Affected) error {
 	for _, r := range a.Ranges {
-		if !slices.ContainsFunc(r.Events, func(e resource.RangeEvent) bool { return e.Introduced != "" }) {
+		if !slices.ContainsFunc(r.Events, func(e vuln.RangeEvent) bool { return e.Introduced != "" }) {
 			return fault.Field("affected.ranges", "a range of %s introduces nothing", a.Name)
 		}
 		rule, ok := Of(a.Ecosystem, a.PURL)
@@ -230,7 +230,7 @@ type point struct {
 	text string
 }
 
-func checkRange(rule Rule, events []resource.RangeEvent) error {
+func checkRange(rule Rule, events []vuln.RangeEvent) error {
 	points := make([]point, 0, 8)
 	for _, e := range events {
 		text, kind := split(e)

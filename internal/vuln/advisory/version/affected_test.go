@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
 // isAffected reports whether a version of a package is in one of its ranges or on its list.
-func isAffected(a resource.Affected, v string) (bool, error) {
+func isAffected(a vuln.Affected, v string) (bool, error) {
 	q, err := version.NewQuery(a.Ecosystem, v)
 	if err != nil {
 		return false, err
@@ -20,21 +20,21 @@ func isAffected(a resource.Affected, v string) (bool, error) {
 }
 
 // affected reads "introduced 1.0 fixed 1.5" and the like as one range.
-func affected(ecosystem, kind, events string) resource.Affected {
-	r := resource.AffectedRange{Type: kind}
+func affected(ecosystem, kind, events string) vuln.Affected {
+	r := vuln.AffectedRange{Type: kind}
 	for words := strings.Fields(events); len(words) > 1; words = words[2:] {
-		e := map[string]resource.RangeEvent{
+		e := map[string]vuln.RangeEvent{
 			"introduced": {Introduced: words[1]}, "fixed": {Fixed: words[1]},
 			"last": {LastAffected: words[1]}, "limit": {Limit: words[1]},
 		}[words[0]]
 		r.Events = append(r.Events, e)
 	}
-	return resource.Affected{Ecosystem: ecosystem, Name: "thing", Ranges: []resource.AffectedRange{r}}
+	return vuln.Affected{Ecosystem: ecosystem, Name: "thing", Ranges: []vuln.AffectedRange{r}}
 }
 
 func TestAffected(t *testing.T) {
 	tests := map[string]struct {
-		in       resource.Affected
+		in       vuln.Affected
 		yes, not string
 	}{
 		"all versions": {affected("npm", "SEMVER", "introduced 0"), "0.0.0-a 0 1 99", ""},
@@ -72,22 +72,22 @@ func TestAffected(t *testing.T) {
 		},
 		"all, of an unknown ecosystem": {affected("Some Registry", "ECOSYSTEM", "introduced 0"), "one 2", ""},
 		"by commit":                    {affected("Go", "GIT", "introduced 0"), "", "1.0.0"},
-		"on a list": {resource.Affected{Ecosystem: "PyPI", Name: "thing",
+		"on a list": {vuln.Affected{Ecosystem: "PyPI", Name: "thing",
 			Versions: []string{"1.0.0", "1.1"}}, "1.0 1.0.0 1.1.0", "1.2"},
 		"on a list, of an unknown ecosystem": {
-			resource.Affected{Ecosystem: "Some Registry", Name: "thing", Versions: []string{"one"}}, "one", "two",
+			vuln.Affected{Ecosystem: "Some Registry", Name: "thing", Versions: []string{"one"}}, "one", "two",
 		},
 		"on a list beside a range": {
-			resource.Affected{Ecosystem: "npm", Versions: []string{"7.0.0"},
+			vuln.Affected{Ecosystem: "npm", Versions: []string{"7.0.0"},
 				Ranges: affected("", "SEMVER", "introduced 0 fixed 1.0.0").Ranges}, "7.0.0 0.5.0", "1.0.0 7.0.1",
 		},
 		"in the second range": {
-			resource.Affected{Ecosystem: "npm",
+			vuln.Affected{Ecosystem: "npm",
 				Ranges: append(affected("", "SEMVER", "introduced 1.0.0 fixed 1.1.0").Ranges,
 					affected("", "SEMVER", "introduced 2.0.0 fixed 2.1.0").Ranges...)}, "1.0.0 2.0.0", "1.1.0 2.1.0",
 		},
 		"by the rules of its package URL": {
-			resource.Affected{Ecosystem: "Some Linux", PURL: "pkg:apk/some/thing",
+			vuln.Affected{Ecosystem: "Some Linux", PURL: "pkg:apk/some/thing",
 				Ranges: affected("", "ECOSYSTEM", "introduced 0 fixed 1.1-r0").Ranges}, "1.01-r0 1.1_rc1", "1.1-r0",
 		},
 	}

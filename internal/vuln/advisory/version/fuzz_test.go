@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
@@ -62,8 +62,8 @@ func order(f *testing.F, ecosystem string, tool func(a, b string) int) {
 
 // holds checks a range from a to c against the order.
 func holds(t *testing.T, ecosystem, a, b, c string) {
-	in := resource.Affected{Ecosystem: ecosystem, Ranges: []resource.AffectedRange{{
-		Type: "ECOSYSTEM", Events: []resource.RangeEvent{{Introduced: a}, {Fixed: c}},
+	in := vuln.Affected{Ecosystem: ecosystem, Ranges: []vuln.AffectedRange{{
+		Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: a}, {Fixed: c}},
 	}}}
 	ac, _ := version.Compare(ecosystem, a, c)
 	ab, _ := version.Compare(ecosystem, a, b)

@@ -1,0 +1,35 @@
+package resource
+
+import (
+	"regexp"
+	"strings"
+)
+
+// A TagClass distinguishes tags that people choose from those that tools make in large numbers.
+type TagClass int
+
+// The classes of tags. A list only has plain tags, unless it asks for others.
+const (
+	PlainTag    TagClass = iota
+	ReferrerTag          // sha256-…: the referrers tag of another manifest
+	DateTag              // …-20yymmdd
+	EpochTag             // …-r<n>
+)
+
+var (
+	dateTag  = regexp.MustCompile(`-20[0-9]{6}$`)
+	epochTag = regexp.MustCompile(`-r[0-9]+$`)
+)
+
+// ClassOf returns the class of a tag of that name.
+func ClassOf(tag string) TagClass {
+	switch {
+	case strings.HasPrefix(tag, "sha256-"), strings.HasPrefix(tag, "sha512-"):
+		return ReferrerTag
+	case dateTag.MatchString(tag):
+		return DateTag
+	case epochTag.MatchString(tag):
+		return EpochTag
+	}
+	return PlainTag
+}

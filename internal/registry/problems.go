@@ -1,0 +1,8 @@
+// Package registry has the nouns of the registry: repos, tags, manifests, upstreams, signers, retention and the trash.
+// Each file has one noun with its validation.
+package registry
+
+import "github.com/holdfast-dev/holdfast/internal/core/resource"
+
+// problems collects the problems of a resource, with checks for the fields of this area.
+type problems struct{ resource.Problems }

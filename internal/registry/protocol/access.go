@@ -1,0 +1,331 @@
+package protocol
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/events/denials"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+)
+
+// LoginName is the user name that goes with a token as the password.
+const LoginName = "_token"
+
+// anonymous is the token of clients that have not logged in. They ask for a token
+// even where everybody may pull.
+const anonymous = "anonymous"
+
+// authenticate returns the context of a request with its caller, if it has one. It returns
+// fault.Unauthenticated if the token is not valid here, or if there is none and the target cannot be public.
+func (r *Registry) authenticate(req *http.Request, t target) (context.Context, error) {
+	ctx := req.Context()
+	if t.name != "" && req.Header.Get("Authorization") == "" {
+		return resource.WithActor(ctx, actor(req, authz.Caller{})), nil
+	}
+	raw, err := r.credential(req)
+	if err != nil {
+		return nil, err
+	}
+	if raw == anonymous {
+		return resource.WithActor(ctx, actor(req, authz.Caller{})), nil
+	}
+	c, err := r.issuer.Authenticate(ctx, raw, r.config.Host, r.authz)
+	if err != nil {
+		return nil, err
+	}
+	return resource.WithActor(authz.WithCaller(ctx, c), actor(req, c)), nil
+}
+
+// credential returns the token of a request: a bearer token, the password of the
+// user LoginName, or the token that a workload's own token is exchanged for. In
+// that case the user is the UID of an identity, and the password that token.
+func (r *Registry) credential(req *http.Request) (string, error) {
+	header := req.Header.Get("Authorization")
+	if header == "" {
+		return "", fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
+	}
+	if user, password, ok := req.BasicAuth(); ok {
+		return r.signIn(req, user, password)
+	}
+	raw, err := token.Bearer(req.Header.Values("Authorization"), true)
+	if err != nil {
+		return "", fault.New(fault.Unauthenticated,
+			"Unauthenticated: the Authorization header must be Bearer and a token, or Basic")
+	}
+	return raw, nil
+}
+
+// signIn returns the token for a user name and a password. A password that cannot
+// be exchanged is reported as fault.Unauthenticated, because another one may work.
+func (r *Registry) signIn(req *http.Request, user, password string) (string, error) {
+	if user == LoginName {
+		return password, nil
+	}
+	uid, err := resource.ParseUID("user", user)
+	if err != nil || r.config.Assume == nil {
+		return "", fault.New(fault.Unauthenticated, "Unauthenticated: log in as %s, with a token as the password",
+			LoginName)
+	}
+	token, err := r.config.Assume(resource.WithActor(req.Context(), actor(req, authz.Caller{})), uid, password)
+	if errors.Is(err, fault.PermissionDenied) {
+		err = &fault.Error{
+			Code: fault.Unauthenticated, Cause: err,
+			Message: "Unauthenticated: the password does not stand for this identity, or no longer",
+		}
+	}
+	return token, err
+}
+
+// locate sets the group and the repo of a target.
+func (r *Registry) locate(ctx context.Context, t *target) error {
+	names := strings.Split(t.name, "/")
+	err := r.locateRepo(ctx, names, t)
+	if t.repo != "" {
+		t.group, t.found = t.repo.Parent(), true
+		return nil
+	}
+	if !errors.Is(err, fault.NotFound) {
+		return err
+	}
+	for n := len(names) - 1; n > 0; n-- {
+		group, err := r.store.GroupAt(ctx, names[:n])
+		if err == nil {
+			t.group, t.found = group, n == len(names)-1
+			return nil
+		}
+		if !errors.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// locateRepo sets the repo of a target. If a known caller asks for a manifest, it
+// reads that in the same query, before it is authorized: most callers are.
+func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (err error) {
+	_, known := authz.CallerFrom(ctx)
+	pulls := t.kind == "manifest" && (t.method == http.MethodGet || t.method == http.MethodHead)
+	if !known || !pulls || checkReference(t.reference) != nil {
+		t.repo, err = r.store.RepoAt(ctx, names)
+		return err
+	}
+	repo, m, err := r.store.ManifestAt(ctx, names, t.reference, t.method == http.MethodGet)
+	if t.repo = repo; err == nil {
+		t.manifest = &m
+	}
+	return err
+}
+
+// admit returns nil if the caller holds what the endpoint needs on the target, and otherwise an error that does
+// not tell what exists: fault.Unauthenticated if a token could help. It sets t.public if the caller is allowed
+// only because the target is public.
+func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capability) error {
+	if len(needs) == 0 {
+		return nil
+	}
+	u, copied, failed := r.upstreamOf(ctx, t.group)
+	if failed != nil {
+		return failed
+	}
+	err := r.authz.RequireAll(ctx, resource.NewCapabilities(needs...), cmp.Or(t.repo, t.group))
+	switch {
+	case err == nil && copied && slices.Contains(needs, resource.ManifestCreate):
+		return problem(http.StatusForbidden, denied, "%s", readOnly(u))
+	case err == nil && (t.found || copied && t.fetchable()):
+		return nil
+	case err == nil && slices.Contains(needs, resource.ManifestCreate):
+		made, err := r.createGroups(ctx, t)
+		if made || err != nil {
+			return err
+		}
+		return problem(http.StatusForbidden, denied, "there is no group for %s: create it first", t.name)
+	case err == nil: // so that a client that only checks whether something exists goes on to push it
+		return problem(http.StatusNotFound, nameUnknown, "there is no group for %s", t.name)
+	case !t.found && !(copied && t.fetchable()) || !r.public(ctx, *t, needs):
+		return r.denial(ctx, *t, err)
+	}
+	t.public = true
+	return nil
+}
+
+// createGroups creates the groups of a target that a push begins, if the settings of the nearest group say so and the
+// caller may create groups and repos there. It reports whether it did, and sets the group of the target.
+func (r *Registry) createGroups(ctx context.Context, t *target) (bool, error) {
+	begins := t.kind == "uploads" || t.kind == "manifest" && t.method == http.MethodPut
+	if !begins || t.group == "" {
+		return false, nil
+	}
+	set, err := r.store.RegistrySettings(ctx, t.group)
+	if err != nil || !set.CreateGroups || set.NoCreateOnPush {
+		return false, err
+	}
+	if r.authz.RequireAll(ctx, resource.NewCapabilities(resource.GroupsCreate, resource.RepoCreate), t.group) != nil {
+		return false, nil
+	}
+	names := strings.Split(t.name, "/")
+	missing := names[t.group.Depth() : len(names)-1]
+	if err := checkGroupNames(t.group, missing); err != nil {
+		return false, err
+	}
+	t.group, err = r.iam.EnsureGroups(ctx, t.group, missing)
+	t.found = err == nil
+	return t.found, err
+}
+
+// checkGroupNames returns a Problem unless there can be groups with these names below a group, one below the other.
+func checkGroupNames(group resource.UID, names []string) error {
+	if group.Depth()+len(names) > resource.MaxGroupDepth {
+		return problem(http.StatusBadRequest, nameInvalid, "groups nest at most %d levels deep", resource.MaxGroupDepth)
+	}
+	for _, name := range names {
+		if err := (resource.Group{Name: name}).Validate(); err != nil {
+			return problem(http.StatusBadRequest, nameInvalid, "%.200q is not the name of a group", name)
+		}
+	}
+	return nil
+}
+
+// public reports whether everybody may do what the capabilities allow.
+func (r *Registry) public(ctx context.Context, t target, needs []resource.Capability) bool {
+	open := []resource.Capability{resource.RepoBlobsGet, resource.ManifestList, resource.TagList,
+		resource.ReferrersList}
+	if slices.ContainsFunc(needs, func(c resource.Capability) bool { return !slices.Contains(open, c) }) {
+		return false
+	}
+	set, err := r.store.RegistrySettings(ctx, t.group)
+	if err != nil {
+		r.config.Log.ErrorContext(ctx, "read registry settings", "err", err)
+	}
+	return err == nil && set.Public
+}
+
+// refusedToken records that a token or a password was refused. Nobody knows whose it was meant to be. A client that
+// shows none is only told to.
+func (r *Registry) refusedToken(req *http.Request, err error) {
+	if r.config.Refusals == nil || !errors.Is(err, fault.Unauthenticated) || req.Header.Get("Authorization") == "" &&
+		req.PostForm == nil {
+		return
+	}
+	r.config.Refusals.Add(denials.Refusal{Type: resource.RegistryRefused, Activity: resource.Activity{
+		Reason: resource.RefusedToken, Address: resource.HostOf(req.RemoteAddr),
+	}})
+}
+
+// denial counts and records a denial, and replaces the UID in it by the name that the client used. The organization
+// learns which of its groups or repos was asked for, and not the name of one that it does not have.
+func (r *Registry) denial(ctx context.Context, t target, err error) error {
+	f := fault.From(err)
+	if err == nil || f.Code != fault.PermissionDenied {
+		return err
+	}
+	r.config.Metrics.Denials.Add(1, f.Metadata["capability"])
+	if actor := resource.ActorFrom(ctx); r.config.Refusals != nil {
+		r.config.Refusals.Add(denials.Refusal{
+			Type: resource.RegistryRefused, Group: t.group, Subject: t.repo, RequestID: actor.RequestID,
+			Activity: resource.Activity{
+				Identity: actor.Subject, Reason: resource.RefusedAccess, Capability: f.Metadata["capability"],
+				Address: actor.Remote,
+			},
+		})
+	}
+	return problem(http.StatusForbidden, denied, "you lack %s on %s, or it does not exist", f.Metadata["capability"],
+		t.name)
+}
+
+// challenge returns err. If a token could help, it tells the client where to get one.
+func (r *Registry) challenge(w http.ResponseWriter, t target, needs []resource.Capability, err error) error {
+	if fault.From(err).Code != fault.Unauthenticated {
+		return err
+	}
+	value := fmt.Sprintf(`Bearer realm=%q,service=%q`, r.config.Realm, r.config.Host)
+	if t.name != "" {
+		actions := "pull"
+		switch {
+		case slices.Contains(needs, resource.ManifestCreate):
+			actions = "pull,push"
+		case slices.Contains(needs, resource.ManifestDelete), needs == nil:
+			actions = "delete"
+		}
+		value += fmt.Sprintf(`,scope="repository:%s:%s"`, t.name, actions)
+	}
+	w.Header().Set("Www-Authenticate", value)
+	return err
+}
+
+// serveToken exchanges a login for a token. The password is already a token, so
+// the client gets it back. A client without a login gets an anonymous token.
+func (r *Registry) serveToken(w http.ResponseWriter, req *http.Request, _ target) error {
+	raw, err := r.login(w, req)
+	if err != nil {
+		r.refusedToken(req, err)
+		return err
+	}
+	until := r.config.Now().Add(time.Hour)
+	if raw != anonymous {
+		c, err := r.issuer.Authenticate(req.Context(), raw, r.config.Host, r.authz)
+		if err != nil {
+			r.refusedToken(req, err)
+			return err
+		}
+		until = c.Expires
+	}
+	left := int(until.Sub(r.config.Now()).Seconds())
+	w.Header().Set("Cache-Control", "no-store")
+	return writeJSON(w, req, "application/json", map[string]any{
+		"token": raw, "access_token": raw, "expires_in": left, "issued_at": r.config.Now().UTC().Format(time.RFC3339),
+	})
+}
+
+// login returns the token that a client logs in with, from the header or, if the
+// request is a POST, from an OAuth 2 form.
+func (r *Registry) login(w http.ResponseWriter, req *http.Request) (string, error) {
+	const maxForm = 64 << 10
+	if req.Method == http.MethodPost {
+		req.Body = http.MaxBytesReader(w, req.Body, maxForm)
+		if err := req.ParseForm(); err != nil {
+			return "", problem(http.StatusBadRequest, unsupported, "the form cannot be read")
+		}
+		switch req.PostForm.Get("grant_type") {
+		case "password":
+			return r.signIn(req, req.PostForm.Get("username"), req.PostForm.Get("password"))
+		case "refresh_token":
+			return req.PostForm.Get("refresh_token"), nil
+		}
+		return "", problem(http.StatusBadRequest, unsupported, "grant_type must be password or refresh_token")
+	}
+	if req.Header.Get("Authorization") == "" {
+		return anonymous, nil
+	}
+	return r.credential(req)
+}
+
+// pushTo returns the repo of a push. If it does not exist, the caller must be allowed to create it.
+func (r *Registry) pushTo(ctx context.Context, t target) (registrydb.RepoRef, error) {
+	ref := registrydb.RepoRef{Group: t.group, Name: t.base()}
+	if t.repo != "" {
+		return ref, nil
+	}
+	if err := r.authz.Require(ctx, resource.RepoCreate, t.group); err != nil {
+		return ref, r.denial(ctx, t, err)
+	}
+	set, err := r.store.RegistrySettings(ctx, t.group)
+	if err != nil {
+		return ref, err
+	}
+	if set.NoCreateOnPush {
+		return ref, problem(http.StatusForbidden, denied,
+			"there is no repository %s, and this group does not create one on push", t.name)
+	}
+	ref.Create = true
+	return ref, nil
+}

@@ -1,0 +1,120 @@
+package protocol
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+)
+
+// maxRanges is how many ranges one request may ask for. Clients ask for one, and
+// each costs a request to an object store.
+const maxRanges = 8
+
+func (r *Registry) getBlob(w http.ResponseWriter, req *http.Request, t target) error {
+	d, err := parseDigest(t.reference)
+	if err != nil {
+		return err
+	}
+	err = r.storedBlob(w, req, t, d)
+	if errors.Is(err, fault.NotFound) {
+		return r.fetchBlob(w, req, t, d, unknown(err, blobUnknown, "blob "+d.String()))
+	}
+	if _, copied, _ := r.upstreamOf(req.Context(), t.group); copied && err == nil {
+		r.config.Metrics.Upstreams.Add(1, metric.Blob, metric.Hit)
+	}
+	return err
+}
+
+// setBlob sets the headers for a blob.
+func setBlob(w http.ResponseWriter, d digest.Digest) {
+	h := w.Header()
+	h.Set("Docker-Content-Digest", d.String())
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Etag", strconv.Quote(d.String()))
+	h.Set("Cache-Control", "private, max-age=31536000")
+}
+
+// storedBlob serves a blob of a repo. It returns fault.NotFound if it is not there.
+func (r *Registry) storedBlob(w http.ResponseWriter, req *http.Request, t target, d digest.Digest) error {
+	b, err := r.store.Blob(req.Context(), t.repo, d.String())
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	setBlob(w, d)
+	if req.Method == http.MethodHead {
+		h.Set("Content-Length", strconv.FormatInt(b.Size, 10))
+		h.Set("Accept-Ranges", "bytes")
+		return nil
+	}
+	if r.config.Redirect {
+		u, err := r.storage.Address(req.Context(), b.Path)
+		if err == nil && u != "" {
+			http.Redirect(w, req, u, http.StatusTemporaryRedirect)
+			return nil
+		}
+	}
+	body, err := r.storage.open(req.Context(), b.Path, b.Size)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if ranges := req.Header.Get("Range"); strings.Count(ranges, ",") >= maxRanges || !strings.HasPrefix(ranges, "bytes=") {
+		req.Header.Del("Range") // RFC 9110 allows to ignore many, and demands it for a unit that is not known
+	}
+	if req.Header.Get("Range") != "" {
+		w = &rangeWriter{ResponseWriter: w, registry: r, req: req}
+	}
+	http.ServeContent(w, req, "", time.Time{}, body)
+	return nil
+}
+
+// A rangeWriter replaces the plain text that net/http writes for a range that
+// cannot be satisfied by an error in the protocol's format.
+type rangeWriter struct {
+	http.ResponseWriter
+	registry *Registry
+	req      *http.Request
+	refused  bool
+}
+
+func (w *rangeWriter) WriteHeader(status int) {
+	if status != http.StatusRequestedRangeNotSatisfiable {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.refused = true
+	w.registry.writeProblem(w.ResponseWriter, w.req, problem(status, sizeInvalid, "the blob does not have that range"))
+}
+
+func (w *rangeWriter) Write(p []byte) (int, error) {
+	if w.refused {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// ReadFrom implements io.ReaderFrom, so that the kernel can send a file.
+func (w *rangeWriter) ReadFrom(body io.Reader) (int64, error) {
+	return io.Copy(w.ResponseWriter, body)
+}
+
+func (r *Registry) deleteBlob(w http.ResponseWriter, req *http.Request, t target) error {
+	d, err := parseDigest(t.reference)
+	if err != nil {
+		return err
+	}
+	if err := r.store.DeleteBlob(req.Context(), t.repo, d.String()); err != nil {
+		return unknown(err, blobUnknown, "blob "+d.String())
+	}
+	w.WriteHeader(http.StatusAccepted)
+	return nil
+}

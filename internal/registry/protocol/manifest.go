@@ -1,0 +1,264 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/events/denials"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+)
+
+const (
+	maxManifest = 4 << 20 // the specification expects every registry to accept this
+	maxTags     = 100     // of one push
+)
+
+func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t target) error {
+	if err := checkReference(t.reference); err != nil {
+		return err
+	}
+	m, err := r.readManifest(req.Context(), t)
+	u, failed := r.mirrorOf(req.Context(), t)
+	if failed != nil {
+		return failed
+	}
+	if u != nil {
+		m, err = r.mirrored(w, req, &t, u, m, err)
+	}
+	if err != nil {
+		return r.unknownManifest(t, err)
+	}
+	if err := r.passGate(req.Context(), t, m); err != nil {
+		return err
+	}
+	if setManifest(w, req, m) && req.Method == http.MethodGet {
+		if r.config.CountPull != nil {
+			if err := r.config.CountPull(req.Context(), t.repo, t.public); err != nil {
+				return err
+			}
+		}
+		pull := registry.Pull{Digest: m.Digest, Tag: tagOf(t.reference), Time: r.config.Now()}
+		r.pulls.add(req, t.repo, t.public, pull)
+		r.config.Metrics.Pulls.Add(1)
+		_, _ = w.Write(m.Body)
+	}
+	return nil
+}
+
+// passGate returns the Problem for a pull that a rule refuses. HEAD is not a pull: it tells whether something is
+// there, which those who push have to know as well.
+func (r *Registry) passGate(ctx context.Context, t target, m registry.Manifest) error {
+	if r.config.Gate == nil || t.method != http.MethodGet {
+		return nil
+	}
+	why, err := r.config.Gate(ctx, t.repo, m, t.public)
+	if err != nil || why == "" {
+		return err
+	}
+	r.config.Metrics.RuleRefused.Add(1)
+	if actor := resource.ActorFrom(ctx); r.config.Refusals != nil {
+		r.config.Refusals.Add(denials.Refusal{
+			Type: resource.RegistryRefused, Group: t.group, Subject: t.repo, RequestID: actor.RequestID,
+			Activity: resource.Activity{Identity: actor.Subject, Reason: resource.RefusedRule, Address: actor.Remote},
+		})
+	}
+	return problem(http.StatusForbidden, denied, "pulls of this image are refused: %s", why)
+}
+
+// readManifest returns the manifest of a target, without its body unless the method is GET.
+func (r *Registry) readManifest(ctx context.Context, t target) (registry.Manifest, error) {
+	switch {
+	case t.manifest != nil:
+		return *t.manifest, nil
+	case t.method == http.MethodGet:
+		return r.store.Manifest(ctx, t.repo, t.reference)
+	}
+	return r.store.StatManifest(ctx, t.repo, t.reference)
+}
+
+func (r *Registry) unknownManifest(t target, err error) error {
+	if t.repo == "" && errors.Is(err, fault.NotFound) {
+		return problem(http.StatusNotFound, nameUnknown, "there is no repository %s", t.name)
+	}
+	return unknown(err, manifestUnknown, "manifest "+t.reference)
+}
+
+// setManifest sets the headers for m. If the client already has m, it responds with 304 and returns false.
+func setManifest(w http.ResponseWriter, req *http.Request, m registry.Manifest) bool {
+	h := w.Header()
+	h.Set("Docker-Content-Digest", m.Digest)
+	h.Set("Etag", strconv.Quote(m.Digest))
+	if strings.Contains(req.Header.Get("If-None-Match"), strconv.Quote(m.Digest)) {
+		w.WriteHeader(http.StatusNotModified)
+		return false
+	}
+	h.Set("Content-Type", m.MediaType)
+	h.Set("Content-Length", strconv.FormatInt(m.Size, 10))
+	return true
+}
+
+// putManifest stores a manifest, and tags it with the tag in the path or the tags
+// in the query, in one transaction.
+func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t target) error {
+	if err := checkReference(t.reference); err != nil {
+		return err
+	}
+	tags, err := pushedTags(req, t)
+	if err != nil {
+		return err
+	}
+	if len(tags) > 0 {
+		if err := r.admit(req.Context(), &t, []resource.Capability{resource.TagCreate}); err != nil {
+			return err
+		}
+	}
+	ref, err := r.pushTo(req.Context(), t)
+	if err != nil {
+		return err
+	}
+	m, err := r.receiveManifest(w, req, t)
+	if err != nil {
+		return err
+	}
+	repo, err := r.store.PutManifest(req.Context(), ref, m, tags)
+	if err != nil {
+		return missing(err)
+	}
+	pull := registry.Pull{Push: true, Digest: m.Digest, Tag: strings.Join(tags, " "), Time: r.config.Now()}
+	r.pulls.add(req, repo, false, pull)
+	h := w.Header()
+	h.Set("Location", "/v2/"+t.name+"/manifests/"+m.Digest)
+	h.Set("Docker-Content-Digest", m.Digest)
+	if m.Subject != "" {
+		h.Set("Oci-Subject", m.Subject)
+	}
+	for _, tag := range req.URL.Query()["tag"] {
+		h.Add("Oci-Tag", tag)
+	}
+	r.config.Metrics.Pushes.Add(1)
+	w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+// pushedTags returns the tags of a push, each once.
+func pushedTags(req *http.Request, t target) ([]string, error) {
+	tags := slices.Clone(req.URL.Query()["tag"])
+	if tag := tagOf(t.reference); tag != "" {
+		tags = append(tags, tag)
+	}
+	slices.Sort(tags)
+	tags = slices.Compact(tags)
+	if len(tags) > maxTags {
+		return nil, badManifest("a manifest gets at most %d tags at once", maxTags)
+	}
+	if i := slices.IndexFunc(tags, func(tag string) bool { return !registry.ValidTag(tag) }); i >= 0 {
+		return nil, badManifest("%.200q is not a tag", tags[i])
+	}
+	return tags, nil
+}
+
+// receiveManifest reads the manifest from the body of a request, and checks that
+// its digest is the one in the path, if there is one.
+func (r *Registry) receiveManifest(w http.ResponseWriter, req *http.Request, t target) (registry.Manifest, error) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPause))
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxManifest))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return registry.Manifest{}, problem(http.StatusRequestEntityTooLarge, sizeInvalid,
+			"a manifest has at most %d bytes", maxManifest)
+	}
+	if err != nil {
+		return registry.Manifest{}, badManifest("the body ended early")
+	}
+	m, err := parseManifest(req.Header.Get("Content-Type"), body, r.config.Sparse)
+	if err != nil {
+		return registry.Manifest{}, err
+	}
+	d := digest.Digest(t.reference)
+	if tagOf(t.reference) != "" {
+		d = digest.FromBytes(body)
+	}
+	if d.Algorithm().FromBytes(body) != d {
+		return registry.Manifest{}, problem(http.StatusBadRequest, digestInvalid, "the content is not %s", d)
+	}
+	m.Digest = d.String()
+	return m, nil
+}
+
+// missing returns the Problem for a failed push, which names the blobs and
+// manifests that have to be pushed first.
+func missing(err error) error {
+	if errors.Is(err, fault.FailedPrecondition) && fault.From(err).Quota == nil {
+		return problem(http.StatusConflict, denied, "%s", fault.From(err).Unmet[0].Description)
+	}
+	m, ok := errors.AsType[*registrydb.MissingError](err)
+	if !ok {
+		return err
+	}
+	p := &Problem{Status: http.StatusNotFound}
+	for _, n := range m.Needs[:min(len(m.Needs), maxTags)] {
+		p.Issues = append(p.Issues, Issue{
+			Code: manifestBlobUnknown, Message: "the manifest refers to content this repository does not have",
+			Detail: map[string]string{"digest": n.Digest},
+		})
+	}
+	return p
+}
+
+// deleteManifest deletes a tag alone, or a manifest with all its tags.
+func (r *Registry) deleteManifest(w http.ResponseWriter, req *http.Request, t target) error {
+	ctx, tag := req.Context(), tagOf(t.reference)
+	needs := remove
+	if tag != "" {
+		needs = []resource.Capability{resource.TagDelete}
+	}
+	if err := r.admit(ctx, &t, needs); err != nil {
+		return r.challenge(w, t, needs, err)
+	}
+	if err := checkReference(t.reference); err != nil {
+		return err
+	}
+	set, err := r.store.RegistrySettings(ctx, t.group)
+	if err != nil {
+		return err
+	}
+	if tag != "" {
+		err = r.store.DeleteTagNamed(ctx, t.repo, tag, set.Frozen)
+	} else {
+		err = r.store.DeleteManifest(ctx, t.repo, t.reference, set.Frozen)
+	}
+	if err != nil {
+		return r.unknownManifest(t, err)
+	}
+	w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// tagOf returns reference if it is a tag, and "" if it is a digest.
+func tagOf(reference string) string {
+	if strings.Contains(reference, ":") {
+		return ""
+	}
+	return reference
+}
+
+func checkReference(s string) error {
+	if tagOf(s) == "" {
+		_, err := parseDigest(s)
+		return err
+	}
+	if !registry.ValidTag(s) {
+		return badManifest("%.200q is not a tag", s)
+	}
+	return nil
+}

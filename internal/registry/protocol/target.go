@@ -1,0 +1,137 @@
+package protocol
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+)
+
+// A target is what a path names.
+type target struct {
+	kind      string // base, token, catalog, tags, uploads, upload, blob, manifest, referrers
+	name      string // the names of the groups and of the repo, separated by slashes
+	reference string // digest, tag or upload id
+
+	group resource.UID // of the repo, or the nearest one above it that exists
+	found bool         // the group of the repo exists
+	repo  resource.UID // "" if it does not exist
+
+	public bool // the caller is allowed only because the repo is public
+
+	method   string             // of the request, if there is one
+	manifest *registry.Manifest // of a pull, if it was read together with the repo
+}
+
+// base returns the name of the repo in its group.
+func (t target) base() string { return t.name[strings.LastIndexByte(t.name, '/')+1:] }
+
+// An endpoint handles one method on one kind of target.
+type endpoint struct {
+	needs []resource.Capability
+	serve func(*Registry, http.ResponseWriter, *http.Request, target) error
+}
+
+// The capabilities that endpoints need. There are none to push or delete blobs: a
+// caller who may push manifests may push blobs.
+var (
+	pullBlob  = []resource.Capability{resource.RepoBlobsGet}
+	pull      = []resource.Capability{resource.ManifestList}
+	push      = []resource.Capability{resource.ManifestCreate}
+	remove    = []resource.Capability{resource.ManifestDelete}
+	listTags  = []resource.Capability{resource.TagList}
+	referrers = []resource.Capability{resource.ReferrersList}
+)
+
+// endpoints are the endpoints of the protocol by method and kind. The comments are
+// their numbers in the specification.
+var endpoints = map[string]endpoint{
+	"GET base":    {nil, (*Registry).base}, // end-1
+	"HEAD base":   {nil, (*Registry).base},
+	"GET token":   {nil, (*Registry).serveToken},
+	"POST token":  {nil, (*Registry).serveToken},
+	"GET catalog": {nil, (*Registry).listRepos},
+
+	"GET blob":    {pullBlob, (*Registry).getBlob}, // end-2
+	"HEAD blob":   {pullBlob, (*Registry).getBlob},
+	"DELETE blob": {remove, (*Registry).deleteBlob}, // end-10
+
+	"POST uploads":  {push, (*Registry).startUpload},  // end-4a, 4b, 4c, 11
+	"GET upload":    {push, (*Registry).statUpload},   // end-13
+	"PATCH upload":  {push, (*Registry).patchUpload},  // end-5
+	"PUT upload":    {push, (*Registry).putUpload},    // end-6
+	"DELETE upload": {push, (*Registry).cancelUpload}, // end-14
+
+	"GET manifest":    {pull, (*Registry).getManifest}, // end-3
+	"HEAD manifest":   {pull, (*Registry).getManifest},
+	"PUT manifest":    {push, (*Registry).putManifest},   // end-7a, 7b
+	"DELETE manifest": {nil, (*Registry).deleteManifest}, // end-9
+
+	"GET tags":      {listTags, (*Registry).listTags},       // end-8a, 8b
+	"GET referrers": {referrers, (*Registry).listReferrers}, // end-12a, 12b
+}
+
+const maxName = 255
+
+// parseTarget parses a path from its end, because a name has any number of segments and may contain "blobs" or
+// "manifests". http.ServeMux cannot do this, because its {name...} must come last.
+func parseTarget(u *url.URL) (target, error) {
+	notFound := problem(http.StatusNotFound, unsupported, "no such address")
+	if strings.Contains(strings.ToLower(u.RawPath), "%2f") {
+		return target{}, problem(http.StatusBadRequest, nameInvalid, "a slash in a name cannot be encoded")
+	}
+	rest, ok := strings.CutPrefix(u.Path, "/v2")
+	switch {
+	case ok && (rest == "" || rest == "/"):
+		return target{kind: "base"}, nil
+	case rest == "/token":
+		return target{kind: "token"}, nil
+	case rest == "/_catalog":
+		return target{kind: "catalog"}, nil
+	}
+	rest, ok = strings.CutPrefix(rest, "/")
+	if !ok {
+		return target{}, notFound
+	}
+	if name, ok := strings.CutSuffix(rest, "/tags/list"); ok {
+		return newTarget("tags", name, "")
+	}
+	if name, ok := strings.CutSuffix(strings.TrimSuffix(rest, "/"), "/blobs/uploads"); ok {
+		return newTarget("uploads", name, "")
+	}
+	i := strings.LastIndexByte(rest, '/')
+	if i < 0 {
+		return target{}, notFound
+	}
+	rest, reference := rest[:i], rest[i+1:]
+	for _, k := range [...]struct{ suffix, kind string }{
+		{"/blobs/uploads", "upload"}, {"/blobs", "blob"}, {"/manifests", "manifest"}, {"/referrers", "referrers"},
+	} {
+		if name, ok := strings.CutSuffix(rest, k.suffix); ok {
+			return newTarget(k.kind, name, reference)
+		}
+	}
+	return target{}, notFound
+}
+
+func newTarget(kind, name, reference string) (target, error) {
+	t := target{kind: kind, name: name, reference: reference}
+	if !validName(name) {
+		return target{}, problem(http.StatusBadRequest, nameInvalid, "%.300q is not the name of a repository", name)
+	}
+	return t, nil
+}
+
+func validName(name string) bool {
+	if len(name) > maxName {
+		return false
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if !registry.ValidRepoName(part) {
+			return false
+		}
+	}
+	return true
+}

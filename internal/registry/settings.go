@@ -1,0 +1,61 @@
+package registry
+
+import (
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// Settings are the settings of a group for the repos in it and below. The settings of
+// the nearest group that has any apply, without merging; if none has, the zero value applies.
+type Settings struct {
+	UID            resource.UID `json:"uid"`                      // of the group that has them; "" for the zero value
+	Public         bool         `json:"public,omitempty"`         // everybody may pull
+	NoCreateOnPush bool         `json:"noCreateOnPush,omitempty"` // a push does not create the repo
+	ImmutableTags  bool         `json:"immutableTags,omitempty"`  // tags cannot be moved or deleted
+	// except those that match one of these with path.Match
+	ImmutableExcept []string  `json:"immutableExcept,omitempty"`
+	UniqueTags      bool      `json:"uniqueTags,omitempty"`   // stored for clients, but not used
+	GracePeriod     bool      `json:"gracePeriod,omitempty"`  // stored for clients, but not used
+	CreateGroups    bool      `json:"createGroups,omitempty"` // a push creates the groups of its repo, too
+	TrashDays       *int32    `json:"trashDays,omitempty"`    // how long what is deleted can be restored; nil is what the server is set to
+	UpdateTime      time.Time `json:"updateTime"`
+}
+
+const maxExceptions = 50
+
+// Validate reports every field a caller must fix.
+func (s Settings) Validate() error {
+	var p problems
+	p.AtMost("immutable_except", len(s.ImmutableExcept), maxExceptions, "patterns")
+	for _, pattern := range s.ImmutableExcept {
+		p.tagPattern("immutable_except", pattern)
+	}
+	if s.TrashDays != nil && (*s.TrashDays < 0 || *s.TrashDays > MaxTrashDays) {
+		p.Add("trash_days", "must be from 0 to "+strconv.Itoa(MaxTrashDays))
+	}
+	return p.Err()
+}
+
+// TrashLife returns how long what is deleted can be restored, if the server keeps it for a time.
+func (s Settings) TrashLife(server time.Duration) time.Duration {
+	if s.TrashDays == nil {
+		return server
+	}
+	return time.Duration(*s.TrashDays) * 24 * time.Hour
+}
+
+// Frozen reports whether an existing tag cannot be moved or deleted.
+func (s Settings) Frozen(tag string) bool {
+	if !s.ImmutableTags {
+		return false
+	}
+	for _, pattern := range s.ImmutableExcept {
+		if ok, err := path.Match(pattern, tag); ok && err == nil {
+			return false
+		}
+	}
+	return true
+}

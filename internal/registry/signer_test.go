@@ -1,0 +1,58 @@
+package registry_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/registry"
+)
+
+// TestSignerIs: an identity is a signer if its issuer is the same, and its subject the same or all of it matched.
+func TestSignerIs(t *testing.T) {
+	const issuer = "https://ci.example"
+	exact := registry.Signer{Issuer: issuer, Subject: "ann@example.com"}
+	pattern := registry.Signer{Issuer: issuer, SubjectPattern: "ann|bob@example[.]com"}
+	for name, tt := range map[string]struct {
+		s               registry.Signer
+		issuer, subject string
+		want            bool
+	}{
+		"the same":                         {exact, issuer, "ann@example.com", true},
+		"another subject":                  {exact, issuer, "ann@example.community", false},
+		"another issuer":                   {exact, issuer + "/", "ann@example.com", false},
+		"no issuer":                        {exact, "", "ann@example.com", false},
+		"matched":                          {pattern, issuer, "bob@example.com", true},
+		"matched at its beginning":         {pattern, issuer, "ann@evil.com", false},
+		"matched at its end":               {pattern, issuer, "evil-bob@example.com", false},
+		"matched, of another issuer":       {pattern, "https://evil", "bob@example.com", false},
+		"too long":                         {registry.Signer{Issuer: issuer, SubjectPattern: ".*"}, issuer, strings.Repeat("x", 2000), false},
+		"a key is nobody":                  {registry.Signer{Key: "k", Issuer: issuer, Subject: "s"}, issuer, "s", false},
+		"no subject":                       {registry.Signer{Issuer: issuer}, issuer, "", false},
+		"a pattern that cannot be read":    {registry.Signer{Issuer: issuer, SubjectPattern: "("}, issuer, "(", false},
+		"a line more than what is matched": {pattern, issuer, "ann\nbob@example.com", false},
+	} {
+		if got := tt.s.Is(tt.issuer, tt.subject); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestRuns: what clients may run is told by the type of the configuration alone.
+func TestRuns(t *testing.T) {
+	for body, want := range map[string]bool{
+		`{"config":{"mediaType":"application/vnd.oci.image.config.v1+json"},"artifactType":"x"}`: true,
+		`{"config":{"mediaType":" Application/Vnd.Docker.Container.Image.v1+json"}}`:             true,
+		`{"config":{}}`: true,
+		`{"config":{"mediaType":"application/octet-stream"}}`:                 true,
+		`{"config":{"mediaType":"application/vnd.oci.empty.v1+json"}}`:        false,
+		`{"config":{"mediaType":"application/vnd.cncf.helm.config.v1+json"}}`: false,
+		`{"manifests":[]}`: false,
+		`{"manifests":null,"config":{"mediaType":"application/vnd.oci.image.config.v1+json"}}`: true,
+		`{}`: false,
+		``:   true, // it cannot be told
+	} {
+		if got := (registry.Manifest{Body: []byte(body)}).Runs(); got != want {
+			t.Errorf("%s: %t", body, got)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package vuln
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// An AdvisoryEvent is an event in the life of an advisory. Which of the fields after Type are
+// used depends on it.
+type AdvisoryEvent struct {
+	UID         resource.UID    `json:"uid,omitempty"`
+	CreateTime  time.Time       `json:"createTime"`
+	Author      string          `json:"author,omitempty"`
+	Reviewer    string          `json:"reviewer,omitempty"`
+	ReviewState ReviewState     `json:"reviewState"`
+	Issue       *string         `json:"issue,omitempty"`
+	Findings    json.RawMessage `json:"findings,omitempty"`
+
+	Type          AdvisoryEventType `json:"type"`
+	Note          string            `json:"note,omitempty"` // except for a detection
+	Detection     *Detection        `json:"detection,omitempty"`
+	Fixed         *Fix              `json:"fixed,omitempty"`
+	FalsePositive FalsePositiveType `json:"falsePositive,omitempty"`
+	Patched       []string          `json:"patched,omitempty"` // the versions
+}
+
+// An AdvisoryEventType is the type of an event. Its values are those of the API's filter.
+type AdvisoryEventType int32
+
+// The types of events.
+const (
+	EventUnspecified AdvisoryEventType = iota
+	EventDetection
+	EventTruePositive
+	EventFixed
+	EventFalsePositive
+	EventAnalysisNotPlanned
+	EventFixNotPlanned
+	EventPendingUpstreamFix
+	EventPatched
+)
+
+// A ReviewState is the state of the review of an event. Its values are those of the API.
+// Approved and rejected are final.
+type ReviewState int32
+
+// The states of a review.
+const (
+	ReviewUnspecified ReviewState = iota
+	ReviewPending
+	ReviewApproved
+	ReviewRequestChanges
+	ReviewRejected
+)
+
+// Final reports whether the state cannot change.
+func (s ReviewState) Final() bool { return s == ReviewApproved || s == ReviewRejected }
+
+// A Detection describes how a vulnerability was found. At most one field is set.
+type Detection struct {
+	NVD    *NVDDetection  `json:"nvd,omitempty"`
+	Manual bool           `json:"manual,omitempty"`
+	Scan   *ScanDetection `json:"scan,omitempty"`
+}
+
+// An NVDDetection is a match in the National Vulnerability Database.
+type NVDDetection struct {
+	CPESearched string `json:"cpeSearched,omitempty"`
+	CPEFound    string `json:"cpeFound,omitempty"`
+}
+
+// A ScanDetection is a finding of a scanner.
+type ScanDetection struct {
+	Scanner           string `json:"scanner,omitempty"`
+	Subpackage        string `json:"subpackage,omitempty"`
+	ComponentID       string `json:"componentId,omitempty"`
+	Component         string `json:"component,omitempty"`
+	ComponentVersion  string `json:"componentVersion,omitempty"`
+	ComponentType     string `json:"componentType,omitempty"`
+	ComponentLocation string `json:"componentLocation,omitempty"`
+	ArtifactVersion   string `json:"artifactVersion,omitempty"`
+	ScannerDB
+}
+
+// A ScannerDB is the version and the database of a scanner.
+type ScannerDB struct {
+	ScannerVersion string `json:"scannerVersion,omitempty"`
+	DBBuilt        string `json:"dbBuilt,omitempty"`
+	DBChecksum     string `json:"dbChecksum,omitempty"`
+}
+
+// A Fix is the first version without the vulnerability.
+type Fix struct {
+	Version string `json:"version,omitempty"`
+	ScannerDB
+}
+
+// A FalsePositiveType is the reason for a false positive. Its values are those of the API.
+type FalsePositiveType int32
+
+// The reasons for false positives.
+const (
+	FalsePositiveUnspecified FalsePositiveType = iota
+	AnalysisContested
+	ComponentMismatch
+	CodeVersionNotUsed
+	CodeNotIncluded
+	CodeNotInExecutionPath
+	CodeNotControllable
+	InlineMitigations
+)
+
+const maxNote = 16 << 10
+
+// Validate reports every field a caller must fix.
+func (e AdvisoryEvent) Validate() error {
+	var p problems
+	e.validate(&p, "")
+	return p.Err()
+}
+
+func (e AdvisoryEvent) validate(p *problems, at string) {
+	resource.Within(&p.Problems, at+"type", e.Type, EventDetection, EventPatched, "is required")
+	resource.Within(&p.Problems, at+"review_state", e.ReviewState, ReviewPending, ReviewRejected, "is required")
+	resource.Within(&p.Problems, at+"false_positive_determination.type", e.FalsePositive, FalsePositiveUnspecified, InlineMitigations,
+		"is not a reason")
+	p.Text(at+"author", e.Author)
+	p.Text(at+"reviewer", e.Reviewer)
+	if e.Issue != nil {
+		p.Text(at+"issue", *e.Issue)
+	}
+	p.AtMost(at+"note", len(e.Note), maxNote, "bytes")
+	if !plainText(e.Note) {
+		p.Add(at+"note", "must be valid UTF-8 without control characters")
+	}
+	p.AtMost(at+"findings", len(e.Findings), maxDetails, "bytes")
+	if len(e.Findings) > 0 && !json.Valid(e.Findings) {
+		p.Add(at+"findings", "must be JSON")
+	}
+	for _, v := range e.texts() {
+		most := resource.MaxText
+		if v.field == scanLocation {
+			most = maxLocation
+		}
+		p.LongText(at+v.field, v.text, most)
+	}
+	p.texts(at+"patched.patched_versions", e.Patched, maxRangeEvents)
+}
+
+// A fieldText is a text and the name of its field in the API.
+type fieldText struct{ field, text string }
+
+// scanLocation is the field with the location of the component that a scanner found.
+const scanLocation = "detection.scanv1.component_location"
+
+// texts returns the texts of the details of an event.
+func (e AdvisoryEvent) texts() []fieldText {
+	var all []fieldText
+	if d := e.Detection; d != nil && d.NVD != nil {
+		all = append(all, fieldText{"detection.nvdapi.cpe_searched", d.NVD.CPESearched},
+			fieldText{"detection.nvdapi.cpe_found", d.NVD.CPEFound})
+	}
+	if d := e.Detection; d != nil && d.Scan != nil {
+		s := d.Scan
+		all = append(all, fieldText{"detection.scanv1.scanner", s.Scanner},
+			fieldText{"detection.scanv1.subpackage", s.Subpackage},
+			fieldText{"detection.scanv1.component_id", s.ComponentID},
+			fieldText{"detection.scanv1.component", s.Component},
+			fieldText{"detection.scanv1.component_version", s.ComponentVersion},
+			fieldText{"detection.scanv1.component_type", s.ComponentType},
+			fieldText{scanLocation, s.ComponentLocation},
+			fieldText{"detection.scanv1.artifact_version", s.ArtifactVersion})
+		all = append(all, s.ScannerDB.texts("detection.scanv1.")...)
+	}
+	if f := e.Fixed; f != nil {
+		all = append(all, fieldText{"fixed.fixed_version", f.Version})
+		all = append(all, f.ScannerDB.texts("fixed.")...)
+	}
+	return all
+}
+
+func (d ScannerDB) texts(at string) []fieldText {
+	return []fieldText{{at + "scanner_version", d.ScannerVersion}, {at + "grype_db_built", d.DBBuilt},
+		{at + "grype_db_checksum", d.DBChecksum}}
+}
+
+// same reports whether two events are equal except for their times, authors and reviews.
+func (e AdvisoryEvent) same(o AdvisoryEvent) bool {
+	return e.Type == o.Type && e.Note == o.Note && e.FalsePositive == o.FalsePositive &&
+		slices.Equal(e.Patched, o.Patched) && slices.Equal(e.texts(), o.texts()) && bytes.Equal(e.Findings, o.Findings)
+}
