@@ -160,7 +160,7 @@ func (d *doctor) database(ctx context.Context) {
 		return
 	}
 	d.db = db
-	d.ok("database", "%s answers in %s", v.Version, v.Answers.Round(time.Microsecond))
+	d.ok("database", "%s answers in %s", v.Version, v.Latency.Round(time.Microsecond))
 	d.schema(v.Schema, v.Needs)
 	if !db.Replicated() {
 		return

@@ -127,7 +127,7 @@ func (s *DB) Budgets(ctx context.Context) (*Budgets, error) {
 	if b := s.cachedBudgets(); b != nil {
 		return b, nil
 	}
-	ctx = Outside(ctx)
+	ctx = OutsideSimulation(ctx)
 	last, cleared := s.budgets.state()
 	b := last
 	var version int64
@@ -214,7 +214,7 @@ func (t *Tx) budgetsOf(ctx context.Context, added map[counterKey]int64) (*Budget
 		groups = append(groups, key.group)
 	}
 	slices.Sort(groups)
-	text := `SELECT 0, b.detail FROM ` + t.DB.Engine.Each(&q, slices.Compact(groups)) + ` AS s
+	text := `SELECT 0, b.detail FROM ` + t.DB.Engine.Unnest(&q, slices.Compact(groups)) + ` AS s
 		JOIN budgets AS b ON b.seg = s.v`
 	return readBudgets(ctx, t.Rows, text, q.Args...)
 }
@@ -305,7 +305,7 @@ func (s *DB) UsageOf(ctx context.Context, groups []resource.UID) (map[resource.U
 	for _, kind := range slices.Sorted(maps.Keys(limited)) {
 		kinds = append(kinds, q.Arg(kind))
 	}
-	text := `SELECT c.grp, c.kind, CAST(sum(c.n) AS BIGINT) FROM ` + s.Engine.Each(&q, segments) + ` AS s
+	text := `SELECT c.grp, c.kind, CAST(sum(c.n) AS BIGINT) FROM ` + s.Engine.Unnest(&q, segments) + ` AS s
 		CROSS JOIN counters AS c WHERE c.grp = s.v AND c.kind IN (` + strings.Join(kinds, `, `) + `) GROUP BY c.grp, c.kind`
 	err := s.Rows(ctx, text, q.Args, func(row Scanner) (bool, error) {
 		var group, n int64
@@ -319,7 +319,7 @@ func (s *DB) UsageOf(ctx context.Context, groups []resource.UID) (map[resource.U
 
 // Room is what the budgets of a place leave of a metric, at one moment. Nothing is
 // reserved. A nil Room has no limit.
-type Room struct {
+type Headroom struct {
 	db     *DB
 	budget resource.Budget
 	metric resource.Metric
@@ -329,26 +329,26 @@ type Room struct {
 
 // Room returns what the tightest budget leaves in a group, so that nobody sends bytes
 // that cannot be stored. It costs nothing where there is no budget.
-func (s *DB) Room(ctx context.Context, group resource.UID, m resource.Metric) (*Room, error) {
+func (s *DB) Headroom(ctx context.Context, group resource.UID, m resource.Metric) (*Headroom, error) {
 	all, err := s.Budgets(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var room *Room
+	var room *Headroom
 	for _, b := range all.Above(group, m) {
 		used, err := s.Usage(ctx, b.UID)
 		if err != nil {
 			return nil, err
 		}
 		if left := b.Limits[m] - used[m]; room == nil || left < room.left {
-			room = &Room{s, b, m, used[m], left}
+			room = &Headroom{s, b, m, used[m], left}
 		}
 	}
 	return room, nil
 }
 
 // Require returns fault.FailedPrecondition if there is no room for n more.
-func (r *Room) Require(ctx context.Context, n int64) error {
+func (r *Headroom) Require(ctx context.Context, n int64) error {
 	if r == nil || n <= r.left {
 		return nil
 	}

@@ -46,7 +46,7 @@ type conn interface {
 // Write runs f in a transaction, again if the database asks for it. If the
 // revision has moved, it returns when all replicas know.
 func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
-	if r := rehearsalIn(ctx); r != nil {
+	if r := simulationIn(ctx); r != nil {
 		return s.outcome(r.write(ctx, f))
 	}
 	const tries = 8

@@ -100,7 +100,7 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 			"too many names":    {"groups", deep, 20, nil},
 			"as many as can be": {"groups", deep[1:], 20, nil},
 		} {
-			got, err := s.At(t.Context(), tt.table, tt.names, tt.limit)
+			got, err := s.FindByPath(t.Context(), tt.table, tt.names, tt.limit)
 			must(t, err)
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s: %s", name, diff)

@@ -213,16 +213,16 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 		}{
 			{"a", time.Hour, true}, {"b", time.Hour, false}, {"a", time.Hour, true}, {"a", -time.Second, true}, {"b", time.Hour, true}, {"a", time.Hour, false},
 		} {
-			if has, err := s.Lease(t.Context(), "work", step.holder, step.life); err != nil || has != step.want {
+			if has, err := s.AcquireLease(t.Context(), "work", step.holder, step.life); err != nil || has != step.want {
 				t.Errorf("step %d: %s has it: %v, %v", i, step.holder, has, err)
 			}
 		}
-		must(t, s.EndLease(t.Context(), "work", "a")) // not a's to end
-		if has, err := s.Lease(t.Context(), "work", "a", time.Hour); err != nil || has {
+		must(t, s.ReleaseLease(t.Context(), "work", "a")) // not a's to end
+		if has, err := s.AcquireLease(t.Context(), "work", "a", time.Hour); err != nil || has {
 			t.Errorf("a took what b has (%v)", err)
 		}
-		must(t, s.EndLease(t.Context(), "work", "b"))
-		if has, err := s.Lease(t.Context(), "work", "a", time.Hour); err != nil || !has {
+		must(t, s.ReleaseLease(t.Context(), "work", "b"))
+		if has, err := s.AcquireLease(t.Context(), "work", "a", time.Hour); err != nil || !has {
 			t.Errorf("a cannot take what nobody has (%v)", err)
 		}
 	},

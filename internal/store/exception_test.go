@@ -262,7 +262,7 @@ var exceptionPromises = map[string]func(t *testing.T, s *storetest.Store){
 		repo := addRepo(t, s, addGroup(t, s, org, "folder").UID, "repo").UID
 		cache := findingdb.NewRuleCache(findingdb.New(s.DB))
 		over := func() (all []bool) {
-			set, err := cache.All(t.Context())
+			set, err := cache.Get(t.Context())
 			must(t, err)
 			for _, r := range set.Over(repo) {
 				all = append(all, r.Enforce)

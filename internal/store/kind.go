@@ -22,18 +22,18 @@ import (
 // columns, SELECT, INSERT, UPDATE, the orders of lists and their cursors, comes
 // from Columns.
 type Kind[T any] struct {
-	Table   string            // its table, and the name of its counters
-	Label   string            // what a person calls one of them
-	Columns func(*T) []Column // the columns of a resource
-	Joins   string            // what else they are read from
-	Self    bool              // it has the UIDs of groups
-	Inside  bool              // and filters by place take it as a child of its group
-	Holders string            // the tables of what it is in, unless that is a group
-	Orders  map[string]string // further order_by fields, and their columns
-	Unique  string            // columns of which a second row is refused without an end to the transaction
+	Table        string            // its table, and the name of its counters
+	Label        string            // what a person calls one of them
+	Columns      func(*T) []Column // the columns of a resource
+	Joins        string            // what else they are read from
+	GroupUID     bool              // it has the UIDs of groups
+	InGroup      bool              // and filters by place take it as a child of its group
+	ParentTables string            // the tables of what it is in, unless that is a group
+	Orders       map[string]string // further order_by fields, and their columns
+	Unique       string            // columns of which a second row is refused without an end to the transaction
 
 	Created, Updated, Deleted resource.EventType
-	Redacted                  func(T) T // what an event says of one; nil says everything
+	Redact                    func(T) T // what an event says of one; nil says everything
 
 	once  sync.Once
 	texts kindTexts
@@ -188,7 +188,7 @@ func One[T any](
 }
 
 // Lock reads one resource inside a transaction that is about to change it, if lock
-// is DB.Engine.Lock, or to remove it, if it is DB.Engine.LockKey. It returns
+// is DB.Engine.ForUpdate, or to remove it, if it is DB.Engine.ForDelete. It returns
 // fault.NotFound if there is none.
 func Lock[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID, lock string) (T, error) {
 	return One(ctx, t.Rows, k, uid, ` WHERE t.uid = $1`+lock, string(uid))
@@ -208,19 +208,19 @@ func Insert[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 // group returns the group that the events of a resource are in.
 func (k *Kind[T]) group(uid resource.UID) resource.UID {
 	switch {
-	case k.Self:
+	case k.GroupUID:
 		return uid
-	case k.Holders != "":
+	case k.ParentTables != "":
 		return uid.Root()
 	}
 	return uid.Parent()
 }
 
 func (k *Kind[T]) redacted(v T) T {
-	if k.Redacted == nil {
+	if k.Redact == nil {
 		return v
 	}
-	return k.Redacted(v)
+	return k.Redact(v)
 }
 
 // InsertRow is Insert without the event and the count.
@@ -234,7 +234,7 @@ func InsertRow[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	if err == nil && n == 0 {
 		return fault.Exists(k.Label, k.name(columns))
 	}
-	return t.DB.Refusal(err, k.Label, k.name(columns), k.uid(columns))
+	return t.DB.ConstraintFault(err, k.Label, k.name(columns), k.uid(columns))
 }
 
 // Insertion is the statement of InsertRow. It touches no row if there is one of the name.
@@ -351,7 +351,7 @@ func UpdateRow[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T
 	if err == nil && n == 0 {
 		return ErrStale
 	}
-	return t.DB.Refusal(err, k.Label, k.name(columns), k.uid(columns))
+	return t.DB.ConstraintFault(err, k.Label, k.name(columns), k.uid(columns))
 }
 
 // ErrStale is the error of an update of something that has changed since it was
@@ -401,7 +401,7 @@ func Edit[T any](
 // Delete removes a resource that nothing refers to, with its event and its count.
 // It returns nil if there is none.
 func Delete[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID) error {
-	v, err := Lock(ctx, t, k, uid, t.DB.Engine.LockKey)
+	v, err := Lock(ctx, t, k, uid, t.DB.Engine.ForDelete)
 	if errors.Is(err, fault.NotFound) {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 // Lease acquires or renews the lease of a name for a time, unless another holder
 // has it, and reports whether the holder has it then. Times are those of the
 // database, so that the clocks of replicas need not agree.
-func (s *DB) Lease(ctx context.Context, name, holder string, life time.Duration) (bool, error) {
+func (s *DB) AcquireLease(ctx context.Context, name, holder string, life time.Duration) (bool, error) {
 	n, err := s.Exec(ctx, `
 		INSERT INTO leases (name, holder, until_ms) VALUES ($1, $2, `+s.Engine.Clock+` + $3)
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms
@@ -20,7 +20,7 @@ func (s *DB) Lease(ctx context.Context, name, holder string, life time.Duration)
 
 // KeepLease returns fault.Aborted unless the holder has a lease, and keeps others from it
 // until the commit. So a holder that was stopped for longer than its lease cannot write.
-func (t *Tx) KeepLease(ctx context.Context, name, holder string) error {
+func (t *Tx) RequireLease(ctx context.Context, name, holder string) error {
 	n, err := t.Exec(ctx, `UPDATE leases SET holder = holder WHERE name = $1 AND holder = $2`, name, holder)
 	if err == nil && n == 0 {
 		return fault.New(fault.Aborted, "Aborted: another replica does this now")
@@ -29,7 +29,7 @@ func (t *Tx) KeepLease(ctx context.Context, name, holder string) error {
 }
 
 // EndLease releases a lease, if the holder has it.
-func (s *DB) EndLease(ctx context.Context, name, holder string) error {
+func (s *DB) ReleaseLease(ctx context.Context, name, holder string) error {
 	_, err := s.Exec(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
 	return err
 }

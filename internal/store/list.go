@@ -59,7 +59,7 @@ func List[T any](
 		Page: p}
 	q.filter(f)
 	if at := sc.fromFilter(r, f.UIDs); at != "" {
-		q.require(at, append(strings.Fields(l.Holders), "groups")...)
+		q.require(at, append(strings.Fields(l.ParentTables), "groups")...)
 	}
 	if col == "uid" && sc.Children != "" && !q.filtered() &&
 		(p.After == nil || resource.UID(p.After.UID).Parent() == sc.Children) {

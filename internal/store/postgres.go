@@ -25,16 +25,16 @@ import (
 const postgresConns = 32
 
 var postgresEngine = Engine{
-	name:     "postgresql",
-	Postgres: true,
-	Lock:     " FOR NO KEY UPDATE OF t",
-	LockKey:  " FOR UPDATE OF t",
-	Hold:     " FOR KEY SHARE OF t",
-	schema:   postgresSchema,
-	failure:  postgresFailure,
-	Param:    func(n int) string { return "$" + itoa(n) },
-	Clock:    `CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)`,
-	Each: func(q *Query, values any) string {
+	name:      "postgresql",
+	Postgres:  true,
+	ForUpdate: " FOR NO KEY UPDATE OF t",
+	ForDelete: " FOR UPDATE OF t",
+	ForShare:  " FOR KEY SHARE OF t",
+	schema:    postgresSchema,
+	failure:   postgresFailure,
+	Param:     func(n int) string { return "$" + itoa(n) },
+	Clock:     `CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)`,
+	Unnest: func(q *Query, values any) string {
 		kind := "text"
 		if _, ok := values.([]int64); ok {
 			kind = "bigint"

@@ -102,7 +102,7 @@ func (q *Query) keys(sp span, n int) string {
 func (q *Query) fetch(segs []int64) string {
 	q.Args = nil
 	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (SELECT v FROM %s AS s) ORDER BY %s",
-		q.Columns, q.Table, q.joins, q.Engine.Each(q, segs), q.Order())
+		q.Columns, q.Table, q.joins, q.Engine.Unnest(q, segs), q.Order())
 }
 
 // lateral is the statement that reads the page from several spans: in
@@ -148,15 +148,15 @@ func (q *Query) joined(spans []span) (from, on string) {
 			uids = append(uids, string(sp.below))
 		}
 		if spans[0].self {
-			return q.Engine.Each(q, uids), "t.uid >= s.v AND t.uid < s.v || '0'"
+			return q.Engine.Unnest(q, uids), "t.uid >= s.v AND t.uid < s.v || '0'"
 		}
-		return q.Engine.Each(q, uids), "t.uid > s.v || '/' AND t.uid < s.v || '0'"
+		return q.Engine.Unnest(q, uids), "t.uid > s.v || '/' AND t.uid < s.v || '0'"
 	}
 	var segs []int64
 	for _, sp := range spans {
 		segs = append(segs, Segment(sp.below))
 	}
-	return q.Engine.Each(q, segs), fmt.Sprintf("t.a%d = s.v", d)
+	return q.Engine.Unnest(q, segs), fmt.Sprintf("t.a%d = s.v", d)
 }
 
 // byDepth groups spans that one statement can walk: subtrees of the same depth.
@@ -195,7 +195,7 @@ func (q *Query) in(sp span) string {
 	case sp.children != "":
 		return "t.parent = " + q.Arg(Segment(sp.children)) + q.conditions()
 	case sp.below == "":
-		return fmt.Sprintf("t.uid IN (SELECT v FROM %s AS s)", q.Engine.Each(q, sp.set)) + q.conditions()
+		return fmt.Sprintf("t.uid IN (SELECT v FROM %s AS s)", q.Engine.Unnest(q, sp.set)) + q.conditions()
 	case !q.ranged(sp.below.Depth()):
 		return fmt.Sprintf("t.a%d = %s", sp.below.Depth(), q.Arg(Segment(sp.below))) + q.conditions()
 	}
@@ -363,7 +363,7 @@ func (q *Query) counters(spans []span) string {
 	if spans[0].self {
 		sum += fmt.Sprintf(" + (SELECT count(*) FROM %s AS g WHERE g.seg = s.v%s)", q.Table, q.requirements())
 	}
-	return fmt.Sprintf("SELECT s.i, %s FROM %s AS s", sum, q.Engine.Each(q, groups))
+	return fmt.Sprintf("SELECT s.i, %s FROM %s AS s", sum, q.Engine.Unnest(q, groups))
 }
 
 // total is the statement that counts a span.

@@ -37,7 +37,7 @@ func (s *DB) GrantChanges(ctx context.Context, since int64) (changes []GrantChan
 }
 
 // Reread has every replica read again what it knows of identities.
-func (t *Tx) Reread(identities ...resource.UID) {
+func (t *Tx) IdentitiesChanged(identities ...resource.UID) {
 	for _, uid := range identities {
 		t.changed(GrantChange{Identity: uid})
 	}
@@ -108,7 +108,7 @@ func (s *DB) notify(ctx context.Context, revision int64) {
 // committed, or their leases have ended. A writer waits for that by itself, unless it
 // dies between its commit and its answer.
 func (s *DB) AwaitReplicas(ctx context.Context) {
-	if !s.Engine.Postgres || rehearsalIn(ctx) != nil {
+	if !s.Engine.Postgres || simulationIn(ctx) != nil {
 		return
 	}
 	revision, err := s.Revision(ctx)

@@ -112,13 +112,13 @@ func Visible(self bool, r Reach, f resource.UIDFilter) Scope {
 
 // scope returns what a list of the kind may return.
 func (k *Kind[T]) scope(r Reach, f resource.UIDFilter) Scope {
-	if !k.Inside {
-		return Visible(k.Self, r, f)
+	if !k.InGroup {
+		return Visible(k.GroupUID, r, f)
 	}
 	if group := f.ChildrenOf; group != "" {
 		return k.ofGroup(r, f, group)
 	}
-	sc := Visible(k.Self, r, f)
+	sc := Visible(k.GroupUID, r, f)
 	if group := f.DescendantsOf; group != "" {
 		sc.Rows = append(sc.Rows, k.ofGroup(r, f, group).Rows...)
 		slices.Sort(sc.Rows)
@@ -134,7 +134,7 @@ func (k *Kind[T]) ofGroup(r Reach, f resource.UIDFilter, group resource.UID) Sco
 		return Scope{}
 	}
 	f.IDs, f.ChildrenOf, f.DescendantsOf = []resource.UID{group}, "", ""
-	return Visible(k.Self, r, f)
+	return Visible(k.GroupUID, r, f)
 }
 
 // pick returns the scope of a filter that names its rows, by their UIDs or as the

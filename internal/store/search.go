@@ -11,13 +11,13 @@ import (
 
 // A NameSearch selects resources of one table by their names.
 type NameSearch struct {
-	Table  string
-	Titled bool         // it has display names
-	Self   bool         // it has the UIDs of groups
-	Text   string       // what a name is, or begins with
-	Exact  bool         // the name is the text
-	In     resource.UID // directly in this group, which exists; "" means anywhere
-	Limit  int          // how many are returned at most
+	Table    string
+	Titled   bool         // it has display names
+	GroupUID bool         // it has the UIDs of groups
+	Text     string       // what a name is, or begins with
+	Exact    bool         // the name is the text
+	In       resource.UID // directly in this group, which exists; "" means anywhere
+	Limit    int          // how many are returned at most
 }
 
 // Search returns resources in reach by their names, in the order of names. Those whose
@@ -26,7 +26,7 @@ type NameSearch struct {
 // Like a page of a list it walks one range of an index (a1|a2|a3, name) for each subtree
 // of the reach. Nothing is counted, because many names may begin with a short text.
 func (s *DB) Search(ctx context.Context, r Reach, n NameSearch) ([]resource.Info, error) {
-	sc := Visible(n.Self, r, resource.UIDFilter{ChildrenOf: n.In})
+	sc := Visible(n.GroupUID, r, resource.UIDFilter{ChildrenOf: n.In})
 	if n.Text == "" || n.Limit <= 0 || sc.Empty() {
 		return nil, nil
 	}
@@ -176,7 +176,7 @@ func counts(e Engine, kinds []string, groups []resource.UID) (args []any, text s
 		return `(SELECT CAST(coalesce(sum(c.` + column + `), 0) AS BIGINT) FROM counters AS c
 			WHERE c.kind = k.v AND c.grp = s.v)`
 	}
-	text = `SELECT s.i, k.i, ` + sum("children") + `, ` + sum("n") + ` FROM ` + e.Each(&q, segs) + ` AS s
-		CROSS JOIN ` + e.Each(&q, kinds) + ` AS k`
+	text = `SELECT s.i, k.i, ` + sum("children") + `, ` + sum("n") + ` FROM ` + e.Unnest(&q, segs) + ` AS s
+		CROSS JOIN ` + e.Unnest(&q, kinds) + ` AS k`
 	return q.Args, text
 }

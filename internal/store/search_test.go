@@ -35,7 +35,7 @@ func TestSearch(t *testing.T) {
 		texts := append(slices.Clone(words), "a1", "ab1", "%", "_", "a%", "a\\", "nothing", "é", "\u202e", "\U0010ffff", "'", all[7].Name)
 		for range 200 {
 			r := store.Reach{Under: someOf(random, all)}
-			n := store.NameSearch{Table: "groups", Self: true, Text: texts[random.IntN(len(texts))], Exact: random.IntN(4) == 0, Limit: 1 + random.IntN(7)}
+			n := store.NameSearch{Table: "groups", GroupUID: true, Text: texts[random.IntN(len(texts))], Exact: random.IntN(4) == 0, Limit: 1 + random.IntN(7)}
 			if random.IntN(3) == 0 {
 				n.In = all[random.IntN(len(all))].UID
 			}
@@ -46,7 +46,7 @@ func TestSearch(t *testing.T) {
 			}
 		}
 		for name, n := range map[string]store.NameSearch{
-			"no text": {Table: "groups", Self: true, Limit: 5}, "no results": {Table: "groups", Self: true, Text: "a"},
+			"no text": {Table: "groups", GroupUID: true, Limit: 5}, "no results": {Table: "groups", GroupUID: true, Text: "a"},
 		} {
 			if got, err := s.Search(t.Context(), store.Reach{Under: []resource.UID{orgs[0].UID}}, n); err != nil || len(got) != 0 {
 				t.Errorf("%s: %v, %v", name, got, err)

@@ -29,7 +29,7 @@ var sqliteEngine = Engine{
 	failure: sqliteFailure,
 	Param:   func(int) string { return "?" }, // the driver looks up the name of every one that has one, from the first on
 	Clock:   `CAST(unixepoch('subsec') * 1000 AS INTEGER)`,
-	Each: func(q *Query, values any) string {
+	Unnest: func(q *Query, values any) string {
 		b, _ := json.Marshal(values) // strings and numbers cannot fail
 		return `(SELECT key AS i, value AS v FROM json_each(` + q.Arg(string(b)) + `))`
 	},

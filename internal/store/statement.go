@@ -35,7 +35,7 @@ type Row struct {
 	db    *DB   // nil inside a transaction
 	span  *trace.Span
 
-	rehearsal *Rehearsal // that it is read in, or nil
+	simulation *Simulation // that it is read in, or nil
 }
 
 // Scan scans the columns. It returns sql.ErrNoRows if there is no row.
@@ -48,8 +48,8 @@ func (r Row) Scan(dest ...any) error {
 	if r.db == nil {
 		return err
 	}
-	if r.rehearsal != nil {
-		err = r.rehearsal.note(err)
+	if r.simulation != nil {
+		err = r.simulation.note(err)
 	}
 	return r.db.outcome(err)
 }

@@ -50,14 +50,14 @@ type DB struct {
 
 // An Engine is what differs between the statements of the two databases.
 type Engine struct {
-	name     string              // as OpenTelemetry has it
-	Postgres bool                // can another process write to it?
-	Lock     string              // ends a SELECT FROM … AS t whose row is about to change
-	LockKey  string              // ends a SELECT whose row is about to go
-	Hold     string              // ends a SELECT whose row must not go before we commit
-	schema   func(string) string // a migration in the engine's words
-	failure  func(error) failure
-	Each     func(q *Query, values any) string // a table s (i, v) of the values
+	name      string              // as OpenTelemetry has it
+	Postgres  bool                // can another process write to it?
+	ForUpdate string              // ends a SELECT FROM … AS t whose row is about to change
+	ForDelete string              // ends a SELECT whose row is about to go
+	ForShare  string              // ends a SELECT whose row must not go before we commit
+	schema    func(string) string // a migration in the engine's words
+	failure   func(error) failure
+	Unnest    func(q *Query, values any) string // a table s (i, v) of the values
 
 	// Lookup joins the rows of a table, named t, for which a condition on what stands before it
 	// holds. They are looked up by an index for one row after the other, however few rows the
@@ -137,9 +137,9 @@ func (s *DB) Row(ctx context.Context, query string, args []any, dest ...any) err
 
 // QueryRow runs a query whose only row the caller scans.
 func (s *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
-	if r := rehearsalIn(ctx); r != nil {
+	if r := simulationIn(ctx); r != nil {
 		row := r.tx.QueryRow(ctx, query, args...)
-		row.db, row.rehearsal = s, r
+		row.db, row.simulation = s, r
 		return row
 	}
 	span := s.span(ctx, query)
@@ -149,7 +149,7 @@ func (s *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
 
 // Rows runs a query and calls f for each row, until f says that it has enough.
 func (s *DB) Rows(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
-	if r := rehearsalIn(ctx); r != nil {
+	if r := simulationIn(ctx); r != nil {
 		return s.outcome(r.rows(ctx, query, args, f))
 	}
 	span := s.span(ctx, query)
@@ -179,7 +179,7 @@ func (s *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any)
 // Snapshot lets f read one state of the database with several statements: a row
 // that the first has read is still there for the last.
 func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
-	if rehearsalIn(ctx) != nil {
+	if simulationIn(ctx) != nil {
 		return f(s.Rows)
 	}
 	on, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})

@@ -32,7 +32,7 @@ func Segment(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
 
 // Refusal turns the refusal of an insert or update into a fault: another of
 // the same name, or a parent that is not there.
-func (s *DB) Refusal(err error, kind, name string, uid resource.UID) error {
+func (s *DB) ConstraintFault(err error, kind, name string, uid resource.UID) error {
 	switch s.Engine.failure(err) {
 	case duplicate:
 		f := fault.Exists(kind, name)
@@ -51,7 +51,7 @@ func (s *DB) Refusal(err error, kind, name string, uid resource.UID) error {
 // by its segment, and a uid with other segments above that must not pass.
 func (t *Tx) Require(ctx context.Context, table, label string, uid resource.UID) error {
 	var one int
-	err := t.Row(ctx, `SELECT 1 FROM `+table+` AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(uid)}, &one)
+	err := t.Row(ctx, `SELECT 1 FROM `+table+` AS t WHERE t.uid = $1`+t.DB.Engine.ForShare, []any{string(uid)}, &one)
 	return Missing(err, label, uid)
 }
 
@@ -71,11 +71,11 @@ func (t *Tx) RequireRole(ctx context.Context, role resource.UID) error {
 
 // A Use is a column of a table that refers to something, and what a person calls
 // the rows.
-type Use struct{ Table, Column, Label string }
+type Reference struct{ Table, Column, Label string }
 
 // Users returns the labels of those uses that have a row that refers to uid.
-func (t *Tx) Users(ctx context.Context, uid resource.UID, uses []Use) (labels []string, _ error) {
-	for _, u := range uses {
+func (t *Tx) ReferencedBy(ctx context.Context, uid resource.UID, references []Reference) (labels []string, _ error) {
+	for _, u := range references {
 		var n int
 		text := `SELECT count(*) FROM (SELECT 1 FROM ` + u.Table + ` WHERE ` + u.Column + ` = $1 LIMIT 1) AS x`
 		if err := t.Row(ctx, text, []any{Segment(uid)}, &n); err != nil {
@@ -145,7 +145,7 @@ func namesOf(e Engine, table string, titled bool, uids []resource.UID) (args []a
 		title = `t.display_name`
 	}
 	q := Query{Engine: e}
-	text = `SELECT t.uid, t.name, ` + title + ` FROM ` + e.Each(&q, keys) + ` AS s CROSS JOIN ` + table +
+	text = `SELECT t.uid, t.name, ` + title + ` FROM ` + e.Unnest(&q, keys) + ` AS s CROSS JOIN ` + table +
 		` AS t WHERE t.uid = s.v`
 	return q.Args, text
 }
@@ -172,7 +172,7 @@ func GroupNamed(names []string) (args []any, text string) {
 // above them and their own, root first. It returns limit of them at most, in the order of
 // their segments, and none if the path has more than MaxNames.
 // It is one query by index whatever the number of rows.
-func (s *DB) At(ctx context.Context, table string, names []string, limit int) ([]resource.UID, error) {
+func (s *DB) FindByPath(ctx context.Context, table string, names []string, limit int) ([]resource.UID, error) {
 	if len(names) == 0 || len(names) > MaxNames {
 		return nil, nil
 	}

@@ -102,7 +102,7 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 		cache := registrydb.NewUpstreamCache(registrydb.New(s.DB))
 		over := func(uid resource.UID) string {
 			t.Helper()
-			set, err := cache.All(t.Context())
+			set, err := cache.Get(t.Context())
 			must(t, err)
 			u, _ := set.Over(uid)
 			return u.Name

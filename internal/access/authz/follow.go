@@ -170,7 +170,7 @@ func (c *Checker) has(revision int64) bool {
 // committed applies a change that this process has just committed, before the write returns to its caller. The
 // change stands even if that caller has gone away; if it cannot be read now, the next check reads it.
 func (c *Checker) committed(ctx context.Context, revision int64) {
-	ctx = store.Outside(context.WithoutCancel(ctx))
+	ctx = store.OutsideSimulation(context.WithoutCancel(ctx))
 	if c.has(revision) {
 		return
 	}
@@ -199,7 +199,7 @@ func (c *Checker) poll(ctx context.Context) error {
 
 // catchUp brings the index to the newest revision. It keeps a failure for those who wait for the same answer.
 func (c *Checker) catchUp(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(store.Outside(ctx), readLimit)
+	bounded, cancel := context.WithTimeout(store.OutsideSimulation(ctx), readLimit)
 	defer cancel()
 	err := c.sync(bounded)
 	if err != nil && ctx.Err() == nil {

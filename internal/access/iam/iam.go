@@ -49,7 +49,7 @@ type Service struct {
 	pages    *page.Tokens
 	cfg      Config
 
-	rehearsals *fairlimit.Turns
+	rehearsals *fairlimit.Limiter
 }
 
 // New returns a Service over db.
@@ -61,7 +61,7 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 		cfg.Now = time.Now
 	}
 	return &Service{store: iamdb.New(db), accounts: signindb.New(db), people: admission.New(db), authz: a, pages: t, cfg: cfg,
-		rehearsals: fairlimit.BesideWriters()}
+		rehearsals: fairlimit.YieldToWriters()}
 }
 
 // now returns the time of a change, in the precision of the store.

@@ -50,7 +50,7 @@ func (s *Service) ResolvePath(ctx context.Context, kind, path string) ([]resourc
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.store.At(ctx, kind, names, maxAtPath)
+	found, err := s.store.FindByPath(ctx, kind, names, maxAtPath)
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func (s *Service) Simulate(ctx context.Context, sim Simulation) (out Consequence
 	if err != nil {
 		return out, err
 	}
-	end, err := s.rehearsals.Take(ctx, caller.Identity.Root())
+	end, err := s.rehearsals.Acquire(ctx, caller.Identity.Root())
 	if err != nil {
 		return out, err
 	}
@@ -181,7 +181,7 @@ func (d *difference) late() bool {
 func (s *Service) rehearse(ctx context.Context, sim Simulation) (d *difference, err error) {
 	bounded, cancel := context.WithTimeout(resource.WithDryRun(ctx), rehearsalTime)
 	defer cancel()
-	err = s.store.Rehearse(bounded, func(ctx context.Context, r *store.Rehearsal) error {
+	err = s.store.Simulate(bounded, func(ctx context.Context, r *store.Simulation) error {
 		d = &difference{}
 		_, d.at = s.store.Clock()
 		if err := sim.Apply(ctx); err != nil {

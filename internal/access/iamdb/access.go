@@ -82,5 +82,5 @@ func holderCondition(q *store.Query, h HolderQuery) string {
 	}
 	// Not by the segments of the groups: a place may have another's.
 	return fmt.Sprintf("t.parent IN (SELECT g.seg FROM groups AS g WHERE g.uid IN (SELECT v FROM %s AS s)) AND %s "+
-		"AND t.role IN (SELECT v FROM %s AS s)", q.Engine.Each(q, h.Groups), counts(q.Arg(h.Now)), q.Engine.Each(q, roles))
+		"AND t.role IN (SELECT v FROM %s AS s)", q.Engine.Unnest(q, h.Groups), counts(q.Arg(h.Now)), q.Engine.Unnest(q, roles))
 }

@@ -219,7 +219,7 @@ func (t Tx) lockPending(ctx context.Context, uid resource.UID) (r resource.Acces
 	if err := t.RequireGroup(ctx, uid.Parent()); err != nil {
 		return r, err
 	}
-	r, err := store.Lock(ctx, t.Tx, &accessRequests, uid, t.DB.Engine.Lock)
+	r, err := store.Lock(ctx, t.Tx, &accessRequests, uid, t.DB.Engine.ForUpdate)
 	if err != nil {
 		return r, err
 	}
@@ -232,7 +232,7 @@ func (t Tx) lockPending(ctx context.Context, uid resource.UID) (r resource.Acces
 
 // holdBindings keeps the bindings of an identity from being changed or removed until the commit.
 func (t Tx) holdBindings(ctx context.Context, identity resource.UID) error {
-	hold := t.DB.Engine.Hold
+	hold := t.DB.Engine.ForShare
 	if t.DB.Engine.Postgres {
 		hold = ` FOR SHARE OF t`
 	}
@@ -291,7 +291,7 @@ func (s *Store) DenyAccess(ctx context.Context, uid, by resource.UID) (r resourc
 // It returns fault.NotFound if there is none, and fault.FailedPrecondition if there is nothing to hand back.
 func (s *Store) HandBackAccess(ctx context.Context, uid, by resource.UID) (r resource.AccessRequest, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &accessRequests, uid, t.DB.Engine.Lock)
+		before, err := store.Lock(ctx, t.Tx, &accessRequests, uid, t.DB.Engine.ForUpdate)
 		if err != nil {
 			return err
 		}
@@ -318,7 +318,7 @@ func (s *Store) HandBackAccess(ctx context.Context, uid, by resource.UID) (r res
 
 // returnBinding ends a binding now. One that somebody has deleted is gone already.
 func (t Tx) returnBinding(ctx context.Context, uid resource.UID, now time.Time) error {
-	all, err := bareBindings.All(ctx, t.Rows, ` WHERE t.uid = $1`+t.DB.Engine.Lock, string(uid))
+	all, err := bareBindings.All(ctx, t.Rows, ` WHERE t.uid = $1`+t.DB.Engine.ForUpdate, string(uid))
 	if err != nil || len(all) == 0 || all[0].State(now) == resource.BindingOver {
 		return err
 	}
@@ -344,7 +344,7 @@ func (t Tx) closeRequests(ctx context.Context, group resource.UID) error {
 		_, err := t.Exec(ctx, `DELETE FROM role_requests WHERE a1 = $1`, store.Segment(group))
 		return err
 	}
-	open, err := accessRequests.All(ctx, t.Rows, ` WHERE t.parent = $1 AND t.pending = 1 ORDER BY t.seg`+t.DB.Engine.Lock,
+	open, err := accessRequests.All(ctx, t.Rows, ` WHERE t.parent = $1 AND t.pending = 1 ORDER BY t.seg`+t.DB.Engine.ForUpdate,
 		store.Segment(group))
 	if err != nil {
 		return err

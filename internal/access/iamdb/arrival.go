@@ -12,13 +12,13 @@ import (
 // LockIdentity reads an identity that is about to change, or returns
 // fault.NotFound.
 func (t Tx) LockIdentity(ctx context.Context, uid resource.UID) (resource.Identity, error) {
-	return store.Lock(ctx, t.Tx, &identities, uid, t.DB.Engine.Lock)
+	return store.Lock(ctx, t.Tx, &identities, uid, t.DB.Engine.ForUpdate)
 }
 
 // LockPerson reads who a realm knows by subject, who is about to change, or
 // returns fault.NotFound.
 func (t Tx) LockPerson(ctx context.Context, realm, subject string) (resource.Identity, error) {
-	return store.One(ctx, t.Rows, &identities, resource.UserUID(realm, subject), personWhere+t.DB.Engine.Lock, realm,
+	return store.One(ctx, t.Rows, &identities, resource.UserUID(realm, subject), personWhere+t.DB.Engine.ForUpdate, realm,
 		subject)
 }
 

@@ -153,7 +153,7 @@ func (t Tx) bindable(ctx context.Context, b resource.RoleBinding, unseen []resou
 }
 
 func (t Tx) insertBinding(ctx context.Context, b resource.RoleBinding) error {
-	t.Reread(b.Identity)
+	t.IdentitiesChanged(b.Identity)
 	return t.bindingError(store.InsertRow(ctx, t.Tx, &bareBindings, b), b)
 }
 
@@ -165,7 +165,7 @@ func (t Tx) bindingError(err error, b resource.RoleBinding) error {
 		f.Cause = err
 		return f
 	}
-	return t.DB.Refusal(err, "role binding", string(b.Identity), b.UID)
+	return t.DB.ConstraintFault(err, "role binding", string(b.Identity), b.UID)
 }
 
 // Binding returns a binding with its identity, group and role, or fault.NotFound.
@@ -181,7 +181,7 @@ func (s *Store) UpdateBinding(
 	ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error,
 ) (out resource.BoundRole, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &bareBindings, uid, s.Engine.Lock)
+		before, err := store.Lock(ctx, t.Tx, &bareBindings, uid, s.Engine.ForUpdate)
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func (s *Store) UpdateBinding(
 		if err := t.updateBinding(ctx, b); err != nil {
 			return err
 		}
-		t.Reread(before.Identity, b.Identity)
+		t.IdentitiesChanged(before.Identity, b.Identity)
 		if err := t.Emit(ctx, resource.BindingUpdated, uid, uid.Parent(), before, b); err != nil {
 			return err
 		}
@@ -269,7 +269,7 @@ func (t Tx) dueLock(ctx context.Context) (now time.Time, lock string, err error)
 	if now, err = t.Clock(ctx); err != nil {
 		return now, "", err
 	}
-	lock = t.DB.Engine.Lock
+	lock = t.DB.Engine.ForUpdate
 	if t.DB.Engine.Postgres {
 		lock += ` SKIP LOCKED`
 	}
@@ -283,7 +283,7 @@ func (t Tx) endBinding(ctx context.Context, b resource.RoleBinding, now time.Tim
 	if _, err := t.Exec(ctx, `UPDATE role_bindings SET end_ms = $2 WHERE uid = $1`, string(b.UID), store.MS(now)); err != nil {
 		return err
 	}
-	t.Reread(b.Identity)
+	t.IdentitiesChanged(b.Identity)
 	return t.Emit(ctx, resource.BindingExpired, b.UID, b.Group(), before, b)
 }
 
@@ -330,7 +330,7 @@ func (s *Store) OwnersOf(ctx context.Context, org resource.UID) ([]resource.UID,
 
 // unbind removes the bindings a condition selects, with their events.
 func (t Tx) unbind(ctx context.Context, where string, args ...any) error {
-	gone, err := bareBindings.All(ctx, t.Rows, ` WHERE `+where+` ORDER BY t.uid`+t.DB.Engine.LockKey, args...)
+	gone, err := bareBindings.All(ctx, t.Rows, ` WHERE `+where+` ORDER BY t.uid`+t.DB.Engine.ForDelete, args...)
 	if err != nil {
 		return err
 	}
@@ -338,7 +338,7 @@ func (t Tx) unbind(ctx context.Context, where string, args ...any) error {
 		if n, err := t.Exec(ctx, `DELETE FROM role_bindings WHERE uid = $1`, string(b.UID)); err != nil || n == 0 {
 			return err
 		}
-		t.Reread(b.Identity)
+		t.IdentitiesChanged(b.Identity)
 		if err := t.Removed(ctx, "role_bindings", resource.BindingDeleted, b.UID, b.Group(), b); err != nil {
 			return err
 		}
@@ -379,7 +379,7 @@ func (t Tx) ownedAlone(ctx context.Context, where string, uid resource.UID) (alo
 	}
 	orgs, err := store.ReadColumn[resource.UID](ctx, t.Rows,
 		`SELECT t.uid FROM groups AS t WHERE t.parent IS NULL AND t.seg IN
-		(SELECT parent FROM role_bindings WHERE `+where+` AND role = $2 AND `+lasts("$3")+`) ORDER BY t.uid`+t.DB.Engine.Lock,
+		(SELECT parent FROM role_bindings WHERE `+where+` AND role = $2 AND `+lasts("$3")+`) ORDER BY t.uid`+t.DB.Engine.ForUpdate,
 		arg, owner, store.MS(now))
 	if err != nil {
 		return nil, err
@@ -460,7 +460,7 @@ func peopleWithEmail(e store.Engine, email string, orgs []resource.UID, n int) (
 	q := store.Query{Engine: e}
 	text = `SELECT i.uid, i.name, i.display_name FROM identities AS i
 		WHERE i.email = ` + q.Arg(email) + ` AND i.email <> '' AND i.parent IS NULL AND EXISTS (SELECT 1 FROM members AS m
-			WHERE m.identity = i.uid AND m.org IN (SELECT v FROM ` + e.Each(&q, segs) + ` AS s))
+			WHERE m.identity = i.uid AND m.org IN (SELECT v FROM ` + e.Unnest(&q, segs) + ` AS s))
 		ORDER BY i.uid LIMIT ` + q.Arg(n)
 	return q.Args, text
 }
@@ -477,7 +477,7 @@ func (s *Store) Joined(ctx context.Context, people []resource.UID) (map[resource
 		keys[i] = string(uid)
 	}
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT m.identity, g.uid FROM ` + s.Engine.Each(&q, keys) + ` AS s CROSS JOIN members AS m
+	text := `SELECT m.identity, g.uid FROM ` + s.Engine.Unnest(&q, keys) + ` AS s CROSS JOIN members AS m
 		CROSS JOIN groups AS g WHERE m.identity = s.v AND g.seg = m.org`
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var person, org resource.UID

@@ -11,7 +11,7 @@ import (
 )
 
 var budgets = store.Kind[resource.Budget]{
-	Table: "budgets", Label: "budget", Self: true, Unique: "seg", // it has the UID of its group
+	Table: "budgets", Label: "budget", GroupUID: true, Unique: "seg", // it has the UID of its group
 	Created: resource.BudgetCreated, Updated: resource.BudgetUpdated, Deleted: resource.BudgetDeleted,
 	Columns: func(b *resource.Budget) []store.Column {
 		return []store.Column{
@@ -74,7 +74,7 @@ func (s *Store) DeleteBudget(ctx context.Context, group resource.UID) error {
 }
 
 func (t Tx) deleteBudget(ctx context.Context, group resource.UID) error {
-	b, err := store.Lock(ctx, t.Tx, &budgets, group, t.DB.Engine.LockKey)
+	b, err := store.Lock(ctx, t.Tx, &budgets, group, t.DB.Engine.ForDelete)
 	if errors.Is(err, fault.NotFound) {
 		return nil
 	}

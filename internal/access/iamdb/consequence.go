@@ -17,7 +17,7 @@ func (s *Store) GrantsOfAll(ctx context.Context, identities []resource.UID) (map
 		return all, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT b.uid, b.identity, r.uid, b.start_ms, b.expire_ms FROM ` + s.Engine.Each(&q, texts(identities)) + ` AS s
+	text := `SELECT b.uid, b.identity, r.uid, b.start_ms, b.expire_ms FROM ` + s.Engine.Unnest(&q, texts(identities)) + ` AS s
 		CROSS JOIN role_bindings AS b CROSS JOIN roles AS r WHERE b.identity = s.v AND b.end_ms = 0 AND r.seg = b.role`
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
@@ -62,7 +62,7 @@ func (s *Store) CapabilitiesOf(
 		return all, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT r.uid, r.capabilities FROM ` + s.Engine.Each(&q, texts(roles)) + ` AS s CROSS JOIN roles AS r WHERE r.uid = s.v`
+	text := `SELECT r.uid, r.capabilities FROM ` + s.Engine.Unnest(&q, texts(roles)) + ` AS s CROSS JOIN roles AS r WHERE r.uid = s.v`
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
 		var detail []byte
@@ -86,7 +86,7 @@ func (s *Store) IdentitiesByUID(ctx context.Context, uids []resource.UID) (map[r
 		return all, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	found, err := identities.All(ctx, s.Rows, ` WHERE t.uid IN (SELECT v FROM `+s.Engine.Each(&q, texts(uids))+` AS s)`, q.Args...)
+	found, err := identities.All(ctx, s.Rows, ` WHERE t.uid IN (SELECT v FROM `+s.Engine.Unnest(&q, texts(uids))+` AS s)`, q.Args...)
 	for _, i := range found {
 		all[i.UID] = i
 	}
@@ -105,7 +105,7 @@ func (s *Store) SessionsOf(
 		}
 		q := store.Query{Engine: s.Engine}
 		found, err := store.ReadAll(ctx, s.Rows, scanSession,
-			selectSession+` WHERE t.`+column+` IN (SELECT v FROM `+s.Engine.Each(&q, keys)+` AS s)`, q.Args...)
+			selectSession+` WHERE t.`+column+` IN (SELECT v FROM `+s.Engine.Unnest(&q, keys)+` AS s)`, q.Args...)
 		if err != nil {
 			return nil, err
 		}

@@ -84,7 +84,7 @@ func (t Tx) revoke(ctx context.Context, identity resource.UID) error {
 	}
 	_, err := t.Exec(ctx, `INSERT INTO revocations (identity, at_ms) VALUES ($1, $2)
 		ON CONFLICT (identity) DO UPDATE SET at_ms = excluded.at_ms`, string(identity), store.MS(now))
-	t.Reread(identity)
+	t.IdentitiesChanged(identity)
 	return err
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 var groups = store.Kind[resource.Group]{
-	Table: "groups", Label: "group", Self: true,
+	Table: "groups", Label: "group", GroupUID: true,
 	Created: resource.GroupCreated, Updated: resource.GroupUpdated, Deleted: resource.GroupDeleted,
 	Columns: func(g *resource.Group) []store.Column {
 		return []store.Column{
@@ -59,7 +59,7 @@ func (s *Store) InsertGroup(
 // organization.
 func (t Tx) InsertGroup(ctx context.Context, g *resource.Group) error {
 	if p := g.UID.Parent(); p != "" {
-		err := t.Row(ctx, `SELECT t.kind FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(p)}, &g.Kind)
+		err := t.Row(ctx, `SELECT t.kind FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.ForShare, []any{string(p)}, &g.Kind)
 		if err != nil {
 			return store.Missing(err, "group", p)
 		}
@@ -92,7 +92,7 @@ func (s *Store) EnsureGroups(ctx context.Context, parent resource.UID, names []s
 
 // ensureGroup returns the group of a name in another, which is held, and creates it if it is missing.
 func (t Tx) ensureGroup(ctx context.Context, parent resource.UID, name string) (uid resource.UID, err error) {
-	err = t.Row(ctx, `SELECT t.uid FROM groups AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Hold,
+	err = t.Row(ctx, `SELECT t.uid FROM groups AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.ForShare,
 		[]any{store.Segment(parent), name}, &uid)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return uid, err
@@ -149,7 +149,7 @@ func (s *Store) UpdateGroup(ctx context.Context, before, after resource.Group) (
 // group.
 func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		g, err := store.Lock(ctx, t.Tx, &groups, uid, s.Engine.LockKey)
+		g, err := store.Lock(ctx, t.Tx, &groups, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 				return err
 			}
 		}
-		held, err := t.Users(ctx, uid, groupChildren)
+		held, err := t.ReferencedBy(ctx, uid, groupChildren)
 		if err != nil {
 			return err
 		}
@@ -262,7 +262,7 @@ func (t Tx) deleteJudgements(ctx context.Context, group resource.UID) error {
 }
 
 // groupChildren is what keeps a group from being deleted.
-var groupChildren = []store.Use{
+var groupChildren = []store.Reference{
 	{Table: "groups", Column: "parent", Label: "groups"},
 	{Table: "identities", Column: "parent", Label: "identities"},
 	{Table: "roles", Column: "parent", Label: "roles"},

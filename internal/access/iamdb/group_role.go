@@ -22,6 +22,6 @@ func (s *Store) RolesOn(ctx context.Context, groups []resource.UID, n int) ([]Gr
 		return h, err
 	}, fmt.Sprintf(`SELECT g.uid, b.identity, b.role FROM %s AS s CROSS JOIN groups AS g CROSS JOIN role_bindings AS b
 		WHERE g.uid = s.v AND b.parent = g.seg AND %s ORDER BY g.uid, b.identity, b.role LIMIT %s`,
-		s.Engine.Each(&q, groups), counts(q.Arg(s.now())), q.Arg(n)),
+		s.Engine.Unnest(&q, groups), counts(q.Arg(s.now())), q.Arg(n)),
 		q.Args...)
 }

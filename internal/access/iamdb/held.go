@@ -72,7 +72,7 @@ func (s *Store) NamesOfGroups(ctx context.Context, uids []resource.UID) (map[res
 		return nil, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	each := q.Engine.Each(&q, uids)
+	each := q.Engine.Unnest(&q, uids)
 	return store.ReadMap[resource.UID, string](ctx, s.Rows,
 		`SELECT g.uid, g.name FROM groups AS g WHERE g.uid IN (SELECT v FROM `+each+` AS s)`, q.Args...)
 }

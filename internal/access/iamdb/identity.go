@@ -151,7 +151,7 @@ func (t Tx) UpdateIdentity(
 	// Replicas cache whom it stands for.
 	if !reflect.DeepEqual(before.Relationship,
 		after.Relationship) || before.Email != after.Email || before.Realm != after.Realm {
-		t.Reread(after.UID)
+		t.IdentitiesChanged(after.UID)
 	}
 	return store.UpdateAs(ctx, t.Tx, &identities, event, before, after)
 }
@@ -159,7 +159,7 @@ func (t Tx) UpdateIdentity(
 // DeleteIdentity removes an identity unless home would lose its last owner, or,
 // if home is "", any organization. It returns the others that do.
 func (t Tx) DeleteIdentity(ctx context.Context, uid, home resource.UID) (ownerless []resource.UID, err error) {
-	i, err := store.Lock(ctx, t.Tx, &identities, uid, t.DB.Engine.LockKey)
+	i, err := store.Lock(ctx, t.Tx, &identities, uid, t.DB.Engine.ForDelete)
 	if err != nil {
 		return nil, err
 	}

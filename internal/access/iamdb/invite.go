@@ -203,7 +203,7 @@ func (t Tx) EndedInvite(ctx context.Context, uid resource.UID) (digest []byte, r
 // fault.NotFound: of two who come at once with one that is good once, the second
 // finds it gone.
 func (t Tx) LockInvite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
-	return store.Lock(ctx, t.Tx, &invites, uid, t.DB.Engine.Lock)
+	return store.Lock(ctx, t.Tx, &invites, uid, t.DB.Engine.ForUpdate)
 }
 
 // bindInvited gives an identity what an invite promises, unless it has it.

@@ -47,7 +47,7 @@ func (s *Store) PairSigningKey(ctx context.Context, id string, p SigningKey) err
 				AND NOT EXISTS (SELECT 1 FROM paired_keys AS p WHERE p.pair = k.id)`,
 			p.ID, p.Algorithm, p.Sealed, store.MS(p.CreateTime), id)
 		if n > 0 {
-			t.Reread(resource.SigningKeysSubject)
+			t.IdentitiesChanged(resource.SigningKeysSubject)
 		}
 		return err
 	})
@@ -56,7 +56,7 @@ func (s *Store) PairSigningKey(ctx context.Context, id string, p SigningKey) err
 // serialize makes transactions that call it run one after the other.
 func (t Tx) serialize(ctx context.Context) error {
 	var one int
-	return t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+t.DB.Engine.Lock, nil, &one)
+	return t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+t.DB.Engine.ForUpdate, nil, &one)
 }
 
 func (t Tx) insertSigningKey(ctx context.Context, k SigningKey, at int64) error {
@@ -97,7 +97,7 @@ func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) 
 		}
 		err := t.insertSigningKey(ctx, k, max(store.MS(k.CreateTime), at+1))
 		added = err == nil
-		t.Reread(resource.SigningKeysSubject)
+		t.IdentitiesChanged(resource.SigningKeysSubject)
 		return err
 	})
 	return added, err
@@ -111,7 +111,7 @@ func (s *Store) DropSigningKey(ctx context.Context, id string) error {
 		if err == nil && n == 0 {
 			return fault.Missing("signing key", id)
 		}
-		t.Reread(resource.SigningKeysSubject)
+		t.IdentitiesChanged(resource.SigningKeysSubject)
 		return err
 	})
 }
@@ -135,9 +135,9 @@ func (t Tx) ForgetSealed(
 		keys++
 	}
 	if keys > 0 {
-		t.Reread(resource.SigningKeysSubject)
+		t.IdentitiesChanged(resource.SigningKeysSubject)
 	}
-	all, err := providers.All(ctx, t.Rows, ` ORDER BY t.uid`+t.DB.Engine.Lock)
+	all, err := providers.All(ctx, t.Rows, ` ORDER BY t.uid`+t.DB.Engine.ForUpdate)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 var mappings = store.Kind[resource.ExternalGroupRoleMapping]{
-	Table: "external_group_role_mappings", Label: "external group role mapping", Holders: "identity_providers",
+	Table: "external_group_role_mappings", Label: "external group role mapping", ParentTables: "identity_providers",
 	Created: resource.MappingCreated, Deleted: resource.MappingDeleted,
 	Columns: func(m *resource.ExternalGroupRoleMapping) []store.Column {
 		return []store.Column{
@@ -97,7 +97,7 @@ func (s *Store) DeleteMappings(
 
 // deleteMapping removes a mapping and its count, without an event.
 func (t Tx) deleteMapping(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
-	m, err := store.Lock(ctx, t.Tx, &mappings, uid, t.DB.Engine.LockKey)
+	m, err := store.Lock(ctx, t.Tx, &mappings, uid, t.DB.Engine.ForDelete)
 	if err != nil {
 		return m, err
 	}

@@ -82,7 +82,7 @@ func validAt(at string) string { return `t.to_ms > ` + at + ` AND t.from_ms <= `
 // looked up for one group after the other.
 func (p PastQuery) source(q *store.Query, known map[resource.UID]string) (text string) {
 	counted := countedAt("t", q.Arg(store.MS(p.At)))
-	on := func() string { return q.Engine.Each(q, segments(maps.Keys(known))) }
+	on := func() string { return q.Engine.Unnest(q, segments(maps.Keys(known))) }
 	switch {
 	case p.Identity == "":
 		text = on() + ` AS s` + q.Engine.Lookup("binding_history", `t.grp = s.v AND `+counted) + ` WHERE 1 = 1`
@@ -91,10 +91,10 @@ func (p PastQuery) source(q *store.Query, known map[resource.UID]string) (text s
 			` AND +t.grp IN (SELECT v FROM ` + on() + ` AS s)`
 	default:
 		text = `binding_history AS t WHERE t.identity = ` + q.Arg(string(p.Identity)) + ` AND ` + counted +
-			` AND EXISTS (SELECT 1 FROM ` + q.Engine.Each(q, texts(p.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')`
+			` AND EXISTS (SELECT 1 FROM ` + q.Engine.Unnest(q, texts(p.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')`
 	}
 	if p.Roles != nil {
-		text += ` AND +t.role IN (SELECT v FROM ` + q.Engine.Each(q, segments(slices.Values(p.Roles))) + ` AS r)`
+		text += ` AND +t.role IN (SELECT v FROM ` + q.Engine.Unnest(q, segments(slices.Values(p.Roles))) + ` AS r)`
 	}
 	return text
 }
@@ -125,7 +125,7 @@ func (s *Store) namesAt(
 		return nil, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT t.uid, t.name FROM ` + q.Engine.Each(&q, segments(slices.Values(uids))) + ` AS s` +
+	text := `SELECT t.uid, t.name FROM ` + q.Engine.Unnest(&q, segments(slices.Values(uids))) + ` AS s` +
 		q.Engine.Lookup(table, `t.seg = s.v`)
 	// The one that was valid then is the last.
 	ms := q.Arg(store.MS(at))
@@ -149,7 +149,7 @@ func (s *Store) rolesAt(ctx context.Context, at time.Time, segs []int64) (map[in
 		return all, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT t.seg, t.uid, t.name, t.capabilities FROM ` + q.Engine.Each(&q, segs) + ` AS s` +
+	text := `SELECT t.seg, t.uid, t.name, t.capabilities FROM ` + q.Engine.Unnest(&q, segs) + ` AS s` +
 		q.Engine.Lookup("role_history", `t.seg = s.v`)
 	text += ` WHERE ` + validAt(q.Arg(store.MS(at)))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
@@ -180,7 +180,7 @@ func (s *Store) GrantsAt(
 	q := store.Query{Engine: s.Engine}
 	text := `SELECT t.uid, t.role, t.start_ms, t.expire_ms FROM binding_history AS t WHERE t.identity = ` +
 		q.Arg(string(identity)) + ` AND ` + validAt(q.Arg(store.MS(at))) + ` AND +t.grp IN (SELECT v FROM ` +
-		q.Engine.Each(&q, segments(maps.Keys(known))) + ` AS s)`
+		q.Engine.Unnest(&q, segments(maps.Keys(known))) + ` AS s)`
 	var grants []Grant
 	var roles []int64
 	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
@@ -330,7 +330,7 @@ func (s *Store) identityInfos(
 ) (map[resource.UID]resource.IdentityInfo, error) {
 	q := store.Query{Engine: s.Engine}
 	text := `SELECT t.uid, t.name, t.display_name, t.description, t.issuer, t.subject, t.email FROM ` +
-		q.Engine.Each(&q, texts(uids)) + ` AS s` + q.Engine.Lookup("identities", `t.uid = s.v`)
+		q.Engine.Unnest(&q, texts(uids)) + ` AS s` + q.Engine.Lookup("identities", `t.uid = s.v`)
 	all := map[resource.UID]resource.IdentityInfo{}
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var i resource.IdentityInfo

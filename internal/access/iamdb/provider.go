@@ -71,7 +71,7 @@ func (s *Store) UpdateProvider(
 	ctx context.Context, uid resource.UID, change ProviderChange,
 ) (p resource.IdentityProvider, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &providers, uid, s.Engine.Lock)
+		before, err := store.Lock(ctx, t.Tx, &providers, uid, s.Engine.ForUpdate)
 		if err != nil {
 			return err
 		}
@@ -155,11 +155,11 @@ func (t Tx) MappingsOf(ctx context.Context, provider resource.UID) ([]resource.E
 // fault.NotFound if there is no such provider.
 func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &providers, uid, s.Engine.LockKey)
+		before, err := store.Lock(ctx, t.Tx, &providers, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}
-		users, err := t.Users(ctx, uid, []store.Use{
+		users, err := t.ReferencedBy(ctx, uid, []store.Reference{
 			{Table: "external_group_role_mappings", Column: "parent", Label: "external group role mappings"},
 			{Table: "identities", Column: "provider", Label: "identities"},
 		})

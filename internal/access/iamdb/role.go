@@ -51,7 +51,7 @@ func (s *Store) UpdateRole(ctx context.Context, before, after resource.Role) (re
 }
 
 // roleUsers is what keeps a role from being deleted.
-var roleUsers = []store.Use{
+var roleUsers = []store.Reference{
 	{Table: "role_bindings", Column: "role", Label: "role bindings"},
 	{Table: "group_invites", Column: "role", Label: "group invites"},
 	{Table: "identity_providers", Column: "default_role", Label: "identity providers"},
@@ -65,14 +65,14 @@ var roleUsers = []store.Use{
 // fault.NotFound if there is no such role.
 func (s *Store) DeleteRole(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		r, err := store.Lock(ctx, t.Tx, &roles, uid, s.Engine.LockKey)
+		r, err := store.Lock(ctx, t.Tx, &roles, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}
 		if err := t.deleteOver(ctx, `t.role = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
-		users, err := t.Users(ctx, uid, roleUsers)
+		users, err := t.ReferencedBy(ctx, uid, roleUsers)
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func (t Tx) StillVouched(ctx context.Context, v resource.Voucher) error {
 		return nil
 	}
 	var one int
-	err := t.Row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1 AND t.epoch = $2`+t.DB.Engine.Hold,
+	err := t.Row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1 AND t.epoch = $2`+t.DB.Engine.ForShare,
 		[]any{string(v.Provider()), v.Epoch()}, &one)
 	if errors.Is(err, sql.ErrNoRows) {
 		return fault.New(fault.Aborted, "Aborted: the identity provider has changed; sign in again")
@@ -167,7 +167,7 @@ func errNoRefresh() error {
 func (t Tx) lockSessionOf(ctx context.Context, digest []byte) (id string, _ error) {
 	err := t.Row(ctx, `SELECT session FROM refresh_tokens WHERE digest = $1`, []any{digest}, &id)
 	if err == nil {
-		err = t.Row(ctx, `SELECT t.id FROM sessions AS t WHERE t.id = $1`+t.DB.Engine.Lock, []any{id}, &id)
+		err = t.Row(ctx, `SELECT t.id FROM sessions AS t WHERE t.id = $1`+t.DB.Engine.ForUpdate, []any{id}, &id)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", errNoRefresh()
@@ -221,7 +221,7 @@ func (s *Store) EndSession(ctx context.Context, id string) (ended bool, _ error)
 }
 
 func (t Tx) endSession(ctx context.Context, id string, why resource.EndReason) (bool, error) {
-	n, err := scanSession(t.QueryRow(ctx, selectSession+` WHERE t.id = $1`+t.DB.Engine.LockKey, id))
+	n, err := scanSession(t.QueryRow(ctx, selectSession+` WHERE t.id = $1`+t.DB.Engine.ForDelete, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -253,7 +253,7 @@ func (t Tx) emitEnded(ctx context.Context, n resource.Session, why resource.EndR
 // how many there were.
 func (t Tx) endSelected(ctx context.Context, why resource.EndReason, where string, args ...any) (int, error) {
 	ids, err := store.ReadColumn[string](ctx, t.Rows,
-		`SELECT t.id FROM sessions AS t WHERE `+where+` ORDER BY t.id`+t.DB.Engine.LockKey, args...)
+		`SELECT t.id FROM sessions AS t WHERE `+where+` ORDER BY t.id`+t.DB.Engine.ForDelete, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -322,7 +322,7 @@ func (s *Store) BrowserSession(ctx context.Context, cookie []byte, idle time.Dur
 // are void already.
 func (t Tx) endSessions(ctx context.Context, identity resource.UID) error {
 	all, err := store.ReadAll(ctx, t.Rows, scanSession,
-		selectSession+` WHERE t.identity = $1 ORDER BY t.id`+t.DB.Engine.LockKey, string(identity))
+		selectSession+` WHERE t.identity = $1 ORDER BY t.id`+t.DB.Engine.ForDelete, string(identity))
 	if err != nil {
 		return err
 	}

@@ -49,10 +49,10 @@ func (t Tx) recordUse(ctx context.Context, u Use, at time.Time) error {
 	}
 	slices.Sort(caps) // in one order always, so that two replicas do not wait for each other
 	text := `INSERT INTO binding_uses (binding, capability, last_ms)
-		SELECT t.seg, s.v, CAST(` + q.Arg(store.MS(at)) + ` AS BIGINT) FROM role_bindings AS t CROSS JOIN ` + t.DB.Engine.Each(&q, caps) + ` AS s
+		SELECT t.seg, s.v, CAST(` + q.Arg(store.MS(at)) + ` AS BIGINT) FROM role_bindings AS t CROSS JOIN ` + t.DB.Engine.Unnest(&q, caps) + ` AS s
 		WHERE t.parent = ` + q.Arg(store.Segment(u.Group)) + ` AND t.identity = ` + q.Arg(string(u.Identity)) + ` AND t.role = ` +
 		q.Arg(store.Segment(u.Role)) + ` AND t.expire_ms = ` + q.Arg(u.ExpireMS) + ` AND t.start_ms = ` + q.Arg(u.StartMS) + `
-		ORDER BY s.v` + t.DB.Engine.Hold + ` ON CONFLICT (binding, capability) DO UPDATE SET last_ms = excluded.last_ms
+		ORDER BY s.v` + t.DB.Engine.ForShare + ` ON CONFLICT (binding, capability) DO UPDATE SET last_ms = excluded.last_ms
 		WHERE binding_uses.last_ms < excluded.last_ms`
 	return t.Later(ctx, text, q.Args...)
 }
@@ -79,7 +79,7 @@ func (s *Store) UsesOf(
 		return all, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT b.uid, u.capability, u.last_ms FROM ` + s.Engine.Each(&q, texts(bindings)) + ` AS s CROSS JOIN role_bindings AS b
+	text := `SELECT b.uid, u.capability, u.last_ms FROM ` + s.Engine.Unnest(&q, texts(bindings)) + ` AS s CROSS JOIN role_bindings AS b
 		CROSS JOIN binding_uses AS u WHERE b.uid = s.v AND u.binding = b.seg`
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
@@ -108,7 +108,7 @@ func (s *Store) RolesUsableOn(ctx context.Context, group resource.UID, n int) ([
 	for _, g := range append(group.Ancestors(), group) {
 		segments = append(segments, store.Segment(g))
 	}
-	return roles.All(ctx, s.Rows, ` WHERE t.parent IS NULL OR t.parent IN (SELECT v FROM `+s.Engine.Each(&q, segments)+` AS s)
+	return roles.All(ctx, s.Rows, ` WHERE t.parent IS NULL OR t.parent IN (SELECT v FROM `+s.Engine.Unnest(&q, segments)+` AS s)
 		ORDER BY t.uid LIMIT `+q.Arg(n), q.Args...)
 }
 
@@ -125,7 +125,7 @@ func (s *Store) InvitesUsed(ctx context.Context, invites []resource.UID) (map[re
 	for group, some := range by {
 		q := store.Query{Engine: s.Engine}
 		text := `SELECT invite, max(at_ms) FROM joins WHERE grp = ` + q.Arg(store.Segment(group)) + `
-			AND invite IN (SELECT v FROM ` + s.Engine.Each(&q, texts(some)) + ` AS s) GROUP BY invite`
+			AND invite IN (SELECT v FROM ` + s.Engine.Unnest(&q, texts(some)) + ` AS s) GROUP BY invite`
 		times, err := store.ReadMap[resource.UID, int64](ctx, s.Rows, text, q.Args...)
 		if err != nil {
 			return nil, err

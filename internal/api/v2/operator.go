@@ -34,7 +34,7 @@ func (s *server) GetInstallation(ctx context.Context, _ *pb.GetInstallationReque
 func databaseOf(in status.Installation) *pb.Database {
 	return &pb.Database{
 		Version: in.Database.Version, Schema: in.Database.Schema, KnownSchema: in.KnownSchema,
-		Answers: durationpb.New(in.Database.Answers), ClockSkew: durationpb.New(in.Database.Skew),
+		Answers: durationpb.New(in.Database.Latency), ClockSkew: durationpb.New(in.Database.Skew),
 		ConnectionsInUse: int32(in.Connections), ConnectionsLimit: int32(in.Limit),
 	}
 }

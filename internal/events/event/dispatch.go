@@ -136,7 +136,7 @@ func (d *Dispatcher) lease(ctx context.Context) (bool, error) {
 	if !d.store.Replicated() {
 		return true, nil
 	}
-	return d.store.Lease(ctx, leaseName, d.id, leaseLife)
+	return d.store.AcquireLease(ctx, leaseName, d.id, leaseLife)
 }
 
 // lead delivers events until the lease is lost, the history of the database changes
@@ -399,7 +399,7 @@ func (d *Dispatcher) release(ctx context.Context) {
 	defer cancel()
 	d.saveCursors(ctx)
 	if d.store.Replicated() {
-		if err := d.store.EndLease(ctx, leaseName, d.id); err != nil {
+		if err := d.store.ReleaseLease(ctx, leaseName, d.id); err != nil {
 			d.cfg.Log.WarnContext(ctx, "release the lease on events", "err", err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 const MaxDeliveries = 10_000
 
 var deliveries = store.Kind[resource.Delivery]{
-	Table: "deliveries", Label: "delivery", Holders: "subscriptions", Unique: "parent, event_seq",
+	Table: "deliveries", Label: "delivery", ParentTables: "subscriptions", Unique: "parent, event_seq",
 	Columns: func(d *resource.Delivery) []store.Column {
 		return []store.Column{
 			store.Key(&d.UID),
@@ -49,7 +49,7 @@ func (s *Store) Delivery(ctx context.Context, uid resource.UID) (resource.Delive
 // fault.NotFound if the subscription is gone.
 func (s *Store) GiveUp(ctx context.Context, sub resource.UID, cursor int64, all []resource.Delivery) error {
 	return s.write(ctx, func(t Tx) error {
-		if _, err := store.Lock(ctx, t.Tx, &subscriptions, sub, s.Engine.Lock); err != nil {
+		if _, err := store.Lock(ctx, t.Tx, &subscriptions, sub, s.Engine.ForUpdate); err != nil {
 			return err
 		}
 		added := 0

@@ -13,7 +13,7 @@ import (
 
 var subscriptions = store.Kind[resource.Subscription]{
 	Table: "subscriptions", Label: "subscription",
-	Created: resource.SubscriptionCreated, Deleted: resource.SubscriptionDeleted, Redacted: resource.Subscription.Redacted,
+	Created: resource.SubscriptionCreated, Deleted: resource.SubscriptionDeleted, Redact: resource.Subscription.Redacted,
 	Columns: func(v *resource.Subscription) []store.Column {
 		return []store.Column{
 			store.Key(&v.UID),
@@ -60,7 +60,7 @@ func (s *Store) Subscriptions(
 // it. It returns fault.NotFound if there is none.
 func (s *Store) DeleteSubscription(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		v, err := store.Lock(ctx, t.Tx, &subscriptions, uid, s.Engine.LockKey)
+		v, err := store.Lock(ctx, t.Tx, &subscriptions, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}

@@ -62,7 +62,7 @@ func (s *Service) named(ctx context.Context, k namedKind, in resource.UID, text 
 		}
 	}
 	found, err := s.db.Search(ctx, reach, store.NameSearch{
-		Table: k.table, Titled: k.titled, Self: k.self, Text: text, In: in, Limit: perKind,
+		Table: k.table, Titled: k.titled, GroupUID: k.self, Text: text, In: in, Limit: perKind,
 	})
 	for _, i := range found {
 		match := ByNamePrefix
@@ -97,7 +97,7 @@ func (s *Service) byPath(ctx context.Context, text string) (all []Result, _ erro
 		return nil, nil
 	}
 	last := names[len(names)-1]
-	parents, err := s.db.At(ctx, "groups", names[:len(names)-1], 1)
+	parents, err := s.db.FindByPath(ctx, "groups", names[:len(names)-1], 1)
 	if err != nil || len(parents) == 0 {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ type Collection struct {
 // An Installation is how everything is, as one replica sees it.
 type Installation struct {
 	State
-	Database           store.Vitals
+	Database           store.Health
 	KnownSchema        int64
 	Connections, Limit int
 	Keys               []token.KeyState

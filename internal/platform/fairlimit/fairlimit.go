@@ -1,4 +1,5 @@
-// Package fairlimit limits expensive work and shares it fairly among tenants.
+// Package fairlimit limits how many expensive tasks run at the same time, and
+// shares the capacity fairly among tenants.
 package fairlimit
 
 import (
@@ -10,91 +11,100 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// Limits say how many turns there are. 0 means no limit, but for Each.
+// Limits configure a Limiter. 0 means no limit, except for PerTenant, which must be
+// at least 1.
 type Limits struct {
-	All   int           // at once
-	Each  int           // of one tenant
-	Users int           // of one tenant, who have a turn or wait for one
-	Wait  time.Duration // for a turn
+	Total           int           // running tasks
+	PerTenant       int           // running tasks of one tenant
+	QueuedPerTenant int           // running and waiting tasks of one tenant
+	Wait            time.Duration // longest wait for admission
 
-	// Rest keeps the place of a turn empty afterwards for as long as the turn took. So with one place, who needs what the
-	// turns keep from them has it for half of the time, however many ask.
+	// Rest keeps the slot of a task empty afterwards for as long as the task took. With
+	// Total 1, work that the tasks block gets half of the time, no matter how many tasks
+	// are waiting.
 	Rest bool
 
-	Busy *fault.Error // what those get who cannot have a turn
+	Busy *fault.Error // returned if a task is not admitted
 }
 
-// Busy returns the error for those who cannot have a turn.
+// Busy returns an error for Limits.Busy that asks the client to try again.
 func Busy(text string) *fault.Error {
-	return &fault.Error{Code: fault.ResourceExhausted, RetryIn: time.Second, Message: "Resource exhausted: " + text + "; try again"}
+	return &fault.Error{
+		Code: fault.ResourceExhausted, RetryIn: time.Second, Message: "Resource exhausted: " + text + "; try again",
+	}
 }
 
-// Turns are taken by tenants. Whoever asks a lot waits for themselves: of one tenant, only those wait with others who have
-// one of its own places.
-type Turns struct {
+// A Limiter admits tasks of tenants. A task waits for a slot of its tenant first, and
+// then for one of the shared slots. So a tenant with many tasks delays mainly itself:
+// at most PerTenant of its tasks compete with the tasks of other tenants. It is safe
+// for concurrent use.
+type Limiter struct {
 	limits Limits
-	slots  chan struct{} // nil without a limit
+	slots  chan struct{} // shared by all tenants; nil without a limit
 
-	mu    sync.Mutex
-	lanes map[resource.UID]*lane
+	mu      sync.Mutex
+	tenants map[resource.UID]*tenantQueue
 }
 
-// A lane has the places of a tenant.
-type lane struct {
+// A tenantQueue holds the slots of one tenant.
+type tenantQueue struct {
 	slots chan struct{}
-	users int
+	tasks int // running or waiting
 }
 
-// New returns turns of which none is taken.
-func New(l Limits) *Turns {
-	t := &Turns{limits: l, lanes: map[resource.UID]*lane{}}
-	if l.All > 0 {
-		t.slots = make(chan struct{}, l.All)
+// New returns a Limiter on which no task is running.
+func New(l Limits) *Limiter {
+	t := &Limiter{limits: l, tenants: map[resource.UID]*tenantQueue{}}
+	if l.Total > 0 {
+		t.slots = make(chan struct{}, l.Total)
 	}
 	return t
 }
 
-// BesideWriters returns turns at what keeps the writers of SQLite waiting: one at a time, and as long none.
-func BesideWriters() *Turns {
-	const users = 9 // of one tenant
-	return New(Limits{All: 1, Each: 1, Users: users, Rest: true, Busy: Busy("too many of these at once")})
+// YieldToWriters returns a limiter for work that blocks SQLite writers. It admits one
+// task at a time, then stays idle for as long as the task took.
+func YieldToWriters() *Limiter {
+	const queued = 9 // per tenant
+	return New(Limits{Total: 1, PerTenant: 1, QueuedPerTenant: queued, Rest: true, Busy: Busy("too many of these at once")})
 }
 
-// Take waits for a turn of a tenant. end ends it. It returns Limits.Busy if too many of the tenant wait already, or if it
-// takes too long, and the error of ctx.
-func (t *Turns) Take(ctx context.Context, tenant resource.UID) (end func(), _ error) {
+// Acquire waits until a task of a tenant may run. The caller calls release when the
+// task has ended. Acquire returns Limits.Busy if too many tasks of the tenant are
+// queued already or the wait takes longer than Limits.Wait, and the error of ctx if
+// it ends first.
+func (t *Limiter) Acquire(ctx context.Context, tenant resource.UID) (release func(), _ error) {
 	if t.limits.Wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t.limits.Wait, t.limits.Busy)
 		defer cancel()
 	}
-	own := t.enter(tenant)
-	if own == nil {
+	queue := t.enter(tenant)
+	if queue == nil {
 		return nil, t.limits.Busy
 	}
-	if err := take(ctx, own.slots); err != nil {
+	if err := takeSlot(ctx, queue.slots); err != nil {
 		t.leave(tenant)
 		return nil, err
 	}
-	if err := take(ctx, t.slots); err != nil {
-		<-own.slots
+	if err := takeSlot(ctx, t.slots); err != nil {
+		<-queue.slots
 		t.leave(tenant)
 		return nil, err
 	}
 	begun := time.Now()
 	return func() {
 		if t.limits.Rest {
-			time.AfterFunc(time.Since(begun), t.free)
+			time.AfterFunc(time.Since(begun), t.freeSlot)
 		} else {
-			t.free()
+			t.freeSlot()
 		}
-		<-own.slots
+		<-queue.slots
 		t.leave(tenant)
 	}, nil
 }
 
-// take waits for a place. Without a limit there is always one.
-func take(ctx context.Context, slots chan struct{}) error {
+// takeSlot waits for a slot. Nil slots have no limit.
+func takeSlot(ctx context.Context, slots chan struct{}) error {
 	if slots == nil {
 		return ctx.Err()
 	}
@@ -106,33 +116,33 @@ func take(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-func (t *Turns) free() {
+func (t *Limiter) freeSlot() {
 	if t.slots != nil {
 		<-t.slots
 	}
 }
 
-// enter returns the lane of a tenant, or nil if it is full.
-func (t *Turns) enter(tenant resource.UID) *lane {
+// enter adds a task to the queue of a tenant. It returns nil if the queue is full.
+func (t *Limiter) enter(tenant resource.UID) *tenantQueue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := t.lanes[tenant]
-	if l == nil {
-		l = &lane{slots: make(chan struct{}, t.limits.Each)}
-		t.lanes[tenant] = l
+	q := t.tenants[tenant]
+	if q == nil {
+		q = &tenantQueue{slots: make(chan struct{}, t.limits.PerTenant)}
+		t.tenants[tenant] = q
 	}
-	if t.limits.Users > 0 && l.users >= t.limits.Users {
+	if t.limits.QueuedPerTenant > 0 && q.tasks >= t.limits.QueuedPerTenant {
 		return nil
 	}
-	l.users++
-	return l
+	q.tasks++
+	return q
 }
 
-// leave forgets a tenant of whom nobody is left.
-func (t *Turns) leave(tenant resource.UID) {
+// leave removes a task from the queue of its tenant, and the queue if it is empty.
+func (t *Limiter) leave(tenant resource.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.lanes[tenant].users--; t.lanes[tenant].users == 0 {
-		delete(t.lanes, tenant)
+	if t.tenants[tenant].tasks--; t.tenants[tenant].tasks == 0 {
+		delete(t.tenants, tenant)
 	}
 }

@@ -27,16 +27,16 @@ const (
 var errFetches = fairlimit.Busy("too much is fetched from upstreams at once")
 
 // fetches limits the requests to upstreams, so that one organization does not keep others from theirs.
-type fetches struct{ turns *fairlimit.Turns }
+type fetches struct{ turns *fairlimit.Limiter }
 
 func newFetches() fetches {
-	return fetches{fairlimit.New(fairlimit.Limits{All: maxFetches, Each: maxFetchesOfOne, Wait: fetchWait, Busy: errFetches})}
+	return fetches{fairlimit.New(fairlimit.Limits{Total: maxFetches, PerTenant: maxFetchesOfOne, Wait: fetchWait, Busy: errFetches})}
 }
 
 // take waits until an organization may make a request. end ends it. It returns fault.ResourceExhausted if that takes too
 // long for the caller as well.
 func (f fetches) take(ctx context.Context, org resource.UID) (end func(), _ error) {
-	end, err := f.turns.Take(ctx, org)
+	end, err := f.turns.Acquire(ctx, org)
 	if err != nil {
 		err = errFetches
 	}

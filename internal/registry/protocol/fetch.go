@@ -184,7 +184,7 @@ type inflow struct {
 	u        *mirror
 	digest   digest.Digest
 	to       *download
-	room     *store.Room
+	room     *store.Headroom
 	body     *upstream.Blob
 	resumes  int
 }
@@ -192,7 +192,7 @@ type inflow struct {
 // open asks the upstream for the blob, if there is room for it.
 func (in *inflow) open(ctx context.Context) (err error) {
 	r := in.registry
-	if in.room, err = r.store.Room(ctx, in.u.Group(), resource.StoredBytes); err != nil {
+	if in.room, err = r.store.Headroom(ctx, in.u.Group(), resource.StoredBytes); err != nil {
 		return err
 	}
 	if err := in.ask(ctx, 0); err != nil {

@@ -123,7 +123,7 @@ type following struct {
 
 // turn does a part, and reports whether it was the last. It returns an error if the server cannot go on.
 func (f *following) turn(ctx context.Context) (ended bool, _ error) {
-	done, err := f.images.following.Take(ctx, f.run.Repo.Root())
+	done, err := f.images.following.Acquire(ctx, f.run.Repo.Root())
 	if err != nil {
 		return false, err
 	}

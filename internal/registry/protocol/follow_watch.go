@@ -60,7 +60,7 @@ func (r *Registry) watchSources(ctx context.Context) {
 		}
 	}
 	if r.store.Replicated() {
-		_ = r.store.EndLease(context.WithoutCancel(ctx), followLease, id) // it ends by itself
+		_ = r.store.ReleaseLease(context.WithoutCancel(ctx), followLease, id) // it ends by itself
 	}
 }
 
@@ -78,7 +78,7 @@ func (w *sourceWatch) lease(ctx context.Context) (bool, error) {
 	if !w.store.Replicated() {
 		return true, nil
 	}
-	return w.store.Lease(ctx, followLease, w.id, watchLife)
+	return w.store.AcquireLease(ctx, followLease, w.id, watchLife)
 }
 
 // watch tells followers until the lease is lost, the history of the database changes, or ctx ends.

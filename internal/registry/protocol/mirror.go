@@ -39,7 +39,7 @@ func (r *Registry) upstreamOf(ctx context.Context, group resource.UID) (u regist
 	if group == "" {
 		return u, false, nil
 	}
-	set, err := r.upstreams.All(ctx)
+	set, err := r.upstreams.Get(ctx)
 	if err != nil {
 		return u, false, err
 	}

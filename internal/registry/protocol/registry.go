@@ -95,14 +95,14 @@ type Registry struct {
 	issuer    *token.Issuer
 	storage   storage
 	pulls     *pullLog
-	readers   chan struct{}    // a semaphore: one value per request that reads documents
-	retaining *fairlimit.Turns // to apply retention
-	following *fairlimit.Turns // to make repos equal to those that they follow
+	readers   chan struct{}      // a semaphore: one value per request that reads documents
+	retaining *fairlimit.Limiter // to apply retention
+	following *fairlimit.Limiter // to make repos equal to those that they follow
 	verifier  *verifier
 	config    Config
 	busy      sync.Map // the IDs of uploads that a request of this process is writing to
 
-	upstreams *store.Whole[registrydb.UpstreamSet]
+	upstreams *store.CachedTable[registrydb.UpstreamSet]
 	seen      *lru.Cache[seenKey, time.Time] // when tags were last seen at an upstream
 	asking    *asking
 	downloads *downloads
@@ -128,7 +128,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 		downloads: &downloads{all: map[string]*download{}}, fetches: newFetches(), asks: newFetches(),
 		pauses: &pauses{all: map[resource.UID]pause{}}, absences: newAbsences(), failures: newFailures(),
 		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: storage{b}, pulls: newPullLog(s, c.Log),
-		readers: make(chan struct{}, maxReaders), retaining: fairlimit.BesideWriters(), following: fairlimit.BesideWriters(), verifier: newVerifier(), config: c,
+		readers: make(chan struct{}, maxReaders), retaining: fairlimit.YieldToWriters(), following: fairlimit.YieldToWriters(), verifier: newVerifier(), config: c,
 	}
 	if c.Repair == nil {
 		r.config.Repair = r.fromUpstream

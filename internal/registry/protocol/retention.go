@@ -115,7 +115,7 @@ func (s *Service) applyRetention(
 func (r *Registry) applyRetention(
 	ctx context.Context, repo resource.UID, order registrydb.RetentionOrder,
 ) (registrydb.RetentionPlan, error) {
-	end, err := r.retaining.Take(ctx, repo.Root())
+	end, err := r.retaining.Acquire(ctx, repo.Root())
 	if err != nil {
 		return registrydb.RetentionPlan{}, err
 	}

@@ -148,7 +148,7 @@ func (r *Registry) resume(ctx context.Context, u *openUpload) (*session, error) 
 func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	span := s.registry.storage.span(ctx, "receive blob")
 	defer span.End(nil)
-	room, err := s.registry.store.Room(ctx, s.Group, resource.StoredBytes)
+	room, err := s.registry.store.Headroom(ctx, s.Group, resource.StoredBytes)
 	if err == nil {
 		err = room.Require(ctx, max(0, req.ContentLength))
 	}

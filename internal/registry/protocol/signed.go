@@ -49,7 +49,7 @@ type Verified struct {
 type verifier struct {
 	outcomes *lru.Cache[outcomeKey, []outcome]
 	trusts   *lru.Cache[[32]byte, trust]
-	turns    *fairlimit.Turns // one at a time for an organization, because what is attached to images may take long to verify
+	turns    *fairlimit.Limiter // one at a time for an organization, because what is attached to images may take long to verify
 }
 
 // An outcomeKey names what a manifest with signatures says about an image, as those see it who trust somebody.
@@ -68,7 +68,7 @@ type outcome struct {
 func newVerifier() *verifier {
 	outcomes, _ := lru.New[outcomeKey, []outcome](outcomesCached) // fail for sizes below one only
 	trusts, _ := lru.New[[32]byte, trust](trustsCached)
-	return &verifier{outcomes: outcomes, trusts: trusts, turns: fairlimit.New(fairlimit.Limits{Each: 1})}
+	return &verifier{outcomes: outcomes, trusts: trusts, turns: fairlimit.New(fairlimit.Limits{PerTenant: 1})}
 }
 
 // A trust is a key or a root, and the signers that are known by it.
@@ -371,7 +371,7 @@ func (r *Registry) outcomes(
 	if len(unknown) == 0 {
 		return all, nil
 	}
-	end, err := r.verifier.turns.Take(ctx, repo.Root())
+	end, err := r.verifier.turns.Acquire(ctx, repo.Root())
 	if err != nil {
 		return nil, err
 	}

@@ -13,13 +13,13 @@ import (
 func TestVerifierTurns(t *testing.T) {
 	t.Parallel()
 	v := newVerifier().turns
-	end, err := v.Take(t.Context(), "busy")
+	end, err := v.Acquire(t.Context(), "busy")
 	if err != nil {
 		t.Fatal(err)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := v.Take(over, "busy"); err == nil {
+	if _, err := v.Acquire(over, "busy"); err == nil {
 		t.Error("who has gone has a turn")
 	}
 	var running sync.WaitGroup
@@ -27,7 +27,7 @@ func TestVerifierTurns(t *testing.T) {
 	for i := range 100 {
 		running.Go(func() {
 			organization, n := []resource.UID{"a", "b"}[i%2], &at[i%2]
-			end, err := v.Take(t.Context(), organization)
+			end, err := v.Acquire(t.Context(), organization)
 			if err != nil {
 				t.Error(err)
 				return

@@ -42,7 +42,7 @@ func (r *Registry) startUpload(w http.ResponseWriter, req *http.Request, t targe
 		}
 		u.Algorithm = a
 	}
-	room, err := r.store.Room(req.Context(), t.group, resource.StoredBytes)
+	room, err := r.store.Headroom(req.Context(), t.group, resource.StoredBytes)
 	if err == nil {
 		err = room.Require(req.Context(), 1)
 	}

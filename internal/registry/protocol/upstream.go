@@ -137,7 +137,7 @@ func (s *Service) DeleteUpstream(ctx context.Context, uid resource.UID) error {
 
 // requireUnmirrored returns fault.FailedPrecondition if a group has an upstream: nothing but that changes what is there.
 func (s *Service) requireUnmirrored(ctx context.Context, group resource.UID) error {
-	set, err := s.images.upstreams.All(ctx)
+	set, err := s.images.upstreams.Get(ctx)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (s *Store) RepoImages(ctx context.Context, numbers []int64) (map[resource.U
 		}
 		q := store.Query{Engine: s.Engine}
 		return read(ctx, fmt.Sprintf(`SELECT r.seg, r.uid FROM %s AS s CROSS JOIN repos AS r WHERE r.seg = s.v`,
-			s.Engine.Each(&q, slices.Collect(maps.Keys(byRepo)))), q.Args, func(row store.Scanner) (bool, error) {
+			s.Engine.Unnest(&q, slices.Collect(maps.Keys(byRepo)))), q.Args, func(row store.Scanner) (bool, error) {
 			var repo int64
 			var uid resource.UID
 			err := row.Scan(&repo, &uid)
@@ -69,7 +69,7 @@ func (s *Store) countByRepo(ctx context.Context, read store.Reader, numbers []in
 	}
 	q := store.Query{Engine: s.Engine}
 	return all, read(ctx, fmt.Sprintf(`SELECT i.repo FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v`,
-		s.Engine.Each(&q, sparse)), q.Args, func(row store.Scanner) (bool, error) {
+		s.Engine.Unnest(&q, sparse)), q.Args, func(row store.Scanner) (bool, error) {
 		var repo int64
 		err := row.Scan(&repo)
 		all[repo]++
@@ -96,7 +96,7 @@ func byChunk(numbers []int64) (all [][]int64) {
 func (s *Store) UnknownImages(ctx context.Context, reach []resource.UID) (waiting, unclear int, _ error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT i.uid, i.state, count(*) FROM %s AS s CROSS JOIN images AS i
-		WHERE i.root = s.v AND (i.state = 0 OR i.state = 2) GROUP BY i.uid, i.state`, s.Engine.Each(&q, rootsOf(reach)))
+		WHERE i.root = s.v AND (i.state = 0 OR i.state = 2) GROUP BY i.uid, i.state`, s.Engine.Unnest(&q, rootsOf(reach)))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var repo resource.UID
 		var state registry.ImageState
@@ -139,7 +139,7 @@ func (s *Store) ImageTags(ctx context.Context, numbers []int64) ([]ImageTag, err
 		WHERE i.number = s.v AND t.digest = i.digest AND t.parent = i.repo
 		UNION ALL SELECT DISTINCT i.uid, t.name, t.digest FROM %s AS s CROSS JOIN images AS i CROSS JOIN manifest_refs AS r
 		CROSS JOIN tags AS t WHERE i.number = s.v AND r.repo = i.repo AND r.child = i.digest AND t.digest = r.digest
-		AND t.parent = r.repo`, s.Engine.Each(&q, numbers), s.Engine.Each(&q, numbers))
+		AND t.parent = r.repo`, s.Engine.Unnest(&q, numbers), s.Engine.Unnest(&q, numbers))
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (t ImageTag, err error) {
 		err = row.Scan(&t.Repo, &t.Name, &t.Digest)
 		return t, err
@@ -152,7 +152,7 @@ func (s *Store) Pullers(ctx context.Context, numbers []int64, since time.Time) (
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT p.identity, max(p.create_ms) FROM %s AS s CROSS JOIN images AS i CROSS JOIN pulls AS p
 		WHERE i.number = s.v AND p.digest = i.digest AND p.uid >= i.uid || '/' AND p.uid < i.uid || '0' AND NOT p.push
-		AND p.create_ms >= %s GROUP BY p.identity`, s.Engine.Each(&q, numbers), q.Arg(store.MS(since)))
+		AND p.create_ms >= %s GROUP BY p.identity`, s.Engine.Unnest(&q, numbers), q.Arg(store.MS(since)))
 	all := map[resource.UID]time.Time{}
 	return all, s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var identity resource.UID
@@ -238,7 +238,7 @@ func (s *Store) lastPulls(
 	if s.Engine.Postgres {
 		q := store.Query{Engine: s.Engine, Args: []any{store.Segment(f.Root), store.MS(f.Since)}}
 		text := fmt.Sprintf(`SELECT s.v, l.create_ms, l.number FROM %s AS s CROSS JOIN LATERAL (SELECT p.create_ms, i.number%ss.v
-			ORDER BY p.create_ms DESC LIMIT %d) AS l`, s.Engine.Each(&q, identities), pullsOfIdentity, newest)
+			ORDER BY p.create_ms DESC LIMIT %d) AS l`, s.Engine.Unnest(&q, identities), pullsOfIdentity, newest)
 		if err := s.Rows(ctx, text, q.Args, look); err != nil {
 			return nil, err
 		}
@@ -284,7 +284,7 @@ func (s *Store) allPulls(
 func (s *Store) MixedPulls(ctx context.Context, repos []resource.UID, since time.Time) (n int, _ error) {
 	q := store.Query{Engine: s.Engine}
 	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s WHERE EXISTS (SELECT 1 FROM pulls AS p WHERE p.digest = ''
-		AND p.uid >= s.v || '/' AND p.uid < s.v || '0' AND NOT p.push AND p.create_ms >= %s)`, s.Engine.Each(&q, repos),
+		AND p.uid >= s.v || '/' AND p.uid < s.v || '0' AND NOT p.push AND p.create_ms >= %s)`, s.Engine.Unnest(&q, repos),
 		q.Arg(store.MS(since))), q.Args, &n)
 	return n, err
 }
@@ -319,5 +319,5 @@ func (s *Store) Deployments(ctx context.Context, repos []resource.UID) (all []re
 		d.UID = uid
 		return d, err
 	}, fmt.Sprintf(`SELECT d.uid, d.detail FROM %s AS s CROSS JOIN deployments AS d WHERE d.uid = s.v`,
-		s.Engine.Each(&q, repos)), q.Args...)
+		s.Engine.Unnest(&q, repos)), q.Args...)
 }

@@ -99,7 +99,7 @@ func (s *Store) MountBlob(ctx context.Context, from resource.UID, ref RepoRef, d
 	return s.retryCollected(ctx, func(t Tx) error {
 		var one int
 		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2
-			AND NOT EXISTS (SELECT 1 FROM blobs AS b WHERE b.digest = $2 AND b.rotten_ms IS NOT NULL)`+s.Engine.Hold,
+			AND NOT EXISTS (SELECT 1 FROM blobs AS b WHERE b.digest = $2 AND b.rotten_ms IS NOT NULL)`+s.Engine.ForShare,
 			[]any{store.Segment(from), digest}, &one)
 		if err != nil {
 			return store.Missing(err, "blob", resource.UID(digest))
@@ -125,7 +125,7 @@ func (s *Store) retryCollected(ctx context.Context, f func(Tx) error) (err error
 // link adds a blob to a repo; the grace of the collector begins anew.
 func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 	var size int64
-	err := t.Row(ctx, `SELECT t.size FROM blobs AS t WHERE t.digest = $1`+t.DB.Engine.Hold, []any{digest}, &size)
+	err := t.Row(ctx, `SELECT t.size FROM blobs AS t WHERE t.digest = $1`+t.DB.Engine.ForShare, []any{digest}, &size)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errCollected
 	}
@@ -170,7 +170,7 @@ func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string
 	return s.write(ctx, func(t Tx) error {
 		var n, size int64
 		err := t.Row(ctx, `SELECT (SELECT size FROM blobs WHERE digest = $2) FROM repo_blobs AS t
-			WHERE t.repo = $1 AND t.digest = $2`+s.Engine.LockKey, []any{store.Segment(repo), digest}, &size)
+			WHERE t.repo = $1 AND t.digest = $2`+s.Engine.ForDelete, []any{store.Segment(repo), digest}, &size)
 		if err != nil {
 			return store.Missing(err, "blob", resource.UID(digest))
 		}
@@ -278,7 +278,7 @@ func (t Tx) unlink(ctx context.Context, h RepoBlob, before time.Time) (int, erro
 	var size int64
 	err := t.Row(ctx, `
 		SELECT t.idle_ms, (SELECT uid FROM repos WHERE seg = $1), (SELECT size FROM blobs WHERE digest = $2)
-		FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey,
+		FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.ForDelete,
 		[]any{h.repo, h.Digest}, &idle, &repo, &size)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
@@ -318,7 +318,7 @@ func (s *Store) PurgeUnheld(ctx context.Context, all []registry.Blob) (gone []re
 		gone = nil
 		for _, b := range all {
 			var path string
-			err := t.Row(ctx, `SELECT t.path FROM blobs AS t WHERE t.digest = $1`+s.Engine.LockKey, []any{b.Digest}, &path)
+			err := t.Row(ctx, `SELECT t.path FROM blobs AS t WHERE t.digest = $1`+s.Engine.ForDelete, []any{b.Digest}, &path)
 			if errors.Is(err, sql.ErrNoRows) || err == nil && path != b.Path {
 				continue
 			}

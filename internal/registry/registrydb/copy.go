@@ -69,7 +69,7 @@ func (t Tx) holdCopied(ctx context.Context, c Copying) error {
 			continue
 		}
 		var digest string
-		err := t.Row(ctx, `SELECT t.digest FROM tags AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Hold,
+		err := t.Row(ctx, `SELECT t.digest FROM tags AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.ForShare,
 			[]any{store.Segment(c.From), i.FromTag}, &digest)
 		if err != nil {
 			return store.Missing(err, "tag", resource.UID(i.FromTag))
@@ -93,7 +93,7 @@ func (t Tx) copyContent(ctx context.Context, c Copying, done *registry.ImageCopy
 	}
 	slices.Sort(blobs) // whoever holds several does it in order
 	blobs = slices.Compact(blobs)
-	held, err := heldDigests(ctx, t.Rows, "repo_blobs", c.From, blobs, t.DB.Engine.Hold)
+	held, err := heldDigests(ctx, t.Rows, "repo_blobs", c.From, blobs, t.DB.Engine.ForShare)
 	if err != nil {
 		return err
 	}

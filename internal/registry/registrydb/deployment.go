@@ -67,7 +67,7 @@ func (s *Store) UpdateDeployment(
 	ctx context.Context, repo resource.UID, change func(*registry.Deployment) error,
 ) (d registry.Deployment, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := scanDeployment(t.QueryRow(ctx, selectDeployment+s.Engine.Lock, string(repo)))
+		before, err := scanDeployment(t.QueryRow(ctx, selectDeployment+s.Engine.ForUpdate, string(repo)))
 		if err != nil {
 			return store.Missing(err, "deployment", repo)
 		}

@@ -263,7 +263,7 @@ func (t Tx) markDue(ctx context.Context, from int64, repos ...int64) error {
 	at := q.Arg(max(from, store.MS(clock)))
 	_, err = t.Exec(ctx, fmt.Sprintf(`UPDATE follows SET again = (until_ms > %[1]s),
 		due_ms = CASE WHEN until_ms > %[1]s OR due_ms < %[2]s THEN due_ms ELSE %[2]s END
-		WHERE due_ms IS NOT NULL AND repo IN (SELECT v FROM %[3]s AS s)`, now, at, t.DB.Engine.Each(&q, repos)), q.Args...)
+		WHERE due_ms IS NOT NULL AND repo IN (SELECT v FROM %[3]s AS s)`, now, at, t.DB.Engine.Unnest(&q, repos)), q.Args...)
 	return err
 }
 
@@ -292,7 +292,7 @@ func (s *Store) TellFollowers(ctx context.Context, sources []resource.UID, seq i
 		for _, uid := range sources {
 			segments = append(segments, store.Segment(uid))
 		}
-		text = `SELECT f.repo FROM ` + s.Engine.Each(&q, segments) + ` AS s CROSS JOIN follows AS f WHERE f.source = s.v`
+		text = `SELECT f.repo FROM ` + s.Engine.Unnest(&q, segments) + ` AS s CROSS JOIN follows AS f WHERE f.source = s.v`
 	}
 	all, err := store.ReadColumn[int64](ctx, s.Rows, text, q.Args...)
 	if err != nil {

@@ -59,7 +59,7 @@ func (s *Store) TakeFollow(ctx context.Context, repo resource.UID, holder string
 		var set, ran int64
 		err = t.Row(ctx, `SELECT t.source_uid, t.identity, t.set_ms, t.ran_ms,
 			EXISTS (SELECT 1 FROM repos AS r WHERE r.seg = t.repo AND r.detail LIKE '%"source":"' || t.source_uid || '"%')
-			FROM follows AS t WHERE t.uid = $1 AND t.due_ms <= $2 AND t.until_ms <= $2`+s.Engine.LockKey,
+			FROM follows AS t WHERE t.uid = $1 AND t.due_ms <= $2 AND t.until_ms <= $2`+s.Engine.ForDelete,
 			[]any{string(repo), store.MS(now)}, &run.Source, &run.Identity, &set, &ran, &counts)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
@@ -171,7 +171,7 @@ func (s *Store) DropFollowed(
 		}
 		b.follows = false // this is what following is
 		surplus, err := tags.All(ctx, t.Rows, ` WHERE t.parent = $1 AND t.name > $3 AND NOT EXISTS
-			(SELECT 1 FROM tags AS s WHERE s.parent = $2 AND s.name = t.name) ORDER BY t.name LIMIT $4`+s.Engine.LockKey,
+			(SELECT 1 FROM tags AS s WHERE s.parent = $2 AND s.name = t.name) ORDER BY t.name LIMIT $4`+s.Engine.ForDelete,
 			store.Segment(run.Repo), store.Segment(run.Source), last, n)
 		if err != nil {
 			return err
@@ -224,7 +224,7 @@ func (s *Store) EndFollow(ctx context.Context, run FollowRun, end FollowEnd) err
 		var tries, fail, ran, success int64
 		var again bool
 		err = t.Row(ctx, `SELECT t.tries, t.fail_ms, t.ran_ms, t.success_ms, t.again FROM follows AS t
-			WHERE t.uid = $1 AND t.holder = $2`+s.Engine.LockKey, []any{string(run.Repo), run.holder}, &tries, &fail, &ran, &success, &again)
+			WHERE t.uid = $1 AND t.holder = $2`+s.Engine.ForDelete, []any{string(run.Repo), run.holder}, &tries, &fail, &ran, &success, &again)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}

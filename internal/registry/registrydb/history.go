@@ -51,7 +51,7 @@ func (s *Store) PastTags(ctx context.Context, numbers []int64) (map[int64][]regi
 				WHERE i.number = s.v AND r.repo = i.repo AND r.child = i.digest) AS d
 			CROSS JOIN tag_history AS t WHERE t.repo = d.repo AND t.digest = d.digest) AS p
 		WHERE p.until_ms IS NOT NULL) AS h WHERE h.n <= %s ORDER BY h.number, h.n`,
-		s.Engine.Each(&q, numbers), s.Engine.Each(&q, numbers), q.Arg(maxPastTags))
+		s.Engine.Unnest(&q, numbers), s.Engine.Unnest(&q, numbers), q.Arg(maxPastTags))
 	all := map[int64][]registry.PastTag{}
 	return all, s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var number, since, until int64

@@ -131,8 +131,8 @@ func (t Tx) SettleImage(
 // Everybody locks in one order: manifest, image, inspection, chunks from the lowest on.
 func (t Tx) HoldImage(ctx context.Context, q QueuedImage) (bool, error) {
 	for _, text := range []string{
-		`SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2` + t.DB.Engine.Hold,
-		`SELECT 1 FROM images AS t WHERE t.repo = $1 AND t.digest = $2` + t.DB.Engine.LockKey,
+		`SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2` + t.DB.Engine.ForShare,
+		`SELECT 1 FROM images AS t WHERE t.repo = $1 AND t.digest = $2` + t.DB.Engine.ForDelete,
 	} {
 		var one int
 		err := t.Row(ctx, text, []any{store.Segment(q.Repo), q.Digest}, &one)
@@ -169,7 +169,7 @@ func (t Tx) LockChunks(ctx context.Context, numbers []int64, fresh ...QueuedImag
 	}
 	for _, chunk := range chunksOf(numbers) {
 		var one int
-		err := t.Row(ctx, `SELECT 1 FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.LockKey, []any{chunk}, &one)
+		err := t.Row(ctx, `SELECT 1 FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.ForDelete, []any{chunk}, &one)
 		if err != nil {
 			return err
 		}
@@ -227,7 +227,7 @@ func (t Tx) nextNumber(ctx context.Context, root resource.UID) (int64, error) {
 	last, err := t.lastChunk(ctx, root)
 	for err == nil && last != nil {
 		var used int64
-		if err := t.Row(ctx, `SELECT t.used FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.LockKey, []any{*last},
+		if err := t.Row(ctx, `SELECT t.used FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.ForDelete, []any{*last},
 			&used); err != nil {
 			return 0, err
 		}
@@ -269,7 +269,7 @@ func (t Tx) changeGroups(ctx context.Context, repo resource.UID, chunk int64, ch
 	}
 	q := store.Query{Engine: t.DB.Engine}
 	have, err := store.ReadMap[int64, []byte](ctx, t.Rows, fmt.Sprintf(`SELECT g.grp, g.bits FROM %s AS s
-		CROSS JOIN group_images AS g WHERE g.grp = s.v AND g.chunk = %s`, t.DB.Engine.Each(&q, holders), q.Arg(chunk)), q.Args...)
+		CROSS JOIN group_images AS g WHERE g.grp = s.v AND g.chunk = %s`, t.DB.Engine.Unnest(&q, holders), q.Arg(chunk)), q.Args...)
 	if err != nil {
 		return err
 	}
@@ -340,7 +340,7 @@ func (s *Store) Images(
 ) (map[string]registry.StoredImage, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT i.digest, i.state, i.reason, i.update_ms, i.indexed_ms FROM %s AS s CROSS JOIN images AS i
-		WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Each(&q, digests), q.Arg(store.Segment(repo)))
+		WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Unnest(&q, digests), q.Arg(store.Segment(repo)))
 	all := map[string]registry.StoredImage{}
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		i := registry.StoredImage{Repo: repo}
@@ -366,7 +366,7 @@ func (s *Store) ImageStates(
 ) (map[string]registry.ImageState, error) {
 	q := store.Query{Engine: s.Engine}
 	return store.ReadMap[string, registry.ImageState](ctx, s.Rows, fmt.Sprintf(`SELECT i.digest, i.state FROM %s AS s
-		CROSS JOIN images AS i WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Each(&q, digests),
+		CROSS JOIN images AS i WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Unnest(&q, digests),
 		q.Arg(store.Segment(repo))), q.Args...)
 }
 
@@ -391,7 +391,7 @@ func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (all []Numb
 		err = row.Scan(&i.Number, &i.Repo, &i.Digest, &i.Platform)
 		return i, err
 	}, fmt.Sprintf(`SELECT i.number, i.uid, i.digest, i.platform FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v`,
-		s.Engine.Each(&q, numbers)), q.Args...)
+		s.Engine.Unnest(&q, numbers)), q.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -421,7 +421,7 @@ func selectImageTags(e store.Engine, numbers []int64) (text string, args []any) 
 		WHERE i.number = s.v AND t.digest = i.digest AND t.parent = i.repo
 		UNION ALL SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN manifest_refs AS r
 		CROSS JOIN tags AS t WHERE i.number = s.v AND r.repo = i.repo AND r.child = i.digest AND t.digest = r.digest
-		AND t.parent = r.repo LIMIT %s`, e.Each(&q, numbers), e.Each(&q, numbers), q.Arg(maxImageTags))
+		AND t.parent = r.repo LIMIT %s`, e.Unnest(&q, numbers), e.Unnest(&q, numbers), q.Arg(maxImageTags))
 	return text, q.Args
 }
 
@@ -446,7 +446,7 @@ func (s *Store) TagsOf(ctx context.Context, repo resource.UID, digests []string)
 	text := fmt.Sprintf(`SELECT s.v, t.name FROM %s AS s CROSS JOIN tags AS t WHERE t.digest = s.v AND t.parent = %s
 		UNION SELECT s.v, t.name FROM %s AS s CROSS JOIN manifest_refs AS r CROSS JOIN tags AS t
 		WHERE r.repo = %s AND r.child = s.v AND t.digest = r.digest AND t.parent = r.repo LIMIT %s`,
-		s.Engine.Each(&q, digests), seg, s.Engine.Each(&q, digests), seg, q.Arg(maxImageTags+1))
+		s.Engine.Unnest(&q, digests), seg, s.Engine.Unnest(&q, digests), seg, q.Arg(maxImageTags+1))
 	all, n := map[string][]string{}, 0
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var digest, name string
@@ -558,7 +558,7 @@ func (s *Store) forgetStale(ctx context.Context, _ int) (int, error) {
 // since. If it comes back in this moment, the next sweep queues it.
 func (t Tx) forgetUnlessPushed(ctx context.Context, repo resource.UID, digest string) error {
 	there, err := store.ReadColumn[int](ctx, t.Rows,
-		`SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.Hold, store.Segment(repo), digest)
+		`SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.ForShare, store.Segment(repo), digest)
 	if err != nil || len(there) > 0 {
 		return err
 	}

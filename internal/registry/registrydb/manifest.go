@@ -94,7 +94,7 @@ func (t Tx) manifestInsertion(ctx context.Context, repo resource.UID, m registry
 // holdManifest holds a manifest that existed before this push until the commit.
 func (t Tx) holdManifest(ctx context.Context, repo resource.UID, digest string) error {
 	var one int
-	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.Hold,
+	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.ForShare,
 		[]any{store.Segment(repo), digest}, &one)
 	return store.Missing(err, "manifest", resource.UID(digest))
 }
@@ -111,11 +111,11 @@ func (t Tx) addRefs(ctx context.Context, repo resource.UID, m registry.Manifest)
 			blobs = append(blobs, n.Digest)
 		}
 	}
-	heldBlobs, err := heldDigests(ctx, t.Rows, "repo_blobs", repo, blobs, t.DB.Engine.Hold)
+	heldBlobs, err := heldDigests(ctx, t.Rows, "repo_blobs", repo, blobs, t.DB.Engine.ForShare)
 	if err != nil {
 		return nil, err
 	}
-	heldChildren, err := heldDigests(ctx, t.Rows, "manifests", repo, children, t.DB.Engine.Hold)
+	heldChildren, err := heldDigests(ctx, t.Rows, "manifests", repo, children, t.DB.Engine.ForShare)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (s *Store) manifest(
 	if !utf8.ValidString(reference) || strings.ContainsRune(reference, 0) { // which PostgreSQL refuses, and all that is asked with it
 		return s.readManifest(ctx, q)
 	}
-	m, err := s.manifests.Ask(ctx, q)
+	m, err := s.manifests.Read(ctx, q)
 	if err == nil && whole && m.Body == nil { // it is too long to be read with others
 		return s.readManifest(ctx, q)
 	}
@@ -253,9 +253,9 @@ const selectManifests = `
 		ELSE (SELECT t.digest FROM tags AS t WHERE t.parent = q.repo AND t.name = q.reference) END OFFSET 0) AS m`
 
 // readManifests answers several questions, without the bodies that are too long. It is for PostgreSQL.
-func (s *Store) readManifests(ctx context.Context, asked []manifestQuestion) ([]store.Answer[registry.Manifest], error) {
+func (s *Store) readManifests(ctx context.Context, asked []manifestQuestion) ([]store.BatchResult[registry.Manifest], error) {
 	repos, references, whole := make([]int64, len(asked)), make([]string, len(asked)), make([]bool, len(asked))
-	all := make([]store.Answer[registry.Manifest], len(asked))
+	all := make([]store.BatchResult[registry.Manifest], len(asked))
 	for i, q := range asked {
 		repos[i], references[i], whole[i] = store.Segment(q.repo), q.reference, q.whole
 		all[i].Err = store.Missing(sql.ErrNoRows, "manifest", resource.UID(q.reference))
@@ -269,7 +269,7 @@ func (s *Store) readManifests(ctx context.Context, asked []manifestQuestion) ([]
 			if !asked[i].whole {
 				m.Subject = ""
 			}
-			all[i] = store.Answer[registry.Manifest]{Value: m, Err: err}
+			all[i] = store.BatchResult[registry.Manifest]{Value: m, Err: err}
 			return false, err
 		})
 	return all, err
@@ -351,13 +351,13 @@ func (t Tx) deleteManifest(
 	ctx context.Context, repo resource.UID, digest string, frozen func(string) bool, b bin,
 ) (left bool, _ error) {
 	var size, parents int64
-	err := t.Row(ctx, `SELECT t.size FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey,
+	err := t.Row(ctx, `SELECT t.size FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.ForDelete,
 		[]any{store.Segment(repo), digest}, &size)
 	if err != nil {
 		return false, store.Missing(err, "manifest", resource.UID(digest))
 	}
 	named, err := tags.All(ctx, t.Rows,
-		` WHERE t.digest = $1 AND t.parent = $2 ORDER BY t.uid LIMIT $3`+t.DB.Engine.LockKey,
+		` WHERE t.digest = $1 AND t.parent = $2 ORDER BY t.uid LIMIT $3`+t.DB.Engine.ForDelete,
 		digest, store.Segment(repo), maxUntagged+1)
 	if err != nil {
 		return false, err

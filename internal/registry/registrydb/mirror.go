@@ -72,7 +72,7 @@ func (t Tx) lockMirror(ctx context.Context, ref RepoRef) (resource.UID, error) {
 
 func (t Tx) lockRepo(ctx context.Context, repo resource.UID) error {
 	var one int
-	err := t.Row(ctx, `SELECT 1 FROM repos AS t WHERE t.seg = $1`+t.DB.Engine.Lock, []any{store.Segment(repo)}, &one)
+	err := t.Row(ctx, `SELECT 1 FROM repos AS t WHERE t.seg = $1`+t.DB.Engine.ForUpdate, []any{store.Segment(repo)}, &one)
 	return store.Missing(err, "repo", repo)
 }
 

@@ -123,7 +123,7 @@ func (s *Store) addChildren(ctx context.Context, all []TagPeriod) error {
 	q := store.Query{Engine: s.Engine}
 	return s.Rows(ctx, fmt.Sprintf(`SELECT h.seq, i.digest, i.state, i.indexed_ms, i.number FROM %s AS s CROSS JOIN tag_history AS h
 		CROSS JOIN manifest_refs AS r CROSS JOIN images AS i WHERE h.seq = s.v AND r.repo = h.repo AND r.digest = h.digest
-		AND r.child IS NOT NULL AND i.repo = r.repo AND i.digest = r.child`, s.Engine.Each(&q, keys)), q.Args,
+		AND r.child IS NOT NULL AND i.repo = r.repo AND i.digest = r.child`, s.Engine.Unnest(&q, keys)), q.Args,
 		func(row store.Scanner) (bool, error) {
 			var seq, state int64
 			var digest string

@@ -16,7 +16,7 @@ import (
 )
 
 var pulls = store.Kind[registry.Pull]{
-	Table: "pulls", Label: "pull", Holders: "repos",
+	Table: "pulls", Label: "pull", ParentTables: "repos",
 	Columns: func(p *registry.Pull) []store.Column {
 		return []store.Column{
 			store.Key(&p.UID),

@@ -94,7 +94,7 @@ func (s *Store) RepoReadme(ctx context.Context, uid resource.UID) (registry.Repo
 func (s *Store) UpdateRepoReadme(ctx context.Context, r registry.RepoReadme) error {
 	return s.write(ctx, func(t Tx) error {
 		before := registry.RepoReadme{UID: r.UID}
-		err := t.Row(ctx, `SELECT t.readme FROM repos AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(r.UID)},
+		err := t.Row(ctx, `SELECT t.readme FROM repos AS t WHERE t.uid = $1`+s.Engine.ForUpdate, []any{string(r.UID)},
 			&before.Content)
 		if err != nil {
 			return store.Missing(err, "repo", r.UID)
@@ -116,7 +116,7 @@ func (s *Store) UpdateRepoReadme(ctx context.Context, r registry.RepoReadme) err
 // if the group has a trash; otherwise what is in the trash of the repo goes with it.
 func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		r, err := store.Lock(ctx, t.Tx, &repos, uid, s.Engine.LockKey)
+		r, err := store.Lock(ctx, t.Tx, &repos, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}
@@ -326,7 +326,7 @@ func (t Tx) ensureRepo(ctx context.Context, ref RepoRef) (resource.UID, error) {
 
 // findRepo returns the repo of a push, and whether it follows another, and holds it until the commit.
 func (t Tx) findRepo(ctx context.Context, ref RepoRef) (uid resource.UID, follower bool, err error) {
-	err = t.Row(ctx, `SELECT t.uid, `+isFollower+` FROM repos AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Hold,
+	err = t.Row(ctx, `SELECT t.uid, `+isFollower+` FROM repos AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.ForShare,
 		[]any{store.Segment(ref.Group), ref.Name}, &uid, &follower)
 	return uid, follower, store.Missing(err, "repo", resource.UID(ref.Name))
 }

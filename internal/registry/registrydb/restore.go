@@ -70,7 +70,7 @@ func (r *restorer) restore(ctx context.Context, uid resource.UID) error {
 	if err != nil {
 		return err
 	}
-	if e, err = store.Lock(ctx, r.Tx.Tx, &trash, uid, r.DB.Engine.LockKey); err != nil {
+	if e, err = store.Lock(ctx, r.Tx.Tx, &trash, uid, r.DB.Engine.ForDelete); err != nil {
 		return err
 	}
 	switch e.Kind {
@@ -144,7 +144,7 @@ func (r *restorer) manifestWithTags(ctx context.Context, e registry.TrashEntry) 
 		return nil
 	}
 	tags, err := trash.All(ctx, r.Rows, ` WHERE t.parent = $1 AND t.kind = $2 AND t.digest = $3 AND t.together
-		ORDER BY t.create_ms DESC, t.uid LIMIT $4`+r.DB.Engine.LockKey, store.Segment(e.Repo()), int(registry.TrashTag),
+		ORDER BY t.create_ms DESC, t.uid LIMIT $4`+r.DB.Engine.ForDelete, store.Segment(e.Repo()), int(registry.TrashTag),
 		e.Digest, maxRestored)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (r *restorer) manifestWithTags(ctx context.Context, e registry.TrashEntry) 
 func (r *restorer) manifest(ctx context.Context, repo resource.UID, digest string) error {
 	m := registry.Manifest{Digest: digest}
 	err := r.Row(ctx, `SELECT t.media_type, t.artifact_type, t.subject FROM trash_manifests AS t
-		WHERE t.repo = $1 AND t.digest = $2`+r.DB.Engine.LockKey, []any{store.Segment(repo), digest},
+		WHERE t.repo = $1 AND t.digest = $2`+r.DB.Engine.ForDelete, []any{store.Segment(repo), digest},
 		&m.MediaType, &m.ArtifactType, &m.Subject)
 	if errors.Is(err, sql.ErrNoRows) {
 		if err := r.holdManifest(ctx, repo, digest); !errors.Is(err, fault.NotFound) {
@@ -173,7 +173,7 @@ func (r *restorer) manifest(ctx context.Context, repo resource.UID, digest strin
 		return err
 	}
 	e, err := store.One(ctx, r.Rows, &trash, resource.UID(digest),
-		` WHERE t.parent = $1 AND t.kind = $2 AND t.name = '' AND t.digest = $3`+r.DB.Engine.LockKey,
+		` WHERE t.parent = $1 AND t.kind = $2 AND t.name = '' AND t.digest = $3`+r.DB.Engine.ForDelete,
 		store.Segment(repo), int(registry.TrashManifest), digest)
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func (r *restorer) needs(ctx context.Context, repo resource.UID, digest string) 
 	if err != nil {
 		return err
 	}
-	held, err := heldDigests(ctx, r.Rows, "repo_blobs", repo, blobs, r.DB.Engine.Hold)
+	held, err := heldDigests(ctx, r.Rows, "repo_blobs", repo, blobs, r.DB.Engine.ForShare)
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (r *restorer) blob(ctx context.Context, repo resource.UID, digest string) e
 		return err
 	}
 	var size int64
-	err = r.Row(ctx, `SELECT t.size FROM blobs AS t WHERE t.digest = $1`+r.DB.Engine.Hold, []any{digest}, &size)
+	err = r.Row(ctx, `SELECT t.size FROM blobs AS t WHERE t.digest = $1`+r.DB.Engine.ForShare, []any{digest}, &size)
 	if n == 0 || errors.Is(err, sql.ErrNoRows) {
 		return contentGone(digest)
 	}

@@ -30,7 +30,7 @@ func (s *Store) retentionAbove(
 		places = append(places, string(p))
 	}
 	// Of uids on one path, the longest is the last. See settingsAbove.
-	text := `SELECT t.uid, t.detail, t.update_ms FROM retention AS t WHERE t.uid IN (SELECT v FROM ` + s.Engine.Each(&q, places) +
+	text := `SELECT t.uid, t.detail, t.update_ms FROM retention AS t WHERE t.uid IN (SELECT v FROM ` + s.Engine.Unnest(&q, places) +
 		` AS s) ORDER BY t.uid || '' DESC LIMIT 1`
 	return scanRetention(place, func(dest ...any) error { return row(ctx, text, q.Args, dest...) })
 }
@@ -106,7 +106,7 @@ func (s *Store) SetRetention(ctx context.Context, r registry.Retention) (registr
 // ownRetention returns the rules of a place itself, which it locks, or fault.NotFound.
 func (s *Store) ownRetention(ctx context.Context, t Tx, place resource.UID) (registry.Retention, error) {
 	return scanRetention(place, func(dest ...any) error {
-		return t.Row(ctx, `SELECT t.uid, t.detail, t.update_ms FROM retention AS t WHERE t.uid = $1`+s.Engine.LockKey,
+		return t.Row(ctx, `SELECT t.uid, t.detail, t.update_ms FROM retention AS t WHERE t.uid = $1`+s.Engine.ForDelete,
 			[]any{string(place)}, dest...)
 	})
 }
@@ -141,7 +141,7 @@ func (s *Store) TakeRetention(ctx context.Context, place resource.UID, now time.
 	err := s.write(ctx, func(t Tx) error {
 		turn = RetentionTurn{Rules: place}
 		var taken string
-		err := t.Row(ctx, `SELECT t.taken FROM retention AS t WHERE t.uid = $1 AND t.due_ms <= $2`+s.Engine.LockKey,
+		err := t.Row(ctx, `SELECT t.taken FROM retention AS t WHERE t.uid = $1 AND t.due_ms <= $2`+s.Engine.ForDelete,
 			[]any{string(place), store.MS(now)}, &taken)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil

@@ -110,7 +110,7 @@ func (t Tx) keepRecorded(
 	ctx context.Context, j *judge, repo resource.UID, push bool, within int32, why registry.KeepReason,
 ) error {
 	q := store.Query{Engine: t.DB.Engine}
-	each := t.DB.Engine.Each(&q, j.undecided())
+	each := t.DB.Engine.Unnest(&q, j.undecided())
 	return t.keepDigests(ctx, j, why, `SELECT s.v FROM `+each+` AS s WHERE EXISTS (SELECT 1 FROM pulls AS p WHERE p.parent = `+
 		q.Arg(store.Segment(repo))+` AND p.digest = s.v AND p.create_ms > `+q.Arg(store.MS(j.now.Add(-days(within))))+
 		` AND p.push = `+q.Arg(push)+`)`, q.Args...)
@@ -120,7 +120,7 @@ func (t Tx) keepRecorded(
 // counts: that it is silent does not mean that nothing runs there.
 func (t Tx) keepDeployed(ctx context.Context, j *judge, repo resource.UID) error {
 	q := store.Query{Engine: t.DB.Engine}
-	each := t.DB.Engine.Each(&q, j.undecided())
+	each := t.DB.Engine.Unnest(&q, j.undecided())
 	return t.keepDigests(ctx, j, registry.KeptDeployed, `SELECT s.v FROM `+each+` AS s WHERE EXISTS
 		(SELECT 1 FROM inventory_entries AS e WHERE e.root = `+q.Arg(store.Segment(repo.Root()))+` AND e.digest = s.v)`, q.Args...)
 }
@@ -208,7 +208,7 @@ func (t Tx) measure(ctx context.Context, v verdict, plan *RetentionPlan) error {
 		return nil
 	}
 	q := store.Query{Engine: t.DB.Engine}
-	each, repo := t.DB.Engine.Each(&q, gone), q.Arg(store.Segment(plan.Repo))
+	each, repo := t.DB.Engine.Unnest(&q, gone), q.Arg(store.Segment(plan.Repo))
 	err := t.Rows(ctx, `SELECT s.v, b.size FROM `+each+` AS s CROSS JOIN manifest_refs AS r CROSS JOIN blobs AS b
 		WHERE r.repo = `+repo+` AND r.digest = s.v AND b.digest = r.blob`, q.Args, func(row store.Scanner) (bool, error) {
 		var digest string
@@ -231,12 +231,12 @@ func (t Tx) measure(ctx context.Context, v verdict, plan *RetentionPlan) error {
 // freed returns the bytes of the blobs that nothing in a repo needs but manifests that go.
 func (t Tx) freed(ctx context.Context, repo resource.UID, gone []string) (n int64, _ error) {
 	q := store.Query{Engine: t.DB.Engine}
-	each, in := t.DB.Engine.Each(&q, gone), q.Arg(store.Segment(repo))
+	each, in := t.DB.Engine.Unnest(&q, gone), q.Arg(store.Segment(repo))
 	err := t.Row(ctx, `SELECT CAST(coalesce(sum(b.size), 0) AS BIGINT) FROM (
 			SELECT DISTINCT r.blob FROM `+each+` AS s CROSS JOIN manifest_refs AS r
 			WHERE r.repo = `+in+` AND r.digest = s.v AND r.blob IS NOT NULL) AS f
 		CROSS JOIN blobs AS b WHERE b.digest = f.blob AND NOT EXISTS (SELECT 1 FROM manifest_refs AS o
-			WHERE o.repo = `+in+` AND o.blob = f.blob AND o.digest NOT IN (SELECT v FROM `+t.DB.Engine.Each(&q, gone)+` AS g))`,
+			WHERE o.repo = `+in+` AND o.blob = f.blob AND o.digest NOT IN (SELECT v FROM `+t.DB.Engine.Unnest(&q, gone)+` AS g))`,
 		q.Args, &n)
 	return n, err
 }
@@ -244,7 +244,7 @@ func (t Tx) freed(ctx context.Context, repo resource.UID, gone []string) (n int6
 // lastPulls adds to a plan who has pulled each image last, or what goes with it.
 func (t Tx) lastPulls(ctx context.Context, plan *RetentionPlan, gone []string, owner map[string]int) error {
 	q := store.Query{Engine: t.DB.Engine}
-	each, repo := t.DB.Engine.Each(&q, gone), q.Arg(store.Segment(plan.Repo))
+	each, repo := t.DB.Engine.Unnest(&q, gone), q.Arg(store.Segment(plan.Repo))
 	return t.Rows(ctx, `SELECT p.uid, p.digest, p.tag, p.identity, p.create_ms FROM `+each+` AS s CROSS JOIN pulls AS p
 		WHERE p.seg = (SELECT l.seg FROM pulls AS l WHERE l.parent = `+repo+` AND l.digest = s.v AND NOT l.push
 		ORDER BY l.parent DESC, l.digest DESC, l.create_ms DESC LIMIT 1)`, q.Args, func(row store.Scanner) (bool, error) {

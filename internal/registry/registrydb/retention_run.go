@@ -64,7 +64,7 @@ func (s *Store) ApplyRetention(ctx context.Context, repo resource.UID, order Ret
 		return plan, err
 	}
 	err = s.write(ctx, func(t Tx) error {
-		if _, err := store.Lock(ctx, t.Tx, &repos, repo, s.Engine.LockKey); err != nil {
+		if _, err := store.Lock(ctx, t.Tx, &repos, repo, s.Engine.ForDelete); err != nil {
 			return err
 		}
 		rules, err := s.retentionAbove(ctx, repo, t.Row)

@@ -161,7 +161,7 @@ func (s *Store) IndexesWith(ctx context.Context, repo resource.UID, child string
 func (s *Store) Pushers(ctx context.Context, repo resource.UID, digests []string) (map[string]resource.UID, error) {
 	q := store.Query{Engine: s.Engine}
 	return store.ReadMap[string, resource.UID](ctx, s.Rows, fmt.Sprintf(`SELECT m.digest, m.actor FROM %s AS s
-		CROSS JOIN manifests AS m WHERE m.repo = %s AND m.digest = s.v`, s.Engine.Each(&q, digests),
+		CROSS JOIN manifests AS m WHERE m.repo = %s AND m.digest = s.v`, s.Engine.Unnest(&q, digests),
 		q.Arg(store.Segment(repo))), q.Args...)
 }
 

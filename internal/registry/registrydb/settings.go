@@ -33,7 +33,7 @@ func (s *Store) settingsAbove(
 	var updated int64
 	// Of uids on one path, the longest is the last. Their order is hidden from the
 	// planner, which would walk all settings in it.
-	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE uid IN (SELECT v FROM ` + s.Engine.Each(&q,
+	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE uid IN (SELECT v FROM ` + s.Engine.Unnest(&q,
 		groups) + ` AS s) ORDER BY uid || '' DESC LIMIT 1`
 	err := row(ctx, text, q.Args, &uid, &detail, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -57,7 +57,7 @@ func (s *Store) UpdateRegistrySettings(
 ) (set registry.Settings, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		var one int
-		if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(group)},
+		if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+s.Engine.ForUpdate, []any{string(group)},
 			&one); err != nil {
 			return store.Missing(err, "group", group)
 		}

@@ -64,7 +64,7 @@ func (s *Store) Signers(
 // DeleteSigner removes a signer. It returns fault.NotFound if there is none.
 func (s *Store) DeleteSigner(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		v, err := store.Lock(ctx, t.Tx, &signers, uid, s.Engine.LockKey)
+		v, err := store.Lock(ctx, t.Tx, &signers, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (s *Store) SignersOver(ctx context.Context, group resource.UID) (nearest []
 	for i, g := range path {
 		segs[i] = store.Segment(g)
 	}
-	all, err := signers.All(ctx, s.Rows, ` WHERE t.parent IN (SELECT v FROM `+s.Engine.Each(&q, segs)+` AS s) ORDER BY t.name`, q.Args...)
+	all, err := signers.All(ctx, s.Rows, ` WHERE t.parent IN (SELECT v FROM `+s.Engine.Unnest(&q, segs)+` AS s) ORDER BY t.name`, q.Args...)
 	for i := len(path) - 1; i >= 0 && len(nearest) == 0; i-- {
 		for _, v := range all {
 			if v.Home() == path[i] { // and not a group with the same segment

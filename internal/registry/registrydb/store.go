@@ -18,7 +18,7 @@ type Store struct {
 
 	repos *repoCache
 
-	manifests *store.Gatherer[manifestQuestion, registry.Manifest]
+	manifests *store.ReadBatcher[manifestQuestion, registry.Manifest]
 
 	RepoLookups metric.Cache // in the cache of repos
 
@@ -32,7 +32,7 @@ type Store struct {
 // New returns the store of the registry in a database.
 func New(db *store.DB) *Store {
 	s := &Store{DB: db, repos: newRepoCache()}
-	s.manifests = store.NewGatherer(db, s.readManifest, s.readManifests)
+	s.manifests = store.NewReadBatcher(db, s.readManifest, s.readManifests)
 	db.OnRevision(s.repos.clear)
 	return s
 }

@@ -16,7 +16,7 @@ import (
 )
 
 var tags = store.Kind[registry.Tag]{
-	Table: "tags", Label: "tag", Holders: "repos", Unique: "parent, name",
+	Table: "tags", Label: "tag", ParentTables: "repos", Unique: "parent, name",
 	Created: resource.TagCreated, Updated: resource.TagCreated, Deleted: resource.TagDeleted,
 	Columns: func(g *registry.Tag) []store.Column {
 		return []store.Column{
@@ -149,7 +149,7 @@ func immutable(tag string) error {
 
 // tagNamed reads the tag that has the name and the repo of g, to change it.
 func (t Tx) tagNamed(ctx context.Context, g registry.Tag) (registry.Tag, error) {
-	return store.One(ctx, t.Rows, &tags, resource.UID(g.Name), ` WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Lock,
+	return store.One(ctx, t.Rows, &tags, resource.UID(g.Name), ` WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.ForUpdate,
 		store.Segment(g.UID.Parent()), g.Name)
 }
 
@@ -208,7 +208,7 @@ func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(nam
 		if err != nil {
 			return notIn(err, "tag", string(uid))
 		}
-		g, err := store.Lock(ctx, t.Tx, &tags, uid, s.Engine.LockKey)
+		g, err := store.Lock(ctx, t.Tx, &tags, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 		err = s.Rows(ctx, fmt.Sprintf(`SELECT t.seg, i.repo, i.digest, i.state, i.number FROM %s AS s CROSS JOIN tags AS t
 			CROSS JOIN manifest_refs AS r CROSS JOIN images AS i WHERE t.seg = s.v AND r.repo = t.parent
 			AND r.digest = t.digest AND r.child IS NOT NULL AND i.repo = r.repo AND i.digest = r.child`,
-			s.Engine.Each(&q, others)), q.Args, func(row store.Scanner) (bool, error) {
+			s.Engine.Unnest(&q, others)), q.Args, func(row store.Scanner) (bool, error) {
 			var tag int64
 			_, err := t.scan(row, &tag)
 			return false, err
@@ -62,7 +62,7 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 func (s *Store) nameRepos(ctx context.Context, t taggedImages) error {
 	q := store.Query{Engine: s.Engine}
 	repos, err := store.ReadMap[int64, resource.UID](ctx, s.Rows, fmt.Sprintf(`SELECT r.seg, r.uid FROM %s AS s
-		CROSS JOIN repos AS r WHERE r.seg = s.v`, s.Engine.Each(&q, slices.Collect(maps.Keys(t.repos)))), q.Args...)
+		CROSS JOIN repos AS r WHERE r.seg = s.v`, s.Engine.Unnest(&q, slices.Collect(maps.Keys(t.repos)))), q.Args...)
 	for repo, of := range t.repos {
 		for _, i := range of {
 			t.all[i].Repo = repos[repo]

@@ -18,7 +18,7 @@ import (
 // in one of the two, so that its bytes stay.
 
 var trash = store.Kind[registry.TrashEntry]{
-	Table: store.TrashCounter, Label: "trash entry", Holders: "repos trash_repos", Unique: "parent, kind, name, digest",
+	Table: store.TrashCounter, Label: "trash entry", ParentTables: "repos trash_repos", Unique: "parent, kind, name, digest",
 	Deleted: resource.TrashDeleted,
 	Columns: func(e *registry.TrashEntry) []store.Column {
 		return []store.Column{
@@ -62,7 +62,7 @@ func (b bin) kept() bool { return b.life > 0 }
 // binOf returns what becomes of what is deleted from a repo, which it holds until the commit. It returns fault.NotFound
 // if there is no such repo.
 func (s *Store) binOf(ctx context.Context, t Tx, repo resource.UID) (b bin, _ error) {
-	err := t.Row(ctx, `SELECT t.name, `+isFollower+` FROM repos AS t WHERE t.uid = $1`+s.Engine.Hold, []any{string(repo)}, &b.name,
+	err := t.Row(ctx, `SELECT t.name, `+isFollower+` FROM repos AS t WHERE t.uid = $1`+s.Engine.ForShare, []any{string(repo)}, &b.name,
 		&b.follows)
 	if err != nil {
 		return b, store.Missing(err, "repo", repo)

@@ -16,7 +16,7 @@ import (
 // deleted from it before. It returns fault.NotFound if there is no such entry.
 func (s *Store) DeleteTrash(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		e, err := store.Lock(ctx, t.Tx, &trash, uid, s.Engine.LockKey)
+		e, err := store.Lock(ctx, t.Tx, &trash, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *Store) TrashNeeds(ctx context.Context, digest string) (bool, error) {
 func (s *Store) purgeSome(ctx context.Context, where string, n int, args ...any) (removed int, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		all, err := trash.All(ctx, t.Rows, ` WHERE t.seg IN (SELECT seg FROM trash WHERE `+where+` LIMIT $1)
-			ORDER BY t.kind, t.uid`+s.Engine.LockKey, append([]any{n}, args...)...)
+			ORDER BY t.kind, t.uid`+s.Engine.ForDelete, append([]any{n}, args...)...)
 		if err != nil {
 			return err
 		}
@@ -201,7 +201,7 @@ func (s *Store) sweepBlobs(ctx context.Context, n int) (removed int, _ error) {
 // that nobody moves it to the trash at the same time and finds it there.
 func (t Tx) sweepBlob(ctx context.Context, repo resource.UID, digest string) (int, error) {
 	var one int
-	err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.Hold,
+	err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.ForShare,
 		[]any{store.Segment(repo), digest}, &one)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, err

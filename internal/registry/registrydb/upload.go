@@ -66,7 +66,7 @@ func (s *Store) holdInterrupted(
 		var other string
 		var lease int64
 		err := t.Row(ctx, `SELECT t.algorithm, t.size, t.state, t.holder, t.lease_ms FROM uploads AS t WHERE t.id = $1
-			AND t.grp = $2 AND t.repo = $3`+s.Engine.Lock,
+			AND t.grp = $2 AND t.repo = $3`+s.Engine.ForUpdate,
 			[]any{u.ID, string(u.Group), u.Repo}, &u.Algorithm, &u.Size, &u.State, &other, &lease)
 		if err != nil {
 			return store.Missing(err, "upload", resource.UID(u.ID))
@@ -99,7 +99,7 @@ func (s *Store) SaveUpload(ctx context.Context, u registry.Upload, holder string
 	return s.write(ctx, func(t Tx) error {
 		var before int64 // a group that is deleted meanwhile waits for its uploads
 		err := t.Row(ctx, `SELECT t.size FROM uploads AS t WHERE t.id = $1 AND t.holder = $2 AND t.grp = $3
-			AND EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = t.grp)`+s.Engine.Lock,
+			AND EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = t.grp)`+s.Engine.ForUpdate,
 			[]any{u.ID, holder, string(u.Group)}, &before)
 		if err != nil {
 			return store.Missing(err, "upload", resource.UID(u.ID))

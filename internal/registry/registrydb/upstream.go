@@ -99,7 +99,7 @@ func (s *Store) UpdateUpstream(
 // DeleteUpstream takes the upstream from its group; what was fetched stays. It returns fault.NotFound if there is none.
 func (s *Store) DeleteUpstream(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		u, err := store.Lock(ctx, t.Tx, &upstreams, uid, s.Engine.LockKey)
+		u, err := store.Lock(ctx, t.Tx, &upstreams, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}
@@ -179,9 +179,9 @@ func (s *UpstreamSet) Over(group resource.UID) (u registry.Upstream, ok bool) {
 }
 
 // NewUpstreamCache returns all upstreams, because every pull has to know whether there is one.
-func NewUpstreamCache(s *Store) *store.Whole[UpstreamSet] {
+func NewUpstreamCache(s *Store) *store.CachedTable[UpstreamSet] {
 	const row = 40 // see upstreamsChanged
-	return store.NewWhole(s.DB, row, func(ctx context.Context) (*UpstreamSet, error) {
+	return store.NewCachedTable(s.DB, row, func(ctx context.Context) (*UpstreamSet, error) {
 		all, err := upstreams.All(ctx, s.Rows, ``)
 		if err != nil {
 			return nil, fmt.Errorf("read upstreams: %w", err)

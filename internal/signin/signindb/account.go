@@ -124,7 +124,7 @@ func (s *Store) UpdateAccountAnd(
 	did ...resource.EventType,
 ) (a resource.Account, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
+		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.ForUpdate)
 		if err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ func (s *Store) UseTOTP(ctx context.Context, uid resource.UID, step int64) (fres
 
 // DeleteAccountOf removes the account of an identity, if it has one.
 func (t Tx) DeleteAccountOf(ctx context.Context, identity resource.UID) error {
-	a, err := store.One(ctx, t.Rows, &accounts, identity, ` WHERE t.identity = $1`+t.DB.Engine.LockKey, string(identity))
+	a, err := store.One(ctx, t.Rows, &accounts, identity, ` WHERE t.identity = $1`+t.DB.Engine.ForDelete, string(identity))
 	if errors.Is(err, fault.NotFound) {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (s *Store) PasskeyCounts(ctx context.Context, uids []resource.UID) (map[res
 // fault.NotFound if there is no such account.
 func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Passkey) error {
 	return s.write(ctx, func(t Tx) error {
-		a, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
+		a, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.ForUpdate)
 		if err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Pas
 		if _, err := t.Exec(ctx,
 			`INSERT INTO passkeys (id, account, name, detail, create_ms, used_ms) VALUES ($1, $2, $3, $4, $5, $5)`,
 			p.ID, store.Segment(uid), p.Name, string(p.Detail), store.MS(s.Time())); err != nil {
-			return s.Refusal(err, "passkey", p.Name, uid)
+			return s.ConstraintFault(err, "passkey", p.Name, uid)
 		}
 		if err := t.emitActivity(ctx, resource.PasskeyAdded, a, resource.Activity{Program: p.Name}); err != nil {
 			return err
@@ -271,7 +271,7 @@ func (s *Store) UsePasskey(ctx context.Context, id, detail []byte) error {
 // already.
 func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) error {
 	return s.write(ctx, func(t Tx) error {
-		a, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
+		a, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.ForUpdate)
 		if err != nil {
 			return err
 		}
@@ -321,7 +321,7 @@ func (t Tx) InsertAccount(ctx context.Context, a resource.Account) error {
 func (t Tx) FollowLink(
 	ctx context.Context, digest []byte, change func(*resource.Account) error,
 ) (a resource.Account, _ error) {
-	before, err := store.One(ctx, t.Rows, &accounts, "link", ` WHERE t.link = $1 AND t.link_ms > $2`+t.DB.Engine.Lock,
+	before, err := store.One(ctx, t.Rows, &accounts, "link", ` WHERE t.link = $1 AND t.link_ms > $2`+t.DB.Engine.ForUpdate,
 		digest, store.MS(t.DB.Time()))
 	if err != nil {
 		return a, err
@@ -351,7 +351,7 @@ func (t Tx) FollowLink(
 
 // LockAccount reads an account that is about to go, or returns fault.NotFound.
 func (t Tx) LockAccount(ctx context.Context, uid resource.UID) (resource.Account, error) {
-	return store.Lock(ctx, t.Tx, &accounts, uid, t.DB.Engine.LockKey)
+	return store.Lock(ctx, t.Tx, &accounts, uid, t.DB.Engine.ForDelete)
 }
 
 // TOTPSecrets returns the sealed secrets of one-time passwords of all accounts.
@@ -367,7 +367,7 @@ func (s *Store) TOTPSecrets(ctx context.Context) ([][]byte, error) {
 func (t Tx) ForgetSealed(
 	ctx context.Context, opens func(sealed []byte) bool, codesToo bool,
 ) (lost []resource.Account, codes int, _ error) {
-	all, err := accounts.All(ctx, t.Rows, ` WHERE length(t.totp) > 0 ORDER BY t.uid`+t.DB.Engine.Lock)
+	all, err := accounts.All(ctx, t.Rows, ` WHERE length(t.totp) > 0 ORDER BY t.uid`+t.DB.Engine.ForUpdate)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -45,7 +45,7 @@ func (s *Store) PutHandoff(ctx context.Context, digest, detail []byte, expires t
 		}
 		_, err := t.Exec(ctx, `INSERT INTO handoffs (digest, detail, expire_ms) VALUES ($1, $2, $3)`, digest, detail,
 			store.MS(expires))
-		return s.Refusal(err, "hand-off", "code", "")
+		return s.ConstraintFault(err, "hand-off", "code", "")
 	})
 }
 
@@ -60,7 +60,7 @@ func (s *Store) Handoff(ctx context.Context, digest []byte) (detail []byte, err 
 // returns fault.NotFound if there is nothing, or no longer.
 func (s *Store) ConsumeHandoff(ctx context.Context, digest []byte) (detail []byte, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		err := t.Row(ctx, `SELECT t.detail FROM handoffs AS t WHERE t.digest = $1 AND t.expire_ms > $2`+s.Engine.Lock,
+		err := t.Row(ctx, `SELECT t.detail FROM handoffs AS t WHERE t.digest = $1 AND t.expire_ms > $2`+s.Engine.ForUpdate,
 			[]any{digest, store.MS(s.Time())}, &detail)
 		if err != nil {
 			return store.Missing(err, "hand-off", "code")
@@ -99,7 +99,7 @@ func (s *Store) AddDevice(ctx context.Context, digest []byte, d resource.Device)
 			`INSERT INTO devices (digest, user_code, detail, state, granted, poll_ms, expire_ms)
 				VALUES ($1, $2, $3, 0, $4, 0, $5)`,
 			digest, d.UserCode, string(detail), []byte{}, store.MS(d.ExpireTime))
-		return s.Refusal(err, "device", d.UserCode, "")
+		return s.ConstraintFault(err, "device", d.UserCode, "")
 	})
 }
 
@@ -149,7 +149,7 @@ func (s *Store) PollDevice(
 		var err error
 		now := s.Time()
 		d, polled, err = scanDevice(t.QueryRow(ctx,
-			`SELECT `+deviceColumns+` FROM devices AS t WHERE t.digest = $1`+s.Engine.Lock, digest))
+			`SELECT `+deviceColumns+` FROM devices AS t WHERE t.digest = $1`+s.Engine.ForUpdate, digest))
 		if errors.Is(err, sql.ErrNoRows) || err == nil && !now.Before(d.ExpireTime) {
 			return fault.Missing("device", "code")
 		}

@@ -11,7 +11,7 @@ import (
 // those it had. It returns fault.NotFound if there is no such account.
 func (s *Store) SetRecoveryCodes(ctx context.Context, uid resource.UID, digests [][]byte) error {
 	return s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
+		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.ForUpdate)
 		if err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (s *Store) SetRecoveryCodes(ctx context.Context, uid resource.UID, digests 
 // such account.
 func (s *Store) UseRecoveryCode(ctx context.Context, uid resource.UID, digest []byte) (good bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
+		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.ForUpdate)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ func (t Tx) SetSignInRules(ctx context.Context, r resource.SignInRules) error {
 		return err
 	}
 	before := resource.SignInRules{Organization: r.Organization}
-	err := t.Row(ctx, `SELECT t.local_off FROM sign_in_rules AS t WHERE t.org = $1`+t.DB.Engine.Lock,
+	err := t.Row(ctx, `SELECT t.local_off FROM sign_in_rules AS t WHERE t.org = $1`+t.DB.Engine.ForUpdate,
 		[]any{store.Segment(r.Organization)}, &before.LocalOff)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err

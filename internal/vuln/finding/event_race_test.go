@@ -100,7 +100,7 @@ func TestEventsWhenTheLeaseMoves(t *testing.T) {
 		}
 		l.await(t)
 		one, two := l.replicas[0].matcher, l.replicas[1].matcher
-		_, err := l.Lease(t.Context(), "matches", one.Holder(), time.Hour)
+		_, err := l.AcquireLease(t.Context(), "matches", one.Holder(), time.Hour)
 		must(t, err)
 		for range 40 {
 			for range 3 {

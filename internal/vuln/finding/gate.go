@@ -36,7 +36,7 @@ const (
 // whoever administers a folder cannot lift the rule of the organization.
 type Gate struct {
 	judge
-	rules    *store.Whole[findingdb.RuleSet]
+	rules    *store.CachedTable[findingdb.RuleSet]
 	verdicts *verdictCache
 }
 
@@ -62,7 +62,7 @@ func NewGate(
 func (g *Gate) Check(
 	ctx context.Context, repo resource.UID, m registry.Manifest, public bool,
 ) (string, error) {
-	set, err := g.rules.All(ctx)
+	set, err := g.rules.Get(ctx)
 	if err != nil || set.Empty() {
 		return "", err
 	}

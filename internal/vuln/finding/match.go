@@ -68,13 +68,13 @@ func NewMatcher(packages *findingdb.Store, advisories *advisorydb.Store, log *sl
 func (m *Matcher) Run(ctx context.Context) error {
 	defer func() {
 		if m.packages.Replicated() {
-			_ = m.packages.EndLease(context.WithoutCancel(ctx), matchLease, m.holder) // it ends by itself
+			_ = m.packages.ReleaseLease(context.WithoutCancel(ctx), matchLease, m.holder) // it ends by itself
 		}
 	}()
 	var renewed time.Time
 	for ; ctx.Err() == nil; m.wait(ctx) {
 		if m.packages.Replicated() && time.Since(renewed) > matchLife/4 {
-			has, err := m.packages.Lease(ctx, matchLease, m.holder, matchLife)
+			has, err := m.packages.AcquireLease(ctx, matchLease, m.holder, matchLife)
 			if err != nil || !has {
 				m.adopted = false // whoever has it may be of the version before
 				sleep(ctx, matchLife/10)
@@ -190,7 +190,7 @@ func (m *Matcher) Match(ctx context.Context) (bool, error) {
 func (m *Matcher) write(ctx context.Context, f func(*store.Tx) error) error {
 	return m.packages.Write(ctx, func(t *store.Tx) error {
 		if m.packages.Replicated() {
-			if err := t.KeepLease(ctx, matchLease, m.holder); err != nil {
+			if err := t.RequireLease(ctx, matchLease, m.holder); err != nil {
 				return err
 			}
 		}

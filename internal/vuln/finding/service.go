@@ -29,7 +29,7 @@ type Service struct {
 	registry   *protocol.Service
 	authz      *authz.Checker
 	pages      *page.Tokens
-	turns      *fairlimit.Turns
+	turns      *fairlimit.Limiter
 }
 
 // NewService returns a Service over a database.

@@ -54,7 +54,7 @@ func TestNobodyWaitsForAll(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		const versions, advisories, pairs = 300, 12, 40
 		g := newGame(t, url)
-		has, err := g.Lease(t.Context(), "matches", g.matcher.Holder(), time.Hour)
+		has, err := g.AcquireLease(t.Context(), "matches", g.matcher.Holder(), time.Hour)
 		if g.Replicated() && (err != nil || !has) {
 			t.Fatal(has, err)
 		}
@@ -111,7 +111,7 @@ func TestChangeWhileBegun(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		g := newGame(t, url)
-		has, err := g.Lease(t.Context(), "matches", g.matcher.Holder(), time.Hour)
+		has, err := g.AcquireLease(t.Context(), "matches", g.matcher.Holder(), time.Hour)
 		if g.Replicated() && (err != nil || !has) {
 			t.Fatal(has, err)
 		}

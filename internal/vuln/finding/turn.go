@@ -17,8 +17,8 @@ var errBusy = &fault.Error{
 
 // newTurns returns turns at reads over many images. They take time and memory, so few of them run at the same time on a
 // replica. What one organization asks for must not keep others waiting.
-func newTurns() *fairlimit.Turns {
-	return fairlimit.New(fairlimit.Limits{All: 8, Each: 2, Users: 32, Wait: 10 * time.Second, Busy: errBusy})
+func newTurns() *fairlimit.Limiter {
+	return fairlimit.New(fairlimit.Limits{Total: 8, PerTenant: 2, QueuedPerTenant: 32, Wait: 10 * time.Second, Busy: errBusy})
 }
 
 // takeTurn waits for a turn to read what is in reach. It is one of the organization, or of
@@ -26,8 +26,8 @@ func newTurns() *fairlimit.Turns {
 func (s *Service) takeTurn(ctx context.Context, reach []resource.UID) (done func(), _ error) {
 	all := roots(reach)
 	if len(all) == 1 {
-		return s.turns.Take(ctx, all[0])
+		return s.turns.Acquire(ctx, all[0])
 	}
 	caller, _ := authz.CallerFrom(ctx)
-	return s.turns.Take(ctx, caller.Identity)
+	return s.turns.Acquire(ctx, caller.Identity)
 }

@@ -113,7 +113,7 @@ func (t Tx) addNames(ctx context.Context, fresh map[int64][]string, sets *AliasS
 	}
 	q := store.Query{Engine: t.DB.Engine}
 	known, err := store.ReadMap[string, int64](ctx, t.Rows, fmt.Sprintf(`SELECT n.key, n.alias_set FROM %s AS s
-		CROSS JOIN alias_names AS n WHERE n.key = s.v`, t.DB.Engine.Each(&q, ask)), q.Args...)
+		CROSS JOIN alias_names AS n WHERE n.key = s.v`, t.DB.Engine.Unnest(&q, ask)), q.Args...)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (t Tx) named(ctx context.Context, keys []int64, of map[int64]int64) (map[in
 	q := store.Query{Engine: t.DB.Engine}
 	all := map[int64]NamedAdvisory{}
 	return all, t.Rows(ctx, fmt.Sprintf(`SELECT a.advisory, a.uid, a.names, a.alias_set FROM %s AS s
-		CROSS JOIN matched_advisories AS a WHERE a.advisory = s.v`, t.DB.Engine.Each(&q, keys)), q.Args,
+		CROSS JOIN matched_advisories AS a WHERE a.advisory = s.v`, t.DB.Engine.Unnest(&q, keys)), q.Args,
 		func(row store.Scanner) (bool, error) {
 			var key, set int64
 			var a NamedAdvisory

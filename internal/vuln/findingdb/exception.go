@@ -112,7 +112,7 @@ func (s *Store) Exceptions(
 // is. It returns fault.NotFound if there is none.
 func (s *Store) ApproveException(ctx context.Context, uid, approver resource.UID) (e vuln.Exception, _ error) {
 	return e, s.Write(ctx, func(tx *store.Tx) (err error) {
-		before, err := store.Lock(ctx, tx, &exceptions, uid, s.Engine.Lock)
+		before, err := store.Lock(ctx, tx, &exceptions, uid, s.Engine.ForUpdate)
 		e = before
 		if err != nil || !before.ApproveTime.IsZero() {
 			return err
@@ -130,7 +130,7 @@ func (s *Store) ApproveException(ctx context.Context, uid, approver resource.UID
 // over. It returns fault.NotFound if there is none.
 func (s *Store) DeleteException(ctx context.Context, uid, deleter resource.UID) error {
 	return s.Write(ctx, func(tx *store.Tx) error {
-		e, err := store.Lock(ctx, tx, &exceptions, uid, s.Engine.LockKey)
+		e, err := store.Lock(ctx, tx, &exceptions, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}
@@ -177,8 +177,8 @@ func (s *Store) ExceptionsOn(
 	text := fmt.Sprintf(`SELECT e.detail FROM %s AS s CROSS JOIN exceptions AS e WHERE e.target = s.v
 		AND e.approve_ms > 0 AND e.approve_ms <= %s AND (e.expire_ms = 0 OR e.expire_ms > %s)
 		UNION ALL SELECT e.detail FROM %s AS s CROSS JOIN past_exceptions AS e WHERE e.target = s.v
-		AND e.delete_ms > %s AND e.approve_ms <= %s`, s.Engine.Each(&q, keys), q.Arg(store.MS(to)), q.Arg(store.MS(from)),
-		s.Engine.Each(&q, keys), q.Arg(store.MS(from)), q.Arg(store.MS(to)))
+		AND e.delete_ms > %s AND e.approve_ms <= %s`, s.Engine.Unnest(&q, keys), q.Arg(store.MS(to)), q.Arg(store.MS(from)),
+		s.Engine.Unnest(&q, keys), q.Arg(store.MS(from)), q.Arg(store.MS(to)))
 	found, err := store.ReadAll(ctx, s.Rows, scanDetail[vuln.Exception], text, q.Args...)
 	for _, e := range found {
 		if wanted[e.Target] { // and not one with the same segment

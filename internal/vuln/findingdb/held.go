@@ -27,7 +27,7 @@ func isMany(ctx context.Context, read store.Reader, text string, args ...any) (b
 func (s *Store) held(ctx context.Context, read store.Reader, reach map[int64]*bitmap.Set) ([]int64, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS c CROSS JOIN package_images AS b WHERE b.chunk = c.v`,
-		s.Engine.Each(&q, slices.Collect(maps.Keys(reach))))
+		s.Engine.Unnest(&q, slices.Collect(maps.Keys(reach))))
 	all := map[int64]bool{}
 	err := read(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var chunk, id int64
@@ -55,7 +55,7 @@ func (s *Store) heldNamed(
 	for some := range slices.Chunk(ids, packageBatch) {
 		q := store.Query{Engine: s.Engine}
 		found, err := store.ReadAll(ctx, read, scanPackage, fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN packages AS p
-			WHERE p.seq = s.v AND %s = %s`, packageColumns, s.Engine.Each(&q, some), column, q.Arg(name)), q.Args...)
+			WHERE p.seq = s.v AND %s = %s`, packageColumns, s.Engine.Unnest(&q, some), column, q.Arg(name)), q.Args...)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (s *Store) AffectedBy(ctx context.Context, groups []resource.UID, advisorie
 	err := s.Snapshot(ctx, func(read store.Reader) error {
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT m.package FROM %s AS s CROSS JOIN matches AS m WHERE m.advisory = s.v LIMIT %s`,
-			s.Engine.Each(&q, advisories), q.Arg(manyPackages+1))
+			s.Engine.Unnest(&q, advisories), q.Arg(manyPackages+1))
 		var err error
 		if all, err = store.ReadColumn[int64](ctx, read, text, q.Args...); err != nil || len(all) <= manyPackages {
 			return err
@@ -84,8 +84,8 @@ func (s *Store) AffectedBy(ctx context.Context, groups []resource.UID, advisorie
 		for some := range slices.Chunk(ids, packageBatch) {
 			q := store.Query{Engine: s.Engine}
 			found, err := store.ReadColumn[int64](ctx, read, fmt.Sprintf(`SELECT m.package FROM %s AS s CROSS JOIN %s AS a
-				CROSS JOIN matches AS m WHERE m.package = s.v AND m.advisory = a.v`, s.Engine.Each(&q, some),
-				s.Engine.Each(&q, advisories)), q.Args...)
+				CROSS JOIN matches AS m WHERE m.package = s.v AND m.advisory = a.v`, s.Engine.Unnest(&q, some),
+				s.Engine.Unnest(&q, advisories)), q.Args...)
 			if err != nil {
 				return err
 			}

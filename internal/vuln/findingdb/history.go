@@ -26,8 +26,8 @@ func (s *Store) PastHitsOf(ctx context.Context, packages []int64, roots []resour
 	}
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s, m.until_ms, m.closed_by FROM %s AS s CROSS JOIN %s AS r CROSS JOIN past_matches AS m
-		WHERE m.package = s.v AND m.root = r.v AND m.until_ms > %s`, hitColumns, s.Engine.Each(&q, packages),
-		s.Engine.Each(&q, keys), q.Arg(after))
+		WHERE m.package = s.v AND m.root = r.v AND m.until_ms > %s`, hitColumns, s.Engine.Unnest(&q, packages),
+		s.Engine.Unnest(&q, keys), q.Arg(after))
 	return store.ReadAll(ctx, s.Rows, scanPastHit, text, q.Args...)
 }
 
@@ -37,7 +37,7 @@ func (s *Store) Named(ctx context.Context, advisories []int64) (map[int64]NamedA
 	q := store.Query{Engine: s.Engine}
 	all := map[int64]NamedAdvisory{}
 	return all, s.Rows(ctx, fmt.Sprintf(`SELECT a.advisory, a.uid, a.names FROM %s AS s CROSS JOIN matched_advisories AS a
-		WHERE a.advisory = s.v`, s.Engine.Each(&q, advisories)), q.Args, func(row store.Scanner) (bool, error) {
+		WHERE a.advisory = s.v`, s.Engine.Unnest(&q, advisories)), q.Args, func(row store.Scanner) (bool, error) {
 		var key int64
 		var a NamedAdvisory
 		var names []byte

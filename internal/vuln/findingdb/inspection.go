@@ -106,7 +106,7 @@ const maxPlaces = 64 << 20
 // is 0 if nothing is stored.
 func (t Tx) LockInspection(ctx context.Context, digest string) (packages []int64, extractors int, _ error) {
 	var text []byte
-	err := t.Row(ctx, `SELECT t.packages, t.extractors FROM inspections AS t WHERE t.digest = $1`+t.DB.Engine.LockKey,
+	err := t.Row(ctx, `SELECT t.packages, t.extractors FROM inspections AS t WHERE t.digest = $1`+t.DB.Engine.ForDelete,
 		[]any{digest}, &text, &extractors)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, 0, nil

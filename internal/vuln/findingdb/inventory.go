@@ -80,7 +80,7 @@ func (t Tx) replaceInventory(ctx context.Context, p vuln.InventoryPlace, entries
 // who do.
 func (t Tx) lockPlaces(ctx context.Context, root resource.UID) ([]Place, error) {
 	var one int
-	if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.Lock, []any{string(root)}, &one); err != nil {
+	if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.ForUpdate, []any{string(root)}, &one); err != nil {
 		return nil, err
 	}
 	return store.ReadAll(ctx, t.Rows, scanPlace, `SELECT `+placeColumns+` FROM inventory_places AS p WHERE p.root = $1`,
@@ -146,7 +146,7 @@ func (s *Store) places(ctx context.Context, read store.Reader, reach []resource.
 	slices.Sort(roots)
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN inventory_places AS p WHERE p.root = s.v
-		AND EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = p.uid)`, placeColumns, s.Engine.Each(&q, slices.Compact(roots)))
+		AND EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = p.uid)`, placeColumns, s.Engine.Unnest(&q, slices.Compact(roots)))
 	all, err := store.ReadAll(ctx, read, scanPlace, text, q.Args...)
 	all = slices.DeleteFunc(all, func(p Place) bool { return !store.Covered(reach, p.Group) })
 	slices.SortFunc(all, func(a, b Place) int { return cmp.Compare(a.key(), b.key()) })
@@ -231,7 +231,7 @@ func (s *Store) countEntries(
 	}
 	q := store.Query{Engine: s.Engine}
 	return store.ReadMap[int64, int64](ctx, read, fmt.Sprintf(`SELECT e.place, count(*) FROM %s AS s
-		CROSS JOIN inventory_entries AS e WHERE e.place = s.v%s GROUP BY e.place`, s.Engine.Each(&q, ids), f.matching(&q)),
+		CROSS JOIN inventory_entries AS e WHERE e.place = s.v%s GROUP BY e.place`, s.Engine.Unnest(&q, ids), f.matching(&q)),
 		q.Args...)
 }
 

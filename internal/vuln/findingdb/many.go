@@ -24,7 +24,7 @@ func (s *Store) Contents(ctx context.Context, digests []string, f func(digest st
 	for some := range slices.Chunk(digests, contentBatch) {
 		q := store.Query{Engine: s.Engine}
 		err := s.Rows(ctx, fmt.Sprintf(`SELECT i.digest, i.packages FROM %s AS s CROSS JOIN inspections AS i
-			WHERE i.digest = s.v`, s.Engine.Each(&q, some)), q.Args, func(row store.Scanner) (_ bool, err error) {
+			WHERE i.digest = s.v`, s.Engine.Unnest(&q, some)), q.Args, func(row store.Scanner) (_ bool, err error) {
 			var digest string
 			var packages []byte
 			if err := row.Scan(&digest, &packages); err != nil {
@@ -96,7 +96,7 @@ func (s *Store) Hits(ctx context.Context, packages []int64, reach []resource.UID
 	for some := range slices.Chunk(packages, keyBatch) {
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT m.package, m.advisory, m.since_ms, m.score, m.fixed FROM %s AS s CROSS JOIN %s AS r
-			CROSS JOIN matches AS m WHERE m.package = s.v AND m.root = r.v`, s.Engine.Each(&q, some), s.Engine.Each(&q, roots))
+			CROSS JOIN matches AS m WHERE m.package = s.v AND m.root = r.v`, s.Engine.Unnest(&q, some), s.Engine.Unnest(&q, roots))
 		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var h Hit
 			var fixed []byte
@@ -133,7 +133,7 @@ func (s *Store) keepVisible(ctx context.Context, h Hits, reach []resource.UID) e
 	for some := range slices.Chunk(keys, keyBatch) {
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT n.advisory, a.uid, n.names FROM %s AS s CROSS JOIN matched_advisories AS n
-			CROSS JOIN advisories AS a WHERE n.advisory = s.v AND a.seg = s.v`, s.Engine.Each(&q, some))
+			CROSS JOIN advisories AS a WHERE n.advisory = s.v AND a.seg = s.v`, s.Engine.Unnest(&q, some))
 		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var key int64
 			var a NamedAdvisory
@@ -174,7 +174,7 @@ func (s *Store) Kinds(ctx context.Context, packages []int64) (map[Kin]int, error
 	for some := range slices.Chunk(packages, keyBatch) {
 		q := store.Query{Engine: s.Engine}
 		err := s.Rows(ctx, fmt.Sprintf(`SELECT p.ecosystem, p.owned, p.matched, count(*) FROM %s AS s
-			CROSS JOIN packages AS p WHERE p.seq = s.v GROUP BY p.ecosystem, p.owned, p.matched`, s.Engine.Each(&q, some)),
+			CROSS JOIN packages AS p WHERE p.seq = s.v GROUP BY p.ecosystem, p.owned, p.matched`, s.Engine.Unnest(&q, some)),
 			q.Args, func(row store.Scanner) (bool, error) {
 				var k Kin
 				var n int

@@ -95,7 +95,7 @@ func (s *Store) Subjects(ctx context.Context, names []string, after int64, n int
 	for _, named := range []string{`p.name = s.v AND p.source_name = ''`, `p.source_name = s.v AND p.source_name <> ''`} {
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN packages AS p WHERE %s AND NOT p.owned AND p.seq > %s
-			ORDER BY p.seq LIMIT %s`, packageColumns, s.Engine.Each(&q, names), named, q.Arg(after), q.Arg(n))
+			ORDER BY p.seq LIMIT %s`, packageColumns, s.Engine.Unnest(&q, names), named, q.Arg(after), q.Arg(n))
 		some, err := store.ReadAll(ctx, s.Rows, scanPackage, text, q.Args...)
 		if err != nil {
 			return nil, err
@@ -115,7 +115,7 @@ func (s *Store) LastMatched(ctx context.Context, advisories []int64, after int64
 		order = `ORDER BY m.package`
 	}
 	text := fmt.Sprintf(`SELECT m.package FROM %s AS s CROSS JOIN matches AS m WHERE m.advisory = s.v AND m.package > %s
-		%s LIMIT %s`, s.Engine.Each(&q, advisories), q.Arg(after), order, q.Arg(n+1))
+		%s LIMIT %s`, s.Engine.Unnest(&q, advisories), q.Arg(after), order, q.Arg(n+1))
 	all, err := store.ReadColumn[int64](ctx, s.Rows, text, q.Args...)
 	if err != nil || len(all) <= n {
 		return 0, err
@@ -209,7 +209,7 @@ func (t Tx) stored(ctx context.Context, column string, keys []int64) (map[Match]
 	q := store.Query{Engine: t.DB.Engine}
 	have := map[Match]storedMatch{}
 	return have, t.Rows(ctx, fmt.Sprintf(`SELECT m.package, m.root, m.advisory, m.since_ms, m.score, m.fixed, m.opened_by
-		FROM %s AS s CROSS JOIN matches AS m WHERE m.%s = s.v`, t.DB.Engine.Each(&q, keys), column), q.Args,
+		FROM %s AS s CROSS JOIN matches AS m WHERE m.%s = s.v`, t.DB.Engine.Unnest(&q, keys), column), q.Args,
 		func(row store.Scanner) (bool, error) {
 			var m Match
 			var r storedMatch
@@ -231,7 +231,7 @@ func (t Tx) MatchPackages(ctx context.Context, packages []Known, want Matches, t
 	}
 	q := store.Query{Engine: t.DB.Engine}
 	text := fmt.Sprintf(`UPDATE packages SET matched = %s WHERE seq IN (SELECT v FROM %s AS s)`, q.Arg(true),
-		t.DB.Engine.Each(&q, keys))
+		t.DB.Engine.Unnest(&q, keys))
 	return t.Later(ctx, text, q.Args...)
 }
 
@@ -274,7 +274,7 @@ func (s *Store) HitsOf(ctx context.Context, packages []int64, roots []resource.U
 	}
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN %s AS r CROSS JOIN matches AS m
-		WHERE m.package = s.v AND m.root = r.v`, hitColumns, s.Engine.Each(&q, packages), s.Engine.Each(&q, keys))
+		WHERE m.package = s.v AND m.root = r.v`, hitColumns, s.Engine.Unnest(&q, packages), s.Engine.Unnest(&q, keys))
 	return store.ReadAll(ctx, s.Rows, scanHit, text, q.Args...)
 }
 
@@ -282,7 +282,7 @@ func (s *Store) HitsOf(ctx context.Context, packages []int64, roots []resource.U
 func (s *Store) HitsBy(ctx context.Context, advisories []int64) ([]Hit, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN matches AS m
-		WHERE m.advisory = s.v`, hitColumns, s.Engine.Each(&q, advisories))
+		WHERE m.advisory = s.v`, hitColumns, s.Engine.Unnest(&q, advisories))
 	return store.ReadAll(ctx, s.Rows, scanHit, text, q.Args...)
 }
 
@@ -299,7 +299,7 @@ func (s *Store) PackageIDs(ctx context.Context, digest string) (ids []int64, unm
 	}
 	q := store.Query{Engine: s.Engine}
 	err = s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s CROSS JOIN packages AS p WHERE p.seq = s.v AND NOT p.matched`,
-		s.Engine.Each(&q, c.ids)), q.Args, &unmatched)
+		s.Engine.Unnest(&q, c.ids)), q.Args, &unmatched)
 	return c.ids, unmatched, err
 }
 
@@ -311,7 +311,7 @@ func (s *Store) PackageSets(
 ) (all map[string][]int64, unmatched map[int64]bool, _ error) {
 	q := store.Query{Engine: s.Engine}
 	texts, err := store.ReadMap[string, []byte](ctx, s.Rows, fmt.Sprintf(`SELECT i.digest, i.packages FROM %s AS s
-		CROSS JOIN inspections AS i WHERE i.digest = s.v`, s.Engine.Each(&q, digests)), q.Args...)
+		CROSS JOIN inspections AS i WHERE i.digest = s.v`, s.Engine.Unnest(&q, digests)), q.Args...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -328,7 +328,7 @@ func (s *Store) PackageSets(
 	slices.Sort(ids)
 	q = store.Query{Engine: s.Engine}
 	late, err := store.ReadColumn[int64](ctx, s.Rows, fmt.Sprintf(`SELECT p.seq FROM %s AS s CROSS JOIN packages AS p
-		WHERE p.seq = s.v AND NOT p.matched`, s.Engine.Each(&q, slices.Compact(ids))), q.Args...)
+		WHERE p.seq = s.v AND NOT p.matched`, s.Engine.Unnest(&q, slices.Compact(ids))), q.Args...)
 	for _, id := range late {
 		unmatched[id] = true
 	}

@@ -101,7 +101,7 @@ func (t Tx) ImagesWith(ctx context.Context, packages []int64, in Images, all map
 	for some := range slices.Chunk(packages, packageBatch) {
 		q := store.Query{Engine: t.DB.Engine}
 		text := fmt.Sprintf(`SELECT b.package, b.chunk, b.bits FROM %s AS c CROSS JOIN %s AS s CROSS JOIN package_images AS b
-			WHERE b.chunk = c.v AND b.package = s.v`, t.DB.Engine.Each(&q, chunks), t.DB.Engine.Each(&q, some))
+			WHERE b.chunk = c.v AND b.package = s.v`, t.DB.Engine.Unnest(&q, chunks), t.DB.Engine.Unnest(&q, some))
 		err := t.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var id, chunk int64
 			var bits []byte
@@ -134,7 +134,7 @@ func (t Tx) SetHits(ctx context.Context, aliasSets []int64, n int) (map[int64][]
 	all := map[int64][]Hit{}
 	return all, t.Rows(ctx, fmt.Sprintf(`SELECT a.alias_set, m.package, m.advisory, m.score, m.fixed FROM %s AS s
 		CROSS JOIN matched_advisories AS a CROSS JOIN matches AS m WHERE a.alias_set = s.v AND m.advisory = a.advisory`,
-		t.DB.Engine.Each(&q, aliasSets)), q.Args, func(row store.Scanner) (bool, error) {
+		t.DB.Engine.Unnest(&q, aliasSets)), q.Args, func(row store.Scanner) (bool, error) {
 		var set int64
 		var h Hit
 		var fixed []byte
@@ -176,7 +176,7 @@ func (t Tx) OwnHits(ctx context.Context, root int64, packages []int64) (all []Se
 		q := store.Query{Engine: t.DB.Engine}
 		text := fmt.Sprintf(`SELECT %s, a.alias_set, a.uid, a.names FROM %s AS s CROSS JOIN matches AS m
 			CROSS JOIN matched_advisories AS a WHERE m.package = s.v AND m.root = %s AND a.advisory = m.advisory`, hitColumns,
-			t.DB.Engine.Each(&q, some), q.Arg(root))
+			t.DB.Engine.Unnest(&q, some), q.Arg(root))
 		err := t.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var h SetHit
 			var fixed, names []byte
@@ -202,7 +202,7 @@ func (t Tx) OwnHits(ctx context.Context, root int64, packages []int64) (all []Se
 func (t Tx) PackagesByID(ctx context.Context, ids []int64) (map[int64]registry.Package, error) {
 	q := store.Query{Engine: t.DB.Engine}
 	found, err := store.ReadAll(ctx, t.Rows, scanPackage, fmt.Sprintf(`SELECT %s FROM %s AS s
-		CROSS JOIN packages AS p WHERE p.seq = s.v`, packageColumns, t.DB.Engine.Each(&q, ids)), q.Args...)
+		CROSS JOIN packages AS p WHERE p.seq = s.v`, packageColumns, t.DB.Engine.Unnest(&q, ids)), q.Args...)
 	all := map[int64]registry.Package{}
 	for _, p := range found {
 		all[p.ID] = p.Package
@@ -224,7 +224,7 @@ func (t Tx) ImagesByNumber(ctx context.Context, numbers []int64) ([]ImageNumber,
 		err = row.Scan(&i.Number, &i.Repo, &i.Digest)
 		return i, err
 	}, fmt.Sprintf(`SELECT i.number, i.uid, i.digest FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v
-		ORDER BY i.number DESC`, t.DB.Engine.Each(&q, numbers)), q.Args...)
+		ORDER BY i.number DESC`, t.DB.Engine.Unnest(&q, numbers)), q.Args...)
 }
 
 // Owners returns who has a role in a group now, at most n.
@@ -272,7 +272,7 @@ func (t Tx) NewsOf(ctx context.Context, root int64) ([]News, error) {
 func (t Tx) News(ctx context.Context, numbers []int64) ([]News, error) {
 	q := store.Query{Engine: t.DB.Engine}
 	return store.ReadAll(ctx, t.Rows, scanNews, fmt.Sprintf(`SELECT n.number, n.root, n.told, n.quiet FROM %s AS s
-		CROSS JOIN image_news AS n WHERE n.number = s.v`, t.DB.Engine.Each(&q, numbers)), q.Args...)
+		CROSS JOIN image_news AS n WHERE n.number = s.v`, t.DB.Engine.Unnest(&q, numbers)), q.Args...)
 }
 
 // DropNews notes that events have told about an image as it is.
@@ -320,6 +320,6 @@ func (t Tx) Content(ctx context.Context, i vuln.NewsImage) (ids []int64, matched
 	var waiting int
 	q := store.Query{Engine: t.DB.Engine}
 	err = t.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s CROSS JOIN packages AS p WHERE p.seq = s.v AND NOT p.matched`,
-		t.DB.Engine.Each(&q, ids)), q.Args, &waiting)
+		t.DB.Engine.Unnest(&q, ids)), q.Args, &waiting)
 	return ids, waiting == 0, err
 }

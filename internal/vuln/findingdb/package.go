@@ -58,7 +58,7 @@ func (s *Store) addPackages(ctx context.Context, keys []string, all []registry.P
 	find := func() error {
 		q := store.Query{Engine: s.Engine}
 		found, err := store.ReadMap[string, int64](ctx, s.Rows, fmt.Sprintf(`SELECT p.key, p.seq FROM %s AS s
-			CROSS JOIN packages AS p WHERE p.key = s.v`, s.Engine.Each(&q, keys)), q.Args...)
+			CROSS JOIN packages AS p WHERE p.key = s.v`, s.Engine.Unnest(&q, keys)), q.Args...)
 		for key, id := range found {
 			known[key] = id
 		}
@@ -108,7 +108,7 @@ func (s *Store) ByID(ctx context.Context, ids []int64) (map[int64]registry.Packa
 	for some := range slices.Chunk(ids, packageBatch) {
 		q := store.Query{Engine: s.Engine}
 		found, err := store.ReadAll(ctx, s.Rows, scanPackage, fmt.Sprintf(`SELECT %s FROM %s AS s
-			CROSS JOIN packages AS p WHERE p.seq = s.v`, packageColumns, s.Engine.Each(&q, some)), q.Args...)
+			CROSS JOIN packages AS p WHERE p.seq = s.v`, packageColumns, s.Engine.Unnest(&q, some)), q.Args...)
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +144,7 @@ func (s *Store) PackagesNamed(ctx context.Context, groups []resource.UID, name s
 			q := store.Query{Engine: s.Engine}
 			text := fmt.Sprintf(`SELECT %s, b.chunk, b.bits FROM packages AS p CROSS JOIN %s AS c
 				CROSS JOIN package_images AS b WHERE %s = %s AND b.chunk = c.v AND b.package = p.seq ORDER BY p.seq`,
-				packageColumns, s.Engine.Each(&q, slices.Collect(maps.Keys(reach))), column, q.Arg(name))
+				packageColumns, s.Engine.Unnest(&q, slices.Collect(maps.Keys(reach))), column, q.Arg(name))
 			if all, err = appendHeld(ctx, read, text, q.Args, reach, all, n); err != nil {
 				return err
 			}
@@ -199,8 +199,8 @@ func (s *Store) holders(ctx context.Context, read store.Reader, groups []resourc
 	}
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT g.seg FROM %s AS s CROSS JOIN groups AS g WHERE g.uid = s.v
-		UNION ALL SELECT r.seg FROM %s AS s CROSS JOIN repos AS r WHERE r.uid = s.v`, s.Engine.Each(&q, texts),
-		s.Engine.Each(&q, texts))
+		UNION ALL SELECT r.seg FROM %s AS s CROSS JOIN repos AS r WHERE r.uid = s.v`, s.Engine.Unnest(&q, texts),
+		s.Engine.Unnest(&q, texts))
 	return store.ReadColumn[int64](ctx, read, text, q.Args...)
 }
 
@@ -210,7 +210,7 @@ func (t Tx) changeImages(ctx context.Context, chunk int64, packages []int64, cha
 	for some := range slices.Chunk(packages, packageBatch) {
 		q := store.Query{Engine: t.DB.Engine}
 		have, err := store.ReadMap[int64, []byte](ctx, t.Rows, fmt.Sprintf(`SELECT p.package, p.bits FROM %s AS s
-			CROSS JOIN package_images AS p WHERE p.chunk = %s AND p.package = s.v`, t.DB.Engine.Each(&q, some),
+			CROSS JOIN package_images AS p WHERE p.chunk = %s AND p.package = s.v`, t.DB.Engine.Unnest(&q, some),
 			q.Arg(chunk)), q.Args...)
 		if err != nil {
 			return err
@@ -294,7 +294,7 @@ func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64
 	slices.Sort(chunks)
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS s CROSS JOIN %s AS c CROSS JOIN package_images AS b
-		WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Each(&q, packages), s.Engine.Each(&q, slices.Compact(chunks)))
+		WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Unnest(&q, packages), s.Engine.Unnest(&q, slices.Compact(chunks)))
 	found := map[int64][]int64{}
 	var ids []int64
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
@@ -364,7 +364,7 @@ func (s *Store) eachHaving(
 	for some := range slices.Chunk(packages, keyBatch) {
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS s CROSS JOIN %s AS c CROSS JOIN package_images AS b
-			WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Each(&q, some), s.Engine.Each(&q, chunks))
+			WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Unnest(&q, some), s.Engine.Unnest(&q, chunks))
 		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var chunk, id int64
 			var bits []byte
@@ -390,7 +390,7 @@ func sets(
 	q := store.Query{Engine: e}
 	var tables []any
 	for _, l := range lists {
-		tables = append(tables, e.Each(&q, l))
+		tables = append(tables, e.Unnest(&q, l))
 	}
 	all := map[int64]*bitmap.Set{}
 	err := read(ctx, fmt.Sprintf(text, tables...), q.Args, func(row store.Scanner) (bool, error) {
@@ -436,7 +436,7 @@ func (s *Store) SweepChunks(ctx context.Context) (n int, _ error) {
 
 func (t Tx) sweepChunk(ctx context.Context, chunk int64) (int, error) {
 	var one int
-	if err := t.Row(ctx, `SELECT 1 FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.LockKey, []any{chunk},
+	if err := t.Row(ctx, `SELECT 1 FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.ForDelete, []any{chunk},
 		&one); err != nil {
 		return 0, err
 	}

@@ -91,7 +91,7 @@ func (s *Store) UpdatePullRule(ctx context.Context, before, after vuln.PullRule)
 // DeletePullRule removes a rule. It returns fault.NotFound if there is none.
 func (s *Store) DeletePullRule(ctx context.Context, uid resource.UID) error {
 	return s.Write(ctx, func(tx *store.Tx) error {
-		r, err := store.Lock(ctx, tx, &pullRules, uid, s.Engine.LockKey)
+		r, err := store.Lock(ctx, tx, &pullRules, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}
@@ -122,9 +122,9 @@ func (s *RuleSet) Over(repo resource.UID) (all []vuln.PullRule) {
 }
 
 // NewRuleCache returns all rules, because every pull has to know those above it.
-func NewRuleCache(s *Store) *store.Whole[RuleSet] {
+func NewRuleCache(s *Store) *store.CachedTable[RuleSet] {
 	const row = 4 // see rulesChanged
-	return store.NewWhole(s.DB, row, func(ctx context.Context) (*RuleSet, error) {
+	return store.NewCachedTable(s.DB, row, func(ctx context.Context) (*RuleSet, error) {
 		all, err := pullRules.All(ctx, s.Rows, ``)
 		if err != nil {
 			return nil, fmt.Errorf("read rules: %w", err)

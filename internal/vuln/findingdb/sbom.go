@@ -148,7 +148,7 @@ func (t Tx) TakePackages(ctx context.Context, digest string, numbers, packages [
 func (s *Store) Waiting(ctx context.Context, packages []int64) (n int, _ error) {
 	q := store.Query{Engine: s.Engine}
 	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s CROSS JOIN packages AS p WHERE p.seq = s.v AND NOT p.matched`,
-		s.Engine.Each(&q, packages)), q.Args, &n)
+		s.Engine.Unnest(&q, packages)), q.Args, &n)
 	return n, err
 }
 
@@ -161,7 +161,7 @@ func (s *Store) FromFiles(ctx context.Context, numbers []int64) (map[int64][]int
 	err := s.Rows(ctx, fmt.Sprintf(`SELECT i.number, n.packages FROM %s AS s CROSS JOIN images AS i
 		LEFT JOIN inspections AS n ON n.digest = i.digest AND i.state = %s WHERE i.number = s.v
 		AND EXISTS (SELECT 1 FROM image_sboms AS b WHERE b.repo = i.repo AND b.image = i.digest)`,
-		s.Engine.Each(&q, numbers), indexed), q.Args, func(row store.Scanner) (bool, error) {
+		s.Engine.Unnest(&q, numbers), indexed), q.Args, func(row store.Scanner) (bool, error) {
 		var number int64
 		var text []byte
 		if err := row.Scan(&number, &text); err != nil {
@@ -189,7 +189,7 @@ func (s *Store) HaveSBOMs(ctx context.Context, repos []resource.UID) (map[resour
 	}
 	q := store.Query{Engine: s.Engine}
 	found, err := store.ReadColumn[int64](ctx, s.Rows, fmt.Sprintf(`SELECT s.v FROM %s AS s WHERE EXISTS
-		(SELECT 1 FROM image_sboms AS b WHERE b.repo = s.v)`, s.Engine.Each(&q, keys)), q.Args...)
+		(SELECT 1 FROM image_sboms AS b WHERE b.repo = s.v)`, s.Engine.Unnest(&q, keys)), q.Args...)
 	all := map[resource.UID]bool{}
 	for _, key := range found {
 		all[bySegment[key]] = true
@@ -206,7 +206,7 @@ func (s *Store) Claims(ctx context.Context, numbers []int64) (map[int64][]Claim,
 		q := store.Query{Engine: s.Engine}
 		err := s.Rows(ctx, fmt.Sprintf(`SELECT i.number, b.push_ms, b.packages FROM %s AS s CROSS JOIN images AS i
 			CROSS JOIN image_sboms AS b WHERE i.number = s.v AND b.repo = i.repo AND b.image = i.digest`,
-			s.Engine.Each(&q, some)), q.Args, func(row store.Scanner) (bool, error) {
+			s.Engine.Unnest(&q, some)), q.Args, func(row store.Scanner) (bool, error) {
 			var number, pushed int64
 			var text []byte
 			if err := row.Scan(&number, &pushed, &text); err != nil {

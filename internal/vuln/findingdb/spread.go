@@ -45,8 +45,8 @@ func (s *Store) SpreadOf(ctx context.Context, groups []resource.UID, packages []
 		}
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT b.package, b.chunk, b.bits FROM %s AS s CROSS JOIN %s AS c CROSS JOIN package_images AS b
-			WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Each(&q, packages),
-			s.Engine.Each(&q, slices.Collect(maps.Keys(reach))))
+			WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Unnest(&q, packages),
+			s.Engine.Unnest(&q, slices.Collect(maps.Keys(reach))))
 		return read(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var id, chunk int64
 			var bits []byte
@@ -109,7 +109,7 @@ func (s *Store) RunningAt(ctx context.Context, places []Place, digests []string,
 	ids := slices.Sorted(maps.Keys(byID))
 	where := func(q *store.Query) string {
 		return fmt.Sprintf(`%s AS s CROSS JOIN inventory_entries AS e WHERE e.digest = s.v AND e.root = %s
-			AND e.place IN (SELECT p.v FROM %s AS p)`, s.Engine.Each(q, digests), q.Arg(root), s.Engine.Each(q, ids))
+			AND e.place IN (SELECT p.v FROM %s AS p)`, s.Engine.Unnest(q, digests), q.Arg(root), s.Engine.Unnest(q, ids))
 	}
 	q := store.Query{Engine: s.Engine}
 	if err := s.Row(ctx, `SELECT count(*) FROM `+where(&q), q.Args, &total); err != nil {
@@ -136,6 +136,6 @@ func (s *Store) ChangesPending(ctx context.Context, roots []resource.UID) (bool,
 	q := store.Query{Engine: s.Engine}
 	var n int
 	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s WHERE EXISTS (SELECT 1 FROM advisory_changes AS c
-		WHERE c.root = s.v)`, s.Engine.Each(&q, keys)), q.Args, &n)
+		WHERE c.root = s.v)`, s.Engine.Unnest(&q, keys)), q.Args, &n)
 	return n > 0, err
 }

@@ -155,7 +155,7 @@ type location struct {
 // lockAdvisory reads an advisory that is about to change.
 func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a vuln.Advisory, at location, err error) {
 	a, err = scanAdvisory(t.QueryRow(ctx,
-		`SELECT `+fullColumns+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.Lock,
+		`SELECT `+fullColumns+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.ForUpdate,
 		store.Segment(uid), string(uid)), true, &at.generation, &at.block)
 	return a, at, store.Missing(err, "advisory", uid)
 }

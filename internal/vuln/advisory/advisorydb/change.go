@@ -228,7 +228,7 @@ func (c Changes) First(n int) Changes {
 func DropChanges(ctx context.Context, t *store.Tx, c Changes) error {
 	q := store.Query{Engine: t.DB.Engine}
 	text := fmt.Sprintf(`DELETE FROM advisory_changes WHERE seq IN (SELECT v FROM %s AS s)`,
-		t.DB.Engine.Each(&q, c.numbers))
+		t.DB.Engine.Unnest(&q, c.numbers))
 	_, err := t.Exec(ctx, text, q.Args...)
 	return err
 }
@@ -238,7 +238,7 @@ func DropChanges(ctx context.Context, t *store.Tx, c Changes) error {
 func (s *Store) WithKeys(ctx context.Context, keys []int64) ([]vuln.Advisory, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, fullColumns,
-		s.Engine.Each(&q, keys))
+		s.Engine.Unnest(&q, keys))
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (vuln.Advisory, error) {
 		a, err := scanAdvisory(row, true)
 		return a.Current(), err

@@ -18,7 +18,7 @@ import (
 
 var feeds = store.Kind[vuln.AdvisoryFeed]{
 	Table: "advisory_feeds", Label: "advisory feed",
-	Created: resource.FeedCreated, Updated: resource.FeedUpdated, Deleted: resource.FeedDeleted, Redacted: vuln.AdvisoryFeed.Redacted,
+	Created: resource.FeedCreated, Updated: resource.FeedUpdated, Deleted: resource.FeedDeleted, Redact: vuln.AdvisoryFeed.Redacted,
 	Columns: func(f *vuln.AdvisoryFeed) []store.Column {
 		return []store.Column{
 			store.Key(&f.UID),
@@ -78,7 +78,7 @@ func (s *Store) UpdateFeed(ctx context.Context, before, after vuln.AdvisoryFeed)
 // there is none.
 func (s *Store) DeleteFeed(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		f, err := store.Lock(ctx, t.Tx, &feeds, uid, s.Engine.LockKey)
+		f, err := store.Lock(ctx, t.Tx, &feeds, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}

@@ -113,7 +113,7 @@ func digests(
 // withIDs is the query for columns of the advisories of a group that have one of the IDs.
 func withIDs(e store.Engine, columns string, group resource.UID, ids []string) (string, []any) {
 	q := store.Query{Engine: e}
-	return `SELECT ` + columns + ` FROM ` + e.Each(&q, ids) + ` AS s` +
+	return `SELECT ` + columns + ` FROM ` + e.Unnest(&q, ids) + ` AS s` +
 		e.Lookup("advisories", `t.parent = `+q.Arg(store.Segment(group))+` AND t.advisory_id = s.v`), q.Args
 }
 

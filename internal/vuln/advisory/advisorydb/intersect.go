@@ -148,7 +148,7 @@ func (l *advisoryList) withValue(ctx context.Context, v keyedFilter) ([]int64, e
 		table = "advisory_aliases"
 	}
 	q := store.Query{Engine: l.s.Engine}
-	text := fmt.Sprintf(`SELECT t.seg FROM %s AS s CROSS JOIN %s AS t WHERE t.key = s.v`, l.s.Engine.Each(&q, keys), table)
+	text := fmt.Sprintf(`SELECT t.seg FROM %s AS s CROSS JOIN %s AS t WHERE t.key = s.v`, l.s.Engine.Unnest(&q, keys), table)
 	return store.ReadColumn[int64](ctx, l.s.Rows, text, q.Args...)
 }
 
@@ -163,7 +163,7 @@ func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entr
 	for some := range slices.Chunk(segs, 4096) {
 		q := store.Query{Engine: l.s.Engine}
 		text := fmt.Sprintf(`SELECT t.seg, t.update_ms, t.shelf FROM %s AS s CROSS JOIN advisories AS t WHERE t.seg = s.v`,
-			l.s.Engine.Each(&q, some))
+			l.s.Engine.Unnest(&q, some))
 		err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var e entry
 			var id int64

@@ -279,7 +279,7 @@ func (l *advisoryList) size(ctx context.Context, in indexRanges) error {
 	}
 	which := q.Arg(kind)
 	text := fmt.Sprintf("SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE c.kind = %s AND c.grp = s.v) FROM %s AS s",
-		column, which, q.Engine.Each(&q, keys))
+		column, which, q.Engine.Unnest(&q, keys))
 	return l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var i int
 		var n int64
@@ -516,7 +516,7 @@ func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool
 	}
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, columns,
-		s.Engine.Each(&q, segs))
+		s.Engine.Unnest(&q, segs))
 	items := make([]vuln.Advisory, len(entries))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		a, err := scanAdvisory(row, whole)

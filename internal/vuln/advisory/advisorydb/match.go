@@ -62,7 +62,7 @@ func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdviso
 	history := s.History()
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT n.seg, n.update_ms FROM %s AS s CROSS JOIN advisory_names AS n WHERE n.key = s.v`,
-		s.Engine.Each(&q, keys))
+		s.Engine.Unnest(&q, keys))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var seg, updated int64
 		err := row.Scan(&seg, &updated)
@@ -81,7 +81,7 @@ func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdviso
 	}
 	q = store.Query{Engine: s.Engine}
 	text = fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, fullColumns,
-		s.Engine.Each(&q, uncached))
+		s.Engine.Unnest(&q, uncached))
 	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		a, err := scanAdvisory(row, true)
 		if err != nil {

@@ -115,7 +115,7 @@ func (t Tx) addTexts(ctx context.Context, group resource.UID, drafts []draft) (i
 		var last, n int64
 		var data []byte
 		err := t.Row(ctx, `SELECT t.block, t.version, t.n, t.body FROM advisory_texts AS t WHERE t.parent = $1
-			ORDER BY t.block DESC LIMIT 1`+t.DB.Engine.Lock,
+			ORDER BY t.block DESC LIMIT 1`+t.DB.Engine.ForUpdate,
 			[]any{store.Segment(group)}, &last, &version, &n, &data)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return 0, err
@@ -141,7 +141,7 @@ func (t Tx) replaceText(ctx context.Context, group resource.UID, id, seg int64, 
 	var version int64
 	var data []byte
 	err := t.Row(ctx, `SELECT t.version, t.body FROM advisory_texts AS t WHERE t.parent = $1
-		AND t.block = $2`+t.DB.Engine.Lock,
+		AND t.block = $2`+t.DB.Engine.ForUpdate,
 		[]any{store.Segment(group), id}, &version, &data)
 	if err != nil {
 		return fmt.Errorf("read block %d: %w", id, err)

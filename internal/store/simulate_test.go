@@ -42,7 +42,7 @@ func rehearseAct(t *testing.T, s *storetest.Store, name string, heard *int) {
 		t.Fatal("there is no such write")
 	}
 	before, quiet := everything(t, s), *heard
-	must(t, s.Rehearse(t.Context(), func(ctx context.Context, r *store.Rehearsal) error {
+	must(t, s.Simulate(t.Context(), func(ctx context.Context, r *store.Simulation) error {
 		g := newGroup(st.org.UID, "made-before")
 		if _, err := st.InsertGroup(ctx, g); err != nil {
 			return err
@@ -53,7 +53,7 @@ func rehearseAct(t *testing.T, s *storetest.Store, name string, heard *int) {
 		if _, err := st.Group(ctx, g.UID); err != nil {
 			t.Errorf("what was made before is not seen: %v", err)
 		}
-		if _, err := st.Group(store.Outside(ctx), g.UID); !errors.Is(err, fault.NotFound) {
+		if _, err := st.Group(store.OutsideSimulation(ctx), g.UID); !errors.Is(err, fault.NotFound) {
 			t.Errorf("others see it: %v", err)
 		}
 		if err := r.Undo(ctx); err != nil {
@@ -65,7 +65,7 @@ func rehearseAct(t *testing.T, s *storetest.Store, name string, heard *int) {
 		return nil
 	}))
 	if act.refused != nil {
-		tried := s.Rehearse(t.Context(), func(ctx context.Context, _ *store.Rehearsal) error { return act.refused(ctx) })
+		tried := s.Simulate(t.Context(), func(ctx context.Context, _ *store.Simulation) error { return act.refused(ctx) })
 		real := act.refused(t.Context())
 		if tried == nil || real == nil || tried.Error() != real.Error() {
 			t.Errorf("rehearsed: %v\nin earnest: %v", tried, real)
@@ -81,7 +81,7 @@ func rehearseAct(t *testing.T, s *storetest.Store, name string, heard *int) {
 func TestRehearseChanges(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		st := newStage(t, s, "org")
-		must(t, s.Rehearse(t.Context(), func(ctx context.Context, r *store.Rehearsal) error {
+		must(t, s.Simulate(t.Context(), func(ctx context.Context, r *store.Simulation) error {
 			must(t, st.DeleteBinding(ctx, st.b.UID))
 			_, err := store.Edit(ctx, st.spare.UID, st.Role, st.UpdateRole, func(r *resource.Role) error { r.Name = "x"; return nil })
 			must(t, err)

@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// gathering is a database that is asked several questions at once.
-var gathering = &DB{Engine: Engine{Postgres: true}}
+// batchingDB is a database that is asked several questions at once.
+var batchingDB = &DB{Engine: Engine{Postgres: true}}
 
-// TestGather: those who come while a question is being asked are asked together, and each gets their own answer.
-func TestGather(t *testing.T) {
+// TestReadBatcher: those who come while a question is being asked are asked together, and each gets their own answer.
+func TestReadBatcher(t *testing.T) {
 	t.Parallel()
 	const n = 10
 	broken := errors.New("one of them cannot be asked")
@@ -29,7 +29,7 @@ func TestGather(t *testing.T) {
 			first, release := make(chan bool), make(chan bool)
 			var mu sync.Mutex
 			var alone, sizes []int
-			g := NewGatherer(gathering,
+			g := NewReadBatcher(batchingDB,
 				func(_ context.Context, q int) (int, error) {
 					if q == 0 {
 						close(first)
@@ -40,20 +40,20 @@ func TestGather(t *testing.T) {
 					alone = append(alone, q)
 					return q * q, nil
 				},
-				func(_ context.Context, all []int) (answers []Answer[int], _ error) {
+				func(_ context.Context, all []int) (answers []BatchResult[int], _ error) {
 					mu.Lock()
 					defer mu.Unlock()
 					sizes = append(sizes, len(all))
 					for _, q := range all {
-						answers = append(answers, Answer[int]{Value: q * q})
+						answers = append(answers, BatchResult[int]{Value: q * q})
 					}
 					return answers, tt.fails
 				})
-			g.patience = time.Hour
+			g.delay = time.Hour
 			var wg sync.WaitGroup
 			ask := func(q int, want error) {
 				wg.Go(func() {
-					if got, err := g.Ask(t.Context(), q); !errors.Is(err, want) || want == nil && got != q*q {
+					if got, err := g.Read(t.Context(), q); !errors.Is(err, want) || want == nil && got != q*q {
 						t.Errorf("%d: %d, %v", q, got, err)
 					}
 				})
@@ -70,7 +70,7 @@ func TestGather(t *testing.T) {
 			}
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, err := g.Ask(gone, n+1); !errors.Is(err, context.Canceled) {
+			if _, err := g.Read(gone, n+1); !errors.Is(err, context.Canceled) {
 				t.Errorf("somebody who has gone: %v", err)
 			}
 			close(release)
@@ -84,26 +84,26 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// TestGatherStuck: a statement that does not end keeps others from being asked for a moment only.
-func TestGatherStuck(t *testing.T) {
+// TestReadBatcherStuck: a statement that does not end keeps others from being asked for a moment only.
+func TestReadBatcherStuck(t *testing.T) {
 	t.Parallel()
 	stuck := make(chan bool)
 	defer close(stuck)
-	g := NewGatherer(gathering,
+	g := NewReadBatcher(batchingDB,
 		func(_ context.Context, q int) (int, error) {
 			if q == 0 {
 				<-stuck
 			}
 			return q, nil
 		},
-		func(_ context.Context, all []int) ([]Answer[int], error) {
-			return make([]Answer[int], len(all)), nil
+		func(_ context.Context, all []int) ([]BatchResult[int], error) {
+			return make([]BatchResult[int], len(all)), nil
 		})
-	go func() { _, _ = g.Ask(context.Background(), 0) }()
+	go func() { _, _ = g.Read(context.Background(), 0) }()
 	var wg sync.WaitGroup
 	for q := range 20 {
 		wg.Go(func() {
-			if _, err := g.Ask(t.Context(), q+1); err != nil {
+			if _, err := g.Read(t.Context(), q+1); err != nil {
 				t.Error(err)
 			}
 		})

@@ -1,0 +1,78 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// A CachedTable keeps a small, often-read table in memory, such as the rules that
+// every pull needs. The copy is valid until the revision moves. Most moves do not
+// change the table. So after a move it compares the version of the table, and
+// reads the rows again only if the version differs. It is safe for concurrent use.
+type CachedTable[T any] struct {
+	db   *DB
+	row  int64 // id of the row of the table revision that counts the changes
+	read func(context.Context) (*T, error)
+
+	current atomic.Pointer[T] // nil if the content may be outdated
+
+	mu      sync.Mutex
+	last    *tableVersion[T]
+	cleared uint64 // number of calls of clear
+}
+
+// A tableVersion is the content of a table at one version.
+type tableVersion[T any] struct {
+	history, version int64
+	content          *T
+}
+
+// NewCachedTable returns a cache of the table that read reads. The value that read
+// returns must not be changed afterwards. row is the id of the row of the table
+// revision that counts the changes of the table.
+func NewCachedTable[T any](db *DB, row int64, read func(context.Context) (*T, error)) *CachedTable[T] {
+	c := &CachedTable[T]{db: db, row: row, read: read}
+	db.OnRevision(c.clear)
+	return c
+}
+
+func (c *CachedTable[T]) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cleared++
+	c.current.Store(nil)
+}
+
+// Get returns the content of the table, from memory unless it may have changed. If
+// it has not changed, Get returns the same pointer as before.
+func (c *CachedTable[T]) Get(ctx context.Context) (*T, error) {
+	if c.db.Current() { // checked before the cache is read, because the lease may end in between
+		if content := c.current.Load(); content != nil {
+			return content, nil
+		}
+	}
+	c.mu.Lock()
+	last, cleared := c.last, c.cleared
+	c.mu.Unlock()
+	history := c.db.History()
+	var version int64
+	if err := c.db.Row(ctx, `SELECT rev FROM revision WHERE id = $1`, []any{c.row}, &version); err != nil {
+		return nil, fmt.Errorf("read the version of %T: %w", *new(T), err)
+	}
+	if last == nil || last.version != version || last.history != history {
+		content, err := c.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		last = &tableVersion[T]{history, version, content}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cleared == c.cleared {
+		c.last = last
+		c.current.Store(last.content)
+	}
+	return last.content, nil
+}

@@ -1,0 +1,57 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Health is the state of a database for its operator.
+type Health struct {
+	Version  string        // SQLite or PostgreSQL, and its version
+	Schema   int64         // number of the last migration
+	Needs    int64         // lowest migration that a program must know to serve the database
+	Skew     time.Duration // how far the clock of the database is ahead of this process
+	Latency  time.Duration // duration of one query
+	Replicas []ReplicaState
+}
+
+// A ReplicaState is the last heartbeat of a replica.
+type ReplicaState struct {
+	ID     string
+	Age    time.Duration // since the heartbeat
+	Behind int64         // revisions that the replica has not applied
+}
+
+// Inspect returns the health of a database.
+func (s *DB) Inspect(ctx context.Context) (h Health, err error) {
+	query, name := `SELECT sqlite_version()`, "SQLite"
+	if s.Engine.Postgres {
+		query, name = `SELECT current_setting('server_version')`, "PostgreSQL"
+	}
+	if err := s.Row(ctx, query, nil, &h.Version); err != nil {
+		return h, err
+	}
+	h.Version = name + " " + h.Version
+	if h.Schema, err = schemaVersion(ctx, s.Rows); err != nil {
+		return h, err
+	}
+	if err := s.Row(ctx, needsQuery, nil, &h.Needs); err != nil {
+		h.Needs = h.Schema // the database is older than the table that is read
+	}
+	began := time.Now()
+	var clock int64
+	if err := s.Row(ctx, `SELECT `+s.Engine.Clock, nil, &clock); err != nil {
+		return h, err
+	}
+	h.Latency = time.Since(began)
+	h.Skew = FromMS(clock).Sub(began.Add(h.Latency / 2)).Truncate(time.Millisecond)
+	h.Replicas, err = ReadAll(ctx, s.Rows, func(row Scanner) (r ReplicaState, err error) {
+		var age int64
+		err = row.Scan(&r.ID, &age, &r.Behind)
+		r.Age = time.Duration(age) * time.Millisecond
+		return r, err
+	}, fmt.Sprintf(`SELECT r.id, %s - r.renew_ms, v.rev - r.grants_at FROM replicas AS r, revision AS v
+		WHERE v.id = 1 ORDER BY r.id`, s.Engine.Clock))
+	return h, err
+}
