@@ -42,16 +42,23 @@ var mayImport = []struct{ pkg, imports string }{
 	{"signin/signindb", "core/fault core/page core/resource store"},
 	{"store/bitmap", ""},
 	{"registry/registrydb", "core/fault core/page core/resource platform/metric registry store store/bitmap"},
+	{"registry/gcdb", "core/fault core/resource registry registry/registrydb store"},
+	{"registry/imagedb", "core/fault core/resource registry registry/registrydb store store/bitmap"},
+	{"registry/pulldb", "core/resource store"},
+	{"registry/retentiondb", "core/fault core/resource registry registry/registrydb store"},
+	{"registry/signerdb", "core/fault core/page core/resource registry store"},
+	{"registry/sourcedb", "core/fault core/page core/resource registry registry/registrydb store"},
 	{"vuln/findingdb", "core/fault core/page core/resource registry store store/bitmap vuln"},
 	{"vuln/advisory/advisorydb", "core/fault core/page core/resource platform/metric store vuln"},
 	{"events/eventdb", "core/fault core/page core/resource store"},
 	{"platform/mail/maildb", "core/resource store"},
 	{"store/plantest", "store"},
-	{"access/admission", "access/iamdb core/fault core/resource platform/secret registry registry/registrydb " +
+	{"access/admission", "access/iamdb core/fault core/resource platform/secret registry registry/sourcedb " +
 		"signin/signindb store"},
 	{"events/denials", "core/resource store"},
-	{"store/storetest", "access/admission access/iamdb events/eventdb registry/registrydb signin/signindb " +
-		"store vuln/advisory/advisorydb vuln/findingdb"},
+	{"store/storetest", "access/admission access/iamdb events/eventdb registry/gcdb registry/imagedb " +
+		"registry/pulldb registry/registrydb registry/retentiondb registry/signerdb registry/sourcedb " +
+		"signin/signindb store vuln/advisory/advisorydb vuln/findingdb"},
 	{"access/authz", "access/iamdb core/fault core/page core/resource platform/trace store"},
 	{"access/budget", "access/authz access/iamdb core/fault core/page core/resource store"},
 	{"vuln/advisory/version", "core/fault vuln"},
@@ -82,12 +89,13 @@ var mayImport = []struct{ pkg, imports string }{
 	{"registry/upstream", "platform/outbound registry/upstream/challenge registry/upstream/link"},
 	{"registry/protocol", "access/authz access/iamdb core/fault core/page core/resource events/denials " +
 		"platform/blob platform/fairlimit platform/metric platform/outbound platform/secret platform/trace " +
-		"registry registry/evidence registry/registrydb registry/signature registry/upstream signin/token " +
-		"store"},
+		"registry registry/evidence registry/gcdb registry/imagedb registry/pulldb registry/registrydb " +
+		"registry/retentiondb registry/signature registry/signerdb registry/sourcedb registry/upstream " +
+		"signin/token store"},
 	{"vuln/finding", "access/authz access/iam access/iamdb core/fault core/page core/resource " +
-		"platform/fairlimit platform/metric registry registry/evidence registry/protocol " +
-		"registry/registrydb store vuln vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version " +
-		"vuln/findingdb vuln/inspect"},
+		"platform/fairlimit platform/metric registry registry/evidence registry/imagedb registry/protocol " +
+		"registry/pulldb registry/registrydb registry/signerdb store vuln vuln/advisory/advisorydb " +
+		"vuln/advisory/format vuln/advisory/version vuln/findingdb vuln/inspect"},
 	{"ops/backup", "core/fault platform/blob platform/secret registry registry/registrydb store"},
 	{"signin/login", "access/admission access/authz access/iamdb core/fault core/page core/resource " +
 		"events/denials platform/mail platform/metric platform/outbound platform/secret platform/trace " +

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
@@ -303,7 +304,7 @@ func checkSecrets(ctx context.Context, db *store.DB, key secret.Key) error {
 	iam := iamdb.New(db)
 	for purpose, read := range map[string]func(context.Context) ([][]byte, error){
 		secret.ForClientSecrets: iam.ClientSecrets, secret.ForOneTimePasswords: signindb.New(db).TOTPSecrets,
-		secret.ForUpstreams: registrydb.New(db).UpstreamSecrets,
+		secret.ForUpstreams: sourcedb.New(registrydb.New(db)).UpstreamSecrets,
 		secret.ForSigningKeys: func(ctx context.Context) (sealed [][]byte, _ error) {
 			keys, err := iam.SigningKeys(ctx)
 			for _, k := range keys {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -64,7 +64,7 @@ var blastPromises = map[string]func(t *testing.T, s *storetest.Store){
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("image by image: %s", diff)
 		}
-		f := registrydb.PullerSearch{Root: org, Since: since, Most: 1000, Has: func(n int64) bool { return slices.Contains(wanted, n) }}
+		f := pulldb.PullerSearch{Root: org, Since: since, Most: 1000, Has: func(n int64) bool { return slices.Contains(wanted, n) }}
 		got, done, err := s.SearchPullers(t.Context(), f)
 		must(t, err)
 		if diff := cmp.Diff(want, got); diff != "" || !done {
@@ -85,7 +85,7 @@ var blastPromises = map[string]func(t *testing.T, s *storetest.Store){
 			all = append(all, p)
 		}
 		must(t, s.InsertPulls(t.Context(), all))
-		got, done, err := s.SearchPullers(t.Context(), registrydb.PullerSearch{Root: app.UID.Root(), Most: 1000,
+		got, done, err := s.SearchPullers(t.Context(), pulldb.PullerSearch{Root: app.UID.Root(), Most: 1000,
 			Has: func(n int64) bool { return n == numbers[0] }})
 		must(t, err)
 		if diff := cmp.Diff(map[resource.UID]time.Time{"id": all[0].Time}, got); diff != "" || !done {

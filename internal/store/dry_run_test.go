@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
@@ -73,7 +73,7 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	must(t, ignore(s.SetRetention(t.Context(), registry.Retention{UID: org.UID, KeepMatching: []string{"none"}, EveryDays: 1})))
 	st.upstream = addUpstream(t, s, addGroup(t, s, org.UID, "mirror").UID)
 	st.follower, st.equal = addFollower(t, s, org.UID, "follower", st.repo.UID), addFollower(t, s, org.UID, "equal", st.repo.UID)
-	must(t, s.EndFollow(t.Context(), begin(t, s, st.equal.UID), registrydb.FollowEnd{Whole: true}))
+	must(t, s.EndFollow(t.Context(), begin(t, s, st.equal.UID), sourcedb.FollowEnd{Whole: true}))
 	st.asked = addRequest(t, s, st.org.UID, addRole(t, s, org.UID, "asked").UID)
 	return st
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
@@ -33,7 +35,7 @@ func addFollower(t *testing.T, s *storetest.Store, group resource.UID, name stri
 }
 
 // begin begins a run of a repo that is due.
-func begin(t *testing.T, s *storetest.Store, repo resource.UID) registrydb.FollowRun {
+func begin(t *testing.T, s *storetest.Store, repo resource.UID) sourcedb.FollowRun {
 	t.Helper()
 	run, ok, err := s.TakeFollow(t.Context(), repo, "me")
 	if err != nil || !ok {
@@ -43,7 +45,7 @@ func begin(t *testing.T, s *storetest.Store, repo resource.UID) registrydb.Follo
 }
 
 // copyOne copies a tag of the source of a run.
-func copyOne(ctx context.Context, s *storetest.Store, run registrydb.FollowRun, tag string, m registry.Manifest) error {
+func copyOne(ctx context.Context, s *storetest.Store, run sourcedb.FollowRun, tag string, m registry.Manifest) error {
 	return ignore(s.CopyFollowed(ctx, run, registrydb.Copying{Manifests: []registry.Manifest{m},
 		Images: []registry.CopiedImage{{Digest: m.Digest, Tag: tag, FromTag: tag}}}))
 }
@@ -110,7 +112,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		if _, ok, err := s.TakeFollow(t.Context(), f.UID, "another"); err != nil || ok {
 			t.Errorf("another takes it: %t, %v", ok, err)
 		}
-		must(t, s.EndFollow(t.Context(), run, registrydb.FollowEnd{Whole: true}))
+		must(t, s.EndFollow(t.Context(), run, sourcedb.FollowEnd{Whole: true}))
 		got := stands(t, s.Store, f.UID, registry.FollowEqual, "")
 		if got.SuccessTime.IsZero() || got.DueTime.Sub(got.SuccessTime) != time.Hour || got.ExpireTime.Sub(got.SuccessTime) != registry.FollowLife {
 			t.Errorf("it stands %+v", got)
@@ -130,7 +132,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 			t.Fatalf("take: %t, %v", ok, err)
 		}
 		wantFault(t, copyOne(t.Context(), s.Store, old, "v1", m), fault.Aborted, fault.Resource{})
-		must(t, s.EndFollow(t.Context(), old, registrydb.FollowEnd{Error: "x"})) // which ends nothing
+		must(t, s.EndFollow(t.Context(), old, sourcedb.FollowEnd{Error: "x"})) // which ends nothing
 		stands(t, s.Store, f.UID, registry.FollowRunning, "")
 		must(t, copyOne(t.Context(), s.Store, run, "v1", m))
 	},
@@ -141,7 +143,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 			run := begin(t, s.Store, uid)
 			must(t, s.TellFollowers(t.Context(), []resource.UID{s.repo.UID}, 7))
 			stands(t, s.Store, uid, registry.FollowRunning, "")
-			must(t, s.EndFollow(t.Context(), run, registrydb.FollowEnd{Whole: true}))
+			must(t, s.EndFollow(t.Context(), run, sourcedb.FollowEnd{Whole: true}))
 			stands(t, s.Store, f.UID, registry.FollowQueued, "")
 		}
 		if got := stands(t, s.Store, f.UID, registry.FollowQueued, ""); got.SuccessTime.IsZero() {
@@ -160,7 +162,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		var since time.Time
 		for i := range 9 {
 			begun := s.Time()
-			must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), registrydb.FollowEnd{Error: "no", Failed: []string{"a", "b"}}))
+			must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), sourcedb.FollowEnd{Error: "no", Failed: []string{"a", "b"}}))
 			got := stands(t, s.Store, f.UID, registry.FollowFailed, "no")
 			if i == 0 {
 				since = got.StateTime
@@ -174,12 +176,12 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 			}
 			shift(t, s.Store, "due_ms", -2*time.Hour)
 		}
-		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), registrydb.FollowEnd{Whole: true}))
+		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), sourcedb.FollowEnd{Whole: true}))
 		stands(t, s.Store, f.UID, registry.FollowEqual, "")
 	},
 	"after two weeks without a whole run it has expired, and is not due": func(t *testing.T, s shelf) {
 		f := addFollower(t, s.Store, s.org.UID, "f", s.repo.UID)
-		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), registrydb.FollowEnd{Error: "no"}))
+		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), sourcedb.FollowEnd{Error: "no"}))
 		shift(t, s.Store, "set_ms due_ms", -registry.FollowLife-time.Second)
 		stands(t, s.Store, f.UID, registry.FollowFailed, "expired")
 		if _, ok, err := s.TakeFollow(t.Context(), f.UID, "me"); ok || err != nil {
@@ -194,7 +196,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 	"a whole run puts the end off, which is no change of the repo": func(t *testing.T, s shelf) {
 		f := addFollower(t, s.Store, s.org.UID, "f", s.repo.UID)
 		n := len(events(t, s.Store))
-		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), registrydb.FollowEnd{Whole: true, Error: "a tag failed"}))
+		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), sourcedb.FollowEnd{Whole: true, Error: "a tag failed"}))
 		r, err := s.Repo(t.Context(), f.UID)
 		if err != nil || !r.UpdateTime.Equal(f.UpdateTime) || r.Sync.ExpirationTime.Sub(s.Time()).Round(time.Hour) != registry.FollowLife || len(events(t, s.Store)) != n {
 			t.Errorf("repo = %+v, %v", r, err)
@@ -296,9 +298,9 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		addImage(t, s.Store, f, "a", "one")
 		addImage(t, s.Store, f, "c", "other")
 		addImage(t, s.Store, f, "z", "one")
-		run := registrydb.FollowRun{Repo: f.UID, Source: s.repo.UID}
+		run := sourcedb.FollowRun{Repo: f.UID, Source: s.repo.UID}
 		got, err := s.FollowWanted(t.Context(), run, "", 2)
-		want := []registrydb.FollowedTag{{Name: "b", Digest: two.Digest}, {Name: "c", Digest: two.Digest, Here: newImage("other").Digest}}
+		want := []sourcedb.FollowedTag{{Name: "b", Digest: two.Digest}, {Name: "c", Digest: two.Digest, Here: newImage("other").Digest}}
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("wanted = %+v, %v", got, err)
 		}
@@ -325,7 +327,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 			t.Error(err)
 		}
 		must(t, s.DeleteRepo(t.Context(), f.UID))
-		wantFault(t, s.EndFollow(t.Context(), run, registrydb.FollowEnd{}), fault.NotFound, fault.Resource{})
+		wantFault(t, s.EndFollow(t.Context(), run, sourcedb.FollowEnd{}), fault.NotFound, fault.Resource{})
 		if has, err := s.HasFollowers(t.Context()); err != nil || has {
 			t.Errorf("followers: %t, %v", has, err)
 		}
@@ -340,7 +342,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		after, err := s.UpdateFollower(t.Context(), f, after, bob)
 		must(t, err)
 		wantFault(t, copyOne(t.Context(), s.Store, run, "v1", m), fault.Aborted, fault.Resource{})
-		must(t, s.EndFollow(t.Context(), run, registrydb.FollowEnd{Whole: true}))
+		must(t, s.EndFollow(t.Context(), run, sourcedb.FollowEnd{Whole: true}))
 		stands(t, s.Store, f.UID, registry.FollowQueued, "")
 		run = begin(t, s.Store, f.UID)
 		none := after
@@ -400,7 +402,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"who asks twice within a moment waits for it": func(t *testing.T, s shelf) {
 		f := addFollower(t, s.Store, s.org.UID, "f", s.repo.UID)
-		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), registrydb.FollowEnd{Whole: true}))
+		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), sourcedb.FollowEnd{Whole: true}))
 		must(t, s.RequestFollow(t.Context(), f.UID, time.Minute))
 		if got := stands(t, s.Store, f.UID, registry.FollowEqual, ""); got.DueTime.Sub(got.SuccessTime).Round(time.Minute) != time.Minute {
 			t.Errorf("it stands %+v", got)
@@ -411,10 +413,10 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 }
 
 // retainIn applies rules that keep nothing that there is.
-func (s shelf) retainIn(t *testing.T, repo, planned resource.UID) (registrydb.RetentionPlan, error) {
+func (s shelf) retainIn(t *testing.T, repo, planned resource.UID) (retentiondb.RetentionPlan, error) {
 	t.Helper()
 	must(t, ignore(s.SetRetention(t.Context(), registry.Retention{UID: repo, KeepMatching: []string{"none"}, EveryDays: 1})))
-	return s.ApplyRetention(t.Context(), repo, registrydb.RetentionOrder{Planned: planned})
+	return s.ApplyRetention(t.Context(), repo, retentiondb.RetentionOrder{Planned: planned})
 }
 
 func TestFollowPromises(t *testing.T) {
@@ -452,7 +454,7 @@ func TestFollowDuels(t *testing.T) {
 					must(t, err)
 					a, b := atOnce(func() error {
 						err := copyOne(t.Context(), s, run, "v1", m)
-						return errors.Join(err, s.EndFollow(t.Context(), run, registrydb.FollowEnd{Whole: err == nil}))
+						return errors.Join(err, s.EndFollow(t.Context(), run, sourcedb.FollowEnd{Whole: err == nil}))
 					}, func() error { return against(source, f) })
 					if a != nil && !errors.Is(a, fault.Aborted) && !errors.Is(a, fault.NotFound) || b != nil {
 						t.Fatalf("copy: %v, against it: %v", a, b)

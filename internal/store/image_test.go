@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -31,7 +31,7 @@ func pushRunnable(t *testing.T, s *storetest.Store, r registry.Repo, word string
 }
 
 // take takes the next image from the queue.
-func take(t *testing.T, s *storetest.Store, last *registrydb.QueuedImage) *registrydb.QueuedImage {
+func take(t *testing.T, s *storetest.Store, last *imagedb.QueuedImage) *imagedb.QueuedImage {
 	t.Helper()
 	q, ok, err := s.ReserveImage(t.Context(), last, time.Minute)
 	must(t, err)
@@ -42,19 +42,19 @@ func take(t *testing.T, s *storetest.Store, last *registrydb.QueuedImage) *regis
 }
 
 // settleImage takes an image out of the queue, and gives it a number and packages.
-func settleImage(ctx context.Context, s *storetest.Store, q registrydb.QueuedImage, packages ...int64) (number int64, _ error) {
+func settleImage(ctx context.Context, s *storetest.Store, q imagedb.QueuedImage, packages ...int64) (number int64, _ error) {
 	err := s.Write(ctx, func(t *store.Tx) error {
-		there, err := registrydb.In(t).HoldImage(ctx, q)
+		there, err := imagedb.In(t).HoldImage(ctx, q)
 		if err != nil || !there {
 			return err
 		}
-		if number, err = registrydb.In(t).NumberImage(ctx, q); err != nil {
+		if number, err = imagedb.In(t).NumberImage(ctx, q); err != nil {
 			return err
 		}
 		if err := findingdb.In(t).ChangeImages(ctx, []int64{number}, packages, nil); err != nil {
 			return err
 		}
-		return registrydb.In(t).SettleImage(ctx, q, registry.ImageIndexed, "", 1)
+		return imagedb.In(t).SettleImage(ctx, q, registry.ImageIndexed, "", 1)
 	})
 	return number, err
 }
@@ -287,7 +287,7 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, err)
 		tagged, err := s.TaggedImages(t.Context(), []resource.UID{org.UID}, 10)
 		must(t, err)
-		if diff := cmp.Diff([]registrydb.TaggedImage{{Repo: repos[1].UID, Digest: d, State: registry.ImageIndexed, Number: numbers[repos[1].UID]}}, tagged); diff != "" {
+		if diff := cmp.Diff([]imagedb.TaggedImage{{Repo: repos[1].UID, Digest: d, State: registry.ImageIndexed, Number: numbers[repos[1].UID]}}, tagged); diff != "" {
 			t.Error(diff)
 		}
 	},

@@ -11,6 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/plantest"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -23,7 +25,7 @@ type tree struct{ folders, providers, repos []resource.UID }
 // query starts a statement over a kind.
 func (tr tree) query(e store.Engine, kind, col string, p page.Request) store.Query {
 	q := store.Query{Engine: e, Table: kind, Column: col, Page: p}
-	for _, k := range slices.Concat(iamdb.Kinds(), registrydb.Kinds(), eventdb.Kinds(), findingdb.Kinds()) {
+	for _, k := range slices.Concat(iamdb.Kinds(), registrydb.Kinds(), sourcedb.Kinds(), signerdb.Kinds(), eventdb.Kinds(), findingdb.Kinds()) {
 		if k.Table == kind {
 			q.Columns = k.Columns
 			q.SetJoins(k.Joins)

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
@@ -172,10 +173,10 @@ func (st stage) actsOnTheRegistry() map[string]act {
 		}, nil},
 		"ApplyRetention": {
 			func(ctx context.Context) error {
-				return ignore(st.ApplyRetention(ctx, st.repo.UID, registrydb.RetentionOrder{}))
+				return ignore(st.ApplyRetention(ctx, st.repo.UID, retentiondb.RetentionOrder{}))
 			},
 			func(ctx context.Context) error {
-				return ignore(st.ApplyRetention(ctx, none, registrydb.RetentionOrder{}))
+				return ignore(st.ApplyRetention(ctx, none, retentiondb.RetentionOrder{}))
 			},
 		},
 		"InsertUpload": {func(ctx context.Context) error { return st.InsertUpload(ctx, u) }, nil},

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/gcdb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -691,7 +692,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			addBlob(t, s.Store, s.repo, fmt.Sprint(i))
 		}
 		n := 0
-		var from *registrydb.RepoBlob
+		var from *gcdb.RepoBlob
 		for {
 			idle, next, err := s.IdleBlobs(t.Context(), from, s.Now().Add(time.Hour), 3)
 			must(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
@@ -35,11 +36,11 @@ func (s shelf) keep(t *testing.T, r registry.Retention) registry.Retention {
 }
 
 // preview returns what would go from the repo, checks that nothing does, and returns it in a few words.
-func (s shelf) preview(t *testing.T) (registrydb.RetentionPlan, []string) {
+func (s shelf) preview(t *testing.T) (retentiondb.RetentionPlan, []string) {
 	t.Helper()
 	before, err := s.Everything(t.Context())
 	must(t, err)
-	plan, err := s.ApplyRetention(resource.WithDryRun(t.Context()), s.repo.UID, registrydb.RetentionOrder{})
+	plan, err := s.ApplyRetention(resource.WithDryRun(t.Context()), s.repo.UID, retentiondb.RetentionOrder{})
 	must(t, err)
 	after, err := s.Everything(t.Context())
 	must(t, err)
@@ -50,7 +51,7 @@ func (s shelf) preview(t *testing.T) (registrydb.RetentionPlan, []string) {
 }
 
 // words are the tags of what goes, or the digests of what has none.
-func words(plan registrydb.RetentionPlan) (all []string) {
+func words(plan retentiondb.RetentionPlan) (all []string) {
 	for _, g := range plan.Going {
 		name := strings.Join(g.Tags, "+")
 		if name == "" {
@@ -62,10 +63,10 @@ func words(plan registrydb.RetentionPlan) (all []string) {
 }
 
 // run applies the rules, as a plan has it, and checks that exactly what the plan has is gone.
-func (s shelf) run(t *testing.T, plan registrydb.RetentionPlan) registrydb.RetentionPlan {
+func (s shelf) run(t *testing.T, plan retentiondb.RetentionPlan) retentiondb.RetentionPlan {
 	t.Helper()
 	before := s.digests(t)
-	done, err := s.ApplyRetention(t.Context(), s.repo.UID, registrydb.RetentionOrder{Fingerprint: plan.Fingerprint})
+	done, err := s.ApplyRetention(t.Context(), s.repo.UID, retentiondb.RetentionOrder{Fingerprint: plan.Fingerprint})
 	must(t, err)
 	if diff := cmp.Diff(plan.Going, done.Going); diff != "" || plan.Bytes != done.Bytes || plan.Tags != done.Tags {
 		t.Errorf("the run has not done what was planned:\n%s", diff)
@@ -97,7 +98,7 @@ func (s shelf) digests(t *testing.T) map[string]bool {
 }
 
 // wantGoing checks what would go, in any order, and does it.
-func (s shelf) wantGoing(t *testing.T, want ...string) registrydb.RetentionPlan {
+func (s shelf) wantGoing(t *testing.T, want ...string) retentiondb.RetentionPlan {
 	t.Helper()
 	plan, got := s.preview(t)
 	slices.Sort(got)
@@ -109,7 +110,7 @@ func (s shelf) wantGoing(t *testing.T, want ...string) registrydb.RetentionPlan 
 }
 
 // wantKept checks how many images each rule keeps.
-func wantKept(t *testing.T, plan registrydb.RetentionPlan, want map[registry.KeepReason]int) {
+func wantKept(t *testing.T, plan retentiondb.RetentionPlan, want map[registry.KeepReason]int) {
 	t.Helper()
 	if diff := cmp.Diff(want, plan.Kept); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
@@ -217,7 +218,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		s.KeepPulls = 3 * day
 		defer func() { s.KeepPulls = 0 }()
 		s.keep(t, registry.Retention{KeepPulledDays: 4})
-		_, err := s.ApplyRetention(t.Context(), s.repo.UID, registrydb.RetentionOrder{})
+		_, err := s.ApplyRetention(t.Context(), s.repo.UID, retentiondb.RetentionOrder{})
 		wantUnmet(t, err, "PULLS_NOT_KEPT")
 		s.keep(t, registry.Retention{KeepPulledDays: 3})
 		s.wantGoing(t)
@@ -362,7 +363,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		s.images(t, "a", "b", "c")
 		_, err := s.Retention(t.Context(), s.repo.UID)
 		wantFault(t, err, fault.NotFound, fault.Resource{Type: "retention rules", Name: string(s.repo.UID)})
-		_, err = s.ApplyRetention(t.Context(), s.repo.UID, registrydb.RetentionOrder{})
+		_, err = s.ApplyRetention(t.Context(), s.repo.UID, retentiondb.RetentionOrder{})
 		wantFault(t, err, fault.NotFound, fault.Resource{Type: "retention rules", Name: string(s.repo.UID)})
 		s.keep(t, registry.Retention{UID: s.org.UID, KeepNewest: 1})
 		folder := s.keep(t, registry.Retention{UID: s.folder.UID, KeepMatching: []string{"a", "b"}})
@@ -430,11 +431,11 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 			word := strings.ReplaceAll(name, " ", "-")
 			a := addImage(t, s.Store, s.repo, word, word)
 			addImage(t, s.Store, s.repo, "still-"+word, "still "+word)
-			plan, err := s.ApplyRetention(resource.WithDryRun(t.Context()), s.repo.UID, registrydb.RetentionOrder{})
+			plan, err := s.ApplyRetention(resource.WithDryRun(t.Context()), s.repo.UID, retentiondb.RetentionOrder{})
 			must(t, err)
 			tt.change(a.Digest)
 			before := s.digests(t)
-			_, err = s.ApplyRetention(t.Context(), s.repo.UID, registrydb.RetentionOrder{Fingerprint: plan.Fingerprint})
+			_, err = s.ApplyRetention(t.Context(), s.repo.UID, retentiondb.RetentionOrder{Fingerprint: plan.Fingerprint})
 			wantUnmet(t, err, "PREVIEW_OUTDATED")
 			if err == nil || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("%s: %v", name, err)
@@ -443,14 +444,14 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 				t.Errorf("%s: something has gone:\n%s", name, diff)
 			}
 			s.keep(t, registry.Retention{KeepMatching: []string{"v*"}, KeepSigned: true})
-			_, err = s.ApplyRetention(t.Context(), s.repo.UID, registrydb.RetentionOrder{})
+			_, err = s.ApplyRetention(t.Context(), s.repo.UID, retentiondb.RetentionOrder{})
 			must(t, err)
 		}
 	},
 	"what is no fingerprint is refused": func(t *testing.T, s shelf) {
 		s.keep(t, registry.Retention{KeepNewest: 1})
 		for _, text := range []string{"x", "AQ==", "Ag", "AQI", strings.Repeat("A", 10_000)} {
-			_, err := s.ApplyRetention(t.Context(), s.repo.UID, registrydb.RetentionOrder{Fingerprint: text})
+			_, err := s.ApplyRetention(t.Context(), s.repo.UID, retentiondb.RetentionOrder{Fingerprint: text})
 			if !errors.Is(err, fault.InvalidArgument) {
 				t.Errorf("%.20q: %v", text, err)
 			}
@@ -572,12 +573,12 @@ func TestRetentionTurns(t *testing.T) {
 			t.Errorf("due are %v", all)
 		}
 		sh.images(t, "a", "v1") // the rules of the folder hold for its repo, and nobody asked for these
-		plan, err := s.ApplyRetention(t.Context(), sh.repo.UID, registrydb.RetentionOrder{Planned: sh.org.UID})
+		plan, err := s.ApplyRetention(t.Context(), sh.repo.UID, retentiondb.RetentionOrder{Planned: sh.org.UID})
 		if err != nil || len(plan.Going) != 0 || len(sh.digests(t)) != 2 {
 			t.Errorf("plan = %+v, %v", plan, err)
 		}
 		must(t, s.DeleteRetention(t.Context(), sh.folder.UID))
-		plan, err = s.ApplyRetention(t.Context(), sh.repo.UID, registrydb.RetentionOrder{Planned: sh.org.UID})
+		plan, err = s.ApplyRetention(t.Context(), sh.repo.UID, retentiondb.RetentionOrder{Planned: sh.org.UID})
 		if err != nil || len(plan.Going) != 1 {
 			t.Errorf("plan = %+v, %v", plan, err)
 		}
@@ -615,7 +616,7 @@ func strayRetention(t *testing.T, s shelf) {
 // sweepingAway applies rules that keep nothing of a word.
 func sweepingAway(ctx context.Context, s *storetest.Store, r registry.Repo) func() error {
 	return func() error {
-		_, err := s.ApplyRetention(ctx, r.UID, registrydb.RetentionOrder{})
+		_, err := s.ApplyRetention(ctx, r.UID, retentiondb.RetentionOrder{})
 		return err
 	}
 }

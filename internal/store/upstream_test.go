@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
@@ -99,7 +100,7 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 		wantUnmet(t, s.InsertUpstream(t.Context(), newUpstream(group)), "GROUP_HAS_REPOS")
 	},
 	"every replica knows the upstream of a group and of those below": func(t *testing.T, s *storetest.Store, group resource.UID) {
-		cache := registrydb.NewUpstreamCache(registrydb.New(s.DB))
+		cache := sourcedb.NewUpstreamCache(sourcedb.New(registrydb.New(s.DB)))
 		over := func(uid resource.UID) string {
 			t.Helper()
 			set, err := cache.Get(t.Context())
@@ -215,7 +216,7 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 		}
 		forget := func(opens bool) (lost []registry.Upstream) {
 			must(t, s.Write(t.Context(), func(tx *store.Tx) (err error) {
-				lost, err = registrydb.In(tx).ForgetUpstreamSecrets(t.Context(), func([]byte) bool { return opens })
+				lost, err = sourcedb.In(tx).ForgetUpstreamSecrets(t.Context(), func([]byte) bool { return opens })
 				return err
 			}))
 			return lost

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -245,7 +245,7 @@ func (s *Store) ForgetSealed(
 		if err != nil {
 			return err
 		}
-		lost.Upstreams, err = registrydb.In(t.Tx).ForgetUpstreamSecrets(ctx, by(secret.ForUpstreams))
+		lost.Upstreams, err = sourcedb.In(t.Tx).ForgetUpstreamSecrets(ctx, by(secret.ForUpstreams))
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/blob"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/gcdb"
 )
 
 // UploadAge is how long an upload may be idle before it is deleted, and how old a
@@ -76,7 +76,7 @@ func (r *Registry) collect(ctx context.Context, c Collection) (Collected, error)
 	g := &collector{Registry: r, Collection: c, now: r.config.Now()}
 	steps := []func(context.Context) error{g.uploads, g.trash, g.links, g.blobs, g.files, g.prune}
 	if !c.DryRun {
-		steps = append(steps, r.store.SweepUpstreams)
+		steps = append(steps, r.sourceStore.SweepUpstreams)
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -136,7 +136,7 @@ func (g *collector) trash(ctx context.Context) (err error) {
 	}
 	for _, step := range []func(context.Context, int) (int, error){
 		func(ctx context.Context, n int) (int, error) { return g.store.ExpireTrash(ctx, g.now, n) },
-		g.store.SweepTrash,
+		g.garbage.SweepTrash,
 	} {
 		for {
 			n, err := step(ctx, collectBatch)
@@ -157,9 +157,9 @@ func (g *collector) trash(ctx context.Context) (err error) {
 func (g *collector) links(ctx context.Context) error {
 	pushed := g.now.Add(-g.Grace)
 	g.idle = map[string]int{}
-	var from *registrydb.RepoBlob
+	var from *gcdb.RepoBlob
 	for {
-		idle, next, err := g.store.IdleBlobs(ctx, from, pushed, collectBatch)
+		idle, next, err := g.garbage.IdleBlobs(ctx, from, pushed, collectBatch)
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (g *collector) links(ctx context.Context) error {
 			}
 			g.collected.Links += len(idle)
 		} else if len(idle) > 0 {
-			if err := g.store.MarkIdle(ctx, idle, g.now); err != nil {
+			if err := g.garbage.MarkIdle(ctx, idle, g.now); err != nil {
 				return err
 			}
 		}
@@ -179,7 +179,7 @@ func (g *collector) links(ctx context.Context) error {
 		from = next
 	}
 	for !g.DryRun {
-		examined, removed, err := g.store.UnlinkIdle(ctx, pushed, collectBatch)
+		examined, removed, err := g.garbage.UnlinkIdle(ctx, pushed, collectBatch)
 		g.collected.Links += removed
 		if err != nil || examined == 0 {
 			return err
@@ -192,7 +192,7 @@ func (g *collector) links(ctx context.Context) error {
 // a crash in between, files deletes the bytes.
 func (g *collector) blobs(ctx context.Context) error {
 	for last := ""; ; {
-		unheld, err := g.store.UnheldBlobs(ctx, last, collectBatch)
+		unheld, err := g.garbage.UnheldBlobs(ctx, last, collectBatch)
 		if err != nil {
 			return err
 		}
@@ -201,7 +201,7 @@ func (g *collector) blobs(ctx context.Context) error {
 		}
 		last = unheld[len(unheld)-1].Digest
 		if !g.DryRun {
-			if unheld, err = g.store.PurgeUnheld(ctx, unheld); err != nil {
+			if unheld, err = g.garbage.PurgeUnheld(ctx, unheld); err != nil {
 				return err
 			}
 		}
@@ -234,7 +234,7 @@ func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 	if err != nil || len(holders) != n {
 		return err
 	}
-	kept, err := g.store.TrashNeeds(ctx, digest)
+	kept, err := g.garbage.TrashNeeds(ctx, digest)
 	if err != nil || kept {
 		return err
 	}
@@ -248,11 +248,11 @@ func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 // files deletes the files that neither a blob nor an upload refers to. They are left over if a push fails after its
 // bytes are written and before it commits, or if a server is killed while it writes them.
 func (g *collector) files(ctx context.Context) error {
-	err := g.sweep(ctx, g.storage.Walk, g.store.UnreferencedPaths, g.storage.remove)
+	err := g.sweep(ctx, g.storage.Walk, g.garbage.UnreferencedPaths, g.storage.remove)
 	if err != nil {
 		return err
 	}
-	return g.sweep(ctx, g.storage.Unfinished, g.store.EndedUploads, g.storage.Abort)
+	return g.sweep(ctx, g.storage.Unfinished, g.garbage.EndedUploads, g.storage.Abort)
 }
 
 // sweep removes those of the files that walk finds that are old and not needed.

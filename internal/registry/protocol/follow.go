@@ -22,7 +22,7 @@ func (s *Service) GetFollow(ctx context.Context, repo resource.UID) (registry.Fo
 	if _, err := s.GetRepo(ctx, repo); err != nil {
 		return registry.Follow{}, err
 	}
-	f, err := s.store.Follow(ctx, repo)
+	f, err := s.sourceStore.Follow(ctx, repo)
 	if errors.Is(err, fault.NotFound) {
 		err = fault.Unmet("SYNC_OFF", "this repo follows no other: its images come by push")
 	}
@@ -58,7 +58,7 @@ func (s *Service) ListFollows(
 	if req.Order.Desc {
 		return page.Page[registry.Follow]{}, fault.Field("order_by", "must be uid")
 	}
-	got, err := s.store.Follows(ctx, group, req)
+	got, err := s.sourceStore.Follows(ctx, group, req)
 	if err != nil {
 		return page.Page[registry.Follow]{}, err
 	}
@@ -78,7 +78,7 @@ func (s *Service) RunFollow(ctx context.Context, repo resource.UID) (registry.Fo
 	if err != nil {
 		return f, err
 	}
-	if err := s.store.RequestFollow(ctx, repo, runGap); err != nil {
+	if err := s.sourceStore.RequestFollow(ctx, repo, runGap); err != nil {
 		return f, err
 	}
 	return s.GetFollow(ctx, repo)

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 )
 
 const (
@@ -48,7 +49,7 @@ func (r *Registry) Follow(ctx context.Context) (copied, removed int, _ error) {
 	q := followQueue{Service: NewService(nil, r), holder: rand.Text(), running: map[resource.UID]*following{}}
 	defer func() {
 		for _, f := range q.running { // another replica can go on
-			_ = r.store.EndFollow(context.WithoutCancel(ctx), f.run, registrydb.FollowEnd{Soon: true})
+			_ = r.sourceStore.EndFollow(context.WithoutCancel(ctx), f.run, sourcedb.FollowEnd{Soon: true})
 		}
 	}()
 	for {
@@ -81,7 +82,7 @@ type followQueue struct {
 // turn, because an organization may have very many that are due.
 func (q *followQueue) fill(ctx context.Context) error {
 	if len(q.due)+len(q.running) == 0 || time.Since(q.asked) >= followAsk {
-		all, err := q.store.FollowsDue(ctx, followEach, followRound)
+		all, err := q.sourceStore.FollowsDue(ctx, followEach, followRound)
 		if err != nil {
 			return err
 		}
@@ -92,7 +93,7 @@ func (q *followQueue) fill(ctx context.Context) error {
 	}
 	for root, repos := range q.due {
 		for q.running[root] == nil && len(repos) > 0 {
-			run, ok, err := q.store.TakeFollow(ctx, repos[0], q.holder)
+			run, ok, err := q.sourceStore.TakeFollow(ctx, repos[0], q.holder)
 			if err != nil {
 				return err
 			}
@@ -110,7 +111,7 @@ func (q *followQueue) fill(ctx context.Context) error {
 // A following makes one repo equal to its source.
 type following struct {
 	*Service
-	run   registrydb.FollowRun
+	run   sourcedb.FollowRun
 	rules registry.Settings
 
 	stage   int    // of what is to be done
@@ -136,7 +137,7 @@ func (f *following) turn(ctx context.Context) (ended bool, _ error) {
 		return false, nil
 	}
 	end := f.end(ctx, err)
-	err = f.store.EndFollow(ctx, f.run, end)
+	err = f.sourceStore.EndFollow(ctx, f.run, end)
 	if errors.Is(err, fault.NotFound) { // the repo is gone
 		err = nil
 	}
@@ -145,7 +146,7 @@ func (f *following) turn(ctx context.Context) (ended bool, _ error) {
 }
 
 // count counts a run that has ended.
-func (f *following) count(end registrydb.FollowEnd) {
+func (f *following) count(end sourcedb.FollowEnd) {
 	outcome := metric.OK
 	if end.Error != "" {
 		outcome = metric.Failed
@@ -158,24 +159,24 @@ func (f *following) count(end registrydb.FollowEnd) {
 }
 
 // end returns how a run has ended, if err is the error of its last part.
-func (f *following) end(ctx context.Context, err error) registrydb.FollowEnd {
+func (f *following) end(ctx context.Context, err error) sourcedb.FollowEnd {
 	why, told := errors.AsType[stopped](err)
 	switch {
 	case err == nil && len(f.failed) == 0:
-		return registrydb.FollowEnd{Whole: true}
+		return sourcedb.FollowEnd{Whole: true}
 	case err == nil:
 		text := fmt.Sprintf(oneTagNotThere, f.reason)
 		if len(f.failed) > 1 {
 			text = fmt.Sprintf(tagsNotCopied, len(f.failed), f.reason)
 		}
-		return registrydb.FollowEnd{Whole: true, Error: text, Failed: f.failed}
+		return sourcedb.FollowEnd{Whole: true, Error: text, Failed: f.failed}
 	case told:
-		return registrydb.FollowEnd{Error: string(why)}
+		return sourcedb.FollowEnd{Error: string(why)}
 	case errors.Is(err, fault.Aborted): // something has changed meanwhile
-		return registrydb.FollowEnd{Soon: true}
+		return sourcedb.FollowEnd{Soon: true}
 	}
 	f.cfg.Log.WarnContext(ctx, "a repo was not made equal to its source", "repo", f.run.Repo, "err", err)
-	return registrydb.FollowEnd{Error: notNow}
+	return sourcedb.FollowEnd{Error: notNow}
 }
 
 // stopped is why a run cannot go on.
@@ -253,7 +254,7 @@ func (f *following) kept(name string) bool {
 // copyTags copies the next tags that the source has and the repo does not, or has elsewhere. It returns the last that it
 // came to, or "".
 func (f *following) copyTags(ctx context.Context) (last string, _ error) {
-	wanted, err := f.store.FollowWanted(ctx, f.run, f.last, followTags)
+	wanted, err := f.sourceStore.FollowWanted(ctx, f.run, f.last, followTags)
 	if err != nil || len(wanted) == 0 {
 		return "", err
 	}
@@ -275,7 +276,7 @@ func (f *following) copyTags(ctx context.Context) (last string, _ error) {
 
 // copyReferrers copies the next of what is attached in the source to something that the repo has.
 func (f *following) copyReferrers(ctx context.Context) (last string, _ error) {
-	digests, err := f.store.FollowReferrers(ctx, f.run, f.last, followTags)
+	digests, err := f.sourceStore.FollowReferrers(ctx, f.run, f.last, followTags)
 	if err != nil || len(digests) == 0 {
 		return "", err
 	}
@@ -377,7 +378,7 @@ func (f *following) commit(ctx context.Context, g *gatherer) error {
 		}
 	}
 	frozen := func(name string) bool { return f.rules.UniqueTags || f.rules.Frozen(name) }
-	_, err := f.store.CopyFollowed(ctx, f.run, registrydb.Copying{
+	_, err := f.sourceStore.CopyFollowed(ctx, f.run, registrydb.Copying{
 		Manifests: g.manifests, Images: g.images, Attached: attached, Frozen: frozen,
 	})
 	if err != nil && fault.From(err).Quota != nil { // whose and how large it is, is not for everybody who sees the repo
@@ -399,11 +400,11 @@ func (f *following) commit(ctx context.Context, g *gatherer) error {
 // dropTags removes the next tags that the source does not have.
 func (f *following) dropTags(ctx context.Context) (last string, _ error) {
 	if f.last == "" {
-		if some, err := f.store.FollowSurplus(ctx, f.run); err != nil || !some {
+		if some, err := f.sourceStore.FollowSurplus(ctx, f.run); err != nil || !some {
 			return "", err
 		}
 	}
-	removed, kept, next, err := f.store.DropFollowed(ctx, f.run, f.last, followTags)
+	removed, kept, next, err := f.sourceStore.DropFollowed(ctx, f.run, f.last, followTags)
 	f.removed += removed
 	for _, name := range kept {
 		f.fail(name, tagImmutable)

@@ -113,7 +113,7 @@ func (w *sourceWatch) watch(ctx context.Context) error {
 
 // begin starts where whoever watched before has stopped. If that is not known, or too long ago, every follower is told.
 func (w *sourceWatch) begin(ctx context.Context) error {
-	at, err := w.store.FollowCursor(ctx)
+	at, err := w.sourceStore.FollowCursor(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,16 +134,16 @@ func (w *sourceWatch) begin(ctx context.Context) error {
 
 // save makes the followers of some repos due, or all if that is nil, and remembers how far the events were read.
 func (w *sourceWatch) save(ctx context.Context, changed []resource.UID) error {
-	if has, err := w.store.HasFollowers(ctx); err != nil || !has {
+	if has, err := w.sourceStore.HasFollowers(ctx); err != nil || !has {
 		return err
 	}
 	w.saved = w.tail.At()
-	return w.store.TellFollowers(ctx, changed, w.saved)
+	return w.sourceStore.TellFollowers(ctx, changed, w.saved)
 }
 
 // tell reads some events, and returns how many. Without followers it passes over them.
 func (w *sourceWatch) tell(ctx context.Context) (n int, _ error) {
-	has, err := w.store.HasFollowers(ctx)
+	has, err := w.sourceStore.HasFollowers(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -21,7 +21,7 @@ type PulledRepo struct {
 func (s *Service) PulledBy(
 	ctx context.Context, org, identity resource.UID, since time.Time, n int,
 ) (all []PulledRepo, complete bool, _ error) {
-	found, complete, err := s.store.PulledBy(ctx, org, identity, since, n)
+	found, complete, err := s.pullRecords.PulledBy(ctx, org, identity, since, n)
 	if err != nil {
 		return nil, false, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 )
 
@@ -32,6 +33,7 @@ const (
 // A pullLog records pulls and pushes asynchronously, in batches.
 type pullLog struct {
 	store   *registrydb.Store
+	lost    *pulldb.Store
 	log     *slog.Logger
 	counter *pullCounter
 	dropped atomic.Int64
@@ -48,7 +50,7 @@ type pullLog struct {
 type alike struct{ records, last int }
 
 func newPullLog(s *registrydb.Store, log *slog.Logger) *pullLog {
-	return &pullLog{store: s, log: log, counter: newPullCounter(), full: make(chan struct{}, 1), alike: map[registry.Pull]alike{}}
+	return &pullLog{store: s, lost: pulldb.New(s.DB), log: log, counter: newPullCounter(), full: make(chan struct{}, 1), alike: map[registry.Pull]alike{}}
 }
 
 // add records what a request did. public is true if everybody may make that
@@ -162,7 +164,7 @@ func (l *pullLog) noteDropped(ctx context.Context) {
 		return
 	}
 	l.log.WarnContext(ctx, "pulls were not recorded", "count", n)
-	if err := l.store.NoteLostPulls(context.WithoutCancel(ctx), n+l.unnoted); err != nil {
+	if err := l.lost.NoteLostPulls(context.WithoutCancel(ctx), n+l.unnoted); err != nil {
 		l.unnoted += n // noted with the next
 		return
 	}

@@ -28,7 +28,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/gcdb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
+	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -89,8 +95,16 @@ type Config struct {
 
 // A Registry is an http.Handler for /v2/.
 type Registry struct {
-	store     *registrydb.Store
-	iam       *iamdb.Store
+	store *registrydb.Store
+	iam   *iamdb.Store
+
+	imageIndex  *imagedb.Store
+	pullRecords *pulldb.Store
+	retention   *retentiondb.Store
+	sourceStore *sourcedb.Store
+	signers     *signerdb.Store
+	garbage     *gcdb.Store
+
 	authz     *authz.Checker
 	issuer    *token.Issuer
 	storage   storage
@@ -102,7 +116,7 @@ type Registry struct {
 	config    Config
 	busy      sync.Map // the IDs of uploads that a request of this process is writing to
 
-	upstreams *store.CachedTable[registrydb.UpstreamSet]
+	upstreams *store.CachedTable[sourcedb.UpstreamSet]
 	seen      *lru.Cache[seenKey, time.Time] // when tags were last seen at an upstream
 	asking    *asking
 	downloads *downloads
@@ -120,11 +134,15 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 		c.Now = time.Now
 	}
 	s := registrydb.New(db)
-	s.KeepTrash, s.KeepPulls = c.KeepTrash, max(0, c.KeepPulls)
+	s.KeepTrash = c.KeepTrash
 	s.RepoLookups = c.Metrics.Cache("repos")
 	seen, _ := lru.New[seenKey, time.Time](seenCached) // fails for sizes below one only
+	sources, retention := sourcedb.New(s), retentiondb.New(s)
+	retention.KeepPulls = max(0, c.KeepPulls)
 	r := &Registry{
-		upstreams: registrydb.NewUpstreamCache(s), seen: seen, asking: &asking{all: map[string]*question{}},
+		imageIndex: imagedb.New(db), pullRecords: pulldb.New(db), retention: retention, sourceStore: sources,
+		signers: signerdb.New(db), garbage: gcdb.New(db),
+		upstreams: sourcedb.NewUpstreamCache(sources), seen: seen, asking: &asking{all: map[string]*question{}},
 		downloads: &downloads{all: map[string]*download{}}, fetches: newFetches(), asks: newFetches(),
 		pauses: &pauses{all: map[resource.UID]pause{}}, absences: newAbsences(), failures: newFailures(),
 		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: storage{b}, pulls: newPullLog(s, c.Log),

@@ -39,7 +39,7 @@ func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r registr
 	if err != nil {
 		return registry.Repo{}, err
 	}
-	return r, s.store.InsertFollower(ctx, r, caller.Identity)
+	return r, s.sourceStore.InsertFollower(ctx, r, caller.Identity)
 }
 
 // follow makes the new repo r follow the one named in r.Sync. It copies the fields
@@ -180,7 +180,7 @@ func (s *Service) UpdateRepo(
 		if source == "" || after.Sync == nil {
 			return s.store.UpdateRepo(ctx, before, after)
 		}
-		return s.store.UpdateFollower(ctx, before, after, caller.Identity)
+		return s.sourceStore.UpdateFollower(ctx, before, after, caller.Identity)
 	}
 	return store.Edit(ctx, uid, s.store.Repo, update, func(r *registry.Repo) error {
 		before := *r

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
 )
 
 // What one needs to set rules of retention, and to see what they delete or to run them. Whoever sets rules that run by
@@ -20,7 +20,7 @@ var (
 
 // A RetentionPlan is what rules delete, or would delete, with the names of those who pulled it last.
 type RetentionPlan struct {
-	registrydb.RetentionPlan
+	retentiondb.RetentionPlan
 	Pullers map[resource.UID]string
 }
 
@@ -36,7 +36,7 @@ func (s *Service) GetRetention(ctx context.Context, place resource.UID) (registr
 	} else if err != nil {
 		return registry.Retention{}, err
 	}
-	return s.store.Retention(ctx, place)
+	return s.retention.Retention(ctx, place)
 }
 
 // SetRetention makes rules those of a group or a repo. The caller needs repo.update, manifest.delete and tag.delete on it.
@@ -47,11 +47,11 @@ func (s *Service) SetRetention(ctx context.Context, r registry.Retention) (regis
 	if err := r.Validate(); err != nil {
 		return registry.Retention{}, err
 	}
-	if kept := s.store.KeepPulls; kept > 0 && kept < time.Duration(r.KeepPulledDays)*24*time.Hour {
+	if kept := s.retention.KeepPulls; kept > 0 && kept < time.Duration(r.KeepPulledDays)*24*time.Hour {
 		return registry.Retention{}, fault.Field("keep_pulled_days", "must be at most %d, because pulls are recorded for so long here",
 			int(kept.Hours()/24))
 	}
-	return s.store.SetRetention(ctx, r)
+	return s.retention.SetRetention(ctx, r)
 }
 
 // DeleteRetention takes the rules of a group or a repo away. The caller needs repo.update, manifest.delete and tag.delete
@@ -60,14 +60,14 @@ func (s *Service) DeleteRetention(ctx context.Context, place resource.UID) error
 	if err := s.requireEach(ctx, place, retentionSetters); err != nil {
 		return err
 	}
-	return s.store.DeleteRetention(ctx, place)
+	return s.retention.DeleteRetention(ctx, place)
 }
 
 // PreviewRetention returns what the rules of a repo would delete now. The caller needs manifest.delete, tag.delete,
 // repo.list and tag.list on it, because it locks what it would delete. Who pulled it last is told if the caller has
 // identity.list, too.
 func (s *Service) PreviewRetention(ctx context.Context, repo resource.UID) (RetentionPlan, error) {
-	return s.applyRetention(resource.WithDryRun(ctx), repo, registrydb.RetentionOrder{})
+	return s.applyRetention(resource.WithDryRun(ctx), repo, retentiondb.RetentionOrder{})
 }
 
 // RunRetention deletes what a preview has, under the rules of PreviewRetention. It returns fault.FailedPrecondition if one
@@ -79,11 +79,11 @@ func (s *Service) RunRetention(ctx context.Context, repo resource.UID, fingerpri
 	if fingerprint == "" {
 		return RetentionPlan{}, fault.Field("fingerprint", "is required: that of a preview")
 	}
-	return s.applyRetention(ctx, repo, registrydb.RetentionOrder{Fingerprint: fingerprint})
+	return s.applyRetention(ctx, repo, retentiondb.RetentionOrder{Fingerprint: fingerprint})
 }
 
 func (s *Service) applyRetention(
-	ctx context.Context, repo resource.UID, order registrydb.RetentionOrder,
+	ctx context.Context, repo resource.UID, order retentiondb.RetentionOrder,
 ) (plan RetentionPlan, err error) {
 	if err := s.requireEach(ctx, repo, retentionRunners); err != nil {
 		return plan, err
@@ -113,14 +113,14 @@ func (s *Service) applyRetention(
 // applyRetention applies rules, when it is the organization's turn: each locks a repo, and on SQLite everybody who writes
 // waits.
 func (r *Registry) applyRetention(
-	ctx context.Context, repo resource.UID, order registrydb.RetentionOrder,
-) (registrydb.RetentionPlan, error) {
+	ctx context.Context, repo resource.UID, order retentiondb.RetentionOrder,
+) (retentiondb.RetentionPlan, error) {
 	end, err := r.retaining.Acquire(ctx, repo.Root())
 	if err != nil {
-		return registrydb.RetentionPlan{}, err
+		return retentiondb.RetentionPlan{}, err
 	}
 	defer end()
-	return r.store.ApplyRetention(ctx, repo, order)
+	return r.retention.ApplyRetention(ctx, repo, order)
 }
 
 // retentionRound is how many organizations have a turn in one round.
@@ -131,9 +131,9 @@ const retentionRound = 1000
 // repo is logged, and the others go on.
 func (r *Registry) Retain(ctx context.Context) (images int, _ error) {
 	now := r.config.Now()
-	unfinished := map[resource.UID]registrydb.RetentionTurn{} // by organization
+	unfinished := map[resource.UID]retentiondb.RetentionTurn{} // by organization
 	for {
-		due, err := r.store.RetentionDue(ctx, now, retentionRound)
+		due, err := r.retention.RetentionDue(ctx, now, retentionRound)
 		if err != nil {
 			return images, err
 		}
@@ -141,7 +141,7 @@ func (r *Registry) Retain(ctx context.Context) (images int, _ error) {
 			if _, ok := unfinished[place.Root()]; ok {
 				continue
 			}
-			turn, err := r.store.TakeRetention(ctx, place, now)
+			turn, err := r.retention.TakeRetention(ctx, place, now)
 			if err != nil {
 				return images, err
 			}
@@ -153,7 +153,7 @@ func (r *Registry) Retain(ctx context.Context) (images int, _ error) {
 			return images, nil
 		}
 		for root, turn := range unfinished {
-			plan, err := r.applyRetention(ctx, turn.Repo, registrydb.RetentionOrder{Planned: turn.Rules})
+			plan, err := r.applyRetention(ctx, turn.Repo, retentiondb.RetentionOrder{Planned: turn.Rules})
 			if ctx.Err() != nil {
 				return images, ctx.Err()
 			}

@@ -40,7 +40,7 @@ func (r *Registry) Candidates(ctx context.Context, repo resource.UID, image stri
 	if err != nil {
 		return nil, err
 	}
-	indexes, err := r.store.IndexesWith(ctx, repo, image, maxIndexes)
+	indexes, err := r.imageIndex.IndexesWith(ctx, repo, image, maxIndexes)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (r *Registry) candidates(
 	for _, m := range about {
 		digests = append(digests, m.Digest)
 	}
-	actors, err := r.store.Pushers(ctx, repo, digests)
+	actors, err := r.imageIndex.Pushers(ctx, repo, digests)
 	if err != nil {
 		return nil, err
 	}

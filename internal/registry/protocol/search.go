@@ -5,7 +5,7 @@ import (
 	"regexp"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -16,7 +16,7 @@ var digestBeginning = regexp.MustCompile(`^(sha256:[0-9a-f]{8,64}|sha512:[0-9a-f
 // SearchManifests returns up to n manifests whose digest is a text or begins with it, among
 // those in repos on which the caller holds manifest.metadata.list. The text has at least
 // eight digits, and may lack the algorithm; for any other text there are none.
-func (s *Service) SearchManifests(ctx context.Context, text string, n int) ([]registrydb.RepoManifest, error) {
+func (s *Service) SearchManifests(ctx context.Context, text string, n int) ([]imagedb.RepoManifest, error) {
 	if !digestBeginning.MatchString(text) {
 		return nil, nil
 	}
@@ -28,9 +28,9 @@ func (s *Service) SearchManifests(ctx context.Context, text string, n int) ([]re
 	if text[0] != 's' { // no digit
 		prefixes = []string{"sha256:" + text, "sha512:" + text}
 	}
-	var all []registrydb.RepoManifest
+	var all []imagedb.RepoManifest
 	for _, prefix := range prefixes {
-		some, err := s.store.SearchManifests(ctx, store.Reach{Under: under}, prefix, n-len(all))
+		some, err := s.imageIndex.SearchManifests(ctx, store.Reach{Under: under}, prefix, n-len(all))
 		if err != nil {
 			return nil, err
 		}

@@ -8,7 +8,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
+	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 )
 
 // A Service implements the methods of the API about repos, tags, images, pulls and
@@ -17,7 +22,14 @@ import (
 // Every method first authorizes the caller, then validates the request, and then calls the store. Authorization
 // needs only the UID, so a caller without the capability cannot learn what exists.
 type Service struct {
-	store  *registrydb.Store
+	store *registrydb.Store
+
+	imageIndex  *imagedb.Store
+	pullRecords *pulldb.Store
+	retention   *retentiondb.Store
+	sourceStore *sourcedb.Store
+	signers     *signerdb.Store
+
 	iam    *iamdb.Store
 	authz  *authz.Checker
 	pages  *page.Tokens
@@ -28,7 +40,9 @@ type Service struct {
 // NewService returns a Service over the repos of images.
 func NewService(p *page.Tokens, images *Registry) *Service {
 	return &Service{
-		store: images.store, iam: images.iam, authz: images.authz, pages: p, images: images, cfg: images.config,
+		store: images.store, imageIndex: images.imageIndex, pullRecords: images.pullRecords,
+		retention: images.retention, sourceStore: images.sourceStore, signers: images.signers,
+		iam: images.iam, authz: images.authz, pages: p, images: images, cfg: images.config,
 	}
 }
 

@@ -197,7 +197,7 @@ func (r *Registry) onlyDocuments(ctx context.Context, repo resource.UID, digest 
 func (r *Registry) signerOf(
 	ctx context.Context, repo resource.UID, digest string, group resource.UID,
 ) (signer, why string, _ error) {
-	signers, err := r.store.SignersOver(ctx, group)
+	signers, err := r.signers.SignersOver(ctx, group)
 	if err != nil {
 		return "", "", err
 	}
@@ -225,7 +225,7 @@ func (r *Registry) signatures(
 	ctx context.Context, repo resource.UID, digest string, signers []registry.Signer, one bool,
 ) (all []Verified, _ error) {
 	trusts := r.trusts(signers)
-	indexes, err := r.store.SignedIndexes(ctx, repo, digest, maxSignedIndexes)
+	indexes, err := r.signers.SignedIndexes(ctx, repo, digest, maxSignedIndexes)
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +321,7 @@ func (r *Registry) signatureManifests(ctx context.Context, repo resource.UID, su
 	if ok {
 		all = append(all, tagged)
 	}
-	about, err := r.store.SignaturesAbout(ctx, repo, subject, signature.PredicateType, maxAbout, maxSignatures)
+	about, err := r.signers.SignaturesAbout(ctx, repo, subject, signature.PredicateType, maxAbout, maxSignatures)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/registry/signature"
+	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
 )
 
 // CreateSigner adds a signer to a group. The caller needs policies.policy.create there.
@@ -28,7 +28,7 @@ func (s *Service) CreateSigner(ctx context.Context, parent resource.UID, v regis
 	if err := s.checkTrust(v); err != nil {
 		return none, err
 	}
-	return v, s.store.InsertSigner(ctx, v)
+	return v, s.signers.InsertSigner(ctx, v)
 }
 
 // checkTrust returns an error if signatures of a signer could never be verified.
@@ -53,17 +53,17 @@ func (s *Service) checkTrust(v registry.Signer) error {
 
 // GetSigner returns a signer. The caller needs policies.policy.list on it.
 func (s *Service) GetSigner(ctx context.Context, uid resource.UID) (registry.Signer, error) {
-	return authz.Get(ctx, s.authz, resource.PolicyList, uid, s.store.Signer)
+	return authz.Get(ctx, s.authz, resource.PolicyList, uid, s.signers.Signer)
 }
 
 // ListSigners returns a page of the signers that the caller holds policies.policy.list on.
 func (s *Service) ListSigners(ctx context.Context, f resource.Filter, p page.Params) (page.Page[registry.Signer], error) {
-	return authz.List(ctx, s.authz, s.pages, registrydb.SignerList, resource.PolicyList, f, p, s.store.Signers)
+	return authz.List(ctx, s.authz, s.pages, signerdb.SignerList, resource.PolicyList, f, p, s.signers.Signers)
 }
 
 // DeleteSigner removes a signer: no signature of it counts any more. The caller needs policies.policy.delete on it.
 func (s *Service) DeleteSigner(ctx context.Context, uid resource.UID) error {
-	return s.authz.Delete(ctx, resource.PolicyDelete, uid, s.store.DeleteSigner)
+	return s.authz.Delete(ctx, resource.PolicyDelete, uid, s.signers.DeleteSigner)
 }
 
 // Signatures are the signatures of an image.
@@ -88,7 +88,7 @@ func (s *Service) Signatures(ctx context.Context, repo resource.UID, reference s
 	if err != nil {
 		return none, err
 	}
-	signers, err := s.store.SignersOver(ctx, repo.Parent())
+	signers, err := s.signers.SignersOver(ctx, repo.Parent())
 	if err != nil {
 		return none, err
 	}

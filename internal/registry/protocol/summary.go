@@ -44,7 +44,7 @@ func (s *Service) Summarize(ctx context.Context, repo resource.UID, digests []st
 	if _, err := s.store.Repo(ctx, repo); err != nil { // under its whole uid
 		return nil, err
 	}
-	signers, err := s.store.SignersOver(ctx, repo.Parent())
+	signers, err := s.signers.SignersOver(ctx, repo.Parent())
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *Service) summary(
 		}
 		out.Signers = names(signed)
 	}
-	out.Pulls, out.LastPull, err = s.store.CountPulls(ctx, repo, digest, s.now().Add(-pullsTime))
+	out.Pulls, out.LastPull, err = s.pullRecords.CountPulls(ctx, repo, digest, s.now().Add(-pullsTime))
 	return out, err
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
@@ -35,7 +35,7 @@ func (s *Service) CreateUpstream(
 	if err := s.sealUpstream(&u); err != nil {
 		return registry.Upstream{}, err
 	}
-	return u, s.store.InsertUpstream(ctx, u)
+	return u, s.sourceStore.InsertUpstream(ctx, u)
 }
 
 // checkUpstream fills in what was not given, and returns fault.InvalidArgument for what cannot be.
@@ -86,14 +86,14 @@ func (s *Service) sealUpstream(u *registry.Upstream) error {
 
 // GetUpstream returns an upstream. The caller needs registry.settings.list on it.
 func (s *Service) GetUpstream(ctx context.Context, uid resource.UID) (registry.Upstream, error) {
-	return authz.Get(ctx, s.authz, resource.RegistrySettingsList, uid, s.store.Upstream)
+	return authz.Get(ctx, s.authz, resource.RegistrySettingsList, uid, s.sourceStore.Upstream)
 }
 
 // ListUpstreams returns a page of the upstreams the caller holds registry.settings.list on.
 func (s *Service) ListUpstreams(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[registry.Upstream], error) {
-	return authz.List(ctx, s.authz, s.pages, registrydb.UpstreamList, resource.RegistrySettingsList, f, p, s.store.Upstreams)
+	return authz.List(ctx, s.authz, s.pages, sourcedb.UpstreamList, resource.RegistrySettingsList, f, p, s.sourceStore.Upstreams)
 }
 
 // UpdateUpstream applies change to an upstream. The caller needs groups.update on it. If its address or its realm changes,
@@ -106,11 +106,11 @@ func (s *Service) UpdateUpstream(
 	}
 	var stored resource.Secret // which a copy does not have
 	read := func(ctx context.Context, uid resource.UID) (registry.Upstream, error) {
-		u, err := s.store.Upstream(ctx, uid)
+		u, err := s.sourceStore.Upstream(ctx, uid)
 		stored = u.Credentials
 		return u, err
 	}
-	return store.Edit(ctx, uid, read, s.store.UpdateUpstream, func(u *registry.Upstream) error {
+	return store.Edit(ctx, uid, read, s.sourceStore.UpdateUpstream, func(u *registry.Upstream) error {
 		u.Credentials = stored
 		before := *u
 		if err := change(u); err != nil {
@@ -132,7 +132,7 @@ func (s *Service) UpdateUpstream(
 
 // DeleteUpstream takes the upstream from its group; what was fetched stays. The caller needs groups.update on it.
 func (s *Service) DeleteUpstream(ctx context.Context, uid resource.UID) error {
-	return s.authz.Delete(ctx, resource.GroupsUpdate, uid, s.store.DeleteUpstream)
+	return s.authz.Delete(ctx, resource.GroupsUpdate, uid, s.sourceStore.DeleteUpstream)
 }
 
 // requireUnmirrored returns fault.FailedPrecondition if a group has an upstream: nothing but that changes what is there.

@@ -22,7 +22,8 @@ type Copying struct {
 	Reason    string
 	Frozen    func(string) bool // which tags of the repo that it goes to must not be moved
 
-	agent string // what the pulls and pushes of it are recorded as; "" is a copy
+	By    resource.UID // the identity that copies
+	Agent string       // the agent in the records of its pulls and pushes; "" is "copy"
 }
 
 // CopyImages adds manifests of one repo to another, with their blobs, and tags them: all of it or nothing. No bytes are
@@ -31,17 +32,29 @@ type Copying struct {
 // It returns fault.NotFound if there is no such repo, group or manifest any more, fault.Aborted if a tag of the first repo
 // stands for something else meanwhile, and a *MissingError or fault.FailedPrecondition as PutManifest does, also without
 // tags if the repo that it goes to follows another.
-func (s *Store) CopyImages(ctx context.Context, c Copying) (done registry.ImageCopy, _ error) {
-	err := s.retryCollected(ctx, func(t Tx) (err error) {
-		done = registry.ImageCopy{From: c.From, Promoted: c.Promote, Reason: c.Reason, By: resource.ActorFrom(ctx).Subject}
+func (s *Store) CopyImages(ctx context.Context, c Copying) (registry.ImageCopy, error) {
+	c.By = resource.ActorFrom(ctx).Subject
+	return s.CopyInto(ctx, c, func(t Tx) (resource.UID, error) {
 		if err := t.Require(ctx, "repos", "repo", c.From); err != nil {
-			return err
+			return "", err
 		}
-		if done.Repo, err = t.ensureUnfollowing(ctx, c.To); err != nil {
-			return err
+		repo, err := t.ensureUnfollowing(ctx, c.To)
+		if err == nil && repo.Parent() != c.To.Group {
+			err = fault.Missing("group", string(c.To.Group))
 		}
-		if done.Repo.Parent() != c.To.Group {
-			return fault.Missing("group", string(c.To.Group))
+		return repo, err
+	})
+}
+
+// CopyInto is CopyImages into the repo that hold returns, instead of c.To. hold runs first in each attempt of the
+// transaction, and holds both repos until the commit.
+func (s *Store) CopyInto(
+	ctx context.Context, c Copying, hold func(Tx) (resource.UID, error),
+) (done registry.ImageCopy, _ error) {
+	err := s.retryCollected(ctx, func(t Tx) (err error) {
+		done = registry.ImageCopy{From: c.From, Promoted: c.Promote, Reason: c.Reason, By: c.By}
+		if done.Repo, err = hold(t); err != nil {
+			return err
 		}
 		if err := t.holdCopied(ctx, c); err != nil {
 			return err
@@ -190,7 +203,7 @@ func (t Tx) recordCopy(ctx context.Context, c Copying, done registry.ImageCopy) 
 		return uid
 	}
 	for _, i := range done.Images {
-		p := registry.Pull{Digest: i.Digest, Identity: actor.Subject, Remote: actor.Remote, Agent: cmp.Or(c.agent, "copy"), Time: now}
+		p := registry.Pull{Digest: i.Digest, Identity: actor.Subject, Remote: actor.Remote, Agent: cmp.Or(c.Agent, "copy"), Time: now}
 		p.UID, p.Tag = child(done.From), i.FromTag
 		all = append(all, p)
 		p.UID, p.Tag, p.Push = child(done.Repo), i.Tag, true

@@ -90,3 +90,19 @@ func (s *Store) UpdateDeployment(
 	})
 	return d, err
 }
+
+// Deployments returns how the images of repos are deployed, of those of which that is
+// noted.
+func (s *Store) Deployments(ctx context.Context, repos []resource.UID) (all []registry.Deployment, _ error) {
+	q := store.Query{Engine: s.Engine}
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (d registry.Deployment, err error) {
+		var uid resource.UID
+		var detail string
+		if err = row.Scan(&uid, &detail); err == nil {
+			err = json.Unmarshal([]byte(detail), &d)
+		}
+		d.UID = uid
+		return d, err
+	}, fmt.Sprintf(`SELECT d.uid, d.detail FROM %s AS s CROSS JOIN deployments AS d WHERE d.uid = s.v`,
+		s.Engine.Unnest(&q, repos)), q.Args...)
+}

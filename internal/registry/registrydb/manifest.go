@@ -42,7 +42,7 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m registry.Manif
 
 // noteManifest does what follows from a new manifest.
 func (t Tx) noteManifest(ctx context.Context, repo resource.UID, m registry.Manifest) error {
-	if err := t.countBytes(ctx, repo, int64(len(m.Body))); err != nil {
+	if err := t.CountBytes(ctx, repo, int64(len(m.Body))); err != nil {
 		return err
 	}
 	if err := t.queueImage(ctx, repo, m); err != nil {
@@ -308,12 +308,12 @@ func (s *Store) DeleteManifest(ctx context.Context, repo resource.UID, digest st
 	for {
 		var left bool
 		err := s.write(ctx, func(t Tx) (err error) {
-			b, err := s.binOf(ctx, t, repo)
+			d, err := s.DeletionFrom(ctx, t, repo)
 			if err != nil {
 				return notIn(err, "manifest", digest)
 			}
-			b.together = true
-			left, err = t.deleteManifest(ctx, repo, digest, frozen, b)
+			d.Together = true
+			left, err = t.DeleteManifest(ctx, repo, digest, frozen, d)
 			return err
 		})
 		if err != nil || !left || resource.IsDryRun(ctx) { // a dry run would find the same tags again
@@ -345,10 +345,10 @@ func (s *Store) mayDelete(ctx context.Context, repo resource.UID, digest string,
 	return nil
 }
 
-// deleteManifest removes tags of a manifest and, once it has no others, the
+// DeleteManifest removes tags of a manifest and, once it has no others, the
 // manifest. It reports whether something is left.
-func (t Tx) deleteManifest(
-	ctx context.Context, repo resource.UID, digest string, frozen func(string) bool, b bin,
+func (t Tx) DeleteManifest(
+	ctx context.Context, repo resource.UID, digest string, frozen func(string) bool, d Deletion,
 ) (left bool, _ error) {
 	var size, parents int64
 	err := t.Row(ctx, `SELECT t.size FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.ForDelete,
@@ -364,7 +364,7 @@ func (t Tx) deleteManifest(
 	}
 	left = len(named) > maxUntagged
 	for _, g := range named[:min(len(named), maxUntagged)] {
-		if err := t.deleteTag(ctx, g, frozen, b); err != nil {
+		if err := t.DeleteTag(ctx, g, frozen, d); err != nil {
 			return false, err
 		}
 	}
@@ -378,16 +378,16 @@ func (t Tx) deleteManifest(
 	if parents > 0 {
 		return false, fault.InUse("manifest", "an index")
 	}
-	return false, t.removeManifest(ctx, repo, digest, size, b)
+	return false, t.removeManifest(ctx, repo, digest, size, d)
 }
 
 // removeManifest removes a manifest that is locked and that nothing refers to.
-func (t Tx) removeManifest(ctx context.Context, repo resource.UID, digest string, size int64, b bin) error {
+func (t Tx) removeManifest(ctx context.Context, repo resource.UID, digest string, size int64, d Deletion) error {
 	if err := t.queueBereft(ctx, repo, digest); err != nil {
 		return err
 	}
-	if b.kept() {
-		if err := t.trashManifest(ctx, repo, digest, b); err != nil {
+	if d.kept() {
+		if err := t.trashManifest(ctx, repo, digest, d); err != nil {
 			return err
 		}
 		size = 0 // it is stored as before
@@ -398,10 +398,10 @@ func (t Tx) removeManifest(ctx context.Context, repo resource.UID, digest string
 			return err
 		}
 	}
-	if err := t.forgetImages(ctx, repo, digest); err != nil {
+	if err := t.ForgetImages(ctx, repo, digest); err != nil {
 		return err
 	}
-	return t.countBytes(ctx, repo, -size)
+	return t.CountBytes(ctx, repo, -size)
 }
 
 // ManifestsAbout returns up to n manifests of at most size bytes whose subject is a

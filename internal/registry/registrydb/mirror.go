@@ -67,10 +67,11 @@ func (t Tx) lockMirror(ctx context.Context, ref RepoRef) (resource.UID, error) {
 	if err != nil {
 		return "", err
 	}
-	return repo, t.lockRepo(ctx, repo)
+	return repo, t.LockRepo(ctx, repo)
 }
 
-func (t Tx) lockRepo(ctx context.Context, repo resource.UID) error {
+// LockRepo locks a repo that is about to change until the commit. It returns fault.NotFound if there is no such repo.
+func (t Tx) LockRepo(ctx context.Context, repo resource.UID) error {
 	var one int
 	err := t.Row(ctx, `SELECT 1 FROM repos AS t WHERE t.seg = $1`+t.DB.Engine.ForUpdate, []any{store.Segment(repo)}, &one)
 	return store.Missing(err, "repo", repo)
@@ -83,7 +84,7 @@ func (t Tx) addMirrored(ctx context.Context, repo resource.UID, m registry.Manif
 	if err != nil || !added {
 		return false, err
 	}
-	if err := t.countBytes(ctx, repo, int64(len(m.Body))); err != nil {
+	if err := t.CountBytes(ctx, repo, int64(len(m.Body))); err != nil {
 		return false, err
 	}
 	absent, err := t.addRefs(ctx, repo, m)

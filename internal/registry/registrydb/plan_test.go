@@ -33,12 +33,12 @@ func TestPlans(t *testing.T) {
 		}
 	}
 	t.Run("sqlite", func(t *testing.T) {
-		plantest.SQLite(t, insert, func(db *store.DB) []plantest.Shape {
-			return slices.Concat(needed(repo), searched(repo), []plantest.Shape{tagged(db)})
+		plantest.SQLite(t, insert, func(*store.DB) []plantest.Shape {
+			return needed(repo)
 		})
 	})
 	t.Run("postgres", func(t *testing.T) {
-		plantest.Postgres(t, insert, func(*store.DB) []plantest.Shape { return slices.Concat(needed(repo), pulled(), searched(repo)) })
+		plantest.Postgres(t, insert, func(*store.DB) []plantest.Shape { return slices.Concat(needed(repo), pulled()) })
 	})
 }
 
@@ -58,20 +58,6 @@ func needed(repo resource.UID) (all []plantest.Shape) {
 	return all
 }
 
-// searched are the shapes of a search for the beginning of a digest.
-func searched(repo resource.UID) (all []plantest.Shape) {
-	add := func(name, index string, args []any, text string) {
-		all = append(all, plantest.Shape{Name: name, Index: index, Text: text, Args: args})
-	}
-	args, text := imagesBeginning(store.Segment(repo.Root()), "d7")
-	add("images of an organization", "images_root_digest", args, text)
-	args, text = nextDigest("d7", "d7", false)
-	add("the next digest", "manifests_digest", args, text)
-	args, text = holdersOf("d7")
-	add("repos with a digest", "manifests_digest", args, text)
-	return all
-}
-
 // pulled are the shapes of a pull.
 func pulled() (all []plantest.Shape) {
 	all = append(all, plantest.Shape{Name: "pulls of several", Index: "manifests_pkey manifests_digest", Text: selectManifests,
@@ -81,10 +67,4 @@ func pulled() (all []plantest.Shape) {
 		all = append(all, plantest.Shape{Name: "a pull of " + reference, Index: "manifests_pkey manifests_digest", Text: text, Args: args})
 	}
 	return all
-}
-
-// tagged is the shape of what is told about images. A repo may have very many tags.
-func tagged(db *store.DB) plantest.Shape {
-	text, args := selectImageTags(db.Engine, []int64{1, 2, 3})
-	return plantest.Shape{Name: "tags of images", Index: "tags_parent_digest", Text: text, Args: args}
 }

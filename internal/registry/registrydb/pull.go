@@ -3,7 +3,6 @@ package registrydb
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -37,25 +36,6 @@ func (s *Store) Pulls(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
 ) (page.Page[registry.Pull], error) {
 	return store.List(ctx, s.DB, &pulls, r, f, p)
-}
-
-// countedPulls is how many records of pulls of a manifest are counted at most.
-const countedPulls = 100
-
-// CountPulls returns how often a manifest of a repo was pulled since a time, and when last. It
-// stops counting at countedPulls records.
-func (s *Store) CountPulls(
-	ctx context.Context, repo resource.UID, digest string, since time.Time,
-) (n int64, last time.Time, _ error) {
-	var at int64
-	err := s.Row(ctx, `SELECT coalesce(sum(1 + more), 0), coalesce(max(create_ms), 0) FROM (
-			SELECT more, create_ms FROM pulls WHERE parent = $1 AND digest = $2 AND create_ms >= $3 AND NOT push
-			ORDER BY create_ms DESC LIMIT $4) AS x`,
-		[]any{store.Segment(repo), digest, store.MS(since), countedPulls}, &n, &at)
-	if at > 0 {
-		last = store.FromMS(at)
-	}
-	return n, last, err
 }
 
 // InsertPulls records what was fetched and pushed, all in one go. What happened
@@ -159,36 +139,4 @@ func (s *Store) PrunePulls(ctx context.Context, before time.Time, n int) (gone i
 		return err
 	})
 	return gone, err
-}
-
-// A PullSum is how often an identity has pulled a manifest of a repo.
-type PullSum struct {
-	Repo     resource.UID
-	Digest   string
-	Identity resource.UID
-	Count    int64
-	Last     time.Time
-}
-
-// PullSums returns who has pulled what from a repo, or from the repos of a group and below
-// it, since a time. At most n are returned. Pulls that were recorded without a digest are
-// left out.
-func (s *Store) PullSums(ctx context.Context, target resource.UID, since time.Time, n int) ([]PullSum, error) {
-	q := store.Query{Engine: s.Engine}
-	var where string
-	if d := target.Depth(); d <= 3 {
-		where = fmt.Sprintf(`a%d = %s`, d, q.Arg(store.Segment(target)))
-	} else { // '0' is the byte after '/'
-		where = fmt.Sprintf(`uid > %s AND uid < %s`, q.Arg(string(target)+"/"), q.Arg(string(target)+"0"))
-	}
-	text := fmt.Sprintf(`SELECT min(uid), digest, identity, CAST(count(*) + sum(more) AS BIGINT), max(create_ms)
-		FROM pulls WHERE %s AND create_ms >= %s AND NOT push AND digest <> ''
-		GROUP BY parent, digest, identity LIMIT %s`, where, q.Arg(store.MS(since)), q.Arg(n))
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (p PullSum, err error) {
-		var uid resource.UID
-		var last int64
-		err = row.Scan(&uid, &p.Digest, &p.Identity, &p.Count, &last)
-		p.Repo, p.Last = uid.Parent(), store.FromMS(last)
-		return p, err
-	}, text, q.Args...)
 }

@@ -34,12 +34,15 @@ var repos = store.Kind[registry.Repo]{
 // InsertRepo adds r. It returns fault.AlreadyExists if its group already has a
 // repo of that name, and fault.NotFound if its group is not there.
 func (s *Store) InsertRepo(ctx context.Context, r registry.Repo) error {
-	return s.write(ctx, func(t Tx) error {
-		if err := t.RequireGroup(ctx, r.UID.Parent()); err != nil {
-			return err
-		}
-		return store.Insert(ctx, t.Tx, &repos, r)
-	})
+	return s.write(ctx, func(t Tx) error { return t.InsertRepo(ctx, r) })
+}
+
+// InsertRepo is Store.InsertRepo as part of a transaction.
+func (t Tx) InsertRepo(ctx context.Context, r registry.Repo) error {
+	if err := t.RequireGroup(ctx, r.UID.Parent()); err != nil {
+		return err
+	}
+	return store.Insert(ctx, t.Tx, &repos, r)
 }
 
 // Repo returns a repo, or fault.NotFound.
@@ -57,28 +60,31 @@ func (s *Store) Repos(
 // UpdateRepo replaces before by after, under the rules of iamdb.Store.UpdateGroup. If the repo has another source then, or
 // none, it does not follow any more.
 func (s *Store) UpdateRepo(ctx context.Context, before, after registry.Repo) (registry.Repo, error) {
-	return s.updateRepo(ctx, before, after, func(t Tx) error {
+	err := s.write(ctx, func(t Tx) error {
+		if err := t.UpdateRepo(ctx, before, &after); err != nil {
+			return err
+		}
 		if before.Sync == nil || after.Sync != nil && after.Sync.Source == before.Sync.Source {
 			return nil
 		}
-		return t.unfollow(ctx, after.UID)
-	})
-}
-
-// updateRepo replaces before by after, and does then in the same transaction.
-func (s *Store) updateRepo(
-	ctx context.Context, before, after registry.Repo, then func(Tx) error,
-) (registry.Repo, error) {
-	err := s.write(ctx, func(t Tx) error {
-		if after.Name != before.Name {
-			t.PathsChanged()
-		}
-		if err := store.Update(ctx, t.Tx, &repos, before, &after); err != nil {
-			return err
-		}
-		return then(t)
+		return t.Unfollow(ctx, after.UID)
 	})
 	return after, err
+}
+
+// UpdateRepo is Store.UpdateRepo as part of a transaction, but leaves the row of follows alone.
+func (t Tx) UpdateRepo(ctx context.Context, before registry.Repo, after *registry.Repo) error {
+	if after.Name != before.Name {
+		t.PathsChanged()
+	}
+	return store.Update(ctx, t.Tx, &repos, before, after)
+}
+
+// LockRepoKey locks a repo from which much is deleted until the commit: nobody can add to it. It returns fault.NotFound if
+// there is no such repo.
+func (t Tx) LockRepoKey(ctx context.Context, repo resource.UID) error {
+	_, err := store.Lock(ctx, t.Tx, &repos, repo, t.DB.Engine.ForDelete)
+	return err
 }
 
 // RepoReadme returns what a repo tells about itself, or fault.NotFound if there
@@ -120,7 +126,7 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 		if err != nil {
 			return err
 		}
-		b, err := s.binOf(ctx, t, uid)
+		d, err := s.DeletionFrom(ctx, t, uid)
 		if err != nil {
 			return err
 		}
@@ -130,15 +136,15 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 		if _, err := t.dropPulls(ctx, `parent = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
-		if b.kept() {
-			if err := t.trashRepo(ctx, r, b); err != nil {
+		if d.kept() {
+			if err := t.trashRepo(ctx, r, d); err != nil {
 				return err
 			}
 		}
-		if err := t.removeRepo(ctx, r, b); err != nil {
+		if err := t.removeRepo(ctx, r, d); err != nil {
 			return err
 		}
-		if b.kept() {
+		if d.kept() {
 			return t.DropCounters(ctx, uid, store.BytesCounter, store.TrashCounter)
 		}
 		return t.DropTrash(ctx, uid)
@@ -146,7 +152,7 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 }
 
 // removeRepo removes a repo that is locked, with everything in it.
-func (t Tx) removeRepo(ctx context.Context, r registry.Repo, b bin) error {
+func (t Tx) removeRepo(ctx context.Context, r registry.Repo, d Deletion) error {
 	for _, text := range []string{
 		`DELETE FROM tags WHERE parent = $1`,
 		`DELETE FROM tag_history WHERE repo = $1`,
@@ -157,10 +163,10 @@ func (t Tx) removeRepo(ctx context.Context, r registry.Repo, b bin) error {
 			return err
 		}
 	}
-	if err := t.dropContent(ctx, r.UID, b); err != nil {
+	if err := t.dropContent(ctx, r.UID, d); err != nil {
 		return err
 	}
-	if err := t.forgetImages(ctx, r.UID, ""); err != nil {
+	if err := t.ForgetImages(ctx, r.UID, ""); err != nil {
 		return err
 	}
 	if _, err := t.Exec(ctx, `DELETE FROM repos WHERE seg = $1`, store.Segment(r.UID)); err != nil {
@@ -173,7 +179,7 @@ func (t Tx) removeRepo(ctx context.Context, r registry.Repo, b bin) error {
 // dropContent removes the manifests and blobs of a repo that goes, and takes what this
 // removes out of the counters: somebody else may be removing some of it, too. What the trash
 // needs stays stored.
-func (t Tx) dropContent(ctx context.Context, repo resource.UID, b bin) error {
+func (t Tx) dropContent(ctx context.Context, repo resource.UID, d Deletion) error {
 	sizes, err := store.ReadColumn[int64](ctx, t.Rows, `DELETE FROM manifests WHERE repo = $1 RETURNING size`,
 		store.Segment(repo))
 	if err != nil {
@@ -185,7 +191,7 @@ func (t Tx) dropContent(ctx context.Context, repo resource.UID, b bin) error {
 		return err
 	}
 	var gone int64
-	if b.kept() {
+	if d.kept() {
 		if err := t.trashBlobs(ctx, repo, blobs); err != nil {
 			return err
 		}
@@ -197,7 +203,7 @@ func (t Tx) dropContent(ctx context.Context, repo resource.UID, b bin) error {
 	for _, size := range blobs { // those that the trash needs are not among them any more
 		gone += size
 	}
-	return t.countBytes(ctx, repo, -gone)
+	return t.CountBytes(ctx, repo, -gone)
 }
 
 // uncountTags takes the tags of a repo that goes out of the counters above it.

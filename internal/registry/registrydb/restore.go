@@ -250,7 +250,7 @@ func (r *restorer) blob(ctx context.Context, repo resource.UID, digest string) e
 	if err != nil {
 		return err
 	}
-	if err := r.countBytes(ctx, repo, -size); err != nil {
+	if err := r.CountBytes(ctx, repo, -size); err != nil {
 		return err
 	}
 	return r.link(ctx, repo, digest)
@@ -312,7 +312,7 @@ func (r *restorer) repo(ctx context.Context, e registry.TrashEntry) error {
 		`+r.DB.Engine.Clock+`, CAST($6 AS BIGINT) FROM manifests AS m WHERE m.repo = $1
 		AND m.subject = '' AND m.media_type IN (`+quoted(registry.ImageManifests)+`)
 		AND m.artifact_type IN (`+quoted(registry.ImageConfigs)+`) ON CONFLICT (repo, digest) DO NOTHING`,
-		store.Segment(was.UID), store.Segment(was.UID.Root()), string(was.UID), int(registry.ImageWaiting), rankPushed,
+		store.Segment(was.UID), store.Segment(was.UID.Root()), string(was.UID), int(registry.ImageWaiting), RankPushed,
 		store.MS(r.DB.Time())); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -24,9 +25,6 @@ type Store struct {
 
 	// KeepTrash is how long what is deleted can be restored, where the settings of a group do not say it. 0: not at all.
 	KeepTrash time.Duration
-
-	// KeepPulls is how long pulls stay recorded. 0: for ever.
-	KeepPulls time.Duration
 }
 
 // New returns the store of the registry in a database.
@@ -49,7 +47,7 @@ func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 
 // Kinds returns what the lists of this package read.
 func Kinds() []store.Listing {
-	return []store.Listing{repos.Listing(), tags.Listing(), pulls.Listing(), trash.Listing(), upstreams.Listing(), signers.Listing()}
+	return []store.Listing{repos.Listing(), tags.Listing(), pulls.Listing(), trash.Listing()}
 }
 
 // How lists are ordered.
@@ -59,6 +57,7 @@ var (
 	PullList = pulls.List(page.Order{Field: "create_time", Desc: true})
 
 	TrashList = trash.List(page.Order{Field: "create_time", Desc: true})
-
-	UpstreamList = upstreams.List(page.Order{Field: "uid"})
 )
+
+// Below returns the bounds, both exclusive, of the UIDs of everything below uid: '0' is the byte after '/'.
+func Below(uid resource.UID) (from, to string) { return string(uid) + "/", string(uid) + "0" }

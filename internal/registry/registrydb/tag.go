@@ -204,7 +204,7 @@ func (t Tx) recordMove(ctx context.Context, g registry.Tag, digest string, at ti
 // the repo follows another.
 func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(name string) bool) error {
 	return s.write(ctx, func(t Tx) error {
-		b, err := s.binOf(ctx, t, uid.Parent())
+		d, err := s.DeletionFrom(ctx, t, uid.Parent())
 		if err != nil {
 			return notIn(err, "tag", string(uid))
 		}
@@ -212,7 +212,7 @@ func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(nam
 		if err != nil {
 			return err
 		}
-		return t.deleteTag(ctx, g, frozen, b)
+		return t.DeleteTag(ctx, g, frozen, d)
 	})
 }
 
@@ -221,7 +221,7 @@ func (s *Store) DeleteTagNamed(
 	ctx context.Context, repo resource.UID, name string, frozen func(name string) bool,
 ) error {
 	return s.write(ctx, func(t Tx) error {
-		b, err := s.binOf(ctx, t, repo)
+		d, err := s.DeletionFrom(ctx, t, repo)
 		if err != nil {
 			return notIn(err, "tag", name)
 		}
@@ -229,12 +229,22 @@ func (s *Store) DeleteTagNamed(
 		if err != nil {
 			return err
 		}
-		return t.deleteTag(ctx, g, frozen, b)
+		return t.DeleteTag(ctx, g, frozen, d)
 	})
 }
 
-func (t Tx) deleteTag(ctx context.Context, g registry.Tag, frozen func(string) bool, b bin) error {
-	if b.follows {
+// LockTagsNotIn locks and returns up to n tags of a repo, after last in the order of their names, that another repo does
+// not have.
+func (t Tx) LockTagsNotIn(ctx context.Context, repo, other resource.UID, last string, n int) ([]registry.Tag, error) {
+	return tags.All(ctx, t.Rows, ` WHERE t.parent = $1 AND t.name > $3 AND NOT EXISTS
+		(SELECT 1 FROM tags AS s WHERE s.parent = $2 AND s.name = t.name) ORDER BY t.name LIMIT $4`+t.DB.Engine.ForDelete,
+		store.Segment(repo), store.Segment(other), last, n)
+}
+
+// DeleteTag removes a tag that is locked, unless frozen, which may be nil, forbids it or the repo follows another: then it
+// returns fault.FailedPrecondition.
+func (t Tx) DeleteTag(ctx context.Context, g registry.Tag, frozen func(string) bool, d Deletion) error {
+	if d.Follows {
 		return follows()
 	}
 	if frozen != nil && frozen(g.Name) {
@@ -243,7 +253,7 @@ func (t Tx) deleteTag(ctx context.Context, g registry.Tag, frozen func(string) b
 	if _, err := t.Exec(ctx, `DELETE FROM tags WHERE seg = $1`, store.Segment(g.UID)); err != nil {
 		return err
 	}
-	if err := t.trashTag(ctx, g, b); err != nil {
+	if err := t.trashTag(ctx, g, d); err != nil {
 		return err
 	}
 	if err := t.recordMove(ctx, g, "", t.DB.Time()); err != nil {

@@ -47,32 +47,33 @@ func (s *Store) Trash(
 	return store.List(ctx, s.DB, &trash, r, f, p)
 }
 
-// A bin says what becomes of what is deleted from a repo.
-type bin struct {
-	name     string            // of the repo
-	life     time.Duration     // how long what is deleted can be restored; 0: not at all
-	together bool              // tags go because their manifest does
-	at       time.Time         // when all of it is deleted; if it is zero, each at its own time
-	frozen   func(string) bool // which tags the settings make immutable
-	follows  bool              // the repo has the tags of another: only following that changes them
+// A Deletion says how something is deleted from a repo.
+type Deletion struct {
+	Life     time.Duration     // how long it can be restored; 0 if it cannot
+	Together bool              // tags are deleted because their manifest is
+	Time     time.Time         // the time of all deletions; if zero, each has its own
+	Frozen   func(string) bool // reports whether the settings make a tag immutable
+	Follows  bool              // the repo follows another, so only following may change its tags
+
+	name string // of the repo
 }
 
-func (b bin) kept() bool { return b.life > 0 }
+func (d Deletion) kept() bool { return d.Life > 0 }
 
-// binOf returns what becomes of what is deleted from a repo, which it holds until the commit. It returns fault.NotFound
-// if there is no such repo.
-func (s *Store) binOf(ctx context.Context, t Tx, repo resource.UID) (b bin, _ error) {
-	err := t.Row(ctx, `SELECT t.name, `+isFollower+` FROM repos AS t WHERE t.uid = $1`+s.Engine.ForShare, []any{string(repo)}, &b.name,
-		&b.follows)
+// DeletionFrom returns how something is deleted from a repo, by the settings of its group. It holds the repo until the
+// commit. It returns fault.NotFound if there is no such repo.
+func (s *Store) DeletionFrom(ctx context.Context, t Tx, repo resource.UID) (d Deletion, _ error) {
+	err := t.Row(ctx, `SELECT t.name, `+isFollower+` FROM repos AS t WHERE t.uid = $1`+s.Engine.ForShare, []any{string(repo)}, &d.name,
+		&d.Follows)
 	if err != nil {
-		return b, store.Missing(err, "repo", repo)
+		return d, store.Missing(err, "repo", repo)
 	}
 	set, err := s.settingsAbove(ctx, repo.Parent(), t.Row)
 	if err != nil {
-		return b, err
+		return d, err
 	}
-	b.life, b.frozen = set.TrashLife(s.KeepTrash), set.Frozen
-	return b, nil
+	d.Life, d.Frozen = set.TrashLife(s.KeepTrash), set.Frozen
+	return d, nil
 }
 
 // notIn replaces the error that there is no repo by the one that what was asked for is not in it.
@@ -84,17 +85,17 @@ func notIn(err error, kind, name string) error {
 }
 
 // addTrash adds an entry in the place of the one about the same thing, if there is one.
-func (t Tx) addTrash(ctx context.Context, e registry.TrashEntry, b bin) error {
+func (t Tx) addTrash(ctx context.Context, e registry.TrashEntry, d Deletion) error {
 	n, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1 AND kind = $2 AND name = $3 AND digest = $4`,
 		store.Segment(e.Repo()), int(e.Kind), e.Tag, e.Digest)
 	if err != nil {
 		return err
 	}
-	e.CreateTime, e.RepoName, e.By = b.at, b.name, resource.ActorFrom(ctx).Subject
-	if b.at.IsZero() {
+	e.CreateTime, e.RepoName, e.By = d.Time, d.name, resource.ActorFrom(ctx).Subject
+	if d.Time.IsZero() {
 		e.CreateTime = t.DB.Time()
 	}
-	e.ExpireTime = e.CreateTime.Add(b.life)
+	e.ExpireTime = e.CreateTime.Add(d.Life)
 	if err := store.InsertRow(ctx, t.Tx, &trash, e); err != nil {
 		return err
 	}
@@ -122,18 +123,18 @@ func (t Tx) emitTrash(ctx context.Context, event resource.EventType, e registry.
 }
 
 // trashTag keeps a tag that was deleted.
-func (t Tx) trashTag(ctx context.Context, g registry.Tag, b bin) error {
-	if !b.kept() {
+func (t Tx) trashTag(ctx context.Context, g registry.Tag, d Deletion) error {
+	if !d.kept() {
 		return nil
 	}
 	return t.addTrash(ctx, registry.TrashEntry{
-		UID: g.UID.Parent().NewChild(), Kind: registry.TrashTag, Tag: g.Name, Digest: g.Digest, Together: b.together, WasTag: &g,
-	}, b)
+		UID: g.UID.Parent().NewChild(), Kind: registry.TrashTag, Tag: g.Name, Digest: g.Digest, Together: d.Together, WasTag: &g,
+	}, d)
 }
 
 // trashManifest copies a manifest that is locked, and what it needs, to the trash. If the trash has it already, from before
 // it was pushed again, the bytes of that copy are no longer counted.
-func (t Tx) trashManifest(ctx context.Context, repo resource.UID, digest string, b bin) error {
+func (t Tx) trashManifest(ctx context.Context, repo resource.UID, digest string, d Deletion) error {
 	e := registry.TrashEntry{UID: repo.NewChild(), Kind: registry.TrashManifest, Digest: digest}
 	if err := t.Row(ctx, `SELECT m.media_type, m.size + CAST(coalesce((SELECT sum(b.size) FROM manifest_refs AS r
 		JOIN blobs AS b ON b.digest = r.blob WHERE r.repo = m.repo AND r.digest = m.digest), 0) AS BIGINT)
@@ -144,7 +145,7 @@ func (t Tx) trashManifest(ctx context.Context, repo resource.UID, digest string,
 	if err := t.forgetTrashed(ctx, repo, digest); err != nil {
 		return err
 	}
-	if err := t.addTrash(ctx, e, b); err != nil {
+	if err := t.addTrash(ctx, e, d); err != nil {
 		return err
 	}
 	return t.copyTrashed(ctx, e, digest)
@@ -185,11 +186,11 @@ func (t Tx) forgetTrashed(ctx context.Context, repo resource.UID, digest string)
 	for _, size := range sizes {
 		gone += size
 	}
-	return t.countBytes(ctx, repo, -gone)
+	return t.CountBytes(ctx, repo, -gone)
 }
 
 // trashRepo copies a repo that is locked to the trash.
-func (t Tx) trashRepo(ctx context.Context, r registry.Repo, b bin) error {
+func (t Tx) trashRepo(ctx context.Context, r registry.Repo, d Deletion) error {
 	if err := t.forgetTrashed(ctx, r.UID, ""); err != nil {
 		return err
 	}
@@ -205,7 +206,7 @@ func (t Tx) trashRepo(ctx context.Context, r registry.Repo, b bin) error {
 	if e.Size, err = t.repoSize(ctx, r.UID); err != nil {
 		return err
 	}
-	if err := t.addTrash(ctx, e, b); err != nil {
+	if err := t.addTrash(ctx, e, d); err != nil {
 		return err
 	}
 	if err := t.copyTrashed(ctx, e, ""); err != nil {
@@ -239,14 +240,14 @@ func (t Tx) repoSize(ctx context.Context, repo resource.UID) (n int64, _ error) 
 // trashBlob keeps a blob that was taken out of its repo if something in the trash needs it; otherwise its bytes do not
 // count any more. It comes after the statement that has seen that no manifest needs the blob: then a manifest that was
 // deleted meanwhile is seen in the trash.
-func (t Tx) trashBlob(ctx context.Context, repo resource.UID, digest string, size int64) error {
+func (t Tx) TrashBlob(ctx context.Context, repo resource.UID, digest string, size int64) error {
 	n, err := t.Exec(ctx, `INSERT INTO trash_blobs (repo, digest, uid) 
 		SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT) WHERE EXISTS (SELECT 1 FROM trash_refs AS r WHERE r.repo = $1 AND r.blob = $2) ON CONFLICT (repo, digest) DO NOTHING`,
 		store.Segment(repo), digest, string(repo))
 	if err != nil || n == 1 {
 		return err
 	}
-	return t.countBytes(ctx, repo, -size)
+	return t.CountBytes(ctx, repo, -size)
 }
 
 // trashBlobs is trashBlob for blobs of a repo that goes. It takes those that it keeps out of the map.

@@ -17,7 +17,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/admission"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
+	"github.com/holdfast-dev/holdfast/internal/registry/gcdb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
+	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
@@ -183,6 +189,12 @@ type Store struct {
 	*iamStore
 	*signinStore
 	*registryStore
+	*imageStore
+	*pullStore
+	*retentionStore
+	*sourceStore
+	*signerStore
+	*garbageStore
 	*advisoryStore
 	*eventStore
 	*findingStore
@@ -191,19 +203,27 @@ type Store struct {
 
 // The types that are embedded need names that differ.
 type (
-	iamStore      = iamdb.Store
-	signinStore   = signindb.Store
-	registryStore = registrydb.Store
-	advisoryStore = advisorydb.Store
-	eventStore    = eventdb.Store
-	findingStore  = findingdb.Store
-	people        = admission.Store
+	iamStore       = iamdb.Store
+	signinStore    = signindb.Store
+	registryStore  = registrydb.Store
+	imageStore     = imagedb.Store
+	pullStore      = pulldb.Store
+	retentionStore = retentiondb.Store
+	sourceStore    = sourcedb.Store
+	signerStore    = signerdb.Store
+	garbageStore   = gcdb.Store
+	advisoryStore  = advisorydb.Store
+	eventStore     = eventdb.Store
+	findingStore   = findingdb.Store
+	people         = admission.Store
 )
 
 // Of returns every domain of a database.
 func Of(db *store.DB) *Store {
+	registry := registrydb.New(db)
 	return &Store{
-		db, iamdb.New(db), signindb.New(db), registrydb.New(db), advisorydb.New(db), eventdb.New(db), findingdb.New(db), admission.New(db),
+		db, iamdb.New(db), signindb.New(db), registry, imagedb.New(db), pulldb.New(db), retentiondb.New(registry),
+		sourcedb.New(registry), signerdb.New(db), gcdb.New(db), advisorydb.New(db), eventdb.New(db), findingdb.New(db), admission.New(db),
 	}
 }
 

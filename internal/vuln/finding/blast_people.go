@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -50,7 +50,7 @@ func (b *blast) running(ctx context.Context) (of found, _ error) {
 			repos = append(repos, r)
 		}
 	}
-	deployed, err := b.images.Deployments(ctx, repos)
+	deployed, err := b.repoStore.Deployments(ctx, repos)
 	for _, d := range deployed {
 		of.items = append(of.items, BlastItem{Deployment: &AffectedDeployment{Deployment: d}, key: "1" + string(d.UID)})
 	}
@@ -137,7 +137,7 @@ func (b *blast) pulled(ctx context.Context) (of found, _ error) {
 		of.gaps = append(of.gaps, Gap{Code: "RECORDS_PRUNED",
 			Text: fmt.Sprintf("records of pulls are kept for %d days only", int(b.keepPulls.Hours()/24))})
 	}
-	mixed, err := b.images.MixedPulls(ctx, slices.Collect(maps.Keys(b.repos)), since)
+	mixed, err := b.pulls.MixedPulls(ctx, slices.Collect(maps.Keys(b.repos)), since)
 	if err != nil {
 		return of, err
 	}
@@ -145,7 +145,7 @@ func (b *blast) pulled(ctx context.Context) (of found, _ error) {
 		of.gaps = append(of.gaps, Gap{"RECORDED_TOGETHER", fmt.Sprintf("pulls of strangers from %d repos are recorded together, "+
 			"without the image", mixed), int64(mixed)})
 	}
-	last, lost, err := b.images.PullsLost(ctx, since)
+	last, lost, err := b.pulls.PullsLost(ctx, since)
 	if lost {
 		of.gaps = append(of.gaps, Gap{Code: "RECORDS_LOST",
 			Text: "records of pulls were lost, the last on " + last.Format(time.DateOnly)})
@@ -171,12 +171,12 @@ func (b *blast) pullers(
 		numbers = spread.Numbers()
 	}
 	if len(numbers) <= maxPullImages {
-		who, err := b.images.Pullers(ctx, numbers, since)
+		who, err := b.pulls.Pullers(ctx, numbers, since)
 		return who, nil, err
 	}
 	who = map[resource.UID]time.Time{}
 	for _, root := range roots(reach) {
-		some, done, err := b.images.SearchPullers(ctx, registrydb.PullerSearch{Root: root, Since: since, Has: spread.Has,
+		some, done, err := b.pulls.SearchPullers(ctx, pulldb.PullerSearch{Root: root, Since: since, Has: spread.Has,
 			Most: maxPullRecords})
 		if err != nil {
 			return nil, nil, err
@@ -289,7 +289,7 @@ func (b *blast) canPull(ctx context.Context) (of found, _ error) {
 	of.items = b.who(h, b.authz.RolesWith(resource.RepoBlobsGet), resource.ManifestList)
 	public, groups := 0, slices.Sorted(maps.Keys(h.repos))
 	for _, g := range groups[:min(len(groups), maxBlastGroups)] {
-		set, err := b.images.RegistrySettings(ctx, g)
+		set, err := b.repoStore.RegistrySettings(ctx, g)
 		if err != nil {
 			return of, err
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
@@ -71,7 +71,7 @@ type presence struct {
 }
 
 // addTag counts the findings of a tag.
-func (c *chronicle) addTag(periods []registrydb.TagPeriod) {
+func (c *chronicle) addTag(periods []imagedb.TagPeriod) {
 	row := &SummaryRow{} // of a tag that is gone
 	if last := periods[len(periods)-1]; !last.Deleted {
 		row = c.row(last.Repo, last.Name)
@@ -99,7 +99,7 @@ func (c *chronicle) addTag(periods []registrydb.TagPeriod) {
 
 // presences returns the affected packages of an image that a tag stood for in a period: those
 // in its files since it was inspected, and those that only SBOMs list since they were pushed.
-func (c *chronicle) presences(p registrydb.TagPeriod, period int, image registrydb.PeriodImage) (all []presence) {
+func (c *chronicle) presences(p imagedb.TagPeriod, period int, image imagedb.PeriodImage) (all []presence) {
 	add := func(id, from int64) {
 		if from = max(from, p.From); from < p.To {
 			all = append(all, presence{id, period, from, p.To, image.Digest})
@@ -171,7 +171,7 @@ type span struct {
 func spansOf(of []presence, set hitSet) (all []span) {
 	for _, p := range of {
 		for _, h := range set.hits[p.id] {
-			until := cmp.Or(h.Until, registrydb.Now)
+			until := cmp.Or(h.Until, imagedb.Now)
 			if from, to := max(p.from, h.Since), min(p.to, until); from < to {
 				all = append(all, span{p.period, from, to, h.Score, len(h.Fixed) > 0, p.id, h.Advisory, p.digest})
 			}
@@ -184,7 +184,7 @@ func spansOf(of []presence, set hitSet) (all []span) {
 // A tagFinding is a finding of a tag through time.
 type tagFinding struct {
 	OpenFinding
-	periods []registrydb.TagPeriod
+	periods []imagedb.TagPeriod
 	spans   []span
 }
 
@@ -209,7 +209,7 @@ func (c *chronicle) addFinding(v tagFinding, row *SummaryRow) {
 			end, last = s.to, s.period
 		}
 	}
-	if end != registrydb.Now {
+	if end != imagedb.Now {
 		c.close(v, start, end, last, row)
 		return
 	}
@@ -226,10 +226,10 @@ func (c *chronicle) addFinding(v tagFinding, row *SummaryRow) {
 }
 
 // known returns from when on what a tag stood for in a period was known; Now if it is not.
-func known(p registrydb.TagPeriod) int64 {
+func known(p imagedb.TagPeriod) int64 {
 	from := p.From
 	if len(p.Images) == 0 {
-		return registrydb.Now
+		return imagedb.Now
 	}
 	for _, i := range p.Images {
 		from = max(from, i.Indexed)
@@ -242,7 +242,7 @@ func known(p registrydb.TagPeriod) int64 {
 func (v tagFinding) next(period int) int {
 	for i := period + 1; i < len(v.periods); i++ {
 		p := v.periods[i]
-		if k := known(p); p.Deleted || k == registrydb.Now || k < p.To {
+		if k := known(p); p.Deleted || k == imagedb.Now || k < p.To {
 			return i
 		}
 	}
@@ -254,7 +254,7 @@ func (v tagFinding) next(period int) int {
 func (v tagFinding) carried(period int, end int64, s span) bool {
 	since := known(v.periods[s.period])
 	return end == v.periods[period].To && s.period == v.next(period) &&
-		(since == registrydb.Now || s.from <= since+settling.Milliseconds())
+		(since == imagedb.Now || s.from <= since+settling.Milliseconds())
 }
 
 // close counts a finding that is not open any more, if the tag was moved to an image
@@ -264,7 +264,7 @@ func (c *chronicle) close(v tagFinding, start, end int64, period int, row *Summa
 		return
 	}
 	next := v.next(period)
-	if next == len(v.periods) || v.periods[next].Deleted || known(v.periods[next]) == registrydb.Now {
+	if next == len(v.periods) || v.periods[next].Deleted || known(v.periods[next]) == imagedb.Now {
 		return
 	}
 	took := time.Duration(end-start) * time.Millisecond
@@ -278,7 +278,7 @@ func (c *chronicle) close(v tagFinding, start, end int64, period int, row *Summa
 func (n *Counts) addOpen(v tagFinding, now time.Time) {
 	score, fixable := int64(0), false
 	for _, s := range v.spans {
-		if s.to == registrydb.Now {
+		if s.to == imagedb.Now {
 			score, fixable = max(score, s.score), fixable || s.fixable
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
@@ -113,7 +113,7 @@ func (c *chronicle) exceptedAt(held *exceptionSet, key exceptedKey) map[int64]bo
 		return h.Since > key.at || h.Until != 0 && h.Until <= key.at
 	})
 	at := c.now
-	if key.at != registrydb.Now-1 {
+	if key.at != imagedb.Now-1 {
 		at = time.UnixMilli(key.at)
 	}
 	var tags []string
@@ -138,7 +138,7 @@ func (c *chronicle) exceptedAt(held *exceptionSet, key exceptedKey) map[int64]bo
 // openNow returns the spans of a finding that last, and for which no exception holds.
 func (c *chronicle) openNow(v tagFinding) []span {
 	return slices.DeleteFunc(slices.Clone(v.spans), func(s span) bool {
-		return s.to != registrydb.Now || c.isExcepted(v.Repo, s, registrydb.Now-1)
+		return s.to != imagedb.Now || c.isExcepted(v.Repo, s, imagedb.Now-1)
 	})
 }
 

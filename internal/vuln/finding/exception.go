@@ -80,7 +80,7 @@ func (s *Service) newException(
 		}
 	}
 	if e.TagPattern != "" || e.Digest != "" {
-		if _, err := s.images.Repo(ctx, e.Target); err != nil {
+		if _, err := s.repoStore.Repo(ctx, e.Target); err != nil {
 			return e, err
 		}
 	}

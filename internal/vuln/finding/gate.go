@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
@@ -48,7 +48,7 @@ type Signed func(
 
 // NewGate returns a Gate over a database.
 func NewGate(
-	packages *findingdb.Store, images *registrydb.Store, advisories *advisorydb.Store, signed Signed, m metric.Metrics,
+	packages *findingdb.Store, images *imagedb.Store, advisories *advisorydb.Store, signed Signed, m metric.Metrics,
 ) *Gate {
 	g := &Gate{judge: judge{packages, images, advisories, signed}, rules: findingdb.NewRuleCache(packages),
 		verdicts: newVerdictCache(m.Cache("verdicts"))}
@@ -183,7 +183,7 @@ func (c *verdictCache) clear() {
 // A judge applies rules to images.
 type judge struct {
 	packages   *findingdb.Store
-	images     *registrydb.Store
+	images     *imagedb.Store
 	advisories *advisorydb.Store
 	signed     Signed
 }

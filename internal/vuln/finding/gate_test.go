@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
@@ -43,7 +43,7 @@ func TestGateFollowsExceptions(t *testing.T) {
 		must(t, g.InsertPullRule(t.Context(), vuln.PullRule{UID: org.NewChild(), Target: org, Enforce: true, CreateTime: now, UpdateTime: now}))
 		var gates []*finding.Gate
 		for _, r := range g.replicas {
-			gates = append(gates, finding.NewGate(findingdb.New(r.DB), registrydb.New(r.DB), advisorydb.New(r.DB), nil, metric.Metrics{}))
+			gates = append(gates, finding.NewGate(findingdb.New(r.DB), imagedb.New(r.DB), advisorydb.New(r.DB), nil, metric.Metrics{}))
 		}
 		m, err := g.StatManifest(t.Context(), repo.UID, d)
 		must(t, err)
@@ -123,7 +123,7 @@ func TestGateKnownExploited(t *testing.T) {
 			_, err := g.ReplaceExploits(t.Context(), vuln.ExploitList{Group: tt.group, Format: tt.format, Time: now},
 				[]vuln.Exploit{{CVE: tt.cve, Exploitation: vuln.Exploitation{Known: true, Probability: 1e9}}})
 			must(t, err)
-			gate := finding.NewGate(findingdb.New(g.DB), registrydb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{}) // which remembers nothing
+			gate := finding.NewGate(findingdb.New(g.DB), imagedb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{}) // which remembers nothing
 			why, err := gate.Check(ctx, repo.UID, m, false)
 			must(t, err)
 			if (why != "") != tt.refused {

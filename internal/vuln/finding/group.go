@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -109,7 +109,7 @@ func (f Filter) checkGroup() error {
 
 // A census has the images of a group, and how many of them have each package.
 type census struct {
-	images   []registrydb.TaggedImage
+	images   []imagedb.TaggedImage
 	claims   map[int64][]findingdb.Claim // by the number of the image, what attached SBOMs list
 	packages map[int64]*tally            // by number
 	indexed  int
@@ -134,7 +134,7 @@ func (c *census) repos() []resource.UID {
 
 // counts reports whether the packages of an image are counted: those of its files, or what
 // SBOMs list if it is not understood.
-func (c *census) counts(i registrydb.TaggedImage) bool {
+func (c *census) counts(i imagedb.TaggedImage) bool {
 	return i.State == registry.ImageIndexed || i.State != registry.ImageWaiting && len(c.claims[i.Number]) > 0
 }
 
@@ -205,7 +205,7 @@ func (s *Service) count(ctx context.Context, reach []resource.UID) (*census, err
 
 // claimsOf returns what SBOMs list that are attached to images, by the numbers of the images.
 func (s *Service) claimsOf(
-	ctx context.Context, images []registrydb.TaggedImage,
+	ctx context.Context, images []imagedb.TaggedImage,
 ) (map[int64][]findingdb.Claim, error) {
 	c := census{images: images}
 	have, err := s.packages.HaveSBOMs(ctx, c.repos())

@@ -7,7 +7,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
@@ -98,7 +98,7 @@ func (x *exceptionSet) narrow(repo resource.UID) bool {
 type groupJudge struct {
 	*Service
 	at     time.Time
-	images map[int64]registrydb.TaggedImage     // by number
+	images map[int64]imagedb.TaggedImage        // by number
 	tags   map[resource.UID]map[string][]string // by repo and digest
 }
 
@@ -126,7 +126,7 @@ func (s *Service) judgeGroup(ctx context.Context, c *census, all []Finding, at t
 	if len(suspects) == 0 {
 		return nil
 	}
-	j := groupJudge{s, at, map[int64]registrydb.TaggedImage{}, map[resource.UID]map[string][]string{}}
+	j := groupJudge{s, at, map[int64]imagedb.TaggedImage{}, map[resource.UID]map[string][]string{}}
 	var numbers []int64
 	for _, i := range c.images {
 		if c.counts(i) {

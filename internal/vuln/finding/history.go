@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -86,7 +86,7 @@ func (s *Service) lookAt(ctx context.Context, i Image, at time.Time) (k Known, f
 // tagAt returns the digest of what a tag stood for at a time. It returns fault.NotFound if
 // that was nothing, and fault.FailedPrecondition if it is deleted.
 func (s *Service) tagAt(ctx context.Context, i Image, at time.Time) (string, error) {
-	if _, err := s.images.Repo(ctx, i.Repo); err != nil { // under its whole uid
+	if _, err := s.repoStore.Repo(ctx, i.Repo); err != nil { // under its whole uid
 		return "", err
 	}
 	if !registry.ValidTag(i.Reference) {
@@ -96,7 +96,7 @@ func (s *Service) tagAt(ctx context.Context, i Image, at time.Time) (string, err
 	if err != nil {
 		return "", err
 	}
-	_, err = s.images.StatManifest(ctx, i.Repo, digest)
+	_, err = s.repoStore.StatManifest(ctx, i.Repo, digest)
 	if errors.Is(err, fault.NotFound) {
 		return "", fault.Unmet("IMAGE_GONE", "the image that %s stood for at that time is deleted: %s", i.Reference, digest)
 	}
@@ -306,7 +306,7 @@ func fold(all, open []Finding) (kept []Finding) {
 // stays returns for which images a tag stood before, the last first, and why these are not
 // all.
 func (s *Service) stays(ctx context.Context, i Image) (all []stay, incomplete string, _ error) {
-	moves, err := s.images.TagHistory(ctx, i.Repo, i.Reference, page.Request{Size: maxMoves})
+	moves, err := s.repoStore.TagHistory(ctx, i.Repo, i.Reference, page.Request{Size: maxMoves})
 	if err != nil {
 		return nil, "", err
 	}
@@ -414,7 +414,7 @@ func (s *Service) contents(
 
 // addPastTags adds the tags that stood for images before, where the caller may list the
 // history of tags.
-func (s *Service) addPastTags(ctx context.Context, images []registrydb.NumberedImage, all []AffectedImage) error {
+func (s *Service) addPastTags(ctx context.Context, images []imagedb.NumberedImage, all []AffectedImage) error {
 	reach, err := s.authz.Reach(ctx, resource.TagList)
 	if err != nil {
 		return err

@@ -15,8 +15,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -56,14 +57,14 @@ type Config struct {
 
 // An Indexer inspects images. Those of several replicas share the work.
 type Indexer struct {
-	images   *registrydb.Store
+	images   *imagedb.Store
 	packages *findingdb.Store
 	registry *protocol.Registry
 	cfg      Config
 }
 
 // NewIndexer returns an Indexer of the images of a registry.
-func NewIndexer(images *registrydb.Store, packages *findingdb.Store, r *protocol.Registry, cfg Config) *Indexer {
+func NewIndexer(images *imagedb.Store, packages *findingdb.Store, r *protocol.Registry, cfg Config) *Indexer {
 	if cfg.Read == nil {
 		cfg.Version = inspect.Version
 		cfg.Read = func(ctx context.Context, layers []inspect.Layer) (inspect.Result, error) {
@@ -95,7 +96,7 @@ func (x *Indexer) Run(ctx context.Context) error {
 
 // work inspects one image after the other.
 func (x *Indexer) work(ctx context.Context) {
-	var last *registrydb.QueuedImage
+	var last *imagedb.QueuedImage
 	for ctx.Err() == nil {
 		q, ok, err := x.images.ReserveImage(ctx, last, reserveLife)
 		if err == nil && ok {
@@ -133,7 +134,7 @@ func (x *Indexer) Sweep(ctx context.Context) error {
 	if err := x.packages.SweepJudgements(ctx); err != nil {
 		return err
 	}
-	if err := x.images.SweepSigners(ctx); err != nil {
+	if err := signerdb.New(x.images.DB).SweepSigners(ctx); err != nil {
 		return err
 	}
 	if _, err := x.images.SweepSBOMs(ctx, registry.SBOMReader); err != nil {
@@ -144,7 +145,7 @@ func (x *Indexer) Sweep(ctx context.Context) error {
 }
 
 // index inspects an image, and says what came of it.
-func (x *Indexer) index(ctx context.Context, q registrydb.QueuedImage) error {
+func (x *Indexer) index(ctx context.Context, q imagedb.QueuedImage) error {
 	stop := x.keep(ctx, q)
 	defer stop()
 	if q.Tries > maxTries {
@@ -175,7 +176,7 @@ func (x *Indexer) index(ctx context.Context, q registrydb.QueuedImage) error {
 }
 
 // keep keeps an image from others until it is stopped.
-func (x *Indexer) keep(ctx context.Context, q registrydb.QueuedImage) (stop func()) {
+func (x *Indexer) keep(ctx context.Context, q imagedb.QueuedImage) (stop func()) {
 	return whileReserved(ctx, func(ctx context.Context) bool {
 		if err := x.images.KeepImage(ctx, q, reserveLife); err != nil && ctx.Err() == nil {
 			x.cfg.Log.WarnContext(ctx, "an image may be inspected twice", "err", err)
@@ -203,7 +204,7 @@ func whileReserved(ctx context.Context, renew func(context.Context) bool) (stop 
 // layers returns the layers of an image, or nil if none of them has files. It returns an
 // *inspect.NotUnderstood if the repo does not have all of them: whoever knows only the
 // manifest of another's image does not learn what is in it.
-func (x *Indexer) layers(ctx context.Context, q registrydb.QueuedImage) ([]inspect.Layer, error) {
+func (x *Indexer) layers(ctx context.Context, q imagedb.QueuedImage) ([]inspect.Layer, error) {
 	all, err := x.registry.Layers(ctx, q.Repo, q.Digest)
 	if err != nil {
 		return nil, err
@@ -230,7 +231,7 @@ func (x *Indexer) layers(ctx context.Context, q registrydb.QueuedImage) ([]inspe
 
 // failed decides what becomes of an image that was not read: it stays so if it cannot be
 // understood, and is tried again if something else is wrong.
-func (x *Indexer) failed(ctx context.Context, q registrydb.QueuedImage, err error) error {
+func (x *Indexer) failed(ctx context.Context, q imagedb.QueuedImage, err error) error {
 	var reason *inspect.NotUnderstood
 	switch {
 	case ctx.Err() != nil: // the server ends: another one goes on
@@ -247,16 +248,16 @@ func (x *Indexer) failed(ctx context.Context, q registrydb.QueuedImage, err erro
 }
 
 // settle says what an image is that has no packages.
-func (x *Indexer) settle(ctx context.Context, q registrydb.QueuedImage, state registry.ImageState, reason string) error {
+func (x *Indexer) settle(ctx context.Context, q imagedb.QueuedImage, state registry.ImageState, reason string) error {
 	err := x.images.Write(ctx, func(t *store.Tx) error {
-		there, err := registrydb.In(t).HoldImage(ctx, q)
+		there, err := imagedb.In(t).HoldImage(ctx, q)
 		if err != nil || !there {
 			return err
 		}
 		if err := x.unindex(ctx, t, q); err != nil {
 			return err
 		}
-		return registrydb.In(t).SettleImage(ctx, q, state, reason, x.cfg.Version)
+		return imagedb.In(t).SettleImage(ctx, q, state, reason, x.cfg.Version)
 	})
 	if err == nil && state == registry.ImageNotUnderstood {
 		x.cfg.Metrics.Inspections.Add(1, metric.NotUnderstood)
@@ -268,7 +269,7 @@ func (x *Indexer) settle(ctx context.Context, q registrydb.QueuedImage, state re
 
 // finish stores what was found in an image, or, if that is nil, what was found when it
 // was pushed to another repo.
-func (x *Indexer) finish(ctx context.Context, q registrydb.QueuedImage, found *registry.Inspection) error {
+func (x *Indexer) finish(ctx context.Context, q imagedb.QueuedImage, found *registry.Inspection) error {
 	var ids []int64
 	if found != nil {
 		plain := make([]registry.Package, len(found.Packages))
@@ -290,9 +291,9 @@ func (x *Indexer) finish(ctx context.Context, q registrydb.QueuedImage, found *r
 // save is the transaction of finish. If what was found replaces what an older version has
 // found, then for all images with this digest.
 func (x *Indexer) save(
-	ctx context.Context, t *store.Tx, q registrydb.QueuedImage, found *registry.Inspection, ids []int64,
+	ctx context.Context, t *store.Tx, q imagedb.QueuedImage, found *registry.Inspection, ids []int64,
 ) error {
-	images, packages := registrydb.In(t), findingdb.In(t)
+	images, packages := imagedb.In(t), findingdb.In(t)
 	if there, err := images.HoldImage(ctx, q); err != nil || !there {
 		return err
 	}
@@ -338,8 +339,8 @@ func (x *Indexer) save(
 
 // changing notes that the packages of an image change which has a number already, for events
 // to tell. found are those that were found in its files, if they were read before.
-func (x *Indexer) changing(ctx context.Context, t *store.Tx, q registrydb.QueuedImage, found []int64) error {
-	images, packages := registrydb.In(t), findingdb.In(t)
+func (x *Indexer) changing(ctx context.Context, t *store.Tx, q imagedb.QueuedImage, found []int64) error {
+	images, packages := imagedb.In(t), findingdb.In(t)
 	number, state, err := images.ImageNumber(ctx, q)
 	if err != nil || number == nil {
 		return err
@@ -368,7 +369,7 @@ func minus(a, b []int64) (all []int64) {
 
 // inspection returns what was found as it is stored. Its texts are whatever somebody has
 // pushed: a package with one that no database takes, or that is too long, is left out.
-func (x *Indexer) inspection(q registrydb.QueuedImage, found inspect.Result) *registry.Inspection {
+func (x *Indexer) inspection(q imagedb.QueuedImage, found inspect.Result) *registry.Inspection {
 	i := &registry.Inspection{Digest: q.Digest, Extractors: x.cfg.Version, Distribution: registry.Distribution{
 		ID: clean(found.Distribution.ID), Version: clean(found.Distribution.VersionID),
 		Name: clean(found.Distribution.Name)}}

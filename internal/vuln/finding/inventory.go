@@ -97,7 +97,7 @@ func (s *Service) ListInventory(
 		if err := s.authz.Require(ctx, resource.RepoList, f.Repo); err != nil {
 			return none, err
 		}
-		if _, err := s.images.Repo(ctx, f.Repo); err != nil { // under its whole uid
+		if _, err := s.repoStore.Repo(ctx, f.Repo); err != nil { // under its whole uid
 			return none, err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
@@ -83,7 +84,7 @@ func TestExceptionEnds(t *testing.T) {
 		for at, want := range map[time.Time]finding.State{now: finding.StateExcepted, end.Add(-time.Millisecond): finding.StateExcepted, end: finding.StateOpen} {
 			now = at
 			g.hasState(ctx, t, repo.UID, d, want)
-			gate := finding.NewGate(findingdb.New(g.DB), registrydb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{})
+			gate := finding.NewGate(findingdb.New(g.DB), imagedb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{})
 			why, err := gate.Check(ctx, repo.UID, m, false)
 			must(t, err)
 			if (why != "") != (want == finding.StateOpen) {

@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/blob"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
@@ -103,7 +104,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	r.blast = finding.NewBlastService(r.service, iam.New(s.DB, checker, tokens, iam.Config{Key: sealKey}), 90*24*time.Hour)
 	r.matcher = finding.NewMatcher(packages, advisories, quiet)
 	r.matcher.SetPairs(3) // so that nothing is compared in one turn
-	r.indexer = finding.NewIndexer(manifests, packages, images, finding.Config{
+	r.indexer = finding.NewIndexer(imagedb.New(db), packages, images, finding.Config{
 		Version: extractors(), Log: quiet,
 		Read: func(_ context.Context, layers []inspect.Layer) (inspect.Result, error) {
 			word, _ := words.Load(layers[0].Digest)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -86,7 +86,7 @@ func (s *Service) DeleteRule(ctx context.Context, uid resource.UID) error {
 
 // A RefusedPull is an image that a rule would refuse, and who has pulled it.
 type RefusedPull struct {
-	registrydb.PullSum
+	pulldb.PullSum
 	Path   string // of the repo
 	Reason string
 }
@@ -138,7 +138,7 @@ func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params
 		defer end()
 	}
 	now := s.packages.Time()
-	sums, err := s.images.PullSums(ctx, rule.Target, now.Add(-checkPeriod), maxSums+1)
+	sums, err := s.pulls.PullSums(ctx, rule.Target, now.Add(-checkPeriod), maxSums+1)
 	if err != nil {
 		return none, err
 	}
@@ -177,7 +177,7 @@ func totals(all []RefusedPull) (out RuleCheck) {
 
 // refusedOf returns those of the pulls that a rule refuses at a time.
 func (s *Service) refusedOf(
-	ctx context.Context, rule vuln.PullRule, sums []registrydb.PullSum, at time.Time,
+	ctx context.Context, rule vuln.PullRule, sums []pulldb.PullSum, at time.Time,
 ) (refused []RefusedPull, _ error) {
 	var keys []imageKey
 	seen := map[imageKey]bool{}
@@ -226,7 +226,7 @@ func (s *Service) judgedBy(ctx context.Context, rule vuln.PullRule, keys []image
 // onlyRunning returns those of the keys that must be signed, which are still there.
 func (s *Service) onlyRunning(ctx context.Context, keys []imageKey) (all []imageKey, _ error) {
 	for _, key := range keys {
-		m, err := s.images.Manifest(ctx, key.repo, key.digest)
+		m, err := s.repoStore.Manifest(ctx, key.repo, key.digest)
 		if errors.Is(err, fault.NotFound) {
 			continue
 		}
@@ -244,7 +244,7 @@ func (s *Service) onlyRunning(ctx context.Context, keys []imageKey) (all []image
 // onlyImages returns those of the keys that are manifests of images, which are still there.
 func (s *Service) onlyImages(ctx context.Context, keys []imageKey) (images []imageKey, _ error) {
 	for _, key := range keys {
-		m, err := s.images.StatManifest(ctx, key.repo, key.digest)
+		m, err := s.repoStore.StatManifest(ctx, key.repo, key.digest)
 		if errors.Is(err, fault.NotFound) {
 			continue
 		}

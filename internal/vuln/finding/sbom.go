@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
@@ -29,7 +29,7 @@ const (
 
 // lookThrough looks through the documents of one image after the other.
 func (x *Indexer) lookThrough(ctx context.Context) {
-	var last *registrydb.QueuedImage
+	var last *imagedb.QueuedImage
 	for ctx.Err() == nil {
 		q, ok, err := x.images.ReserveSBOMs(ctx, last, reserveLife)
 		if err == nil && ok {
@@ -46,7 +46,7 @@ func (x *Indexer) lookThrough(ctx context.Context) {
 }
 
 // look looks through the documents of an image, and stores which packages they list.
-func (x *Indexer) look(ctx context.Context, q registrydb.QueuedImage) error {
+func (x *Indexer) look(ctx context.Context, q imagedb.QueuedImage) error {
 	timed, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	stop := x.keepSBOMs(timed, q)
@@ -78,7 +78,7 @@ func (x *Indexer) look(ctx context.Context, q registrydb.QueuedImage) error {
 
 // keepSBOMs keeps an image from others until it is stopped, which returns the image as it is
 // reserved then.
-func (x *Indexer) keepSBOMs(ctx context.Context, q registrydb.QueuedImage) (stop func() registrydb.QueuedImage) {
+func (x *Indexer) keepSBOMs(ctx context.Context, q imagedb.QueuedImage) (stop func() imagedb.QueuedImage) {
 	end := whileReserved(ctx, func(ctx context.Context) bool {
 		next, still, err := x.images.KeepSBOMs(ctx, q, reserveLife)
 		if err != nil || !still { // somebody else looks, or will
@@ -87,7 +87,7 @@ func (x *Indexer) keepSBOMs(ctx context.Context, q registrydb.QueuedImage) (stop
 		q = next
 		return true
 	})
-	return func() registrydb.QueuedImage { end(); return q }
+	return func() imagedb.QueuedImage { end(); return q }
 }
 
 // A claim is what the documents of one attached manifest say.
@@ -97,7 +97,7 @@ type claim struct {
 }
 
 // readSBOMs reads the SBOMs that are attached to an image, one for each attached manifest.
-func (x *Indexer) readSBOMs(ctx context.Context, q registrydb.QueuedImage) (all []claim, _ error) {
+func (x *Indexer) readSBOMs(ctx context.Context, q imagedb.QueuedImage) (all []claim, _ error) {
 	documents, err := x.registry.Candidates(ctx, q.Repo, q.Digest)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (x *Indexer) readSBOMs(ctx context.Context, q registrydb.QueuedImage) (all 
 // readSBOM reads a document. One that cannot be understood has a warning instead of
 // packages.
 func (x *Indexer) readSBOM(
-	ctx context.Context, q registrydb.QueuedImage, document inspect.Layer, large string,
+	ctx context.Context, q imagedb.QueuedImage, document inspect.Layer, large string,
 ) (inspect.Result, error) {
 	if large != "" {
 		return inspect.Result{Document: &inspect.Document{}, Warnings: []string{large}}, nil
@@ -176,7 +176,7 @@ func identity(p registry.Package) [3]string {
 // resolve finds the numbers of the packages that are claimed. A package that the files of
 // the image tell of, or another SBOM, is the same package. What is in the image is not asked
 // if the repo lacks its layers, since whoever has attached the SBOM would learn it.
-func (x *Indexer) resolve(ctx context.Context, q registrydb.QueuedImage, all []claim) error {
+func (x *Indexer) resolve(ctx context.Context, q imagedb.QueuedImage, all []claim) error {
 	known := map[[3]string]int64{}
 	if len(all) > 0 {
 		if err := x.indexed(ctx, q, known); err != nil {
@@ -206,7 +206,7 @@ func (x *Indexer) resolve(ctx context.Context, q registrydb.QueuedImage, all []c
 }
 
 // indexed adds to known the packages that the files of an image tell of.
-func (x *Indexer) indexed(ctx context.Context, q registrydb.QueuedImage, known map[[3]string]int64) error {
+func (x *Indexer) indexed(ctx context.Context, q imagedb.QueuedImage, known map[[3]string]int64) error {
 	images, err := x.images.Images(ctx, q.Repo, []string{q.Digest})
 	if err != nil || images[q.Digest].State != registry.ImageIndexed {
 		return err
@@ -229,8 +229,8 @@ func (x *Indexer) indexed(ctx context.Context, q registrydb.QueuedImage, known m
 }
 
 // saveSBOMs is the transaction of look. It locks as save does.
-func (x *Indexer) saveSBOMs(ctx context.Context, t *store.Tx, q registrydb.QueuedImage, all []claim) error {
-	images, packages := registrydb.In(t), findingdb.In(t)
+func (x *Indexer) saveSBOMs(ctx context.Context, t *store.Tx, q imagedb.QueuedImage, all []claim) error {
+	images, packages := imagedb.In(t), findingdb.In(t)
 	if there, err := images.HoldImage(ctx, q); err != nil || !there {
 		return err
 	}
@@ -268,8 +268,8 @@ func (x *Indexer) saveSBOMs(ctx context.Context, t *store.Tx, q registrydb.Queue
 
 // unindex takes from an image that was inspected, and is not understood now, the packages
 // that its files told of.
-func (x *Indexer) unindex(ctx context.Context, t *store.Tx, q registrydb.QueuedImage) error {
-	images, packages := registrydb.In(t), findingdb.In(t)
+func (x *Indexer) unindex(ctx context.Context, t *store.Tx, q imagedb.QueuedImage) error {
+	images, packages := imagedb.In(t), findingdb.In(t)
 	number, state, err := images.ImageNumber(ctx, q)
 	if err != nil || number == nil || state != registry.ImageIndexed {
 		return err

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
@@ -299,7 +300,7 @@ func TestReadAgain(t *testing.T) {
 			}
 		}
 		must(t, s.Write(t.Context(), func(tx *store.Tx) error {
-			images, packages := registrydb.In(tx), findingdb.In(tx)
+			images, packages := imagedb.In(tx), findingdb.In(tx)
 			n, err := images.NumberImage(t.Context(), q)
 			must(t, err)
 			_, _, err = packages.SaveSBOMs(t.Context(), repo.UID, d, []registry.SBOM{{Origin: registry.Origin{Manifest: digest("sbom")}, IDs: []int64{ids[0], ids[2]}}})
@@ -308,7 +309,7 @@ func TestReadAgain(t *testing.T) {
 		}))
 		having("at first", 1, 1, 1)
 		must(t, s.Write(t.Context(), func(tx *store.Tx) error {
-			images, packages := registrydb.In(tx), findingdb.In(tx)
+			images, packages := imagedb.In(tx), findingdb.In(tx)
 			n, err := images.NumberImage(t.Context(), q)
 			must(t, err)
 			return packages.TakePackages(t.Context(), d, []int64{n}, ids[:2]) // the files tell of none now

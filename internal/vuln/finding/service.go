@@ -11,7 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/fairlimit"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
@@ -24,7 +26,9 @@ import (
 // method first finds the image in a repo on which the caller has the capabilities.
 type Service struct {
 	packages   *findingdb.Store
-	images     *registrydb.Store
+	repoStore  *registrydb.Store
+	images     *imagedb.Store
+	pulls      *pulldb.Store
 	advisories *advisorydb.Store
 	registry   *protocol.Service
 	authz      *authz.Checker
@@ -34,10 +38,10 @@ type Service struct {
 
 // NewService returns a Service over a database.
 func NewService(
-	packages *findingdb.Store, images *registrydb.Store, advisories *advisorydb.Store, r *protocol.Service,
+	packages *findingdb.Store, repos *registrydb.Store, advisories *advisorydb.Store, r *protocol.Service,
 	c *authz.Checker, p *page.Tokens,
 ) *Service {
-	return &Service{packages, images, advisories, r, c, p, newTurns()}
+	return &Service{packages, repos, imagedb.New(repos.DB), pulldb.New(repos.DB), advisories, r, c, p, newTurns()}
 }
 
 // An Image is the reference of an image in a repo: a tag or a digest, and of an index the

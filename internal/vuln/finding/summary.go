@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
@@ -231,7 +231,7 @@ func (s *Service) readClaims(
 	images := slices.Clone(c.census.images)
 	for _, p := range c.periods {
 		for _, i := range p.Images {
-			images = append(images, registrydb.TaggedImage{Repo: p.Repo, Digest: i.Digest, State: i.State, Number: i.Number})
+			images = append(images, imagedb.TaggedImage{Repo: p.Repo, Digest: i.Digest, State: i.State, Number: i.Number})
 		}
 	}
 	if c.census.claims, err = s.claimsOf(ctx, images); err != nil {
@@ -284,7 +284,7 @@ type chronicle struct {
 	points     []int64 // times of the series, in order
 	place      resource.UID
 	census     census
-	periods    []registrydb.TagPeriod
+	periods    []imagedb.TagPeriod
 	affected   map[string][]int64 // by digest, the packages that are affected, or were
 	hits       hitsByPackage
 	packages   map[int64]registry.Package
@@ -307,7 +307,7 @@ func newChronicle(now time.Time, days int, place resource.UID) *chronicle {
 	for i := days - 2; i >= 0; i-- {
 		c.points = append(c.points, midnight.Add(-time.Duration(i)*day).UnixMilli())
 	}
-	c.points = append(c.points, registrydb.Now-1) // whatever is open now, also if clocks differ
+	c.points = append(c.points, imagedb.Now-1) // whatever is open now, also if clocks differ
 	for i := range c.open {
 		c.open[i] = make([]int, days+1)
 	}

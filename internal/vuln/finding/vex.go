@@ -259,13 +259,13 @@ func (s *Service) productTargets(
 	}
 	switch {
 	case path != nil:
-		repo, err := s.images.RepoAt(ctx, path)
+		repo, err := s.repoStore.RepoAt(ctx, path)
 		if errors.Is(err, fault.NotFound) || err == nil && !store.Covered(reach, repo) {
 			return nil, errProduct
 		}
 		return []vuln.Exception{{Target: repo, Digest: digest, TagPattern: tag}}, err
 	case digest != "":
-		repos, err := s.images.ReposWith(ctx, store.Reach{Under: reach}, digest, maxListed)
+		repos, err := s.repoStore.ReposWith(ctx, store.Reach{Under: reach}, digest, maxListed)
 		if err == nil && len(repos) == 0 {
 			return nil, errProduct
 		}

@@ -1,4 +1,4 @@
-package registrydb
+package sourcedb
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -67,7 +68,7 @@ func (s *Store) TakeFollow(ctx context.Context, repo resource.UID, holder string
 		case err != nil:
 			return err
 		case !counts: // the version before has changed the source
-			return t.unfollow(ctx, repo)
+			return registrydb.In(t.Tx).Unfollow(ctx, repo)
 		case store.MS(now) > max(set, ran)+registry.FollowLife.Milliseconds():
 			_, err := t.Exec(ctx, `UPDATE follows SET due_ms = NULL WHERE uid = $1`, string(repo))
 			return err
@@ -133,25 +134,12 @@ func (s *Store) FollowReferrers(ctx context.Context, run FollowRun, last string,
 
 // CopyFollowed is CopyImages from the source of a run to its repo. It returns fault.Aborted if the run has ended, or if a
 // tag of the source has moved, and fault.NotFound if one of the repos is gone.
-func (s *Store) CopyFollowed(ctx context.Context, run FollowRun, c Copying) (done registry.ImageCopy, _ error) {
-	c.From, c.agent = run.Source, "follow"
-	err := s.retryCollected(ctx, func(t Tx) error {
-		done = registry.ImageCopy{From: c.From, Repo: run.Repo, By: run.Identity}
-		if err := t.keepFollow(ctx, run); err != nil {
-			return err
-		}
-		if err := t.holdCopied(ctx, c); err != nil {
-			return err
-		}
-		if err := t.copyContent(ctx, c, &done); err != nil {
-			return err
-		}
-		if err := t.tagCopies(ctx, c, &done); err != nil {
-			return err
-		}
-		return t.recordCopy(ctx, c, done)
+func (s *Store) CopyFollowed(ctx context.Context, run FollowRun, c registrydb.Copying) (registry.ImageCopy, error) {
+	c.From, c.By, c.Agent = run.Source, run.Identity, "follow"
+	c.Promote, c.Reason = false, ""
+	return s.registry.CopyInto(ctx, c, func(t registrydb.Tx) (resource.UID, error) {
+		return run.Repo, In(t.Tx).keepFollow(ctx, run)
 	})
-	return done, err
 }
 
 // DropFollowed deletes up to n tags of the repo of a run, after last in the order of their names, that the source does not
@@ -165,23 +153,21 @@ func (s *Store) DropFollowed(
 		if err := t.keepFollow(ctx, run); err != nil {
 			return err
 		}
-		b, err := s.binOf(ctx, t, run.Repo)
+		d, err := s.registry.DeletionFrom(ctx, registrydb.In(t.Tx), run.Repo)
 		if err != nil {
 			return err
 		}
-		b.follows = false // this is what following is
-		surplus, err := tags.All(ctx, t.Rows, ` WHERE t.parent = $1 AND t.name > $3 AND NOT EXISTS
-			(SELECT 1 FROM tags AS s WHERE s.parent = $2 AND s.name = t.name) ORDER BY t.name LIMIT $4`+s.Engine.ForDelete,
-			store.Segment(run.Repo), store.Segment(run.Source), last, n)
+		d.Follows = false // because this is following
+		surplus, err := registrydb.In(t.Tx).LockTagsNotIn(ctx, run.Repo, run.Source, last, n)
 		if err != nil {
 			return err
 		}
 		for _, g := range surplus {
-			if b.frozen(g.Name) {
+			if d.Frozen(g.Name) {
 				kept = append(kept, g.Name)
 				continue
 			}
-			if err := t.deleteTag(ctx, g, nil, b); err != nil {
+			if err := registrydb.In(t.Tx).DeleteTag(ctx, g, nil, d); err != nil {
 				return err
 			}
 			removed++
@@ -214,7 +200,7 @@ type FollowEnd struct {
 // the repo is gone.
 func (s *Store) EndFollow(ctx context.Context, run FollowRun, end FollowEnd) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.lockRepo(ctx, run.Repo); err != nil { // before the row, as those do who change the source
+		if err := registrydb.In(t.Tx).LockRepo(ctx, run.Repo); err != nil { // before the row, as those do who change the source
 			return err
 		}
 		now, err := t.Clock(ctx)

@@ -1,4 +1,4 @@
-package registrydb
+package imagedb
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -39,7 +40,7 @@ type PeriodImage struct {
 func (s *Store) TagPeriods(ctx context.Context, under []resource.UID, since int64, most int) ([]TagPeriod, error) {
 	p := periods{since: since, most: most}
 	for _, root := range under {
-		_, above := beneath(root)
+		_, above := registrydb.Below(root)
 		if err := s.Rows(ctx, `SELECT r.uid, h.seq, h.name, h.digest, h.at_ms, i.state, i.indexed_ms, i.number FROM repos AS r
 			CROSS JOIN tag_history AS h LEFT JOIN images AS i ON i.repo = h.repo AND i.digest = h.digest
 			WHERE r.uid >= $1 AND r.uid < $2 AND h.repo = r.seg ORDER BY r.uid, h.name, h.seq`, []any{string(root), above},

@@ -1,4 +1,4 @@
-package registrydb
+package imagedb
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 	t := taggedImages{most: most, seen: map[imageKey]bool{}, repos: map[int64][]int{}}
 	for _, root := range under {
 		var others []int64 // tags of what is not an image: an index, or something else
-		below, above := beneath(root)
+		below, above := registrydb.Below(root)
 		err := s.Rows(ctx, `SELECT t.seg, t.parent, t.digest, i.state, i.number FROM tags AS t LEFT JOIN images AS i
 			ON i.repo = t.parent AND i.digest = t.digest WHERE t.uid > $1 AND t.uid < $2`, []any{below, above},
 			func(row store.Scanner) (bool, error) {
@@ -70,10 +71,6 @@ func (s *Store) nameRepos(ctx context.Context, t taggedImages) error {
 	}
 	return err
 }
-
-// beneath returns the texts between which the UIDs of everything below one are: '0' is the
-// byte after '/'.
-func beneath(uid resource.UID) (below, above string) { return string(uid) + "/", string(uid) + "0" }
 
 // An imageKey names an image of a repo.
 type imageKey struct {

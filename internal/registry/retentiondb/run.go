@@ -1,4 +1,4 @@
-package registrydb
+package retentiondb
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 )
 
 // A RetentionPlan is what the rules that apply to a repo delete: in a dry run what they would.
@@ -59,12 +59,12 @@ func (s *Store) ApplyRetention(ctx context.Context, repo resource.UID, order Ret
 			return plan, err
 		}
 	}
-	path, err := s.RepoPath(ctx, repo)
+	path, err := s.registry.RepoPath(ctx, repo)
 	if err != nil {
 		return plan, err
 	}
 	err = s.write(ctx, func(t Tx) error {
-		if _, err := store.Lock(ctx, t.Tx, &repos, repo, s.Engine.ForDelete); err != nil {
+		if err := registrydb.In(t.Tx).LockRepoKey(ctx, repo); err != nil {
 			return err
 		}
 		rules, err := s.retentionAbove(ctx, repo, t.Row)
@@ -75,28 +75,28 @@ func (s *Store) ApplyRetention(ctx context.Context, repo resource.UID, order Ret
 		if order.Planned != "" && (rules.UID != order.Planned || rules.EveryDays == 0) {
 			return nil
 		}
-		b, err := s.binOf(ctx, t, repo)
+		d, err := s.registry.DeletionFrom(ctx, registrydb.In(t.Tx), repo)
 		if err != nil {
 			return err
 		}
 		switch {
-		case b.follows && order.Planned != "":
+		case d.Follows && order.Planned != "":
 			return nil
-		case b.follows:
+		case d.Follows:
 			return fault.Unmet("FOLLOWS", "this repo follows another, and has its tags: rules are applied to that, and not here")
 		}
-		b.together, b.at, plan.Life = true, s.Time(), max(0, b.life)
-		j, err := s.judge(ctx, t, repo, path, rules, b)
+		d.Together, d.Time, plan.Life = true, s.Time(), max(0, d.Life)
+		j, err := s.judge(ctx, t, repo, path, rules, d)
 		if err != nil {
 			return err
 		}
-		return s.carryOut(ctx, t, j, order, b, &plan)
+		return s.carryOut(ctx, t, j, order, d, &plan)
 	})
 	return plan, err
 }
 
 // carryOut deletes what a judge lets go.
-func (s *Store) carryOut(ctx context.Context, t Tx, j *judge, order RetentionOrder, b bin, plan *RetentionPlan) error {
+func (s *Store) carryOut(ctx context.Context, t Tx, j *judge, order RetentionOrder, d registrydb.Deletion, plan *RetentionPlan) error {
 	v := j.decide(order.selection())
 	plan.Images, plan.Kept, plan.Going, plan.More = v.images, v.kept, v.describe(), v.more
 	actual := fingerprintOf(plan.Going)
@@ -113,7 +113,7 @@ func (s *Store) carryOut(ctx context.Context, t Tx, j *judge, order RetentionOrd
 		plan.Tags += len(n.tags)
 		for left := true; left; {
 			var err error
-			if left, err = t.deleteManifest(ctx, plan.Repo, n.digest, b.frozen, b); err != nil {
+			if left, err = registrydb.In(t.Tx).DeleteManifest(ctx, plan.Repo, n.digest, d.Frozen, d); err != nil {
 				return err
 			}
 		}

@@ -1,4 +1,4 @@
-package registrydb
+package retentiondb
 
 import (
 	"crypto/sha256"

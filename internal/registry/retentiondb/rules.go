@@ -1,4 +1,4 @@
-package registrydb
+package retentiondb
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -175,7 +176,7 @@ func (s *Store) TakeRetention(ctx context.Context, place resource.UID, now time.
 
 // nextRepo returns the repo after another that is a place, or below it, or "".
 func (s *Store) nextRepo(ctx context.Context, t Tx, place, after resource.UID) (resource.UID, error) {
-	_, above := beneath(place)
+	_, above := registrydb.Below(place)
 	next, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT uid FROM repos WHERE uid > $1 AND uid >= $2 AND uid < $3
 		ORDER BY uid LIMIT 1`, string(after), string(place), above)
 	if err != nil || len(next) == 0 {

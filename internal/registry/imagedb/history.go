@@ -1,4 +1,4 @@
-package registrydb
+package imagedb
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package registrydb
+package sourcedb
 
 import (
 	"context"
@@ -25,6 +25,9 @@ var upstreams = store.Kind[registry.Upstream]{
 		}
 	},
 }
+
+// UpstreamList says how upstreams are listed.
+var UpstreamList = upstreams.List(page.Order{Field: "uid"})
 
 // InsertUpstream gives a group an upstream. It returns fault.NotFound if there is no such group, fault.AlreadyExists if it
 // has an upstream, and fault.FailedPrecondition if there are repos in it or below it: what was pushed must not be taken

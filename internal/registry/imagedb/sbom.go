@@ -1,63 +1,20 @@
-package registrydb
+package imagedb
 
 import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
 // The documents that are attached to an image are looked through whenever one arrives or
 // goes: all of them again, so that it does not matter in which order that is noticed. The
 // row of the image is the queue, beside that of inspecting the image itself.
-
-// documentTag matches the tags under which clients attach documents to an image.
-var documentTag = regexp.MustCompile(`^(sha256)-([0-9a-f]{64})(\.att|\.sbom)?$`)
-
-// queueSBOMs has the documents looked through of the images that a manifest is about.
-func (t Tx) queueSBOMs(ctx context.Context, repo resource.UID, images ...string) error {
-	slices.Sort(images) // so that two who queue the same do not wait for each other
-	for _, image := range slices.Compact(images) {
-		if image == "" {
-			continue
-		}
-		if err := t.Later(ctx, `UPDATE images SET sbom_due_ms = `+t.DB.Engine.Clock+`, sbom_rank = $3
-			WHERE repo = $1 AND digest = $2`, store.Segment(repo), image, rankPushed); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// queueTagged is queueSBOMs for a tag that comes, moves or goes.
-func (t Tx) queueTagged(ctx context.Context, repo resource.UID, tag string) error {
-	m := documentTag.FindStringSubmatch(tag)
-	if m == nil {
-		return nil
-	}
-	return t.queueSBOMs(ctx, repo, m[1]+":"+m[2])
-}
-
-// queueBereft is queueSBOMs for a manifest that goes: a document, or an index that lists
-// documents about its images. What is known of these documents does not count, because
-// somebody may be reading them just now.
-func (t Tx) queueBereft(ctx context.Context, repo resource.UID, digest string) error {
-	images, err := store.ReadColumn[string](ctx, t.Rows, `SELECT subject FROM manifests WHERE repo = $1 AND digest = $2
-		UNION SELECT i.digest FROM manifest_refs AS r CROSS JOIN images AS i WHERE r.repo = $1 AND r.digest = $2
-		AND i.repo = r.repo AND i.digest = r.child`, store.Segment(repo), digest)
-	if err != nil {
-		return err
-	}
-	return t.queueSBOMs(ctx, repo, images...)
-}
 
 // attachedTo is a condition on images: that something may be attached to one. $3 to $5 are
 // the tags for it.
@@ -99,12 +56,12 @@ func (s *Store) ReserveSBOMs(ctx context.Context, last *QueuedImage, life time.D
 
 // nextSBOMs finds what is due, in the order of nextImage.
 func (s *Store) nextSBOMs(ctx context.Context, after int64, q *QueuedImage) (bool, error) {
-	for rank := range ranks {
+	for rank := range registrydb.Ranks {
 		for _, roots := range []string{`root > $2`, `root <= $2`} {
 			err := s.Row(ctx, `SELECT uid, digest, root, sbom_due_ms FROM images WHERE sbom_rank = $1 AND `+roots+`
 				AND sbom_due_ms <= `+s.Engine.Clock+` ORDER BY root, sbom_due_ms LIMIT 1`, []any{rank, after},
 				&q.Repo, &q.Digest, &q.root, &q.due)
-			if q.Again = rank == rankAgain; !errors.Is(err, sql.ErrNoRows) {
+			if q.Again = rank == registrydb.RankAgain; !errors.Is(err, sql.ErrNoRows) {
 				return err == nil, err
 			}
 		}
@@ -142,34 +99,11 @@ func (t Tx) SettleSBOMs(ctx context.Context, q QueuedImage) (bool, error) {
 	return n == 1, err
 }
 
-// ImageNumber returns the number of an image, or nil if it has none, and its state.
-func (t Tx) ImageNumber(ctx context.Context, q QueuedImage) (number *int64, state registry.ImageState, _ error) {
-	err := t.Row(ctx, `SELECT number, state FROM images WHERE repo = $1 AND digest = $2`,
-		[]any{store.Segment(q.Repo), q.Digest}, &number, &state)
-	return number, state, err
-}
-
-// IndexesWith returns the digests of up to n indexes of a repo that list a manifest, the
-// last pushed first.
-func (s *Store) IndexesWith(ctx context.Context, repo resource.UID, child string, n int) ([]string, error) {
-	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM manifest_refs AS r CROSS JOIN manifests AS m
-		WHERE r.repo = $1 AND r.child = $2 AND m.repo = r.repo AND m.digest = r.digest
-		ORDER BY m.push_ms DESC, m.digest LIMIT $3`, store.Segment(repo), child, n)
-}
-
-// Pushers returns who has pushed manifests of a repo, as far as that is known.
-func (s *Store) Pushers(ctx context.Context, repo resource.UID, digests []string) (map[string]resource.UID, error) {
-	q := store.Query{Engine: s.Engine}
-	return store.ReadMap[string, resource.UID](ctx, s.Rows, fmt.Sprintf(`SELECT m.digest, m.actor FROM %s AS s
-		CROSS JOIN manifests AS m WHERE m.repo = %s AND m.digest = s.v`, s.Engine.Unnest(&q, digests),
-		q.Arg(store.Segment(repo))), q.Args...)
-}
-
 // queueUnread queues images whose documents were not looked through, or by an older version,
 // behind those that are pushed.
 func (s *Store) queueUnread(ctx context.Context, reader int) (int, error) {
 	n, err := s.Exec(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+`, sbom_rank = $2 WHERE (repo, digest) IN (
-		SELECT repo, digest FROM images WHERE sbom_reader < $1 AND sbom_due_ms IS NULL LIMIT $3)`, reader, rankAgain, sweepBatch)
+		SELECT repo, digest FROM images WHERE sbom_reader < $1 AND sbom_due_ms IS NULL LIMIT $3)`, reader, registrydb.RankAgain, sweepBatch)
 	return int(n), err
 }
 
@@ -185,7 +119,7 @@ func (s *Store) forgetSBOMs(ctx context.Context, _ int) (int, error) {
 func (s *Store) queueLost(ctx context.Context, _ int) (int, error) {
 	n, err := s.Exec(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+`, sbom_rank = $1 WHERE sbom_due_ms IS NULL
 		AND (repo, digest) IN (SELECT s.repo, s.image FROM image_sboms AS s WHERE NOT EXISTS (SELECT 1 FROM manifests AS m
-		WHERE m.repo = s.repo AND m.digest = s.manifest) LIMIT $2)`, rankAgain, sweepBatch)
+		WHERE m.repo = s.repo AND m.digest = s.manifest) LIMIT $2)`, registrydb.RankAgain, sweepBatch)
 	return int(n), err
 }
 

@@ -1,4 +1,4 @@
-package registrydb
+package retentiondb
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -22,9 +23,9 @@ const (
 
 // judge judges the images of a repo that is locked. path is its address in the registry.
 func (s *Store) judge(
-	ctx context.Context, t Tx, repo resource.UID, path string, rules registry.Retention, b bin,
+	ctx context.Context, t Tx, repo resource.UID, path string, rules registry.Retention, d registrydb.Deletion,
 ) (*judge, error) {
-	j := &judge{rules: rules, frozen: b.frozen, now: b.at, nodes: map[string]*node{}}
+	j := &judge{rules: rules, frozen: d.Frozen, now: d.Time, nodes: map[string]*node{}}
 	if kept := s.KeepPulls; kept > 0 && kept < days(rules.KeepPulledDays) {
 		return nil, fault.Unmet("PULLS_NOT_KEPT",
 			"pulls are recorded for %d days here, so it is not known what was pulled in the last %d", int(kept.Hours()/24), rules.KeepPulledDays)
@@ -164,7 +165,7 @@ const baseDigest = "org.opencontainers.image.base.digest"
 
 // keepNeeded keeps what another image of the organization is built on.
 func (t Tx) keepNeeded(ctx context.Context, j *judge, repo resource.UID) error {
-	below, above := beneath(repo.Root())
+	below, above := registrydb.Below(repo.Root())
 	based := 0
 	err := t.Rows(ctx, `SELECT m.digest, m.annotations FROM repos AS r CROSS JOIN manifests AS m WHERE r.uid > $1 AND r.uid < $2
 		AND m.repo = r.seg AND replace(m.annotations, '`+baseDigest+`', '') <> m.annotations`, []any{below, above},

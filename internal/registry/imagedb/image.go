@@ -1,0 +1,161 @@
+package imagedb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// Images returns what is known about images of a repo, by digest. One that is not
+// there, or is no image, is left out.
+func (s *Store) Images(
+	ctx context.Context, repo resource.UID, digests []string,
+) (map[string]registry.StoredImage, error) {
+	q := store.Query{Engine: s.Engine}
+	text := fmt.Sprintf(`SELECT i.digest, i.state, i.reason, i.update_ms, i.indexed_ms FROM %s AS s CROSS JOIN images AS i
+		WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Unnest(&q, digests), q.Arg(store.Segment(repo)))
+	all := map[string]registry.StoredImage{}
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		i := registry.StoredImage{Repo: repo}
+		var updated int64
+		var indexed *int64
+		err := row.Scan(&i.Digest, &i.State, &i.Reason, &updated, &indexed)
+		i.UpdateTime = store.FromMS(updated)
+		if indexed != nil {
+			i.IndexTime = store.FromMS(*indexed)
+		}
+		if i.State != registry.ImageNone {
+			all[i.Digest] = i
+		}
+		return false, err
+	})
+	return all, err
+}
+
+// ImageStates returns the states of images of a repo, by digest, also of those that turned
+// out to be none.
+func (s *Store) ImageStates(
+	ctx context.Context, repo resource.UID, digests []string,
+) (map[string]registry.ImageState, error) {
+	q := store.Query{Engine: s.Engine}
+	return store.ReadMap[string, registry.ImageState](ctx, s.Rows, fmt.Sprintf(`SELECT i.digest, i.state FROM %s AS s
+		CROSS JOIN images AS i WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Unnest(&q, digests),
+		q.Arg(store.Segment(repo))), q.Args...)
+}
+
+// A NumberedImage is an image by its number, with the tags that stand for it or for an
+// index that lists it, as far as they were asked for.
+type NumberedImage struct {
+	Number   int64
+	Repo     resource.UID
+	Digest   string
+	Platform string // such as linux/arm64/v8
+	Tags     []string
+}
+
+// maxImageTags is how many tags are read for a page of images.
+const maxImageTags = 5000
+
+// NumberedImages returns images by their numbers, in this order. One that is gone is left
+// out.
+func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (all []NumberedImage, _ error) {
+	q := store.Query{Engine: s.Engine}
+	found, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (i NumberedImage, err error) {
+		err = row.Scan(&i.Number, &i.Repo, &i.Digest, &i.Platform)
+		return i, err
+	}, fmt.Sprintf(`SELECT i.number, i.uid, i.digest, i.platform FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v`,
+		s.Engine.Unnest(&q, numbers)), q.Args...)
+	if err != nil {
+		return nil, err
+	}
+	tags, err := s.tagsOfImages(ctx, numbers)
+	if err != nil {
+		return nil, err
+	}
+	byNumber := map[int64]NumberedImage{}
+	for _, i := range found {
+		byNumber[i.Number] = i
+	}
+	for _, n := range numbers {
+		if i, ok := byNumber[n]; ok {
+			i.Tags = tags[n]
+			slices.Sort(i.Tags)
+			i.Tags = slices.Compact(i.Tags)
+			all = append(all, i)
+		}
+	}
+	return all, nil
+}
+
+// selectImageTags is the statement of tagsOfImages.
+func selectImageTags(e store.Engine, numbers []int64) (text string, args []any) {
+	q := store.Query{Engine: e}
+	text = fmt.Sprintf(`SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN tags AS t
+		WHERE i.number = s.v AND t.digest = i.digest AND t.parent = i.repo
+		UNION ALL SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN manifest_refs AS r
+		CROSS JOIN tags AS t WHERE i.number = s.v AND r.repo = i.repo AND r.child = i.digest AND t.digest = r.digest
+		AND t.parent = r.repo LIMIT %s`, e.Unnest(&q, numbers), e.Unnest(&q, numbers), q.Arg(maxImageTags))
+	return text, q.Args
+}
+
+func (s *Store) tagsOfImages(ctx context.Context, numbers []int64) (map[int64][]string, error) {
+	text, args := selectImageTags(s.Engine, numbers)
+	all := map[int64][]string{}
+	return all, s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
+		var number int64
+		var name string
+		err := row.Scan(&number, &name)
+		all[number] = append(all[number], name)
+		return false, err
+	})
+}
+
+// TagsOf returns the tags that stand for manifests of a repo, or for an index that lists
+// them. If there are more than can be read, there are none: whoever asks whether all tags
+// are of some kind must not be told of a part.
+func (s *Store) TagsOf(ctx context.Context, repo resource.UID, digests []string) (map[string][]string, error) {
+	q := store.Query{Engine: s.Engine}
+	seg := q.Arg(store.Segment(repo))
+	text := fmt.Sprintf(`SELECT s.v, t.name FROM %s AS s CROSS JOIN tags AS t WHERE t.digest = s.v AND t.parent = %s
+		UNION SELECT s.v, t.name FROM %s AS s CROSS JOIN manifest_refs AS r CROSS JOIN tags AS t
+		WHERE r.repo = %s AND r.child = s.v AND t.digest = r.digest AND t.parent = r.repo LIMIT %s`,
+		s.Engine.Unnest(&q, digests), seg, s.Engine.Unnest(&q, digests), seg, q.Arg(maxImageTags+1))
+	all, n := map[string][]string{}, 0
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var digest, name string
+		err := row.Scan(&digest, &name)
+		all[digest] = append(all[digest], name)
+		n++
+		return false, err
+	})
+	if n > maxImageTags {
+		return nil, err
+	}
+	return all, err
+}
+
+// ListedBy returns the digests of what an index of a repo lists, at most n.
+func (s *Store) ListedBy(ctx context.Context, repo resource.UID, index string, n int) ([]string, error) {
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT child FROM manifest_refs WHERE repo = $1 AND digest = $2
+		AND child IS NOT NULL ORDER BY child LIMIT $3`, store.Segment(repo), index, n)
+}
+
+// IndexesWith returns the digests of up to n indexes of a repo that list a manifest, the
+// last pushed first.
+func (s *Store) IndexesWith(ctx context.Context, repo resource.UID, child string, n int) ([]string, error) {
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM manifest_refs AS r CROSS JOIN manifests AS m
+		WHERE r.repo = $1 AND r.child = $2 AND m.repo = r.repo AND m.digest = r.digest
+		ORDER BY m.push_ms DESC, m.digest LIMIT $3`, store.Segment(repo), child, n)
+}
+
+// Pushers returns who has pushed manifests of a repo, as far as that is known.
+func (s *Store) Pushers(ctx context.Context, repo resource.UID, digests []string) (map[string]resource.UID, error) {
+	q := store.Query{Engine: s.Engine}
+	return store.ReadMap[string, resource.UID](ctx, s.Rows, fmt.Sprintf(`SELECT m.digest, m.actor FROM %s AS s
+		CROSS JOIN manifests AS m WHERE m.repo = %s AND m.digest = s.v`, s.Engine.Unnest(&q, digests),
+		q.Arg(store.Segment(repo))), q.Args...)
+}

@@ -1,0 +1,117 @@
+package imagedb
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
+)
+
+// ImageNumbers returns the numbers of the images with a digest that were inspected, in
+// order. One whose repo lacks its layers may have a number for what SBOMs say of it.
+func (t Tx) ImageNumbers(ctx context.Context, digest string) ([]int64, error) {
+	return store.ReadColumn[int64](ctx, t.Rows,
+		`SELECT number FROM images WHERE digest = $1 AND number IS NOT NULL AND state = $2 ORDER BY number`, digest,
+		int(registry.ImageIndexed))
+}
+
+// LockChunks locks the chunks of numbers, and those of images that are to be numbered, from
+// the lowest on.
+func (t Tx) LockChunks(ctx context.Context, numbers []int64, fresh ...QueuedImage) error {
+	numbers = slices.Clone(numbers)
+	for _, q := range fresh {
+		last, err := t.lastChunk(ctx, q.Repo.Root())
+		if err != nil {
+			return err
+		}
+		if last != nil {
+			numbers = append(numbers, *last*bitmap.Size)
+		}
+	}
+	return registrydb.In(t.Tx).LockChunks(ctx, numbers)
+}
+
+// NumberImage gives an image its number, unless it has one, and locks the chunk of that.
+// Events tell what is wrong with one that gets its number, if it was just pushed.
+func (t Tx) NumberImage(ctx context.Context, q QueuedImage) (int64, error) {
+	var number *int64
+	err := t.Row(ctx, `SELECT number FROM images WHERE repo = $1 AND digest = $2`,
+		[]any{store.Segment(q.Repo), q.Digest}, &number)
+	if err != nil {
+		return 0, err
+	}
+	if number != nil {
+		return *number, t.LockChunks(ctx, []int64{*number})
+	}
+	n, err := t.nextNumber(ctx, q.Repo.Root())
+	if err != nil {
+		return 0, err
+	}
+	if err := t.Later(ctx, `UPDATE images SET number = $3 WHERE repo = $1 AND digest = $2`,
+		store.Segment(q.Repo), q.Digest, n); err != nil {
+		return 0, err
+	}
+	if err := t.Later(ctx, `INSERT INTO image_news (number, root, told, quiet) VALUES ($1, $2, $3, $4)`, n,
+		store.Segment(q.Repo.Root()), []byte{}, q.Again); err != nil {
+		return 0, err
+	}
+	chunk, place := bitmap.At(n)
+	return n, registrydb.In(t.Tx).ChangeGroupImages(ctx, q.Repo, chunk, func(s *bitmap.Set) { s.Add(place) })
+}
+
+// lastChunk returns the last chunk in which an organization has images, or nil.
+func (t Tx) lastChunk(ctx context.Context, root resource.UID) (last *int64, _ error) {
+	err := t.Row(ctx, `SELECT max(chunk) FROM group_images WHERE grp = $1`, []any{store.Segment(root)}, &last)
+	return last, err
+}
+
+// nextNumber takes the next number of the last chunk of an organization, or begins another
+// chunk. No two organizations share one, so that nobody has to read past what images of
+// others have.
+func (t Tx) nextNumber(ctx context.Context, root resource.UID) (int64, error) {
+	last, err := t.lastChunk(ctx, root)
+	for err == nil && last != nil {
+		var used int64
+		if err := t.Row(ctx, `SELECT t.used FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.ForDelete, []any{*last},
+			&used); err != nil {
+			return 0, err
+		}
+		if used < bitmap.Size {
+			return *last*bitmap.Size + used, t.Later(ctx, `UPDATE image_chunks SET used = used + 1 WHERE chunk = $1`, *last)
+		}
+		full := *last // whoever had it before may have begun another one
+		if last, err = t.lastChunk(ctx, root); err == nil && *last == full {
+			break
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return t.beginChunk(ctx)
+}
+
+// beginChunk makes a new chunk and takes its first number.
+func (t Tx) beginChunk(ctx context.Context) (int64, error) {
+	for {
+		var next int64
+		if err := t.Row(ctx, `SELECT coalesce(max(chunk) + 1, 0) FROM image_chunks`, nil, &next); err != nil {
+			return 0, err
+		}
+		n, err := t.Exec(ctx, `INSERT INTO image_chunks (chunk, used, gone) VALUES ($1, 1, 0) ON CONFLICT (chunk) DO NOTHING`,
+			next)
+		if err != nil || n == 1 {
+			return next * bitmap.Size, err
+		}
+	}
+}
+
+// ImageNumber returns the number of an image, or nil if it has none, and its state.
+func (t Tx) ImageNumber(ctx context.Context, q QueuedImage) (number *int64, state registry.ImageState, _ error) {
+	err := t.Row(ctx, `SELECT number, state FROM images WHERE repo = $1 AND digest = $2`,
+		[]any{store.Segment(q.Repo), q.Digest}, &number, &state)
+	return number, state, err
+}
