@@ -32,6 +32,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"platform/fairlimit", "core/fault core/resource"},
 	{"platform/trace", ""},
 	{"platform/metric", ""},
+	{"testkit", ""},
 	{"testkit/testprogram", ""},
 	{"platform/blob", ""},
 	{"platform/blob/blobtest", "platform/blob testkit/testprogram"},

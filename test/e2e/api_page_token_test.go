@@ -224,6 +224,13 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		in := &ocipb.ListPullsRequest{Uidp: repo}
 		return must[*ocipb.ListPullsResponse](t, w.overGRPC, w.Token, in).GetTotalCount() >= 4
 	})
+	procUntil(t, "the syncs have ended", func() bool { // a running one differs between two lists
+		in := &ocipb.ListSyncsRequest{GroupUid: folder}
+		list := must[*ocipb.ListSyncsResponse](t, w.overGRPC, w.Token, in)
+		return !slices.ContainsFunc(list.GetSyncs(), func(s *ocipb.Sync) bool {
+			return s.GetState() != ocipb.SyncState_SYNC_STATE_EQUAL
+		})
+	})
 	return rows
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream/upstreamtest"
 	"github.com/holdfast-dev/holdfast/internal/server"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
 // upstream gives a group an upstream, and returns its uid.
@@ -26,18 +26,6 @@ func (w *world) upstream(t *testing.T, group string) string {
 	t.Helper()
 	in := &ocipb.CreateUpstreamRequest{Parent: group, Upstream: &ocipb.Upstream{Name: "docker.io"}}
 	return must[*ocipb.Upstream](t, w.overGRPC, w.Token, in).GetUid()
-}
-
-// freePort returns an address that nobody listens on.
-func freePort(t *testing.T) string {
-	t.Helper()
-	var lc net.ListenConfig
-	free, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	return free.Addr().String()
 }
 
 // TestMirrorOfDistribution pulls through from distribution, which wants a token of a realm at another host, over the whole
@@ -122,7 +110,7 @@ func (c *ociClient) pushAll(t *testing.T, repo, tag string, layer []byte) string
 // TestMirrorKeyless pulls through from another Holdfast, to which this one proves who it is: there is no secret.
 func TestMirrorKeyless(t *testing.T) {
 	t.Parallel()
-	address := freePort(t)
+	address := testkit.FreeAddress(t)
 	near := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_LISTEN="+address, "HOLDFAST_BASE_URL=http://"+address)
 	far := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	far.child(t, string(far.Organization), "images")

@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 
@@ -173,7 +174,27 @@ func (b *tab) fill(label, text string) {
 func (b *tab) press(name string) {
 	b.t.Helper()
 	where := fmt.Sprintf(`//button[normalize-space()=%[1]q or @aria-label=%[1]q] | //a[normalize-space()=%[1]q] | //summary[normalize-space()=%[1]q]`, name)
-	b.run(fmt.Sprintf("press %q", name), chromedp.Click(where, chromedp.NodeVisible))
+	b.run(fmt.Sprintf("press %q", name),
+		chromedp.WaitVisible(where), resting(where), chromedp.Click(where, chromedp.NodeVisible))
+}
+
+// resting waits until an element stays at its place for 50 ms. A click at a place that it is leaving would be lost.
+func resting(where string) chromedp.Action {
+	quoted, _ := json.Marshal(where)
+	const script = `new Promise(done => {
+		let last = "";
+		const look = () => {
+			const found = document.evaluate(%s, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE, null).singleNodeValue;
+			const r = found?.getBoundingClientRect();
+			const place = r ? [r.x, r.y, r.width, r.height].join() : "";
+			if (place && place === last) return done();
+			last = place;
+			setTimeout(look, 50);
+		};
+		look();
+	})`
+	return chromedp.Evaluate(fmt.Sprintf(script, quoted), nil,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })
 }
 
 // keys presses keys, as a person without a mouse does.

@@ -26,6 +26,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
@@ -621,7 +622,7 @@ func TestConsoleSignIn(t *testing.T) { onBoth(t, walkSignIn) }
 
 func walkSignIn(t *testing.T, s *site) {
 	p, b := s.owner(t), newTab(t)
-	address := freeAddress(t)
+	address := testkit.FreeAddress(t)
 	upstream(t, address, testprogram.Path(t, "browser-dex"), "-listen", address, "-client-secret", "the secret of dex",
 		"-redirect", redirectAddress(p), "-email", "ann@example.com", "-password", "ann's at dex")
 	b.console(s, "/console/sign-in", s.OwnerEmail, s.OwnerPassword)
@@ -632,7 +633,7 @@ func walkSignIn(t *testing.T, s *site) {
 	b.fill("Issuer", "no address")
 	b.press("Test the issuer")
 	b.run("the error is at the field", chromedp.WaitVisible(`input[name="issuer"][aria-invalid] + .wrong`, chromedp.ByQuery))
-	b.fill("Issuer", "http://"+freeAddress(t))
+	b.fill("Issuer", "http://"+testkit.FreeAddress(t))
 	b.press("Test the issuer")
 	b.run("it does not answer", chromedp.WaitVisible(`//ul[contains(@class, "checks")]//*[contains(@class, "wrong")]`))
 	b.judge("connect-issuer")

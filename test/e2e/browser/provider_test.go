@@ -13,6 +13,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
@@ -86,7 +87,7 @@ func TestDex(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	owner, ann, b := s.owner(t), s.person(t), newTab(t)
-	address, secret := freeAddress(t), filepath.Join(t.TempDir(), "secret")
+	address, secret := testkit.FreeAddress(t), filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("the secret of dex"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestCertifiedProvider(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	owner, ben, b := s.owner(t), s.person(t), newTab(t)
-	address := freeAddress(t)
+	address := testkit.FreeAddress(t)
 	_, port, _ := strings.Cut(address, ":")
 	upstream(t, address, testprogram.Path(t, "node/bin/node"), "provider.mjs", port, "holdfast", redirectAddress(owner))
 	owner.run("iam", "identity-providers", "create", "certified", "--wizard", "--recipe", "other", "--parent", "dev", "--issuer", "http://"+address, "--client-id", "holdfast",

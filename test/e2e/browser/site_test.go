@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/server"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/testkit"
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
@@ -82,7 +83,7 @@ func newSiteOn(t *testing.T, database string) *site {
 func start(t *testing.T, cfg server.Config) *site {
 	t.Helper()
 	needs(t)
-	cfg.Listen, cfg.Stdout = freeAddress(t), io.Discard
+	cfg.Listen, cfg.Stdout = testkit.FreeAddress(t), io.Discard
 	if cfg.Database == "" {
 		cfg.Database = storetest.SQLite(t)
 	}
@@ -112,17 +113,6 @@ func start(t *testing.T, cfg server.Config) *site {
 func lastLines(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
-}
-
-// freeAddress is one that nothing listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }() // to be free again
-	return l.Addr().String()
 }
 
 // A person uses the command, with settings and tokens of their own.
