@@ -5,7 +5,7 @@ import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 
 const here = import.meta.dirname;
-const generated = "src/schema.d.ts"; // made of openapi.json, which is listed
+const generated = "src/api/schema.d.ts"; // made of openapi.json, which is listed
 const single = [
   "../gen/openapi/openapi.json", "index.html", "package-lock.json", "package.json", "sources.js", "tsconfig.json", "vite.config.js",
 ];

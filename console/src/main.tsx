@@ -1,9 +1,9 @@
 import { signal } from "@preact/signals";
 import { Component, render, type ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { showScheme } from "./defaults";
-import { useQuery, whoami } from "./query";
-import { base, followLinks, here, match } from "./router";
+import { showScheme } from "./ui/defaults";
+import { useQuery, whoami } from "./api/query";
+import { base, followLinks, here, match } from "./ui/router";
 import { Dialog, Page, Problem, Waiting } from "./ui";
 import { type Component as Shown, type View, views } from "./views";
 
@@ -103,7 +103,7 @@ function SearchDialog({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState("");
   const [Finder, setFinder] = useState<Shown | Error>();
   useEffect(() => {
-    import("./finder").then((m) => setFinder(() => m.Finder), () => setFinder(new Error("The search could not be loaded. Reload the page.")));
+    import("./areas/home/finder").then((m) => setFinder(() => m.Finder), () => setFinder(new Error("The search could not be loaded. Reload the page.")));
   }, []);
   useEffect(() => document.querySelector<HTMLElement>("dialog [role=combobox]")?.focus(), [Finder]);
   return (

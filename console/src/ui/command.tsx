@@ -1,6 +1,6 @@
 // What a view shows, as a command and as a call of the API.
 import { useId, useState } from "preact/hooks";
-import type { Request } from "../api";
+import type { Request } from "../api/api";
 import { Command } from "./page";
 
 /** sh quotes a word for a shell. */

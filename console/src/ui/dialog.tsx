@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { Fault, Request } from "../api";
-import { changed, outdated } from "../query";
+import type { Fault, Request } from "../api/api";
+import { changed, outdated } from "../api/query";
 import { Command, Problem } from "./page";
 
 /** Dialog asks for something. It is open as long as it is there. */

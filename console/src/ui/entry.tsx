@@ -1,7 +1,7 @@
 // One change of the audit log: who did what, and what is different since.
-import type { Schema } from "../api";
-import { isUID } from "../names";
-import { base } from "../router";
+import type { Schema } from "../api/api";
+import { isUID } from "../api/names";
+import { base } from "./router";
 import { Copy } from "./copy";
 import { Name } from "./name";
 import { eventName, Time } from "./time";

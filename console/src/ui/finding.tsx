@@ -1,6 +1,6 @@
 // Findings: how bad, how many, and how much is known.
-import type { Schema } from "../api";
-import { advisoryPage } from "../router";
+import type { Schema } from "../api/api";
+import { advisoryPage } from "./router";
 import { count, many, word } from "./time";
 import type { Column } from "./table";
 

@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
-import type { Fault } from "../api";
-import { nameOf, isUID, resolve } from "../names";
-import { go, param, withParams } from "../router";
+import type { Fault } from "../api/api";
+import { nameOf, isUID, resolve } from "../api/names";
+import { go, param, withParams } from "./router";
 import { Problem } from "./page";
 
 /**

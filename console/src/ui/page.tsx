@@ -1,9 +1,9 @@
 // The frame of a view: where one is, what it is called, and what can be done.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { type Fault, get } from "../api";
-import { type Result, useQuery } from "../query";
-import { remember } from "../recent";
+import { type Fault, get } from "../api/api";
+import { type Result, useQuery } from "../api/query";
+import { remember } from "./recent";
 import { Copy } from "./copy";
 import { EntryRow } from "./entry";
 

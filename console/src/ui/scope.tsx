@@ -1,7 +1,7 @@
 // The group that a view is about: one of the address, or the first organization.
-import { nameOf } from "../names";
-import { organizations, useQuery } from "../query";
-import { param } from "../router";
+import { nameOf } from "../api/names";
+import { organizations, useQuery } from "../api/query";
+import { param } from "./router";
 import { Field, Filters } from "./form";
 
 /** useScope returns the uid of the group that is looked at, "" until it is known, and its path. */

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { canGoBack, param, withParams } from "../router";
+import { canGoBack, param, withParams } from "./router";
 import { many } from "./time";
 
 export interface Column<T> {

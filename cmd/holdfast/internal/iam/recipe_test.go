@@ -36,7 +36,7 @@ func TestConsoleHasTheSameRecipes(t *testing.T) {
 	if err := enc.Encode(all); err != nil {
 		t.Fatal(err)
 	}
-	const file = "../../../../console/src/recipes.json"
+	const file = "../../../../console/src/areas/signin/recipes.json"
 	if *update {
 		if err := os.WriteFile(file, want.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
