@@ -5,19 +5,25 @@ import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 
 const here = import.meta.dirname;
-const generated = "src/api/schema.d.ts"; // made of openapi.json, which is listed
-const single = [
-  "../gen/openapi/openapi.json", "index.html", "package-lock.json", "package.json", "sources.js", "tsconfig.json", "vite.config.js",
-];
+const generated = "src/api/schema.d.ts"; // types only, which leave no trace in dist
+const single = ["index.html", "package-lock.json", "package.json", "sources.js", "tsconfig.json", "vite.config.js"];
 
 export function sourcesSum() {
   const src = readdirSync(join(here, "src"), { recursive: true, withFileTypes: true })
     .filter((e) => e.isFile())
-    .map((e) => join(e.parentPath, e.name).slice(here.length + 1).replaceAll("\\", "/"))
+    .map((e) =>
+      join(e.parentPath, e.name)
+        .slice(here.length + 1)
+        .replaceAll("\\", "/"),
+    )
     .filter((name) => name !== generated);
   const all = createHash("sha256");
   for (const name of [...single, ...src].sort()) {
-    all.update(`${createHash("sha256").update(readFileSync(join(here, name))).digest("hex")}  ${name}\n`);
+    all.update(
+      `${createHash("sha256")
+        .update(readFileSync(join(here, name)))
+        .digest("hex")}  ${name}\n`,
+    );
   }
   return all.digest("hex");
 }

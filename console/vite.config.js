@@ -6,10 +6,14 @@ import { sourcesSum } from "./sources.js";
 /** licenses returns the licenses of the packages that become part of the console, which ask to be passed on with it. */
 function licenses() {
   const { packages } = JSON.parse(readFileSync("package-lock.json", "utf8"));
-  return Object.keys(packages).filter((path) => path && !packages[path].dev).sort().map((path) => {
-    const title = `${path.slice(path.lastIndexOf("node_modules/") + 13)} ${packages[path].version}: LICENSE`;
-    return `${"=".repeat(80)}\n${title}\n\n${readFileSync(`${path}/LICENSE`, "utf8").trim()}\n\n`;
-  }).join("");
+  return Object.keys(packages)
+    .filter((path) => path && !packages[path].dev)
+    .sort()
+    .map((path) => {
+      const title = `${path.slice(path.lastIndexOf("node_modules/") + 13)} ${packages[path].version}: LICENSE`;
+      return `${"=".repeat(80)}\n${title}\n\n${readFileSync(`${path}/LICENSE`, "utf8").trim()}\n\n`;
+    })
+    .join("");
 }
 
 export default defineConfig({
@@ -25,7 +29,7 @@ export default defineConfig({
     {
       name: "sources-sum",
       generateBundle() {
-        this.emitFile({ type: "asset", fileName: "sources.sum", source: sourcesSum() + "\n" });
+        this.emitFile({ type: "asset", fileName: "sources.sum", source: `${sourcesSum()}\n` });
         this.emitFile({ type: "asset", fileName: "licenses.txt", source: licenses() });
       },
     },

@@ -13,13 +13,18 @@ const loaded = new Map<View, ReturnType<typeof signal<Shown | Error | undefined>
 function load(view: View) {
   let found = loaded.get(view);
   if (!found) {
-    const arriving = (found = signal<Shown | Error | undefined>(undefined));
+    const arriving = signal<Shown | Error | undefined>(undefined);
+    found = arriving;
     loaded.set(view, arriving);
     view.load().then(
-      (m) => (arriving.value = m.default),
+      (m) => {
+        arriving.value = m.default;
+      },
       () => {
         loaded.delete(view);
-        arriving.value = new Error("This part of the console could not be loaded. Reload the page: the server may have a new version of it.");
+        arriving.value = new Error(
+          "This part of the console could not be loaded. Reload the page: the server may have a new version of it.",
+        );
       },
     );
   }
@@ -33,12 +38,25 @@ class Boundary extends Component<{ children: ComponentChildren }, { error?: Erro
     console.error(error);
   }
   render() {
-    return this.state.error ? <Problem error={new Error(`The console has a fault: ${this.state.error.message}`)} /> : this.props.children;
+    return this.state.error ? (
+      <Problem error={new Error(`The console has a fault: ${this.state.error.message}`)} />
+    ) : (
+      this.props.children
+    );
   }
 }
 
 function Missing() {
-  return <Page title="There is nothing here" lead={<>Check the address, or start from <a href={`${base}/`}>Home</a>.</>} />;
+  return (
+    <Page
+      title="There is nothing here"
+      lead={
+        <>
+          Check the address, or start from <a href={`${base}/`}>Home</a>.
+        </>
+      }
+    />
+  );
 }
 
 function Main({ view, args }: { view?: View; args: Record<string, string> }) {
@@ -46,7 +64,11 @@ function Main({ view, args }: { view?: View; args: Record<string, string> }) {
   const Found = load(view).value;
   if (Found === undefined) return <Waiting />;
   if (Found instanceof Error) return <Problem error={Found} />;
-  return <Boundary key={here.value.pathname}><Found {...args} /></Boundary>;
+  return (
+    <Boundary key={here.value.pathname}>
+      <Found {...args} />
+    </Boundary>
+  );
 }
 
 function find(path: string): { view?: View; args: Record<string, string> } {
@@ -76,7 +98,14 @@ function useKeys(help: () => void, search: () => void) {
         if (!document.querySelector("dialog[open]")) search();
         return;
       }
-      if (e.ctrlKey || e.metaKey || e.altKey || at.matches("input, select, textarea") || document.querySelector("dialog[open]")) return;
+      if (
+        e.ctrlKey ||
+        e.metaKey ||
+        e.altKey ||
+        at.matches("input, select, textarea") ||
+        document.querySelector("dialog[open]")
+      )
+        return;
       const before = after;
       after = e.key;
       const jump = before === "g" && views.find((v) => v.name?.toLowerCase().startsWith(e.key.toLowerCase()));
@@ -95,7 +124,11 @@ function Who() {
   const { data } = useQuery(whoami);
   if (!data) return null;
   const name = data.profile?.name || data.email || "Your account";
-  return <a class="who" href={`${base}/account`} title="Your account"><bdi>{name}</bdi></a>;
+  return (
+    <a class="who" href={`${base}/account`} title="Your account">
+      <bdi>{name}</bdi>
+    </a>
+  );
 }
 
 /** SearchDialog is the search, from wherever one is. */
@@ -103,12 +136,21 @@ function SearchDialog({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState("");
   const [Finder, setFinder] = useState<Shown | Error>();
   useEffect(() => {
-    import("./areas/home/finder").then((m) => setFinder(() => m.Finder), () => setFinder(new Error("The search could not be loaded. Reload the page.")));
+    import("./areas/home/finder").then(
+      (m) => setFinder(() => m.Finder),
+      () => setFinder(new Error("The search could not be loaded. Reload the page.")),
+    );
   }, []);
   useEffect(() => document.querySelector<HTMLElement>("dialog [role=combobox]")?.focus(), [Finder]);
   return (
     <Dialog title="Search" onClose={onClose}>
-      {Finder === undefined ? <Waiting /> : Finder instanceof Error ? <Problem error={Finder} /> : <Finder text={text} onText={setText} onOpen={onClose} />}
+      {Finder === undefined ? (
+        <Waiting />
+      ) : Finder instanceof Error ? (
+        <Problem error={Finder} />
+      ) : (
+        <Finder text={text} onText={setText} onOpen={onClose} />
+      )}
     </Dialog>
   );
 }
@@ -116,36 +158,69 @@ function SearchDialog({ onClose }: { onClose: () => void }) {
 function App() {
   const [help, setHelp] = useState(false);
   const [searching, setSearching] = useState(false);
-  useKeys(() => setHelp(true), () => setSearching(true));
+  useKeys(
+    () => setHelp(true),
+    () => setSearching(true),
+  );
   const path = here.value.pathname;
   const { view, args } = find(path);
   const operator = useQuery(whoami).data?.operator === true;
   useEffect(() => {
     // The first picture keeps the focus where the browser has it.
-    if (document.activeElement && document.activeElement !== document.body) document.querySelector<HTMLElement>("main")?.focus({ preventScroll: true });
+    if (document.activeElement && document.activeElement !== document.body)
+      document.querySelector<HTMLElement>("main")?.focus({ preventScroll: true });
   }, [path]);
   return (
     <>
-      <a class="skip" href="#main">Skip to the content</a>
+      <a class="skip" href="#main">
+        Skip to the content
+      </a>
       <header class="top">
         <a class="brand" href={`${base}/`}>
-          <svg viewBox="0 0 32 32" aria-hidden="true"><rect class="mark-back" width="32" height="32" rx="8" /><path class="mark-line" d="M10 8v16M22 8v16M10 16h12" /></svg>
+          <svg viewBox="0 0 32 32" aria-hidden="true">
+            <rect class="mark-back" width="32" height="32" rx="8" />
+            <path class="mark-line" d="M10 8v16M22 8v16M10 16h12" />
+          </svg>
           <span>Holdfast</span>
         </a>
         <Who />
-        <button type="button" class="small" onClick={() => setHelp(true)} aria-label="Help" title="Help (?)">?</button>
+        <button type="button" class="small" onClick={() => setHelp(true)} aria-label="Help" title="Help (?)">
+          ?
+        </button>
       </header>
       <nav class="nav" aria-label="Console">
-        {views.filter((v) => v.name && (!v.operators || operator)).map((v) => (
-          <a key={v.path} href={base + v.path} aria-current={view && (view.name ?? view.under) === v.name ? "page" : undefined}>{v.name}</a>
-        ))}
+        {views
+          .filter((v) => v.name && (!v.operators || operator))
+          .map((v) => (
+            <a
+              key={v.path}
+              href={base + v.path}
+              aria-current={view && (view.name ?? view.under) === v.name ? "page" : undefined}
+            >
+              {v.name}
+            </a>
+          ))}
       </nav>
-      <main id="main" tabIndex={-1}><Main view={view} args={args} /></main>
+      <main id="main" tabIndex={-1}>
+        <Main view={view} args={args} />
+      </main>
       {searching && <SearchDialog onClose={() => setSearching(false)} />}
       {help && (
         <Dialog title="Keys" onClose={() => setHelp(false)}>
-          <dl class="facts keys">{keys.map(([k, what]) => <div key={k}><dt><kbd>{k}</kbd></dt><dd>{what}</dd></div>)}</dl>
-          <p class="hint">Everything here can be done with the command <code>holdfast</code> and with the <a href="/docs">API</a>, too.</p>
+          <dl class="facts keys">
+            {keys.map(([k, what]) => (
+              <div key={k}>
+                <dt>
+                  <kbd>{k}</kbd>
+                </dt>
+                <dd>{what}</dd>
+              </div>
+            ))}
+          </dl>
+          <p class="hint">
+            Everything here can be done with the command <code>holdfast</code> and with the <a href="/docs">API</a>,
+            too.
+          </p>
         </Dialog>
       )}
     </>

@@ -2,6 +2,7 @@
 import type { FunctionComponent } from "preact";
 
 // A View's component gets what stands in the braces of its path.
+// biome-ignore lint/suspicious/noExplicitAny: the properties differ from view to view.
 export type Component = FunctionComponent<any>;
 
 export interface View {

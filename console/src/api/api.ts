@@ -6,7 +6,9 @@ import type { components, paths } from "./schema";
 export type Schema<N extends keyof components["schemas"]> = components["schemas"][N];
 
 type Method = "get" | "post" | "put" | "patch" | "delete";
-type PathOf<M extends Method> = { [P in keyof paths]: paths[P][M] extends { responses: unknown } ? P : never }[keyof paths];
+type PathOf<M extends Method> = {
+  [P in keyof paths]: paths[P][M] extends { responses: unknown } ? P : never;
+}[keyof paths];
 type Answer<O> = O extends { responses: { 200: { content: { "application/json": infer T } } } } ? T : unknown;
 type Query<O> = O extends { parameters: { query?: infer Q } } ? { query?: Q } : unknown;
 type Path<O> = O extends { parameters: { path: infer A } } ? { path: A } : unknown;
@@ -43,11 +45,23 @@ const client = createClient<paths>({
 });
 const querySerializer = createQuerySerializer();
 
-function request<M extends Method, P extends PathOf<M>>(method: M, path: P, parts: Parts<paths[P][M]>): Request<Answer<paths[P][M]>> {
-  const { path: inPath, query, body, version } = parts as { path?: Record<string, string>; query?: Record<string, unknown>; body?: unknown; version?: string };
+function request<M extends Method, P extends PathOf<M>>(
+  method: M,
+  path: P,
+  parts: Parts<paths[P][M]>,
+): Request<Answer<paths[P][M]>> {
+  const {
+    path: inPath,
+    query,
+    body,
+    version,
+  } = parts as { path?: Record<string, string>; query?: Record<string, unknown>; body?: unknown; version?: string };
   const headers = version ? { "If-Match": `"${version}"` } : undefined;
   const url = createFinalURL(path as string, {
-    baseUrl: "", params: { path: inPath ?? {}, query: query ?? {} }, querySerializer, pathSerializer: defaultPathSerializer,
+    baseUrl: "",
+    params: { path: inPath ?? {}, query: query ?? {} },
+    querySerializer,
+    pathSerializer: defaultPathSerializer,
   });
   const send = async (signal?: AbortSignal) => {
     const answer = await client
@@ -67,12 +81,18 @@ function request<M extends Method, P extends PathOf<M>>(method: M, path: P, part
 export const get = <P extends PathOf<"get">>(path: P, parts: Parts<paths[P]["get"]>) => request("get", path, parts);
 export const post = <P extends PathOf<"post">>(path: P, parts: Parts<paths[P]["post"]>) => request("post", path, parts);
 export const put = <P extends PathOf<"put">>(path: P, parts: Parts<paths[P]["put"]>) => request("put", path, parts);
-export const patch = <P extends PathOf<"patch">>(path: P, parts: Parts<paths[P]["patch"]>) => request("patch", path, parts);
-export const del = <P extends PathOf<"delete">>(path: P, parts: Parts<paths[P]["delete"]>) => request("delete", path, parts);
+export const patch = <P extends PathOf<"patch">>(path: P, parts: Parts<paths[P]["patch"]>) =>
+  request("patch", path, parts);
+export const del = <P extends PathOf<"delete">>(path: P, parts: Parts<paths[P]["delete"]>) =>
+  request("delete", path, parts);
 
 interface Status {
   message?: string;
-  details?: { "@type"?: string; fieldViolations?: { field: string; description: string }[]; violations?: { type?: string }[] }[];
+  details?: {
+    "@type"?: string;
+    fieldViolations?: { field: string; description: string }[];
+    violations?: { type?: string }[];
+  }[];
 }
 
 function faultOf(response: Response, error: unknown, changing?: Fault["stale"] | ""): Fault {
@@ -81,26 +101,58 @@ function faultOf(response: Response, error: unknown, changing?: Fault["stale"] |
   const fields = status.details?.flatMap((d) => d.fieldViolations ?? []) ?? [];
   const again = status.details?.some((d) => d.violations?.some((v) => v.type === "SIGN_IN_AGAIN")) ?? false;
   const message = status.message || `The server answered with status ${response.status}.`;
-  return new Fault(response.status, message, response.headers.get("X-Request-Id") ?? "", fields, again, (response.status === 409 && changing) || undefined);
+  return new Fault(
+    response.status,
+    message,
+    response.headers.get("X-Request-Id") ?? "",
+    fields,
+    again,
+    (response.status === 409 && changing) || undefined,
+  );
 }
 
-type WatchPath = { [P in keyof paths]: paths[P]["get"] extends { responses: { 200: { content: { "text/event-stream": unknown } } } } ? P : never }[keyof paths];
-type Told<P extends WatchPath> = paths[P]["get"] extends { responses: { 200: { content: { "text/event-stream": infer T } } } } ? T : never;
+type WatchPath = {
+  [P in keyof paths]: paths[P]["get"] extends { responses: { 200: { content: { "text/event-stream": unknown } } } }
+    ? P
+    : never;
+}[keyof paths];
+type Told<P extends WatchPath> = paths[P]["get"] extends {
+  responses: { 200: { content: { "text/event-stream": infer T } } };
+}
+  ? T
+  : never;
 
 /**
  * watch asks for a stream once, and tells of each message until it ends. It returns when the
  * server has ended it, and throws a Fault if it was refused or cut off.
  */
-export async function watch<P extends WatchPath>(path: P, parts: Query<paths[P]["get"]>, tell: (told: Told<P>) => void, signal: AbortSignal): Promise<void> {
+export async function watch<P extends WatchPath>(
+  path: P,
+  parts: Query<paths[P]["get"]>,
+  tell: (told: Told<P>) => void,
+  signal: AbortSignal,
+): Promise<void> {
   const { query } = parts as { query?: Record<string, unknown> };
-  const url = createFinalURL(path as string, { baseUrl: "", params: { path: {}, query: query ?? {} }, querySerializer, pathSerializer: defaultPathSerializer });
+  const url = createFinalURL(path as string, {
+    baseUrl: "",
+    params: { path: {}, query: query ?? {} },
+    querySerializer,
+    pathSerializer: defaultPathSerializer,
+  });
   const cutOff = () => new Fault(0, "The server cannot be reached.", "");
-  const response = await fetch(url, { credentials: "same-origin", headers: { "Holdfast-Console": "1" }, signal }).catch(() => { throw cutOff(); });
+  const response = await fetch(url, { credentials: "same-origin", headers: { "Holdfast-Console": "1" }, signal }).catch(
+    () => {
+      throw cutOff();
+    },
+  );
   if (!response.ok || !response.body) throw faultOf(response, await response.json().catch(() => undefined));
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "", kind = "";
+  let rest = "",
+    kind = "";
   for (;;) {
-    const { done, value } = await reader.read().catch(() => { throw cutOff(); });
+    const { done, value } = await reader.read().catch(() => {
+      throw cutOff();
+    });
     if (done) return;
     const lines = (rest + value).split("\n");
     rest = lines.pop() ?? "";

@@ -15,7 +15,8 @@ export function nameOf(uid: string): Signal<NameOf | null | undefined> {
   if (!name) {
     name = signal<NameOf | null | undefined>(undefined);
     known.set(uid, name);
-    if (uid === "") name.value = null; // nothing is called that
+    if (uid === "")
+      name.value = null; // nothing is called that
     else if (wanted.push(uid) === 1) setTimeout(lookUp, 5);
     if (known.size > 5_000) known.delete(known.keys().next().value!);
   }

@@ -4,7 +4,9 @@ import { useEffect, useState } from "preact/hooks";
 import { type Fault, type Request, get } from "./api";
 
 const client = new QueryClient({
-  defaultOptions: { queries: { retry: false, staleTime: 5_000, gcTime: 60_000, networkMode: "always", refetchOnReconnect: false } },
+  defaultOptions: {
+    queries: { retry: false, staleTime: 5_000, gcTime: 60_000, networkMode: "always", refetchOnReconnect: false },
+  },
 });
 client.mount();
 
@@ -51,14 +53,18 @@ export function useMay(): (capability: string, place: string) => boolean {
   return (capability, place) =>
     (data?.capabilities ?? []).some((held) => {
       const group = held.group?.id ?? "-";
-      if (place !== group && !place.startsWith(group + "/")) return false;
+      if (place !== group && !place.startsWith(`${group}/`)) return false;
       const narrowed = held.capabilities ?? [];
-      return (held.role?.capabilities ?? []).includes(capability) && (narrowed.length === 0 || narrowed.includes(capability));
+      return (
+        (held.role?.capabilities ?? []).includes(capability) && (narrowed.length === 0 || narrowed.includes(capability))
+      );
     });
 }
 
 /** organizations are the first of those that the caller sees, by name. */
-export const organizations = get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, page_size: 20, order_by: "name" } });
+export const organizations = get("/iam/v2beta1/groups", {
+  query: { "uidp.in_root": true, page_size: 20, order_by: "name" },
+});
 
 /** useMayAnywhere reports whether the caller holds a capability in a group, or in one of the first organizations. */
 export function useMayAnywhere(capability: string, group = ""): boolean {

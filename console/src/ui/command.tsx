@@ -15,13 +15,21 @@ export function curl(r: Request<unknown>): string {
 }
 
 export function AsCommand({ command, request }: { command?: string; request: Request<unknown> }) {
-  const id = useId().replace(/\W/g, "") + "-command";
+  const id = `${useId().replace(/\W/g, "")}-command`;
   const [open, setOpen] = useState(false);
   return (
     <>
-      <button type="button" class="small" popovertarget={id}>As a command</button>
+      <button type="button" class="small" popovertarget={id}>
+        As a command
+      </button>
       <div id={id} popover="auto" class="popover" onToggle={(e) => setOpen(e.newState === "open")}>
-        {open && <><h2>The same in a terminal</h2>{command && <Command text={command} />}<Command text={curl(request)} /></>}
+        {open && (
+          <>
+            <h2>The same in a terminal</h2>
+            {command && <Command text={command} />}
+            <Command text={curl(request)} />
+          </>
+        )}
       </div>
     </>
   );

@@ -1,8 +1,15 @@
 // What a person prefers. It stays in this browser.
 import { signal } from "@preact/signals";
 
-export const schemes: [string, string][] = [["", "as the system"], ["light", "light"], ["dark", "dark"]];
-export const clocks: [string, string][] = [["", "relative"], ["exact", "exact"]];
+export const schemes: [string, string][] = [
+  ["", "as the system"],
+  ["light", "light"],
+  ["dark", "dark"],
+];
+export const clocks: [string, string][] = [
+  ["", "relative"],
+  ["exact", "exact"],
+];
 
 const read = (name: string) => {
   try {

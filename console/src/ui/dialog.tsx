@@ -5,19 +5,37 @@ import { changed, outdated } from "../api/query";
 import { Command, Problem } from "./page";
 
 /** Dialog asks for something. It is open as long as it is there. */
-export function Dialog({ title, onClose, children }: { title: string; onClose: () => void; children?: ComponentChildren }) {
+export function Dialog({
+  title,
+  onClose,
+  children,
+}: {
+  title: string;
+  onClose: () => void;
+  children?: ComponentChildren;
+}) {
   const ref = useRef<HTMLDialogElement>(null);
-  const id = useId().replace(/\W/g, "") + "-title";
-  useLayoutEffect(() => { // before anybody can type
+  const id = `${useId().replace(/\W/g, "")}-title`;
+  useLayoutEffect(() => {
+    // before anybody can type
     const dialog = ref.current!;
     dialog.showModal();
     return () => dialog.close();
   }, []);
   return (
-    <dialog ref={ref} aria-labelledby={id} onCancel={(e) => { e.preventDefault(); onClose(); }}>
+    <dialog
+      ref={ref}
+      aria-labelledby={id}
+      onCancel={(e) => {
+        e.preventDefault();
+        onClose();
+      }}
+    >
       <div class="dialog-head">
         <h2 id={id}>{title}</h2>
-        <button type="button" class="small" onClick={onClose} aria-label="Close">✕</button>
+        <button type="button" class="small" onClick={onClose} aria-label="Close">
+          ✕
+        </button>
       </div>
       {children}
     </dialog>
@@ -36,14 +54,24 @@ interface ConfirmProps {
 }
 
 /** Confirm says what will happen before it does. */
-export function Confirm({ title, label, keep = "Cancel", command, requests, onClose, onLeave, children }: ConfirmProps) {
+export function Confirm({
+  title,
+  label,
+  keep = "Cancel",
+  command,
+  requests,
+  onClose,
+  onLeave,
+  children,
+}: ConfirmProps) {
   const [error, setError] = useState<Fault>();
   const [busy, setBusy] = useState(false);
   const act = async () => {
     setBusy(true);
     try {
       for (const r of requests) await r.send();
-      if (onLeave) { // the page is of something that is gone, which must not be asked for again
+      if (onLeave) {
+        // the page is of something that is gone, which must not be asked for again
         outdated();
         return onLeave();
       }
@@ -61,8 +89,12 @@ export function Confirm({ title, label, keep = "Cancel", command, requests, onCl
       <Command text={command} />
       {error && <Problem error={error} />}
       <div class="dialog-foot">
-        <button type="button" onClick={() => onClose()}>{keep}</button>
-        <button type="button" class="danger" disabled={busy} onClick={act}>{label}</button>
+        <button type="button" onClick={() => onClose()}>
+          {keep}
+        </button>
+        <button type="button" class="danger" disabled={busy} onClick={act}>
+          {label}
+        </button>
       </div>
     </Dialog>
   );

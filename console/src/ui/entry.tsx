@@ -18,24 +18,67 @@ export function EntryRow({ of, open }: { of: Entry; open?: boolean }) {
     <details open={open}>
       <summary>
         <span class="entry-type">{type}</span>
-        <span class="entry-what"><Title of={of} /></span>
-        <span class="entry-who"><Who of={of} /></span>
+        <span class="entry-what">
+          <Title of={of} />
+        </span>
+        <span class="entry-who">
+          <Who of={of} />
+        </span>
         <Time at={of.time} />
       </summary>
       <div class="entry">
         <p class="entry-links">
-          {of.group && <span>in <Name uid={of.group} path /></span>}
+          {of.group && (
+            <span>
+              in <Name uid={of.group} path />
+            </span>
+          )}
           {of.subject && <a href={audit({ subject: of.subject })}>All changes of it</a>}
           {of.actor?.uid && <a href={audit({ identity: of.actor.uid })}>All changes by the same</a>}
           <a href={audit({ type: of.type ?? "" })}>All of this type</a>
-          {of.actor?.remoteAddress && <span>from <code>{of.actor.remoteAddress}</code></span>}
-          {of.actor?.requestId && <span>request <code>{of.actor.requestId}</code><Copy text={of.actor.requestId} what="the request id" /></span>}
+          {of.actor?.remoteAddress && (
+            <span>
+              from <code>{of.actor.remoteAddress}</code>
+            </span>
+          )}
+          {of.actor?.requestId && (
+            <span>
+              request <code>{of.actor.requestId}</code>
+              <Copy text={of.actor.requestId} what="the request id" />
+            </span>
+          )}
         </p>
         {differences.length > 0 && (
           <div class="table" role="region" aria-label={`What has changed at ${of.time}`} tabIndex={0}>
             <table class="diff">
-              <thead><tr><th scope="col">Field</th><th scope="col">Before</th><th scope="col">After</th></tr></thead>
-              <tbody>{differences.map((d) => <tr key={d.field}><th scope="row">{d.field}</th><td>{d.before !== undefined && <del><Value of={d.before} /></del>}</td><td>{d.after !== undefined && <ins><Value of={d.after} /></ins>}</td></tr>)}</tbody>
+              <thead>
+                <tr>
+                  <th scope="col">Field</th>
+                  <th scope="col">Before</th>
+                  <th scope="col">After</th>
+                </tr>
+              </thead>
+              <tbody>
+                {differences.map((d) => (
+                  <tr key={d.field}>
+                    <th scope="row">{d.field}</th>
+                    <td>
+                      {d.before !== undefined && (
+                        <del>
+                          <Value of={d.before} />
+                        </del>
+                      )}
+                    </td>
+                    <td>
+                      {d.after !== undefined && (
+                        <ins>
+                          <Value of={d.after} />
+                        </ins>
+                      )}
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
             </table>
           </div>
         )}
@@ -69,13 +112,23 @@ interface Difference {
 /** diff returns the fields that differ. What is empty on both sides says nothing. */
 function diff(before: Record<string, unknown>, after: Record<string, unknown>): Difference[] {
   const quiet = new Set(["uid", "updateTime", "createTime"]);
-  return [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((k) => !quiet.has(k)).sort()
+  return [...new Set([...Object.keys(before), ...Object.keys(after)])]
+    .filter((k) => !quiet.has(k))
+    .sort()
     .map((field) => ({ field, before: text(before[field]), after: text(after[field]) }))
     .filter((d) => d.before !== d.after);
 }
 
 function text(v: unknown): string | undefined {
-  if (v === undefined || v === null || v === "" || v === false || (typeof v === "string" && v.endsWith("_UNSPECIFIED")) || (Array.isArray(v) && v.length === 0)) return undefined;
+  if (
+    v === undefined ||
+    v === null ||
+    v === "" ||
+    v === false ||
+    (typeof v === "string" && v.endsWith("_UNSPECIFIED")) ||
+    (Array.isArray(v) && v.length === 0)
+  )
+    return undefined;
   if (typeof v === "object") return Object.keys(v).length === 0 ? undefined : JSON.stringify(v, null, 1);
   return String(v);
 }

@@ -11,14 +11,28 @@ export const severities = ["critical", "high", "medium", "low", "unknown"] as co
 
 export function Severity({ of, score }: { of?: string; score?: string }) {
   const name = word(of, "SEVERITY") || "unknown";
-  return <span class={`severity ${name}`}>{name}{score ? ` ${score}` : ""}</span>;
+  return (
+    <span class={`severity ${name}`}>
+      {name}
+      {score ? ` ${score}` : ""}
+    </span>
+  );
 }
 
 /** Counts are the open findings by severity. */
 export function SeverityCounts({ of }: { of?: Counts }) {
   const some = severities.filter((s) => Number(of?.[s] ?? 0) > 0);
   if (some.length === 0) return <span class="hint">none open</span>;
-  return <span class="counts">{some.map((s) => <span key={s} class={`severity ${s}`} title={s}><span class="sr">{s} </span>{count(of?.[s])}</span>)}</span>;
+  return (
+    <span class="counts">
+      {some.map((s) => (
+        <span key={s} class={`severity ${s}`} title={s}>
+          <span class="sr">{s} </span>
+          {count(of?.[s])}
+        </span>
+      ))}
+    </span>
+  );
 }
 
 /** SeverityBar draws the counts as shares of one line. */
@@ -28,12 +42,13 @@ export function SeverityBar({ of }: { of?: Counts }) {
   return (
     <svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
       <rect class="bar-back" width="100" height="4" />
-      {total > 0 && severities.map((s) => {
-        const width = (Number(of?.[s] ?? 0) / total) * 100;
-        const at = x;
-        x += width;
-        return <rect key={s} class={`bar-${s}`} x={at} width={width} height="4" />;
-      })}
+      {total > 0 &&
+        severities.map((s) => {
+          const width = (Number(of?.[s] ?? 0) / total) * 100;
+          const at = x;
+          x += width;
+          return <rect key={s} class={`bar-${s}`} x={at} width={width} height="4" />;
+        })}
     </svg>
   );
 }
@@ -45,8 +60,10 @@ export function GroupCoverage({ of }: { of?: Schema<"holdfast.findings.v1.GroupC
   return (
     <p class="coverage">
       Known: {count(of.indexed)} of {many(of.images, "image")} inspected
-      {of.waiting ? `, ${count(of.waiting)} waiting` : ""}{of.notUnderstood ? `, ${count(of.notUnderstood)} not understood` : ""};
-      {" "}advisories cover {count(p?.covered)} of {many(p?.packages, "package")}{p?.notCovered ? `, nothing is known about ${count(p.notCovered)}` : ""}.
+      {of.waiting ? `, ${count(of.waiting)} waiting` : ""}
+      {of.notUnderstood ? `, ${count(of.notUnderstood)} not understood` : ""}; advisories cover {count(p?.covered)} of{" "}
+      {many(p?.packages, "package")}
+      {p?.notCovered ? `, nothing is known about ${count(p.notCovered)}` : ""}.
     </p>
   );
 }
@@ -54,8 +71,22 @@ export function GroupCoverage({ of }: { of?: Schema<"holdfast.findings.v1.GroupC
 export function Exploited({ of }: { of: Finding }) {
   return (
     <span class="exploited">
-      {of.kev && <span class="severity critical" title={of.kevRansomware ? "Known to be exploited, by ransomware too" : "Known to be exploited"}>KEV</span>}
-      {of.epss !== undefined && <span class="hint" title={`More likely to be exploited than ${((of.epssPercentile ?? 0) * 100).toFixed(0)} % of all`}>{(of.epss * 100).toFixed(1)} %</span>}
+      {of.kev && (
+        <span
+          class="severity critical"
+          title={of.kevRansomware ? "Known to be exploited, by ransomware too" : "Known to be exploited"}
+        >
+          KEV
+        </span>
+      )}
+      {of.epss !== undefined && (
+        <span
+          class="hint"
+          title={`More likely to be exploited than ${((of.epssPercentile ?? 0) * 100).toFixed(0)} % of all`}
+        >
+          {(of.epss * 100).toFixed(1)} %
+        </span>
+      )}
     </span>
   );
 }
@@ -65,10 +96,29 @@ export const findingColumns: Column<Finding>[] = [
   { name: "Severity", cell: (f) => <Severity of={f.severity} score={f.score} /> },
   {
     name: "Advisory",
-    cell: (f) => <><a href={advisoryPage(f.advisoryId ?? "")}>{f.aliases?.find((a) => a.startsWith("CVE-")) ?? f.advisoryId}</a><small class="line">{f.summary}</small></>,
+    cell: (f) => (
+      <>
+        <a href={advisoryPage(f.advisoryId ?? "")}>{f.aliases?.find((a) => a.startsWith("CVE-")) ?? f.advisoryId}</a>
+        <small class="line">{f.summary}</small>
+      </>
+    ),
   },
-  { name: "Package", cell: (f) => <><bdi>{f.package?.name}</bdi><small class="line">{f.package?.version} · {f.package?.ecosystem}</small></> },
+  {
+    name: "Package",
+    cell: (f) => (
+      <>
+        <bdi>{f.package?.name}</bdi>
+        <small class="line">
+          {f.package?.version} · {f.package?.ecosystem}
+        </small>
+      </>
+    ),
+  },
   { name: "Fixed in", cell: (f) => f.fixedVersions?.join(", ") || <span class="hint">no fix</span> },
   { name: "Exploited", cell: (f) => <Exploited of={f} />, wide: true },
-  { name: "State", cell: (f) => <span class={`state ${word(f.state, "STATE")}`}>{word(f.state, "STATE")}</span>, wide: true },
+  {
+    name: "State",
+    cell: (f) => <span class={`state ${word(f.state, "STATE")}`}>{word(f.state, "STATE")}</span>,
+    wide: true,
+  },
 ];

@@ -9,7 +9,15 @@ import { Problem } from "./page";
  * Filters is a form whose fields are parameters of the address. Those in names are uids there;
  * people may write paths.
  */
-export function Filters({ label, names = {}, children }: { label: string; names?: Record<string, string[]>; children?: ComponentChildren }) {
+export function Filters({
+  label,
+  names = {},
+  children,
+}: {
+  label: string;
+  names?: Record<string, string[]>;
+  children?: ComponentChildren;
+}) {
   const [error, setError] = useState<Error>();
   const submit = async (e: SubmitEvent) => {
     e.preventDefault();
@@ -33,7 +41,9 @@ export function Filters({ label, names = {}, children }: { label: string; names?
   return (
     <form class="filters" role="search" aria-label={label} onSubmit={submit}>
       {children}
-      <button type="submit" class="small">Filter</button>
+      <button type="submit" class="small">
+        Filter
+      </button>
       {error && <Problem error={error} />}
     </form>
   );
@@ -55,36 +65,78 @@ interface FieldProps {
 }
 
 /** Field is a labelled line of text, or several; unless a value is given, it shows the parameter of its name. */
-export function Field({ name, label, value, placeholder, type = "text", lines, list, first, required, hint, error, onInput }: FieldProps) {
+export function Field({
+  name,
+  label,
+  value,
+  placeholder,
+  type = "text",
+  lines,
+  list,
+  first,
+  required,
+  hint,
+  error,
+  onInput,
+}: FieldProps) {
   const id = useId().replace(/\W/g, "") + name;
   const now = param(name);
   const shown = (isUID(now) && nameOf(now).value?.path) || now;
   const both = {
-    id, name, placeholder, required, spellcheck: false, "aria-invalid": error ? true : undefined,
+    id,
+    name,
+    placeholder,
+    required,
+    spellcheck: false,
+    "aria-invalid": error ? true : undefined,
     "aria-describedby": [error && `${id}-error`, hint && `${id}-hint`].filter(Boolean).join(" ") || undefined,
-    ...(onInput ? { value: value ?? "", onInput: (e: Event) => onInput((e.target as HTMLInputElement).value) } : { defaultValue: value ?? shown }),
+    ...(onInput
+      ? { value: value ?? "", onInput: (e: Event) => onInput((e.target as HTMLInputElement).value) }
+      : { defaultValue: value ?? shown }),
   };
   return (
     <div class={lines ? "field area" : "field"}>
       <label for={id}>{label}</label>
-      {lines
-        ? <textarea {...both} rows={lines} autocomplete="off" />
-        : <input
-          {...both} type={type as "text"} key={value === undefined ? shown : undefined} list={list && `${id}-list`} data-filter={first || undefined}
+      {lines ? (
+        <textarea {...both} rows={lines} autocomplete="off" />
+      ) : (
+        <input
+          {...both}
+          type={type as "text"}
+          key={value === undefined ? shown : undefined}
+          list={list && `${id}-list`}
+          data-filter={first || undefined}
           autocomplete={type === "password" ? "new-password" : "off"}
-        />}
-      {list && <datalist id={`${id}-list`}>{list.map((v) => <option key={v} value={v} />)}</datalist>}
-      {error && <p class="wrong" id={`${id}-error`} role="alert">{error}</p>}
-      {hint && <p class="hint" id={`${id}-hint`}>{hint}</p>}
+        />
+      )}
+      {list && (
+        <datalist id={`${id}-list`}>
+          {list.map((v) => (
+            <option key={v} value={v} />
+          ))}
+        </datalist>
+      )}
+      {error && (
+        <p class="wrong" id={`${id}-error`} role="alert">
+          {error}
+        </p>
+      )}
+      {hint && (
+        <p class="hint" id={`${id}-hint`}>
+          {hint}
+        </p>
+      )}
     </div>
   );
 }
 
 /** said is what the server says about a field, if it says something about it. */
-export const said = (fault: Fault | undefined, field: string) => fault?.fields.find((f) => f.field === field || f.field.endsWith(`.${field}`))?.description;
+export const said = (fault: Fault | undefined, field: string) =>
+  fault?.fields.find((f) => f.field === field || f.field.endsWith(`.${field}`))?.description;
 
 /** unsaid is the fault unless it is said at one of the fields. */
-export const unsaid = (fault: Fault | undefined, ...fields: string[]) => (fields.some((f) => said(fault, f)) ? undefined : fault);
+export const unsaid = (fault: Fault | undefined, ...fields: string[]) =>
+  fields.some((f) => said(fault, f)) ? undefined : fault;
 
 interface ChoiceProps {
   name: string;
@@ -102,14 +154,20 @@ export function Choice({ name, label, options, value, onChange }: ChoiceProps) {
     <div class="field">
       <label for={id}>{label}</label>
       <select
-        id={id} name={name} value={now}
+        id={id}
+        name={name}
+        value={now}
         onChange={(e) => {
           const select = e.target as HTMLSelectElement;
           if (onChange) onChange(select.value);
           else select.form?.requestSubmit();
         }}
       >
-        {options.map(([v, text]) => <option key={v} value={v} selected={v === now}>{text}</option>)}
+        {options.map(([v, text]) => (
+          <option key={v} value={v} selected={v === now}>
+            {text}
+          </option>
+        ))}
       </select>
     </div>
   );
@@ -120,7 +178,10 @@ export function Check({ name, label }: { name: string; label: string }) {
   return (
     <label class="check">
       <input
-        type="checkbox" name={name} value="true" checked={param(name) === "true"}
+        type="checkbox"
+        name={name}
+        value="true"
+        checked={param(name) === "true"}
         onChange={(e) => (e.target as HTMLInputElement).form?.requestSubmit()}
       />
       {label}

@@ -20,12 +20,22 @@ const last = (uid: string) => uid.slice(uid.lastIndexOf("/") + 1);
 export function Name({ uid, path, quiet, plain }: { uid?: string; path?: boolean; quiet?: boolean; plain?: boolean }) {
   if (!uid) return <span class="hint">nobody</span>;
   const name = nameOf(uid).value;
-  const text = name ? (path && name.path) || name.displayName || name.name || last(uid) : name === null ? last(uid).slice(0, 12) + "…" : "…";
+  const text = name
+    ? (path && name.path) || name.displayName || name.name || last(uid)
+    : name === null
+      ? `${last(uid).slice(0, 12)}…`
+      : "…";
   if (plain) return <bdi>{text}</bdi>;
   const page = name?.kind ? pages[name.kind]?.(uid) : undefined;
   return (
     <span class="name">
-      {page ? <a href={page} title={name?.path}><bdi>{text}</bdi></a> : <bdi title={name?.path ?? uid}>{text}</bdi>}
+      {page ? (
+        <a href={page} title={name?.path}>
+          <bdi>{text}</bdi>
+        </a>
+      ) : (
+        <bdi title={name?.path ?? uid}>{text}</bdi>
+      )}
       {!quiet && <Copy text={uid} what={`the uid of ${text.slice(0, 40)}`} />}
     </span>
   );
@@ -37,7 +47,11 @@ export function Above({ uid }: { uid: string }) {
   if (above.length === 0) return null;
   return (
     <nav class="crumbs" aria-label="Path">
-      {above.map((u) => <span key={u}><Name uid={u} quiet /></span>)}
+      {above.map((u) => (
+        <span key={u}>
+          <Name uid={u} quiet />
+        </span>
+      ))}
     </nav>
   );
 }
@@ -46,5 +60,10 @@ export function Above({ uid }: { uid: string }) {
 export function Digest({ of, repo }: { of?: string; repo?: string }) {
   if (!of) return <span class="hint">none</span>;
   const short = <code title={of}>{of.replace(/^(\w+):(.{12}).*$/, "$1:$2")}</code>;
-  return <span class="name">{repo ? <a href={imagePage(repo, of)}>{short}</a> : short}<Copy text={of} what="the digest" /></span>;
+  return (
+    <span class="name">
+      {repo ? <a href={imagePage(repo, of)}>{short}</a> : short}
+      <Copy text={of} what="the digest" />
+    </span>
+  );
 }

@@ -27,7 +27,10 @@ export function Page({ title, thing, mark, above, lead, actions, children }: Pag
       <div class="page-head">
         <div class="page-title">
           {above}
-          <h1 tabIndex={-1}><bdi>{title}</bdi>{mark}</h1>
+          <h1 tabIndex={-1}>
+            <bdi>{title}</bdi>
+            {mark}
+          </h1>
           {lead && <p class="lead">{lead}</p>}
         </div>
         {actions && <div class="actions">{actions}</div>}
@@ -37,20 +40,45 @@ export function Page({ title, thing, mark, above, lead, actions, children }: Pag
   );
 }
 
-export function Section({ title, actions, children }: { title: string; actions?: ComponentChildren; children?: ComponentChildren }) {
+export function Section({
+  title,
+  actions,
+  children,
+}: {
+  title: string;
+  actions?: ComponentChildren;
+  children?: ComponentChildren;
+}) {
   return (
     <section class="card">
-      <div class="card-head"><h2>{title}</h2>{actions && <div class="actions">{actions}</div>}</div>
+      <div class="card-head">
+        <h2>{title}</h2>
+        {actions && <div class="actions">{actions}</div>}
+      </div>
       {children}
     </section>
   );
 }
 
 /** Tabs are links, because the tab is in the address. */
-export function Tabs({ label, items, now, href }: { label: string; items: { id: string; name: string }[]; now: string; href: (id: string) => string }) {
+export function Tabs({
+  label,
+  items,
+  now,
+  href,
+}: {
+  label: string;
+  items: { id: string; name: string }[];
+  now: string;
+  href: (id: string) => string;
+}) {
   return (
     <nav class="tabs" aria-label={label}>
-      {items.map((i) => <a key={i.id} href={href(i.id)} aria-current={i.id === now ? "page" : undefined}>{i.name}</a>)}
+      {items.map((i) => (
+        <a key={i.id} href={href(i.id)} aria-current={i.id === now ? "page" : undefined}>
+          {i.name}
+        </a>
+      ))}
     </nav>
   );
 }
@@ -62,7 +90,16 @@ export function Problem({ error }: { error: Fault | Error }) {
     return (
       <div class="problem" role="alert">
         <p>You signed in a while ago. Sign in again to do this; what you have entered here stays.</p>
-        <p><a class="button primary small" href="/signin?again=1&return=%2Fconsole%2Fconfirmed" target="_blank" rel="noopener">Sign in again</a></p>
+        <p>
+          <a
+            class="button primary small"
+            href="/signin?again=1&return=%2Fconsole%2Fconfirmed"
+            target="_blank"
+            rel="noopener"
+          >
+            Sign in again
+          </a>
+        </p>
       </div>
     );
   }
@@ -70,7 +107,11 @@ export function Problem({ error }: { error: Fault | Error }) {
   return (
     <div class="problem" role="alert">
       <p>{error.message}</p>
-      {id && <p class="request">Request <code>{id}</code> <Copy text={id} what="the request id" /></p>}
+      {id && (
+        <p class="request">
+          Request <code>{id}</code> <Copy text={id} what="the request id" />
+        </p>
+      )}
     </div>
   );
 }
@@ -83,7 +124,15 @@ function Overtaken({ uid, version }: { uid: string; version: string }) {
   return (
     <div class="problem" role="alert">
       <p>Somebody has changed it since you opened it. Nothing of yours was saved.</p>
-      {entries.length > 0 && <ul class="entries" aria-label="What has changed">{entries.map((e) => <li key={e.id}><EntryRow of={e} open /></li>)}</ul>}
+      {entries.length > 0 && (
+        <ul class="entries" aria-label="What has changed">
+          {entries.map((e) => (
+            <li key={e.id}>
+              <EntryRow of={e} open />
+            </li>
+          ))}
+        </ul>
+      )}
       {data && entries.length === 0 && <p>You may not see by whom.</p>}
       {error && <p>{error.message}</p>}
     </div>
@@ -97,7 +146,11 @@ export function Waiting() {
     const timer = setTimeout(() => setLate(true), 200);
     return () => clearTimeout(timer);
   }, []);
-  return <p class="waiting" aria-live="polite">{late ? "Loading…" : " "}</p>;
+  return (
+    <p class="waiting" aria-live="polite">
+      {late ? "Loading…" : " "}
+    </p>
+  );
 }
 
 /** Answer shows what came of a query: its data, its error, or that it is on its way. */
@@ -120,13 +173,25 @@ export function Empty({ title, children, command }: { title: string; children?: 
 
 /** Command is a line to paste into a terminal. */
 export function Command({ text }: { text: string }) {
-  return <div class="command"><pre tabIndex={0}>{text}</pre><Copy text={text} what="the command" /></div>;
+  return (
+    <div class="command">
+      <pre tabIndex={0}>{text}</pre>
+      <Copy text={text} what="the command" />
+    </div>
+  );
 }
 
 export function Facts({ of }: { of: [string, ComponentChildren][] }) {
   return (
     <dl class="facts">
-      {of.filter(([, v]) => v !== undefined && v !== null && v !== "" && v !== false).map(([k, v]) => <div key={k}><dt>{k}</dt><dd>{v}</dd></div>)}
+      {of
+        .filter(([, v]) => v !== undefined && v !== null && v !== "" && v !== false)
+        .map(([k, v]) => (
+          <div key={k}>
+            <dt>{k}</dt>
+            <dd>{v}</dd>
+          </div>
+        ))}
     </dl>
   );
 }

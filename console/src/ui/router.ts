@@ -58,7 +58,7 @@ export function followLinks() {
     if (e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;
     const link = (e.target as Element | null)?.closest("a");
     if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
-    if (!link.pathname.startsWith(base + "/") || link.hash) return;
+    if (!link.pathname.startsWith(`${base}/`) || link.hash) return;
     e.preventDefault();
     go(link.href);
   });
@@ -74,5 +74,6 @@ export const providerPage = (of: string) => `${base}/sign-in/${of}`;
 
 /** identityPage is the page of a person, whose uid has no slash, or of a workload. */
 export const identityPage = (of: string) => (of.includes("/") ? workloadPage(of) : personPage(of));
-export const imagePage = (repo: string, reference: string) => `${base}/repos/${repo}/images/${encodeURIComponent(reference)}`;
+export const imagePage = (repo: string, reference: string) =>
+  `${base}/repos/${repo}/images/${encodeURIComponent(reference)}`;
 export const advisoryPage = (id: string) => `${base}/advisories/${encodeURIComponent(id)}`;

@@ -13,5 +13,16 @@ export function useScope(): { group: string; path: string; nothing: boolean } {
 
 /** Scope is the field in which a view is given another group. */
 export function Scope({ path }: { path: string }) {
-  return <Filters label="Group" names={{ group: ["groups"] }}><Field key={path} name="group" label="In the group, and below it" value={path} placeholder="acme/platform" first /></Filters>;
+  return (
+    <Filters label="Group" names={{ group: ["groups"] }}>
+      <Field
+        key={path}
+        name="group"
+        label="In the group, and below it"
+        value={path}
+        placeholder="acme/platform"
+        first
+      />
+    </Filters>
+  );
 }

@@ -28,19 +28,42 @@ export function Table<T>({ label, columns, rows, id }: TableProps<T>) {
         <thead>
           <tr>
             {columns.map((c) => {
-              const up = now === c.order, down = now === `${c.order} desc`;
+              const up = now === c.order,
+                down = now === `${c.order} desc`;
               return (
-                <th key={c.name} scope="col" class={classes(c)} aria-sort={c.order && (up || down) ? (up ? "ascending" : "descending") : undefined}>
-                  {c.order
-                    ? <a href={withParams({ order: up ? `${c.order} desc` : c.order })}>{c.name}<span aria-hidden="true">{up ? " ↑" : down ? " ↓" : ""}</span></a>
-                    : c.head ? c.head : c.hidden ? <span class="sr">{c.name}</span> : c.name}
+                <th
+                  key={c.name}
+                  scope="col"
+                  class={classes(c)}
+                  aria-sort={c.order && (up || down) ? (up ? "ascending" : "descending") : undefined}
+                >
+                  {c.order ? (
+                    <a href={withParams({ order: up ? `${c.order} desc` : c.order })}>
+                      {c.name}
+                      <span aria-hidden="true">{up ? " ↑" : down ? " ↓" : ""}</span>
+                    </a>
+                  ) : c.head ? (
+                    c.head
+                  ) : c.hidden ? (
+                    <span class="sr">{c.name}</span>
+                  ) : (
+                    c.name
+                  )}
                 </th>
               );
             })}
           </tr>
         </thead>
         <tbody>
-          {rows.map((row) => <tr key={id(row)}>{columns.map((c) => <td key={c.name} class={classes(c)}>{c.cell(row)}</td>)}</tr>)}
+          {rows.map((row) => (
+            <tr key={id(row)}>
+              {columns.map((c) => (
+                <td key={c.name} class={classes(c)}>
+                  {c.cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
         </tbody>
       </table>
     </div>
@@ -52,11 +75,14 @@ export function Table<T>({ label, columns, rows, id }: TableProps<T>) {
  * the same column, or else in the row.
  */
 function step(e: KeyboardEvent) {
-  const at = e.target as HTMLElement, all = [...(e.currentTarget as HTMLElement).querySelectorAll<HTMLTableRowElement>("tbody tr")];
+  const at = e.target as HTMLElement,
+    all = [...(e.currentTarget as HTMLElement).querySelectorAll<HTMLTableRowElement>("tbody tr")];
   const now = all.findIndex((row) => row.contains(at));
   const to = { ArrowDown: now + 1, ArrowUp: now - 1, Home: 0, End: all.length - 1 }[e.key];
-  if (to === undefined || e.ctrlKey || e.metaKey || e.altKey || at.matches("select, input:not([type=checkbox])")) return;
-  const cell = at.closest("td")?.cellIndex ?? 0, row = all[to];
+  if (to === undefined || e.ctrlKey || e.metaKey || e.altKey || at.matches("select, input:not([type=checkbox])"))
+    return;
+  const cell = at.closest("td")?.cellIndex ?? 0,
+    row = all[to];
   const next = row?.cells[cell]?.querySelector<HTMLElement>(reachable) ?? row?.querySelector<HTMLElement>(reachable);
   if (!next) return;
   e.preventDefault();
@@ -65,18 +91,43 @@ function step(e: KeyboardEvent) {
 
 const reachable = "a[href], button, input, summary";
 
-const classes = (c: { wide?: boolean; number?: boolean; roomy?: boolean }) => [c.wide && "wide", c.number && "number", c.roomy && "roomy"].filter(Boolean).join(" ") || undefined;
+const classes = (c: { wide?: boolean; number?: boolean; roomy?: boolean }) =>
+  [c.wide && "wide", c.number && "number", c.roomy && "roomy"].filter(Boolean).join(" ") || undefined;
 
 /** Pager leads to the next page. Tokens lead forward only; the way back is the browser's. */
-export function Pager({ next, total, one, more = `${one}s`, at = "page" }: { next?: string; total?: string | number; one: string; more?: string; at?: string }) {
+export function Pager({
+  next,
+  total,
+  one,
+  more = `${one}s`,
+  at = "page",
+}: {
+  next?: string;
+  total?: string | number;
+  one: string;
+  more?: string;
+  at?: string;
+}) {
   const inside = param(at) !== "";
   if (!next && !inside && !Number(total ?? 0)) return null;
   return (
     <nav class="pager" aria-label={`Pages of ${more}`}>
       <span class="hint">{total !== undefined && many(total, one, more)}</span>
-      {inside && <a class="button small" href={withParams({ [at]: undefined })}>First page</a>}
-      {inside && canGoBack() && <button type="button" class="small" onClick={() => history.back()}>Previous</button>}
-      {next && <a class="button small" rel="next" href={withParams({ [at]: next })}>Next</a>}
+      {inside && (
+        <a class="button small" href={withParams({ [at]: undefined })}>
+          First page
+        </a>
+      )}
+      {inside && canGoBack() && (
+        <button type="button" class="small" onClick={() => history.back()}>
+          Previous
+        </button>
+      )}
+      {next && (
+        <a class="button small" rel="next" href={withParams({ [at]: next })}>
+          Next
+        </a>
+      )}
     </nav>
   );
 }

@@ -1,7 +1,11 @@
 import { clock } from "./defaults";
 
 const steps: [Intl.RelativeTimeFormatUnit, number][] = [
-  ["year", 31_536_000], ["month", 2_592_000], ["day", 86_400], ["hour", 3_600], ["minute", 60],
+  ["year", 31_536_000],
+  ["month", 2_592_000],
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
 ];
 const words = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
@@ -9,7 +13,8 @@ const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle:
 /** ago says how far a time is from now. */
 export function ago(at: Date, now = Date.now()): string {
   const seconds = (at.getTime() - now) / 1_000;
-  for (const [unit, size] of steps) if (Math.abs(seconds) >= size) return words.format(Math.round(seconds / size), unit);
+  for (const [unit, size] of steps)
+    if (Math.abs(seconds) >= size) return words.format(Math.round(seconds / size), unit);
   return Math.abs(seconds) < 10 ? "just now" : words.format(Math.round(seconds), "second");
 }
 
@@ -19,7 +24,11 @@ export function Time({ at }: { at?: string }) {
   const when = new Date(at);
   const both = [ago(when), exact.format(when)];
   if (clock.now.value === "exact") both.reverse();
-  return <time dateTime={at} title={both[1]}>{both[0]}</time>;
+  return (
+    <time dateTime={at} title={both[1]}>
+      {both[0]}
+    </time>
+  );
 }
 
 /** bytes is a size for people. */
@@ -36,11 +45,16 @@ export function bytes(of: string | number | undefined): string {
 export const count = (n: string | number | undefined) => Number(n ?? 0).toLocaleString("en");
 
 /** many is a number of things: 1 tag, 2 tags. */
-export const many = (n: string | number | undefined, one: string, more = `${one}s`) => `${count(n)} ${Number(n ?? 0) === 1 ? one : more}`;
+export const many = (n: string | number | undefined, one: string, more = `${one}s`) =>
+  `${count(n)} ${Number(n ?? 0) === 1 ? one : more}`;
 
 /** word makes a name of the API readable: SEVERITY_CRITICAL with the prefix SEVERITY is critical. */
 export const word = (name: string | undefined, prefix: string) =>
-  (name ?? "").replace(new RegExp(`^${prefix}_`), "").toLowerCase().replaceAll("_", " ");
+  (name ?? "")
+    .replace(new RegExp(`^${prefix}_`), "")
+    .toLowerCase()
+    .replaceAll("_", " ");
 
 /** eventName leaves out what all types of events have in common: …api.iam.group.created.v1 is iam.group.created. */
-export const eventName = (type: string | undefined) => (type ?? "").replace(/^dev\.holdfast\.(api\.)?(platform\.)?/, "").replace(/\.v\d+$/, "");
+export const eventName = (type: string | undefined) =>
+  (type ?? "").replace(/^dev\.holdfast\.(api\.)?(platform\.)?/, "").replace(/\.v\d+$/, "");

@@ -6,34 +6,74 @@ import { Requests, requests } from "./requests";
 import { Changed, instant, Questions, Unused } from "./past";
 import { rolesHere } from "../../api/roles";
 import { go, param, withParams } from "../../ui/router";
-import { Answer, AsCommand, Choice, Empty, Field, Filters, Name, Page, Pager, Problem, Section, sh, Table, Time } from "../../ui";
+import {
+  Answer,
+  AsCommand,
+  Choice,
+  Empty,
+  Field,
+  Filters,
+  Name,
+  Page,
+  Pager,
+  Problem,
+  Section,
+  sh,
+  Table,
+  Time,
+} from "../../ui";
 
 type Grant = Schema<"holdfast.access.v1.Grant">;
 
 export default function Access() {
-  const place = param("place"), identity = param("identity"), capability = param("capability") || "groups.list";
+  const place = param("place"),
+    identity = param("identity"),
+    capability = param("capability") || "groups.list";
   if (param("show") === "requests") return <Asked />;
   if (param("show") === "diff") return <Changed />;
   if (param("show") === "unused") return <Unused />;
   if (param("show") === "reach") return <Reach identity={identity} capability={param("capability")} />;
   const capabilities = useQuery(get("/access/v1/capabilities", {}));
-  const organizations = useQuery(get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, page_size: 1, order_by: "name" } }));
+  const organizations = useQuery(
+    get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, page_size: 1, order_by: "name" } }),
+  );
   const at = place || organizations.data?.groups?.[0]?.uid || "";
   const then = instant("at");
-  const path = (uid: string) => (uid ? nameOf(uid).value?.path ?? uid : "");
+  const path = (uid: string) => (uid ? (nameOf(uid).value?.path ?? uid) : "");
   return (
     <Page
-      title="Access" lead="Who can do what, and why. The index that decides requests answers."
-      actions={at && <AsCommand
-        command={(identity ? `holdfast iam can ${sh(path(identity))} ${capability} ${sh(path(at))}` : `holdfast iam who-can ${capability} ${sh(path(at))}`) + (then ? ` --as-of ${then}` : "")}
-        request={identity ? check(identity, capability, at) : grants(capability, at)}
-      />}
+      title="Access"
+      lead="Who can do what, and why. The index that decides requests answers."
+      actions={
+        at && (
+          <AsCommand
+            command={
+              (identity
+                ? `holdfast iam can ${sh(path(identity))} ${capability} ${sh(path(at))}`
+                : `holdfast iam who-can ${capability} ${sh(path(at))}`) + (then ? ` --as-of ${then}` : "")
+            }
+            request={identity ? check(identity, capability, at) : grants(capability, at)}
+          />
+        )
+      }
     >
       <Questions now="" />
-      <Question key={`${path(at)} ${path(identity)} ${capability}`} place={path(at)} identity={path(identity)} capability={capability}
-        capabilities={capabilities.data?.capabilities?.map((c) => c.name ?? "") ?? []} />
-      {at === "" ? (organizations.data && <Empty title="Name a group">Whoever holds a role on it, or above it, is listed here.</Empty>)
-        : identity ? <Why identity={identity} capability={capability} place={at} /> : <Who capability={capability} place={at} />}
+      <Question
+        key={`${path(at)} ${path(identity)} ${capability}`}
+        place={path(at)}
+        identity={path(identity)}
+        capability={capability}
+        capabilities={capabilities.data?.capabilities?.map((c) => c.name ?? "") ?? []}
+      />
+      {at === "" ? (
+        organizations.data && (
+          <Empty title="Name a group">Whoever holds a role on it, or above it, is listed here.</Empty>
+        )
+      ) : identity ? (
+        <Why identity={identity} capability={capability} place={at} />
+      ) : (
+        <Who capability={capability} place={at} />
+      )}
     </Page>
   );
 }
@@ -42,13 +82,18 @@ export default function Access() {
 function Asked() {
   const mine = param("mine") !== "";
   return (
-    <Page title="Access" lead="Roles for a time: who asks, and who decides." actions={<AsCommand command={`holdfast access requests list${mine ? " --mine" : ""}`} request={requests(mine)} />}>
+    <Page
+      title="Access"
+      lead="Roles for a time: who asks, and who decides."
+      actions={<AsCommand command={`holdfast access requests list${mine ? " --mine" : ""}`} request={requests(mine)} />}
+    >
       <Questions now="requests" />
       <Requests />
     </Page>
   );
 }
-const bindings = (identity: string) => get("/iam/v2beta1/roleBindings", { query: { identity, page_size: 200, page_token: param("page") || undefined } });
+const bindings = (identity: string) =>
+  get("/iam/v2beta1/roleBindings", { query: { identity, page_size: 200, page_token: param("page") || undefined } });
 
 /** Reach are the groups in which somebody can do something, each with everything below it. */
 function Reach({ identity, capability }: { identity: string; capability: string }) {
@@ -57,39 +102,111 @@ function Reach({ identity, capability }: { identity: string; capability: string 
   const all = useQuery(get("/access/v1/capabilities", {})).data?.capabilities?.map((c) => c.name ?? "") ?? [];
   const path = nameOf(of).value?.path ?? of;
   const roles = useQuery(rolesHere).data?.roles;
-  const named = useQuery(get("/access/v1/capabilities", {})).data?.capabilities?.find((c) => c.name === capability)?.capability;
-  const has = (role?: string) => { const found = roles?.find((r) => r.uid === role); return !capability || !found || (found.capabilities ?? []).some((c) => c === named); };
+  const named = useQuery(get("/access/v1/capabilities", {})).data?.capabilities?.find(
+    (c) => c.name === capability,
+  )?.capability;
+  const has = (role?: string) => {
+    const found = roles?.find((r) => r.uid === role);
+    return !capability || !found || (found.capabilities ?? []).some((c) => c === named);
+  };
   return (
-    <Page title="Access" lead="Who can do what, and why. The index that decides requests answers." actions={of && <AsCommand command={`holdfast iam role-bindings list --identity ${of.includes("/") ? sh(path) : of}`} request={bindings(of)} />}>
+    <Page
+      title="Access"
+      lead="Who can do what, and why. The index that decides requests answers."
+      actions={
+        of && (
+          <AsCommand
+            command={`holdfast iam role-bindings list --identity ${of.includes("/") ? sh(path) : of}`}
+            request={bindings(of)}
+          />
+        )
+      }
+    >
       <Questions now="reach" />
       <Filters label="Whose reach" names={{ identity: ["identities"] }}>
-        <Field key={path} name="identity" label="Identity" value={of.includes("/") ? path : of === me ? "me" : of} placeholder="me, or acme/platform/ci" first />
-        <Choice name="capability" label="That gives" options={[["", "any capability"], ...all.map((c): [string, string] => [c, c])]} />
+        <Field
+          key={path}
+          name="identity"
+          label="Identity"
+          value={of.includes("/") ? path : of === me ? "me" : of}
+          placeholder="me, or acme/platform/ci"
+          first
+        />
+        <Choice
+          name="capability"
+          label="That gives"
+          options={[["", "any capability"], ...all.map((c): [string, string] => [c, c])]}
+        />
       </Filters>
-      {of && <Section title="Where, and everything below it">
-        <Answer of={useQuery(bindings(of))}>{({ roleBindings = [], nextPageToken, totalCount }) => {
-          const rows = roleBindings.filter((b) => has(b.role?.uid));
-          return (
-            <>
-              <p class="coverage">Roles on groups whose role bindings you may list. What is granted elsewhere is not shown.</p>
-              {rows.length === 0
-                ? <Empty title="Nothing that you may see">{capability ? `No role of theirs gives ${capability}.` : "They hold no role."}</Empty>
-                : <Table label="Reach" rows={rows} id={(b) => b.uid ?? ""} columns={[
-                  { name: "Group", roomy: true, cell: (b) => <Name uid={b.group?.uid} path /> },
-                  { name: "As", cell: (b) => <><bdi>{b.role?.name}</bdi><small class="line"><bdi>{b.role?.description}</bdi></small></> },
-                  { name: "Since", cell: (b) => <Time at={b.createTime} />, wide: true },
-                  ...(capability ? [{ name: "Why", cell: (b: (typeof rows)[0]) => <a href={withParams({ show: undefined, identity: of, place: b.group?.uid })}>why</a>, wide: true }] : []),
-                ]} />}
-              <Pager next={nextPageToken} total={capability ? undefined : totalCount} one="role" />
-            </>
-          );
-        }}</Answer>
-      </Section>}
+      {of && (
+        <Section title="Where, and everything below it">
+          <Answer of={useQuery(bindings(of))}>
+            {({ roleBindings = [], nextPageToken, totalCount }) => {
+              const rows = roleBindings.filter((b) => has(b.role?.uid));
+              return (
+                <>
+                  <p class="coverage">
+                    Roles on groups whose role bindings you may list. What is granted elsewhere is not shown.
+                  </p>
+                  {rows.length === 0 ? (
+                    <Empty title="Nothing that you may see">
+                      {capability ? `No role of theirs gives ${capability}.` : "They hold no role."}
+                    </Empty>
+                  ) : (
+                    <Table
+                      label="Reach"
+                      rows={rows}
+                      id={(b) => b.uid ?? ""}
+                      columns={[
+                        { name: "Group", roomy: true, cell: (b) => <Name uid={b.group?.uid} path /> },
+                        {
+                          name: "As",
+                          cell: (b) => (
+                            <>
+                              <bdi>{b.role?.name}</bdi>
+                              <small class="line">
+                                <bdi>{b.role?.description}</bdi>
+                              </small>
+                            </>
+                          ),
+                        },
+                        { name: "Since", cell: (b) => <Time at={b.createTime} />, wide: true },
+                        ...(capability
+                          ? [
+                              {
+                                name: "Why",
+                                cell: (b: (typeof rows)[0]) => (
+                                  <a href={withParams({ show: undefined, identity: of, place: b.group?.uid })}>why</a>
+                                ),
+                                wide: true,
+                              },
+                            ]
+                          : []),
+                      ]}
+                    />
+                  )}
+                  <Pager next={nextPageToken} total={capability ? undefined : totalCount} one="role" />
+                </>
+              );
+            }}
+          </Answer>
+        </Section>
+      )}
     </Page>
   );
 }
 
-function Question({ place, identity, capability, capabilities }: { place: string; identity: string; capability: string; capabilities: string[] }) {
+function Question({
+  place,
+  identity,
+  capability,
+  capabilities,
+}: {
+  place: string;
+  identity: string;
+  capability: string;
+  capabilities: string[];
+}) {
   const [error, setError] = useState<Error>();
   const submit = async (e: SubmitEvent) => {
     e.preventDefault();
@@ -98,7 +215,14 @@ function Question({ place, identity, capability, capabilities }: { place: string
     try {
       setError(undefined);
       const at = await resolve(text("place"), "groups", "repos");
-      go(withParams({ place: at, identity: await resolve(text("identity"), "identities"), capability: text("capability"), at: text("at") }));
+      go(
+        withParams({
+          place: at,
+          identity: await resolve(text("identity"), "identities"),
+          capability: text("capability"),
+          at: text("at"),
+        }),
+      );
     } catch (failed) {
       setError(failed as Error);
     }
@@ -106,87 +230,255 @@ function Question({ place, identity, capability, capabilities }: { place: string
   return (
     <form class="filters" role="search" aria-label="Question" onSubmit={submit}>
       <Field name="place" label="Group or repo" value={place} placeholder="acme/platform" first required />
-      <Choice name="capability" label="Capability" value={capability} options={(capabilities.length ? capabilities : [capability]).map((c) => [c, c])}
-        onChange={(c) => go(withParams({ capability: c }))} />
+      <Choice
+        name="capability"
+        label="Capability"
+        value={capability}
+        options={(capabilities.length ? capabilities : [capability]).map((c) => [c, c])}
+        onChange={(c) => go(withParams({ capability: c }))}
+      />
       <Field name="identity" label="Identity, or everybody" value={identity} placeholder="me, or acme/platform/ci" />
       <Field name="at" label="As of, or now" type="datetime-local" />
-      <button type="submit" class="small">Answer</button>
+      <button type="submit" class="small">
+        Answer
+      </button>
       {error && <Problem error={error} />}
     </form>
   );
 }
 
-const grants = (capability: string, place: string) => get("/access/v1/grants", { query: { capability, place_uid: place, as_of: instant("at"), page_size: 50, page_token: param("page") || undefined } });
-const check = (identity: string, capability: string, place: string) => get("/access/v1/check", { query: { identity_uid: identity, capability, place_uid: place, as_of: instant("at"), explain: instant("at") ? undefined : true } });
+const grants = (capability: string, place: string) =>
+  get("/access/v1/grants", {
+    query: {
+      capability,
+      place_uid: place,
+      as_of: instant("at"),
+      page_size: 50,
+      page_token: param("page") || undefined,
+    },
+  });
+const check = (identity: string, capability: string, place: string) =>
+  get("/access/v1/check", {
+    query: {
+      identity_uid: identity,
+      capability,
+      place_uid: place,
+      as_of: instant("at"),
+      explain: instant("at") ? undefined : true,
+    },
+  });
 
-const incomplete = <p class="coverage">There are groups above that your grants do not reach. What is granted there is not shown.</p>;
+const incomplete = (
+  <p class="coverage">There are groups above that your grants do not reach. What is granted there is not shown.</p>
+);
 
 function Who({ capability, place }: { capability: string; place: string }) {
   return (
     <Section title={`Who ${instant("at") ? "could" : "can"} ${capability} here`}>
-      <Answer of={useQuery(grants(capability, place))}>{(d) => (
-        <>
-          {d.incomplete && incomplete}
-          {(d.grants ?? []).length === 0
-            ? <Empty title="Nobody that you may see">Grant a role that has {capability} on this group or on one above it.</Empty>
-            : <Table label="Grants" rows={d.grants ?? []} id={(g) => g.bindingUid ?? ""} columns={[
-              { name: "Identity", cell: (g) => <><Name uid={g.identity?.uid} /><small class="line"><bdi>{g.identity?.email || g.identity?.subject}</bdi></small></> },
-              { name: "Role", cell: (g) => <bdi>{g.role?.name}</bdi> },
-              { name: "From", cell: (g) => <From grant={g} place={place} /> },
-              { name: "Since", cell: (g) => <Time at={g.createTime} />, wide: true },
-              { name: "Why", cell: (g) => <a href={withParams({ identity: g.identity?.uid })}>why</a>, wide: true },
-            ]} />}
-          <Pager next={d.nextPageToken} total={d.totalCount} one="grant" />
-        </>
-      )}</Answer>
+      <Answer of={useQuery(grants(capability, place))}>
+        {(d) => (
+          <>
+            {d.incomplete && incomplete}
+            {(d.grants ?? []).length === 0 ? (
+              <Empty title="Nobody that you may see">
+                Grant a role that has {capability} on this group or on one above it.
+              </Empty>
+            ) : (
+              <Table
+                label="Grants"
+                rows={d.grants ?? []}
+                id={(g) => g.bindingUid ?? ""}
+                columns={[
+                  {
+                    name: "Identity",
+                    cell: (g) => (
+                      <>
+                        <Name uid={g.identity?.uid} />
+                        <small class="line">
+                          <bdi>{g.identity?.email || g.identity?.subject}</bdi>
+                        </small>
+                      </>
+                    ),
+                  },
+                  { name: "Role", cell: (g) => <bdi>{g.role?.name}</bdi> },
+                  { name: "From", cell: (g) => <From grant={g} place={place} /> },
+                  { name: "Since", cell: (g) => <Time at={g.createTime} />, wide: true },
+                  { name: "Why", cell: (g) => <a href={withParams({ identity: g.identity?.uid })}>why</a>, wide: true },
+                ]}
+              />
+            )}
+            <Pager next={d.nextPageToken} total={d.totalCount} one="grant" />
+          </>
+        )}
+      </Answer>
     </Section>
   );
 }
 
 const From = ({ grant, place }: { grant: Grant; place: string }) =>
-  grant.group?.uid === place ? <span class="hint">here</span> : <span class="inherited">inherited from <Name uid={grant.group?.uid} quiet /></span>;
+  grant.group?.uid === place ? (
+    <span class="hint">here</span>
+  ) : (
+    <span class="inherited">
+      inherited from <Name uid={grant.group?.uid} quiet />
+    </span>
+  );
 
 /** why says what is nearest to a capability that somebody lacks. */
 function why(lack: Schema<"holdfast.access.v1.Lack"> | undefined, capability: string) {
-  const role = <strong><bdi>{lack?.nearest?.role?.name}</bdi></strong>, group = <Name uid={lack?.nearest?.group?.uid} path />;
+  const role = (
+      <strong>
+        <bdi>{lack?.nearest?.role?.name}</bdi>
+      </strong>
+    ),
+    group = <Name uid={lack?.nearest?.group?.uid} path />;
   switch (lack?.kind) {
-    case "LACK_KIND_ROLE": return <>This identity holds no role on this group or above it.</>;
-    case "LACK_KIND_CAPABILITY": return <>This identity is {role} of {group}, which does not have <code>{capability}</code>.</>;
-    case "LACK_KIND_START": return <>This identity will be {role} of {group}, which has <code>{capability}</code>, but is not yet.</>;
-    case "LACK_KIND_TIME": return <>This identity was {role} of {group}, which has <code>{capability}</code>, and it ended <Time at={lack.nearest?.expireTime} />.</>;
+    case "LACK_KIND_ROLE":
+      return <>This identity holds no role on this group or above it.</>;
+    case "LACK_KIND_CAPABILITY":
+      return (
+        <>
+          This identity is {role} of {group}, which does not have <code>{capability}</code>.
+        </>
+      );
+    case "LACK_KIND_START":
+      return (
+        <>
+          This identity will be {role} of {group}, which has <code>{capability}</code>, but is not yet.
+        </>
+      );
+    case "LACK_KIND_TIME":
+      return (
+        <>
+          This identity was {role} of {group}, which has <code>{capability}</code>, and it ended{" "}
+          <Time at={lack.nearest?.expireTime} />.
+        </>
+      );
   }
-  return <>No role that this identity held on this group, or above it, had <code>{capability}</code>.</>;
+  return (
+    <>
+      No role that this identity held on this group, or above it, had <code>{capability}</code>.
+    </>
+  );
 }
 
 function Why({ identity, capability, place }: { identity: string; capability: string; place: string }) {
   const may = useQuery(grants(capability, place)).data?.grants ?? [];
   return (
-    <Answer of={useQuery(check(identity, capability, place))}>{(d) => (
-      <>
-        <p class={d.allowed ? "verdict good" : "verdict bad"} role="status">
-          <strong>{d.allowed ? "Yes" : "No"}</strong>: <Name uid={identity} quiet /> {instant("at") ? (d.allowed ? "could" : "could not") : d.allowed ? "can" : "cannot"} <code>{capability}</code> in <Name uid={place} path quiet />{instant("at") && <> <Time at={instant("at")} /></>}.
-        </p>
-        {d.incomplete && incomplete}
-        {(d.grants ?? []).map((g) => (
-          <Section key={g.bindingUid} title={`Through ${g.role?.name}`}>
-            <ol class="why">
-              <li><span>identity</span><div><Name uid={g.identity?.uid} /><small><bdi>{g.identity?.email || g.identity?.subject}</bdi></small></div></li>
-              {g.identity?.issuer && <li><span>proved by</span><div><bdi>{g.identity.issuer}</bdi><small><bdi>{g.identity.subject}</bdi></small></div></li>}
-              <li><span>binding</span><div><Time at={g.createTime} /> on <Name uid={g.group?.uid} quiet /></div></li>
-              <li><span>role</span><div><bdi>{g.role?.name}</bdi><small><bdi>{g.role?.description}</bdi></small></div></li>
-              <li><span>group</span><div><Name uid={place} path /> {g.group?.uid !== place && <small>below <Name uid={g.group?.uid} quiet /></small>}</div></li>
-            </ol>
-          </Section>
-        ))}
-        {!d.allowed && (
-          <Section title="Why not, and who could help">
-            <p>{why(d.lack, capability)}</p>
-            {d.lack?.role && <p>The role <strong><bdi>{d.lack.role.name}</bdi></strong> would do. {(d.lack.givers ?? []).length > 0 && <>It can be given by {d.lack.givers?.map((g, i) => <span key={g.identity?.uid}>{i > 0 && ", "}<Name uid={g.identity?.uid} /></span>)}.</>}</p>}
-            {may.length > 0 && <><p class="hint">These have it here:</p><ul class="rows">{may.slice(0, 5).map((g) => <li key={g.bindingUid}><Name uid={g.identity?.uid} /><small>as {g.role?.name} of <Name uid={g.group?.uid} quiet /></small></li>)}</ul></>}
-          </Section>
-        )}
-        <p><a href={withParams({ identity: undefined })}>Who can {capability} here?</a></p>
-      </>
-    )}</Answer>
+    <Answer of={useQuery(check(identity, capability, place))}>
+      {(d) => (
+        <>
+          <p class={d.allowed ? "verdict good" : "verdict bad"} role="status">
+            <strong>{d.allowed ? "Yes" : "No"}</strong>: <Name uid={identity} quiet />{" "}
+            {instant("at") ? (d.allowed ? "could" : "could not") : d.allowed ? "can" : "cannot"}{" "}
+            <code>{capability}</code> in <Name uid={place} path quiet />
+            {instant("at") && (
+              <>
+                {" "}
+                <Time at={instant("at")} />
+              </>
+            )}
+            .
+          </p>
+          {d.incomplete && incomplete}
+          {(d.grants ?? []).map((g) => (
+            <Section key={g.bindingUid} title={`Through ${g.role?.name}`}>
+              <ol class="why">
+                <li>
+                  <span>identity</span>
+                  <div>
+                    <Name uid={g.identity?.uid} />
+                    <small>
+                      <bdi>{g.identity?.email || g.identity?.subject}</bdi>
+                    </small>
+                  </div>
+                </li>
+                {g.identity?.issuer && (
+                  <li>
+                    <span>proved by</span>
+                    <div>
+                      <bdi>{g.identity.issuer}</bdi>
+                      <small>
+                        <bdi>{g.identity.subject}</bdi>
+                      </small>
+                    </div>
+                  </li>
+                )}
+                <li>
+                  <span>binding</span>
+                  <div>
+                    <Time at={g.createTime} /> on <Name uid={g.group?.uid} quiet />
+                  </div>
+                </li>
+                <li>
+                  <span>role</span>
+                  <div>
+                    <bdi>{g.role?.name}</bdi>
+                    <small>
+                      <bdi>{g.role?.description}</bdi>
+                    </small>
+                  </div>
+                </li>
+                <li>
+                  <span>group</span>
+                  <div>
+                    <Name uid={place} path />{" "}
+                    {g.group?.uid !== place && (
+                      <small>
+                        below <Name uid={g.group?.uid} quiet />
+                      </small>
+                    )}
+                  </div>
+                </li>
+              </ol>
+            </Section>
+          ))}
+          {!d.allowed && (
+            <Section title="Why not, and who could help">
+              <p>{why(d.lack, capability)}</p>
+              {d.lack?.role && (
+                <p>
+                  The role{" "}
+                  <strong>
+                    <bdi>{d.lack.role.name}</bdi>
+                  </strong>{" "}
+                  would do.{" "}
+                  {(d.lack.givers ?? []).length > 0 && (
+                    <>
+                      It can be given by{" "}
+                      {d.lack.givers?.map((g, i) => (
+                        <span key={g.identity?.uid}>
+                          {i > 0 && ", "}
+                          <Name uid={g.identity?.uid} />
+                        </span>
+                      ))}
+                      .
+                    </>
+                  )}
+                </p>
+              )}
+              {may.length > 0 && (
+                <>
+                  <p class="hint">These have it here:</p>
+                  <ul class="rows">
+                    {may.slice(0, 5).map((g) => (
+                      <li key={g.bindingUid}>
+                        <Name uid={g.identity?.uid} />
+                        <small>
+                          as {g.role?.name} of <Name uid={g.group?.uid} quiet />
+                        </small>
+                      </li>
+                    ))}
+                  </ul>
+                </>
+              )}
+            </Section>
+          )}
+          <p>
+            <a href={withParams({ identity: undefined })}>Who can {capability} here?</a>
+          </p>
+        </>
+      )}
+    </Answer>
   );
 }

@@ -7,11 +7,41 @@ import { base, param, repoPage, withParams } from "../../ui/router";
 import { Signers, signersOf } from "../registry/signers";
 import { Trash, trashOf } from "../registry/trash";
 import { Upstreams, upstreamsOf } from "../registry/upstreams";
-import { Above, Answer, AsCommand, bytes, Command, Copy, count, curl, Dialog, Empty, Field, many, Name, Page, Pager, Problem, Section, sh, Table, Tabs, Time, word } from "../../ui";
+import {
+  Above,
+  Answer,
+  AsCommand,
+  bytes,
+  Command,
+  Copy,
+  count,
+  type curl,
+  Dialog,
+  Empty,
+  Field,
+  many,
+  Name,
+  Page,
+  Pager,
+  Problem,
+  Section,
+  sh,
+  Table,
+  Tabs,
+  Time,
+  word,
+} from "../../ui";
 
 const tabs = [
-  { id: "", name: "Folders" }, { id: "people", name: "People and workloads" }, { id: "roles", name: "Roles" },
-  { id: "repos", name: "Repos" }, { id: "rules", name: "Rules" }, { id: "signers", name: "Signers" }, { id: "upstreams", name: "Upstreams" }, { id: "budget", name: "Budget" }, { id: "trash", name: "Trash" },
+  { id: "", name: "Folders" },
+  { id: "people", name: "People and workloads" },
+  { id: "roles", name: "Roles" },
+  { id: "repos", name: "Repos" },
+  { id: "rules", name: "Rules" },
+  { id: "signers", name: "Signers" },
+  { id: "upstreams", name: "Upstreams" },
+  { id: "budget", name: "Budget" },
+  { id: "trash", name: "Trash" },
 ];
 const inside = (uid: string) => ({ "uidp.children_of": uid, page_size: 50, page_token: param("page") || undefined });
 
@@ -21,17 +51,49 @@ export default function Group({ uid }: { uid: string }) {
   const path = nameOf(uid).value?.path ?? uid;
   const may = useMay();
   const [editing, setEditing] = useState(false);
-  if (group.error) return <Page title="Group" above={<Above uid={uid} />}><Problem error={group.error} /></Page>;
-  const commands: Record<string, string> = { "": "iam groups list", people: "iam role-bindings list", roles: "iam roles list", repos: "registry repos list", rules: "findings rules list", signers: "registry signers list", upstreams: "registry upstreams list --recursive", trash: "registry trash list" };
+  if (group.error)
+    return (
+      <Page title="Group" above={<Above uid={uid} />}>
+        <Problem error={group.error} />
+      </Page>
+    );
+  const commands: Record<string, string> = {
+    "": "iam groups list",
+    people: "iam role-bindings list",
+    roles: "iam roles list",
+    repos: "registry repos list",
+    rules: "findings rules list",
+    signers: "registry signers list",
+    upstreams: "registry upstreams list --recursive",
+    trash: "registry trash list",
+  };
   return (
     <Page
-      thing={!!group.data} title={group.data?.displayName || group.data?.name || "…"} mark={<Copy text={uid} what="the uid of this group" />} above={<Above uid={uid} />}
+      thing={!!group.data}
+      title={group.data?.displayName || group.data?.name || "…"}
+      mark={<Copy text={uid} what="the uid of this group" />}
+      above={<Above uid={uid} />}
       lead={group.data?.description || (uid.includes("/") ? "A folder" : "An organization")}
-      actions={<>
-        {group.data && may("groups.update", uid) && <button type="button" class="small" onClick={() => setEditing(true)}>Edit</button>}
-        <a class="button small" href={`${base}/access?place=${uid}`}>Who can…</a>
-        <AsCommand command={tab === "budget" ? `holdfast iam budgets get ${sh(path)}` : `holdfast ${commands[tab] ?? commands[""]} --parent ${sh(path)}`} request={requests(uid)[tab] ?? folders(uid)} />
-      </>}
+      actions={
+        <>
+          {group.data && may("groups.update", uid) && (
+            <button type="button" class="small" onClick={() => setEditing(true)}>
+              Edit
+            </button>
+          )}
+          <a class="button small" href={`${base}/access?place=${uid}`}>
+            Who can…
+          </a>
+          <AsCommand
+            command={
+              tab === "budget"
+                ? `holdfast iam budgets get ${sh(path)}`
+                : `holdfast ${commands[tab] ?? commands[""]} --parent ${sh(path)}`
+            }
+            request={requests(uid)[tab] ?? folders(uid)}
+          />
+        </>
+      }
     >
       <Tabs label="Of this group" items={tabs} now={tab} href={(id) => withParams({ tab: id, order: undefined })} />
       {tab === "" && <Folders uid={uid} path={path} />}
@@ -54,7 +116,15 @@ type Edited = { name: string; description: string };
  * Edit changes the name and the description. It sends what was changed here alone, for the version
  * that was shown, so that nobody overwrites what somebody else has just written.
  */
-function Edit({ group, path, onClose }: { group: Schema<"holdfast.iam.v2beta1.Group">; path: string; onClose: () => void }) {
+function Edit({
+  group,
+  path,
+  onClose,
+}: {
+  group: Schema<"holdfast.iam.v2beta1.Group">;
+  path: string;
+  onClose: () => void;
+}) {
   const [read] = useState(group); // as it was when this was opened
   const [now, setNow] = useState<Edited>({ name: group.name ?? "", description: group.description ?? "" });
   const [error, setError] = useState<Fault>();
@@ -63,7 +133,12 @@ function Edit({ group, path, onClose }: { group: Schema<"holdfast.iam.v2beta1.Gr
     const version = error?.stale ? group.updateTime : read.updateTime; // the second time they have seen what changed
     setError(undefined);
     try {
-      await patch("/iam/v2beta1/groups/{uid}", { path: { uid: group.uid ?? "" }, query: { updateMask: different.join(",") }, body: now, version }).send();
+      await patch("/iam/v2beta1/groups/{uid}", {
+        path: { uid: group.uid ?? "" },
+        query: { updateMask: different.join(",") },
+        body: now,
+        version,
+      }).send();
       await changed();
       onClose();
     } catch (failed) {
@@ -73,44 +148,95 @@ function Edit({ group, path, onClose }: { group: Schema<"holdfast.iam.v2beta1.Gr
   };
   return (
     <Dialog title="Edit the group" onClose={onClose}>
-      <form onSubmit={(e) => { e.preventDefault(); void save(); }}>
-        <Field name="edit-name" label="Name" value={now.name} onInput={(name) => setNow({ ...now, name })} required hint="It is part of the addresses of images." />
-        <Field name="edit-description" label="Description" value={now.description} onInput={(description) => setNow({ ...now, description })} />
-        {different.length > 0 && <Command text={`holdfast iam groups update ${sh(path)}${different.map((k) => ` --${k} ${sh(now[k])}`).join("")}`} />}
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          void save();
+        }}
+      >
+        <Field
+          name="edit-name"
+          label="Name"
+          value={now.name}
+          onInput={(name) => setNow({ ...now, name })}
+          required
+          hint="It is part of the addresses of images."
+        />
+        <Field
+          name="edit-description"
+          label="Description"
+          value={now.description}
+          onInput={(description) => setNow({ ...now, description })}
+        />
+        {different.length > 0 && (
+          <Command
+            text={`holdfast iam groups update ${sh(path)}${different.map((k) => ` --${k} ${sh(now[k])}`).join("")}`}
+          />
+        )}
         {error && <Problem error={error} />}
         <div class="dialog-foot">
-          <button type="button" onClick={onClose}>Cancel</button>
-          <button type="submit" class="primary" disabled={different.length === 0}>{error?.stale ? "Save mine all the same" : "Save"}</button>
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="primary" disabled={different.length === 0}>
+            {error?.stale ? "Save mine all the same" : "Save"}
+          </button>
         </div>
       </form>
     </Dialog>
   );
 }
 
-const folders = (uid: string) => get("/iam/v2beta1/groups", { query: { ...inside(uid), order_by: param("order") || "name" } });
-const workloads = (uid: string) => get("/iam/v2beta1/identities", { query: { "uidp.children_of": uid, order_by: "name", page_size: 50, page_token: param("workloads") || undefined } });
+const folders = (uid: string) =>
+  get("/iam/v2beta1/groups", { query: { ...inside(uid), order_by: param("order") || "name" } });
+const workloads = (uid: string) =>
+  get("/iam/v2beta1/identities", {
+    query: { "uidp.children_of": uid, order_by: "name", page_size: 50, page_token: param("workloads") || undefined },
+  });
 const roles = (uid: string) => get("/iam/v2beta1/roles", { query: { ...inside(uid), order_by: "name" } });
-const repos = (uid: string) => get("/registry/v2beta1/repos", { query: { ...inside(uid), order_by: param("order") || "name" } });
-const rules = (uid: string) => get("/findings/v1/rules", { query: { "uidp.children_of": uid, page_size: 50, page_token: param("page") || undefined } });
+const repos = (uid: string) =>
+  get("/registry/v2beta1/repos", { query: { ...inside(uid), order_by: param("order") || "name" } });
+const rules = (uid: string) =>
+  get("/findings/v1/rules", {
+    query: { "uidp.children_of": uid, page_size: 50, page_token: param("page") || undefined },
+  });
 const budget = (uid: string) => get("/budgets/v1/budgets/{uid}", { path: { uid } });
 const requests = (uid: string): Record<string, Parameters<typeof curl>[0]> => ({
-  people: bindings(uid), roles: roles(uid), repos: repos(uid), rules: rules(uid), signers: signersOf(uid), upstreams: upstreamsOf(uid), budget: budget(uid), trash: trashOf(uid),
+  people: bindings(uid),
+  roles: roles(uid),
+  repos: repos(uid),
+  rules: rules(uid),
+  signers: signersOf(uid),
+  upstreams: upstreamsOf(uid),
+  budget: budget(uid),
+  trash: trashOf(uid),
 });
 
 function Folders({ uid, path }: { uid: string; path: string }) {
   return (
-    <Answer of={useQuery(folders(uid))}>{({ groups = [], nextPageToken, totalCount }) => (
-      <>
-        {groups.length === 0
-          ? <Empty title="There is no folder in it" command={`holdfast iam groups create NAME --parent ${sh(path)}`}>Folders divide an organization: a role that is granted on one holds in all below it.</Empty>
-          : <Table label="Folders" rows={groups} id={(g) => g.uid ?? ""} columns={[
-            { name: "Name", order: "name", cell: (g) => <Name uid={g.uid} /> },
-            { name: "Description", cell: (g) => <bdi>{g.description}</bdi> },
-            { name: "Created", order: "create_time", cell: (g) => <Time at={g.createTime} />, wide: true },
-          ]} />}
-        <Pager next={nextPageToken} total={totalCount} one="folder" />
-      </>
-    )}</Answer>
+    <Answer of={useQuery(folders(uid))}>
+      {({ groups = [], nextPageToken, totalCount }) => (
+        <>
+          {groups.length === 0 ? (
+            <Empty title="There is no folder in it" command={`holdfast iam groups create NAME --parent ${sh(path)}`}>
+              Folders divide an organization: a role that is granted on one holds in all below it.
+            </Empty>
+          ) : (
+            <Table
+              label="Folders"
+              rows={groups}
+              id={(g) => g.uid ?? ""}
+              columns={[
+                { name: "Name", order: "name", cell: (g) => <Name uid={g.uid} /> },
+                { name: "Description", cell: (g) => <bdi>{g.description}</bdi> },
+                { name: "Created", order: "create_time", cell: (g) => <Time at={g.createTime} />, wide: true },
+              ]}
+            />
+          )}
+          <Pager next={nextPageToken} total={totalCount} one="folder" />
+        </>
+      )}
+    </Answer>
   );
 }
 
@@ -119,18 +245,43 @@ function People({ uid, path }: { uid: string; path: string }) {
     <>
       <Grants uid={uid} path={path} />
       <Section title="Workloads of this group">
-        <Answer of={useQuery(workloads(uid))}>{({ identities = [], nextPageToken, totalCount }) => (
-          <>
-            {identities.length === 0
-              ? <Empty title="There is no workload in it" command={`holdfast iam identities create github --repo OWNER/REPO --branch main --parent ${sh(path)} --role registry.push`}>A workload is a pipeline or a pod that proves who it is with a token of its own platform.</Empty>
-              : <Table label="Workloads" rows={identities} id={(i) => i.uid ?? ""} columns={[
-                { name: "Name", cell: (i) => <Name uid={i.uid} /> },
-                { name: "Proves itself by", cell: (i) => <bdi>{i.claimMatch?.subject || i.claimMatch?.subjectPattern || i.staticKeys?.subject || i.awsIdentity?.arn || i.awsIdentity?.arnPattern}</bdi> },
-                { name: "Last seen", cell: (i) => <Time at={i.lastSeenTime} />, wide: true },
-              ]} />}
-            <Pager next={nextPageToken} total={totalCount} one="workload" at="workloads" />
-          </>
-        )}</Answer>
+        <Answer of={useQuery(workloads(uid))}>
+          {({ identities = [], nextPageToken, totalCount }) => (
+            <>
+              {identities.length === 0 ? (
+                <Empty
+                  title="There is no workload in it"
+                  command={`holdfast iam identities create github --repo OWNER/REPO --branch main --parent ${sh(path)} --role registry.push`}
+                >
+                  A workload is a pipeline or a pod that proves who it is with a token of its own platform.
+                </Empty>
+              ) : (
+                <Table
+                  label="Workloads"
+                  rows={identities}
+                  id={(i) => i.uid ?? ""}
+                  columns={[
+                    { name: "Name", cell: (i) => <Name uid={i.uid} /> },
+                    {
+                      name: "Proves itself by",
+                      cell: (i) => (
+                        <bdi>
+                          {i.claimMatch?.subject ||
+                            i.claimMatch?.subjectPattern ||
+                            i.staticKeys?.subject ||
+                            i.awsIdentity?.arn ||
+                            i.awsIdentity?.arnPattern}
+                        </bdi>
+                      ),
+                    },
+                    { name: "Last seen", cell: (i) => <Time at={i.lastSeenTime} />, wide: true },
+                  ]}
+                />
+              )}
+              <Pager next={nextPageToken} total={totalCount} one="workload" at="workloads" />
+            </>
+          )}
+        </Answer>
       </Section>
     </>
   );
@@ -138,53 +289,129 @@ function People({ uid, path }: { uid: string; path: string }) {
 
 function Roles({ uid, path }: { uid: string; path: string }) {
   return (
-    <Answer of={useQuery(roles(uid))}>{({ roles: rows = [], nextPageToken, totalCount }) => (
-      <>
-        {rows.length === 0
-          ? <Empty title="This group has no roles of its own" command={`holdfast iam roles create NAME --parent ${sh(path)} --capability repo.list,tag.list`}>A role is a set of capabilities. The built-in ones are there for every group.</Empty>
-          : <Table label="Roles" rows={rows} id={(r) => r.uid ?? ""} columns={[
-            { name: "Name", cell: (r) => <Name uid={r.uid} /> },
-            { name: "Description", cell: (r) => <bdi>{r.description}</bdi> },
-            { name: "May", cell: (r) => <details class="caps"><summary>{many(r.capabilities?.length, "capability", "capabilities")}</summary><p>{r.capabilities?.map((c) => word(c, "CAP")).join(", ")}</p></details> },
-          ]} />}
-        <Pager next={nextPageToken} total={totalCount} one="role" />
-      </>
-    )}</Answer>
+    <Answer of={useQuery(roles(uid))}>
+      {({ roles: rows = [], nextPageToken, totalCount }) => (
+        <>
+          {rows.length === 0 ? (
+            <Empty
+              title="This group has no roles of its own"
+              command={`holdfast iam roles create NAME --parent ${sh(path)} --capability repo.list,tag.list`}
+            >
+              A role is a set of capabilities. The built-in ones are there for every group.
+            </Empty>
+          ) : (
+            <Table
+              label="Roles"
+              rows={rows}
+              id={(r) => r.uid ?? ""}
+              columns={[
+                { name: "Name", cell: (r) => <Name uid={r.uid} /> },
+                { name: "Description", cell: (r) => <bdi>{r.description}</bdi> },
+                {
+                  name: "May",
+                  cell: (r) => (
+                    <details class="caps">
+                      <summary>{many(r.capabilities?.length, "capability", "capabilities")}</summary>
+                      <p>{r.capabilities?.map((c) => word(c, "CAP")).join(", ")}</p>
+                    </details>
+                  ),
+                },
+              ]}
+            />
+          )}
+          <Pager next={nextPageToken} total={totalCount} one="role" />
+        </>
+      )}
+    </Answer>
   );
 }
 
 function Repos({ uid, path }: { uid: string; path: string }) {
   return (
-    <Answer of={useQuery(repos(uid))}>{({ repos: rows = [], nextPageToken, totalCount }) => (
-      <>
-        {rows.length === 0
-          ? <Empty title="There is no repo in it" command={`holdfast registry repos create NAME --parent ${sh(path)}`}>A repo keeps the images of one thing that you build.</Empty>
-          : <Table label="Repos" rows={rows} id={(r) => r.uid ?? ""} columns={[
-            { name: "Name", order: "name", cell: (r) => <span class="name"><a href={repoPage(r.uid ?? "")}><bdi>{r.name}</bdi></a><Copy text={r.uid ?? ""} what={`the uid of ${r.name?.slice(0, 40)}`} /></span> },
-            { name: "Description", cell: (r) => <bdi>{r.description}</bdi> },
-            { name: "Created", order: "create_time", cell: (r) => <Time at={r.createTime} />, wide: true },
-          ]} />}
-        <Pager next={nextPageToken} total={totalCount} one="repo" />
-      </>
-    )}</Answer>
+    <Answer of={useQuery(repos(uid))}>
+      {({ repos: rows = [], nextPageToken, totalCount }) => (
+        <>
+          {rows.length === 0 ? (
+            <Empty title="There is no repo in it" command={`holdfast registry repos create NAME --parent ${sh(path)}`}>
+              A repo keeps the images of one thing that you build.
+            </Empty>
+          ) : (
+            <Table
+              label="Repos"
+              rows={rows}
+              id={(r) => r.uid ?? ""}
+              columns={[
+                {
+                  name: "Name",
+                  order: "name",
+                  cell: (r) => (
+                    <span class="name">
+                      <a href={repoPage(r.uid ?? "")}>
+                        <bdi>{r.name}</bdi>
+                      </a>
+                      <Copy text={r.uid ?? ""} what={`the uid of ${r.name?.slice(0, 40)}`} />
+                    </span>
+                  ),
+                },
+                { name: "Description", cell: (r) => <bdi>{r.description}</bdi> },
+                { name: "Created", order: "create_time", cell: (r) => <Time at={r.createTime} />, wide: true },
+              ]}
+            />
+          )}
+          <Pager next={nextPageToken} total={totalCount} one="repo" />
+        </>
+      )}
+    </Answer>
   );
 }
 
 function Rules({ uid, path }: { uid: string; path: string }) {
   return (
-    <Answer of={useQuery(rules(uid))}>{({ rules: rows = [], nextPageToken, totalCount }) => (
-      <>
-        {rows.length === 0
-          ? <Empty title="No rule is in this group" command={`holdfast findings rules create --parent ${sh(path)} --min-severity critical --fixable --grace-days 14`}>A rule refuses pulls of images with findings of some kind, or of images that are not signed. It begins as a dry run. Rules above hold here, too.</Empty>
-          : <Table label="Rules" rows={rows} id={(r) => r.uid ?? ""} columns={[
-            { name: "Refuses", cell: (r) => <>{refuses(r)}<small class="line"><bdi>{r.description}</bdi></small></> },
-            { name: "On", cell: (r) => <Name uid={r.targetUid} path /> },
-            { name: "Mode", cell: (r) => <span class={`state ${word(r.mode, "RULE_MODE").replace(" ", "-")}`}>{word(r.mode, "RULE_MODE")}</span> },
-            { name: "Changed", cell: (r) => <Time at={r.updateTime} />, wide: true },
-          ]} />}
-        <Pager next={nextPageToken} total={totalCount} one="rule" />
-      </>
-    )}</Answer>
+    <Answer of={useQuery(rules(uid))}>
+      {({ rules: rows = [], nextPageToken, totalCount }) => (
+        <>
+          {rows.length === 0 ? (
+            <Empty
+              title="No rule is in this group"
+              command={`holdfast findings rules create --parent ${sh(path)} --min-severity critical --fixable --grace-days 14`}
+            >
+              A rule refuses pulls of images with findings of some kind, or of images that are not signed. It begins as
+              a dry run. Rules above hold here, too.
+            </Empty>
+          ) : (
+            <Table
+              label="Rules"
+              rows={rows}
+              id={(r) => r.uid ?? ""}
+              columns={[
+                {
+                  name: "Refuses",
+                  cell: (r) => (
+                    <>
+                      {refuses(r)}
+                      <small class="line">
+                        <bdi>{r.description}</bdi>
+                      </small>
+                    </>
+                  ),
+                },
+                { name: "On", cell: (r) => <Name uid={r.targetUid} path /> },
+                {
+                  name: "Mode",
+                  cell: (r) => (
+                    <span class={`state ${word(r.mode, "RULE_MODE").replace(" ", "-")}`}>
+                      {word(r.mode, "RULE_MODE")}
+                    </span>
+                  ),
+                },
+                { name: "Changed", cell: (r) => <Time at={r.updateTime} />, wide: true },
+              ]}
+            />
+          )}
+          <Pager next={nextPageToken} total={totalCount} one="rule" />
+        </>
+      )}
+    </Answer>
   );
 }
 
@@ -193,29 +420,66 @@ function refuses(r: Schema<"holdfast.findings.v1.Rule">): string {
   if (r.unsigned) return "images that no signer has signed";
   const severity = word(r.minSeverity, "SEVERITY");
   return [
-    severity && severity !== "unknown" ? `${severity} or worse` : "any finding", r.fixable && "that can be fixed", r.kev && "known to be exploited",
-    r.graceDays ? `after ${r.graceDays} days` : "", r.refuseUnknown && "and images that are not understood",
-  ].filter(Boolean).join(", ");
+    severity && severity !== "unknown" ? `${severity} or worse` : "any finding",
+    r.fixable && "that can be fixed",
+    r.kev && "known to be exploited",
+    r.graceDays ? `after ${r.graceDays} days` : "",
+    r.refuseUnknown && "and images that are not understood",
+  ]
+    .filter(Boolean)
+    .join(", ");
 }
 
 const metrics = [
-  ["storedBytes", "Stored", "storedBytes"], ["repos", "Repos", "repos"], ["identities", "Workloads", "identities"], ["advisories", "Advisories", "advisories"],
-  ["webhooks", "Subscriptions", "webhooks"], ["pullsPerDay", "Pulls a day", "pullsToday"], ["requestsPerSecond", "Requests a second", ""],
+  ["storedBytes", "Stored", "storedBytes"],
+  ["repos", "Repos", "repos"],
+  ["identities", "Workloads", "identities"],
+  ["advisories", "Advisories", "advisories"],
+  ["webhooks", "Subscriptions", "webhooks"],
+  ["pullsPerDay", "Pulls a day", "pullsToday"],
+  ["requestsPerSecond", "Requests a second", ""],
 ] as const;
 
 function Budget({ uid }: { uid: string }) {
   const show = (metric: string, n: string | undefined) => (metric === "storedBytes" ? bytes(n) : count(n));
   return (
-    <Answer of={useQuery(budget(uid))}>{(b) => (
-      <>
-        <Table label="Budget" rows={[...metrics]} id={([m]) => m} columns={[
-          { name: "What", cell: ([, name]) => name },
-          { name: "Used", number: true, cell: ([m, , use]) => (use ? show(m, b.usage?.[use]) : <span class="hint">not counted</span>) },
-          { name: "Limit", number: true, cell: ([m]) => (b[m] ? show(m, b[m]) : <span class="hint">none</span>) },
-          { name: "Share", hidden: true, cell: ([m, name, use]) => (b[m] && use ? <meter aria-label={name} min={0} max={Number(b[m])} high={Number(b[m]) * 0.9} value={Number(b.usage?.[use] ?? 0)} /> : null) },
-        ]} />
-        <p class="hint">The budget of an organization is set by the operator of this server; that of a folder by whoever may update the group above it.</p>
-      </>
-    )}</Answer>
+    <Answer of={useQuery(budget(uid))}>
+      {(b) => (
+        <>
+          <Table
+            label="Budget"
+            rows={[...metrics]}
+            id={([m]) => m}
+            columns={[
+              { name: "What", cell: ([, name]) => name },
+              {
+                name: "Used",
+                number: true,
+                cell: ([m, , use]) => (use ? show(m, b.usage?.[use]) : <span class="hint">not counted</span>),
+              },
+              { name: "Limit", number: true, cell: ([m]) => (b[m] ? show(m, b[m]) : <span class="hint">none</span>) },
+              {
+                name: "Share",
+                hidden: true,
+                cell: ([m, name, use]) =>
+                  b[m] && use ? (
+                    <meter
+                      aria-label={name}
+                      min={0}
+                      max={Number(b[m])}
+                      high={Number(b[m]) * 0.9}
+                      value={Number(b.usage?.[use] ?? 0)}
+                    />
+                  ) : null,
+              },
+            ]}
+          />
+          <p class="hint">
+            The budget of an organization is set by the operator of this server; that of a folder by whoever may update
+            the group above it.
+          </p>
+        </>
+      )}
+    </Answer>
   );
 }

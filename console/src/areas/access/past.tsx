@@ -5,7 +5,25 @@ import { Consequences } from "./consequences";
 import { nameOf } from "../../api/names";
 import { useQuery } from "../../api/query";
 import { param, withParams } from "../../ui/router";
-import { Answer, AsCommand, Choice, Dialog, Empty, Field, Filters, Name, Page, Pager, sh, Table, Tabs, Time, useScope, Scope, word } from "../../ui";
+import {
+  Answer,
+  AsCommand,
+  Choice,
+  Dialog,
+  Empty,
+  Field,
+  Filters,
+  Name,
+  Page,
+  Pager,
+  sh,
+  Table,
+  Tabs,
+  Time,
+  useScope,
+  Scope,
+  word,
+} from "../../ui";
 
 /** instant is a parameter that is a local time, as the API writes times; undefined if it is empty or no time. */
 export function instant(name: string): string | undefined {
@@ -14,91 +32,258 @@ export function instant(name: string): string | undefined {
 }
 
 const questions = [
-  { id: "", name: "Who can, and why" }, { id: "reach", name: "What can somebody reach" }, { id: "diff", name: "What has changed" },
-  { id: "unused", name: "What is not used" }, { id: "requests", name: "Requests" },
+  { id: "", name: "Who can, and why" },
+  { id: "reach", name: "What can somebody reach" },
+  { id: "diff", name: "What has changed" },
+  { id: "unused", name: "What is not used" },
+  { id: "requests", name: "Requests" },
 ];
 
 /** Questions leads from one question about access to another. */
-export const Questions = ({ now }: { now: string }) =>
-  <Tabs label="Questions" items={questions} now={now} href={(id) => withParams({ show: id, place: undefined, capability: undefined, mine: undefined, from: undefined, to: undefined, at: undefined })} />;
+export const Questions = ({ now }: { now: string }) => (
+  <Tabs
+    label="Questions"
+    items={questions}
+    now={now}
+    href={(id) =>
+      withParams({
+        show: id,
+        place: undefined,
+        capability: undefined,
+        mine: undefined,
+        from: undefined,
+        to: undefined,
+        at: undefined,
+      })
+    }
+  />
+);
 
 const day = 86_400_000;
 
 /** Changed are the roles that people have gained and lost between two times. */
 export function Changed() {
   const place = param("place");
-  const from = instant("from") ?? new Date(Math.floor(Date.now() / 60_000) * 60_000 - day).toISOString(), to = instant("to") ?? new Date(Math.floor(Date.now() / 60_000) * 60_000).toISOString();
-  const list = get("/access/v1/past/diff", { query: { from_time: from, to_time: to, place_uid: place || undefined, page_size: 50, page_token: param("page") || undefined } });
+  const from = instant("from") ?? new Date(Math.floor(Date.now() / 60_000) * 60_000 - day).toISOString(),
+    to = instant("to") ?? new Date(Math.floor(Date.now() / 60_000) * 60_000).toISOString();
+  const list = get("/access/v1/past/diff", {
+    query: {
+      from_time: from,
+      to_time: to,
+      place_uid: place || undefined,
+      page_size: 50,
+      page_token: param("page") || undefined,
+    },
+  });
   const command = `holdfast iam access diff --from ${from} --to ${to}${place ? ` --on ${sh(nameOf(place).value?.path ?? place)}` : ""}`;
   return (
-    <Page title="Access" lead="Who has gained and lost a role, and by whom. Of the last day, unless you name other times." actions={<AsCommand command={command} request={list} />}>
+    <Page
+      title="Access"
+      lead="Who has gained and lost a role, and by whom. Of the last day, unless you name other times."
+      actions={<AsCommand command={command} request={list} />}
+    >
       <Questions now="diff" />
       <Filters label="Between which times" names={{ place: ["groups"] }}>
         <Field name="from" label="From" type="datetime-local" />
         <Field name="to" label="To" type="datetime-local" />
         <Field name="place" label="On the group, and below" placeholder="acme/prod" />
       </Filters>
-      <Answer of={useQuery(list)}>{({ changes = [], roles = [], incomplete, nextPageToken, totalCount }) => (
-        <>
-          {incomplete && <p class="coverage">There are groups above that your grants do not reach. What has changed there is not shown.</p>}
-          {roles.map((r) => <p key={r.role?.uid} class="notice">The role <strong><bdi>{r.role?.name}</bdi></strong> was changed <Time at={r.time} />: {[...(r.gained ?? []).map((c) => `+ ${word(c, "CAP")}`), ...(r.lost ?? []).map((c) => `− ${word(c, "CAP")}`)].join(", ")}</p>)}
-          {changes.length === 0
-            ? <Empty title="Nobody has gained or lost a role">What was given and taken again in between is not shown.</Empty>
-            : <Table label="Changes" rows={changes} id={(c) => `${c.grant?.bindingUid} ${c.time} ${c.kind}`} columns={[
-              { name: "What", cell: (c) => <span class={`state ${gained(c.kind) ? "good" : "wrong"}`}>{word(c.kind, "GRANT_CHANGE_KIND")}</span> },
-              { name: "Who", cell: (c) => <Name uid={c.grant?.identity?.uid} /> },
-              { name: "Role", cell: (c) => <bdi>{c.grant?.role?.name}</bdi> },
-              { name: "On", roomy: true, cell: (c) => <bdi>{c.grant?.group?.name}</bdi> },
-              { name: "When", cell: (c) => <Time at={c.time} /> },
-              { name: "By", cell: (c) => (c.actorUid ? <Name uid={c.actorUid} quiet /> : <span class="hint">nobody</span>), wide: true },
-            ]} />}
-          <Pager next={nextPageToken} total={totalCount} one="change" />
-        </>
-      )}</Answer>
+      <Answer of={useQuery(list)}>
+        {({ changes = [], roles = [], incomplete, nextPageToken, totalCount }) => (
+          <>
+            {incomplete && (
+              <p class="coverage">
+                There are groups above that your grants do not reach. What has changed there is not shown.
+              </p>
+            )}
+            {roles.map((r) => (
+              <p key={r.role?.uid} class="notice">
+                The role{" "}
+                <strong>
+                  <bdi>{r.role?.name}</bdi>
+                </strong>{" "}
+                was changed <Time at={r.time} />:{" "}
+                {[
+                  ...(r.gained ?? []).map((c) => `+ ${word(c, "CAP")}`),
+                  ...(r.lost ?? []).map((c) => `− ${word(c, "CAP")}`),
+                ].join(", ")}
+              </p>
+            ))}
+            {changes.length === 0 ? (
+              <Empty title="Nobody has gained or lost a role">
+                What was given and taken again in between is not shown.
+              </Empty>
+            ) : (
+              <Table
+                label="Changes"
+                rows={changes}
+                id={(c) => `${c.grant?.bindingUid} ${c.time} ${c.kind}`}
+                columns={[
+                  {
+                    name: "What",
+                    cell: (c) => (
+                      <span class={`state ${gained(c.kind) ? "good" : "wrong"}`}>
+                        {word(c.kind, "GRANT_CHANGE_KIND")}
+                      </span>
+                    ),
+                  },
+                  { name: "Who", cell: (c) => <Name uid={c.grant?.identity?.uid} /> },
+                  { name: "Role", cell: (c) => <bdi>{c.grant?.role?.name}</bdi> },
+                  { name: "On", roomy: true, cell: (c) => <bdi>{c.grant?.group?.name}</bdi> },
+                  { name: "When", cell: (c) => <Time at={c.time} /> },
+                  {
+                    name: "By",
+                    cell: (c) => (c.actorUid ? <Name uid={c.actorUid} quiet /> : <span class="hint">nobody</span>),
+                    wide: true,
+                  },
+                ]}
+              />
+            )}
+            <Pager next={nextPageToken} total={totalCount} one="change" />
+          </>
+        )}
+      </Answer>
     </Page>
   );
 }
 
 const gained = (kind: string | undefined) => /GRANTED|BEGUN/.test(kind ?? "");
 
-const kinds: [string, string][] = [["UNUSED_KIND_ROLE_BINDING", "role bindings"], ["UNUSED_KIND_IDENTITY", "workloads"], ["UNUSED_KIND_GROUP_INVITE", "invites"], ["UNUSED_KIND_ACCOUNT_ASSOCIATION", "account associations"]];
-const spans: [string, string][] = [["2592000s", "30 days"], ["", "90 days"], ["31536000s", "a year"]];
-const flags: Record<string, string> = { UNUSED_KIND_ROLE_BINDING: "role-bindings", UNUSED_KIND_IDENTITY: "identities", UNUSED_KIND_GROUP_INVITE: "invites", UNUSED_KIND_ACCOUNT_ASSOCIATION: "account-associations" };
+const kinds: [string, string][] = [
+  ["UNUSED_KIND_ROLE_BINDING", "role bindings"],
+  ["UNUSED_KIND_IDENTITY", "workloads"],
+  ["UNUSED_KIND_GROUP_INVITE", "invites"],
+  ["UNUSED_KIND_ACCOUNT_ASSOCIATION", "account associations"],
+];
+const spans: [string, string][] = [
+  ["2592000s", "30 days"],
+  ["", "90 days"],
+  ["31536000s", "a year"],
+];
+const flags: Record<string, string> = {
+  UNUSED_KIND_ROLE_BINDING: "role-bindings",
+  UNUSED_KIND_IDENTITY: "identities",
+  UNUSED_KIND_GROUP_INVITE: "invites",
+  UNUSED_KIND_ACCOUNT_ASSOCIATION: "account-associations",
+};
 
 /** Unused is what nobody has used for long, with the smaller role that would have done. */
 export function Unused() {
-  const kind = param("kind") || "UNUSED_KIND_ROLE_BINDING", since = param("since");
+  const kind = param("kind") || "UNUSED_KIND_ROLE_BINDING",
+    since = param("since");
   const { group, path } = useScope();
-  const list = group ? get("/access/v1/unused", { query: { kind: kind as "UNUSED_KIND_ROLE_BINDING", since: since || undefined, "uidp.descendants_of": group, page_size: 50, page_token: param("page") || undefined } }) : null;
+  const list = group
+    ? get("/access/v1/unused", {
+        query: {
+          kind: kind as "UNUSED_KIND_ROLE_BINDING",
+          since: since || undefined,
+          "uidp.descendants_of": group,
+          page_size: 50,
+          page_token: param("page") || undefined,
+        },
+      })
+    : null;
   const found = useQuery(list);
   const [asked, setAsked] = useState<Schema<"holdfast.access.v1.UnusedAccess">>();
   return (
-    <Page title="Access" lead="What was granted and is not used." actions={list && <AsCommand command={`holdfast access unused --since ${Math.round(Number.parseInt(since || "7776000") / 86_400)}d --kind ${flags[kind]} --group ${sh(path)}`} request={list} />}>
+    <Page
+      title="Access"
+      lead="What was granted and is not used."
+      actions={
+        list && (
+          <AsCommand
+            command={`holdfast access unused --since ${Math.round(Number.parseInt(since || "7776000", 10) / 86_400)}d --kind ${flags[kind]} --group ${sh(path)}`}
+            request={list}
+          />
+        )
+      }
+    >
       <Questions now="unused" />
       <Scope path={path} />
       <Filters label="What is not used">
         <Choice name="kind" label="Of" options={kinds} value={kind} />
         <Choice name="since" label="Not used for" options={spans} />
       </Filters>
-      {list && <Answer of={found}>{({ unused = [], nextPageToken, recordedSince }) => (
-        <>
-          {kind === "UNUSED_KIND_ROLE_BINDING" && <p class="coverage">Use is recorded since <Time at={recordedSince} />. Of a time that began before, nothing is known.</p>}
-          {unused.length === 0
-            ? <Empty title={nextPageToken ? "Nothing on this page" : "Everything that is known of is used"}>{nextPageToken && "Go on to the next."}</Empty>
-            : <Table label="Not used" rows={unused} id={(u) => u.uid ?? ""} columns={[
-              { name: "What", cell: (u) => (u.identity ? <><Name uid={u.identity.uid} /><small class="line">as <bdi>{u.role?.name}</bdi> of <bdi>{u.group?.name}</bdi></small></> : <><bdi>{u.name || u.uid}</bdi>{u.pullToken && <small class="line">a pull token</small>}</>) },
-              { name: "Last used", cell: (u) => <Time at={u.lastUseTime} /> },
-              { name: "Would do", cell: (u) => (u.suggestedRole ? <bdi>{u.suggestedRole.name}</bdi> : (u.usedCapabilities ?? []).length > 0 ? <bdi>{u.usedCapabilities?.join(", ")}</bdi> : <span class="hint">nothing: it can go</span>) },
-              { name: "Since", cell: (u) => <Time at={u.createTime} />, wide: true },
-              { name: "Change", hidden: true, cell: (u) => u.change && <button type="button" class="small" onClick={() => setAsked(u)}>What would change…</button> },
-            ]} />}
-          <Pager next={nextPageToken} one="page" />
-          {asked?.change && <Dialog title={asked.suggestedRole ? `With ${asked.suggestedRole.name} in its place` : "Without it"} onClose={() => setAsked(undefined)}>
-            <Consequences of={[asked.change]} />
-            <div class="dialog-foot"><button type="button" onClick={() => setAsked(undefined)}>Close</button></div>
-          </Dialog>}
-        </>
-      )}</Answer>}
+      {list && (
+        <Answer of={found}>
+          {({ unused = [], nextPageToken, recordedSince }) => (
+            <>
+              {kind === "UNUSED_KIND_ROLE_BINDING" && (
+                <p class="coverage">
+                  Use is recorded since <Time at={recordedSince} />. Of a time that began before, nothing is known.
+                </p>
+              )}
+              {unused.length === 0 ? (
+                <Empty title={nextPageToken ? "Nothing on this page" : "Everything that is known of is used"}>
+                  {nextPageToken && "Go on to the next."}
+                </Empty>
+              ) : (
+                <Table
+                  label="Not used"
+                  rows={unused}
+                  id={(u) => u.uid ?? ""}
+                  columns={[
+                    {
+                      name: "What",
+                      cell: (u) =>
+                        u.identity ? (
+                          <>
+                            <Name uid={u.identity.uid} />
+                            <small class="line">
+                              as <bdi>{u.role?.name}</bdi> of <bdi>{u.group?.name}</bdi>
+                            </small>
+                          </>
+                        ) : (
+                          <>
+                            <bdi>{u.name || u.uid}</bdi>
+                            {u.pullToken && <small class="line">a pull token</small>}
+                          </>
+                        ),
+                    },
+                    { name: "Last used", cell: (u) => <Time at={u.lastUseTime} /> },
+                    {
+                      name: "Would do",
+                      cell: (u) =>
+                        u.suggestedRole ? (
+                          <bdi>{u.suggestedRole.name}</bdi>
+                        ) : (u.usedCapabilities ?? []).length > 0 ? (
+                          <bdi>{u.usedCapabilities?.join(", ")}</bdi>
+                        ) : (
+                          <span class="hint">nothing: it can go</span>
+                        ),
+                    },
+                    { name: "Since", cell: (u) => <Time at={u.createTime} />, wide: true },
+                    {
+                      name: "Change",
+                      hidden: true,
+                      cell: (u) =>
+                        u.change && (
+                          <button type="button" class="small" onClick={() => setAsked(u)}>
+                            What would change…
+                          </button>
+                        ),
+                    },
+                  ]}
+                />
+              )}
+              <Pager next={nextPageToken} one="page" />
+              {asked?.change && (
+                <Dialog
+                  title={asked.suggestedRole ? `With ${asked.suggestedRole.name} in its place` : "Without it"}
+                  onClose={() => setAsked(undefined)}
+                >
+                  <Consequences of={[asked.change]} />
+                  <div class="dialog-foot">
+                    <button type="button" onClick={() => setAsked(undefined)}>
+                      Close
+                    </button>
+                  </div>
+                </Dialog>
+              )}
+            </>
+          )}
+        </Answer>
+      )}
     </Page>
   );
 }

@@ -3,7 +3,22 @@ import { get, type Schema } from "../../api/api";
 import { search } from "../home/finder";
 import { useQuery } from "../../api/query";
 import { go, groupPage, param, withParams } from "../../ui/router";
-import { Answer, AsCommand, Copy, count, Empty, Field, Filters, many, Name, Page, Pager, Problem, Table, sh } from "../../ui";
+import {
+  Answer,
+  AsCommand,
+  Copy,
+  count,
+  Empty,
+  Field,
+  Filters,
+  many,
+  Name,
+  Page,
+  Pager,
+  Problem,
+  Table,
+  sh,
+} from "../../ui";
 
 type Counts = Schema<"holdfast.access.v1.ChildCounts">;
 type Group = Schema<"holdfast.access.v1.CountedGroup">;
@@ -11,8 +26,10 @@ const size = 50; // groups of one level, until more are asked for
 const counted = 10; // organizations whose counts are asked for, one request each
 
 const segment = (uid: string) => uid.slice(uid.lastIndexOf("/") + 1);
-const roots = (page?: string) => get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, order_by: "name", page_size: size, page_token: page } });
-const children = (uid: string, page?: string) => get("/access/v1/children", { query: { uid, page_size: size, page_token: page } });
+const roots = (page?: string) =>
+  get("/iam/v2beta1/groups", { query: { "uidp.in_root": true, order_by: "name", page_size: size, page_token: page } });
+const children = (uid: string, page?: string) =>
+  get("/access/v1/children", { query: { uid, page_size: size, page_token: page } });
 
 /** opened are the last segments of the groups that are open, which tell them apart. */
 const opened = () => new Set(param("open").split(".").filter(Boolean));
@@ -28,47 +45,87 @@ export default function Tree() {
   const name = param("name");
   return (
     <Page
-      title="Tree" lead="Groups hold everything: folders, people's roles, workloads, repos. The numbers are of all that is in a group and below it."
-      actions={<AsCommand command={name ? `holdfast search ${sh(name)}` : "holdfast iam tree"} request={name ? search(name) : roots()} />}
+      title="Tree"
+      lead="Groups hold everything: folders, people's roles, workloads, repos. The numbers are of all that is in a group and below it."
+      actions={
+        <AsCommand
+          command={name ? `holdfast search ${sh(name)}` : "holdfast iam tree"}
+          request={name ? search(name) : roots()}
+        />
+      }
     >
-      <Filters label="Filter groups"><Field name="name" label="Beginning of a name or path" placeholder="platform, or acme/pl" first /></Filters>
+      <Filters label="Filter groups">
+        <Field name="name" label="Beginning of a name or path" placeholder="platform, or acme/pl" first />
+      </Filters>
       {name ? <Found name={name} /> : <Root />}
     </Page>
   );
 }
 
-const exact = (name: string) => get("/iam/v2beta1/groups", { query: { name, order_by: "name", page_size: size, page_token: param("page") || undefined } });
+const exact = (name: string) =>
+  get("/iam/v2beta1/groups", {
+    query: { name, order_by: "name", page_size: size, page_token: param("page") || undefined },
+  });
 const best = 5; // of a kind, in one search
 
 /** Found are the groups of exactly this name, a page at a time, and the best of those that begin so. */
 function Found({ name }: { name: string }) {
   const same = useQuery(name.includes("/") ? null : exact(name)).data; // a path is nobody's name
   return (
-    <Answer of={useQuery(search(name))}>{({ results = [] }) => {
-      const begin = results.filter((r) => r.kind === "SEARCH_KIND_GROUP").map((r) => r.uid ?? "");
-      const all = [...new Set([...(same?.groups ?? []).map((g) => g.uid ?? ""), ...(param("page") ? [] : begin)])];
-      if (all.length === 0) return <Empty title="No group that you may see begins like this"><a href={withParams({ name: undefined })}>Show the tree</a></Empty>;
-      return (
-        <>
-          <Table label="Groups found" rows={all} id={(uid) => uid} columns={[
-            { name: "Path", cell: (uid) => <Name uid={uid} path /> },
-            { name: "In it", cell: (uid) => <Inside uid={uid} />, wide: true },
-          ]} />
-          {begin.length >= best && <p class="hint">There may be more that begin like this. Write more of the name to see them.</p>}
-          <Pager next={same?.nextPageToken} total={all.length > Number(same?.totalCount ?? 0) ? undefined : same?.totalCount} one="group" />
-        </>
-      );
-    }}</Answer>
+    <Answer of={useQuery(search(name))}>
+      {({ results = [] }) => {
+        const begin = results.filter((r) => r.kind === "SEARCH_KIND_GROUP").map((r) => r.uid ?? "");
+        const all = [...new Set([...(same?.groups ?? []).map((g) => g.uid ?? ""), ...(param("page") ? [] : begin)])];
+        if (all.length === 0)
+          return (
+            <Empty title="No group that you may see begins like this">
+              <a href={withParams({ name: undefined })}>Show the tree</a>
+            </Empty>
+          );
+        return (
+          <>
+            <Table
+              label="Groups found"
+              rows={all}
+              id={(uid) => uid}
+              columns={[
+                { name: "Path", cell: (uid) => <Name uid={uid} path /> },
+                { name: "In it", cell: (uid) => <Inside uid={uid} />, wide: true },
+              ]}
+            />
+            {begin.length >= best && (
+              <p class="hint">There may be more that begin like this. Write more of the name to see them.</p>
+            )}
+            <Pager
+              next={same?.nextPageToken}
+              total={all.length > Number(same?.totalCount ?? 0) ? undefined : same?.totalCount}
+              one="group"
+            />
+          </>
+        );
+      }}
+    </Answer>
   );
 }
 
-const Inside = ({ uid }: { uid: string }) => <>{inWords(useQuery(get("/access/v1/children", { query: { uid, page_size: 1 } })).data?.counts)}</>;
+const Inside = ({ uid }: { uid: string }) => (
+  <>{inWords(useQuery(get("/access/v1/children", { query: { uid, page_size: 1 } })).data?.counts)}</>
+);
 
-const kinds = [["groups", "folder"], ["repos", "repo"], ["identities", "workload"], ["roles", "role"], ["roleBindings", "role binding"]] as const;
+const kinds = [
+  ["groups", "folder"],
+  ["repos", "repo"],
+  ["identities", "workload"],
+  ["roles", "role"],
+  ["roleBindings", "role binding"],
+] as const;
 
 /** inWords are the counts of what is there. A kind that the caller may not list has none. */
 const inWords = (of: Counts | undefined) =>
-  kinds.filter(([kind]) => Number(of?.[kind]?.all ?? 0) > 0).map(([kind, one]) => many(of?.[kind]?.all, one)).join(" · ");
+  kinds
+    .filter(([kind]) => Number(of?.[kind]?.all ?? 0) > 0)
+    .map(([kind, one]) => many(of?.[kind]?.all, one))
+    .join(" · ");
 
 function Root() {
   const ref = useRef<HTMLUListElement>(null);
@@ -85,14 +142,34 @@ function Root() {
       to.focus();
     };
     switch (e.key) {
-      case "ArrowDown": focus(items[at + 1]); break;
-      case "ArrowUp": focus(items[at - 1]); break;
-      case "Home": focus(items[0]); break;
-      case "End": focus(items.at(-1)); break;
-      case "ArrowRight": if (!now.hasAttribute("aria-expanded")) break; open ? focus(now.parentElement?.querySelector<HTMLElement>(':scope > ul [role="treeitem"]')) : setOpen(uid, true); break;
-      case "ArrowLeft": open ? setOpen(uid, false) : focus(now.closest("ul")?.parentElement?.querySelector<HTMLElement>(':scope > [role="treeitem"]')); break;
-      case "Enter": go(groupPage(uid)); break;
-      default: return;
+      case "ArrowDown":
+        focus(items[at + 1]);
+        break;
+      case "ArrowUp":
+        focus(items[at - 1]);
+        break;
+      case "Home":
+        focus(items[0]);
+        break;
+      case "End":
+        focus(items.at(-1));
+        break;
+      case "ArrowRight":
+        if (!now.hasAttribute("aria-expanded")) break;
+        open
+          ? focus(now.parentElement?.querySelector<HTMLElement>(':scope > ul [role="treeitem"]'))
+          : setOpen(uid, true);
+        break;
+      case "ArrowLeft":
+        open
+          ? setOpen(uid, false)
+          : focus(now.closest("ul")?.parentElement?.querySelector<HTMLElement>(':scope > [role="treeitem"]'));
+        break;
+      case "Enter":
+        go(groupPage(uid));
+        break;
+      default:
+        return;
     }
     e.preventDefault();
   };
@@ -109,31 +186,62 @@ function Root() {
 /** Level is the groups of one parent: one request, and one more for each further page. */
 function Level({ parent, depth, page }: { parent: string; depth: number; page?: string }) {
   const [more, setMore] = useState(false);
-  const top = useQuery(parent ? null : roots(page)), below = useQuery(parent ? children(parent, page) : null);
+  const top = useQuery(parent ? null : roots(page)),
+    below = useQuery(parent ? children(parent, page) : null);
   const { data, error } = parent ? below : top;
-  if (error) return <li role="none"><Problem error={error} /></li>;
-  if (!data) return <li role="none" class="waiting">…</li>;
+  if (error)
+    return (
+      <li role="none">
+        <Problem error={error} />
+      </li>
+    );
+  if (!data)
+    return (
+      <li role="none" class="waiting">
+        …
+      </li>
+    );
   const groups: Group[] = data.groups ?? [];
   if (groups.length === 0 && !page) {
-    return parent ? <li role="none" class="hint none">no folders</li> : <li role="none"><Empty title="There is no group that you may see">Ask somebody who owns an organization for an invite.</Empty></li>;
+    return parent ? (
+      <li role="none" class="hint none">
+        no folders
+      </li>
+    ) : (
+      <li role="none">
+        <Empty title="There is no group that you may see">Ask somebody who owns an organization for an invite.</Empty>
+      </li>
+    );
   }
   const rest = Number(data.totalCount ?? 0) - groups.length;
   return (
     <>
       {groups.map((g, i) => {
         const first = depth === 1 && i === 0 && !page;
-        return !parent && !page && i < counted ? <Organization key={g.uid} group={g} first={first} /> : <Node key={g.uid} group={g} depth={depth} first={first} />;
+        return !parent && !page && i < counted ? (
+          <Organization key={g.uid} group={g} first={first} />
+        ) : (
+          <Node key={g.uid} group={g} depth={depth} first={first} />
+        );
       })}
-      {data.nextPageToken && (more
-        ? <Level parent={parent} depth={depth} page={data.nextPageToken} />
-        : <li role="none"><button type="button" class="small" onClick={() => setMore(true)}>Show more{page ? "" : ` of ${count(rest)}`}</button></li>)}
+      {data.nextPageToken &&
+        (more ? (
+          <Level parent={parent} depth={depth} page={data.nextPageToken} />
+        ) : (
+          <li role="none">
+            <button type="button" class="small" onClick={() => setMore(true)}>
+              Show more{page ? "" : ` of ${count(rest)}`}
+            </button>
+          </li>
+        ))}
     </>
   );
 }
 
 /** Organization is a node whose counts come with its folders. */
-const Organization = ({ group, first }: { group: Group; first: boolean }) =>
-  <Node group={{ ...group, counts: useQuery(children(group.uid ?? "")).data?.counts }} depth={1} first={first} />;
+const Organization = ({ group, first }: { group: Group; first: boolean }) => (
+  <Node group={{ ...group, counts: useQuery(children(group.uid ?? "")).data?.counts }} depth={1} first={first} />
+);
 
 function Node({ group, depth, first }: { group: Group; depth: number; first: boolean }) {
   const uid = group.uid ?? "";
@@ -142,17 +250,34 @@ function Node({ group, depth, first }: { group: Group; depth: number; first: boo
   const text = group.displayName || group.name || "";
   return (
     <li role="none">
-      <div class="node" role="treeitem" aria-expanded={folders ? open : undefined} aria-level={depth} tabIndex={first ? 0 : -1} data-uid={uid}>
+      <div
+        class="node"
+        role="treeitem"
+        aria-expanded={folders ? open : undefined}
+        aria-level={depth}
+        tabIndex={first ? 0 : -1}
+        data-uid={uid}
+      >
         {folders ? (
           <button type="button" class="twist" tabIndex={-1} aria-hidden="true" onClick={() => setOpen(uid, !open)}>
-            <svg viewBox="0 0 12 12" width="12" height="12"><path d={open ? "M2 4l4 4 4-4" : "M4 2l4 4-4 4"} fill="none" stroke="currentColor" stroke-width="1.6" /></svg>
+            <svg viewBox="0 0 12 12" width="12" height="12">
+              <path d={open ? "M2 4l4 4 4-4" : "M4 2l4 4-4 4"} fill="none" stroke="currentColor" stroke-width="1.6" />
+            </svg>
           </button>
-        ) : <span class="twist none" aria-hidden="true" />}
-        <a href={groupPage(uid)} tabIndex={-1}><bdi>{text}</bdi></a>
+        ) : (
+          <span class="twist none" aria-hidden="true" />
+        )}
+        <a href={groupPage(uid)} tabIndex={-1}>
+          <bdi>{text}</bdi>
+        </a>
         <small class="wide">{inWords(group.counts)}</small>
         <Copy text={uid} what={`the uid of ${text.slice(0, 40)}`} mouse />
       </div>
-      {open && <ul role="none"><Level parent={uid} depth={depth + 1} /></ul>}
+      {open && (
+        <ul role="none">
+          <Level parent={uid} depth={depth + 1} />
+        </ul>
+      )}
     </li>
   );
 }

@@ -10,16 +10,49 @@ const moment = (text: string) => (text && !Number.isNaN(Date.parse(text)) ? new 
 export default function Audit() {
   const list = get("/audit/v1/entries", {
     query: {
-      group_uid: param("group") || undefined, subject: param("subject") || undefined, identity_uid: param("identity") || undefined, type: param("type") || undefined,
-      since: moment(param("since")), until: moment(param("until")), page_size: 50, page_token: param("page") || undefined,
+      group_uid: param("group") || undefined,
+      subject: param("subject") || undefined,
+      identity_uid: param("identity") || undefined,
+      type: param("type") || undefined,
+      since: moment(param("since")),
+      until: moment(param("until")),
+      page_size: 50,
+      page_token: param("page") || undefined,
     },
   });
-  const flags: [string, string][] = [["group", "--group"], ["identity", "--by"], ["subject", "--subject"], ["type", "--type"], ["since", "--since"], ["until", "--until"]];
+  const flags: [string, string][] = [
+    ["group", "--group"],
+    ["identity", "--by"],
+    ["subject", "--subject"],
+    ["type", "--type"],
+    ["since", "--since"],
+    ["until", "--until"],
+  ];
   const set = flags.filter(([p]) => param(p));
   const live = param("live") !== "" && !param("page") && !param("since") && !param("until");
   return (
-    <Page title="Audit" lead="Who changed what, the newest first." actions={<AsCommand command={["holdfast audit", ...(live ? ["--follow"] : []), ...set.map(([p, f]) => `${f} ${sh(moment(p === "since" || p === "until" ? param(p) : "") ?? param(p))}`)].join(" ")} request={list} />}>
-      <Filters label="Filter the audit log" names={{ group: ["groups"], identity: ["identities"], subject: ["groups", "repos", "identities", "roles", "identity_providers"] }}>
+    <Page
+      title="Audit"
+      lead="Who changed what, the newest first."
+      actions={
+        <AsCommand
+          command={[
+            "holdfast audit",
+            ...(live ? ["--follow"] : []),
+            ...set.map(([p, f]) => `${f} ${sh(moment(p === "since" || p === "until" ? param(p) : "") ?? param(p))}`),
+          ].join(" ")}
+          request={list}
+        />
+      }
+    >
+      <Filters
+        label="Filter the audit log"
+        names={{
+          group: ["groups"],
+          identity: ["identities"],
+          subject: ["groups", "repos", "identities", "roles", "identity_providers"],
+        }}
+      >
         <Field name="type" label="Type begins with" placeholder="iam.rolebindings" first />
         <Field name="group" label="In the group" placeholder="acme/platform" />
         <Field name="identity" label="Done by" placeholder="me" />
@@ -29,24 +62,65 @@ export default function Audit() {
       </Filters>
       {set.length > 0 && (
         <p class="chips" aria-label="Filters">
-          {set.map(([p]) => <a key={p} class="chip" href={withParams({ [p]: undefined })} title="Remove this filter">{p}: {["group", "identity", "subject"].includes(p) ? <Name uid={param(p)} path quiet /> : <bdi>{param(p)}</bdi>} ✕</a>)}
+          {set.map(([p]) => (
+            <a key={p} class="chip" href={withParams({ [p]: undefined })} title="Remove this filter">
+              {p}:{" "}
+              {["group", "identity", "subject"].includes(p) ? (
+                <Name uid={param(p)} path quiet />
+              ) : (
+                <bdi>{param(p)}</bdi>
+              )}{" "}
+              ✕
+            </a>
+          ))}
           <a href={`${base}/audit`}>Remove all</a>
         </p>
       )}
       <p class="live-switch">
-        {live ? <a class="button small" href={withParams({ live: undefined })}>Stop watching</a>
-          : <a class="button small" href={withParams({ live: "1", page: undefined, since: undefined, until: undefined })}>Watch live</a>}
+        {live ? (
+          <a class="button small" href={withParams({ live: undefined })}>
+            Stop watching
+          </a>
+        ) : (
+          <a class="button small" href={withParams({ live: "1", page: undefined, since: undefined, until: undefined })}>
+            Watch live
+          </a>
+        )}
       </p>
-      {live && <Live query={{ group_uid: param("group") || undefined, subject: param("subject") || undefined, identity_uid: param("identity") || undefined, type: param("type") || undefined }} />}
-      <Answer of={useQuery(list)}>{({ entries = [], nextPageToken }) => (
-        <>
-          {entries.length === 0 && (nextPageToken
-            ? <Empty title="None on this page">The page looked at a bounded number of changes. Go on to the next.</Empty>
-            : <Empty title="Nothing matches">Every change of a resource is kept here, with who made it and from where.</Empty>)}
-          <ul class="entries">{entries.map((e) => <li key={e.id}><EntryRow of={e} /></li>)}</ul>
-          <Pager next={nextPageToken} one="entry" more="entries" />
-        </>
-      )}</Answer>
+      {live && (
+        <Live
+          query={{
+            group_uid: param("group") || undefined,
+            subject: param("subject") || undefined,
+            identity_uid: param("identity") || undefined,
+            type: param("type") || undefined,
+          }}
+        />
+      )}
+      <Answer of={useQuery(list)}>
+        {({ entries = [], nextPageToken }) => (
+          <>
+            {entries.length === 0 &&
+              (nextPageToken ? (
+                <Empty title="None on this page">
+                  The page looked at a bounded number of changes. Go on to the next.
+                </Empty>
+              ) : (
+                <Empty title="Nothing matches">
+                  Every change of a resource is kept here, with who made it and from where.
+                </Empty>
+              ))}
+            <ul class="entries">
+              {entries.map((e) => (
+                <li key={e.id}>
+                  <EntryRow of={e} />
+                </li>
+              ))}
+            </ul>
+            <Pager next={nextPageToken} one="entry" more="entries" />
+          </>
+        )}
+      </Answer>
     </Page>
   );
 }

@@ -4,29 +4,78 @@ import { Live } from "./live";
 import { nameOf, parentOf, resolve } from "../../api/names";
 import { changed, organizations, useMay, useMayAnywhere, useQuery } from "../../api/query";
 import { param, withParams } from "../../ui/router";
-import { Answer, AsCommand, Choice, Command, Confirm, Copy, count, Dialog, Empty, eventName, Field, Filters, many, Name, Page, Pager, Problem, sh, Table, Tabs, Time } from "../../ui";
+import {
+  Answer,
+  AsCommand,
+  Choice,
+  Command,
+  Confirm,
+  Copy,
+  count,
+  Dialog,
+  Empty,
+  eventName,
+  Field,
+  Filters,
+  many,
+  Name,
+  Page,
+  Pager,
+  Problem,
+  sh,
+  Table,
+  Tabs,
+  Time,
+} from "../../ui";
 
 type Subscription = Schema<"holdfast.events.v2beta1.Subscription">;
 type Delivery = Schema<"holdfast.deliveries.v1.Delivery">;
 
-const tabs = [{ id: "", name: "Subscriptions" }, { id: "deliveries", name: "Failed deliveries" }, { id: "live", name: "Live" }];
+const tabs = [
+  { id: "", name: "Subscriptions" },
+  { id: "deliveries", name: "Failed deliveries" },
+  { id: "live", name: "Live" },
+];
 const page = () => ({ page_size: 50, page_token: param("page") || undefined });
-const subscriptions = () => get("/events/v2beta1/subscriptions", { query: { ...page(), "uidp.children_of": param("group") || undefined } });
-const deliveries = () => get("/deliveries/v1/deliveries", { query: { ...page(), "uidp.children_of": param("subscription") || undefined } });
+const subscriptions = () =>
+  get("/events/v2beta1/subscriptions", { query: { ...page(), "uidp.children_of": param("group") || undefined } });
+const deliveries = () =>
+  get("/deliveries/v1/deliveries", { query: { ...page(), "uidp.children_of": param("subscription") || undefined } });
 
 export default function Events() {
   const tab = param("tab");
-  const group = param("group"), subscription = param("subscription");
+  const group = param("group"),
+    subscription = param("subscription");
   const path = nameOf(group || subscription).value?.path;
   return (
     <Page
-      title="Events" lead="Every change is an event. A subscription sends the events of a group, and of all below it, to another program."
-      actions={tab === "deliveries"
-        ? <AsCommand command={`holdfast events deliveries list${subscription && ` --subscription ${subscription}`}`} request={deliveries()} />
-        : tab === "live" ? <AsCommand command={`holdfast audit --follow${group && ` --group ${sh(path ?? group)}`}`} request={get("/audit/v1/entries:watch", { query: { group_uid: group || undefined } })} />
-        : <AsCommand command={`holdfast events subscriptions list${group && ` --parent ${sh(path ?? group)}`}`} request={subscriptions()} />}
+      title="Events"
+      lead="Every change is an event. A subscription sends the events of a group, and of all below it, to another program."
+      actions={
+        tab === "deliveries" ? (
+          <AsCommand
+            command={`holdfast events deliveries list${subscription && ` --subscription ${subscription}`}`}
+            request={deliveries()}
+          />
+        ) : tab === "live" ? (
+          <AsCommand
+            command={`holdfast audit --follow${group && ` --group ${sh(path ?? group)}`}`}
+            request={get("/audit/v1/entries:watch", { query: { group_uid: group || undefined } })}
+          />
+        ) : (
+          <AsCommand
+            command={`holdfast events subscriptions list${group && ` --parent ${sh(path ?? group)}`}`}
+            request={subscriptions()}
+          />
+        )
+      }
     >
-      <Tabs label="Of events" items={tabs} now={tab} href={(id) => withParams({ tab: id, subscription: undefined, group: undefined })} />
+      <Tabs
+        label="Of events"
+        items={tabs}
+        now={tab}
+        href={(id) => withParams({ tab: id, subscription: undefined, group: undefined })}
+      />
       {tab === "deliveries" ? <Deliveries /> : tab === "live" ? <LiveEvents /> : <Subscriptions />}
     </Page>
   );
@@ -41,31 +90,92 @@ function Subscriptions() {
   return (
     <>
       <div class="bar-row">
-        <Filters label="Filter subscriptions" names={{ group: ["groups"] }}><Field name="group" label="Directly in the group" placeholder="acme/platform" first /></Filters>
-        {canCreate && <button type="button" class="primary small" onClick={() => setCreating(true)}>Subscribe</button>}
+        <Filters label="Filter subscriptions" names={{ group: ["groups"] }}>
+          <Field name="group" label="Directly in the group" placeholder="acme/platform" first />
+        </Filters>
+        {canCreate && (
+          <button type="button" class="primary small" onClick={() => setCreating(true)}>
+            Subscribe
+          </button>
+        )}
       </div>
-      <Answer of={useQuery(subscriptions())}>{({ subscriptions: rows = [], nextPageToken, totalCount }) => (
-        <>
-          {rows.length === 0
-            ? <Empty title="There is no subscription" command="holdfast events subscriptions create https://hooks.example.com/holdfast --parent ORGANIZATION">It posts signed CloudEvents to an address, in order for each subject, at least once.</Empty>
-            : <Table label="Subscriptions" rows={rows} id={(s) => s.uid ?? ""} columns={[
-              { name: "Address", roomy: true, cell: (s) => <span class="name"><bdi>{s.sink}</bdi><Copy text={s.uid ?? ""} what="the uid of this subscription" /></span> },
-              { name: "Events of", cell: (s) => <Name uid={parentOf(s.uid ?? "")} path /> },
-              { name: "Failed", number: true, cell: (s) => <Failed of={s.uid ?? ""} /> },
-              { name: "Since", cell: (s) => <Time at={s.createTime} />, wide: true },
-              ...(rows.some((s) => may("subscriptions.update", s.uid ?? ""))
-                ? [{ name: "Test", hidden: true, cell: (s: Subscription) => may("subscriptions.update", s.uid ?? "") && <button type="button" class="small" onClick={() => setTrying(s)}>Test</button> }] : []),
-              ...(rows.some((s) => may("subscriptions.delete", s.uid ?? ""))
-                ? [{ name: "Delete", hidden: true, cell: (s: Subscription) => may("subscriptions.delete", s.uid ?? "") && <button type="button" class="danger small" onClick={() => setDeleting(s)}>Delete</button> }] : []),
-            ]} />}
-          <Pager next={nextPageToken} total={totalCount} one="subscription" />
-        </>
-      )}</Answer>
+      <Answer of={useQuery(subscriptions())}>
+        {({ subscriptions: rows = [], nextPageToken, totalCount }) => (
+          <>
+            {rows.length === 0 ? (
+              <Empty
+                title="There is no subscription"
+                command="holdfast events subscriptions create https://hooks.example.com/holdfast --parent ORGANIZATION"
+              >
+                It posts signed CloudEvents to an address, in order for each subject, at least once.
+              </Empty>
+            ) : (
+              <Table
+                label="Subscriptions"
+                rows={rows}
+                id={(s) => s.uid ?? ""}
+                columns={[
+                  {
+                    name: "Address",
+                    roomy: true,
+                    cell: (s) => (
+                      <span class="name">
+                        <bdi>{s.sink}</bdi>
+                        <Copy text={s.uid ?? ""} what="the uid of this subscription" />
+                      </span>
+                    ),
+                  },
+                  { name: "Events of", cell: (s) => <Name uid={parentOf(s.uid ?? "")} path /> },
+                  { name: "Failed", number: true, cell: (s) => <Failed of={s.uid ?? ""} /> },
+                  { name: "Since", cell: (s) => <Time at={s.createTime} />, wide: true },
+                  ...(rows.some((s) => may("subscriptions.update", s.uid ?? ""))
+                    ? [
+                        {
+                          name: "Test",
+                          hidden: true,
+                          cell: (s: Subscription) =>
+                            may("subscriptions.update", s.uid ?? "") && (
+                              <button type="button" class="small" onClick={() => setTrying(s)}>
+                                Test
+                              </button>
+                            ),
+                        },
+                      ]
+                    : []),
+                  ...(rows.some((s) => may("subscriptions.delete", s.uid ?? ""))
+                    ? [
+                        {
+                          name: "Delete",
+                          hidden: true,
+                          cell: (s: Subscription) =>
+                            may("subscriptions.delete", s.uid ?? "") && (
+                              <button type="button" class="danger small" onClick={() => setDeleting(s)}>
+                                Delete
+                              </button>
+                            ),
+                        },
+                      ]
+                    : []),
+                ]}
+              />
+            )}
+            <Pager next={nextPageToken} total={totalCount} one="subscription" />
+          </>
+        )}
+      </Answer>
       {trying && <Trial of={trying} onClose={() => setTrying(undefined)} />}
       {creating && <Create onClose={() => setCreating(false)} />}
       {deleting && (
-        <Confirm title="Delete a subscription?" label="Delete the subscription" keep="Keep it" command={`holdfast events subscriptions delete ${deleting.uid} --yes`} onClose={() => setDeleting(undefined)}
-          requests={[true, undefined].map((validate_only) => del("/events/v2beta1/subscriptions/{uid}", { path: { uid: deleting.uid ?? "" }, query: { validate_only } }))}>
+        <Confirm
+          title="Delete a subscription?"
+          label="Delete the subscription"
+          keep="Keep it"
+          command={`holdfast events subscriptions delete ${deleting.uid} --yes`}
+          onClose={() => setDeleting(undefined)}
+          requests={[true, undefined].map((validate_only) =>
+            del("/events/v2beta1/subscriptions/{uid}", { path: { uid: deleting.uid ?? "" }, query: { validate_only } }),
+          )}
+        >
           <bdi>{deleting.sink}</bdi> gets no more events. What could not be delivered to it is forgotten.
         </Confirm>
       )}
@@ -77,7 +187,9 @@ function Subscriptions() {
 function LiveEvents() {
   return (
     <>
-      <Filters label="Filter events" names={{ group: ["groups"] }}><Field name="group" label="In the group" placeholder="acme/platform" first /></Filters>
+      <Filters label="Filter events" names={{ group: ["groups"] }}>
+        <Field name="group" label="In the group" placeholder="acme/platform" first />
+      </Filters>
       <Live query={{ group_uid: param("group") || undefined }} />
     </>
   );
@@ -91,18 +203,32 @@ function Trial({ of, onClose }: { of: Subscription; onClose: () => void }) {
   const send = async () => {
     setBusy(true);
     setError(undefined);
-    await post("/deliveries/v1/tests/{uid}", { path: { uid: of.uid ?? "" }, body: {} }).send().then(setAnswer, setError);
+    await post("/deliveries/v1/tests/{uid}", { path: { uid: of.uid ?? "" }, body: {} })
+      .send()
+      .then(setAnswer, setError);
     setBusy(false);
   };
   return (
     <Dialog title="Send a test event" onClose={onClose}>
-      <p>One signed event of the type <code>events.subscription.tested</code> is sent to <bdi>{of.sink}</bdi>, now and once.</p>
+      <p>
+        One signed event of the type <code>events.subscription.tested</code> is sent to <bdi>{of.sink}</bdi>, now and
+        once.
+      </p>
       <Command text={`holdfast events subscriptions test ${of.uid}`} />
-      {answer && <p class={answer.taken ? "notice" : "notice wrong"} role="status">{answer.taken ? "It was taken" : <bdi>{answer.error}</bdi>}, after {Math.round(parseFloat(answer.took ?? "0") * 1000)} ms.</p>}
+      {answer && (
+        <p class={answer.taken ? "notice" : "notice wrong"} role="status">
+          {answer.taken ? "It was taken" : <bdi>{answer.error}</bdi>}, after{" "}
+          {Math.round(parseFloat(answer.took ?? "0") * 1000)} ms.
+        </p>
+      )}
       {error && <Problem error={error} />}
       <div class="dialog-foot">
-        <button type="button" onClick={onClose}>Close</button>
-        <button type="button" class="primary" disabled={busy} onClick={() => void send()}>{answer ? "Send another" : "Send it"}</button>
+        <button type="button" onClick={onClose}>
+          Close
+        </button>
+        <button type="button" class="primary" disabled={busy} onClick={() => void send()}>
+          {answer ? "Send another" : "Send it"}
+        </button>
       </div>
     </Dialog>
   );
@@ -112,20 +238,29 @@ function Trial({ of, onClose }: { of: Subscription; onClose: () => void }) {
 function Failed({ of }: { of: string }) {
   const { data } = useQuery(get("/deliveries/v1/deliveries", { query: { "uidp.children_of": of, page_size: 1 } }));
   if (!data) return <>…</>;
-  return Number(data.totalCount ?? 0) === 0 ? <>0</> : <a href={withParams({ tab: "deliveries", subscription: of, group: undefined })}>{count(data.totalCount)}</a>;
+  return Number(data.totalCount ?? 0) === 0 ? (
+    <>0</>
+  ) : (
+    <a href={withParams({ tab: "deliveries", subscription: of, group: undefined })}>{count(data.totalCount)}</a>
+  );
 }
 
 /** Create asks where the events of which group go. The server checks it before anything is written. */
 function Create({ onClose }: { onClose: () => void }) {
   const first = useQuery(organizations).data?.groups?.[0];
-  const [group, setGroup] = useState(nameOf(param("group")).value?.path ?? first?.name ?? ""), [sink, setSink] = useState("");
+  const [group, setGroup] = useState(nameOf(param("group")).value?.path ?? first?.name ?? ""),
+    [sink, setSink] = useState("");
   const [checked, setChecked] = useState("");
   const [error, setError] = useState<Fault>();
   const send = async (validate_only: boolean) => {
     setError(undefined);
     try {
       const uid = await resolve(group.trim(), "groups");
-      await post("/events/v2beta1/subscriptions/{uid}", { path: { uid }, query: { validate_only }, body: { sink: sink.trim() } }).send();
+      await post("/events/v2beta1/subscriptions/{uid}", {
+        path: { uid },
+        query: { validate_only },
+        body: { sink: sink.trim() },
+      }).send();
       if (validate_only) return setChecked(uid);
       await changed();
       onClose();
@@ -134,18 +269,51 @@ function Create({ onClose }: { onClose: () => void }) {
       setError(failed as Fault);
     }
   };
-  const change = (set: (v: string) => void) => (v: string) => { setChecked(""); set(v); };
+  const change = (set: (v: string) => void) => (v: string) => {
+    setChecked("");
+    set(v);
+  };
   return (
     <Dialog title="Subscribe to events" onClose={onClose}>
-      <form onSubmit={(e) => { e.preventDefault(); void send(!checked); }}>
-        <Field name="group" label="Events of the group" value={group} onInput={change(setGroup)} placeholder="acme/platform" required />
-        <Field name="sink" label="Address to post them to" value={sink} onInput={change(setSink)} placeholder="https://hooks.example.com/holdfast" required hint="A secret may be in its query: those who may not update the subscription do not see it." />
-        {checked && <p class="notice" role="status">All events of <Name uid={checked} path quiet /> and of everything below it will be sent there, from now on.</p>}
-        {checked && <Command text={`holdfast events subscriptions create ${sh(sink.trim())} --parent ${sh(group.trim())}`} />}
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          void send(!checked);
+        }}
+      >
+        <Field
+          name="group"
+          label="Events of the group"
+          value={group}
+          onInput={change(setGroup)}
+          placeholder="acme/platform"
+          required
+        />
+        <Field
+          name="sink"
+          label="Address to post them to"
+          value={sink}
+          onInput={change(setSink)}
+          placeholder="https://hooks.example.com/holdfast"
+          required
+          hint="A secret may be in its query: those who may not update the subscription do not see it."
+        />
+        {checked && (
+          <p class="notice" role="status">
+            All events of <Name uid={checked} path quiet /> and of everything below it will be sent there, from now on.
+          </p>
+        )}
+        {checked && (
+          <Command text={`holdfast events subscriptions create ${sh(sink.trim())} --parent ${sh(group.trim())}`} />
+        )}
         {error && <Problem error={error} />}
         <div class="dialog-foot">
-          <button type="button" onClick={onClose}>Cancel</button>
-          <button type="submit" class="primary">{checked ? "Create the subscription" : "Check"}</button>
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="primary">
+            {checked ? "Create the subscription" : "Check"}
+          </button>
         </div>
       </form>
     </Dialog>
@@ -163,22 +331,55 @@ function Deliveries() {
     <>
       <div class="bar-row">
         <Filters label="Filter deliveries">
-          <Choice name="subscription" label="Subscription" options={[["", "all"], ...known.map((s): [string, string] => [s.uid ?? "", (s.sink ?? "").slice(0, 80)])]} />
+          <Choice
+            name="subscription"
+            label="Subscription"
+            options={[["", "all"], ...known.map((s): [string, string] => [s.uid ?? "", (s.sink ?? "").slice(0, 80)])]}
+          />
         </Filters>
-        {subscription && may("subscriptions.update", subscription) && Number(found.data?.totalCount ?? 0) > 0
-          && <button type="button" class="small" onClick={() => setReplaying(subscription)}>Replay all</button>}
+        {subscription && may("subscriptions.update", subscription) && Number(found.data?.totalCount ?? 0) > 0 && (
+          <button type="button" class="small" onClick={() => setReplaying(subscription)}>
+            Replay all
+          </button>
+        )}
       </div>
-      <Answer of={found}>{({ deliveries: rows = [], nextPageToken, totalCount }) => (
-        <>
-          {rows.length === 0 && <Empty title="Everything was delivered">An event that a receiver has not taken for a day is kept here, until it is replayed.</Empty>}
-          <ul class="entries">{rows.map((d) => <li key={d.uid}><Row of={d} onReplay={may("subscriptions.update", d.uid ?? "") ? () => setReplaying(d.uid ?? "") : undefined} /></li>)}</ul>
-          <Pager next={nextPageToken} total={totalCount} one="failed delivery" more="failed deliveries" />
-        </>
-      )}</Answer>
+      <Answer of={found}>
+        {({ deliveries: rows = [], nextPageToken, totalCount }) => (
+          <>
+            {rows.length === 0 && (
+              <Empty title="Everything was delivered">
+                An event that a receiver has not taken for a day is kept here, until it is replayed.
+              </Empty>
+            )}
+            <ul class="entries">
+              {rows.map((d) => (
+                <li key={d.uid}>
+                  <Row
+                    of={d}
+                    onReplay={may("subscriptions.update", d.uid ?? "") ? () => setReplaying(d.uid ?? "") : undefined}
+                  />
+                </li>
+              ))}
+            </ul>
+            <Pager next={nextPageToken} total={totalCount} one="failed delivery" more="failed deliveries" />
+          </>
+        )}
+      </Answer>
       {replaying && (
-        <Confirm title={one ? "Replay a delivery?" : "Replay all deliveries?"} label={one ? "Send it again" : "Send them again"} command={`holdfast events deliveries replay ${replaying}`} onClose={() => setReplaying("")}
-          requests={[post("/deliveries/v1/replays/{uid}", { path: { uid: replaying }, body: {} })]}>
-          {one ? <>{eventName(one.type)} is tried once more.</> : <>All {count(found.data?.totalCount)} events that were given up are tried once more, the oldest first.</>} What the receiver takes leaves this list. It has the same id as before, so that a receiver can tell that it had it already.
+        <Confirm
+          title={one ? "Replay a delivery?" : "Replay all deliveries?"}
+          label={one ? "Send it again" : "Send them again"}
+          command={`holdfast events deliveries replay ${replaying}`}
+          onClose={() => setReplaying("")}
+          requests={[post("/deliveries/v1/replays/{uid}", { path: { uid: replaying }, body: {} })]}
+        >
+          {one ? (
+            <>{eventName(one.type)} is tried once more.</>
+          ) : (
+            <>All {count(found.data?.totalCount)} events that were given up are tried once more, the oldest first.</>
+          )}{" "}
+          What the receiver takes leaves this list. It has the same id as before, so that a receiver can tell that it
+          had it already.
         </Confirm>
       )}
     </>
@@ -191,21 +392,44 @@ function Row({ of, onReplay }: { of: Delivery; onReplay?: () => void }) {
     <details onToggle={(e) => setOpen(e.currentTarget.open)}>
       <summary>
         <span class="entry-type">{eventName(of.type)}</span>
-        <span class="entry-what wrong"><bdi>{of.error}</bdi></span>
-        <span class="entry-who">{of.replaying ? "under way" : of.attempts ? `tried ${many(of.attempts, "time")}` : "never tried"}</span>
+        <span class="entry-what wrong">
+          <bdi>{of.error}</bdi>
+        </span>
+        <span class="entry-who">
+          {of.replaying ? "under way" : of.attempts ? `tried ${many(of.attempts, "time")}` : "never tried"}
+        </span>
         <Time at={of.eventTime} />
       </summary>
       <div class="entry">
         <p class="entry-links">
-          <span>about <Name uid={of.subject} path /></span>
-          <span>to <Sink of={parentOf(of.uid ?? "")} /></span>
-          <span>id <code>{of.eventId}</code><Copy text={of.eventId ?? ""} what="the id of the event" /></span>
-          <span>last tried <Time at={of.updateTime} /></span>
-          <span>given up <Time at={of.createTime} /></span>
+          <span>
+            about <Name uid={of.subject} path />
+          </span>
+          <span>
+            to <Sink of={parentOf(of.uid ?? "")} />
+          </span>
+          <span>
+            id <code>{of.eventId}</code>
+            <Copy text={of.eventId ?? ""} what="the id of the event" />
+          </span>
+          <span>
+            last tried <Time at={of.updateTime} />
+          </span>
+          <span>
+            given up <Time at={of.createTime} />
+          </span>
         </p>
-        <p class="wrong"><bdi>{of.error}</bdi></p>
+        <p class="wrong">
+          <bdi>{of.error}</bdi>
+        </p>
         {open && <Body of={of} />}
-        {onReplay && <p><button type="button" class="small" disabled={of.replaying} onClick={onReplay}>Replay</button></p>}
+        {onReplay && (
+          <p>
+            <button type="button" class="small" disabled={of.replaying} onClick={onReplay}>
+              Replay
+            </button>
+          </p>
+        )}
       </div>
     </details>
   );
@@ -220,7 +444,11 @@ function Sink({ of }: { of: string }) {
 function Body({ of }: { of: Delivery }) {
   const at = Date.parse(of.eventTime ?? "");
   const near = (ms: number) => (Number.isNaN(at) ? undefined : new Date(at + ms).toISOString());
-  const { data, error } = useQuery(get("/audit/v1/entries", { query: { subject: of.subject, since: near(-1_000), until: near(1_000), page_size: 100 } }));
+  const { data, error } = useQuery(
+    get("/audit/v1/entries", {
+      query: { subject: of.subject, since: near(-1_000), until: near(1_000), page_size: 100 },
+    }),
+  );
   if (error) return <Problem error={error} />;
   if (!data) return null;
   const entry = data.entries?.find((e) => e.id === of.eventId);

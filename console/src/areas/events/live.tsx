@@ -24,7 +24,10 @@ export function Live({ query }: { query: Query }) {
     setSince("");
     setError(undefined);
     void follow(query, stop.signal, {
-      begun: () => { setAway(false); setSince((was) => was || new Date().toISOString()); },
+      begun: () => {
+        setAway(false);
+        setSince((was) => was || new Date().toISOString());
+      },
       told: (e) => setEntries((all) => [e, ...all].slice(0, most)),
       away: () => setAway(true),
       refused: setError,
@@ -34,11 +37,29 @@ export function Live({ query }: { query: Query }) {
   if (error) return <Problem error={error} />;
   return (
     <section class="live" aria-label="Live">
-      <p class="live-state" role="status"><span class={away || !since ? "live-dot" : "live-dot on"} aria-hidden="true" />
-        {away ? "The server cannot be reached. What happens meanwhile is shown when it is back." : since ? <>Live since <Time at={since} />{entries.length === most && `, the last ${most}`}</> : "Connecting…"}
+      <p class="live-state" role="status">
+        <span class={away || !since ? "live-dot" : "live-dot on"} aria-hidden="true" />
+        {away ? (
+          "The server cannot be reached. What happens meanwhile is shown when it is back."
+        ) : since ? (
+          <>
+            Live since <Time at={since} />
+            {entries.length === most && `, the last ${most}`}
+          </>
+        ) : (
+          "Connecting…"
+        )}
       </p>
-      {since && entries.length === 0 && <Empty title="Nothing has happened since">Whatever changes is shown here within a second.</Empty>}
-      <ul class="entries" aria-label="Changes as they happen">{entries.map((e) => <li key={e.id}><EntryRow of={e} /></li>)}</ul>
+      {since && entries.length === 0 && (
+        <Empty title="Nothing has happened since">Whatever changes is shown here within a second.</Empty>
+      )}
+      <ul class="entries" aria-label="Changes as they happen">
+        {entries.map((e) => (
+          <li key={e.id}>
+            <EntryRow of={e} />
+          </li>
+        ))}
+      </ul>
     </section>
   );
 }
@@ -55,13 +76,18 @@ async function follow(query: Query, stop: AbortSignal, to: Listener) {
   let position: string | undefined;
   for (let pause = 1_000; !stop.aborted; pause = Math.min(pause * 2, 30_000)) {
     try {
-      await watch("/audit/v1/entries:watch", { query: { ...query, position } }, (m) => {
-        if (stop.aborted) return;
-        position = m.position;
-        pause = 500;
-        to.begun();
-        if (m.entry) to.told(m.entry);
-      }, stop);
+      await watch(
+        "/audit/v1/entries:watch",
+        { query: { ...query, position } },
+        (m) => {
+          if (stop.aborted) return;
+          position = m.position;
+          pause = 500;
+          to.begun();
+          if (m.entry) to.told(m.entry);
+        },
+        stop,
+      );
     } catch (failed) {
       if (stop.aborted) return;
       const fault = failed as Fault;

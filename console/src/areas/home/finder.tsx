@@ -46,11 +46,24 @@ function optionOf(r: Result, i: number): Option {
   const page = pages[kind]?.(r);
   const title = r.displayName || r.name || r.uid || "";
   const more = [r.path !== title && r.path, r.description, !page && r.uid].filter(Boolean).join(" · ");
-  return { id: String(i), kind: word(r.kind, "SEARCH_KIND"), title, more, time: r.time, href: page, copy: page ? undefined : r.uid };
+  return {
+    id: String(i),
+    kind: word(r.kind, "SEARCH_KIND"),
+    title,
+    more,
+    time: r.time,
+    href: page,
+    copy: page ? undefined : r.uid,
+  };
 }
 
 const kinds: [RegExp, string][] = [
-  [/\/repos\/.*\/images\//, "image"], [/\/repos\//, "repo"], [/\/groups\//, "group"], [/\/advisories\//, "advisory"], [/\/people\//, "person"], [/\/workloads\//, "workload"],
+  [/\/repos\/.*\/images\//, "image"],
+  [/\/repos\//, "repo"],
+  [/\/groups\//, "group"],
+  [/\/advisories\//, "advisory"],
+  [/\/people\//, "person"],
+  [/\/workloads\//, "workload"],
 ];
 
 /** lately are the things that were opened last, with their paths where those are known. */
@@ -58,7 +71,13 @@ function lately(): Option[] {
   return recent().map((r, i) => {
     const uid = /\/(?:groups|repos|workloads)\/([0-9a-f]{40}(?:\/[0-9a-f]{16})*)/.exec(r.href)?.[1];
     const path = uid && nameOf(uid).value?.path;
-    return { id: `recent-${i}`, kind: kinds.find(([at]) => at.test(r.href))?.[1] ?? "", title: r.title, more: path && path !== r.title ? path : undefined, href: r.href };
+    return {
+      id: `recent-${i}`,
+      kind: kinds.find(([at]) => at.test(r.href))?.[1] ?? "",
+      title: r.title,
+      more: path && path !== r.title ? path : undefined,
+      href: r.href,
+    };
   });
 }
 
@@ -69,7 +88,7 @@ interface FinderProps {
 }
 
 export function Finder({ text, onText, onOpen }: FinderProps) {
-  const id = useId().replace(/\W/g, "") + "find";
+  const id = `${useId().replace(/\W/g, "")}find`;
   const asked = text.trim();
   const [found, setFound] = useState<{ asked: string; results: Result[]; error?: Fault }>();
   const [at, setAt] = useState(0);
@@ -79,33 +98,57 @@ export function Finder({ text, onText, onOpen }: FinderProps) {
     setCopied("");
     if (asked === "") return setFound(undefined);
     const stop = new AbortController(); // the answer to an older text is not shown
-    const timer = setTimeout(() => {
-      search(asked).send(stop.signal).then(
-        ({ results = [] }) => !stop.signal.aborted && (setAt(0), setFound({ asked, results })),
-        (error: Fault) => !stop.signal.aborted && setFound({ asked, results: [], error }),
-      );
-    }, found ? typing : 0); // somebody who came by a link waits for nothing
-    return () => { clearTimeout(timer); stop.abort(); };
+    const timer = setTimeout(
+      () => {
+        search(asked)
+          .send(stop.signal)
+          .then(
+            ({ results = [] }) => {
+              if (stop.signal.aborted) return;
+              setAt(0);
+              setFound({ asked, results });
+            },
+            (error: Fault) => !stop.signal.aborted && setFound({ asked, results: [], error }),
+          );
+      },
+      found ? typing : 0,
+    ); // somebody who came by a link waits for nothing
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
   }, [asked]);
   const options = asked === "" ? lately() : (found?.results ?? []).map(optionOf);
   const now = options[Math.min(at, options.length - 1)];
-  useEffect(() => { document.getElementById(`${id}-${now?.id}`)?.scrollIntoView({ block: "nearest" }); }, [now?.id]);
+  useEffect(() => {
+    document.getElementById(`${id}-${now?.id}`)?.scrollIntoView({ block: "nearest" });
+  }, [now?.id]);
 
   const choose = (o: Option | undefined) => {
     if (o?.href) {
       onOpen?.();
       go(o.href);
     } else if (o?.copy) {
-      void navigator.clipboard?.writeText(o.copy).then(() => setCopied(o.id), () => undefined);
+      void navigator.clipboard?.writeText(o.copy).then(
+        () => setCopied(o.id),
+        () => undefined,
+      );
     }
   };
   const press = (e: KeyboardEvent) => {
     const n = options.length;
     switch (e.key) {
-      case "ArrowDown": setAt((at + 1) % Math.max(n, 1)); break;
-      case "ArrowUp": setAt((at + n - 1) % Math.max(n, 1)); break;
-      case "Enter": if (asked === "" || found?.asked === asked) choose(now); break; // not of the text before
-      default: return;
+      case "ArrowDown":
+        setAt((at + 1) % Math.max(n, 1));
+        break;
+      case "ArrowUp":
+        setAt((at + n - 1) % Math.max(n, 1));
+        break;
+      case "Enter":
+        if (asked === "" || found?.asked === asked) choose(now);
+        break; // not of the text before
+      default:
+        return;
     }
     e.preventDefault();
   };
@@ -114,22 +157,62 @@ export function Finder({ text, onText, onOpen }: FinderProps) {
       <div class="field">
         <label for={id}>Name, path, uid, digest, tag, CVE, package URL, e-mail address or request id</label>
         <input
-          id={id} role="combobox" aria-expanded={options.length > 0} aria-controls={`${id}-list`} aria-autocomplete="list" aria-activedescendant={now && `${id}-${now.id}`}
-          value={text} onInput={(e) => onText(e.currentTarget.value)} onKeyDown={press} data-filter autocomplete="off" spellcheck={false} placeholder="acme/platform" maxLength={256}
+          id={id}
+          role="combobox"
+          aria-expanded={options.length > 0}
+          aria-controls={`${id}-list`}
+          aria-autocomplete="list"
+          aria-activedescendant={now && `${id}-${now.id}`}
+          value={text}
+          onInput={(e) => onText(e.currentTarget.value)}
+          onKeyDown={press}
+          data-filter
+          autocomplete="off"
+          spellcheck={false}
+          placeholder="acme/platform"
+          maxLength={256}
         />
       </div>
-      {options.length > 0 && <p class="hint" aria-hidden="true">{asked === "" ? "Opened lately" : "Arrow keys move, Enter opens"}</p>}
-      <ul id={`${id}-list`} class="options" role="listbox" aria-label={asked === "" ? "Opened lately" : "Results"} hidden={options.length === 0}>
+      {options.length > 0 && (
+        <p class="hint" aria-hidden="true">
+          {asked === "" ? "Opened lately" : "Arrow keys move, Enter opens"}
+        </p>
+      )}
+      <ul
+        id={`${id}-list`}
+        class="options"
+        role="listbox"
+        aria-label={asked === "" ? "Opened lately" : "Results"}
+        hidden={options.length === 0}
+      >
         {options.map((o, i) => (
-          <li key={o.id} id={`${id}-${o.id}`} role="option" aria-selected={o === now} onMouseMove={() => setAt(i)} onMouseDown={(e) => e.preventDefault()} onClick={() => choose(o)}>
+          <li
+            key={o.id}
+            id={`${id}-${o.id}`}
+            role="option"
+            aria-selected={o === now}
+            onMouseMove={() => setAt(i)}
+            onMouseDown={(e) => e.preventDefault()}
+            onClick={() => choose(o)}
+          >
             <span class="option-kind">{o.kind}</span>
-            <span class="option-title"><bdi>{o.title}</bdi>{o.more && <small class="line"><bdi>{o.more}</bdi></small>}</span>
-            <small>{o.time ? <Time at={o.time} /> : o.copy ? (copied === o.id ? "Copied" : "Copy the uid") : ""}</small>
+            <span class="option-title">
+              <bdi>{o.title}</bdi>
+              {o.more && (
+                <small class="line">
+                  <bdi>{o.more}</bdi>
+                </small>
+              )}
+            </span>
+            <small>{o.time ? <Time at={o.time} /> : o.copy ? copied === o.id ? "Copied" : "Copy the uid" : ""}</small>
           </li>
         ))}
       </ul>
       <p class="hint" role="status">
-        {found?.asked === asked && !found.error && options.length === 0 && "Nothing that you may see is called this. Names and paths are matched from their beginning, tags and advisories as a whole."}
+        {found?.asked === asked &&
+          !found.error &&
+          options.length === 0 &&
+          "Nothing that you may see is called this. Names and paths are matched from their beginning, tags and advisories as a whole."}
         {asked === "" && options.length === 0 && "Type the beginning of a name or of a path, or paste what you have."}
       </p>
       {found?.error && found.asked === asked && <Problem error={found.error} />}

@@ -4,10 +4,30 @@ import { parentOf } from "../../api/names";
 import { organizations, useMay, useMayAnywhere, useQuery, whoami } from "../../api/query";
 import { isPending, requests } from "../access/requests";
 import { advisoryPage, base, groupPage, imagePage } from "../../ui/router";
-import { AsCommand, Answer, Command, count, Empty, Exploited, GroupCoverage, Name, Page, Problem, Section, severities, Severity, SeverityBar, sh, Table, Time } from "../../ui";
+import {
+  AsCommand,
+  Answer,
+  Command,
+  count,
+  Empty,
+  Exploited,
+  GroupCoverage,
+  Name,
+  Page,
+  Problem,
+  Section,
+  severities,
+  Severity,
+  SeverityBar,
+  sh,
+  Table,
+  Time,
+} from "../../ui";
 
 const summary = get("/findings/v1/summary", { query: { days: 1, page_size: 1 } });
-const worst = get("/findings/v1/findings", { query: { severities: ["SEVERITY_CRITICAL"], states: ["STATE_OPEN"], page_size: 8 } });
+const worst = get("/findings/v1/findings", {
+  query: { severities: ["SEVERITY_CRITICAL"], states: ["STATE_OPEN"], page_size: 8 },
+});
 const feeds = get("/advisories/v1/feeds", { query: { page_size: 50 } });
 const ending = get("/access/v1/ending", { query: { page_size: 50 } });
 const deliveries = get("/deliveries/v1/deliveries", { query: { page_size: 5 } });
@@ -15,15 +35,43 @@ const deliveries = get("/deliveries/v1/deliveries", { query: { page_size: 5 } })
 export default function Home() {
   const found = useQuery(organizations);
   return (
-    <Page title="Home" lead="What needs you, and where you are." actions={<AsCommand command="holdfast findings summary" request={summary} />}>
+    <Page
+      title="Home"
+      lead="What needs you, and where you are."
+      actions={<AsCommand command="holdfast findings summary" request={summary} />}
+    >
       <Answer of={found}>{(d) => <Checklist organization={d.groups?.[0]} />}</Answer>
       <div class="grid">
         <Findings />
         <Section title="Your organizations">
-          <Answer of={found}>{({ groups = [], totalCount }) => groups.length === 0
-            ? <Empty title="You are in no organization yet">Ask somebody who owns one for an invite.</Empty>
-            : <><ul class="rows">{groups.map((g) => <li key={g.uid}><Name uid={g.uid} /><small>{g.description || <>since <Time at={g.createTime} /></>}</small></li>)}</ul>
-              {Number(totalCount) > groups.length && <p class="hint">and {count(Number(totalCount) - groups.length)} more in the <a href={`${base}/tree`}>Tree</a></p>}</>}
+          <Answer of={found}>
+            {({ groups = [], totalCount }) =>
+              groups.length === 0 ? (
+                <Empty title="You are in no organization yet">Ask somebody who owns one for an invite.</Empty>
+              ) : (
+                <>
+                  <ul class="rows">
+                    {groups.map((g) => (
+                      <li key={g.uid}>
+                        <Name uid={g.uid} />
+                        <small>
+                          {g.description || (
+                            <>
+                              since <Time at={g.createTime} />
+                            </>
+                          )}
+                        </small>
+                      </li>
+                    ))}
+                  </ul>
+                  {Number(totalCount) > groups.length && (
+                    <p class="hint">
+                      and {count(Number(totalCount) - groups.length)} more in the <a href={`${base}/tree`}>Tree</a>
+                    </p>
+                  )}
+                </>
+              )
+            }
           </Answer>
         </Section>
       </div>
@@ -39,19 +87,29 @@ function Findings() {
   const found = useQuery(summary);
   return (
     <Section title="Open findings" actions={<a href={`${base}/vulnerabilities?tab=findings`}>All findings</a>}>
-      <Answer of={found}>{(s) => {
-        const now = s.total?.now;
-        return (
-          <>
-            <p class="big">{count(now?.open)} <small>{count(s.total?.fixable)} can be fixed</small></p>
-            <SeverityBar of={now} />
-            <ul class="legend">{severities.map((v) => (
-              <li key={v}><a href={`${base}/vulnerabilities?tab=findings&severity=${v}`}><span class={`severity ${v}`}>{v}</span> {count(now?.[v])}</a></li>
-            ))}</ul>
-            <GroupCoverage of={s.coverage} />
-          </>
-        );
-      }}</Answer>
+      <Answer of={found}>
+        {(s) => {
+          const now = s.total?.now;
+          return (
+            <>
+              <p class="big">
+                {count(now?.open)} <small>{count(s.total?.fixable)} can be fixed</small>
+              </p>
+              <SeverityBar of={now} />
+              <ul class="legend">
+                {severities.map((v) => (
+                  <li key={v}>
+                    <a href={`${base}/vulnerabilities?tab=findings&severity=${v}`}>
+                      <span class={`severity ${v}`}>{v}</span> {count(now?.[v])}
+                    </a>
+                  </li>
+                ))}
+              </ul>
+              <GroupCoverage of={s.coverage} />
+            </>
+          );
+        }}
+      </Answer>
     </Section>
   );
 }
@@ -60,16 +118,49 @@ function Critical() {
   const found = useQuery(worst);
   return (
     <Section title="Most urgent critical findings">
-      <Answer of={found}>{({ findings = [] }) => findings.length === 0
-        ? <Empty title="No critical finding is open">Every pushed image is compared with the advisories of its organization, within seconds.</Empty>
-        : <Table label="Critical findings" id={(f) => `${f.advisoryId} ${f.package?.purl}`} rows={findings} columns={[
-          { name: "Advisory", cell: (f) => <><a href={advisoryPage(f.advisoryId ?? "")}>{f.aliases?.find((a) => a.startsWith("CVE-")) ?? f.advisoryId}</a><small class="line">{f.summary}</small></> },
-          { name: "Package", cell: (f) => <><bdi>{f.package?.name}</bdi><small class="line">{f.package?.version}{f.fixedVersions?.length ? `, fixed in ${f.fixedVersions.join(", ")}` : ", no fix"}</small></> },
-          { name: "Severity", cell: (f) => <Severity of={f.severity} score={f.score} />, wide: true },
-          { name: "Exploited", cell: (f) => <Exploited of={f} />, wide: true },
-          { name: "Images", roomy: true, cell: (f) => <Images of={f} /> },
-          { name: "Seen", cell: (f) => <Time at={f.firstSeenTime} />, wide: true },
-        ]} />}
+      <Answer of={found}>
+        {({ findings = [] }) =>
+          findings.length === 0 ? (
+            <Empty title="No critical finding is open">
+              Every pushed image is compared with the advisories of its organization, within seconds.
+            </Empty>
+          ) : (
+            <Table
+              label="Critical findings"
+              id={(f) => `${f.advisoryId} ${f.package?.purl}`}
+              rows={findings}
+              columns={[
+                {
+                  name: "Advisory",
+                  cell: (f) => (
+                    <>
+                      <a href={advisoryPage(f.advisoryId ?? "")}>
+                        {f.aliases?.find((a) => a.startsWith("CVE-")) ?? f.advisoryId}
+                      </a>
+                      <small class="line">{f.summary}</small>
+                    </>
+                  ),
+                },
+                {
+                  name: "Package",
+                  cell: (f) => (
+                    <>
+                      <bdi>{f.package?.name}</bdi>
+                      <small class="line">
+                        {f.package?.version}
+                        {f.fixedVersions?.length ? `, fixed in ${f.fixedVersions.join(", ")}` : ", no fix"}
+                      </small>
+                    </>
+                  ),
+                },
+                { name: "Severity", cell: (f) => <Severity of={f.severity} score={f.score} />, wide: true },
+                { name: "Exploited", cell: (f) => <Exploited of={f} />, wide: true },
+                { name: "Images", roomy: true, cell: (f) => <Images of={f} /> },
+                { name: "Seen", cell: (f) => <Time at={f.firstSeenTime} />, wide: true },
+              ]}
+            />
+          )
+        }
       </Answer>
     </Section>
   );
@@ -80,7 +171,12 @@ function Images({ of }: { of: Schema<"holdfast.findings.v1.Finding"> }) {
   if (!first) return <>{count(of.imageCount)}</>;
   return (
     <>
-      <a href={imagePage(first.repoUid ?? "", first.digest ?? "")}><bdi>{first.repo}{first.tags?.[0] ? `:${first.tags[0]}` : ""}</bdi></a>
+      <a href={imagePage(first.repoUid ?? "", first.digest ?? "")}>
+        <bdi>
+          {first.repo}
+          {first.tags?.[0] ? `:${first.tags[0]}` : ""}
+        </bdi>
+      </a>
       {(of.imageCount ?? 0) > 1 && <small class="line">and {count((of.imageCount ?? 0) - 1)} more</small>}
     </>
   );
@@ -88,27 +184,54 @@ function Images({ of }: { of: Schema<"holdfast.findings.v1.Finding"> }) {
 
 /** Approvals are requests for roles that the caller may decide, among the newest. */
 function Approvals() {
-  const may = useMay(), me = useQuery(whoami).data?.subject;
-  const waiting = (useQuery(requests(false, 51)).data?.accessRequests ?? []).filter((r) => isPending(r) && r.identityUid !== me && may("role_bindings.create", parentOf(r.uid ?? "")));
+  const may = useMay(),
+    me = useQuery(whoami).data?.subject;
+  const waiting = (useQuery(requests(false, 51)).data?.accessRequests ?? []).filter(
+    (r) => isPending(r) && r.identityUid !== me && may("role_bindings.create", parentOf(r.uid ?? "")),
+  );
   if (waiting.length === 0) return null;
   return (
     <Section title="Requests to approve" actions={<a href={`${base}/access?show=requests`}>All requests</a>}>
-      <ul class="rows">{waiting.slice(0, 10).map((r) => <li key={r.uid}><span><Name uid={r.identityUid} quiet /> <small>as <Name uid={r.roleUid} quiet /> in <Name uid={parentOf(r.uid ?? "")} path quiet /></small></span><small><bdi>{r.reason}</bdi> <Time at={r.createTime} /></small></li>)}</ul>
+      <ul class="rows">
+        {waiting.slice(0, 10).map((r) => (
+          <li key={r.uid}>
+            <span>
+              <Name uid={r.identityUid} quiet />{" "}
+              <small>
+                as <Name uid={r.roleUid} quiet /> in <Name uid={parentOf(r.uid ?? "")} path quiet />
+              </small>
+            </span>
+            <small>
+              <bdi>{r.reason}</bdi> <Time at={r.createTime} />
+            </small>
+          </li>
+        ))}
+      </ul>
     </Section>
   );
 }
 
 /** soon reports whether a time is within the next three days. */
-const soon = (at: string | undefined) => { const left = new Date(at ?? 0).getTime() - Date.now(); return left > 0 && left < 3 * 86_400_000; };
+const soon = (at: string | undefined) => {
+  const left = new Date(at ?? 0).getTime() - Date.now();
+  return left > 0 && left < 3 * 86_400_000;
+};
 
 /** Soon are identities that stop matching, and roles and invites that end within three days. */
 function Soon() {
   const me = useQuery(whoami).data?.subject;
   const grants = useQuery(useMayAnywhere("role_bindings.list") ? ending : null).data;
   const others = (grants?.grants ?? []).filter((g) => g.identity?.uid !== me);
-  const mine = useQuery(me ? get("/iam/v2beta1/roleBindings", { query: { identity: me, page_size: 200 } }) : null).data?.roleBindings?.filter((b) => soon(b.expireTime)) ?? [];
-  const identities = useMayAnywhere("identity.list"), invites = useMayAnywhere("group_invites.list");
-  const endangered = useQuery(identities ? get("/federation/v1/issuers", { query: {} }) : null).data?.issuers?.flatMap((i) => (i.endangered ?? []).map((e) => ({ ...e, issuer: i.issuer }))) ?? [];
+  const mine =
+    useQuery(
+      me ? get("/iam/v2beta1/roleBindings", { query: { identity: me, page_size: 200 } }) : null,
+    ).data?.roleBindings?.filter((b) => soon(b.expireTime)) ?? [];
+  const identities = useMayAnywhere("identity.list"),
+    invites = useMayAnywhere("group_invites.list");
+  const endangered =
+    useQuery(identities ? get("/federation/v1/issuers", { query: {} }) : null).data?.issuers?.flatMap((i) =>
+      (i.endangered ?? []).map((e) => ({ ...e, issuer: i.issuer })),
+    ) ?? [];
   const listed = useQuery(invites ? get("/iam/v2beta1/groupInvites", { query: { page_size: 200 } }) : null).data;
   const invited = (listed?.groupInvites ?? []).filter((i) => soon(i.expirationTime));
   if (endangered.length === 0 && invited.length === 0 && mine.length === 0 && others.length === 0) return null;
@@ -116,24 +239,86 @@ function Soon() {
     <div class="grid">
       {endangered.length > 0 && (
         <Section title="Endangered workloads" actions={<a href={`${base}/workloads`}>All workloads</a>}>
-          <ul class="rows">{endangered.slice(0, 10).map((e) => <li key={`${e.identityUid} ${e.reason}`}><Name uid={e.identityUid} path quiet /><small class="wrong"><bdi>{e.reason}</bdi></small></li>)}</ul>
-          {endangered.length > 10 && <p class="hint">and {count(endangered.length - 10)} more: <code>holdfast iam issuers</code></p>}
+          <ul class="rows">
+            {endangered.slice(0, 10).map((e) => (
+              <li key={`${e.identityUid} ${e.reason}`}>
+                <Name uid={e.identityUid} path quiet />
+                <small class="wrong">
+                  <bdi>{e.reason}</bdi>
+                </small>
+              </li>
+            ))}
+          </ul>
+          {endangered.length > 10 && (
+            <p class="hint">
+              and {count(endangered.length - 10)} more: <code>holdfast iam issuers</code>
+            </p>
+          )}
         </Section>
       )}
       {mine.length > 0 && (
         <Section title="Your roles that end soon" actions={<a href={`${base}/access?show=requests`}>Ask for one</a>}>
-          <ul class="rows">{mine.slice(0, 10).map((b) => <li key={b.uid}><span><bdi>{b.role?.name}</bdi> <small>of <Name uid={b.group?.uid} path quiet /></small></span><small>ends <Time at={b.expireTime} /></small></li>)}</ul>
+          <ul class="rows">
+            {mine.slice(0, 10).map((b) => (
+              <li key={b.uid}>
+                <span>
+                  <bdi>{b.role?.name}</bdi>{" "}
+                  <small>
+                    of <Name uid={b.group?.uid} path quiet />
+                  </small>
+                </span>
+                <small>
+                  ends <Time at={b.expireTime} />
+                </small>
+              </li>
+            ))}
+          </ul>
         </Section>
       )}
       {others.length > 0 && (
-        <Section title="Roles of others that end soon" actions={<AsCommand command="holdfast access ending" request={ending} />}>
-          <ul class="rows">{others.slice(0, 10).map((g) => <li key={g.bindingUid}><span><Name uid={g.identity?.uid} quiet /> <small>as <bdi>{g.role?.name}</bdi> of <Name uid={g.group?.uid} path quiet /></small></span><small>ends <Time at={g.expireTime} /></small></li>)}</ul>
-          {(others.length > 10 || grants?.more) && <p class="hint">and {grants?.more ? "many" : count(others.length - 10)} more: <code>holdfast access ending</code></p>}
+        <Section
+          title="Roles of others that end soon"
+          actions={<AsCommand command="holdfast access ending" request={ending} />}
+        >
+          <ul class="rows">
+            {others.slice(0, 10).map((g) => (
+              <li key={g.bindingUid}>
+                <span>
+                  <Name uid={g.identity?.uid} quiet />{" "}
+                  <small>
+                    as <bdi>{g.role?.name}</bdi> of <Name uid={g.group?.uid} path quiet />
+                  </small>
+                </span>
+                <small>
+                  ends <Time at={g.expireTime} />
+                </small>
+              </li>
+            ))}
+          </ul>
+          {(others.length > 10 || grants?.more) && (
+            <p class="hint">
+              and {grants?.more ? "many" : count(others.length - 10)} more: <code>holdfast access ending</code>
+            </p>
+          )}
         </Section>
       )}
       {invited.length > 0 && (
         <Section title="Invites that end soon" actions={<a href={`${base}/people?tab=invites`}>All invites</a>}>
-          <ul class="rows">{invited.slice(0, 10).map((i) => <li key={i.uid}><span>{i.email ? <bdi>{i.email}</bdi> : "whoever has the link"} <small>as <bdi>{i.role?.name}</bdi></small></span><small>ends <Time at={i.expirationTime} /></small></li>)}</ul>
+          <ul class="rows">
+            {invited.slice(0, 10).map((i) => (
+              <li key={i.uid}>
+                <span>
+                  {i.email ? <bdi>{i.email}</bdi> : "whoever has the link"}{" "}
+                  <small>
+                    as <bdi>{i.role?.name}</bdi>
+                  </small>
+                </span>
+                <small>
+                  ends <Time at={i.expirationTime} />
+                </small>
+              </li>
+            ))}
+          </ul>
           {listed?.nextPageToken && <p class="hint">Of the first 200 invites.</p>}
         </Section>
       )}
@@ -150,12 +335,36 @@ function Troubles() {
     <div class="grid">
       {failing.length > 0 && (
         <Section title="Failing feeds" actions={<a href={`${base}/vulnerabilities?tab=feeds`}>All feeds</a>}>
-          <ul class="rows">{failing.map((f) => <li key={f.uid}><span><bdi>{f.name}</bdi> <small><Time at={f.last?.time} /></small></span><small class="wrong">{f.last?.error}</small></li>)}</ul>
+          <ul class="rows">
+            {failing.map((f) => (
+              <li key={f.uid}>
+                <span>
+                  <bdi>{f.name}</bdi>{" "}
+                  <small>
+                    <Time at={f.last?.time} />
+                  </small>
+                </span>
+                <small class="wrong">{f.last?.error}</small>
+              </li>
+            ))}
+          </ul>
         </Section>
       )}
       {Number(givenUp?.totalCount ?? 0) > 0 && (
         <Section title="Failing deliveries" actions={<a href={`${base}/events?tab=deliveries`}>All deliveries</a>}>
-          <ul class="rows">{givenUp?.deliveries?.map((d) => <li key={d.uid}><span>{d.type} <small><Time at={d.createTime} /></small></span><small class="wrong">{d.error}</small></li>)}</ul>
+          <ul class="rows">
+            {givenUp?.deliveries?.map((d) => (
+              <li key={d.uid}>
+                <span>
+                  {d.type}{" "}
+                  <small>
+                    <Time at={d.createTime} />
+                  </small>
+                </span>
+                <small class="wrong">{d.error}</small>
+              </li>
+            ))}
+          </ul>
         </Section>
       )}
     </div>
@@ -178,22 +387,59 @@ function Checklist({ organization }: { organization?: Schema<"holdfast.iam.v2bet
   const failed = all.find((q) => q.error)?.error;
   if (failed) return <Problem error={failed} />;
   if (!owner || all.some((q) => q.data === undefined)) return null;
-  const people = new Set(bindings.data?.roleBindings?.map((b) => b.identity?.uid ?? "").filter((u) => u && !u.includes("/")));
+  const people = new Set(
+    bindings.data?.roleBindings?.map((b) => b.identity?.uid ?? "").filter((u) => u && !u.includes("/")),
+  );
   const name = sh(organization?.name ?? "");
   const steps: { title: string; done: boolean; why: ComponentChildren; command: string }[] = [
-    { title: "Invite somebody", done: Number(invites.data?.totalCount) > 0 || people.size > 1, why: "A second owner can let you in again.", command: `holdfast iam invites create --parent ${name} --role owner --ttl 7d --single-use --mail` },
-    { title: "Register an identity provider", done: Number(providers.data?.totalCount) > 0, why: "People sign in with the account that they have.", command: `holdfast iam identity-providers create sso --parent ${name} --wizard` },
-    { title: "Push an image", done: Number(repos.data?.totalCount) > 0, why: "It is inspected within seconds.", command: `holdfast auth configure-docker && docker push ${registry.data?.host}/${organization?.name}/app:v1` },
-    { title: "Add a workload", done: Number(workloads.data?.totalCount) > 0, why: "A pipeline pushes without a stored secret.", command: `holdfast iam identities create github --repo OWNER/REPO --branch main --parent ${name} --role registry.push` },
+    {
+      title: "Invite somebody",
+      done: Number(invites.data?.totalCount) > 0 || people.size > 1,
+      why: "A second owner can let you in again.",
+      command: `holdfast iam invites create --parent ${name} --role owner --ttl 7d --single-use --mail`,
+    },
+    {
+      title: "Register an identity provider",
+      done: Number(providers.data?.totalCount) > 0,
+      why: "People sign in with the account that they have.",
+      command: `holdfast iam identity-providers create sso --parent ${name} --wizard`,
+    },
+    {
+      title: "Push an image",
+      done: Number(repos.data?.totalCount) > 0,
+      why: "It is inspected within seconds.",
+      command: `holdfast auth configure-docker && docker push ${registry.data?.host}/${organization?.name}/app:v1`,
+    },
+    {
+      title: "Add a workload",
+      done: Number(workloads.data?.totalCount) > 0,
+      why: "A pipeline pushes without a stored secret.",
+      command: `holdfast iam identities create github --repo OWNER/REPO --branch main --parent ${name} --role registry.push`,
+    },
   ];
   if (steps.every((s) => s.done)) return null;
   return (
-    <Section title="First steps" actions={<span class="hint">{steps.filter((s) => s.done).length} of {steps.length} done in <a href={groupPage(uid)}><bdi>{organization?.name}</bdi></a></span>}>
+    <Section
+      title="First steps"
+      actions={
+        <span class="hint">
+          {steps.filter((s) => s.done).length} of {steps.length} done in{" "}
+          <a href={groupPage(uid)}>
+            <bdi>{organization?.name}</bdi>
+          </a>
+        </span>
+      }
+    >
       <ol class="steps">
         {steps.map((s) => (
           <li key={s.title} class={s.done ? "done" : undefined}>
-            <span class="tick" aria-hidden="true">{s.done ? "✓" : ""}</span>
-            <div><strong>{s.title}</strong> <span class="hint">{s.done ? "done" : s.why}</span>{!s.done && <Command text={s.command} />}</div>
+            <span class="tick" aria-hidden="true">
+              {s.done ? "✓" : ""}
+            </span>
+            <div>
+              <strong>{s.title}</strong> <span class="hint">{s.done ? "done" : s.why}</span>
+              {!s.done && <Command text={s.command} />}
+            </div>
           </li>
         ))}
       </ol>

@@ -8,9 +8,14 @@ export default function Search() {
   const q = param("q");
   useEffect(() => ref.current?.querySelector("input")?.focus(), []);
   return (
-    <Page title="Search" lead="Finds anything that you may list. Ctrl-K or ⌘K searches from every view."
-      actions={q.trim() && <AsCommand command={`holdfast search ${sh(q.trim())}`} request={search(q.trim())} />}>
-      <div class="card" ref={ref}><Finder text={q} onText={(text) => go(withParams({ q: text }), { replace: true })} /></div>
+    <Page
+      title="Search"
+      lead="Finds anything that you may list. Ctrl-K or ⌘K searches from every view."
+      actions={q.trim() && <AsCommand command={`holdfast search ${sh(q.trim())}`} request={search(q.trim())} />}
+    >
+      <div class="card" ref={ref}>
+        <Finder text={q} onText={(text) => go(withParams({ q: text }), { replace: true })} />
+      </div>
     </Page>
   );
 }

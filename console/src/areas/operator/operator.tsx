@@ -11,7 +11,12 @@ const installation = get("/operator/v1/installation", {});
 function span(duration: string | undefined): string {
   const seconds = Number((duration ?? "0s").slice(0, -1));
   if (Math.abs(seconds) < 1) return `${(seconds * 1_000).toFixed(Math.abs(seconds) < 0.01 ? 1 : 0)} ms`;
-  for (const [unit, size] of [["day", 86_400], ["hour", 3_600], ["minute", 60]] as const) if (Math.abs(seconds) >= size) return many(Math.round(seconds / size), unit);
+  for (const [unit, size] of [
+    ["day", 86_400],
+    ["hour", 3_600],
+    ["minute", 60],
+  ] as const)
+    if (Math.abs(seconds) >= size) return many(Math.round(seconds / size), unit);
   return many(Math.round(seconds), "second");
 }
 
@@ -20,23 +25,36 @@ export default function Operator() {
   const may = who.data?.operator === true;
   const found = useQuery(may ? installation : null);
   return (
-    <Page title="Operator" lead="How the installation is, as the server that answers sees it." actions={may && <AsCommand command="holdfast operator status" request={installation} />}>
-      {who.data && !may && <Empty title="You are no operator of this installation">Operators are named in the settings of the server, by <code>operators</code>. A session that is limited to some groups is not one.</Empty>}
-      {may && <Answer of={found}>{(d) => (
-        <>
-          <Warnings of={d} />
-          <div class="grid">
-            <Database of={d} />
-            <Work of={d} />
-          </div>
-          <Replicas of={d} />
-          <div class="grid">
-            <Keys of={d} />
-            <Garbage of={d} />
-          </div>
-          <Budgets of={d} />
-        </>
-      )}</Answer>}
+    <Page
+      title="Operator"
+      lead="How the installation is, as the server that answers sees it."
+      actions={may && <AsCommand command="holdfast operator status" request={installation} />}
+    >
+      {who.data && !may && (
+        <Empty title="You are no operator of this installation">
+          Operators are named in the settings of the server, by <code>operators</code>. A session that is limited to
+          some groups is not one.
+        </Empty>
+      )}
+      {may && (
+        <Answer of={found}>
+          {(d) => (
+            <>
+              <Warnings of={d} />
+              <div class="grid">
+                <Database of={d} />
+                <Work of={d} />
+              </div>
+              <Replicas of={d} />
+              <div class="grid">
+                <Keys of={d} />
+                <Garbage of={d} />
+              </div>
+              <Budgets of={d} />
+            </>
+          )}
+        </Answer>
+      )}
     </Page>
   );
 }
@@ -47,29 +65,51 @@ function Warnings({ of }: { of: Installation }) {
   const late = Number((of.work?.feedOverdue ?? "0s").slice(0, -1));
   const ends = of.certificateExpireTime ? new Date(of.certificateExpireTime).getTime() - Date.now() : Infinity;
   const said = [
-    d?.schema !== d?.knownSchema && "The schema of the database is not that of this server's version: an upgrade is under way, or was stepped back from.",
-    Math.abs(Number((d?.clockSkew ?? "0s").slice(0, -1))) > 1 && `The clock of the database is ${span(d?.clockSkew)} from this server's: synchronize both.`,
-    (of.replicas ?? []).some((r) => r.live && Number(r.behind ?? 0) > 0) && "A replica is behind the others. Look again in a few seconds, then at its log.",
+    d?.schema !== d?.knownSchema &&
+      "The schema of the database is not that of this server's version: an upgrade is under way, or was stepped back from.",
+    Math.abs(Number((d?.clockSkew ?? "0s").slice(0, -1))) > 1 &&
+      `The clock of the database is ${span(d?.clockSkew)} from this server's: synchronize both.`,
+    (of.replicas ?? []).some((r) => r.live && Number(r.behind ?? 0) > 0) &&
+      "A replica is behind the others. Look again in a few seconds, then at its log.",
     late > 3_600 && `A feed has been due for ${span(of.work?.feedOverdue)}.`,
     ends < 14 * 86_400_000 && "The certificate ends within two weeks.",
     of.collection?.lastError && `Garbage was not collected: ${of.collection.lastError}.`,
-    (of.budgets ?? []).some((b) => Number(b.used ?? 0) >= 0.9 * Number(b.limit ?? 0)) && "A budget is nearly used up, or is.",
+    (of.budgets ?? []).some((b) => Number(b.used ?? 0) >= 0.9 * Number(b.limit ?? 0)) &&
+      "A budget is nearly used up, or is.",
   ].filter(Boolean);
-  if (said.length === 0) return <p class="verdict good" role="status"><strong>All is well</strong>: nothing that this page looks at needs you.</p>;
-  return <div class="problem" role="status"><ul class="plain">{said.map((s) => <li key={s as string}>{s}</li>)}</ul></div>;
+  if (said.length === 0)
+    return (
+      <p class="verdict good" role="status">
+        <strong>All is well</strong>: nothing that this page looks at needs you.
+      </p>
+    );
+  return (
+    <div class="problem" role="status">
+      <ul class="plain">
+        {said.map((s) => (
+          <li key={s as string}>{s}</li>
+        ))}
+      </ul>
+    </div>
+  );
 }
 
 function Database({ of }: { of: Installation }) {
   const d = of.database;
   return (
     <Section title="Server and database">
-      <Facts of={[
-        ["Version", of.version], ["Runs since", <Time at={of.startTime} />], ["Database", d?.version],
-        ["Schema", d?.schema === d?.knownSchema ? d?.schema : `${d?.schema}, and this version has ${d?.knownSchema}`],
-        ["Answers in", span(d?.answers)], ["Clock", `${span(d?.clockSkew)} from ours`],
-        ["Connections", `${count(d?.connectionsInUse)} of ${count(d?.connectionsLimit)} in use`],
-        ["Certificate ends", of.certificateExpireTime && <Time at={of.certificateExpireTime} />],
-      ]} />
+      <Facts
+        of={[
+          ["Version", of.version],
+          ["Runs since", <Time at={of.startTime} />],
+          ["Database", d?.version],
+          ["Schema", d?.schema === d?.knownSchema ? d?.schema : `${d?.schema}, and this version has ${d?.knownSchema}`],
+          ["Answers in", span(d?.answers)],
+          ["Clock", `${span(d?.clockSkew)} from ours`],
+          ["Connections", `${count(d?.connectionsInUse)} of ${count(d?.connectionsLimit)} in use`],
+          ["Certificate ends", of.certificateExpireTime && <Time at={of.certificateExpireTime} />],
+        ]}
+      />
     </Section>
   );
 }
@@ -78,12 +118,39 @@ function Work({ of }: { of: Installation }) {
   const w = of.work;
   return (
     <Section title="What waits">
-      <Facts of={[
-        ["Feeds", w?.feedOverdue === undefined ? "not known now" : Number(w.feedOverdue.slice(0, -1)) > 0 ? `one has been due for ${span(w.feedOverdue)}` : "none is due"],
-        ["Images", w?.inspectionsWaiting === undefined ? "not known now" : `${many(w.inspectionsWaiting, "image")} to inspect`],
-        ["Events", <>{many(w?.deliveriesWaiting, "event")} to deliver{w?.oldestDeliveryTime && <>, the oldest from <Time at={w.oldestDeliveryTime} /></>}</>],
-        ["Messages", w?.mailsWaiting === undefined ? "none are sent: there is no mail server" : `${many(w.mailsWaiting, "message")} to send`],
-      ]} />
+      <Facts
+        of={[
+          [
+            "Feeds",
+            w?.feedOverdue === undefined
+              ? "not known now"
+              : Number(w.feedOverdue.slice(0, -1)) > 0
+                ? `one has been due for ${span(w.feedOverdue)}`
+                : "none is due",
+          ],
+          [
+            "Images",
+            w?.inspectionsWaiting === undefined ? "not known now" : `${many(w.inspectionsWaiting, "image")} to inspect`,
+          ],
+          [
+            "Events",
+            <>
+              {many(w?.deliveriesWaiting, "event")} to deliver
+              {w?.oldestDeliveryTime && (
+                <>
+                  , the oldest from <Time at={w.oldestDeliveryTime} />
+                </>
+              )}
+            </>,
+          ],
+          [
+            "Messages",
+            w?.mailsWaiting === undefined
+              ? "none are sent: there is no mail server"
+              : `${many(w.mailsWaiting, "message")} to send`,
+          ],
+        ]}
+      />
     </Section>
   );
 }
@@ -92,14 +159,26 @@ function Replicas({ of }: { of: Installation }) {
   const all = of.replicas ?? [];
   return (
     <Section title="Replicas">
-      {all.length === 0
-        ? <Empty title="This server is the only one">With PostgreSQL, several servers can share a database. Each is listed here.</Empty>
-        : <Table label="Replicas" rows={all} id={(r) => r.id ?? ""} columns={[
-          { name: "Replica", cell: (r) => <code>{r.id}</code> },
-          { name: "State", cell: (r) => <span class={r.live ? "state active" : "state"}>{r.live ? "serves" : "gone"}</span> },
-          { name: "Last heard of", cell: (r) => `${span(r.age)} ago` },
-          { name: "Behind", number: true, cell: (r) => many(r.behind, "change") },
-        ]} />}
+      {all.length === 0 ? (
+        <Empty title="This server is the only one">
+          With PostgreSQL, several servers can share a database. Each is listed here.
+        </Empty>
+      ) : (
+        <Table
+          label="Replicas"
+          rows={all}
+          id={(r) => r.id ?? ""}
+          columns={[
+            { name: "Replica", cell: (r) => <code>{r.id}</code> },
+            {
+              name: "State",
+              cell: (r) => <span class={r.live ? "state active" : "state"}>{r.live ? "serves" : "gone"}</span>,
+            },
+            { name: "Last heard of", cell: (r) => `${span(r.age)} ago` },
+            { name: "Behind", number: true, cell: (r) => many(r.behind, "change") },
+          ]}
+        />
+      )}
     </Section>
   );
 }
@@ -107,13 +186,23 @@ function Replicas({ of }: { of: Installation }) {
 function Keys({ of }: { of: Installation }) {
   return (
     <Section title="Signing keys">
-      <Table label="Signing keys" rows={of.keys ?? []} id={(k) => k.id ?? ""} columns={[
-        { name: "Key", cell: (k) => <code>{k.id}</code> },
-        { name: "Algorithm", cell: (k) => k.algorithm },
-        { name: "Made", cell: (k) => <Time at={k.createTime} /> },
-        { name: "State", cell: (k) => (k.signs ? <span class="state active">signs</span> : <span class="state">verifies</span>) },
-      ]} />
-      <p class="hint">They are replaced at the age of {span(of.keyRotation)}. <code>holdfastd keys rotate</code> does it now.</p>
+      <Table
+        label="Signing keys"
+        rows={of.keys ?? []}
+        id={(k) => k.id ?? ""}
+        columns={[
+          { name: "Key", cell: (k) => <code>{k.id}</code> },
+          { name: "Algorithm", cell: (k) => k.algorithm },
+          { name: "Made", cell: (k) => <Time at={k.createTime} /> },
+          {
+            name: "State",
+            cell: (k) => (k.signs ? <span class="state active">signs</span> : <span class="state">verifies</span>),
+          },
+        ]}
+      />
+      <p class="hint">
+        They are replaced at the age of {span(of.keyRotation)}. <code>holdfastd keys rotate</code> does it now.
+      </p>
     </Section>
   );
 }
@@ -122,12 +211,14 @@ function Garbage({ of }: { of: Installation }) {
   const c = of.collection;
   return (
     <Section title="Garbage of the registry">
-      <Facts of={[
-        ["Collected", c?.interval ? `every ${span(c.interval)}` : "only by holdfastd gc"],
-        ["Blobs are kept", `${span(c?.grace)} after nothing needs them any more`],
-        ["Last time here", c?.lastTime ? <Time at={c.lastTime} /> : "not since this server runs"],
-        ["Removed then", c?.lastTime && `${many(c.lastBlobs, "blob")}, ${bytes(c.lastBytes)}`],
-      ]} />
+      <Facts
+        of={[
+          ["Collected", c?.interval ? `every ${span(c.interval)}` : "only by holdfastd gc"],
+          ["Blobs are kept", `${span(c?.grace)} after nothing needs them any more`],
+          ["Last time here", c?.lastTime ? <Time at={c.lastTime} /> : "not since this server runs"],
+          ["Removed then", c?.lastTime && `${many(c.lastBlobs, "blob")}, ${bytes(c.lastBytes)}`],
+        ]}
+      />
     </Section>
   );
 }
@@ -136,16 +227,47 @@ function Budgets({ of }: { of: Installation }) {
   const all = of.budgets ?? [];
   const show = (metric: string | undefined, n: string | undefined) => (metric === "stored_bytes" ? bytes(n) : count(n));
   return (
-    <Section title="Fullest budgets of organizations" actions={<span class="hint">{many(of.budgetCount, "group")} with a budget</span>}>
-      {all.length === 0
-        ? <Empty title="No organization has a budget" command="holdfastd budgets set ORGANIZATION stored_bytes=50GB">A budget limits what an organization may use. It is set on the machine of the server.</Empty>
-        : <Table label="Budgets" rows={all} id={(b) => `${b.groupUid} ${b.metric}`} columns={[
-          { name: "Organization", cell: (b) => <a href={groupPage(b.groupUid ?? "")}><bdi>{b.groupName}</bdi></a> },
-          { name: "What", cell: (b) => b.metric?.replaceAll("_", " ") },
-          { name: "Used", number: true, cell: (b) => show(b.metric, b.used) },
-          { name: "Limit", number: true, cell: (b) => show(b.metric, b.limit) },
-          { name: "Share", hidden: true, cell: (b) => <meter aria-label={`${b.metric} of ${b.groupName}`} min={0} max={Number(b.limit ?? 0)} high={Number(b.limit ?? 0) * 0.9} value={Number(b.used ?? 0)} /> },
-        ]} />}
+    <Section
+      title="Fullest budgets of organizations"
+      actions={<span class="hint">{many(of.budgetCount, "group")} with a budget</span>}
+    >
+      {all.length === 0 ? (
+        <Empty title="No organization has a budget" command="holdfastd budgets set ORGANIZATION stored_bytes=50GB">
+          A budget limits what an organization may use. It is set on the machine of the server.
+        </Empty>
+      ) : (
+        <Table
+          label="Budgets"
+          rows={all}
+          id={(b) => `${b.groupUid} ${b.metric}`}
+          columns={[
+            {
+              name: "Organization",
+              cell: (b) => (
+                <a href={groupPage(b.groupUid ?? "")}>
+                  <bdi>{b.groupName}</bdi>
+                </a>
+              ),
+            },
+            { name: "What", cell: (b) => b.metric?.replaceAll("_", " ") },
+            { name: "Used", number: true, cell: (b) => show(b.metric, b.used) },
+            { name: "Limit", number: true, cell: (b) => show(b.metric, b.limit) },
+            {
+              name: "Share",
+              hidden: true,
+              cell: (b) => (
+                <meter
+                  aria-label={`${b.metric} of ${b.groupName}`}
+                  min={0}
+                  max={Number(b.limit ?? 0)}
+                  high={Number(b.limit ?? 0) * 0.9}
+                  value={Number(b.used ?? 0)}
+                />
+              ),
+            },
+          ]}
+        />
+      )}
       {of.budgetsIncomplete && <p class="coverage">More organizations have a budget than were compared.</p>}
     </Section>
   );

@@ -8,38 +8,91 @@ import { Sessions } from "./person";
 export default function Account() {
   const me = useQuery(whoami);
   return (
-    <Page title="Account" lead="Who you are here, and what you may do." actions={<>
-      <SignOut />
-      <AsCommand command="holdfast auth status" request={whoami} />
-    </>}>
-      <Answer of={me}>{(who) => (
+    <Page
+      title="Account"
+      lead="Who you are here, and what you may do."
+      actions={
         <>
-          <Section title="You" actions={<a href="/account">Password, passkeys and second factors</a>}>
-            <Facts of={[
-              ["Name", who.profile?.name && <bdi>{who.profile.name}</bdi>],
-              ["E-mail", who.email && <bdi>{who.email}</bdi>],
-              ["Signed in with", who.identityProviderName ? <bdi>{who.identityProviderName}</bdi> : "an account of this server"],
-              ["Identity", <><code>{who.subject}</code><Copy text={who.subject ?? ""} what="your uid" /></>],
-            ]} />
-          </Section>
-          <Section title="What you may do">
-            {(who.capabilities ?? []).length === 0 ? <Empty title="You hold no role yet">Ask somebody who owns an organization for an invite.</Empty>
-              : <Table label="Your roles" rows={who.capabilities ?? []} id={(c) => `${c.group?.id} ${c.role?.id}`} columns={[
-                { name: "On", cell: (c) => <Name uid={c.group?.id} path /> },
-                { name: "Role", cell: (c) => <><bdi>{c.role?.name}</bdi><small class="line"><bdi>{c.role?.description}</bdi></small></> },
-                { name: "May", cell: (c) => <details class="caps"><summary>{many(c.capabilities?.length || c.role?.capabilities?.length, "capability", "capabilities")}</summary><p>{(c.capabilities?.length ? c.capabilities : c.role?.capabilities ?? []).join(", ")}</p></details> },
-              ]} />}
-          </Section>
-          <Section title="How you like it">
-            <div class="filters">
-              <Choice name="scheme" label="Colours" value={scheme.now.value} onChange={scheme.set} options={schemes} />
-              <Choice name="clock" label="Times" value={clock.now.value} onChange={clock.set} options={clocks} />
-            </div>
-            <p class="hint">This is kept in this browser.</p>
-          </Section>
-          <Sessions of={who.subject ?? ""} own />
+          <SignOut />
+          <AsCommand command="holdfast auth status" request={whoami} />
         </>
-      )}</Answer>
+      }
+    >
+      <Answer of={me}>
+        {(who) => (
+          <>
+            <Section title="You" actions={<a href="/account">Password, passkeys and second factors</a>}>
+              <Facts
+                of={[
+                  ["Name", who.profile?.name && <bdi>{who.profile.name}</bdi>],
+                  ["E-mail", who.email && <bdi>{who.email}</bdi>],
+                  [
+                    "Signed in with",
+                    who.identityProviderName ? <bdi>{who.identityProviderName}</bdi> : "an account of this server",
+                  ],
+                  [
+                    "Identity",
+                    <>
+                      <code>{who.subject}</code>
+                      <Copy text={who.subject ?? ""} what="your uid" />
+                    </>,
+                  ],
+                ]}
+              />
+            </Section>
+            <Section title="What you may do">
+              {(who.capabilities ?? []).length === 0 ? (
+                <Empty title="You hold no role yet">Ask somebody who owns an organization for an invite.</Empty>
+              ) : (
+                <Table
+                  label="Your roles"
+                  rows={who.capabilities ?? []}
+                  id={(c) => `${c.group?.id} ${c.role?.id}`}
+                  columns={[
+                    { name: "On", cell: (c) => <Name uid={c.group?.id} path /> },
+                    {
+                      name: "Role",
+                      cell: (c) => (
+                        <>
+                          <bdi>{c.role?.name}</bdi>
+                          <small class="line">
+                            <bdi>{c.role?.description}</bdi>
+                          </small>
+                        </>
+                      ),
+                    },
+                    {
+                      name: "May",
+                      cell: (c) => (
+                        <details class="caps">
+                          <summary>
+                            {many(c.capabilities?.length || c.role?.capabilities?.length, "capability", "capabilities")}
+                          </summary>
+                          <p>{(c.capabilities?.length ? c.capabilities : (c.role?.capabilities ?? [])).join(", ")}</p>
+                        </details>
+                      ),
+                    },
+                  ]}
+                />
+              )}
+            </Section>
+            <Section title="How you like it">
+              <div class="filters">
+                <Choice
+                  name="scheme"
+                  label="Colours"
+                  value={scheme.now.value}
+                  onChange={scheme.set}
+                  options={schemes}
+                />
+                <Choice name="clock" label="Times" value={clock.now.value} onChange={clock.set} options={clocks} />
+              </div>
+              <p class="hint">This is kept in this browser.</p>
+            </Section>
+            <Sessions of={who.subject ?? ""} own />
+          </>
+        )}
+      </Answer>
     </Page>
   );
 }
@@ -59,5 +112,12 @@ function SignOut() {
       setError(failed as Fault);
     }
   };
-  return <>{error && <Problem error={error} />}<button type="button" class="small" onClick={out}>Sign out</button></>;
+  return (
+    <>
+      {error && <Problem error={error} />}
+      <button type="button" class="small" onClick={out}>
+        Sign out
+      </button>
+    </>
+  );
 }

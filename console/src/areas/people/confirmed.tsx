@@ -4,8 +4,14 @@ import { Page } from "../../ui";
 export default function Confirmed() {
   return (
     <Page title="You have signed in again">
-      <p>Close this tab, go back to where you were, and do it once more. You will not be asked again for ten minutes.</p>
-      <p><button type="button" class="primary" onClick={() => window.close()}>Close this tab</button></p>
+      <p>
+        Close this tab, go back to where you were, and do it once more. You will not be asked again for ten minutes.
+      </p>
+      <p>
+        <button type="button" class="primary" onClick={() => window.close()}>
+          Close this tab
+        </button>
+      </p>
     </Page>
   );
 }

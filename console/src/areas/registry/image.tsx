@@ -3,9 +3,44 @@ import { Compare, comparison } from "./compare";
 import { nameOf } from "../../api/names";
 import { useQuery } from "../../api/query";
 import { imagePage, param, repoPage, withParams } from "../../ui/router";
-import { Above, Answer, AsCommand, bytes, Choice, Command, Copy, count, Digest, Empty, Facts, Field, Filters, findingColumns, many, Name, Page, Pager, Problem, Section, sh, severities, Table, Tabs, Time, word } from "../../ui";
+import {
+  Above,
+  Answer,
+  AsCommand,
+  bytes,
+  Choice,
+  Command,
+  Copy,
+  count,
+  Digest,
+  Empty,
+  Facts,
+  Field,
+  Filters,
+  findingColumns,
+  many,
+  Name,
+  Page,
+  Pager,
+  Problem,
+  Section,
+  sh,
+  severities,
+  Table,
+  Tabs,
+  Time,
+  word,
+} from "../../ui";
 
-const tabs = [{ id: "", name: "Findings" }, { id: "packages", name: "Packages" }, { id: "platforms", name: "Platforms" }, { id: "pulls", name: "Pulls" }, { id: "attached", name: "Attached" }, { id: "runs", name: "Runs" }, { id: "compare", name: "Compare" }];
+const tabs = [
+  { id: "", name: "Findings" },
+  { id: "packages", name: "Packages" },
+  { id: "platforms", name: "Platforms" },
+  { id: "pulls", name: "Pulls" },
+  { id: "attached", name: "Attached" },
+  { id: "runs", name: "Runs" },
+  { id: "compare", name: "Compare" },
+];
 type Severities = Schema<"holdfast.findings.v1.Severity">[];
 
 export default function Image({ uid, reference }: { uid: string; reference: string }) {
@@ -15,58 +50,161 @@ export default function Image({ uid, reference }: { uid: string; reference: stri
   const path = nameOf(uid).value?.path ?? "";
   const tab = param("tab");
   const join = reference.includes(":") ? "@" : ":";
-  if (image.error) return <Page title={reference} above={<Above uid={uid} />}><Problem error={image.error} /></Page>;
+  if (image.error)
+    return (
+      <Page title={reference} above={<Above uid={uid} />}>
+        <Problem error={image.error} />
+      </Page>
+    );
   const short = reference.replace(/^(\w+):(.{12}).*$/, "$1:$2");
   return (
     <Page
-      thing={!!image.data} title={short} mark={<Copy text={image.data?.digest ?? reference} what="the digest" />}
-      above={<><Above uid={uid} /><p class="crumb-repo"><a href={repoPage(uid)}><bdi>{nameOf(uid).value?.name ?? "repo"}</bdi></a></p></>}
-      actions={tab === "attached" ? <AsCommand command={`holdfast registry images referrers ${sh(`${path || uid}${join}${reference}`)}`} request={referrers(uid, image.data?.digest ?? reference)} />
-        : tab === "runs" ? <AsCommand command={`holdfast inventory list --digest ${image.data?.digest ?? reference}`} request={running(image.data?.digest ?? reference)} />
-        : tab === "compare" && param("with") ? <AsCommand command={`holdfast findings compare ${sh(`${nameOf(param("repo") || uid).value?.path ?? uid}${param("with").includes(":") ? "@" : ":"}${param("with")}${param("at") ? `@${new Date(param("at")).toISOString()}` : ""}`)} ${sh(`${path || uid}${join}${reference}`)}`} request={comparison({ repo: param("repo") || uid, reference: param("with"), time: param("at") ? new Date(param("at")).toISOString() : undefined }, { repo: uid, reference })} />
-        : <AsCommand command={`holdfast ${tab === "packages" ? "registry images packages" : tab === "" ? "findings list" : "registry images inspect"} ${sh(`${path || uid}${join}${reference}`)}`} request={tab === "" ? findingList(uid, reference) : request} />}
+      thing={!!image.data}
+      title={short}
+      mark={<Copy text={image.data?.digest ?? reference} what="the digest" />}
+      above={
+        <>
+          <Above uid={uid} />
+          <p class="crumb-repo">
+            <a href={repoPage(uid)}>
+              <bdi>{nameOf(uid).value?.name ?? "repo"}</bdi>
+            </a>
+          </p>
+        </>
+      }
+      actions={
+        tab === "attached" ? (
+          <AsCommand
+            command={`holdfast registry images referrers ${sh(`${path || uid}${join}${reference}`)}`}
+            request={referrers(uid, image.data?.digest ?? reference)}
+          />
+        ) : tab === "runs" ? (
+          <AsCommand
+            command={`holdfast inventory list --digest ${image.data?.digest ?? reference}`}
+            request={running(image.data?.digest ?? reference)}
+          />
+        ) : tab === "compare" && param("with") ? (
+          <AsCommand
+            command={`holdfast findings compare ${sh(`${nameOf(param("repo") || uid).value?.path ?? uid}${param("with").includes(":") ? "@" : ":"}${param("with")}${param("at") ? `@${new Date(param("at")).toISOString()}` : ""}`)} ${sh(`${path || uid}${join}${reference}`)}`}
+            request={comparison(
+              {
+                repo: param("repo") || uid,
+                reference: param("with"),
+                time: param("at") ? new Date(param("at")).toISOString() : undefined,
+              },
+              { repo: uid, reference },
+            )}
+          />
+        ) : (
+          <AsCommand
+            command={`holdfast ${tab === "packages" ? "registry images packages" : tab === "" ? "findings list" : "registry images inspect"} ${sh(`${path || uid}${join}${reference}`)}`}
+            request={tab === "" ? findingList(uid, reference) : request}
+          />
+        )
+      }
     >
       {registry.data && path && <Command text={`docker pull ${registry.data.host}/${path}${join}${reference}`} />}
-      <Answer of={image}>{(i) => (
-        <>
-          <Facts of={[
-            ["Digest", <Digest of={i.digest} />],
-            ["Pushed", <Time at={i.pushTime} />],
-            ["Tags", <TagsOf uid={uid} digest={i.digest ?? ""} />],
-            ["Is about", i.subject && <Digest of={i.subject} repo={uid} />],
-            ["Annotations", Object.keys(i.annotations ?? {}).length > 0 && <details><summary>{many(Object.keys(i.annotations ?? {}).length, "annotation")}</summary><pre tabIndex={0}>{Object.entries(i.annotations ?? {}).map(([k, v]) => `${k}=${v}`).join("\n")}</pre></details>],
-            ["Platforms", i.variants?.map((v) => [v.os, v.architecture, v.variant].filter(Boolean).join("/")).join(", ")],
-          ]} />
-          <Tabs label="Of this image" items={tabs} now={tab} href={(id) => withParams({ tab: id, severity: undefined, state: undefined, package: undefined, with: undefined, repo: undefined, at: undefined, kind: undefined })} />
-          {tab === "" && <Findings uid={uid} reference={reference} image={i} />}
-          {tab === "packages" && <Packages uid={uid} reference={reference} image={i} />}
-          {tab === "platforms" && <Platforms image={i} />}
-          {tab === "pulls" && <Pulls uid={uid} digest={i.digest ?? ""} />}
-          {tab === "attached" && <Attached uid={uid} digest={i.digest ?? ""} path={path} />}
-          {tab === "runs" && <Runs digest={i.digest ?? ""} path={path} />}
-          {tab === "compare" && <Compare uid={uid} reference={reference} />}
-        </>
-      )}</Answer>
+      <Answer of={image}>
+        {(i) => (
+          <>
+            <Facts
+              of={[
+                ["Digest", <Digest of={i.digest} />],
+                ["Pushed", <Time at={i.pushTime} />],
+                ["Tags", <TagsOf uid={uid} digest={i.digest ?? ""} />],
+                ["Is about", i.subject && <Digest of={i.subject} repo={uid} />],
+                [
+                  "Annotations",
+                  Object.keys(i.annotations ?? {}).length > 0 && (
+                    <details>
+                      <summary>{many(Object.keys(i.annotations ?? {}).length, "annotation")}</summary>
+                      <pre tabIndex={0}>
+                        {Object.entries(i.annotations ?? {})
+                          .map(([k, v]) => `${k}=${v}`)
+                          .join("\n")}
+                      </pre>
+                    </details>
+                  ),
+                ],
+                [
+                  "Platforms",
+                  i.variants?.map((v) => [v.os, v.architecture, v.variant].filter(Boolean).join("/")).join(", "),
+                ],
+              ]}
+            />
+            <Tabs
+              label="Of this image"
+              items={tabs}
+              now={tab}
+              href={(id) =>
+                withParams({
+                  tab: id,
+                  severity: undefined,
+                  state: undefined,
+                  package: undefined,
+                  with: undefined,
+                  repo: undefined,
+                  at: undefined,
+                  kind: undefined,
+                })
+              }
+            />
+            {tab === "" && <Findings uid={uid} reference={reference} image={i} />}
+            {tab === "packages" && <Packages uid={uid} reference={reference} image={i} />}
+            {tab === "platforms" && <Platforms image={i} />}
+            {tab === "pulls" && <Pulls uid={uid} digest={i.digest ?? ""} />}
+            {tab === "attached" && <Attached uid={uid} digest={i.digest ?? ""} path={path} />}
+            {tab === "runs" && <Runs digest={i.digest ?? ""} path={path} />}
+            {tab === "compare" && <Compare uid={uid} reference={reference} />}
+          </>
+        )}
+      </Answer>
     </Page>
   );
 }
 
 function TagsOf({ uid, digest }: { uid: string; digest: string }) {
-  const { data } = useQuery(get("/registry/v2beta1/tags", { query: { "uidp.children_of": uid, digest, page_size: 20, include_dates: true, include_epochs: true, include_referrers: true } }));
+  const { data } = useQuery(
+    get("/registry/v2beta1/tags", {
+      query: {
+        "uidp.children_of": uid,
+        digest,
+        page_size: 20,
+        include_dates: true,
+        include_epochs: true,
+        include_referrers: true,
+      },
+    }),
+  );
   if (!data) return <>…</>;
   if (!data.tags?.length) return <span class="hint">none stands for it</span>;
-  return <span class="chips">{data.tags.map((t) => <a key={t.uid} class="chip" href={imagePage(uid, t.name ?? "")}><bdi>{t.name}</bdi></a>)}{Number(data.totalCount) > 20 && <span class="hint">of {count(data.totalCount)}</span>}</span>;
+  return (
+    <span class="chips">
+      {data.tags.map((t) => (
+        <a key={t.uid} class="chip" href={imagePage(uid, t.name ?? "")}>
+          <bdi>{t.name}</bdi>
+        </a>
+      ))}
+      {Number(data.totalCount) > 20 && <span class="hint">of {count(data.totalCount)}</span>}
+    </span>
+  );
 }
 
 const architecture = () => param("architecture") || undefined;
-const findingList = (uid: string, reference: string) => get("/findings/v1/repos/{uid}/findings/{reference}", {
-  path: { uid, reference },
-  query: {
-    architecture: architecture(), package: param("package") || undefined, page_size: 50, page_token: param("page") || undefined,
-    severities: param("severity") ? ([`SEVERITY_${param("severity").toUpperCase()}`] as Severities) : undefined,
-    states: param("state") ? ([`STATE_${param("state").toUpperCase()}`] as Schema<"holdfast.findings.v1.State">[]) : undefined,
-  },
-});
+const findingList = (uid: string, reference: string) =>
+  get("/findings/v1/repos/{uid}/findings/{reference}", {
+    path: { uid, reference },
+    query: {
+      architecture: architecture(),
+      package: param("package") || undefined,
+      page_size: 50,
+      page_token: param("page") || undefined,
+      severities: param("severity") ? ([`SEVERITY_${param("severity").toUpperCase()}`] as Severities) : undefined,
+      states: param("state")
+        ? ([`STATE_${param("state").toUpperCase()}`] as Schema<"holdfast.findings.v1.State">[])
+        : undefined,
+    },
+  });
 
 /** Architectures is there only if there is a choice. */
 function Architectures({ image }: { image: Schema<"holdfast.oci.v1.Image"> }) {
@@ -75,29 +213,67 @@ function Architectures({ image }: { image: Schema<"holdfast.oci.v1.Image"> }) {
   return <Choice name="architecture" label="Architecture" options={names.map((n) => [n === "amd64" ? "" : n, n])} />;
 }
 
-function Findings({ uid, reference, image }: { uid: string; reference: string; image: Schema<"holdfast.oci.v1.Image"> }) {
+function Findings({
+  uid,
+  reference,
+  image,
+}: {
+  uid: string;
+  reference: string;
+  image: Schema<"holdfast.oci.v1.Image">;
+}) {
   const found = useQuery(findingList(uid, reference));
   return (
     <>
       <Filters label="Filter findings">
         <Field name="package" label="Package" placeholder="openssl" first />
-        <Choice name="severity" label="Severity" options={[["", "any"], ...severities.map((s): [string, string] => [s, s])]} />
-        <Choice name="state" label="State" options={[["", "open and excepted"], ["open", "open"], ["excepted", "excepted"], ["closed", "closed"]]} />
+        <Choice
+          name="severity"
+          label="Severity"
+          options={[["", "any"], ...severities.map((s): [string, string] => [s, s])]}
+        />
+        <Choice
+          name="state"
+          label="State"
+          options={[
+            ["", "open and excepted"],
+            ["open", "open"],
+            ["excepted", "excepted"],
+            ["closed", "closed"],
+          ]}
+        />
         <Architectures image={image} />
       </Filters>
-      <Answer of={found}>{({ findings = [], inspection, incomplete, nextPageToken, totalCount }) => (
-        <>
-          <Coverage of={inspection} />
-          {incomplete && <p class="coverage">{incomplete}</p>}
-          {findings.length === 0 ? <Empty title="Nothing is known to be wrong">What is known is the line above: a package that no advisory covers cannot have findings.</Empty>
-            : <Table label="Findings" rows={findings} id={(f) => `${f.advisoryId} ${f.package?.purl} ${f.location}`} columns={[
-              ...findingColumns,
-              { name: "Layer", number: true, wide: true, cell: (f) => <span title={f.location}>{f.origin === "sbom" ? "SBOM" : f.layer}</span> },
-              { name: "Seen", wide: true, cell: (f) => <Time at={f.firstSeenTime} /> },
-            ]} />}
-          <Pager next={nextPageToken} total={totalCount} one="finding" />
-        </>
-      )}</Answer>
+      <Answer of={found}>
+        {({ findings = [], inspection, incomplete, nextPageToken, totalCount }) => (
+          <>
+            <Coverage of={inspection} />
+            {incomplete && <p class="coverage">{incomplete}</p>}
+            {findings.length === 0 ? (
+              <Empty title="Nothing is known to be wrong">
+                What is known is the line above: a package that no advisory covers cannot have findings.
+              </Empty>
+            ) : (
+              <Table
+                label="Findings"
+                rows={findings}
+                id={(f) => `${f.advisoryId} ${f.package?.purl} ${f.location}`}
+                columns={[
+                  ...findingColumns,
+                  {
+                    name: "Layer",
+                    number: true,
+                    wide: true,
+                    cell: (f) => <span title={f.location}>{f.origin === "sbom" ? "SBOM" : f.layer}</span>,
+                  },
+                  { name: "Seen", wide: true, cell: (f) => <Time at={f.firstSeenTime} /> },
+                ]}
+              />
+            )}
+            <Pager next={nextPageToken} total={totalCount} one="finding" />
+          </>
+        )}
+      </Answer>
     </>
   );
 }
@@ -106,71 +282,153 @@ function Coverage({ of }: { of?: Schema<"holdfast.findings.v1.Inspection"> }) {
   const c = of?.coverage;
   return (
     <p class="coverage">
-      {of?.platform} {of?.distribution?.name && `· ${of.distribution.name} ${of.distribution.version}`} · {word(of?.state, "STATE")} <Time at={of?.updateTime} />:
-      {" "}advisories cover {count(c?.covered)} of {many(c?.packages, "package")}
-      {c?.notCovered ? `, nothing is known about ${count(c.notCovered)}` : ""}{c?.waiting ? `, ${count(c.waiting)} wait` : ""}
-      {of?.sboms?.length ? `; ${many(of.sboms.length, "SBOM")} attached` : ""}.
-      {of?.reason && ` ${of.reason}`}
-      {of?.warnings?.map((w) => <span key={w} class="line">{w}</span>)}
+      {of?.platform} {of?.distribution?.name && `· ${of.distribution.name} ${of.distribution.version}`} ·{" "}
+      {word(of?.state, "STATE")} <Time at={of?.updateTime} />: advisories cover {count(c?.covered)} of{" "}
+      {many(c?.packages, "package")}
+      {c?.notCovered ? `, nothing is known about ${count(c.notCovered)}` : ""}
+      {c?.waiting ? `, ${count(c.waiting)} wait` : ""}
+      {of?.sboms?.length ? `; ${many(of.sboms.length, "SBOM")} attached` : ""}.{of?.reason && ` ${of.reason}`}
+      {of?.warnings?.map((w) => (
+        <span key={w} class="line">
+          {w}
+        </span>
+      ))}
     </p>
   );
 }
 
-function Packages({ uid, reference, image }: { uid: string; reference: string; image: Schema<"holdfast.oci.v1.Image"> }) {
-  const found = useQuery(get("/findings/v1/repos/{uid}/packages/{reference}", {
-    path: { uid, reference }, query: { architecture: architecture(), order_by: param("order") || undefined, page_size: 100, page_token: param("page") || undefined },
-  }));
+function Packages({
+  uid,
+  reference,
+  image,
+}: {
+  uid: string;
+  reference: string;
+  image: Schema<"holdfast.oci.v1.Image">;
+}) {
+  const found = useQuery(
+    get("/findings/v1/repos/{uid}/packages/{reference}", {
+      path: { uid, reference },
+      query: {
+        architecture: architecture(),
+        order_by: param("order") || undefined,
+        page_size: 100,
+        page_token: param("page") || undefined,
+      },
+    }),
+  );
   return (
     <>
-      <form class="filters" onSubmit={(e) => e.preventDefault()}><Architectures image={image} /></form>
-      <Answer of={found}>{({ packages = [], nextPageToken, totalCount }) => (
-        <>
-          {packages.length === 0 ? <Empty title="No package was found in it" />
-            : <Table label="Packages" rows={packages} id={(p) => `${p.package?.purl} ${p.location} ${p.layer}`} columns={[
-              { name: "Package", order: "name", cell: (p) => <bdi>{p.package?.name}</bdi> },
-              { name: "Version", cell: (p) => p.package?.version },
-              { name: "Ecosystem", cell: (p) => p.package?.ecosystem },
-              { name: "Known by", wide: true, cell: (p) => p.origins?.map((o) => o.kind).join(", ") },
-              { name: "Layer", number: true, wide: true, cell: (p) => p.layer },
-              { name: "File", wide: true, cell: (p) => <code>{p.location}</code> },
-            ]} />}
-          <Pager next={nextPageToken} total={totalCount} one="package" />
-        </>
-      )}</Answer>
+      <form class="filters" onSubmit={(e) => e.preventDefault()}>
+        <Architectures image={image} />
+      </form>
+      <Answer of={found}>
+        {({ packages = [], nextPageToken, totalCount }) => (
+          <>
+            {packages.length === 0 ? (
+              <Empty title="No package was found in it" />
+            ) : (
+              <Table
+                label="Packages"
+                rows={packages}
+                id={(p) => `${p.package?.purl} ${p.location} ${p.layer}`}
+                columns={[
+                  { name: "Package", order: "name", cell: (p) => <bdi>{p.package?.name}</bdi> },
+                  { name: "Version", cell: (p) => p.package?.version },
+                  { name: "Ecosystem", cell: (p) => p.package?.ecosystem },
+                  { name: "Known by", wide: true, cell: (p) => p.origins?.map((o) => o.kind).join(", ") },
+                  { name: "Layer", number: true, wide: true, cell: (p) => p.layer },
+                  { name: "File", wide: true, cell: (p) => <code>{p.location}</code> },
+                ]}
+              />
+            )}
+            <Pager next={nextPageToken} total={totalCount} one="package" />
+          </>
+        )}
+      </Answer>
     </>
   );
 }
 
 function Platforms({ image }: { image: Schema<"holdfast.oci.v1.Image"> }) {
-  if (!image.variants?.length) return <Empty title="This is no image">It is of the type {image.artifactType || image.mediaType}.</Empty>;
+  if (!image.variants?.length)
+    return <Empty title="This is no image">It is of the type {image.artifactType || image.mediaType}.</Empty>;
   return (
     <>
       {image.variants.map((v) => (
         <Section key={v.digest} title={[v.os, v.architecture, v.variant].filter(Boolean).join("/") || "any platform"}>
-          <Facts of={[
-            ["Digest", <Digest of={v.digest} repo={image.repoUid} />],
-            ["Size", `${bytes(v.size)} in ${many(v.layers, "layer")}`],
-            ["Made", v.config?.createTime && <Time at={v.config.createTime} />],
-            ["Runs", [...(v.config?.entrypoint ?? []), ...(v.config?.cmd ?? [])].length > 0 && <code>{[...(v.config?.entrypoint ?? []), ...(v.config?.cmd ?? [])].map(sh).join(" ")}</code>],
-            ["User", v.config?.user],
-            ["Folder", v.config?.workingDir && <code>{v.config.workingDir}</code>],
-            ["Ports", v.config?.exposedPorts?.join(", ")],
-            ["Environment", v.config?.env?.length ? <pre tabIndex={0}>{v.config.env.join("\n")}</pre> : ""],
-            ["Labels", Object.keys(v.config?.labels ?? {}).length ? <pre tabIndex={0}>{Object.entries(v.config?.labels ?? {}).map(([k, l]) => `${k}=${l}`).join("\n")}</pre> : ""],
-          ]} />
-          {(v.steps ?? []).length > 0 && <Table label={`Layers of ${v.digest}`} rows={(v.steps ?? []).map((step, i) => ({ ...step, at: i + 1 }))} id={(s) => String(s.at)} columns={[
-            { name: "Step", number: true, cell: (s) => s.at },
-            { name: "Made by", roomy: true, cell: (s) => <><code><bdi>{s.command || "not told"}</bdi></code>{s.digest && <small class="line"><Digest of={s.digest} /></small>}</> },
-            { name: "Size", number: true, cell: (s) => (s.digest ? bytes(s.size) : <span class="hint">none</span>) },
-            { name: "When", cell: (s) => s.createTime && <Time at={s.createTime} />, wide: true },
-          ]} />}
+          <Facts
+            of={[
+              ["Digest", <Digest of={v.digest} repo={image.repoUid} />],
+              ["Size", `${bytes(v.size)} in ${many(v.layers, "layer")}`],
+              ["Made", v.config?.createTime && <Time at={v.config.createTime} />],
+              [
+                "Runs",
+                [...(v.config?.entrypoint ?? []), ...(v.config?.cmd ?? [])].length > 0 && (
+                  <code>{[...(v.config?.entrypoint ?? []), ...(v.config?.cmd ?? [])].map(sh).join(" ")}</code>
+                ),
+              ],
+              ["User", v.config?.user],
+              ["Folder", v.config?.workingDir && <code>{v.config.workingDir}</code>],
+              ["Ports", v.config?.exposedPorts?.join(", ")],
+              ["Environment", v.config?.env?.length ? <pre tabIndex={0}>{v.config.env.join("\n")}</pre> : ""],
+              [
+                "Labels",
+                Object.keys(v.config?.labels ?? {}).length ? (
+                  <pre tabIndex={0}>
+                    {Object.entries(v.config?.labels ?? {})
+                      .map(([k, l]) => `${k}=${l}`)
+                      .join("\n")}
+                  </pre>
+                ) : (
+                  ""
+                ),
+              ],
+            ]}
+          />
+          {(v.steps ?? []).length > 0 && (
+            <Table
+              label={`Layers of ${v.digest}`}
+              rows={(v.steps ?? []).map((step, i) => ({ ...step, at: i + 1 }))}
+              id={(s) => String(s.at)}
+              columns={[
+                { name: "Step", number: true, cell: (s) => s.at },
+                {
+                  name: "Made by",
+                  roomy: true,
+                  cell: (s) => (
+                    <>
+                      <code>
+                        <bdi>{s.command || "not told"}</bdi>
+                      </code>
+                      {s.digest && (
+                        <small class="line">
+                          <Digest of={s.digest} />
+                        </small>
+                      )}
+                    </>
+                  ),
+                },
+                {
+                  name: "Size",
+                  number: true,
+                  cell: (s) => (s.digest ? bytes(s.size) : <span class="hint">none</span>),
+                },
+                { name: "When", cell: (s) => s.createTime && <Time at={s.createTime} />, wide: true },
+              ]}
+            />
+          )}
         </Section>
       ))}
     </>
   );
 }
 
-const referrers = (uid: string, digest: string) => get("/oci/v1/repos/{uid}/referrers/{digest}", { path: { uid, digest }, query: { after: param("page") || undefined } });
+const referrers = (uid: string, digest: string) =>
+  get("/oci/v1/repos/{uid}/referrers/{digest}", {
+    path: { uid, digest },
+    query: { after: param("page") || undefined },
+  });
 
 /** sort says in a word what is attached, by its type. */
 function sort(type: string | undefined): string {
@@ -180,75 +438,193 @@ function sort(type: string | undefined): string {
   return /in-toto|attestation|dsse/.test(type ?? "") ? "attestation" : "artifact";
 }
 
-const signatures = (uid: string, reference: string) => get("/oci/v1/repos/{uid}/signatures/{reference}", { path: { uid, reference } });
+const signatures = (uid: string, reference: string) =>
+  get("/oci/v1/repos/{uid}/signatures/{reference}", { path: { uid, reference } });
 
 /** Signed says who have signed an image, of those whose signatures count. */
 function Signed({ uid, digest }: { uid: string; digest: string }) {
   const { data } = useQuery(signatures(uid, digest));
   if (!data?.sourceUid) return null;
-  return <p>{data.verified ? <>Signed by <bdi>{data.signers?.join(", ")}</bdi>, whose signature was verified.</> : "None of the signers that count here has signed it."}</p>;
+  return (
+    <p>
+      {data.verified ? (
+        <>
+          Signed by <bdi>{data.signers?.join(", ")}</bdi>, whose signature was verified.
+        </>
+      ) : (
+        "None of the signers that count here has signed it."
+      )}
+    </p>
+  );
 }
 
 /** Attached are the signatures, SBOMs and attestations about an image. */
 function Attached({ uid, digest, path }: { uid: string; digest: string; path: string }) {
   return (
-    <Answer of={useQuery(referrers(uid, digest))}>{({ referrers: all = [], incomplete }) => (
-      <>
-        <Signed uid={uid} digest={digest} />
-        <p class="coverage">This is what those say who may push to the repo. Nothing of it is verified here.</p>
-        {all.length === 0
-          ? <Empty title="Nothing is attached to it" command={`cosign sign ${location.host}/${path}@${digest}`}>Signatures, SBOMs and attestations that are pushed for this digest are listed here.</Empty>
-          : <Table label="Attached" rows={all} id={(r) => r.digest ?? ""} columns={[
-            { name: "What", cell: (r) => <>{sort(r.artifactType || r.mediaType)}<small class="line"><bdi>{r.artifactType || r.mediaType}</bdi></small></> },
-            { name: "Digest", cell: (r) => <Digest of={r.digest} repo={uid} /> },
-            { name: "Size", number: true, wide: true, cell: (r) => bytes(r.size) },
-            { name: "Annotations", roomy: true, cell: (r) => (Object.keys(r.annotations ?? {}).length > 0 ? <details><summary>{many(Object.keys(r.annotations ?? {}).length, "annotation")}</summary><pre tabIndex={0}>{Object.entries(r.annotations ?? {}).map(([k, v]) => `${k}=${v}`).join("\n")}</pre></details> : null) },
-          ]} />}
-        <Pager next={incomplete ? all[all.length - 1]?.digest : undefined} one="artifact" />
-      </>
-    )}</Answer>
+    <Answer of={useQuery(referrers(uid, digest))}>
+      {({ referrers: all = [], incomplete }) => (
+        <>
+          <Signed uid={uid} digest={digest} />
+          <p class="coverage">This is what those say who may push to the repo. Nothing of it is verified here.</p>
+          {all.length === 0 ? (
+            <Empty title="Nothing is attached to it" command={`cosign sign ${location.host}/${path}@${digest}`}>
+              Signatures, SBOMs and attestations that are pushed for this digest are listed here.
+            </Empty>
+          ) : (
+            <Table
+              label="Attached"
+              rows={all}
+              id={(r) => r.digest ?? ""}
+              columns={[
+                {
+                  name: "What",
+                  cell: (r) => (
+                    <>
+                      {sort(r.artifactType || r.mediaType)}
+                      <small class="line">
+                        <bdi>{r.artifactType || r.mediaType}</bdi>
+                      </small>
+                    </>
+                  ),
+                },
+                { name: "Digest", cell: (r) => <Digest of={r.digest} repo={uid} /> },
+                { name: "Size", number: true, wide: true, cell: (r) => bytes(r.size) },
+                {
+                  name: "Annotations",
+                  roomy: true,
+                  cell: (r) =>
+                    Object.keys(r.annotations ?? {}).length > 0 ? (
+                      <details>
+                        <summary>{many(Object.keys(r.annotations ?? {}).length, "annotation")}</summary>
+                        <pre tabIndex={0}>
+                          {Object.entries(r.annotations ?? {})
+                            .map(([k, v]) => `${k}=${v}`)
+                            .join("\n")}
+                        </pre>
+                      </details>
+                    ) : null,
+                },
+              ]}
+            />
+          )}
+          <Pager next={incomplete ? all[all.length - 1]?.digest : undefined} one="artifact" />
+        </>
+      )}
+    </Answer>
   );
 }
 
-const running = (digest: string) => get("/findings/v1/inventory", { query: { digest, page_size: 50, page_token: param("page") || undefined } });
+const running = (digest: string) =>
+  get("/findings/v1/inventory", { query: { digest, page_size: 50, page_token: param("page") || undefined } });
 
 /** Runs is where the image runs, as far as that was told. */
 function Runs({ digest, path }: { digest: string; path: string }) {
   return (
-    <Answer of={useQuery(running(digest))}>{({ images = [], nextPageToken, totalCount }) => (
-      <>
-        {images.length === 0
-          ? <Empty title="Nobody has told that it runs anywhere" command={`kubectl get pods -A -o json | holdfast inventory push --group ${sh(path.split("/")[0] || "ORGANIZATION")} --place prod`}>Where images run is known from inventories, which a job in each cluster tells.</Empty>
-          : <Table label="Where it runs" rows={images} id={(i) => `${i.groupUid} ${i.place} ${i.entry?.namespace} ${i.entry?.workload} ${i.entry?.container} ${i.entry?.image}`} columns={[
-            { name: "Place", cell: (i) => <><bdi>{i.place}</bdi><small class="line"><Name uid={i.groupUid} path quiet /></small></> },
-            { name: "Workload", roomy: true, cell: (i) => <><bdi>{[i.entry?.namespace, i.entry?.workload].filter(Boolean).join("/")}</bdi><small class="line"><bdi>{i.entry?.container}</bdi></small></> },
-            { name: "Started as", wide: true, cell: (i) => <code><bdi>{i.entry?.image}</bdi></code> },
-            { name: "Copies", number: true, cell: (i) => count(i.entry?.copies || 1) },
-            { name: "Told", cell: (i) => <Time at={i.pushTime} /> },
-            { name: "By", wide: true, cell: (i) => <Name uid={i.identityUid} quiet /> },
-          ]} />}
-        <Pager next={nextPageToken} total={totalCount} one="workload" />
-      </>
-    )}</Answer>
+    <Answer of={useQuery(running(digest))}>
+      {({ images = [], nextPageToken, totalCount }) => (
+        <>
+          {images.length === 0 ? (
+            <Empty
+              title="Nobody has told that it runs anywhere"
+              command={`kubectl get pods -A -o json | holdfast inventory push --group ${sh(path.split("/")[0] || "ORGANIZATION")} --place prod`}
+            >
+              Where images run is known from inventories, which a job in each cluster tells.
+            </Empty>
+          ) : (
+            <Table
+              label="Where it runs"
+              rows={images}
+              id={(i) =>
+                `${i.groupUid} ${i.place} ${i.entry?.namespace} ${i.entry?.workload} ${i.entry?.container} ${i.entry?.image}`
+              }
+              columns={[
+                {
+                  name: "Place",
+                  cell: (i) => (
+                    <>
+                      <bdi>{i.place}</bdi>
+                      <small class="line">
+                        <Name uid={i.groupUid} path quiet />
+                      </small>
+                    </>
+                  ),
+                },
+                {
+                  name: "Workload",
+                  roomy: true,
+                  cell: (i) => (
+                    <>
+                      <bdi>{[i.entry?.namespace, i.entry?.workload].filter(Boolean).join("/")}</bdi>
+                      <small class="line">
+                        <bdi>{i.entry?.container}</bdi>
+                      </small>
+                    </>
+                  ),
+                },
+                {
+                  name: "Started as",
+                  wide: true,
+                  cell: (i) => (
+                    <code>
+                      <bdi>{i.entry?.image}</bdi>
+                    </code>
+                  ),
+                },
+                { name: "Copies", number: true, cell: (i) => count(i.entry?.copies || 1) },
+                { name: "Told", cell: (i) => <Time at={i.pushTime} /> },
+                { name: "By", wide: true, cell: (i) => <Name uid={i.identityUid} quiet /> },
+              ]}
+            />
+          )}
+          <Pager next={nextPageToken} total={totalCount} one="workload" />
+        </>
+      )}
+    </Answer>
   );
 }
 
 function Pulls({ uid, digest }: { uid: string; digest: string }) {
-  const found = useQuery(get("/oci/v1/pulls", { query: { "uidp.children_of": uid, digest, page_size: 50, page_token: param("page") || undefined } }));
+  const found = useQuery(
+    get("/oci/v1/pulls", {
+      query: { "uidp.children_of": uid, digest, page_size: 50, page_token: param("page") || undefined },
+    }),
+  );
   return (
-    <Answer of={found}>{({ pulls = [], nextPageToken, totalCount }) => (
-      <>
-        {pulls.length === 0 ? <Empty title="Nobody has pulled or pushed it while this server kept a record" />
-          : <Table label="Pulls and pushes" rows={pulls} id={(p) => p.uid ?? ""} columns={[
-            { name: "Who", cell: (p) => (p.identityUid ? <Name uid={p.identityUid} /> : <span class="hint">without a token</span>) },
-            { name: "What", cell: (p) => <>{word(p.direction, "DIRECTION")}{Number(p.count) > 1 && ` × ${count(p.count)}`}</> },
-            { name: "Tag", cell: (p) => <bdi>{p.tag}</bdi>, wide: true },
-            { name: "When", cell: (p) => <Time at={p.createTime} /> },
-            { name: "From", cell: (p) => <code>{p.remoteAddress}</code>, wide: true },
-            { name: "Program", cell: (p) => <bdi>{p.userAgent}</bdi>, wide: true },
-          ]} />}
-        <Pager next={nextPageToken} total={totalCount} one="pull or push" more="pulls and pushes" />
-      </>
-    )}</Answer>
+    <Answer of={found}>
+      {({ pulls = [], nextPageToken, totalCount }) => (
+        <>
+          {pulls.length === 0 ? (
+            <Empty title="Nobody has pulled or pushed it while this server kept a record" />
+          ) : (
+            <Table
+              label="Pulls and pushes"
+              rows={pulls}
+              id={(p) => p.uid ?? ""}
+              columns={[
+                {
+                  name: "Who",
+                  cell: (p) =>
+                    p.identityUid ? <Name uid={p.identityUid} /> : <span class="hint">without a token</span>,
+                },
+                {
+                  name: "What",
+                  cell: (p) => (
+                    <>
+                      {word(p.direction, "DIRECTION")}
+                      {Number(p.count) > 1 && ` × ${count(p.count)}`}
+                    </>
+                  ),
+                },
+                { name: "Tag", cell: (p) => <bdi>{p.tag}</bdi>, wide: true },
+                { name: "When", cell: (p) => <Time at={p.createTime} /> },
+                { name: "From", cell: (p) => <code>{p.remoteAddress}</code>, wide: true },
+                { name: "Program", cell: (p) => <bdi>{p.userAgent}</bdi>, wide: true },
+              ]}
+            />
+          )}
+          <Pager next={nextPageToken} total={totalCount} one="pull or push" more="pulls and pushes" />
+        </>
+      )}
+    </Answer>
   );
 }

@@ -7,10 +7,46 @@ import { changed, useMay, useQuery } from "../../api/query";
 import { Retention, retentionOf } from "./retention";
 import { imagePage, param, withParams } from "../../ui/router";
 import { Trash, trashOf } from "./trash";
-import { Above, Answer, AsCommand, bytes, Command, Copy, count, Dialog, Digest, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, Problem, said, Section, SeverityCounts, sh, Table, Tabs, Time, unsaid, useSelection } from "../../ui";
+import {
+  Above,
+  Answer,
+  AsCommand,
+  bytes,
+  Command,
+  Copy,
+  count,
+  Dialog,
+  Digest,
+  Empty,
+  Field,
+  Filters,
+  findingColumns,
+  GroupCoverage,
+  many,
+  Name,
+  Page,
+  Pager,
+  Problem,
+  said,
+  Section,
+  SeverityCounts,
+  sh,
+  Table,
+  Tabs,
+  Time,
+  unsaid,
+  useSelection,
+} from "../../ui";
 
 type Tag = Schema<"holdfast.registry.v2beta1.Tag">;
-const tabs = [{ id: "", name: "Tags" }, { id: "findings", name: "Findings" }, { id: "history", name: "History" }, { id: "readme", name: "Readme" }, { id: "retention", name: "Retention" }, { id: "trash", name: "Trash" }];
+const tabs = [
+  { id: "", name: "Tags" },
+  { id: "findings", name: "Findings" },
+  { id: "history", name: "History" },
+  { id: "readme", name: "Readme" },
+  { id: "retention", name: "Retention" },
+  { id: "trash", name: "Trash" },
+];
 
 export default function Repo({ uid }: { uid: string }) {
   const repo = useQuery(get("/registry/v2beta1/repos/{uid}", { path: { uid } }));
@@ -18,14 +54,36 @@ export default function Repo({ uid }: { uid: string }) {
   const path = nameOf(uid).value?.path ?? "";
   const tab = param("tab");
   const address = registry.data && path ? `${registry.data.host}/${path}` : "";
-  if (repo.error) return <Page title="Repo"><Problem error={repo.error} /></Page>;
+  if (repo.error)
+    return (
+      <Page title="Repo">
+        <Problem error={repo.error} />
+      </Page>
+    );
   return (
-    <Page thing={!!repo.data} title={repo.data?.name ?? "…"} mark={<Copy text={uid} what="the uid of this repo" />} above={<Above uid={uid} />} lead={repo.data?.description || undefined}
-      actions={tab === "retention" ? <AsCommand command={`holdfast registry retention get ${sh(path || uid)}`} request={retentionOf(uid)} />
-        : tab === "trash" ? <AsCommand command={`holdfast registry trash list --repo ${sh(path || uid)}`} request={trashOf(uid)} />
-        : <AsCommand command={`holdfast registry tags list --repo ${sh(path || uid)}`} request={tagList(uid)} />}>
+    <Page
+      thing={!!repo.data}
+      title={repo.data?.name ?? "…"}
+      mark={<Copy text={uid} what="the uid of this repo" />}
+      above={<Above uid={uid} />}
+      lead={repo.data?.description || undefined}
+      actions={
+        tab === "retention" ? (
+          <AsCommand command={`holdfast registry retention get ${sh(path || uid)}`} request={retentionOf(uid)} />
+        ) : tab === "trash" ? (
+          <AsCommand command={`holdfast registry trash list --repo ${sh(path || uid)}`} request={trashOf(uid)} />
+        ) : (
+          <AsCommand command={`holdfast registry tags list --repo ${sh(path || uid)}`} request={tagList(uid)} />
+        )
+      }
+    >
       {repo.data?.sync_config && <Following uid={uid} path={path || uid} />}
-      <Tabs label="Of this repo" items={tabs} now={tab} href={(id) => withParams({ tab: id, order: undefined, name: undefined, tag: undefined })} />
+      <Tabs
+        label="Of this repo"
+        items={tabs}
+        now={tab}
+        href={(id) => withParams({ tab: id, order: undefined, name: undefined, tag: undefined })}
+      />
       {tab === "" && <Tags uid={uid} path={path} address={address} />}
       {tab === "findings" && <Findings uid={uid} />}
       {tab === "history" && <History uid={uid} path={path || uid} />}
@@ -36,9 +94,16 @@ export default function Repo({ uid }: { uid: string }) {
   );
 }
 
-const tagList = (uid: string) => get("/registry/v2beta1/tags", {
-  query: { "uidp.children_of": uid, name: param("name") || undefined, order_by: param("order") || "update_time desc", page_size: 50, page_token: param("page") || undefined },
-});
+const tagList = (uid: string) =>
+  get("/registry/v2beta1/tags", {
+    query: {
+      "uidp.children_of": uid,
+      name: param("name") || undefined,
+      order_by: param("order") || "update_time desc",
+      page_size: 50,
+      page_token: param("page") || undefined,
+    },
+  });
 
 function Tags({ uid, path, address }: { uid: string; path: string; address: string }) {
   const may = useMay();
@@ -47,64 +112,192 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
   const { chosen, column, clear } = useSelection(found.data?.tags ?? [], (t) => t.name ?? "");
   const summary = useQuery(get("/findings/v1/summary", { query: { group_uid: uid, days: 1, page_size: 200 } }));
   const digests = [...new Set((found.data?.tags ?? []).map((t) => t.digest ?? ""))];
-  const images = useQuery(digests.length > 0 ? get("/oci/v1/repos/{uid}/summaries", { path: { uid }, query: { digests } }) : null);
+  const images = useQuery(
+    digests.length > 0 ? get("/oci/v1/repos/{uid}/summaries", { path: { uid }, query: { digests } }) : null,
+  );
   const about = new Map(images.data?.summaries?.map((s) => [s.digest, s]) ?? []);
   const open = new Map(summary.data?.rows?.map((r) => [r.name ?? "", r.counts?.now]) ?? []);
-  const canDelete = may("tag.delete", uid), canMove = may("tag.create", uid);
+  const canDelete = may("tag.delete", uid),
+    canMove = may("tag.create", uid);
   const [moving, setMoving] = useState<Tag>();
   return (
     <>
       {address && <Command text={`docker pull ${address}:${found.data?.tags?.[0]?.name ?? "TAG"}`} />}
       <div class="bar-row">
-        <Filters label="Filter tags"><Field name="name" label="Exact name of a tag" placeholder="v1" first /></Filters>
-        {canDelete && chosen.length > 0 && <button type="button" class="danger small" onClick={() => setDeleting(chosen)}>Delete {many(chosen.length, "tag")}…</button>}
+        <Filters label="Filter tags">
+          <Field name="name" label="Exact name of a tag" placeholder="v1" first />
+        </Filters>
+        {canDelete && chosen.length > 0 && (
+          <button type="button" class="danger small" onClick={() => setDeleting(chosen)}>
+            Delete {many(chosen.length, "tag")}…
+          </button>
+        )}
       </div>
-      <Answer of={found}>{({ tags = [], nextPageToken, totalCount }) => (
-        <>
-          {tags.length === 0
-            ? <Empty title={param("name") ? "No tag has exactly this name" : "There is no tag yet"} command={param("name") || !address ? undefined : `docker push ${address}:v1`}>A tag is a name for an image, which a push sets and moves.</Empty>
-            : <Table label="Tags" rows={tags} id={(t) => t.uid ?? ""} columns={[
-              ...(canDelete ? [column] : []),
-              { name: "Tag", order: "name", cell: (t) => <a href={imagePage(uid, t.name ?? "")}><bdi>{t.name}</bdi></a> },
-              { name: "Findings", cell: (t) => (open.has(t.name ?? "") ? <SeverityCounts of={open.get(t.name ?? "")} /> : <span class="hint">{!summary.data ? "…" : summary.data.nextPageToken ? "see Findings" : "not known"}</span>) },
-              { name: "Platforms", cell: (t) => <Platforms of={about.get(t.digest)?.platforms} />, wide: true },
-              { name: "Size", number: true, cell: (t) => (about.has(t.digest) ? bytes(about.get(t.digest)?.size) : "") },
-              { name: "Pulls", number: true, wide: true, cell: (t) => <Pulls of={about.get(t.digest)} /> },
-              { name: "Digest", cell: (t) => <Digest of={t.digest} repo={uid} />, wide: true },
-              { name: "Pushed", order: "update_time", cell: (t) => <Time at={t.updateTime} /> },
-              { name: "Pull", wide: true, cell: (t) => address && <Copy text={`docker pull ${address}:${t.name}`} what={`the command that pulls ${t.name}`} /> },
-              ...(canMove ? [{ name: "Move", hidden: true, wide: true, cell: (t: Tag) => <button type="button" class="small" aria-label={`Move ${t.name}`} onClick={() => setMoving(t)}>Move…</button> }] : []),
-              { name: "History", cell: (t) => <a href={withParams({ tab: "history", tag: t.name, name: undefined, order: undefined })}>history</a>, wide: true },
-            ]} />}
-          <Pager next={nextPageToken} total={totalCount} one="tag" />
-          {summary.data && <GroupCoverage of={summary.data.coverage} />}
-        </>
-      )}</Answer>
+      <Answer of={found}>
+        {({ tags = [], nextPageToken, totalCount }) => (
+          <>
+            {tags.length === 0 ? (
+              <Empty
+                title={param("name") ? "No tag has exactly this name" : "There is no tag yet"}
+                command={param("name") || !address ? undefined : `docker push ${address}:v1`}
+              >
+                A tag is a name for an image, which a push sets and moves.
+              </Empty>
+            ) : (
+              <Table
+                label="Tags"
+                rows={tags}
+                id={(t) => t.uid ?? ""}
+                columns={[
+                  ...(canDelete ? [column] : []),
+                  {
+                    name: "Tag",
+                    order: "name",
+                    cell: (t) => (
+                      <a href={imagePage(uid, t.name ?? "")}>
+                        <bdi>{t.name}</bdi>
+                      </a>
+                    ),
+                  },
+                  {
+                    name: "Findings",
+                    cell: (t) =>
+                      open.has(t.name ?? "") ? (
+                        <SeverityCounts of={open.get(t.name ?? "")} />
+                      ) : (
+                        <span class="hint">
+                          {!summary.data ? "…" : summary.data.nextPageToken ? "see Findings" : "not known"}
+                        </span>
+                      ),
+                  },
+                  { name: "Platforms", cell: (t) => <Platforms of={about.get(t.digest)?.platforms} />, wide: true },
+                  {
+                    name: "Size",
+                    number: true,
+                    cell: (t) => (about.has(t.digest) ? bytes(about.get(t.digest)?.size) : ""),
+                  },
+                  { name: "Pulls", number: true, wide: true, cell: (t) => <Pulls of={about.get(t.digest)} /> },
+                  { name: "Digest", cell: (t) => <Digest of={t.digest} repo={uid} />, wide: true },
+                  { name: "Pushed", order: "update_time", cell: (t) => <Time at={t.updateTime} /> },
+                  {
+                    name: "Pull",
+                    wide: true,
+                    cell: (t) =>
+                      address && (
+                        <Copy text={`docker pull ${address}:${t.name}`} what={`the command that pulls ${t.name}`} />
+                      ),
+                  },
+                  ...(canMove
+                    ? [
+                        {
+                          name: "Move",
+                          hidden: true,
+                          wide: true,
+                          cell: (t: Tag) => (
+                            <button
+                              type="button"
+                              class="small"
+                              aria-label={`Move ${t.name}`}
+                              onClick={() => setMoving(t)}
+                            >
+                              Move…
+                            </button>
+                          ),
+                        },
+                      ]
+                    : []),
+                  {
+                    name: "History",
+                    cell: (t) => (
+                      <a href={withParams({ tab: "history", tag: t.name, name: undefined, order: undefined })}>
+                        history
+                      </a>
+                    ),
+                    wide: true,
+                  },
+                ]}
+              />
+            )}
+            <Pager next={nextPageToken} total={totalCount} one="tag" />
+            {summary.data && <GroupCoverage of={summary.data.coverage} />}
+          </>
+        )}
+      </Answer>
       {moving && <MoveTag repo={uid} tag={moving} path={path || uid} onClose={() => setMoving(undefined)} />}
-      {deleting && <DeleteTags tags={deleting} path={path || uid} onClose={(done) => { setDeleting(undefined); if (done) clear(); }} />}
+      {deleting && (
+        <DeleteTags
+          tags={deleting}
+          path={path || uid}
+          onClose={(done) => {
+            setDeleting(undefined);
+            if (done) clear();
+          }}
+        />
+      )}
     </>
   );
 }
 
 /** Platforms are the systems that an image is for; the first of many. */
-const Platforms = ({ of = [] }: { of?: string[] }) => <><bdi>{of[0]}</bdi>{of.length > 1 && <small class="line" title={of.join(", ")}>and {many(of.length - 1, "other")}</small>}</>;
+const Platforms = ({ of = [] }: { of?: string[] }) => (
+  <>
+    <bdi>{of[0]}</bdi>
+    {of.length > 1 && (
+      <small class="line" title={of.join(", ")}>
+        and {many(of.length - 1, "other")}
+      </small>
+    )}
+  </>
+);
 
 /** Pulls is how often an image was pulled in 30 days, of which no more than a hundred are counted. */
-const Pulls = ({ of }: { of?: Schema<"holdfast.oci.v1.ImageSummary"> }) => of
-  ? <>{Number(of.pullCount ?? 0) >= 100 ? `${count(of.pullCount)} or more` : count(of.pullCount)}{of.lastPullTime && <small class="line"><Time at={of.lastPullTime} /></small>}</>
-  : null;
+const Pulls = ({ of }: { of?: Schema<"holdfast.oci.v1.ImageSummary"> }) =>
+  of ? (
+    <>
+      {Number(of.pullCount ?? 0) >= 100 ? `${count(of.pullCount)} or more` : count(of.pullCount)}
+      {of.lastPullTime && (
+        <small class="line">
+          <Time at={of.lastPullTime} />
+        </small>
+      )}
+    </>
+  ) : null;
 
 /** MoveTag has a tag stand for another image. It says what differs before it does. */
-function MoveTag({ repo, tag, to: given = "", path, onClose }: { repo: string; tag: Tag; to?: string; path: string; onClose: () => void }) {
+function MoveTag({
+  repo,
+  tag,
+  to: given = "",
+  path,
+  onClose,
+}: {
+  repo: string;
+  tag: Tag;
+  to?: string;
+  path: string;
+  onClose: () => void;
+}) {
   const [to, setTo] = useState(given);
   const [digest, setDigest] = useState("");
   const [error, setError] = useState<Fault>();
-  const differs = useQuery(digest && tag.digest && digest !== tag.digest ? comparison({ repo, reference: tag.digest }, { repo, reference: digest }, { page_size: 1 }) : null);
+  const differs = useQuery(
+    digest && tag.digest && digest !== tag.digest
+      ? comparison({ repo, reference: tag.digest }, { repo, reference: digest }, { page_size: 1 })
+      : null,
+  );
   const act = async () => {
     setError(undefined);
     try {
-      const found = digest || ((await get("/oci/v1/repos/{uid}/images/{reference}", { path: { uid: repo, reference: to.trim() } }).send()).digest ?? "");
-      await post("/registry/v2beta1/tags/{uid}", { path: { uid: repo }, query: { validate_only: !digest || undefined }, body: { name: tag.name ?? "", digest: found, deprecated: tag.deprecated, bundles: tag.bundles } }).send();
+      const found =
+        digest ||
+        ((await get("/oci/v1/repos/{uid}/images/{reference}", { path: { uid: repo, reference: to.trim() } }).send())
+          .digest ??
+          "");
+      await post("/registry/v2beta1/tags/{uid}", {
+        path: { uid: repo },
+        query: { validate_only: !digest || undefined },
+        body: { name: tag.name ?? "", digest: found, deprecated: tag.deprecated, bundles: tag.bundles },
+      }).send();
       if (!digest) return setDigest(found);
       await changed();
       onClose();
@@ -115,15 +308,62 @@ function MoveTag({ repo, tag, to: given = "", path, onClose }: { repo: string; t
   };
   return (
     <Dialog title={`Move ${tag.name}`} onClose={onClose}>
-      <form onSubmit={(e) => { e.preventDefault(); void act(); }}>
-        <p><bdi>{tag.name}</bdi> {tag.digest ? <>stands for <Digest of={tag.digest} /></> : "stands for nothing now"}.</p>
-        <Field name="to" label="Tag or digest of the image that it is to stand for" value={to} onInput={(v) => { setTo(v); setDigest(""); }} placeholder="v2" required error={said(error, "digest")} />
-        {digest && <p class="notice" role="status">Whoever pulls <bdi>{tag.name}</bdi> gets <code>{digest.slice(0, 19)}</code> from now on. {digest === tag.digest ? "It does already." : differs.data ? <>Compared with what it stands for: <ChangeCounts of={differs.data.counts} />.</> : differs.error ? `What differs is not known: ${differs.error.message}` : "Comparing…"}</p>}
-        <Command text={`holdfast registry tags create ${sh(tag.name ?? "")} --repo ${sh(path)} --digest ${digest || "DIGEST"}`} />
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          void act();
+        }}
+      >
+        <p>
+          <bdi>{tag.name}</bdi>{" "}
+          {tag.digest ? (
+            <>
+              stands for <Digest of={tag.digest} />
+            </>
+          ) : (
+            "stands for nothing now"
+          )}
+          .
+        </p>
+        <Field
+          name="to"
+          label="Tag or digest of the image that it is to stand for"
+          value={to}
+          onInput={(v) => {
+            setTo(v);
+            setDigest("");
+          }}
+          placeholder="v2"
+          required
+          error={said(error, "digest")}
+        />
+        {digest && (
+          <p class="notice" role="status">
+            Whoever pulls <bdi>{tag.name}</bdi> gets <code>{digest.slice(0, 19)}</code> from now on.{" "}
+            {digest === tag.digest ? (
+              "It does already."
+            ) : differs.data ? (
+              <>
+                Compared with what it stands for: <ChangeCounts of={differs.data.counts} />.
+              </>
+            ) : differs.error ? (
+              `What differs is not known: ${differs.error.message}`
+            ) : (
+              "Comparing…"
+            )}
+          </p>
+        )}
+        <Command
+          text={`holdfast registry tags create ${sh(tag.name ?? "")} --repo ${sh(path)} --digest ${digest || "DIGEST"}`}
+        />
         {error && unsaid(error, "digest") && <Problem error={error} />}
         <div class="dialog-foot">
-          <button type="button" onClick={onClose}>Cancel</button>
-          <button type="submit" class="primary">{digest ? "Move the tag" : "Check"}</button>
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="primary">
+            {digest ? "Move the tag" : "Check"}
+          </button>
         </div>
       </form>
     </Dialog>
@@ -138,7 +378,8 @@ function DeleteTags({ tags, path, onClose }: { tags: Tag[]; path: string; onClos
     setBusy(true);
     try {
       for (const validate_only of [true, false]) {
-        for (const t of tags) await del("/registry/v2beta1/tags/{uid}", { path: { uid: t.uid ?? "" }, query: { validate_only } }).send();
+        for (const t of tags)
+          await del("/registry/v2beta1/tags/{uid}", { path: { uid: t.uid ?? "" }, query: { validate_only } }).send();
       }
       await changed();
       onClose(true);
@@ -151,28 +392,54 @@ function DeleteTags({ tags, path, onClose }: { tags: Tag[]; path: string; onClos
   return (
     <Dialog title={`Delete ${many(tags.length, "tag")}?`} onClose={() => onClose(false)}>
       <p>These names stop working for pulls. The images stay until nothing needs them.</p>
-      <ul class="rows scroll" tabIndex={0}>{tags.map((t) => <li key={t.uid}><bdi>{t.name}</bdi><Digest of={t.digest} /></li>)}</ul>
+      <ul class="rows scroll" tabIndex={0}>
+        {tags.map((t) => (
+          <li key={t.uid}>
+            <bdi>{t.name}</bdi>
+            <Digest of={t.digest} />
+          </li>
+        ))}
+      </ul>
       <Command text={`holdfast registry tags delete ${tags.map((t) => sh(`${path}:${t.name}`)).join(" ")} --yes`} />
       {error && <Problem error={error} />}
       <div class="dialog-foot">
-        <button type="button" onClick={() => onClose(false)}>Keep them</button>
-        <button type="button" class="danger" disabled={busy} onClick={remove}>Delete</button>
+        <button type="button" onClick={() => onClose(false)}>
+          Keep them
+        </button>
+        <button type="button" class="danger" disabled={busy} onClick={remove}>
+          Delete
+        </button>
       </div>
     </Dialog>
   );
 }
 
 function Findings({ uid }: { uid: string }) {
-  const found = useQuery(get("/findings/v1/findings", { query: { group_uid: uid, page_size: 50, page_token: param("page") || undefined } }));
+  const found = useQuery(
+    get("/findings/v1/findings", { query: { group_uid: uid, page_size: 50, page_token: param("page") || undefined } }),
+  );
   return (
-    <Answer of={found}>{({ findings = [], coverage, nextPageToken, totalCount }) => (
-      <>
-        <GroupCoverage of={coverage} />
-        {findings.length === 0 ? <Empty title="Nothing is known to be wrong" />
-          : <Table label="Findings" rows={findings} id={(f) => `${f.advisoryId} ${f.package?.purl}`} columns={[...findingColumns, { name: "Images", number: true, wide: true, cell: (f) => count(f.imageCount) }]} />}
-        <Pager next={nextPageToken} total={totalCount} one="finding" />
-      </>
-    )}</Answer>
+    <Answer of={found}>
+      {({ findings = [], coverage, nextPageToken, totalCount }) => (
+        <>
+          <GroupCoverage of={coverage} />
+          {findings.length === 0 ? (
+            <Empty title="Nothing is known to be wrong" />
+          ) : (
+            <Table
+              label="Findings"
+              rows={findings}
+              id={(f) => `${f.advisoryId} ${f.package?.purl}`}
+              columns={[
+                ...findingColumns,
+                { name: "Images", number: true, wide: true, cell: (f) => count(f.imageCount) },
+              ]}
+            />
+          )}
+          <Pager next={nextPageToken} total={totalCount} one="finding" />
+        </>
+      )}
+    </Answer>
   );
 }
 
@@ -183,47 +450,126 @@ function History({ uid, path }: { uid: string; path: string }) {
   const tag = param("tag");
   const may = useMay();
   const [back, setBack] = useState<Moved>();
-  const now = useQuery(tag ? get("/registry/v2beta1/tags", { query: { "uidp.children_of": uid, name: tag, page_size: 1, include_dates: true, include_epochs: true, include_referrers: true } }) : null).data?.tags?.[0];
-  const found = useQuery(get("/oci/v1/repos/{uid}/tagHistory", { path: { uid }, query: { tag: tag || undefined, page_size: 50, page_token: param("page") || undefined } }));
+  const now = useQuery(
+    tag
+      ? get("/registry/v2beta1/tags", {
+          query: {
+            "uidp.children_of": uid,
+            name: tag,
+            page_size: 1,
+            include_dates: true,
+            include_epochs: true,
+            include_referrers: true,
+          },
+        })
+      : null,
+  ).data?.tags?.[0];
+  const found = useQuery(
+    get("/oci/v1/repos/{uid}/tagHistory", {
+      path: { uid },
+      query: { tag: tag || undefined, page_size: 50, page_token: param("page") || undefined },
+    }),
+  );
   return (
     <>
-      <Filters label="Filter the history"><Field name="tag" label="Exact name of a tag" placeholder="latest" first /></Filters>
-      <Answer of={found}>{({ changes = [], nextPageToken, totalCount }) => (
-        <>
-          {tag && changes.length > 0
-            ? <ol class="why timeline">{changes.map((c, i) => (
-              <li key={c.time}>
-                <span><Time at={c.time} /></span>
-                <div>
-                  {c.digest ? <Digest of={c.digest} repo={uid} /> : <span class="wrong">deleted</span>} {i === 0 && !param("page") && <span class="state active">now</span>}
-                  <small>by <Name uid={c.actorUid} quiet /></small>
-                  <span class="entry-links">
-                    {c.digest && changes[i + 1]?.digest && <a href={`${imagePage(uid, c.digest)}?tab=compare&with=${encodeURIComponent(changes[i + 1]?.digest ?? "")}`}>compare with the one before</a>}
-                    {c.digest && c.digest !== now?.digest && may("tag.create", uid) && <button type="button" class="small" onClick={() => setBack(c)}>Move it back here…</button>}
-                  </span>
-                </div>
-              </li>
-            ))}</ol>
-            : changes.length === 0 ? <Empty title="No tag was ever moved here" />
-            : <Table label="Tag history" rows={changes} id={(c) => `${c.time} ${c.tag}`} columns={[
-              { name: "Tag", cell: (c) => <a href={withParams({ tag: c.tag })}><bdi>{c.tag}</bdi></a> },
-              { name: "Stands for", cell: (c) => (c.digest ? <Digest of={c.digest} repo={uid} /> : <span class="wrong">deleted</span>) },
-              { name: "When", cell: (c) => <Time at={c.time} /> },
-              { name: "By", cell: (c) => <Name uid={c.actorUid} />, wide: true },
-            ]} />}
-          <Pager next={nextPageToken} total={totalCount} one="change" />
-        </>
-      )}</Answer>
-      {back && <MoveTag repo={uid} tag={now ?? { name: tag, digest: "" }} to={back.digest} path={path} onClose={() => setBack(undefined)} />}
+      <Filters label="Filter the history">
+        <Field name="tag" label="Exact name of a tag" placeholder="latest" first />
+      </Filters>
+      <Answer of={found}>
+        {({ changes = [], nextPageToken, totalCount }) => (
+          <>
+            {tag && changes.length > 0 ? (
+              <ol class="why timeline">
+                {changes.map((c, i) => (
+                  <li key={c.time}>
+                    <span>
+                      <Time at={c.time} />
+                    </span>
+                    <div>
+                      {c.digest ? <Digest of={c.digest} repo={uid} /> : <span class="wrong">deleted</span>}{" "}
+                      {i === 0 && !param("page") && <span class="state active">now</span>}
+                      <small>
+                        by <Name uid={c.actorUid} quiet />
+                      </small>
+                      <span class="entry-links">
+                        {c.digest && changes[i + 1]?.digest && (
+                          <a
+                            href={`${imagePage(uid, c.digest)}?tab=compare&with=${encodeURIComponent(changes[i + 1]?.digest ?? "")}`}
+                          >
+                            compare with the one before
+                          </a>
+                        )}
+                        {c.digest && c.digest !== now?.digest && may("tag.create", uid) && (
+                          <button type="button" class="small" onClick={() => setBack(c)}>
+                            Move it back here…
+                          </button>
+                        )}
+                      </span>
+                    </div>
+                  </li>
+                ))}
+              </ol>
+            ) : changes.length === 0 ? (
+              <Empty title="No tag was ever moved here" />
+            ) : (
+              <Table
+                label="Tag history"
+                rows={changes}
+                id={(c) => `${c.time} ${c.tag}`}
+                columns={[
+                  {
+                    name: "Tag",
+                    cell: (c) => (
+                      <a href={withParams({ tag: c.tag })}>
+                        <bdi>{c.tag}</bdi>
+                      </a>
+                    ),
+                  },
+                  {
+                    name: "Stands for",
+                    cell: (c) => (c.digest ? <Digest of={c.digest} repo={uid} /> : <span class="wrong">deleted</span>),
+                  },
+                  { name: "When", cell: (c) => <Time at={c.time} /> },
+                  { name: "By", cell: (c) => <Name uid={c.actorUid} />, wide: true },
+                ]}
+              />
+            )}
+            <Pager next={nextPageToken} total={totalCount} one="change" />
+          </>
+        )}
+      </Answer>
+      {back && (
+        <MoveTag
+          repo={uid}
+          tag={now ?? { name: tag, digest: "" }}
+          to={back.digest}
+          path={path}
+          onClose={() => setBack(undefined)}
+        />
+      )}
     </>
   );
 }
 
 function Readme({ uid, path }: { uid: string; path: string }) {
   return (
-    <Answer of={useQuery(get("/registry/v2beta1/repos/{uid}/readme", { path: { uid } }))}>{({ content }) => content
-      ? <Section title="Readme"><pre class="text" dir="auto" tabIndex={0}>{content}</pre></Section>
-      : <Empty title="There is no readme" command={`holdfast registry repos readme ${sh(path || uid)} --set README.md`}>It tells people what the images are for.</Empty>}
+    <Answer of={useQuery(get("/registry/v2beta1/repos/{uid}/readme", { path: { uid } }))}>
+      {({ content }) =>
+        content ? (
+          <Section title="Readme">
+            <pre class="text" dir="auto" tabIndex={0}>
+              {content}
+            </pre>
+          </Section>
+        ) : (
+          <Empty
+            title="There is no readme"
+            command={`holdfast registry repos readme ${sh(path || uid)} --set README.md`}
+          >
+            It tells people what the images are for.
+          </Empty>
+        )
+      }
     </Answer>
   );
 }

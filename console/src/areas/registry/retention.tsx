@@ -1,7 +1,28 @@
 import { useState } from "preact/hooks";
 import { del, get, post, put, type Fault, type Schema } from "../../api/api";
 import { changed, useMay, useQuery } from "../../api/query";
-import { Answer, bytes, Command, Confirm, count, Dialog, Digest, Empty, Facts, Field, many, Name, Problem, said, Section, sh, Table, Time, unsaid, word } from "../../ui";
+import {
+  Answer,
+  bytes,
+  Command,
+  Confirm,
+  count,
+  Dialog,
+  Digest,
+  Empty,
+  Facts,
+  Field,
+  many,
+  Name,
+  Problem,
+  said,
+  Section,
+  sh,
+  Table,
+  Time,
+  unsaid,
+  word,
+} from "../../ui";
 
 type Rules = Schema<"holdfast.oci.v1.Retention">;
 type Draft = Record<string, string | boolean>;
@@ -35,25 +56,59 @@ export function Retention({ uid, path }: { uid: string; path: string }) {
   const own = !none && found.data?.sourceUid === uid;
   return (
     <>
-      <Section title="Which images are kept" actions={mayChange && <>
-        {own && <button type="button" class="small" onClick={() => setRemoving(true)}>Take the rules away…</button>}
-        <button type="button" class="small" onClick={() => setEditing(true)}>{own ? "Change the rules…" : "Set rules…"}</button>
-      </>}>
-        {none
-          ? <Empty title="Everything is kept" command={`holdfast registry retention set ${sh(path)} --keep-newest 10 --keep-matching 'v*'`}>Rules say which images are kept. All others go to the trash when the rules are run.</Empty>
-          : <Answer of={found}>{(r) => (
+      <Section
+        title="Which images are kept"
+        actions={
+          mayChange && (
             <>
-              {!own && <p class="hint">These are the rules of <Name uid={r.sourceUid} path quiet />.</p>}
-              <Facts of={facts(r)} />
+              {own && (
+                <button type="button" class="small" onClick={() => setRemoving(true)}>
+                  Take the rules away…
+                </button>
+              )}
+              <button type="button" class="small" onClick={() => setEditing(true)}>
+                {own ? "Change the rules…" : "Set rules…"}
+              </button>
             </>
-          )}</Answer>}
+          )
+        }
+      >
+        {none ? (
+          <Empty
+            title="Everything is kept"
+            command={`holdfast registry retention set ${sh(path)} --keep-newest 10 --keep-matching 'v*'`}
+          >
+            Rules say which images are kept. All others go to the trash when the rules are run.
+          </Empty>
+        ) : (
+          <Answer of={found}>
+            {(r) => (
+              <>
+                {!own && (
+                  <p class="hint">
+                    These are the rules of <Name uid={r.sourceUid} path quiet />.
+                  </p>
+                )}
+                <Facts of={facts(r)} />
+              </>
+            )}
+          </Answer>
+        )}
       </Section>
       {found.data && !none && mayChange && <Going uid={uid} path={path} />}
       {editing && <Edit uid={uid} path={path} now={(own && found.data) || {}} onClose={() => setEditing(false)} />}
-      {removing && <Confirm title="Take the rules away?" label="Take them away" keep="Keep them" command={`holdfast registry retention delete ${sh(path)} --yes`}
-        requests={[del("/oci/v1/retention/{uid}", { path: { uid } })]} onClose={() => setRemoving(false)}>
-        <p>Then the rules of the group above apply, if it has any.</p>
-      </Confirm>}
+      {removing && (
+        <Confirm
+          title="Take the rules away?"
+          label="Take them away"
+          keep="Keep them"
+          command={`holdfast registry retention delete ${sh(path)} --yes`}
+          requests={[del("/oci/v1/retention/{uid}", { path: { uid } })]}
+          onClose={() => setRemoving(false)}
+        >
+          <p>Then the rules of the group above apply, if it has any.</p>
+        </Confirm>
+      )}
     </>
   );
 }
@@ -72,26 +127,92 @@ function Going({ uid, path }: { uid: string; path: string }) {
   const found = useQuery(preview(uid));
   const [running, setRunning] = useState(false);
   return (
-    <Section title="What would go now" actions={found.data?.going?.length ? <button type="button" class="danger small" onClick={() => setRunning(true)}>Run the rules…</button> : undefined}>
-      <Answer of={found}>{(plan) => (
-        <>
-          <p>{many(plan.going?.length, "image")} of {count(plan.images)} with {many(plan.tags, "tag")}, {bytes(plan.bytes)}{plan.more && "; others go with the next run"}.</p>
-          {plan.kept?.length ? <p class="hint">Kept: {plan.kept.map((k) => `${count(k.images)} ${word(k.reason, "KEEP_REASON")}`).join(", ")}.</p> : undefined}
-          {plan.going?.length ? <Table label="Images that would go" rows={plan.going} id={(i) => i.digest ?? ""} columns={[
-            { name: "Image", cell: (i) => <Digest of={i.digest} repo={uid} /> },
-            { name: "Tags", cell: (i) => <bdi>{(i.tags ?? []).slice(0, 3).join(", ") || "none"}{(i.tags?.length ?? 0) > 3 && `, and ${count((i.tags?.length ?? 0) - 3)} more`}</bdi> },
-            { name: "With it", number: true, wide: true, cell: (i) => count(i.withDigests?.length) },
-            { name: "Size", number: true, wide: true, cell: (i) => bytes(i.size) },
-            { name: "Pushed", cell: (i) => <Time at={i.pushTime} /> },
-            { name: "Last pulled", wide: true, cell: (i) => i.pullTime ? <><Time at={i.pullTime} />{i.pullerUid && <small class="line">by <Name uid={i.pullerUid} quiet /></small>}</> : "not known" },
-          ]} /> : <Empty title="Nothing would go" />}
-          {running && <Confirm title={`Delete ${many(plan.going?.length, "image")}?`} label="Delete" keep="Keep them"
-            command={`holdfast registry retention run ${sh(path)} --fingerprint ${plan.fingerprint} --yes`}
-            requests={[post("/oci/v1/retentionRuns/{uid}", { path: { uid }, body: { fingerprint: plan.fingerprint ?? "" } })]} onClose={() => setRunning(false)}>
-            <p>{many(plan.going?.length, "image")} with {many(plan.tags, "tag")} go, exactly those that are shown. {plan.restorableDays ? `They can be restored from the trash for ${many(plan.restorableDays, "day")}.` : "They cannot be restored."}</p>
-          </Confirm>}
-        </>
-      )}</Answer>
+    <Section
+      title="What would go now"
+      actions={
+        found.data?.going?.length ? (
+          <button type="button" class="danger small" onClick={() => setRunning(true)}>
+            Run the rules…
+          </button>
+        ) : undefined
+      }
+    >
+      <Answer of={found}>
+        {(plan) => (
+          <>
+            <p>
+              {many(plan.going?.length, "image")} of {count(plan.images)} with {many(plan.tags, "tag")},{" "}
+              {bytes(plan.bytes)}
+              {plan.more && "; others go with the next run"}.
+            </p>
+            {plan.kept?.length ? (
+              <p class="hint">
+                Kept: {plan.kept.map((k) => `${count(k.images)} ${word(k.reason, "KEEP_REASON")}`).join(", ")}.
+              </p>
+            ) : undefined}
+            {plan.going?.length ? (
+              <Table
+                label="Images that would go"
+                rows={plan.going}
+                id={(i) => i.digest ?? ""}
+                columns={[
+                  { name: "Image", cell: (i) => <Digest of={i.digest} repo={uid} /> },
+                  {
+                    name: "Tags",
+                    cell: (i) => (
+                      <bdi>
+                        {(i.tags ?? []).slice(0, 3).join(", ") || "none"}
+                        {(i.tags?.length ?? 0) > 3 && `, and ${count((i.tags?.length ?? 0) - 3)} more`}
+                      </bdi>
+                    ),
+                  },
+                  { name: "With it", number: true, wide: true, cell: (i) => count(i.withDigests?.length) },
+                  { name: "Size", number: true, wide: true, cell: (i) => bytes(i.size) },
+                  { name: "Pushed", cell: (i) => <Time at={i.pushTime} /> },
+                  {
+                    name: "Last pulled",
+                    wide: true,
+                    cell: (i) =>
+                      i.pullTime ? (
+                        <>
+                          <Time at={i.pullTime} />
+                          {i.pullerUid && (
+                            <small class="line">
+                              by <Name uid={i.pullerUid} quiet />
+                            </small>
+                          )}
+                        </>
+                      ) : (
+                        "not known"
+                      ),
+                  },
+                ]}
+              />
+            ) : (
+              <Empty title="Nothing would go" />
+            )}
+            {running && (
+              <Confirm
+                title={`Delete ${many(plan.going?.length, "image")}?`}
+                label="Delete"
+                keep="Keep them"
+                command={`holdfast registry retention run ${sh(path)} --fingerprint ${plan.fingerprint} --yes`}
+                requests={[
+                  post("/oci/v1/retentionRuns/{uid}", { path: { uid }, body: { fingerprint: plan.fingerprint ?? "" } }),
+                ]}
+                onClose={() => setRunning(false)}
+              >
+                <p>
+                  {many(plan.going?.length, "image")} with {many(plan.tags, "tag")} go, exactly those that are shown.{" "}
+                  {plan.restorableDays
+                    ? `They can be restored from the trash for ${many(plan.restorableDays, "day")}.`
+                    : "They cannot be restored."}
+                </p>
+              </Confirm>
+            )}
+          </>
+        )}
+      </Answer>
     </Section>
   );
 }
@@ -107,12 +228,14 @@ function Edit({ uid, path, now, onClose }: { uid: string; path: string; now: Rul
   const matching = String(draft.keepMatching).split(/\s+/).filter(Boolean);
   const flags = [
     ...numbers.filter((n) => draft[n.key]).map((n) => `--${n.flag} ${sh(String(draft[n.key]))}${n.days ? "d" : ""}`),
-    ...matching.map((m) => `--keep-matching ${sh(m)}`), ...marks.filter((m) => draft[m.key]).map((m) => `--${m.flag}`),
+    ...matching.map((m) => `--keep-matching ${sh(m)}`),
+    ...marks.filter((m) => draft[m.key]).map((m) => `--${m.flag}`),
   ];
   const save = async () => {
     setError(undefined);
     const body = {
-      keepMatching: matching, ...Object.fromEntries(numbers.map((n) => [n.key, Number(draft[n.key] || 0)])),
+      keepMatching: matching,
+      ...Object.fromEntries(numbers.map((n) => [n.key, Number(draft[n.key] || 0)])),
       ...Object.fromEntries(marks.map((m) => [m.key, draft[m.key] === true])),
     } as Rules;
     try {
@@ -126,16 +249,52 @@ function Edit({ uid, path, now, onClose }: { uid: string; path: string; now: Rul
   const fields = ["keep_matching", ...numbers.map((n) => snake(n.key))];
   return (
     <Dialog title="Which images are kept" onClose={onClose}>
-      <form onSubmit={(e) => { e.preventDefault(); void save(); }}>
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          void save();
+        }}
+      >
         <p>An image is kept if at least one rule keeps it.</p>
-        <Field name="matching" label="With a tag that matches one of these patterns" value={String(draft.keepMatching)} placeholder="v* latest" onInput={(v) => setDraft({ ...draft, keepMatching: v })} error={said(error, "keep_matching")} />
-        {numbers.map((n) => <Field key={n.key} name={n.flag} label={n.label} value={String(draft[n.key])} placeholder="0" onInput={(v) => setDraft({ ...draft, [n.key]: v.replace(/\D/g, "") })} error={said(error, snake(n.key))} />)}
+        <Field
+          name="matching"
+          label="With a tag that matches one of these patterns"
+          value={String(draft.keepMatching)}
+          placeholder="v* latest"
+          onInput={(v) => setDraft({ ...draft, keepMatching: v })}
+          error={said(error, "keep_matching")}
+        />
+        {numbers.map((n) => (
+          <Field
+            key={n.key}
+            name={n.flag}
+            label={n.label}
+            value={String(draft[n.key])}
+            placeholder="0"
+            onInput={(v) => setDraft({ ...draft, [n.key]: v.replace(/\D/g, "") })}
+            error={said(error, snake(n.key))}
+          />
+        ))}
         {marks.map((m) => (
-          <label key={m.key} class="check"><input type="checkbox" checked={draft[m.key] === true} onChange={(e) => setDraft({ ...draft, [m.key]: (e.target as HTMLInputElement).checked })} />Keep images {m.label}</label>
+          <label key={m.key} class="check">
+            <input
+              type="checkbox"
+              checked={draft[m.key] === true}
+              onChange={(e) => setDraft({ ...draft, [m.key]: (e.target as HTMLInputElement).checked })}
+            />
+            Keep images {m.label}
+          </label>
         ))}
         <Command text={`holdfast registry retention set ${sh(path)} ${flags.join(" ")}`} />
         {error && unsaid(error, ...fields) && <Problem error={error} />}
-        <div class="dialog-foot"><button type="button" onClick={onClose}>Cancel</button><button type="submit" class="primary">Set the rules</button></div>
+        <div class="dialog-foot">
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="primary">
+            Set the rules
+          </button>
+        </div>
       </form>
     </Dialog>
   );

@@ -7,7 +7,10 @@ import { Answer, bytes, Confirm, Digest, Empty, Name, Pager, sh, Table, Time, wo
 type Entry = Schema<"holdfast.oci.v1.TrashEntry">;
 
 /** trashOf asks for what was deleted below a group, or from a repo. */
-export const trashOf = (uid: string) => get("/oci/v1/trash", { query: { "uidp.descendants_of": uid, page_size: 50, page_token: param("page") || undefined } });
+export const trashOf = (uid: string) =>
+  get("/oci/v1/trash", {
+    query: { "uidp.descendants_of": uid, page_size: 50, page_token: param("page") || undefined },
+  });
 
 /** Trash is what was deleted and can be restored, the last first. */
 export function Trash({ uid, path }: { uid: string; path: string }) {
@@ -18,29 +21,117 @@ export function Trash({ uid, path }: { uid: string; path: string }) {
   const mayRestore = may("tag.create", uid) && may("manifest.create", uid);
   const mayEmpty = ["tag.delete", "manifest.delete", "repo.delete"].every((c) => may(c, uid));
   return (
-    <Answer of={found}>{({ entries = [], nextPageToken, totalCount }) => (
-      <>
-        {entries.length === 0 ? <Empty title="Nothing here was deleted lately">Tags, images and repos that are deleted can be restored for some days.</Empty> : <>
-          {mayEmpty && <div class="bar-row"><button type="button" class="danger small" onClick={() => setEmptying(true)}>Empty the trash…</button></div>}
-          <Table label="Trash" rows={entries} id={(e) => e.uid ?? ""} columns={[
-            { name: "What", cell: (e) => <><bdi>{e.tag || e.repo}</bdi><small class="line">{word(e.kind, "TRASH_KIND")}{e.tag && <> of <bdi>{e.repo}</bdi></>}</small></> },
-            { name: "Digest", wide: true, cell: (e) => e.digest && <Digest of={e.digest} /> },
-            { name: "Size", number: true, wide: true, cell: (e) => bytes(e.size) },
-            { name: "Deleted", cell: (e) => <><Time at={e.createTime} />{e.actorUid && <small class="line">by <Name uid={e.actorUid} quiet /></small>}</> },
-            { name: "Gone for good", wide: true, cell: (e) => <Time at={e.expireTime} /> },
-            ...(mayRestore ? [{ name: "Restore", hidden: true, cell: (e: Entry) => <button type="button" class="small" aria-label={`Restore ${e.tag || e.repo}`} onClick={() => setRestoring(e)}>Restore…</button> }] : []),
-          ]} />
-        </>}
-        <Pager next={nextPageToken} total={totalCount} one="entry" more="entries" />
-        {restoring && <Confirm title="Restore it?" label="Restore" keep="Leave it" command={`holdfast registry trash restore ${restoring.uid}`}
-          requests={[true, false].map((validate_only) => post("/oci/v1/restorations/{uid}", { path: { uid: restoring.uid ?? "" }, body: { validateOnly: validate_only } }))} onClose={() => setRestoring(undefined)}>
-          <p><bdi>{restoring.tag || restoring.repo}</bdi> is there again, as it was, with what it needs. A tag that stands for something else now is not moved.</p>
-        </Confirm>}
-        {emptying && <Confirm title="Empty the trash?" label="Empty it" keep="Keep it" command={`holdfast registry trash empty ${sh(path)} --yes`}
-          requests={[post("/oci/v1/emptyings/{uid}", { path: { uid }, body: {} })]} onClose={() => setEmptying(false)}>
-          <p>Nothing of it can be restored afterwards.</p>
-        </Confirm>}
-      </>
-    )}</Answer>
+    <Answer of={found}>
+      {({ entries = [], nextPageToken, totalCount }) => (
+        <>
+          {entries.length === 0 ? (
+            <Empty title="Nothing here was deleted lately">
+              Tags, images and repos that are deleted can be restored for some days.
+            </Empty>
+          ) : (
+            <>
+              {mayEmpty && (
+                <div class="bar-row">
+                  <button type="button" class="danger small" onClick={() => setEmptying(true)}>
+                    Empty the trash…
+                  </button>
+                </div>
+              )}
+              <Table
+                label="Trash"
+                rows={entries}
+                id={(e) => e.uid ?? ""}
+                columns={[
+                  {
+                    name: "What",
+                    cell: (e) => (
+                      <>
+                        <bdi>{e.tag || e.repo}</bdi>
+                        <small class="line">
+                          {word(e.kind, "TRASH_KIND")}
+                          {e.tag && (
+                            <>
+                              {" "}
+                              of <bdi>{e.repo}</bdi>
+                            </>
+                          )}
+                        </small>
+                      </>
+                    ),
+                  },
+                  { name: "Digest", wide: true, cell: (e) => e.digest && <Digest of={e.digest} /> },
+                  { name: "Size", number: true, wide: true, cell: (e) => bytes(e.size) },
+                  {
+                    name: "Deleted",
+                    cell: (e) => (
+                      <>
+                        <Time at={e.createTime} />
+                        {e.actorUid && (
+                          <small class="line">
+                            by <Name uid={e.actorUid} quiet />
+                          </small>
+                        )}
+                      </>
+                    ),
+                  },
+                  { name: "Gone for good", wide: true, cell: (e) => <Time at={e.expireTime} /> },
+                  ...(mayRestore
+                    ? [
+                        {
+                          name: "Restore",
+                          hidden: true,
+                          cell: (e: Entry) => (
+                            <button
+                              type="button"
+                              class="small"
+                              aria-label={`Restore ${e.tag || e.repo}`}
+                              onClick={() => setRestoring(e)}
+                            >
+                              Restore…
+                            </button>
+                          ),
+                        },
+                      ]
+                    : []),
+                ]}
+              />
+            </>
+          )}
+          <Pager next={nextPageToken} total={totalCount} one="entry" more="entries" />
+          {restoring && (
+            <Confirm
+              title="Restore it?"
+              label="Restore"
+              keep="Leave it"
+              command={`holdfast registry trash restore ${restoring.uid}`}
+              requests={[true, false].map((validate_only) =>
+                post("/oci/v1/restorations/{uid}", {
+                  path: { uid: restoring.uid ?? "" },
+                  body: { validateOnly: validate_only },
+                }),
+              )}
+              onClose={() => setRestoring(undefined)}
+            >
+              <p>
+                <bdi>{restoring.tag || restoring.repo}</bdi> is there again, as it was, with what it needs. A tag that
+                stands for something else now is not moved.
+              </p>
+            </Confirm>
+          )}
+          {emptying && (
+            <Confirm
+              title="Empty the trash?"
+              label="Empty it"
+              keep="Keep it"
+              command={`holdfast registry trash empty ${sh(path)} --yes`}
+              requests={[post("/oci/v1/emptyings/{uid}", { path: { uid }, body: {} })]}
+              onClose={() => setEmptying(false)}
+            >
+              <p>Nothing of it can be restored afterwards.</p>
+            </Confirm>
+          )}
+        </>
+      )}
+    </Answer>
   );
 }

@@ -3,12 +3,30 @@ import { del, get, patch, post, type Fault, type Schema } from "../../api/api";
 import { parentOf } from "../../api/names";
 import { changed, useMay, useQuery } from "../../api/query";
 import { param } from "../../ui/router";
-import { Answer, Command, Confirm, Dialog, Empty, Field, Name, Pager, Problem, said, sh, Table, Time, unsaid } from "../../ui";
+import {
+  Answer,
+  Command,
+  Confirm,
+  Dialog,
+  Empty,
+  Field,
+  Name,
+  Pager,
+  Problem,
+  said,
+  sh,
+  Table,
+  Time,
+  unsaid,
+} from "../../ui";
 
 type Upstream = Schema<"holdfast.oci.v1.Upstream">;
 
 /** upstreamsOf asks for the registries that a group, and those below it, fetch images from. */
-export const upstreamsOf = (uid: string) => get("/oci/v1/upstreams", { query: { "uidp.descendants_of": uid, order_by: "name", page_size: 50, page_token: param("page") || undefined } });
+export const upstreamsOf = (uid: string) =>
+  get("/oci/v1/upstreams", {
+    query: { "uidp.descendants_of": uid, order_by: "name", page_size: 50, page_token: param("page") || undefined },
+  });
 
 /** Upstreams are the registries that a group, and those below it, fetch images from. */
 export function Upstreams({ uid, path }: { uid: string; path: string }) {
@@ -20,60 +38,188 @@ export function Upstreams({ uid, path }: { uid: string; path: string }) {
   const mayChange = may("groups.update", uid);
   return (
     <>
-      {mayChange && found.data && !own && <div class="bar-row"><button type="button" class="small" onClick={() => setEditing({})}>Fetch from a registry…</button></div>}
-      <Answer of={found}>{({ upstreams = [], nextPageToken, totalCount }) => (
-        <>
-          {upstreams.length === 0
-            ? <Empty title="Nothing here is fetched from another registry" command={`holdfast registry upstreams create docker.io --group ${sh(path)} --names 'library/*'`}>A group with an upstream fetches images from that registry when they are asked for, and keeps them. Nothing can be pushed to it.</Empty>
-            : <Table label="Upstreams" rows={upstreams} id={(u) => u.uid ?? ""} columns={[
-              { name: "Registry", cell: (u) => <><bdi>{u.name}</bdi><small class="line"><bdi>{u.address}</bdi></small></> },
-              { name: "Of", cell: (u) => <Name uid={parentOf(u.uid ?? "")} quiet /> },
-              { name: "Last asked", cell: (u) => u.lastFailure ? <><span class="state failed">failed</span><small class="line"><bdi>{u.lastFailure}</bdi>, <Time at={u.lastFailureTime} /></small></> : "no failure" },
-              { name: "Repos", wide: true, cell: (u) => <bdi>{(u.names ?? []).join(", ") || "all"}</bdi> },
-              { name: "Tags believed for", wide: true, cell: (u) => period(u.freshFor) },
-              { name: "Signs in", wide: true, cell: (u) => u.identity ? "as an identity" : u.hasCredentials ? "with a password" : "no" },
-              ...(mayChange ? [{ name: "Change", hidden: true, cell: (u: Upstream) => <span class="bar-row">
-                <button type="button" class="small" aria-label={`Change ${u.name}`} onClick={() => setEditing(u)}>Change…</button>
-                <button type="button" class="small" aria-label={`Delete ${u.name}`} onClick={() => setRemoving(u)}>Delete…</button>
-              </span> }] : []),
-            ]} />}
-          <Pager next={nextPageToken} total={totalCount} one="upstream" />
-        </>
-      )}</Answer>
+      {mayChange && found.data && !own && (
+        <div class="bar-row">
+          <button type="button" class="small" onClick={() => setEditing({})}>
+            Fetch from a registry…
+          </button>
+        </div>
+      )}
+      <Answer of={found}>
+        {({ upstreams = [], nextPageToken, totalCount }) => (
+          <>
+            {upstreams.length === 0 ? (
+              <Empty
+                title="Nothing here is fetched from another registry"
+                command={`holdfast registry upstreams create docker.io --group ${sh(path)} --names 'library/*'`}
+              >
+                A group with an upstream fetches images from that registry when they are asked for, and keeps them.
+                Nothing can be pushed to it.
+              </Empty>
+            ) : (
+              <Table
+                label="Upstreams"
+                rows={upstreams}
+                id={(u) => u.uid ?? ""}
+                columns={[
+                  {
+                    name: "Registry",
+                    cell: (u) => (
+                      <>
+                        <bdi>{u.name}</bdi>
+                        <small class="line">
+                          <bdi>{u.address}</bdi>
+                        </small>
+                      </>
+                    ),
+                  },
+                  { name: "Of", cell: (u) => <Name uid={parentOf(u.uid ?? "")} quiet /> },
+                  {
+                    name: "Last asked",
+                    cell: (u) =>
+                      u.lastFailure ? (
+                        <>
+                          <span class="state failed">failed</span>
+                          <small class="line">
+                            <bdi>{u.lastFailure}</bdi>, <Time at={u.lastFailureTime} />
+                          </small>
+                        </>
+                      ) : (
+                        "no failure"
+                      ),
+                  },
+                  { name: "Repos", wide: true, cell: (u) => <bdi>{(u.names ?? []).join(", ") || "all"}</bdi> },
+                  { name: "Tags believed for", wide: true, cell: (u) => period(u.freshFor) },
+                  {
+                    name: "Signs in",
+                    wide: true,
+                    cell: (u) => (u.identity ? "as an identity" : u.hasCredentials ? "with a password" : "no"),
+                  },
+                  ...(mayChange
+                    ? [
+                        {
+                          name: "Change",
+                          hidden: true,
+                          cell: (u: Upstream) => (
+                            <span class="bar-row">
+                              <button
+                                type="button"
+                                class="small"
+                                aria-label={`Change ${u.name}`}
+                                onClick={() => setEditing(u)}
+                              >
+                                Change…
+                              </button>
+                              <button
+                                type="button"
+                                class="small"
+                                aria-label={`Delete ${u.name}`}
+                                onClick={() => setRemoving(u)}
+                              >
+                                Delete…
+                              </button>
+                            </span>
+                          ),
+                        },
+                      ]
+                    : []),
+                ]}
+              />
+            )}
+            <Pager next={nextPageToken} total={totalCount} one="upstream" />
+          </>
+        )}
+      </Answer>
       {editing && <Edit group={uid} path={path} now={editing} onClose={() => setEditing(undefined)} />}
-      {removing && <Confirm title="Fetch nothing from it any more?" label="Delete" keep="Keep it" command={`holdfast registry upstreams delete ${removing.uid} --yes`}
-        requests={[del("/oci/v1/upstreams/{uid}", { path: { uid: removing.uid ?? "" } })]} onClose={() => setRemoving(undefined)}>
-        <p>What was fetched from <bdi>{removing.name}</bdi> stays. What is not here is not found any more, and images can be pushed to the group.</p>
-      </Confirm>}
+      {removing && (
+        <Confirm
+          title="Fetch nothing from it any more?"
+          label="Delete"
+          keep="Keep it"
+          command={`holdfast registry upstreams delete ${removing.uid} --yes`}
+          requests={[del("/oci/v1/upstreams/{uid}", { path: { uid: removing.uid ?? "" } })]}
+          onClose={() => setRemoving(undefined)}
+        >
+          <p>
+            What was fetched from <bdi>{removing.name}</bdi> stays. What is not here is not found any more, and images
+            can be pushed to the group.
+          </p>
+        </Confirm>
+      )}
     </>
   );
 }
 
 /** minutes is a duration of the API, such as 3600s, in minutes. */
 const minutes = (duration?: string) => Math.round(Number((duration ?? "").replace(/s$/, "")) / 60);
-const period = (duration?: string) => { const m = minutes(duration); return m % 60 || m === 0 ? `${m} min` : `${m / 60} h`; };
+const period = (duration?: string) => {
+  const m = minutes(duration);
+  return m % 60 || m === 0 ? `${m} min` : `${m / 60} h`;
+};
 
-type Draft = { name: string; address: string; names: string; fresh: string; realm: string; credentials: string; anyone: boolean; forget: boolean };
+type Draft = {
+  name: string;
+  address: string;
+  names: string;
+  fresh: string;
+  realm: string;
+  credentials: string;
+  anyone: boolean;
+  forget: boolean;
+};
 
 /** Edit makes an upstream, or changes one. Credentials are written here and never shown. */
 function Edit({ group, path, now, onClose }: { group: string; path: string; now: Upstream; onClose: () => void }) {
   const [read] = useState(now); // as it was when this was opened
   const [draft, setDraft] = useState<Draft>(() => ({
-    name: read.name ?? "", address: read.address ?? "", names: (read.names ?? []).join(" "), fresh: read.freshFor ? String(minutes(read.freshFor)) : "",
-    realm: read.realm ?? "", credentials: "", anyone: read.anyone ?? false, forget: false,
+    name: read.name ?? "",
+    address: read.address ?? "",
+    names: (read.names ?? []).join(" "),
+    fresh: read.freshFor ? String(minutes(read.freshFor)) : "",
+    realm: read.realm ?? "",
+    credentials: "",
+    anyone: read.anyone ?? false,
+    forget: false,
   }));
   const [error, setError] = useState<Fault>();
   const set = (part: Partial<Draft>) => setDraft({ ...draft, ...part });
   const names = draft.names.split(/\s+/).filter(Boolean);
   const isNew = !read.uid;
-  const moves = !isNew && read.hasCredentials && (draft.address !== read.address || draft.realm !== (read.realm ?? "")) && !draft.credentials;
+  const moves =
+    !isNew &&
+    read.hasCredentials &&
+    (draft.address !== read.address || draft.realm !== (read.realm ?? "")) &&
+    !draft.credentials;
   const save = async () => {
     setError(undefined);
-    const body: Upstream = { name: draft.name, address: draft.address, names, realm: draft.realm, anyone: draft.anyone, credentials: draft.credentials, ...(draft.fresh && { freshFor: `${Number(draft.fresh) * 60}s` }) };
-    const mask = ["name", "address", "names", "realm", "anyone", "fresh_for", ...(draft.credentials || draft.forget ? ["credentials"] : [])];
+    const body: Upstream = {
+      name: draft.name,
+      address: draft.address,
+      names,
+      realm: draft.realm,
+      anyone: draft.anyone,
+      credentials: draft.credentials,
+      ...(draft.fresh && { freshFor: `${Number(draft.fresh) * 60}s` }),
+    };
+    const mask = [
+      "name",
+      "address",
+      "names",
+      "realm",
+      "anyone",
+      "fresh_for",
+      ...(draft.credentials || draft.forget ? ["credentials"] : []),
+    ];
     try {
-      await (isNew ? post("/oci/v1/upstreams/{uid}", { path: { uid: group }, body })
-        : patch("/oci/v1/upstreams/{uid}", { path: { uid: read.uid ?? "" }, query: { updateMask: mask.join(",") }, body, version: read.updateTime })).send();
+      await (isNew
+        ? post("/oci/v1/upstreams/{uid}", { path: { uid: group }, body })
+        : patch("/oci/v1/upstreams/{uid}", {
+            path: { uid: read.uid ?? "" },
+            query: { updateMask: mask.join(",") },
+            body,
+            version: read.updateTime,
+          })
+      ).send();
       await changed();
       onClose();
     } catch (failed) {
@@ -81,24 +227,116 @@ function Edit({ group, path, now, onClose }: { group: string; path: string; now:
     }
   };
   const flags = [
-    draft.address && `--address ${sh(draft.address)}`, ...names.map((n) => `--names ${sh(n)}`), draft.fresh && `--fresh-for ${sh(draft.fresh)}m`,
-    draft.realm && `--realm ${sh(draft.realm)}`, draft.credentials && "--credentials FILE", draft.anyone && "--anyone",
-  ].filter(Boolean).join(" ");
+    draft.address && `--address ${sh(draft.address)}`,
+    ...names.map((n) => `--names ${sh(n)}`),
+    draft.fresh && `--fresh-for ${sh(draft.fresh)}m`,
+    draft.realm && `--realm ${sh(draft.realm)}`,
+    draft.credentials && "--credentials FILE",
+    draft.anyone && "--anyone",
+  ]
+    .filter(Boolean)
+    .join(" ");
   return (
     <Dialog title={isNew ? "Fetch from a registry" : "Change the upstream"} onClose={onClose}>
-      <form onSubmit={(e) => { e.preventDefault(); void save(); }}>
-        <Field name="upstream-name" label="Name" value={draft.name} placeholder="docker.io" onInput={(name) => set({ name })} required error={said(error, "name")} />
-        <Field name="upstream-address" label="Address, if it is not that of the name" value={draft.address} placeholder="https://registry.example.com" onInput={(address) => set({ address })} error={said(error, "address")} />
-        <Field name="upstream-names" label="Patterns of the repos that are fetched" value={draft.names} placeholder="library/* acme/** !acme/secret" onInput={(v) => set({ names: v })} error={said(error, "names")} hint="All, if there is none." />
-        <Field name="upstream-fresh" label="Minutes for which a tag is believed" value={draft.fresh} placeholder="60" onInput={(v) => set({ fresh: v.replace(/\D/g, "") })} error={said(error, "fresh_for")} />
-        <Field name="upstream-credentials" type="password" label="User and password, with a colon between" value={draft.credentials} onInput={(credentials) => set({ credentials, forget: false })} error={said(error, "credentials")}
-          hint={moves ? "It loses its password, because it gets another address. Write it again to keep it." : read.hasCredentials ? "It has one. It is not shown; if you write nothing, it stays." : "It is sealed, and never shown."} />
-        {read.hasCredentials && <label class="check"><input type="checkbox" checked={draft.forget} onChange={(e) => set({ forget: (e.target as HTMLInputElement).checked, credentials: "" })} />Take the password away</label>}
-        <Field name="upstream-realm" label="Address of its tokens, if that is at another host" value={draft.realm} onInput={(realm) => set({ realm })} error={said(error, "realm")} hint="The password is sent there, too." />
-        <label class="check"><input type="checkbox" checked={draft.anyone} onChange={(e) => set({ anyone: (e.target as HTMLInputElement).checked })} />Also fetch for those who may pull only because everybody may</label>
-        <Command text={isNew ? `holdfast registry upstreams create ${sh(draft.name || "NAME")} --group ${sh(path)} ${flags}` : `holdfast registry upstreams update ${read.uid} --name ${sh(draft.name)} ${flags}`} />
-        {error && unsaid(error, "name", "address", "names", "fresh_for", "credentials", "realm") && <Problem error={error} />}
-        <div class="dialog-foot"><button type="button" onClick={onClose}>Cancel</button><button type="submit" class="primary">{isNew ? "Fetch from it" : "Save"}</button></div>
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          void save();
+        }}
+      >
+        <Field
+          name="upstream-name"
+          label="Name"
+          value={draft.name}
+          placeholder="docker.io"
+          onInput={(name) => set({ name })}
+          required
+          error={said(error, "name")}
+        />
+        <Field
+          name="upstream-address"
+          label="Address, if it is not that of the name"
+          value={draft.address}
+          placeholder="https://registry.example.com"
+          onInput={(address) => set({ address })}
+          error={said(error, "address")}
+        />
+        <Field
+          name="upstream-names"
+          label="Patterns of the repos that are fetched"
+          value={draft.names}
+          placeholder="library/* acme/** !acme/secret"
+          onInput={(v) => set({ names: v })}
+          error={said(error, "names")}
+          hint="All, if there is none."
+        />
+        <Field
+          name="upstream-fresh"
+          label="Minutes for which a tag is believed"
+          value={draft.fresh}
+          placeholder="60"
+          onInput={(v) => set({ fresh: v.replace(/\D/g, "") })}
+          error={said(error, "fresh_for")}
+        />
+        <Field
+          name="upstream-credentials"
+          type="password"
+          label="User and password, with a colon between"
+          value={draft.credentials}
+          onInput={(credentials) => set({ credentials, forget: false })}
+          error={said(error, "credentials")}
+          hint={
+            moves
+              ? "It loses its password, because it gets another address. Write it again to keep it."
+              : read.hasCredentials
+                ? "It has one. It is not shown; if you write nothing, it stays."
+                : "It is sealed, and never shown."
+          }
+        />
+        {read.hasCredentials && (
+          <label class="check">
+            <input
+              type="checkbox"
+              checked={draft.forget}
+              onChange={(e) => set({ forget: (e.target as HTMLInputElement).checked, credentials: "" })}
+            />
+            Take the password away
+          </label>
+        )}
+        <Field
+          name="upstream-realm"
+          label="Address of its tokens, if that is at another host"
+          value={draft.realm}
+          onInput={(realm) => set({ realm })}
+          error={said(error, "realm")}
+          hint="The password is sent there, too."
+        />
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={draft.anyone}
+            onChange={(e) => set({ anyone: (e.target as HTMLInputElement).checked })}
+          />
+          Also fetch for those who may pull only because everybody may
+        </label>
+        <Command
+          text={
+            isNew
+              ? `holdfast registry upstreams create ${sh(draft.name || "NAME")} --group ${sh(path)} ${flags}`
+              : `holdfast registry upstreams update ${read.uid} --name ${sh(draft.name)} ${flags}`
+          }
+        />
+        {error && unsaid(error, "name", "address", "names", "fresh_for", "credentials", "realm") && (
+          <Problem error={error} />
+        )}
+        <div class="dialog-foot">
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="primary">
+            {isNew ? "Fetch from it" : "Save"}
+          </button>
+        </div>
       </form>
     </Dialog>
   );

@@ -7,14 +7,30 @@ import { changed, useMay, useQuery, whoami } from "../../api/query";
 import recipes from "./recipes.json";
 import { go, param, providerPage, withParams } from "../../ui/router";
 import { rolesHere } from "../../api/roles";
-import { Above, AsCommand, Choice, Command, Empty, Field, Page, Problem, said, Section, sh, unsaid, useScope } from "../../ui";
+import {
+  Above,
+  AsCommand,
+  Choice,
+  Command,
+  Empty,
+  Field,
+  Page,
+  Problem,
+  said,
+  Section,
+  sh,
+  unsaid,
+  useScope,
+} from "../../ui";
 
 type Provider = Schema<"holdfast.iam.v2beta1.IdentityProvider">;
 type Tested = Schema<"holdfast.signin.v1.TestIdentityProviderResponse">;
 type Oidc = Schema<"holdfast.iam.v2beta1.IdentityProvider.OIDC">;
 
 const test = (parent: string, oidc: Oidc) =>
-  post("/signin/v1/providers:test", { body: { parent, identityProvider: { name: "wizard", defaultRole: parent, oidc } } }); // any name and role: they are asked for later
+  post("/signin/v1/providers:test", {
+    body: { parent, identityProvider: { name: "wizard", defaultRole: parent, oidc } },
+  }); // any name and role: they are asked for later
 
 const note = (name: string) => (value: string) => go(withParams({ [name]: value }), { replace: true });
 
@@ -22,47 +38,140 @@ export default function Connect() {
   const { group, path } = useScope();
   const may = useMay();
   const recipe = recipes.find((r) => r.name === param("recipe"));
-  const issuer = param("issuer"), client = param("client");
+  const issuer = param("issuer"),
+    client = param("client");
   const [secret, setSecret] = useState("");
   const [known, setKnown] = useState(""); // the issuer that was tested
   const [accepted, setAccepted] = useState(""); // the client that was tested
   const oidc: Oidc = {
-    issuer, clientId: client, clientSecret: secret || undefined, pkceEnabled: secret === "" || undefined, additionalScopes: recipe?.scopes, groupsClaim: recipe?.groups || undefined,
+    issuer,
+    clientId: client,
+    clientSecret: secret || undefined,
+    pkceEnabled: secret === "" || undefined,
+    additionalScopes: recipe?.scopes,
+    groupsClaim: recipe?.groups || undefined,
     correlationRule: recipe?.oid ? "CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID" : undefined,
   };
   const origin = useQuery(whoami).data?.issuer ?? location.origin;
-  if (group && !may("identity_providers.create", group)) return <Page title="Connect a provider" above={<Above uid={`${group}/`} />}><Empty title="You may not connect a provider here">That needs the capability identity_providers.create.</Empty></Page>;
+  if (group && !may("identity_providers.create", group))
+    return (
+      <Page title="Connect a provider" above={<Above uid={`${group}/`} />}>
+        <Empty title="You may not connect a provider here">That needs the capability identity_providers.create.</Empty>
+      </Page>
+    );
   return (
-    <Page title="Connect a provider" above={<Above uid={`${group}/`} />} lead="Each step is tested by the server before the next. Nobody can sign in with the provider until you have tried it yourself."
-      actions={group && <AsCommand command="holdfast iam identity-providers redirect-address" request={test(group, { issuer: issuer || "https://login.example.com", clientId: "holdfast-wizard", pkceEnabled: true })} />}>
+    <Page
+      title="Connect a provider"
+      above={<Above uid={`${group}/`} />}
+      lead="Each step is tested by the server before the next. Nobody can sign in with the provider until you have tried it yourself."
+      actions={
+        group && (
+          <AsCommand
+            command="holdfast iam identity-providers redirect-address"
+            request={test(group, {
+              issuer: issuer || "https://login.example.com",
+              clientId: "holdfast-wizard",
+              pkceEnabled: true,
+            })}
+          />
+        )
+      }
+    >
       <ol class="steps wizard">
         <Step n={1} title="Register Holdfast at the provider" done={!!recipe}>
-          <div class="stack"><Choice name="recipe" label="The provider" value={recipe?.name ?? ""} onChange={note("recipe")} options={[["", "choose…"], ...recipes.map((r): [string, string] => [r.name, r.title])]} /></div>
-          {recipe && <>
-            <p>Register a web client there, with this redirect address:</p>
-            <Command text={`${origin}/oauth/callback`} />
-            <ol class="plain">{recipe.steps.map((s) => <li key={s}>{s}</li>)}</ol>
-            {recipe.traps.map((t) => <p key={t} class="coverage">Note: {t}.</p>)}
-          </>}
+          <div class="stack">
+            <Choice
+              name="recipe"
+              label="The provider"
+              value={recipe?.name ?? ""}
+              onChange={note("recipe")}
+              options={[["", "choose…"], ...recipes.map((r): [string, string] => [r.name, r.title])]}
+            />
+          </div>
+          {recipe && (
+            <>
+              <p>Register a web client there, with this redirect address:</p>
+              <Command text={`${origin}/oauth/callback`} />
+              <ol class="plain">
+                {recipe.steps.map((s) => (
+                  <li key={s}>{s}</li>
+                ))}
+              </ol>
+              {recipe.traps.map((t) => (
+                <p key={t} class="coverage">
+                  Note: {t}.
+                </p>
+              ))}
+            </>
+          )}
         </Step>
         {recipe && (
           <Step n={2} title="Its issuer" done={known !== "" && known === issuer}>
-            <Trial label="Test the issuer" names={["discovery", "code", "keys"]} request={() => test(group, { issuer, clientId: "holdfast-wizard", pkceEnabled: true })} onGood={() => setKnown(issuer)} fields={["issuer"]}>
-              {(fault) => <Field name="issuer" label="Issuer" value={issuer} onInput={note("issuer")} placeholder={recipe.issuer} required hint={<>Of the form <code>{recipe.issuer}</code></>} error={said(fault, "issuer")} />}
+            <Trial
+              label="Test the issuer"
+              names={["discovery", "code", "keys"]}
+              request={() => test(group, { issuer, clientId: "holdfast-wizard", pkceEnabled: true })}
+              onGood={() => setKnown(issuer)}
+              fields={["issuer"]}
+            >
+              {(fault) => (
+                <Field
+                  name="issuer"
+                  label="Issuer"
+                  value={issuer}
+                  onInput={note("issuer")}
+                  placeholder={recipe.issuer}
+                  required
+                  hint={
+                    <>
+                      Of the form <code>{recipe.issuer}</code>
+                    </>
+                  }
+                  error={said(fault, "issuer")}
+                />
+              )}
             </Trial>
           </Step>
         )}
         {known !== "" && known === issuer && (
           <Step n={3} title="The client" done={accepted !== "" && accepted === client}>
-            <Trial label="Test the client" names={["pkce", "scopes", "redirect", "client"]} request={() => test(group, oidc)} onGood={() => setAccepted(client)} fields={["client_id", "client_secret"]}>
-              {(fault) => <>
-                <Field name="client" label="Client ID" value={client} onInput={note("client")} required error={said(fault, "client_id")} />
-                <Field name="secret" label="Client secret" type="password" value={secret} onInput={(v) => { setSecret(v); setAccepted(""); }} hint="It is stored encrypted, and never shown again. Leave it empty for a client without one: then PKCE is used." error={said(fault, "client_secret")} />
-              </>}
+            <Trial
+              label="Test the client"
+              names={["pkce", "scopes", "redirect", "client"]}
+              request={() => test(group, oidc)}
+              onGood={() => setAccepted(client)}
+              fields={["client_id", "client_secret"]}
+            >
+              {(fault) => (
+                <>
+                  <Field
+                    name="client"
+                    label="Client ID"
+                    value={client}
+                    onInput={note("client")}
+                    required
+                    error={said(fault, "client_id")}
+                  />
+                  <Field
+                    name="secret"
+                    label="Client secret"
+                    type="password"
+                    value={secret}
+                    onInput={(v) => {
+                      setSecret(v);
+                      setAccepted("");
+                    }}
+                    hint="It is stored encrypted, and never shown again. Leave it empty for a client without one: then PKCE is used."
+                    error={said(fault, "client_secret")}
+                  />
+                </>
+              )}
             </Trial>
           </Step>
         )}
-        {accepted !== "" && accepted === client && recipe && <Rest group={group} path={path} recipe={recipe.name} oidc={oidc} />}
+        {accepted !== "" && accepted === client && recipe && (
+          <Rest group={group} path={path} recipe={recipe.name} oidc={oidc} />
+        )}
       </ol>
     </Page>
   );
@@ -71,8 +180,12 @@ export default function Connect() {
 function Step({ n, title, done, children }: { n: number; title: string; done: boolean; children: ComponentChildren }) {
   return (
     <li class={done ? "done" : undefined}>
-      <span class="tick" aria-hidden="true">{done ? "✓" : n}</span>
-      <div><Section title={title}>{children}</Section></div>
+      <span class="tick" aria-hidden="true">
+        {done ? "✓" : n}
+      </span>
+      <div>
+        <Section title={title}>{children}</Section>
+      </div>
     </li>
   );
 }
@@ -97,7 +210,9 @@ function Trial({ label, names, fields, request, onGood, children }: TrialProps) 
     try {
       const answer = await request().send();
       setFound(answer);
-      const wrong = (answer.checks ?? []).filter((c) => names.includes(c.name ?? "") && !c.ok && !mild.includes(c.name ?? ""));
+      const wrong = (answer.checks ?? []).filter(
+        (c) => names.includes(c.name ?? "") && !c.ok && !mild.includes(c.name ?? ""),
+      );
       if (wrong.length === 0) onGood();
     } catch (failed) {
       setFound(undefined);
@@ -106,9 +221,19 @@ function Trial({ label, names, fields, request, onGood, children }: TrialProps) 
     setBusy(false);
   };
   return (
-    <form class="stack" onSubmit={(e) => { e.preventDefault(); void run(); }}>
+    <form
+      class="stack"
+      onSubmit={(e) => {
+        e.preventDefault();
+        void run();
+      }}
+    >
       {children(error)}
-      <p><button type="submit" class="primary small" disabled={busy}>{busy ? "Testing…" : label}</button></p>
+      <p>
+        <button type="submit" class="primary small" disabled={busy}>
+          {busy ? "Testing…" : label}
+        </button>
+      </p>
       {error && unsaid(error, ...fields) && <Problem error={error} />}
       {found && <Checked of={found} names={names} />}
     </form>
@@ -121,14 +246,24 @@ const mild = ["scopes", "redirect"]; // what is found there is worth knowing, an
 export function Checked({ of, names }: { of: Tested; names?: string[] }) {
   const shown = (of.checks ?? []).filter((c) => !names || names.includes(c.name ?? ""));
   return (
-    <div role="status"><ul class="rows checks">
-      {shown.map((c) => (
-        <li key={c.name}>
-          <span><span class={c.ok ? "state active" : mild.includes(c.name ?? "") ? "hint" : "wrong"}>{c.ok ? "✓" : mild.includes(c.name ?? "") ? "!" : "✗"}<span class="sr">{c.ok ? " good" : " not good"}</span></span> {c.name}</span>
-          <small><bdi>{c.detail}</bdi></small>
-        </li>
-      ))}
-    </ul></div>
+    <div role="status">
+      <ul class="rows checks">
+        {shown.map((c) => (
+          <li key={c.name}>
+            <span>
+              <span class={c.ok ? "state active" : mild.includes(c.name ?? "") ? "hint" : "wrong"}>
+                {c.ok ? "✓" : mild.includes(c.name ?? "") ? "!" : "✗"}
+                <span class="sr">{c.ok ? " good" : " not good"}</span>
+              </span>{" "}
+              {c.name}
+            </span>
+            <small>
+              <bdi>{c.detail}</bdi>
+            </small>
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 }
 
@@ -142,7 +277,11 @@ function Rest({ group, path, recipe, oidc }: { group: string; path: string; reci
     setError(undefined);
     const body: Provider = { name, defaultRole: role?.uid ?? "", disabled: true, oidc };
     try {
-      await post("/iam/v2beta1/identityProviders/{uid}", { path: { uid: group }, query: { validate_only: true }, body }).send();
+      await post("/iam/v2beta1/identityProviders/{uid}", {
+        path: { uid: group },
+        query: { validate_only: true },
+        body,
+      }).send();
       const made = await post("/iam/v2beta1/identityProviders/{uid}", { path: { uid: group }, body }).send();
       await changed();
       go(providerPage(made.uid ?? ""));
@@ -152,14 +291,65 @@ function Rest({ group, path, recipe, oidc }: { group: string; path: string; reci
   };
   return (
     <Step n={4} title="What its people get" done={false}>
-      <form class="stack" onSubmit={(e) => { e.preventDefault(); void create(); }}>
-        <Field name="name" label="Name" value={param("name") || recipe} onInput={note("name")} required error={said(error, "name")} />
-        <Choice name="role" label="Role of everybody who signs in for the first time" value={role?.name ?? ""} onChange={note("role")} options={roles.map((r) => [r.name ?? "", r.name ?? ""])} />
-        <p>Everybody whom the provider lets in gets <strong><bdi>{role?.name}</bdi></strong> of <bdi>{nameOf(group).value?.path ?? path}</bdi> and of everything below it. Decide at the provider who may use the application.</p>
-        {said(error, "default_role") && <p class="wrong" role="alert">{said(error, "default_role")}</p>}
-        <Command text={["holdfast iam identity-providers create", sh(name), "--wizard --recipe", recipe, "--parent", sh(path), "--issuer", sh(oidc.issuer ?? ""), "--client-id", sh(oidc.clientId ?? ""), oidc.clientSecret ? "--client-secret-file secret.txt" : "--pkce", "--default-role", sh(role?.name ?? "viewer"), "--disabled"].join(" ")} />
+      <form
+        class="stack"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void create();
+        }}
+      >
+        <Field
+          name="name"
+          label="Name"
+          value={param("name") || recipe}
+          onInput={note("name")}
+          required
+          error={said(error, "name")}
+        />
+        <Choice
+          name="role"
+          label="Role of everybody who signs in for the first time"
+          value={role?.name ?? ""}
+          onChange={note("role")}
+          options={roles.map((r) => [r.name ?? "", r.name ?? ""])}
+        />
+        <p>
+          Everybody whom the provider lets in gets{" "}
+          <strong>
+            <bdi>{role?.name}</bdi>
+          </strong>{" "}
+          of <bdi>{nameOf(group).value?.path ?? path}</bdi> and of everything below it. Decide at the provider who may
+          use the application.
+        </p>
+        {said(error, "default_role") && (
+          <p class="wrong" role="alert">
+            {said(error, "default_role")}
+          </p>
+        )}
+        <Command
+          text={[
+            "holdfast iam identity-providers create",
+            sh(name),
+            "--wizard --recipe",
+            recipe,
+            "--parent",
+            sh(path),
+            "--issuer",
+            sh(oidc.issuer ?? ""),
+            "--client-id",
+            sh(oidc.clientId ?? ""),
+            oidc.clientSecret ? "--client-secret-file secret.txt" : "--pkce",
+            "--default-role",
+            sh(role?.name ?? "viewer"),
+            "--disabled",
+          ].join(" ")}
+        />
         {error && unsaid(error, "name", "default_role") && <Problem error={error} />}
-        <p><button type="submit" class="primary small">Create it, disabled</button></p>
+        <p>
+          <button type="submit" class="primary small">
+            Create it, disabled
+          </button>
+        </p>
       </form>
     </Step>
   );

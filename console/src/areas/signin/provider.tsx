@@ -4,15 +4,48 @@ import { nameOf, parentOf, pathOf } from "../../api/names";
 import { changed, useMay, useQuery } from "../../api/query";
 import { base, go, param, params, withParams } from "../../ui/router";
 import { rolesHere } from "../../api/roles";
-import { Above, Answer, AsCommand, Choice, Command, Confirm, Copy, Dialog, Empty, Facts, Field, Filters, many, Name, Page, Pager, Problem, said, Section, sh, Table, Tabs, Time, unsaid, word } from "../../ui";
+import {
+  Above,
+  Answer,
+  AsCommand,
+  Choice,
+  Command,
+  Confirm,
+  Copy,
+  Dialog,
+  Empty,
+  Facts,
+  Field,
+  Filters,
+  many,
+  Name,
+  Page,
+  Pager,
+  Problem,
+  said,
+  Section,
+  sh,
+  Table,
+  Tabs,
+  Time,
+  unsaid,
+  word,
+} from "../../ui";
 import { Checked } from "./connect";
 import { State } from "./signin";
 
 type Provider = Schema<"holdfast.iam.v2beta1.IdentityProvider">;
 type Mapping = Schema<"holdfast.iam.v2beta1.ExternalGroupRoleMapping">;
 
-const tabs = [{ id: "", name: "Provider" }, { id: "mappings", name: "Group mappings" }, { id: "preview", name: "Who gets what" }];
-const mappings = (identity_provider_uid: string, page_size = 50) => get("/iam/v2beta1/externalGroupRoleMappings", { query: { identity_provider_uid, order_by: "create_time", page_size, page_token: param("page") || undefined } });
+const tabs = [
+  { id: "", name: "Provider" },
+  { id: "mappings", name: "Group mappings" },
+  { id: "preview", name: "Who gets what" },
+];
+const mappings = (identity_provider_uid: string, page_size = 50) =>
+  get("/iam/v2beta1/externalGroupRoleMappings", {
+    query: { identity_provider_uid, order_by: "create_time", page_size, page_token: param("page") || undefined },
+  });
 const test = (uid: string) => post("/signin/v1/providers:test", { body: { uid } });
 
 export default function ProviderPage({ uid }: { uid: string }) {
@@ -20,14 +53,39 @@ export default function ProviderPage({ uid }: { uid: string }) {
   const found = useQuery(request);
   const tab = param("tab");
   const path = nameOf(uid).value?.path ?? uid;
-  if (found.error) return <Page title="Provider" above={<Above uid={uid} />}><Problem error={found.error} /></Page>;
+  if (found.error)
+    return (
+      <Page title="Provider" above={<Above uid={uid} />}>
+        <Problem error={found.error} />
+      </Page>
+    );
   return (
-    <Page thing={!!found.data} title={found.data?.name ?? "…"} mark={<Copy text={uid} what="the uid of this provider" />} above={<Above uid={uid} />} lead={found.data?.description || "An identity provider"}
-      actions={tab === "mappings" || tab === "preview"
-        ? <AsCommand command={`holdfast iam group-mappings list --provider ${sh(path)}`} request={mappings(uid)} />
-        : <AsCommand command={`holdfast iam identity-providers get ${sh(path)}`} request={request} />}>
+    <Page
+      thing={!!found.data}
+      title={found.data?.name ?? "…"}
+      mark={<Copy text={uid} what="the uid of this provider" />}
+      above={<Above uid={uid} />}
+      lead={found.data?.description || "An identity provider"}
+      actions={
+        tab === "mappings" || tab === "preview" ? (
+          <AsCommand command={`holdfast iam group-mappings list --provider ${sh(path)}`} request={mappings(uid)} />
+        ) : (
+          <AsCommand command={`holdfast iam identity-providers get ${sh(path)}`} request={request} />
+        )
+      }
+    >
       <Tabs label="Of this provider" items={tabs} now={tab} href={(id) => withParams({ tab: id, in: [] })} />
-      {found.data && (tab === "mappings" ? <Mappings of={found.data} path={path} /> : tab === "preview" ? <Preview of={found.data} /> : <><About of={found.data} path={path} /><Test of={found.data} path={path} /></>)}
+      {found.data &&
+        (tab === "mappings" ? (
+          <Mappings of={found.data} path={path} />
+        ) : tab === "preview" ? (
+          <Preview of={found.data} />
+        ) : (
+          <>
+            <About of={found.data} path={path} />
+            <Test of={found.data} path={path} />
+          </>
+        ))}
     </Page>
   );
 }
@@ -38,31 +96,109 @@ function About({ of, path }: { of: Provider; path: string }) {
   const uid = of.uid ?? "";
   const off = !of.disabled;
   return (
-    <Section title="Settings" actions={<>
-      {may("identity_providers.update", uid) && <button type="button" class={off ? "small" : "primary small"} onClick={() => setAsking("switch")}>{off ? "Disable" : "Enable"}</button>}
-      {may("identity_providers.delete", uid) && <button type="button" class="danger small" onClick={() => setAsking("delete")}>Delete</button>}
-    </>}>
-      <Facts of={[
-        ["State", <State of={of} />],
-        ["Issuer", <code><bdi>{of.oidc?.issuer}</bdi></code>],
-        ["Client ID", <code><bdi>{of.oidc?.clientId}</bdi></code>],
-        ["Scopes", of.oidc?.additionalScopes?.join(", ")],
-        ["Groups are in", of.oidc?.groupsClaim ? <>the claim <code><bdi>{of.oidc.groupsClaim}</bdi></code></> : "no claim: the provider's groups are not read"],
-        ["People are known by", word(of.oidc?.correlationRule, "CORRELATION_RULE") === "oid equals external id" ? "their object id" : "their subject"],
-        ["PKCE", of.oidc?.pkceEnabled ? "always" : "if the provider supports it"],
-        ["Newcomers get", <><Name uid={of.defaultRole} quiet /> of <Name uid={parentOf(uid)} path quiet /></>],
-        ["Changed", <Time at={of.updateTime} />],
-      ]} />
+    <Section
+      title="Settings"
+      actions={
+        <>
+          {may("identity_providers.update", uid) && (
+            <button type="button" class={off ? "small" : "primary small"} onClick={() => setAsking("switch")}>
+              {off ? "Disable" : "Enable"}
+            </button>
+          )}
+          {may("identity_providers.delete", uid) && (
+            <button type="button" class="danger small" onClick={() => setAsking("delete")}>
+              Delete
+            </button>
+          )}
+        </>
+      }
+    >
+      <Facts
+        of={[
+          ["State", <State of={of} />],
+          [
+            "Issuer",
+            <code>
+              <bdi>{of.oidc?.issuer}</bdi>
+            </code>,
+          ],
+          [
+            "Client ID",
+            <code>
+              <bdi>{of.oidc?.clientId}</bdi>
+            </code>,
+          ],
+          ["Scopes", of.oidc?.additionalScopes?.join(", ")],
+          [
+            "Groups are in",
+            of.oidc?.groupsClaim ? (
+              <>
+                the claim{" "}
+                <code>
+                  <bdi>{of.oidc.groupsClaim}</bdi>
+                </code>
+              </>
+            ) : (
+              "no claim: the provider's groups are not read"
+            ),
+          ],
+          [
+            "People are known by",
+            word(of.oidc?.correlationRule, "CORRELATION_RULE") === "oid equals external id"
+              ? "their object id"
+              : "their subject",
+          ],
+          ["PKCE", of.oidc?.pkceEnabled ? "always" : "if the provider supports it"],
+          [
+            "Newcomers get",
+            <>
+              <Name uid={of.defaultRole} quiet /> of <Name uid={parentOf(uid)} path quiet />
+            </>,
+          ],
+          ["Changed", <Time at={of.updateTime} />],
+        ]}
+      />
       {asking === "switch" && (
-        <Confirm title={off ? "Disable the provider?" : "Enable the provider?"} label={off ? "Disable it" : "Enable it"} command={`holdfast iam identity-providers update ${sh(path)} --disabled=${off}`} onClose={() => setAsking(undefined)}
-          requests={[true, undefined].map((validate_only) => patch("/iam/v2beta1/identityProviders/{uid}", { path: { uid }, query: { validate_only, updateMask: "disabled" }, body: { disabled: off } }))}>
-          {off ? "Nobody can sign in with it until it is enabled again. Sessions go on until they end." : <>Everybody whom it lets in can sign in from now on, and gets <strong><Name uid={of.defaultRole} plain /></strong> of <Name uid={parentOf(uid)} path plain /> at the first time.</>}
+        <Confirm
+          title={off ? "Disable the provider?" : "Enable the provider?"}
+          label={off ? "Disable it" : "Enable it"}
+          command={`holdfast iam identity-providers update ${sh(path)} --disabled=${off}`}
+          onClose={() => setAsking(undefined)}
+          requests={[true, undefined].map((validate_only) =>
+            patch("/iam/v2beta1/identityProviders/{uid}", {
+              path: { uid },
+              query: { validate_only, updateMask: "disabled" },
+              body: { disabled: off },
+            }),
+          )}
+        >
+          {off ? (
+            "Nobody can sign in with it until it is enabled again. Sessions go on until they end."
+          ) : (
+            <>
+              Everybody whom it lets in can sign in from now on, and gets{" "}
+              <strong>
+                <Name uid={of.defaultRole} plain />
+              </strong>{" "}
+              of <Name uid={parentOf(uid)} path plain /> at the first time.
+            </>
+          )}
         </Confirm>
       )}
       {asking === "delete" && (
-        <Confirm title="Delete the provider?" label="Delete it" keep="Keep it" command={`holdfast iam identity-providers delete ${sh(path)} --yes`} onClose={() => setAsking(undefined)} onLeave={() => go(`${base}/sign-in?group=${parentOf(uid)}`)}
-          requests={[true, undefined].map((validate_only) => del("/iam/v2beta1/identityProviders/{uid}", { path: { uid }, query: { validate_only } }))}>
-          Nobody can sign in with it any more, and its client secret is forgotten. A provider that has group mappings is not deleted.
+        <Confirm
+          title="Delete the provider?"
+          label="Delete it"
+          keep="Keep it"
+          command={`holdfast iam identity-providers delete ${sh(path)} --yes`}
+          onClose={() => setAsking(undefined)}
+          onLeave={() => go(`${base}/sign-in?group=${parentOf(uid)}`)}
+          requests={[true, undefined].map((validate_only) =>
+            del("/iam/v2beta1/identityProviders/{uid}", { path: { uid }, query: { validate_only } }),
+          )}
+        >
+          Nobody can sign in with it any more, and its client secret is forgotten. A provider that has group mappings is
+          not deleted.
         </Confirm>
       )}
     </Section>
@@ -73,18 +209,29 @@ function About({ of, path }: { of: Provider; path: string }) {
 function Test({ of, path }: { of: Provider; path: string }) {
   return (
     <Section title="Does it work?">
-      <Answer of={useQuery(test(of.uid ?? ""))}>{(t) => (
-        <>
-          <p class={t.ready ? "verdict good" : "verdict bad"} role="status"><strong>{t.ready ? "Yes" : "No"}</strong>: {t.ready ? "people can be sent there." : "people cannot be sent there."}</p>
-          <Checked of={t} />
-          <p>Try a complete sign-in: it shows what the provider says of you and what you would get, and gives nothing.</p>
-          <p><a class="button small" href={t.trialUrl} target="_blank" rel="noopener noreferrer">Try a sign-in</a></p>
-          <p class="hint">The redirect address to register there:</p>
-          <Command text={t.redirectUri ?? ""} />
-          <p class="hint">The same in a terminal:</p>
-          <Command text={`holdfast iam identity-providers test ${sh(path)}`} />
-        </>
-      )}</Answer>
+      <Answer of={useQuery(test(of.uid ?? ""))}>
+        {(t) => (
+          <>
+            <p class={t.ready ? "verdict good" : "verdict bad"} role="status">
+              <strong>{t.ready ? "Yes" : "No"}</strong>:{" "}
+              {t.ready ? "people can be sent there." : "people cannot be sent there."}
+            </p>
+            <Checked of={t} />
+            <p>
+              Try a complete sign-in: it shows what the provider says of you and what you would get, and gives nothing.
+            </p>
+            <p>
+              <a class="button small" href={t.trialUrl} target="_blank" rel="noopener noreferrer">
+                Try a sign-in
+              </a>
+            </p>
+            <p class="hint">The redirect address to register there:</p>
+            <Command text={t.redirectUri ?? ""} />
+            <p class="hint">The same in a terminal:</p>
+            <Command text={`holdfast iam identity-providers test ${sh(path)}`} />
+          </>
+        )}
+      </Answer>
     </Section>
   );
 }
@@ -97,28 +244,103 @@ function Mappings({ of, path }: { of: Provider; path: string }) {
   const canDelete = may("identity_providers.delete", uid);
   return (
     <>
-      {!of.oidc?.groupsClaim && <p class="coverage">The provider's groups are not read, because no claim is named that has them: <code>holdfast iam identity-providers update {sh(path)} --groups-claim groups</code></p>}
-      {may("identity_providers.create", uid) && may("role_bindings.create", uid) && <p><button type="button" class="primary small" onClick={() => setAdding(true)}>Map a group</button></p>}
-      <Answer of={useQuery(mappings(uid))}>{({ externalGroupRoleMappings: rows = [], nextPageToken, totalCount }) => (
-        <>
-          {rows.length === 0
-            ? <Empty title="No group of the provider is mapped" command={`holdfast iam group-mappings create platform-admins --provider ${sh(path)} --role editor`}>A mapping gives a role to those who are in a group at the provider. It is given and taken at each sign-in.</Empty>
-            : <Table label="Group mappings" rows={rows} id={(m) => m.uid ?? ""} columns={[
-              { name: "Group there", roomy: true, cell: (m) => <span class="name"><bdi>{m.externalGroupId}</bdi><Copy text={m.uid ?? ""} what={`the uid of the mapping of ${m.externalGroupId?.slice(0, 40)}`} /></span> },
-              { name: "Role", cell: (m) => <Name uid={m.roleUid} quiet /> },
-              { name: "On", cell: (m) => <Name uid={m.scope} path quiet /> },
-              { name: "Since", cell: (m) => <Time at={m.createTime} />, wide: true },
-              { name: "Who", cell: (m) => <a href={withParams({ tab: "preview", in: m.externalGroupId })}>what they get</a>, wide: true },
-              ...(canDelete ? [{ name: "Delete", hidden: true, cell: (m: Mapping) => <button type="button" class="danger small" aria-label={`Delete the mapping of ${m.externalGroupId}`} onClick={() => setDeleting(m)}>Delete</button> }] : []),
-            ]} />}
-          <Pager next={nextPageToken} total={totalCount} one="mapping" />
-        </>
-      )}</Answer>
+      {!of.oidc?.groupsClaim && (
+        <p class="coverage">
+          The provider's groups are not read, because no claim is named that has them:{" "}
+          <code>holdfast iam identity-providers update {sh(path)} --groups-claim groups</code>
+        </p>
+      )}
+      {may("identity_providers.create", uid) && may("role_bindings.create", uid) && (
+        <p>
+          <button type="button" class="primary small" onClick={() => setAdding(true)}>
+            Map a group
+          </button>
+        </p>
+      )}
+      <Answer of={useQuery(mappings(uid))}>
+        {({ externalGroupRoleMappings: rows = [], nextPageToken, totalCount }) => (
+          <>
+            {rows.length === 0 ? (
+              <Empty
+                title="No group of the provider is mapped"
+                command={`holdfast iam group-mappings create platform-admins --provider ${sh(path)} --role editor`}
+              >
+                A mapping gives a role to those who are in a group at the provider. It is given and taken at each
+                sign-in.
+              </Empty>
+            ) : (
+              <Table
+                label="Group mappings"
+                rows={rows}
+                id={(m) => m.uid ?? ""}
+                columns={[
+                  {
+                    name: "Group there",
+                    roomy: true,
+                    cell: (m) => (
+                      <span class="name">
+                        <bdi>{m.externalGroupId}</bdi>
+                        <Copy
+                          text={m.uid ?? ""}
+                          what={`the uid of the mapping of ${m.externalGroupId?.slice(0, 40)}`}
+                        />
+                      </span>
+                    ),
+                  },
+                  { name: "Role", cell: (m) => <Name uid={m.roleUid} quiet /> },
+                  { name: "On", cell: (m) => <Name uid={m.scope} path quiet /> },
+                  { name: "Since", cell: (m) => <Time at={m.createTime} />, wide: true },
+                  {
+                    name: "Who",
+                    cell: (m) => <a href={withParams({ tab: "preview", in: m.externalGroupId })}>what they get</a>,
+                    wide: true,
+                  },
+                  ...(canDelete
+                    ? [
+                        {
+                          name: "Delete",
+                          hidden: true,
+                          cell: (m: Mapping) => (
+                            <button
+                              type="button"
+                              class="danger small"
+                              aria-label={`Delete the mapping of ${m.externalGroupId}`}
+                              onClick={() => setDeleting(m)}
+                            >
+                              Delete
+                            </button>
+                          ),
+                        },
+                      ]
+                    : []),
+                ]}
+              />
+            )}
+            <Pager next={nextPageToken} total={totalCount} one="mapping" />
+          </>
+        )}
+      </Answer>
       {adding && <Add of={of} path={path} onClose={() => setAdding(false)} />}
       {deleting && (
-        <Confirm title="Delete a mapping?" label="Delete the mapping" keep="Keep it" command={`holdfast iam group-mappings delete ${deleting.uid} --yes`} onClose={() => setDeleting(undefined)}
-          requests={[true, undefined].map((validate_only) => del("/iam/v2beta1/externalGroupRoleMappings/{uid}", { path: { uid: deleting.uid ?? "" }, query: { validate_only } }))}>
-          Those in <bdi>{deleting.externalGroupId}</bdi> do not get <strong><Name uid={deleting.roleUid} plain /></strong> any more, and those who have it through the mapping lose it at their next sign-in, unless another mapping gives it, too.
+        <Confirm
+          title="Delete a mapping?"
+          label="Delete the mapping"
+          keep="Keep it"
+          command={`holdfast iam group-mappings delete ${deleting.uid} --yes`}
+          onClose={() => setDeleting(undefined)}
+          requests={[true, undefined].map((validate_only) =>
+            del("/iam/v2beta1/externalGroupRoleMappings/{uid}", {
+              path: { uid: deleting.uid ?? "" },
+              query: { validate_only },
+            }),
+          )}
+        >
+          Those in <bdi>{deleting.externalGroupId}</bdi> do not get{" "}
+          <strong>
+            <Name uid={deleting.roleUid} plain />
+          </strong>{" "}
+          any more, and those who have it through the mapping lose it at their next sign-in, unless another mapping
+          gives it, too.
         </Confirm>
       )}
     </>
@@ -128,14 +350,21 @@ function Mappings({ of, path }: { of: Provider; path: string }) {
 /** Add maps a group: first it says who gets what, then it is done. */
 function Add({ of, path, onClose }: { of: Provider; path: string; onClose: () => void }) {
   const roles = useQuery(rolesHere).data?.roles ?? [];
-  const [group, setGroup] = useState(""), [role, setRole] = useState("");
+  const [group, setGroup] = useState(""),
+    [role, setRole] = useState("");
   const [error, setError] = useState<Fault>();
   const [checked, setChecked] = useState(false);
-  const uid = of.uid ?? "", organization = pathOf(uid)[0] ?? "";
+  const uid = of.uid ?? "",
+    organization = pathOf(uid)[0] ?? "";
   const chosen = roles.find((r) => r.uid === role) ?? roles.find((r) => r.name === "viewer");
   const send = async () => {
     setError(undefined);
-    const create = (validate_only?: boolean) => post("/iam/v2beta1/externalGroupRoleMappings/{uid}", { path: { uid }, query: { validate_only }, body: { externalGroupId: group.trim(), roleUid: chosen?.uid, scope: organization } }).send();
+    const create = (validate_only?: boolean) =>
+      post("/iam/v2beta1/externalGroupRoleMappings/{uid}", {
+        path: { uid },
+        query: { validate_only },
+        body: { externalGroupId: group.trim(), roleUid: chosen?.uid, scope: organization },
+      }).send();
     try {
       await create(!checked || undefined);
       if (!checked) return setChecked(true);
@@ -148,16 +377,65 @@ function Add({ of, path, onClose }: { of: Provider; path: string; onClose: () =>
   };
   return (
     <Dialog title="Map a group" onClose={onClose}>
-      <form onSubmit={(e) => { e.preventDefault(); void send(); }}>
-        <Field name="external" label="Group at the provider" value={group} onInput={(v) => { setGroup(v); setChecked(false); }} required hint="Its name or id, as it is in the claim. A trial sign-in shows yours." error={said(error, "external_group_id")} />
-        <Choice name="role" label="Role" value={chosen?.uid ?? ""} onChange={(v) => { setRole(v); setChecked(false); }} options={roles.map((r) => [r.uid ?? "", r.name ?? ""])} />
-        {chosen && <p class="hint"><bdi>{chosen.description}</bdi></p>}
-        {checked && <p class="notice" role="status">Everybody who is in <strong><bdi>{group.trim()}</bdi></strong> when they sign in with <bdi>{of.name}</bdi> gets <strong><bdi>{chosen?.name}</bdi></strong> of <Name uid={organization} plain /> and of everything below it: {many(chosen?.capabilities?.length, "capability", "capabilities")}. Whoever leaves the group loses it at the next sign-in.</p>}
-        <Command text={`holdfast iam group-mappings create ${sh(group.trim() || "GROUP")} --provider ${sh(path)} --role ${sh(chosen?.name ?? "viewer")}`} />
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          void send();
+        }}
+      >
+        <Field
+          name="external"
+          label="Group at the provider"
+          value={group}
+          onInput={(v) => {
+            setGroup(v);
+            setChecked(false);
+          }}
+          required
+          hint="Its name or id, as it is in the claim. A trial sign-in shows yours."
+          error={said(error, "external_group_id")}
+        />
+        <Choice
+          name="role"
+          label="Role"
+          value={chosen?.uid ?? ""}
+          onChange={(v) => {
+            setRole(v);
+            setChecked(false);
+          }}
+          options={roles.map((r) => [r.uid ?? "", r.name ?? ""])}
+        />
+        {chosen && (
+          <p class="hint">
+            <bdi>{chosen.description}</bdi>
+          </p>
+        )}
+        {checked && (
+          <p class="notice" role="status">
+            Everybody who is in{" "}
+            <strong>
+              <bdi>{group.trim()}</bdi>
+            </strong>{" "}
+            when they sign in with <bdi>{of.name}</bdi> gets{" "}
+            <strong>
+              <bdi>{chosen?.name}</bdi>
+            </strong>{" "}
+            of <Name uid={organization} plain /> and of everything below it:{" "}
+            {many(chosen?.capabilities?.length, "capability", "capabilities")}. Whoever leaves the group loses it at the
+            next sign-in.
+          </p>
+        )}
+        <Command
+          text={`holdfast iam group-mappings create ${sh(group.trim() || "GROUP")} --provider ${sh(path)} --role ${sh(chosen?.name ?? "viewer")}`}
+        />
         {error && unsaid(error, "external_group_id") && <Problem error={error} />}
         <div class="dialog-foot">
-          <button type="button" onClick={onClose}>Cancel</button>
-          <button type="submit" class="primary">{checked ? "Map it" : "Check"}</button>
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="primary">
+            {checked ? "Map it" : "Check"}
+          </button>
         </div>
       </form>
     </Dialog>
@@ -166,30 +444,69 @@ function Add({ of, path, onClose }: { of: Provider; path: string; onClose: () =>
 
 /** Preview says what somebody gets who comes with some groups. The groups are in the address. */
 function Preview({ of }: { of: Provider }) {
-  const groups = params("in").flatMap((g) => g.split(",")).map((g) => g.trim()).filter(Boolean);
+  const groups = params("in")
+    .flatMap((g) => g.split(","))
+    .map((g) => g.trim())
+    .filter(Boolean);
   const found = useQuery(mappings(of.uid ?? "", 200));
   const organization = pathOf(of.uid ?? "")[0] ?? "";
   return (
     <>
-      <Filters label="Somebody"><Field key={groups.join()} name="in" label="Somebody who is in these groups there" value={groups.join(", ")} placeholder="platform-admins, everyone" first hint="Names as they are in the claim, with commas between." /></Filters>
-      <Answer of={found}>{({ externalGroupRoleMappings: all = [], nextPageToken }) => {
-        const theirs = all.filter((m) => groups.includes(m.externalGroupId ?? ""));
-        const unknown = groups.filter((g) => !all.some((m) => m.externalGroupId === g));
-        const rows = [{ role: of.defaultRole, on: parentOf(of.uid ?? ""), why: "at the first sign-in, as everybody" }, ...theirs.map((m) => ({ role: m.roleUid, on: m.scope ?? "", why: `as long as they are in ${m.externalGroupId}` }))];
-        return (
-          <>
-            <Table label="What they get" rows={rows} id={(r) => `${r.role} ${r.why}`} columns={[
-              { name: "Role", cell: (r) => <Name uid={r.role} quiet /> },
-              { name: "On", cell: (r) => <Name uid={r.on} path quiet /> },
-              { name: "Why", roomy: true, cell: (r) => <bdi>{r.why}</bdi> },
-            ]} />
-            {groups.length > 0 && unknown.length > 0 && <p class="coverage">No mapping names <bdi>{unknown.join(", ")}</bdi>: such groups give nothing.</p>}
-            {groups.length > 0 && !of.oidc?.groupsClaim && <p class="coverage">The provider's groups are not read, because no claim is named that has them.</p>}
-            {nextPageToken && <p class="coverage">There are more mappings than were looked at.</p>}
-            <p class="hint">Who holds these roles now, whichever way: <a href={`${base}/groups/${organization}?tab=people`}>people of <Name uid={organization} plain /></a>.</p>
-          </>
-        );
-      }}</Answer>
+      <Filters label="Somebody">
+        <Field
+          key={groups.join()}
+          name="in"
+          label="Somebody who is in these groups there"
+          value={groups.join(", ")}
+          placeholder="platform-admins, everyone"
+          first
+          hint="Names as they are in the claim, with commas between."
+        />
+      </Filters>
+      <Answer of={found}>
+        {({ externalGroupRoleMappings: all = [], nextPageToken }) => {
+          const theirs = all.filter((m) => groups.includes(m.externalGroupId ?? ""));
+          const unknown = groups.filter((g) => !all.some((m) => m.externalGroupId === g));
+          const rows = [
+            { role: of.defaultRole, on: parentOf(of.uid ?? ""), why: "at the first sign-in, as everybody" },
+            ...theirs.map((m) => ({
+              role: m.roleUid,
+              on: m.scope ?? "",
+              why: `as long as they are in ${m.externalGroupId}`,
+            })),
+          ];
+          return (
+            <>
+              <Table
+                label="What they get"
+                rows={rows}
+                id={(r) => `${r.role} ${r.why}`}
+                columns={[
+                  { name: "Role", cell: (r) => <Name uid={r.role} quiet /> },
+                  { name: "On", cell: (r) => <Name uid={r.on} path quiet /> },
+                  { name: "Why", roomy: true, cell: (r) => <bdi>{r.why}</bdi> },
+                ]}
+              />
+              {groups.length > 0 && unknown.length > 0 && (
+                <p class="coverage">
+                  No mapping names <bdi>{unknown.join(", ")}</bdi>: such groups give nothing.
+                </p>
+              )}
+              {groups.length > 0 && !of.oidc?.groupsClaim && (
+                <p class="coverage">The provider's groups are not read, because no claim is named that has them.</p>
+              )}
+              {nextPageToken && <p class="coverage">There are more mappings than were looked at.</p>}
+              <p class="hint">
+                Who holds these roles now, whichever way:{" "}
+                <a href={`${base}/groups/${organization}?tab=people`}>
+                  people of <Name uid={organization} plain />
+                </a>
+                .
+              </p>
+            </>
+          );
+        }}
+      </Answer>
     </>
   );
 }

@@ -3,9 +3,36 @@ import { get, post, type Schema } from "../../api/api";
 import { nameOf, parentOf } from "../../api/names";
 import { useMay, useQuery } from "../../api/query";
 import { advisoryPage, param, withParams } from "../../ui/router";
-import { Answer, AsCommand, Check, Choice, Confirm, count, Empty, Field, Filters, findingColumns, GroupCoverage, many, Name, Page, Pager, severities, sh, Table, Tabs, Time, word } from "../../ui";
+import {
+  Answer,
+  AsCommand,
+  Check,
+  Choice,
+  Confirm,
+  count,
+  Empty,
+  Field,
+  Filters,
+  findingColumns,
+  GroupCoverage,
+  many,
+  Name,
+  Page,
+  Pager,
+  severities,
+  sh,
+  Table,
+  Tabs,
+  Time,
+  word,
+} from "../../ui";
 
-const tabs = [{ id: "", name: "Advisories" }, { id: "findings", name: "Findings" }, { id: "exceptions", name: "Exceptions" }, { id: "feeds", name: "Feeds" }];
+const tabs = [
+  { id: "", name: "Advisories" },
+  { id: "findings", name: "Findings" },
+  { id: "exceptions", name: "Exceptions" },
+  { id: "feeds", name: "Feeds" },
+];
 const page = () => ({ page_size: 50, page_token: param("page") || undefined });
 
 export default function Vulnerabilities() {
@@ -20,27 +47,83 @@ export default function Vulnerabilities() {
   );
 }
 
-const frame = { title: "Vulnerabilities", lead: "What advisories say, what of it is in your images, and what is accepted." };
-const Views = () => <Tabs label="Vulnerabilities" items={tabs} now={param("tab")} href={(id) => withParams(Object.fromEntries([["tab", id], ...filters.map((f) => [f, undefined])]))} />;
-const filters = ["order", "query", "id", "alias", "artifact", "type", "component", "event", "latest", "review", "severity", "package", "fixable", "kev", "state", "group"];
+const frame = {
+  title: "Vulnerabilities",
+  lead: "What advisories say, what of it is in your images, and what is accepted.",
+};
+const Views = () => (
+  <Tabs
+    label="Vulnerabilities"
+    items={tabs}
+    now={param("tab")}
+    href={(id) => withParams(Object.fromEntries([["tab", id], ...filters.map((f) => [f, undefined])]))}
+  />
+);
+const filters = [
+  "order",
+  "query",
+  "id",
+  "alias",
+  "artifact",
+  "type",
+  "component",
+  "event",
+  "latest",
+  "review",
+  "severity",
+  "package",
+  "fixable",
+  "kev",
+  "state",
+  "group",
+];
 
 type EventType = Schema<"holdfast.vulnerabilities.v2beta1.EventTypeFilter">;
-const events: [string, string][] = [["", "any"], ...["DETECTION", "TRUE_POSITIVE_DETERMINATION", "FALSE_POSITIVE_DETERMINATION", "FIXED", "FIX_NOT_PLANNED", "ANALYSIS_NOT_PLANNED", "PENDING_UPSTREAM_FIX", "PATCHED"]
-  .map((e): [string, string] => [e, e.toLowerCase().replaceAll("_", " ")])];
+const events: [string, string][] = [
+  ["", "any"],
+  ...[
+    "DETECTION",
+    "TRUE_POSITIVE_DETERMINATION",
+    "FALSE_POSITIVE_DETERMINATION",
+    "FIXED",
+    "FIX_NOT_PLANNED",
+    "ANALYSIS_NOT_PLANNED",
+    "PENDING_UPSTREAM_FIX",
+    "PATCHED",
+  ].map((e): [string, string] => [e, e.toLowerCase().replaceAll("_", " ")]),
+];
 
 function Advisories() {
   const one = (name: string) => (param(name) ? [param(name)] : undefined);
   const list = get("/vulnerabilities/v2beta1/advisories", {
     query: {
-      ...page(), order_by: param("order") || undefined, query: param("query") || undefined, advisory_ids: one("id"), aliases: one("alias"),
-      artifact_names: one("artifact"), artifact_types: one("type"), component_names: one("component"),
+      ...page(),
+      order_by: param("order") || undefined,
+      query: param("query") || undefined,
+      advisory_ids: one("id"),
+      aliases: one("alias"),
+      artifact_names: one("artifact"),
+      artifact_types: one("type"),
+      component_names: one("component"),
       event_types: param("event") ? [`EVENT_TYPE_FILTER_${param("event")}` as EventType] : undefined,
       latest_event_type: param("latest") ? (`EVENT_TYPE_FILTER_${param("latest")}` as EventType) : undefined,
-      event_review_states: param("review") ? [`REVIEW_STATE_${param("review")}` as Schema<"holdfast.vulnerabilities.v2beta1.ReviewState">] : undefined,
+      event_review_states: param("review")
+        ? [`REVIEW_STATE_${param("review")}` as Schema<"holdfast.vulnerabilities.v2beta1.ReviewState">]
+        : undefined,
     },
   });
-  const flags: [string, string][] = [["query", "--query"], ["id", "--id"], ["alias", "--alias"], ["artifact", "--artifact"], ["component", "--component"], ["order", "--order-by"]];
-  const command = ["holdfast advisories list", ...flags.filter(([p]) => param(p)).map(([p, f]) => `${f} ${sh(param(p))}`)].join(" ");
+  const flags: [string, string][] = [
+    ["query", "--query"],
+    ["id", "--id"],
+    ["alias", "--alias"],
+    ["artifact", "--artifact"],
+    ["component", "--component"],
+    ["order", "--order-by"],
+  ];
+  const command = [
+    "holdfast advisories list",
+    ...flags.filter(([p]) => param(p)).map(([p, f]) => `${f} ${sh(param(p))}`),
+  ].join(" ");
   return (
     <Page {...frame} actions={<AsCommand command={command} request={list} />}>
       <Views />
@@ -56,91 +139,227 @@ function Advisories() {
             <Field name="component" label="Component" />
             <Choice name="event" label="Has event" options={events} />
             <Choice name="latest" label="Latest event" options={events} />
-            <Choice name="review" label="Review" options={[["", "any"], ["PENDING", "pending"], ["APPROVED", "approved"], ["REQUEST_CHANGES", "changes requested"], ["REJECTED", "rejected"]]} />
+            <Choice
+              name="review"
+              label="Review"
+              options={[
+                ["", "any"],
+                ["PENDING", "pending"],
+                ["APPROVED", "approved"],
+                ["REQUEST_CHANGES", "changes requested"],
+                ["REJECTED", "rejected"],
+              ]}
+            />
           </div>
         </details>
       </Filters>
-      <Answer of={useQuery(list)}>{({ advisories = [], nextPageToken, totalCount }) => (
-        <>
-          {advisories.length === 0
-            ? <Empty title="No advisory matches" command="holdfast advisories feeds create osv --parent ORGANIZATION --address https://…">Advisories say which versions of a package are vulnerable. Feeds bring them, and so does an import.</Empty>
-            : <Table label="Advisories" rows={advisories} id={(a) => a.uid ?? ""} columns={[
-              { name: "Advisory", order: "uid", cell: (a) => <><a href={advisoryPage(a.advisoryId ?? "")}><bdi>{a.advisoryId}</bdi></a><small class="line"><bdi>{a.aliases?.join(", ")}</bdi></small></> },
-              { name: "About", cell: (a) => <><bdi>{a.summary || a.artifactName}</bdi><small class="line"><bdi>{[a.artifactName, a.componentName].filter(Boolean).join(" / ")}</bdi>{a.artifactType && ` · ${a.artifactType}`}</small></> },
-              { name: "Latest", cell: (a) => latest(a), wide: true },
-              { name: "Changed", order: "update_time", cell: (a) => <Time at={a.updateTime} />, wide: true },
-              { name: "Came", order: "create_time", cell: (a) => <Time at={a.createTime} />, wide: true },
-            ]} />}
-          <Pager next={nextPageToken} total={totalCount} one="advisory" more="advisories" />
-        </>
-      )}</Answer>
+      <Answer of={useQuery(list)}>
+        {({ advisories = [], nextPageToken, totalCount }) => (
+          <>
+            {advisories.length === 0 ? (
+              <Empty
+                title="No advisory matches"
+                command="holdfast advisories feeds create osv --parent ORGANIZATION --address https://…"
+              >
+                Advisories say which versions of a package are vulnerable. Feeds bring them, and so does an import.
+              </Empty>
+            ) : (
+              <Table
+                label="Advisories"
+                rows={advisories}
+                id={(a) => a.uid ?? ""}
+                columns={[
+                  {
+                    name: "Advisory",
+                    order: "uid",
+                    cell: (a) => (
+                      <>
+                        <a href={advisoryPage(a.advisoryId ?? "")}>
+                          <bdi>{a.advisoryId}</bdi>
+                        </a>
+                        <small class="line">
+                          <bdi>{a.aliases?.join(", ")}</bdi>
+                        </small>
+                      </>
+                    ),
+                  },
+                  {
+                    name: "About",
+                    cell: (a) => (
+                      <>
+                        <bdi>{a.summary || a.artifactName}</bdi>
+                        <small class="line">
+                          <bdi>{[a.artifactName, a.componentName].filter(Boolean).join(" / ")}</bdi>
+                          {a.artifactType && ` · ${a.artifactType}`}
+                        </small>
+                      </>
+                    ),
+                  },
+                  { name: "Latest", cell: (a) => latest(a), wide: true },
+                  { name: "Changed", order: "update_time", cell: (a) => <Time at={a.updateTime} />, wide: true },
+                  { name: "Came", order: "create_time", cell: (a) => <Time at={a.createTime} />, wide: true },
+                ]}
+              />
+            )}
+            <Pager next={nextPageToken} total={totalCount} one="advisory" more="advisories" />
+          </>
+        )}
+      </Answer>
     </Page>
   );
 }
 
-const kinds = ["detection", "truePositiveDetermination", "falsePositiveDetermination", "fixed", "fixNotPlanned", "analysisNotPlanned", "pendingUpstreamFix", "patched"] as const;
+const kinds = [
+  "detection",
+  "truePositiveDetermination",
+  "falsePositiveDetermination",
+  "fixed",
+  "fixNotPlanned",
+  "analysisNotPlanned",
+  "pendingUpstreamFix",
+  "patched",
+] as const;
 
 /** latest is the newest event of an advisory, in words. */
 function latest(a: Schema<"holdfast.vulnerabilities.v2beta1.Advisory">): string {
   const event = a.events?.at(-1);
   const kind = kinds.find((k) => event?.[k]);
   if (a.deleteTime) return "withdrawn";
-  return kind === "fixed" ? `fixed in ${event?.fixed?.fixedVersion}` : (kind ?? "").replace(/[A-Z]/g, (c) => ` ${c.toLowerCase()}`);
+  return kind === "fixed"
+    ? `fixed in ${event?.fixed?.fixedVersion}`
+    : (kind ?? "").replace(/[A-Z]/g, (c) => ` ${c.toLowerCase()}`);
 }
 
 function Findings() {
   const list = get("/findings/v1/findings", {
     query: {
-      ...page(), group_uid: param("group") || undefined, package: param("package") || undefined, fixable: param("fixable") === "true" || undefined, kev: param("kev") === "true" || undefined,
-      severities: param("severity") ? [`SEVERITY_${param("severity").toUpperCase()}` as Schema<"holdfast.findings.v1.Severity">] : undefined,
-      states: param("state") ? [`STATE_${param("state").toUpperCase()}` as Schema<"holdfast.findings.v1.State">] : undefined,
+      ...page(),
+      group_uid: param("group") || undefined,
+      package: param("package") || undefined,
+      fixable: param("fixable") === "true" || undefined,
+      kev: param("kev") === "true" || undefined,
+      severities: param("severity")
+        ? [`SEVERITY_${param("severity").toUpperCase()}` as Schema<"holdfast.findings.v1.Severity">]
+        : undefined,
+      states: param("state")
+        ? [`STATE_${param("state").toUpperCase()}` as Schema<"holdfast.findings.v1.State">]
+        : undefined,
     },
   });
-  const command = [`holdfast findings list --group ${param("group") ? sh(nameOf(param("group")).value?.path ?? param("group")) : "ORGANIZATION"}`, param("severity") && `--severity ${param("severity")}`, param("fixable") && "--fixable", param("kev") && "--kev", param("package") && `--package ${sh(param("package"))}`].filter(Boolean).join(" ");
+  const command = [
+    `holdfast findings list --group ${param("group") ? sh(nameOf(param("group")).value?.path ?? param("group")) : "ORGANIZATION"}`,
+    param("severity") && `--severity ${param("severity")}`,
+    param("fixable") && "--fixable",
+    param("kev") && "--kev",
+    param("package") && `--package ${sh(param("package"))}`,
+  ]
+    .filter(Boolean)
+    .join(" ");
   return (
     <Page {...frame} actions={<AsCommand command={command} request={list} />}>
       <Views />
       <Filters label="Filter findings" names={{ group: ["groups", "repos"] }}>
         <Field name="package" label="Package" placeholder="openssl" first />
         <Field name="group" label="In the group or repo" placeholder="acme/platform" />
-        <Choice name="severity" label="Severity" options={[["", "any"], ...severities.map((s): [string, string] => [s, s])]} />
-        <Choice name="state" label="State" options={[["", "open and excepted"], ["open", "open"], ["excepted", "excepted"]]} />
+        <Choice
+          name="severity"
+          label="Severity"
+          options={[["", "any"], ...severities.map((s): [string, string] => [s, s])]}
+        />
+        <Choice
+          name="state"
+          label="State"
+          options={[
+            ["", "open and excepted"],
+            ["open", "open"],
+            ["excepted", "excepted"],
+          ]}
+        />
         <Check name="fixable" label="Can be fixed" />
         <Check name="kev" label="Known to be exploited" />
       </Filters>
-      <Answer of={useQuery(list)}>{({ findings = [], coverage, nextPageToken, totalCount }) => (
-        <>
-          <GroupCoverage of={coverage} />
-          {findings.length === 0 ? <Empty title="No finding matches">Findings appear when a pushed image has a package that an advisory is about.</Empty>
-            : <Table label="Findings" rows={findings} id={(f) => `${f.advisoryId} ${f.package?.purl}`} columns={[...findingColumns, { name: "Images", number: true, cell: (f) => count(f.imageCount) }]} />}
-          <Pager next={nextPageToken} total={totalCount} one="finding" />
-        </>
-      )}</Answer>
+      <Answer of={useQuery(list)}>
+        {({ findings = [], coverage, nextPageToken, totalCount }) => (
+          <>
+            <GroupCoverage of={coverage} />
+            {findings.length === 0 ? (
+              <Empty title="No finding matches">
+                Findings appear when a pushed image has a package that an advisory is about.
+              </Empty>
+            ) : (
+              <Table
+                label="Findings"
+                rows={findings}
+                id={(f) => `${f.advisoryId} ${f.package?.purl}`}
+                columns={[...findingColumns, { name: "Images", number: true, cell: (f) => count(f.imageCount) }]}
+              />
+            )}
+            <Pager next={nextPageToken} total={totalCount} one="finding" />
+          </>
+        )}
+      </Answer>
     </Page>
   );
 }
 
 function Exceptions() {
-  const list = get("/findings/v1/exceptions", { query: { ...page(), order_by: "create_time desc", count_matching: true } });
+  const list = get("/findings/v1/exceptions", {
+    query: { ...page(), order_by: "create_time desc", count_matching: true },
+  });
   return (
     <Page {...frame} actions={<AsCommand command="holdfast findings exceptions list" request={list} />}>
       <Views />
-      <Answer of={useQuery(list)}>{({ exceptions = [], nextPageToken, totalCount }) => (
-        <>
-          {exceptions.length === 0
-            ? <Empty title="Nothing is excepted" command="holdfast findings exceptions create CVE-2026-1234 --on ORGANIZATION/REPO --until 30d --reason '…'">An exception accepts a finding, for a reason and for a time.</Empty>
-            : <Table label="Exceptions" rows={exceptions} id={(e) => e.uid ?? ""} columns={[
-              { name: "About", cell: (e) => <>{e.advisoryId ? <a href={advisoryPage(e.advisoryId)}>{e.advisoryId}</a> : <code>{e.purl}</code>}<small class="line"><bdi>{e.reason}</bdi></small></> },
-              { name: "On", cell: (e) => <Name uid={e.targetUid} path /> },
-              { name: "State", cell: (e) => <span class={`state ${word(e.state, "EXCEPTION_STATE")}`}>{word(e.state, "EXCEPTION_STATE")}</span> },
-              { name: "Ends", cell: (e) => <Time at={e.expireTime} /> },
-              { name: "Matches", wide: true, cell: (e) => `${count(e.matching?.findings)} in ${many(e.matching?.images, "image")}` },
-              { name: "By", wide: true, cell: (e) => <Name uid={e.authorUid} /> },
-              { name: "Approved by", wide: true, cell: (e) => <Name uid={e.approverUid} quiet /> },
-            ]} />}
-          <Pager next={nextPageToken} total={totalCount} one="exception" />
-        </>
-      )}</Answer>
+      <Answer of={useQuery(list)}>
+        {({ exceptions = [], nextPageToken, totalCount }) => (
+          <>
+            {exceptions.length === 0 ? (
+              <Empty
+                title="Nothing is excepted"
+                command="holdfast findings exceptions create CVE-2026-1234 --on ORGANIZATION/REPO --until 30d --reason '…'"
+              >
+                An exception accepts a finding, for a reason and for a time.
+              </Empty>
+            ) : (
+              <Table
+                label="Exceptions"
+                rows={exceptions}
+                id={(e) => e.uid ?? ""}
+                columns={[
+                  {
+                    name: "About",
+                    cell: (e) => (
+                      <>
+                        {e.advisoryId ? <a href={advisoryPage(e.advisoryId)}>{e.advisoryId}</a> : <code>{e.purl}</code>}
+                        <small class="line">
+                          <bdi>{e.reason}</bdi>
+                        </small>
+                      </>
+                    ),
+                  },
+                  { name: "On", cell: (e) => <Name uid={e.targetUid} path /> },
+                  {
+                    name: "State",
+                    cell: (e) => (
+                      <span class={`state ${word(e.state, "EXCEPTION_STATE")}`}>
+                        {word(e.state, "EXCEPTION_STATE")}
+                      </span>
+                    ),
+                  },
+                  { name: "Ends", cell: (e) => <Time at={e.expireTime} /> },
+                  {
+                    name: "Matches",
+                    wide: true,
+                    cell: (e) => `${count(e.matching?.findings)} in ${many(e.matching?.images, "image")}`,
+                  },
+                  { name: "By", wide: true, cell: (e) => <Name uid={e.authorUid} /> },
+                  { name: "Approved by", wide: true, cell: (e) => <Name uid={e.approverUid} quiet /> },
+                ]}
+              />
+            )}
+            <Pager next={nextPageToken} total={totalCount} one="exception" />
+          </>
+        )}
+      </Answer>
     </Page>
   );
 }
@@ -152,26 +371,85 @@ function Feeds() {
   return (
     <Page {...frame} actions={<AsCommand command="holdfast advisories feeds list" request={list} />}>
       <Views />
-      <Answer of={useQuery(list)}>{({ feeds = [], nextPageToken, totalCount }) => (
-        <>
-          {feeds.length === 0
-            ? <Empty title="There is no feed yet" command="holdfast advisories feeds create osv --parent ORGANIZATION --address https://…">A feed is read every hour, and brings advisories or what is exploited.</Empty>
-            : <Table label="Feeds" rows={feeds} id={(f) => f.uid ?? ""} columns={[
-              { name: "Feed", cell: (f) => <><bdi>{f.name}</bdi><small class="line"><bdi>{f.address}</bdi></small></> },
-              { name: "Group", cell: (f) => <Name uid={parentOf(f.uid ?? "")} path quiet />, wide: true },
-              { name: "Read", cell: (f) => (f.paused ? <span class="state">paused</span> : <Time at={f.last?.time} />) },
-              { name: "Result", cell: (f) => (f.last?.error ? <span class="wrong">{f.last.error}</span> : f.last ? <>{count(f.last.counts?.created)} new, {count(f.last.counts?.updated)} changed</> : <span class="hint">not read yet</span>) },
-              { name: "Read now", hidden: true, cell: (f) => !f.paused && may("advisories.update", f.uid ?? "") && <button type="button" class="small" aria-label={`Read now: ${f.name}`} onClick={() => setReading(f)}>Read now…</button> },
-            ]} />}
-          <Pager next={nextPageToken} total={totalCount} one="feed" />
-          {reading && (
-            <Confirm title="Read the feed now?" label="Read it" command={`holdfast advisories feeds run ${reading.uid}`} onClose={() => setReading(undefined)}
-              requests={[post("/advisories/v1/feedRuns/{uid}", { path: { uid: reading.uid ?? "" }, body: {} })]}>
-              A server reads <bdi>{reading.name}</bdi> in a few seconds, and not only when it is due.
-            </Confirm>
-          )}
-        </>
-      )}</Answer>
+      <Answer of={useQuery(list)}>
+        {({ feeds = [], nextPageToken, totalCount }) => (
+          <>
+            {feeds.length === 0 ? (
+              <Empty
+                title="There is no feed yet"
+                command="holdfast advisories feeds create osv --parent ORGANIZATION --address https://…"
+              >
+                A feed is read every hour, and brings advisories or what is exploited.
+              </Empty>
+            ) : (
+              <Table
+                label="Feeds"
+                rows={feeds}
+                id={(f) => f.uid ?? ""}
+                columns={[
+                  {
+                    name: "Feed",
+                    cell: (f) => (
+                      <>
+                        <bdi>{f.name}</bdi>
+                        <small class="line">
+                          <bdi>{f.address}</bdi>
+                        </small>
+                      </>
+                    ),
+                  },
+                  { name: "Group", cell: (f) => <Name uid={parentOf(f.uid ?? "")} path quiet />, wide: true },
+                  {
+                    name: "Read",
+                    cell: (f) => (f.paused ? <span class="state">paused</span> : <Time at={f.last?.time} />),
+                  },
+                  {
+                    name: "Result",
+                    cell: (f) =>
+                      f.last?.error ? (
+                        <span class="wrong">{f.last.error}</span>
+                      ) : f.last ? (
+                        <>
+                          {count(f.last.counts?.created)} new, {count(f.last.counts?.updated)} changed
+                        </>
+                      ) : (
+                        <span class="hint">not read yet</span>
+                      ),
+                  },
+                  {
+                    name: "Read now",
+                    hidden: true,
+                    cell: (f) =>
+                      !f.paused &&
+                      may("advisories.update", f.uid ?? "") && (
+                        <button
+                          type="button"
+                          class="small"
+                          aria-label={`Read now: ${f.name}`}
+                          onClick={() => setReading(f)}
+                        >
+                          Read now…
+                        </button>
+                      ),
+                  },
+                ]}
+              />
+            )}
+            <Pager next={nextPageToken} total={totalCount} one="feed" />
+            {reading && (
+              <Confirm
+                title="Read the feed now?"
+                label="Read it"
+                command={`holdfast advisories feeds run ${reading.uid}`}
+                onClose={() => setReading(undefined)}
+                requests={[post("/advisories/v1/feedRuns/{uid}", { path: { uid: reading.uid ?? "" }, body: {} })]}
+              >
+                A server reads <bdi>{reading.name}</bdi> in a few seconds, and not only when it is due.
+              </Confirm>
+            )}
+          </>
+        )}
+      </Answer>
     </Page>
   );
 }

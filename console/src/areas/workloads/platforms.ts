@@ -51,10 +51,15 @@ const given = (claims: Job) => {
   return Object.keys(some).length > 0 ? some : undefined;
 };
 const word = (text: string) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
-const flags = (j: Job, ...names: string[]) => names.filter((n) => j[n]).map((n) => (j[n] === "true" ? `--${n}` : `--${n} ${word(j[n] ?? "")}`)).join(" ");
+const flags = (j: Job, ...names: string[]) =>
+  names
+    .filter((n) => j[n])
+    .map((n) => (j[n] === "true" ? `--${n}` : `--${n} ${word(j[n] ?? "")}`))
+    .join(" ");
 const numbered = (id: string | undefined) => `(@${id || "[0-9]+"})?`;
 
-const login = (t: Target) => `holdfast auth token --audience ${t.registry} | docker login -u _token --password-stdin ${t.registry}`;
+const login = (t: Target) =>
+  `holdfast auth token --audience ${t.registry} | docker login -u _token --password-stdin ${t.registry}`;
 
 function githubContext(j: Job): string {
   if (j.environment) return `environment:${j.environment.replaceAll(":", "%3A")}`;
@@ -63,19 +68,33 @@ function githubContext(j: Job): string {
 }
 
 const github: Platform = {
-  id: "github", title: "GitHub Actions", issuer: "https://token.actions.githubusercontent.com",
+  id: "github",
+  title: "GitHub Actions",
+  issuer: "https://token.actions.githubusercontent.com",
   fields: [
-    { name: "repo", label: "Repository", example: "acme/web", required: true, shape: /^[A-Za-z0-9_.-]+\/[A-Za-z0-9_.-]+$/ },
-    { name: "branch", label: "Branch", example: "main" }, { name: "tag", label: "Tag", example: "v1.2.3" }, { name: "environment", label: "Environment", example: "production" },
-    { name: "owner-id", label: "Number of the owner", example: "1", shape: /^[0-9]*$/ }, { name: "repo-id", label: "Number of the repository", example: "2", shape: /^[0-9]*$/ },
+    {
+      name: "repo",
+      label: "Repository",
+      example: "acme/web",
+      required: true,
+      shape: /^[A-Za-z0-9_.-]+\/[A-Za-z0-9_.-]+$/,
+    },
+    { name: "branch", label: "Branch", example: "main" },
+    { name: "tag", label: "Tag", example: "v1.2.3" },
+    { name: "environment", label: "Environment", example: "production" },
+    { name: "owner-id", label: "Number of the owner", example: "1", shape: /^[0-9]*$/ },
+    { name: "repo-id", label: "Number of the repository", example: "2", shape: /^[0-9]*$/ },
   ],
   oneOf: ["branch", "tag", "environment"],
   rule: (j) => {
     const [owner = "", repo = ""] = (j.repo ?? "").split("/");
-    return { claimMatch: {
-      issuer: github.issuer, subjectPattern: `repo:${quote(owner)}${numbered(j["owner-id"])}/${quote(repo)}${numbered(j["repo-id"])}:${quote(githubContext(j))}`,
-      claims: given({ repository_owner_id: j["owner-id"] ?? "", repository_id: j["repo-id"] ?? "" }),
-    } };
+    return {
+      claimMatch: {
+        issuer: github.issuer,
+        subjectPattern: `repo:${quote(owner)}${numbered(j["owner-id"])}/${quote(repo)}${numbered(j["repo-id"])}:${quote(githubContext(j))}`,
+        claims: given({ repository_owner_id: j["owner-id"] ?? "", repository_id: j["repo-id"] ?? "" }),
+      },
+    };
   },
   name: (j) => `github-${j.repo ?? ""}`,
   command: (j) => `github ${flags(j, "repo", "branch", "tag", "environment", "owner-id", "repo-id")}`,
@@ -94,20 +113,32 @@ jobs:
 };
 
 const gitlab: Platform = {
-  id: "gitlab", title: "GitLab CI", issuer: "https://gitlab.com",
+  id: "gitlab",
+  title: "GitLab CI",
+  issuer: "https://gitlab.com",
   fields: [
-    { name: "project", label: "Path of the project", example: "acme/web", required: true, shape: /^[A-Za-z0-9_.-]+(\/[A-Za-z0-9_.-]+)+$/ },
-    { name: "branch", label: "Branch", example: "main" }, { name: "tag", label: "Tag", example: "v1.2.3" }, { name: "environment", label: "Environment", example: "production" },
+    {
+      name: "project",
+      label: "Path of the project",
+      example: "acme/web",
+      required: true,
+      shape: /^[A-Za-z0-9_.-]+(\/[A-Za-z0-9_.-]+)+$/,
+    },
+    { name: "branch", label: "Branch", example: "main" },
+    { name: "tag", label: "Tag", example: "v1.2.3" },
+    { name: "environment", label: "Environment", example: "production" },
     { name: "project-id", label: "Number of the project", example: "1", shape: /^[0-9]*$/ },
   ],
   anyOf: ["branch", "tag", "environment"],
-  rule: (j) => ({ claimMatch: {
-    issuer: gitlab.issuer,
-    ...(j.branch || j.tag
-      ? { subject: `project_path:${j.project}:ref_type:${j.tag ? "tag" : "branch"}:ref:${j.branch || j.tag}` }
-      : { subjectPattern: `project_path:${quote(j.project ?? "")}:ref_type:(branch|tag):ref:.+` }),
-    claims: given({ environment: j.environment ?? "", project_id: j["project-id"] ?? "" }),
-  } }),
+  rule: (j) => ({
+    claimMatch: {
+      issuer: gitlab.issuer,
+      ...(j.branch || j.tag
+        ? { subject: `project_path:${j.project}:ref_type:${j.tag ? "tag" : "branch"}:ref:${j.branch || j.tag}` }
+        : { subjectPattern: `project_path:${quote(j.project ?? "")}:ref_type:(branch|tag):ref:.+` }),
+      claims: given({ environment: j.environment ?? "", project_id: j["project-id"] ?? "" }),
+    },
+  }),
   name: (j) => `gitlab-${j.project ?? ""}`,
   command: (j) => `gitlab ${flags(j, "project", "branch", "tag", "environment", "project-id")}`,
   paste: (t) => `build:
@@ -123,16 +154,23 @@ const gitlab: Platform = {
 };
 
 const buildkite: Platform = {
-  id: "buildkite", title: "Buildkite", issuer: "https://agent.buildkite.com",
+  id: "buildkite",
+  title: "Buildkite",
+  issuer: "https://agent.buildkite.com",
   fields: [
-    { name: "org", label: "Organization", example: "acme", required: true, shape: /^[A-Za-z0-9_-]+$/ }, { name: "pipeline", label: "Pipeline", example: "web", required: true, shape: /^[A-Za-z0-9_-]+$/ },
-    { name: "branch", label: "Branch", example: "main" }, { name: "tag", label: "Tag", example: "v1.2.3" }, { name: "step", label: "Key of the step", example: "release" },
+    { name: "org", label: "Organization", example: "acme", required: true, shape: /^[A-Za-z0-9_-]+$/ },
+    { name: "pipeline", label: "Pipeline", example: "web", required: true, shape: /^[A-Za-z0-9_-]+$/ },
+    { name: "branch", label: "Branch", example: "main" },
+    { name: "tag", label: "Tag", example: "v1.2.3" },
+    { name: "step", label: "Key of the step", example: "release" },
   ],
   oneOf: ["branch", "tag"],
-  rule: (j) => ({ claimMatch: {
-    issuer: buildkite.issuer,
-    subjectPattern: `organization:${quote(j.org ?? "")}:pipeline:${quote(j.pipeline ?? "")}:ref:${quote(j.tag ? `refs/tags/${j.tag}` : `refs/heads/${j.branch}`)}:commit:[^:]+:step:${j.step ? quote(j.step) : ".*"}`,
-  } }),
+  rule: (j) => ({
+    claimMatch: {
+      issuer: buildkite.issuer,
+      subjectPattern: `organization:${quote(j.org ?? "")}:pipeline:${quote(j.pipeline ?? "")}:ref:${quote(j.tag ? `refs/tags/${j.tag}` : `refs/heads/${j.branch}`)}:commit:[^:]+:step:${j.step ? quote(j.step) : ".*"}`,
+    },
+  }),
   name: (j) => `buildkite-${j.org ?? ""}-${j.pipeline ?? ""}`,
   command: (j) => `buildkite ${flags(j, "org", "pipeline", "branch", "tag", "step")}`,
   paste: (t) => `env:
@@ -147,12 +185,17 @@ steps:
 const dnsName = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
 
 const kubernetes: Platform = {
-  id: "kubernetes", title: "Kubernetes", issuer: "",
+  id: "kubernetes",
+  title: "Kubernetes",
+  issuer: "",
   fields: [
     { name: "issuer", label: "Issuer of the cluster", example: "https://oidc.example.com/cluster-1", required: true },
-    { name: "namespace", label: "Namespace", example: "shop", required: true, shape: dnsName }, { name: "service-account", label: "Service account", example: "web", required: true, shape: dnsName },
+    { name: "namespace", label: "Namespace", example: "shop", required: true, shape: dnsName },
+    { name: "service-account", label: "Service account", example: "web", required: true, shape: dnsName },
   ],
-  rule: (j) => ({ claimMatch: { issuer: j.issuer, subject: `system:serviceaccount:${j.namespace}:${j["service-account"]}` } }),
+  rule: (j) => ({
+    claimMatch: { issuer: j.issuer, subject: `system:serviceaccount:${j.namespace}:${j["service-account"]}` },
+  }),
   name: (j) => `kubernetes-${j.namespace ?? ""}-${j["service-account"] ?? ""}`,
   command: (j) => `kubernetes ${flags(j, "issuer", "namespace", "service-account")}`,
   paste: (t) => `spec:
@@ -172,10 +215,17 @@ const kubernetes: Platform = {
 };
 
 const aws: Platform = {
-  id: "aws", title: "AWS", issuer: "",
+  id: "aws",
+  title: "AWS",
+  issuer: "",
   fields: [
     { name: "aws-account", label: "Account", example: "123456789012", required: true, shape: /^[0-9]{12}$/ },
-    { name: "aws-arn-pattern", label: "Pattern of ARNs", example: "arn:aws:sts::123456789012:assumed-role/build/.+", required: true },
+    {
+      name: "aws-arn-pattern",
+      label: "Pattern of ARNs",
+      example: "arn:aws:sts::123456789012:assumed-role/build/.+",
+      required: true,
+    },
   ],
   rule: (j) => ({ awsIdentity: { awsAccount: j["aws-account"] ?? "", arnPattern: j["aws-arn-pattern"] } }),
   name: (j) => `aws-${j["aws-account"] ?? ""}`,
@@ -187,7 +237,9 @@ holdfast auth login --identity ${t.identity}
 };
 
 const other: Platform = {
-  id: "other", title: "Anything else that has a token", issuer: "",
+  id: "other",
+  title: "Anything else that has a token",
+  issuer: "",
   fields: [
     { name: "issuer", label: "Issuer", example: "https://jenkins.example.com/oidc", required: true },
     { name: "subject", label: "Subject", example: "job/release", required: true },
@@ -205,7 +257,12 @@ ${login(t)}
 export const platforms: Platform[] = [github, gitlab, buildkite, kubernetes, aws, other];
 
 /** slug makes a name of a text, as the command does. */
-export const slug = (text: string) => text.toLowerCase().replace(/[^a-z0-9._-]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 60);
+export const slug = (text: string) =>
+  text
+    .toLowerCase()
+    .replace(/[^a-z0-9._-]+/g, "-")
+    .replace(/^-+|-+$/g, "")
+    .slice(0, 60);
 
 /** platformOf is the platform that an identity is for, as its rule says. */
 export function platformOf(i: Identity): Platform {
@@ -218,7 +275,8 @@ export function platformOf(i: Identity): Platform {
 }
 
 /** seenTime is when an identity last came, undefined if it never has: its creation does not count. */
-export const seenTime = (i: Identity) => (i.lastSeenTime && i.lastSeenTime !== i.createTime ? i.lastSeenTime : undefined);
+export const seenTime = (i: Identity) =>
+  i.lastSeenTime && i.lastSeenTime !== i.createTime ? i.lastSeenTime : undefined;
 
 /** mistakes are what is wrong with a job, by field. */
 export function mistakes(p: Platform, j: Job): Record<string, string> {
@@ -228,9 +286,14 @@ export function mistakes(p: Platform, j: Job): Record<string, string> {
     if (f.required && !value) found[f.name] = "is needed";
     else if (value && f.shape && !f.shape.test(value)) found[f.name] = `is not of the form ${f.example}`;
   }
-  const labels = (names: string[]) => names.map((n) => p.fields.find((f) => f.name === n)?.label.toLowerCase()).join(", ");
-  if (p.oneOf && p.oneOf.filter((n) => j[n]).length !== 1) found[p.oneOf[0] ?? ""] = `give exactly one of ${labels(p.oneOf)}: without one, everybody who can push would be let in`;
-  if (p.anyOf && !p.anyOf.some((n) => j[n])) found[p.anyOf[0] ?? ""] = `give one or more of ${labels(p.anyOf)}: without one, everybody who can push would be let in`;
+  const labels = (names: string[]) =>
+    names.map((n) => p.fields.find((f) => f.name === n)?.label.toLowerCase()).join(", ");
+  if (p.oneOf && p.oneOf.filter((n) => j[n]).length !== 1)
+    found[p.oneOf[0] ?? ""] =
+      `give exactly one of ${labels(p.oneOf)}: without one, everybody who can push would be let in`;
+  if (p.anyOf && !p.anyOf.some((n) => j[n]))
+    found[p.anyOf[0] ?? ""] =
+      `give one or more of ${labels(p.anyOf)}: without one, everybody who can push would be let in`;
   if (p.id === "gitlab" && j.branch && j.tag) found.tag = "a job runs on a branch or a tag, not on both";
   return found;
 }
