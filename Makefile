@@ -66,6 +66,10 @@ test-server:
 test-deploy:
 	cd deploy && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 60m ./...
 
+.PHONY: test-console
+test-console:
+	cd console && $(node) npm run --silent check && $(node) npm test --silent
+
 .PHONY: test-release
 test-release:
 	cd release && CGO_ENABLED=0 nice -n 10 $(GO) test -count=1 -timeout 60m ./...

@@ -1,7 +1,7 @@
 // The digest of all that the console is built from. console_test.go computes the same, so that
 // a test without Node can tell whether dist is current.
 import { createHash } from "node:crypto";
-import { readFileSync, readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 const here = import.meta.dirname;

@@ -1,10 +1,10 @@
 import { signal } from "@preact/signals";
-import { Component, render, type ComponentChildren } from "preact";
+import { Component, type ComponentChildren, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { showScheme } from "./ui/defaults";
 import { useQuery, whoami } from "./api/query";
-import { base, followLinks, here, match } from "./ui/router";
 import { Dialog, Page, Problem, Waiting } from "./ui";
+import { showScheme } from "./ui/defaults";
+import { base, followLinks, here, match } from "./ui/router";
 import { type Component as Shown, type View, views } from "./views";
 
 const loaded = new Map<View, ReturnType<typeof signal<Shown | Error | undefined>>>();

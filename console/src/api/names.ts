@@ -1,6 +1,6 @@
 // Names of things, by their uids. Those that one picture needs are asked for together.
 import { type Signal, signal } from "@preact/signals";
-import { type Schema, get, post } from "./api";
+import { get, post, type Schema } from "./api";
 import { ask, whoami } from "./query";
 
 export type NameOf = Schema<"holdfast.access.v1.ResourceName">;

@@ -1,7 +1,7 @@
 // Answers are kept for as long as somebody looks at them, and asked for again after a change.
-import { QueryClient, QueryObserver, type DefaultedQueryObserverOptions } from "@tanstack/query-core";
+import { type DefaultedQueryObserverOptions, QueryClient, QueryObserver } from "@tanstack/query-core";
 import { useEffect, useState } from "preact/hooks";
-import { type Fault, type Request, get } from "./api";
+import { type Fault, get, type Request } from "./api";
 
 const client = new QueryClient({
   defaultOptions: {

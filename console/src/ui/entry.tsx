@@ -1,9 +1,9 @@
 // One change of the audit log: who did what, and what is different since.
 import type { Schema } from "../api/api";
 import { isUID } from "../api/names";
-import { base } from "./router";
 import { Copy } from "./copy";
 import { Name } from "./name";
+import { base } from "./router";
 import { eventName, Time } from "./time";
 
 export type Entry = Schema<"holdfast.audit.v1.Entry">;

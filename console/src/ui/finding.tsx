@@ -1,8 +1,8 @@
 // Findings: how bad, how many, and how much is known.
 import type { Schema } from "../api/api";
 import { advisoryPage } from "./router";
-import { count, many, word } from "./time";
 import type { Column } from "./table";
+import { count, many, word } from "./time";
 
 type Finding = Schema<"holdfast.findings.v1.Finding">;
 type Counts = Schema<"holdfast.findings.v1.SeverityCounts">;

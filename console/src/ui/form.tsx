@@ -1,9 +1,9 @@
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
 import type { Fault } from "../api/api";
-import { nameOf, isUID, resolve } from "../api/names";
-import { go, param, withParams } from "./router";
+import { isUID, nameOf, resolve } from "../api/names";
 import { Problem } from "./page";
+import { go, param, withParams } from "./router";
 
 /**
  * Filters is a form whose fields are parameters of the address. Those in names are uids there;

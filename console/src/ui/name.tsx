@@ -1,7 +1,7 @@
 // Things by their names. Text of others is isolated, so that its direction does not spread.
 import { nameOf, parentOf, pathOf } from "../api/names";
-import { groupPage, identityPage, imagePage, providerPage, repoPage } from "./router";
 import { Copy } from "./copy";
+import { groupPage, identityPage, imagePage, providerPage, repoPage } from "./router";
 
 /** pages are where a thing of a kind is shown. A view of another kind adds its line. */
 export const pages: Record<string, ((uid: string) => string) | undefined> = {

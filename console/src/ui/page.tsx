@@ -3,9 +3,9 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type Fault, get } from "../api/api";
 import { type Result, useQuery } from "../api/query";
-import { remember } from "./recent";
 import { Copy } from "./copy";
 import { EntryRow } from "./entry";
+import { remember } from "./recent";
 
 interface PageProps {
   title: string;

@@ -1,8 +1,8 @@
 // The group that a view is about: one of the address, or the first organization.
 import { nameOf } from "../api/names";
 import { organizations, useQuery } from "../api/query";
-import { param } from "./router";
 import { Field, Filters } from "./form";
+import { param } from "./router";
 
 /** useScope returns the uid of the group that is looked at, "" until it is known, and its path. */
 export function useScope(): { group: string; path: string; nothing: boolean } {

@@ -1,4 +1,4 @@
-import { go, params, withParams, param } from "./router";
+import { go, param, params, withParams } from "./router";
 import type { Column } from "./table";
 
 const short = (uid: string | undefined) => uid?.split("/").pop() ?? "";

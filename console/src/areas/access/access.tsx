@@ -2,10 +2,7 @@ import { useState } from "preact/hooks";
 import { get, type Schema } from "../../api/api";
 import { nameOf, resolve } from "../../api/names";
 import { useQuery, whoami } from "../../api/query";
-import { Requests, requests } from "./requests";
-import { Changed, instant, Questions, Unused } from "./past";
 import { rolesHere } from "../../api/roles";
-import { go, param, withParams } from "../../ui/router";
 import {
   Answer,
   AsCommand,
@@ -22,6 +19,9 @@ import {
   Table,
   Time,
 } from "../../ui";
+import { go, param, withParams } from "../../ui/router";
+import { Changed, instant, Questions, Unused } from "./past";
+import { Requests, requests } from "./requests";
 
 type Grant = Schema<"holdfast.access.v1.Grant">;
 

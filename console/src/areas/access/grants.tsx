@@ -1,10 +1,8 @@
 // Who has roles on a group, and how that is changed, one by one or many at once.
 import { useState } from "preact/hooks";
-import { del, get, patch, post, type Fault, type Schema } from "../../api/api";
-import { Consequences } from "./consequences";
+import { del, type Fault, get, patch, post, type Schema } from "../../api/api";
 import { nameOf, parentOf, pathOf, resolve } from "../../api/names";
 import { changed, useMay, useQuery } from "../../api/query";
-import { base, param } from "../../ui/router";
 import {
   Answer,
   Choice,
@@ -25,6 +23,8 @@ import {
   useSelection,
   word,
 } from "../../ui";
+import { base, param } from "../../ui/router";
+import { Consequences } from "./consequences";
 
 type Binding = Schema<"holdfast.iam.v2beta1.RoleBinding">;
 

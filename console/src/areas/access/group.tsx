@@ -1,12 +1,7 @@
 import { useState } from "preact/hooks";
-import { get, patch, type Fault, type Schema } from "../../api/api";
-import { bindings, Grants } from "./grants";
+import { type Fault, get, patch, type Schema } from "../../api/api";
 import { nameOf } from "../../api/names";
 import { changed, useMay, useQuery } from "../../api/query";
-import { base, param, repoPage, withParams } from "../../ui/router";
-import { Signers, signersOf } from "../registry/signers";
-import { Trash, trashOf } from "../registry/trash";
-import { Upstreams, upstreamsOf } from "../registry/upstreams";
 import {
   Above,
   Answer,
@@ -31,6 +26,11 @@ import {
   Time,
   word,
 } from "../../ui";
+import { base, param, repoPage, withParams } from "../../ui/router";
+import { Signers, signersOf } from "../registry/signers";
+import { Trash, trashOf } from "../registry/trash";
+import { Upstreams, upstreamsOf } from "../registry/upstreams";
+import { bindings, Grants } from "./grants";
 
 const tabs = [
   { id: "", name: "Folders" },

@@ -1,10 +1,8 @@
 // What was granted at another time, what has changed since, and what nobody uses.
 import { useState } from "preact/hooks";
 import { get, type Schema } from "../../api/api";
-import { Consequences } from "./consequences";
 import { nameOf } from "../../api/names";
 import { useQuery } from "../../api/query";
-import { param, withParams } from "../../ui/router";
 import {
   Answer,
   AsCommand,
@@ -16,14 +14,16 @@ import {
   Name,
   Page,
   Pager,
+  Scope,
   sh,
   Table,
   Tabs,
   Time,
   useScope,
-  Scope,
   word,
 } from "../../ui";
+import { param, withParams } from "../../ui/router";
+import { Consequences } from "./consequences";
 
 /** instant is a parameter that is a local time, as the API writes times; undefined if it is empty or no time. */
 export function instant(name: string): string | undefined {

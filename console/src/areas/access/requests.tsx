@@ -1,9 +1,8 @@
 // Requests for roles for a time: asking, approving, refusing, handing back.
 import { useState } from "preact/hooks";
-import { get, post, type Fault, type Request, type Schema } from "../../api/api";
+import { type Fault, get, post, type Request, type Schema } from "../../api/api";
 import { nameOf, parentOf } from "../../api/names";
 import { changed, useMay, useQuery, whoami } from "../../api/query";
-import { param, withParams } from "../../ui/router";
 import {
   Answer,
   Choice,
@@ -21,6 +20,7 @@ import {
   Time,
   word,
 } from "../../ui";
+import { param, withParams } from "../../ui/router";
 
 export type AccessRequest = Schema<"holdfast.access.v1.AccessRequest">;
 type Rule = Schema<"holdfast.access.v1.AccessRule">;

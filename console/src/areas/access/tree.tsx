@@ -1,8 +1,6 @@
 import { useRef, useState } from "preact/hooks";
 import { get, type Schema } from "../../api/api";
-import { search } from "../home/finder";
 import { useQuery } from "../../api/query";
-import { go, groupPage, param, withParams } from "../../ui/router";
 import {
   Answer,
   AsCommand,
@@ -16,9 +14,11 @@ import {
   Page,
   Pager,
   Problem,
-  Table,
   sh,
+  Table,
 } from "../../ui";
+import { go, groupPage, param, withParams } from "../../ui/router";
+import { search } from "../home/finder";
 
 type Counts = Schema<"holdfast.access.v1.ChildCounts">;
 type Group = Schema<"holdfast.access.v1.CountedGroup">;

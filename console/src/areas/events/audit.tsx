@@ -1,8 +1,8 @@
 import { get } from "../../api/api";
-import { Live } from "./live";
 import { useQuery } from "../../api/query";
-import { base, param, withParams } from "../../ui/router";
 import { Answer, AsCommand, Empty, EntryRow, Field, Filters, Name, Page, Pager, sh } from "../../ui";
+import { base, param, withParams } from "../../ui/router";
+import { Live } from "./live";
 
 /** moment makes a time of the API of what a field for times has, in the viewer's zone. */
 const moment = (text: string) => (text && !Number.isNaN(Date.parse(text)) ? new Date(text).toISOString() : undefined);

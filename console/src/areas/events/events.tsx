@@ -1,9 +1,7 @@
 import { useState } from "preact/hooks";
-import { del, get, post, type Fault, type Schema } from "../../api/api";
-import { Live } from "./live";
+import { del, type Fault, get, post, type Schema } from "../../api/api";
 import { nameOf, parentOf, resolve } from "../../api/names";
 import { changed, organizations, useMay, useMayAnywhere, useQuery } from "../../api/query";
-import { param, withParams } from "../../ui/router";
 import {
   Answer,
   AsCommand,
@@ -27,6 +25,8 @@ import {
   Tabs,
   Time,
 } from "../../ui";
+import { param, withParams } from "../../ui/router";
+import { Live } from "./live";
 
 type Subscription = Schema<"holdfast.events.v2beta1.Subscription">;
 type Delivery = Schema<"holdfast.deliveries.v1.Delivery">;

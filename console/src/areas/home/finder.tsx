@@ -2,9 +2,9 @@
 import { useEffect, useId, useState } from "preact/hooks";
 import { type Fault, get, type Schema } from "../../api/api";
 import { nameOf } from "../../api/names";
+import { Problem, Time, word } from "../../ui";
 import { recent } from "../../ui/recent";
 import { advisoryPage, base, go, groupPage, identityPage, imagePage, repoPage } from "../../ui/router";
-import { Problem, Time, word } from "../../ui";
 
 type Result = Schema<"holdfast.access.v1.SearchResult">;
 

@@ -2,11 +2,9 @@ import type { ComponentChildren } from "preact";
 import { get, type Schema } from "../../api/api";
 import { parentOf } from "../../api/names";
 import { organizations, useMay, useMayAnywhere, useQuery, whoami } from "../../api/query";
-import { isPending, requests } from "../access/requests";
-import { advisoryPage, base, groupPage, imagePage } from "../../ui/router";
 import {
-  AsCommand,
   Answer,
+  AsCommand,
   Command,
   count,
   Empty,
@@ -16,13 +14,15 @@ import {
   Page,
   Problem,
   Section,
-  severities,
   Severity,
   SeverityBar,
+  severities,
   sh,
   Table,
   Time,
 } from "../../ui";
+import { advisoryPage, base, groupPage, imagePage } from "../../ui/router";
+import { isPending, requests } from "../access/requests";
 
 const summary = get("/findings/v1/summary", { query: { days: 1, page_size: 1 } });
 const worst = get("/findings/v1/findings", {

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
-import { Finder, search } from "./finder";
-import { go, param, withParams } from "../../ui/router";
 import { AsCommand, Page, sh } from "../../ui";
+import { go, param, withParams } from "../../ui/router";
+import { Finder, search } from "./finder";
 
 export default function Search() {
   const ref = useRef<HTMLDivElement>(null);

@@ -1,7 +1,7 @@
 import { get, type Schema } from "../../api/api";
 import { useQuery, whoami } from "../../api/query";
-import { groupPage } from "../../ui/router";
 import { Answer, AsCommand, bytes, count, Empty, Facts, many, Page, Section, Table, Time } from "../../ui";
+import { groupPage } from "../../ui/router";
 
 type Installation = Schema<"holdfast.operator.v1.Installation">;
 

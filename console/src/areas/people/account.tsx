@@ -1,8 +1,8 @@
 import { useState } from "preact/hooks";
 import { del, type Fault, get } from "../../api/api";
-import { clock, clocks, scheme, schemes } from "../../ui/defaults";
 import { useQuery, whoami } from "../../api/query";
 import { Answer, AsCommand, Choice, Copy, Empty, Facts, many, Name, Page, Problem, Section, Table } from "../../ui";
+import { clock, clocks, scheme, schemes } from "../../ui/defaults";
 import { Sessions } from "./person";
 
 export default function Account() {

@@ -1,10 +1,10 @@
 // Accounts of this server: who has one, what they sign in with, and a way back in for who cannot.
 import { useState } from "preact/hooks";
-import { del, get, post, type Fault, type Schema } from "../../api/api";
+import { del, type Fault, get, post, type Schema } from "../../api/api";
 import { parentOf } from "../../api/names";
 import { useMay, useQuery } from "../../api/query";
-import { param, personPage, withParams } from "../../ui/router";
 import { Answer, Command, Confirm, Dialog, Empty, many, Name, Pager, Problem, sh, Table, Time } from "../../ui";
+import { param, personPage, withParams } from "../../ui/router";
 
 type Account = Schema<"holdfast.signin.v1.Account">;
 

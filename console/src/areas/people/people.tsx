@@ -1,9 +1,7 @@
 import { useState } from "preact/hooks";
-import { del, get, post, type Fault, type Schema } from "../../api/api";
-import { Accounts, accounts } from "./accounts";
+import { del, type Fault, get, post, type Schema } from "../../api/api";
 import { nameOf, parentOf, resolve } from "../../api/names";
 import { changed, useMay, useQuery, whoami } from "../../api/query";
-import { param, personPage, withParams } from "../../ui/router";
 import {
   Answer,
   AsCommand,
@@ -25,6 +23,8 @@ import {
   Time,
   useScope,
 } from "../../ui";
+import { param, personPage, withParams } from "../../ui/router";
+import { Accounts, accounts } from "./accounts";
 
 type Invite = Schema<"holdfast.iam.v2beta1.GroupInvite">;
 

@@ -2,8 +2,8 @@ import { useState } from "preact/hooks";
 import { del, get, type Schema } from "../../api/api";
 import { nameOf } from "../../api/names";
 import { useMayAnywhere, useQuery, whoami } from "../../api/query";
-import { base, param } from "../../ui/router";
 import { Answer, AsCommand, Confirm, Copy, Empty, eventName, Name, Page, Pager, Section, Table, Time } from "../../ui";
+import { base, param } from "../../ui/router";
 
 type Session = Schema<"holdfast.signin.v1.Session">;
 

@@ -1,8 +1,8 @@
 // What differs between two images.
 import { get, type Schema } from "../../api/api";
 import { useQuery } from "../../api/query";
-import { advisoryPage, param, withParams } from "../../ui/router";
 import { Answer, Digest, Empty, Field, Filters, many, Pager, Severity, Table, word } from "../../ui";
+import { advisoryPage, param, withParams } from "../../ui/router";
 
 type Change = Schema<"holdfast.findings.v1.ImageChange">;
 type Counts = Schema<"holdfast.findings.v1.ImageChangeCounts">;

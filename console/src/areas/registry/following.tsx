@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { get, patch, post, type Fault, type Schema } from "../../api/api";
+import { type Fault, get, patch, post, type Schema } from "../../api/api";
 import { changed, useMay, useQuery } from "../../api/query";
 import { Answer, Confirm, Name, Problem, sh, Time } from "../../ui";
 

@@ -1,8 +1,6 @@
 import { get, type Schema } from "../../api/api";
-import { Compare, comparison } from "./compare";
 import { nameOf } from "../../api/names";
 import { useQuery } from "../../api/query";
-import { imagePage, param, repoPage, withParams } from "../../ui/router";
 import {
   Above,
   Answer,
@@ -24,13 +22,15 @@ import {
   Pager,
   Problem,
   Section,
-  sh,
   severities,
+  sh,
   Table,
   Tabs,
   Time,
   word,
 } from "../../ui";
+import { imagePage, param, repoPage, withParams } from "../../ui/router";
+import { Compare, comparison } from "./compare";
 
 const tabs = [
   { id: "", name: "Findings" },

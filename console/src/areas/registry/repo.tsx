@@ -1,12 +1,7 @@
 import { useState } from "preact/hooks";
-import { del, get, post, type Fault, type Schema } from "../../api/api";
-import { ChangeCounts, comparison } from "./compare";
-import { Following } from "./following";
+import { del, type Fault, get, post, type Schema } from "../../api/api";
 import { nameOf } from "../../api/names";
 import { changed, useMay, useQuery } from "../../api/query";
-import { Retention, retentionOf } from "./retention";
-import { imagePage, param, withParams } from "../../ui/router";
-import { Trash, trashOf } from "./trash";
 import {
   Above,
   Answer,
@@ -27,9 +22,9 @@ import {
   Page,
   Pager,
   Problem,
-  said,
   Section,
   SeverityCounts,
+  said,
   sh,
   Table,
   Tabs,
@@ -37,6 +32,11 @@ import {
   unsaid,
   useSelection,
 } from "../../ui";
+import { imagePage, param, withParams } from "../../ui/router";
+import { ChangeCounts, comparison } from "./compare";
+import { Following } from "./following";
+import { Retention, retentionOf } from "./retention";
+import { Trash, trashOf } from "./trash";
 
 type Tag = Schema<"holdfast.registry.v2beta1.Tag">;
 const tabs = [

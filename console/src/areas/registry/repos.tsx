@@ -1,8 +1,8 @@
 import { get } from "../../api/api";
 import { nameOf, parentOf } from "../../api/names";
 import { useQuery } from "../../api/query";
-import { param, repoPage } from "../../ui/router";
 import { Answer, AsCommand, Copy, Empty, Field, Filters, Name, Page, Pager, sh, Table, Time } from "../../ui";
+import { param, repoPage } from "../../ui/router";
 
 export default function Repos() {
   const name = param("name"),

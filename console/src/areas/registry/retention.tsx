@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { del, get, post, put, type Fault, type Schema } from "../../api/api";
+import { del, type Fault, get, post, put, type Schema } from "../../api/api";
 import { changed, useMay, useQuery } from "../../api/query";
 import {
   Answer,
@@ -15,8 +15,8 @@ import {
   many,
   Name,
   Problem,
-  said,
   Section,
+  said,
   sh,
   Table,
   Time,

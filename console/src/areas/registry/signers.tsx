@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { del, get, post, type Fault, type Schema } from "../../api/api";
+import { del, type Fault, get, post, type Schema } from "../../api/api";
 import { parentOf } from "../../api/names";
 import { changed, useMay, useQuery } from "../../api/query";
 import {

@@ -1,8 +1,8 @@
 import { useState } from "preact/hooks";
 import { get, post, type Schema } from "../../api/api";
 import { useMay, useQuery } from "../../api/query";
-import { param } from "../../ui/router";
 import { Answer, bytes, Confirm, Digest, Empty, Name, Pager, sh, Table, Time, word } from "../../ui";
+import { param } from "../../ui/router";
 
 type Entry = Schema<"holdfast.oci.v1.TrashEntry">;
 

@@ -1,8 +1,7 @@
 import { useState } from "preact/hooks";
-import { del, get, patch, post, type Fault, type Schema } from "../../api/api";
+import { del, type Fault, get, patch, post, type Schema } from "../../api/api";
 import { parentOf } from "../../api/names";
 import { changed, useMay, useQuery } from "../../api/query";
-import { param } from "../../ui/router";
 import {
   Answer,
   Command,
@@ -19,6 +18,7 @@ import {
   Time,
   unsaid,
 } from "../../ui";
+import { param } from "../../ui/router";
 
 type Upstream = Schema<"holdfast.oci.v1.Upstream">;
 

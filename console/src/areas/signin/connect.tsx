@@ -1,11 +1,9 @@
 // Connecting an identity provider, step by step. What is typed is in the address, but for the secret.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { post, type Fault, type Schema } from "../../api/api";
+import { type Fault, post, type Schema } from "../../api/api";
 import { nameOf } from "../../api/names";
 import { changed, useMay, useQuery, whoami } from "../../api/query";
-import recipes from "./recipes.json";
-import { go, param, providerPage, withParams } from "../../ui/router";
 import { rolesHere } from "../../api/roles";
 import {
   Above,
@@ -16,12 +14,14 @@ import {
   Field,
   Page,
   Problem,
-  said,
   Section,
+  said,
   sh,
   unsaid,
   useScope,
 } from "../../ui";
+import { go, param, providerPage, withParams } from "../../ui/router";
+import recipes from "./recipes.json";
 
 type Provider = Schema<"holdfast.iam.v2beta1.IdentityProvider">;
 type Tested = Schema<"holdfast.signin.v1.TestIdentityProviderResponse">;

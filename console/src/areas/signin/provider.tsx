@@ -1,8 +1,7 @@
 import { useState } from "preact/hooks";
-import { del, get, patch, post, type Fault, type Schema } from "../../api/api";
+import { del, type Fault, get, patch, post, type Schema } from "../../api/api";
 import { nameOf, parentOf, pathOf } from "../../api/names";
 import { changed, useMay, useQuery } from "../../api/query";
-import { base, go, param, params, withParams } from "../../ui/router";
 import { rolesHere } from "../../api/roles";
 import {
   Above,
@@ -22,8 +21,8 @@ import {
   Page,
   Pager,
   Problem,
-  said,
   Section,
+  said,
   sh,
   Table,
   Tabs,
@@ -31,6 +30,7 @@ import {
   unsaid,
   word,
 } from "../../ui";
+import { base, go, param, params, withParams } from "../../ui/router";
 import { Checked } from "./connect";
 import { State } from "./signin";
 

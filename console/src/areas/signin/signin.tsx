@@ -2,7 +2,6 @@ import { useState } from "preact/hooks";
 import { get, patch, type Schema } from "../../api/api";
 import { parentOf, pathOf } from "../../api/names";
 import { useMay, useQuery } from "../../api/query";
-import { base, param, providerPage, withParams } from "../../ui/router";
 import {
   Answer,
   AsCommand,
@@ -21,6 +20,7 @@ import {
   Time,
   useScope,
 } from "../../ui";
+import { base, param, providerPage, withParams } from "../../ui/router";
 
 type Provider = Schema<"holdfast.iam.v2beta1.IdentityProvider">;
 

@@ -2,7 +2,6 @@ import { useEffect, useState } from "preact/hooks";
 import { get, type Schema } from "../../api/api";
 import { parentOf } from "../../api/names";
 import { useQuery } from "../../api/query";
-import { advisoryPage, imagePage, param, withParams } from "../../ui/router";
 import {
   Answer,
   AsCommand,
@@ -26,6 +25,7 @@ import {
   Waiting,
   word,
 } from "../../ui";
+import { advisoryPage, imagePage, param, withParams } from "../../ui/router";
 
 type Advisory = Schema<"holdfast.vulnerabilities.v2beta1.Advisory">;
 const tabs = [

@@ -2,7 +2,6 @@ import { useState } from "preact/hooks";
 import { get, post, type Schema } from "../../api/api";
 import { nameOf, parentOf } from "../../api/names";
 import { useMay, useQuery } from "../../api/query";
-import { advisoryPage, param, withParams } from "../../ui/router";
 import {
   Answer,
   AsCommand,
@@ -26,6 +25,7 @@ import {
   Time,
   word,
 } from "../../ui";
+import { advisoryPage, param, withParams } from "../../ui/router";
 
 const tabs = [
   { id: "", name: "Advisories" },

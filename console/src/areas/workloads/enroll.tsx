@@ -1,9 +1,7 @@
 // Adding a workload: which platform, which job, which role. What is typed is in the address.
 import { useState } from "preact/hooks";
-import { post, type Fault, type Schema } from "../../api/api";
+import { type Fault, post, type Schema } from "../../api/api";
 import { changed, useMay, useQuery } from "../../api/query";
-import { mistakes, platforms, slug, type Job, type Platform, type Rule } from "./platforms";
-import { go, param, withParams, workloadPage } from "../../ui/router";
 import { rolesHere } from "../../api/roles";
 import {
   Above,
@@ -15,12 +13,14 @@ import {
   Name,
   Page,
   Problem,
-  said,
   Section,
+  said,
   sh,
   unsaid,
   useScope,
 } from "../../ui";
+import { go, param, withParams, workloadPage } from "../../ui/router";
+import { type Job, mistakes, type Platform, platforms, type Rule, slug } from "./platforms";
 
 const note = (name: string) => (value: string) => go(withParams({ [name]: value }), { replace: true });
 const create = (uid: string, rule: Rule & { name: string }, validate_only?: boolean) =>

@@ -1,6 +1,6 @@
 // The token debugger: a token is decoded here, and judged by the server.
 import { useState } from "preact/hooks";
-import { post, type Fault, type Schema } from "../../api/api";
+import { type Fault, post, type Schema } from "../../api/api";
 import { Command, Empty, Name, Problem, Section, Table } from "../../ui";
 
 type Check = Schema<"holdfast.federation.v1.Check">;

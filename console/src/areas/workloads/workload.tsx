@@ -1,10 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { get, patch, type Schema } from "../../api/api";
 import { nameOf } from "../../api/names";
-import { platformOf, seenTime, type Match } from "./platforms";
 import { changed, useMay, useQuery, whoami } from "../../api/query";
-import { base, param, withParams } from "../../ui/router";
-import { Checks, Debugger } from "./token";
 import {
   Above,
   Answer,
@@ -24,7 +21,10 @@ import {
   Tabs,
   Time,
 } from "../../ui";
+import { base, param, withParams } from "../../ui/router";
 import { Did, Held } from "../people/person";
+import { type Match, platformOf, seenTime } from "./platforms";
+import { Checks, Debugger } from "./token";
 
 type Identity = Schema<"holdfast.iam.v2beta1.Identity">;
 

@@ -1,10 +1,10 @@
 import { get, type Schema } from "../../api/api";
 import { parentOf } from "../../api/names";
-import { seenTime } from "./platforms";
 import { useMay, useQuery } from "../../api/query";
-import { base, param, withParams } from "../../ui/router";
-import { Debugger } from "./token";
 import { Answer, AsCommand, Empty, Name, Page, Pager, Scope, sh, Table, Tabs, Time, useScope } from "../../ui";
+import { base, param, withParams } from "../../ui/router";
+import { seenTime } from "./platforms";
+import { Debugger } from "./token";
 
 const tabs = [
   { id: "", name: "Workloads" },
