@@ -107,13 +107,18 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/protocol store vuln vuln/advisory vuln/finding"},
 	{"ops/status", "access/authz access/iamdb core/fault core/resource signin/token store"},
 	{"api/wire", "core/fault core/page core/resource events/event gen/..."},
-	{"api/v2", "access/budget access/iam api/wire core/fault core/resource events/event gen/... ops/search " +
-		"ops/status registry registry/protocol signin/login signin/sts vuln vuln/advisory " +
+	{"api/v2/accessapi", "access/budget access/iam api/wire core/fault core/resource gen/... ops/search " +
+		"signin/login signin/sts"},
+	{"api/v2/registryapi", "api/wire core/fault core/resource gen/... registry registry/protocol"},
+	{"api/v2/vulnapi", "api/wire core/fault core/resource gen/... registry vuln vuln/advisory " +
 		"vuln/advisory/format vuln/finding"},
-	{"api/v1", "access/iam api/v2 api/wire core/fault core/page core/resource events/event gen/... ops/status " +
-		"registry registry/evidence registry/protocol signin/login signin/sts vuln vuln/advisory " +
-		"vuln/finding"},
-	{"api", "access/authz api/v1 api/v2 api/wire core/fault core/resource events/event gen/... " +
+	{"api/v2", "access/budget access/iam api/v2/accessapi api/v2/registryapi api/v2/vulnapi api/wire " +
+		"core/fault core/resource events/event gen/... ops/search ops/status registry registry/protocol " +
+		"signin/login signin/sts vuln/advisory vuln/finding"},
+	{"api/v1", "access/iam api/v2 api/v2/accessapi api/v2/registryapi api/v2/vulnapi api/wire core/fault " +
+		"core/page core/resource events/event gen/... ops/status registry registry/evidence " +
+		"registry/protocol signin/login signin/sts vuln vuln/advisory vuln/finding"},
+	{"api", "access/authz api/v1 api/v2 api/v2/vulnapi api/wire core/fault core/resource events/event gen/... " +
 		"platform/metric platform/trace signin/token vuln vuln/advisory vuln/advisory/format"},
 	{"api/reference", ""},
 	{"console", ""},

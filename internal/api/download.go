@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
-	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
+	"github.com/holdfast-dev/holdfast/internal/api/v2/vulnapi"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
@@ -97,7 +97,7 @@ func (a *API) exportOverHTTP(
 	}
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	return a.advisory.Export(ctx, v2.AdvisoryFilter(in), to, format.Options{Zip: zip}, w)
+	return a.advisory.Export(ctx, vulnapi.AdvisoryFilter(in), to, format.Options{Zip: zip}, w)
 }
 
 // secdbOverHTTP writes the advisories of the packages of a group and of the groups

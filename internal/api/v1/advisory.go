@@ -8,7 +8,7 @@ import (
 
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v1"
 	vulnv2pb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
-	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
+	"github.com/holdfast-dev/holdfast/internal/api/v2/vulnapi"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
@@ -21,9 +21,9 @@ type advisories struct {
 }
 
 var (
-	advisoryOf           = writer[*vulnpb.Advisory](v2.AdvisoryOf)
-	eventOf              = writer[*vulnpb.AdvisoryEvent](v2.AdvisoryEventOf)
-	readEventOfSomeTypes = reader[*vulnpb.AdvisoryEvent](v2.ReadAdvisoryEvent)
+	advisoryOf           = writer[*vulnpb.Advisory](vulnapi.AdvisoryOf)
+	eventOf              = writer[*vulnpb.AdvisoryEvent](vulnapi.AdvisoryEventOf)
+	readEventOfSomeTypes = reader[*vulnpb.AdvisoryEvent](vulnapi.ReadAdvisoryEvent)
 )
 
 // readEvent reads an event. It returns fault.InvalidArgument for the one type that
@@ -75,7 +75,7 @@ func (s advisories) List(ctx context.Context, r *vulnpb.AdvisoryFilter) (*vulnpb
 	if err != nil {
 		return nil, err
 	}
-	f := v2.AdvisoryFilter(translate(r, &vulnv2pb.ListAdvisoriesRequest{}))
+	f := vulnapi.AdvisoryFilter(translate(r, &vulnv2pb.ListAdvisoriesRequest{}))
 	f.UIDs = place(r.GetUidp(), r.GetId())
 	all, err := s.service.List(ctx, f, pageParams(r, order))
 	p := wire.PageOf(ctx, all, advisoryOf)

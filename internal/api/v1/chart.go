@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
-	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
+	"github.com/holdfast-dev/holdfast/internal/api/v2/registryapi"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
@@ -70,14 +70,14 @@ func (s registries) CreateDeployment(ctx context.Context, r *pb.CreateDeployment
 		d.UID = repo
 		return s.registry.CreateDeployment(ctx, d)
 	}
-	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetCharts(), readCharts, create, v2.DeploymentOf)
+	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetCharts(), readCharts, create, registryapi.DeploymentOf)
 }
 
 func (s registries) UpdateDeployment(ctx context.Context, r *pb.UpdateDeploymentRequest) (*pb.Deployment, error) {
 	return wire.Replace(ctx, "repo_id", r.GetRepoId(), r.GetCharts(), readCharts, s.registry.UpdateDeployment,
-		v2.DeploymentOf)
+		registryapi.DeploymentOf)
 }
 
 func (s registries) GetDeployment(ctx context.Context, r *pb.GetDeploymentRequest) (*pb.Deployment, error) {
-	return wire.Get(ctx, "repo_id", r.GetRepoId(), s.registry.GetDeployment, v2.DeploymentOf)
+	return wire.Get(ctx, "repo_id", r.GetRepoId(), s.registry.GetDeployment, registryapi.DeploymentOf)
 }

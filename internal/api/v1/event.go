@@ -8,6 +8,7 @@ import (
 	pb "github.com/holdfast-dev/holdfast/gen/events/v1"
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
+	"github.com/holdfast-dev/holdfast/internal/api/v2/accessapi"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/event"
@@ -51,11 +52,11 @@ func (s eventIdentities) Create(ctx context.Context, _ *pb.Identity) (*pb.Identi
 // of people apart from the rest of their metadata; later versions do not.
 func (s eventIdentities) UpdateMetadata(ctx context.Context, r *pb.IdentityMetadata) (*pb.IdentityMetadata, error) {
 	i, err := s.iam.UpdateMetadata(ctx, func(i *resource.Identity) error {
-		p := translate(r.GetOnboardingQuestions(), v2.MetadataOf(*i))
+		p := translate(r.GetOnboardingQuestions(), accessapi.MetadataOf(*i))
 		p.UpdatesOptIn = p.GetUpdatesOptIn() || r.GetUpdatesOptIn()
-		return v2.ReadMetadata(p, i)
+		return accessapi.ReadMetadata(p, i)
 	})
-	p := v2.MetadataOf(i)
+	p := accessapi.MetadataOf(i)
 	out := translate(p, &pb.IdentityMetadata{})
 	out.OnboardingQuestions = translate(p, &pb.IdentityMetadata_OnboardingQuestions{})
 	return out, err

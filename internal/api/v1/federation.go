@@ -8,7 +8,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iamv2pb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
-	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
+	"github.com/holdfast-dev/holdfast/internal/api/v2/accessapi"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
@@ -20,8 +20,8 @@ type identityProviders struct {
 }
 
 var (
-	providerOf   = writer[*iampb.IdentityProvider](v2.ProviderOf)
-	readProvider = reader[*iampb.IdentityProvider](v2.ReadProvider)
+	providerOf   = writer[*iampb.IdentityProvider](accessapi.ProviderOf)
+	readProvider = reader[*iampb.IdentityProvider](accessapi.ReadProvider)
 )
 
 func (s identityProviders) Create(
@@ -68,8 +68,8 @@ type groupInvites struct {
 }
 
 var (
-	newInviteOf    = writer[*iampb.GroupInvite](v2.InviteOf)
-	storedInviteOf = writer[*iampb.StoredGroupInvite](v2.InviteOf)
+	newInviteOf    = writer[*iampb.GroupInvite](accessapi.InviteOf)
+	storedInviteOf = writer[*iampb.StoredGroupInvite](accessapi.InviteOf)
 )
 
 // invitedRole returns the role that an invite promises, or nil if it was deleted.
@@ -83,7 +83,7 @@ func invitedRole(i resource.GroupInvite) *iampb.Role {
 
 func (s groupInvites) Create(ctx context.Context, r *iampb.GroupInviteRequest) (*iampb.GroupInvite, error) {
 	i := resource.GroupInvite{Role: resource.UID(r.GetRole()), Email: r.GetEmail(), SingleUse: r.GetSingleUse()}
-	return v2.CreateInvite(ctx, s.iam, "group", r.GetGroup(), i, r.GetTtl(),
+	return accessapi.CreateInvite(ctx, s.iam, "group", r.GetGroup(), i, r.GetTtl(),
 		func(i resource.GroupInvite) *iampb.GroupInvite {
 			p := newInviteOf(i)
 			p.Role = invitedRole(i)
@@ -118,8 +118,8 @@ type externalGroupRoleMappings struct {
 }
 
 var (
-	mappingOf   = writer[*iampb.ExternalGroupRoleMapping](v2.MappingOf)
-	readMapping = reader[*iampb.ExternalGroupRoleMapping](v2.ReadMapping)
+	mappingOf   = writer[*iampb.ExternalGroupRoleMapping](accessapi.MappingOf)
+	readMapping = reader[*iampb.ExternalGroupRoleMapping](accessapi.ReadMapping)
 )
 
 func (s externalGroupRoleMappings) Create(
@@ -155,7 +155,7 @@ func (s externalGroupRoleMappings) Delete(
 func (s externalGroupRoleMappings) BatchDelete(
 	ctx context.Context, r *iampb.BatchDeleteExternalGroupRoleMappingsRequest,
 ) (*iampb.BatchDeleteExternalGroupRoleMappingsResponse, error) {
-	deleted, err := v2.DeleteMappings(ctx, s.iam, "parent_id", r.GetParentId(), "ids", r.GetIds())
+	deleted, err := accessapi.DeleteMappings(ctx, s.iam, "parent_id", r.GetParentId(), "ids", r.GetIds())
 	return &iampb.BatchDeleteExternalGroupRoleMappingsResponse{
 		ParentId: r.GetParentId(), Items: wire.Convert(deleted, mappingOf),
 	}, err
@@ -168,8 +168,8 @@ type accountAssociations struct {
 }
 
 var (
-	associationOf   = writer[*iampb.AccountAssociations](v2.AssociationOf)
-	readAssociation = reader[*iampb.AccountAssociations](v2.ReadAssociation)
+	associationOf   = writer[*iampb.AccountAssociations](accessapi.AssociationOf)
+	readAssociation = reader[*iampb.AccountAssociations](accessapi.ReadAssociation)
 )
 
 func (s accountAssociations) Create(

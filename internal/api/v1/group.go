@@ -8,7 +8,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
-	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
+	"github.com/holdfast-dev/holdfast/internal/api/v2/accessapi"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -19,7 +19,7 @@ type groups struct {
 	iam *iam.Service
 }
 
-var groupOf = writer[*iampb.Group](v2.GroupOf)
+var groupOf = writer[*iampb.Group](accessapi.GroupOf)
 
 // readGroup copies what clients may set from p to g. Only the operator may set what an
 // organization is for, and that it is verified: leaving them out does not reset

@@ -8,7 +8,7 @@ import (
 
 	pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
-	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
+	"github.com/holdfast-dev/holdfast/internal/api/v2/accessapi"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -20,8 +20,8 @@ type identities struct {
 }
 
 var (
-	identityOf        = writer[*pb.Identity](v2.IdentityOf)
-	readAllOfIdentity = reader[*pb.Identity](v2.ReadIdentity)
+	identityOf        = writer[*pb.Identity](accessapi.IdentityOf)
+	readAllOfIdentity = reader[*pb.Identity](accessapi.ReadIdentity)
 )
 
 // readIdentity copies what clients may set from p to i. Version 1 does not have the

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
-	v2 "github.com/holdfast-dev/holdfast/internal/api/v2"
+	"github.com/holdfast-dev/holdfast/internal/api/v2/registryapi"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
@@ -27,8 +27,8 @@ type registries struct {
 const firstTier = pb.CatalogTier_APPLICATION - 1
 
 var (
-	repoWithTierOf   = writer[*pb.Repo](v2.RepoOf)
-	readRepoWithTier = reader[*pb.Repo](v2.ReadRepo)
+	repoWithTierOf   = writer[*pb.Repo](registryapi.RepoOf)
+	readRepoWithTier = reader[*pb.Repo](registryapi.ReadRepo)
 )
 
 // repoOf returns the message of a repo without its readme.
@@ -145,8 +145,8 @@ func (s registries) DeleteRepo(ctx context.Context, r *pb.DeleteRepoRequest) (*e
 }
 
 var (
-	tagOf   = writer[*pb.Tag](v2.TagOf)
-	readTag = reader[*pb.Tag](v2.ReadTag)
+	tagOf   = writer[*pb.Tag](registryapi.TagOf)
+	readTag = reader[*pb.Tag](registryapi.ReadTag)
 )
 
 func (s registries) CreateTag(ctx context.Context, r *pb.CreateTagRequest) (*pb.Tag, error) {

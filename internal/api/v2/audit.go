@@ -21,7 +21,7 @@ func (s *server) ListEntries(ctx context.Context, r *pb.ListEntriesRequest) (*pb
 		return nil, err
 	}
 	f.Type = s.shortType(f.Type)
-	p, err := wire.List(ctx, r, f, s.Events.Audit, func(e resource.Event) resource.Event { return e })
+	p, err := wire.List(ctx, r, f, s.events.Audit, func(e resource.Event) resource.Event { return e })
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (s *server) WatchEntries(
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(s.cfg.Ending, cancel)()
-	err = s.Events.Watch(ctx, f, r.GetPosition(), func(w event.Watched) error {
+	err = s.events.Watch(ctx, f, r.GetPosition(), func(w event.Watched) error {
 		out := &pb.WatchEntriesResponse{Position: w.Position}
 		if w.Event != nil {
 			if out.Entry, err = s.entryOf(*w.Event); err != nil {
@@ -122,7 +122,7 @@ func (s *server) stateOf(e resource.Event, text []byte) (*structpb.Struct, error
 	}
 	kind, _ := kindOf(e.Type)
 	if row, known := eventKinds[kind]; known && text[0] == '{' && e.Type != resource.GroupAccessRequested {
-		m, err := row.payload(text)
+		m, err := row.Payload(text)
 		if err != nil {
 			return nil, err
 		}

@@ -5,29 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
-	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
-	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
-	authpb "github.com/holdfast-dev/holdfast/gen/auth"
-	budgetspb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
-	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
-	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
-	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
-	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
-	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
-	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
-	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
+	"github.com/holdfast-dev/holdfast/internal/api/v2/accessapi"
+	"github.com/holdfast-dev/holdfast/internal/api/v2/registryapi"
+	"github.com/holdfast-dev/holdfast/internal/api/v2/vulnapi"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/event"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // EventBodies writes the bodies of events as JSON of the API: the resource as it
@@ -39,188 +31,22 @@ type EventBodies struct {
 	RepoPath func(ctx context.Context, uid resource.UID) (string, error) // the address of a repo in the registry
 }
 
-// eventKinds are the kinds of resources that have events, by how the types of
-// these begin.
-var eventKinds = map[string]struct {
-	payload func(text []byte) (proto.Message, error)
-	deleted proto.Message // the request to delete one; nil if that event has no body
-}{
-	"iam.group":                        {payload(GroupOf), &iampb.DeleteGroupRequest{}},
-	"iam.identity":                     {payload(IdentityOf), &iampb.DeleteIdentityRequest{}},
-	"iam.roles":                        {payload(roleOf), &iampb.DeleteRoleRequest{}},
-	"iam.rolebindings":                 {payload(bindingOf), &iampb.DeleteRoleBindingRequest{}},
-	"iam.access":                       {payload(unusedReportOf), nil},
-	"iam.access_rules":                 {payload(accessRuleOf), &accesspb.DeleteAccessRuleRequest{}},
-	"iam.access_requests":              {payload(accessRequestRecordOf), nil},
-	"iam.identity_providers":           {payload(ProviderOf), &iampb.DeleteIdentityProviderRequest{}},
-	"iam.account_associations":         {payload(AssociationOf), nil},
-	"iam.group_invite":                 {payload(InviteOf), &iampb.DeleteGroupInviteRequest{}},
-	"iam.external_group_role_mappings": {payload(MappingOf), &iampb.DeleteExternalGroupRoleMappingRequest{}},
-	"iam.budgets":                      {payload(budgetOf), &budgetspb.DeleteBudgetRequest{}},
-	"platform.registry.repo":           {payload(RepoOf), &registrypb.DeleteRepoRequest{}},
-	"platform.registry.tag":            {payload(TagOf), &registrypb.DeleteTagRequest{}},
-	"platform.registry.trash":          {payload(trashEntryOf), &ocipb.DeleteTrashEntryRequest{}},
-	"platform.registry.image":          {payload(imageCopyOf), nil},
-	"platform.registry.retention":      {payload(ownRetentionOf), &ocipb.DeleteRetentionRequest{}},
-	"platform.registry.signer":         {payload(listedSignerOf), &ocipb.DeleteSignerRequest{}},
-	"platform.registry.settings":       {payload(ownSettingsOf), nil},
-	"platform.registry.upstream":       {payload(upstreamOf), &ocipb.DeleteUpstreamRequest{}},
-	"platform.registry.deployment":     {payload(DeploymentOf), nil},
-	"platform.registry.inventory":      {payload(placeOf), nil},
-	"platform.registry.access":         {payload(refusedAccessOf), nil},
-	"events.subscription":              {payload(SubscriptionOf), &eventspb.DeleteSubscriptionRequest{}},
-	"vulnerabilities.advisory":         {payload(advisoryRecordOf), &advisoriespb.DeleteAdvisoryRequest{}},
-	"vulnerabilities.advisories":       {payload(importedOf), nil},
-	"vulnerabilities.feed":             {payload(feedOf), &advisoriespb.DeleteAdvisoryFeedRequest{}},
-	"vulnerabilities.exploit_list":     {payload(exploitListOf), nil},
-	"findings.finding":                 {payload(findingNewsOf), nil},
-	"findings.exception":               {payload(exceptionRecordOf), &findingspb.DeleteExceptionRequest{}},
-	"findings.rule":                    {payload(ruleOf), &findingspb.DeleteRuleRequest{}},
-	"signin.account":                   {payload(accountRecordOf), &signinpb.DeleteAccountRequest{}},
-	"signin.activity":                  {payload(activityOf), nil},
-	"signin.rules":                     {payload(rulesOf), nil},
-	"signin.session":                   {payload(endedSessionOf), nil},
-	"auth":                             {payload(registeredOf), nil},
-}
+// eventKinds are the kinds of resources that have events, by the prefix of the
+// event types.
+var eventKinds = merge(accessapi.EventKinds, registryapi.EventKinds, vulnapi.EventKinds, map[string]wire.EventKind{
+	"events.subscription": wire.NewEventKind(SubscriptionOf, &eventspb.DeleteSubscriptionRequest{}),
+})
 
-// specialEvents are the events whose body is not the resource.
-var specialEvents = map[resource.EventType]func(e resource.Event) (proto.Message, error){
-	resource.InviteCreated: inviteEvent,
-	resource.InviteUpdated: inviteEvent,
-	resource.InviteExpired: inviteEvent,
-	resource.RetentionApplied: func(e resource.Event) (proto.Message, error) {
-		r, err := decode[registry.RetentionRun](e.After)
-		return appliedOf(r), err
-	},
-	resource.BindingsCreated: func(e resource.Event) (proto.Message, error) {
-		all, err := decode[[]resource.RoleBinding](e.After)
-		return &iampb.BatchCreateRoleBindingsResponse{RoleBindings: wire.Convert(all, bindingOf)}, err
-	},
-	resource.MappingsDeleted: func(e resource.Event) (proto.Message, error) {
-		all, err := decode[[]resource.ExternalGroupRoleMapping](e.Before)
-		return &iampb.BatchDeleteExternalGroupRoleMappingsResponse{
-			Parent: string(e.Subject), ExternalGroupRoleMappings: wire.Convert(all, MappingOf),
-		}, err
-	},
-	resource.GroupAccessRequested: func(e resource.Event) (proto.Message, error) {
-		return &iampb.RequestGroupAccessRequest{GroupUid: string(e.Subject)}, nil
-	},
-	resource.AdvisoriesImported: func(e resource.Event) (proto.Message, error) {
-		i, err := decode[imported](e.After)
-		m := importedOf(i)
-		m.GroupUid = string(e.Group)
-		return m, err
-	},
-	resource.InventoryDeleted: func(e resource.Event) (proto.Message, error) {
-		p, err := decode[vuln.InventoryPlace](e.Before)
-		return &findingspb.DeleteInventoryRequest{GroupUid: string(p.Group), Place: p.Name}, err
-	},
-	resource.ExploitListDeleted: func(e resource.Event) (proto.Message, error) {
-		l, err := decode[vuln.ExploitList](e.Before)
-		return &findingspb.DeleteExploitListRequest{GroupUid: string(l.Group), Format: string(l.Format)}, err
-	},
-	resource.SessionEnded: func(e resource.Event) (proto.Message, error) {
-		n, err := decode[resource.EndedSession](e.Before)
-		return endedSessionOf(n), err
-	},
-	resource.IdentityMetadataUpdated: func(e resource.Event) (proto.Message, error) {
-		i, err := decode[resource.Identity](e.After)
-		return MetadataOf(i), err
-	},
-}
+// eventBodies return the bodies of events whose body is not the resource itself.
+var eventBodies = merge(accessapi.EventBodies, registryapi.EventBodies, vulnapi.EventBodies)
 
-// inviteEvent returns the body of an event about an invite, which does not say whom
-// it is for.
-func inviteEvent(e resource.Event) (proto.Message, error) {
-	i, err := decode[resource.GroupInvite](e.After)
-	return &iampb.GroupInvite{Uid: string(i.UID), ExpirationTime: wire.Time(i.ExpirationTime)}, err
-}
-
-func decode[T any](text []byte) (v T, err error) {
-	if err = json.Unmarshal(text, &v); err != nil {
-		err = fmt.Errorf("decode an event: %w", err)
+// merge returns the union of tables that have no key in common.
+func merge[K comparable, V any](tables ...map[K]V) map[K]V {
+	union := map[K]V{}
+	for _, t := range tables {
+		maps.Copy(union, t)
 	}
-	return v, err
-}
-
-// payload returns a function that turns a resource as the outbox has it into its
-// message.
-func payload[T any, M proto.Message](of func(T) M) func([]byte) (proto.Message, error) {
-	return func(text []byte) (proto.Message, error) {
-		v, err := decode[T](text)
-		if err != nil {
-			return nil, err
-		}
-		return of(v), nil
-	}
-}
-
-// bindingOf returns the message of a binding as events have it: with uids alone.
-func bindingOf(b resource.RoleBinding) *iampb.RoleBinding {
-	return &iampb.RoleBinding{
-		Uid: string(b.UID), CreateTime: wire.Time(b.CreateTime),
-		Identity: &iampb.RoleBindingIdentity{Uid: string(b.Identity)},
-		Group:    &iampb.RoleBindingGroup{Uid: string(b.Group())}, Role: &iampb.RoleBindingRole{Uid: string(b.Role)},
-		StartTime: wire.Time(b.StartTime), ExpireTime: wire.Time(b.ExpireTime), Reason: wire.Optional(b.Reason),
-	}
-}
-
-// DeploymentOf returns the message of a deployment. Only version 1 has a message for it.
-func DeploymentOf(d registry.Deployment) *registryv1pb.Deployment {
-	return &registryv1pb.Deployment{Id: string(d.UID),
-		Charts: wire.Convert(d.Charts, func(c registry.HelmChart) *registryv1pb.HelmChart {
-			return &registryv1pb.HelmChart{Source: c.Source, Repo: c.Repo, Chart: c.Chart}
-		})}
-}
-
-func ownSettingsOf(s registry.Settings) *ocipb.Settings { return settingsOf(s.UID)(s) }
-
-func advisoryRecordOf(r vuln.AdvisoryRecord) *vulnpb.Advisory { return AdvisoryOf(r.Restore()) }
-
-// imported is what the outbox has of an import.
-type imported struct {
-	vuln.ImportResult
-	Source string `json:"source"`
-	Format string `json:"format"`
-}
-
-func importedOf(i imported) *advisoriespb.AdvisoriesImported {
-	return &advisoriespb.AdvisoriesImported{Source: i.Source, Counts: countsOf(i.ImportResult), Format: i.Format}
-}
-
-func accountRecordOf(r resource.AccountRecord) *signinpb.Account {
-	p := accountOf(r.Account, r.Keys)
-	p.HasPassword, p.Totp, p.UseTime = r.HasPassword, r.HasTOTP, wire.Time(r.LastUse)
-	return p
-}
-
-func endedSessionOf(n resource.EndedSession) *signinpb.EndedSession {
-	return &signinpb.EndedSession{Session: sessionOf(n.Session), Reason: signinpb.EndReason(n.Reason)}
-}
-
-func activityOf(a resource.Activity) *signinpb.Activity {
-	return &signinpb.Activity{
-		IdentityUid: string(a.Identity), AccountUid: string(a.Account), Method: a.Method, Factor: a.Factor,
-		IdentityProvider: string(a.Provider), Purpose: a.Purpose, Program: a.Program, Agent: a.Agent, Address: a.Address,
-		Session: a.Session, Reason: a.Reason, Count: a.Count, FirstTime: wire.Time(a.First), LastTime: wire.Time(a.Last),
-	}
-}
-
-func refusedAccessOf(a resource.Activity) *ocipb.RefusedAccess {
-	return &ocipb.RefusedAccess{
-		IdentityUid: string(a.Identity), Reason: a.Reason, Capability: a.Capability, Agent: a.Agent, Address: a.Address,
-		Count: a.Count, FirstTime: wire.Time(a.First), LastTime: wire.Time(a.Last),
-	}
-}
-
-// registered is what the outbox has of somebody who joined a group.
-type registered struct {
-	Identity string `json:"identity"`
-	Group    string `json:"group"`
-}
-
-func registeredOf(r registered) *authpb.Session {
-	return &authpb.Session{Identity: r.Identity, Group: r.Group}
+	return union
 }
 
 // kindOf returns the kind of resource that a type of events is about, and what
@@ -242,17 +68,17 @@ func (b *EventBodies) Body(ctx context.Context, e resource.Event) (event.Body, e
 	}
 	kind, happened := kindOf(e.Type)
 	row, known := eventKinds[kind]
-	form := specialEvents[e.Type]
+	form := eventBodies[e.Type]
 	switch {
 	case form != nil:
 	case !known:
 		return event.Body{}, fmt.Errorf("there is no body for %s", e.Type)
 	case happened != "deleted":
-		form = func(e resource.Event) (proto.Message, error) { return row.payload(e.After) }
-	case row.deleted == nil:
+		form = func(e resource.Event) (proto.Message, error) { return row.Payload(e.After) }
+	case row.Deleted == nil:
 		return event.Body{}, nil
 	default:
-		return uidOnly(b.name(row.deleted), e.Subject)
+		return uidOnly(b.name(row.Deleted), e.Subject)
 	}
 	m, err := form(e)
 	if err != nil {
@@ -301,7 +127,7 @@ func (b *EventBodies) traffic(ctx context.Context, e resource.Event) (event.Body
 		Repository: path, RepoID: string(e.Subject), Type: "manifest", When: civil(e.Time), RemoteAddress: e.Actor.Remote,
 	}
 	if e.Type == resource.RegistryPush {
-		push, err := decode[struct {
+		push, err := wire.DecodeEvent[struct {
 			Digest string   `json:"digest"`
 			Tags   []string `json:"tags"`
 		}](e.After)
@@ -313,7 +139,7 @@ func (b *EventBodies) traffic(ctx context.Context, e resource.Event) (event.Body
 			t.Tag = push.Tags[0]
 		}
 	} else {
-		pull, err := decode[registry.Pull](e.After)
+		pull, err := wire.DecodeEvent[registry.Pull](e.After)
 		if err != nil {
 			return event.Body{}, err
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 func (s *server) GetInstallation(ctx context.Context, _ *pb.GetInstallationRequest) (*pb.Installation, error) {
-	in, err := s.Operator.Installation(ctx)
+	in, err := s.operator.Installation(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -28,20 +28,20 @@ func ReadSubscription(p *eventspb.Subscription, v *resource.Subscription) error 
 func (s *server) GetSubscription(
 	ctx context.Context, r *eventspb.GetSubscriptionRequest,
 ) (*eventspb.Subscription, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.Events.GetSubscription, SubscriptionOf)
+	return wire.Get(ctx, "uid", r.GetUid(), s.events.GetSubscription, SubscriptionOf)
 }
 
 func (s *server) CreateSubscription(
 	ctx context.Context, r *eventspb.CreateSubscriptionRequest,
 ) (*eventspb.Subscription, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetSubscription(), ReadSubscription, s.Events.CreateSubscription,
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetSubscription(), ReadSubscription, s.events.CreateSubscription,
 		SubscriptionOf)
 }
 
 func (s *server) ListSubscriptions(
 	ctx context.Context, r *eventspb.ListSubscriptionsRequest,
 ) (*eventspb.ListSubscriptionsResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, s.Events.ListSubscriptions,
+	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, s.events.ListSubscriptions,
 		SubscriptionOf)
 	return &eventspb.ListSubscriptionsResponse{
 		Subscriptions: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
@@ -51,7 +51,7 @@ func (s *server) ListSubscriptions(
 func (s *server) DeleteSubscription(
 	ctx context.Context, r *eventspb.DeleteSubscriptionRequest,
 ) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.Events.DeleteSubscription)
+	return wire.Delete(ctx, "uid", r.GetUid(), s.events.DeleteSubscription)
 }
 
 // deliveryOf returns the message of an event that could not be delivered.
@@ -65,13 +65,13 @@ func (s *server) deliveryOf(d resource.Delivery) *deliveriespb.Delivery {
 }
 
 func (s *server) GetDelivery(ctx context.Context, r *deliveriespb.GetDeliveryRequest) (*deliveriespb.Delivery, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.Events.GetDelivery, s.deliveryOf)
+	return wire.Get(ctx, "uid", r.GetUid(), s.events.GetDelivery, s.deliveryOf)
 }
 
 func (s *server) ReplayDeliveries(
 	ctx context.Context, r *deliveriespb.ReplayDeliveriesRequest,
 ) (*deliveriespb.ReplayDeliveriesResponse, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.Events.Replay, func(n int) *deliveriespb.ReplayDeliveriesResponse {
+	return wire.Get(ctx, "uid", r.GetUid(), s.events.Replay, func(n int) *deliveriespb.ReplayDeliveriesResponse {
 		return &deliveriespb.ReplayDeliveriesResponse{Count: int32(n)}
 	})
 }
@@ -79,7 +79,7 @@ func (s *server) ReplayDeliveries(
 func (s *server) TestSubscription(
 	ctx context.Context, r *deliveriespb.TestSubscriptionRequest,
 ) (*deliveriespb.TestSubscriptionResponse, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.Events.TestSubscription,
+	return wire.Get(ctx, "uid", r.GetUid(), s.events.TestSubscription,
 		func(t event.Tested) *deliveriespb.TestSubscriptionResponse {
 			return &deliveriespb.TestSubscriptionResponse{
 				Taken: t.Error == "", Error: t.Error, EventId: t.Event, Took: durationpb.New(t.Took),
@@ -90,7 +90,7 @@ func (s *server) TestSubscription(
 func (s *server) ListDeliveries(
 	ctx context.Context, r *deliveriespb.ListDeliveriesRequest,
 ) (*deliveriespb.ListDeliveriesResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, s.Events.ListDeliveries, s.deliveryOf)
+	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, s.events.ListDeliveries, s.deliveryOf)
 	return &deliveriespb.ListDeliveriesResponse{
 		Deliveries: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err

@@ -1,0 +1,71 @@
+package accessapi
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	pb "github.com/holdfast-dev/holdfast/gen/budgets/v1"
+	"github.com/holdfast-dev/holdfast/internal/access/budget"
+	"github.com/holdfast-dev/holdfast/internal/api/wire"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// limitsOf returns where a message has the limits.
+func limitsOf(p *pb.Budget) map[resource.Metric]**int64 {
+	return map[resource.Metric]**int64{
+		resource.StoredBytes: &p.StoredBytes, resource.BudgetRepos: &p.Repos, resource.BudgetIdentities: &p.Identities,
+		resource.BudgetAdvisories: &p.Advisories, resource.Webhooks: &p.Webhooks,
+		resource.RequestsPerSecond: &p.RequestsPerSecond, resource.PullsPerDay: &p.PullsPerDay,
+	}
+}
+
+// budgetOf returns the message of a budget, without what is used.
+func budgetOf(b resource.Budget) *pb.Budget {
+	p := &pb.Budget{Uid: string(b.UID), CreateTime: wire.Time(b.CreateTime), UpdateTime: wire.Time(b.UpdateTime)}
+	for m, at := range limitsOf(p) {
+		if limit, ok := b.Limits[m]; ok {
+			*at = &limit
+		}
+	}
+	return p
+}
+
+func readBudget(p *pb.Budget, b *resource.Budget) error {
+	b.Limits = map[resource.Metric]int64{}
+	for m, at := range limitsOf(p) {
+		if *at != nil {
+			b.Limits[m] = **at
+		}
+	}
+	return nil
+}
+
+func budgetReportOf(r budget.Report) *pb.Budget {
+	p := budgetOf(r.Budget)
+	stored := r.Usage.Stored
+	p.Usage = &pb.BudgetUsage{
+		StoredBytes: stored[resource.StoredBytes], Repos: stored[resource.BudgetRepos],
+		Identities: stored[resource.BudgetIdentities], Advisories: stored[resource.BudgetAdvisories],
+		Webhooks: stored[resource.Webhooks], PullsToday: r.Usage.Pulls, PublicPullsToday: r.Usage.PublicPulls,
+	}
+	return p
+}
+
+func (s *server) GetBudget(ctx context.Context, r *pb.GetBudgetRequest) (*pb.Budget, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.Budgets.Get, budgetReportOf)
+}
+
+func (s *server) ListBudgets(ctx context.Context, r *pb.ListBudgetsRequest) (*pb.ListBudgetsResponse, error) {
+	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, s.Budgets.List, budgetReportOf)
+	return &pb.ListBudgetsResponse{Budgets: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+}
+
+func (s *server) UpdateBudget(ctx context.Context, r *pb.UpdateBudgetRequest) (*pb.Budget, error) {
+	return wire.UpdateTo(ctx, r.GetUpdateMask(), "budget", r.GetBudget(), readBudget, budgetOf, s.Budgets.Update,
+		budgetReportOf)
+}
+
+func (s *server) DeleteBudget(ctx context.Context, r *pb.DeleteBudgetRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.Budgets.Delete)
+}

@@ -1,0 +1,50 @@
+package accessapi
+
+import (
+	"context"
+
+	pb "github.com/holdfast-dev/holdfast/gen/oidc"
+	"github.com/holdfast-dev/holdfast/internal/api/wire"
+	"github.com/holdfast-dev/holdfast/internal/signin/sts"
+)
+
+// Exchange needs no token of ours: the bearer token of the call is the credential
+// to exchange.
+func (s *server) Exchange(ctx context.Context, r *pb.ExchangeRequest) (*pb.RawToken, error) {
+	bearer, err := s.cfg.Bearer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.STS.Exchange(ctx, sts.Request{
+		TokenParams: sts.TokenParams{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)},
+		Bearer:      bearer, Identity: r.GetIdentity(), Provider: r.GetIdentityProvider(),
+	})
+	return rawToken(t), err
+}
+
+func (s *server) ExchangeRefreshToken(ctx context.Context, r *pb.ExchangeRefreshTokenRequest) (*pb.TokenPair, error) {
+	bearer, err := s.cfg.Bearer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	access, refresh, err := s.STS.Refresh(ctx, bearer,
+		sts.TokenParams{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)})
+	return &pb.TokenPair{Token: rawToken(access), RefreshToken: rawToken(refresh)}, err
+}
+
+// scopes returns the scopes of a request. Older clients send one of them in a field
+// of its own.
+func scopes(r interface {
+	GetScope() string
+	GetScopes() []string
+}) []string {
+	all := r.GetScopes()
+	if s := r.GetScope(); s != "" {
+		all = append([]string{s}, all...)
+	}
+	return all
+}
+
+func rawToken(t sts.Token) *pb.RawToken {
+	return &pb.RawToken{Token: t.Text, Expiry: wire.Time(t.Expiry)}
+}

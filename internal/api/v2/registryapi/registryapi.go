@@ -1,0 +1,48 @@
+// Package registryapi has the methods about the registry: repos, tags, images,
+// retention, upstreams, signers and the trash. It converts between messages and
+// resources, and calls the service.
+package registryapi
+
+import (
+	"google.golang.org/grpc"
+
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+)
+
+// Services do the work of the methods.
+type Services struct {
+	Registry *protocol.Service
+}
+
+// A server implements the gRPC services.
+type server struct {
+	registrypb.UnsafeReposServiceServer
+	registrypb.UnsafeTagsServiceServer
+	registrypb.UnsafeImagesServiceServer
+	ocipb.UnsafeOCIServiceServer
+	ocipb.UnsafeTrashServiceServer
+	ocipb.UnsafeRetentionServiceServer
+	ocipb.UnsafeCopyServiceServer
+	ocipb.UnsafeUpstreamsServiceServer
+	ocipb.UnsafeSignersServiceServer
+	ocipb.UnsafeSyncsServiceServer
+
+	Services
+}
+
+// Register adds the gRPC services to r.
+func Register(r grpc.ServiceRegistrar, services Services) {
+	s := &server{Services: services}
+	registrypb.RegisterReposServiceServer(r, s)
+	registrypb.RegisterTagsServiceServer(r, s)
+	registrypb.RegisterImagesServiceServer(r, s)
+	ocipb.RegisterOCIServiceServer(r, s)
+	ocipb.RegisterTrashServiceServer(r, s)
+	ocipb.RegisterRetentionServiceServer(r, s)
+	ocipb.RegisterCopyServiceServer(r, s)
+	ocipb.RegisterUpstreamsServiceServer(r, s)
+	ocipb.RegisterSignersServiceServer(r, s)
+	ocipb.RegisterSyncsServiceServer(r, s)
+}

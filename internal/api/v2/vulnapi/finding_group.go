@@ -1,0 +1,116 @@
+package vulnapi
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+	"github.com/holdfast-dev/holdfast/internal/api/wire"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+)
+
+// groupFindingOf is findingOf for one of a group, which is in no single place.
+func groupFindingOf(v finding.Finding) *pb.Finding {
+	out := findingOf(v)
+	out.Origin = ""
+	if v.FromFiles {
+		out.Origins = append(out.Origins, &pb.Origin{Kind: originIndex})
+	}
+	if v.FromSBOMs {
+		out.Origins = append(out.Origins, &pb.Origin{Kind: originSBOM})
+	}
+	out.ImageCount, out.ExceptedImageCount = int32(v.Images), int32(v.Excepted)
+	out.Images = wire.Convert(v.SomeImages, affectedImageOf)
+	return out
+}
+
+func groupCoverageOf(c finding.GroupCoverage) *pb.GroupCoverage {
+	p := c.Packages
+	return &pb.GroupCoverage{
+		Images: int32(c.Images), Indexed: int32(c.Indexed), Waiting: int32(c.Waiting), NotUnderstood: int32(c.NotUnderstood),
+		Packages: &pb.Coverage{Packages: int32(p.Packages), Covered: int32(p.Covered), NotCovered: int32(p.Bare),
+			Owned: int32(p.Owned), Waiting: int32(p.Waiting)},
+	}
+}
+
+func (s *server) ListGroupFindings(
+	ctx context.Context, r *pb.ListGroupFindingsRequest,
+) (*pb.ListGroupFindingsResponse, error) {
+	group, err := wire.OptionalUID("group_uid", r.GetGroupUid())
+	if err != nil {
+		return nil, err
+	}
+	f := finding.Filter{Fixable: r.GetFixable(), KEV: r.GetKev(), Package: r.GetPackage()}
+	for _, severity := range r.GetSeverities() {
+		if _, ok := pb.Severity_name[int32(severity)]; !ok {
+			return nil, fault.Field("severities", "%d is not a severity", severity)
+		}
+		f.Severities = append(f.Severities, finding.Severity(severity))
+	}
+	if f.States, err = statesOf(r.GetStates()); err != nil {
+		return nil, err
+	}
+	got, covered, err := s.Findings.ListGroup(ctx, finding.Place{Group: group}, f, wire.Params(r))
+	if err != nil {
+		return nil, err
+	}
+	p := wire.PageOf(ctx, got, groupFindingOf)
+	return &pb.ListGroupFindingsResponse{
+		Findings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Coverage: groupCoverageOf(covered),
+	}, nil
+}
+
+func (s *server) GetSummary(ctx context.Context, r *pb.GetSummaryRequest) (*pb.GetSummaryResponse, error) {
+	group, err := wire.OptionalUID("group_uid", r.GetGroupUid())
+	if err != nil {
+		return nil, err
+	}
+	got, sum, err := s.Findings.Summarize(ctx, finding.Place{Group: group}, int(r.GetDays()), wire.Params(r))
+	if err != nil {
+		return nil, err
+	}
+	p := wire.PageOf(ctx, got, summaryRowOf)
+	return &pb.GetSummaryResponse{
+		Rows: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Total: findingCountsOf(sum.Total),
+		Coverage: groupCoverageOf(sum.Coverage),
+		Series: wire.Convert(sum.Series, func(p finding.Point) *pb.SummaryPoint {
+			return &pb.SummaryPoint{Time: wire.Time(p.Time), Counts: bySeverityOf(p.Open)}
+		}),
+	}, nil
+}
+
+func summaryRowOf(r finding.SummaryRow) *pb.SummaryRow {
+	kind := pb.SummaryRow_KIND_GROUP
+	switch {
+	case r.Tag:
+		kind = pb.SummaryRow_KIND_TAG
+	case r.Repo:
+		kind = pb.SummaryRow_KIND_REPO
+	}
+	return &pb.SummaryRow{Kind: kind, Uid: string(r.UID), Name: r.Name, Tags: int32(r.Tags), Counts: findingCountsOf(r.Count)}
+}
+
+func bySeverityOf(b finding.BySeverity) *pb.SeverityCounts {
+	return &pb.SeverityCounts{
+		Open: int64(b.Sum()), Critical: int64(b[finding.SeverityCritical]), High: int64(b[finding.SeverityHigh]),
+		Medium: int64(b[finding.SeverityMedium]), Low: int64(b[finding.SeverityLow]), Unknown: int64(b[finding.SeverityUnknown]),
+	}
+}
+
+func findingCountsOf(c finding.Counts) *pb.FindingCounts {
+	out := &pb.FindingCounts{
+		Now: bySeverityOf(c.Now), Fixable: int64(c.Fixable), Fixed: int64(c.Fixed), Excepted: int64(c.Excepted),
+		Days7: int64(c.Ages[0]), Days30: int64(c.Ages[1]), Days90: int64(c.Ages[2]), Older: int64(c.Ages[3]),
+	}
+	if o := c.Oldest; !o.Since.IsZero() {
+		out.Oldest = &pb.OpenFinding{AdvisoryId: o.ID, Package: o.Package, RepoUid: string(o.Repo), Tag: o.Tag,
+			OpenTime: wire.Time(o.Since)}
+	}
+	if c.Fixed > 0 {
+		out.MeanTimeToFix = durationpb.New((c.FixedTime / time.Duration(c.Fixed)).Round(time.Millisecond))
+	}
+	return out
+}

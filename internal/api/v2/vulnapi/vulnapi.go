@@ -1,0 +1,60 @@
+// Package vulnapi has the methods about vulnerabilities: advisories, findings,
+// exceptions, rules and inventories. It converts between messages and resources,
+// and calls the services.
+package vulnapi
+
+import (
+	"google.golang.org/grpc"
+
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+)
+
+// Services do the work of the methods.
+type Services struct {
+	Advisory *advisory.Service
+	Findings *finding.Service
+	Blast    *finding.BlastService
+}
+
+// A server implements the gRPC services.
+type server struct {
+	findingspb.UnsafeFindingsServiceServer
+	findingspb.UnsafeGroupFindingsServiceServer
+	findingspb.UnsafeExploitedServiceServer
+	findingspb.UnsafeExceptionsServiceServer
+	findingspb.UnsafeRulesServiceServer
+	findingspb.UnsafeVexServiceServer
+	findingspb.UnsafeComparisonServiceServer
+	findingspb.UnsafeInventoryServiceServer
+	findingspb.UnsafeBlastServiceServer
+	vulnpb.UnsafeAdvisoriesServiceServer
+	advisoriespb.UnsafeAdvisoryReadingServiceServer
+	advisoriespb.UnsafeAdvisoryWritingServiceServer
+	advisoriespb.UnsafeAdvisoryFeedsServiceServer
+
+	Services
+	dir string // folder for temporary files; "" is the system's
+}
+
+// Register adds the gRPC services to r. dir is the folder for documents
+// while they are imported; "" is the system's folder for temporary files.
+func Register(r grpc.ServiceRegistrar, services Services, dir string) {
+	s := &server{Services: services, dir: dir}
+	findingspb.RegisterFindingsServiceServer(r, s)
+	findingspb.RegisterGroupFindingsServiceServer(r, s)
+	findingspb.RegisterExploitedServiceServer(r, s)
+	findingspb.RegisterExceptionsServiceServer(r, s)
+	findingspb.RegisterRulesServiceServer(r, s)
+	findingspb.RegisterVexServiceServer(r, s)
+	findingspb.RegisterComparisonServiceServer(r, s)
+	findingspb.RegisterInventoryServiceServer(r, s)
+	findingspb.RegisterBlastServiceServer(r, s)
+	vulnpb.RegisterAdvisoriesServiceServer(r, s)
+	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
+	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)
+	advisoriespb.RegisterAdvisoryFeedsServiceServer(r, s)
+}
