@@ -122,8 +122,17 @@ var mayImport = []struct{ pkg, imports string }{
 		"platform/metric platform/trace signin/token vuln vuln/advisory vuln/advisory/format"},
 	{"api/reference", ""},
 	{"console", ""},
+	{"server/config", "core/fault core/resource platform/blob platform/buildinfo platform/mail " +
+		"platform/outbound platform/secret platform/trace registry/signature signin/issuers signin/token"},
+	{"server/installation", "access/iamdb core/fault platform/secret registry/registrydb registry/sourcedb server/config " +
+		"signin/signindb store"},
+	{"server/maintenance", "access/admission access/iamdb core/fault core/resource ops/backup platform/blob " +
+		"platform/buildinfo platform/secret registry registry/registrydb server/config server/installation " +
+		"store"},
+	{"server/listen", "api core/resource"},
+	{"server/listen/listentest", ""},
 	{"server", "..."},
-	{"cmd/holdfastd", "core/fault platform/buildinfo server vuln/inspect"},
+	{"cmd/holdfastd", "core/fault platform/buildinfo server server/config server/maintenance vuln/inspect"},
 	{"client", "gen/..."},
 	{cli + "problem", ""},
 	{cli + "output", "gen/... " + cli + "problem"},

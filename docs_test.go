@@ -50,7 +50,7 @@ func TestLinks(t *testing.T) {
 // TestSettings checks that the page for operators lists every setting.
 func TestSettings(t *testing.T) {
 	page := read(t, "docs/running.md")
-	for _, m := range setting.FindAllStringSubmatch(read(t, "internal/server/config.go"), -1) {
+	for _, m := range setting.FindAllStringSubmatch(read(t, "internal/server/config/config.go"), -1) {
 		if !strings.Contains(page, "`"+m[1]+"`") {
 			t.Errorf("docs/running.md does not list the setting %s", m[1])
 		}

@@ -15,6 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/server/config"
+	"github.com/holdfast-dev/holdfast/internal/server/maintenance"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
@@ -37,14 +39,14 @@ func run(ctx context.Context, args []string) int {
 		fmt.Println("holdfastd", buildinfo.Read())
 		return 0
 	case len(args) == 1 && args[0] == "man": // for packagers
-		server.WriteManual(os.Stdout)
+		config.WriteManual(os.Stdout)
 		return 0
 	}
 	words, flags := args[:countWords(args)], args
 	if len(words) > 0 {
 		words, flags = server.SplitCommand(words, args[len(words):])
 	}
-	cfg, err := server.LoadConfig(flags, os.Environ(), os.Stdout)
+	cfg, err := config.Load(flags, os.Environ(), os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
@@ -57,7 +59,7 @@ func run(ctx context.Context, args []string) int {
 	} else if err == nil {
 		code, err = 1, serve(ctx, cfg)
 	}
-	if errors.Is(err, server.ErrWarnings) { // they are written already
+	if errors.Is(err, maintenance.ErrWarnings) { // they are written already
 		return 1
 	}
 	if err != nil {

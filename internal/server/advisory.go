@@ -1,9 +1,6 @@
 package server
 
 import (
-	"fmt"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/page"
@@ -12,30 +9,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/fetch"
 )
 
-// Folders are paths, separated by commas in settings.
-type Folders []string
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (f *Folders) UnmarshalText(text []byte) error {
-	var all Folders
-	for part := range strings.SplitSeq(string(text), ",") {
-		path := strings.TrimSpace(part)
-		if !filepath.IsAbs(path) {
-			return fmt.Errorf("%q is not an absolute path", path)
-		}
-		all = append(all, filepath.Clean(path))
-	}
-	*f = all
-	return nil
-}
-
 // feedTimeout is how long a download may take.
 const feedTimeout = 15 * time.Minute
 
 // openAdvisories builds the service for advisories, which also fetches their
 // feeds.
 func (s *Server) openAdvisories(tokens *page.Tokens) (*advisory.Service, error) {
-	out, err := s.cfg.outboundConfig()
+	out, err := s.cfg.Outbound()
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/holdfast-dev/holdfast/internal/server/listen/listentest"
+
 	"golang.org/x/net/http2"
 )
 
@@ -20,7 +22,7 @@ import (
 func serveTLS(t *testing.T, cfg Config) (addr string, roots *x509.CertPool) {
 	t.Helper()
 	var cert, key string
-	cert, key, roots = certFiles(t)
+	cert, key, roots = listentest.Files(t)
 	if cfg.TLSCert == "" {
 		cfg.TLSCert, cfg.TLSKey = cert, key
 	}
@@ -102,7 +104,9 @@ func TestAttackPlainToTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			write(t, conn, tt.send)
+			if _, err := io.WriteString(conn, tt.send); err != nil {
+				t.Fatal(err)
+			}
 			got, err := io.ReadAll(conn)
 			if string(got) != tt.want && !(tt.want == "" && len(got) < 20) { // an alert has seven bytes
 				t.Errorf("answer %q (%v), want %q", got, err, tt.want)
@@ -162,9 +166,9 @@ func TestAttackDowngrade(t *testing.T) {
 // the other, while clients connect. Every connection gets a complete pair, and
 // in the end the new one.
 func TestAttackCertificateUnderTraffic(t *testing.T) {
-	cert, key, roots := certFiles(t)
+	cert, key, roots := listentest.Files(t)
 	addr, _ := serveTLS(t, Config{TLSCert: cert, TLSKey: key})
-	renewed := newPair(t)
+	renewed := listentest.NewPair(t)
 	leaf, err := x509.ParseCertificate(renewed.Certificate[0])
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +216,7 @@ func TestAttackCertificateUnderTraffic(t *testing.T) {
 		}
 	}
 	until(20)
-	writePair(t, cert, key, renewed) // first one, then the other
+	listentest.WritePair(t, cert, key, renewed) // first one, then the other
 	until(served.Load() + 20)
 	close(stop)
 	wg.Wait()

@@ -1,49 +1,9 @@
 package server
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 )
-
-// Origins are the origins of web pages, as browsers spell them.
-type Origins []string
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (o *Origins) UnmarshalText(text []byte) error {
-	var all Origins
-	for part := range strings.SplitSeq(string(text), ",") {
-		origin := strings.TrimSpace(part)
-		if err := checkOrigin(origin); err != nil {
-			return fmt.Errorf("%q %w", origin, err)
-		}
-		all = append(all, origin)
-	}
-	*o = all
-	return nil
-}
-
-// checkOrigin returns an error unless a browser can send that origin, and nobody on
-// the network can pretend to be it.
-func checkOrigin(origin string) error {
-	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" || strings.Contains(origin, "*") {
-		return errors.New("is not an origin like https://console.example.com; each is named in full")
-	}
-	port := u.Port()
-	if origin != u.Scheme+"://"+strings.ToLower(u.Host) || strings.HasSuffix(u.Host, ":") ||
-		u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
-		return errors.New("is not spelled as browsers do: scheme, host and port in lower case, " +
-			"without a path and without the scheme's own port")
-	}
-	if u.Scheme != "https" && !(u.Scheme == "http" && isLocalHost(u.Hostname())) {
-		return errors.New("must be https, or http on this machine")
-	}
-	return nil
-}
 
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/server/config"
 )
 
 // ask returns the answer to a request with headers.
@@ -31,7 +32,7 @@ func ask(t *testing.T, method, url string, header ...string) *http.Response {
 func TestCORS(t *testing.T) {
 	const console = "https://console.example.com"
 	dir := t.TempDir()
-	r := start(t, server.Config{Dev: true, DataDir: dir, CORSOrigins: server.Origins{console, "http://localhost:5173"}})
+	r := start(t, server.Config{Dev: true, DataDir: dir, CORSOrigins: config.Origins{console, "http://localhost:5173"}})
 	token := readDevFile(t, dir).Token
 	for _, origin := range []string{console, "http://localhost:5173"} {
 		for _, path := range []string{"/iam/v2beta1/groups", "/openapi.json", "/.well-known/jwks.json"} {

@@ -9,8 +9,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/server/config"
+	"github.com/holdfast-dev/holdfast/internal/server/installation"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -21,13 +23,10 @@ import (
 
 const (
 	devIssuer   = "/dev/issuer"
-	devFileName = "dev.json"
-	devSetting  = "dev issuer"
 	devTokenAge = 24 * time.Hour
 	devEmail    = "owner@dev.example"
 
 	devOrganization = "dev"
-	devPassword     = "dev password"
 )
 
 // A devFile tells programs on this machine how to use a server in dev mode.
@@ -89,7 +88,7 @@ func (s *Server) prepareDev(ctx context.Context) error {
 func (s *Server) devAccount(
 	ctx context.Context, org resource.UID, owner resource.Identity,
 ) (email, password string, _ error) {
-	plain, err := s.devSecret(ctx, devPassword, []byte(rand.Text()))
+	plain, err := s.devSecret(ctx, installation.DevPassword, []byte(rand.Text()))
 	if err != nil {
 		return "", "", err
 	}
@@ -110,8 +109,8 @@ func (s *Server) announceDev(file devFile) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(s.cfg.DataDir, devFileName)
-	if err := writeSecret(path, append(content, '\n'), os.Rename); err != nil {
+	path := s.cfg.DevFile()
+	if err := installation.WriteSecret(path, append(content, '\n'), os.Rename); err != nil {
 		return err
 	}
 	out := s.cfg.Stdout
@@ -130,7 +129,7 @@ func (s *Server) openTestIssuer(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	key, err := s.devSecret(ctx, devSetting, issuer.Key())
+	key, err := s.devSecret(ctx, installation.DevIssuerKey, issuer.Key())
 	if err != nil {
 		return err
 	}
@@ -157,7 +156,7 @@ func (s *Server) devSecret(ctx context.Context, name string, fresh []byte) ([]by
 func (s *Server) requireOwnHost(next http.Handler) http.Handler {
 	base, _ := url.Parse(s.cfg.BaseURL) // the settings were checked
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Host != base.Host && !isLoopback(r.Host) && !isLoopback(r.Host+":80") {
+		if r.Host != base.Host && !config.IsLoopback(r.Host) && !config.IsLoopback(r.Host+":80") {
 			writeFault(w, fault.New(fault.PermissionDenied,
 				"Permission denied: the test issuer answers to the names of this machine"), s.cfg.ErrorDomain)
 			return

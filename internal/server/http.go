@@ -48,10 +48,10 @@ func (s *Server) withForm(next http.Handler) http.Handler {
 // many of the address are being read.
 func (s *Server) readForm(w http.ResponseWriter, r *http.Request) (io.Reader, bool) {
 	from := resource.NetworkOf(resource.HostOf(r.RemoteAddr))
-	if _, ok := s.forms.acquire(from); !ok {
+	if _, ok := s.forms.Acquire(from); !ok {
 		return nil, false
 	}
-	defer s.forms.release(from)
+	defer s.forms.Release(from)
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(time.Now().Add(formTime)) // ignored if the connection does not support deadlines
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxForm+1))
@@ -78,45 +78,3 @@ func (s *Server) withHSTS(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
-
-// withWriteTimeout ends HTTP/2 requests whose client does not read the
-// response. The deadlines of the connection do not detect this, because each
-// stream has a window of its own.
-func withWriteTimeout(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor != 2 {
-			next.ServeHTTP(w, r)
-			return
-		}
-		p := &timeoutWriter{w, http.NewResponseController(w)}
-		next.ServeHTTP(p, r)
-		p.setDeadline() // for what net/http has yet to send
-	})
-}
-
-// A timeoutWriter sets a deadline for each chunk of a response.
-type timeoutWriter struct {
-	http.ResponseWriter
-	stream *http.ResponseController
-}
-
-// setDeadline can ignore the error, because the streams of net/http support deadlines.
-func (p *timeoutWriter) setDeadline()   { _ = p.stream.SetWriteDeadline(time.Now().Add(writeTimeout)) }
-func (p *timeoutWriter) clearDeadline() { _ = p.stream.SetWriteDeadline(time.Time{}) }
-
-func (p *timeoutWriter) Write(b []byte) (n int, err error) {
-	defer p.clearDeadline()
-	return writeChunks(b, func(chunk []byte) (int, error) {
-		p.setDeadline()
-		return p.ResponseWriter.Write(chunk)
-	})
-}
-
-func (p *timeoutWriter) Flush() {
-	p.setDeadline()
-	defer p.clearDeadline()
-	_ = p.stream.Flush() // the next write fails as well
-}
-
-// Unwrap is for http.ResponseController.
-func (p *timeoutWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }

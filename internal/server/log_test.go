@@ -2,33 +2,19 @@ package server
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
-
-// The log has the causes that clients do not see.
-func TestLogTellsHiddenCauses(t *testing.T) {
-	var b bytes.Buffer
-	err := fmt.Errorf("read: %w", fault.Outage("the database", errors.New("connection refused")))
-	newLogger(&b, slog.LevelInfo).Warn("not ready", "err", err)
-	if !strings.Contains(b.String(), `"err":"read: Unavailable: the database`) || !strings.Contains(b.String(), `connection refused"`) {
-		t.Errorf("log = %s, want the error and its cause", b.String())
-	}
-}
 
 // Panics are logged at every level, except those that abort a response on
 // purpose.
 func TestLogTellsOfPanics(t *testing.T) {
 	for value, want := range map[any]bool{"no such thing": true, http.ErrAbortHandler: false} {
 		var b bytes.Buffer
-		h := reportPanics(newLogger(&b, slog.LevelError), func(http.ResponseWriter, *http.Request) { panic(value) })
+		h := reportPanics(Config{Stderr: &b, LogLevel: slog.LevelError}.Logger(), func(http.ResponseWriter, *http.Request) { panic(value) })
 		func() {
 			defer func() {
 				if v := recover(); v != http.ErrAbortHandler {

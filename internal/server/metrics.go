@@ -145,7 +145,7 @@ func (v *states) Collect(to chan<- prometheus.Metric) {
 	send(keyCreated, float64(v.server.issuer.SigningSince().Unix()))
 	send(keyRotation, v.server.cfg.KeyRotation.Seconds())
 	if v.server.certificate != nil {
-		send(certExpiry, float64(v.server.certificate.expiry().Unix()))
+		send(certExpiry, float64(v.server.certificate.Expiry().Unix()))
 	}
 }
 
@@ -172,4 +172,30 @@ func (v *states) rottenBlobs() int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.rotten
+}
+
+// mailStates are the metrics of the queue of messages. They are a question to the
+// database, which is asked once in ten seconds at most.
+type mailStates struct {
+	mu      sync.Mutex
+	asked   time.Time
+	waiting int
+	oldest  time.Time
+	known   bool
+}
+
+func (v *mailStates) read(s *Server) (waiting int, oldest time.Time, known bool) {
+	if s.mail == nil {
+		return 0, time.Time{}, false
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if time.Since(v.asked) >= keepAnswers {
+		ctx, cancel := context.WithTimeout(context.Background(), askForMetrics)
+		defer cancel()
+		var err error
+		v.waiting, v.oldest, err = s.mail.Waiting(ctx)
+		v.asked, v.known = time.Now(), err == nil
+	}
+	return v.waiting, v.oldest, v.known
 }

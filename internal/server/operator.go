@@ -12,7 +12,7 @@ import (
 func (s *Server) state(context.Context) status.State {
 	v := status.State{Version: buildinfo.Version(), StartTime: s.started, KeyRotation: s.cfg.KeyRotation}
 	if s.certificate != nil {
-		v.CertificateExpiry = s.certificate.expiry()
+		v.CertificateExpiry = s.certificate.Expiry()
 	}
 	v.FeedOverdue, v.InspectionsWaiting, v.QueuesKnown = s.states.queues()
 	backlog := s.events.Backlog()

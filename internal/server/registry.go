@@ -12,54 +12,33 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/server/config"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/platform/blob"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
-	"github.com/holdfast-dev/holdfast/internal/registry/signature"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
 const (
-	bucketScheme  = "s3://"
 	registryToken = "/v2/token" // where clients of the registry log in
 	firstCollect  = time.Minute // after the start, so that restarts do not postpone it forever
 )
 
-// storage opens the storage of blobs.
-func (c Config) storage() (blob.Storage, error) {
-	rest, ok := strings.CutPrefix(c.Blobs, bucketScheme)
-	if !ok {
-		return blob.NewFolder(c.Blobs), nil
-	}
-	bucket, prefix, _ := strings.Cut(rest, "/")
-	return blob.NewS3(blob.Bucket{Name: bucket, Prefix: prefix, Region: c.S3Region, Endpoint: c.S3Endpoint})
-}
-
-// blobMistakes reports mistakes in the settings of the registry.
-func (c Config) blobMistakes(add func(name, format string, args ...any)) {
-	if scheme, rest, ok := strings.Cut(c.Blobs, "://"); ok && (scheme != "s3" || rest == "" || rest[0] == '/') {
-		add("blobs", "%q is neither a folder nor s3://bucket/prefix", c.Blobs)
-	}
-	if u, err := url.Parse(c.S3Endpoint); c.S3Endpoint != "" && (err != nil || !isBaseURL(c.S3Endpoint) || strings.Trim(u.Path, "/") != "") {
-		add("s3_endpoint", "%q is not an http:// or https:// address without path, query and fragment", c.S3Endpoint)
-	}
-}
-
 // tryBlobs writes to the folder of blobs, because the first push would be late to learn that nothing can be stored.
-func (c Config) tryBlobs() error {
-	if strings.HasPrefix(c.Blobs, bucketScheme) {
+func tryBlobs(cfg Config) error {
+	if config.IsBucket(cfg.Blobs) {
 		return nil
 	}
-	err := os.MkdirAll(c.Blobs, 0o700)
+	err := os.MkdirAll(cfg.Blobs, 0o700)
 	var f *os.File
 	if err == nil {
-		f, err = os.CreateTemp(c.Blobs, ".try-*")
+		f, err = os.CreateTemp(cfg.Blobs, ".try-*")
 	}
 	if err == nil {
 		err = errors.Join(f.Close(), os.Remove(f.Name()))
@@ -72,14 +51,14 @@ func (c Config) tryBlobs() error {
 
 // openRegistry builds the registry.
 func (s *Server) openRegistry(ctx context.Context) error {
-	if err := s.cfg.tryBlobs(); err != nil {
+	if err := tryBlobs(s.cfg); err != nil {
 		return err
 	}
-	blobs, err := s.cfg.storage()
+	blobs, err := s.cfg.Storage()
 	if err != nil {
 		return err
 	}
-	trusted, err := s.cfg.trustedRoot()
+	trusted, err := s.cfg.ReadTrustedRoot()
 	if err != nil {
 		return err
 	}
@@ -87,7 +66,7 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	if u, err := url.Parse(s.cfg.BaseURL); err == nil {
 		realm = u.Scheme + "://"
 	}
-	out, err := s.cfg.outboundConfig()
+	out, err := s.cfg.Outbound()
 	if err != nil {
 		return err
 	}
@@ -106,21 +85,6 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	return nil
 }
 
-// trustedRoot reads what identities that sign images are trusted by, if there is a file of it.
-func (c Config) trustedRoot() ([]byte, error) {
-	if c.TrustedRoot == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(c.TrustedRoot)
-	if err != nil {
-		return nil, fmt.Errorf("trusted_root: %w", err)
-	}
-	if _, err := signature.ParseRoot(text); err != nil {
-		return nil, fmt.Errorf("trusted_root: %s %w", c.TrustedRoot, err)
-	}
-	return text, nil
-}
-
 // assumeForRegistry exchanges a workload's own token for one with the
 // registry's audience. Pull tokens log in this way.
 func (s *Server) assumeForRegistry(ctx context.Context, identity resource.UID, credential string) (string, error) {
@@ -132,8 +96,8 @@ func (s *Server) assumeForRegistry(ctx context.Context, identity resource.UID, c
 }
 
 // collection returns the parameters of garbage collection.
-func (c Config) collection() protocol.Collection {
-	return protocol.Collection{Grace: c.GCGrace, KeepPulls: c.KeepPulls}
+func collection(cfg Config) protocol.Collection {
+	return protocol.Collection{Grace: cfg.GCGrace, KeepPulls: cfg.KeepPulls}
 }
 
 // retain applies the rules of retention that are due.
@@ -162,7 +126,7 @@ func (s *Server) collect(ctx context.Context) error {
 		}
 		wait = s.cfg.GCInterval
 		s.retain(ctx)
-		removed, err := s.registry.Collect(ctx, s.cfg.collection())
+		removed, err := s.registry.Collect(ctx, collection(s.cfg))
 		s.recordCollection(removed, err)
 		switch {
 		case ctx.Err() != nil:

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,6 +10,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/server/listen"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -55,12 +56,12 @@ func (s *Server) routes() http.Handler {
 		}
 	}
 	mux.Handle("/", s.withPages(gateway))
-	s.mixed = s.api.GRPC(maxStreams) // separate, because stopping the other ends requests that arrive over HTTP
+	s.mixed = s.api.GRPC(listen.MaxStreams) // separate, because stopping the other ends requests that arrive over HTTP
 	mixed := api.Mixed(s.mixed)
 	registry := http.HandlerFunc(s.serveRegistry)
 	registryLogin := s.withForm(registry)
 	split := func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor == 2 && isGRPCContent(r.Header.Get("Content-Type")) {
+		if r.ProtoMajor == 2 && listen.IsGRPC(r.Header.Get("Content-Type")) {
 			mixed.ServeHTTP(w, r)
 			return
 		}
@@ -83,7 +84,7 @@ func (s *Server) routes() http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	}
-	return s.withDrain(s.withHSTS(withWriteTimeout(s.withClientAddr(reportPanics(s.log, split)))))
+	return s.withDrain(s.withHSTS(listen.WithWriteTimeout(s.withClientAddr(reportPanics(s.log, split)))))
 }
 
 // refuseMethod answers a request to a path that can only be read.
@@ -168,38 +169,4 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) metricsHandler() http.Handler {
 	return promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{Registry: s.metrics})
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
-}
-
-const typeURL = "type.googleapis.com/google.rpc."
-
-// writeFault writes an error in the JSON form of the API, for paths outside of
-// the API.
-func writeFault(w http.ResponseWriter, f *fault.Error, domain string) {
-	writeFaultAs(w, f.Code.HTTPStatus(), f, domain)
-}
-
-// writeFaultAs is writeFault with a status of its own.
-func writeFaultAs(w http.ResponseWriter, status int, f *fault.Error, domain string) {
-	details := []map[string]any{{"@type": typeURL + "ErrorInfo", "reason": f.Code.Reason(), "domain": domain}}
-	if len(f.Fields) > 0 {
-		var violations []map[string]string
-		for _, v := range f.Fields {
-			violations = append(violations, map[string]string{"field": v.Subject, "description": v.Description})
-		}
-		details = append(details, map[string]any{"@type": typeURL + "BadRequest", "fieldViolations": violations})
-	}
-	if f.RetryIn > 0 {
-		seconds := fault.RetryAfter(f.RetryIn)
-		w.Header().Set("Retry-After", seconds)
-		details = append(details, map[string]any{"@type": typeURL + "RetryInfo", "retryDelay": seconds + "s"})
-	}
-	writeJSON(w, status, map[string]any{"code": int(f.Code), "message": f.Message, "details": details})
 }

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/server/config"
+	"github.com/holdfast-dev/holdfast/internal/server/maintenance"
+
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
@@ -22,7 +25,7 @@ func (s *Server) scrub(ctx context.Context) error {
 	if s.cfg.ScrubRate <= 0 {
 		return nil
 	}
-	blobs, err := s.cfg.storage()
+	blobs, err := s.cfg.Storage()
 	if err != nil {
 		return err
 	}
@@ -45,23 +48,6 @@ func (s *Server) scrub(ctx context.Context) error {
 	}
 }
 
-// checkBlob reads one blob, and writes what it is.
-func checkBlob(ctx context.Context, s *Server, args []string, out io.Writer) error {
-	if len(args) != 1 {
-		return fault.Field("arguments", "name the digest of one blob")
-	}
-	v, err := s.registry.Judge(ctx, args[0])
-	if errors.Is(err, fault.InvalidArgument) {
-		return err
-	}
-	if err != nil {
-		s.log.WarnContext(ctx, "check a blob", "err", err)
-		return fault.New(fault.Unavailable, "Unavailable: the blob cannot be read: %v", err)
-	}
-	fmt.Fprintln(out, v)
-	return nil
-}
-
 // runScrub reads all blobs. It does so in this process, and has the server judge those that seem to be rotten.
 func runScrub(ctx context.Context, cfg Config, args []string, out io.Writer) (err error) {
 	pass := protocol.Scrubber{}
@@ -80,7 +66,7 @@ func runScrub(ctx context.Context, cfg Config, args []string, out io.Writer) (er
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	pass.Store = registrydb.New(db)
-	if pass.Storage, err = cfg.storage(); err != nil {
+	if pass.Storage, err = cfg.Storage(); err != nil {
 		return err
 	}
 	pass.Judge = func(ctx context.Context, digest string) (protocol.Verdict, error) {
@@ -98,9 +84,9 @@ func runScrub(ctx context.Context, cfg Config, args []string, out io.Writer) (er
 		fmt.Fprintln(out, digest)
 	}
 	fmt.Fprintf(out, "Read %d blobs (%s) in %s: %d are missing or wrong, %d were repaired, %d could not be read.\n", all.Blobs,
-		size(all.Bytes), time.Since(begin).Round(time.Millisecond), len(all.Rotten), all.Repaired, all.Failed)
+		config.Size(all.Bytes), time.Since(begin).Round(time.Millisecond), len(all.Rotten), all.Repaired, all.Failed)
 	if err == nil && len(all.Rotten)+all.Failed > 0 {
-		err = ErrWarnings
+		err = maintenance.ErrWarnings
 	}
 	return err
 }
@@ -114,7 +100,7 @@ func reportScrub(out io.Writer) func(protocol.Scrubbed) {
 			return
 		}
 		shown = time.Now()
-		fmt.Fprintf(out, "%d blobs (%s) read, %d are missing or wrong\n", all.Blobs, size(all.Bytes), len(all.Rotten))
+		fmt.Fprintf(out, "%d blobs (%s) read, %d are missing or wrong\n", all.Blobs, config.Size(all.Bytes), len(all.Rotten))
 	}
 }
 
@@ -127,7 +113,7 @@ func parseRate(text string) (int64, error) {
 			break
 		}
 	}
-	var n Size
+	var n config.Size
 	if err := n.UnmarshalText([]byte(number)); err != nil || n <= 0 || decimal > 1 && strings.HasSuffix(number, "B") {
 		return 0, fault.Field("rate", "%q is not a number of bytes a second, like 50MB or 50MiB", text)
 	}

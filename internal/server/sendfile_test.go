@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/server/listen"
 )
 
 // A sendingListener counts the bytes of files that its connections are told to send. The connections are of TCP, so the
@@ -53,7 +55,7 @@ func TestKernelSendsBlobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := s.listener.(*limitListener)
+	limited := s.listener.(*listen.LimitListener)
 	counted := &sendingListener{Listener: limited.Listener}
 	limited.Listener = counted
 	done := make(chan error)

@@ -1,3 +1,5 @@
+// Package server builds every part of the service from the settings and connects
+// them. It is the only package that imports all others.
 package server
 
 import (
@@ -10,6 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/server/config"
+	"github.com/holdfast-dev/holdfast/internal/server/installation"
+	"github.com/holdfast-dev/holdfast/internal/server/listen"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -43,6 +49,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
+
+// A Config has the settings of a Server.
+type Config = config.Config
 
 // A Server is the whole service.
 type Server struct {
@@ -81,21 +90,21 @@ type Server struct {
 	dev     http.Handler // nil outside dev mode
 
 	listener        net.Listener
-	certificate     *certificate // nil without TLS
-	metricsListener net.Listener // nil on the main port
-	endTraces       func()       // nil before they begin
+	certificate     *listen.Certificate // nil without TLS
+	metricsListener net.Listener        // nil on the main port
+	endTraces       func()              // nil before they begin
 	draining        atomic.Bool
-	forms           *addrCounter // forms that are being read
+	forms           *listen.AddrCounter // forms that are being read
 }
 
 // New builds a server and binds its address. Clients that connect wait until
 // Run. If Run is not called, Close must be.
 func New(ctx context.Context, cfg Config) (*Server, error) {
-	cfg = cfg.withDefaults()
-	if err := errors.Join(cfg.mistakes()...); err != nil {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel), forms: newAddrCounter(maxForms)}
+	s := &Server{cfg: cfg, log: cfg.Logger(), forms: listen.NewAddrCounter(maxForms)}
 	for _, step := range []func(context.Context) error{s.beginTraces, s.bind, s.open, s.assemble, s.prepare} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -117,14 +126,14 @@ func (s *Server) bind(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l = newLimitListener(l, s.cfg.MaxConnectionsPerAddress, api.Proxies(s.cfg.TrustedProxies), s.log)
+	l = listen.Limit(l, s.cfg.MaxConnectionsPerAddress, api.Proxies(s.cfg.TrustedProxies), s.log)
 	s.listener = l
-	s.cfg = s.cfg.at(l.Addr())
-	if s.listener, s.certificate, err = withTLS(l, s.cfg, s.log); err != nil {
+	s.cfg = s.cfg.At(l.Addr())
+	if s.listener, s.certificate, err = listen.WithTLS(l, s.cfg.TLSCert, s.cfg.TLSKey, s.log); err != nil {
 		s.listener = l
 		return err
 	}
-	if s.cfg.isPlaintext() {
+	if s.cfg.IsPlaintext() {
 		s.log.Warn("passwords and tokens cross the network unencrypted: set tls_cert and tls_key, "+
 			"or put a proxy with TLS in front and set base_url to its https:// address", "listen", s.cfg.Listen)
 	}
@@ -140,17 +149,17 @@ func (s *Server) bind(ctx context.Context) error {
 
 // open opens the encryption key and the database.
 func (s *Server) open(ctx context.Context) (err error) {
-	if err := s.cfg.makeDataDir(s.log); err != nil {
+	if err := installation.MakeDataDir(s.cfg, s.log); err != nil {
 		return err
 	}
 	if s.store, err = store.Open(ctx, s.cfg.Database); err != nil {
 		return err
 	}
 	s.store.Now, s.store.Log = s.cfg.Now, s.log
-	if err := s.cfg.checkKeyFile(ctx, s.store); err != nil {
+	if err := installation.CheckKeyFile(ctx, s.cfg, s.store); err != nil {
 		return err
 	}
-	if s.key, err = encryptionKey(s.cfg, s.log); err != nil {
+	if s.key, err = installation.Key(s.cfg, s.log); err != nil {
 		return err
 	}
 	return iamdb.New(s.store).SetManagedRoles(ctx, authz.ManagedRoles())
@@ -187,7 +196,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	s.refusals = denials.New(s.store, s.log)
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
 		Issuer: s.cfg.AuthURL, BaseURL: s.cfg.BaseURL, Key: s.key, Client: s.client,
-		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(),
+		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: pollEvery(s.cfg),
 		Mail: s.mail, Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
 	})
 	if err != nil {
@@ -218,7 +227,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
 		MaxBody: int64(s.cfg.MaxBody), Version: buildinfo.Version(), Dir: s.cfg.DataDir,
-		Events: wire.EventNames(s.cfg.interopEvents()), Proxies: api.Proxies(s.cfg.TrustedProxies),
+		Events: wire.EventNames(s.cfg.InteropEvents()), Proxies: api.Proxies(s.cfg.TrustedProxies),
 		Admit: s.budgets.Admit,
 	})
 	s.docs = reference.Handler(openapi.Document)
@@ -242,16 +251,15 @@ func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	serving, served := context.WithCancel(context.WithoutCancel(ctx)) // lasts until the last request has ended
 	defer served()
-	split, routes := newSplitter(s.listener), s.routes()
-	split.proxies = api.Proxies(s.cfg.TrustedProxies)
+	split, routes := listen.NewSplitter(s.listener, api.Proxies(s.cfg.TrustedProxies)), s.routes()
 	group.Go(split.Serve)
 	servers := []serverPair{
-		{split.listeners, s.api.GRPC(maxStreams), s.httpServer(serving, routes, maxStreams)},
-		{split.crowded, s.api.GRPC(crowdedStreams), s.httpServer(serving, routes, crowdedStreams)},
+		{split.First, s.api.GRPC(listen.MaxStreams), s.httpServer(serving, routes, listen.MaxStreams)},
+		{split.Crowded, s.api.GRPC(listen.CrowdedStreams), s.httpServer(serving, routes, listen.CrowdedStreams)},
 	}
 	for _, e := range servers {
-		group.Go(func() error { return unlessClosed(e.grpcServer.Serve(e.grpc)) })
-		group.Go(func() error { return unlessClosed(e.httpServer.Serve(e.http)) })
+		group.Go(func() error { return unlessClosed(e.grpcServer.Serve(e.GRPC)) })
+		group.Go(func() error { return unlessClosed(e.httpServer.Serve(e.HTTP)) })
 	}
 	s.runBehind(ctx, serving, group)
 	debug.FreeOSMemory() // starting needs much more memory than serving: hashing one password takes 19 MiB
@@ -303,7 +311,7 @@ func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) 
 
 // A serverPair is the two servers that connections are delivered to.
 type serverPair struct {
-	listeners
+	listen.Listeners
 	grpcServer *grpc.Server
 	httpServer *http.Server
 }
@@ -313,7 +321,7 @@ type serverPair struct {
 // requests, and each answer over HTTP asks the client to connect again. After
 // the delay of the settings the port is closed, and requests in flight have the
 // grace period to end.
-func (s *Server) drain(ctx context.Context, split *splitter, servers []serverPair) {
+func (s *Server) drain(ctx context.Context, split *listen.Splitter, servers []serverPair) {
 	s.draining.Store(true)
 	s.api.ReportNotServing()
 	s.log.Info("shutting down", "delay", s.cfg.ShutdownDelay.String(), "grace", s.cfg.ShutdownGrace.String())
@@ -405,3 +413,12 @@ var ballast = sync.OnceValue(func() []byte { return make([]byte, ballastSize) })
 // collector runs when the heap has doubled. Little of ours is live, so under load
 // it would run dozens of times a second and use a tenth of the processors.
 func AllocateBallast() { ballast() }
+
+// pollEvery returns how often a device may poll; 0 is the default. In dev mode
+// somebody is waiting for it.
+func pollEvery(cfg Config) time.Duration {
+	if cfg.Dev {
+		return time.Second
+	}
+	return 0
+}

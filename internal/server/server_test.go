@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/server"
 )
 
@@ -387,7 +388,7 @@ func TestEncryptionKeyFile(t *testing.T) {
 	}
 	again.stop(t)
 	_, err = server.New(
-		t.Context(), server.Config{DataDir: dir, Listen: "127.0.0.1:0", EncryptionKey: testKey, Stderr: io.Discard},
+		t.Context(), server.Config{DataDir: dir, Listen: "127.0.0.1:0", EncryptionKey: secret.NewKey().Text(), Stderr: io.Discard},
 	)
 	if err == nil || !strings.Contains(err.Error(), "another encryption key") {
 		t.Errorf("with another key, error = %v", err)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/server/config"
+
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -40,87 +42,6 @@ type setupCode struct {
 	Expires time.Time `json:"expires"`
 }
 
-// A firstOrganization is what set-up creates: an organization and its owner,
-// who is known to an issuer or has an account here.
-type firstOrganization struct {
-	Name     string `json:"organization"`
-	Issuer   string `json:"ownerIssuer"`
-	Subject  string `json:"ownerSubject"`
-	Email    string `json:"ownerEmail"`
-	Person   string `json:"ownerName"`
-	Password string `json:"ownerPassword"`
-}
-
-func (o firstOrganization) owner() resource.Identity {
-	return resource.Identity{
-		Name:         resource.PersonName(o.Person, "owner"),
-		DisplayName:  resource.PersonDisplayName(o.Person),
-		Description:  "Set up this server",
-		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: o.Issuer, Subject: o.Subject}},
-	}
-}
-
-// violations returns what is wrong with o, by the names of settings. A form
-// with an e-mail address must contain a password.
-func (o firstOrganization) violations(withPassword bool) []fault.Violation {
-	var all []fault.Violation
-	add := func(name, value, in string, err error) {
-		if value == "" {
-			all = append(all, fault.Violation{Subject: name, Description: "is required"})
-			return
-		}
-		if err == nil {
-			return
-		}
-		for _, v := range fault.From(err).Fields {
-			if v.Subject == in {
-				all = append(all, fault.Violation{Subject: name, Description: v.Description})
-			}
-		}
-	}
-	all = append(all, organizationViolations(o.Name)...)
-	if o.Email != "" || o.Password != "" {
-		a := resource.Account{Email: resource.NormalEmail(o.Email), Name: o.Person}.Validate()
-		add("owner_email", o.Email, "email", a)
-		if o.Person != "" {
-			add("owner_name", o.Person, "name", a)
-		}
-		if withPassword {
-			add("owner_password", o.Password, "", nil)
-		}
-		if o.Issuer != "" || o.Subject != "" {
-			all = append(all, fault.Violation{
-				Subject: "owner_email", Description: "cannot be combined with owner_issuer and owner_subject",
-			})
-		}
-		return all
-	}
-	owner := o.owner().Validate(time.Time{})
-	add("owner_issuer", o.Issuer, "claim_match.issuer", owner)
-	add("owner_subject", o.Subject, "claim_match.subject", owner)
-	return all
-}
-
-// organizationViolations returns what is wrong with what people call an organization.
-func organizationViolations(typed string) (all []fault.Violation) {
-	add := func(text string) { all = append(all, fault.Violation{Subject: "organization", Description: text}) }
-	name, display := resource.Titled(typed)
-	switch {
-	case typed == "":
-		add("is required")
-		return all
-	case name == "":
-		add("needs a letter from a to z or a digit, because paths are made of it; the display name can be changed later")
-		return all
-	}
-	if err := (resource.Group{Name: name, DisplayName: display}).Validate(); err != nil {
-		for _, v := range fault.From(err).Fields {
-			add(v.Description)
-		}
-	}
-	return all
-}
-
 // prepare creates the organization of the settings or, without those, a code
 // to create one with, if there is no organization yet. The code of an earlier
 // start becomes invalid.
@@ -131,9 +52,9 @@ func (u *setup) prepare(ctx context.Context) error {
 	}
 	cfg := u.s.cfg
 	if has {
-		return u.renewLink(ctx, cfg.first())
+		return u.renewLink(ctx, cfg.First())
 	}
-	if first := cfg.first(); first != (firstOrganization{}) {
+	if first := cfg.First(); first != (config.FirstOrganization{}) {
 		group, owner, link, err := u.create(ctx, first)
 		if errors.Is(err, fault.AlreadyExists) {
 			return nil // another replica was first
@@ -161,7 +82,7 @@ func (u *setup) prepare(ctx context.Context) error {
 
 // renewLink prints another link for the owner of the settings, if nobody has
 // used the one of an earlier start.
-func (u *setup) renewLink(ctx context.Context, first firstOrganization) error {
+func (u *setup) renewLink(ctx context.Context, first config.FirstOrganization) error {
 	if first.Email == "" {
 		return nil
 	}
@@ -204,7 +125,7 @@ type setupResult struct {
 // fault.PermissionDenied if the code is wrong, fault.ResourceExhausted after
 // too many wrong codes, and fault.InvalidArgument, with the code still valid,
 // if o is not valid.
-func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (setupResult, error) {
+func (u *setup) finish(ctx context.Context, code string, o config.FirstOrganization) (setupResult, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := u.s.cfg.Now()
@@ -218,7 +139,7 @@ func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (s
 		return setupResult{}, err
 	}
 	u.tries.release()
-	if all := o.violations(true); len(all) > 0 {
+	if all := o.Violations(true); len(all) > 0 {
 		return setupResult{}, fault.Fields(all)
 	}
 	taken, err := u.s.store.DeleteSettingIf(ctx, setupSetting, stored)
@@ -286,10 +207,10 @@ func (u *setup) checkOpen(ctx context.Context) error {
 // create creates the organization and its owner. link is where an owner with
 // an account sets a password, if o has none.
 func (u *setup) create(
-	ctx context.Context, o firstOrganization,
+	ctx context.Context, o config.FirstOrganization,
 ) (g resource.Group, owner resource.Identity, link string, err error) {
 	if o.Email == "" {
-		g, owner, err = u.s.iam.Bootstrap(ctx, o.Name, resource.OrgUnspecified, o.owner())
+		g, owner, err = u.s.iam.Bootstrap(ctx, o.Name, resource.OrgUnspecified, o.Owner())
 		return g, owner, "", err
 	}
 	a := resource.Account{Email: o.Email, Name: o.Person}

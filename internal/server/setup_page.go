@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/holdfast-dev/holdfast/internal/server/config"
+
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
@@ -35,7 +37,7 @@ var (
 // A submission is a submitted form.
 type submission struct {
 	Code string `json:"code"`
-	firstOrganization
+	config.FirstOrganization
 }
 
 // A setupPage is the data of the template: the form and its errors, or the
@@ -114,7 +116,7 @@ func (u *setup) submit(w http.ResponseWriter, r *http.Request) {
 		u.refuse(w, r, form, err)
 		return
 	}
-	done, err := u.finish(r.Context(), form.Code, form.firstOrganization)
+	done, err := u.finish(r.Context(), form.Code, form.FirstOrganization)
 	if err != nil {
 		u.refuse(w, r, form, err)
 		return
@@ -167,7 +169,7 @@ func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) 
 	}
 	field := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
 	s.Code = field("code")
-	s.firstOrganization = firstOrganization{
+	s.FirstOrganization = config.FirstOrganization{
 		Name: field("organization"), Issuer: field("owner_issuer"), Subject: field("owner_subject"),
 		Email: field("owner_email"), Person: field("owner_name"), Password: r.PostForm.Get("owner_password"),
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/server/maintenance"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -51,7 +52,7 @@ func TestDoctor(t *testing.T) {
 				if len(sick) != 1 || sick[tt.check] != tt.state {
 					t.Errorf("%v, want %s of %s alone", sick, tt.state, tt.check)
 				}
-				if errors.Is(err, server.ErrWarnings) != (tt.state == "warning") || err == nil {
+				if errors.Is(err, maintenance.ErrWarnings) != (tt.state == "warning") || err == nil {
 					t.Errorf("it ended with %v", err)
 				}
 			})

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/server/config"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
@@ -48,7 +49,7 @@ func historyServe(ctx context.Context, skew string) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := server.LoadConfig([]string{"--dev"}, os.Environ(), os.Stdout)
+	cfg, err := config.Load([]string{"--dev"}, os.Environ(), os.Stdout)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/server/config"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -40,12 +41,12 @@ func (p *reverseProxy) intercept(ctx context.Context, method string, in, out any
 func TestBehindProxy(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		trusted server.Prefixes
+		trusted config.Prefixes
 		from    string // where requests come from
 	}{
-		"trusted":     {server.Prefixes{netip.MustParsePrefix("127.0.0.0/8")}, "203.0.113.9"},
+		"trusted":     {config.Prefixes{netip.MustParsePrefix("127.0.0.0/8")}, "203.0.113.9"},
 		"not trusted": {nil, "127.0.0.1"},
-		"another is":  {server.Prefixes{netip.MustParsePrefix("10.0.0.0/8")}, "127.0.0.1"},
+		"another is":  {config.Prefixes{netip.MustParsePrefix("10.0.0.0/8")}, "127.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := serve(t, storetest.SQLite(t), server.Config{TrustedProxies: tt.trusted}, nil)

@@ -1,4 +1,4 @@
-package server
+package config
 
 import (
 	"flag"
@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "rewrite the table of settings in docs/r
 // TestSettingsPage checks that the page for operators has every setting, as the settings
 // themselves explain it.
 func TestSettingsPage(t *testing.T) {
-	const page = "../../docs/running.md"
+	const page = "../../../docs/running.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestSettingsPage(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(current, string(text)); diff != "" || !strings.Contains(current, settingsTable()) {
-		t.Errorf("%s is not current (go test ./server -update):\n%s", page, diff)
+		t.Errorf("%s is not current (go test ./internal/server/config -update):\n%s", page, diff)
 	}
 }
 

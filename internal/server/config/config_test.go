@@ -1,4 +1,4 @@
-package server_test
+package config_test
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/server"
+	"github.com/holdfast-dev/holdfast/internal/server/config"
 )
 
 func writeFile(t *testing.T, text string) string {
@@ -40,12 +40,12 @@ organization:
 `)
 	tests := map[string]struct {
 		args, environ []string
-		want          server.Config
+		want          config.Config
 	}{
 		"nothing": {},
 		"a file": {
 			args: []string{"--config", file},
-			want: server.Config{
+			want: config.Config{
 				Listen: "10.0.0.1:1", BaseURL: "https://file.example", LogLevel: slog.LevelWarn,
 				MaxBody: 1 << 20, ShutdownGrace: time.Minute,
 			},
@@ -56,7 +56,7 @@ organization:
 				"HOLDFAST_LISTEN=127.0.0.1:2", "HOLDFAST_BASE_URL=https://env.example", "HOLDFAST_LOG_LEVEL=error",
 				"HOLDFAST_SHUTDOWN_GRACE=2s", "HOLDFAST_MAX_BODY=2048",
 			},
-			want: server.Config{
+			want: config.Config{
 				Listen: "127.0.0.1:3", BaseURL: "https://env.example", LogLevel: slog.LevelError,
 				MaxBody: 2048, ShutdownGrace: 2 * time.Second,
 			},
@@ -64,27 +64,27 @@ organization:
 		"the file named by a variable, the other by a flag": {
 			args:    []string{"--config", writeFile(t, "listen: 127.0.0.1:9")},
 			environ: []string{"HOLDFAST_CONFIG=" + file},
-			want:    server.Config{Listen: "127.0.0.1:9"},
+			want:    config.Config{Listen: "127.0.0.1:9"},
 		},
 		"flags with either line": {
 			args: []string{"-base-url", "https://a.test", "--auth_url=https://b.test", "--dev"},
-			want: server.Config{BaseURL: "https://a.test", AuthURL: "https://b.test", Dev: true},
+			want: config.Config{BaseURL: "https://a.test", AuthURL: "https://b.test", Dev: true},
 		},
 		"ranges of addresses": {
 			args: []string{"--trusted-proxies", "10.1.2.3/8, fd00::1"},
-			want: server.Config{TrustedProxies: server.Prefixes{
+			want: config.Config{TrustedProxies: config.Prefixes{
 				netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128"),
 			}},
 		},
 		"operators": {
 			args: []string{"--operators", strings.Repeat("a1", 20) + ", " + strings.Repeat("b2", 20) + "/0123456789abcdef,"},
-			want: server.Config{Operators: server.UIDs{
+			want: config.Config{Operators: config.UIDs{
 				resource.UID(strings.Repeat("a1", 20)), resource.UID(strings.Repeat("b2", 20) + "/0123456789abcdef"),
 			}},
 		},
 		"a number": {
 			environ: []string{"HOLDFAST_MAX_CONNECTIONS_PER_ADDRESS=1000"},
-			want:    server.Config{MaxConnectionsPerAddress: 1000},
+			want:    config.Config{MaxConnectionsPerAddress: 1000},
 		},
 		"a switch turned off by a flag": {
 			args:    []string{"--dev=false"},
@@ -98,11 +98,11 @@ organization:
 			},
 		},
 		"an empty file": {args: []string{"--config", writeFile(t, "")}},
-		"a secret":      {environ: []string{"HOLDFAST_ENCRYPTION_KEY=" + testKey}, want: server.Config{EncryptionKey: testKey}},
+		"a secret":      {environ: []string{"HOLDFAST_ENCRYPTION_KEY=" + testKey}, want: config.Config{EncryptionKey: testKey}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := server.LoadConfig(tt.args, tt.environ, &strings.Builder{})
+			got, err := config.Load(tt.args, tt.environ, &strings.Builder{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,11 +136,11 @@ BUCKET_REGION=of the file
 		t.Fatal(err)
 	}
 	env = filepath.Join(filepath.Dir(file), "variables")
-	got, err := server.LoadConfig([]string{"--config", file}, []string{"HOLDFAST_LOG_LEVEL=error"}, t.Output())
+	got, err := config.Load([]string{"--config", file}, []string{"HOLDFAST_LOG_LEVEL=error"}, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := server.Config{EnvFile: env, Database: "postgres://u:p=q@db/h?x=y", Listen: "10.0.0.1:1", LogLevel: slog.LevelError}
+	want := config.Config{EnvFile: env, Database: "postgres://u:p=q@db/h?x=y", Listen: "10.0.0.1:1", LogLevel: slog.LevelError}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -160,7 +160,7 @@ BUCKET_REGION=of the file
 		if text == "" {
 			path += ".gone"
 		}
-		_, err := server.LoadConfig([]string{"--env-file", path}, nil, t.Output())
+		_, err := config.Load([]string{"--env-file", path}, nil, t.Output())
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -171,7 +171,7 @@ func TestLoadConfigReportsEveryMistake(t *testing.T) {
 	file := writeFile(
 		t, "listn: x\nmax_body: huge\nauth_url: [a]\ndatabase: mysql://x\ndatabase: y\nencryption_key: x\n",
 	)
-	_, err := server.LoadConfig(
+	_, err := config.Load(
 		[]string{
 			"--config", file, "--shutdown-grace", "soon", "--dev=maybe", "--base-url", "ftp://x", "--tls-cert", "x",
 			"--registry-host", "https://x", "--organization", "東京", "--owner-issuer", "x", "--metrics-listen", "x",
@@ -258,7 +258,7 @@ func TestLoadConfigRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := server.LoadConfig(tt.args, nil, &strings.Builder{})
+			_, err := config.Load(tt.args, nil, &strings.Builder{})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want one that says %q", err, tt.want)
 			}
@@ -268,10 +268,10 @@ func TestLoadConfigRefuses(t *testing.T) {
 
 func TestHelpNamesEverySetting(t *testing.T) {
 	var out strings.Builder
-	if _, err := server.LoadConfig([]string{"--help"}, nil, &out); !errors.Is(err, flag.ErrHelp) {
+	if _, err := config.Load([]string{"--help"}, nil, &out); !errors.Is(err, flag.ErrHelp) {
 		t.Fatalf("error = %v, want %v", err, flag.ErrHelp)
 	}
-	for field := range reflect.TypeFor[server.Config]().Fields() {
+	for field := range reflect.TypeFor[config.Config]().Fields() {
 		name := field.Tag.Get("yaml")
 		if name == "-" {
 			name = field.Tag.Get("env")
@@ -281,28 +281,6 @@ func TestHelpNamesEverySetting(t *testing.T) {
 		}
 		if !strings.Contains(out.String(), "HOLDFAST_"+strings.ToUpper(name)) || field.Tag.Get("help") == "" {
 			t.Errorf("%s is not in the help, or says nothing", name)
-		}
-	}
-}
-
-// TestSplitCommand gives a command its own flags, and no other command's: rotating keys
-// has no dry run, and must not seem to have one.
-func TestSplitCommand(t *testing.T) {
-	for _, tt := range []struct{ words, flags, command, settings string }{
-		{"gc", "--dry-run --data-dir d", "gc dry-run", "--data-dir d"},
-		{"keys rotate", "--dry-run", "keys rotate", "--dry-run"},
-		{"restore place", "--at 2026-01-02T03:04:05Z --verify --dev", "restore place at=2026-01-02T03:04:05Z verify", "--dev"},
-		{"backup place", "--keep 3 --dev", "backup place keep=3", "--dev"},
-		{"restore place", "--keep 3", "restore place", "--keep 3"},
-		{"restore place", "--at=noon", "restore place at=noon", ""},
-		{"restore place", "--at", "restore place", "--at"},
-		{"restore place", "--verify=yes --attic", "restore place", "--verify=yes --attic"},
-		{"backup place", "--verify", "backup place", "--verify"},
-		{"doctor", "--json", "doctor json", ""},
-	} {
-		command, settings := server.SplitCommand(strings.Fields(tt.words), strings.Fields(tt.flags))
-		if got := strings.Join(command, " "); got != tt.command || strings.Join(settings, " ") != tt.settings {
-			t.Errorf("%s %s: %q and %q", tt.words, tt.flags, got, settings)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package maintenance
 
 import (
 	"strings"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/access/admission"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/signin/login"
 )
 
 // What is lost with a key is said with everything that somebody has to do, and to whom.
@@ -34,26 +33,5 @@ func TestWriteLoss(t *testing.T) {
 	if err := writeLoss(&b, admission.Loss{SigningKeys: 1}, "f"); err != nil || strings.Contains(b.String(), "providers") ||
 		strings.Contains(b.String(), "recovery codes") || strings.Contains(b.String(), "accounts") {
 		t.Errorf("it tells of more than is lost: %v\n%s", err, b.String())
-	}
-}
-
-// Whoever recovers an owner is told what else that changed.
-func TestWriteRecovery(t *testing.T) {
-	for name, tt := range map[string]struct {
-		recovery login.Recovery
-		want     string
-		off      bool
-	}{
-		"an account of before": {login.Recovery{}, "chooses a new password", false},
-		"a new one":            {login.Recovery{Created: true}, "has an account of acme now", false},
-		"that was off":         {login.Recovery{AllowLocal: true}, "chooses a new password", true},
-	} {
-		var b strings.Builder
-		tt.recovery.Account.Email, tt.recovery.Link.URL = "olga@example.com", "https://x.example/link?code=C"
-		err := writeRecovery(&b, resource.Group{Name: "acme"}, tt.recovery)
-		if off := strings.Contains(b.String(), "had been switched off"); err != nil || off != tt.off ||
-			!strings.Contains(b.String(), tt.want) || !strings.Contains(b.String(), "\nhttps://x.example/link?code=C\n") {
-			t.Errorf("%s: %v\n%s", name, err, b.String())
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"crypto/tls"
@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A certificate is a pair of files that is read again when it changes, so that
+// A Certificate is a pair of files that is read again when it changes, so that
 // a renewal needs no restart.
-type certificate struct {
+type Certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
@@ -27,12 +27,12 @@ type fileState struct {
 	size int64
 }
 
-// withTLS wraps l if the settings name a certificate.
-func withTLS(l net.Listener, cfg Config, log *slog.Logger) (net.Listener, *certificate, error) {
-	if cfg.TLSCert == "" {
+// WithTLS wraps l if the settings name a certificate.
+func WithTLS(l net.Listener, certFile, keyFile string, log *slog.Logger) (net.Listener, *Certificate, error) {
+	if certFile == "" {
 		return l, nil, nil
 	}
-	c := &certificate{certFile: cfg.TLSCert, keyFile: cfg.TLSKey, log: log}
+	c := &Certificate{certFile: certFile, keyFile: keyFile, log: log}
 	if err := c.refresh(); err != nil {
 		return nil, nil, err
 	}
@@ -43,15 +43,15 @@ func withTLS(l net.Listener, cfg Config, log *slog.Logger) (net.Listener, *certi
 	}), c, nil
 }
 
-// expiry returns when the certificate expires that is in use.
-func (c *certificate) expiry() time.Time {
+// Expiry returns when the certificate expires that is in use.
+func (c *Certificate) Expiry() time.Time {
 	pair, _ := c.get(nil) // never fails
 	return pair.Leaf.NotAfter
 }
 
 // get returns the newest pair that could be read: an incomplete renewal leaves
 // the old one in use.
-func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.refresh(); err != nil {
@@ -61,7 +61,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 // refresh reads the files if they have changed since the last attempt.
-func (c *certificate) refresh() error {
+func (c *Certificate) refresh() error {
 	var now [2]fileState
 	for i, path := range []string{c.certFile, c.keyFile} {
 		info, err := os.Stat(path)

@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/server/listen/listentest"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -27,7 +29,7 @@ import (
 func serveSplit(t *testing.T, wrap func(net.Listener) net.Listener, timeout time.Duration) net.Addr {
 	t.Helper()
 	root := listenLoopback(t)
-	split := newSplitter(wrap(root))
+	split := NewSplitter(wrap(root), nil)
 	split.timeout = timeout
 	grpcServer := grpc.NewServer()
 	grpc_health_v1.RegisterHealthServer(grpcServer, health.NewServer())
@@ -39,8 +41,8 @@ func serveSplit(t *testing.T, wrap func(net.Listener) net.Listener, timeout time
 	)}
 	done := make(chan error, 3)
 	go func() { done <- split.Serve() }()
-	go func() { done <- unlessClosed(grpcServer.Serve(split.grpc)) }()
-	go func() { done <- unlessClosed(httpServer.Serve(split.http)) }()
+	go func() { done <- unlessClosed(grpcServer.Serve(split.First.GRPC)) }()
+	go func() { done <- unlessClosed(httpServer.Serve(split.First.HTTP)) }()
 	t.Cleanup(func() {
 		split.Close()
 		grpcServer.Stop()
@@ -67,9 +69,9 @@ func listenLoopback(t *testing.T) net.Listener {
 func plaintext(l net.Listener) net.Listener { return l }
 
 func TestSplitterProtocols(t *testing.T) {
-	cert, key, roots := certFiles(t)
+	cert, key, roots := listentest.Files(t)
 	encrypted := func(l net.Listener) net.Listener {
-		wrapped, _, err := withTLS(l, Config{TLSCert: cert, TLSKey: key}, slog.New(slog.DiscardHandler))
+		wrapped, _, err := WithTLS(l, cert, key, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +262,7 @@ func TestSplitterDropsWhoeverSaysNothing(t *testing.T) {
 
 func TestSplitterCloses(t *testing.T) {
 	root := listenLoopback(t)
-	split := newSplitter(root)
+	split := NewSplitter(root, nil)
 	done := make(chan error, 1)
 	go func() { done <- split.Serve() }()
 	conn := dial(t, root.Addr())
@@ -282,7 +284,7 @@ func TestSplitterCloses(t *testing.T) {
 func TestSplitterClosesWhileAClientConnects(t *testing.T) {
 	for range 200 {
 		root := listenLoopback(t)
-		split := newSplitter(root)
+		split := NewSplitter(root, nil)
 		done := make(chan error, 1)
 		dial(t, root.Addr())
 		go func() { done <- split.Serve() }()
@@ -340,4 +342,11 @@ func TestSplitterLimitsTheOpening(t *testing.T) {
 func isReset(err error) bool {
 	var netErr *net.OpError
 	return errors.As(err, &netErr) && !netErr.Timeout()
+}
+
+func unlessClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
 }

@@ -1,4 +1,4 @@
-package server
+package config
 
 import (
 	"context"
@@ -9,6 +9,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 )
+
+// Logger returns the logger of the settings.
+func (c Config) Logger() *slog.Logger { return newLogger(c.Stderr, c.LogLevel) }
 
 // newLogger returns a logger that writes text to a terminal and JSON otherwise.
 // It logs errors with the causes that faults hide from clients.

@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"bytes"
@@ -103,11 +103,11 @@ func TestAttackUnreadStream(t *testing.T) {
 				result := make(chan error, 1)
 				var protocols http.Protocols
 				protocols.SetUnencryptedHTTP2(true)
-				srv := &http.Server{Protocols: &protocols, ReadHeaderTimeout: time.Hour, Handler: withWriteTimeout(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				srv := &http.Server{Protocols: &protocols, ReadHeaderTimeout: time.Hour, Handler: WithWriteTimeout(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					_, err := w.Write(make([]byte, 1<<20))
 					result <- err
 				}))}
-				l := newConnListener(conn.LocalAddr())
+				l := newQueue(conn.LocalAddr())
 				go func() { _ = srv.Serve(l) }()
 				defer srv.Close()
 				l.deliver(conn)
@@ -234,9 +234,9 @@ func TestAttackManyConnections(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			l := newConnListener(&net.TCPAddr{})
+			l := newQueue(&net.TCPAddr{})
 			var log bytes.Buffer
-			d := newLimitListener(
+			d := Limit(
 				l, most, api.Proxies{netip.MustParsePrefix("10.0.0.0/8")}, slog.New(slog.NewTextHandler(&log, nil)),
 			)
 			for again := range 2 { // those that are closed make room
@@ -254,7 +254,7 @@ func TestAttackManyConnections(t *testing.T) {
 						t.Fatal(err)
 					}
 					if strings.HasPrefix(conn.RemoteAddr().String(), "203.") {
-						d.all.release("203.0.113.1")
+						d.all.Release("203.0.113.1")
 						break
 					}
 					taken = append(taken, conn)

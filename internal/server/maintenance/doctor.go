@@ -1,4 +1,4 @@
-package server
+package maintenance
 
 import (
 	"context"
@@ -19,6 +19,9 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/server/config"
+	"github.com/holdfast-dev/holdfast/internal/server/installation"
 
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
@@ -61,7 +64,7 @@ var ErrWarnings = errors.New("there are warnings")
 
 // A doctor examines an installation. It changes nothing, and needs no server.
 type doctor struct {
-	cfg Config
+	cfg config.Config
 	at  net.Addr  // where the server listens
 	db  *store.DB // nil if it cannot be opened
 	all []diagnosis
@@ -79,9 +82,9 @@ func (d *doctor) fail(check, advice, format string, args ...any) {
 	d.all = append(d.all, diagnosis{check, isFailure, fmt.Sprintf(format, args...), advice})
 }
 
-// runDoctor examines the installation and writes what it finds. It returns
+// Doctor examines the installation and writes what it finds. It returns
 // ErrWarnings, or an error if something has failed.
-func runDoctor(ctx context.Context, cfg Config, args []string, out io.Writer) error {
+func Doctor(ctx context.Context, cfg config.Config, args []string, out io.Writer) error {
 	asJSON := slices.Equal(args, []string{"json"})
 	if len(args) > 0 && !asJSON {
 		return fault.Field("arguments", "there are none but --json")
@@ -90,7 +93,7 @@ func runDoctor(ctx context.Context, cfg Config, args []string, out io.Writer) er
 	if at, err := net.ResolveTCPAddr("tcp", cfg.Listen); err == nil {
 		d.at = at // otherwise the settings tell
 	}
-	d.cfg = cfg.at(d.at)
+	d.cfg = cfg.At(d.at)
 	d.settings()
 	d.database(ctx)
 	d.key(ctx)
@@ -136,8 +139,8 @@ func (d *doctor) write(out io.Writer, asJSON bool) error {
 }
 
 func (d *doctor) settings() {
-	if all := d.cfg.mistakes(); len(all) > 0 {
-		d.fail("settings", "correct them: see holdfastd --help", "%v", errors.Join(all...))
+	if err := d.cfg.Check(); err != nil {
+		d.fail("settings", "correct them: see holdfastd --help", "%v", err)
 		return
 	}
 	d.ok("settings", "base_url is %s", d.cfg.BaseURL)
@@ -214,7 +217,7 @@ func (d *doctor) replicas(all []store.ReplicaState) {
 }
 
 func (d *doctor) key(ctx context.Context) {
-	key, err := existingKey(d.cfg)
+	key, err := installation.ExistingKey(d.cfg)
 	if err != nil {
 		if d.db == nil {
 			d.warn("key", "nothing, if this is a new installation: the server makes it", "there is none yet")
@@ -225,7 +228,7 @@ func (d *doctor) key(ctx context.Context) {
 		return
 	}
 	if d.db != nil {
-		if err := checkSecrets(ctx, d.db, key); err != nil {
+		if err := installation.CheckSecrets(ctx, d.db, key); err != nil {
 			d.fail("key", "bring back the key of this installation: this is another", "%v", err)
 			return
 		}
@@ -243,11 +246,11 @@ func (d *doctor) disk() {
 	const advice = "make room where data_dir is: a full disk refuses every write"
 	switch {
 	case free < diskFails:
-		d.fail("disk", advice, "%s is free", size(free))
+		d.fail("disk", advice, "%s is free", config.Size(free))
 	case free < diskWarns:
-		d.warn("disk", advice, "%s is free", size(free))
+		d.warn("disk", advice, "%s is free", config.Size(free))
 	default:
-		d.ok("disk", "%s is free", size(free))
+		d.ok("disk", "%s is free", config.Size(free))
 	}
 	info, err := os.Stat(d.cfg.DataDir)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -291,7 +294,7 @@ func (d *doctor) blobs(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askStorage)
 	defer cancel()
 	const advice = "bring the storage back to what it was: check the setting blobs, its mount or bucket, or restore a back-up"
-	storage, err := d.cfg.storage()
+	storage, err := d.cfg.Storage()
 	if err != nil {
 		d.fail("blobs", advice, "%v", err)
 		return
@@ -362,6 +365,23 @@ func (d *doctor) issuers(ctx context.Context) {
 	d.ok("issuers", "%d answered when the server last asked, %d were not asked yet", n-unchecked, unchecked)
 }
 
+// mail checks the mail server: it connects and signs in, and sends nothing.
+func (d *doctor) mail(ctx context.Context) {
+	if d.cfg.SMTPAddress == "" {
+		return
+	}
+	to, err := d.cfg.MailServer()
+	if err == nil {
+		err = to.Check(ctx)
+	}
+	if err != nil {
+		d.warn("mail", "check the settings smtp_…; invites and links are not sent until then, but shown as ever",
+			"%s cannot be used: %v", d.cfg.SMTPAddress, err)
+		return
+	}
+	d.ok("mail", "%s takes messages", d.cfg.SMTPAddress)
+}
+
 // server asks the server that runs with these settings whether it is ready.
 func (d *doctor) server(ctx context.Context) {
 	scheme := "http://"
@@ -370,7 +390,7 @@ func (d *doctor) server(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askServer)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+reachable(d.cfg.Listen, d.at)+"/readyz", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+d.cfg.Reachable(d.at)+"/readyz", nil)
 	if err != nil {
 		d.fail("server", "correct listen", "%v", err)
 		return

@@ -1,4 +1,4 @@
-package server
+package maintenance
 
 import (
 	"context"
@@ -6,57 +6,37 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/holdfast-dev/holdfast/internal/server/config"
+	"github.com/holdfast-dev/holdfast/internal/server/installation"
+
 	"github.com/holdfast-dev/holdfast/internal/access/admission"
-	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/ops/backup"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-const lostKeyFlag = "lost-encryption-key"
-
-// checkKeyFile returns an error if the key file is missing though the database
-// has secrets that were sealed with it. A new key would not open them, and
-// whoever finds it later would take it for the one that is missing.
-func (c Config) checkKeyFile(ctx context.Context, db *store.DB) error {
-	path := filepath.Join(c.DataDir, keyFile)
-	if _, err := os.Stat(path); c.EncryptionKey != "" || !errors.Is(err, fs.ErrNotExist) {
-		return nil // another error is told when it is read
-	}
-	keys, err := iamdb.New(db).SigningKeys(ctx)
-	if err != nil || len(keys) == 0 {
-		return err
-	}
-	return fault.New(fault.FailedPrecondition, "the encryption key is missing: %s is not there, and the database has "+
-		"secrets that were sealed with it. Put your copy of the key there, or set HOLDFAST_ENCRYPTION_KEY. "+
-		"If it is lost, holdfastd keys reset --%s starts over with another, and says what is lost with it",
-		path, lostKeyFlag)
-}
-
-// resetKeys removes what was sealed with an encryption key that is lost, and
+// ResetKeys removes what was sealed with an encryption key that is lost, and
 // writes what that was. It needs the database for itself: a server that runs has
 // the key.
-func resetKeys(ctx context.Context, cfg Config, args []string, out io.Writer) error {
-	if !slices.Equal(args, []string{lostKeyFlag}) {
-		return fault.Field("arguments", "keys reset voids all tokens; if the encryption key is lost, say --%s", lostKeyFlag)
+func ResetKeys(ctx context.Context, cfg config.Config, args []string, out io.Writer) error {
+	if !slices.Equal(args, []string{installation.LostKeyFlag}) {
+		return fault.Field("arguments", "keys reset voids all tokens; if the encryption key is lost, say --%s", installation.LostKeyFlag)
 	}
 	if err := checkStopped(ctx, cfg); err != nil {
 		return err
 	}
-	log := newLogger(cfg.Stderr, cfg.LogLevel)
+	log := cfg.Logger()
 	db, err := store.Open(ctx, cfg.Database)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	db.Log = log
-	key, err := encryptionKey(cfg, log) // makes one if there is none
+	key, err := installation.Key(cfg, log) // makes one if there is none
 	if err != nil {
 		return err
 	}
@@ -72,7 +52,7 @@ func resetKeys(ctx context.Context, cfg Config, args []string, out io.Writer) er
 		return fault.New(fault.FailedPrecondition,
 			"nothing was reset: the encryption key %s opens all secrets of this database", backup.Fingerprint(key))
 	}
-	for _, name := range []string{devSetting, devPassword} { // made again at the next start
+	for _, name := range []string{installation.DevIssuerKey, installation.DevPassword} { // made again at the next start
 		if err := db.SetSetting(ctx, name, nil); err != nil {
 			return err
 		}
@@ -83,7 +63,7 @@ func resetKeys(ctx context.Context, cfg Config, args []string, out io.Writer) er
 }
 
 // checkStopped returns an error if there is no database, or a server uses it.
-func checkStopped(ctx context.Context, cfg Config) error {
+func checkStopped(ctx context.Context, cfg config.Config) error {
 	db, err := store.OpenToRead(ctx, cfg.Database)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fault.New(fault.FailedPrecondition, "there is no database at %s", cfg.Database)

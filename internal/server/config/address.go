@@ -1,0 +1,33 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// isLocalHost reports whether a host can only be this machine: names below
+// .localhost are (RFC 6761), and nobody else can own those below .test.
+func isLocalHost(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".test") ||
+		net.ParseIP(host).IsLoopback()
+}
+
+func isAddress(s string) bool {
+	_, port, _ := net.SplitHostPort(s)
+	_, err := strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+func IsLoopback(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+func isBaseURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
+		u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
+}

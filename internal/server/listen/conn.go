@@ -1,0 +1,278 @@
+package listen
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// Limits of a client's connection.
+const (
+	// A client must read each chunk of a response within writeTimeout. One that
+	// keeps reading may take as long as it needs in total.
+	writeTimeout = 30 * time.Second
+	writeChunk   = 64 << 10
+	fileChunk    = 256 << 10       // of a file, sent by the kernel
+	extendEvery  = 5 * time.Second // a chunk may have this much less time
+)
+
+// A peerAddr is the address of a client. It implements api.Conn, through which
+// the API controls the connection.
+type peerAddr struct {
+	net.Addr
+	conn *sniffedConn
+}
+
+// Admitted reports whether a caller on the connection has been authenticated.
+func (p peerAddr) Admitted() bool { return p.conn.admitted.Load() }
+
+// Admit records that a caller on the connection has been authenticated.
+func (p peerAddr) Admit() { p.conn.admitted.Store(true) }
+
+// Close ends the connection.
+func (p peerAddr) Close() error { return p.conn.Close() }
+
+// AfterClose calls f when the connection is closed, unless the returned
+// function is called before.
+func (p peerAddr) AfterClose(f func()) func() bool { return context.AfterFunc(p.conn.open, f) }
+
+// A writeDeadline extends the deadline of writes as long as they make
+// progress.
+type writeDeadline struct {
+	mu    sync.Mutex
+	until time.Time // the deadline that was set; zero if it is not ours
+}
+
+// extend sets the deadline of the next write, unless the current one is
+// recent: setting one costs as much as a small write.
+func (p *writeDeadline) extend(conn net.Conn) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if p.until.Sub(now) > writeTimeout-extendEvery {
+		return nil
+	}
+	p.until = now.Add(writeTimeout)
+	return conn.SetWriteDeadline(p.until)
+}
+
+// reset is called when somebody else has set the deadline.
+func (p *writeDeadline) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.until = time.Time{}
+}
+
+func (c *sniffedConn) Close() error {
+	c.close()
+	return c.Conn.Close()
+}
+
+// Write fails if the client does not read a chunk in time.
+func (c *sniffedConn) Write(b []byte) (n int, err error) {
+	return writeChunks(b, func(chunk []byte) (int, error) {
+		if err := c.deadline.extend(c.Conn); err != nil {
+			return 0, err
+		}
+		return c.Conn.Write(chunk)
+	})
+}
+
+// writeChunks writes b in chunks, each of which a client must read within
+// writeTimeout. It calls write once if b is empty.
+func writeChunks(b []byte, write func(chunk []byte) (int, error)) (n int, err error) {
+	for {
+		m, err := write(b[n:min(n+writeChunk, len(b))])
+		n += m
+		if err != nil || n == len(b) {
+			return n, err
+		}
+	}
+}
+
+// ReadFrom implements io.ReaderFrom, so that the kernel can send files.
+func (c *sniffedConn) ReadFrom(body io.Reader) (n int64, err error) {
+	rest, ok := body.(*io.LimitedReader)
+	if !ok {
+		rest = &io.LimitedReader{R: body, N: 1<<63 - 1}
+	}
+	for rest.N > 0 {
+		if err := c.deadline.extend(c.Conn); err != nil {
+			return n, err
+		}
+		// The kernel can send from one LimitedReader, but not from two.
+		chunk := &io.LimitedReader{R: rest.R, N: min(rest.N, fileChunk)}
+		m, err := io.Copy(c.Conn, chunk)
+		n += m
+		rest.N -= m
+		if err != nil || chunk.N > 0 {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (c *sniffedConn) SetDeadline(at time.Time) error {
+	c.deadline.reset()
+	return c.Conn.SetDeadline(at)
+}
+
+func (c *sniffedConn) SetWriteDeadline(at time.Time) error {
+	c.deadline.reset()
+	return c.Conn.SetWriteDeadline(at)
+}
+
+const (
+	sniffTimeout = 10 * time.Second // to detect the protocol of a connection
+	sniffLimit   = 64 << 10         // bytes to detect it in
+
+	frameHeader = 9 // bytes: length, type, flags, stream
+	headerTable = 4 << 10
+)
+
+// emptySettings is a SETTINGS frame that changes nothing.
+var emptySettings = []byte{0, 0, 0, byte(http2.FrameSettings), 0, 0, 0, 0, 0}
+
+// sniff reads enough of conn to detect its protocol, and returns a connection
+// that reads those bytes again. It fails if that takes longer than timeout.
+func sniff(conn net.Conn, timeout time.Duration) (sniffed *sniffedConn, isGRPC bool, err error) {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return nil, false, err
+	}
+	c := &sniffedConn{Conn: conn}
+	c.open, c.close = context.WithCancel(context.Background())
+	if c.isHTTP2, err = c.readPreface(); err != nil {
+		return nil, false, err
+	}
+	if c.isHTTP2 {
+		isGRPC, err = c.readFirstHeaders()
+	}
+	return c, isGRPC, errors.Join(err, conn.SetDeadline(time.Time{}))
+}
+
+// A sniffedConn reads the buffered bytes again, then the rest without the
+// client's first acknowledgement of SETTINGS, if that has not arrived yet.
+type sniffedConn struct {
+	net.Conn
+	isHTTP2  bool
+	buffered []byte // bytes to read again
+	awaitAck bool   // the rest begins with a frame, and an acknowledgement is expected
+	inFrame  int    // bytes left of the frame being read
+
+	deadline writeDeadline
+	admitted atomic.Bool // a caller on the connection has been authenticated
+
+	open  context.Context // done when the connection is closed
+	close context.CancelFunc
+}
+
+// RemoteAddr returns a peerAddr, through which the API controls the
+// connection.
+func (c *sniffedConn) RemoteAddr() net.Addr { return peerAddr{c.Conn.RemoteAddr(), c} }
+
+// readPreface reports whether the client begins with the HTTP/2 preface. It
+// reads no further than the first byte that differs.
+func (c *sniffedConn) readPreface() (bool, error) {
+	b := make([]byte, len(http2.ClientPreface))
+	for n := 0; n < len(b); {
+		m, err := c.Conn.Read(b[n:])
+		n += m
+		c.buffered = b[:n]
+		if !strings.HasPrefix(http2.ClientPreface, string(c.buffered)) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// readFirstHeaders reads frames up to the headers of the first request, and
+// reports whether they belong to a gRPC call. It leaves malformed frames to
+// the HTTP server.
+func (c *sniffedConn) readFirstHeaders() (isGRPC bool, err error) {
+	if _, err := c.Conn.Write(emptySettings); err != nil {
+		return false, err
+	}
+	seen := bytes.NewBuffer(c.buffered)
+	framer := http2.NewFramer(io.Discard, io.TeeReader(io.LimitReader(c.Conn, sniffLimit), seen))
+	framer.SetMaxReadFrameSize(16 << 10)
+	framer.ReadMetaHeaders = hpack.NewDecoder(headerTable, nil)
+	framer.MaxHeaderListSize = sniffLimit
+	c.awaitAck = true
+	for {
+		start := seen.Len()
+		frame, err := framer.ReadFrame()
+		c.buffered = seen.Bytes()
+		if netErr := net.Error(nil); errors.As(err, &netErr) {
+			return false, err
+		}
+		if err != nil { // incomplete frames: the HTTP server will report why
+			c.awaitAck = false
+			return false, nil
+		}
+		switch f := frame.(type) {
+		case *http2.SettingsFrame:
+			if f.IsAck() && c.awaitAck {
+				seen.Truncate(start)
+				c.awaitAck = false
+			}
+		case *http2.MetaHeadersFrame:
+			i := slices.IndexFunc(f.Fields, func(h hpack.HeaderField) bool { return h.Name == "content-type" })
+			return i >= 0 && IsGRPC(f.Fields[i].Value), nil
+		}
+	}
+}
+
+// IsGRPC reports whether a content type is that of gRPC. That of
+// gRPC-Web, which has the same beginning, is not.
+func IsGRPC(contentType string) bool {
+	rest, ok := strings.CutPrefix(contentType, "application/grpc")
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
+}
+
+func (c *sniffedConn) Read(p []byte) (int, error) {
+	switch {
+	case len(c.buffered) > 0:
+		n := copy(p, c.buffered)
+		c.buffered = c.buffered[n:]
+		return n, nil
+	case !c.awaitAck:
+		return c.Conn.Read(p)
+	case c.inFrame > 0:
+		n, err := c.Conn.Read(p[:min(len(p), c.inFrame)])
+		c.inFrame -= n
+		return n, err
+	}
+	if err := c.nextFrame(); err != nil {
+		return 0, err
+	}
+	return c.Read(p)
+}
+
+// nextFrame reads the header of a frame. It drops an acknowledgement of
+// SETTINGS, which consists only of a header.
+func (c *sniffedConn) nextFrame() error {
+	var raw bytes.Buffer
+	h, err := http2.ReadFrameHeader(io.TeeReader(c.Conn, &raw))
+	if err != nil {
+		return err
+	}
+	if h.Type == http2.FrameSettings && h.Flags.Has(http2.FlagSettingsAck) {
+		c.awaitAck = false
+		return nil
+	}
+	c.buffered, c.inFrame = raw.Bytes(), int(h.Length)
+	return nil
+}

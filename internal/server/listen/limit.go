@@ -1,0 +1,154 @@
+package listen
+
+import (
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/api"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+const (
+	// Requests cost memory, too: an HTTP/2 connection may have a hundred at the
+	// same time, and all connections of an address could have 12,800. So only
+	// the first connections of an address may have as many, and others fewer.
+	uncrowdedConns = 4
+	MaxStreams     = 100
+	CrowdedStreams = 8
+
+	warnEvery = time.Minute // how often refused connections are logged
+)
+
+// An AddrCounter limits how many of something each address may have.
+type AddrCounter struct {
+	most int
+
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func NewAddrCounter(most int) *AddrCounter { return &AddrCounter{most: most, counts: map[string]int{}} }
+
+// Acquire reports whether an address may have one more, and returns how many
+// it then has.
+func (c *AddrCounter) Acquire(from string) (n int, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts[from] >= c.most {
+		return 0, false
+	}
+	c.counts[from]++
+	return c.counts[from], true
+}
+
+func (c *AddrCounter) Release(from string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts[from]--; c.counts[from] == 0 {
+		delete(c.counts, from)
+	}
+}
+
+// A LimitListener limits the connections of each address, and those of HTTP/2,
+// which can carry many requests, to half as many. Connections of trusted
+// proxies are not counted, because they belong to everybody behind them.
+type LimitListener struct {
+	net.Listener
+	all, http2 *AddrCounter
+	proxies    api.Proxies
+	log        *slog.Logger
+
+	mu     sync.Mutex
+	warned time.Time // when a refusal was last logged
+}
+
+func Limit(l net.Listener, most int, proxies api.Proxies, log *slog.Logger) *LimitListener {
+	return &LimitListener{
+		Listener: l, all: NewAddrCounter(most), http2: NewAddrCounter((most + 1) / 2), proxies: proxies, log: log,
+	}
+}
+
+func (d *LimitListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := d.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		host := resource.HostOf(conn.RemoteAddr().String())
+		if d.proxies.Trust(host) {
+			return conn, nil
+		}
+		from := resource.NetworkOf(host)
+		if _, ok := d.all.Acquire(from); ok {
+			return &limitedConn{Conn: conn, listener: d, from: from}, nil
+		}
+		conn.Close()
+		d.warn(from)
+	}
+}
+
+// warn logs that connections of an address are refused.
+func (d *LimitListener) warn(from string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now := time.Now(); now.Sub(d.warned) > warnEvery {
+		d.warned = now
+		d.log.Warn("an address has as many connections as one may have; more are refused "+
+			"(max_connections_per_address, trusted_proxies)", "address", from)
+	}
+}
+
+// A limitedConn is a connection that is counted until it is closed.
+type limitedConn struct {
+	net.Conn
+	listener *LimitListener
+	from     string
+
+	mu     sync.Mutex
+	http2  bool // also counted as HTTP/2
+	closed bool
+}
+
+// acquireHTTP2 counts conn, which may use TLS, as HTTP/2. It reports whether
+// its address may have one more, and whether it has more than a few others.
+func acquireHTTP2(conn net.Conn) (crowded, ok bool) {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	c, ok := conn.(*limitedConn)
+	if !ok {
+		return false, true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, ok := c.listener.http2.Acquire(c.from)
+	switch {
+	case !ok:
+		c.listener.warn(c.from)
+	case c.closed:
+		c.listener.http2.Release(c.from)
+	default:
+		c.http2 = true
+	}
+	return n > uncrowdedConns, ok
+}
+
+// ReadFrom implements io.ReaderFrom, so that the kernel can send files.
+func (c *limitedConn) ReadFrom(body io.Reader) (int64, error) { return io.Copy(c.Conn, body) }
+
+func (c *limitedConn) Close() error {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		c.listener.all.Release(c.from)
+		if c.http2 {
+			c.listener.http2.Release(c.from)
+		}
+	}
+	c.mu.Unlock()
+	return c.Conn.Close()
+}
