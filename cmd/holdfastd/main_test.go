@@ -46,14 +46,16 @@ func TestExitCodes(t *testing.T) {
 func TestCommandsCreateNothing(t *testing.T) {
 	commands := []string{
 		"keys list", "keys rotate", "keys drop x", "gc", "gc --dry-run", "organizations verify x", "organizations unverify x",
-		"providers trust 0123456789abcdef0123456789abcdef01234567/0123456789abcdef", "budgets show x", "budgets set x repos=1",
+		"providers trust 0123456789abcdef0123456789abcdef01234567/0123456789abcdef", "budgets show x",
+		"budgets set x repos=1",
 		"backup copies", "doctor", "doctor --json",
 	}
 	for name, prepare := range map[string]func(dir string) error{
 		"an unrelated folder":  func(string) error { return nil },
 		"an empty data folder": func(dir string) error { return os.Mkdir(filepath.Join(dir, "data"), 0o700) },
 		"an empty database": func(dir string) error {
-			return errors.Join(os.Mkdir(filepath.Join(dir, "data"), 0o700), os.WriteFile(filepath.Join(dir, "data", "holdfast.db"), nil, 0o600))
+			return errors.Join(os.Mkdir(filepath.Join(dir, "data"), 0o700),
+				os.WriteFile(filepath.Join(dir, "data", "holdfast.db"), nil, 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +80,8 @@ func TestCommandsCreateNothing(t *testing.T) {
 // A command does not make a second key for a database whose own is gone.
 func TestCommandsMakeNoKey(t *testing.T) {
 	dir := t.TempDir()
-	s, err := server.New(t.Context(), server.Config{DataDir: dir, Listen: "127.0.0.1:0", Stdout: t.Output(), Stderr: t.Output()})
+	s, err := server.New(t.Context(),
+		server.Config{DataDir: dir, Listen: "127.0.0.1:0", Stdout: t.Output(), Stderr: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

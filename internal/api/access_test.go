@@ -36,16 +36,22 @@ func TestAccessOverJSON(t *testing.T) {
 			t.Errorf("%s: %s\nwant %s", query, got.text, want)
 		}
 	}
-	first := w.do(t, "GET /access/v1/grants?capability=groups.list&order_by=create_time&page_size=1&place_uid="+s.empty, "")
+	first := w.do(t, "GET /access/v1/grants?capability=groups.list&order_by=create_time&page_size=1&place_uid="+s.empty,
+		"")
 	next, _ := first.field("nextPageToken").(string)
-	if first.field("totalCount") != "2" || next == "" || first.field("skipped") != json.Number("0") || first.field("incomplete") != false || !strings.Contains(first.text, string(w.owner.UID)) {
+	if first.field("totalCount") != "2" || next == "" || first.field("skipped") != json.Number("0") ||
+		first.field("incomplete") != false || !strings.Contains(first.text, string(w.owner.UID)) {
 		t.Fatalf("first page: %s", first.text)
 	}
-	second := w.do(t, "GET /access/v1/grants?capability=groups.list&order_by=create_time&page_size=1&place_uid="+s.empty+"&page_token="+next, "")
+	second := w.do(t,
+		"GET /access/v1/grants?capability=groups.list&order_by=create_time&page_size=1&place_uid="+s.empty+"&page_token="+next,
+		"")
 	if want := `{"grants":[` + grant + `],"nextPageToken":"","totalCount":"2","skipped":0,"incomplete":false}`; second.text != want {
 		t.Errorf("second page: %s\nwant %s", second.text, want)
 	}
-	if got := w.do(t, "GET /access/v1/grants?capability=groups.create&order_by=create_time&page_token="+next+"&place_uid="+s.empty, ""); strings.Join(got.violations(), " ") != "page_token" {
+	if got := w.do(t,
+		"GET /access/v1/grants?capability=groups.create&order_by=create_time&page_token="+next+"&place_uid="+s.empty,
+		""); strings.Join(got.violations(), " ") != "page_token" {
 		t.Errorf("the token of another question: %s", got.text)
 	}
 }
@@ -76,7 +82,8 @@ func TestAccessOfOthers(t *testing.T) {
 	if got := ask(owners); got.text != `{"allowed":true,"grants":[],"incomplete":true}` {
 		t.Errorf("as an auditor: %s", got.text)
 	}
-	if got := ask("grants?capability=groups.list&place_uid=" + s.folder); got.field("totalCount") != "1" || got.field("incomplete") != true {
+	if got := ask("grants?capability=groups.list&place_uid=" + s.folder); got.field("totalCount") != "1" ||
+		got.field("incomplete") != true {
 		t.Errorf("as an auditor: %s", got.text)
 	}
 }
@@ -154,41 +161,168 @@ func TestBothProtocolsOfTheRest(t *testing.T) {
 	s := w.stage(t, "dev")
 	missing, elsewhere := s.folder+"/0123456789abcdef", string(resource.NewRoot())
 	tests := map[string]call{
-		"get a provider":             {"GET /iam/v2beta1/identityProviders/" + s.provider, "", "IdentityProvidersService/GetIdentityProvider", &iampb.GetIdentityProviderRequest{Uid: s.provider}, &iampb.IdentityProvider{}},
-		"get a missing provider":     {"GET /iam/v2beta1/identityProviders/" + missing, "", "IdentityProvidersService/GetIdentityProvider", &iampb.GetIdentityProviderRequest{Uid: missing}, &iampb.IdentityProvider{}},
-		"create an empty provider":   {"POST /iam/v2beta1/identityProviders/" + s.folder, "", "IdentityProvidersService/CreateIdentityProvider", &iampb.CreateIdentityProviderRequest{Parent: s.folder}, &iampb.IdentityProvider{}},
-		"delete a provider in use":   {"DELETE /iam/v2beta1/identityProviders/" + s.provider, "", "IdentityProvidersService/DeleteIdentityProvider", &iampb.DeleteIdentityProviderRequest{Uid: s.provider}, &iampb.IdentityProvider{}},
-		"list providers":             {"GET /iam/v2beta1/identityProviders?order_by=name%20desc&page_size=1", "", "IdentityProvidersService/ListIdentityProviders", &iampb.ListIdentityProvidersRequest{OrderBy: "name desc", PageSize: 1}, &iampb.ListIdentityProvidersResponse{}},
-		"get an association":         {"GET /iam/v2beta1/accountAssociations/" + s.folder, "", "AccountAssociationsService/GetAccountAssociation", &iampb.GetAccountAssociationRequest{Uid: s.folder}, &iampb.AccountAssociation{}},
-		"get another's association":  {"GET /iam/v2beta1/accountAssociations/" + elsewhere, "", "AccountAssociationsService/GetAccountAssociation", &iampb.GetAccountAssociationRequest{Uid: elsewhere}, &iampb.AccountAssociation{}},
-		"create an empty one":        {"POST /iam/v2beta1/accountAssociations/" + s.empty, "", "AccountAssociationsService/CreateAccountAssociation", &iampb.CreateAccountAssociationRequest{Parent: s.empty}, &iampb.AccountAssociation{}},
-		"list associations":          {"GET /iam/v2beta1/accountAssociations?name=clouds", "", "AccountAssociationsService/ListAccountAssociations", &iampb.ListAccountAssociationsRequest{Name: "clouds"}, &iampb.ListAccountAssociationsResponse{}},
-		"check an association":       {"POST /iam/v2beta1/accountAssociations/" + s.folder + ":checkAccountAssociation", `{"providerType":2}`, "AccountAssociationsService/CheckAccountAssociation", &iampb.CheckAccountAssociationRequest{Uid: s.folder, ProviderType: 2}, &iampb.CheckAccountAssociationResponse{}},
-		"check against nothing":      {"POST /iam/v2beta1/accountAssociations/" + s.folder + ":checkAccountAssociation", "", "AccountAssociationsService/CheckAccountAssociation", &iampb.CheckAccountAssociationRequest{Uid: s.folder}, &iampb.CheckAccountAssociationResponse{}},
-		"get an invite":              {"GET /iam/v2beta1/groupInvites/" + s.invite, "", "GroupInvitesService/GetGroupInvite", &iampb.GetGroupInviteRequest{Uid: s.invite}, &iampb.GroupInvite{}},
-		"create an empty invite":     {"POST /iam/v2beta1/groupInvites/" + s.folder, "", "GroupInvitesService/CreateGroupInvite", &iampb.CreateGroupInviteRequest{Parent: s.folder}, &iampb.GroupInvite{}},
-		"list invites":               {"GET /iam/v2beta1/groupInvites?skip=1", "", "GroupInvitesService/ListGroupInvites", &iampb.ListGroupInvitesRequest{Skip: 1}, &iampb.ListGroupInvitesResponse{}},
-		"get a mapping":              {"GET /iam/v2beta1/externalGroupRoleMappings/" + s.mapping, "", "ExternalGroupRoleMappingsService/GetExternalGroupRoleMapping", &iampb.GetExternalGroupRoleMappingRequest{Uid: s.mapping}, &iampb.ExternalGroupRoleMapping{}},
-		"create an empty mapping":    {"POST /iam/v2beta1/externalGroupRoleMappings/" + s.provider, "", "ExternalGroupRoleMappingsService/CreateExternalGroupRoleMapping", &iampb.CreateExternalGroupRoleMappingRequest{Parent: s.provider}, &iampb.ExternalGroupRoleMapping{}},
-		"list mappings":              {"GET /iam/v2beta1/externalGroupRoleMappings?identityProviderUid=" + s.provider, "", "ExternalGroupRoleMappingsService/ListExternalGroupRoleMappings", &iampb.ListExternalGroupRoleMappingsRequest{IdentityProviderUid: s.provider}, &iampb.ListExternalGroupRoleMappingsResponse{}},
-		"delete mappings of nothing": {"POST /iam/v2beta1/externalGroupRoleMappings:batchDelete", `{"parent":"` + s.provider + `","names":["x"]}`, "ExternalGroupRoleMappingsService/BatchDeleteExternalGroupRoleMappings", &iampb.BatchDeleteExternalGroupRoleMappingsRequest{Parent: s.provider, Names: []string{"x"}}, &iampb.BatchDeleteExternalGroupRoleMappingsResponse{}},
-		"check access":               {"GET /access/v1/check?capability=groups.list&identityUid=" + s.identity + "&placeUid=" + s.empty, "", "AccessService/CheckAccess", &accesspb.CheckAccessRequest{Capability: "groups.list", IdentityUid: s.identity, PlaceUid: s.empty}, &accesspb.CheckAccessResponse{}},
-		"check nothing":              {"GET /access/v1/check", "", "AccessService/CheckAccess", &accesspb.CheckAccessRequest{}, &accesspb.CheckAccessResponse{}},
-		"list access":                {"GET /access/v1/grants?capability=groups.list&place_uid=" + s.empty, "", "AccessService/ListAccess", &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: s.empty}, &accesspb.ListAccessResponse{}},
-		"list another's access":      {"GET /access/v1/grants?capability=groups.list&place_uid=" + elsewhere, "", "AccessService/ListAccess", &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: elsewhere}, &accesspb.ListAccessResponse{}},
-		"resolve a path":             {"GET /access/v1/resolve?kind=groups&path=dev", "", "AccessService/ResolvePath", &accesspb.ResolvePathRequest{Kind: "groups", Path: "dev"}, &accesspb.ResolvePathResponse{}},
-		"resolve another's path":     {"GET /access/v1/resolve?kind=repos&path=other%2Fapp", "", "AccessService/ResolvePath", &accesspb.ResolvePathRequest{Kind: "repos", Path: "other/app"}, &accesspb.ResolvePathResponse{}},
-		"resolve nothing":            {"GET /access/v1/resolve", "", "AccessService/ResolvePath", &accesspb.ResolvePathRequest{}, &accesspb.ResolvePathResponse{}},
-		"look up names":              {"POST /access/v1/names", `{"uids":["` + s.empty + `","` + elsewhere + `"]}`, "AccessService/LookupNames", &accesspb.LookupNamesRequest{Uids: []string{s.empty, elsewhere}}, &accesspb.LookupNamesResponse{}},
-		"look up no names":           {"POST /access/v1/names", `{"uids":["nonsense"]}`, "AccessService/LookupNames", &accesspb.LookupNamesRequest{Uids: []string{"nonsense"}}, &accesspb.LookupNamesResponse{}},
-		"count what is in a group":   {"GET /access/v1/children?pageSize=1&uid=" + s.folder, "", "AccessService/CountChildren", &accesspb.CountChildrenRequest{Uid: s.folder, PageSize: 1}, &accesspb.CountChildrenResponse{}},
-		"count what another has":     {"GET /access/v1/children?uid=" + elsewhere, "", "AccessService/CountChildren", &accesspb.CountChildrenRequest{Uid: elsewhere}, &accesspb.CountChildrenResponse{}},
-		"count what is nowhere":      {"GET /access/v1/children?uid=" + missing, "", "AccessService/CountChildren", &accesspb.CountChildrenRequest{Uid: missing}, &accesspb.CountChildrenResponse{}},
-		"simulate a change":          {"POST /access/v1/simulate", `{"changes":[{"deleteIdentity":{"uid":"` + s.identity + `"}}]}`, "SimulationService/Simulate", &accesspb.SimulateRequest{Changes: []*accesspb.SimulatedChange{{Change: &accesspb.SimulatedChange_DeleteIdentity{DeleteIdentity: &iampb.DeleteIdentityRequest{Uid: s.identity}}}}}, &accesspb.SimulateResponse{}},
-		"simulate another's":         {"POST /access/v1/simulate", `{"changes":[{"deleteGroup":{"uid":"` + elsewhere + `"}}]}`, "SimulationService/Simulate", &accesspb.SimulateRequest{Changes: []*accesspb.SimulatedChange{{Change: &accesspb.SimulatedChange_DeleteGroup{DeleteGroup: &iampb.DeleteGroupRequest{Uid: elsewhere}}}}}, &accesspb.SimulateResponse{}},
-		"simulate nothing":           {"POST /access/v1/simulate", `{}`, "SimulationService/Simulate", &accesspb.SimulateRequest{}, &accesspb.SimulateResponse{}},
-		"list capabilities":          {"GET /access/v1/capabilities", "", "AccessService/ListCapabilities", &accesspb.ListCapabilitiesRequest{}, &accesspb.ListCapabilitiesResponse{}},
-		"ask for the version":        {"GET /access/v1/version", "", "AccessService/GetVersion", &accesspb.GetVersionRequest{}, &accesspb.Version{}},
+		"get a provider": {
+			"GET /iam/v2beta1/identityProviders/" + s.provider, "", "IdentityProvidersService/GetIdentityProvider",
+			&iampb.GetIdentityProviderRequest{Uid: s.provider}, &iampb.IdentityProvider{},
+		},
+		"get a missing provider": {
+			"GET /iam/v2beta1/identityProviders/" + missing, "", "IdentityProvidersService/GetIdentityProvider",
+			&iampb.GetIdentityProviderRequest{Uid: missing}, &iampb.IdentityProvider{},
+		},
+		"create an empty provider": {
+			"POST /iam/v2beta1/identityProviders/" + s.folder, "", "IdentityProvidersService/CreateIdentityProvider",
+			&iampb.CreateIdentityProviderRequest{Parent: s.folder}, &iampb.IdentityProvider{},
+		},
+		"delete a provider in use": {
+			"DELETE /iam/v2beta1/identityProviders/" + s.provider, "", "IdentityProvidersService/DeleteIdentityProvider",
+			&iampb.DeleteIdentityProviderRequest{Uid: s.provider}, &iampb.IdentityProvider{},
+		},
+		"list providers": {
+			"GET /iam/v2beta1/identityProviders?order_by=name%20desc&page_size=1", "",
+			"IdentityProvidersService/ListIdentityProviders",
+			&iampb.ListIdentityProvidersRequest{OrderBy: "name desc", PageSize: 1}, &iampb.ListIdentityProvidersResponse{},
+		},
+		"get an association": {
+			"GET /iam/v2beta1/accountAssociations/" + s.folder, "", "AccountAssociationsService/GetAccountAssociation",
+			&iampb.GetAccountAssociationRequest{Uid: s.folder}, &iampb.AccountAssociation{},
+		},
+		"get another's association": {
+			"GET /iam/v2beta1/accountAssociations/" + elsewhere, "", "AccountAssociationsService/GetAccountAssociation",
+			&iampb.GetAccountAssociationRequest{Uid: elsewhere}, &iampb.AccountAssociation{},
+		},
+		"create an empty one": {
+			"POST /iam/v2beta1/accountAssociations/" + s.empty, "", "AccountAssociationsService/CreateAccountAssociation",
+			&iampb.CreateAccountAssociationRequest{Parent: s.empty}, &iampb.AccountAssociation{},
+		},
+		"list associations": {
+			"GET /iam/v2beta1/accountAssociations?name=clouds", "", "AccountAssociationsService/ListAccountAssociations",
+			&iampb.ListAccountAssociationsRequest{Name: "clouds"}, &iampb.ListAccountAssociationsResponse{},
+		},
+		"check an association": {
+			"POST /iam/v2beta1/accountAssociations/" + s.folder + ":checkAccountAssociation", `{"providerType":2}`,
+			"AccountAssociationsService/CheckAccountAssociation",
+			&iampb.CheckAccountAssociationRequest{Uid: s.folder, ProviderType: 2}, &iampb.CheckAccountAssociationResponse{},
+		},
+		"check against nothing": {
+			"POST /iam/v2beta1/accountAssociations/" + s.folder + ":checkAccountAssociation", "",
+			"AccountAssociationsService/CheckAccountAssociation", &iampb.CheckAccountAssociationRequest{Uid: s.folder},
+			&iampb.CheckAccountAssociationResponse{},
+		},
+		"get an invite": {
+			"GET /iam/v2beta1/groupInvites/" + s.invite, "", "GroupInvitesService/GetGroupInvite",
+			&iampb.GetGroupInviteRequest{Uid: s.invite}, &iampb.GroupInvite{},
+		},
+		"create an empty invite": {
+			"POST /iam/v2beta1/groupInvites/" + s.folder, "", "GroupInvitesService/CreateGroupInvite",
+			&iampb.CreateGroupInviteRequest{Parent: s.folder}, &iampb.GroupInvite{},
+		},
+		"list invites": {
+			"GET /iam/v2beta1/groupInvites?skip=1", "", "GroupInvitesService/ListGroupInvites",
+			&iampb.ListGroupInvitesRequest{Skip: 1}, &iampb.ListGroupInvitesResponse{},
+		},
+		"get a mapping": {
+			"GET /iam/v2beta1/externalGroupRoleMappings/" + s.mapping, "",
+			"ExternalGroupRoleMappingsService/GetExternalGroupRoleMapping",
+			&iampb.GetExternalGroupRoleMappingRequest{Uid: s.mapping}, &iampb.ExternalGroupRoleMapping{},
+		},
+		"create an empty mapping": {
+			"POST /iam/v2beta1/externalGroupRoleMappings/" + s.provider, "",
+			"ExternalGroupRoleMappingsService/CreateExternalGroupRoleMapping",
+			&iampb.CreateExternalGroupRoleMappingRequest{Parent: s.provider}, &iampb.ExternalGroupRoleMapping{},
+		},
+		"list mappings": {
+			"GET /iam/v2beta1/externalGroupRoleMappings?identityProviderUid=" + s.provider, "",
+			"ExternalGroupRoleMappingsService/ListExternalGroupRoleMappings",
+			&iampb.ListExternalGroupRoleMappingsRequest{IdentityProviderUid: s.provider},
+			&iampb.ListExternalGroupRoleMappingsResponse{},
+		},
+		"delete mappings of nothing": {
+			"POST /iam/v2beta1/externalGroupRoleMappings:batchDelete", `{"parent":"` + s.provider + `","names":["x"]}`,
+			"ExternalGroupRoleMappingsService/BatchDeleteExternalGroupRoleMappings",
+			&iampb.BatchDeleteExternalGroupRoleMappingsRequest{Parent: s.provider, Names: []string{"x"}},
+			&iampb.BatchDeleteExternalGroupRoleMappingsResponse{},
+		},
+		"check access": {
+			"GET /access/v1/check?capability=groups.list&identityUid=" + s.identity + "&placeUid=" + s.empty, "",
+			"AccessService/CheckAccess",
+			&accesspb.CheckAccessRequest{Capability: "groups.list", IdentityUid: s.identity, PlaceUid: s.empty},
+			&accesspb.CheckAccessResponse{},
+		},
+		"check nothing": {
+			"GET /access/v1/check", "", "AccessService/CheckAccess", &accesspb.CheckAccessRequest{},
+			&accesspb.CheckAccessResponse{},
+		},
+		"list access": {
+			"GET /access/v1/grants?capability=groups.list&place_uid=" + s.empty, "", "AccessService/ListAccess",
+			&accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: s.empty}, &accesspb.ListAccessResponse{},
+		},
+		"list another's access": {
+			"GET /access/v1/grants?capability=groups.list&place_uid=" + elsewhere, "", "AccessService/ListAccess",
+			&accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: elsewhere}, &accesspb.ListAccessResponse{},
+		},
+		"resolve a path": {
+			"GET /access/v1/resolve?kind=groups&path=dev", "", "AccessService/ResolvePath",
+			&accesspb.ResolvePathRequest{Kind: "groups", Path: "dev"}, &accesspb.ResolvePathResponse{},
+		},
+		"resolve another's path": {
+			"GET /access/v1/resolve?kind=repos&path=other%2Fapp", "", "AccessService/ResolvePath",
+			&accesspb.ResolvePathRequest{Kind: "repos", Path: "other/app"}, &accesspb.ResolvePathResponse{},
+		},
+		"resolve nothing": {
+			"GET /access/v1/resolve", "", "AccessService/ResolvePath", &accesspb.ResolvePathRequest{},
+			&accesspb.ResolvePathResponse{},
+		},
+		"look up names": {
+			"POST /access/v1/names", `{"uids":["` + s.empty + `","` + elsewhere + `"]}`, "AccessService/LookupNames",
+			&accesspb.LookupNamesRequest{Uids: []string{s.empty, elsewhere}}, &accesspb.LookupNamesResponse{},
+		},
+		"look up no names": {
+			"POST /access/v1/names", `{"uids":["nonsense"]}`, "AccessService/LookupNames",
+			&accesspb.LookupNamesRequest{Uids: []string{"nonsense"}}, &accesspb.LookupNamesResponse{},
+		},
+		"count what is in a group": {
+			"GET /access/v1/children?pageSize=1&uid=" + s.folder, "", "AccessService/CountChildren",
+			&accesspb.CountChildrenRequest{Uid: s.folder, PageSize: 1}, &accesspb.CountChildrenResponse{},
+		},
+		"count what another has": {
+			"GET /access/v1/children?uid=" + elsewhere, "", "AccessService/CountChildren",
+			&accesspb.CountChildrenRequest{Uid: elsewhere}, &accesspb.CountChildrenResponse{},
+		},
+		"count what is nowhere": {
+			"GET /access/v1/children?uid=" + missing, "", "AccessService/CountChildren",
+			&accesspb.CountChildrenRequest{Uid: missing}, &accesspb.CountChildrenResponse{},
+		},
+		"simulate a change": {
+			"POST /access/v1/simulate", `{"changes":[{"deleteIdentity":{"uid":"` + s.identity + `"}}]}`,
+			"SimulationService/Simulate",
+			&accesspb.SimulateRequest{
+				Changes: []*accesspb.SimulatedChange{
+					{Change: &accesspb.SimulatedChange_DeleteIdentity{DeleteIdentity: &iampb.DeleteIdentityRequest{Uid: s.identity}}},
+				},
+			},
+			&accesspb.SimulateResponse{},
+		},
+		"simulate another's": {
+			"POST /access/v1/simulate", `{"changes":[{"deleteGroup":{"uid":"` + elsewhere + `"}}]}`,
+			"SimulationService/Simulate",
+			&accesspb.SimulateRequest{
+				Changes: []*accesspb.SimulatedChange{
+					{Change: &accesspb.SimulatedChange_DeleteGroup{DeleteGroup: &iampb.DeleteGroupRequest{Uid: elsewhere}}},
+				},
+			},
+			&accesspb.SimulateResponse{},
+		},
+		"simulate nothing": {
+			"POST /access/v1/simulate", `{}`, "SimulationService/Simulate", &accesspb.SimulateRequest{},
+			&accesspb.SimulateResponse{},
+		},
+		"list capabilities": {
+			"GET /access/v1/capabilities", "", "AccessService/ListCapabilities", &accesspb.ListCapabilitiesRequest{},
+			&accesspb.ListCapabilitiesResponse{},
+		},
+		"ask for the version": {
+			"GET /access/v1/version", "", "AccessService/GetVersion", &accesspb.GetVersionRequest{}, &accesspb.Version{},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) { w.compare(t, tt) })

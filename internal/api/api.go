@@ -75,7 +75,8 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	})
 	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary, c.stream), advisory: all.Advisory}
 	a.draining, a.drain = context.WithCancel(context.Background())
-	v2.Register(a.local, all, v2.Config{Version: cfg.Version, Dir: cfg.Dir, Events: cfg.Events, Bearer: bearerOf, Ending: a.draining})
+	v2.Register(a.local, all,
+		v2.Config{Version: cfg.Version, Dir: cfg.Dir, Events: cfg.Events, Bearer: bearerOf, Ending: a.draining})
 	v1.Register(a.local, all, bearerOf, issuer.Address())
 	return a
 }

@@ -90,10 +90,13 @@ func newWorldOn(t *testing.T, s *storetest.Store) *world {
 	issuer := check(token.New(ctx, s.DB, token.Config{Issuer: "https://auth.example.com", Key: key, Now: now}))(t)
 	pages := page.NewTokens(key.Derive("page tokens"), now)
 	svc := iam.New(s.DB, checker, pages, iam.Config{Key: key, Now: now})
-	reg := protocol.NewService(pages, protocol.New(s.DB, checker, issuer, nil, protocol.Config{Host: registryHost, Now: now}))
+	reg := protocol.NewService(pages,
+		protocol.New(s.DB, checker, issuer, nil, protocol.Config{Host: registryHost, Now: now}))
 	org, owner, err := svc.Bootstrap(ctx, "acme", resource.OrgDev, resource.Identity{
-		Name:         "owner",
-		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.example.com", Subject: "owner"}},
+		Name: "owner",
+		Relationship: resource.Relationship{
+			ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.example.com", Subject: "owner"},
+		},
 	})
 	must(t, err)
 	w.org, w.owner = org.UID, owner
@@ -101,9 +104,14 @@ func newWorldOn(t *testing.T, s *storetest.Store) *world {
 	w.token = w.mint(token.Claims{Subject: owner.UID, Audience: []string{audience}, Life: time.Hour})
 	log := slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	issuers := check(issuers.New(issuers.Config{Now: now}))(t)
-	exchange := sts.New(s.DB, checker, issuer, issuers, sts.Config{BaseURL: audience, RegistryHost: "registry.example.com", AWS: sts.AWS{Endpoint: "https://127.0.0.1:1"}, Now: now})
-	adv := advisory.New(advisorydb.New(s.DB), checker, page.NewTokens(key.Derive("page tokens"), now), advisory.Config{Fetcher: fetch.New(fetch.Config{Folders: []string{"/srv/feeds"}}), Now: now})
-	a := api.New(api.Services{IAM: svc, Registry: reg, STS: exchange, Advisory: adv}, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
+	exchange := sts.New(s.DB, checker, issuer, issuers,
+		sts.Config{
+			BaseURL: audience, RegistryHost: "registry.example.com", AWS: sts.AWS{Endpoint: "https://127.0.0.1:1"}, Now: now,
+		})
+	adv := advisory.New(advisorydb.New(s.DB), checker, page.NewTokens(key.Derive("page tokens"), now),
+		advisory.Config{Fetcher: fetch.New(fetch.Config{Folders: []string{"/srv/feeds"}}), Now: now})
+	a := api.New(api.Services{IAM: svc, Registry: reg, STS: exchange, Advisory: adv}, issuer, checker,
+		api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
 	w.serve(t, a)
 	return w
 }

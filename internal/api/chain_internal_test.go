@@ -31,7 +31,9 @@ const (
 
 // quietChain is a chain that lets in whoever has the token "good".
 func quietChain(log *bytes.Buffer) *chain {
-	cfg := Config{Domain: "iam.example.com", Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	cfg := Config{
+		Domain: "iam.example.com", Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
 	return newChain(cfg, func(_ context.Context, o origin) (authz.Caller, error) {
 		if o.token != "good" {
 			return authz.Caller{}, fault.New(fault.Unauthenticated, "Unauthenticated: expired")
@@ -52,22 +54,28 @@ func TestChainOutcomes(t *testing.T) {
 		message string
 		level   string
 	}{
-		"a read":               {getGroup, "good", func() error { return nil }, 0, "", "DEBUG"},
-		"a write":              {deleteGroup, "good", func() error { return nil }, 0, "", "INFO"},
-		"the client's mistake": {getGroup, "good", func() error { return fault.Missing("group", "x") }, 5, "Not found: group x", "INFO"},
-		"a bad token":          {getGroup, "bad", func() error { return nil }, 16, "Unauthenticated: expired", "INFO"},
-		"no token is needed":   {pingMethod, "bad", func() error { return nil }, 0, "", "DEBUG"},
-		"an unknown method":    {"/x.Y/Z", "bad", func() error { return nil }, 16, "Unauthenticated: expired", "INFO"},
-		"our mistake":          {getGroup, "good", func() error { return boom }, 13, "Internal error: request id-1", "ERROR"},
-		"an outage":            {getGroup, "good", func() error { return fault.Outage("the database", boom) }, 14, "Unavailable: the database cannot be used right now; try again", "ERROR"},
-		"a panic":              {getGroup, "good", func() error { panic(boom) }, 13, "Internal error: request id-1", "ERROR"},
-		"the caller gone":      {getGroup, "good", func() error { return context.Canceled }, 1, "Cancelled: the caller went away", "INFO"},
+		"a read":  {getGroup, "good", func() error { return nil }, 0, "", "DEBUG"},
+		"a write": {deleteGroup, "good", func() error { return nil }, 0, "", "INFO"},
+		"the client's mistake": {
+			getGroup, "good", func() error { return fault.Missing("group", "x") }, 5, "Not found: group x", "INFO",
+		},
+		"a bad token":        {getGroup, "bad", func() error { return nil }, 16, "Unauthenticated: expired", "INFO"},
+		"no token is needed": {pingMethod, "bad", func() error { return nil }, 0, "", "DEBUG"},
+		"an unknown method":  {"/x.Y/Z", "bad", func() error { return nil }, 16, "Unauthenticated: expired", "INFO"},
+		"our mistake":        {getGroup, "good", func() error { return boom }, 13, "Internal error: request id-1", "ERROR"},
+		"an outage":          {getGroup, "good", func() error { return fault.Outage("the database", boom) }, 14, "Unavailable: the database cannot be used right now; try again", "ERROR"},
+		"a panic":            {getGroup, "good", func() error { panic(boom) }, 13, "Internal error: request id-1", "ERROR"},
+		"the caller gone": {
+			getGroup, "good", func() error { return context.Canceled }, 1, "Cancelled: the caller went away", "INFO",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			c := quietChain(&log)
-			_, err := c.unary(with(origin{id: "id-1", remote: "192.0.2.1", token: tt.token}), nil, &grpc.UnaryServerInfo{FullMethod: tt.method},
+			_, err := c.unary(with(origin{
+				id: "id-1", remote: "192.0.2.1", token: tt.token,
+			}), nil, &grpc.UnaryServerInfo{FullMethod: tt.method},
 				func(context.Context, any) (any, error) { return nil, tt.handler() })
 			if st := status.Convert(err); st.Code() != tt.code || st.Message() != tt.message {
 				t.Errorf("status = %v %q, want %v %q", st.Code(), st.Message(), tt.code, tt.message)
@@ -176,7 +184,10 @@ func TestChainMetrics(t *testing.T) {
 	for _, f := range families {
 		text += f.String()
 	}
-	for _, want := range []string{"holdfast_build_info", "holdfast_calls_in_flight", "holdfast.ping.v2beta1.PingService/Ping", `value:"INVALID_ARGUMENT"`, "sample_count:1"} {
+	for _, want := range []string{
+		"holdfast_build_info", "holdfast_calls_in_flight", "holdfast.ping.v2beta1.PingService/Ping",
+		`value:"INVALID_ARGUMENT"`, "sample_count:1",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)
 		}
@@ -186,7 +197,8 @@ func TestChainMetrics(t *testing.T) {
 func TestStatusDetails(t *testing.T) {
 	f := &fault.Error{
 		Code: fault.FailedPrecondition, Message: "m", Metadata: map[string]string{"k": "v"},
-		Fields: []fault.Violation{{Subject: "f", Description: "d"}}, Unmet: []fault.Violation{{Subject: "T", Description: "d"}},
+		Fields:   []fault.Violation{{Subject: "f", Description: "d"}},
+		Unmet:    []fault.Violation{{Subject: "T", Description: "d"}},
 		Resource: &fault.Resource{Type: "group", Name: "n"}, RetryIn: time.Second,
 	}
 	st := statusOf(f, "iam.example.com", "id")
@@ -194,7 +206,8 @@ func TestStatusDetails(t *testing.T) {
 	if len(all) != 5 {
 		t.Fatalf("details = %v", all)
 	}
-	if i, ok := all[0].(*errdetails.ErrorInfo); !ok || i.Reason != "FAILED_PRECONDITION" || i.Domain != "iam.example.com" || i.Metadata["k"] != "v" {
+	if i, ok := all[0].(*errdetails.ErrorInfo); !ok || i.Reason != "FAILED_PRECONDITION" ||
+		i.Domain != "iam.example.com" || i.Metadata["k"] != "v" {
 		t.Errorf("first = %v", all[0])
 	}
 	if b, ok := all[1].(*errdetails.BadRequest); !ok || b.FieldViolations[0].Field != "f" {

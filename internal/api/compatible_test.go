@@ -29,8 +29,10 @@ func (w *world) push(t *testing.T, group, repo, word string, tags ...string) (di
 // holder returns the token of a new identity that holds capabilities in a group.
 func (w *world) holder(t *testing.T, group, name string, capabilities ...string) string {
 	t.Helper()
-	role := w.make(t, "roles/"+string(w.org), `{"name":"`+name+`","capabilities":["`+strings.Join(capabilities, `","`)+`"]}`)
-	identity := w.make(t, "identities/"+string(w.org), `{"name":"`+name+`","claimMatch":{"issuer":"https://ci.example.com","subject":"`+name+`"}}`)
+	role := w.make(t, "roles/"+string(w.org),
+		`{"name":"`+name+`","capabilities":["`+strings.Join(capabilities, `","`)+`"]}`)
+	identity := w.make(t, "identities/"+string(w.org),
+		`{"name":"`+name+`","claimMatch":{"issuer":"https://ci.example.com","subject":"`+name+`"}}`)
 	w.make(t, "roleBindings/"+group, `{"identityUid":"`+identity+`","roleUid":"`+role+`"}`)
 	return w.mint(token.Claims{Subject: resource.UID(identity), Audience: []string{audience}, Life: 3600e9})
 }
@@ -48,7 +50,8 @@ func TestTagsWithoutDigest(t *testing.T) {
 	}
 	tag, _ := made.field("id").(string)
 	changed := w.do(t, "PUT /registry/v1/tags/"+tag, `{"name":"v1","deprecated":true}`)
-	if changed.status != 200 || changed.field("digest") != digest || changed.field("deprecated") != true || !strings.Contains(changed.text, `"bundles":[]`) {
+	if changed.status != 200 || changed.field("digest") != digest || changed.field("deprecated") != true ||
+		!strings.Contains(changed.text, `"bundles":[]`) {
 		t.Fatalf("update: %s", changed.text)
 	}
 	moved := w.push(t, folder, "app", "two", "v1")
@@ -91,12 +94,14 @@ func TestLooseRules(t *testing.T) {
 		"google.project_id":     `{"google":{"projectId":""}}`,
 		"google.project_number": `{"google":{"projectNumber":""}}`,
 	} {
-		if got := w.do(t, "PATCH /iam/v2beta1/accountAssociations/"+folder, body); strings.Join(got.violations(), " ") != field {
+		if got := w.do(t, "PATCH /iam/v2beta1/accountAssociations/"+folder,
+			body); strings.Join(got.violations(), " ") != field {
 			t.Errorf("%s: %s", body, got.text)
 		}
 	}
 	claims := `"claims":{"team":"web"},"claimPatterns":{"team":"w.*"}`
-	made = w.do(t, "POST /iam/v2beta1/identities/"+folder, `{"name":"ci","claimMatch":{"issuer":"https://ci.example.com","subject":"s",`+claims+`}}`)
+	made = w.do(t, "POST /iam/v2beta1/identities/"+folder,
+		`{"name":"ci","claimMatch":{"issuer":"https://ci.example.com","subject":"s",`+claims+`}}`)
 	if made.status != 200 || !strings.Contains(made.text, claims) {
 		t.Errorf("identity: %s", made.text)
 	}
@@ -106,7 +111,8 @@ func TestLooseRules(t *testing.T) {
 // the list has.
 func TestPageTokenAlone(t *testing.T) {
 	w := newWorld(t)
-	folder, other := w.make(t, "groups/"+string(w.org), `{"name":"web"}`), w.make(t, "groups/"+string(w.org), `{"name":"other"}`)
+	folder, other := w.make(t, "groups/"+string(w.org), `{"name":"web"}`), w.make(t, "groups/"+string(w.org),
+		`{"name":"other"}`)
 	for _, name := range []string{"a", "b", "c"} {
 		w.make(t, "groups/"+folder, `{"name":"`+name+`"}`)
 	}
@@ -139,15 +145,18 @@ func TestPageTokenAlone(t *testing.T) {
 	}
 	second := w.do(t, list+"&page_token="+next, "")
 	next, _ = second.field("nextPageToken").(string)
-	if third := w.do(t, list+"&page_token="+next, ""); names(third) != "a" || third.field("totalCount") != "3" || third.field("nextPageToken") != "" {
+	if third := w.do(t, list+"&page_token="+next, ""); names(third) != "a" || third.field("totalCount") != "3" ||
+		third.field("nextPageToken") != "" {
 		t.Errorf("the last page: %s", third.text)
 	}
-	if got := w.do(t, "GET /iam/v2beta1/identities?page_token="+next, ""); strings.Join(got.violations(), " ") != "page_token" {
+	if got := w.do(t, "GET /iam/v2beta1/identities?page_token="+next,
+		""); strings.Join(got.violations(), " ") != "page_token" {
 		t.Errorf("for another list: %s", got.text)
 	}
 	// A token is no grant: it says what to list, and the caller's own grants what of it.
 	reader := w.holder(t, other, "reader", "CAP_IAM_GROUPS_LIST")
-	if got := w.do(t, list+"&page_token="+next, "", "Authorization", "Bearer "+reader); got.status != 200 || names(got) != "" || got.field("totalCount") != "0" {
+	if got := w.do(t, list+"&page_token="+next, "", "Authorization", "Bearer "+reader); got.status != 200 ||
+		names(got) != "" || got.field("totalCount") != "0" {
 		t.Errorf("for somebody who may not see the folder: %s", got.text)
 	}
 }
@@ -165,7 +174,9 @@ func TestAssociationsOfGroup(t *testing.T) {
 		"": "3", "?uidp.descendants_of=" + folder: "2", "?uidp.children_of=" + folder: "1", "?uidp.children_of=" + below: "1",
 		"?uidp.descendants_of=" + string(w.org): "3", "?uidp.ids=" + folder: "1",
 	} {
-		for _, path := range []string{"v2beta1/accountAssociations", "v2beta1/account_associations", "v2/account_associations"} {
+		for _, path := range []string{
+			"v2beta1/accountAssociations", "v2beta1/account_associations", "v2/account_associations",
+		} {
 			if got := w.do(t, "GET /iam/"+path+query, ""); got.field("totalCount") != want {
 				t.Errorf("%s%s: %s, want %s", path, query, got.text, want)
 			}
@@ -220,7 +231,8 @@ func TestTagsByCreation(t *testing.T) {
 	w.now = w.now.Add(time.Second)
 	w.push(t, folder, "app", "two", "c") // moves
 	for query, want := range map[string]string{
-		"order_by=created_at": "cab", "order_by=create_time%20desc": "bac", "order_by=createTime": "cab", "order_by=updated_at": "abc",
+		"order_by=created_at": "cab", "order_by=create_time%20desc": "bac", "order_by=createTime": "cab",
+		"order_by=updated_at": "abc",
 	} {
 		for _, place := range []string{"", "&uidp.children_of=" + repo, "&uidp.descendants_of=" + folder} {
 			got := w.do(t, "GET /registry/v2beta1/tags?"+query+place, "")
@@ -247,7 +259,8 @@ func TestUpdateInvite(t *testing.T) {
 	w := newWorld(t)
 	folder := w.make(t, "groups/"+string(w.org), `{"name":"web"}`)
 	viewer, owner := string(resource.ManagedRoleUID("viewer")), string(resource.ManagedRoleUID("owner"))
-	made := w.do(t, "POST /iam/v2beta1/groupInvites/"+folder, `{"roleUid":"`+viewer+`","ttl":"3600s","email":"ann@example.com"}`)
+	made := w.do(t, "POST /iam/v2beta1/groupInvites/"+folder,
+		`{"roleUid":"`+viewer+`","ttl":"3600s","email":"ann@example.com"}`)
 	uid, _ := made.field("uid").(string)
 	if made.field("updateTime") != made.field("createTime") {
 		t.Errorf("create: %s", made.text)
@@ -259,7 +272,8 @@ func TestUpdateInvite(t *testing.T) {
 	}
 	later := w.now.UTC().Add(48 * time.Hour).Format("2006-01-02T15:04:05.000Z")
 	got := change(`{"email":"bob@example.com","roleUid":"`+owner+`","expirationTime":"`+later+`"}`, "")
-	if got.status != 200 || got.field("email") != "bob@example.com" || got.field("roleUid") != owner || got.field("role.name") != "owner" ||
+	if got.status != 200 || got.field("email") != "bob@example.com" || got.field("roleUid") != owner ||
+		got.field("role.name") != "owner" ||
 		got.field("expirationTime") != later || got.field("code") != "" || got.field("keyId") != made.field("keyId") ||
 		got.field("createTime") != made.field("createTime") || got.field("updateTime") == made.field("updateTime") {
 		t.Fatalf("update: %s", got.text)
@@ -271,7 +285,8 @@ func TestUpdateInvite(t *testing.T) {
 		t.Errorf("what was answered, sent back: %s", echo.text)
 	}
 	soon := w.now.UTC().Add(time.Hour).Truncate(time.Millisecond).Format("2006-01-02T15:04:05.000Z")
-	if got := change(`{"ttl":"3600s","email":""}`, "?updateMask=ttl"); got.field("expirationTime") != soon || got.field("email") != "bob@example.com" {
+	if got := change(`{"ttl":"3600s","email":""}`, "?updateMask=ttl"); got.field("expirationTime") != soon ||
+		got.field("email") != "bob@example.com" {
 		t.Errorf("by ttl: %s, want %s", got.text, soon)
 	}
 	for body, fields := range map[string]string{
@@ -290,16 +305,19 @@ func TestUpdateInvite(t *testing.T) {
 			t.Errorf("%s: %s, want a complaint about %s", body, got.text, fields)
 		}
 	}
-	inviter := w.holder(t, folder, "inviter", "CAP_IAM_GROUP_INVITES_CREATE", "CAP_IAM_GROUP_INVITES_LIST", "CAP_IAM_ROLE_BINDINGS_CREATE", "CAP_IAM_ROLES_LIST")
+	inviter := w.holder(t, folder, "inviter", "CAP_IAM_GROUP_INVITES_CREATE", "CAP_IAM_GROUP_INVITES_LIST",
+		"CAP_IAM_ROLE_BINDINGS_CREATE", "CAP_IAM_ROLES_LIST")
 	few := resource.NewCapabilities(resource.GroupInvitesCreate, resource.RoleBindingsCreate)
 	narrow := token.Claims{Subject: w.owner.UID, Audience: []string{audience}, Life: time.Hour, Caps: &few}
 	for name, bearer := range map[string]string{
-		"who lacks the role":         inviter,
-		"an inviter of another tree": w.holder(t, w.make(t, "groups/"+string(w.org), `{"name":"other"}`), "elsewhere", "CAP_IAM_GROUP_INVITES_CREATE", "CAP_IAM_ROLE_BINDINGS_CREATE"),
-		"a reader":                   w.holder(t, folder, "readers", "CAP_IAM_GROUP_INVITES_LIST"),
-		"a narrowed owner":           w.mint(narrow),
+		"who lacks the role": inviter,
+		"an inviter of another tree": w.holder(t, w.make(t, "groups/"+string(w.org), `{"name":"other"}`), "elsewhere",
+			"CAP_IAM_GROUP_INVITES_CREATE", "CAP_IAM_ROLE_BINDINGS_CREATE"),
+		"a reader":         w.holder(t, folder, "readers", "CAP_IAM_GROUP_INVITES_LIST"),
+		"a narrowed owner": w.mint(narrow),
 	} {
-		for _, body := range []string{`{"email":"eve@example.com"}`, `{"ttl":"7200s"}`, `{"roleUid":"` + owner + `"}`} { // the role stays or not
+		// the role stays or not
+		for _, body := range []string{`{"email":"eve@example.com"}`, `{"ttl":"7200s"}`, `{"roleUid":"` + owner + `"}`} {
 			if got := change(body, "", "Authorization", "Bearer "+bearer); got.status != 403 {
 				t.Errorf("%s: %s: %d %s", name, body, got.status, got.text)
 			}
@@ -338,12 +356,14 @@ func TestLongNames(t *testing.T) {
 		if !strings.Contains(got.text, `"name":"`+long+`"`) {
 			t.Errorf("%s: %s", kind, got.text)
 		}
-		if got := w.do(t, "POST /iam/v2beta1/"+kind+"/"+org, `{"name":"`+long+`n",`+fields+`}`); !strings.Contains(got.text, "at most 1024 characters") {
+		if got := w.do(t, "POST /iam/v2beta1/"+kind+"/"+org,
+			`{"name":"`+long+`n",`+fields+`}`); !strings.Contains(got.text, "at most 1024 characters") {
 			t.Errorf("one more: %s", got.text)
 		}
 	}
 	w.make(t, "groups/"+org, `{"name":"`+long[:128]+`"}`)
-	if got := w.do(t, "POST /iam/v2beta1/groups/"+org, `{"name":"`+long[:129]+`"}`); !strings.Contains(got.text, "at most 128 characters, because the paths of repos") {
+	if got := w.do(t, "POST /iam/v2beta1/groups/"+org,
+		`{"name":"`+long[:129]+`"}`); !strings.Contains(got.text, "at most 128 characters, because the paths of repos") {
 		t.Errorf("a group: %s", got.text)
 	}
 }

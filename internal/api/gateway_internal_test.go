@@ -70,7 +70,8 @@ func TestRoutes(t *testing.T) {
 		}
 		for _, p := range paths {
 			for _, path := range []string{p, p + "/", strings.Replace(p, "/v2beta1/", "/v2/", 1)} {
-				exact := b.verb == http.MethodPatch || b.verb == http.MethodDelete || strings.Contains(path, ":") // a verb is the end of a path
+				// a verb is the end of a path
+				exact := b.verb == http.MethodPatch || b.verb == http.MethodDelete || strings.Contains(path, ":")
 				if strings.HasSuffix(path, "/") && exact {
 					continue
 				}
@@ -264,17 +265,23 @@ type providers struct {
 	deleted *iampb.DeleteIdentityProviderRequest
 }
 
-func (p *providers) CreateIdentityProvider(_ context.Context, r *iampb.CreateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
+func (p *providers) CreateIdentityProvider(
+	_ context.Context, r *iampb.CreateIdentityProviderRequest,
+) (*iampb.IdentityProvider, error) {
 	p.created = r
 	return r.GetIdentityProvider(), nil
 }
 
-func (p *providers) UpdateIdentityProvider(_ context.Context, r *iampb.UpdateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
+func (p *providers) UpdateIdentityProvider(
+	_ context.Context, r *iampb.UpdateIdentityProviderRequest,
+) (*iampb.IdentityProvider, error) {
 	p.updated = r
 	return r.GetIdentityProvider(), nil
 }
 
-func (p *providers) DeleteIdentityProvider(_ context.Context, r *iampb.DeleteIdentityProviderRequest) (*emptypb.Empty, error) {
+func (p *providers) DeleteIdentityProvider(
+	_ context.Context, r *iampb.DeleteIdentityProviderRequest,
+) (*emptypb.Empty, error) {
 	p.deleted = r
 	return &emptypb.Empty{}, nil
 }
@@ -288,7 +295,8 @@ func TestValidateOnlyIsReadFromTheQuery(t *testing.T) {
 			iampb.RegisterIdentityProvidersServiceServer(l, p)
 			g := newGateway(Config{MaxBody: 1 << 20}, l, c)
 			for _, method := range []string{"POST", "PATCH", "DELETE"} {
-				r := httptest.NewRequestWithContext(t.Context(), method, "/iam/v2beta1/identityProviders/a1/e5"+query, strings.NewReader(`{"name": "okta"}`))
+				r := httptest.NewRequestWithContext(t.Context(), method, "/iam/v2beta1/identityProviders/a1/e5"+query,
+					strings.NewReader(`{"name": "okta"}`))
 				r.Header.Set("Authorization", "Bearer good")
 				w := httptest.NewRecorder()
 				g.ServeHTTP(w, r)
@@ -324,7 +332,8 @@ func TestSpecificity(t *testing.T) {
 			t.Errorf("%s does not win over %s", winner, loser)
 		}
 	}
-	if all := bindings(); !slices.IsSortedFunc(all, func(x, y binding) int { return specificity(x.path) - specificity(y.path) }) {
+	if all := bindings(); !slices.IsSortedFunc(all,
+		func(x, y binding) int { return specificity(x.path) - specificity(y.path) }) {
 		t.Error("bindings are not in the order of their specificity")
 	}
 }

@@ -17,7 +17,8 @@ func TestGroupOverJSON(t *testing.T) {
 	w := newWorld(t)
 	org := string(w.org)
 	made := w.do(t, "POST /iam/v2beta1/groups/"+org, `{"name":"dev","description":"first"}`)
-	if made.status != 200 || made.field("name") != "dev" || made.field("verified") != false || made.field("status") != "ORG_STATUS_READY" {
+	if made.status != 200 || made.field("name") != "dev" || made.field("verified") != false ||
+		made.field("status") != "ORG_STATUS_READY" {
 		t.Fatalf("create: %d %s", made.status, made.text)
 	}
 	if limits, ok := made.field("resourceLimits").(map[string]any); !ok || len(limits) != 0 {
@@ -35,14 +36,20 @@ func TestGroupOverJSON(t *testing.T) {
 	}
 	steps := []struct{ request, body, name, description string }{
 		{"PATCH /iam/v2beta1/groups/" + uid, `{"description":"second"}`, "dev", "second"},
-		{"PATCH /iam/v2beta1/groups/" + uid + "?updateMask=description", `{"description":"third","name":"ignored"}`, "dev", "third"},
+		{
+			"PATCH /iam/v2beta1/groups/" + uid + "?updateMask=description", `{"description":"third","name":"ignored"}`, "dev",
+			"third",
+		},
 		{"PATCH /iam/v2beta1/groups/" + uid + "?update_mask=name", `{"description":"ignored","name":"ops"}`, "ops", "third"},
 		{"PATCH /iam/v2beta1/groups/" + uid + "?updateMask=", `{"name":"dev"}`, "dev", "third"},
 		{"PATCH /iam/v2beta1/groups/" + uid, "", "dev", "third"},
 		{"PATCH /iam/v2beta1/groups/" + uid, "{}", "dev", "third"},
 		{"PATCH /iam/v2beta1/groups/" + escaped, made.text, "dev", "first"}, // sent back as it came
 		{"PATCH /iam/v2beta1/groups/" + uid, `{"description":""}`, "dev", ""},
-		{"PATCH /iam/v2beta1/groups/" + uid + "?updateMask=*", `{"name":"qa","description":"x","kind":"ORG_KIND_DEV"}`, "qa", "x"},
+		{
+			"PATCH /iam/v2beta1/groups/" + uid + "?updateMask=*", `{"name":"qa","description":"x","kind":"ORG_KIND_DEV"}`,
+			"qa", "x",
+		},
 		{"PATCH /iam/v2beta1/groups/" + uid + "?updateMask=*", `{"name":"qa","kind":"ORG_KIND_DEV"}`, "qa", ""},
 	}
 	for _, s := range steps {
@@ -74,58 +81,126 @@ func TestBadRequests(t *testing.T) {
 		code          string
 		fields        string // that are complained about, with spaces between
 	}{
-		"an empty body is an empty resource":     {"POST /iam/v2beta1/groups/" + org, "", nil, 400, "3", "name"},
-		"so is one of spaces":                    {"POST /iam/v2beta1/groups/" + org, " \n", nil, 400, "3", "name"},
-		"an unknown key":                         {"POST /iam/v2beta1/groups/" + org, `{"name":"a","nme":"b"}`, nil, 400, "3", "nme"},
-		"an unknown key, of an update":           {"PATCH /iam/v2beta1/groups/" + org + "?updateMask=name", `{"nme":"b"}`, nil, 400, "3", "nme"},
-		"a key given twice":                      {"POST /iam/v2beta1/groups/" + org, `{"name":"a","name":"b"}`, nil, 400, "3", "name"},
-		"a number for text":                      {"POST /iam/v2beta1/groups/" + org, `{"name":1}`, nil, 400, "3", "name"},
-		"an enum there is none of":               {"POST /iam/v2beta1/groups/" + org, `{"name":"a","kind":"X"}`, nil, 400, "3", "kind"},
-		"not JSON":                               {"POST /iam/v2beta1/groups/" + org, `{"name":`, nil, 400, "3", "body"},
-		"two documents":                          {"POST /iam/v2beta1/groups/" + org, `{"name":"a"}{}`, nil, 400, "3", "body"},
-		"a list":                                 {"POST /iam/v2beta1/groups/" + org, `[]`, nil, 400, "3", "body"},
-		"null":                                   {"POST /iam/v2beta1/groups/" + org, `null`, nil, 400, "3", "body"},
-		"text that is not UTF-8":                 {"POST /iam/v2beta1/groups/" + org, "{\"name\":\"\xff\"}", nil, 400, "3", "name"},
-		"a body that is too large":               {"POST /iam/v2beta1/groups/" + org, `{"name":"` + strings.Repeat("a", maxBody) + `"}`, nil, 400, "3", "body"},
-		"a body that is a form":                  {"POST /iam/v2beta1/groups/" + org, `name=a`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 400, "3", "body"},
-		"JSON that is said to be a form":         {"PATCH /iam/v2beta1/groups/" + org, `{"description":"d"}`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 200, "", ""},
-		"JSON of no known type":                  {"PATCH /iam/v2beta1/groups/" + org, `{"description":"d"}`, []string{"Content-Type", "/;"}, 200, "", ""},
-		"a page size that is no number":          {"GET /iam/v2beta1/groups?page_size=abc", "", nil, 400, "3", "page_size"},
-		"two bad values, in camel case":          {"GET /iam/v2beta1/groups?pageSize=abc&uidp.inRoot=2", "", nil, 400, "3", "page_size uidp.in_root"},
-		"a negative page size":                   {"GET /iam/v2beta1/groups?page_size=-1", "", nil, 400, "3", "page_size"},
-		"a value given twice":                    {"GET /iam/v2beta1/groups?skip=1&skip=2", "", nil, 400, "3", "skip"},
-		"a value given in both cases":            {"GET /iam/v2beta1/groups?page_size=1&pageSize=2", "", nil, 400, "3", "page_size"},
-		"a query value that is not UTF-8":        {"GET /iam/v2beta1/groups?name=%ff", "", nil, 400, "3", "name"},
-		"a query that is malformed":              {"GET /iam/v2beta1/groups?name=%zz", "", nil, 400, "3", "query"},
-		"a type of relationship there is not":    {"GET /iam/v2beta1/identities?relationship_type=X", "", nil, 400, "3", "relationship_type"},
-		"a page token of somebody else":          {"GET /iam/v2beta1/groups?page_token=abc", "", nil, 400, "3", "page_token"},
-		"an order there is not":                  {"GET /iam/v2beta1/groups?order_by=x", "", nil, 400, "3", "order_by"},
-		"a filter that is no uid":                {"GET /iam/v2beta1/groups?uidp.children_of=x", "", nil, 400, "3", "uidp.children_of"},
-		"a path that is no uid":                  {"GET /iam/v2beta1/groups/x", "", nil, 400, "3", "uid"},
-		"a path that is not UTF-8":               {"GET /iam/v2beta1/groups/%ff", "", nil, 400, "3", "uid"},
-		"a mask that leads nowhere":              {"PATCH /iam/v2beta1/groups/" + org + "?updateMask=x,y.z", `{}`, nil, 400, "3", "update_mask update_mask"},
-		"a role without capabilities":            {"POST /iam/v2beta1/roles/" + org, `{"name":"a"}`, nil, 400, "3", "capabilities"},
-		"a role with an unknown capability":      {"POST /iam/v2beta1/roles/" + org, `{"name":"a","capabilities":["UNKNOWN"]}`, nil, 400, "3", "capabilities"},
-		"a binding of nothing":                   {"POST /iam/v2beta1/roleBindings/" + org, `{}`, nil, 400, "3", "identity_uid role_uid"},
-		"a lookup of nobody":                     {"GET /iam/v2beta1/identities:lookupIdentity", "", nil, 400, "3", "issuer subject"},
-		"an empty batch":                         {"POST /iam/v2beta1/roleBindings:batchCreate", `{"parent":"` + org + `"}`, nil, 400, "3", "requests"},
-		"an identity without a relationship":     {"POST /iam/v2beta1/identities/" + org, `{"name":"a"}`, nil, 400, "3", "relationship"},
-		"an identity in no group":                {"POST /iam/v2beta1/identities", `{"name":"a"}`, nil, 400, "3", "parent"},
-		"metadata without any":                   {"PATCH /iam/v2beta1/identities:updateIdentityMetadata", `{}`, nil, 400, "3", "identity_metadata"},
-		"an unknown path":                        {"GET /iam/v2beta1/nothing", "", nil, 404, "5", ""},
-		"the root":                               {"GET /", "", nil, 404, "5", ""},
-		"a method that the path does not take":   {"PUT /iam/v2beta1/groups/" + org, "{}", nil, 405, "12", ""},
-		"a mask into the service's fields":       {"PATCH /iam/v2beta1/groups/" + org + "?updateMask=uid.x", `{}`, nil, 400, "3", "update_mask"},
-		"limits, which would be lost":            {"POST /iam/v1/groups/" + org, `{"name":"a","resourceLimits":{"clusters":5}}`, nil, 400, "3", "resource_limits"},
-		"no limits":                              {"POST /iam/v1/groups/" + org, `{"name":"no limits","resourceLimits":{}}`, nil, 200, "", ""},
-		"an override of the method":              {"POST /iam/v2beta1/groups/" + org, "", []string{"X-HTTP-Method-Override", "DELETE", "Content-Type", "application/x-www-form-urlencoded"}, 400, "3", "name"},
-		"no token":                               {"GET /iam/v2beta1/groups", "", []string{"Authorization", ""}, 401, "16", ""},
-		"a token without its scheme":             {"GET /iam/v2beta1/groups", "", []string{"Authorization", w.token}, 401, "16", ""},
-		"no token and a bad body: the token":     {"POST /iam/v2beta1/groups", "{", []string{"Authorization", ""}, 401, "16", ""},
-		"a group of another organization":        {"GET /iam/v2beta1/groups/" + string(resource.NewRoot()), "", nil, 403, "7", ""},
-		"something that is not there":            {"GET /iam/v2beta1/groups/" + string(w.org.NewChild()), "", nil, 404, "5", ""},
-		"a mask that tries the service's fields": {"PATCH /iam/v2beta1/groups/" + org + "?updateMask=uid,createTime", `{"uid":"x"}`, nil, 200, "", ""},
-		"unknown query keys are ignored":         {"GET /iam/v2beta1/groups?nonsense=1&a.b=c", "", nil, 200, "", ""},
+		"an empty body is an empty resource": {"POST /iam/v2beta1/groups/" + org, "", nil, 400, "3", "name"},
+		"so is one of spaces":                {"POST /iam/v2beta1/groups/" + org, " \n", nil, 400, "3", "name"},
+		"an unknown key": {
+			"POST /iam/v2beta1/groups/" + org, `{"name":"a","nme":"b"}`, nil, 400, "3", "nme",
+		},
+		"an unknown key, of an update": {
+			"PATCH /iam/v2beta1/groups/" + org + "?updateMask=name", `{"nme":"b"}`, nil, 400, "3", "nme",
+		},
+		"a key given twice": {
+			"POST /iam/v2beta1/groups/" + org, `{"name":"a","name":"b"}`, nil, 400, "3", "name",
+		},
+		"a number for text": {"POST /iam/v2beta1/groups/" + org, `{"name":1}`, nil, 400, "3", "name"},
+		"an enum there is none of": {
+			"POST /iam/v2beta1/groups/" + org, `{"name":"a","kind":"X"}`, nil, 400, "3", "kind",
+		},
+		"not JSON": {"POST /iam/v2beta1/groups/" + org, `{"name":`, nil, 400, "3", "body"},
+		"two documents": {
+			"POST /iam/v2beta1/groups/" + org, `{"name":"a"}{}`, nil, 400, "3", "body",
+		},
+		"a list": {"POST /iam/v2beta1/groups/" + org, `[]`, nil, 400, "3", "body"},
+		"null":   {"POST /iam/v2beta1/groups/" + org, `null`, nil, 400, "3", "body"},
+		"text that is not UTF-8": {
+			"POST /iam/v2beta1/groups/" + org, "{\"name\":\"\xff\"}", nil, 400, "3", "name",
+		},
+		"a body that is too large": {
+			"POST /iam/v2beta1/groups/" + org, `{"name":"` + strings.Repeat("a", maxBody) + `"}`, nil, 400, "3", "body",
+		},
+		"a body that is a form": {
+			"POST /iam/v2beta1/groups/" + org, `name=a`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 400,
+			"3", "body",
+		},
+		"JSON that is said to be a form": {
+			"PATCH /iam/v2beta1/groups/" + org, `{"description":"d"}`,
+			[]string{"Content-Type", "application/x-www-form-urlencoded"}, 200, "", "",
+		},
+		"JSON of no known type": {
+			"PATCH /iam/v2beta1/groups/" + org, `{"description":"d"}`, []string{"Content-Type", "/;"}, 200, "", "",
+		},
+		"a page size that is no number": {"GET /iam/v2beta1/groups?page_size=abc", "", nil, 400, "3", "page_size"},
+		"two bad values, in camel case": {
+			"GET /iam/v2beta1/groups?pageSize=abc&uidp.inRoot=2", "", nil, 400, "3", "page_size uidp.in_root",
+		},
+		"a negative page size": {"GET /iam/v2beta1/groups?page_size=-1", "", nil, 400, "3", "page_size"},
+		"a value given twice":  {"GET /iam/v2beta1/groups?skip=1&skip=2", "", nil, 400, "3", "skip"},
+		"a value given in both cases": {
+			"GET /iam/v2beta1/groups?page_size=1&pageSize=2", "", nil, 400, "3", "page_size",
+		},
+		"a query value that is not UTF-8": {"GET /iam/v2beta1/groups?name=%ff", "", nil, 400, "3", "name"},
+		"a query that is malformed":       {"GET /iam/v2beta1/groups?name=%zz", "", nil, 400, "3", "query"},
+		"a type of relationship there is not": {
+			"GET /iam/v2beta1/identities?relationship_type=X", "", nil, 400, "3", "relationship_type",
+		},
+		"a page token of somebody else": {"GET /iam/v2beta1/groups?page_token=abc", "", nil, 400, "3", "page_token"},
+		"an order there is not":         {"GET /iam/v2beta1/groups?order_by=x", "", nil, 400, "3", "order_by"},
+		"a filter that is no uid": {
+			"GET /iam/v2beta1/groups?uidp.children_of=x", "", nil, 400, "3", "uidp.children_of",
+		},
+		"a path that is no uid":    {"GET /iam/v2beta1/groups/x", "", nil, 400, "3", "uid"},
+		"a path that is not UTF-8": {"GET /iam/v2beta1/groups/%ff", "", nil, 400, "3", "uid"},
+		"a mask that leads nowhere": {
+			"PATCH /iam/v2beta1/groups/" + org + "?updateMask=x,y.z", `{}`, nil, 400, "3", "update_mask update_mask",
+		},
+		"a role without capabilities": {
+			"POST /iam/v2beta1/roles/" + org, `{"name":"a"}`, nil, 400, "3", "capabilities",
+		},
+		"a role with an unknown capability": {
+			"POST /iam/v2beta1/roles/" + org, `{"name":"a","capabilities":["UNKNOWN"]}`, nil, 400, "3", "capabilities",
+		},
+		"a binding of nothing": {
+			"POST /iam/v2beta1/roleBindings/" + org, `{}`, nil, 400, "3", "identity_uid role_uid",
+		},
+		"a lookup of nobody": {
+			"GET /iam/v2beta1/identities:lookupIdentity", "", nil, 400, "3", "issuer subject",
+		},
+		"an empty batch": {
+			"POST /iam/v2beta1/roleBindings:batchCreate", `{"parent":"` + org + `"}`, nil, 400, "3", "requests",
+		},
+		"an identity without a relationship": {
+			"POST /iam/v2beta1/identities/" + org, `{"name":"a"}`, nil, 400, "3", "relationship",
+		},
+		"an identity in no group": {"POST /iam/v2beta1/identities", `{"name":"a"}`, nil, 400, "3", "parent"},
+		"metadata without any": {
+			"PATCH /iam/v2beta1/identities:updateIdentityMetadata", `{}`, nil, 400, "3", "identity_metadata",
+		},
+		"an unknown path":                      {"GET /iam/v2beta1/nothing", "", nil, 404, "5", ""},
+		"the root":                             {"GET /", "", nil, 404, "5", ""},
+		"a method that the path does not take": {"PUT /iam/v2beta1/groups/" + org, "{}", nil, 405, "12", ""},
+		"a mask into the service's fields": {
+			"PATCH /iam/v2beta1/groups/" + org + "?updateMask=uid.x", `{}`, nil, 400, "3", "update_mask",
+		},
+		"limits, which would be lost": {
+			"POST /iam/v1/groups/" + org, `{"name":"a","resourceLimits":{"clusters":5}}`, nil, 400, "3", "resource_limits",
+		},
+		"no limits": {
+			"POST /iam/v1/groups/" + org, `{"name":"no limits","resourceLimits":{}}`, nil, 200, "", "",
+		},
+		"an override of the method": {
+			"POST /iam/v2beta1/groups/" + org, "",
+			[]string{"X-HTTP-Method-Override", "DELETE", "Content-Type", "application/x-www-form-urlencoded"}, 400, "3",
+			"name",
+		},
+		"no token": {
+			"GET /iam/v2beta1/groups", "", []string{"Authorization", ""}, 401, "16", "",
+		},
+		"a token without its scheme": {
+			"GET /iam/v2beta1/groups", "", []string{"Authorization", w.token}, 401, "16", "",
+		},
+		"no token and a bad body: the token": {
+			"POST /iam/v2beta1/groups", "{", []string{"Authorization", ""}, 401, "16", "",
+		},
+		"a group of another organization": {
+			"GET /iam/v2beta1/groups/" + string(resource.NewRoot()), "", nil, 403, "7", "",
+		},
+		"something that is not there": {
+			"GET /iam/v2beta1/groups/" + string(w.org.NewChild()), "", nil, 404, "5", "",
+		},
+		"a mask that tries the service's fields": {
+			"PATCH /iam/v2beta1/groups/" + org + "?updateMask=uid,createTime", `{"uid":"x"}`, nil, 200, "", "",
+		},
+		"unknown query keys are ignored": {"GET /iam/v2beta1/groups?nonsense=1&a.b=c", "", nil, 200, "", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

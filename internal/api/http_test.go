@@ -127,23 +127,32 @@ func TestExchangeInJSON(t *testing.T) {
 		status        int
 		about         string
 	}{
-		"a list":                       {in, `{"aud":["` + audience + `"]}`, nil, 200, ""},
-		"one text":                     {in, ` {"aud":"` + audience + `","cap":"groups.list","identityProvider":null}`, nil, 200, ""},
-		"said to be a form":            {in, `{"aud":"` + audience + `"}`, form, 200, ""},
-		"a form":                       {in, "aud=" + audience, form, 200, ""},
-		"nothing":                      {in, ``, nil, 400, "aud"},
-		"no parameters":                {in, `{}`, nil, 400, "aud"},
-		"another audience":             {in, `{"aud":["https://evil.example.com"]}`, nil, 400, "aud"},
-		"a mistyped key":               {in, `{"aud":"` + audience + `","identiy":"x"}`, nil, 400, "identiy"},
-		"a key in two spellings":       {in, `{"aud":"` + audience + `","identity_provider":"` + uid + `","identityProvider":"` + uid + `"}`, nil, 400, "identity_provider"},
+		"a list": {in, `{"aud":["` + audience + `"]}`, nil, 200, ""},
+		"one text": {
+			in, ` {"aud":"` + audience + `","cap":"groups.list","identityProvider":null}`, nil, 200, "",
+		},
+		"said to be a form": {in, `{"aud":"` + audience + `"}`, form, 200, ""},
+		"a form":            {in, "aud=" + audience, form, 200, ""},
+		"nothing":           {in, ``, nil, 400, "aud"},
+		"no parameters":     {in, `{}`, nil, 400, "aud"},
+		"another audience":  {in, `{"aud":["https://evil.example.com"]}`, nil, 400, "aud"},
+		"a mistyped key":    {in, `{"aud":"` + audience + `","identiy":"x"}`, nil, 400, "identiy"},
+		"a key in two spellings": {
+			in, `{"aud":"` + audience + `","identity_provider":"` + uid + `","identityProvider":"` + uid + `"}`, nil, 400,
+			"identity_provider",
+		},
 		"a list where one is meant":    {in, `{"aud":"` + audience + `","identity":["` + uid + `"]}`, nil, 400, "identity"},
 		"a number":                     {in, `{"aud":1}`, nil, 400, "aud"},
 		"half of it":                   {in, `{"aud":`, nil, 400, "body"},
 		"an object in it":              {in, `{"aud":{"x":[]}}`, nil, 400, "aud"},
 		"with a query, it is not read": {in + "?aud=" + audience, `{"aud":["x"],"y"`, nil, 200, ""},
-		"a provider that is no uid":    {in, `{"aud":"` + audience + `","identity_provider":"zzz"}`, nil, 400, "identity_provider"},
-		"beside an identity, too":      {in + "?aud=" + audience + "&identity=" + uid + "&identity_provider=zzz", "", nil, 400, "identity_provider"},
-		"an identity that is no uid":   {in, `{"aud":"` + audience + `","identity":"zzz"}`, nil, 400, "identity"},
+		"a provider that is no uid": {
+			in, `{"aud":"` + audience + `","identity_provider":"zzz"}`, nil, 400, "identity_provider",
+		},
+		"beside an identity, too": {
+			in + "?aud=" + audience + "&identity=" + uid + "&identity_provider=zzz", "", nil, 400, "identity_provider",
+		},
+		"an identity that is no uid": {in, `{"aud":"` + audience + `","identity":"zzz"}`, nil, 400, "identity"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := w.do(t, tt.request, tt.body, tt.header...)

@@ -35,14 +35,23 @@ func TestProviderOverJSON(t *testing.T) {
 	steps := []struct{ query, body, want string }{
 		{"", `{"description":"d"}`, `"description":"d"`},
 		{"", `{"defaultRole":"` + editor + `"}`, `"defaultRole":"` + editor + `"`},
-		{"", `{"oidc":{"clientId":"d","clientSecret":"hush"}}`, `"oidc":{"issuer":"https://idp.example.com","clientId":"d","additionalScopes":["email","groups"]`},
+		{
+			"", `{"oidc":{"clientId":"d","clientSecret":"hush"}}`,
+			`"oidc":{"issuer":"https://idp.example.com","clientId":"d","additionalScopes":["email","groups"]`,
+		},
 		{"?updateMask=oidc.additionalScopes", `{"oidc":{"clientId":"ignored"}}`, `"clientId":"d","additionalScopes":[]`},
-		{"?updateMask=oidc.correlation_rule", `{"oidc":{"correlationRule":2}}`, `"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID"`}, // as it was
-		{"?updateMask=shared_redirect", `{}`, `"sharedRedirect":true`},                                                                         // it cannot be taken back
+		// as it was
+		{
+			"?updateMask=oidc.correlation_rule", `{"oidc":{"correlationRule":2}}`,
+			`"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID"`,
+		},
+		// it cannot be taken back
+		{"?updateMask=shared_redirect", `{}`, `"sharedRedirect":true`},
 		{"?updateMask=scim,uid", `{"scim":{"enabled":true},"uid":"x"}`, `"uid":"` + uid + `"`},
 	}
 	for _, s := range steps {
-		if got := w.do(t, path+s.query, s.body); got.status != 200 || !strings.Contains(got.text, s.want) || got.field("scim") != nil {
+		if got := w.do(t, path+s.query, s.body); got.status != 200 || !strings.Contains(got.text, s.want) ||
+			got.field("scim") != nil {
 			t.Errorf("%s %s: %s\nwant %s", s.query, s.body, got.text, s.want)
 		}
 	}
@@ -76,16 +85,20 @@ func TestClientSecret(t *testing.T) {
 	steps := map[string]struct{ query, body, want string }{
 		"something else changes":             {"", `{"description":"x"}`, "hush-old"},
 		"another field of the configuration": {"", `{"oidc":{"groupsClaim":"g"}}`, "hush-old"},
-		"sent, and not in the mask":          {"?updateMask=oidc.issuer,name", whole(`,"clientSecret":"hush-new"`), "hush-old"},
-		"an answer sent back":                {"", whole(""), "hush-old"},
-		"sent":                               {"", `{"oidc":{"clientSecret":"hush-new"}}`, "hush-new"},
-		"sent and in the mask":               {"?updateMask=oidc.clientSecret", `{"oidc":{"clientSecret":"hush-new"}}`, "hush-new"},
-		"the configuration in the mask":      {"?updateMask=oidc", whole(`,"clientSecret":"hush-new"`), "hush-new"},
-		"everything in the mask":             {"?updateMask=*", whole(`,"clientSecret":"hush-new"`), "hush-new"},
-		"sent empty":                         {"", `{"oidc":{"clientSecret":""}}`, ""},
-		"in the mask and not sent":           {"?updateMask=oidc.client_secret", `{}`, ""},
-		"the configuration, without it":      {"?updateMask=oidc", whole(""), ""},
-		"everything, without it":             {"?updateMask=*", whole(""), ""},
+		"sent, and not in the mask": {
+			"?updateMask=oidc.issuer,name", whole(`,"clientSecret":"hush-new"`), "hush-old",
+		},
+		"an answer sent back": {"", whole(""), "hush-old"},
+		"sent":                {"", `{"oidc":{"clientSecret":"hush-new"}}`, "hush-new"},
+		"sent and in the mask": {
+			"?updateMask=oidc.clientSecret", `{"oidc":{"clientSecret":"hush-new"}}`, "hush-new",
+		},
+		"the configuration in the mask": {"?updateMask=oidc", whole(`,"clientSecret":"hush-new"`), "hush-new"},
+		"everything in the mask":        {"?updateMask=*", whole(`,"clientSecret":"hush-new"`), "hush-new"},
+		"sent empty":                    {"", `{"oidc":{"clientSecret":""}}`, ""},
+		"in the mask and not sent":      {"?updateMask=oidc.client_secret", `{}`, ""},
+		"the configuration, without it": {"?updateMask=oidc", whole(""), ""},
+		"everything, without it":        {"?updateMask=*", whole(""), ""},
 	}
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		w := newWorldOn(t, s)
@@ -102,7 +115,10 @@ func TestClientSecret(t *testing.T) {
 			})
 		}
 		uid := w.make(t, "identityProviders/"+string(w.org), whole(`,"clientSecret":"hush-old"`))
-		for _, bad := range []string{`{"oidc":{"clientSecret":"hush-x","pkceEnabled":7}}`, `{"oidc":{"clientSecret":"","pkceEnabled":false}}`, `{"oidc":{"clientSecret":"hush-x"},"name":"A"}`} {
+		for _, bad := range []string{
+			`{"oidc":{"clientSecret":"hush-x","pkceEnabled":7}}`, `{"oidc":{"clientSecret":"","pkceEnabled":false}}`,
+			`{"oidc":{"clientSecret":"hush-x"},"name":"A"}`,
+		} {
 			got := w.do(t, "PATCH /iam/v2beta1/identityProviders/"+uid, bad)
 			if got.status != 400 || w.secret(t, uid) != "hush-old" {
 				t.Errorf("%s: %d, stored %q", bad, got.status, w.secret(t, uid))
@@ -133,7 +149,8 @@ func (w *world) secret(t *testing.T, uid string) string {
 // mask can clear the secret.
 func TestClientSecretOverGRPC(t *testing.T) {
 	w := newWorld(t)
-	uid := w.make(t, "identityProviders/"+string(w.org), `{"name":"idp","defaultRole":"`+string(resource.ManagedRoleUID("viewer"))+`",`+oidc+`}`)
+	uid := w.make(t, "identityProviders/"+string(w.org),
+		`{"name":"idp","defaultRole":"`+string(resource.ManagedRoleUID("viewer"))+`",`+oidc+`}`)
 	steps := []struct {
 		secret string
 		mask   []string
@@ -147,11 +164,17 @@ func TestClientSecretOverGRPC(t *testing.T) {
 		{"", []string{"oidc.client_secret"}, ""},
 	}
 	for _, s := range steps {
-		p := &iampb.IdentityProvider{Uid: uid, Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{ClientSecret: s.secret, GroupsClaim: "g"}}}
+		p := &iampb.IdentityProvider{
+			Uid: uid,
+			Configuration: &iampb.IdentityProvider_Oidc{
+				Oidc: &iampb.IdentityProvider_OIDC{ClientSecret: s.secret, GroupsClaim: "g"},
+			},
+		}
 		got, err := iampb.NewIdentityProvidersServiceClient(w.conn).UpdateIdentityProvider(w.ctx(t),
 			&iampb.UpdateIdentityProviderRequest{IdentityProvider: p, UpdateMask: &fieldmaskpb.FieldMask{Paths: s.mask}})
 		if err != nil || got.GetOidc().GetClientSecret() != "" || w.secret(t, uid) != s.want {
-			t.Errorf("%q with mask %v: stored %q, want %q; answer %v, error %v", s.secret, s.mask, w.secret(t, uid), s.want, got, err)
+			t.Errorf("%q with mask %v: stored %q, want %q; answer %v, error %v", s.secret, s.mask, w.secret(t, uid), s.want,
+				got, err)
 		}
 	}
 }

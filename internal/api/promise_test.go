@@ -18,23 +18,35 @@ func TestAssociationOverJSON(t *testing.T) {
 	w := newWorld(t)
 	const tenant, client = "0a1b2c3d-0000-1111-2222-333344445555", "ffffffff-0000-1111-2222-333344445555"
 	tests := map[string]struct{ body, query, patch, want string }{
-		"amazon": {`"amazon":{"account":"123456789012"}`, "", `{"amazon":{"account":"210987654321"}}`, `"amazon":{"account":"210987654321"}`},
+		"amazon": {
+			`"amazon":{"account":"123456789012"}`, "", `{"amazon":{"account":"210987654321"}}`,
+			`"amazon":{"account":"210987654321"}`,
+		},
 		"google": {
-			`"google":{"projectId":"acme-prod","projectNumber":"12"}`, "?updateMask=google.projectNumber", `{"google":{"projectId":"ignored","projectNumber":"34"}}`,
+			`"google":{"projectId":"acme-prod","projectNumber":"12"}`, "?updateMask=google.projectNumber",
+			`{"google":{"projectId":"ignored","projectNumber":"34"}}`,
 			`"google":{"projectId":"acme-prod","projectNumber":"34"}`,
 		},
 		"azure": {
-			`"azure":{"tenantId":"` + tenant + `","clientIds":{"a":"` + client + `","b":"` + client + `"}}`, "", `{"azure":{"clientIds":{"c":"` + tenant + `"}}}`,
+			`"azure":{"tenantId":"` + tenant + `","clientIds":{"a":"` + client + `","b":"` + client + `"}}`, "",
+			`{"azure":{"clientIds":{"c":"` + tenant + `"}}}`,
 			`"azure":{"tenantId":"` + tenant + `","clientIds":{"c":"` + tenant + `"}}`,
 		},
 		"github": {
 			`"github":{"appInstallations":{"7":{"installations":[{"installationId":"9007199254740993","name":"acme"},{"installationId":"2","name":""}]},"30":{"installations":[]}}}`,
-			"?updateMask=github", `{"github":{"appInstallations":{"7":{"installations":[]}}}}`, `"github":{"appInstallations":{"7":{"installations":[]}}}`,
+			"?updateMask=github", `{"github":{"appInstallations":{"7":{"installations":[]}}}}`,
+			`"github":{"appInstallations":{"7":{"installations":[]}}}`,
 		},
-		"no installation": {`"github":{"appInstallations":{}}`, "", `{"description":"d"}`, `"github":{"appInstallations":{}}`},
-		"no binding":      {`"` + bindingsKey + `":{"serviceBindings":{}}`, "", `{"description":"d"}`, `"` + bindingsKey + `":{"serviceBindings":{}}`},
+		"no installation": {
+			`"github":{"appInstallations":{}}`, "", `{"description":"d"}`, `"github":{"appInstallations":{}}`,
+		},
+		"no binding": {
+			`"` + bindingsKey + `":{"serviceBindings":{}}`, "", `{"description":"d"}`,
+			`"` + bindingsKey + `":{"serviceBindings":{}}`,
+		},
 		"one goes, one comes": {
-			`"amazon":{"account":"123456789012"}`, "?updateMask=amazon,google", `{"google":{"projectId":"acme-prod","projectNumber":"12"}}`,
+			`"amazon":{"account":"123456789012"}`, "?updateMask=amazon,google",
+			`{"google":{"projectId":"acme-prod","projectNumber":"12"}}`,
 			`"description":"","google":{"projectId":"acme-prod","projectNumber":"12"},"createTime"`,
 		},
 	}
@@ -42,16 +54,19 @@ func TestAssociationOverJSON(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			group := w.make(t, "groups/"+string(w.org), `{"name":"`+name[:5]+`"}`)
 			made := w.do(t, "POST /iam/v2beta1/accountAssociations/"+group, `{"name":"a",`+tt.body+`}`)
-			if made.field("uid") != group || !strings.Contains(made.text, `"name":"a","description":"",`) || !strings.Contains(made.text, tt.body) {
+			if made.field("uid") != group || !strings.Contains(made.text, `"name":"a","description":"",`) ||
+				!strings.Contains(made.text, tt.body) {
 				t.Fatalf("create: %s\nwant %s", made.text, tt.body)
 			}
 			if got := w.do(t, "GET /iam/v2beta1/accountAssociations/"+group, ""); got.text != made.text {
 				t.Errorf("get: %s\nwant %s", got.text, made.text)
 			}
-			if got := w.do(t, "GET /iam/v2beta1/accountAssociations?uidp.ids="+group, ""); !strings.Contains(got.text, `"accountAssociations":[`+made.text+`]`) {
+			if got := w.do(t, "GET /iam/v2beta1/accountAssociations?uidp.ids="+group,
+				""); !strings.Contains(got.text, `"accountAssociations":[`+made.text+`]`) {
 				t.Errorf("list: %s\nwant %s", got.text, made.text)
 			}
-			if got := w.do(t, "PATCH /iam/v2beta1/accountAssociations/"+group+tt.query, tt.patch); !strings.Contains(got.text, tt.want) || got.field("name") != "a" {
+			if got := w.do(t, "PATCH /iam/v2beta1/accountAssociations/"+group+tt.query,
+				tt.patch); !strings.Contains(got.text, tt.want) || got.field("name") != "a" {
 				t.Errorf("update: %s\nwant %s", got.text, tt.want)
 			}
 			for range 2 { // what is gone is no error
@@ -83,13 +98,15 @@ func TestServiceBindings(t *testing.T) {
 		}
 	}
 	want := `"` + bindingsKey + `":{"serviceBindings":{"INGESTER":"` + robot + `"}}`
-	if got := w.do(t, "POST /iam/v2beta1/accountAssociations/"+org, body("INGESTER", robot)); !strings.Contains(got.text, want) {
+	if got := w.do(t, "POST /iam/v2beta1/accountAssociations/"+org,
+		body("INGESTER", robot)); !strings.Contains(got.text, want) {
 		t.Fatalf("create: %s\nwant %s", got.text, want)
 	}
 	if got := w.do(t, "GET /iam/v2beta1/accountAssociations/"+org, ""); !strings.Contains(got.text, want) {
 		t.Errorf("get: %s\nwant %s", got.text, want)
 	}
-	if got := w.do(t, "PATCH /iam/v2beta1/accountAssociations/"+org+"?updateMask="+bindingsKey, `{}`); strings.Join(got.violations(), " ") != "account_association" {
+	if got := w.do(t, "PATCH /iam/v2beta1/accountAssociations/"+org+"?updateMask="+bindingsKey,
+		`{}`); strings.Join(got.violations(), " ") != "account_association" {
 		t.Errorf("taking the last account away: %s", got.text)
 	}
 }
@@ -101,7 +118,9 @@ func TestCheckAssociation(t *testing.T) {
 	check := func(body string) answer {
 		return w.do(t, "POST /iam/v2beta1/accountAssociations/"+org+":checkAccountAssociation", body)
 	}
-	for cloud, reason := range map[string]string{"ACCOUNT_PROVIDER_TYPE_AMAZON": "UNREACHABLE", "ACCOUNT_PROVIDER_TYPE_GOOGLE": "NOT_CONFIGURED"} {
+	for cloud, reason := range map[string]string{
+		"ACCOUNT_PROVIDER_TYPE_AMAZON": "UNREACHABLE", "ACCOUNT_PROVIDER_TYPE_GOOGLE": "NOT_CONFIGURED",
+	} {
 		got := check(`{"providerType":"` + cloud + `"}`)
 		if got.field("status") != "CHECK_STATUS_NOT_READY" || got.field("reason") != reason || got.field("message") == "" {
 			t.Errorf("%s: %s, want %s", cloud, got.text, reason)
@@ -117,8 +136,10 @@ func TestCheckAssociation(t *testing.T) {
 func TestInviteOverJSON(t *testing.T) {
 	w := newWorld(t)
 	org := string(w.org)
-	role := w.make(t, "roles/"+org, `{"name":"reader","description":"reads","capabilities":["CAP_IAM_GROUPS_LIST","CAP_IAM_ROLES_LIST"]}`)
-	made := w.do(t, "POST /iam/v2beta1/groupInvites/"+org, `{"roleUid":"`+role+`","email":"ann@example.com","ttl":"3600s","singleUse":true}`)
+	role := w.make(t, "roles/"+org,
+		`{"name":"reader","description":"reads","capabilities":["CAP_IAM_GROUPS_LIST","CAP_IAM_ROLES_LIST"]}`)
+	made := w.do(t, "POST /iam/v2beta1/groupInvites/"+org,
+		`{"roleUid":"`+role+`","email":"ann@example.com","ttl":"3600s","singleUse":true}`)
 	code, _ := made.field("code").(string)
 	uid, _ := made.field("uid").(string)
 	key, _ := made.field("keyId").(string)
@@ -181,7 +202,8 @@ func TestMappingOverJSON(t *testing.T) {
 	org := string(w.org)
 	s := w.stage(t, "dev")
 	viewer, editor := string(resource.ManagedRoleUID("viewer")), string(resource.ManagedRoleUID("editor"))
-	made := w.do(t, "POST /iam/v2beta1/externalGroupRoleMappings/"+s.provider, `{"externalGroupId":"staff","roleUid":"`+editor+`"}`)
+	made := w.do(t, "POST /iam/v2beta1/externalGroupRoleMappings/"+s.provider,
+		`{"externalGroupId":"staff","roleUid":"`+editor+`"}`)
 	uid, _ := made.field("uid").(string)
 	at, _ := made.field("createTime").(string)
 	if want := `{"uid":"` + uid + `","identityProviderUid":"` + s.provider + `","externalGroupId":"staff","roleUid":"` + editor + `","scope":"` + org + `","createTime":"` + at + `"}`; made.text != want {
@@ -191,7 +213,8 @@ func TestMappingOverJSON(t *testing.T) {
 		t.Errorf("get: %s\nwant %s", got.text, made.text)
 	}
 	for provider, total := range map[string]string{s.provider: "2", s.unused: "0", "": "2"} {
-		if got := w.do(t, "GET /iam/v2beta1/externalGroupRoleMappings?identity_provider_uid="+provider, ""); got.field("totalCount") != total {
+		if got := w.do(t, "GET /iam/v2beta1/externalGroupRoleMappings?identity_provider_uid="+provider,
+			""); got.field("totalCount") != total {
 			t.Errorf("list of %q: %s, want %s", provider, got.text, total)
 		}
 	}
@@ -201,8 +224,14 @@ func TestMappingOverJSON(t *testing.T) {
 	}
 	many := strings.Split(strings.Repeat(uid+",", resource.MaxBatchDelete)+uid, ",")
 	for _, tt := range []struct{ request, body, fields string }{
-		{"POST /iam/v2beta1/externalGroupRoleMappings/" + s.provider, `{"scope":"` + s.folder + `"}`, "external_group_id role_uid scope"},
-		{"POST /iam/v2beta1/externalGroupRoleMappings/" + s.provider, `{"externalGroupId":"x","roleUid":"` + viewer + `","scope":"x"}`, "scope scope"},
+		{
+			"POST /iam/v2beta1/externalGroupRoleMappings/" + s.provider, `{"scope":"` + s.folder + `"}`,
+			"external_group_id role_uid scope",
+		},
+		{
+			"POST /iam/v2beta1/externalGroupRoleMappings/" + s.provider,
+			`{"externalGroupId":"x","roleUid":"` + viewer + `","scope":"x"}`, "scope scope",
+		},
 		{"GET /iam/v2beta1/externalGroupRoleMappings?identity_provider_uid=x", "", "identity_provider_uid"},
 		{batch, `{"parent":"` + s.provider + `"}`, "names"},
 		{batch, names("x"), "parent"},
@@ -221,10 +250,12 @@ func TestMappingOverJSON(t *testing.T) {
 	if want := `{"parent":"` + s.provider + `","externalGroupRoleMappings":[` + made.text + `]}`; got.text != want {
 		t.Errorf("batch: %s\nwant %s", got.text, want)
 	}
-	if got := w.do(t, batch, names(s.provider, uid)); got.text != `{"parent":"`+s.provider+`","externalGroupRoleMappings":[]}` {
+	if got := w.do(t, batch,
+		names(s.provider, uid)); got.text != `{"parent":"`+s.provider+`","externalGroupRoleMappings":[]}` {
 		t.Errorf("batch again: %s", got.text)
 	}
-	if got := w.do(t, "DELETE /iam/v2beta1/identityProviders/"+s.provider, ""); got.status != 400 || !strings.Contains(got.text, "mappings") {
+	if got := w.do(t, "DELETE /iam/v2beta1/identityProviders/"+s.provider, ""); got.status != 400 ||
+		!strings.Contains(got.text, "mappings") {
 		t.Errorf("delete of a provider with mappings: %s", got.text)
 	}
 	for _, status := range []int{200, 404} {

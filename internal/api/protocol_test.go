@@ -51,47 +51,119 @@ func TestBothProtocols(t *testing.T) {
 		t.Fatalf("%s\n%s\n%s", identity.text, role.text, bound.text)
 	}
 	tests := map[string]call{
-		"get a group":              {"GET /iam/v2beta1/groups/" + org, "", "GroupsService/GetGroup", &iampb.GetGroupRequest{Uid: org}, &iampb.Group{}},
-		"get a missing group":      {"GET /iam/v2beta1/groups/" + missing, "", "GroupsService/GetGroup", &iampb.GetGroupRequest{Uid: missing}, &iampb.Group{}},
-		"get another's group":      {"GET /iam/v2beta1/groups/" + elsewhere, "", "GroupsService/GetGroup", &iampb.GetGroupRequest{Uid: elsewhere}, &iampb.Group{}},
-		"get what is no uid":       {"GET /iam/v2beta1/groups/x", "", "GroupsService/GetGroup", &iampb.GetGroupRequest{Uid: "x"}, &iampb.Group{}},
-		"create without a name":    {"POST /iam/v2beta1/groups/" + org, "", "GroupsService/CreateGroup", &iampb.CreateGroupRequest{Parent: org}, &iampb.Group{}},
-		"create what exists":       {"POST /iam/v2beta1/groups", `{"name":"acme"}`, "GroupsService/CreateGroup", &iampb.CreateGroupRequest{Group: &iampb.Group{Name: "acme"}}, &iampb.Group{}},
-		"delete what has children": {"DELETE /iam/v2beta1/groups/" + org, "", "GroupsService/DeleteGroup", &iampb.DeleteGroupRequest{Uid: org}, &emptypb.Empty{}},
+		"get a group": {
+			"GET /iam/v2beta1/groups/" + org, "", "GroupsService/GetGroup", &iampb.GetGroupRequest{Uid: org}, &iampb.Group{},
+		},
+		"get a missing group": {
+			"GET /iam/v2beta1/groups/" + missing, "", "GroupsService/GetGroup", &iampb.GetGroupRequest{Uid: missing},
+			&iampb.Group{},
+		},
+		"get another's group": {
+			"GET /iam/v2beta1/groups/" + elsewhere, "", "GroupsService/GetGroup", &iampb.GetGroupRequest{Uid: elsewhere},
+			&iampb.Group{},
+		},
+		"get what is no uid": {
+			"GET /iam/v2beta1/groups/x", "", "GroupsService/GetGroup", &iampb.GetGroupRequest{Uid: "x"}, &iampb.Group{},
+		},
+		"create without a name": {
+			"POST /iam/v2beta1/groups/" + org, "", "GroupsService/CreateGroup", &iampb.CreateGroupRequest{Parent: org},
+			&iampb.Group{},
+		},
+		"create what exists": {
+			"POST /iam/v2beta1/groups", `{"name":"acme"}`, "GroupsService/CreateGroup",
+			&iampb.CreateGroupRequest{Group: &iampb.Group{Name: "acme"}}, &iampb.Group{},
+		},
+		"delete what has children": {
+			"DELETE /iam/v2beta1/groups/" + org, "", "GroupsService/DeleteGroup", &iampb.DeleteGroupRequest{Uid: org},
+			&emptypb.Empty{},
+		},
 		"update with a bad mask": {
 			"PATCH /iam/v2beta1/groups/" + org + "?updateMask=x", "{}", "GroupsService/UpdateGroup",
-			&iampb.UpdateGroupRequest{Group: &iampb.Group{Uid: org}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"x"}}}, &iampb.Group{},
+			&iampb.UpdateGroupRequest{Group: &iampb.Group{Uid: org}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"x"}}},
+			&iampb.Group{},
 		},
-		"list groups": {"GET /iam/v2beta1/groups?order_by=name%20desc&skip=1", "", "GroupsService/ListGroups", &iampb.ListGroupsRequest{OrderBy: "name desc", Skip: 1}, &iampb.ListGroupsResponse{}},
+		"list groups": {
+			"GET /iam/v2beta1/groups?order_by=name%20desc&skip=1", "", "GroupsService/ListGroups",
+			&iampb.ListGroupsRequest{OrderBy: "name desc", Skip: 1}, &iampb.ListGroupsResponse{},
+		},
 		"list by uid": {
 			"GET /iam/v2beta1/groups?uidp.ids=" + org + "&uidp.ids=" + missing, "", "GroupsService/ListGroups",
 			&iampb.ListGroupsRequest{Uidp: &commonpb.UIDPFilter{Ids: []string{org, missing}}}, &iampb.ListGroupsResponse{},
 		},
-		"list with a bad order": {"GET /iam/v2beta1/groups?orderBy=x", "", "GroupsService/ListGroups", &iampb.ListGroupsRequest{OrderBy: "x"}, &iampb.ListGroupsResponse{}},
-		"look a group up":       {"GET /iam/v2beta1/groups:lookupGroup", "", "GroupsService/LookupGroup", &iampb.LookupGroupRequest{}, &iampb.LookupGroupResponse{}},
-		"check eligibility":     {"GET /iam/v2beta1/groups:checkEligibility", "", "GroupsService/CheckEligibility", &iampb.CheckEligibilityRequest{}, &iampb.CheckEligibilityResponse{}},
-		"ask for access":        {"POST /iam/v2beta1/groups/" + org + ":requestGroupAccess", "", "GroupsService/RequestGroupAccess", &iampb.RequestGroupAccessRequest{GroupUid: org}, &iampb.RequestGroupAccessResponse{}},
-		"get an identity":       {"GET /iam/v2beta1/identities/" + bot, "", "IdentitiesService/GetIdentity", &iampb.GetIdentityRequest{Uid: bot}, &iampb.Identity{}},
+		"list with a bad order": {
+			"GET /iam/v2beta1/groups?orderBy=x", "", "GroupsService/ListGroups", &iampb.ListGroupsRequest{OrderBy: "x"},
+			&iampb.ListGroupsResponse{},
+		},
+		"look a group up": {
+			"GET /iam/v2beta1/groups:lookupGroup", "", "GroupsService/LookupGroup", &iampb.LookupGroupRequest{},
+			&iampb.LookupGroupResponse{},
+		},
+		"check eligibility": {
+			"GET /iam/v2beta1/groups:checkEligibility", "", "GroupsService/CheckEligibility", &iampb.CheckEligibilityRequest{},
+			&iampb.CheckEligibilityResponse{},
+		},
+		"ask for access": {
+			"POST /iam/v2beta1/groups/" + org + ":requestGroupAccess", "", "GroupsService/RequestGroupAccess",
+			&iampb.RequestGroupAccessRequest{GroupUid: org}, &iampb.RequestGroupAccessResponse{},
+		},
+		"get an identity": {
+			"GET /iam/v2beta1/identities/" + bot, "", "IdentitiesService/GetIdentity", &iampb.GetIdentityRequest{Uid: bot},
+			&iampb.Identity{},
+		},
 		"list identities": {
-			"GET /iam/v2beta1/identities?relationship_type=RELATIONSHIP_TYPE_CLAIM_MATCH&name=ci", "", "IdentitiesService/ListIdentities",
+			"GET /iam/v2beta1/identities?relationship_type=RELATIONSHIP_TYPE_CLAIM_MATCH&name=ci", "",
+			"IdentitiesService/ListIdentities",
 			&iampb.ListIdentitiesRequest{RelationshipType: 1, Name: "ci"}, &iampb.ListIdentitiesResponse{},
 		},
 		"look an identity up": {
-			"GET /iam/v2beta1/identities:lookupIdentity?issuer=https://i.example.com&subject=s", "", "IdentitiesService/LookupIdentity",
+			"GET /iam/v2beta1/identities:lookupIdentity?issuer=https://i.example.com&subject=s", "",
+			"IdentitiesService/LookupIdentity",
 			&iampb.LookupIdentityRequest{Issuer: "https://i.example.com", Subject: "s"}, &iampb.LookupIdentityResponse{},
 		},
-		"look nobody up":          {"GET /iam/v2beta1/identities:lookupIdentity", "", "IdentitiesService/LookupIdentity", &iampb.LookupIdentityRequest{}, &iampb.LookupIdentityResponse{}},
-		"get a managed role":      {"GET /iam/v2beta1/roles/" + viewer, "", "RolesService/GetRole", &iampb.GetRoleRequest{Uid: viewer}, &iampb.Role{}},
-		"list roles":              {"GET /iam/v2beta1/roles?page_size=3", "", "RolesService/ListRoles", &iampb.ListRolesRequest{PageSize: 3}, &iampb.ListRolesResponse{}},
-		"delete a role in use":    {"DELETE /iam/v2beta1/roles/" + reader, "", "RolesService/DeleteRole", &iampb.DeleteRoleRequest{Uid: reader}, &emptypb.Empty{}},
-		"change a managed role":   {"PATCH /iam/v2beta1/roles/" + viewer, `{"name":"x"}`, "RolesService/UpdateRole", &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: viewer, Name: "x"}}, &iampb.Role{}},
-		"get a binding":           {"GET /iam/v2beta1/roleBindings/" + binding, "", "RoleBindingsService/GetRoleBinding", &iampb.GetRoleBindingRequest{Uid: binding}, &iampb.RoleBinding{}},
-		"list bindings":           {"GET /iam/v2beta1/roleBindings?identity=" + owner, "", "RoleBindingsService/ListRoleBindings", &iampb.ListRoleBindingsRequest{Identity: owner}, &iampb.ListRoleBindingsResponse{}},
-		"delete a missing one":    {"DELETE /iam/v2beta1/roleBindings/" + missing, "", "RoleBindingsService/DeleteRoleBinding", &iampb.DeleteRoleBindingRequest{Uid: missing}, &emptypb.Empty{}},
-		"bind nothing":            {"POST /iam/v2beta1/roleBindings/" + org, "{}", "RoleBindingsService/CreateRoleBinding", &iampb.CreateRoleBindingRequest{Parent: org}, &iampb.RoleBinding{}},
-		"bind a role of nobody's": {"POST /iam/v2beta1/roleBindings/" + org, `{"identityUid":"` + bot + `","roleUid":"` + missing + `"}`, "RoleBindingsService/CreateRoleBinding", &iampb.CreateRoleBindingRequest{Parent: org, RoleBinding: &iampb.RoleBinding{IdentityUid: bot, RoleUid: missing}}, &iampb.RoleBinding{}},
+		"look nobody up": {
+			"GET /iam/v2beta1/identities:lookupIdentity", "", "IdentitiesService/LookupIdentity",
+			&iampb.LookupIdentityRequest{}, &iampb.LookupIdentityResponse{},
+		},
+		"get a managed role": {
+			"GET /iam/v2beta1/roles/" + viewer, "", "RolesService/GetRole", &iampb.GetRoleRequest{Uid: viewer}, &iampb.Role{},
+		},
+		"list roles": {
+			"GET /iam/v2beta1/roles?page_size=3", "", "RolesService/ListRoles", &iampb.ListRolesRequest{PageSize: 3},
+			&iampb.ListRolesResponse{},
+		},
+		"delete a role in use": {
+			"DELETE /iam/v2beta1/roles/" + reader, "", "RolesService/DeleteRole", &iampb.DeleteRoleRequest{Uid: reader},
+			&emptypb.Empty{},
+		},
+		"change a managed role": {
+			"PATCH /iam/v2beta1/roles/" + viewer, `{"name":"x"}`, "RolesService/UpdateRole",
+			&iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: viewer, Name: "x"}}, &iampb.Role{},
+		},
+		"get a binding": {
+			"GET /iam/v2beta1/roleBindings/" + binding, "", "RoleBindingsService/GetRoleBinding",
+			&iampb.GetRoleBindingRequest{Uid: binding}, &iampb.RoleBinding{},
+		},
+		"list bindings": {
+			"GET /iam/v2beta1/roleBindings?identity=" + owner, "", "RoleBindingsService/ListRoleBindings",
+			&iampb.ListRoleBindingsRequest{Identity: owner}, &iampb.ListRoleBindingsResponse{},
+		},
+		"delete a missing one": {
+			"DELETE /iam/v2beta1/roleBindings/" + missing, "", "RoleBindingsService/DeleteRoleBinding",
+			&iampb.DeleteRoleBindingRequest{Uid: missing}, &emptypb.Empty{},
+		},
+		"bind nothing": {
+			"POST /iam/v2beta1/roleBindings/" + org, "{}", "RoleBindingsService/CreateRoleBinding",
+			&iampb.CreateRoleBindingRequest{Parent: org}, &iampb.RoleBinding{},
+		},
+		"bind a role of nobody's": {
+			"POST /iam/v2beta1/roleBindings/" + org, `{"identityUid":"` + bot + `","roleUid":"` + missing + `"}`,
+			"RoleBindingsService/CreateRoleBinding",
+			&iampb.CreateRoleBindingRequest{Parent: org, RoleBinding: &iampb.RoleBinding{IdentityUid: bot, RoleUid: missing}},
+			&iampb.RoleBinding{},
+		},
 		"a contradictory batch": {
-			"POST /iam/v2beta1/roleBindings:batchCreate", `{"parent":"` + org + `","roleUid":"` + viewer + `","requests":[{"parent":"x","roleBinding":{"roleUid":"` + reader + `"}},{}]}`,
+			"POST /iam/v2beta1/roleBindings:batchCreate",
+			`{"parent":"` + org + `","roleUid":"` + viewer + `","requests":[{"parent":"x","roleBinding":{"roleUid":"` + reader + `"}},{}]}`,
 			"RoleBindingsService/BatchCreateRoleBindings",
 			&iampb.BatchCreateRoleBindingsRequest{Parent: org, RoleUid: viewer, Requests: []*iampb.CreateRoleBindingRequest{
 				{Parent: "x", RoleBinding: &iampb.RoleBinding{RoleUid: reader}}, {},
@@ -107,7 +179,8 @@ func TestBothProtocols(t *testing.T) {
 func (w *world) compare(t *testing.T, c call) {
 	t.Helper()
 	got := w.do(t, c.request, c.body)
-	err := w.conn.Invoke(w.ctx(t), "/"+string(c.in.ProtoReflect().Descriptor().ParentFile().Package())+"."+c.method, c.in, c.out)
+	err := w.conn.Invoke(w.ctx(t), "/"+string(c.in.ProtoReflect().Descriptor().ParentFile().Package())+"."+c.method,
+		c.in, c.out)
 	if err != nil {
 		if diff := cmp.Diff(plain(t, status.Convert(err).Proto()), any(got.json)); diff != "" {
 			t.Errorf("the error over gRPC (-) and over JSON (+):\n%s", diff)
@@ -166,7 +239,8 @@ func TestEveryNameOfAService(t *testing.T) {
 	if groups != 4 || pings != 6 { // ping is in version 1 too
 		t.Errorf("%d names for groups and %d for ping, want 4 and 6, in %v", groups, pings, names)
 	}
-	err := w.conn.Invoke(w.ctx(t), "/holdfast.iam.v2beta1.GroupsService/Nothing", &pingpb.PingRequest{}, &pingpb.PingResponse{})
+	err := w.conn.Invoke(w.ctx(t), "/holdfast.iam.v2beta1.GroupsService/Nothing", &pingpb.PingRequest{},
+		&pingpb.PingResponse{})
 	if st := status.Convert(err); st.Code() != codes.Unimplemented || len(st.Details()) != 1 {
 		t.Errorf("a method there is none of: %v, details %v", err, st.Details())
 	}
@@ -174,7 +248,9 @@ func TestEveryNameOfAService(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	c := healthpb.NewHealthClient(newWorld(t).conn)
-	for _, service := range []string{"", "holdfast.iam.v2beta1.GroupsService", "holdfast.iam.v2.GroupsService", "holdfast.access.v1.AccessService"} {
+	for _, service := range []string{
+		"", "holdfast.iam.v2beta1.GroupsService", "holdfast.iam.v2.GroupsService", "holdfast.access.v1.AccessService",
+	} {
 		got, err := c.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
 		if err != nil || got.Status != healthpb.HealthCheckResponse_SERVING {
 			t.Errorf("health of %q: %v, %v", service, got, err)
@@ -197,7 +273,8 @@ func TestGRPCLimits(t *testing.T) {
 		return err
 	}
 	list := func(ctx context.Context, n int) error {
-		_, err := c.ListGroups(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+w.token), &iampb.ListGroupsRequest{PageToken: strings.Repeat("x", n)})
+		_, err := c.ListGroups(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+w.token),
+			&iampb.ListGroupsRequest{PageToken: strings.Repeat("x", n)})
 		return err
 	}
 	tests := map[string]struct {
@@ -243,7 +320,10 @@ func (w *world) services(t *testing.T) (names []string) {
 
 func TestReflection(t *testing.T) {
 	names := newWorld(t).services(t)
-	for _, want := range []string{"holdfast.iam.v2beta1.GroupsService", "holdfast.iam.v2.RolesService", "holdfast.ping.v2beta1.PingService", "grpc.health.v1.Health"} {
+	for _, want := range []string{
+		"holdfast.iam.v2beta1.GroupsService", "holdfast.iam.v2.RolesService", "holdfast.ping.v2beta1.PingService",
+		"grpc.health.v1.Health",
+	} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%s is not among %v", want, names)
 		}
@@ -253,8 +333,9 @@ func TestReflection(t *testing.T) {
 		count[name[strings.LastIndexByte(name, '.')+1:]]++
 	}
 	for service, want := range map[string]int{
-		"IdentitiesService": 4, "RolesService": 4, "RoleBindingsService": 4, "IdentityProvidersService": 4, "AccountAssociationsService": 4,
-		"GroupInvitesService": 4, "ExternalGroupRoleMappingsService": 4, "AccessService": 1,
+		"IdentitiesService": 4, "RolesService": 4, "RoleBindingsService": 4, "IdentityProvidersService": 4,
+		"AccountAssociationsService": 4,
+		"GroupInvitesService":        4, "ExternalGroupRoleMappingsService": 4, "AccessService": 1,
 	} {
 		if count[service] != want {
 			t.Errorf("%d names for %s, want %d, in %v", count[service], service, want, names)
@@ -282,7 +363,8 @@ func TestTokens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := metadata.NewOutgoingContext(t.Context(), metadata.MD{"authorization": tt.authorization})
 			var header metadata.MD
-			_, err := iampb.NewGroupsServiceClient(w.conn).GetGroup(ctx, &iampb.GetGroupRequest{Uid: string(w.org)}, grpc.Header(&header))
+			_, err := iampb.NewGroupsServiceClient(w.conn).GetGroup(ctx, &iampb.GetGroupRequest{Uid: string(w.org)},
+				grpc.Header(&header))
 			if status.Code(err) != tt.code {
 				t.Errorf("error = %v, want code %v", err, tt.code)
 			}
@@ -296,7 +378,8 @@ func TestTokens(t *testing.T) {
 // The token of an identity that is deleted is void at once.
 func TestDeletedIdentity(t *testing.T) {
 	w := newWorld(t)
-	made := w.do(t, "POST /iam/v2beta1/identities/"+string(w.org), `{"name":"ci","claimMatch":{"issuer":"https://ci.example.com","subject":"s"}}`)
+	made := w.do(t, "POST /iam/v2beta1/identities/"+string(w.org),
+		`{"name":"ci","claimMatch":{"issuer":"https://ci.example.com","subject":"s"}}`)
 	uid, _ := made.field("uid").(string)
 	bearer := "Bearer " + w.mint(token.Claims{Subject: resource.UID(uid), Audience: []string{audience}, Life: time.Hour})
 	if got := w.do(t, "GET /iam/v2beta1/groups", "", "Authorization", bearer); got.status != 200 {

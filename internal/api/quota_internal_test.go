@@ -173,7 +173,9 @@ func TestAttackGate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := &gate{body: io.NopCloser(strings.NewReader(tt.sent)), asked: make(chan struct{}, 1), closed: make(chan struct{})}
+				g := &gate{
+					body: io.NopCloser(strings.NewReader(tt.sent)), asked: make(chan struct{}, 1), closed: make(chan struct{}),
+				}
 				go func() {
 					for range tt.asked {
 						g.open(tt.most)

@@ -53,7 +53,8 @@ func (w *world) stage(t *testing.T, name string) (s stage) {
 	viewer := string(resource.ManagedRoleUID("viewer"))
 	s.folder = w.make(t, "groups/"+string(w.org), `{"name":"`+name+`"}`)
 	s.empty = w.make(t, "groups/"+s.folder, `{"name":"empty"}`)
-	s.identity = w.make(t, "identities/"+s.folder, `{"name":"ci","claimMatch":{"issuer":"https://ci.example.com","subject":"`+name+`"}}`)
+	s.identity = w.make(t, "identities/"+s.folder,
+		`{"name":"ci","claimMatch":{"issuer":"https://ci.example.com","subject":"`+name+`"}}`)
 	s.role = w.make(t, "roles/"+s.folder, `{"name":"reader","capabilities":["CAP_IAM_GROUPS_LIST"]}`)
 	s.spare = w.make(t, "roles/"+s.folder, `{"name":"spare","capabilities":["CAP_IAM_GROUPS_LIST"]}`)
 	s.binding = w.make(t, "roleBindings/"+s.folder, `{"identityUid":"`+s.identity+`","roleUid":"`+s.role+`"}`)
@@ -76,34 +77,64 @@ func (s stage) changes() map[protoreflect.Name]proto.Message {
 	google := &iampb.AccountAssociation_Google{ProjectId: "acme-prod", ProjectNumber: "1"}
 	caps := []capabilitiespb.Capability{capabilitiespb.Capability_CAP_IAM_ROLES_LIST}
 	return map[protoreflect.Name]proto.Message{
-		"CreateGroup":              &iampb.CreateGroupRequest{Parent: s.folder, Group: &iampb.Group{Name: "new"}},
-		"UpdateGroup":              &iampb.UpdateGroupRequest{Group: &iampb.Group{Uid: s.empty, Name: "new"}, UpdateMask: only("name")},
-		"DeleteGroup":              &iampb.DeleteGroupRequest{Uid: s.empty},
-		"CreateIdentity":           &iampb.CreateIdentityRequest{Parent: s.folder, Identity: robot},
-		"UpdateIdentity":           &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: s.identity, Name: "new"}, UpdateMask: only("name")},
-		"DeleteIdentity":           &iampb.DeleteIdentityRequest{Uid: s.identity},
-		"UpdateIdentityMetadata":   &iampb.UpdateIdentityMetadataRequest{IdentityMetadata: &iampb.IdentityMetadata{Company: "new"}},
-		"CreateRole":               &iampb.CreateRoleRequest{Parent: s.folder, Role: &iampb.Role{Name: "new", Capabilities: caps}},
-		"UpdateRole":               &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: s.role, Capabilities: caps}, UpdateMask: only("capabilities")},
-		"DeleteRole":               &iampb.DeleteRoleRequest{Uid: s.spare},
-		"CreateRoleBinding":        &iampb.CreateRoleBindingRequest{Parent: s.folder, RoleBinding: &iampb.RoleBinding{IdentityUid: s.identity, RoleUid: viewer}},
-		"UpdateRoleBinding":        &iampb.UpdateRoleBindingRequest{RoleBinding: &iampb.RoleBinding{Uid: s.binding, RoleUid: editor}, UpdateMask: only("role_uid")},
-		"DeleteRoleBinding":        &iampb.DeleteRoleBindingRequest{Uid: s.binding},
-		"BatchCreateRoleBindings":  &iampb.BatchCreateRoleBindingsRequest{Parent: s.folder, RoleUid: viewer, Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: &iampb.RoleBinding{IdentityUid: s.identity}}}},
-		"CreateIdentityProvider":   &iampb.CreateIdentityProviderRequest{Parent: s.folder, IdentityProvider: idp},
-		"UpdateIdentityProvider":   &iampb.UpdateIdentityProviderRequest{IdentityProvider: &iampb.IdentityProvider{Uid: s.provider, Name: "new"}, UpdateMask: only("name")},
-		"DeleteIdentityProvider":   &iampb.DeleteIdentityProviderRequest{Uid: s.unused},
-		"CreateAccountAssociation": &iampb.CreateAccountAssociationRequest{Parent: s.empty, AccountAssociation: &iampb.AccountAssociation{Name: "new", Google: google}},
-		"UpdateAccountAssociation": &iampb.UpdateAccountAssociationRequest{AccountAssociation: &iampb.AccountAssociation{Uid: s.association, Google: google}, UpdateMask: only("google")},
-		"DeleteAccountAssociation": &iampb.DeleteAccountAssociationRequest{Uid: s.association},
-		"CreateGroupInvite":        &iampb.CreateGroupInviteRequest{Parent: s.folder, GroupInvite: &iampb.GroupInvite{RoleUid: viewer, Ttl: &durationpb.Duration{Seconds: 3600}}},
-		"UpdateGroupInvite":        &iampb.UpdateGroupInviteRequest{GroupInvite: &iampb.GroupInvite{Uid: s.invite, Email: "new@example.com"}, UpdateMask: only("email")},
-		"DeleteGroupInvite":        &iampb.DeleteGroupInviteRequest{Uid: s.invite},
-		"CreateExternalGroupRoleMapping": &iampb.CreateExternalGroupRoleMappingRequest{
-			Parent: s.provider, ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "new", RoleUid: viewer},
+		"CreateGroup": &iampb.CreateGroupRequest{Parent: s.folder, Group: &iampb.Group{Name: "new"}},
+		"UpdateGroup": &iampb.UpdateGroupRequest{
+			Group: &iampb.Group{Uid: s.empty, Name: "new"}, UpdateMask: only("name"),
 		},
-		"DeleteExternalGroupRoleMapping":       &iampb.DeleteExternalGroupRoleMappingRequest{Uid: s.mapping},
-		"BatchDeleteExternalGroupRoleMappings": &iampb.BatchDeleteExternalGroupRoleMappingsRequest{Parent: s.provider, Names: []string{s.mapping}},
+		"DeleteGroup":    &iampb.DeleteGroupRequest{Uid: s.empty},
+		"CreateIdentity": &iampb.CreateIdentityRequest{Parent: s.folder, Identity: robot},
+		"UpdateIdentity": &iampb.UpdateIdentityRequest{
+			Identity: &iampb.Identity{Uid: s.identity, Name: "new"}, UpdateMask: only("name"),
+		},
+		"DeleteIdentity": &iampb.DeleteIdentityRequest{Uid: s.identity},
+		"UpdateIdentityMetadata": &iampb.UpdateIdentityMetadataRequest{
+			IdentityMetadata: &iampb.IdentityMetadata{Company: "new"},
+		},
+		"CreateRole": &iampb.CreateRoleRequest{
+			Parent: s.folder, Role: &iampb.Role{Name: "new", Capabilities: caps},
+		},
+		"UpdateRole": &iampb.UpdateRoleRequest{
+			Role: &iampb.Role{Uid: s.role, Capabilities: caps}, UpdateMask: only("capabilities"),
+		},
+		"DeleteRole": &iampb.DeleteRoleRequest{Uid: s.spare},
+		"CreateRoleBinding": &iampb.CreateRoleBindingRequest{
+			Parent: s.folder, RoleBinding: &iampb.RoleBinding{IdentityUid: s.identity, RoleUid: viewer},
+		},
+		"UpdateRoleBinding": &iampb.UpdateRoleBindingRequest{
+			RoleBinding: &iampb.RoleBinding{Uid: s.binding, RoleUid: editor}, UpdateMask: only("role_uid"),
+		},
+		"DeleteRoleBinding": &iampb.DeleteRoleBindingRequest{Uid: s.binding},
+		"BatchCreateRoleBindings": &iampb.BatchCreateRoleBindingsRequest{
+			Parent: s.folder, RoleUid: viewer,
+			Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: &iampb.RoleBinding{IdentityUid: s.identity}}},
+		},
+		"CreateIdentityProvider": &iampb.CreateIdentityProviderRequest{Parent: s.folder, IdentityProvider: idp},
+		"UpdateIdentityProvider": &iampb.UpdateIdentityProviderRequest{
+			IdentityProvider: &iampb.IdentityProvider{Uid: s.provider, Name: "new"}, UpdateMask: only("name"),
+		},
+		"DeleteIdentityProvider": &iampb.DeleteIdentityProviderRequest{Uid: s.unused},
+		"CreateAccountAssociation": &iampb.CreateAccountAssociationRequest{
+			Parent: s.empty, AccountAssociation: &iampb.AccountAssociation{Name: "new", Google: google},
+		},
+		"UpdateAccountAssociation": &iampb.UpdateAccountAssociationRequest{
+			AccountAssociation: &iampb.AccountAssociation{Uid: s.association, Google: google}, UpdateMask: only("google"),
+		},
+		"DeleteAccountAssociation": &iampb.DeleteAccountAssociationRequest{Uid: s.association},
+		"CreateGroupInvite": &iampb.CreateGroupInviteRequest{
+			Parent: s.folder, GroupInvite: &iampb.GroupInvite{RoleUid: viewer, Ttl: &durationpb.Duration{Seconds: 3600}},
+		},
+		"UpdateGroupInvite": &iampb.UpdateGroupInviteRequest{
+			GroupInvite: &iampb.GroupInvite{Uid: s.invite, Email: "new@example.com"}, UpdateMask: only("email"),
+		},
+		"DeleteGroupInvite": &iampb.DeleteGroupInviteRequest{Uid: s.invite},
+		"CreateExternalGroupRoleMapping": &iampb.CreateExternalGroupRoleMappingRequest{
+			Parent:                   s.provider,
+			ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "new", RoleUid: viewer},
+		},
+		"DeleteExternalGroupRoleMapping": &iampb.DeleteExternalGroupRoleMappingRequest{Uid: s.mapping},
+		"BatchDeleteExternalGroupRoleMappings": &iampb.BatchDeleteExternalGroupRoleMappingsRequest{
+			Parent: s.provider, Names: []string{s.mapping},
+		},
 	}
 }
 
@@ -205,7 +236,8 @@ func asHTTP(t *testing.T, m protoreflect.MethodDescriptor, in proto.Message) (re
 		}
 		return v
 	}
-	path = parameter.ReplaceAllStringFunc(path, func(p string) string { return value(parameter.FindStringSubmatch(p)[1]).String() })
+	path = parameter.ReplaceAllStringFunc(path,
+		func(p string) string { return value(parameter.FindStringSubmatch(p)[1]).String() })
 	switch rule.GetBody() {
 	case "":
 	case "*":
@@ -227,10 +259,12 @@ func (w *world) everything(t *testing.T) map[string]any {
 	all := map[string]any{
 		"events":   len(check(w.store.Events(t.Context(), 0, 10_000))(t)),
 		"revision": check(w.store.Revision(t.Context()))(t),
-		"company":  check(w.store.Identity(t.Context(), w.owner.UID))(t).Company, // which is in no list: its identity is in no group
+		// which is in no list: its identity is in no group
+		"company": check(w.store.Identity(t.Context(), w.owner.UID))(t).Company,
 	}
 	methods(func(m protoreflect.MethodDescriptor) {
-		if rule, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule); strings.HasPrefix(string(m.Name()), "List") {
+		if rule, _ := proto.GetExtension(m.Options(),
+			annotations.E_Http).(*annotations.HttpRule); strings.HasPrefix(string(m.Name()), "List") {
 			list := w.do(t, "GET "+rule.GetGet()+"?page_size=20&order_by=create_time%20desc", "").json
 			delete(list, "nextPageToken") // says when it was made
 			all[string(m.Name())] = list
@@ -273,9 +307,17 @@ func TestValidateOnlyRefuses(t *testing.T) {
 		"what is not empty":     {"DELETE /iam/v2beta1/groups/" + s.folder, "", "9"},
 		"a role in use":         {"DELETE /iam/v2beta1/roles/" + s.role, "", "9"},
 		"a provider in use":     {"DELETE /iam/v2beta1/identityProviders/" + s.provider, "", "9"},
-		"a second association":  {"POST /iam/v2beta1/accountAssociations/" + s.folder, `{"name":"b","amazon":{"account":"123456789012"}}`, "6"},
-		"a mapping again":       {"POST /iam/v2beta1/externalGroupRoleMappings/" + s.provider, `{"externalGroupId":"staff","roleUid":"` + viewer + `"}`, "6"},
-		"an invite to nothing":  {"POST /iam/v2beta1/groupInvites/" + s.folder + "/0123456789abcdef", `{"roleUid":"` + viewer + `","ttl":"60s"}`, "5"},
+		"a second association": {
+			"POST /iam/v2beta1/accountAssociations/" + s.folder, `{"name":"b","amazon":{"account":"123456789012"}}`, "6",
+		},
+		"a mapping again": {
+			"POST /iam/v2beta1/externalGroupRoleMappings/" + s.provider,
+			`{"externalGroupId":"staff","roleUid":"` + viewer + `"}`, "6",
+		},
+		"an invite to nothing": {
+			"POST /iam/v2beta1/groupInvites/" + s.folder + "/0123456789abcdef", `{"roleUid":"` + viewer + `","ttl":"60s"}`,
+			"5",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -300,10 +342,12 @@ func TestValidateOnlyOfBatches(t *testing.T) {
 	}
 	const path = "POST /iam/v2beta1/roleBindings:batchCreate"
 	before := w.everything(t)
-	if got := w.do(t, path+"?validate_only=true", batch("")); got.status != 200 || !strings.Contains(got.text, s.identity) {
+	if got := w.do(t, path+"?validate_only=true", batch("")); got.status != 200 ||
+		!strings.Contains(got.text, s.identity) {
 		t.Errorf("in the query: %d %s", got.status, got.text)
 	}
-	if got := w.do(t, path, batch(`,"validateOnly":true`)); strings.Join(got.violations(), " ") != "requests[0].validate_only" {
+	if got := w.do(t, path,
+		batch(`,"validateOnly":true`)); strings.Join(got.violations(), " ") != "requests[0].validate_only" {
 		t.Errorf("for a part of it: %d %s", got.status, got.text)
 	}
 	if got := w.do(t, path+"?validate_only=maybe", batch("")); strings.Join(got.violations(), " ") != "validate_only" {

@@ -26,7 +26,8 @@ func TestRelationshipsOverJSON(t *testing.T) {
 		},
 		"aws": {
 			`"awsIdentity":{"awsAccount":"123456789012","arn":"arn:aws:iam::123456789012:role/x","userIdPattern":"AROA.*:ci"}`,
-			`{"awsIdentity":{"arnPattern":"arn:aws:iam::123456789012:role/.*x","awsAccount":"ignored"}}`, "?updateMask=awsIdentity.arnPattern",
+			`{"awsIdentity":{"arnPattern":"arn:aws:iam::123456789012:role/.*x","awsAccount":"ignored"}}`,
+			"?updateMask=awsIdentity.arnPattern",
 			`"awsIdentity":{"awsAccount":"123456789012","arnPattern":"arn:aws:iam::123456789012:role/.*x","userIdPattern":"AROA.*:ci"}`,
 		},
 		"a service principal": {
@@ -55,7 +56,8 @@ func TestRelationshipsOverJSON(t *testing.T) {
 
 func TestRoleOverJSON(t *testing.T) {
 	w := newWorld(t)
-	made := w.do(t, "POST /iam/v2beta1/roles/"+string(w.org), `{"name":"r","capabilities":["CAP_IAM_GROUPS_LIST",101,"CAP_IAM_GROUPS_LIST"]}`)
+	made := w.do(t, "POST /iam/v2beta1/roles/"+string(w.org),
+		`{"name":"r","capabilities":["CAP_IAM_GROUPS_LIST",101,"CAP_IAM_GROUPS_LIST"]}`)
 	if want := `"capabilities":["CAP_IAM_GROUPS_CREATE","CAP_IAM_GROUPS_LIST"]`; !strings.Contains(made.text, want) {
 		t.Fatalf("create: %s\nwant %s", made.text, want)
 	}
@@ -64,7 +66,8 @@ func TestRoleOverJSON(t *testing.T) {
 	if !strings.Contains(got.text, `"capabilities":["CAP_IAM_ROLES_LIST"]`) || got.field("name") != "r" {
 		t.Errorf("update: %s", got.text)
 	}
-	if got := w.do(t, "PATCH /iam/v2beta1/roles/"+uid, `{"capabilities":[101,1]}`); strings.Join(got.violations(), " ") != "capabilities" {
+	if got := w.do(t, "PATCH /iam/v2beta1/roles/"+uid,
+		`{"capabilities":[101,1]}`); strings.Join(got.violations(), " ") != "capabilities" {
 		t.Errorf("update with a number there is none of: %s", got.text)
 	}
 }
@@ -76,8 +79,9 @@ func TestBindingOverJSON(t *testing.T) {
 	sub := w.do(t, "POST /iam/v2beta1/groups/"+string(w.org), `{"name":"dev"}`).field("uid").(string)
 	made := w.do(t, "POST /iam/v2beta1/roleBindings/"+sub, `{"identityUid":"`+owner+`","roleUid":"`+viewer+`"}`)
 	for path, want := range map[string]string{
-		"identity.uid": owner, "identity.name": "owner", "identity.issuer": "https://issuer.example.com", "identity.subject": "owner",
-		"group.uid": sub, "group.name": "dev", "role.uid": viewer, "role.name": "viewer",
+		"identity.uid": owner, "identity.name": "owner", "identity.issuer": "https://issuer.example.com",
+		"identity.subject": "owner",
+		"group.uid":        sub, "group.name": "dev", "role.uid": viewer, "role.name": "viewer",
 	} {
 		if got := made.field(path); got != want {
 			t.Errorf("%s = %v, want %s: %s", path, got, want, made.text)
@@ -91,15 +95,18 @@ func TestBindingOverJSON(t *testing.T) {
 		t.Errorf("update: %s", got.text)
 	}
 	one := `{"roleBinding":{"identityUid":"` + owner + `"}}`
-	batch := w.do(t, "POST /iam/v2beta1/roleBindings:batchCreate", `{"parent":"`+sub+`","roleUid":"`+viewer+`","requests":[`+one+`]}`)
+	batch := w.do(t, "POST /iam/v2beta1/roleBindings:batchCreate",
+		`{"parent":"`+sub+`","roleUid":"`+viewer+`","requests":[`+one+`]}`)
 	if list, _ := batch.field("roleBindings").([]any); len(list) != 1 || !strings.Contains(batch.text, viewer) {
 		t.Errorf("batch: %d %s", batch.status, batch.text)
 	}
 	many := strings.TrimSuffix(strings.Repeat(one+",", resource.MaxBatch+1), ",")
-	if got := w.do(t, "POST /iam/v2beta1/roleBindings:batchCreate", `{"parent":"`+sub+`","roleUid":"`+viewer+`","requests":[`+many+`]}`); strings.Join(got.violations(), " ") != "requests" {
+	if got := w.do(t, "POST /iam/v2beta1/roleBindings:batchCreate",
+		`{"parent":"`+sub+`","roleUid":"`+viewer+`","requests":[`+many+`]}`); strings.Join(got.violations(), " ") != "requests" {
 		t.Errorf("a batch of too many: %s", got.text)
 	}
-	bad := w.do(t, "POST /iam/v2beta1/roleBindings:batchCreate", `{"parent":"`+sub+`","roleUid":"`+viewer+`","requests":[`+one+`,{"parent":"x","roleBinding":{"roleUid":"`+editor+`"}}]}`)
+	bad := w.do(t, "POST /iam/v2beta1/roleBindings:batchCreate",
+		`{"parent":"`+sub+`","roleUid":"`+viewer+`","requests":[`+one+`,{"parent":"x","roleBinding":{"roleUid":"`+editor+`"}}]}`)
 	if got := strings.Join(bad.violations(), " "); got != "requests[1].parent requests[1].role_binding.role_uid requests[1].role_binding.identity_uid" {
 		t.Errorf("a batch that contradicts itself: %s", bad.text)
 	}
@@ -114,12 +121,15 @@ func TestDisplayNameOverJSON(t *testing.T) {
 	if g.field("displayName") != "Zoës Läden" || g.field("name") != "web" {
 		t.Fatalf("create: %s", g.text)
 	}
-	if got := w.do(t, "PATCH /iam/v2beta1/groups/"+uid, `{"description":"new"}`); got.field("displayName") != "Zoës Läden" {
+	if got := w.do(t, "PATCH /iam/v2beta1/groups/"+uid,
+		`{"description":"new"}`); got.field("displayName") != "Zoës Läden" {
 		t.Errorf("an update of another field: %s", got.text)
 	}
-	i := w.do(t, "POST /iam/v2beta1/identities/"+uid, `{"name":"ci","displayName":"Die Pipeline","claimMatch":{"issuer":"https://ci.example.com","subject":"s"}}`)
+	i := w.do(t, "POST /iam/v2beta1/identities/"+uid,
+		`{"name":"ci","displayName":"Die Pipeline","claimMatch":{"issuer":"https://ci.example.com","subject":"s"}}`)
 	ci, _ := i.field("uid").(string)
-	b := w.do(t, "POST /iam/v2beta1/roleBindings/"+uid, `{"identityUid":"`+ci+`","roleUid":"`+string(resource.ManagedRoleUID("viewer"))+`"}`)
+	b := w.do(t, "POST /iam/v2beta1/roleBindings/"+uid,
+		`{"identityUid":"`+ci+`","roleUid":"`+string(resource.ManagedRoleUID("viewer"))+`"}`)
 	if b.field("identity.displayName") != "Die Pipeline" || b.field("group.displayName") != "Zoës Läden" {
 		t.Errorf("a binding: %s", b.text)
 	}
@@ -131,16 +141,20 @@ func TestDisplayNameOverJSON(t *testing.T) {
 			t.Errorf("%s: %d %s", path, got.status, got.text)
 		}
 	}
-	if got := w.do(t, "GET /iam/v2beta1/groups/"+uid, ""); got.field("displayName") != "Zoës Läden" || got.field("name") != "shop" {
+	if got := w.do(t, "GET /iam/v2beta1/groups/"+uid, ""); got.field("displayName") != "Zoës Läden" ||
+		got.field("name") != "shop" {
 		t.Errorf("after version 1: %s", got.text)
 	}
-	if got := w.do(t, "GET /iam/v2beta1/identities/"+ci, ""); got.field("displayName") != "Die Pipeline" || got.field("claimMatch.subject") != "t" {
+	if got := w.do(t, "GET /iam/v2beta1/identities/"+ci, ""); got.field("displayName") != "Die Pipeline" ||
+		got.field("claimMatch.subject") != "t" {
 		t.Errorf("after version 1: %s", got.text)
 	}
-	if got := w.do(t, "PATCH /iam/v2beta1/groups/"+uid+"?updateMask=displayName", `{}`); got.status != 200 || strings.Contains(got.text, "isplay") {
+	if got := w.do(t, "PATCH /iam/v2beta1/groups/"+uid+"?updateMask=displayName", `{}`); got.status != 200 ||
+		strings.Contains(got.text, "isplay") {
 		t.Errorf("taken away: %s", got.text)
 	}
-	if got := w.do(t, "PATCH /iam/v2beta1/groups/"+uid, `{"displayName":"a\u202eb"}`); strings.Join(got.violations(), " ") != "display_name" {
+	if got := w.do(t, "PATCH /iam/v2beta1/groups/"+uid,
+		`{"displayName":"a\u202eb"}`); strings.Join(got.violations(), " ") != "display_name" {
 		t.Errorf("a character that turns the text: %s", got.text)
 	}
 }
@@ -148,8 +162,10 @@ func TestDisplayNameOverJSON(t *testing.T) {
 func TestMetadataOverJSON(t *testing.T) {
 	w := newWorld(t)
 	const path = "PATCH /iam/v2beta1/identities:updateIdentityMetadata"
-	got := w.do(t, path, `{"identityMetadata":{"company":"acme","jobTitle":"x","updatesOptIn":true,"uid":"other","givenName":"ignored"}}`)
-	if got.field("company") != "acme" || got.field("jobTitle") != "x" || got.field("updatesOptIn") != true || got.field("uid") != string(w.owner.UID) || got.field("givenName") != "" {
+	got := w.do(t, path,
+		`{"identityMetadata":{"company":"acme","jobTitle":"x","updatesOptIn":true,"uid":"other","givenName":"ignored"}}`)
+	if got.field("company") != "acme" || got.field("jobTitle") != "x" || got.field("updatesOptIn") != true ||
+		got.field("uid") != string(w.owner.UID) || got.field("givenName") != "" {
 		t.Fatalf("%d %s", got.status, got.text)
 	}
 	got = w.do(t, path, `{"identityMetadata":{"jobTitle":"ignored"},"updateMask":"updatesOptIn"}`)

@@ -71,7 +71,8 @@ func methodRules() map[string]rule {
 		}
 	})
 	for _, d := range []*grpc.ServiceDesc{
-		&healthpb.Health_ServiceDesc, &reflectionpb.ServerReflection_ServiceDesc, &reflectionalphapb.ServerReflection_ServiceDesc,
+		&healthpb.Health_ServiceDesc, &reflectionpb.ServerReflection_ServiceDesc,
+		&reflectionalphapb.ServerReflection_ServiceDesc,
 	} {
 		open := func(method string) {
 			rules["/"+d.ServiceName+"/"+method] = rule{name: d.ServiceName + "/" + method, open: true, read: true}

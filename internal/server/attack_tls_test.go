@@ -94,9 +94,11 @@ func TestAttackTLS(t *testing.T) {
 func TestAttackPlainToTLS(t *testing.T) {
 	addr, _ := serveTLS(t, Config{})
 	for name, tt := range map[string]struct{ send, want string }{
-		"HTTP/1.1": {"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.0 400 Bad Request\r\n\r\nThis is an https address.\n"},
-		"HTTP/2":   {http2.ClientPreface, "HTTP/1.0 400 Bad Request\r\n\r\nThis is an https address.\n"},
-		"noise":    {strings.Repeat("\x00", 100), ""},
+		"HTTP/1.1": {
+			"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.0 400 Bad Request\r\n\r\nThis is an https address.\n",
+		},
+		"HTTP/2": {http2.ClientPreface, "HTTP/1.0 400 Bad Request\r\n\r\nThis is an https address.\n"},
+		"noise":  {strings.Repeat("\x00", 100), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)

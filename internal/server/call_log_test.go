@@ -46,7 +46,10 @@ func TestCallLog(t *testing.T) {
 		line   int
 		fields map[string]string
 	}{
-		{"UpdateGroup", 0, map[string]string{"code": "PERMISSION_DENIED", "caller": dev.OwnerUID, "reason": "groups.update on"}},
+		{
+			"UpdateGroup", 0,
+			map[string]string{"code": "PERMISSION_DENIED", "caller": dev.OwnerUID, "reason": "groups.update on"},
+		},
 		{"Exchange", 0, map[string]string{"code": "OK", "caller": dev.OwnerUID}},
 		{"Exchange", 1, map[string]string{"code": "PERMISSION_DENIED", "identity": dev.OwnerUID, "reason": `invalid "iss"`}},
 	} {
@@ -82,7 +85,8 @@ func TestCallLog(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	metrics, err := io.ReadAll(resp.Body)
-	if err != nil || !strings.Contains(string(metrics), `code="PERMISSION_DENIED",method="holdfast.oidc.SecurityTokenService/Exchange"`) {
+	if err != nil ||
+		!strings.Contains(string(metrics), `code="PERMISSION_DENIED",method="holdfast.oidc.SecurityTokenService/Exchange"`) {
 		t.Errorf("the metrics do not name codes: %v", err)
 	}
 }
@@ -90,7 +94,9 @@ func TestCallLog(t *testing.T) {
 // TestDevBanner says where to begin, in a browser, too.
 func TestDevBanner(t *testing.T) {
 	r := start(t, server.Config{Dev: true})
-	for _, want := range []string{r.url + "/console/", "organization dev, owner@dev.example, password ", r.url + "/docs", "curl -H"} {
+	for _, want := range []string{
+		r.url + "/console/", "organization dev, owner@dev.example, password ", r.url + "/docs", "curl -H",
+	} {
 		if !strings.Contains(r.stdout.String(), want) {
 			t.Errorf("the banner does not say %q: %s", want, r.stdout)
 		}

@@ -78,10 +78,12 @@ func TestCORS(t *testing.T) {
 		}
 	}
 	// Two origins in one request are no origin.
-	if got := ask(t, "GET", r.url+"/openapi.json", "Origin", console, "Origin", console); got.Header.Get("Access-Control-Allow-Origin") != "" {
+	if got := ask(t, "GET", r.url+"/openapi.json", "Origin", console, "Origin",
+		console); got.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("two origins: %v", got.Header)
 	}
-	if got := ask(t, "POST", r.url+"/oauth/token", "Origin", console); got.Header.Get("Access-Control-Allow-Origin") != console {
+	if got := ask(t, "POST", r.url+"/oauth/token", "Origin",
+		console); got.Header.Get("Access-Control-Allow-Origin") != console {
 		t.Errorf("the token endpoint: %d %v", got.StatusCode, got.Header)
 	}
 	for _, path := range []string{"/iam/v2beta1/groups", "/.well-known/jwks.json", "/oauth/token"} {

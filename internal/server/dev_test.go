@@ -83,7 +83,8 @@ func TestDevPrintsACommandThatWorks(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("this machine has no curl")
 	}
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(command, "curl ", "curl -sS ", 1)).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "sh", "-c",
+		strings.Replace(command, "curl ", "curl -sS ", 1)).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), `"name":"dev"`) {
 		t.Errorf("the command says %s, %v", out, err)
 	}
@@ -136,8 +137,13 @@ func TestAttackDevInPublic(t *testing.T) {
 		"a public issuer":           {server.Config{AuthURL: "https://issuer.example.com"}, "auth_url"},
 		"a public registry":         {server.Config{RegistryHost: "registry.example.com:443"}, "registry_host"},
 		"nothing":                   {server.Config{}, ""},
-		"this machine":              {server.Config{BaseURL: "http://localhost:8080", AuthURL: "http://127.0.0.1:8080", RegistryHost: "[::1]:8080"}, ""},
-		"names of this machine":     {server.Config{BaseURL: "http://api.localhost", AuthURL: "http://Issuer.LOCALHOST", RegistryHost: "registry.test"}, ""},
+		"this machine": {
+			server.Config{BaseURL: "http://localhost:8080", AuthURL: "http://127.0.0.1:8080", RegistryHost: "[::1]:8080"}, "",
+		},
+		"names of this machine": {
+			server.Config{BaseURL: "http://api.localhost", AuthURL: "http://Issuer.LOCALHOST", RegistryHost: "registry.test"},
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, dev := range []bool{true, false} {

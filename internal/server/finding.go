@@ -16,7 +16,8 @@ import (
 // openGate builds what refuses pulls of images with findings, and of images that nobody has signed. The registry asks it,
 // and it asks the registry, which is there when the first pull is.
 func (s *Server) openGate() *finding.Gate {
-	signed := func(ctx context.Context, repo resource.UID, digest string, group resource.UID) (signer, why string, err error) {
+	signed := func(ctx context.Context, repo resource.UID, digest string,
+		group resource.UID) (signer, why string, err error) {
 		return s.registry.SignedBy(ctx, repo, digest, group)
 	}
 	return finding.NewGate(findingdb.New(s.store), imagedb.New(s.store), advisorydb.New(s.store), signed, s.counts)

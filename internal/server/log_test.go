@@ -14,7 +14,8 @@ import (
 func TestLogTellsOfPanics(t *testing.T) {
 	for value, want := range map[any]bool{"no such thing": true, http.ErrAbortHandler: false} {
 		var b bytes.Buffer
-		h := reportPanics(Config{Stderr: &b, LogLevel: slog.LevelError}.Logger(), func(http.ResponseWriter, *http.Request) { panic(value) })
+		h := reportPanics(Config{Stderr: &b, LogLevel: slog.LevelError}.Logger(),
+			func(http.ResponseWriter, *http.Request) { panic(value) })
 		func() {
 			defer func() {
 				if v := recover(); v != http.ErrAbortHandler {

@@ -19,7 +19,8 @@ func TestNotify(t *testing.T) {
 	}
 	defer manager.Close()
 	t.Setenv("NOTIFY_SOCKET", socket)
-	s, err := server.New(t.Context(), server.Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Stdout: t.Output(), Stderr: t.Output()})
+	s, err := server.New(t.Context(),
+		server.Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Stdout: t.Output(), Stderr: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

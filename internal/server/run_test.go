@@ -13,7 +13,10 @@ func TestSplitCommand(t *testing.T) {
 	for _, tt := range []struct{ words, flags, command, settings string }{
 		{"gc", "--dry-run --data-dir d", "gc dry-run", "--data-dir d"},
 		{"keys rotate", "--dry-run", "keys rotate", "--dry-run"},
-		{"restore place", "--at 2026-01-02T03:04:05Z --verify --dev", "restore place at=2026-01-02T03:04:05Z verify", "--dev"},
+		{
+			"restore place", "--at 2026-01-02T03:04:05Z --verify --dev", "restore place at=2026-01-02T03:04:05Z verify",
+			"--dev",
+		},
 		{"backup place", "--keep 3 --dev", "backup place keep=3", "--dev"},
 		{"restore place", "--keep 3", "restore place", "--keep 3"},
 		{"restore place", "--at=noon", "restore place at=noon", ""},

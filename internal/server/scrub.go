@@ -35,7 +35,9 @@ func (s *Server) scrub(ctx context.Context) error {
 			return nil
 		case <-time.After(scrubPause): // also between two, because there may be few blobs
 		}
-		pass := protocol.Scrubber{Store: registrydb.New(s.store), Storage: blobs, Rate: int64(s.cfg.ScrubRate), Judge: s.registry.Judge}
+		pass := protocol.Scrubber{
+			Store: registrydb.New(s.store), Storage: blobs, Rate: int64(s.cfg.ScrubRate), Judge: s.registry.Judge,
+		}
 		all, err := pass.Run(ctx)
 		switch {
 		case ctx.Err() != nil:

@@ -97,7 +97,8 @@ func TestKernelSendsBlobs(t *testing.T) {
 	}
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(content))
-	if status, b := send("POST", "/v2/dev/app/blobs/uploads/?digest="+digest, bytes.NewReader(content), ""); status != http.StatusCreated {
+	if status, b := send("POST", "/v2/dev/app/blobs/uploads/?digest="+digest, bytes.NewReader(content),
+		""); status != http.StatusCreated {
 		t.Fatalf("pushing: %d %s", status, b)
 	}
 	for span, want := range map[string][]byte{"": content, "bytes=100000-": content[100000:]} {

@@ -203,7 +203,8 @@ func TestPagesForPeople(t *testing.T) {
 			}
 		})
 	}
-	if resp, body := r.send(t, http.MethodGet, "/nothing", "", "Accept", browser, "Authorization", "Bearer x"); strings.Contains(body, "<html") {
+	if resp, body := r.send(t, http.MethodGet, "/nothing", "", "Accept", browser, "Authorization",
+		"Bearer x"); strings.Contains(body, "<html") {
 		t.Errorf("a program with a token gets a page: %d", resp.StatusCode)
 	}
 }
@@ -355,7 +356,8 @@ func TestShutdownEndsWithTheGrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_, err = io.WriteString(conn, "POST /setup HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n")
+	_, err = io.WriteString(conn,
+		"POST /setup HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +390,8 @@ func TestEncryptionKeyFile(t *testing.T) {
 	}
 	again.stop(t)
 	_, err = server.New(
-		t.Context(), server.Config{DataDir: dir, Listen: "127.0.0.1:0", EncryptionKey: secret.NewKey().Text(), Stderr: io.Discard},
+		t.Context(),
+		server.Config{DataDir: dir, Listen: "127.0.0.1:0", EncryptionKey: secret.NewKey().Text(), Stderr: io.Discard},
 	)
 	if err == nil || !strings.Contains(err.Error(), "another encryption key") {
 		t.Errorf("with another key, error = %v", err)

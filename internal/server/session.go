@@ -19,12 +19,14 @@ const consoleHeader = "Holdfast-Console"
 // as for any other caller: narrowing, revocation, quotas, the audit log.
 func (s *Server) withSession(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get(consoleHeader) == "" || r.Header.Get("Authorization") != "" || strings.HasPrefix(r.URL.Path, "/sts/") {
+		if r.Header.Get(consoleHeader) == "" || r.Header.Get("Authorization") != "" ||
+			strings.HasPrefix(r.URL.Path, "/sts/") {
 			next.ServeHTTP(w, r)
 			return
 		}
 		if !s.login.IsOwnOrigin(r) {
-			s.refuseSession(w, fault.New(fault.PermissionDenied, "Permission denied: the session counts for pages of this server only"))
+			s.refuseSession(w,
+				fault.New(fault.PermissionDenied, "Permission denied: the session counts for pages of this server only"))
 			return
 		}
 		token, fresh, err := s.login.Token(r)

@@ -215,7 +215,8 @@ func (u *setup) create(
 	}
 	a := resource.Account{Email: o.Email, Name: o.Person}
 	if o.Password != "" {
-		if a.Password, err = u.s.login.HashPassword(ctx, o.Password, resource.NormalEmail(o.Email), o.Person, o.Name); err != nil {
+		if a.Password, err = u.s.login.HashPassword(ctx, o.Password, resource.NormalEmail(o.Email), o.Person,
+			o.Name); err != nil {
 			for i := range fault.From(err).Fields {
 				fault.From(err).Fields[i].Subject = "owner_password"
 			}

@@ -124,12 +124,26 @@ func TestSetUpRefuses(t *testing.T) {
 		status int
 		says   []string
 	}{
-		"a wrong code":  {`{"code": "wrong", "organization": "acme"}`, 403, []string{`"code":7`, `"PERMISSION_DENIED"`, `ErrorInfo`}},
-		"no code":       {`{}`, 403, []string{`"code":7`}},
-		"no fields":     {`{"code": "` + code + `"}`, 400, []string{`"code":3`, `"organization"`, `"owner_issuer"`, `"owner_subject"`, `BadRequest`}},
-		"a bad name":    {`{"code": "` + code + `", "organization": "東京", "ownerIssuer": "https://x.example", "ownerSubject": "x"}`, 400, []string{`needs a letter`}},
-		"a hidden name": {`{"code": "` + code + `", "organization": "a\u202eb", "ownerIssuer": "https://x.example", "ownerSubject": "x"}`, 400, []string{`must not contain line breaks`}},
-		"a bad issuer":  {`{"code": "` + code + `", "organization": "no", "ownerIssuer": "x", "ownerSubject": "x"}`, 400, []string{`"owner_issuer"`}},
+		"a wrong code": {
+			`{"code": "wrong", "organization": "acme"}`, 403, []string{`"code":7`, `"PERMISSION_DENIED"`, `ErrorInfo`},
+		},
+		"no code": {`{}`, 403, []string{`"code":7`}},
+		"no fields": {
+			`{"code": "` + code + `"}`, 400,
+			[]string{`"code":3`, `"organization"`, `"owner_issuer"`, `"owner_subject"`, `BadRequest`},
+		},
+		"a bad name": {
+			`{"code": "` + code + `", "organization": "東京", "ownerIssuer": "https://x.example", "ownerSubject": "x"}`, 400,
+			[]string{`needs a letter`},
+		},
+		"a hidden name": {
+			`{"code": "` + code + `", "organization": "a\u202eb", "ownerIssuer": "https://x.example", "ownerSubject": "x"}`,
+			400, []string{`must not contain line breaks`},
+		},
+		"a bad issuer": {
+			`{"code": "` + code + `", "organization": "no", "ownerIssuer": "x", "ownerSubject": "x"}`, 400,
+			[]string{`"owner_issuer"`},
+		},
 		"no JSON":       {`{"code`, 400, []string{`"body"`}},
 		"an odd key":    {`{"codes": "x"}`, 400, []string{`"body"`}},
 		"a large body":  {`{"code": "` + strings.Repeat("x", 1<<17) + `"}`, 400, []string{`"body"`}},
@@ -166,7 +180,9 @@ func TestSetUpPage(t *testing.T) {
 	}
 	resp, body = r.send(t, http.MethodGet, "/setup", "", "Accept", "text/html", "Cookie", cookie.Name+"="+cookie.Value)
 	headers := map[string]string{}
-	for _, name := range []string{"Content-Type", "Referrer-Policy", "Cache-Control", "X-Content-Type-Options", "X-Frame-Options"} {
+	for _, name := range []string{
+		"Content-Type", "Referrer-Policy", "Cache-Control", "X-Content-Type-Options", "X-Frame-Options",
+	} {
 		headers[name] = resp.Header.Get(name)
 	}
 	if diff := cmp.Diff(map[string]string{
@@ -180,7 +196,9 @@ func TestSetUpPage(t *testing.T) {
 		!strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(body, "<script") {
 		t.Errorf("the page may run scripts, or be framed: %s", policy)
 	}
-	for _, want := range []string{`value="` + code + `"`, `<label for="organization">`, `<label for="owner_issuer">`, `<label for="owner_subject">`} {
+	for _, want := range []string{
+		`value="` + code + `"`, `<label for="organization">`, `<label for="owner_issuer">`, `<label for="owner_subject">`,
+	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the form lacks %s", want)
 		}
@@ -217,18 +235,24 @@ func TestSetUpPage(t *testing.T) {
 func TestSetUpKeepsNames(t *testing.T) {
 	r := start(t, server.Config{})
 	form := url.Values{
-		"code": {r.code(t)}, "organization": {"Größe & Söhne <AG>"}, "owner_name": {"Zoe\u0308 Müller"}, "owner_email": {"zoe@example.com"},
+		"code": {r.code(t)}, "organization": {"Größe & Söhne <AG>"}, "owner_name": {"Zoe\u0308 Müller"},
+		"owner_email":    {"zoe@example.com"},
 		"owner_password": {"nine unrelated words of hers"},
 	}
-	resp, body := r.send(t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html")
-	if resp.StatusCode != http.StatusOK || !strings.Contains(body, "<strong>Größe &amp; Söhne &lt;AG&gt;</strong> exists, in paths <strong>grosse-sohne-ag</strong>") {
+	resp, body := r.send(t, http.MethodPost, "/setup", form.Encode(), "Content-Type",
+		"application/x-www-form-urlencoded", "Accept", "text/html")
+	if resp.StatusCode != http.StatusOK ||
+		!strings.Contains(body,
+			"<strong>Größe &amp; Söhne &lt;AG&gt;</strong> exists, in paths <strong>grosse-sohne-ag</strong>") {
 		t.Fatalf("set-up = %d %s", resp.StatusCode, body)
 	}
 	_, token, _ := strings.Cut(body, "Authorization: Bearer ")
 	token, _, _ = strings.Cut(token, `"`)
 	for path, want := range map[string][]string{
-		"/iam/v2beta1/groups":       {`"name":"grosse-sohne-ag"`, `"displayName":"Größe & Söhne <AG>"`},
-		"/iam/v2beta1/roleBindings": {`"name":"zoe muller"`, `"displayName":"Zoë Müller"`, `"displayName":"Größe & Söhne <AG>"`},
+		"/iam/v2beta1/groups": {`"name":"grosse-sohne-ag"`, `"displayName":"Größe & Söhne <AG>"`},
+		"/iam/v2beta1/roleBindings": {
+			`"name":"zoe muller"`, `"displayName":"Zoë Müller"`, `"displayName":"Größe & Söhne <AG>"`,
+		},
 	} {
 		resp, body := r.send(t, http.MethodGet, path, "", "Authorization", "Bearer "+token)
 		for _, text := range want {
@@ -312,7 +336,8 @@ func TestSetUpOnceOnReplicas(t *testing.T) {
 		t.Errorf("the code that a later start has replaced = %d %s", status, answer)
 	}
 	weak := `{"code": "` + code + `", "organization": "acme", "ownerEmail": "ann@example.com", "ownerPassword": "short"}`
-	if resp, answer := two.send(t, http.MethodPost, "/setup", weak, "Content-Type", "application/json"); resp.StatusCode != http.StatusBadRequest {
+	if resp, answer := two.send(t, http.MethodPost, "/setup", weak, "Content-Type",
+		"application/json"); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("a weak password = %d %s", resp.StatusCode, answer)
 	}
 	statuses := make([]int, 8)

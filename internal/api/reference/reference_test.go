@@ -18,7 +18,8 @@ import (
 func read(t *testing.T, query string) (string, http.Header) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	reference.Handler(openapi.Document).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/docs?q="+url.QueryEscape(query), nil))
+	reference.Handler(openapi.Document).ServeHTTP(w,
+		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/docs?q="+url.QueryEscape(query), nil))
 	return w.Body.String(), w.Header()
 }
 
@@ -98,8 +99,13 @@ func TestSearch(t *testing.T) {
 		has, hasNot      []string
 		links, moreLinks int // at least, at most
 	}{
-		"a call":              {"createGroup", []string{`id="GroupsService_CreateGroup"`}, []string{`id="PingService_Ping"`}, 1, 40},
-		"a path":              {"/registry/v2beta1/repos get", []string{`id="ReposService_ListRepos"`}, []string{`id="ReposService_CreateRepo"`}, 1, 40},
+		"a call": {
+			"createGroup", []string{`id="GroupsService_CreateGroup"`}, []string{`id="PingService_Ping"`}, 1, 40,
+		},
+		"a path": {
+			"/registry/v2beta1/repos get", []string{`id="ReposService_ListRepos"`}, []string{`id="ReposService_CreateRepo"`},
+			1, 40,
+		},
 		"a type":              {"roleBinding", []string{`id="holdfast.iam.v2beta1.RoleBinding"`, "/docs#"}, nil, 1, 400},
 		"nothing":             {"zebra", []string{"0 of ", "Show everything"}, []string{"<article"}, 1, 10},
 		"very much":           {"e", []string{"these are the first ones"}, nil, 100, 1000},

@@ -23,7 +23,8 @@ func packageOf(p evidence.Package) *tenantpb.Package2 {
 func graphOf(s evidence.SBOM) *tenantpb.ComponentGraph {
 	g := &tenantpb.ComponentGraph{}
 	for _, p := range s.Packages {
-		g.Nodes = append(g.Nodes, &tenantpb.ComponentGraph_Node{TypedNode: &tenantpb.ComponentGraph_Node_Package{Package: packageOf(p)}})
+		g.Nodes = append(g.Nodes,
+			&tenantpb.ComponentGraph_Node{TypedNode: &tenantpb.ComponentGraph_Node_Package{Package: packageOf(p)}})
 	}
 	for _, f := range s.Files {
 		file := &tenantpb.File2{Id: f.ID, Name: f.Name, Types: f.Types}

@@ -97,7 +97,8 @@ func auditFilter(r *pb.ListEntriesRequest) (f event.AuditFilter, err error) {
 // entryOf returns the message of a change.
 func (s *server) entryOf(e resource.Event) (*pb.Entry, error) {
 	p := &pb.Entry{
-		Id: e.ID, Time: wire.Time(e.Time), Type: s.cfg.Events.Type(e.Type), Subject: string(e.Subject), Group: string(e.Group),
+		Id: e.ID, Time: wire.Time(e.Time), Type: s.cfg.Events.Type(e.Type), Subject: string(e.Subject),
+		Group: string(e.Group),
 	}
 	if a := e.Actor; a.Subject != "" || a.Remote != "" { // a caller with a stolen token has an address and no identity
 		p.Actor = &pb.Actor{Uid: string(a.Subject), RemoteAddress: a.Remote, RequestId: a.RequestID}

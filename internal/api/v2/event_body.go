@@ -27,7 +27,8 @@ import (
 type EventBodies struct {
 	encoder wire.Encoder
 
-	Interop  bool                                                        // with the names that clients of the public API know
+	// with the names that clients of the public API know
+	Interop  bool
 	RepoPath func(ctx context.Context, uid resource.UID) (string, error) // the address of a repo in the registry
 }
 

@@ -71,32 +71,52 @@ func occurrences() map[resource.EventType]occurrence {
 	request := resource.AccessRequest{UID: eventThing, Role: eventOrg, Identity: eventOrg}
 	binding := resource.RoleBinding{UID: eventThing, Identity: eventOrg, Role: eventOrg, CreateTime: at}
 	provider := resource.IdentityProvider{UID: eventThing, Name: "n", DefaultRole: eventOrg,
-		OIDC: &resource.OIDC{Issuer: "https://issuer.test", ClientID: "c", ClientSecret: resource.Secret{Plain: secret, Sealed: []byte(secret)}}}
+		OIDC: &resource.OIDC{
+			Issuer: "https://issuer.test", ClientID: "c", ClientSecret: resource.Secret{Plain: secret, Sealed: []byte(secret)},
+		}}
 	association := resource.AccountAssociation{UID: eventOrg, Name: "n"}
-	invite := resource.GroupInvite{UID: eventThing, Role: eventOrg, Email: secret, Digest: []byte(secret), KeyID: secret, ExpirationTime: at}
+	invite := resource.GroupInvite{
+		UID: eventThing, Role: eventOrg, Email: secret, Digest: []byte(secret), KeyID: secret, ExpirationTime: at,
+	}
 	mapping := resource.ExternalGroupRoleMapping{UID: eventThing, ExternalGroup: "g", Role: eventOrg, Scope: eventOrg}
-	budget := resource.Budget{UID: eventThing, Limits: map[resource.Metric]int64{resource.Webhooks: 5}, CreateTime: at, UpdateTime: at}
+	budget := resource.Budget{
+		UID: eventThing, Limits: map[resource.Metric]int64{resource.Webhooks: 5}, CreateTime: at, UpdateTime: at,
+	}
 	repo := registry.Repo{UID: eventThing, Name: "n", CreateTime: at, UpdateTime: at}
 	tag := registry.Tag{UID: eventThing, Name: "n", Digest: "sha256:x", UpdateTime: at}
-	copied := registry.ImageCopy{Repo: eventThing, From: eventOrg, Images: []registry.CopiedImage{{Digest: "sha256:x", Tag: "n"}}}
+	copied := registry.ImageCopy{
+		Repo: eventThing, From: eventOrg, Images: []registry.CopiedImage{{Digest: "sha256:x", Tag: "n"}},
+	}
 	upstream := registry.Upstream{UID: eventThing, Name: "n", Address: "https://r.example", Realm: "https://t.example/token", FreshFor: time.Hour, Names: []string{"a/*"}, Anyone: true,
 		Identity: "i", Credentials: resource.Secret{Plain: secret, Sealed: []byte(secret)}, CreateTime: at, UpdateTime: at}
 	retention := registry.Retention{UID: eventThing, KeepNewest: 1, UpdateTime: at}
-	trashed := registry.TrashEntry{UID: eventThing.NewChild(), Kind: registry.TrashTag, Tag: "n", Digest: "sha256:x", WasTag: &tag, CreateTime: at, ExpireTime: at}
-	deployment := registry.Deployment{UID: eventThing, Charts: []registry.HelmChart{{Repo: "https://charts.example"}}, CreateTime: at, UpdateTime: at}
+	trashed := registry.TrashEntry{
+		UID: eventThing.NewChild(), Kind: registry.TrashTag, Tag: "n", Digest: "sha256:x", WasTag: &tag, CreateTime: at,
+		ExpireTime: at,
+	}
+	deployment := registry.Deployment{
+		UID: eventThing, Charts: []registry.HelmChart{{Repo: "https://charts.example"}}, CreateTime: at, UpdateTime: at,
+	}
 	issue := "i"
 	advisory := vuln.Advisory{UID: eventThing, ID: "HFA-1", ArtifactName: "a", CreateTime: at, UpdateTime: at, DeleteTime: at,
-		Events:     []vuln.AdvisoryEvent{{UID: eventThing.NewChild(), Type: vuln.EventFixed, CreateTime: at, Issue: &issue, Findings: []byte(`{"a":1}`)}},
-		Severities: []vuln.Severity{{Type: vuln.CVSSv3, Score: "x"}}, Affected: []vuln.Affected{{Name: "p", Versions: []string{"1"}}},
-		Source: vuln.AdvisorySource{Format: "osv", Digest: []byte(secret)}}.Record()
+		Events: []vuln.AdvisoryEvent{
+			{UID: eventThing.NewChild(), Type: vuln.EventFixed, CreateTime: at, Issue: &issue, Findings: []byte(`{"a":1}`)},
+		},
+		Severities: []vuln.Severity{{Type: vuln.CVSSv3, Score: "x"}},
+		Affected:   []vuln.Affected{{Name: "p", Versions: []string{"1"}}},
+		Source:     vuln.AdvisorySource{Format: "osv", Digest: []byte(secret)}}.Record()
 	feed := vuln.AdvisoryFeed{UID: eventThing, Name: "n", Address: "https://feeds.example", Interval: time.Hour, State: []byte(secret), CreateTime: at, UpdateTime: at,
 		Last: vuln.FeedResult{Time: at, Took: time.Second}}
 	account := resource.Account{UID: eventThing, Email: "a@b.test", Identity: eventOrg, CreateTime: at, UpdateTime: at, UseTime: at, Password: secret, TOTP: []byte(secret),
-		Link: resource.Link{Digest: []byte(secret)}, Passkeys: []resource.Passkey{{ID: []byte(secret), Detail: []byte(secret)}}}.Record(1)
+		Link: resource.Link{Digest: []byte(secret)}, Passkeys: []resource.Passkey{
+			{ID: []byte(secret), Detail: []byte(secret)},
+		}}.Record(1)
 	session := resource.EndedSession{Reason: resource.EndReplay, Session: resource.Session{ID: "s", Identity: eventOrg, Email: secret, CreateTime: at, UsedTime: at, ExpireTime: at,
 		Act: &resource.Upstream{Issuer: "https://issuer.test", Subject: secret}}}
 	subscription := resource.Subscription{UID: eventThing, Sink: "https://sink.example", CreateTime: at}
-	activity := resource.Activity{Identity: eventOrg, Account: eventThing, Method: resource.ByPassword, Count: 1, First: at, Last: at}
+	activity := resource.Activity{
+		Identity: eventOrg, Account: eventThing, Method: resource.ByPassword, Count: 1, First: at, Last: at,
+	}
 	news := vuln.FindingNews{Group: eventOrg, FindingCount: 1, Findings: []vuln.NewFinding{{ID: "CVE-1", Score: 98}}}
 	place := vuln.InventoryPlace{Group: eventOrg, Name: "cluster", Identity: eventThing, PushTime: at, ExpireTime: at}
 	exception := vuln.Exception{UID: eventThing, Target: eventOrg, Advisory: "CVE-1", Reason: "r", CreateTime: at}
@@ -115,11 +135,15 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.RoleUpdated:             {role, role, "holdfast.iam.v2beta1.Role"},
 		resource.RoleDeleted:             {role, nil, "holdfast.iam.v2beta1.DeleteRoleRequest"},
 		resource.BindingCreated:          {nil, binding, "holdfast.iam.v2beta1.RoleBinding"},
-		resource.BindingsCreated:         {nil, []resource.RoleBinding{binding}, "holdfast.iam.v2beta1.BatchCreateRoleBindingsResponse"},
-		resource.BindingUpdated:          {binding, binding, "holdfast.iam.v2beta1.RoleBinding"},
-		resource.BindingDeleted:          {binding, nil, "holdfast.iam.v2beta1.DeleteRoleBindingRequest"},
-		resource.BindingExpired:          {binding, binding, "holdfast.iam.v2beta1.RoleBinding"},
-		resource.AccessUnused: {nil, resource.UnusedReport{Group: eventOrg, Totals: []resource.UnusedTotal{{Kind: resource.UnusedBindings, Looked: 2, Unused: 1}}},
+		resource.BindingsCreated: {
+			nil, []resource.RoleBinding{binding}, "holdfast.iam.v2beta1.BatchCreateRoleBindingsResponse",
+		},
+		resource.BindingUpdated: {binding, binding, "holdfast.iam.v2beta1.RoleBinding"},
+		resource.BindingDeleted: {binding, nil, "holdfast.iam.v2beta1.DeleteRoleBindingRequest"},
+		resource.BindingExpired: {binding, binding, "holdfast.iam.v2beta1.RoleBinding"},
+		resource.AccessUnused: {nil, resource.UnusedReport{
+			Group: eventOrg, Totals: []resource.UnusedTotal{{Kind: resource.UnusedBindings, Looked: 2, Unused: 1}},
+		},
 			"holdfast.access.v1.UnusedAccessReport"},
 		resource.AccessRuleCreated:       {nil, accessRule, "holdfast.access.v1.AccessRule"},
 		resource.AccessRuleDeleted:       {accessRule, nil, "holdfast.access.v1.DeleteAccessRuleRequest"},
@@ -142,72 +166,89 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.InviteDeleted:           {invite, nil, "holdfast.iam.v2beta1.DeleteGroupInviteRequest"},
 		resource.MappingCreated:          {nil, mapping, "holdfast.iam.v2beta1.ExternalGroupRoleMapping"},
 		resource.MappingDeleted:          {mapping, nil, "holdfast.iam.v2beta1.DeleteExternalGroupRoleMappingRequest"},
-		resource.MappingsDeleted:         {[]resource.ExternalGroupRoleMapping{mapping}, nil, "holdfast.iam.v2beta1.BatchDeleteExternalGroupRoleMappingsResponse"},
-		resource.BudgetCreated:           {nil, budget, "holdfast.budgets.v1.Budget"},
-		resource.BudgetUpdated:           {budget, budget, "holdfast.budgets.v1.Budget"},
-		resource.BudgetDeleted:           {budget, nil, "holdfast.budgets.v1.DeleteBudgetRequest"},
-		resource.RepoCreated:             {nil, repo, "holdfast.registry.v2beta1.Repo"},
-		resource.RepoUpdated:             {repo, repo, "holdfast.registry.v2beta1.Repo"},
-		resource.RepoDeleted:             {repo, nil, "holdfast.registry.v2beta1.DeleteRepoRequest"},
-		resource.TagCreated:              {nil, tag, "holdfast.registry.v2beta1.Tag"},
-		resource.TagDeleted:              {tag, nil, "holdfast.registry.v2beta1.DeleteTagRequest"},
-		resource.TrashRestored:           {nil, trashed, "holdfast.oci.v1.TrashEntry"},
-		resource.TrashDeleted:            {trashed, nil, "holdfast.oci.v1.DeleteTrashEntryRequest"},
-		resource.ImageCopied:             {nil, copied, "holdfast.oci.v1.ImageCopy"},
-		resource.ImagePromoted:           {nil, copied, "holdfast.oci.v1.ImageCopy"},
-		resource.UpstreamCreated:         {nil, upstream, "holdfast.oci.v1.Upstream"},
-		resource.UpstreamUpdated:         {upstream, upstream, "holdfast.oci.v1.Upstream"},
-		resource.UpstreamDeleted:         {upstream, nil, "holdfast.oci.v1.DeleteUpstreamRequest"},
-		resource.RetentionUpdated:        {nil, retention, "holdfast.oci.v1.Retention"},
-		resource.RetentionDeleted:        {retention, nil, "holdfast.oci.v1.DeleteRetentionRequest"},
-		resource.RetentionApplied:        {nil, registry.RetentionRun{Repo: eventThing, Rules: eventOrg, Images: []string{"sha256:x"}}, "holdfast.oci.v1.RetentionPlan"},
-		resource.RegistrySettingsUpdated: {nil, registry.Settings{UID: eventThing, UpdateTime: at}, "holdfast.oci.v1.Settings"},
-		resource.DeploymentCreated:       {nil, deployment, "holdfast.registry.v1.Deployment"},
-		resource.DeploymentUpdated:       {deployment, deployment, "holdfast.registry.v1.Deployment"},
-		resource.RegistryPush:            {nil, map[string]any{"digest": "sha256:x"}, ""},
-		resource.RegistryPull:            {nil, registry.Pull{UID: eventThing.NewChild(), Digest: "sha256:x", Time: at}, ""},
-		resource.AdvisoryCreated:         {nil, advisory, "holdfast.vulnerabilities.v2beta1.Advisory"},
-		resource.AdvisoryUpdated:         {advisory, advisory, "holdfast.vulnerabilities.v2beta1.Advisory"},
-		resource.AdvisoryDeleted:         {advisory, nil, "holdfast.advisories.v1.DeleteAdvisoryRequest"},
-		resource.AdvisoriesImported:      {nil, map[string]any{"created": 3, "source": "f"}, "holdfast.advisories.v1.AdvisoriesImported"},
-		resource.FeedCreated:             {nil, feed, "holdfast.advisories.v1.AdvisoryFeed"},
-		resource.FeedUpdated:             {feed, feed, "holdfast.advisories.v1.AdvisoryFeed"},
-		resource.FeedDeleted:             {feed, nil, "holdfast.advisories.v1.DeleteAdvisoryFeedRequest"},
-		resource.FindingOpened:           {nil, news, "holdfast.findings.v1.FindingNews"},
-		resource.FindingClosed:           {nil, news, "holdfast.findings.v1.FindingNews"},
-		resource.InventoryPushed:         {place, place, "holdfast.findings.v1.InventoryPlace"},
-		resource.InventoryDeleted:        {place, nil, "holdfast.findings.v1.DeleteInventoryRequest"},
-		resource.ExceptionCreated:        {nil, exception, "holdfast.findings.v1.Exception"},
-		resource.ExceptionApproved:       {exception, exception, "holdfast.findings.v1.Exception"},
-		resource.ExceptionDeleted:        {exception, nil, "holdfast.findings.v1.DeleteExceptionRequest"},
-		resource.SignerCreated:           {nil, signer, "holdfast.oci.v1.Signer"},
-		resource.SignerDeleted:           {signer, nil, "holdfast.oci.v1.DeleteSignerRequest"},
-		resource.RuleCreated:             {nil, rule, "holdfast.findings.v1.Rule"},
-		resource.RuleUpdated:             {rule, rule, "holdfast.findings.v1.Rule"},
-		resource.RuleDeleted:             {rule, nil, "holdfast.findings.v1.DeleteRuleRequest"},
-		resource.ExploitListDeleted:      {vuln.ExploitList{Group: eventThing, Format: vuln.KEV, Time: at}, nil, "holdfast.findings.v1.DeleteExploitListRequest"},
-		resource.AccountCreated:          {nil, account, "holdfast.signin.v1.Account"},
-		resource.AccountUpdated:          {account, account, "holdfast.signin.v1.Account"},
-		resource.AccountDeleted:          {account, nil, "holdfast.signin.v1.DeleteAccountRequest"},
-		resource.SignInRulesUpdated:      {nil, resource.SignInRules{Organization: eventOrg, LocalOff: true}, "holdfast.signin.v1.SignInRules"},
-		resource.SessionEnded:            {session, nil, "holdfast.signin.v1.EndedSession"},
-		resource.Registered:              {nil, map[string]resource.UID{"identity": eventOrg, "group": eventThing}, "holdfast.auth.Session"},
-		resource.SignedIn:                {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.SignInRefused:           {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.PasswordChanged:         {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.PasskeyAdded:            {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.PasskeyRemoved:          {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.AppAdded:                {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.AppRemoved:              {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.RecoveryCodesCreated:    {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.SecondFactorChanged:     {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.LinkCreated:             {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.LinkUsed:                {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.ProgramAllowed:          {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.ProgramDenied:           {nil, activity, "holdfast.signin.v1.Activity"},
-		resource.RegistryRefused:         {nil, activity, "holdfast.oci.v1.RefusedAccess"},
-		resource.SubscriptionCreated:     {nil, subscription, "holdfast.events.v2beta1.Subscription"},
-		resource.SubscriptionDeleted:     {subscription, nil, "holdfast.events.v2beta1.DeleteSubscriptionRequest"},
+		resource.MappingsDeleted: {
+			[]resource.ExternalGroupRoleMapping{mapping}, nil,
+			"holdfast.iam.v2beta1.BatchDeleteExternalGroupRoleMappingsResponse",
+		},
+		resource.BudgetCreated:    {nil, budget, "holdfast.budgets.v1.Budget"},
+		resource.BudgetUpdated:    {budget, budget, "holdfast.budgets.v1.Budget"},
+		resource.BudgetDeleted:    {budget, nil, "holdfast.budgets.v1.DeleteBudgetRequest"},
+		resource.RepoCreated:      {nil, repo, "holdfast.registry.v2beta1.Repo"},
+		resource.RepoUpdated:      {repo, repo, "holdfast.registry.v2beta1.Repo"},
+		resource.RepoDeleted:      {repo, nil, "holdfast.registry.v2beta1.DeleteRepoRequest"},
+		resource.TagCreated:       {nil, tag, "holdfast.registry.v2beta1.Tag"},
+		resource.TagDeleted:       {tag, nil, "holdfast.registry.v2beta1.DeleteTagRequest"},
+		resource.TrashRestored:    {nil, trashed, "holdfast.oci.v1.TrashEntry"},
+		resource.TrashDeleted:     {trashed, nil, "holdfast.oci.v1.DeleteTrashEntryRequest"},
+		resource.ImageCopied:      {nil, copied, "holdfast.oci.v1.ImageCopy"},
+		resource.ImagePromoted:    {nil, copied, "holdfast.oci.v1.ImageCopy"},
+		resource.UpstreamCreated:  {nil, upstream, "holdfast.oci.v1.Upstream"},
+		resource.UpstreamUpdated:  {upstream, upstream, "holdfast.oci.v1.Upstream"},
+		resource.UpstreamDeleted:  {upstream, nil, "holdfast.oci.v1.DeleteUpstreamRequest"},
+		resource.RetentionUpdated: {nil, retention, "holdfast.oci.v1.Retention"},
+		resource.RetentionDeleted: {retention, nil, "holdfast.oci.v1.DeleteRetentionRequest"},
+		resource.RetentionApplied: {
+			nil, registry.RetentionRun{Repo: eventThing, Rules: eventOrg, Images: []string{"sha256:x"}},
+			"holdfast.oci.v1.RetentionPlan",
+		},
+		resource.RegistrySettingsUpdated: {
+			nil, registry.Settings{UID: eventThing, UpdateTime: at}, "holdfast.oci.v1.Settings",
+		},
+		resource.DeploymentCreated: {nil, deployment, "holdfast.registry.v1.Deployment"},
+		resource.DeploymentUpdated: {deployment, deployment, "holdfast.registry.v1.Deployment"},
+		resource.RegistryPush:      {nil, map[string]any{"digest": "sha256:x"}, ""},
+		resource.RegistryPull:      {nil, registry.Pull{UID: eventThing.NewChild(), Digest: "sha256:x", Time: at}, ""},
+		resource.AdvisoryCreated:   {nil, advisory, "holdfast.vulnerabilities.v2beta1.Advisory"},
+		resource.AdvisoryUpdated:   {advisory, advisory, "holdfast.vulnerabilities.v2beta1.Advisory"},
+		resource.AdvisoryDeleted:   {advisory, nil, "holdfast.advisories.v1.DeleteAdvisoryRequest"},
+		resource.AdvisoriesImported: {
+			nil, map[string]any{"created": 3, "source": "f"}, "holdfast.advisories.v1.AdvisoriesImported",
+		},
+		resource.FeedCreated:       {nil, feed, "holdfast.advisories.v1.AdvisoryFeed"},
+		resource.FeedUpdated:       {feed, feed, "holdfast.advisories.v1.AdvisoryFeed"},
+		resource.FeedDeleted:       {feed, nil, "holdfast.advisories.v1.DeleteAdvisoryFeedRequest"},
+		resource.FindingOpened:     {nil, news, "holdfast.findings.v1.FindingNews"},
+		resource.FindingClosed:     {nil, news, "holdfast.findings.v1.FindingNews"},
+		resource.InventoryPushed:   {place, place, "holdfast.findings.v1.InventoryPlace"},
+		resource.InventoryDeleted:  {place, nil, "holdfast.findings.v1.DeleteInventoryRequest"},
+		resource.ExceptionCreated:  {nil, exception, "holdfast.findings.v1.Exception"},
+		resource.ExceptionApproved: {exception, exception, "holdfast.findings.v1.Exception"},
+		resource.ExceptionDeleted:  {exception, nil, "holdfast.findings.v1.DeleteExceptionRequest"},
+		resource.SignerCreated:     {nil, signer, "holdfast.oci.v1.Signer"},
+		resource.SignerDeleted:     {signer, nil, "holdfast.oci.v1.DeleteSignerRequest"},
+		resource.RuleCreated:       {nil, rule, "holdfast.findings.v1.Rule"},
+		resource.RuleUpdated:       {rule, rule, "holdfast.findings.v1.Rule"},
+		resource.RuleDeleted:       {rule, nil, "holdfast.findings.v1.DeleteRuleRequest"},
+		resource.ExploitListDeleted: {
+			vuln.ExploitList{Group: eventThing, Format: vuln.KEV, Time: at}, nil,
+			"holdfast.findings.v1.DeleteExploitListRequest",
+		},
+		resource.AccountCreated: {nil, account, "holdfast.signin.v1.Account"},
+		resource.AccountUpdated: {account, account, "holdfast.signin.v1.Account"},
+		resource.AccountDeleted: {account, nil, "holdfast.signin.v1.DeleteAccountRequest"},
+		resource.SignInRulesUpdated: {
+			nil, resource.SignInRules{Organization: eventOrg, LocalOff: true}, "holdfast.signin.v1.SignInRules",
+		},
+		resource.SessionEnded: {session, nil, "holdfast.signin.v1.EndedSession"},
+		resource.Registered: {
+			nil, map[string]resource.UID{"identity": eventOrg, "group": eventThing}, "holdfast.auth.Session",
+		},
+		resource.SignedIn:             {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.SignInRefused:        {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.PasswordChanged:      {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.PasskeyAdded:         {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.PasskeyRemoved:       {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.AppAdded:             {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.AppRemoved:           {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.RecoveryCodesCreated: {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.SecondFactorChanged:  {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.LinkCreated:          {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.LinkUsed:             {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.ProgramAllowed:       {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.ProgramDenied:        {nil, activity, "holdfast.signin.v1.Activity"},
+		resource.RegistryRefused:      {nil, activity, "holdfast.oci.v1.RefusedAccess"},
+		resource.SubscriptionCreated:  {nil, subscription, "holdfast.events.v2beta1.Subscription"},
+		resource.SubscriptionDeleted:  {subscription, nil, "holdfast.events.v2beta1.DeleteSubscriptionRequest"},
 	}
 }
 
@@ -226,7 +267,11 @@ func TestEventMessages(t *testing.T) {
 			if !ok {
 				t.Fatal("nobody has said what it tells")
 			}
-			body, err := bodies.Body(t.Context(), resource.Event{ID: "1", Type: kind, Subject: eventThing, Group: eventOrg, Before: encode(t, o.before), After: encode(t, o.after)})
+			body, err := bodies.Body(t.Context(),
+				resource.Event{
+					ID: "1", Type: kind, Subject: eventThing, Group: eventOrg, Before: encode(t, o.before),
+					After: encode(t, o.after),
+				})
 			if err != nil {
 				t.Fatal(err)
 			}

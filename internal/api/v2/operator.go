@@ -19,14 +19,18 @@ func (s *server) GetInstallation(ctx context.Context, _ *pb.GetInstallationReque
 	p := &pb.Installation{
 		Version: in.Version, StartTime: wire.Time(in.StartTime), Database: databaseOf(in),
 		KeyRotation:           durationpb.New(in.KeyRotation),
-		CertificateExpireTime: wire.Time(in.CertificateExpiry), Work: workOf(in.State), Collection: collectionOf(in.Collection),
-		Budgets: wire.Convert(in.Budgets, budgetUseOf), BudgetCount: int32(in.BudgetCount), BudgetsIncomplete: in.BudgetsIncomplete,
+		CertificateExpireTime: wire.Time(in.CertificateExpiry), Work: workOf(in.State),
+		Collection: collectionOf(in.Collection),
+		Budgets:    wire.Convert(in.Budgets, budgetUseOf), BudgetCount: int32(in.BudgetCount),
+		BudgetsIncomplete: in.BudgetsIncomplete,
 	}
 	for _, r := range in.Database.Replicas {
-		p.Replicas = append(p.Replicas, &pb.Replica{Id: r.ID, Age: durationpb.New(r.Age), Behind: r.Behind, Live: status.Live(r)})
+		p.Replicas = append(p.Replicas,
+			&pb.Replica{Id: r.ID, Age: durationpb.New(r.Age), Behind: r.Behind, Live: status.Live(r)})
 	}
 	for _, k := range in.Keys {
-		p.Keys = append(p.Keys, &pb.SigningKey{Id: k.ID, Algorithm: k.Algorithm, CreateTime: wire.Time(k.CreateTime), Signs: k.Signs})
+		p.Keys = append(p.Keys,
+			&pb.SigningKey{Id: k.ID, Algorithm: k.Algorithm, CreateTime: wire.Time(k.CreateTime), Signs: k.Signs})
 	}
 	return p, nil
 }
@@ -53,7 +57,8 @@ func workOf(s status.State) *pb.Work {
 
 func collectionOf(c status.Collection) *pb.Collection {
 	p := &pb.Collection{
-		Grace: durationpb.New(c.Grace), LastTime: wire.Time(c.Last), LastError: c.Error, LastBlobs: c.Blobs, LastBytes: c.Bytes,
+		Grace: durationpb.New(c.Grace), LastTime: wire.Time(c.Last), LastError: c.Error, LastBlobs: c.Blobs,
+		LastBytes: c.Bytes,
 	}
 	if c.Interval >= 0 {
 		p.Interval = durationpb.New(c.Interval)
@@ -62,5 +67,7 @@ func collectionOf(c status.Collection) *pb.Collection {
 }
 
 func budgetUseOf(u status.BudgetUse) *pb.BudgetUse {
-	return &pb.BudgetUse{GroupUid: string(u.Group), GroupName: u.Name, Metric: string(u.Metric), Used: u.Used, Limit: u.Limit}
+	return &pb.BudgetUse{
+		GroupUid: string(u.Group), GroupName: u.Name, Metric: string(u.Metric), Used: u.Used, Limit: u.Limit,
+	}
 }

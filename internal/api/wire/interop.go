@@ -34,7 +34,8 @@ var Packages = []Package{
 		"chainguard.platform.ping.v2"}},
 	{Name: "holdfast.oidc", Also: []string{"chainguard.platform.oidc"}},
 	{Name: "holdfast.vulnerabilities.v2beta1", Also: []string{
-		"holdfast.vulnerabilities.v2", "chainguard.platform.vulnerabilities.v2beta1", "chainguard.platform.vulnerabilities.v2",
+		"holdfast.vulnerabilities.v2", "chainguard.platform.vulnerabilities.v2beta1",
+		"chainguard.platform.vulnerabilities.v2",
 	}},
 	{Name: "holdfast.auth", Also: []string{"chainguard.platform.auth"}},
 	{Name: "holdfast.events.v2beta1", Also: []string{"holdfast.events.v2", "chainguard.platform.events.v2beta1",

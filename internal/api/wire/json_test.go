@@ -71,7 +71,9 @@ func TestJSON(t *testing.T) {
 			&fieldmaskpb.FieldMask{Paths: []string{"create_time", "name"}},
 			`"createTime,name"`,
 		},
-		"a duration":             {&errdetails.RetryInfo{RetryDelay: durationpb.New(1500 * time.Millisecond)}, `{"retryDelay":"1.500s"}`},
+		"a duration": {
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(1500 * time.Millisecond)}, `{"retryDelay":"1.500s"}`,
+		},
 		"a struct, without gaps": {mustStruct(map[string]any{"b": []any{1.0, nil}, "a": "x y"}), `{"a":"x y","b":[1,null]}`},
 	}
 	for name, tt := range tests {
@@ -204,7 +206,8 @@ func groupPage(n int) *iampb.ListGroupsResponse {
 		r.Groups = append(r.Groups, &iampb.Group{
 			Uid:  fmt.Sprintf("0123456789abcdef0123456789abcdef01234567/aaaaaaaaaaaaaaaa/%016x", i),
 			Name: "staging", Description: "what the group is for", Status: iampb.OrgStatus_ORG_STATUS_READY,
-			CreateTime: timestamppb.New(time.UnixMilli(1_700_000_000_000)), UpdateTime: timestamppb.New(time.UnixMilli(1_700_000_000_123)),
+			CreateTime: timestamppb.New(time.UnixMilli(1_700_000_000_000)),
+			UpdateTime: timestamppb.New(time.UnixMilli(1_700_000_000_123)),
 		})
 	}
 	return r

@@ -23,7 +23,9 @@ func claims(issuer, subject string) *iampb.Identity_ClaimMatch_ {
 }
 
 func subjectOnly(subject string) *iampb.Identity_ClaimMatch_ {
-	return &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{Sub: &iampb.Identity_ClaimMatch_Subject{Subject: subject}}}
+	return &iampb.Identity_ClaimMatch_{
+		ClaimMatch: &iampb.Identity_ClaimMatch{Sub: &iampb.Identity_ClaimMatch_Subject{Subject: subject}},
+	}
 }
 
 func keys(issuer string) *iampb.Identity_StaticKeys_ {
@@ -184,7 +186,9 @@ func FuzzMask(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, paths := range []string{"", "*", "name", "claim_match.issuer,uid", "claimMatch", "claim_match.claims.x", "static_keys.audiences"} {
+	for _, paths := range []string{
+		"", "*", "name", "claim_match.issuer,uid", "claimMatch", "claim_match.claims.x", "static_keys.audiences",
+	} {
 		f.Add(paths, seed)
 	}
 	f.Fuzz(func(t *testing.T, paths string, body []byte) {

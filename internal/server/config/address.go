@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// isLocalHost reports whether a host can only be this machine: names below
-// .localhost are (RFC 6761), and nobody else can own those below .test.
+// isLocalHost reports whether a host can only be this machine. Names below .localhost
+// are (RFC 6761), and nobody can register a name below .test.
 func isLocalHost(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".test") ||
@@ -21,6 +21,7 @@ func isAddress(s string) bool {
 	return err == nil
 }
 
+// IsLoopback reports whether the host of a host:port address is this machine.
 func IsLoopback(address string) bool {
 	host, _, _ := net.SplitHostPort(address)
 	return host == "localhost" || net.ParseIP(host).IsLoopback()

@@ -18,11 +18,11 @@ import (
 // keyValues matches the key=value form of a PostgreSQL connection string.
 var keyValues = regexp.MustCompile(`(^|\s)(host|hostaddr|port|user|password|dbname|service|sslmode)\s*=`)
 
-// minKeepEvents leaves time to give up events that no sink accepts, and to
-// inspect them.
+// minKeepEvents is long enough for the dispatcher to give up events that no sink
+// accepts, and for people to inspect these events.
 const minKeepEvents = 48 * time.Hour
 
-// minKeepAccessHistory leaves time to ask what has just been changed.
+// minKeepAccessHistory is long enough for people to look up a recent change.
 const minKeepAccessHistory = 24 * time.Hour
 
 // eventNames are the prefixes that event types can have.
@@ -56,32 +56,17 @@ func (c Config) mistakes() []error {
 	c.devMistakes(add)
 	if scheme, _, ok := strings.Cut(c.Database, "://"); ok && scheme != "postgres" && scheme != "postgresql" {
 		add("database", "%s:// is not supported; give a path or a postgres:// address", scheme)
-	} else if !ok && keyValues.MatchString(c.Database) { // used as a file name, it would reveal the password
+	} else if !ok && keyValues.MatchString(c.Database) { // a file of that name would reveal the password
 		add("database", "give a path or a postgres:// address, not key=value")
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
-		add("tls_cert", "tls_cert and tls_key go together")
+		add("tls_cert", "set both tls_cert and tls_key, or neither")
 	}
 	c.keyMistakes(add)
 	if !slices.Contains([]string{"anyone", "owners", "nobody"}, c.CreateOrganizations) {
 		add("create_organizations", "%q is not anyone, owners or nobody", c.CreateOrganizations)
 	}
-	for name, n := range map[string]int64{
-		"max_body": int64(c.MaxBody), "shutdown_delay": int64(c.ShutdownDelay), "shutdown_grace": int64(c.ShutdownGrace),
-		"gc_grace": int64(c.GCGrace), "keep_pulls": int64(c.KeepPulls), "scrub_rate": int64(c.ScrubRate),
-	} {
-		if n < 0 {
-			add(name, "must not be negative")
-		}
-	}
-	for name, d := range map[string]time.Duration{
-		"issuer_watch": c.IssuerWatch, "key_rotation": c.KeyRotation,
-		"session_idle": c.SessionIdle, "session_life": c.SessionLife,
-	} {
-		if d < 0 || d > 0 && d < time.Second {
-			add(name, "must be at least a second")
-		}
-	}
+	c.rangeMistakes(add)
 	for name, s := range map[string]string{
 		"aws_sts_endpoint": c.AWSEndpoint, "google_sts_endpoint": c.GoogleEndpoint,
 		"azure_login_endpoint": c.AzureEndpoint,
@@ -104,6 +89,26 @@ func (c Config) mistakes() []error {
 	return errs
 }
 
+// rangeMistakes reports numbers and durations that are out of range.
+func (c Config) rangeMistakes(add func(name, format string, args ...any)) {
+	for name, n := range map[string]int64{
+		"max_body": int64(c.MaxBody), "shutdown_delay": int64(c.ShutdownDelay), "shutdown_grace": int64(c.ShutdownGrace),
+		"gc_grace": int64(c.GCGrace), "keep_pulls": int64(c.KeepPulls), "scrub_rate": int64(c.ScrubRate),
+	} {
+		if n < 0 {
+			add(name, "must not be negative")
+		}
+	}
+	for name, d := range map[string]time.Duration{
+		"issuer_watch": c.IssuerWatch, "key_rotation": c.KeyRotation,
+		"session_idle": c.SessionIdle, "session_life": c.SessionLife,
+	} {
+		if d < 0 || d > 0 && d < time.Second {
+			add(name, "must be at least a second")
+		}
+	}
+}
+
 // keyMistakes reports mistakes in the settings of keys.
 func (c Config) keyMistakes(add func(name, format string, args ...any)) {
 	if _, err := secret.ParseKey(c.EncryptionKey); c.EncryptionKey != "" && err != nil {
@@ -118,7 +123,7 @@ func (c Config) keyMistakes(add func(name, format string, args ...any)) {
 func (c Config) clientMistakes(add func(name, format string, args ...any)) {
 	for _, p := range c.TrustedProxies {
 		if p.Bits() == 0 {
-			add("trusted_proxies", "%s is everybody, and everybody can send X-Forwarded-For", p)
+			add("trusted_proxies", "%s includes every address, and anybody can send X-Forwarded-For; name only your proxies", p)
 		}
 	}
 	if c.MaxConnectionsPerAddress < 1 {
@@ -126,9 +131,8 @@ func (c Config) clientMistakes(add func(name, format string, args ...any)) {
 	}
 }
 
-// devMistakes reports addresses that others could reach. Dev mode makes
-// everybody who asks an owner, and a proxy in front of it would let everybody
-// ask.
+// devMistakes reports addresses that other machines could reach. Dev mode gives an
+// owner's token to every caller, and a proxy in front of it would let anybody call.
 func (c Config) devMistakes(add func(name, format string, args ...any)) {
 	if !c.Dev {
 		return
@@ -151,7 +155,8 @@ func (c Config) blobMistakes(add func(name, format string, args ...any)) {
 	if scheme, rest, ok := strings.Cut(c.Blobs, "://"); ok && (scheme != "s3" || rest == "" || rest[0] == '/') {
 		add("blobs", "%q is neither a folder nor s3://bucket/prefix", c.Blobs)
 	}
-	if u, err := url.Parse(c.S3Endpoint); c.S3Endpoint != "" && (err != nil || !isBaseURL(c.S3Endpoint) || strings.Trim(u.Path, "/") != "") {
+	if u, err := url.Parse(c.S3Endpoint); c.S3Endpoint != "" &&
+		(err != nil || !isBaseURL(c.S3Endpoint) || strings.Trim(u.Path, "/") != "") {
 		add("s3_endpoint", "%q is not an http:// or https:// address without path, query and fragment", c.S3Endpoint)
 	}
 }
@@ -183,12 +188,12 @@ func (c Config) mailMistakes(add func(name, format string, args ...any)) {
 		add("smtp_from", "%q is not an e-mail address", c.SMTPFrom)
 	}
 	if (c.SMTPUser == "") != (c.SMTPPassword == "") {
-		add("smtp_user", "smtp_user and smtp_password go together")
+		add("smtp_user", "set both smtp_user and smtp_password, or neither")
 	}
 	if !slices.Contains([]string{mail.StartTLS, mail.Implicit, mail.NoTLS}, c.SMTPTLS) {
 		add("smtp_tls", "%q is not starttls, implicit or none", c.SMTPTLS)
 	}
 	if c.SMTPTLS == mail.NoTLS && !IsLoopback(c.SMTPAddress) {
-		add("smtp_tls", "none is for a loopback address alone: messages have links that let people in")
+		add("smtp_tls", "none is allowed only for a loopback address, because messages contain sign-in links")
 	}
 }

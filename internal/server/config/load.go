@@ -13,11 +13,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Load reads the settings. A flag in args takes precedence over a
-// variable in environ or in env_file, that over the file that --config names,
-// and that over the default. Other variables of env_file, such as keys of a
-// bucket, are set in the process. It reports every mistake, not only the first. flag.ErrHelp
-// means that args asked for help, which was written to out.
+// Load reads the settings. A flag in args takes precedence over a variable in
+// environ or in env_file, a variable over the file that --config names, and the
+// file over the default. Load sets other variables of env_file, such as the
+// credentials of a bucket, in the process. The error lists every mistake. It is
+// flag.ErrHelp if args asked for help, which Load has written to out.
 func Load(args, environ []string, out io.Writer) (Config, error) {
 	var c Config
 	flags, err := parseFlags(args, out)
@@ -50,7 +50,7 @@ func Load(args, environ []string, out io.Writer) (Config, error) {
 }
 
 // readFile reads the settings of a YAML file. It does not decode into the
-// struct, because that would stop at the first value that cannot be read.
+// struct, because that would stop at the first invalid value.
 func (c *Config) readFile(path string) []error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *Config) readFile(path string) []error {
 	}
 	var document yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(b))
-	if err := dec.Decode(&document); errors.Is(err, io.EOF) { // an empty file
+	if err := dec.Decode(&document); errors.Is(err, io.EOF) { // the file is empty
 		return nil
 	} else if err != nil {
 		return []error{fmt.Errorf("%s: %w", path, err)}
@@ -68,7 +68,7 @@ func (c *Config) readFile(path string) []error {
 	}
 	top := document.Content[0]
 	if top.Kind != yaml.MappingNode {
-		return []error{fmt.Errorf("%s: must be a list of settings, each name: value", path)}
+		return []error{fmt.Errorf("%s: must be a list of settings, each in the form name: value", path)}
 	}
 	var errs []error
 	seen := map[string]bool{}

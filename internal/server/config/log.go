@@ -13,8 +13,8 @@ import (
 // Logger returns the logger of the settings.
 func (c Config) Logger() *slog.Logger { return newLogger(c.Stderr, c.LogLevel) }
 
-// newLogger returns a logger that writes text to a terminal and JSON otherwise.
-// It logs errors with the causes that faults hide from clients.
+// newLogger returns a logger that writes text to a terminal and JSON to other
+// writers. It logs errors with the causes that faults hide from clients.
 func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Value.Kind() == slog.KindAny { // Any allocates for other kinds
@@ -34,7 +34,7 @@ func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(h)
 }
 
-// A tracedHandler adds the id of the trace to each line of a request that has one.
+// A tracedHandler adds the trace ID to the lines of a request that has a trace.
 type tracedHandler struct{ slog.Handler }
 
 // Handle implements slog.Handler.

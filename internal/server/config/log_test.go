@@ -16,7 +16,8 @@ func TestLogTellsHiddenCauses(t *testing.T) {
 	var b bytes.Buffer
 	err := fmt.Errorf("read: %w", fault.Outage("the database", errors.New("connection refused")))
 	newLogger(&b, slog.LevelInfo).Warn("not ready", "err", err)
-	if !strings.Contains(b.String(), `"err":"read: Unavailable: the database`) || !strings.Contains(b.String(), `connection refused"`) {
+	if !strings.Contains(b.String(), `"err":"read: Unavailable: the database`) ||
+		!strings.Contains(b.String(), `connection refused"`) {
 		t.Errorf("log = %s, want the error and its cause", b.String())
 	}
 }

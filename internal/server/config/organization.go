@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A FirstOrganization is what set-up creates: an organization and its owner,
-// who is known to an issuer or has an account here.
+// A FirstOrganization is the organization that set-up creates, with its owner. An
+// issuer authenticates the owner, or the owner has a local account.
 type FirstOrganization struct {
 	Name     string `json:"organization"`
 	Issuer   string `json:"ownerIssuer"`
@@ -18,7 +18,7 @@ type FirstOrganization struct {
 	Password string `json:"ownerPassword"`
 }
 
-// First returns the organization that the settings ask for, or the zero value.
+// First returns the organization that the settings name, or the zero value.
 func (c Config) First() FirstOrganization {
 	return FirstOrganization{Name: c.Organization, Issuer: c.OwnerIssuer, Subject: c.OwnerSubject, Email: c.OwnerEmail,
 		Person: c.OwnerName}
@@ -33,8 +33,8 @@ func (o FirstOrganization) Owner() resource.Identity {
 	}
 }
 
-// Violations returns what is wrong with o, by the names of settings. A form
-// with an e-mail address must contain a password.
+// Violations returns the mistakes in o, by the names of settings. withPassword
+// requires a password for an owner with an e-mail address.
 func (o FirstOrganization) Violations(withPassword bool) []fault.Violation {
 	var all []fault.Violation
 	add := func(name, value, in string, err error) {
@@ -74,7 +74,8 @@ func (o FirstOrganization) Violations(withPassword bool) []fault.Violation {
 	return all
 }
 
-// organizationViolations returns what is wrong with what people call an organization.
+// organizationViolations returns the mistakes in the name that a person typed for an
+// organization.
 func organizationViolations(typed string) (all []fault.Violation) {
 	add := func(text string) { all = append(all, fault.Violation{Subject: "organization", Description: text}) }
 	name, display := resource.Titled(typed)

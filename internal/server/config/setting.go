@@ -24,22 +24,23 @@ const prefix = "HOLDFAST_"
 type setting struct {
 	name     string
 	help     string
-	fallback string
-	secret   bool // only from the environment
+	fallback string // default
+	secret   bool   // read only from the environment
 	value    reflect.Value
 }
 
-// settings returns the fields of c that have a name, in their order.
+// settings returns the settings of c in the order of the fields.
 func (c *Config) settings() []setting {
 	var all []setting
 	v := reflect.ValueOf(c).Elem()
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
-		s := setting{name: tag.Get("yaml"), help: tag.Get("help"), fallback: tag.Get("default"), value: v.Field(i)}
+		s := setting{name: tag.Get("yaml"), fallback: tag.Get("default"), value: v.Field(i)}
 		if s.name == "-" {
 			s.name, s.secret = tag.Get("env"), true
 		}
 		if s.name != "" {
+			s.help = help[s.name]
 			all = append(all, s)
 		}
 	}
@@ -81,9 +82,8 @@ func (s setting) set(text string) error {
 	return nil
 }
 
-// parseFlags returns the values of flags by the names of settings. It does not
-// parse the values, so that their mistakes are reported together with all
-// others.
+// parseFlags returns the values of flags by the names of settings. It does not parse
+// the values, so that Load can report their mistakes together with other mistakes.
 func parseFlags(args []string, out io.Writer) (map[string]string, error) {
 	given := map[string]string{}
 	fs := flag.NewFlagSet("holdfastd", flag.ContinueOnError)
@@ -136,27 +136,28 @@ holdfastd doctor [--json] [flags]
 holdfastd version
 `
 
-const description = `keys lists the keys that sign tokens, creates a new one, or drops one, which
-voids every token it has signed. keys reset starts over with another encryption
-key if the one of the installation is lost, and says what is lost with it.
-owners prints a one-time link for an owner who cannot sign in. organizations records that an organization
-owns its name, a domain: people can then find it by their e-mail address.
-providers records that all organizations trust an identity provider to speak
-for its issuer. budgets limits what an organization may use. gc removes what the
-registry does not need any more. scrub reads all blobs, at a rate of so many
-bytes a second, and tells of those that are missing or wrong in the storage; it
-exits with 1 if there are any. blobs check looks at one of them. backup copies the installation to a folder, a
-.tar file or s3://bucket/prefix, and restore fills an empty one from there.
-doctor examines the installation and says what to do; it exits with 1 if there
-are warnings, and with 2 if something has failed. All but restore and keys reset
-work while the server runs, and also while it is stopped.
+const description = `keys lists the keys that sign tokens, creates a key, or drops a key, which voids
+every token that the key has signed. keys reset replaces the encryption key of
+the installation if it is lost, and lists the secrets that are lost with it.
+owners prints a one-time link for an owner who cannot sign in. organizations
+records that an organization owns its name, which is a domain: people can then
+find it by their e-mail address. providers records that all organizations trust
+an identity provider to speak for its issuer. budgets limits the resources of an
+organization. gc removes blobs that the registry no longer needs. scrub reads all
+blobs, at a rate in bytes per second, and lists blobs that are missing or damaged
+in the storage; it exits with 1 if there are any. blobs check reads one blob.
+backup copies the installation to a folder, a .tar file or s3://bucket/prefix,
+and restore fills an empty installation from there. doctor examines the
+installation and gives advice; it exits with 1 if there are warnings, and with 2
+if a check has failed. All commands except restore and keys reset work whether or
+not the server runs.
 
-A flag takes precedence over its variable, that over the settings file (YAML),
-and that over the default in brackets.
+A flag takes precedence over its variable, a variable over the settings file
+(YAML), and the settings file over the default in brackets.
 `
 
-// explained calls each with the title of every option and what it does.
-func explained(each func(title, help string)) {
+// eachOption calls each with the title and the help text of every option.
+func eachOption(each func(title, help string)) {
 	each("--config FILE (HOLDFAST_CONFIG)", "settings file")
 	for _, s := range new(Config).settings() {
 		title, help := fmt.Sprintf("%s (%s)", s.flag(), s.variable()), s.help
@@ -173,20 +174,20 @@ func explained(each func(title, help string)) {
 func writeHelp(out io.Writer) {
 	forms := strings.ReplaceAll(strings.TrimSpace(usage), "\n", "\n       ")
 	fmt.Fprintf(out, "Usage: %s\n\n%s\n", forms, description)
-	explained(func(title, help string) { fmt.Fprintf(out, "  %s\n        %s\n", title, help) })
+	eachOption(func(title, help string) { fmt.Fprintf(out, "  %s\n        %s\n", title, help) })
 }
 
-// WriteManual writes what --help says as a page for man.
+// WriteManual writes the text of --help as a manual page.
 func WriteManual(out io.Writer) {
 	fmt.Fprintf(out, ".TH HOLDFASTD 8 \"\" \"holdfastd %s\"\n", buildinfo.Version())
 	fmt.Fprint(out, ".SH NAME\nholdfastd \\- server of Holdfast, a control plane for containers\n")
 	fmt.Fprintf(out, ".SH SYNOPSIS\n.nf\n%s.fi\n", roff(usage))
 	fmt.Fprintf(out, ".SH DESCRIPTION\n%s", strings.ReplaceAll(roff(description), "\n\n", "\n.PP\n"))
 	fmt.Fprint(out, ".SH OPTIONS\n")
-	explained(func(title, help string) { fmt.Fprintf(out, ".TP\n.B %s\n%s\n", roff(title), roff(help)) })
+	eachOption(func(title, help string) { fmt.Fprintf(out, ".TP\n.B %s\n%s\n", roff(title), roff(help)) })
 }
 
-// roff escapes text, of which no line begins with a dot or an apostrophe.
+// roff escapes text. No line of the text may begin with a dot or an apostrophe.
 func roff(s string) string { return strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s) }
 
 // readEnviron returns the values of HOLDFAST_ variables by the names of
@@ -213,8 +214,9 @@ func readEnviron(environ []string) (map[string]string, []error) {
 	return given, errs
 }
 
-// readEnvFile adds the settings of a file of variables to those that are given, unless they are there. It sets other
-// variables in the process, unless they are set. Mistakes do not quote the file, because it has secrets.
+// readEnvFile adds the settings in a file of variables to given, unless given has
+// them already. It sets other variables in the process, unless they are set. Its
+// errors do not quote the file, because the file contains secrets.
 func readEnvFile(path string, given map[string]string) []error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -237,22 +239,22 @@ func readEnvFile(path string, given map[string]string) []error {
 		}
 		environ = append(environ, name+"="+value)
 		if _, ok := os.LookupEnv(name); !ok && !strings.HasPrefix(name, prefix) {
-			if err := os.Setenv(name, value); err != nil { // a zero byte
+			if err := os.Setenv(name, value); err != nil { // the value has a zero byte
 				errs = append(errs, fmt.Errorf("%s:%d: %w", path, i+1, err))
 			}
 		}
 	}
-	more, mistakes := readEnviron(environ)
-	maps.Copy(more, given)
-	maps.Copy(given, more)
+	added, mistakes := readEnviron(environ)
+	maps.Copy(added, given)
+	maps.Copy(given, added)
 	return append(errs, mistakes...)
 }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// isForeign reports whether a HOLDFAST_ variable is meant for another program:
-// the client, the tests, or the pods beside a Kubernetes service called
-// holdfast.
+// isForeign reports whether a HOLDFAST_ variable belongs to another program: the
+// client, the tests, or Kubernetes, which sets such variables in the namespace of a
+// service called holdfast.
 func isForeign(variable string) bool {
 	name := strings.TrimPrefix(variable, prefix)
 	return name == "API" || name == "ISSUER" || name == "PORT" ||

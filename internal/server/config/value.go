@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// UIDs are the uids of identities, in settings separated by commas.
+// UIDs are UIDs of identities, separated by commas in settings.
 type UIDs []resource.UID
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -24,7 +24,7 @@ func (u *UIDs) UnmarshalText(text []byte) error {
 		}
 		uid, err := resource.ParseUID("operators", part)
 		if err != nil {
-			return fmt.Errorf("%q is no uid", part)
+			return fmt.Errorf("%q is not a UID", part)
 		}
 		all = append(all, uid)
 	}
@@ -32,8 +32,7 @@ func (u *UIDs) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A Size is a number of bytes, in settings with or without a unit: 4MiB,
-// 512KiB, 1000.
+// A Size is a number of bytes. Settings may give it a unit: 4MiB, 512KiB, 1000.
 type Size int64
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -66,11 +65,11 @@ func (s Size) String() string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
-// Prefixes are ranges of addresses, separated by commas in settings.
+// Prefixes are address ranges, separated by commas in settings.
 type Prefixes []netip.Prefix
 
-// UnmarshalText implements encoding.TextUnmarshaler. A single address is a
-// range of one.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts a single address as
+// a range of one.
 func (p *Prefixes) UnmarshalText(text []byte) error {
 	var all Prefixes
 	for part := range strings.SplitSeq(string(text), ",") {
@@ -80,7 +79,7 @@ func (p *Prefixes) UnmarshalText(text []byte) error {
 			prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 		}
 		if err != nil {
-			return fmt.Errorf("%q is not a range of addresses like 10.0.0.0/8", part)
+			return fmt.Errorf("%q is not an address range like 10.0.0.0/8", part)
 		}
 		all = append(all, prefix.Masked())
 	}
@@ -122,18 +121,18 @@ func (o *Origins) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// checkOrigin returns an error unless a browser can send that origin, and nobody on
-// the network can pretend to be it.
+// checkOrigin returns an error unless a browser can send the origin and an attacker
+// on the network cannot impersonate it.
 func checkOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || strings.Contains(origin, "*") {
-		return errors.New("is not an origin like https://console.example.com; each is named in full")
+		return errors.New("is not an origin like https://console.example.com; name each origin in full")
 	}
 	port := u.Port()
 	if origin != u.Scheme+"://"+strings.ToLower(u.Host) || strings.HasSuffix(u.Host, ":") ||
 		u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
-		return errors.New("is not spelled as browsers do: scheme, host and port in lower case, " +
-			"without a path and without the scheme's own port")
+		return errors.New("is not what browsers send: scheme, host and port in lower case, " +
+			"without a path and without the default port of the scheme")
 	}
 	if u.Scheme != "https" && !(u.Scheme == "http" && isLocalHost(u.Hostname())) {
 		return errors.New("must be https, or http on this machine")

@@ -103,7 +103,8 @@ func TestAttackUnreadStream(t *testing.T) {
 				result := make(chan error, 1)
 				var protocols http.Protocols
 				protocols.SetUnencryptedHTTP2(true)
-				srv := &http.Server{Protocols: &protocols, ReadHeaderTimeout: time.Hour, Handler: WithWriteTimeout(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				srv := &http.Server{Protocols: &protocols, ReadHeaderTimeout: time.Hour, Handler: WithWriteTimeout(http.HandlerFunc(func(w http.ResponseWriter,
+					_ *http.Request) {
 					_, err := w.Write(make([]byte, 1<<20))
 					result <- err
 				}))}
@@ -223,10 +224,15 @@ func TestAttackManyConnections(t *testing.T) {
 		addresses    []string
 		taken, http2 int
 	}{
-		"one address":          {repeat("192.0.2.1:80", 5), most, half},
-		"another":              {append(repeat("192.0.2.1:80", 5), "192.0.2.2:80"), most + 1, half + 1},
-		"one network":          {[]string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3:0:0:4]:1", "[2001:db8::5]:1", "[2001:db8::6]:1"}, most, half},
-		"another network":      {[]string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1", "[2001:db8:0:1::4]:1"}, most + 1, half + 1},
+		"one address": {repeat("192.0.2.1:80", 5), most, half},
+		"another":     {append(repeat("192.0.2.1:80", 5), "192.0.2.2:80"), most + 1, half + 1},
+		"one network": {
+			[]string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3:0:0:4]:1", "[2001:db8::5]:1", "[2001:db8::6]:1"},
+			most, half,
+		},
+		"another network": {
+			[]string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1", "[2001:db8:0:1::4]:1"}, most + 1, half + 1,
+		},
 		"one address, mapped":  {append(repeat("192.0.2.1:80", 3), repeat("[::ffff:192.0.2.1]:80", 3)...), most, half},
 		"a proxy":              {repeat("10.1.2.3:80", 9), 9, 9},
 		"a proxy, mapped":      {repeat("[::ffff:10.1.2.3]:80", 9), 9, 9},

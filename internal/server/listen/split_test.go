@@ -88,8 +88,12 @@ func TestSplitterProtocols(t *testing.T) {
 		protocols map[string]*http.Protocols
 		creds     credentials.TransportCredentials
 	}{
-		"plaintext": {plaintext, "http://", map[string]*http.Protocols{"HTTP/1.1": &http1, "HTTP/2.0": &h2c}, insecure.NewCredentials()},
-		"TLS":       {encrypted, "https://", map[string]*http.Protocols{"HTTP/1.1": &http1, "HTTP/2.0": &h2}, credentials.NewTLS(trust)},
+		"plaintext": {
+			plaintext, "http://", map[string]*http.Protocols{"HTTP/1.1": &http1, "HTTP/2.0": &h2c}, insecure.NewCredentials(),
+		},
+		"TLS": {
+			encrypted, "https://", map[string]*http.Protocols{"HTTP/1.1": &http1, "HTTP/2.0": &h2}, credentials.NewTLS(trust),
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +198,8 @@ func writeGet(f *http2.Framer) error {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	for _, h := range []hpack.HeaderField{
-		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "x"}, {Name: ":path", Value: "/"},
+		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "x"},
+		{Name: ":path", Value: "/"},
 	} {
 		if err := enc.WriteField(h); err != nil {
 			return err

@@ -88,7 +88,8 @@ func backupArguments(args []string) (place string, keep int, err error) {
 	return place, keep, nil
 }
 
-var errBackupPlace = fault.Field("arguments", "name the folder, the .tar file or the s3:// address to write the back-up to")
+var errBackupPlace = fault.Field("arguments",
+	"name the folder, the .tar file or the s3:// address to write the back-up to")
 
 // lostBlobs returns an error that names the blobs that could not be backed up.
 func lostBlobs(m *backup.Manifest) error {

@@ -24,7 +24,8 @@ import (
 // the key.
 func ResetKeys(ctx context.Context, cfg config.Config, args []string, out io.Writer) error {
 	if !slices.Equal(args, []string{installation.LostKeyFlag}) {
-		return fault.Field("arguments", "keys reset voids all tokens; if the encryption key is lost, say --%s", installation.LostKeyFlag)
+		return fault.Field("arguments", "keys reset voids all tokens; if the encryption key is lost, say --%s",
+			installation.LostKeyFlag)
 	}
 	if err := checkStopped(ctx, cfg); err != nil {
 		return err
@@ -87,7 +88,8 @@ func checkStopped(ctx context.Context, cfg config.Config) error {
 
 func writeLoss(out io.Writer, lost admission.Loss, fingerprint string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "The installation starts with the encryption key %s from now on. Lost with the one before:\n", fingerprint)
+	fmt.Fprintf(&b, "The installation starts with the encryption key %s from now on. Lost with the one before:\n",
+		fingerprint)
 	if lost.SigningKeys > 0 {
 		fmt.Fprintf(&b, "- %d signing keys: every token that was issued is void. Sessions continue, and renew theirs.\n",
 			lost.SigningKeys)

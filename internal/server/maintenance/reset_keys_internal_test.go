@@ -30,7 +30,8 @@ func TestWriteLoss(t *testing.T) {
 		}
 	}
 	b.Reset()
-	if err := writeLoss(&b, admission.Loss{SigningKeys: 1}, "f"); err != nil || strings.Contains(b.String(), "providers") ||
+	if err := writeLoss(&b, admission.Loss{SigningKeys: 1}, "f"); err != nil ||
+		strings.Contains(b.String(), "providers") ||
 		strings.Contains(b.String(), "recovery codes") || strings.Contains(b.String(), "accounts") {
 		t.Errorf("it tells of more than is lost: %v\n%s", err, b.String())
 	}

@@ -16,7 +16,8 @@ import (
 
 func accessRuleOf(r resource.AccessRule) *pb.AccessRule {
 	return &pb.AccessRule{
-		Uid: string(r.UID), RoleUid: string(r.Role), MaxDuration: durationpb.New(r.MaxDuration), Approvers: int32(r.Approvers),
+		Uid: string(r.UID), RoleUid: string(r.Role), MaxDuration: durationpb.New(r.MaxDuration),
+		Approvers:      int32(r.Approvers),
 		ReasonRequired: r.ReasonRequired, BreakGlass: r.BreakGlass, RequesterRoleUid: string(r.Requester),
 		CreateTime: wire.Time(r.CreateTime),
 	}
@@ -73,7 +74,8 @@ func readAccessRequest(p *pb.AccessRequest, r *resource.AccessRequest) error {
 }
 
 func (s *server) CreateAccessRule(ctx context.Context, r *pb.CreateAccessRuleRequest) (*pb.AccessRule, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetAccessRule(), readAccessRule, s.IAM.CreateAccessRule, accessRuleOf)
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetAccessRule(), readAccessRule, s.IAM.CreateAccessRule,
+		accessRuleOf)
 }
 
 func (s *server) ListAccessRules(

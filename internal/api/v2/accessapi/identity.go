@@ -62,7 +62,8 @@ func (s *server) DeleteIdentity(ctx context.Context, r *pb.DeleteIdentityRequest
 
 func (s *server) ListIdentities(ctx context.Context, r *pb.ListIdentitiesRequest) (*pb.ListIdentitiesResponse, error) {
 	f := resource.Filter{
-		UIDs: wire.UIDFilter(r.GetUidp()), Name: r.GetName(), Relationship: resource.RelationshipType(r.GetRelationshipType()),
+		UIDs: wire.UIDFilter(r.GetUidp()), Name: r.GetName(),
+		Relationship: resource.RelationshipType(r.GetRelationshipType()),
 	}
 	p, err := wire.List(ctx, r, f, s.IAM.ListIdentities, IdentityOf)
 	return &pb.ListIdentitiesResponse{

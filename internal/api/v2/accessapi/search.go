@@ -53,7 +53,8 @@ func (s *server) CountChildren(
 
 func childCountsOf(c iam.Counts) *accesspb.ChildCounts {
 	return &accesspb.ChildCounts{
-		Groups: childCountOf(c.Groups), Repos: childCountOf(c.Repos), Identities: childCountOf(c.Identities), Roles: childCountOf(c.Roles),
+		Groups: childCountOf(c.Groups), Repos: childCountOf(c.Repos), Identities: childCountOf(c.Identities),
+		Roles:        childCountOf(c.Roles),
 		RoleBindings: childCountOf(c.RoleBindings),
 	}
 }

@@ -52,7 +52,8 @@ func (s *server) simulateEach(ctx context.Context, all []*accesspb.UnusedAccess)
 			continue
 		}
 		got, err := s.Simulate(ctx, &accesspb.SimulateRequest{Changes: []*accesspb.SimulatedChange{u.GetChange()}})
-		if errors.Is(err, fault.PermissionDenied) || errors.Is(err, fault.FailedPrecondition) || errors.Is(err, fault.NotFound) {
+		if errors.Is(err, fault.PermissionDenied) || errors.Is(err, fault.FailedPrecondition) ||
+			errors.Is(err, fault.NotFound) {
 			continue
 		}
 		if err != nil {
@@ -68,14 +69,20 @@ func remedyOf(u iam.Unused) *accesspb.SimulatedChange {
 	uid := string(u.UID)
 	switch {
 	case u.Identity != nil:
-		return &accesspb.SimulatedChange{Change: &accesspb.SimulatedChange_DeleteIdentity{DeleteIdentity: &pb.DeleteIdentityRequest{Uid: uid}}}
+		return &accesspb.SimulatedChange{
+			Change: &accesspb.SimulatedChange_DeleteIdentity{DeleteIdentity: &pb.DeleteIdentityRequest{Uid: uid}},
+		}
 	case u.Invite != nil:
-		return &accesspb.SimulatedChange{Change: &accesspb.SimulatedChange_DeleteGroupInvite{DeleteGroupInvite: &pb.DeleteGroupInviteRequest{Uid: uid}}}
+		return &accesspb.SimulatedChange{
+			Change: &accesspb.SimulatedChange_DeleteGroupInvite{DeleteGroupInvite: &pb.DeleteGroupInviteRequest{Uid: uid}},
+		}
 	case u.Account != nil:
 		return &accesspb.SimulatedChange{Change: &accesspb.SimulatedChange_DeleteAccountAssociation{
 			DeleteAccountAssociation: &pb.DeleteAccountAssociationRequest{Uid: uid}}}
 	case u.Used == (resource.Capabilities{}):
-		return &accesspb.SimulatedChange{Change: &accesspb.SimulatedChange_DeleteRoleBinding{DeleteRoleBinding: &pb.DeleteRoleBindingRequest{Uid: uid}}}
+		return &accesspb.SimulatedChange{
+			Change: &accesspb.SimulatedChange_DeleteRoleBinding{DeleteRoleBinding: &pb.DeleteRoleBindingRequest{Uid: uid}},
+		}
 	case u.Suggestion.UID != "":
 		return &accesspb.SimulatedChange{Change: &accesspb.SimulatedChange_UpdateRoleBinding{UpdateRoleBinding: &pb.UpdateRoleBindingRequest{
 			RoleBinding: &pb.RoleBinding{Uid: uid, RoleUid: string(u.Suggestion.UID)},
@@ -88,11 +95,14 @@ func unusedReportOf(r resource.UnusedReport) *accesspb.UnusedAccessReport {
 	return &accesspb.UnusedAccessReport{
 		GroupUid: string(r.Group), Since: durationpb.New(r.Since), RecordedSince: wire.Time(r.RecordedSince),
 		Totals: wire.Convert(r.Totals, func(t resource.UnusedTotal) *accesspb.UnusedTotal {
-			return &accesspb.UnusedTotal{Kind: accesspb.UnusedKind(t.Kind), LookedAt: t.Looked, Unused: t.Unused, Incomplete: t.Incomplete}
+			return &accesspb.UnusedTotal{
+				Kind: accesspb.UnusedKind(t.Kind), LookedAt: t.Looked, Unused: t.Unused, Incomplete: t.Incomplete,
+			}
 		}),
 		First: wire.Convert(r.First, func(i resource.UnusedItem) *accesspb.UnusedAccess {
 			return &accesspb.UnusedAccess{
-				Kind: accesspb.UnusedKind(i.Kind), Uid: string(i.UID), CreateTime: wire.Time(i.CreateTime), LastUseTime: wire.Time(i.LastUse),
+				Kind: accesspb.UnusedKind(i.Kind), Uid: string(i.UID), CreateTime: wire.Time(i.CreateTime),
+				LastUseTime:           wire.Time(i.LastUse),
 				UnusedCapabilityCount: int32(i.Capabilities), PullToken: i.PullToken,
 			}
 		}),

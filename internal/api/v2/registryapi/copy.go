@@ -11,10 +11,13 @@ import (
 
 func imageCopyOf(c registry.ImageCopy) *pb.ImageCopy {
 	return &pb.ImageCopy{
-		RepoUid: string(c.Repo), FromRepoUid: string(c.From), Manifests: int64(c.Manifests), Bytes: c.Bytes, Promoted: c.Promoted,
-		Reason: c.Reason, ActorUid: string(c.By),
+		RepoUid: string(c.Repo), FromRepoUid: string(c.From), Manifests: int64(c.Manifests), Bytes: c.Bytes,
+		Promoted: c.Promoted,
+		Reason:   c.Reason, ActorUid: string(c.By),
 		Images: wire.Convert(c.Images, func(i registry.CopiedImage) *pb.CopiedImage {
-			return &pb.CopiedImage{Digest: i.Digest, Tag: i.Tag, FromTag: i.FromTag, ReplacedDigest: i.Replaced, Present: i.Present}
+			return &pb.CopiedImage{
+				Digest: i.Digest, Tag: i.Tag, FromTag: i.FromTag, ReplacedDigest: i.Replaced, Present: i.Present,
+			}
 		}),
 	}
 }
@@ -26,7 +29,8 @@ func (s *server) CopyImages(ctx context.Context, r *pb.CopyImagesRequest) (*pb.I
 	}
 	do := func(ctx context.Context, group resource.UID) (registry.ImageCopy, error) {
 		return s.Registry.CopyImages(ctx, registry.CopyRequest{
-			Group: group, Repo: r.GetRepo(), From: from, References: r.GetReferences(), TagPattern: r.GetTagPattern(), Tag: r.GetTag(),
+			Group: group, Repo: r.GetRepo(), From: from, References: r.GetReferences(), TagPattern: r.GetTagPattern(),
+			Tag:           r.GetTag(),
 			WithReferrers: r.GetWithReferrers(), Promote: r.GetPromote(), Reason: r.GetReason(),
 		})
 	}

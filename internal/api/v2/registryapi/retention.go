@@ -62,7 +62,8 @@ func planOf(p protocol.RetentionPlan) *pb.RetentionPlan {
 	}
 	for _, g := range p.Going {
 		going := &pb.GoingImage{
-			Digest: g.Digest, MediaType: g.MediaType, Tags: g.Tags, PushTime: wire.Time(g.PushTime), Size: g.Size, WithDigests: g.With,
+			Digest: g.Digest, MediaType: g.MediaType, Tags: g.Tags, PushTime: wire.Time(g.PushTime), Size: g.Size,
+			WithDigests: g.With,
 		}
 		if g.LastPull != nil {
 			going.PullTime, going.PullerUid = wire.Time(g.LastPull.Time), string(g.LastPull.Identity)

@@ -131,12 +131,14 @@ func findingOf(v finding.Finding) *pb.Finding {
 	return &pb.Finding{
 		AdvisoryId: v.ID, Aliases: v.Aliases, Package: packageOf(v.Package.Package), FixedVersions: v.Fixed,
 		Severity: pb.Severity(v.Severity), Score: score, Summary: v.Summary, FirstSeenTime: wire.Time(v.FirstSeen),
-		Origin: firstOrigin(v.Package.Origins), Origins: wire.Convert(v.Package.Origins, originOf), Location: v.Package.Place, Layer: int32(v.Package.Layer),
+		Origin: firstOrigin(v.Package.Origins), Origins: wire.Convert(v.Package.Origins, originOf),
+		Location: v.Package.Place, Layer: int32(v.Package.Layer),
 		AdvisoryUids: wire.Convert(v.Advisories, func(u resource.UID) string { return string(u) }),
 		Kev:          v.Known, KevDueTime: wire.Time(v.Due.Time()), KevRansomware: v.Ransomware,
 		Epss: epss, EpssPercentile: percentile,
 		State: pb.State(v.State), ExceptionUid: string(v.Exception), ExceptionExpireTime: wire.Time(v.ExceptionExpires),
-		CloseTime: wire.Time(v.CloseTime), CloseReason: pb.CloseReason(v.CloseReason), OpenedBy: v.OpenedBy, ClosedBy: v.ClosedBy,
+		CloseTime: wire.Time(v.CloseTime), CloseReason: pb.CloseReason(v.CloseReason), OpenedBy: v.OpenedBy,
+		ClosedBy: v.ClosedBy,
 	}
 }
 

@@ -90,13 +90,16 @@ func summaryRowOf(r finding.SummaryRow) *pb.SummaryRow {
 	case r.Repo:
 		kind = pb.SummaryRow_KIND_REPO
 	}
-	return &pb.SummaryRow{Kind: kind, Uid: string(r.UID), Name: r.Name, Tags: int32(r.Tags), Counts: findingCountsOf(r.Count)}
+	return &pb.SummaryRow{
+		Kind: kind, Uid: string(r.UID), Name: r.Name, Tags: int32(r.Tags), Counts: findingCountsOf(r.Count),
+	}
 }
 
 func bySeverityOf(b finding.BySeverity) *pb.SeverityCounts {
 	return &pb.SeverityCounts{
 		Open: int64(b.Sum()), Critical: int64(b[finding.SeverityCritical]), High: int64(b[finding.SeverityHigh]),
-		Medium: int64(b[finding.SeverityMedium]), Low: int64(b[finding.SeverityLow]), Unknown: int64(b[finding.SeverityUnknown]),
+		Medium: int64(b[finding.SeverityMedium]), Low: int64(b[finding.SeverityLow]),
+		Unknown: int64(b[finding.SeverityUnknown]),
 	}
 }
 

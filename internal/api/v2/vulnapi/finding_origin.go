@@ -16,7 +16,9 @@ func originOf(o registry.Origin) *pb.Origin {
 	if o.Manifest == "" {
 		return &pb.Origin{Kind: originIndex}
 	}
-	return &pb.Origin{Kind: originSBOM, ManifestDigest: o.Manifest, AttachedBy: string(o.By), AttachTime: wire.Time(o.Time)}
+	return &pb.Origin{
+		Kind: originSBOM, ManifestDigest: o.Manifest, AttachedBy: string(o.By), AttachTime: wire.Time(o.Time),
+	}
 }
 
 // firstOrigin returns the kind of the origin that says most about a package: its files come

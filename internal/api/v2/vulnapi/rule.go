@@ -22,7 +22,8 @@ func ruleOf(r vuln.PullRule) *pb.Rule {
 		Uid: string(r.UID), TargetUid: string(r.Target), Description: r.Description,
 		MinSeverity: pb.Severity(r.MinSeverity), Fixable: r.Fixable, Kev: r.KEV, GraceDays: r.GraceDays,
 		ExemptUids:    wire.Convert(r.Exempt, func(u resource.UID) string { return string(u) }),
-		RefuseUnknown: r.RefuseUnknown, Unsigned: r.Unsigned, Mode: mode, CreateTime: wire.Time(r.CreateTime), UpdateTime: wire.Time(r.UpdateTime),
+		RefuseUnknown: r.RefuseUnknown, Unsigned: r.Unsigned, Mode: mode, CreateTime: wire.Time(r.CreateTime),
+		UpdateTime: wire.Time(r.UpdateTime),
 	}
 }
 
