@@ -124,8 +124,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"console", ""},
 	{"server/config", "core/fault core/resource platform/blob platform/buildinfo platform/mail " +
 		"platform/outbound platform/secret platform/trace registry/signature signin/issuers signin/token"},
-	{"server/installation", "access/iamdb core/fault platform/secret registry/registrydb registry/sourcedb server/config " +
-		"signin/signindb store"},
+	{"server/installation", "access/iamdb core/fault platform/secret registry/registrydb registry/sourcedb " +
+		"server/config signin/signindb store"},
 	{"server/maintenance", "access/admission access/iamdb core/fault core/resource ops/backup platform/blob " +
 		"platform/buildinfo platform/secret registry registry/registrydb server/config server/installation " +
 		"store"},
