@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
 )
 
 var (
@@ -17,6 +20,8 @@ var (
 	link     = regexp.MustCompile(`\]\(([\w./-]+\.(?:md|png)[#\w-]*|#[\w-]+)\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	setting  = regexp.MustCompile(`yaml:"([a-z0-9_]+)"`)
+
+	managedRole = regexp.MustCompile("(?m)^\\| ((?:`[a-z_.]+`(?:, )?)+) \\| ([0-9, ]+) \\|")
 )
 
 // TestLinks checks that what the pages link to exists: the file, and the heading
@@ -54,6 +59,37 @@ func TestSettings(t *testing.T) {
 		if !strings.Contains(page, "`"+m[1]+"`") {
 			t.Errorf("docs/running.md does not list the setting %s", m[1])
 		}
+	}
+}
+
+// TestManagedRoles checks that the page about access has the number of capabilities of each managed role.
+func TestManagedRoles(t *testing.T) {
+	want := map[string]int{}
+	for _, r := range authz.ManagedRoles() {
+		want[r.Name] = len(r.Capabilities.All())
+	}
+	found := 0
+	for _, row := range managedRole.FindAllStringSubmatch(read(t, "docs/access.md"), -1) {
+		names, numbers := strings.Split(row[1], ", "), strings.Split(row[2], ", ")
+		if len(names) != len(numbers) {
+			t.Errorf("docs/access.md: %d names and %d numbers in %s", len(names), len(numbers), row[0])
+			continue
+		}
+		area := ""
+		for i, name := range names {
+			name = strings.Trim(name, "`")
+			if strings.HasPrefix(name, ".") { // short for the area of the name before
+				name = area + name
+			}
+			area, _, _ = strings.Cut(name, ".")
+			if n := strconv.Itoa(want[name]); numbers[i] != n {
+				t.Errorf("docs/access.md: the role %s has %s capabilities, want %s", name, numbers[i], n)
+			}
+			found++
+		}
+	}
+	if found == 0 {
+		t.Error("docs/access.md has no table of managed roles")
 	}
 }
 
