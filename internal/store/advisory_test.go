@@ -214,7 +214,7 @@ func TestImportReopened(t *testing.T) {
 			Type: vuln.EventFixed, Fixed: &vuln.Fix{Version: "1.2.3"}})
 		importAll(t, s, org.UID, a)
 		ranges := func() (events []vuln.RangeEvent) {
-			_, err := s.AdvisoriesOf(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.UIDFilter{}, "example.test/pkg",
+			_, err := s.MatchingAdvisories(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.UIDFilter{}, "example.test/pkg",
 				func(all []vuln.Affected) (bool, error) { events = all[0].Ranges[0].Events; return true, nil })
 			must(t, err)
 			return events
@@ -286,7 +286,7 @@ func TestAdvisoriesOf(t *testing.T) {
 		importAll(t, s, org.UID, two, newAdvisory("A-2"))
 		importAll(t, s, other.UID, newAdvisory("A-3"))
 		ask := func(name string, match bool) (ids []string) {
-			found, err := s.AdvisoriesOf(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.UIDFilter{}, name,
+			found, err := s.MatchingAdvisories(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.UIDFilter{}, name,
 				func([]vuln.Affected) (bool, error) { return match, nil })
 			must(t, err)
 			for _, a := range found {

@@ -98,7 +98,7 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"a subscription never goes back": func(t *testing.T, s *storetest.Store) {
 		v := addSubscription(t, s, addGroup(t, s, "", "org").UID)
 		for _, step := range []struct{ to, want int64 }{{50, 50}, {20, 50}, {60, 60}} {
-			must(t, s.Advance(t.Context(), s.History(), map[resource.UID]int64{v.UID: step.to, v.UID.NewChild(): 7}))
+			must(t, s.SaveCursors(t.Context(), s.History(), map[resource.UID]int64{v.UID: step.to, v.UID.NewChild(): 7}))
 			if got, err := s.Sink(t.Context(), v.UID); err != nil || got.Cursor != step.want {
 				t.Errorf("after %d it is at %d, want %d (%v)", step.to, got.Cursor, step.want, err)
 			}
@@ -133,9 +133,9 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 		if p.Total != eventdb.MaxDeliveries {
 			t.Errorf("%d are kept", p.Total)
 		}
-		_, err = s.Replay(t.Context(), v.UID)
+		_, err = s.RequestReplay(t.Context(), v.UID)
 		must(t, err)
-		oldest, err := s.Replays(t.Context(), v.UID, 1)
+		oldest, err := s.RequestedReplays(t.Context(), v.UID, 1)
 		must(t, err)
 		if len(oldest) != 1 || oldest[0].Event.Seq != 6 {
 			t.Errorf("the oldest is %+v", oldest)
@@ -149,21 +149,21 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, s.GiveUp(t.Context(), v.UID, 8, all))
 		must(t, s.GiveUp(t.Context(), other.UID, 8, given(other.UID, 8)))
 		wantReplays(t, s, v.UID)
-		if n, err := s.Replay(t.Context(), all[1].UID); err != nil || n != 1 {
+		if n, err := s.RequestReplay(t.Context(), all[1].UID); err != nil || n != 1 {
 			t.Errorf("replay of one: %d, %v", n, err)
 		}
 		wantReplays(t, s, v.UID, 8)
-		if n, err := s.Replay(t.Context(), v.UID); err != nil || n != 2 {
+		if n, err := s.RequestReplay(t.Context(), v.UID); err != nil || n != 2 {
 			t.Errorf("replay of all: %d, %v", n, err)
 		}
 		wantReplays(t, s, v.UID, 7, 8)
-		if uids, err := s.Replaying(t.Context()); err != nil || !slices.Equal(uids, []resource.UID{v.UID}) {
+		if uids, err := s.SubscriptionsToReplay(t.Context()); err != nil || !slices.Equal(uids, []resource.UID{v.UID}) {
 			t.Errorf("replaying: %v, %v", uids, err)
 		}
 		all[0].Attempts, all[0].Error, all[0].UpdateTime = 9, "still no", epoch.Add(time.Hour)
-		must(t, s.Replayed(t.Context(), all[0], false))
-		must(t, s.Replayed(t.Context(), all[1], true))
-		must(t, s.Replayed(t.Context(), all[1], true)) // gone already
+		must(t, s.FinishReplay(t.Context(), all[0], false))
+		must(t, s.FinishReplay(t.Context(), all[1], true))
+		must(t, s.FinishReplay(t.Context(), all[1], true)) // gone already
 		wantReplays(t, s, v.UID)
 		wantSame(t, s.Delivery, all[0].UID, all[0])
 		_, err := s.Delivery(t.Context(), all[1].UID)
@@ -174,7 +174,7 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 		v := addSubscription(t, s, addGroup(t, s, "", "org").UID)
 		must(t, s.GiveUp(t.Context(), v.UID, 8, given(v.UID, 7)))
 		wrong := addGroup(t, s, "", "other").UID + v.UID[40:]
-		if n, err := s.Replay(t.Context(), wrong); err != nil || n != 0 {
+		if n, err := s.RequestReplay(t.Context(), wrong); err != nil || n != 0 {
 			t.Errorf("replay: %d, %v", n, err)
 		}
 		wantReplays(t, s, v.UID)
@@ -238,7 +238,7 @@ func TestEventPromises(t *testing.T) {
 
 func wantReplays(t *testing.T, s *storetest.Store, sub resource.UID, want ...int64) {
 	t.Helper()
-	all, err := s.Replays(t.Context(), sub, 100)
+	all, err := s.RequestedReplays(t.Context(), sub, 100)
 	must(t, err)
 	var got []int64
 	for _, d := range all {

@@ -101,7 +101,7 @@ func heldUIDs(t *testing.T, s *storetest.Store, at time.Time, targets ...resourc
 	held, err := s.ExceptionsOn(t.Context(), targets, at, at)
 	must(t, err)
 	for _, e := range held {
-		if !e.HoldsAt(at) {
+		if !e.ActiveAt(at) {
 			t.Errorf("%+v does not hold at %s", e, at)
 		}
 		all = append(all, e.UID)

@@ -169,7 +169,7 @@ func wantSource(t *testing.T, s *storetest.Store, want string) {
 	if len(c.Advisories) != 1 || c.Sources[c.Advisories[0]] != want {
 		t.Errorf("changes of %v, want one of %q", c.Sources, want)
 	}
-	must(t, s.Write(t.Context(), func(tx *store.Tx) error { return advisorydb.DropChanges(t.Context(), tx, c) }))
+	must(t, s.Write(t.Context(), func(tx *store.Tx) error { return advisorydb.DeleteChanges(t.Context(), tx, c) }))
 }
 
 func TestFindingHistory(t *testing.T) {

@@ -61,10 +61,10 @@ func TestAnotherHistory(t *testing.T) {
 	wantRepo(t, p.here, "", "g", "app")
 	wantRepo(t, p.here, r.UID, "g", "other")
 	wantLimit(t, p.here, g.UID, 7)
-	if err := p.here.Advance(t.Context(), before.History, v); !errors.Is(err, fault.Aborted) {
+	if err := p.here.SaveCursors(t.Context(), before.History, v); !errors.Is(err, fault.Aborted) {
 		t.Errorf("cursors of another history: %v, want Aborted", err)
 	}
-	must(t, p.here.Advance(t.Context(), after.History, v))
+	must(t, p.here.SaveCursors(t.Context(), after.History, v))
 }
 
 func wantLimit(t *testing.T, s *storetest.Store, group resource.UID, want int64) {

@@ -348,7 +348,7 @@ func TestNextChangesWhileDropped(t *testing.T) {
 					return
 				}
 				if err := s.Write(t.Context(), func(tx *store.Tx) error {
-					return advisorydb.DropChanges(t.Context(), tx, c)
+					return advisorydb.DeleteChanges(t.Context(), tx, c)
 				}); err != nil {
 					t.Error(err)
 					return

@@ -2,7 +2,6 @@ package vuln
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
@@ -73,79 +72,4 @@ func (f AdvisoryFilter) Validate() error {
 		p.Add("query", "must be text of at most "+strconv.Itoa(maxQuery)+" bytes")
 	}
 	return p.Err()
-}
-
-// An AdvisoryFeed is a source from which the advisories of a group are updated.
-type AdvisoryFeed struct {
-	UID        resource.UID  `json:"uid"`
-	Name       string        `json:"name"`
-	Address    string        `json:"address"`          // https://…, or a directory or file on the server
-	Format     ExploitFormat `json:"format,omitempty"` // "" means whatever is found there
-	Interval   time.Duration `json:"interval"`         // between two reads
-	Paused     bool          `json:"paused,omitempty"`
-	CreateTime time.Time     `json:"createTime"`
-	UpdateTime time.Time     `json:"updateTime"`
-	Last       FeedResult    `json:"last,omitzero"`
-	State      []byte        `json:"-"` // of the fetcher
-}
-
-// A FeedResult is the result of reading a feed.
-type FeedResult struct {
-	Time      time.Time     `json:"time,omitzero"` // of its end
-	Took      time.Duration `json:"took,omitempty"`
-	Error     string        `json:"error,omitempty"`     // why not everything was read
-	Unchanged bool          `json:"unchanged,omitempty"` // since the last time
-	Import    ImportResult  `json:"import,omitzero"`
-}
-
-// An ImportResult counts the records of an import by their result.
-type ImportResult struct {
-	Created   int64 `json:"created,omitempty"`
-	Updated   int64 `json:"updated,omitempty"`
-	Unchanged int64 `json:"unchanged,omitempty"`
-	Withdrawn int64 `json:"withdrawn,omitempty"` // of those created or updated
-	Failed    int64 `json:"failed,omitempty"`
-	Removed   int64 `json:"removed,omitempty"` // entries of a list before that are not in its new version
-}
-
-// Add adds o to r.
-func (r *ImportResult) Add(o ImportResult) {
-	r.Created += o.Created
-	r.Updated += o.Updated
-	r.Unchanged += o.Unchanged
-	r.Withdrawn += o.Withdrawn
-	r.Failed += o.Failed
-	r.Removed += o.Removed
-}
-
-// Records returns the number of all records.
-func (r ImportResult) Records() int64 { return r.Created + r.Updated + r.Unchanged + r.Failed }
-
-// The limits and the default of a feed's interval.
-const (
-	MinFeedInterval     = time.Minute
-	MaxFeedInterval     = 31 * 24 * time.Hour
-	DefaultFeedInterval = time.Hour
-)
-
-// Validate reports every field a caller must fix.
-func (f AdvisoryFeed) Validate() error {
-	var p problems
-	p.Name(f.Name)
-	p.Text("address", f.Address)
-	p.Required("address", f.Address)
-	if f.Format != "" && !f.Format.Valid() {
-		p.Add("format", "must be kev, epss, or empty for what is detected from the content")
-	}
-	if f.Interval < MinFeedInterval || f.Interval > MaxFeedInterval {
-		p.Add("interval", "must be from 1 minute to 31 days")
-	}
-	return p.Err()
-}
-
-// Redacted returns the feed without the query of its address, which may be a secret, as in
-// signed addresses of object stores.
-func (f AdvisoryFeed) Redacted() AdvisoryFeed {
-	f.Address = resource.Redact(f.Address)
-	return f
 }

@@ -87,16 +87,16 @@ func (e Exception) Validate() error {
 // Home returns the group that the exception is in.
 func (e Exception) Home() resource.UID { return e.UID.Parent() }
 
-// HoldsAt reports whether the exception has an effect at a time.
-func (e Exception) HoldsAt(t time.Time) bool {
+// ActiveAt reports whether the exception has an effect at a time.
+func (e Exception) ActiveAt(t time.Time) bool {
 	return !e.ApproveTime.IsZero() && !t.Before(e.ApproveTime) &&
 		(e.ExpireTime.IsZero() || t.Before(e.ExpireTime)) && (e.DeleteTime.IsZero() || t.Before(e.DeleteTime))
 }
 
-// HasTag reports whether the exception is about an image with these tags: all of them
+// MatchesTags reports whether the exception is about an image with these tags: all of them
 // match the pattern, and there is one. If one were enough, whoever may push could extend
 // the exception to any image with another tag.
-func (e Exception) HasTag(tags []string) bool {
+func (e Exception) MatchesTags(tags []string) bool {
 	if e.TagPattern == "" {
 		return true
 	}
@@ -108,7 +108,7 @@ func (e Exception) HasTag(tags []string) bool {
 	return len(tags) > 0
 }
 
-// HasDigest reports whether the exception is about an image with that digest.
-func (e Exception) HasDigest(digest string) bool {
+// MatchesDigest reports whether the exception is about an image with that digest.
+func (e Exception) MatchesDigest(digest string) bool {
 	return e.Digest == "" || e.Digest == digest || slices.Contains(e.Images, digest)
 }

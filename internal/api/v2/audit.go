@@ -51,7 +51,7 @@ func (s *server) WatchEntries(
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(s.cfg.Ending, cancel)()
-	err = s.events.Watch(ctx, f, r.GetPosition(), func(w event.Watched) error {
+	err = s.events.Watch(ctx, f, r.GetPosition(), func(w event.WatchUpdate) error {
 		out := &pb.WatchEntriesResponse{Position: w.Position}
 		if w.Event != nil {
 			if out.Entry, err = s.entryOf(*w.Event); err != nil {

@@ -80,7 +80,7 @@ func (s *server) TestSubscription(
 	ctx context.Context, r *deliveriespb.TestSubscriptionRequest,
 ) (*deliveriespb.TestSubscriptionResponse, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.events.TestSubscription,
-		func(t event.Tested) *deliveriespb.TestSubscriptionResponse {
+		func(t event.TestResult) *deliveriespb.TestSubscriptionResponse {
 			return &deliveriespb.TestSubscriptionResponse{
 				Taken: t.Error == "", Error: t.Error, EventId: t.Event, Took: durationpb.New(t.Took),
 			}

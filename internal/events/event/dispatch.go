@@ -339,7 +339,7 @@ func (d *Dispatcher) saveCursors(ctx context.Context) {
 	if len(cursors) == 0 {
 		return
 	}
-	if err := d.store.Advance(ctx, d.history, cursors); err != nil {
+	if err := d.store.SaveCursors(ctx, d.history, cursors); err != nil {
 		for uid := range cursors {
 			d.workers[uid].delivered.Store(true)
 		}
@@ -353,7 +353,7 @@ func (d *Dispatcher) saveCursors(ctx context.Context) {
 
 // replay starts the replays that were asked for.
 func (d *Dispatcher) replay(ctx context.Context) {
-	uids, err := d.store.Replaying(ctx)
+	uids, err := d.store.SubscriptionsToReplay(ctx)
 	if err != nil && ctx.Err() == nil {
 		d.cfg.Log.WarnContext(ctx, "look for replays", "err", err)
 	}

@@ -21,9 +21,9 @@ const (
 
 var watchList = page.List{Kind: "audit live", Fields: []string{"time"}, Default: page.Order{Field: "time"}}
 
-// A Watched is what somebody who watches is told: a change, or that there was none up to a
+// A WatchUpdate is what somebody who watches is told: a change, or that there was none up to a
 // position.
-type Watched struct {
+type WatchUpdate struct {
 	Event    *resource.Event
 	Position string
 }
@@ -32,7 +32,7 @@ type Watched struct {
 // begins after a position, or now, and tells of no change at first, and whenever there was none
 // for a while. It returns nil after some minutes, an error of tell, and fault.FailedPrecondition if
 // not all events after the position are kept.
-func (s *Service) Watch(ctx context.Context, f AuditFilter, position string, tell func(Watched) error) error {
+func (s *Service) Watch(ctx context.Context, f AuditFilter, position string, tell func(WatchUpdate) error) error {
 	caller, err := authz.RequireCaller(ctx)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ type watcher struct {
 	caller  authz.Caller
 	filter  AuditFilter
 	reading *reading
-	tell    func(Watched) error
+	tell    func(WatchUpdate) error
 	token   func(page.Cursor) string
 	at      page.Cursor // the number and the mark of the last event that was looked at
 }
@@ -113,7 +113,7 @@ func (w *watcher) run(ctx context.Context) error {
 	over := time.After(watchTime)
 	beat := time.NewTicker(watchBeat)
 	defer beat.Stop()
-	if err := w.tell(Watched{Position: w.token(w.at)}); err != nil {
+	if err := w.tell(WatchUpdate{Position: w.token(w.at)}); err != nil {
 		return err
 	}
 	for {
@@ -124,7 +124,7 @@ func (w *watcher) run(ctx context.Context) error {
 		select {
 		case <-more:
 		case <-beat.C:
-			if err := w.tell(Watched{Position: w.token(w.at)}); err != nil {
+			if err := w.tell(WatchUpdate{Position: w.token(w.at)}); err != nil {
 				return err
 			}
 		case <-over:
@@ -151,7 +151,7 @@ func (w *watcher) pass(ctx context.Context, beat *time.Ticker) (<-chan struct{},
 			if !w.in(e.Event) || !w.filter.matches(e.Event) || !w.mayAudit(ctx, e.Event) {
 				continue
 			}
-			if err := w.tell(Watched{&e.Event, w.token(w.at)}); err != nil {
+			if err := w.tell(WatchUpdate{&e.Event, w.token(w.at)}); err != nil {
 				return nil, err
 			}
 			beat.Reset(watchBeat)

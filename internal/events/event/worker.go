@@ -364,7 +364,7 @@ func (w *worker) replay(ctx context.Context) error {
 	}
 	defer w.replaying.Unlock()
 	for {
-		all, err := w.d.store.Replays(ctx, w.sub.UID, replayChunk)
+		all, err := w.d.store.RequestedReplays(ctx, w.sub.UID, replayChunk)
 		if err != nil || len(all) == 0 {
 			return err
 		}
@@ -378,7 +378,7 @@ func (w *worker) replay(ctx context.Context) error {
 			if err != nil {
 				d.Error = err.Error()
 			}
-			if err := w.d.store.Replayed(ctx, d, err == nil); err != nil {
+			if err := w.d.store.FinishReplay(ctx, d, err == nil); err != nil {
 				return err
 			}
 		}

@@ -77,7 +77,7 @@ func (s *Store) GiveUp(ctx context.Context, sub resource.UID, cursor int64, all 
 
 // Replay asks for events that were given up to be sent again: those of a
 // subscription, or the one of a uid. It reports how many there are.
-func (s *Store) Replay(ctx context.Context, uid resource.UID) (int, error) {
+func (s *Store) RequestReplay(ctx context.Context, uid resource.UID) (int, error) {
 	n, err := s.Exec(ctx, `UPDATE deliveries SET replay = $4 WHERE uid = $1 OR uid > $2 AND uid < $3`,
 		string(uid), string(uid)+"/", string(uid)+"0", true)
 	return int(n), err
@@ -85,20 +85,20 @@ func (s *Store) Replay(ctx context.Context, uid resource.UID) (int, error) {
 
 // Replays returns up to n of a subscription's events that were asked for again,
 // oldest first.
-func (s *Store) Replays(ctx context.Context, sub resource.UID, n int) ([]resource.Delivery, error) {
+func (s *Store) RequestedReplays(ctx context.Context, sub resource.UID, n int) ([]resource.Delivery, error) {
 	return deliveries.All(ctx, s.Rows, ` WHERE t.replay AND t.parent = $1 ORDER BY t.event_seq LIMIT $2`,
 		store.Segment(sub), n)
 }
 
 // Replaying returns the subscriptions that have events to be sent again.
-func (s *Store) Replaying(ctx context.Context) ([]resource.UID, error) {
+func (s *Store) SubscriptionsToReplay(ctx context.Context) ([]resource.UID, error) {
 	return store.ReadColumn[resource.UID](ctx, s.Rows,
 		`SELECT uid FROM subscriptions WHERE seg IN (SELECT parent FROM deliveries WHERE replay)`)
 }
 
 // Replayed ends the replay of an event: it is gone if the sink has taken it, and
 // otherwise kept with how it failed. What is gone already stays gone.
-func (s *Store) Replayed(ctx context.Context, d resource.Delivery, taken bool) error {
+func (s *Store) FinishReplay(ctx context.Context, d resource.Delivery, taken bool) error {
 	return s.write(ctx, func(t Tx) error {
 		if !taken {
 			_, err := t.Exec(ctx, `UPDATE deliveries SET replay = $2, attempts = $3, error = $4, update_ms = $5 WHERE uid = $1`,

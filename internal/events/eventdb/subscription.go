@@ -110,7 +110,7 @@ func scanSink(row store.Scanner) (v Sink, err error) {
 // goes back, and those that are gone are left out. It returns fault.Aborted if the
 // database no longer has the history that the cursors are of: its events have other
 // numbers.
-func (s *Store) Advance(ctx context.Context, history int64, cursors map[resource.UID]int64) error {
+func (s *Store) SaveCursors(ctx context.Context, history int64, cursors map[resource.UID]int64) error {
 	return s.write(ctx, func(t Tx) error {
 		if s.History() != history { // asked within the transaction: its connection is not to a later one
 			return fault.New(fault.Aborted, "the history of the database has changed")

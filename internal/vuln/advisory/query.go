@@ -105,7 +105,7 @@ func (s *Service) query(
 	if err != nil {
 		return nil, fault.Field(field+".version", "%s", reason(err))
 	}
-	found, err := s.store.AdvisoriesOf(ctx, reach, uids, p.Name, func(all []vuln.Affected) (bool, error) {
+	found, err := s.store.MatchingAdvisories(ctx, reach, uids, p.Name, func(all []vuln.Affected) (bool, error) {
 		for _, a := range all {
 			if a.Name != p.Name {
 				continue

@@ -237,7 +237,7 @@ func (b *blast) packageIDs(ctx context.Context) (ids []int64, err error) {
 	if id == "" || len(id) > maxName {
 		return nil, fault.Field("advisory_id", "must have 1 to %d bytes", maxName)
 	}
-	keys, err := b.advisories.Called(ctx, store.Reach{Under: seen}, id)
+	keys, err := b.advisories.KeysByName(ctx, store.Reach{Under: seen}, id)
 	if err != nil {
 		return nil, err
 	}

@@ -362,7 +362,7 @@ func (w *teller) tellInSum(ctx context.Context, c findingdb.Change, all []story)
 	for _, k := range keys {
 		some := alike[k]
 		slices.SortStableFunc(some, func(a, b story) int { return cmp.Compare(b.score, a.score) })
-		news := vuln.FindingNews{FindingCount: len(some), Group: k.at, AdvisoryOf: k.advisoryOf, Source: some[0].set.source}
+		news := vuln.FindingNews{FindingCount: len(some), Group: k.at, AdvisoryGroup: k.advisoryOf, Source: some[0].set.source}
 		images := findingdb.Images{}
 		for i, s := range some {
 			images.Or(s.images)
@@ -496,7 +496,7 @@ func (w *teller) tellImages(ctx context.Context, c findingdb.Change, s story, to
 		byGroup[i.Repo.Parent()] = append(byGroup[i.Repo.Parent()], i.NewsImage)
 	}
 	news := vuln.FindingNews{Findings: []vuln.NewFinding{f.all()}, FindingCount: 1, Images: newsImages(found),
-		ImageCount: n, Pairs: n, Group: s.at, AdvisoryOf: s.set.group, Source: s.set.source}
+		ImageCount: n, Pairs: n, Group: s.at, AdvisoryGroup: s.set.group, Source: s.set.source}
 	switch {
 	case some || n > w.single && len(byGroup) > maxTold:
 		return w.add(ctx, s.event, s.at, news)
@@ -710,7 +710,7 @@ func (w *teller) tellImage(
 	}
 	at := common(group, i.Repo.Parent())
 	news := vuln.FindingNews{Findings: findings, FindingCount: n, Images: []vuln.NewsImage{i.NewsImage}, ImageCount: 1,
-		Pairs: n, Group: i.Repo.Parent(), AdvisoryOf: group, Source: "image"}
+		Pairs: n, Group: i.Repo.Parent(), AdvisoryGroup: group, Source: "image"}
 	if n > w.single {
 		return w.add(ctx, event, at, news)
 	}

@@ -65,14 +65,14 @@ func (l *listener) hear(t *testing.T, e resource.Event) {
 	t.Helper()
 	var n vuln.FindingNews
 	must(t, json.Unmarshal(e.After, &n))
-	if e.Subject != e.Group || !e.Group.Covers(n.Group) || !e.Group.Covers(n.AdvisoryOf) {
-		t.Fatalf("an event of %s about images in %s and advisories in %s, subject %s", e.Group, n.Group, n.AdvisoryOf, e.Subject)
+	if e.Subject != e.Group || !e.Group.Covers(n.Group) || !e.Group.Covers(n.AdvisoryGroup) {
+		t.Fatalf("an event of %s about images in %s and advisories in %s, subject %s", e.Group, n.Group, n.AdvisoryGroup, e.Subject)
 	}
 	change := n.Pairs
 	if e.Type == resource.FindingClosed {
 		change = -change
 	}
-	l.pairs[n.AdvisoryOf] += change
+	l.pairs[n.AdvisoryGroup] += change
 	if len(n.Findings) != min(n.FindingCount, 20) || len(n.Images) != min(n.ImageCount, 20) {
 		t.Fatalf("an event about %d findings and %d images has %+v", n.FindingCount, n.ImageCount, n)
 	}
@@ -85,9 +85,9 @@ func (l *listener) hear(t *testing.T, e resource.Event) {
 		return
 	}
 	f := n.Findings[0]
-	at, names := openImage{n.Images[0], n.AdvisoryOf}, append([]string{f.ID}, f.Aliases...)
-	if e.Group != lowest(at.Repo.Parent(), n.AdvisoryOf) {
-		t.Fatalf("an event of %s about an image in %s and an advisory in %s", e.Group, at.Repo, n.AdvisoryOf)
+	at, names := openImage{n.Images[0], n.AdvisoryGroup}, append([]string{f.ID}, f.Aliases...)
+	if e.Group != lowest(at.Repo.Parent(), n.AdvisoryGroup) {
+		t.Fatalf("an event of %s about an image in %s and an advisory in %s", e.Group, at.Repo, n.AdvisoryGroup)
 	}
 	shares := func(other []string) bool {
 		return slices.ContainsFunc(other, func(name string) bool { return slices.Contains(names, name) })
@@ -286,7 +286,7 @@ func TestEventOfAnImport(t *testing.T) {
 			}
 			n := got[0]
 			if have <= 20 || n.ImageCount != have || len(n.Images) != 20 || n.FindingCount != 1 || n.Group != folder ||
-				n.AdvisoryOf != in || n.Source != "feed 1" || events[0].Group != at ||
+				n.AdvisoryGroup != in || n.Source != "feed 1" || events[0].Group != at ||
 				!slices.Equal(n.Owners, []resource.UID{l.callers["of a folder"].Identity}) {
 				t.Errorf("in %s: %+v of %d images", events[0].Group, n, have)
 			}

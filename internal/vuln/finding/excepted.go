@@ -186,7 +186,7 @@ func (x *exceptionSet) last(
 ) (found vuln.Exception, ok bool) {
 	look := func(all []heldException) {
 		for _, e := range all {
-			if e.HoldsAt(at) && e.HasDigest(c.Digest) && e.HasTag(c.Tags) && (e.purl == nil || e.purl.has(c.Package)) &&
+			if e.ActiveAt(at) && e.MatchesDigest(c.Digest) && e.MatchesTags(c.Tags) && (e.purl == nil || e.purl.has(c.Package)) &&
 				(counts == nil || counts(e.Exception)) && (!ok || endsBefore(found, e.Exception)) {
 				found, ok = e.Exception, true
 			}

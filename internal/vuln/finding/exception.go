@@ -208,7 +208,7 @@ func (s *Service) suspects(
 		}
 		return ids, err
 	}
-	keys, err := s.advisories.Called(ctx, store.Reach{Under: seen}, e.Advisory)
+	keys, err := s.advisories.KeysByName(ctx, store.Reach{Under: seen}, e.Advisory)
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +278,7 @@ func (s *Service) ofException(ctx context.Context, e vuln.Exception, numbers []i
 			return nil, err
 		}
 		for _, i := range images {
-			if i.Repo == e.Target && e.HasDigest(i.Digest) && e.HasTag(tags[i.Digest]) {
+			if i.Repo == e.Target && e.MatchesDigest(i.Digest) && e.MatchesTags(tags[i.Digest]) {
 				all = append(all, i.Number)
 			}
 		}

@@ -226,7 +226,7 @@ func (s *Service) visible(
 		keys = append(keys, h.Advisory)
 	}
 	slices.Sort(keys)
-	found, err := s.advisories.WithKeys(ctx, slices.Compact(keys))
+	found, err := s.advisories.AdvisoriesByKey(ctx, slices.Compact(keys))
 	all := map[int64]vuln.Advisory{}
 	for _, a := range found {
 		if store.Covered(reach, a.UID.Parent()) {
@@ -388,7 +388,7 @@ func (s *Service) AffectedImages(
 	if id = strings.TrimSpace(id); id == "" || len(id) > maxName {
 		return none, fault.Field("advisory_id", "must have 1 to %d bytes", maxName)
 	}
-	keys, err := s.advisories.Called(ctx, store.Reach{Under: seen}, id)
+	keys, err := s.advisories.KeysByName(ctx, store.Reach{Under: seen}, id)
 	if err != nil {
 		return none, err
 	}

@@ -327,7 +327,7 @@ func (j judge) matches(ctx context.Context, repos []resource.UID, e *grounds) er
 	if e.known, err = j.packages.ByID(ctx, slices.Compact(hit)); err != nil {
 		return err
 	}
-	found, err := j.advisories.WithKeys(ctx, slices.Compact(keys))
+	found, err := j.advisories.AdvisoriesByKey(ctx, slices.Compact(keys))
 	for _, a := range found {
 		e.advisories[store.Segment(a.UID)] = a
 	}

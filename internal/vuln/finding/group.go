@@ -243,7 +243,7 @@ func (s *Service) groupCoverage(ctx context.Context, c *census, seen []resource.
 	for k := range kinds {
 		about[k.Ecosystem] = true
 	}
-	covered, err := s.advisories.Covered(ctx, store.Reach{Under: seen}, slices.Collect(maps.Keys(about)))
+	covered, err := s.advisories.CoveredEcosystems(ctx, store.Reach{Under: seen}, slices.Collect(maps.Keys(about)))
 	for k, n := range kinds {
 		g.Packages.Packages += n
 		if !k.Matched {
@@ -334,7 +334,7 @@ func (s *Service) complete(ctx context.Context, c *census, all []Finding) error 
 		numbers = append(numbers, c.some(v)...)
 	}
 	slices.Sort(keys)
-	advisories, err := s.advisories.WithKeys(ctx, slices.Compact(keys))
+	advisories, err := s.advisories.AdvisoriesByKey(ctx, slices.Compact(keys))
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func (m *Matcher) catchUpInTime(ctx context.Context) error {
 	if !m.asked {
 		_, err := m.packages.Setting(ctx, caughtUp)
 		if errors.Is(err, fault.NotFound) {
-			err = m.advisories.ListEcosystems(ctx)
+			err = m.advisories.RecordEcosystems(ctx)
 			m.catchUp = time.Now().Add(catchUpAfter)
 		}
 		if err != nil {
@@ -154,7 +154,7 @@ func (m *Matcher) adopt(ctx context.Context) error {
 
 // CatchUp has all packages compared with all advisories again.
 func (m *Matcher) CatchUp(ctx context.Context) error {
-	if err := m.advisories.ListEcosystems(ctx); err != nil {
+	if err := m.advisories.RecordEcosystems(ctx); err != nil {
 		return err
 	}
 	return m.packages.MatchAgain(ctx)
@@ -212,7 +212,7 @@ func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 		s := subjectOf(p)
 		all, ok := named[s.name]
 		if !ok {
-			if all, err = m.advisories.Naming(ctx, s.name); err != nil {
+			if all, err = m.advisories.AdvisoriesNaming(ctx, s.name); err != nil {
 				return false, err
 			}
 			named[s.name] = all
@@ -249,7 +249,7 @@ func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, *want, c.Sources, tell); err != nil || !done {
 			return err
 		}
-		return advisorydb.DropChanges(ctx, t, c)
+		return advisorydb.DeleteChanges(ctx, t, c)
 	})
 	if err == nil {
 		m.end(c.Root, share, *want, done)

@@ -646,7 +646,7 @@ func TestCatchUp(t *testing.T) {
 		for _, a := range g.advisories {
 			about[a.Affected[0].Ecosystem] = true
 		}
-		listed, err := g.Covered(t.Context(), store.Reach{Under: g.groups[:3]}, []string{"npm", "Debian:12", "Debian:11", "PyPI"})
+		listed, err := g.CoveredEcosystems(t.Context(), store.Reach{Under: g.groups[:3]}, []string{"npm", "Debian:12", "Debian:11", "PyPI"})
 		must(t, err)
 		for ecosystem, got := range listed {
 			if want := about[ecosystem] || about["Debian"] && strings.HasPrefix(ecosystem, "Debian"); got != want {

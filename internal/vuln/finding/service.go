@@ -140,7 +140,7 @@ func (s *Service) coverage(ctx context.Context, found registry.Inspection) (c Co
 			about = append(about, p.Ecosystem)
 		}
 	}
-	covered, err := s.advisories.Covered(ctx, store.Reach{Under: reach}, about)
+	covered, err := s.advisories.CoveredEcosystems(ctx, store.Reach{Under: reach}, about)
 	if err != nil {
 		return c, err
 	}

@@ -49,7 +49,7 @@ func (m *Matcher) end(root int64, t share, want findingdb.Matches, done bool) {
 // returns nil if there is too much to do for so many advisories: then the next share of the
 // organization has fewer. One alone is compared with some of the packages at a time.
 func (m *Matcher) compare(ctx context.Context, advisories []int64, t share) (_ *findingdb.Matches, done bool, _ error) {
-	all, err := m.advisories.WithKeys(ctx, advisories)
+	all, err := m.advisories.AdvisoriesByKey(ctx, advisories)
 	if err != nil {
 		return nil, false, err
 	}

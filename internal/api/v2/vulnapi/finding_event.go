@@ -17,7 +17,7 @@ func findingNewsOf(n vuln.FindingNews) *pb.FindingNews {
 		Images: wire.Convert(n.Images, func(i vuln.NewsImage) *pb.FindingNews_NewsImage {
 			return &pb.FindingNews_NewsImage{RepoUid: string(i.Repo), Digest: i.Digest}
 		}), ImageCount: int32(n.ImageCount), PairCount: int32(n.Pairs),
-		GroupUid: string(n.Group), AdvisoryGroupUid: string(n.AdvisoryOf), Source: n.Source,
+		GroupUid: string(n.Group), AdvisoryGroupUid: string(n.AdvisoryGroup), Source: n.Source,
 		OwnerUids: wire.Convert(n.Owners, func(u resource.UID) string { return string(u) }),
 	}
 }

@@ -3,15 +3,10 @@ package advisorydb
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
-	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
 // The sources of changes that are not those of a feed.
@@ -49,137 +44,6 @@ func (t Tx) changed(ctx context.Context, group resource.UID, drafts ...draft) er
 		about = appendEcosystems(about, d.a.Affected)
 	}
 	return t.addEcosystems(ctx, group, about)
-}
-
-func appendEcosystems(all []string, affected []vuln.Affected) []string {
-	for _, p := range affected {
-		if !slices.Contains(all, p.Ecosystem) {
-			all = append(all, p.Ecosystem)
-		}
-	}
-	return all
-}
-
-func (t Tx) addEcosystems(ctx context.Context, group resource.UID, all []string) error {
-	slices.Sort(all) // so that two imports do not wait for each other
-	var rows [][]any
-	for _, e := range all {
-		rows = append(rows, []any{e, string(group)})
-	}
-	return t.InsertRows(ctx, `INSERT INTO advisory_ecosystems (ecosystem, grp)`, rows, ` ON CONFLICT DO NOTHING`)
-}
-
-// ListEcosystems notes the ecosystems of advisories that another version has stored. It
-// reads all of them.
-func (s *Store) ListEcosystems(ctx context.Context) error {
-	const batch = 2000
-	for after := (*int64)(nil); ; {
-		byGroup := map[resource.UID][]string{}
-		text, args := `SELECT seg, uid, affected FROM advisories ORDER BY seg LIMIT $1`, []any{batch}
-		if after != nil {
-			text, args = `SELECT seg, uid, affected FROM advisories WHERE seg > $2 ORDER BY seg LIMIT $1`, append(args, *after)
-		}
-		n := 0
-		err := s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
-			var seg int64
-			var uid resource.UID
-			var text []byte
-			if err := row.Scan(&seg, &uid, &text); err != nil {
-				return false, err
-			}
-			var affected []vuln.Affected
-			err := json.Unmarshal(text, &affected)
-			byGroup[uid.Parent()] = appendEcosystems(byGroup[uid.Parent()], affected)
-			after = &seg
-			n++
-			return false, err
-		})
-		if err != nil || n == 0 {
-			return err
-		}
-		err = s.write(ctx, func(t Tx) error {
-			for _, g := range slices.Sorted(maps.Keys(byGroup)) {
-				if err := t.addEcosystems(ctx, g, byGroup[g]); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// Covered returns which of the ecosystems the advisories in reach are about. Those about
-// Debian are about every release of it.
-func (s *Store) Covered(ctx context.Context, r store.Reach, ecosystems []string) (map[string]bool, error) {
-	all := map[string]bool{}
-	conditions := groupConditions(store.Visible(false, r, resource.UIDFilter{}))
-	for _, e := range ecosystems {
-		base, _, _ := strings.Cut(e, ":")
-		for _, at := range conditions {
-			n := len(at.args)
-			text := fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM advisory_ecosystems WHERE %s AND (ecosystem IN ($%d, $%d)
-				OR ecosystem >= $%d AND ecosystem < $%d) LIMIT 1) AS x`, at.text, n+1, n+2, n+3, n+4)
-			var found int
-			if err := s.Row(ctx, text, append(slices.Clone(at.args), e, base, e+":", e+";"), &found); err != nil {
-				return nil, err
-			}
-			all[e] = all[e] || found > 0
-		}
-	}
-	return all, nil
-}
-
-// Called returns the keys of the advisories in reach that have a name, as their ID or one
-// of their aliases, or that share a name with one of these.
-func (s *Store) Called(ctx context.Context, r store.Reach, name string) ([]int64, error) {
-	sc := store.Visible(false, r, resource.UIDFilter{})
-	if sc.Empty() {
-		return nil, nil
-	}
-	parts, err := s.partitions(ctx, sc)
-	if err != nil {
-		return nil, err
-	}
-	in, err := s.generations(ctx, sc)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := s.called(ctx, groupsOf(parts), in, []string{name})
-	if err != nil || len(keys) == 0 {
-		return nil, err
-	}
-	all, err := s.WithKeys(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
-	names := []string{name}
-	for _, a := range all {
-		names = append(append(names, a.ID), a.Aliases...)
-	}
-	slices.Sort(names)
-	return s.called(ctx, groupsOf(parts), in, slices.Compact(names))
-}
-
-func (s *Store) called(
-	ctx context.Context, groups []resource.UID, in []groupGenerations, names []string,
-) ([]int64, error) {
-	l := advisoryList{s: s, groups: groups, generations: in, f: vuln.AdvisoryFilter{IDs: names}}
-	all, err := l.withIDs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range []field{alias, legacyID} {
-		more, err := l.withValue(ctx, keyedFilter{f, names})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, more...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
 }
 
 // Changes are advisories of one organization that have changed.
@@ -223,48 +87,12 @@ func (c Changes) First(n int) Changes {
 	return c
 }
 
-// DropChanges removes changes, and none that was made meanwhile: a number that was given
+// DeleteChanges removes changes, and none that was made meanwhile: a number that was given
 // out first may be committed last.
-func DropChanges(ctx context.Context, t *store.Tx, c Changes) error {
+func DeleteChanges(ctx context.Context, t *store.Tx, c Changes) error {
 	q := store.Query{Engine: t.DB.Engine}
 	text := fmt.Sprintf(`DELETE FROM advisory_changes WHERE seq IN (SELECT v FROM %s AS s)`,
 		t.DB.Engine.Unnest(&q, c.numbers))
 	_, err := t.Exec(ctx, text, q.Args...)
 	return err
-}
-
-// WithKeys returns advisories by their keys, as their latest event leaves them. One that
-// is gone is left out.
-func (s *Store) WithKeys(ctx context.Context, keys []int64) ([]vuln.Advisory, error) {
-	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, fullColumns,
-		s.Engine.Unnest(&q, keys))
-	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (vuln.Advisory, error) {
-		a, err := scanAdvisory(row, true)
-		return a.Current(), err
-	}, text, q.Args...)
-}
-
-// Naming returns the advisories of all organizations that name a package.
-func (s *Store) Naming(ctx context.Context, name string) (all []vuln.Advisory, _ error) {
-	type pair struct {
-		group resource.UID
-		in    generation
-	}
-	pairs, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (p pair, err error) {
-		err = row.Scan(&p.group, &p.in)
-		return p, err
-	}, `SELECT grp, era FROM advisory_eras`)
-	if err != nil {
-		return nil, err
-	}
-	keys := make([]int64, len(pairs))
-	for i, p := range pairs {
-		keys[i] = p.in.key(keyOf(p.group, artifactName, name))
-	}
-	found, err := s.withKeys(ctx, keys)
-	for _, v := range found {
-		all = append(all, v.Advisory)
-	}
-	return all, err
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// An Imported is the event of an import: one for many records, because one for each
+// An ImportEvent is the event of an import: one for many records, because one for each
 // would be too many for subscribers.
-type Imported struct {
+type ImportEvent struct {
 	vuln.ImportResult
 	Source string             `json:"source,omitempty"`
 	Format vuln.ExploitFormat `json:"format,omitempty"` // of a list; "" if the records are advisories
@@ -88,7 +88,7 @@ func (s *Store) importOnce(
 		if err := t.updateImported(ctx, group, changed); err != nil {
 			return err
 		}
-		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, Imported{done, source, ""})
+		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, ImportEvent{done, source, ""})
 	})
 }
 

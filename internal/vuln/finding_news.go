@@ -11,7 +11,7 @@ type FindingNews struct {
 	ImageCount   int            `json:"imageCount"`
 	Pairs        int            `json:"pairs"`            // of a finding and an image that has it
 	Group        resource.UID   `json:"group"`            // which all of the images are in
-	AdvisoryOf   resource.UID   `json:"advisoryOf"`       // the group of the advisories
+	AdvisoryGroup   resource.UID   `json:"advisoryOf"`       // the group of the advisories
 	Owners       []resource.UID `json:"owners,omitempty"` // of the group, or of the one above it that has some
 	Source       string         `json:"source,omitempty"` // what changed the advisory
 }

@@ -144,5 +144,5 @@ func (s *Service) Replay(ctx context.Context, uid resource.UID) (int, error) {
 			return 0, err
 		}
 	}
-	return s.store.Replay(ctx, uid)
+	return s.store.RequestReplay(ctx, uid)
 }

@@ -16,8 +16,8 @@ import (
 // change, so the outbox has none.
 const tested resource.EventType = "events.subscription.tested.v1"
 
-// A Tested tells how a sink has answered an event.
-type Tested struct {
+// A TestResult tells how a sink has answered an event.
+type TestResult struct {
 	Event string        // its id
 	Error string        // why it was not taken; "" if it was
 	Took  time.Duration // until the answer
@@ -25,14 +25,14 @@ type Tested struct {
 
 // TestSubscription sends an event to the sink of a subscription at once. The caller needs
 // subscriptions.update on it.
-func (s *Service) TestSubscription(ctx context.Context, uid resource.UID) (Tested, error) {
+func (s *Service) TestSubscription(ctx context.Context, uid resource.UID) (TestResult, error) {
 	v, err := authz.Get(ctx, s.authz, resource.SubscriptionsUpdate, uid, s.store.Subscription)
 	if err != nil {
-		return Tested{}, err
+		return TestResult{}, err
 	}
 	end, err := s.tests.begin(uid, time.Now())
 	if err != nil {
-		return Tested{}, err
+		return TestResult{}, err
 	}
 	defer end()
 	e := resource.Event{
@@ -40,7 +40,7 @@ func (s *Service) TestSubscription(ctx context.Context, uid resource.UID) (Teste
 	}
 	start := time.Now()
 	err = s.cfg.Test(ctx, v, e)
-	out := Tested{Event: e.ID, Took: time.Since(start).Round(time.Millisecond)}
+	out := TestResult{Event: e.ID, Took: time.Since(start).Round(time.Millisecond)}
 	if err != nil {
 		out.Error = err.Error()
 	}
