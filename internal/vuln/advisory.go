@@ -12,13 +12,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// An Advisory is about one vulnerability in one artifact or, in public databases, in all packages that have it.
-// Then the first of Affected determines the artifact's name and type. The component is the part of the artifact
-// that is vulnerable; it is empty if that is the artifact itself.
+// An Advisory describes one vulnerability in one artifact. An advisory of a public database describes the vulnerability
+// in all affected packages; then the first entry of Affected determines the artifact's name and type. The component is
+// the vulnerable part of the artifact. It is empty if the artifact itself is vulnerable.
 type Advisory struct {
-	UID resource.UID `json:"-"`
-	// unique in a group; that of the source if it has one
-	ID                   string          `json:"id"`
+	UID                  resource.UID    `json:"-"`
+	ID                   string          `json:"id"`                 // unique in a group; the source's ID, if any
 	LegacyID             string          `json:"legacyId,omitempty"` // a former ID
 	Author               string          `json:"author"`
 	ArtifactName         string          `json:"artifactName"`
@@ -30,9 +29,9 @@ type Advisory struct {
 	Aliases              []string        `json:"aliases,omitempty"`
 	Events               []AdvisoryEvent `json:"events,omitempty"` // oldest first
 	Severities           []Severity      `json:"severities,omitempty"`
-	CreateTime           time.Time       `json:"-"`                   // in our store
-	UpdateTime           time.Time       `json:"-"`                   // in our store
-	DeleteTime           time.Time       `json:"deleteTime,omitzero"` // when its source withdrew it
+	CreateTime           time.Time       `json:"-"`                   // set by the store
+	UpdateTime           time.Time       `json:"-"`                   // set by the store
+	DeleteTime           time.Time       `json:"deleteTime,omitzero"` // when the source withdrew it
 
 	Summary    string         `json:"summary,omitempty"`
 	Details    string         `json:"details,omitempty"`
@@ -41,8 +40,8 @@ type Advisory struct {
 	Source     AdvisorySource `json:"source,omitzero"`
 }
 
-// An AdvisoryRecord is an advisory as it is stored in the outbox, with the fields that have
-// their own columns in the table of advisories.
+// An AdvisoryRecord is the form of an advisory in the outbox. Its JSON includes the fields that are separate columns
+// in the table of advisories.
 type AdvisoryRecord struct {
 	Advisory
 	Path    resource.UID `json:"uid"`
@@ -50,12 +49,12 @@ type AdvisoryRecord struct {
 	Updated time.Time    `json:"updateTime"`
 }
 
-// Record returns the record of an advisory.
+// Record returns the advisory in the form of the outbox.
 func (a Advisory) Record() AdvisoryRecord {
 	return AdvisoryRecord{a, a.UID, a.CreateTime, a.UpdateTime}
 }
 
-// Restore returns the advisory of a record.
+// Restore returns the advisory from which Record made r.
 func (r AdvisoryRecord) Restore() Advisory {
 	a := r.Advisory
 	a.UID, a.CreateTime, a.UpdateTime = r.Path, r.Created, r.Updated
@@ -65,15 +64,14 @@ func (r AdvisoryRecord) Restore() Advisory {
 // An AdvisorySource describes where an advisory came from. Two records of a group with the
 // same advisory ID and the same digest are equal.
 type AdvisorySource struct {
-	Format    string    `json:"format,omitempty"` // osv, openvex, secdb, yaml; "" if it was written here
-	Name      string    `json:"name,omitempty"`   // of the document
+	Format    string    `json:"format,omitempty"` // osv, openvex, secdb, yaml; "" if it was written in Holdfast
+	Name      string    `json:"name,omitempty"`   // document name
 	Published time.Time `json:"published,omitzero"`
 	Modified  time.Time `json:"modified,omitzero"`
-	Digest    []byte    `json:"-"` // of the record
+	Digest    []byte    `json:"-"` // hash of the source's record
 }
 
-// An Affected is a package and the versions that have the vulnerability: those in any of the
-// ranges, and those on the list.
+// An Affected is a package and its vulnerable versions: the versions in any of the ranges, and the listed versions.
 type Affected struct {
 	Ecosystem  string          `json:"ecosystem"` // its name in OSV: Go, npm, Alpine:v3.20 …
 	Name       string          `json:"name"`
@@ -104,7 +102,7 @@ type Severity struct {
 	Score string       `json:"score"`
 }
 
-// A SeverityType is a version of CVSS. Its values are those of the API.
+// A SeverityType is a version of CVSS. Its values are equal to the values in the API.
 type SeverityType int32
 
 // The versions of CVSS.
@@ -121,7 +119,7 @@ type Reference struct {
 	URL  string `json:"url"`
 }
 
-// Limits of an advisory, which are far above the largest records of the public databases.
+// Limits of an advisory. They are far above the largest records of the public databases.
 const (
 	maxAliases       = 512
 	maxAffected      = 4096
@@ -132,9 +130,9 @@ const (
 	maxSeverities    = 16
 	maxEvents        = 1024
 	maxDetails       = 256 << 10
-	maxLocation      = 64 << 10 // of a component: some have a path for each of hundreds of files
+	maxLocation      = 64 << 10 // bytes of a component's location, which may list the paths of hundreds of files
 	maxVersion       = 256
-	maxAdvisoryBytes = 2 << 20 // of all texts
+	maxAdvisoryBytes = 2 << 20 // bytes of all texts together
 )
 
 var advisoryIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+~-]{0,254}$`)
@@ -219,18 +217,18 @@ func (p *problems) version(field, s string) {
 }
 
 // severities checks the types and lengths of CVSS vectors, but does not parse them.
-func (p *problems) severities(field string, all []Severity) {
-	p.AtMost(field, len(all), maxSeverities, "entries")
-	for _, s := range all {
+func (p *problems) severities(field string, severities []Severity) {
+	p.AtMost(field, len(severities), maxSeverities, "entries")
+	for _, s := range severities {
 		resource.Within(&p.Problems, field, s.Type, CVSSv2, CVSSv4, "is not a version of CVSS")
 		p.Text(field, s.Score)
 	}
 }
 
-// texts checks at most most values, which must not be empty.
-func (p *problems) texts(field string, all []string, most int) {
-	p.AtMost(field, len(all), most, "entries")
-	for _, s := range all[:min(len(all), most)] {
+// texts checks that there are at most limit values, and that none is empty. It checks only the first limit values.
+func (p *problems) texts(field string, values []string, limit int) {
+	p.AtMost(field, len(values), limit, "entries")
+	for _, s := range values[:min(len(values), limit)] {
 		p.Text(field, s)
 		if s == "" {
 			p.Add(field, "must not be empty")
@@ -238,7 +236,7 @@ func (p *problems) texts(field string, all []string, most int) {
 	}
 }
 
-// Size returns approximately how many bytes of text the advisory has.
+// Size returns the approximate number of bytes of text in the advisory.
 func (a Advisory) Size() int {
 	n := len(a.Details) + len(a.ComponentLocation)
 	for _, v := range a.Affected {
@@ -289,19 +287,19 @@ func latest(events []AdvisoryEvent, filter func(AdvisoryEvent) bool) *AdvisoryEv
 	return latest
 }
 
-// AdvisoryIDPrefix is how IDs begin that were made here.
+// AdvisoryIDPrefix is the prefix of advisory IDs that Holdfast generates.
 const AdvisoryIDPrefix = "HFA-"
 
-// StableAdvisoryID returns an advisory ID for a source that has none. Equal words have equal IDs.
+// StableAdvisoryID returns an advisory ID for a source without IDs. Equal words give equal IDs.
 func StableAdvisoryID(words ...string) string {
-	const letters = "23456789cfghjmpqrvwx01abdeknstyz" // those of GHSA, and others up to 32
+	const letters = "23456789cfghjmpqrvwx01abdeknstyz" // the alphabet of GHSA IDs, extended to 32 letters
 	text := base32.NewEncoding(letters).EncodeToString(resource.HashWords(words)[:8])
 	return AdvisoryIDPrefix + text[:4] + "-" + text[4:8] + "-" + text[8:12]
 }
 
-// Merge returns the advisory after its source has published next. That replaces everything
-// except the events: those of next are added. An event that next has twice is there twice,
-// because a vulnerability can be found again after a fix.
+// Merge returns the advisory after its source has published next. Every field is replaced, except the events: the
+// events of next are added to the stored ones. An event that occurs twice in next is stored twice, because a
+// vulnerability can be found again after a fix.
 func (a Advisory) Merge(next Advisory) Advisory {
 	next.UID, next.CreateTime = a.UID, a.CreateTime
 	next.LegacyID = cmp.Or(next.LegacyID, a.LegacyID)
@@ -309,31 +307,31 @@ func (a Advisory) Merge(next Advisory) Advisory {
 	merged, known := slices.Clone(a.Events), slices.Clone(a.Events)
 	for i := range next.Events {
 		e := &next.Events[i]
-		if at := slices.IndexFunc(known, e.same); at >= 0 {
-			known = slices.Delete(known, at, at+1)
+		if index := slices.IndexFunc(known, e.equalContent); index >= 0 {
+			known = slices.Delete(known, index, index+1)
 			continue
 		}
 		merged = append(merged, *e)
-		if e == last && e.CreateTime.IsZero() { // it will get the time of the import
+		if e == last && e.CreateTime.IsZero() { // the store sets it to the time of the import
 			last = nil
 		}
 	}
 	next.Events = merged
 	if last != nil {
-		next.sayAgain(*last)
+		next.repeatLatest(*last)
 	}
 	return next
 }
 
-// sayAgain adds the latest event of a source once more if the source said something else
-// since: it may have taken a fix back, or confirmed it after all.
-func (a *Advisory) sayAgain(e AdvisoryEvent) {
-	said := latest(a.Events, func(o AdvisoryEvent) bool { return o.Author == e.Author })
-	if said == nil || said.same(e) {
+// repeatLatest appends e, the latest event of a source, again if the latest stored event of that source differs from
+// it. This happens if the source withdraws a fix, or confirms a fix that it had withdrawn.
+func (a *Advisory) repeatLatest(e AdvisoryEvent) {
+	stored := latest(a.Events, func(o AdvisoryEvent) bool { return o.Author == e.Author })
+	if stored == nil || stored.equalContent(e) {
 		return
 	}
-	if e.UID = ""; !e.CreateTime.After(said.CreateTime) {
-		e.CreateTime = said.CreateTime.Add(time.Millisecond)
+	if e.UID = ""; !e.CreateTime.After(stored.CreateTime) {
+		e.CreateTime = stored.CreateTime.Add(time.Millisecond)
 	}
 	a.Events = append(a.Events, e)
 }

@@ -4,10 +4,10 @@ import "slices"
 
 // Current returns the advisory with the versions that are affected according to its latest approved event.
 //
-// A fix in the ranges holds until the advisory is re-opened, which is when a detection, or any other event by
-// which the vulnerability is there, follows a fix or a false positive. The versions before and after the fix are
-// affected then, until another event names the version that fixes it. What is stored is what the source said;
-// so every answer about affected versions has to be made from Current.
+// A fix in the ranges is valid until the advisory is re-opened: until a detection, or another event that confirms the
+// vulnerability, follows a fix or a false positive. From then on the versions before and after the fix are affected,
+// until another event names a fixed version. The stored ranges are the source's ranges, so every answer about affected
+// versions must use Current.
 func (a Advisory) Current() Advisory {
 	if !a.Reopened() {
 		return a
@@ -15,21 +15,21 @@ func (a Advisory) Current() Advisory {
 	latest := a.Latest()
 	fixed := latest.FixedVersions()
 	if latest.Closes() && (len(fixed) == 0 || a.fixedIn(fixed)) {
-		return a // a false positive, or a fix that the ranges have
+		return a // a false positive, or a fix that the ranges contain
 	}
-	all := slices.Clone(a.Affected)
-	for i, v := range all {
-		all[i].Ranges = reopen(v, nil)
-		if v.Name == a.ArtifactName { // the versions in events are those of the artifact
-			all[i].Ranges = reopen(v, fixed)
+	affected := slices.Clone(a.Affected)
+	for i, v := range affected {
+		affected[i].Ranges = reopen(v, nil)
+		if v.Name == a.ArtifactName { // events contain versions of the artifact
+			affected[i].Ranges = reopen(v, fixed)
 		}
 	}
-	a.Affected = all
+	a.Affected = affected
 	return a
 }
 
-// reopen returns the ranges of a package with other fixes. A package without any version gets a range of all of
-// them, as it has after a false positive.
+// reopen returns the ranges of a package with its fixes replaced by fixed. A package without ranges and versions, which
+// a false positive leaves, gets a range of all versions.
 func reopen(v Affected, fixed []string) []AffectedRange {
 	ranges := slices.Clone(v.Ranges)
 	if len(ranges)+len(v.Versions) == 0 {
@@ -47,8 +47,7 @@ func reopen(v Affected, fixed []string) []AffectedRange {
 	return ranges
 }
 
-// Reopened reports whether there is an approved event by which the vulnerability is there after one by which it
-// is not.
+// Reopened reports whether an approved event confirms the vulnerability after an earlier approved event closed it.
 func (a Advisory) Reopened() bool {
 	closed := false
 	for _, e := range a.Events { // oldest first
@@ -63,12 +62,12 @@ func (a Advisory) Reopened() bool {
 	return false
 }
 
-// Closes reports whether the vulnerability is not, or no longer, there after an event.
+// Closes reports whether the artifact is not vulnerable after the event, because of a fix or a false positive.
 func (e AdvisoryEvent) Closes() bool {
 	return e.Type == EventFixed || e.Type == EventPatched || e.Type == EventFalsePositive
 }
 
-// FixedVersions returns the versions that an event names as fixed.
+// FixedVersions returns the versions that the event names as fixed.
 func (e AdvisoryEvent) FixedVersions() []string {
 	switch {
 	case e.Type == EventPatched:

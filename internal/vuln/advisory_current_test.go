@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// history returns approved events, an hour apart, of words such as "detected", "fixed 1.0" or "pending fixed 1.0".
-func history(words ...string) (all []vuln.AdvisoryEvent) {
+// history returns approved events, an hour apart, from texts such as "detected", "fixed 1.0" or "pending fixed 1.0".
+func history(words ...string) (events []vuln.AdvisoryEvent) {
 	kinds := map[string]vuln.AdvisoryEventType{
 		"detected": vuln.EventDetection, "true": vuln.EventTruePositive, "fixed": vuln.EventFixed,
 		"false": vuln.EventFalsePositive, "unplanned": vuln.EventFixNotPlanned,
@@ -32,13 +32,13 @@ func history(words ...string) (all []vuln.AdvisoryEvent) {
 		case e.Type == vuln.EventPatched:
 			e.Patched = strings.Fields(version)
 		}
-		all = append(all, e)
+		events = append(events, e)
 	}
-	return all
+	return events
 }
 
-// shown returns the ranges of an advisory in words.
-func shown(a vuln.Advisory) (all []string) {
+// shown returns the ranges of an advisory as texts, one for each package.
+func shown(a vuln.Advisory) (packages []string) {
 	for _, v := range a.Affected {
 		text := v.Name
 		for _, r := range v.Ranges {
@@ -53,18 +53,19 @@ func shown(a vuln.Advisory) (all []string) {
 				}
 			}
 		}
-		all = append(all, text)
+		packages = append(packages, text)
 	}
-	return all
+	return packages
 }
 
-// TestCurrent holds an advisory to its latest approved event.
+// TestCurrent checks that the affected versions follow from the latest approved event.
 func TestCurrent(t *testing.T) {
 	stored := func() []vuln.Affected {
 		return []vuln.Affected{
 			{Name: "p", Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM",
 				Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "1.0"}, {Introduced: "2.0"}, {LastAffected: "2.5"}}}}},
-			{Name: "q", Ranges: []vuln.AffectedRange{{Type: "GIT", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "c0ffee"}}}}},
+			{Name: "q", Ranges: []vuln.AffectedRange{{Type: "GIT",
+				Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "c0ffee"}}}}},
 		}
 	}
 	asStored := []string{"p from 0 until 1.0 from 2.0 to 2.5", "q from 0 until c0ffee"}
@@ -73,22 +74,24 @@ func TestCurrent(t *testing.T) {
 		events []vuln.AdvisoryEvent
 		want   []string
 	}{
-		"without events":                   {nil, asStored},
-		"detected only":                    {history("detected"), asStored},
-		"fixed":                            {history("detected", "fixed 1.0"), asStored},
-		"detected after a fix":             {history("detected", "fixed 1.0", "detected"), open},
-		"no fix planned after a fix":       {history("fixed 1.0", "unplanned"), open},
-		"pending upstream after a fix":     {history("fixed 1.0", "upstream"), open},
-		"a true positive after a fix":      {history("fixed 1.0", "true"), open},
-		"detected after a patch":           {history("patched 1.0", "detected"), open},
-		"proposed to be re-opened":         {history("fixed 1.0", "pending detected"), asStored},
-		"detected after a proposed fix":    {history("detected", "pending fixed 1.0", "detected"), asStored},
-		"fixed again, later":               {history("fixed 1.0", "detected", "fixed 1.5"), []string{"p from 0 from 2.0 to 2.5 until 1.5", "q from 0"}},
-		"patched again":                    {history("fixed 1.0", "detected", "patched 1.5 2.6"), []string{"p from 0 from 2.0 to 2.5 until 1.5 until 2.6", "q from 0"}},
-		"fixed again in the same version":  {history("fixed 1.0", "detected", "fixed 1.0"), asStored},
-		"fixed again, nobody says where":   {history("fixed 1.0", "detected", "fixed "), asStored},
-		"a false positive after all":       {history("fixed 1.0", "detected", "false"), asStored},
-		"fixed in another version at once": {history("fixed 1.0", "fixed 1.5"), asStored},
+		"without events":                {nil, asStored},
+		"detected only":                 {history("detected"), asStored},
+		"fixed":                         {history("detected", "fixed 1.0"), asStored},
+		"detected after a fix":          {history("detected", "fixed 1.0", "detected"), open},
+		"no fix planned after a fix":    {history("fixed 1.0", "unplanned"), open},
+		"pending upstream after a fix":  {history("fixed 1.0", "upstream"), open},
+		"a true positive after a fix":   {history("fixed 1.0", "true"), open},
+		"detected after a patch":        {history("patched 1.0", "detected"), open},
+		"a pending event after a fix":   {history("fixed 1.0", "pending detected"), asStored},
+		"detected after a proposed fix": {history("detected", "pending fixed 1.0", "detected"), asStored},
+		"fixed again in a later version": {history("fixed 1.0", "detected", "fixed 1.5"),
+			[]string{"p from 0 from 2.0 to 2.5 until 1.5", "q from 0"}},
+		"patched again": {history("fixed 1.0", "detected", "patched 1.5 2.6"),
+			[]string{"p from 0 from 2.0 to 2.5 until 1.5 until 2.6", "q from 0"}},
+		"fixed again in the same version":    {history("fixed 1.0", "detected", "fixed 1.0"), asStored},
+		"fixed again without a version":      {history("fixed 1.0", "detected", "fixed "), asStored},
+		"a false positive after a detection": {history("fixed 1.0", "detected", "false"), asStored},
+		"two fixes without a detection":      {history("fixed 1.0", "fixed 1.5"), asStored},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -100,17 +103,19 @@ func TestCurrent(t *testing.T) {
 				t.Errorf("the second time: (-want +got)\n%s", diff)
 			}
 			if diff := cmp.Diff(stored(), a.Affected); diff != "" {
-				t.Errorf("it changed what is stored:\n%s", diff)
+				t.Errorf("Current changed the stored ranges:\n%s", diff)
 			}
 		})
 	}
-	never := vuln.Advisory{ArtifactName: "p", Affected: []vuln.Affected{{Name: "p"}}, Events: history("false", "detected")}
-	if diff := cmp.Diff([]string{"p from 0"}, shown(never.Current())); diff != "" {
+	unaffected := vuln.Advisory{ArtifactName: "p", Affected: []vuln.Affected{{Name: "p"}},
+		Events: history("false", "detected")}
+	if diff := cmp.Diff([]string{"p from 0"}, shown(unaffected.Current())); diff != "" {
 		t.Errorf("detected after a false positive: (-want +got)\n%s", diff)
 	}
 }
 
-// TestMergeReopened merges what a source says anew: its latest event is the latest then, unless a person's is.
+// TestMergeReopened merges new records of a source. The latest event of the source becomes the latest event of the
+// advisory, unless a person has added a later one.
 func TestMergeReopened(t *testing.T) {
 	byHand := history("", "", "", "", "", "", "false")[6:]
 	byHand[0].Author = "ann"
@@ -125,19 +130,23 @@ func TestMergeReopened(t *testing.T) {
 	tests := map[string]struct{ before, next, want []vuln.AdvisoryEvent }{
 		"found again": {history("detected", "fixed 1.0"), history("detected", "fixed 1.0", "detected"),
 			history("detected", "fixed 1.0", "detected")},
-		"found and fixed again": {history("detected", "fixed 1.0"), history("detected", "fixed 1.0", "detected", "fixed 1.0"),
+		"found and fixed again": {history("detected", "fixed 1.0"),
+			history("detected", "fixed 1.0", "detected", "fixed 1.0"),
 			history("detected", "fixed 1.0", "detected", "fixed 1.0")},
-		"a fix taken back": {history("detected", "fixed 1.0"), history("detected"), history("detected", "fixed 1.0", "detected")},
-		"the same again, at another time": {history("detected", "fixed 1.0"), later(history("detected", "fixed 1.0"), 5),
+		"a fix withdrawn": {history("detected", "fixed 1.0"), history("detected"),
+			history("detected", "fixed 1.0", "detected")},
+		"the same events at another time": {history("detected", "fixed 1.0"), later(history("detected", "fixed 1.0"), 5),
 			history("detected", "fixed 1.0")},
-		"another fix, and back": {history("detected", "fixed 1.0", "fixed 1.1"), later(history("detected", "fixed 1.0"), 5),
+		"another fix, and back": {history("detected", "fixed 1.0", "fixed 1.1"),
+			later(history("detected", "fixed 1.0"), 5),
 			history("detected", "fixed 1.0", "fixed 1.1", "fixed 1.0")},
-		"what people say stays": {append(history("detected", "fixed 1.0"), byHand...), later(history("detected", "fixed 1.0"), 9),
+		"a person's event stays the latest": {append(history("detected", "fixed 1.0"), byHand...),
+			later(history("detected", "fixed 1.0"), 9),
 			append(history("detected", "fixed 1.0"), byHand...)},
 		"a fix without a time": {history("fixed 1.0"), untimed, history("fixed 1.0", "fixed 1.1")},
 	}
-	words := func(all []vuln.AdvisoryEvent) (words []string) {
-		for _, e := range all {
+	words := func(events []vuln.AdvisoryEvent) (words []string) {
+		for _, e := range events {
 			words = append(words, fmt.Sprint(e.Author, e.Type, e.FixedVersions()))
 		}
 		return words

@@ -9,8 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// An AdvisoryEvent is an event in the life of an advisory. Which of the fields after Type are
-// used depends on it.
+// An AdvisoryEvent is an event in the history of an advisory. Type determines which of the fields after it are used.
 type AdvisoryEvent struct {
 	UID         resource.UID    `json:"uid,omitempty"`
 	CreateTime  time.Time       `json:"createTime"`
@@ -21,14 +20,14 @@ type AdvisoryEvent struct {
 	Findings    json.RawMessage `json:"findings,omitempty"`
 
 	Type          AdvisoryEventType `json:"type"`
-	Note          string            `json:"note,omitempty"` // except for a detection
+	Note          string            `json:"note,omitempty"` // empty for a detection
 	Detection     *Detection        `json:"detection,omitempty"`
 	Fixed         *Fix              `json:"fixed,omitempty"`
 	FalsePositive FalsePositiveType `json:"falsePositive,omitempty"`
-	Patched       []string          `json:"patched,omitempty"` // the versions
+	Patched       []string          `json:"patched,omitempty"` // patched versions
 }
 
-// An AdvisoryEventType is the type of an event. Its values are those of the API's filter.
+// An AdvisoryEventType is the type of an event. Its values are equal to the values of the API's filter.
 type AdvisoryEventType int32
 
 // The types of events.
@@ -44,8 +43,8 @@ const (
 	EventPatched
 )
 
-// A ReviewState is the state of the review of an event. Its values are those of the API.
-// Approved and rejected are final.
+// A ReviewState is the review state of an event. Its values are equal to the values in the API. Approved and rejected
+// are final.
 type ReviewState int32
 
 // The states of a review.
@@ -99,7 +98,7 @@ type Fix struct {
 	ScannerDB
 }
 
-// A FalsePositiveType is the reason for a false positive. Its values are those of the API.
+// A FalsePositiveType is the reason for a false positive. Its values are equal to the values in the API.
 type FalsePositiveType int32
 
 // The reasons for false positives.
@@ -123,41 +122,42 @@ func (e AdvisoryEvent) Validate() error {
 	return p.Err()
 }
 
-func (e AdvisoryEvent) validate(p *problems, at string) {
-	resource.Within(&p.Problems, at+"type", e.Type, EventDetection, EventPatched, "is required")
-	resource.Within(&p.Problems, at+"review_state", e.ReviewState, ReviewPending, ReviewRejected, "is required")
-	resource.Within(&p.Problems, at+"false_positive_determination.type", e.FalsePositive, FalsePositiveUnspecified, InlineMitigations,
-		"is not a reason")
-	p.Text(at+"author", e.Author)
-	p.Text(at+"reviewer", e.Reviewer)
+// validate adds the problems of the event to p. The name of every field starts with prefix.
+func (e AdvisoryEvent) validate(p *problems, prefix string) {
+	resource.Within(&p.Problems, prefix+"type", e.Type, EventDetection, EventPatched, "is required")
+	resource.Within(&p.Problems, prefix+"review_state", e.ReviewState, ReviewPending, ReviewRejected, "is required")
+	resource.Within(&p.Problems, prefix+"false_positive_determination.type", e.FalsePositive,
+		FalsePositiveUnspecified, InlineMitigations, "is not a reason")
+	p.Text(prefix+"author", e.Author)
+	p.Text(prefix+"reviewer", e.Reviewer)
 	if e.Issue != nil {
-		p.Text(at+"issue", *e.Issue)
+		p.Text(prefix+"issue", *e.Issue)
 	}
-	p.AtMost(at+"note", len(e.Note), maxNote, "bytes")
+	p.AtMost(prefix+"note", len(e.Note), maxNote, "bytes")
 	if !plainText(e.Note) {
-		p.Add(at+"note", "must be valid UTF-8 without control characters")
+		p.Add(prefix+"note", "must be valid UTF-8 without control characters")
 	}
-	p.AtMost(at+"findings", len(e.Findings), maxDetails, "bytes")
+	p.AtMost(prefix+"findings", len(e.Findings), maxDetails, "bytes")
 	if len(e.Findings) > 0 && !json.Valid(e.Findings) {
-		p.Add(at+"findings", "must be JSON")
+		p.Add(prefix+"findings", "must be JSON")
 	}
 	for _, v := range e.texts() {
-		most := resource.MaxText
+		limit := resource.MaxText
 		if v.field == scanLocation {
-			most = maxLocation
+			limit = maxLocation
 		}
-		p.LongText(at+v.field, v.text, most)
+		p.LongText(prefix+v.field, v.text, limit)
 	}
-	p.texts(at+"patched.patched_versions", e.Patched, maxRangeEvents)
+	p.texts(prefix+"patched.patched_versions", e.Patched, maxRangeEvents)
 }
 
 // A fieldText is a text and the name of its field in the API.
 type fieldText struct{ field, text string }
 
-// scanLocation is the field with the location of the component that a scanner found.
+// scanLocation is the name of the field for the location at which a scanner found a component.
 const scanLocation = "detection.scanv1.component_location"
 
-// texts returns the texts of the details of an event.
+// texts returns the texts in the detection and the fix of an event.
 func (e AdvisoryEvent) texts() []fieldText {
 	var all []fieldText
 	if d := e.Detection; d != nil && d.NVD != nil {
@@ -183,13 +183,13 @@ func (e AdvisoryEvent) texts() []fieldText {
 	return all
 }
 
-func (d ScannerDB) texts(at string) []fieldText {
-	return []fieldText{{at + "scanner_version", d.ScannerVersion}, {at + "grype_db_built", d.DBBuilt},
-		{at + "grype_db_checksum", d.DBChecksum}}
+func (d ScannerDB) texts(prefix string) []fieldText {
+	return []fieldText{{prefix + "scanner_version", d.ScannerVersion}, {prefix + "grype_db_built", d.DBBuilt},
+		{prefix + "grype_db_checksum", d.DBChecksum}}
 }
 
-// same reports whether two events are equal except for their times, authors and reviews.
-func (e AdvisoryEvent) same(o AdvisoryEvent) bool {
+// equalContent reports whether two events are equal except for their times, authors and reviews.
+func (e AdvisoryEvent) equalContent(o AdvisoryEvent) bool {
 	return e.Type == o.Type && e.Note == o.Note && e.FalsePositive == o.FalsePositive &&
 		slices.Equal(e.Patched, o.Patched) && slices.Equal(e.texts(), o.texts()) && bytes.Equal(e.Findings, o.Findings)
 }

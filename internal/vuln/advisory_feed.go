@@ -11,21 +11,21 @@ type AdvisoryFeed struct {
 	UID        resource.UID  `json:"uid"`
 	Name       string        `json:"name"`
 	Address    string        `json:"address"`          // https://…, or a directory or file on the server
-	Format     ExploitFormat `json:"format,omitempty"` // "" means whatever is found there
+	Format     ExploitFormat `json:"format,omitempty"` // "" detects the format from the content
 	Interval   time.Duration `json:"interval"`         // between two reads
 	Paused     bool          `json:"paused,omitempty"`
 	CreateTime time.Time     `json:"createTime"`
 	UpdateTime time.Time     `json:"updateTime"`
 	Last       FeedResult    `json:"last,omitzero"`
-	State      []byte        `json:"-"` // of the fetcher
+	State      []byte        `json:"-"` // the fetcher's state after the last read
 }
 
 // A FeedResult is the result of reading a feed.
 type FeedResult struct {
-	Time      time.Time     `json:"time,omitzero"` // of its end
+	Time      time.Time     `json:"time,omitzero"` // when the read ended
 	Took      time.Duration `json:"took,omitempty"`
-	Error     string        `json:"error,omitempty"`     // why not everything was read
-	Unchanged bool          `json:"unchanged,omitempty"` // since the last time
+	Error     string        `json:"error,omitempty"`     // the reason if not every record was read
+	Unchanged bool          `json:"unchanged,omitempty"` // the feed is unchanged since the last read
 	Import    ImportResult  `json:"import,omitzero"`
 }
 
@@ -34,9 +34,9 @@ type ImportResult struct {
 	Created   int64 `json:"created,omitempty"`
 	Updated   int64 `json:"updated,omitempty"`
 	Unchanged int64 `json:"unchanged,omitempty"`
-	Withdrawn int64 `json:"withdrawn,omitempty"` // of those created or updated
+	Withdrawn int64 `json:"withdrawn,omitempty"` // also counted as created or updated
 	Failed    int64 `json:"failed,omitempty"`
-	Removed   int64 `json:"removed,omitempty"` // entries of a list before that are not in its new version
+	Removed   int64 `json:"removed,omitempty"` // entries of a list that its new version lacks
 }
 
 // Add adds o to r.
@@ -49,7 +49,7 @@ func (r *ImportResult) Add(o ImportResult) {
 	r.Removed += o.Removed
 }
 
-// Records returns the number of all records.
+// Records returns the number of records that were read, including failed ones.
 func (r ImportResult) Records() int64 { return r.Created + r.Updated + r.Unchanged + r.Failed }
 
 // The limits and the default of a feed's interval.
@@ -66,7 +66,7 @@ func (f AdvisoryFeed) Validate() error {
 	p.Text("address", f.Address)
 	p.Required("address", f.Address)
 	if f.Format != "" && !f.Format.Valid() {
-		p.Add("format", "must be kev, epss, or empty for what is detected from the content")
+		p.Add("format", "must be kev or epss, or empty to detect the format from the content")
 	}
 	if f.Interval < MinFeedInterval || f.Interval > MaxFeedInterval {
 		p.Add("interval", "must be from 1 minute to 31 days")
@@ -74,8 +74,8 @@ func (f AdvisoryFeed) Validate() error {
 	return p.Err()
 }
 
-// Redacted returns the feed without the query of its address, which may be a secret, as in
-// signed addresses of object stores.
+// Redacted returns the feed without the query of its address. The query may contain a secret, for example in a signed
+// address of an object store.
 func (f AdvisoryFeed) Redacted() AdvisoryFeed {
 	f.Address = resource.Redact(f.Address)
 	return f

@@ -8,25 +8,23 @@ import (
 
 // An AdvisoryFilter selects the advisories that match one value of every field that is set.
 type AdvisoryFilter struct {
-	UIDs      resource.UIDFilter `json:"place,omitzero"`
-	IDs       []string           `json:"ids,omitempty"`
-	LegacyIDs []string           `json:"legacyIds,omitempty"`
-	// of the artifact, or any affected package
-	ArtifactNames         []string            `json:"artifactNames,omitempty"`
+	UIDs                  resource.UIDFilter  `json:"place,omitzero"`
+	IDs                   []string            `json:"ids,omitempty"`
+	LegacyIDs             []string            `json:"legacyIds,omitempty"`
+	ArtifactNames         []string            `json:"artifactNames,omitempty"` // or names of affected packages
 	ArtifactTypes         []string            `json:"artifactTypes,omitempty"`
 	ArtifactArchitectures []string            `json:"artifactArchitectures,omitempty"`
 	ComponentNames        []string            `json:"componentNames,omitempty"`
 	ComponentTypes        []string            `json:"componentTypes,omitempty"`
 	ComponentLocations    []string            `json:"componentLocations,omitempty"`
 	Aliases               []string            `json:"aliases,omitempty"`
-	ReviewStates          []ReviewState       `json:"reviewStates,omitempty"` // of an event, like the next three
-	EventAuthors          []string            `json:"eventAuthors,omitempty"`
-	EventReviewers        []string            `json:"eventReviewers,omitempty"`
-	EventTypes            []AdvisoryEventType `json:"eventTypes,omitempty"`
-	NotEventAuthors       []string            `json:"notEventAuthors,omitempty"` // of no event
-	LatestEventType       AdvisoryEventType   `json:"latestEventType,omitempty"` // of the newest approved event
-	// in the names, aliases or ID, ignoring case
-	Query string `json:"query,omitempty"`
+	ReviewStates          []ReviewState       `json:"reviewStates,omitempty"`    // states of any event
+	EventAuthors          []string            `json:"eventAuthors,omitempty"`    // authors of any event
+	EventReviewers        []string            `json:"eventReviewers,omitempty"`  // reviewers of any event
+	EventTypes            []AdvisoryEventType `json:"eventTypes,omitempty"`      // types of any event
+	NotEventAuthors       []string            `json:"notEventAuthors,omitempty"` // authors of no event
+	LatestEventType       AdvisoryEventType   `json:"latestEventType,omitempty"` // type of the newest approved event
+	Query                 string              `json:"query,omitempty"`           // in a name, alias or ID; ignores case
 }
 
 const (
@@ -34,15 +32,15 @@ const (
 	maxQuery        = 256
 )
 
-// Validate reports every member a caller must fix.
+// Validate reports every field a caller must fix.
 func (f AdvisoryFilter) Validate() error {
 	if err := f.UIDs.Validate(); err != nil {
 		return err
 	}
 	var p problems
 	for _, v := range []struct {
-		field string
-		all   []string
+		field  string
+		values []string
 	}{
 		{"advisory_ids", f.IDs}, {"legacy_advisory_ids", f.LegacyIDs}, {"artifact_names", f.ArtifactNames},
 		{"artifact_types", f.ArtifactTypes}, {"artifact_architectures", f.ArtifactArchitectures},
@@ -50,13 +48,13 @@ func (f AdvisoryFilter) Validate() error {
 		{"component_locations", f.ComponentLocations}, {"aliases", f.Aliases}, {"event_authors", f.EventAuthors},
 		{"event_reviewers", f.EventReviewers}, {"exclude_event_authors", f.NotEventAuthors},
 	} {
-		p.AtMost(v.field, len(v.all), maxFilterValues, "entries")
-		most := resource.MaxText
+		p.AtMost(v.field, len(v.values), maxFilterValues, "entries")
+		limit := resource.MaxText
 		if v.field == "component_locations" {
-			most = maxLocation
+			limit = maxLocation
 		}
-		for _, s := range v.all {
-			p.LongText(v.field, s, most)
+		for _, s := range v.values {
+			p.LongText(v.field, s, limit)
 		}
 	}
 	p.AtMost("event_review_states", len(f.ReviewStates), maxFilterValues, "entries")
@@ -67,7 +65,8 @@ func (f AdvisoryFilter) Validate() error {
 	for _, t := range f.EventTypes {
 		resource.Within(&p.Problems, "event_types", t, EventDetection, EventPatched, "is not a type of event")
 	}
-	resource.Within(&p.Problems, "latest_event_type", f.LatestEventType, EventUnspecified, EventPatched, "is not a type of event")
+	resource.Within(&p.Problems, "latest_event_type", f.LatestEventType, EventUnspecified, EventPatched,
+		"is not a type of event")
 	if !plainText(f.Query) || len(f.Query) > maxQuery {
 		p.Add("query", "must be text of at most "+strconv.Itoa(maxQuery)+" bytes")
 	}

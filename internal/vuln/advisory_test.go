@@ -19,7 +19,7 @@ func TestStableAdvisoryID(t *testing.T) {
 		t.Errorf("the id is %s", id)
 	}
 	if id == vuln.StableAdvisoryID("opensslC", "VE-2026-1") {
-		t.Error("other words have the same id")
+		t.Error("different words have the same id")
 	}
 	a := vuln.Advisory{ID: id, ArtifactName: "openssl"}
 	if err := a.Validate(); err != nil {
@@ -59,7 +59,7 @@ func TestAdvisoryLatest(t *testing.T) {
 		t.Errorf("the newest approved event is %+v", latest)
 	}
 	if (vuln.Advisory{}).Latest() != nil {
-		t.Error("an advisory without events has a newest one")
+		t.Error("an advisory without events has a newest event")
 	}
 }
 
@@ -69,10 +69,10 @@ func TestAdvisoryBounds(t *testing.T) {
 		big.Versions[i] = strings.Repeat("1", 250)
 	}
 	tests := map[string]vuln.Advisory{
-		"no artifact":         {},
-		"too much altogether": {ArtifactName: "p", Affected: []vuln.Affected{big}},
-		"too many events":     {ArtifactName: "p", Events: make([]vuln.AdvisoryEvent, 1025)},
-		"too many packages":   {ArtifactName: "p", Affected: make([]vuln.Affected, 4097)},
+		"no artifact":       {},
+		"too many bytes":    {ArtifactName: "p", Affected: []vuln.Affected{big}},
+		"too many events":   {ArtifactName: "p", Events: make([]vuln.AdvisoryEvent, 1025)},
+		"too many packages": {ArtifactName: "p", Affected: make([]vuln.Affected, 4097)},
 	}
 	for name, a := range tests {
 		if err := a.Validate(); !errors.Is(err, fault.InvalidArgument) {

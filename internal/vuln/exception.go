@@ -10,22 +10,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// An Exception says that findings are accepted. It is in a group, its home, and about the
-// images of its target, which is the home or below it.
+// An Exception accepts findings. It belongs to a group, its home, and applies to the images of its target. The target
+// is the home, or a group or repo below it.
 type Exception struct {
 	UID           resource.UID `json:"uid"`
 	Target        resource.UID `json:"target"`               // a group or a repo
-	TagPattern    string       `json:"tagPattern,omitempty"` // in a repo: all tags of an image match it
-	Digest        string       `json:"digest,omitempty"`     // in a repo: of an image, or of an index that lists it
-	Images        []string     `json:"images,omitempty"`     // if Digest is that of an index, those of its images
-	Advisory      string       `json:"advisory,omitempty"`   // a name of the finding
-	PURL          string       `json:"purl,omitempty"`       // of the package, with or without a version
+	TagPattern    string       `json:"tagPattern,omitempty"` // pattern of every tag of an image; target is a repo
+	Digest        string       `json:"digest,omitempty"`     // an image, or an index with the image; target is a repo
+	Images        []string     `json:"images,omitempty"`     // digests of the images in the index Digest
+	Advisory      string       `json:"advisory,omitempty"`   // ID or alias of the finding
+	PURL          string       `json:"purl,omitempty"`       // package URL, with or without a version
 	Reason        string       `json:"reason"`
-	Justification string       `json:"justification,omitempty"` // as OpenVEX has it
-	ExpireTime    time.Time    `json:"expireTime,omitzero"`     // from then on it has no effect; zero is never
+	Justification string       `json:"justification,omitempty"` // a justification of OpenVEX
+	ExpireTime    time.Time    `json:"expireTime,omitzero"`     // end of its effect; zero means never
 	Author        resource.UID `json:"author,omitempty"`
 	Approver      resource.UID `json:"approver,omitempty"`
-	ApproveTime   time.Time    `json:"approveTime,omitzero"` // before that it has no effect; zero if it was not approved
+	ApproveTime   time.Time    `json:"approveTime,omitzero"` // start of its effect; zero means not approved
 	Deleter       resource.UID `json:"deleter,omitempty"`
 	DeleteTime    time.Time    `json:"deleteTime,omitzero"`
 	CreateTime    time.Time    `json:"createTime"`
@@ -34,12 +34,12 @@ type Exception struct {
 
 // Limits of exceptions.
 const (
-	MaxExceptions    = 1000 // of one group, and about one target
-	maxTagPattern    = 128
-	maxVulnerability = 256 // bytes of the name of a finding
+	MaxExceptions    = 1000 // per group, and per target
+	maxTagPattern    = 128  // bytes
+	maxVulnerability = 256  // bytes in the ID or alias of a finding
 )
 
-// Justifications are those of OpenVEX, in the order of the API.
+// Justifications are the justifications of OpenVEX, in the order of the API's enum.
 var Justifications = []string{
 	"", "component_not_present", "vulnerable_code_not_present", "vulnerable_code_not_in_execute_path",
 	"vulnerable_code_cannot_be_controlled_by_adversary", "inline_mitigations_already_exist",
@@ -52,7 +52,7 @@ func (e Exception) Validate() error {
 	var p problems
 	p.RequiredUID("target_uid", e.Target)
 	if !e.Home().Covers(e.Target) {
-		p.Add("target_uid", "is not the group of the exception, and not below it")
+		p.Add("target_uid", "must be the group of the exception, or a group or repo below it")
 	}
 	if e.TagPattern != "" {
 		p.AtMost("tag_pattern", len(e.TagPattern), maxTagPattern, "bytes")
@@ -67,7 +67,7 @@ func (e Exception) Validate() error {
 		p.Add("digest", "cannot be combined with tag_pattern")
 	}
 	if e.Advisory == "" && e.PURL == "" {
-		p.Add("advisory_id", "is required, unless there is a purl")
+		p.Add("advisory_id", "is required unless purl is set")
 	}
 	if e.Advisory != "" {
 		p.AtMost("advisory_id", len(e.Advisory), maxVulnerability, "bytes")
@@ -79,23 +79,23 @@ func (e Exception) Validate() error {
 	}
 	p.Text("reason", e.Reason)
 	if !slices.Contains(Justifications, e.Justification) {
-		p.Add("justification", "is none of OpenVEX")
+		p.Add("justification", "is not a justification of OpenVEX")
 	}
 	return p.Err()
 }
 
-// Home returns the group that the exception is in.
+// Home returns the group that contains the exception.
 func (e Exception) Home() resource.UID { return e.UID.Parent() }
 
-// ActiveAt reports whether the exception has an effect at a time.
+// ActiveAt reports whether the exception is approved, not expired and not deleted at time t.
 func (e Exception) ActiveAt(t time.Time) bool {
 	return !e.ApproveTime.IsZero() && !t.Before(e.ApproveTime) &&
 		(e.ExpireTime.IsZero() || t.Before(e.ExpireTime)) && (e.DeleteTime.IsZero() || t.Before(e.DeleteTime))
 }
 
-// MatchesTags reports whether the exception is about an image with these tags: all of them
-// match the pattern, and there is one. If one were enough, whoever may push could extend
-// the exception to any image with another tag.
+// MatchesTags reports whether the exception applies to an image with these tags: there is at least one tag, and every
+// tag matches the pattern. If one matching tag were enough, anyone with push access could extend the exception to any
+// image by adding a tag.
 func (e Exception) MatchesTags(tags []string) bool {
 	if e.TagPattern == "" {
 		return true
@@ -108,7 +108,7 @@ func (e Exception) MatchesTags(tags []string) bool {
 	return len(tags) > 0
 }
 
-// MatchesDigest reports whether the exception is about an image with that digest.
+// MatchesDigest reports whether the exception applies to an image with that digest.
 func (e Exception) MatchesDigest(digest string) bool {
 	return e.Digest == "" || e.Digest == digest || slices.Contains(e.Images, digest)
 }

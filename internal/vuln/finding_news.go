@@ -2,29 +2,29 @@ package vuln
 
 import "github.com/holdfast-dev/holdfast/internal/core/resource"
 
-// A FindingNews is the event of findings that were opened, or closed: one finding of one
-// image, one of many images, many of one image, or many of many. It has the first of many.
+// A FindingNews is the body of an event about findings that were opened or closed: one or many findings, in one or many
+// images. If there are many, Findings and Images contain only the first ones.
 type FindingNews struct {
-	Findings     []NewFinding   `json:"findings"`
-	FindingCount int            `json:"findingCount"`
-	Images       []NewsImage    `json:"images"`
-	ImageCount   int            `json:"imageCount"`
-	Pairs        int            `json:"pairs"`            // of a finding and an image that has it
-	Group        resource.UID   `json:"group"`            // which all of the images are in
-	AdvisoryGroup   resource.UID   `json:"advisoryOf"`       // the group of the advisories
-	Owners       []resource.UID `json:"owners,omitempty"` // of the group, or of the one above it that has some
-	Source       string         `json:"source,omitempty"` // what changed the advisory
+	Findings      []NewFinding   `json:"findings"`
+	FindingCount  int            `json:"findingCount"`
+	Images        []NewsImage    `json:"images"`
+	ImageCount    int            `json:"imageCount"`
+	Pairs         int            `json:"pairs"`            // number of pairs of a finding and an image with it
+	Group         resource.UID   `json:"group"`            // the group that contains all images
+	AdvisoryGroup resource.UID   `json:"advisoryOf"`       // the group of the advisories
+	Owners        []resource.UID `json:"owners,omitempty"` // owners of Group, or of its nearest ancestor with owners
+	Source        string         `json:"source,omitempty"` // what changed the advisory
 }
 
-// A NewFinding is a finding as events tell of it.
+// A NewFinding is a finding in an event.
 type NewFinding struct {
 	ID       string        `json:"id"`
 	Aliases  []string      `json:"aliases,omitempty"`
-	Score    int64         `json:"score,omitempty"` // of CVSS, in tenths
+	Score    int64         `json:"score,omitempty"` // CVSS score in tenths
 	Packages []NewsPackage `json:"packages,omitempty"`
 }
 
-// A NewsPackage is a package that is affected, and the smallest version that fixes it.
+// A NewsPackage is an affected package and the lowest fixed version.
 type NewsPackage struct {
 	Ecosystem string `json:"ecosystem"`
 	Name      string `json:"name"`
@@ -33,7 +33,7 @@ type NewsPackage struct {
 	Fixed     string `json:"fixed,omitempty"`
 }
 
-// A NewsImage is an image of a repo.
+// A NewsImage is an image in a repo.
 type NewsImage struct {
 	Repo   resource.UID `json:"repo"`
 	Digest string       `json:"digest"`

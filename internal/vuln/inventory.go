@@ -8,36 +8,36 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// An InventoryPlace is a place where images run, such as a cluster, with what was last told
-// about it.
+// An InventoryPlace is a place where images run, such as a cluster, with a summary of the inventory that was last
+// reported for it.
 type InventoryPlace struct {
-	Group      resource.UID `json:"group"` // to which it was told
+	Group      resource.UID `json:"group"` // the group that received the inventory
 	Name       string       `json:"name"`
-	Identity   resource.UID `json:"identity,omitempty"` // who has told it
+	Identity   resource.UID `json:"identity,omitempty"` // the identity that reported it
 	PushTime   time.Time    `json:"pushTime"`
-	ExpireTime time.Time    `json:"expireTime"` // from when on it is out of date
+	ExpireTime time.Time    `json:"expireTime"` // the inventory is out of date from this time
 	Entries    int          `json:"entries"`
-	Unknown    int          `json:"unknown,omitempty"` // entries without a digest
+	Unknown    int          `json:"unknown,omitempty"` // number of entries without a digest
 }
 
-// Expired reports whether what was told is out of date.
+// Expired reports whether the inventory is out of date at time now.
 func (p InventoryPlace) Expired(now time.Time) bool { return !now.Before(p.ExpireTime) }
 
-// An InventoryEntry is an image that runs at a place.
+// An InventoryEntry is an image that runs in a place.
 type InventoryEntry struct {
 	Namespace string `json:"namespace,omitempty"`
 	Workload  string `json:"workload,omitempty"`
 	Container string `json:"container,omitempty"`
-	Image     string `json:"image,omitempty"`  // the reference that it was started by
-	Digest    string `json:"digest,omitempty"` // "" if it is not known
+	Image     string `json:"image,omitempty"`  // the image reference in the workload
+	Digest    string `json:"digest,omitempty"` // "" if it is unknown
 	Platform  string `json:"platform,omitempty"`
 	Copies    int    `json:"copies,omitempty"`
 }
 
 // The limits of inventories.
 const (
-	MaxInventoryEntries = 10_000 // of a place
-	MaxInventoryPlaces  = 200    // of an organization
+	MaxInventoryEntries = 10_000 // per place
+	MaxInventoryPlaces  = 200    // per organization
 	maxPlaceName        = 128
 	maxPlatform         = 64
 	maxCopies           = 1_000_000
@@ -50,8 +50,8 @@ const (
 	maxInventoryLife     = 90 * 24 * time.Hour
 )
 
-// ValidateInventory reports every field a caller must fix in what runs at a place, for as
-// long as life.
+// ValidateInventory reports every field a caller must fix in an inventory of the place name. life is the time until
+// the inventory is out of date.
 func ValidateInventory(name string, entries []InventoryEntry, life time.Duration) error {
 	var p problems
 	p.placeName(name)
@@ -69,23 +69,24 @@ func (p *problems) placeName(name string) {
 	p.Required("place", name)
 	p.LongText("place", name, maxPlaceName)
 	if strings.ContainsFunc(name, resource.IsHidden) || strings.TrimSpace(name) != name {
-		p.Add("place", "must not contain controls, or begin or end with a space")
+		p.Add("place", "must not contain control characters, or begin or end with a space")
 	}
 }
 
-func (e InventoryEntry) validate(at string, p *problems) {
-	p.LongText(at+"namespace", e.Namespace, resource.MaxName)
-	p.LongText(at+"workload", e.Workload, resource.MaxName)
-	p.LongText(at+"container", e.Container, resource.MaxName)
-	p.Text(at+"image", e.Image)
-	p.LongText(at+"platform", e.Platform, maxPlatform)
+// validate adds the problems of the entry to p. The name of every field starts with prefix.
+func (e InventoryEntry) validate(prefix string, p *problems) {
+	p.LongText(prefix+"namespace", e.Namespace, resource.MaxName)
+	p.LongText(prefix+"workload", e.Workload, resource.MaxName)
+	p.LongText(prefix+"container", e.Container, resource.MaxName)
+	p.Text(prefix+"image", e.Image)
+	p.LongText(prefix+"platform", e.Platform, maxPlatform)
 	if e.Digest != "" && !resource.ValidDigest(e.Digest) {
-		p.Add(at+"digest", "is not a digest")
+		p.Add(prefix+"digest", "is not a digest")
 	}
 	if e.Digest == "" && e.Image == "" {
-		p.Add(at+"digest", "is required, or the image")
+		p.Add(prefix+"digest", "is required unless image is set")
 	}
 	if e.Copies < 0 || e.Copies > maxCopies {
-		p.Add(at+"copies", "must be between 0 and 1000000")
+		p.Add(prefix+"copies", "must be between 0 and 1000000")
 	}
 }

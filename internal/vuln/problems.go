@@ -1,5 +1,5 @@
-// Package vuln has the nouns of vulnerabilities: advisories, exploits, findings, exceptions, rules and inventories. Each
-// file has one noun with its validation.
+// Package vuln defines the nouns of vulnerabilities: advisories, feeds, exploits, findings, exceptions, pull rules and
+// inventories. Each file defines one noun and its validation.
 package vuln
 
 import "github.com/holdfast-dev/holdfast/internal/core/resource"
