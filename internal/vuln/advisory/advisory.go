@@ -1,5 +1,6 @@
-// Package advisory manages advisories about vulnerabilities: it imports those of public databases, lets an
-// organization write its own, tells whether a version is affected, and exports them.
+// Package advisory manages advisories about vulnerabilities. It imports advisories of public databases, stores
+// advisories that an organization writes, finds the advisories that affect a version of a package, and exports
+// advisories.
 //
 // Every method first authorizes the caller, then validates the request, and then calls the store.
 package advisory
@@ -28,7 +29,7 @@ import (
 // Config configures a Service. The zero value works, without feeds.
 type Config struct {
 	Fetcher Fetcher       // reads feeds; if nil, no feed can be created
-	Limits  format.Limits // of imports
+	Limits  format.Limits // limits of an import
 	Metrics metric.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -56,13 +57,13 @@ func New(db *advisorydb.Store, a *authz.Checker, t *page.Tokens, cfg Config) *Se
 // now returns the time of a change, with the precision of the store.
 func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }
 
-// The lists and the orders they can have.
+// The kinds of lists, with the fields that each can be ordered by.
 var (
 	byUID        = page.Order{Field: "uid"}
 	advisoryList = page.List{Kind: "advisories", Fields: []string{"uid", "create_time", "update_time"}, Default: byUID}
 )
 
-// reach returns where the caller holds advisories.list, if the filter f is valid.
+// reach returns the groups in which the caller holds advisories.list. It returns an error if the filter f is invalid.
 func (s *Service) reach(ctx context.Context, f interface{ Validate() error }) (store.Reach, error) {
 	under, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err == nil {
@@ -71,14 +72,14 @@ func (s *Service) reach(ctx context.Context, f interface{ Validate() error }) (s
 	return store.Reach{Under: under}, err
 }
 
-// List returns a page of the advisories the caller has advisories.list on, without the packages they affect.
+// List returns a page of the advisories on which the caller holds advisories.list, without their affected packages.
 func (s *Service) List(
 	ctx context.Context, f vuln.AdvisoryFilter, p page.Params,
 ) (page.Page[vuln.Advisory], error) {
 	return authz.List(ctx, s.authz, s.pages, advisoryList, resource.AdvisoriesList, f, p, s.summaries)
 }
 
-// summaries reads a page of advisories without the packages they affect.
+// summaries reads a page of advisories without their affected packages.
 func (s *Service) summaries(
 	ctx context.Context, reach store.Reach, f vuln.AdvisoryFilter, r page.Request,
 ) (page.Page[vuln.Advisory], error) {
@@ -90,8 +91,8 @@ func (s *Service) Get(ctx context.Context, uid resource.UID) (vuln.Advisory, err
 	return authz.Get(ctx, s.authz, resource.AdvisoriesList, uid, s.store.Advisory)
 }
 
-// Create creates an advisory in a group. It gets an ID if it has none. The caller needs advisories.create
-// there, and advisories.approve if an event is already reviewed.
+// Create creates an advisory in a group, and generates an ID if a has none. The caller needs advisories.create in the
+// group, and advisories.approve if an event is already reviewed.
 func (s *Service) Create(ctx context.Context, group resource.UID, a vuln.Advisory) (vuln.Advisory, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, group); err != nil {
 		return vuln.Advisory{}, err
@@ -170,7 +171,7 @@ func (s *Service) UpdateEvent(
 		}
 		before := a.Events[i]
 		if before.ReviewState.Final() {
-			return fault.Unmet("REVIEW_IS_OVER", "the event has been approved or rejected, and stays so")
+			return fault.Unmet("REVIEW_IS_OVER", "the event is already approved or rejected, and cannot change")
 		}
 		e = before
 		if err := change(&e); err != nil {
@@ -190,8 +191,8 @@ func (s *Service) UpdateEvent(
 	return e, err
 }
 
-// completeEvent sets the author and the reviewer of an event. If its review state is neither pending nor the
-// one it had before, the caller needs advisories.approve on scope.
+// completeEvent sets the author and the reviewer of an event. before is the previous review state. If the new state
+// differs from before and is not pending, the caller needs advisories.approve on scope.
 func (s *Service) completeEvent(
 	ctx context.Context, scope resource.UID, e *vuln.AdvisoryEvent, before vuln.ReviewState,
 ) error {
@@ -210,8 +211,7 @@ func caller(ctx context.Context) string {
 	return string(c.Identity)
 }
 
-// check returns what is wrong with an advisory: what Validate returns, or else its
-// invalid ranges and severities.
+// check returns the error of Validate or, if the advisory is valid, an error about its invalid ranges and severities.
 func check(a vuln.Advisory) error {
 	if err := a.Validate(); err != nil {
 		return err
@@ -231,8 +231,8 @@ func check(a vuln.Advisory) error {
 	return nil
 }
 
-func checkSeverities(field string, all []vuln.Severity) (bad []fault.Violation) {
-	for _, s := range all {
+func checkSeverities(field string, severities []vuln.Severity) (bad []fault.Violation) {
+	for _, s := range severities {
 		if err := format.CheckSeverity(s); err != nil {
 			bad = append(bad, fault.Violation{Subject: field, Description: reason(err)})
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 )
 
-// Export writes the advisories that match a filter, among those the caller has advisories.list on, ordered by
-// UID. It returns fault.InvalidArgument, with nothing written, for an invalid filter or format.
+// Export writes the advisories that match a filter and on which the caller holds advisories.list, ordered by UID. If
+// the filter or the format is invalid, it writes nothing and returns fault.InvalidArgument.
 func (s *Service) Export(
 	ctx context.Context, f vuln.AdvisoryFilter, to format.Format, o format.Options, w io.Writer,
 ) error {

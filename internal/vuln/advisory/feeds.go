@@ -27,15 +27,15 @@ import (
 type Fetcher = *fetch.Fetcher
 
 const (
-	// feedLease is how long a replica has a feed to itself. If the replica dies,
-	// others can read the feed after that.
+	// feedLease is the time for which a replica claims a feed. If the replica dies, other replicas can read the feed
+	// after the lease.
 	feedLease = 2 * time.Hour
 
-	feedPoll = 5 * time.Second  // how often to look for feeds that are due
-	feedRest = 15 * time.Second // for which a feed is not read again because somebody asks
+	feedPoll = 5 * time.Second  // interval between two checks for feeds that are due
+	feedRest = 15 * time.Second // minimum time between the last read and a read on request
 )
 
-// CreateFeed adds a feed to a group. The caller needs advisories.create there.
+// CreateFeed adds a feed to a group. The caller needs advisories.create on the group.
 func (s *Service) CreateFeed(
 	ctx context.Context, group resource.UID, f vuln.AdvisoryFeed,
 ) (vuln.AdvisoryFeed, error) {
@@ -63,7 +63,8 @@ func (s *Service) checkFeed(f vuln.AdvisoryFeed) error {
 	return s.cfg.Fetcher.Check(f.Address)
 }
 
-// redact removes what may be a secret from the address of a feed, unless the caller could change it.
+// redact removes the query, which may contain a secret, from the address of a feed, unless the caller may change the
+// feed.
 func (s *Service) redact(ctx context.Context, f vuln.AdvisoryFeed) vuln.AdvisoryFeed {
 	if s.authz.Require(ctx, resource.AdvisoriesUpdate, f.UID) != nil {
 		return f.Redacted()
@@ -78,8 +79,8 @@ func (s *Service) GetFeed(ctx context.Context, uid resource.UID) (vuln.AdvisoryF
 	return s.redact(ctx, f), err
 }
 
-// ListFeeds returns a page of the feeds the caller has advisories.list on. Their
-// addresses are as GetFeed returns them.
+// ListFeeds returns a page of the feeds on which the caller holds advisories.list. Like GetFeed, it hides the query of
+// an address unless the caller holds advisories.update.
 func (s *Service) ListFeeds(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[vuln.AdvisoryFeed], error) {
@@ -105,9 +106,8 @@ func (s *Service) UpdateFeed(
 	})
 }
 
-// RunFeed has a feed read now, or as soon as feedRest has passed since it was last
-// read. The caller needs advisories.update on it. It returns
-// fault.FailedPrecondition if the feed is paused.
+// RunFeed makes a feed due now, or when feedRest has passed since its last read. The caller needs advisories.update on
+// it. It returns fault.FailedPrecondition if the feed is paused.
 func (s *Service) RunFeed(ctx context.Context, uid resource.UID) (vuln.AdvisoryFeed, error) {
 	f, err := authz.Get(ctx, s.authz, resource.AdvisoriesUpdate, uid, s.store.Feed)
 	if err != nil {
@@ -123,14 +123,14 @@ func (s *Service) RunFeed(ctx context.Context, uid resource.UID) (vuln.AdvisoryF
 	return f, s.store.SetFeedDue(ctx, uid, due)
 }
 
-// DeleteFeed deletes a feed, but not the advisories that were read from it. The
+// DeleteFeed deletes a feed, but not the advisories that were imported from it. The
 // caller needs advisories.delete on it.
 func (s *Service) DeleteFeed(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.AdvisoriesDelete, uid, s.store.DeleteFeed)
 }
 
-// OverdueBy returns for how long the feed has been due that is due the longest. It
-// asks nobody for permission, because it is for operators.
+// OverdueBy returns how long the most overdue feed has been due. It does not authorize the caller, because it is for
+// operators.
 func (s *Service) OverdueBy(ctx context.Context) (time.Duration, error) {
 	due, err := s.store.OldestDueFeed(ctx)
 	if err != nil || due.IsZero() {
@@ -139,21 +139,21 @@ func (s *Service) OverdueBy(ctx context.Context) (time.Duration, error) {
 	return max(0, s.now().Sub(due)), nil
 }
 
-// maxFeedReaders is how many feeds are read at once, at most one of each organization. So a slow feed delays
-// only other feeds of its organization, unless that many organizations have slow feeds; and fetch.Config.Stall
-// ends those. Each may need fetch.Config.MaxBytes on disk.
+// maxFeedReaders is the number of feeds that are read in parallel, at most one per organization. So a slow feed delays
+// only feeds of its own organization, unless maxFeedReaders organizations have slow feeds. fetch.Config.Stall ends slow
+// reads. Each reader may need fetch.Config.MaxBytes on disk.
 const maxFeedReaders = 4
 
 // A feedQueue chooses the next feed to read.
 type feedQueue struct {
 	mu    sync.Mutex
 	busy  []resource.UID // organizations with a feed that is being read
-	last  resource.UID   // the organization of the last feed
-	freed chan struct{}  // receives a value when a feed was read
+	last  resource.UID   // organization of the feed that was claimed last
+	freed chan struct{}  // receives a value when a read ends
 }
 
-// next returns the next feed to read, or false if none is due or maxFeedReaders are
-// being read. The caller must call done for the feed's organization.
+// next claims the next feed to read. ok is false if no feed is due, or if maxFeedReaders are busy. The caller must call
+// done for the feed's organization.
 func (q *feedQueue) next(ctx context.Context, s *Service) (f vuln.AdvisoryFeed, ok bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -168,7 +168,7 @@ func (q *feedQueue) next(ctx context.Context, s *Service) (f vuln.AdvisoryFeed, 
 	return f, ok, err
 }
 
-// done marks that the feed of an organization was read.
+// done ends the read of an organization's feed.
 func (q *feedQueue) done(org resource.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -211,7 +211,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// warn logs why feeds cannot be read, if there is an error.
+// warn logs err, unless it is nil or ctx has ended.
 func (s *Service) warn(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
 		s.cfg.Log.WarnContext(ctx, "feeds cannot be read", "err", err)
@@ -225,12 +225,12 @@ func (s *Service) readAndRecord(ctx context.Context, f vuln.AdvisoryFeed) error 
 	last, state, err := s.readFeed(ctx, f)
 	defer func() { span.End(err) }()
 	s.countFeed(last, err)
-	if ctx.Err() != nil { // the server shuts down: read it again after the next start
+	if ctx.Err() != nil { // the server shuts down; the feed stays due for the next start
 		return s.store.RecordFeedResult(context.WithoutCancel(ctx), f, f.Last, f.State, s.now())
 	}
 	if err != nil {
 		text, cause := err.Error(), err
-		if known, ok := errors.AsType[*fault.Error](err); ok { // its cause is for the log alone
+		if known, ok := errors.AsType[*fault.Error](err); ok { // the cause is only logged
 			text, cause = known.Message, cmp.Or(known.Cause, err)
 		}
 		last.Error = clip(text)
@@ -240,7 +240,7 @@ func (s *Service) readAndRecord(ctx context.Context, f vuln.AdvisoryFeed) error 
 	return s.store.RecordFeedResult(ctx, f, last, state, last.Time.Add(f.Interval))
 }
 
-// countFeed counts a feed that was read.
+// countFeed adds the outcome of reading a feed to the metrics.
 func (s *Service) countFeed(last vuln.FeedResult, err error) {
 	outcome := metric.Changed
 	switch {
@@ -252,7 +252,8 @@ func (s *Service) countFeed(last vuln.FeedResult, err error) {
 	s.cfg.Metrics.Feeds.Add(1, outcome)
 }
 
-// readFeed reads a feed. If that fails, the state it returns is the old one, so that the feed is read again.
+// readFeed reads a feed and imports its content. If this fails, it returns the old state, so that the next read fetches
+// the feed again.
 func (s *Service) readFeed(
 	ctx context.Context, f vuln.AdvisoryFeed,
 ) (last vuln.FeedResult, state []byte, err error) {
@@ -271,7 +272,7 @@ func (s *Service) readFeed(
 	case got.File != nil:
 		list = cmp.Or(list, format.DetectExploits(got.File, got.Size))
 	case list != "":
-		return last, state, errors.New("it is a folder, and a list of exploited vulnerabilities is one file")
+		return last, state, errors.New("the address is a folder; a list of exploited vulnerabilities must be one file")
 	}
 	if list != "" {
 		last.Import, err = s.replaceExploits(ctx, f.UID.Parent(), f.Name, got.File, got.Size, list)
@@ -311,7 +312,8 @@ func (s *Service) readRecords(
 	return last, nil
 }
 
-// notStored hides the errors of our database from the owner of a feed.
+// notStored replaces a database error by a fault, so that the owner of a feed does not see its text. It returns faults
+// and invalidLists unchanged.
 func notStored(err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err

@@ -25,21 +25,21 @@ import (
 )
 
 const record = `{"id":"T-1","modified":"2026-01-02T03:04:05Z","published":"2026-01-01T00:00:00Z","summary":"x",` +
-	`"affected":[{"package":{"ecosystem":"npm","name":"p"},"ranges":[{"type":"SEMVER","events":[{"introduced":"0"},{"fixed":"1.0.0"}]}]}]}`
+	`"affected":[{"package":{"ecosystem":"npm","name":"p"},` +
+	`"ranges":[{"type":"SEMVER","events":[{"introduced":"0"},{"fixed":"1.0.0"}]}]}]}`
 
-// A desk is a service with an organization, a folder that feeds may be read
-// from, and a clock.
-type desk struct {
+// A fixture is a service with an organization, a folder with feeds, and a clock.
+type fixture struct {
 	*advisory.Service
 	org    resource.UID
 	folder string
 	now    time.Time
-	ctx    context.Context // the owner's
+	ctx    context.Context // the context of the organization's owner
 }
 
-func newDesk(t *testing.T, s *storetest.Store, reach outbound.Config) *desk {
+func newFixture(t *testing.T, s *storetest.Store, reach outbound.Config) *fixture {
 	t.Helper()
-	d := &desk{org: resource.NewRoot(), folder: t.TempDir(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	d := &fixture{org: resource.NewRoot(), folder: t.TempDir(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	now := func() time.Time { return d.now }
 	s.Now = now
 	owner := resource.NewRoot()
@@ -66,8 +66,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// read looks at the feed that is due and returns what is recorded of it.
-func (d *desk) read(t *testing.T, uid resource.UID) vuln.FeedResult {
+// read moves the clock, reads the feed that is due, and returns the recorded result.
+func (d *fixture) read(t *testing.T, uid resource.UID) vuln.FeedResult {
 	t.Helper()
 	d.now = d.now.Add(2 * time.Hour)
 	ok, err := d.ReadDue(t.Context())
@@ -80,10 +80,10 @@ func (d *desk) read(t *testing.T, uid resource.UID) vuln.FeedResult {
 	return f.Last
 }
 
-// TestFolderFeed keeps a group current from a folder.
+// TestFolderFeed updates a group from a folder.
 func TestFolderFeed(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		d := newDesk(t, s, outbound.Config{})
+		d := newFixture(t, s, outbound.Config{})
 		write := func(name, text string) { must(t, os.WriteFile(filepath.Join(d.folder, name), []byte(text), 0o600)) }
 		write("a.json", record)
 		f, err := d.CreateFeed(d.ctx, d.org, vuln.AdvisoryFeed{Name: "folder", Address: d.folder})
@@ -92,22 +92,22 @@ func TestFolderFeed(t *testing.T) {
 			t.Errorf("the interval is %s", f.Interval)
 		}
 		if last := d.read(t, f.UID); last.Error != "" || last.Import != (vuln.ImportResult{Created: 1}) {
-			t.Errorf("at first: %+v", last)
+			t.Errorf("the first read: %+v", last)
 		}
 		if last := d.read(t, f.UID); !last.Unchanged || last.Error != "" {
 			t.Errorf("unchanged: %+v", last)
 		}
 		if ok, err := d.ReadDue(t.Context()); ok || err != nil {
-			t.Errorf("due again at once: %v %v", ok, err)
+			t.Errorf("due again immediately: %v %v", ok, err)
 		}
 		_, err = d.RunFeed(d.ctx, f.UID)
 		must(t, err)
 		if ok, err := d.ReadDue(t.Context()); ok || err != nil {
-			t.Errorf("asked for, right after it was read: %v %v", ok, err)
+			t.Errorf("requested right after a read: %v %v", ok, err)
 		}
 		d.now = d.now.Add(16 * time.Second)
 		if ok, err := d.ReadDue(t.Context()); !ok || err != nil {
-			t.Errorf("asked for: %v %v", ok, err)
+			t.Errorf("requested: %v %v", ok, err)
 		}
 		write("a.json", strings.Replace(record, `"summary":"x"`, `"summary":"changed"`, 1))
 		write("b.json", "nonsense")
@@ -117,13 +117,13 @@ func TestFolderFeed(t *testing.T) {
 		}
 		must(t, os.RemoveAll(d.folder))
 		if last := d.read(t, f.UID); last.Error == "" {
-			t.Errorf("a folder that is gone: %+v", last)
+			t.Errorf("a deleted folder: %+v", last)
 		}
 	})
 }
 
-// TestFeedFromAfar records what goes wrong with an address, and follows nobody.
-func TestFeedFromAfar(t *testing.T) {
+// TestRemoteFeed checks that errors of a server are recorded, and that redirects are not followed.
+func TestRemoteFeed(t *testing.T) {
 	hits := 0
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hits++
@@ -146,7 +146,7 @@ func TestFeedFromAfar(t *testing.T) {
 	}))
 	t.Cleanup(h.Close)
 	s := storetest.Open(t, storetest.SQLite(t))
-	d := newDesk(t, s, outbound.Config{Loopback: true})
+	d := newFixture(t, s, outbound.Config{Loopback: true})
 	for _, path := range []string{"/moved", "/lies", "/missing"} {
 		f, err := d.CreateFeed(d.ctx, d.org,
 			vuln.AdvisoryFeed{Name: strings.Trim(path, "/"), Address: h.URL + path})
@@ -169,15 +169,17 @@ func TestFeedFromAfar(t *testing.T) {
 	}
 }
 
-// TestPrivateFeed never asks an address of this network.
+// TestPrivateFeed checks that a feed at a private address is never requested.
 func TestPrivateFeed(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
-	d := newDesk(t, s, outbound.Config{})
-	h := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
+	d := newFixture(t, s, outbound.Config{})
+	h := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the private server received a request")
+	}))
 	t.Cleanup(h.Close)
 	f, err := d.CreateFeed(d.ctx, d.org,
 		vuln.AdvisoryFeed{Name: "private", Address: strings.Replace(h.URL, "127.0.0.1", "localhost", 1) + "/x"})
-	if err != nil { // already the name is refused
+	if err != nil { // the name itself is refused
 		if !errors.Is(err, fault.InvalidArgument) {
 			t.Fatal(err)
 		}

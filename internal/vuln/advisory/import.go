@@ -18,13 +18,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 )
 
-// A batch is one transaction. Two are in flight, so that one is prepared while the other is written.
+// A batch is one transaction. Two writers let the import prepare one batch while another is written.
 const (
-	importBatch   = 1536    // records
-	importBytes   = 8 << 20 // of a batch, about
-	importWriters = 2
+	importBatch   = 1536    // records per batch
+	importBytes   = 8 << 20 // approximate bytes per batch
+	importWriters = 2       // parallel transactions
 
-	maxProblems = 1000 // reported for one import
+	maxProblems = 1000 // reported problems per import
 	maxReason   = 500  // bytes
 )
 
@@ -35,10 +35,10 @@ type Problem struct{ Name, Reason string }
 type Progress struct {
 	vuln.ImportResult
 	Problems []Problem // since the last report
-	Offset   int64     // bytes of the document
+	Offset   int64     // bytes read from the document
 }
 
-// An Import imports records into a group. Close ends it.
+// An Import imports records into a group. The caller must call Close.
 type Import struct {
 	s      *Service
 	group  resource.UID
@@ -51,15 +51,14 @@ type Import struct {
 	ids      map[string]bool
 	bytes    int
 	problems []Problem
-	reported int // problems
+	reported int // number of problems in the reports so far
 
 	mu   sync.Mutex
 	done Progress
 }
 
-// NewImport begins an import into a group from a source of that name. After every
-// batch it calls report, which is never called concurrently; if that returns an
-// error, the import ends. The caller needs advisories.create on the group.
+// NewImport begins an import into a group. source is the name of the source. The import calls report after every batch,
+// never concurrently, and ends if report returns an error. The caller needs advisories.create on the group.
 func (s *Service) NewImport(
 	ctx context.Context, group resource.UID, source string, report func(Progress) error,
 ) (*Import, error) {
@@ -78,9 +77,8 @@ func (s *Service) newImport(
 	return m
 }
 
-// Read imports the records of one document or archive. A list of exploited vulnerabilities
-// replaces that of the group instead. f is its format, or "" to detect from the content
-// whether the document is such a list.
+// Read imports the records of one document or archive. If the document is an exploit list, it replaces the group's
+// list of that format. f is the format of the list, or "" to detect from the content whether the document is a list.
 func (m *Import) Read(name string, r io.ReaderAt, size int64, f vuln.ExploitFormat) error {
 	if f = cmp.Or(f, format.DetectExploits(r, size)); f != "" {
 		return m.replaceExploits(name, r, size, f)
@@ -88,7 +86,7 @@ func (m *Import) Read(name string, r io.ReaderAt, size int64, f vuln.ExploitForm
 	return m.Add(format.Read(m.ctx, name, r, size, m.s.cfg.Limits))
 }
 
-// Add imports records.
+// Add imports records. It returns when they are queued; Close waits until they are written.
 func (m *Import) Add(records iter.Seq[format.Record]) error {
 	for r := range records {
 		if m.ctx.Err() != nil {
@@ -99,7 +97,7 @@ func (m *Import) Add(records iter.Seq[format.Record]) error {
 	return context.Cause(m.ctx)
 }
 
-// add adds a record to the batch, or a problem if it is invalid.
+// add adds a record to the batch, or a problem if the record is invalid.
 func (m *Import) add(r format.Record) {
 	err := r.Err
 	if err == nil {
@@ -113,7 +111,7 @@ func (m *Import) add(r format.Record) {
 		return
 	}
 	a := r.Advisory
-	if m.ids[a.ID] { // a transaction cannot have the same id twice
+	if m.ids[a.ID] { // a transaction cannot contain the same ID twice
 		m.flush(r.Offset)
 	}
 	m.batch = append(m.batch, a)
@@ -124,7 +122,7 @@ func (m *Import) add(r format.Record) {
 	}
 }
 
-// reject adds a problem.
+// reject counts a failed record and adds its problem to the next report.
 func (m *Import) reject(r format.Record, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,20 +134,20 @@ func (m *Import) reject(r format.Record, err error) {
 	}
 }
 
-// refusal says why a record is refused, with the fields that are wrong. There may be no room for all of them.
+// refusal returns the reason why a record is refused, with all invalid fields. The caller clips the text.
 func refusal(err error) string {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok || len(f.Fields) == 0 {
 		return err.Error()
 	}
-	var all []string
+	var reasons []string
 	for _, v := range f.Fields {
-		all = append(all, v.Subject+": "+v.Description)
+		reasons = append(reasons, v.Subject+": "+v.Description)
 	}
-	return strings.Join(all, "; ")
+	return strings.Join(reasons, "; ")
 }
 
-// flush starts to write the batch.
+// flush starts a transaction for the batch. It waits if importWriters transactions are running.
 func (m *Import) flush(offset int64) {
 	batch := m.batch
 	m.batch, m.bytes = nil, 0
@@ -171,12 +169,12 @@ func (m *Import) flush(offset int64) {
 	})
 }
 
-// count counts the records of a batch.
+// count adds the records of a batch to the metrics.
 func (s *Service) count(done vuln.ImportResult) {
-	all := s.cfg.Metrics.Imports
-	all.Add(done.Created, "created")
-	all.Add(done.Updated, "updated")
-	all.Add(done.Unchanged, metric.Unchanged)
+	imports := s.cfg.Metrics.Imports
+	imports.Add(done.Created, "created")
+	imports.Add(done.Updated, "updated")
+	imports.Add(done.Unchanged, metric.Unchanged)
 }
 
 // reportProgress calls report. The caller holds mu.
@@ -202,7 +200,7 @@ func (m *Import) Close() (vuln.ImportResult, error) {
 	return m.done.ImportResult, err
 }
 
-// clip shortens a text of an untrusted record.
+// clip shortens a text of an untrusted record to maxReason bytes and makes it valid UTF-8.
 func clip(s string) string {
 	if len(s) > maxReason {
 		s = s[:maxReason] + "…"

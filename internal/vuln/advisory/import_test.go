@@ -14,25 +14,28 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 )
 
-// located is a file of a distribution about a component at a location.
+// located returns a distribution's file with an advisory about a component at a location.
 func located(id, location string) string {
-	return fmt.Sprintf("package: {name: p}\nadvisories:\n  - id: %s\n    events:\n      - timestamp: 2024-05-01T08:00:00Z\n"+
-		"        type: detection\n        data: {type: scan/v1, data: {componentLocation: %s}}\n", id, location)
+	return fmt.Sprintf("package: {name: p}\nadvisories:\n  - id: %s\n    events:\n"+
+		"      - timestamp: 2024-05-01T08:00:00Z\n        type: detection\n"+
+		"        data: {type: scan/v1, data: {componentLocation: %s}}\n", id, location)
 }
 
-// TestLongLocation imports components with locations as long as those of real records, and longer than allowed: the
-// refusal names the field, its length and the limit.
+// TestLongLocation imports components with locations of the maximum length, and longer ones. The reason of a refusal
+// names the field, its length and the limit.
 func TestLongLocation(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		d := newDesk(t, s, outbound.Config{})
+		d := newFixture(t, s, outbound.Config{})
 		var refused []advisory.Problem
 		m, err := d.NewImport(d.ctx, d.org, "test", func(p advisory.Progress) error {
 			refused = append(refused, p.Problems...)
 			return nil
 		})
 		must(t, err)
-		most := strings.Repeat("/a", 32<<10)
-		for name, text := range map[string]string{"long.yaml": located("CGA-1", most), "longer.yaml": located("CGA-2", most+"/")} {
+		longest := strings.Repeat("/a", 32<<10)
+		for name, text := range map[string]string{
+			"long.yaml": located("CGA-1", longest), "longer.yaml": located("CGA-2", longest+"/"),
+		} {
 			must(t, m.Read(name, strings.NewReader(text), int64(len(text)), ""))
 		}
 		done, err := m.Close()
@@ -45,10 +48,10 @@ func TestLongLocation(t *testing.T) {
 		if diff := cmp.Diff(want, refused); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
-		for location, n := range map[string]int64{most: 1, most + "/": -1, "/a": 0} {
+		for location, n := range map[string]int64{longest: 1, longest + "/": -1, "/a": 0} {
 			found, err := d.List(d.ctx, vuln.AdvisoryFilter{ComponentLocations: []string{location}}, page.Params{})
 			if n < 0 && err == nil || n >= 0 && (err != nil || found.Total != n) {
-				t.Errorf("a list of those at a location of %d bytes: %d %v", len(location), found.Total, err)
+				t.Errorf("a list for a location of %d bytes: %d %v", len(location), found.Total, err)
 			}
 		}
 	})

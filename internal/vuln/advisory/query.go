@@ -13,23 +13,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
-// A Package is a version of a package. It has either a package URL, or an ecosystem and a name.
+// A Package is a version of a package, given by a package URL, or by an ecosystem and a name.
 type Package struct {
 	PURL, Ecosystem, Name, Version string
 }
 
-// A Match is an advisory that affects a version, and the versions in which it is fixed.
+// A Match is an advisory that affects a version, with the fixed versions.
 type Match struct {
 	vuln.Advisory
 	Fixed []string
 }
 
-// MaxBatchQuery is how many packages one call may ask about.
+// MaxBatchQuery is the maximum number of packages in one call of BatchQuery.
 const MaxBatchQuery = 1000
 
-const maxPackageText = 2048
+const maxPackageText = 2048 // bytes
 
-// resolve sets the fields of a package from its package URL.
+// resolve validates a package and sets its other fields from its package URL, if it has one.
 func (p Package) resolve(field string) (Package, error) {
 	var bad []fault.Violation
 	for _, v := range [...][2]string{{"purl", p.PURL}, {"ecosystem", p.Ecosystem}, {"name", p.Name},
@@ -44,14 +44,14 @@ func (p Package) resolve(field string) (Package, error) {
 	}
 	if p.PURL != "" {
 		if p.Ecosystem != "" || p.Name != "" {
-			return p, fault.Field(field, "has a purl and an ecosystem or a name: one will do")
+			return p, fault.Field(field, "must have a purl, or an ecosystem and a name, but not both")
 		}
 		ecosystem, name, v, err := version.ParsePURL(p.PURL)
 		if err != nil {
 			return p, fault.Field(field+".purl", "%s", reason(err))
 		}
 		if v != "" && p.Version != "" && v != p.Version {
-			return p, fault.Field(field+".version", "is not the one of the purl")
+			return p, fault.Field(field+".version", "differs from the version in the purl")
 		}
 		p.Ecosystem, p.Name, p.Version = ecosystem, name, cmp.Or(v, p.Version)
 	}
@@ -66,8 +66,8 @@ func (p Package) resolve(field string) (Package, error) {
 	return p, nil
 }
 
-// Query returns the advisories that affect a version, among those the caller has advisories.list on, ordered by
-// ID. It leaves out withdrawn ones, and those whose latest approved event is a false positive.
+// Query returns the advisories that affect a version and on which the caller holds advisories.list, ordered by ID. It
+// omits withdrawn advisories, and advisories whose latest approved event is a false positive.
 func (s *Service) Query(ctx context.Context, uids resource.UIDFilter, p Package) ([]Match, error) {
 	reach, err := s.reach(ctx, uids)
 	if err != nil {
@@ -77,16 +77,16 @@ func (s *Service) Query(ctx context.Context, uids resource.UIDFilter, p Package)
 }
 
 // BatchQuery is like Query for several packages.
-func (s *Service) BatchQuery(ctx context.Context, uids resource.UIDFilter, all []Package) ([][]Match, error) {
+func (s *Service) BatchQuery(ctx context.Context, uids resource.UIDFilter, packages []Package) ([][]Match, error) {
 	reach, err := s.reach(ctx, uids)
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 0 || len(all) > MaxBatchQuery {
+	if len(packages) == 0 || len(packages) > MaxBatchQuery {
 		return nil, fault.Field("packages", "must have 1 to %d entries", MaxBatchQuery)
 	}
-	out := make([][]Match, len(all))
-	for i, p := range all {
+	out := make([][]Match, len(packages))
+	for i, p := range packages {
 		if out[i], err = s.query(ctx, reach, uids, p, fmt.Sprintf("packages[%d]", i)); err != nil {
 			return nil, err
 		}
@@ -105,12 +105,12 @@ func (s *Service) query(
 	if err != nil {
 		return nil, fault.Field(field+".version", "%s", reason(err))
 	}
-	found, err := s.store.MatchingAdvisories(ctx, reach, uids, p.Name, func(all []vuln.Affected) (bool, error) {
-		for _, a := range all {
+	found, err := s.store.MatchingAdvisories(ctx, reach, uids, p.Name, func(affected []vuln.Affected) (bool, error) {
+		for _, a := range affected {
 			if a.Name != p.Name {
 				continue
 			}
-			// A range that the version cannot be compared with does not affect it.
+			// A version is not affected by a range that it cannot be compared with.
 			if in, err := q.In(a); err == nil && in {
 				return true, nil
 			}

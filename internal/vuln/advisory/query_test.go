@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 )
 
-// TestQuery asks about versions at the edges of ranges.
+// TestQuery queries versions at the edges of ranges.
 func TestQuery(t *testing.T) {
 	affected := func(ecosystem, name string, events ...vuln.RangeEvent) []vuln.Affected {
 		return []vuln.Affected{{Ecosystem: ecosystem, Name: name,
@@ -43,7 +43,7 @@ func TestQuery(t *testing.T) {
 		"of another release": {advisory.Package{Ecosystem: "Alpine:v3.19", Name: "a", Version: "1.0-r0"}, nil},
 	}
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		d := newDesk(t, s, outbound.Config{})
+		d := newFixture(t, s, outbound.Config{})
 		for _, a := range []vuln.Advisory{
 			{ID: "A-1", ArtifactName: "p", Affected: affected("npm", "p", from, until)},
 			{ID: "A-2", ArtifactName: "p", Affected: affected("npm", "p", from, until), DeleteTime: d.now},
@@ -73,11 +73,11 @@ func TestQuery(t *testing.T) {
 	})
 }
 
-// TestReopened asks about versions of an advisory whose fix was taken back, by hand or by its source, and of rows
-// that the version before stored.
+// TestReopened queries versions of an advisory whose fix was withdrawn, by a person or by its source, and of a row that
+// an earlier release stored.
 func TestReopened(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		d := newDesk(t, s, outbound.Config{})
+		d := newFixture(t, s, outbound.Config{})
 		event := func(kind vuln.AdvisoryEventType, fixed string) vuln.AdvisoryEvent {
 			e := vuln.AdvisoryEvent{Type: kind, ReviewState: vuln.ReviewApproved}
 			if fixed != "" {
@@ -85,11 +85,12 @@ func TestReopened(t *testing.T) {
 			}
 			return e
 		}
-		// affects says in which of the versions 0.9.0, 1.5.0 and 2.0.0 it is, and what fixes it.
+		// affects returns the affected ones of the versions 0.9.0, 1.5.0 and 2.0.0, with their fixed versions.
 		affects := func(name string) (got []string) {
 			t.Helper()
 			for _, v := range []string{"0.9.0", "1.5.0", "2.0.0"} {
-				found, err := d.Query(d.ctx, resource.UIDFilter{}, advisory.Package{Ecosystem: "npm", Name: name, Version: v})
+				found, err := d.Query(d.ctx, resource.UIDFilter{},
+					advisory.Package{Ecosystem: "npm", Name: name, Version: v})
 				must(t, err)
 				for _, m := range found {
 					got = append(got, v+" fixed in "+strings.Join(m.Fixed, ","))
@@ -103,8 +104,9 @@ func TestReopened(t *testing.T) {
 				t.Errorf("%s: (-want +got)\n%s", step, diff)
 			}
 		}
+		untilFix := []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "1.0.0"}}
 		a := vuln.Advisory{ID: "A-1", ArtifactName: "p", Affected: []vuln.Affected{{Ecosystem: "npm", Name: "p",
-			Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "1.0.0"}}}}}}}
+			Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: untilFix}}}}}
 		made, err := d.Create(d.ctx, d.org, a)
 		must(t, err)
 		for _, step := range []struct {
@@ -113,7 +115,8 @@ func TestReopened(t *testing.T) {
 			want []string
 		}{
 			{"fixed", event(vuln.EventFixed, "1.0.0"), []string{"0.9.0 fixed in 1.0.0"}},
-			{"re-opened", event(vuln.EventDetection, ""), []string{"0.9.0 fixed in ", "1.5.0 fixed in ", "2.0.0 fixed in "}},
+			{"re-opened", event(vuln.EventDetection, ""),
+				[]string{"0.9.0 fixed in ", "1.5.0 fixed in ", "2.0.0 fixed in "}},
 			{"fixed again", event(vuln.EventFixed, "2.0.0"), []string{"0.9.0 fixed in 2.0.0", "1.5.0 fixed in 2.0.0"}},
 			{"a false positive", event(vuln.EventFalsePositive, ""), nil},
 		} {
@@ -128,6 +131,6 @@ func TestReopened(t *testing.T) {
 		old.Events = []vuln.AdvisoryEvent{event(vuln.EventFixed, "1.0.0"), event(vuln.EventFixNotPlanned, "")}
 		_, err = s.InsertAdvisory(t.Context(), d.org, old)
 		must(t, err)
-		check("stored by the version before", "q", "0.9.0 fixed in ", "1.5.0 fixed in ", "2.0.0 fixed in ")
+		check("stored by an earlier release", "q", "0.9.0 fixed in ", "1.5.0 fixed in ", "2.0.0 fixed in ")
 	})
 }
