@@ -11,8 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// The columns of an advisory. The affected packages, which can be many, are a
-// column of their own, which lists do not read.
+// The columns of an advisory. The affected packages, which can be many, are a separate column that lists do not read.
 const (
 	advisoryColumns = `t.uid, t.digest, t.create_ms, t.update_ms, t.body`
 	fullColumns     = advisoryColumns + `, t.affected`
@@ -35,14 +34,14 @@ func (r *advisoryRow) scan(row store.Scanner, whole bool, more ...any) error {
 }
 
 // packages decodes the affected packages.
-func (r *advisoryRow) packages() (all []vuln.Affected, err error) {
-	if err = json.Unmarshal([]byte(r.affected), &all); err != nil {
+func (r *advisoryRow) packages() (affected []vuln.Affected, err error) {
+	if err = json.Unmarshal([]byte(r.affected), &affected); err != nil {
 		return nil, fmt.Errorf("decode advisory %s: %w", r.uid, err)
 	}
-	return all, nil
+	return affected, nil
 }
 
-// advisory decodes all but the affected packages.
+// advisory decodes the advisory without its affected packages.
 func (r *advisoryRow) advisory() (a vuln.Advisory, err error) {
 	if err = json.Unmarshal([]byte(r.body), &a); err != nil {
 		return a, fmt.Errorf("decode advisory %s: %w", r.uid, err)
@@ -68,9 +67,9 @@ func scanAdvisory(row store.Scanner, whole bool, more ...any) (a vuln.Advisory, 
 	return a, err
 }
 
-// InsertAdvisory adds an advisory and returns it with the UIDs it got: its own,
-// in group, and those of its events. It returns fault.NotFound if the group is
-// not there and fault.AlreadyExists if the group has an advisory of that id.
+// InsertAdvisory adds an advisory to group. It returns the advisory with new UIDs for itself and its events, and with
+// its times. It returns fault.NotFound if the group does not exist, and fault.AlreadyExists if the group has an
+// advisory with that ID.
 func (s *Store) InsertAdvisory(
 	ctx context.Context, group resource.UID, a vuln.Advisory,
 ) (vuln.Advisory, error) {
@@ -96,7 +95,7 @@ func (s *Store) InsertAdvisory(
 		}
 		return t.Emit(ctx, resource.AdvisoryCreated, a.UID, group, nil, a.Record())
 	})
-	if s.Duplicate(err) { // another came first, and was seen by the last statement only
+	if s.Duplicate(err) { // another transaction inserted the ID after the count
 		err = fault.Exists("advisory", a.ID)
 	}
 	return a, err
@@ -104,28 +103,28 @@ func (s *Store) InsertAdvisory(
 
 // Advisory returns an advisory, or fault.NotFound.
 func (s *Store) Advisory(ctx context.Context, uid resource.UID) (a vuln.Advisory, err error) {
-	a, err = scanAdvisory(s.QueryRow(ctx, `SELECT `+fullColumns+` FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`,
+	a, err = scanAdvisory(s.QueryRow(ctx,
+		`SELECT `+fullColumns+` FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`,
 		store.Segment(uid), string(uid)), true)
 	return a, store.Missing(err, "advisory", uid)
 }
 
-// UpdateAdvisory applies change to the advisory and returns the result.
-// Concurrent updates of one advisory happen one after the other. It returns
-// fault.NotFound if there is no such advisory, and change's own error, with
-// nothing written, if it has one. change may run more than once. It does not
-// change the id. An advisory that stays as it is is not written.
+// UpdateAdvisory applies change to the advisory and returns the result. Concurrent updates of one advisory run one
+// after the other, and change may run more than once. It returns fault.NotFound if the advisory does not exist. If
+// change returns an error, it writes nothing and returns that error. The ID cannot change. If change modifies nothing,
+// nothing is written.
 func (s *Store) UpdateAdvisory(
 	ctx context.Context, uid resource.UID, change func(*vuln.Advisory) error,
 ) (a vuln.Advisory, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, at, err := t.lockAdvisory(ctx, uid)
+		before, place, err := t.lockAdvisory(ctx, uid)
 		if err != nil {
 			return err
 		}
 		if err := resource.CheckExpected(ctx, uid, before.UpdateTime); err != nil {
 			return err
 		}
-		was, err := store.Encode(before.Record()) // now, because change may write to what a shares with before
+		was, err := store.Encode(before.Record()) // before change runs, because it may modify slices that a shares
 		if err != nil {
 			return err
 		}
@@ -138,7 +137,7 @@ func (s *Store) UpdateAdvisory(
 			return err
 		}
 		a.UpdateTime = s.TimeAfter(before.UpdateTime)
-		if err := t.replaceAdvisory(ctx, before, &a, at); err != nil {
+		if err := t.replaceAdvisory(ctx, before, &a, place); err != nil {
 			return err
 		}
 		return t.Emit(ctx, resource.AdvisoryUpdated, uid, uid.Parent(), before.Record(), a.Record())
@@ -146,26 +145,28 @@ func (s *Store) UpdateAdvisory(
 	return a, err
 }
 
-// A location is where the keys and the text of an advisory are.
+// A location identifies the index rows and the search text of an advisory.
 type location struct {
-	generation generation
-	block      int64
+	generation generation // generation of its keys in the indexes
+	block      int64      // block with its search text
 }
 
-// lockAdvisory reads an advisory that is about to change.
-func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a vuln.Advisory, at location, err error) {
+// lockAdvisory reads an advisory and locks its row until the end of the transaction. It returns fault.NotFound if the
+// advisory does not exist.
+func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a vuln.Advisory, place location, err error) {
 	a, err = scanAdvisory(t.QueryRow(ctx,
 		`SELECT `+fullColumns+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.ForUpdate,
-		store.Segment(uid), string(uid)), true, &at.generation, &at.block)
-	return a, at, store.Missing(err, "advisory", uid)
+		store.Segment(uid), string(uid)), true, &place.generation, &place.block)
+	return a, place, store.Missing(err, "advisory", uid)
 }
 
-// replaceAdvisory replaces before by after.
+// replaceAdvisory replaces the row, index rows and search text of before by those for after. It completes the events of
+// after.
 func (t Tx) replaceAdvisory(
-	ctx context.Context, before vuln.Advisory, after *vuln.Advisory, at location,
+	ctx context.Context, before vuln.Advisory, after *vuln.Advisory, place location,
 ) error {
 	group := after.UID.Parent()
-	nameEvents(after, after.UpdateTime)
+	completeEvents(after, after.UpdateTime)
 	old, err := newDraft(group, before)
 	if err != nil {
 		return err
@@ -180,26 +181,25 @@ func (t Tx) replaceAdvisory(
 		d.affected); err != nil {
 		return err
 	}
-	if err := t.unindex(ctx, at.generation, old); err != nil {
+	if err := t.unindex(ctx, place.generation, old); err != nil {
 		return err
 	}
-	if err := t.index(ctx, group, at.generation, []draft{d}); err != nil {
+	if err := t.index(ctx, group, place.generation, []draft{d}); err != nil {
 		return err
 	}
-	if err := t.changed(ctx, group, d); err != nil {
+	if err := t.recordChanges(ctx, group, d); err != nil {
 		return err
 	}
 	if old.text == d.text {
 		return nil
 	}
-	return t.replaceText(ctx, group, at.block, store.Segment(d.a.UID), d.text)
+	return t.replaceText(ctx, group, place.block, store.Segment(d.a.UID), d.text)
 }
 
-// DeleteAdvisory removes an advisory. It returns fault.NotFound if there is
-// none.
+// DeleteAdvisory deletes an advisory. It returns fault.NotFound if the advisory does not exist.
 func (s *Store) DeleteAdvisory(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		a, at, err := t.lockAdvisory(ctx, uid)
+		a, place, err := t.lockAdvisory(ctx, uid)
 		if err != nil {
 			return err
 		}
@@ -210,13 +210,13 @@ func (s *Store) DeleteAdvisory(ctx context.Context, uid resource.UID) error {
 		if _, err := t.Exec(ctx, `DELETE FROM advisories WHERE seg = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
-		if err := t.unindex(ctx, at.generation, d); err != nil {
+		if err := t.unindex(ctx, place.generation, d); err != nil {
 			return err
 		}
-		if err := t.changed(ctx, uid.Parent(), d); err != nil {
+		if err := t.recordChanges(ctx, uid.Parent(), d); err != nil {
 			return err
 		}
-		if err := t.replaceText(ctx, uid.Parent(), at.block, store.Segment(uid), ""); err != nil {
+		if err := t.replaceText(ctx, uid.Parent(), place.block, store.Segment(uid), ""); err != nil {
 			return err
 		}
 		return t.Removed(ctx, "advisories", resource.AdvisoryDeleted, uid, uid.Parent(), a.Record())

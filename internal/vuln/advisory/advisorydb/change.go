@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// The sources of changes that are not those of a feed.
+// The sources of changes that come from no feed.
 const (
 	SourceImport = "import"
 	SourceAPI    = "api"
@@ -17,8 +17,8 @@ const (
 
 type sourceKey struct{}
 
-// WithSource returns a context in which changes of advisories come from a source, such as
-// the revision of a feed. The history of findings names it.
+// WithSource returns a context for changes of advisories from a source, such as the revision of a feed. The history of
+// findings names the source.
 func WithSource(ctx context.Context, source string) context.Context {
 	return context.WithValue(ctx, sourceKey{}, source)
 }
@@ -28,9 +28,8 @@ func sourceOf(ctx context.Context) string {
 	return cmp.Or(source, SourceAPI)
 }
 
-// changed notes that advisories of a group have changed, for those who compare packages
-// with them.
-func (t Tx) changed(ctx context.Context, group resource.UID, drafts ...draft) error {
+// recordChanges records that advisories of a group have changed, so that the matcher compares them with packages again.
+func (t Tx) recordChanges(ctx context.Context, group resource.UID, drafts ...draft) error {
 	rows := make([][]any, len(drafts))
 	source := sourceOf(ctx)
 	for i, d := range drafts {
@@ -39,30 +38,30 @@ func (t Tx) changed(ctx context.Context, group resource.UID, drafts ...draft) er
 	if err := t.InsertRows(ctx, `INSERT INTO advisory_changes (root, advisory, source)`, rows, ``); err != nil {
 		return err
 	}
-	var about []string
+	var ecosystems []string
 	for _, d := range drafts {
-		about = appendEcosystems(about, d.a.Affected)
+		ecosystems = appendEcosystems(ecosystems, d.a.Affected)
 	}
-	return t.addEcosystems(ctx, group, about)
+	return t.addEcosystems(ctx, group, ecosystems)
 }
 
-// Changes are advisories of one organization that have changed.
+// Changes are changes of advisories in one organization.
 type Changes struct {
-	Root       int64            // the key of the organization
-	Advisories []int64          // their keys
-	Sources    map[int64]string // what brought the last change of each, by its key
+	Root       int64            // key of the organization
+	Advisories []int64          // keys of the changed advisories
+	Sources    map[int64]string // source of an advisory's last change, by the advisory's key
 
-	numbers []int64 // of the changes
+	numbers []int64 // sequence numbers of the changes
 }
 
 // nextChangesQuery chooses the organization and reads its changes in one statement. With two statements another replica
-// could drop those changes in between, and the answer would be empty although other organizations have changes.
+// could delete these changes in between, and the result would be empty although other organizations have changes.
 const nextChangesQuery = `SELECT root, seq, advisory, source FROM advisory_changes WHERE root = coalesce(
 	(SELECT min(root) FROM advisory_changes WHERE root > $1), (SELECT min(root) FROM advisory_changes))
 	ORDER BY seq LIMIT $2`
 
-// NextChanges returns at most n of the changes of an organization, the one that follows
-// the last one served, so that nobody waits for all of another's. There are none if
+// NextChanges returns at most n changes of one organization: the organization after last in the order of keys, or the
+// first one. So organizations take turns, and none waits for all changes of another. If there are no changes,
 // Advisories is empty.
 func (s *Store) NextChanges(ctx context.Context, last int64, n int) (c Changes, _ error) {
 	c.Sources = map[int64]string{}
@@ -77,18 +76,18 @@ func (s *Store) NextChanges(ctx context.Context, last int64, n int) (c Changes, 
 	return c, err
 }
 
-// Number returns the number of the first change.
+// Number returns the sequence number of the first change.
 func (c Changes) Number() int64 { return c.numbers[0] }
 
-// First returns the first n of the changes.
+// First returns the first n changes.
 func (c Changes) First(n int) Changes {
 	n = min(n, len(c.Advisories))
 	c.Advisories, c.numbers = c.Advisories[:n], c.numbers[:n]
 	return c
 }
 
-// DeleteChanges removes changes, and none that was made meanwhile: a number that was given
-// out first may be committed last.
+// DeleteChanges deletes exactly the changes in c. It does not delete a range of sequence numbers, because a lower
+// number may be committed after a higher one.
 func DeleteChanges(ctx context.Context, t *store.Tx, c Changes) error {
 	q := store.Query{Engine: t.DB.Engine}
 	text := fmt.Sprintf(`DELETE FROM advisory_changes WHERE seq IN (SELECT v FROM %s AS s)`,

@@ -15,21 +15,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// A draft is an advisory as it will be written. It is computed before the
-// transaction, so that others can write meanwhile.
+// A draft is an advisory with its columns and index keys, ready to be written. It is computed before the transaction,
+// so that the transaction blocks other writers for a shorter time.
 type draft struct {
 	a              vuln.Advisory
 	body, affected string
 	partition      int64
 	signature      string
-	names, aliases []int64 // what their keys are made of, each once
-	text           string  // what is searched
+	names, aliases []int64 // hashes from which generation.key makes index keys; sorted, each once
+	text           string  // search text
 }
 
-// A signature has those fields of an advisory that lists filter by and that have few
-// values. The advisories of a group that agree in it are a partition: a list with
-// such filters, however they are combined, is a merge of partitions, and its total
-// the sum of their counters.
+// A signature contains the fields of an advisory by which lists filter and which have few values. The advisories of a
+// group with equal signatures are a partition. A list with any combination of such filters is a merge of partitions,
+// and its total is the sum of their counters.
 type signature struct {
 	Type          string   `json:"t,omitempty"`
 	Architecture  string   `json:"a,omitempty"`
@@ -41,7 +40,7 @@ type signature struct {
 	Reviewers     []string `json:"r,omitempty"`
 }
 
-// A field says which field of an advisory a key is of.
+// A field is a field of an advisory whose values have keys in an index.
 type field byte
 
 const (
@@ -52,7 +51,7 @@ const (
 	legacyID
 )
 
-// newDraft computes the row of an advisory of a group.
+// newDraft computes the columns and index keys of an advisory in a group.
 func newDraft(group resource.UID, a vuln.Advisory) (draft, error) {
 	d := draft{a: a}
 	affected, err := encodeAffected(a.Affected)
@@ -61,7 +60,7 @@ func newDraft(group resource.UID, a vuln.Advisory) (draft, error) {
 	}
 	a.Affected = nil
 	a.Events = slices.Clone(a.Events)
-	for i := range a.Events { // below the advisory: its last segment will do
+	for i := range a.Events { // the parent of an event is the advisory, so the last segment is sufficient
 		e := &a.Events[i]
 		e.UID = e.UID[strings.LastIndexByte(string(e.UID), '/')+1:]
 	}
@@ -107,8 +106,8 @@ func nonNil(b []byte) []byte {
 	return b
 }
 
-func encodeAffected(all []vuln.Affected) (string, error) {
-	b, err := json.Marshal(all)
+func encodeAffected(affected []vuln.Affected) (string, error) {
+	b, err := json.Marshal(affected)
 	if err != nil {
 		return "", fmt.Errorf("encode affected packages: %w", err)
 	}
@@ -135,8 +134,7 @@ func signatureOf(a vuln.Advisory) signature {
 	return s
 }
 
-// matches reports whether advisories with this signature pass the filters of its
-// fields.
+// matches reports whether advisories with this signature pass the filters for the fields of the signature.
 func (s signature) matches(f vuln.AdvisoryFilter) bool {
 	return oneOf(f.ArtifactTypes, s.Type) && oneOf(f.ArtifactArchitectures, s.Architecture) &&
 		oneOf(f.ComponentTypes, s.ComponentType) &&
@@ -146,10 +144,11 @@ func (s signature) matches(f vuln.AdvisoryFilter) bool {
 		(len(f.NotEventAuthors) == 0 || !overlap(f.NotEventAuthors, s.Authors))
 }
 
-// filtersPartitions reports whether the filter has a field of signatures.
+// filtersPartitions reports whether the filter is set for a field of the signature.
 func filtersPartitions(f vuln.AdvisoryFilter) bool {
-	return len(f.ArtifactTypes)+len(f.ArtifactArchitectures)+len(f.ComponentTypes)+len(f.ReviewStates)+len(f.EventTypes)+
-		len(f.EventAuthors)+len(f.EventReviewers)+len(f.NotEventAuthors) > 0 || f.LatestEventType != vuln.EventUnspecified
+	values := len(f.ArtifactTypes) + len(f.ArtifactArchitectures) + len(f.ComponentTypes) + len(f.ReviewStates) +
+		len(f.EventTypes) + len(f.EventAuthors) + len(f.EventReviewers) + len(f.NotEventAuthors)
+	return values > 0 || f.LatestEventType != vuln.EventUnspecified
 }
 
 func oneOf(wanted []string, s string) bool { return len(wanted) == 0 || slices.Contains(wanted, s) }
@@ -162,8 +161,8 @@ func overlap(wanted, have []string) bool {
 	return len(wanted) == 0 || slices.ContainsFunc(wanted, func(s string) bool { return slices.Contains(have, s) })
 }
 
-// keyOf returns the key of a value in a group: 64 bits of a hash, which two values
-// of one database practically never share.
+// keyOf returns a 64-bit hash of the group, the field and its value. Collisions within one database are extremely
+// unlikely.
 func keyOf(group resource.UID, f field, value string) int64 {
 	b := make([]byte, 0, 128)
 	b = binary.BigEndian.AppendUint64(b, uint64(store.Segment(group)))
@@ -173,8 +172,7 @@ func keyOf(group resource.UID, f field, value string) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-// searchText returns the text of an advisory that a query searches: its id, its
-// names and its aliases, in lower case, each ended by a NUL.
+// searchText returns the search text of an advisory: its ID, names and aliases, in lower case, each followed by a NUL.
 func searchText(a vuln.Advisory, names []string) string {
 	var b strings.Builder
 	add := func(s string) {
@@ -194,16 +192,15 @@ func searchText(a vuln.Advisory, names []string) string {
 	return b.String()
 }
 
-// initNew gives an advisory that is new in a group its UID and its times.
+// initNew sets the UID and the times of a new advisory in a group, and completes its events.
 func initNew(a *vuln.Advisory, group resource.UID, now time.Time) {
 	a.UID = group.NewRisingChild(now)
 	a.CreateTime, a.UpdateTime = now, now
-	nameEvents(a, now)
+	completeEvents(a, now)
 }
 
-// nameEvents gives those events that have none a UID and a time, and sorts them
-// by it.
-func nameEvents(a *vuln.Advisory, now time.Time) {
+// completeEvents sets missing UIDs and times of the advisory's events, and sorts the events by time.
+func completeEvents(a *vuln.Advisory, now time.Time) {
 	a.Events = slices.Clone(a.Events)
 	for i := range a.Events {
 		e := &a.Events[i]
@@ -221,6 +218,6 @@ func nameEvents(a *vuln.Advisory, now time.Time) {
 	})
 }
 
-// sameRecord reports whether two digests are of the same record. An advisory that
-// was written by hand has none, and never equals a record of a source.
+// sameRecord reports whether two digests are digests of the same record. An advisory written by a person has no digest,
+// and never equals a record of a source.
 func sameRecord(a, b []byte) bool { return len(a) > 0 && bytes.Equal(a, b) }

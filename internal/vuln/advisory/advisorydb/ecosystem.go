@@ -13,33 +13,36 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-func appendEcosystems(all []string, affected []vuln.Affected) []string {
+// appendEcosystems appends the ecosystems of affected packages that the list does not contain yet.
+func appendEcosystems(ecosystems []string, affected []vuln.Affected) []string {
 	for _, p := range affected {
-		if !slices.Contains(all, p.Ecosystem) {
-			all = append(all, p.Ecosystem)
+		if !slices.Contains(ecosystems, p.Ecosystem) {
+			ecosystems = append(ecosystems, p.Ecosystem)
 		}
 	}
-	return all
+	return ecosystems
 }
 
-func (t Tx) addEcosystems(ctx context.Context, group resource.UID, all []string) error {
-	slices.Sort(all) // so that two imports do not wait for each other
+// addEcosystems records that the group has advisories about ecosystems.
+func (t Tx) addEcosystems(ctx context.Context, group resource.UID, ecosystems []string) error {
+	slices.Sort(ecosystems) // so that two imports cannot deadlock
 	var rows [][]any
-	for _, e := range all {
+	for _, e := range ecosystems {
 		rows = append(rows, []any{e, string(group)})
 	}
 	return t.InsertRows(ctx, `INSERT INTO advisory_ecosystems (ecosystem, grp)`, rows, ` ON CONFLICT DO NOTHING`)
 }
 
-// RecordEcosystems notes the ecosystems of advisories that another version has stored. It
-// reads all of them.
+// RecordEcosystems records the ecosystems of all advisories, for advisories that an earlier release has stored. It
+// reads the whole table.
 func (s *Store) RecordEcosystems(ctx context.Context) error {
 	const batch = 2000
 	for after := (*int64)(nil); ; {
 		byGroup := map[resource.UID][]string{}
 		text, args := `SELECT seg, uid, affected FROM advisories ORDER BY seg LIMIT $1`, []any{batch}
 		if after != nil {
-			text, args = `SELECT seg, uid, affected FROM advisories WHERE seg > $2 ORDER BY seg LIMIT $1`, append(args, *after)
+			text = `SELECT seg, uid, affected FROM advisories WHERE seg > $2 ORDER BY seg LIMIT $1`
+			args = append(args, *after)
 		}
 		n := 0
 		err := s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
@@ -73,23 +76,25 @@ func (s *Store) RecordEcosystems(ctx context.Context) error {
 	}
 }
 
-// Covered returns which of the ecosystems the advisories in reach are about. Those about
-// Debian are about every release of it.
+// CoveredEcosystems reports for each ecosystem whether an advisory in reach is about it. An advisory about a whole
+// ecosystem, such as Debian, covers all of its releases, such as Debian:12. An advisory about one release also covers
+// the ecosystem without a release.
 func (s *Store) CoveredEcosystems(ctx context.Context, r store.Reach, ecosystems []string) (map[string]bool, error) {
-	all := map[string]bool{}
+	covered := map[string]bool{}
 	conditions := groupConditions(store.Visible(false, r, resource.UIDFilter{}))
 	for _, e := range ecosystems {
 		base, _, _ := strings.Cut(e, ":")
-		for _, at := range conditions {
-			n := len(at.args)
-			text := fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM advisory_ecosystems WHERE %s AND (ecosystem IN ($%d, $%d)
-				OR ecosystem >= $%d AND ecosystem < $%d) LIMIT 1) AS x`, at.text, n+1, n+2, n+3, n+4)
+		for _, c := range conditions {
+			n := len(c.args)
+			text := fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM advisory_ecosystems
+				WHERE %s AND (ecosystem IN ($%d, $%d) OR ecosystem >= $%d AND ecosystem < $%d) LIMIT 1) AS x`,
+				c.text, n+1, n+2, n+3, n+4)
 			var found int
-			if err := s.Row(ctx, text, append(slices.Clone(at.args), e, base, e+":", e+";"), &found); err != nil {
+			if err := s.Row(ctx, text, append(slices.Clone(c.args), e, base, e+":", e+";"), &found); err != nil {
 				return nil, err
 			}
-			all[e] = all[e] || found > 0
+			covered[e] = covered[e] || found > 0
 		}
 	}
-	return all, nil
+	return covered, nil
 }

@@ -18,7 +18,8 @@ import (
 
 var feeds = store.Kind[vuln.AdvisoryFeed]{
 	Table: "advisory_feeds", Label: "advisory feed",
-	Created: resource.FeedCreated, Updated: resource.FeedUpdated, Deleted: resource.FeedDeleted, Redact: vuln.AdvisoryFeed.Redacted,
+	Created: resource.FeedCreated, Updated: resource.FeedUpdated, Deleted: resource.FeedDeleted,
+	Redact: vuln.AdvisoryFeed.Redacted,
 	Columns: func(f *vuln.AdvisoryFeed) []store.Column {
 		return []store.Column{
 			store.Key(&f.UID),
@@ -27,7 +28,7 @@ var feeds = store.Kind[vuln.AdvisoryFeed]{
 			store.Text("format", &f.Format),
 			store.Milliseconds("interval_ms", &f.Interval),
 			store.Flag("paused", &f.Paused),
-			store.Derived("due_ms", store.MS(f.UpdateTime)), // a feed that was changed is due at once
+			store.Derived("due_ms", store.MS(f.UpdateTime)), // a changed feed is due immediately
 			store.JSON("last", &f.Last).Fixed(),             // see RecordFeedResult
 			store.Bytes("state", &f.State).Fixed(),
 			store.Time("create_ms", &f.CreateTime).Order("create_time").Fixed(),
@@ -36,8 +37,8 @@ var feeds = store.Kind[vuln.AdvisoryFeed]{
 	},
 }
 
-// InsertFeed adds f, due at once. It returns fault.NotFound if its group is not
-// there and fault.AlreadyExists if the group has a feed of that name.
+// InsertFeed adds f, which is due immediately. It returns fault.NotFound if its group does not exist, and
+// fault.AlreadyExists if the group has a feed with that name.
 func (s *Store) InsertFeed(ctx context.Context, f vuln.AdvisoryFeed) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, f.UID.Parent()); err != nil {
@@ -59,23 +60,23 @@ func (s *Store) Feeds(
 	return store.List(ctx, s.DB, &feeds, r, f, p)
 }
 
-// UpdateFeed replaces before by after; the feed is due at once. It returns
-// store.ErrStale if the feed is not as before any more, and fault.AlreadyExists if
-// its group has another feed of that name.
+// UpdateFeed replaces before by after, and makes the feed due immediately. It returns store.ErrStale if the stored feed
+// differs from before, and fault.AlreadyExists if the group has another feed with that name.
 func (s *Store) UpdateFeed(ctx context.Context, before, after vuln.AdvisoryFeed) (vuln.AdvisoryFeed, error) {
 	err := s.write(ctx, func(t Tx) error {
-		if err := store.Update(ctx, t.Tx, &feeds, before, &after); err != nil || after.Address == before.Address && after.Format == before.Format {
+		err := store.Update(ctx, t.Tx, &feeds, before, &after)
+		if err != nil || after.Address == before.Address && after.Format == before.Format {
 			return err
 		}
-		after.State = nil // it is about another source, or about one that was read in another way
-		_, err := t.Exec(ctx, `UPDATE advisory_feeds SET state = $2 WHERE uid = $1`, string(after.UID), []byte{})
+		after.State = nil // the state belongs to the old address and format
+		_, err = t.Exec(ctx, `UPDATE advisory_feeds SET state = $2 WHERE uid = $1`, string(after.UID), []byte{})
 		return err
 	})
 	return after, err
 }
 
-// DeleteFeed removes a feed; what it brought stays. It returns fault.NotFound if
-// there is none.
+// DeleteFeed deletes a feed, but not the advisories that were imported from it. It returns fault.NotFound if the feed
+// does not exist.
 func (s *Store) DeleteFeed(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		f, err := store.Lock(ctx, t.Tx, &feeds, uid, s.Engine.ForDelete)
@@ -86,19 +87,19 @@ func (s *Store) DeleteFeed(ctx context.Context, uid resource.UID) error {
 	})
 }
 
-// SetFeedDue has a feed be due at a time, unless it is due before, paused or gone.
-func (s *Store) SetFeedDue(ctx context.Context, uid resource.UID, at time.Time) error {
+// SetFeedDue sets the time at which a feed is due. It does nothing if the feed is due earlier, is paused, or does not
+// exist.
+func (s *Store) SetFeedDue(ctx context.Context, uid resource.UID, due time.Time) error {
 	_, err := s.Exec(ctx, `UPDATE advisory_feeds SET due_ms = $2 WHERE uid = $1 AND NOT paused AND due_ms > $2`,
-		string(uid), store.MS(at))
+		string(uid), store.MS(due))
 	return err
 }
 
-// ClaimDueFeed returns a feed that is due, and claims it until the time given, so
-// that no other caller on any replica gets it. ok is false if there is none.
+// ClaimDueFeed returns a feed that is due, and claims it until the given time, so that no other caller on any replica
+// gets it. ok is false if no feed is due.
 //
-// Organizations take turns: it looks first at those whose uid is after that of
-// the organization last, and at none of those in except. So an organization with
-// many feeds, or slow ones, does not delay the feeds of another.
+// Organizations take turns, so that an organization with many or slow feeds does not delay the feeds of another:
+// ClaimDueFeed prefers organizations whose UID is after last, and skips the organizations in except.
 func (s *Store) ClaimDueFeed(
 	ctx context.Context, until time.Time, last resource.UID, except []resource.UID,
 ) (f vuln.AdvisoryFeed, ok bool, _ error) {
@@ -107,7 +108,7 @@ func (s *Store) ClaimDueFeed(
 		return f, false, err
 	}
 	due = slices.DeleteFunc(due, func(uid resource.UID) bool { return slices.Contains(except, uid.Root()) })
-	order := func(uid resource.UID) string { // the organizations up to last come after all others
+	order := func(uid resource.UID) string { // organizations up to last are at the end
 		if uid.Root() > last {
 			return "0" + string(uid.Root())
 		}
@@ -128,12 +129,12 @@ func (s *Store) ClaimDueFeed(
 	return f, false, nil
 }
 
-// duePerOrganization is how many due feeds of one organization ClaimDueFeed
-// considers. It is more than one, because other replicas may claim some first.
+// duePerOrganization is the number of due feeds of one organization that ClaimDueFeed considers. It is more than one,
+// because other replicas may claim some of them first.
 const duePerOrganization = 4
 
-// dueFeeds returns the feeds of every organization that have been due for the
-// longest, up to duePerOrganization of each, in the order in which they were due.
+// dueFeeds returns the most overdue feeds of every organization, at most duePerOrganization of each, ordered by the
+// time at which they became due.
 func (s *Store) dueFeeds(ctx context.Context) ([]resource.UID, error) {
 	return store.ReadColumn[resource.UID](ctx, s.Rows, `
 		SELECT uid FROM (
@@ -142,8 +143,7 @@ func (s *Store) dueFeeds(ctx context.Context) ([]resource.UID, error) {
 		) AS t WHERE n <= $2 ORDER BY due_ms`, store.MS(s.Time()), duePerOrganization)
 }
 
-// OldestDueFeed returns since when the feed is due that is due the longest, or the
-// zero time if none is.
+// OldestDueFeed returns the time since which the most overdue feed has been due, or the zero time if no feed is due.
 func (s *Store) OldestDueFeed(ctx context.Context) (time.Time, error) {
 	var due int64
 	err := s.Row(ctx, oldestDueQuery, []any{store.MS(s.Time())}, &due)
@@ -155,8 +155,8 @@ func (s *Store) OldestDueFeed(ctx context.Context) (time.Time, error) {
 
 const oldestDueQuery = `SELECT due_ms FROM advisory_feeds WHERE NOT paused AND due_ms <= $1 ORDER BY due_ms LIMIT 1`
 
-// RecordFeedResult records the result of reading a feed, and when to read it again.
-// If the feed was deleted or its address or format changed meanwhile, it does nothing.
+// RecordFeedResult records the result of reading f, and the time at which it is due again. It does nothing if the feed
+// was deleted, or if its address or format is not the one in f.
 func (s *Store) RecordFeedResult(
 	ctx context.Context, f vuln.AdvisoryFeed, last vuln.FeedResult, state []byte, due time.Time,
 ) error {

@@ -11,69 +11,67 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A generation is the advisories of a group that were written at about the same
-// time. Their keys are next to each other in every index, so that an import changes
-// few pages, however much there is already; in return, whoever looks for a key has
-// to look in every generation. The schema calls a generation an era, and its table
-// is advisory_eras.
+// A generation is the advisories of a group that were written at about the same time. Their keys are adjacent in every
+// index, so that an import changes few pages, however many advisories exist. In return, a lookup of a value must look
+// in every generation. The schema calls a generation an era, and its table is advisory_eras.
 type generation int64
 
-// generationSize is about how many advisories a generation has. An index of their
-// keys takes some megabytes, which the writer has in memory.
+// generationSize is the approximate number of advisories in a generation. The index of their keys takes a few
+// megabytes, which fit into the writer's memory.
 const generationSize = 131_072
 
-// key returns the key of a value in a generation. Its first ten bits are those of
-// the generation. If there are more generations than that, some share pages of the
-// index, and nothing else.
-func (e generation) key(of int64) int64 {
-	if e < 0 { // from before there were any
-		return of
+// key returns the index key of a value in a generation, from the value's hash (see keyOf). The first ten bits of the
+// key are the low bits of the generation. With more than 1,024 generations, some of them share pages of the index,
+// which is harmless.
+func (g generation) key(hash int64) int64 {
+	if g < 0 { // written before generations existed
+		return hash
 	}
-	return int64(uint64(e)<<54 | uint64(of)>>10)
+	return int64(uint64(g)<<54 | uint64(hash)>>10)
 }
 
-// groupGenerations are the generations of the advisories of a group.
+// groupGenerations are the generations of a group's advisories.
 type groupGenerations struct {
 	group       resource.UID
 	generations []generation
 }
 
-// keys returns the keys of a value of a field in each generation.
-func (h groupGenerations) keys(f field, value string) []int64 {
-	of := keyOf(h.group, f, value)
-	keys := make([]int64, len(h.generations))
-	for i, e := range h.generations {
-		keys[i] = e.key(of)
+// keys returns the index keys of a field's value, one for each generation.
+func (gg groupGenerations) keys(f field, value string) []int64 {
+	hash := keyOf(gg.group, f, value)
+	keys := make([]int64, len(gg.generations))
+	for i, g := range gg.generations {
+		keys[i] = g.key(hash)
 	}
 	return keys
 }
 
-// generations returns the groups of a scope that have advisories, in order.
-func (s *Store) generations(ctx context.Context, sc store.Scope) (all []groupGenerations, _ error) {
+// generations returns the generations of all groups in a scope that have advisories, ordered by group.
+func (s *Store) generations(ctx context.Context, sc store.Scope) (groups []groupGenerations, _ error) {
 	byGroup := map[resource.UID][]generation{}
-	for _, at := range groupConditions(sc) {
-		err := s.Rows(ctx, `SELECT grp, era FROM advisory_eras WHERE `+at.text, at.args,
+	for _, c := range groupConditions(sc) {
+		err := s.Rows(ctx, `SELECT grp, era FROM advisory_eras WHERE `+c.text, c.args,
 			func(row store.Scanner) (bool, error) {
-				var g resource.UID
-				var e generation
-				err := row.Scan(&g, &e)
-				byGroup[g] = append(byGroup[g], e)
+				var group resource.UID
+				var g generation
+				err := row.Scan(&group, &g)
+				byGroup[group] = append(byGroup[group], g)
 				return false, err
 			})
 		if err != nil {
 			return nil, err
 		}
 	}
-	for g, of := range byGroup {
-		slices.Sort(of)
-		all = append(all, groupGenerations{g, slices.Compact(of)})
+	for group, generations := range byGroup {
+		slices.Sort(generations)
+		groups = append(groups, groupGenerations{group, slices.Compact(generations)})
 	}
-	slices.SortFunc(all, func(a, b groupGenerations) int { return cmp.Compare(a.group, b.group) })
-	return all, nil
+	slices.SortFunc(groups, func(a, b groupGenerations) int { return cmp.Compare(a.group, b.group) })
+	return groups, nil
 }
 
-// generation returns the one in which n new advisories of a group are written. If
-// they are few, they are not counted, so that writers do not wait for each other.
+// generation returns the generation for n new advisories of a group. It does not count a small number of advisories, so
+// that their writers do not wait for each other.
 func (t Tx) generation(ctx context.Context, group resource.UID, n int) (generation, error) {
 	var last generation
 	var size int64

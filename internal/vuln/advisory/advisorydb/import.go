@@ -12,26 +12,25 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// An ImportEvent is the event of an import: one for many records, because one for each
-// would be too many for subscribers.
+// An ImportEvent is the body of the event for an import. There is one event for many records, because one event for
+// each record would be too many for subscribers.
 type ImportEvent struct {
 	vuln.ImportResult
 	Source string             `json:"source,omitempty"`
-	Format vuln.ExploitFormat `json:"format,omitempty"` // of a list; "" if the records are advisories
+	Format vuln.ExploitFormat `json:"format,omitempty"` // format of an exploit list; "" for advisories
 }
 
-// ImportAdvisories stores the records of a source that the group does not have, and
-// those that differ from what it has, in one transaction with one event. All have
-// an id, no two the same. The result counts records.
+// ImportAdvisories stores the records that are new in the group or differ from the stored ones, in one transaction with
+// one event. Every record must have an ID, and the IDs must be unique. The result counts all records.
 //
-// It returns fault.NotFound if the group is not there.
+// It returns fault.NotFound if the group does not exist.
 func (s *Store) ImportAdvisories(
 	ctx context.Context, group resource.UID, source string, records []vuln.Advisory,
 ) (done vuln.ImportResult, err error) {
 	if ctx.Value(sourceKey{}) == nil {
 		ctx = WithSource(ctx, SourceImport)
 	}
-	for range 4 { // a record another import brings at the same time is ours to compare with then
+	for range 4 { // retry if a concurrent import inserts one of the records; then it is compared instead of inserted
 		done, err = s.importOnce(ctx, group, source, records)
 		if !s.Duplicate(err) {
 			return done, err
@@ -40,11 +39,11 @@ func (s *Store) ImportAdvisories(
 	return done, fault.Outage("the database", err)
 }
 
+// importOnce is one attempt of ImportAdvisories. It reads the stored digests and computes the rows before the
+// transaction, so that the transaction blocks other writers for a shorter time.
 func (s *Store) importOnce(
 	ctx context.Context, group resource.UID, source string, records []vuln.Advisory,
 ) (done vuln.ImportResult, _ error) {
-	// The records that the group has are read, and the rows computed, outside of the
-	// transaction, so that others can write meanwhile.
 	known, err := digests(ctx, s.Rows, s.Engine, group, records)
 	if err != nil {
 		return done, err
@@ -92,13 +91,13 @@ func (s *Store) importOnce(
 	})
 }
 
-// requireGroup returns fault.NotFound if there is no such group.
+// requireGroup returns fault.NotFound if the group does not exist.
 func (s *Store) requireGroup(ctx context.Context, group resource.UID) error {
 	_, err := s.GroupNames(ctx, []resource.UID{group})
 	return err
 }
 
-// digests returns the digests of those records that the group has, by their id.
+// digests returns the stored digests of the records that exist in the group, by ID.
 func digests(
 	ctx context.Context, rows store.Reader, e store.Engine, group resource.UID, records []vuln.Advisory,
 ) (map[string][]byte, error) {
@@ -110,14 +109,14 @@ func digests(
 	return store.ReadMap[string, []byte](ctx, rows, text, args...)
 }
 
-// withIDs is the query for columns of the advisories of a group that have one of the IDs.
+// withIDs returns the query for columns of the group's advisories with one of the IDs, and its arguments.
 func withIDs(e store.Engine, columns string, group resource.UID, ids []string) (string, []any) {
 	q := store.Query{Engine: e}
 	return `SELECT ` + columns + ` FROM ` + e.Unnest(&q, ids) + ` AS s` +
 		e.Lookup("advisories", `t.parent = `+q.Arg(store.Segment(group))+` AND t.advisory_id = s.v`), q.Args
 }
 
-// updateImported merges changed records into the advisories that the group has.
+// updateImported merges changed records into the group's advisories with the same IDs.
 func (t Tx) updateImported(ctx context.Context, group resource.UID, changed []vuln.Advisory) error {
 	for _, next := range changed {
 		var uid resource.UID
@@ -126,21 +125,20 @@ func (t Tx) updateImported(ctx context.Context, group resource.UID, changed []vu
 		if err != nil {
 			return store.Missing(err, "advisory", resource.UID(next.ID))
 		}
-		before, at, err := t.lockAdvisory(ctx, uid)
+		before, place, err := t.lockAdvisory(ctx, uid)
 		if err != nil {
 			return err
 		}
 		after := before.Merge(next)
 		after.UpdateTime = t.DB.TimeAfter(before.UpdateTime)
-		if err := t.replaceAdvisory(ctx, before, &after, at); err != nil {
+		if err := t.replaceAdvisory(ctx, before, &after, place); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// appendAdvisories adds the rows of new advisories of a group and their index rows,
-// texts and counters.
+// appendAdvisories inserts new advisories of a group, with their index rows, search texts and counters.
 func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []draft) error {
 	if len(drafts) == 0 {
 		return nil
@@ -149,32 +147,32 @@ func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []d
 	if err != nil {
 		return err
 	}
-	now, err := t.generation(ctx, group, len(drafts))
+	g, err := t.generation(ctx, group, len(drafts))
 	if err != nil {
 		return err
 	}
 	rows := make([][]any, len(drafts))
 	for i, d := range drafts {
-		rows[i] = append(store.TreeColumns(d.a.UID), d.a.ID, d.partition, int64(now), block, nonNil(d.a.Source.Digest),
+		rows[i] = append(store.TreeColumns(d.a.UID), d.a.ID, d.partition, int64(g), block, nonNil(d.a.Source.Digest),
 			store.MS(d.a.CreateTime), store.MS(d.a.UpdateTime), d.body, d.affected)
 	}
-	err = t.InsertRows(ctx,
-		`INSERT INTO advisories (seg, uid, parent, a1, a2, a3, advisory_id, shelf, era, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
+	err = t.InsertRows(ctx, `INSERT INTO advisories (seg, uid, parent, a1, a2, a3,
+		advisory_id, shelf, era, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
 	if err != nil {
 		return err
 	}
-	if err := t.index(ctx, group, now, drafts); err != nil {
+	if err := t.index(ctx, group, g, drafts); err != nil {
 		return err
 	}
-	if err := t.changed(ctx, group, drafts...); err != nil {
+	if err := t.recordChanges(ctx, group, drafts...); err != nil {
 		return err
 	}
 	return t.Count(ctx, "advisories", drafts[0].a.UID, len(drafts))
 }
 
-// index adds the rows by which lists find advisories of a group and a generation.
-// The table advisory_shelves has the partitions.
-func (t Tx) index(ctx context.Context, group resource.UID, in generation, drafts []draft) error {
+// index inserts the rows by which lists find advisories of a group and a generation: partitions (in the table
+// advisory_shelves), keys of names and aliases, and counters.
+func (t Tx) index(ctx context.Context, group resource.UID, g generation, drafts []draft) error {
 	var names, aliases [][]any
 	parts, named := map[int64]int{}, map[int64]int{}
 	signatures := map[int64]string{}
@@ -183,11 +181,11 @@ func (t Tx) index(ctx context.Context, group resource.UID, in generation, drafts
 		parts[d.partition]++
 		signatures[d.partition] = d.signature
 		for _, name := range d.names {
-			names = append(names, []any{in.key(name), seg, store.MS(d.a.UpdateTime)})
-			named[in.key(name)]++
+			names = append(names, []any{g.key(name), seg, store.MS(d.a.UpdateTime)})
+			named[g.key(name)]++
 		}
 		for _, name := range d.aliases {
-			aliases = append(aliases, []any{in.key(name), seg})
+			aliases = append(aliases, []any{g.key(name), seg})
 		}
 	}
 	var rows [][]any
@@ -199,7 +197,7 @@ func (t Tx) index(ctx context.Context, group resource.UID, in generation, drafts
 		return err
 	}
 	byKey := func(a, b []any) int { return cmp.Compare(a[0].(int64), b[0].(int64)) }
-	slices.SortStableFunc(names, byKey) // neighbours in the index, one after the other
+	slices.SortStableFunc(names, byKey) // in the order of the index, so that few pages change at a time
 	slices.SortStableFunc(aliases, byKey)
 	if err := t.InsertRows(ctx, `INSERT INTO advisory_names (key, seg, update_ms)`, names, ``); err != nil {
 		return err
@@ -213,18 +211,20 @@ func (t Tx) index(ctx context.Context, group resource.UID, in generation, drafts
 	return t.addToCounters(ctx, store.NameCounter, named, 1)
 }
 
-// unindex deletes the rows that index added for an advisory.
-func (t Tx) unindex(ctx context.Context, in generation, d draft) error {
+// unindex deletes the rows that index inserted for an advisory.
+func (t Tx) unindex(ctx context.Context, g generation, d draft) error {
 	named := map[int64]int{}
 	seg := store.Segment(d.a.UID)
 	for _, name := range d.names {
-		named[in.key(name)]++
-		if err := t.Later(ctx, `DELETE FROM advisory_names WHERE key = $1 AND seg = $2`, in.key(name), seg); err != nil {
+		named[g.key(name)]++
+		err := t.Later(ctx, `DELETE FROM advisory_names WHERE key = $1 AND seg = $2`, g.key(name), seg)
+		if err != nil {
 			return err
 		}
 	}
 	for _, name := range d.aliases {
-		if err := t.Later(ctx, `DELETE FROM advisory_aliases WHERE key = $1 AND seg = $2`, in.key(name), seg); err != nil {
+		err := t.Later(ctx, `DELETE FROM advisory_aliases WHERE key = $1 AND seg = $2`, g.key(name), seg)
+		if err != nil {
 			return err
 		}
 	}
@@ -234,8 +234,8 @@ func (t Tx) unindex(ctx context.Context, in generation, d draft) error {
 	return t.addToCounters(ctx, store.NameCounter, named, -1)
 }
 
-// addToCounters adds to counters that are by key. It locks them in the order of
-// their keys, so that two writers cannot deadlock.
+// addToCounters adds sign*by[key] to the counter of each key. It locks the counters in the order of their keys, so that
+// two writers cannot deadlock. If sign is negative, it deletes counters that become 0.
 func (t Tx) addToCounters(ctx context.Context, kind string, by map[int64]int, sign int) error {
 	var rows [][]any
 	for _, k := range slices.Sorted(maps.Keys(by)) {

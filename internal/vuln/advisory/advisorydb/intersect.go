@@ -10,13 +10,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// maxLookedUp is how many matches are looked up and sorted by their updates. If
-// there are more, it is cheaper to walk the group in that order, because many of
-// the advisories on the way match.
+// maxLookedUp is the maximum number of matches that are looked up and sorted by update time. For more matches it is
+// cheaper to walk the group in the order of updates, because many of its advisories match.
 const maxLookedUp = 4096
 
-// intersect reads a page of what passes filters for which there is no index range.
-// It reads the segments that match each of them, and intersects these sets.
+// intersect reads a page of advisories for filters without an index range. It reads the segments that match each
+// filter, and intersects these sets.
 func (l *advisoryList) intersect(ctx context.Context, sc store.Scope) (entries []entry, total int64, _ error) {
 	segs, err := l.matches(ctx, sc)
 	if err != nil {
@@ -38,8 +37,7 @@ func (l *advisoryList) intersect(ctx context.Context, sc store.Scope) (entries [
 	return l.pageOf(entries), total, nil
 }
 
-// pageOfGroup returns the entries of the page, and one more, from the segments of
-// one group, which are in order.
+// pageOfGroup returns the entries of the page, and the entry after them, from the sorted segments of one group.
 func (l *advisoryList) pageOfGroup(segs []int64) (entries []entry) {
 	from, to := 0, len(segs)
 	if c := l.p.After; c != nil {
@@ -52,21 +50,21 @@ func (l *advisoryList) pageOfGroup(segs []int64) (entries []entry) {
 	}
 	n := min(l.p.Size+1, to-from-l.p.Skip)
 	for i := range max(n, 0) {
-		at := from + l.p.Skip + i
+		index := from + l.p.Skip + i
 		if l.p.Order.Desc {
-			at = to - 1 - l.p.Skip - i
+			index = to - 1 - l.p.Skip - i
 		}
-		entries = append(entries, entry{seg: segs[at], group: l.groups[0]})
+		entries = append(entries, entry{seg: segs[index], group: l.groups[0]})
 	}
 	return entries
 }
 
-// pageOf sorts entries and returns those of the page, and one more.
+// pageOf sorts entries and returns the entries of the page, and the entry after them.
 func (l *advisoryList) pageOf(entries []entry) []entry {
 	slices.SortFunc(entries, l.compare)
 	if c := l.p.After; c != nil {
-		at := entry{seg: store.Segment(resource.UID(c.UID)), updated: c.Number, group: resource.UID(c.UID).Parent()}
-		i, found := slices.BinarySearchFunc(entries, at, l.compare)
+		last := entry{seg: store.Segment(resource.UID(c.UID)), updated: c.Number, group: resource.UID(c.UID).Parent()}
+		i, found := slices.BinarySearchFunc(entries, last, l.compare)
 		if found {
 			i++
 		}
@@ -76,8 +74,7 @@ func (l *advisoryList) pageOf(entries []entry) []entry {
 	return entries[:min(l.p.Size+1, len(entries))]
 }
 
-// matches returns the segments that pass all filters but those of partitions, in
-// order.
+// matches returns the sorted segments of the advisories that pass all filters, except the filters of partitions.
 func (l *advisoryList) matches(ctx context.Context, sc store.Scope) ([]int64, error) {
 	var sets [][]int64
 	if len(sc.Rows) > 0 {
@@ -111,7 +108,7 @@ func (l *advisoryList) matches(ctx context.Context, sc store.Scope) ([]int64, er
 	return intersection(sets), nil
 }
 
-// intersection returns what all sets have, in order.
+// intersection returns the sorted elements that all sets contain. It sorts and overwrites the sets.
 func intersection(sets [][]int64) []int64 {
 	slices.SortFunc(sets, func(a, b []int64) int { return len(a) - len(b) })
 	for _, s := range sets {
@@ -124,23 +121,25 @@ func intersection(sets [][]int64) []int64 {
 	return out
 }
 
-func (l *advisoryList) withIDs(ctx context.Context) (all []int64, _ error) {
+// withIDs returns the segments of the advisories with an ID of the filter.
+func (l *advisoryList) withIDs(ctx context.Context) (found []int64, _ error) {
 	for _, g := range l.groups {
 		text, args := withIDs(l.s.Engine, `t.seg`, g, l.f.IDs)
 		segs, err := store.ReadColumn[int64](ctx, l.s.Rows, text, args...)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, segs...)
+		found = append(found, segs...)
 	}
-	return all, nil
+	return found, nil
 }
 
+// withValue returns the segments of the advisories with one of the filter's values.
 func (l *advisoryList) withValue(ctx context.Context, v keyedFilter) ([]int64, error) {
 	var keys []int64
-	for _, h := range l.generations {
+	for _, g := range l.generations {
 		for _, s := range v.values {
-			keys = append(keys, h.keys(v.field, s)...)
+			keys = append(keys, g.keys(v.field, s)...)
 		}
 	}
 	table := "advisory_names"
@@ -148,27 +147,28 @@ func (l *advisoryList) withValue(ctx context.Context, v keyedFilter) ([]int64, e
 		table = "advisory_aliases"
 	}
 	q := store.Query{Engine: l.s.Engine}
-	text := fmt.Sprintf(`SELECT t.seg FROM %s AS s CROSS JOIN %s AS t WHERE t.key = s.v`, l.s.Engine.Unnest(&q, keys), table)
+	text := fmt.Sprintf(`SELECT t.seg FROM %s AS s CROSS JOIN %s AS t WHERE t.key = s.v`,
+		l.s.Engine.Unnest(&q, keys), table)
 	return store.ReadColumn[int64](ctx, l.s.Rows, text, q.Args...)
 }
 
-// lookUp returns the entries of those segments whose partition passes the filter.
+// lookUp returns the entries of the segments whose partition passes the filter.
 func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entry, _ error) {
-	on := map[int64]resource.UID{}
+	groups := map[int64]resource.UID{} // by partition
 	for _, part := range l.partitions {
 		if part.matches(l.f) {
-			on[part.id] = part.group
+			groups[part.id] = part.group
 		}
 	}
-	for some := range slices.Chunk(segs, 4096) {
+	for chunk := range slices.Chunk(segs, 4096) {
 		q := store.Query{Engine: l.s.Engine}
-		text := fmt.Sprintf(`SELECT t.seg, t.update_ms, t.shelf FROM %s AS s CROSS JOIN advisories AS t WHERE t.seg = s.v`,
-			l.s.Engine.Unnest(&q, some))
+		text := fmt.Sprintf(`SELECT t.seg, t.update_ms, t.shelf
+			FROM %s AS s CROSS JOIN advisories AS t WHERE t.seg = s.v`, l.s.Engine.Unnest(&q, chunk))
 		err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var e entry
 			var id int64
 			err := row.Scan(&e.seg, &e.updated, &id)
-			if g, ok := on[id]; ok {
+			if g, ok := groups[id]; ok {
 				e.group = g
 				entries = append(entries, e)
 			}
@@ -181,13 +181,12 @@ func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entr
 	return entries, nil
 }
 
-// walkUpdates walks a group in the order of updates until it has a page of
-// advisories that are among segs.
+// walkUpdates walks a group in the order of updates until it has found a page of advisories that segs contains.
 func (l *advisoryList) walkUpdates(ctx context.Context, segs []int64) (entries []entry, _ error) {
 	walk := *l
 	in := indexRanges{table: "advisories", column: "parent",
-		all: []indexRange{{key: store.Segment(l.groups[0]), group: l.groups[0]}}}
-	for len(entries) < l.need() {
+		ranges: []indexRange{{key: store.Segment(l.groups[0]), group: l.groups[0]}}}
+	for len(entries) < l.wanted() {
 		part, err := walk.merge(ctx, in, 2048)
 		if err != nil {
 			return nil, err

@@ -14,21 +14,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// This file lists advisories. As with other kinds, the cost of a page depends on its
-// size: every group, every partition and every name has its advisories in each
-// order in an index, and its total in a counter, so a list with one filter is a
-// merge of index ranges. A list that combines filters of different kinds reads
-// everything that each of them matches, and intersects that (intersect.go).
+// This file lists advisories. As for other kinds, the cost of a page depends on the size of the page. An index
+// contains the advisories of every group, every partition and every name in each order, and a counter contains their
+// number. So a list with one filter is a merge of index ranges. A list that combines filters of different kinds reads
+// all matches of each filter, and intersects them (intersect.go).
 //
-// The cost has one more factor than elsewhere: the number of groups in reach that
-// have advisories, because ranges are of one group. There are few: advisories are
-// imported for an organization, or written for a team's artifacts.
+// The cost has one more factor than for other kinds: the number of groups in reach with advisories, because a range
+// contains advisories of one group. There are few such groups, because advisories are imported for an organization, or
+// written for a team's artifacts.
 
-// advisoryOrders are the fields a list of advisories can be ordered by.
+// advisoryOrders are the fields by which a list of advisories can be ordered.
 var advisoryOrders = map[string]order{"uid": byUID, "create_time": byCreation, "update_time": byUpdate}
 
-// An order is one advisories can be listed in. That of creation is the order of
-// segments, which rise with time.
+// An order is an order of a list of advisories. The order of creation is the order of segments, because segments rise
+// with time.
 type order int
 
 const (
@@ -37,25 +36,25 @@ const (
 	byUpdate
 )
 
-// A partition is the advisories of a group that have a signature: a row of the
-// table advisory_shelves, whose id advisories have in the column shelf.
+// A partition is the advisories of a group with the same signature. It is a row of the table advisory_shelves. The
+// column shelf of an advisory contains the partition's id.
 type partition struct {
 	id    int64
 	group resource.UID
 	signature
 }
 
-// An indexRange is a range of an index with advisories of one group in order.
+// An indexRange is a range of an index with advisories of one group.
 type indexRange struct {
-	key   int64
+	key   int64 // value of the first column of the index
 	group resource.UID
-	n     int64
+	n     int64 // number of advisories
 }
 
-// indexRanges are ranges of the indexes of one table that begin with one column.
+// indexRanges are ranges of the indexes of one table whose first column is column.
 type indexRanges struct {
 	table, column string
-	all           []indexRange
+	ranges        []indexRange
 }
 
 // An entry is the position of an advisory in an order.
@@ -66,8 +65,7 @@ type entry struct {
 
 func (e entry) uid() string { return fmt.Sprintf("%s/%016x", e.group, uint64(e.seg)^1<<63) }
 
-// Advisories returns one page of advisories. The packages they affect are left
-// out unless whole is set.
+// Advisories returns one page of advisories. It omits their affected packages unless whole is set.
 func (s *Store) Advisories(
 	ctx context.Context, r store.Reach, f vuln.AdvisoryFilter, p page.Request, whole bool,
 ) (out page.Page[vuln.Advisory], _ error) {
@@ -110,58 +108,59 @@ func (s *Store) Advisories(
 	return out, err
 }
 
-// partitions returns all partitions of a scope, in the order of their groups.
-func (s *Store) partitions(ctx context.Context, sc store.Scope) (all []partition, _ error) {
-	for _, at := range groupConditions(sc) {
-		err := s.Rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+at.text, at.args,
+// partitions returns all partitions in a scope, ordered by group.
+func (s *Store) partitions(ctx context.Context, sc store.Scope) (parts []partition, _ error) {
+	for _, c := range groupConditions(sc) {
+		err := s.Rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+c.text, c.args,
 			func(row store.Scanner) (bool, error) {
 				var part partition
 				var text string
 				if err := row.Scan(&part.id, &part.group, &text); err != nil {
 					return false, err
 				}
-				err := json.Unmarshal([]byte(text), &part.signature) // newDraft wrote it
-				all = append(all, part)
+				err := json.Unmarshal([]byte(text), &part.signature) // newDraft encodes it
+				parts = append(parts, part)
 				return false, err
 			})
 		if err != nil {
 			return nil, err
 		}
 	}
-	slices.SortFunc(all, func(a, b partition) int {
+	slices.SortFunc(parts, func(a, b partition) int {
 		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.id, b.id))
 	})
-	return slices.CompactFunc(all, func(a, b partition) bool { return a.id == b.id }), nil
+	return slices.CompactFunc(parts, func(a, b partition) bool { return a.id == b.id }), nil
 }
 
-// groupConditions returns the conditions on the column grp that select the groups
-// of a scope, one for each statement.
-func groupConditions(sc store.Scope) (all []condition) {
+// groupConditions returns conditions on the column grp that together select the groups of a scope. Each is for a
+// separate statement.
+func groupConditions(sc store.Scope) (conditions []condition) {
 	var groups []resource.UID
 	for _, uid := range sc.Rows {
 		groups = append(groups, uid.Parent())
 	}
 	groups = append(groups, sc.Children)
 	for _, g := range sc.Below {
-		all = append(all, condition{`grp >= $1 AND grp < $2`, []any{string(g) + "/", string(g) + "0"}})
+		conditions = append(conditions,
+			condition{`grp >= $1 AND grp < $2`, []any{string(g) + "/", string(g) + "0"}})
 		groups = append(groups, g)
 	}
 	slices.Sort(groups)
 	for _, g := range slices.Compact(groups) {
 		if g != "" {
-			all = append(all, condition{`grp = $1`, []any{string(g)}})
+			conditions = append(conditions, condition{`grp = $1`, []any{string(g)}})
 		}
 	}
-	return all
+	return conditions
 }
 
-// A condition is what follows WHERE.
+// A condition is the text of a WHERE clause and its arguments.
 type condition struct {
 	text string
 	args []any
 }
 
-// groupsOf returns the groups of partitions.
+// groupsOf returns the groups of partitions, which are ordered by group.
 func groupsOf(parts []partition) (groups []resource.UID) {
 	for _, part := range parts {
 		if len(groups) == 0 || groups[len(groups)-1] != part.group {
@@ -171,7 +170,7 @@ func groupsOf(parts []partition) (groups []resource.UID) {
 	return groups
 }
 
-// An advisoryList is a list being read.
+// An advisoryList is one request for a page of advisories.
 type advisoryList struct {
 	s          *Store
 	by         order
@@ -180,31 +179,30 @@ type advisoryList struct {
 	partitions []partition
 	groups     []resource.UID
 
-	generations []groupGenerations // if values are filtered by
+	generations []groupGenerations // set if there are keyed filters
 }
 
-// A keyedFilter is a field of the filter whose values have keys.
+// A keyedFilter is a field of the filter whose values have keys in an index.
 type keyedFilter struct {
 	field  field
 	values []string
 }
 
-// keyedFilters returns the fields of the filter that are set and whose values have
-// keys.
-func (l *advisoryList) keyedFilters() (all []keyedFilter) {
+// keyedFilters returns the keyed filters that are set.
+func (l *advisoryList) keyedFilters() (filters []keyedFilter) {
 	for _, v := range []keyedFilter{
-		{artifactName, l.f.ArtifactNames}, {componentName, l.f.ComponentNames}, {componentLocation, l.f.ComponentLocations},
-		{alias, l.f.Aliases}, {legacyID, l.f.LegacyIDs},
+		{artifactName, l.f.ArtifactNames}, {componentName, l.f.ComponentNames},
+		{componentLocation, l.f.ComponentLocations}, {alias, l.f.Aliases}, {legacyID, l.f.LegacyIDs},
 	} {
 		if len(v.values) > 0 {
-			all = append(all, v)
+			filters = append(filters, v)
 		}
 	}
-	return all
+	return filters
 }
 
-// ranges returns the index ranges that have exactly what passes the filter, if
-// there are such: those of groups, of partitions, or of one name.
+// ranges returns the index ranges that contain exactly the advisories that pass the filter: ranges of groups, of
+// partitions, or of one name. ok is false if there are no such ranges.
 func (l *advisoryList) ranges(sc store.Scope) (in indexRanges, ok bool) {
 	values := l.keyedFilters()
 	partitioned := filtersPartitions(l.f)
@@ -214,9 +212,9 @@ func (l *advisoryList) ranges(sc store.Scope) (in indexRanges, ok bool) {
 	switch {
 	case len(values) == 1 && !partitioned && len(values[0].values) == 1 && values[0].field < alias:
 		in.table, in.column = "advisory_names", "key"
-		for _, h := range l.generations {
-			for _, key := range h.keys(values[0].field, values[0].values[0]) {
-				in.all = append(in.all, indexRange{key: key, group: h.group})
+		for _, g := range l.generations {
+			for _, key := range g.keys(values[0].field, values[0].values[0]) {
+				in.ranges = append(in.ranges, indexRange{key: key, group: g.group})
 			}
 		}
 	case len(values) > 0:
@@ -225,19 +223,19 @@ func (l *advisoryList) ranges(sc store.Scope) (in indexRanges, ok bool) {
 		in.table, in.column = "advisories", "shelf"
 		for _, part := range l.partitions {
 			if part.matches(l.f) {
-				in.all = append(in.all, indexRange{key: part.id, group: part.group})
+				in.ranges = append(in.ranges, indexRange{key: part.id, group: part.group})
 			}
 		}
 	default:
 		in.table, in.column = "advisories", "parent"
 		for _, g := range l.groups {
-			in.all = append(in.all, indexRange{key: store.Segment(g), group: g})
+			in.ranges = append(in.ranges, indexRange{key: store.Segment(g), group: g})
 		}
 	}
 	return in, true
 }
 
-// counters returns the kind and the column of the counters of ranges.
+// counters returns the kind and the column of the counters for the ranges.
 func (in indexRanges) counters() (kind, column string) {
 	switch in.column {
 	case "parent":
@@ -248,63 +246,65 @@ func (in indexRanges) counters() (kind, column string) {
 	return store.NameCounter, "n"
 }
 
-// walk reads a page from index ranges, and one entry more if there is one.
+// walk reads a page from index ranges, and the entry after the page if there is one. total is the number of advisories
+// in the ranges.
 func (l *advisoryList) walk(ctx context.Context, in indexRanges) (entries []entry, total int64, _ error) {
-	if len(in.all) == 0 {
+	if len(in.ranges) == 0 {
 		return nil, 0, nil
 	}
-	if err := l.size(ctx, in); err != nil {
+	if err := l.countRanges(ctx, in); err != nil {
 		return nil, 0, err
 	}
-	in.all = slices.DeleteFunc(in.all, func(n indexRange) bool { return n.n <= 0 })
-	for _, n := range in.all {
+	in.ranges = slices.DeleteFunc(in.ranges, func(n indexRange) bool { return n.n <= 0 })
+	for _, n := range in.ranges {
 		total += n.n
 	}
-	if len(in.all) == 0 {
+	if len(in.ranges) == 0 {
 		return nil, 0, nil
 	}
-	entries, err := l.merge(ctx, in, l.need())
+	entries, err := l.merge(ctx, in, l.wanted())
 	return entries[min(l.p.Skip, len(entries)):], total, err
 }
 
-func (l *advisoryList) need() int { return l.p.Skip + l.p.Size + 1 }
+// wanted returns the number of entries to read: the skipped ones, the page, and the entry after the page.
+func (l *advisoryList) wanted() int { return l.p.Skip + l.p.Size + 1 }
 
-// size reads how many advisories the ranges have.
-func (l *advisoryList) size(ctx context.Context, in indexRanges) error {
+// countRanges sets the number of advisories of each range from the counters.
+func (l *advisoryList) countRanges(ctx context.Context, in indexRanges) error {
 	kind, column := in.counters()
 	q := store.Query{Engine: l.s.Engine}
 	var keys []int64
-	for _, n := range in.all {
+	for _, n := range in.ranges {
 		keys = append(keys, n.key)
 	}
-	which := q.Arg(kind)
-	text := fmt.Sprintf("SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE c.kind = %s AND c.grp = s.v) FROM %s AS s",
-		column, which, q.Engine.Unnest(&q, keys))
+	kindArg := q.Arg(kind)
+	text := fmt.Sprintf(`SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c
+		WHERE c.kind = %s AND c.grp = s.v) FROM %s AS s`, column, kindArg, q.Engine.Unnest(&q, keys))
 	return l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var i int
 		var n int64
 		err := row.Scan(&i, &n)
-		in.all[i].n = n
+		in.ranges[i].n = n
 		return false, err
 	})
 }
 
-// merge returns the first n entries of ranges after the cursor, in order.
+// merge returns the first n entries of the ranges after the cursor, in the order of the list.
 func (l *advisoryList) merge(ctx context.Context, in indexRanges, n int) ([]entry, error) {
-	if l.s.Engine.Postgres && len(in.all) > 1 {
-		return l.lateral(ctx, in, n)
+	if l.s.Engine.Postgres && len(in.ranges) > 1 {
+		return l.mergeLateral(ctx, in, n)
 	}
 	var best []entry
-	if l.p.Order.Desc { // what is newest is read first, and spares the rest
-		in.all = slices.Clone(in.all)
-		slices.Reverse(in.all)
+	if l.p.Order.Desc { // read the newest entries first, so that few rows of the other ranges are read
+		in.ranges = slices.Clone(in.ranges)
+		slices.Reverse(in.ranges)
 	}
-	for _, a := range in.all {
+	for _, a := range in.ranges {
 		if from, to := l.bounds(a.group); from > to {
 			continue
 		}
 		q := store.Query{Engine: l.s.Engine}
-		text := l.first(&q, in, a, n)
+		text := l.rangeQuery(&q, in, a, n)
 		var got []entry
 		err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			e := entry{group: a.group}
@@ -325,12 +325,12 @@ func (l *advisoryList) merge(ctx context.Context, in indexRanges, n int) ([]entr
 	return best, nil
 }
 
-// first is the statement that reads the first n entries of a range.
-func (l *advisoryList) first(q *store.Query, in indexRanges, a indexRange, n int) string {
+// rangeQuery returns the statement that reads the first n entries of one range.
+func (l *advisoryList) rangeQuery(q *store.Query, in indexRanges, a indexRange, n int) string {
 	key := q.Arg(a.key)
-	text := fmt.Sprintf(`SELECT t.seg, %s FROM %s AS t WHERE `, l.key(), in.table)
+	text := fmt.Sprintf(`SELECT t.seg, %s FROM %s AS t WHERE `, l.orderColumn(), in.table)
 	if l.by == byUpdate {
-		text += fmt.Sprintf(`t.%s = %s`, in.column, key) + l.after(q.Arg)
+		text += fmt.Sprintf(`t.%s = %s`, in.column, key) + l.afterCursor(q.Arg)
 	} else {
 		from, to := l.bounds(a.group)
 		text += in.between(q.Engine, key, q.Arg(from), q.Arg(to))
@@ -338,28 +338,28 @@ func (l *advisoryList) first(q *store.Query, in indexRanges, a indexRange, n int
 	return text + l.orderBy(in) + q.Limit(n)
 }
 
-// between is the condition that an advisory is in a range, with its segment between
-// two. For PostgreSQL it compares pairs: with an equality it would walk the table
-// by segments and discard the rows of other ranges. For SQLite it is an equality,
-// because of a pair SQLite seeks to the first half only.
+// between returns the condition that an advisory is in a range and its segment is between two segments. For PostgreSQL
+// it compares pairs, because with an equality PostgreSQL would walk the table by segments and discard the rows of other
+// ranges. For SQLite it is an equality, because SQLite uses only the first half of a pair to seek.
 func (in indexRanges) between(e store.Engine, key, from, to string) string {
 	if !e.Postgres {
 		return fmt.Sprintf(`t.%s = %s AND t.seg >= %s AND t.seg <= %s`, in.column, key, from, to)
 	}
-	return fmt.Sprintf(`(t.%s, t.seg) >= (%s, %s) AND (t.%s, t.seg) <= (%s, %s)`, in.column, key, from, in.column, key, to)
+	return fmt.Sprintf(`(t.%s, t.seg) >= (%s, %s) AND (t.%s, t.seg) <= (%s, %s)`,
+		in.column, key, from, in.column, key, to)
 }
 
-// lateral does what merge does in one statement: in PostgreSQL a round trip
-// costs more than many rows.
-func (l *advisoryList) lateral(ctx context.Context, in indexRanges, n int) (best []entry, _ error) {
+// mergeLateral is merge in one statement for PostgreSQL, because a round trip to PostgreSQL costs more than reading
+// many rows.
+func (l *advisoryList) mergeLateral(ctx context.Context, in indexRanges, n int) (best []entry, _ error) {
 	q := store.Query{Engine: l.s.Engine}
-	text := l.firsts(&q, in, n)
+	text := l.rangesQuery(&q, in, n)
 	err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var i int
 		var e entry
 		err := row.Scan(&i, &e.seg, &e.updated)
 		if err == nil {
-			e.group = in.all[i].group
+			e.group = in.ranges[i].group
 		}
 		best = append(best, e)
 		return false, err
@@ -368,27 +368,27 @@ func (l *advisoryList) lateral(ctx context.Context, in indexRanges, n int) (best
 	return best[:min(n, len(best))], err
 }
 
-// firsts is the statement that reads the first n entries of each range.
-func (l *advisoryList) firsts(q *store.Query, in indexRanges, n int) string {
+// rangesQuery returns the statement that reads the first n entries of each range.
+func (l *advisoryList) rangesQuery(q *store.Query, in indexRanges, n int) string {
 	var keys []int64
 	var froms, tos []int64
-	for _, a := range in.all {
+	for _, a := range in.ranges {
 		from, to := l.bounds(a.group)
 		keys, froms, tos = append(keys, a.key), append(froms, from), append(tos, to)
 	}
 	each := fmt.Sprintf(`unnest(%s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY AS s (v, b, e, i)`,
 		q.Arg(keys), q.Arg(froms), q.Arg(tos))
-	one := fmt.Sprintf(`SELECT t.seg, %s AS k FROM %s AS t WHERE `, l.key(), in.table)
+	one := fmt.Sprintf(`SELECT t.seg, %s AS k FROM %s AS t WHERE `, l.orderColumn(), in.table)
 	if l.by == byUpdate {
-		one += fmt.Sprintf(`t.%s = s.v`, in.column) + l.after(q.Arg)
+		one += fmt.Sprintf(`t.%s = s.v`, in.column) + l.afterCursor(q.Arg)
 	} else {
 		one += in.between(q.Engine, "s.v", "s.b", "s.e")
 	}
 	last := ""
 	if l.by != byUID || len(l.groups) == 1 {
-		last = fmt.Sprintf(` ORDER BY h.k%s, h.seg%s`, l.dir(), l.dir()) + q.Limit(n)
+		last = fmt.Sprintf(` ORDER BY h.k%s, h.seg%s`, l.direction(), l.direction()) + q.Limit(n)
 	}
-	if last != "" && len(in.all) > n { // of more ranges than entries, those that start first
+	if last != "" && len(in.ranges) > n { // only the n ranges whose first entries come first can contribute
 		each = fmt.Sprintf(`(SELECT s.v, s.b, s.e, s.i FROM %s CROSS JOIN LATERAL (%s%s LIMIT 1) AS h%s) AS s`, each, one,
 			l.orderBy(in), last)
 	}
@@ -396,8 +396,8 @@ func (l *advisoryList) firsts(q *store.Query, in indexRanges, n int) string {
 		q.Limit(n)) + last
 }
 
-// key is what an entry is read with beside its segment.
-func (l *advisoryList) key() string {
+// orderColumn returns the column that is read together with the segment of an entry.
+func (l *advisoryList) orderColumn() string {
 	if l.by == byUpdate {
 		return "t.update_ms"
 	}
@@ -409,19 +409,18 @@ func (l *advisoryList) orderBy(in indexRanges) string {
 	if l.by == byUpdate {
 		column = "update_ms"
 	}
-	return fmt.Sprintf(" ORDER BY t.%s%s, t.seg%s", column, l.dir(), l.dir())
+	return fmt.Sprintf(" ORDER BY t.%s%s, t.seg%s", column, l.direction(), l.direction())
 }
 
-func (l *advisoryList) dir() string {
+func (l *advisoryList) direction() string {
 	if l.p.Order.Desc {
 		return " DESC"
 	}
 	return ""
 }
 
-// after is the condition that an advisory comes after the cursor in the order of
-// updates.
-func (l *advisoryList) after(arg func(any) string) string {
+// afterCursor returns the condition that an advisory comes after the cursor in the order of updates.
+func (l *advisoryList) afterCursor(arg func(any) string) string {
 	c := l.p.After
 	if c == nil {
 		return ""
@@ -434,25 +433,24 @@ func (l *advisoryList) after(arg func(any) string) string {
 		arg(store.Segment(resource.UID(c.UID))))
 }
 
-// bounds are the first and last segment an advisory directly in group may have
-// and come after the cursor, in the orders that are of segments.
+// bounds returns the first and last segment of advisories directly in group that come after the cursor, for the orders
+// by segment. If there are none, from is greater than to.
 func (l *advisoryList) bounds(group resource.UID) (from, to int64) {
 	from, to = math.MinInt64, math.MaxInt64
 	c := l.p.After
 	if c == nil || l.by == byUpdate {
 		return from, to
 	}
-	at := resource.UID(c.UID)
-	seg := store.Segment(at)
-	self := l.by == byCreation || at.Parent() == group
-	if !self {
-		if !group.Covers(at) { // all of the group is on one side
+	cursor := resource.UID(c.UID)
+	seg := store.Segment(cursor)
+	if l.by != byCreation && cursor.Parent() != group {
+		if !group.Covers(cursor) { // the whole group is before or after the cursor
 			if (string(group)+"/" > c.UID) == l.p.Order.Desc {
 				return 1, 0
 			}
 			return from, to
 		}
-		seg = store.Segment(at.Ancestor(group.Depth() + 1)) // below the cursor's ancestor there
+		seg = store.Segment(cursor.Ancestor(group.Depth() + 1)) // the cursor's ancestor directly in the group
 		if l.p.Order.Desc {
 			return from, seg
 		}
@@ -466,7 +464,7 @@ func (l *advisoryList) bounds(group resource.UID) (from, to int64) {
 	return seg + 1, to
 }
 
-// compare orders entries as the list has them.
+// compare compares entries in the order of the list.
 func (l *advisoryList) compare(a, b entry) int {
 	n := 0
 	switch {
@@ -483,7 +481,7 @@ func (l *advisoryList) compare(a, b entry) int {
 	return n
 }
 
-// mergeEntries merges two ordered lists and keeps the first n.
+// mergeEntries merges two sorted lists and returns the first n entries.
 func mergeEntries(a, b []entry, n int, order func(a, b entry) int) []entry {
 	if len(a) == 0 {
 		return b[:min(n, len(b))]
@@ -499,16 +497,16 @@ func mergeEntries(a, b []entry, n int, order func(a, b entry) int) []entry {
 	return out
 }
 
-// fetchAdvisories reads the advisories of entries, in their order. One that has
-// gone meanwhile is left out.
+// fetchAdvisories reads the advisories of entries, in the order of entries. It omits advisories that were deleted since
+// the entries were read.
 func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool) ([]vuln.Advisory, error) {
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	at := make(map[int64]int, len(entries))
+	index := make(map[int64]int, len(entries))
 	segs := make([]int64, len(entries))
 	for i, e := range entries {
-		at[e.seg], segs[i] = i, e.seg
+		index[e.seg], segs[i] = i, e.seg
 	}
 	columns := advisoryColumns
 	if whole {
@@ -521,7 +519,7 @@ func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		a, err := scanAdvisory(row, whole)
 		if err == nil {
-			items[at[store.Segment(a.UID)]] = a
+			items[index[store.Segment(a.UID)]] = a
 		}
 		return false, err
 	})

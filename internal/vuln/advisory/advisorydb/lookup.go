@@ -10,13 +10,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// advisoriesCached is how many advisories are cached for queries by package. One
-// takes about 3 kB.
+// advisoriesCached is the number of advisories that are cached for queries by package. Each takes about 3 kB.
 const advisoriesCached = 32_768
 
-// MatchingAdvisories returns the advisories in reach that name a package and whose
-// affected packages, as their latest event leaves them, pass match, in no
-// particular order.
+// MatchingAdvisories returns the advisories in reach that name a package and whose current affected packages (see
+// vuln.Advisory.Current) pass match, in no particular order.
 func (s *Store) MatchingAdvisories(
 	ctx context.Context, r store.Reach, place resource.UIDFilter, name string,
 	match func([]vuln.Affected) (bool, error),
@@ -25,19 +23,19 @@ func (s *Store) MatchingAdvisories(
 	if sc.Empty() {
 		return nil, nil
 	}
-	holdings, err := s.generations(ctx, sc)
+	groups, err := s.generations(ctx, sc)
 	if err != nil {
 		return nil, err
 	}
 	var keys []int64
-	for _, h := range holdings {
-		keys = append(keys, h.keys(artifactName, name)...)
+	for _, g := range groups {
+		keys = append(keys, g.keys(artifactName, name)...)
 	}
-	all, err := s.withKeys(ctx, keys)
+	named, err := s.advisoriesWithNameKeys(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	for _, v := range all {
+	for _, v := range named {
 		hit, err := match(v.Affected)
 		if err != nil {
 			return nil, err
@@ -49,16 +47,16 @@ func (s *Store) MatchingAdvisories(
 	return found, nil
 }
 
-// A cachedAdvisory is an advisory in the cache, as its latest event leaves it.
+// A cachedAdvisory is the current form of an advisory (see vuln.Advisory.Current) in the cache.
 type cachedAdvisory struct {
-	history int64 // of the database
-	updated int64
+	history int64 // history of the database from which it was read
+	updated int64 // update time in milliseconds
 	vuln.Advisory
 }
 
-// withKeys returns the advisories that have one of the keys, from the cache if they
-// have not changed: to decode one costs more than to find it.
-func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdvisory, _ error) {
+// advisoriesWithNameKeys returns the current form of the advisories with one of the keys in advisory_names. It takes
+// unchanged advisories from the cache, because decoding an advisory costs more than finding it.
+func (s *Store) advisoriesWithNameKeys(ctx context.Context, keys []int64) (found []*cachedAdvisory, _ error) {
 	var uncached []int64
 	history := s.History()
 	q := store.Query{Engine: s.Engine}
@@ -71,14 +69,14 @@ func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdviso
 		ok = ok && v.history == history && v.updated == updated
 		s.Lookups.Count(ok)
 		if ok {
-			all = append(all, v)
+			found = append(found, v)
 		} else {
 			uncached = append(uncached, seg)
 		}
 		return false, err
 	})
 	if err != nil || len(uncached) == 0 {
-		return all, err
+		return found, err
 	}
 	q = store.Query{Engine: s.Engine}
 	text = fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, fullColumns,
@@ -90,14 +88,14 @@ func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdviso
 		}
 		v := &cachedAdvisory{history, store.MS(a.UpdateTime), a.Current()}
 		s.advisories.Add(store.Segment(a.UID), v)
-		all = append(all, v)
+		found = append(found, v)
 		return false, nil
 	})
-	return all, err
+	return found, err
 }
 
-// Called returns the keys of the advisories in reach that have a name, as their ID or one
-// of their aliases, or that share a name with one of these.
+// KeysByName returns the keys of the advisories in reach whose ID, alias or legacy ID is name, and of all advisories
+// that share an ID or alias with one of them.
 func (s *Store) KeysByName(ctx context.Context, r store.Reach, name string) ([]int64, error) {
 	sc := store.Visible(false, r, resource.UIDFilter{})
 	if sc.Empty() {
@@ -107,47 +105,49 @@ func (s *Store) KeysByName(ctx context.Context, r store.Reach, name string) ([]i
 	if err != nil {
 		return nil, err
 	}
-	in, err := s.generations(ctx, sc)
+	generations, err := s.generations(ctx, sc)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := s.called(ctx, groupsOf(parts), in, []string{name})
+	keys, err := s.keysWithNames(ctx, groupsOf(parts), generations, []string{name})
 	if err != nil || len(keys) == 0 {
 		return nil, err
 	}
-	all, err := s.AdvisoriesByKey(ctx, keys)
+	named, err := s.AdvisoriesByKey(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
 	names := []string{name}
-	for _, a := range all {
+	for _, a := range named {
 		names = append(append(names, a.ID), a.Aliases...)
 	}
 	slices.Sort(names)
-	return s.called(ctx, groupsOf(parts), in, slices.Compact(names))
+	return s.keysWithNames(ctx, groupsOf(parts), generations, slices.Compact(names))
 }
 
-func (s *Store) called(
-	ctx context.Context, groups []resource.UID, in []groupGenerations, names []string,
+// keysWithNames returns the keys of the advisories whose ID, alias or legacy ID is one of names, each once, in order.
+
+func (s *Store) keysWithNames(
+	ctx context.Context, groups []resource.UID, generations []groupGenerations, names []string,
 ) ([]int64, error) {
-	l := advisoryList{s: s, groups: groups, generations: in, f: vuln.AdvisoryFilter{IDs: names}}
-	all, err := l.withIDs(ctx)
+	l := advisoryList{s: s, groups: groups, generations: generations, f: vuln.AdvisoryFilter{IDs: names}}
+	keys, err := l.withIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range []field{alias, legacyID} {
-		more, err := l.withValue(ctx, keyedFilter{f, names})
+		aliased, err := l.withValue(ctx, keyedFilter{f, names})
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, more...)
+		keys = append(keys, aliased...)
 	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
+	slices.Sort(keys)
+	return slices.Compact(keys), nil
 }
 
-// WithKeys returns advisories by their keys, as their latest event leaves them. One that
-// is gone is left out.
+// AdvisoriesByKey returns the current form (see vuln.Advisory.Current) of the advisories with these keys. It omits
+// advisories that no longer exist.
 func (s *Store) AdvisoriesByKey(ctx context.Context, keys []int64) ([]vuln.Advisory, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, fullColumns,
@@ -158,14 +158,14 @@ func (s *Store) AdvisoriesByKey(ctx context.Context, keys []int64) ([]vuln.Advis
 	}, text, q.Args...)
 }
 
-// Naming returns the advisories of all organizations that name a package.
-func (s *Store) AdvisoriesNaming(ctx context.Context, name string) (all []vuln.Advisory, _ error) {
+// AdvisoriesNaming returns the advisories of all organizations that name a package.
+func (s *Store) AdvisoriesNaming(ctx context.Context, name string) (advisories []vuln.Advisory, _ error) {
 	type pair struct {
-		group resource.UID
-		in    generation
+		group      resource.UID
+		generation generation
 	}
 	pairs, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (p pair, err error) {
-		err = row.Scan(&p.group, &p.in)
+		err = row.Scan(&p.group, &p.generation)
 		return p, err
 	}, `SELECT grp, era FROM advisory_eras`)
 	if err != nil {
@@ -173,11 +173,11 @@ func (s *Store) AdvisoriesNaming(ctx context.Context, name string) (all []vuln.A
 	}
 	keys := make([]int64, len(pairs))
 	for i, p := range pairs {
-		keys[i] = p.in.key(keyOf(p.group, artifactName, name))
+		keys[i] = p.generation.key(keyOf(p.group, artifactName, name))
 	}
-	found, err := s.withKeys(ctx, keys)
+	found, err := s.advisoriesWithNameKeys(ctx, keys)
 	for _, v := range found {
-		all = append(all, v.Advisory)
+		advisories = append(advisories, v.Advisory)
 	}
-	return all, err
+	return advisories, err
 }

@@ -19,24 +19,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// This file searches the text of advisories: names, aliases and ids, for any part of
-// a word. The text of a million of them takes about 80 MB. It is stored in blocks of
-// a thousand advisories or more, which are cached until their version changes and
-// searched byte by byte on all cores: a search of 1.3 million takes a few dozen
-// milliseconds. An index of trigrams would be faster for rare words and slower for
-// common ones ("cve" is in all of them, and the total must be exact), and would
-// cost an import more than everything else.
+// This file searches the text of advisories, which is their names, aliases and IDs, for any part of a word. The text of
+// a million advisories takes about 80 MB. It is stored in blocks of a thousand advisories or more. Blocks are cached
+// until their version changes, and searched byte by byte on all cores: a search in 1.3 million advisories takes a few
+// dozen milliseconds. An index of trigrams would be faster for rare words, but slower for common ones ("cve" is in
+// almost every text, and the total must be exact), and would take most of the time of an import.
 
-// A block is the text of some advisories, in the order of their segments.
+// A block is the search text of advisories, ordered by segment.
 type block struct {
 	segs []int64
-	ends []uint32 // where each one's text ends
+	ends []uint32 // end of each advisory's text, as an offset in text
 	text []byte
 }
 
 const (
-	blockRows      = 1024      // a few new advisories are added to the last block until it has this many
-	textCacheBytes = 192 << 20 // the size of the cache
+	blockRows      = 1024      // small imports are added to the last block up to this number of advisories
+	textCacheBytes = 192 << 20 // size of the cache in bytes
 )
 
 func (b *block) add(seg int64, text string) {
@@ -45,8 +43,7 @@ func (b *block) add(seg int64, text string) {
 	b.ends = append(b.ends, uint32(len(b.text)))
 }
 
-// with returns the block with the text of one advisory in place of another, or,
-// if that is empty, without it.
+// with returns a copy of the block in which the advisory seg has another text, or which omits seg if text is empty.
 func (b *block) with(seg int64, text string) *block {
 	out := &block{}
 	from := uint32(0)
@@ -61,19 +58,19 @@ func (b *block) with(seg int64, text string) *block {
 	return out
 }
 
-// find returns the segments of advisories that contain what. Texts end with a
-// NUL, which what does not have, so that nothing is found across two.
-func (b *block) find(what []byte) (segs []int64) {
-	for at, n := 0, 0; ; n++ {
-		i := bytes.Index(b.text[at:], what)
+// find returns the segments of the advisories whose text contains pattern. A match cannot span two advisories, because
+// every text ends with a NUL and pattern contains none.
+func (b *block) find(pattern []byte) (segs []int64) {
+	for offset, n := 0, 0; ; n++ {
+		i := bytes.Index(b.text[offset:], pattern)
 		if i < 0 {
 			return segs
 		}
-		for int(b.ends[n]) <= at+i {
+		for int(b.ends[n]) <= offset+i {
 			n++
 		}
 		segs = append(segs, b.segs[n])
-		at = int(b.ends[n])
+		offset = int(b.ends[n])
 	}
 }
 
@@ -102,13 +99,13 @@ func decodeBlock(data []byte) (*block, error) {
 		b.ends[i] = binary.LittleEndian.Uint32(data[12*i+8:])
 	}
 	if n > 0 && int(b.ends[n-1]) != len(b.text) {
-		return nil, errors.New("decode block: the text has another length")
+		return nil, errors.New("decode block: wrong length of the text")
 	}
 	return b, nil
 }
 
-// addTexts adds the texts of new advisories to a group's blocks and returns the
-// block they are in. Many are a block of their own.
+// addTexts adds the texts of new advisories to one of the group's blocks and returns the block's id. Many advisories
+// get a new block.
 func (t Tx) addTexts(ctx context.Context, group resource.UID, drafts []draft) (int64, error) {
 	id, b, version := store.Segment(drafts[0].a.UID), &block{}, int64(0)
 	if len(drafts) < blockRows/2 {
@@ -135,8 +132,7 @@ func (t Tx) addTexts(ctx context.Context, group resource.UID, drafts []draft) (i
 	return id, t.putBlock(ctx, group, id, version+1, b)
 }
 
-// replaceText changes the text of one advisory in its block; an empty text removes
-// it.
+// replaceText changes the text of one advisory in its block. An empty text removes the advisory from the block.
 func (t Tx) replaceText(ctx context.Context, group resource.UID, id, seg int64, text string) error {
 	var version int64
 	var data []byte
@@ -165,17 +161,17 @@ func (t Tx) putBlock(ctx context.Context, group resource.UID, id, version int64,
 	return err
 }
 
-// A textCache caches blocks. It evicts any block, not the least recently used one:
-// every search goes through all blocks of a group, and if these are a little too
-// many, an LRU cache would evict each just before it is used.
+// A textCache caches blocks. It evicts an arbitrary block instead of the least recently used one, because every search
+// reads all blocks of a group: if they are slightly more than the cache can hold, an LRU cache would evict each block
+// just before it is used.
 type textCache struct {
-	mu    sync.Mutex
-	all   map[int64]versionedBlock
-	bytes int
+	mu     sync.Mutex
+	blocks map[int64]versionedBlock // by id
+	bytes  int
 }
 
-// A versionedBlock is a block with its version in the history of the database that it was
-// read in. Another history may have another block of the same version.
+// A versionedBlock is a block with its version and the database history from which it was read. Another history may
+// contain another block with the same version.
 type versionedBlock struct {
 	history, version int64
 	*block
@@ -186,35 +182,34 @@ func (b *block) size() int { return len(b.text) + 12*len(b.segs) }
 func (t *textCache) get(id, history, version int64) (*block, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v, ok := t.all[id]
+	v, ok := t.blocks[id]
 	return v.block, ok && v.history == history && v.version == version
 }
 
 func (t *textCache) put(id, history, version int64, b *block) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forget(id)
-	for other := range t.all {
+	t.evict(id)
+	for victim := range t.blocks {
 		if t.bytes+b.size() <= textCacheBytes {
 			break
 		}
-		t.forget(other)
+		t.evict(victim)
 	}
-	t.all[id] = versionedBlock{history, version, b}
+	t.blocks[id] = versionedBlock{history, version, b}
 	t.bytes += b.size()
 }
 
-func (t *textCache) forget(id int64) {
-	if v, ok := t.all[id]; ok {
+func (t *textCache) evict(id int64) {
+	if v, ok := t.blocks[id]; ok {
 		t.bytes -= v.size()
-		delete(t.all, id)
+		delete(t.blocks, id)
 	}
 }
 
-// search returns the segments of the advisories directly in the groups that
-// contain what, in order.
-func (s *Store) search(ctx context.Context, groups []resource.UID, what string) ([]int64, error) {
-	pattern := []byte(strings.ToLower(what))
+// search returns the sorted segments of the advisories directly in the groups whose text contains query.
+func (s *Store) search(ctx context.Context, groups []resource.UID, query string) ([]int64, error) {
+	pattern := []byte(strings.ToLower(query))
 	var found [][]int64
 	for _, g := range groups {
 		type version struct{ id, version int64 }
@@ -246,16 +241,16 @@ func (s *Store) search(ctx context.Context, groups []resource.UID, what string) 
 		}
 		found = append(found, in...)
 	}
-	return inOrder(found), nil
+	return mergeSorted(found), nil
 }
 
-// inOrder merges lists into an ordered one. Few of them overlap, because each is of
-// a block, and blocks are written one after the other.
-func inOrder(lists [][]int64) []int64 {
+// mergeSorted merges lists into one sorted list. It is fast if few lists overlap, which is the case because each list
+// comes from one block, and blocks are written one after the other.
+func mergeSorted(lists [][]int64) []int64 {
 	lists = slices.DeleteFunc(lists, func(l []int64) bool { return len(l) == 0 })
 	n := 0
 	for _, l := range lists {
-		slices.Sort(l) // a list is in order already, unless the clocks of replicas differ
+		slices.Sort(l) // a list is already sorted, unless the clocks of replicas differ
 		n += len(l)
 	}
 	slices.SortFunc(lists, func(a, b []int64) int { return cmp.Compare(a[0], b[0]) })
@@ -275,8 +270,8 @@ func inOrder(lists [][]int64) []int64 {
 	return slices.Compact(out)
 }
 
-// block returns a block: from the cache if that has the version asked for, otherwise
-// as it is now.
+// block returns a block from the cache if the cache contains the version, and otherwise the stored block, which may be
+// newer. It returns an empty block if the block no longer exists.
 func (s *Store) block(ctx context.Context, group resource.UID, id, version int64) (*block, error) {
 	history := s.History()
 	if b, ok := s.textCache.get(id, history, version); ok {
@@ -285,7 +280,7 @@ func (s *Store) block(ctx context.Context, group resource.UID, id, version int64
 	var data []byte
 	err := s.Row(ctx, `SELECT version, body FROM advisory_texts WHERE parent = $1 AND block = $2`,
 		[]any{store.Segment(group), id}, &version, &data)
-	if errors.Is(err, sql.ErrNoRows) { // gone meanwhile
+	if errors.Is(err, sql.ErrNoRows) { // deleted since its version was read
 		return &block{}, nil
 	}
 	if err != nil {

@@ -5,23 +5,23 @@ import (
 	"testing"
 )
 
-// TestBlock finds what is in a text, and nothing across two of them.
+// TestBlock checks that a search finds parts of a text, and nothing that spans two texts.
 func TestBlock(t *testing.T) {
 	b := &block{}
 	b.add(5, "a-1\x00openssl\x00")
 	b.add(6, "a-2\x00curl\x00cve-1\x00")
 	b.add(7, "a-3\x00openssl-doc\x00openssl\x00")
-	check := func(b *block, what string, want ...int64) {
+	check := func(b *block, pattern string, want ...int64) {
 		t.Helper()
-		if got := b.find([]byte(what)); !slices.Equal(got, want) {
-			t.Errorf("%q is in %v, want %v", what, got, want)
+		if got := b.find([]byte(pattern)); !slices.Equal(got, want) {
+			t.Errorf("%q is in %v, want %v", pattern, got, want)
 		}
 	}
-	again, err := decodeBlock(b.encode())
+	decoded, err := decodeBlock(b.encode())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range []*block{b, again} {
+	for _, b := range []*block{b, decoded} {
 		check(b, "ssl", 5, 7)
 		check(b, "a-", 5, 6, 7)
 		check(b, "cve-1", 6)
@@ -33,34 +33,34 @@ func TestBlock(t *testing.T) {
 	check(b.with(7, ""), "ssl", 5)
 	for n := range len(b.encode()) {
 		if _, err := decodeBlock(b.encode()[:n]); err == nil {
-			t.Errorf("a block of %d bytes can be read", n)
+			t.Errorf("a block that is cut after %d bytes is decoded", n)
 		}
 	}
 }
 
-// TestTextsAreBounded checks that the cache has a limit.
-func TestTextsAreBounded(t *testing.T) {
-	all := &textCache{all: map[int64]versionedBlock{}}
+// TestTextCacheIsBounded checks that the cache has a limit.
+func TestTextCacheIsBounded(t *testing.T) {
+	cache := &textCache{blocks: map[int64]versionedBlock{}}
 	for i := range int64(40) {
-		all.put(i, 0, 1, &block{text: make([]byte, 8<<20)})
-		all.put(i, 0, 2, &block{text: make([]byte, 8<<20)})
+		cache.put(i, 0, 1, &block{text: make([]byte, 8<<20)})
+		cache.put(i, 0, 2, &block{text: make([]byte, 8<<20)})
 	}
-	if all.bytes > textCacheBytes || all.bytes < textCacheBytes/2 {
-		t.Errorf("%d bytes are cached", all.bytes)
+	if cache.bytes > textCacheBytes || cache.bytes < textCacheBytes/2 {
+		t.Errorf("%d bytes are cached", cache.bytes)
 	}
-	if _, ok := all.get(39, 0, 1); ok {
+	if _, ok := cache.get(39, 0, 1); ok {
 		t.Error("an old version is cached")
 	}
-	if _, ok := all.get(39, 0, 2); !ok {
+	if _, ok := cache.get(39, 0, 2); !ok {
 		t.Error("the newest version is not cached")
 	}
-	if _, ok := all.get(39, 1, 2); ok {
-		t.Error("a version of another history is taken for this one's")
+	if _, ok := cache.get(39, 1, 2); ok {
+		t.Error("the cache returns a block of another history")
 	}
 }
 
-// TestInOrder checks that lists that overlap become one.
-func TestInOrder(t *testing.T) {
+// TestMergeSorted checks that overlapping lists are merged into one sorted list.
+func TestMergeSorted(t *testing.T) {
 	for _, c := range []struct{ lists [][]int64 }{
 		{nil},
 		{[][]int64{nil, {}}},
@@ -73,7 +73,7 @@ func TestInOrder(t *testing.T) {
 		want := slices.Concat(c.lists...)
 		slices.Sort(want)
 		want = slices.Compact(want)
-		if got := inOrder(c.lists); !slices.Equal(got, want) {
+		if got := mergeSorted(c.lists); !slices.Equal(got, want) {
 			t.Errorf("%v become %v, want %v", c.lists, got, want)
 		}
 	}

@@ -1,5 +1,4 @@
-// Package advisorydb stores advisories, the feeds they come from, and lists of what is
-// exploited.
+// Package advisorydb stores advisories, feeds of advisories, and lists of exploited vulnerabilities.
 package advisorydb
 
 import (
@@ -11,32 +10,30 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store is the part of a database that is about advisories. It is safe for
-// concurrent use.
+// A Store reads and writes the advisories in a database. It is safe for concurrent use.
 type Store struct {
 	*store.DB
 
-	// GenerationSize is how many advisories of a group a generation has. Tests make
-	// it small.
+	// GenerationSize is the number of advisories in a generation of a group. Tests make it small.
 	GenerationSize int64
 
-	textCache  *textCache                         // of advisories, as far as they were searched
-	advisories *lru.Cache[int64, *cachedAdvisory] // advisories, for lately
-	Lookups    metric.Cache                       // in advisories
+	textCache  *textCache                         // search texts
+	advisories *lru.Cache[int64, *cachedAdvisory] // recently used advisories, by key
+	Lookups    metric.Cache                       // hits and misses of advisories
 
-	// Written has a value when this process has written something since it was last read,
-	// so that nobody need ask the database all the time.
+	// Written receives a value after this process has written to the store, so that a reader need not poll the
+	// database. Several writes may send one value.
 	Written chan struct{}
 }
 
 // New returns the store of advisories in a database.
 func New(db *store.DB) *Store {
-	known, _ := lru.New[int64, *cachedAdvisory](advisoriesCached) // fails for sizes below one only
-	return &Store{DB: db, GenerationSize: generationSize, textCache: &textCache{all: map[int64]versionedBlock{}},
-		advisories: known, Written: make(chan struct{}, 1)}
+	recent, _ := lru.New[int64, *cachedAdvisory](advisoriesCached) // fails only for sizes below one
+	return &Store{DB: db, GenerationSize: generationSize, textCache: &textCache{blocks: map[int64]versionedBlock{}},
+		advisories: recent, Written: make(chan struct{}, 1)}
 }
 
-// A Tx is a transaction under way, with the changes to advisories.
+// A Tx is a running transaction with methods that change advisories.
 type Tx struct {
 	*store.Tx
 	generationSize int64
@@ -47,11 +44,11 @@ func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 	if err == nil {
 		select {
 		case s.Written <- struct{}{}:
-		default: // somebody has yet to read it
+		default: // an earlier value has not been received yet
 		}
 	}
 	return err
 }
 
-// FeedList is how feeds are ordered.
+// FeedList describes the orders of a list of feeds.
 var FeedList = feeds.List(page.Order{Field: "uid"})
