@@ -1,10 +1,10 @@
-// Package denials records refused requests: in the log of the server, and in the audit log of the organization that
-// it concerns.
+// Package denials records refused requests in the log of the server, and in the audit log of the organization whose
+// resource was requested.
 //
-// Strangers cause refusals, as many as they like. So equal ones are counted: the first is written within a second, and
-// those that follow it within a window are written as one entry, with their number. What a recorder keeps and writes
-// is limited for each organization; what exceeds the limit is counted with less detail, but it is counted. Nothing is
-// written during a request, so its time does not depend on whether there is anything to write about.
+// Anyone can cause any number of refusals, so equal refusals are counted. The first is written within a second, and the
+// following ones within a window are written as one entry with their number. The number of entries in memory and in the
+// logs is limited per organization. Refusals beyond the limit are counted with less detail, but none is lost. Nothing
+// is written during a request, so that the response time does not reveal whether a refusal was recorded.
 package denials
 
 import (
@@ -19,34 +19,34 @@ import (
 
 const (
 	window  = 15 * time.Minute
-	pause   = time.Second // between writes
-	details = 100         // entries of an organization with all details, and as many without the network
+	pause   = time.Second // interval between writes
+	details = 100         // entries per organization with all details, and as many more without the network
 )
 
-// A Refusal is something that was refused.
+// A Refusal is a refused request.
 type Refusal struct {
 	Type    resource.EventType
-	Group   resource.UID // whose audit log has it; "" if only the server's log does
-	Subject resource.UID // what it is about; "" is the group
+	Group   resource.UID // the group for the audit log; "" writes only to the server's log
+	Subject resource.UID // the requested resource; "" is the group
 	resource.Activity
 	RequestID string
-	Hidden    string // the address if the organization must not know it; only the server's log has it
+	Hidden    string // client address for the server's log only, if the organization must not know it
 }
 
-// A key is what refusals that are counted together have in common.
+// A key contains the fields in which refusals agree that are counted together.
 type key struct {
-	kind                         resource.EventType
-	group, subject, identity     resource.UID
-	method, reason, lacks, place string
-	hidden                       bool // otherwise a hidden one would hide those that follow
+	kind                                resource.EventType
+	group, subject, identity            resource.UID
+	method, reason, capability, network string
+	hidden                              bool // separate, so that a hidden address does not replace a visible one
 }
 
 // A tally counts equal refusals.
 type tally struct {
 	Refusal
-	since   time.Time // the window begins with the first refusal
-	written bool      // in this window
-	pending int64     // refusals that are not written yet
+	since   time.Time // start of the window: the time of the first refusal
+	written bool      // an entry was written in this window
+	pending int64     // number of refusals that are not written yet
 }
 
 // A Recorder counts and writes refusals. It is safe for concurrent use.
@@ -55,7 +55,7 @@ type Recorder struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	tallies map[resource.UID]map[key]*tally // by organization; those of no organization are under ""
+	tallies map[resource.UID]map[key]*tally // by organization; "" for refusals without an organization
 }
 
 // New returns a recorder. It writes only while Run runs.
@@ -63,27 +63,28 @@ func New(db *store.DB, log *slog.Logger) *Recorder {
 	return &Recorder{db: db, log: log, tallies: map[resource.UID]map[key]*tally{}}
 }
 
-// Add counts a refusal. It neither waits nor fails.
+// Add counts a refusal. It neither blocks nor fails.
 func (r *Recorder) Add(v Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.db.Time()
-	v.Count, v.First, v.Last = 0, now, now
-	t := r.tally(v, now)
+	asOf := r.db.Time()
+	v.Count, v.First, v.Last = 0, asOf, asOf
+	t := r.tally(v, asOf)
 	if t.pending == 0 {
-		t.First = now
+		t.First = asOf
 	}
 	t.pending++
-	t.Last = now
+	t.Last = asOf
 }
 
-// tally returns what a refusal is counted with: others like it or, if the organization has too many different ones,
-// those from all networks or, if there are too many of these, too, all that is left.
+// tally returns the tally that counts a refusal: the tally of equal refusals. If the organization has too many
+// tallies, it returns the tally of refusals that are equal except for the network. If there are too many of these as
+// well, it returns one tally per event type for all remaining refusals.
 func (r *Recorder) tally(v Refusal, now time.Time) *tally {
-	all := r.tallies[v.Group.Root()]
-	if all == nil {
-		all = map[key]*tally{}
-		r.tallies[v.Group.Root()] = all
+	tallies := r.tallies[v.Group.Root()]
+	if tallies == nil {
+		tallies = map[key]*tally{}
+		r.tallies[v.Group.Root()] = tallies
 	}
 	merged := v
 	merged.Address, merged.Agent, merged.Hidden, merged.RequestID = "", "", "", ""
@@ -91,12 +92,12 @@ func (r *Recorder) tally(v Refusal, now time.Time) *tally {
 	rest.Reason = resource.RefusedSeveral
 	for i, v := range []Refusal{v, merged, rest} {
 		k := keyOf(v)
-		if t := all[k]; t != nil {
+		if t := tallies[k]; t != nil {
 			return t
 		}
-		if len(all) < (i+1)*details || i == 2 {
-			all[k] = &tally{Refusal: v, since: now}
-			return all[k]
+		if len(tallies) < (i+1)*details || i == 2 {
+			tallies[k] = &tally{Refusal: v, since: now}
+			return tallies[k]
 		}
 	}
 	panic("unreachable")
@@ -104,12 +105,13 @@ func (r *Recorder) tally(v Refusal, now time.Time) *tally {
 
 func keyOf(v Refusal) key {
 	return key{
-		v.Type, v.Group, v.Subject, v.Identity, v.Method, v.Reason, v.Capability, resource.NetworkOf(v.Address + v.Hidden),
+		v.Type, v.Group, v.Subject, v.Identity,
+		v.Method, v.Reason, v.Capability, resource.NetworkOf(v.Address + v.Hidden),
 		v.Hidden != "",
 	}
 }
 
-// Run writes refusals until ctx ends, and then those that are left.
+// Run writes refusals until ctx ends, and then the remaining ones.
 func (r *Recorder) Run(ctx context.Context) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
@@ -124,28 +126,29 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// Flush writes all refusals that are counted and not yet written.
+// Flush writes all refusals that are not written yet.
 func (r *Recorder) Flush(ctx context.Context) { r.write(ctx, r.due(true)) }
 
-// due returns what is to be written: the first refusals of a window, and the rest when it is over. It forgets what
-// was written. In the end, all is due.
-func (r *Recorder) due(all bool) (due []*tally) {
+// due returns copies of the tallies to write: the first refusals of a window, and the following ones at the end of the
+// window. If flush is set, all pending refusals are due. It deletes tallies without refusals at the end of their
+// window.
+func (r *Recorder) due(flush bool) (due []*tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.db.Time()
+	asOf := r.db.Time()
 	for org, tallies := range r.tallies {
 		for k, t := range tallies {
-			over := now.Sub(t.since) >= window
+			ended := asOf.Sub(t.since) >= window
 			switch {
-			case t.pending > 0 && (!t.written || over || all):
+			case t.pending > 0 && (!t.written || ended || flush):
 				taken := *t
 				taken.Count = t.pending
 				due = append(due, &taken)
 				t.pending, t.written = 0, true
-				if over {
-					t.since = now // what was counted last begins the next window
+				if ended {
+					t.since = asOf // the next window begins
 				}
-			case over:
+			case ended:
 				delete(tallies, k)
 			}
 		}
@@ -156,7 +159,7 @@ func (r *Recorder) due(all bool) (due []*tally) {
 	return due
 }
 
-// write writes tallies to the audit log and to the server's. Those that cannot be written are counted again.
+// write writes tallies to the audit log and to the server's log. If this fails, it counts their refusals again.
 func (r *Recorder) write(ctx context.Context, due []*tally) {
 	if len(due) == 0 {
 		return
@@ -186,16 +189,16 @@ func (r *Recorder) write(ctx context.Context, due []*tally) {
 		return tx.EmitAll(ctx, rows)
 	})
 	if err != nil {
-		r.log.WarnContext(ctx, "refusals were not recorded; they are counted and tried again", "err", err)
+		r.log.WarnContext(ctx, "refusals were not recorded; the server tries again", "err", err)
 		r.restore(due)
 		return
 	}
 	for _, t := range due {
-		r.line(ctx, t)
+		r.logTally(ctx, t)
 	}
 }
 
-// restore counts again what could not be written.
+// restore counts the refusals of tallies again that could not be written.
 func (r *Recorder) restore(due []*tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,8 +212,8 @@ func (r *Recorder) restore(due []*tally) {
 	}
 }
 
-// line logs a tally.
-func (r *Recorder) line(ctx context.Context, t *tally) {
+// logTally writes a tally to the server's log.
+func (r *Recorder) logTally(ctx context.Context, t *tally) {
 	text := "sign-in refused"
 	if t.Type == resource.RegistryRefused {
 		text = "registry access refused"

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A world is a recorder whose clock and log a test has.
-type world struct {
+// A fixture is a recorder with a clock and a log that the test controls.
+type fixture struct {
 	*denials.Recorder
 	store *storetest.Store
 	log   *bytes.Buffer
@@ -24,15 +24,15 @@ type world struct {
 	org   resource.UID
 }
 
-func open(t *testing.T, s *storetest.Store) *world {
-	w := &world{store: s, log: &bytes.Buffer{}, now: time.Now(), org: resource.NewRoot()}
+func open(t *testing.T, s *storetest.Store) *fixture {
+	w := &fixture{store: s, log: &bytes.Buffer{}, now: time.Now(), org: resource.NewRoot()}
 	s.Now = func() time.Time { return w.now }
 	w.Recorder = denials.New(s.DB, slog.New(slog.NewJSONHandler(w.log, nil)))
 	return w
 }
 
-// wrong returns a refused password at an account of the organization.
-func (w *world) wrong(account resource.UID, address string) denials.Refusal {
+// wrong returns the refusal of a wrong password for an account of the organization.
+func (w *fixture) wrong(account resource.UID, address string) denials.Refusal {
 	return denials.Refusal{
 		Type: resource.SignInRefused, Group: w.org, Subject: account, RequestID: "r",
 		Activity: resource.Activity{
@@ -41,15 +41,15 @@ func (w *world) wrong(account resource.UID, address string) denials.Refusal {
 	}
 }
 
-// tick does what Run does each second.
-func (w *world) tick(t *testing.T, after time.Duration) {
+// tick moves the clock and does the same as Run each second.
+func (w *fixture) tick(t *testing.T, after time.Duration) {
 	t.Helper()
 	w.now = w.now.Add(after)
 	w.WriteDue(t.Context())
 }
 
-// entries returns what the audit log has.
-func (w *world) entries(t *testing.T) (all []resource.Activity, events []resource.Event) {
+// entries returns the entries of the audit log.
+func (w *fixture) entries(t *testing.T) (all []resource.Activity, events []resource.Event) {
 	t.Helper()
 	events, err := w.store.Events(t.Context(), 0, 100_000)
 	if err != nil {
@@ -72,8 +72,8 @@ func total(all []resource.Activity) (n int64) {
 	return n
 }
 
-// The first refusal is written at once, and those that follow with their number
-// when the window is over: all of them are counted.
+// TestRefusalsAreCounted checks that the first refusal is written immediately, and that the following ones are written
+// with their number at the end of the window.
 func TestRefusalsAreCounted(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		w := open(t, s)
@@ -103,8 +103,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 	})
 }
 
-// However many networks try however many accounts, what is written is limited,
-// and the sum is what happened.
+// TestAttackManyRefusals checks that the number of entries is limited if many networks try many accounts, and that the
+// sum of the entries is the number of refusals.
 func TestAttackManyRefusals(t *testing.T) {
 	w := open(t, storetest.Open(t, storetest.SQLite(t)))
 	const networks, accounts = 400, 150
@@ -116,7 +116,7 @@ func TestAttackManyRefusals(t *testing.T) {
 			if added++; added%1000 == 0 {
 				w.tick(t, time.Second)
 			}
-			if i == 0 && j == 0 { // other organizations' are counted by themselves
+			if i == 0 && j == 0 { // refusals of another organization are counted separately
 				other := w.wrong(resource.NewRoot().NewChild(), "192.0.2.9")
 				other.Group = other.Subject.Parent()
 				w.Add(other)
@@ -138,9 +138,9 @@ func TestAttackManyRefusals(t *testing.T) {
 	}
 }
 
-// Refusals that are nobody's are in the log of the server alone, and their
-// number is limited, too.
-func TestRefusalsOfNobody(t *testing.T) {
+// TestRefusalsWithoutGroup checks that refusals without an organization are written only to the log of the server, and
+// that their number is limited.
+func TestRefusalsWithoutGroup(t *testing.T) {
 	w := open(t, storetest.Open(t, storetest.SQLite(t)))
 	for i := range 1000 {
 		v := w.wrong("", fmt.Sprintf("10.0.%d.%d", i/250, i%250))
@@ -149,15 +149,14 @@ func TestRefusalsOfNobody(t *testing.T) {
 	}
 	w.Flush(t.Context())
 	if all, _ := w.entries(t); len(all) != 0 {
-		t.Errorf("%d entries are nobody's", len(all))
+		t.Errorf("the audit log has %d entries", len(all))
 	}
 	if n := bytes.Count(w.log.Bytes(), []byte("\n")); n == 0 || n > 201 {
 		t.Errorf("there are %d lines", n)
 	}
 }
 
-// An address that an organization must not know is in the log of the server
-// alone.
+// TestHiddenAddress checks that an address that an organization must not know is only in the log of the server.
 func TestHiddenAddress(t *testing.T) {
 	w := open(t, storetest.Open(t, storetest.SQLite(t)))
 	v := w.wrong(w.org.NewChild(), "")
@@ -173,26 +172,27 @@ func TestHiddenAddress(t *testing.T) {
 	}
 }
 
-// What cannot be written is written later.
+// TestRefusalsAfterAnOutage checks that refusals are written after a failed write.
 func TestRefusalsAfterAnOutage(t *testing.T) {
 	w := open(t, storetest.Open(t, storetest.SQLite(t)))
 	account, began := w.org.NewChild(), w.now.Truncate(time.Millisecond)
 	w.Add(w.wrong(account, "192.0.2.1"))
-	gone, cancel := context.WithCancel(t.Context())
+	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	w.Flush(gone)
-	w.FailWrite(func() { // another comes in the meantime
+	w.Flush(ended)
+	w.FailWrite(func() { // another refusal before the first one is restored
 		w.now = w.now.Add(time.Minute)
 		w.Add(w.wrong(account, "192.0.2.1"))
 	})
 	w.tick(t, time.Second)
-	if all, _ := w.entries(t); len(all) != 1 || total(all) != 2 || !all[0].First.Equal(began) || !all[0].Last.After(began) {
+	all, _ := w.entries(t)
+	if len(all) != 1 || total(all) != 2 || !all[0].First.Equal(began) || !all[0].Last.After(began) {
 		t.Errorf("the entries are %+v", all)
 	}
 }
 
-// Run writes what is left when the server stops.
-func TestRefusalsAtTheEnd(t *testing.T) {
+// TestRefusalsAtShutdown checks that Run writes the remaining refusals when the server stops.
+func TestRefusalsAtShutdown(t *testing.T) {
 	w := open(t, storetest.Open(t, storetest.SQLite(t)))
 	account := w.org.NewChild()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -208,8 +208,8 @@ func TestRefusalsAtTheEnd(t *testing.T) {
 	}
 }
 
-// Refusals from one network are one entry, however many addresses it has. Those of which the organization must not
-// know the address are another, so that they do not hide the rest.
+// TestRefusalsOfANetwork checks that refusals from one network are one entry, however many addresses it has. Refusals
+// with a hidden address are a separate entry, so that they do not hide the addresses of the others.
 func TestRefusalsOfANetwork(t *testing.T) {
 	w := open(t, storetest.Open(t, storetest.SQLite(t)))
 	account := w.org.NewChild()
@@ -219,7 +219,7 @@ func TestRefusalsOfANetwork(t *testing.T) {
 	for i := range 20 {
 		w.Add(w.wrong(account, fmt.Sprintf("2001:db8::%x", i+1)))
 	}
-	w.Add(w.wrong(account, "2001:db8:0:1::1")) // another
+	w.Add(w.wrong(account, "2001:db8:0:1::1")) // another network
 	w.Flush(t.Context())
 	all, _ := w.entries(t)
 	counts := map[string]int64{}
@@ -231,8 +231,8 @@ func TestRefusalsOfANetwork(t *testing.T) {
 	}
 }
 
-// If too many networks try an account, those that follow are counted without their network, and still for the
-// account.
+// TestRefusalsOfManyNetworks checks that if too many networks try an account, further refusals are counted without the
+// network, but still for the account.
 func TestRefusalsOfManyNetworks(t *testing.T) {
 	w := open(t, storetest.Open(t, storetest.SQLite(t)))
 	account := w.org.NewChild()
@@ -246,7 +246,7 @@ func TestRefusalsOfManyNetworks(t *testing.T) {
 		if a.Address == "" {
 			merged++
 			if a.Account != account || a.Reason != resource.RefusedPassword || a.Count != 200 {
-				t.Errorf("those of all other networks are %+v", a)
+				t.Errorf("the entry for the other networks is %+v", a)
 			}
 		}
 	}
@@ -255,8 +255,9 @@ func TestRefusalsOfManyNetworks(t *testing.T) {
 	}
 }
 
-// One who goes on all day makes an entry for each window, and whoever stops is forgotten.
-func TestRefusalsGoOn(t *testing.T) {
+// TestContinuousRefusals checks that continuous refusals make one entry per window, and that their tally is deleted
+// after they stop.
+func TestContinuousRefusals(t *testing.T) {
 	w := open(t, storetest.Open(t, storetest.SQLite(t)))
 	account := w.org.NewChild()
 	const hours = 6
@@ -270,6 +271,6 @@ func TestRefusalsGoOn(t *testing.T) {
 	w.tick(t, 15*time.Minute)
 	w.tick(t, 15*time.Minute)
 	if all, _ := w.entries(t); total(all) != hours*60 || w.Kept() != 0 {
-		t.Errorf("%d of %d are written, and %d kept", total(all), hours*60, w.Kept())
+		t.Errorf("%d of %d refusals are written, and %d tallies are in memory", total(all), hours*60, w.Kept())
 	}
 }

@@ -2,20 +2,20 @@ package denials
 
 import "context"
 
-// WriteDue does what Run does each second.
+// WriteDue does the same as Run each second.
 func (r *Recorder) WriteDue(ctx context.Context) { r.write(ctx, r.due(false)) }
 
-// Kept returns how many different refusals are counted.
+// Kept returns the number of tallies and organizations in memory.
 func (r *Recorder) Kept() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, all := range r.tallies {
-		n += len(all)
+	for _, tallies := range r.tallies {
+		n += len(tallies)
 	}
 	return n + len(r.tallies)
 }
 
-// FailWrite does what Flush does if the database fails, and meanwhile runs f.
+// FailWrite does the same as Flush if the database fails, and runs f before the refusals are restored.
 func (r *Recorder) FailWrite(f func()) {
 	due := r.due(true)
 	f()

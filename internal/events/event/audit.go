@@ -15,15 +15,15 @@ import (
 
 // An AuditFilter selects changes. All the fields that are set must match.
 type AuditFilter struct {
-	Group    resource.UID `json:"group,omitempty"` // and everything below it
+	Group    resource.UID `json:"group,omitempty"` // includes everything below the group
 	Subject  resource.UID `json:"subject,omitempty"`
-	Identity resource.UID `json:"identity,omitempty"` // who made them
-	Type     string       `json:"type,omitempty"`     // also selects the types that begin with it and a dot
+	Identity resource.UID `json:"identity,omitempty"` // identity that made the change
+	Type     string       `json:"type,omitempty"`     // event type, or a prefix of it before a dot
 	Since    time.Time    `json:"since,omitzero"`
-	Until    time.Time    `json:"until,omitzero"` // before this
+	Until    time.Time    `json:"until,omitzero"` // exclusive
 }
 
-// matches reports whether the filter selects an event. It ignores Group, which the store filters by.
+// matches reports whether the filter selects an event. It ignores Group, because the store filters by group.
 func (f AuditFilter) matches(e resource.Event) bool {
 	kind := string(e.Type)
 	return (f.Subject == "" || e.Subject == f.Subject) &&
@@ -33,16 +33,16 @@ func (f AuditFilter) matches(e resource.Event) bool {
 }
 
 const (
-	auditScan  = 20_000          // changes that one page looks at
-	auditChunk = 1000            // changes that one statement reads
-	clockSkew  = 5 * time.Minute // the largest between replicas
+	auditScan  = 20_000          // maximum number of changes scanned for one page
+	auditChunk = 1000            // changes read by one statement
+	clockSkew  = 5 * time.Minute // maximum difference between the clocks of replicas
 )
 
 var auditList = page.List{Kind: "audit", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true}}
 
-// Audit returns a page of changes, newest first. The caller needs identity.list where the change was made,
-// because changes tell about people, and the capability to list the kind of resource that was changed. It looks
-// at a bounded number of changes, so a page may be short though another follows.
+// Audit returns a page of changes, newest first. The caller needs identity.list in the group of a change, because
+// changes contain data about people, and the capability to list the changed kind of resource. Audit scans a bounded
+// number of changes, so a page may be short although another page follows.
 func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page.Page[resource.Event], error) {
 	var out page.Page[resource.Event]
 	under, err := s.authz.Reach(ctx, resource.IdentityList)
@@ -60,7 +60,7 @@ func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page
 		return page.Finish(s.pages, req, out), nil
 	}
 	if f.Group == "" && len(under) == 1 {
-		f.Group = under[0] // the caller can see nothing elsewhere
+		f.Group = under[0] // the only group in which the caller can see changes
 	}
 	before, first, err := s.window(ctx, f, req)
 	if err != nil {
@@ -76,12 +76,12 @@ func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page
 	return page.Finish(s.pages, req, out), nil
 }
 
-// maxOfRequest is how many changes of one request, in an organization, AuditRequest looks at.
-const maxOfRequest = 200
+// maxPerRequest is the number of changes of one request that AuditRequest reads per organization.
+const maxPerRequest = 200
 
-// AuditRequest returns up to n changes that requests with an id have made, newest first, of those that Audit would
-// return. It finds those that this version, or a newer one, has recorded.
-func (s *Service) AuditRequest(ctx context.Context, request string, n int) (all []resource.Event, _ error) {
+// AuditRequest returns up to n changes made by requests with an ID, newest first, if Audit would return them to the
+// caller. It does not find changes that were recorded by releases before the outbox stored request IDs.
+func (s *Service) AuditRequest(ctx context.Context, request string, n int) (events []resource.Event, _ error) {
 	under, err := s.authz.Reach(ctx, resource.IdentityList)
 	if err != nil {
 		return nil, err
@@ -91,15 +91,15 @@ func (s *Service) AuditRequest(ctx context.Context, request string, n int) (all 
 		orgs = append(orgs, g.Root())
 	}
 	for _, org := range slices.Compact(orgs) {
-		some, err := s.store.EventsOfRequest(ctx, request, org, maxOfRequest)
+		found, err := s.store.EventsOfRequest(ctx, request, org, maxPerRequest)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
+		events = append(events, found...)
 	}
-	all = slices.DeleteFunc(all, func(e resource.Event) bool { return !s.mayAudit(ctx, e) })
-	slices.SortFunc(all, func(a, b resource.Event) int { return cmp.Compare(b.Seq, a.Seq) })
-	return all[:min(n, len(all))], nil
+	events = slices.DeleteFunc(events, func(e resource.Event) bool { return !s.mayAudit(ctx, e) })
+	slices.SortFunc(events, func(a, b resource.Event) int { return cmp.Compare(b.Seq, a.Seq) })
+	return events[:min(n, len(events))], nil
 }
 
 // window returns the range of sequence numbers to scan, backwards from before to first.
@@ -121,8 +121,8 @@ func (s *Service) window(ctx context.Context, f AuditFilter, req page.Request) (
 	return before, first, nil
 }
 
-// scan reads changes backwards until it has n that match, or has looked at
-// auditScan. It returns the sequence number where it stopped; 0 at the end.
+// scan reads changes backwards from before to first until it has n matches or has scanned auditScan changes. It skips
+// the first skip matches. It returns the sequence number at which it stopped, or 0 at the start of the outbox.
 func (s *Service) scan(
 	ctx context.Context, f AuditFilter, before, first int64, skip, n int,
 ) (matched []resource.Event, stopped int64, _ error) {
@@ -159,18 +159,18 @@ func (s *Service) mayAudit(ctx context.Context, e resource.Event) bool {
 	if !ok || scope == "/" {
 		return false
 	}
-	all := append([]resource.Capability{want, resource.IdentityList}, alsoNeeded[e.Type]...)
-	return s.authz.RequireAll(ctx, resource.NewCapabilities(all...), scope) == nil
+	needed := append([]resource.Capability{want, resource.IdentityList}, alsoNeeded[e.Type]...)
+	return s.authz.RequireAll(ctx, resource.NewCapabilities(needed...), scope) == nil
 }
 
-// alsoNeeded are further capabilities to see events: a finding tells of both an image and an
-// advisory.
+// alsoNeeded are the additional capabilities that a caller needs to see an event. An event about a finding contains
+// data of an image and of an advisory.
 var alsoNeeded = map[resource.EventType][]resource.Capability{
 	resource.FindingOpened: {resource.RepoList, resource.AdvisoriesList},
 	resource.FindingClosed: {resource.RepoList, resource.AdvisoriesList},
 }
 
-// listCapabilities are the capabilities to list the subjects of events, by the prefix of the event's type.
+// listCapabilities are the capabilities to list the subjects of events, by a prefix of the event type.
 var listCapabilities = map[string]resource.Capability{
 	"iam.group":                        resource.GroupsList,
 	"iam.identity":                     resource.IdentityList,
@@ -212,6 +212,7 @@ var listCapabilities = map[string]resource.Capability{
 	"auth":                             resource.GroupInvitesList,
 }
 
+// listCapability returns the capability for the longest prefix of the event type in listCapabilities.
 func listCapability(t resource.EventType) (resource.Capability, bool) {
 	for kind := string(t); kind != ""; kind = kind[:max(0, strings.LastIndexByte(kind, '.'))] {
 		if c, ok := listCapabilities[kind]; ok {

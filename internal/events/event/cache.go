@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
 )
 
-// cacheSize is how many events a cache holds.
+// cacheSize is the number of events in a cache.
 const cacheSize = 2048
 
 // An entry is an event with its envelope, which is encoded once for all subscriptions.
@@ -18,16 +18,16 @@ type entry struct {
 	encode func() (envelope, error)
 }
 
-// A cache holds the latest events, so that they are read and encoded once for all
-// workers. A worker that is further behind gets its events from the store.
+// A cache contains the latest events, so that each is read and encoded once for all workers. A worker that is further
+// behind reads its events from the store. A cache is safe for concurrent use.
 type cache struct {
 	store  *eventdb.Store
 	encode func(resource.Event) (envelope, error)
 
 	mu     sync.Mutex
 	latest []*entry // in order, without a gap
-	after  int64    // the sequence number before the first of latest
-	head   int64    // the highest sequence number that was added
+	after  int64    // sequence number before the first event of latest
+	head   int64    // highest sequence number added so far
 }
 
 func (c *cache) entry(e resource.Event) *entry {
@@ -47,15 +47,16 @@ func (c *cache) add(events []resource.Event) {
 	}
 }
 
-// skip empties the cache and moves its head to seq. Skipped events can still be read from the store.
+// skip empties the cache and moves its head to seq. Workers can still read skipped events from the store.
 func (c *cache) skip(seq int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.latest, c.after, c.head = nil, seq, seq
 }
 
-// next returns up to n events after the sequence number seq, and the sequence number up to which it has looked.
-func (c *cache) next(ctx context.Context, seq int64, n int) (events []*entry, at int64, _ error) {
+// next returns up to n events after the sequence number seq. Every event with a sequence number up to scanned is either
+// returned or was already before seq.
+func (c *cache) next(ctx context.Context, seq int64, n int) (events []*entry, scanned int64, _ error) {
 	c.mu.Lock()
 	head, after, latest := c.head, c.after, c.latest
 	c.mu.Unlock()

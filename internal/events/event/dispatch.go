@@ -26,11 +26,11 @@ type Config struct {
 	Names  Names
 	Render func(context.Context, resource.Event) (Body, error)
 
-	Reach     outbound.Config // where sinks may be
-	Retention time.Duration   // how long the outbox keeps events; 0 means 90 days
-	GiveUp    time.Duration   // the age at which an undelivered event is given up; 0 means a day
-	RetryMin  time.Duration   // the wait after the first failure; 0 means a second
-	RetryMax  time.Duration   // 0 means five minutes
+	Reach     outbound.Config // allowed addresses of sinks
+	Retention time.Duration   // lifetime of events in the outbox; 0 means 90 days
+	GiveUp    time.Duration   // age at which an undelivered event is given up; 0 means a day
+	RetryMin  time.Duration   // wait after the first failure; 0 means a second
+	RetryMax  time.Duration   // longest wait after a failure; 0 means five minutes
 	Metrics   metric.Metrics
 	Log       *slog.Logger // nil means slog's default
 	Now       func() time.Time
@@ -42,10 +42,10 @@ const (
 	leaseRenew = 5 * time.Second
 
 	pollEvery  = 100 * time.Millisecond
-	saveEvery  = time.Second // the cursors, and how often to look for replays
+	saveEvery  = time.Second // interval for saving cursors and looking for replays
 	pruneEvery = time.Minute
 
-	wakeAllEvery = cacheSize / 4 // events after which every worker is woken, so that its cursor moves
+	wakeAllEvery = cacheSize / 4 // number of events after which every worker is woken, so that its cursor moves
 
 	readChunk  = 1000
 	pruneChunk = 5000
@@ -60,25 +60,24 @@ type Dispatcher struct {
 	id     string
 
 	cache   *cache
-	signing chan struct{} // a semaphore: one value per signature that is being made
-	history int64         // of the database, when the cursors were read
+	signing chan struct{} // a semaphore: one value per running signature
+	history int64         // history of the database from which the cursors were read
 
 	workers      map[resource.UID]*worker   // by subscription
 	byGroup      map[resource.UID][]*worker // by the group of the subscription
-	sinceWakeAll int                        // events since all workers were woken
+	sinceWakeAll int                        // number of events since all workers were woken
 	running      sync.WaitGroup
 	pruning      sync.Mutex
 	backlog      atomic.Pointer[Backlog]
 }
 
-// A Backlog is what a dispatcher has to deliver.
+// A Backlog summarizes the events that a dispatcher has queued for delivery.
 type Backlog struct {
-	Waiting int       // events in the queues, of which each holds a limited number
-	Oldest  time.Time // when the oldest of them happened; zero if there is none
+	Waiting int       // number of queued events; each queue has a limited size
+	Oldest  time.Time // time of the oldest queued event; zero if there is none
 }
 
-// Backlog returns what was to be delivered a second ago at most. It is empty unless
-// this dispatcher has the lease.
+// Backlog returns the backlog, which is at most a second old. It is empty unless this dispatcher holds the lease.
 func (d *Dispatcher) Backlog() Backlog {
 	if b := d.backlog.Load(); b != nil {
 		return *b
@@ -86,7 +85,7 @@ func (d *Dispatcher) Backlog() Backlog {
 	return Backlog{}
 }
 
-// noteBacklog sums up the queues.
+// noteBacklog computes the backlog from the queues of the workers.
 func (d *Dispatcher) noteBacklog() {
 	var b Backlog
 	for _, w := range d.workers {
@@ -99,7 +98,7 @@ func (d *Dispatcher) noteBacklog() {
 	d.backlog.Store(&b)
 }
 
-// NewDispatcher returns a Dispatcher over s that signs with issuer.
+// NewDispatcher returns a Dispatcher over db that signs with issuer.
 func NewDispatcher(db *store.DB, issuer *token.Issuer, cfg Config) *Dispatcher {
 	cfg.Retention = cmp.Or(cfg.Retention, 90*24*time.Hour)
 	cfg.GiveUp = cmp.Or(cfg.GiveUp, 24*time.Hour)
@@ -109,8 +108,8 @@ func NewDispatcher(db *store.DB, issuer *token.Issuer, cfg Config) *Dispatcher {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	// Signatures are most of the cost of a delivery, and many are made at once.
-	// Half of the processors stay free for the API.
+	// Signing is most of the cost of a delivery, and many deliveries run in parallel. Limiting it to half of the
+	// processors leaves the other half to the API.
 	signing := make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	return &Dispatcher{store: eventdb.New(db), issuer: issuer, cfg: cfg, id: rand.Text(), signing: signing}
 }
@@ -123,15 +122,15 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			err = d.lead(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			d.cfg.Log.WarnContext(ctx, "events are not sent", "err", err)
+			d.cfg.Log.WarnContext(ctx, "events are not being delivered", "err", err)
 		}
 		sleep(ctx, leaseRenew)
 	}
 	return nil
 }
 
-// lease acquires or renews the lease, and reports whether this dispatcher has it.
-// None is needed if no other process uses the database.
+// lease acquires or renews the lease, and reports whether this dispatcher holds it. If no other process can use the
+// database, no lease is needed.
 func (d *Dispatcher) lease(ctx context.Context) (bool, error) {
 	if !d.store.Replicated() {
 		return true, nil
@@ -159,25 +158,25 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 	var renewed, saved time.Time
 	pruned := time.Now()
 	for ctx.Err() == nil {
-		switch now := time.Now(); {
-		case d.store.History() != d.history: // events have other numbers now
+		switch asOf := time.Now(); {
+		case d.store.History() != d.history: // events of another history have other sequence numbers
 			return nil
-		case now.Sub(renewed) >= leaseRenew:
-			renewed = now
+		case asOf.Sub(renewed) >= leaseRenew:
+			renewed = asOf
 			has, err := d.lease(ctx)
-			if err == nil && !has || err != nil && now.After(until) {
+			if err == nil && !has || err != nil && asOf.After(until) {
 				return err
 			}
 			if err == nil {
-				until = now.Add(leaseLife)
+				until = asOf.Add(leaseLife)
 			}
-		case now.Sub(saved) >= saveEvery:
-			saved = now
+		case asOf.Sub(saved) >= saveEvery:
+			saved = asOf
 			d.noteBacklog()
 			d.saveCursors(ctx)
 			d.replay(ctx)
-		case now.Sub(pruned) >= pruneEvery:
-			pruned = now
+		case asOf.Sub(pruned) >= pruneEvery:
+			pruned = asOf
 			d.running.Go(func() { d.prune(ctx) })
 		default:
 			d.poll(ctx, tail)
@@ -186,11 +185,11 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 	return nil
 }
 
-// begin starts a worker for every subscription, and returns a tail at the end of
-// the outbox. It reads the subscriptions only when every event up to there is
-// visible, so that every later subscription has its event after it.
+// begin starts a worker for every subscription, and returns a tail at the end of the outbox. It reads the subscriptions
+// after every event before the tail is visible, so that the tail returns the event of every subscription that begin
+// does not see.
 func (d *Dispatcher) begin(ctx context.Context) (*store.Tail, error) {
-	tail, err := settled(ctx, d.store, func() error { _, err := d.lease(ctx); return err })
+	tail, err := tailAtEnd(ctx, d.store, func() error { _, err := d.lease(ctx); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -272,15 +271,15 @@ func (d *Dispatcher) poll(ctx context.Context, tail *store.Tail) {
 	}
 }
 
-// readNew passes new events to the workers, and returns how many there were. If
-// there is no worker, it skips events without reading them.
+// readNew passes new events to the workers, and returns their number. If there is no worker, it skips events without
+// reading them.
 func (d *Dispatcher) readNew(ctx context.Context, tail *store.Tail) (n int, err error) {
 	if len(d.workers) == 0 {
-		n, all, err := tail.Skip(ctx, readChunk, resource.SubscriptionCreated)
+		n, skippedAll, err := tail.Skip(ctx, readChunk, resource.SubscriptionCreated)
 		if n > 0 {
 			d.cache.skip(tail.At())
 		}
-		if err != nil || all {
+		if err != nil || skippedAll {
 			return n, err
 		}
 	}
@@ -305,8 +304,8 @@ func (d *Dispatcher) readNew(ctx context.Context, tail *store.Tail) (n int, err 
 	return len(events), nil
 }
 
-// interested returns the workers that may have to deliver one of the events. Once in a while it returns all of
-// them, so that the others move on before the cache drops the events that they have not looked at.
+// interested returns the workers that may have to deliver one of the events. After every wakeAllEvery events it returns
+// all workers, so that the cursors of the other workers advance before the cache evicts the events.
 func (d *Dispatcher) interested(events []resource.Event) (workers []*worker) {
 	if d.sinceWakeAll += len(events); d.sinceWakeAll >= wakeAllEvery {
 		d.sinceWakeAll = 0
@@ -328,12 +327,13 @@ func (d *Dispatcher) interested(events []resource.Event) (workers []*worker) {
 	return workers
 }
 
-// saveCursors stores the cursors that have moved.
+// saveCursors stores the cursors of workers that have delivered an event, and cursors that are more than cursorLag
+// ahead of the stored ones.
 func (d *Dispatcher) saveCursors(ctx context.Context) {
 	cursors := map[resource.UID]int64{}
 	for uid, w := range d.workers {
-		if at := w.cursor.Load(); w.delivered.Swap(false) || at-w.saved > cursorLag {
-			cursors[uid] = at
+		if cursor := w.cursor.Load(); w.delivered.Swap(false) || cursor-w.saved > cursorLag {
+			cursors[uid] = cursor
 		}
 	}
 	if len(cursors) == 0 {
@@ -343,15 +343,15 @@ func (d *Dispatcher) saveCursors(ctx context.Context) {
 		for uid := range cursors {
 			d.workers[uid].delivered.Store(true)
 		}
-		d.cfg.Log.WarnContext(ctx, "note what was sent", "err", err)
+		d.cfg.Log.WarnContext(ctx, "save the cursors of subscriptions", "err", err)
 		return
 	}
-	for uid, at := range cursors {
-		d.workers[uid].saved = at
+	for uid, cursor := range cursors {
+		d.workers[uid].saved = cursor
 	}
 }
 
-// replay starts the replays that were asked for.
+// replay starts the requested replays.
 func (d *Dispatcher) replay(ctx context.Context) {
 	uids, err := d.store.SubscriptionsToReplay(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -371,7 +371,7 @@ func (d *Dispatcher) replay(ctx context.Context) {
 }
 
 // prune deletes events and deliveries older than Config.Retention, in chunks. It
-// returns at once if another prune is running.
+// returns immediately if another prune is running.
 func (d *Dispatcher) prune(ctx context.Context) {
 	if !d.pruning.TryLock() {
 		return
@@ -383,7 +383,7 @@ func (d *Dispatcher) prune(ctx context.Context) {
 		for {
 			n, err := f(ctx, before, pruneChunk)
 			if err != nil && ctx.Err() == nil {
-				d.cfg.Log.WarnContext(ctx, "forget old events", "err", err)
+				d.cfg.Log.WarnContext(ctx, "delete old events", "err", err)
 			}
 			if err != nil || n < pruneChunk {
 				break
@@ -393,7 +393,7 @@ func (d *Dispatcher) prune(ctx context.Context) {
 	}
 }
 
-// release stores the cursors and gives up the lease.
+// release stores the cursors and ends the lease.
 func (d *Dispatcher) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
 	defer cancel()

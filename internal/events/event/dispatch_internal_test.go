@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestInterested has workers of several groups: events wake those of their group
-// and of their subject's, and the others only once in a while.
+// TestInterested checks that events wake the workers of their group and of their subject's groups, and that many events
+// wake all workers.
 func TestInterested(t *testing.T) {
 	org, other := resource.NewRoot(), resource.NewRoot()
 	folder, sibling := org.NewChild(), org.NewChild()
@@ -48,6 +48,6 @@ func TestInterested(t *testing.T) {
 	}
 	d.stopWorker(d.byGroup[folder][0].sub.UID)
 	if got := d.interested([]resource.Event{{Group: folder}}); len(got) != 1 || names[got[0]] != "org" {
-		t.Errorf("woke %d, want only that of the organization", len(got))
+		t.Errorf("woke %d workers, want only the organization's worker", len(got))
 	}
 }

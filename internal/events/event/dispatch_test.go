@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-const patience = time.Minute // for what must come
+const patience = time.Minute // timeout for expected events
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -32,14 +32,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A sink is a receiver that remembers what it has taken.
+// A sink is a receiver that records the accepted events.
 type sink struct {
 	*httptest.Server
-	mu    sync.Mutex
-	taken []taken
-	more  chan struct{}                                  // closed at the next one
-	judge func(n int, w http.ResponseWriter) (took bool) // the n-th request; nil takes all
-	asked int
+	mu       sync.Mutex
+	taken    []taken
+	more     chan struct{}                                  // closed and replaced at the next accepted event
+	judge    func(n int, w http.ResponseWriter) (took bool) // decides about request n; nil accepts all
+	requests int
 }
 
 type taken struct{ id, subject, data string }
@@ -51,12 +51,12 @@ func newSink(t *testing.T, judge func(n int, w http.ResponseWriter) bool) *sink 
 	return s
 }
 
-// ServeHTTP takes a delivery, or not.
+// ServeHTTP accepts or refuses a delivery.
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	data, _ := io.ReadAll(r.Body)
 	s.mu.Lock()
-	n, judge := s.asked, s.judge
-	s.asked++
+	n, judge := s.requests, s.judge
+	s.requests++
 	s.mu.Unlock()
 	if judge != nil && !judge(n, w) {
 		return
@@ -68,7 +68,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.more = make(chan struct{})
 }
 
-// await returns what was taken once ok says that it is enough.
+// await returns the accepted events as soon as ok returns true for them.
 func (s *sink) await(t *testing.T, what string, ok func([]taken) bool) []taken {
 	t.Helper()
 	late := time.After(patience)
@@ -82,12 +82,12 @@ func (s *sink) await(t *testing.T, what string, ok func([]taken) bool) []taken {
 		select {
 		case <-more:
 		case <-late:
-			t.Fatalf("%s: %d were taken", what, len(got))
+			t.Fatalf("%s: %d events were accepted", what, len(got))
 		}
 	}
 }
 
-// has tells whether the events of all the subjects were taken.
+// has returns a function that reports whether events of all subjects were accepted.
 func has(subjects ...resource.UID) func([]taken) bool {
 	return func(all []taken) bool {
 		return !slices.ContainsFunc(subjects, func(uid resource.UID) bool {
@@ -96,25 +96,25 @@ func has(subjects ...resource.UID) func([]taken) bool {
 	}
 }
 
-// A world is a store with an organization, and who signs.
-type world struct {
+// A fixture is a store with an organization and an issuer that signs events.
+type fixture struct {
 	store  *storetest.Store
 	issuer *token.Issuer
 	org    resource.UID
 }
 
-func newWorld(t *testing.T, s *storetest.Store) *world {
+func newFixture(t *testing.T, s *storetest.Store) *fixture {
 	t.Helper()
 	issuer, err := token.New(t.Context(), s.DB, token.Config{Issuer: "https://issuer.test", Key: secret.NewKey()})
 	must(t, err)
-	w := &world{store: s, issuer: issuer, org: resource.NewRoot()}
+	w := &fixture{store: s, issuer: issuer, org: resource.NewRoot()}
 	_, err = s.InsertGroup(t.Context(), resource.Group{UID: w.org, Name: "org"})
 	must(t, err)
 	return w
 }
 
 // dispatch runs a dispatcher until the function it returns is called.
-func (w *world) dispatch(t *testing.T, cfg event.Config) (stop func()) {
+func (w *fixture) dispatch(t *testing.T, cfg event.Config) (stop func()) {
 	t.Helper()
 	cfg.Names, cfg.Source = event.Names{Prefix: "dev.test", Extension: "test"}, "https://api.test"
 	cfg.Render = func(_ context.Context, e resource.Event) (event.Body, error) {
@@ -139,15 +139,15 @@ func (w *world) dispatch(t *testing.T, cfg event.Config) (stop func()) {
 	return stop
 }
 
-func (w *world) subscribe(t *testing.T, group resource.UID, s *sink) resource.Subscription {
+func (w *fixture) subscribe(t *testing.T, group resource.UID, s *sink) resource.Subscription {
 	t.Helper()
 	v := resource.Subscription{UID: group.NewChild(), Sink: s.URL, CreateTime: time.Now()}
 	must(t, w.store.InsertSubscription(t.Context(), v))
 	return v
 }
 
-// folders adds n groups.
-func (w *world) folders(t *testing.T, parent resource.UID, n int) (all []resource.UID) {
+// folders creates n groups in parent.
+func (w *fixture) folders(t *testing.T, parent resource.UID, n int) (all []resource.UID) {
 	t.Helper()
 	for range n {
 		uid := parent.NewChild()
@@ -158,16 +158,16 @@ func (w *world) folders(t *testing.T, parent resource.UID, n int) (all []resourc
 	return all
 }
 
-func each(t *testing.T, f func(t *testing.T, w *world)) {
+func each(t *testing.T, f func(t *testing.T, w *fixture)) {
 	t.Helper()
 	t.Parallel()
-	storetest.Each(t, func(t *testing.T, s *storetest.Store) { f(t, newWorld(t, s)) })
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) { f(t, newFixture(t, s)) })
 }
 
-// TestOrder has a sink refuse every other request: the events of one subject
-// still come in their order, each at least once and under one id.
+// TestOrder checks that the events of one subject are delivered in order, each at least once and with one ID, although
+// the sink refuses every other request.
 func TestOrder(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, w *fixture) {
 		refuses := newSink(t, func(n int, rw http.ResponseWriter) bool {
 			if n%2 == 0 {
 				rw.WriteHeader(http.StatusServiceUnavailable)
@@ -181,7 +181,8 @@ func TestOrder(t *testing.T) {
 		for n := range 10 {
 			want = append(want, fmt.Sprint("d", n))
 			for _, uid := range subjects {
-				_, err := store.Edit(t.Context(), uid, w.store.Group, w.store.UpdateGroup, func(g *resource.Group) error { g.Description = want[n]; return nil })
+				change := func(g *resource.Group) error { g.Description = want[n]; return nil }
+				_, err := store.Edit(t.Context(), uid, w.store.Group, w.store.UpdateGroup, change)
 				must(t, err)
 			}
 		}
@@ -190,14 +191,14 @@ func TestOrder(t *testing.T) {
 			for _, v := range all {
 				ids[v.id] = v
 			}
-			return len(ids) == 1+3+30 // its own, the groups, their changes
+			return len(ids) == 1+3+30 // the subscription, the groups, their changes
 		})
 		last := map[string]string{}
 		for _, v := range refuses.await(t, "all", func([]taken) bool { return true }) {
 			if v != ids[v.id] {
 				t.Errorf("%s came as %+v and as %+v", v.id, v, ids[v.id])
 			}
-			// the data differ in the description, and the time after it
+			// The data of two events differ in the description and the time after it.
 			if v.data < last[v.subject] && len(v.data) == len(last[v.subject]) {
 				t.Errorf("%s came after %s", v.data, last[v.subject])
 			}
@@ -206,9 +207,9 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestScope has subscriptions get what happens in their group and below it.
+// TestScope checks that subscriptions receive the events of their group and of the groups below it.
 func TestScope(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, w *fixture) {
 		two := w.folders(t, w.org, 2)
 		top, left, right := newSink(t, nil), newSink(t, nil), newSink(t, nil)
 		w.subscribe(t, w.org, top)
@@ -223,42 +224,40 @@ func TestScope(t *testing.T) {
 		late := w.folders(t, two[0], 1)
 		top.await(t, "what came after", has(late...))
 		if has(late...)(left.await(t, "all", func([]taken) bool { return true })) {
-			t.Error("it was sent to a subscription that is gone")
+			t.Error("an event was sent to a deleted subscription")
 		}
 		last := w.folders(t, two[1], 1)
 		for _, v := range right.await(t, "the last", has(last...)) {
 			if !two[1].Covers(resource.UID(v.subject)) {
-				t.Errorf("%s, which is beside the group, was sent", v.subject)
+				t.Errorf("%s, which is outside the group, was sent", v.subject)
 			}
 		}
 	})
 }
 
-// TestDeadSinks has sinks that never answer, and one that is not there, beside
-// one that lives.
-// TestTheFirstSubscription: a dispatcher that had nobody to send to, and looked at
-// nothing, sends what comes after the first subscription, and nothing from
-// before it; also when that was the first of several times.
-func TestTheFirstSubscription(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+// TestFirstSubscription checks that a dispatcher without subscriptions, which skips events, sends the events after the
+// first subscription and none from before it, also if this happens several times.
+func TestFirstSubscription(t *testing.T) {
+	each(t, func(t *testing.T, w *fixture) {
 		w.dispatch(t, event.Config{})
 		for range 3 {
 			before := w.folders(t, w.org, 40)
 			s := newSink(t, nil)
 			v := w.subscribe(t, w.org, s)
 			after := w.folders(t, w.org, 40)
-			got := s.await(t, "those after it", has(after...))
+			got := s.await(t, "the events after the subscription", has(after...))
 			if slices.ContainsFunc(got,
 				func(g taken) bool { return slices.Contains(before, resource.UID(g.subject)) }) {
-				t.Error("one from before it was sent")
+				t.Error("an event from before the subscription was sent")
 			}
 			must(t, w.store.DeleteSubscription(t.Context(), v.UID))
 		}
 	})
 }
 
+// TestDeadSinks checks that sinks that never respond, or do not exist, do not prevent deliveries to another sink.
 func TestDeadSinks(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, w *fixture) {
 		release := make(chan struct{})
 		hangs := newSink(t, func(int, http.ResponseWriter) bool { <-release; return false })
 		t.Cleanup(func() { close(release) })
@@ -278,9 +277,9 @@ func TestDeadSinks(t *testing.T) {
 	})
 }
 
-// TestGiveUp has a sink that refuses all until it takes what is replayed.
+// TestGiveUp checks that events are given up if a sink refuses them, and delivered by a replay when it accepts them.
 func TestGiveUp(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, w *fixture) {
 		var well sync.Map
 		s := newSink(t, func(_ int, rw http.ResponseWriter) bool {
 			_, ok := well.Load("well")
@@ -299,11 +298,11 @@ func TestGiveUp(t *testing.T) {
 			must(t, err)
 			return p.Items
 		}
-		until(t, "all are given up", func() bool { return len(given()) == 6 }) // its own is one
+		until(t, "all are given up", func() bool { return len(given()) == 6 }) // one is the subscription's own event
 		kept := given()
 		for _, d := range kept {
 			if d.Error != "the sink answered 500 Internal Server Error" &&
-				d.Error != "the sink was down all the while" {
+				d.Error != "the sink was down the whole time" {
 				t.Errorf("error = %q", d.Error)
 			}
 		}
@@ -317,32 +316,32 @@ func TestGiveUp(t *testing.T) {
 		well.Store("well", true)
 		_, err = w.store.RequestReplay(t.Context(), v.UID)
 		must(t, err)
-		got := s.await(t, "what was replayed", has(all...))
+		got := s.await(t, "the replayed events", has(all...))
 		until(t, "the list is empty", func() bool { return len(given()) == 0 })
 		for _, d := range kept {
 			if !slices.ContainsFunc(got,
 				func(v taken) bool { return v.id == d.Event.ID && v.subject == string(d.Event.Subject) }) {
-				t.Errorf("%s did not come under its id", d.Event.ID)
+				t.Errorf("%s was not delivered with its id", d.Event.ID)
 			}
 		}
 	})
 }
 
-// until asks again and again whether something has come to be.
+// until waits until ok returns true.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("not so after %s: %s", patience, what)
+			t.Fatalf("not true after %s: %s", patience, what)
 		}
 	}
 }
 
-// TestRestart has dispatchers come and go: nothing is lost.
+// TestRestart checks that no event is lost if dispatchers stop and start.
 func TestRestart(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, w *fixture) {
 		s := newSink(t, nil)
 		w.subscribe(t, w.org, s)
 		var all []resource.UID
@@ -358,11 +357,11 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestReplicas has two dispatchers share a database: everything is sent once, and
-// the other takes over.
+// TestReplicas checks that two dispatchers on one database send every event once, and that one takes over when the
+// other stops.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, storetest.Open(t, storetest.Postgres(t)))
+	w := newFixture(t, storetest.Open(t, storetest.Postgres(t)))
 	s := newSink(t, nil)
 	w.subscribe(t, w.org, s)
 	stops := []func(){w.dispatch(t, event.Config{}), w.dispatch(t, event.Config{})}

@@ -18,12 +18,12 @@ import (
 
 // Names are the prefixes of names in CloudEvents.
 type Names struct {
-	Prefix    string // of types, such as dev.holdfast
-	Extension string // of the attributes that a delivery adds, such as holdfastdev1
+	Prefix    string // prefix of event types, such as dev.holdfast
+	Extension string // prefix of the attributes that a delivery adds, such as holdfastdev1
 }
 
-// A Body is the subject of an event as JSON, and the full name of its protobuf
-// message. Both are empty if the event has no body.
+// A Body is the JSON form of the subject of an event, and the full name of its protobuf message. Both are empty if the
+// event has no body.
 type Body struct {
 	Type string
 	JSON []byte
@@ -37,9 +37,9 @@ func (n Names) Type(t resource.EventType) string {
 	return n.Prefix + ".api." + string(t)
 }
 
-// An envelope is an encoded event, without what differs between subscriptions.
+// An envelope is an encoded event, without the headers that differ between subscriptions.
 type envelope struct {
-	header http.Header // shared by all requests, so nothing may change it
+	header http.Header // read-only, because all requests share it
 	data   []byte
 	digest string
 }
@@ -76,13 +76,13 @@ func encode(names Names, source string, e resource.Event, body Body) (envelope, 
 	return envelope{header: h, data: data, digest: "sha256:" + hex.EncodeToString(sum[:])}, nil
 }
 
-// An actor is who made a change, in the JSON that receivers get.
+// An actor is the identity that made a change, in the JSON of an event.
 type actor struct {
 	Subject string             `json:"subject"`
 	Act     *resource.Upstream `json:"act,omitempty"`
 }
 
-// providerOf returns the identity provider an event is about, or "".
+// providerOf returns the identity provider that an event is about, or "".
 func providerOf(e resource.Event) resource.UID {
 	switch e.Type {
 	case resource.ProviderCreated, resource.ProviderUpdated, resource.ProviderDeleted, resource.MappingsDeleted:
@@ -93,7 +93,7 @@ func providerOf(e resource.Event) resource.UID {
 	return ""
 }
 
-// deliveryHeaders returns the attributes of every delivery to a subscription.
+// deliveryHeaders returns the headers of every delivery to a subscription.
 func deliveryHeaders(names Names, sub resource.Subscription) http.Header {
 	h := http.Header{}
 	attributes := map[string]string{"delivery": "webhook", "webhook": sub.Sink, "subscription": string(sub.UID)}
@@ -119,7 +119,7 @@ func (v envelope) request(
 }
 
 // headerValue percent-encodes an attribute as the HTTP binding of CloudEvents
-// wants it: spaces, quotes, percent signs, and all that is not printable ASCII.
+// requires: spaces, quotes, percent signs, and every byte that is not printable ASCII.
 func headerValue(s string) string {
 	special := func(c byte) bool { return c <= ' ' || c > '~' || c == '"' || c == '%' }
 	if !slices.ContainsFunc([]byte(s), special) {
@@ -136,14 +136,14 @@ func headerValue(s string) string {
 	return b.String()
 }
 
-// retryAfter returns how long a response asks us to wait, or 0.
+// retryAfter returns the wait that the Retry-After header of a response asks for, or 0.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
 	if seconds, err := time.ParseDuration(text + "s"); err == nil {
 		return max(0, seconds)
 	}
-	if at, err := http.ParseTime(text); err == nil {
-		return max(0, at.Sub(now))
+	if date, err := http.ParseTime(text); err == nil {
+		return max(0, date.Sub(now))
 	}
 	return 0
 }

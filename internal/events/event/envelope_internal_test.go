@@ -32,8 +32,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// FuzzRetryAfter has sinks answer anything: a worker never waits a negative
-// time, nor longer than it should.
+// FuzzRetryAfter checks that a worker never waits a negative time, nor longer than maxRetryAfter, for any response.
 func FuzzRetryAfter(f *testing.F) {
 	for _, seed := range []string{"1", "Fri, 02 Jan 2026 03:05:05 GMT", "1e300", "9223372036854775807", "1h5"} {
 		f.Add(seed)
@@ -46,8 +45,8 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-// FuzzSink has callers choose any address: one that is accepted can be sent to,
-// and nothing in it gets out of its header.
+// FuzzSink checks that the server can build a request for every address that it accepts as a sink, and that no part of
+// the address escapes its header.
 func FuzzSink(f *testing.F) {
 	for _, seed := range []string{"https://sink.example/a?b=c", "http://127.0.0.1:9/", "https://[::1%25eth0]/",
 		"https://a\r\nb", "https://sink.example:99999/"} {

@@ -11,40 +11,40 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// liveEvery is how often the outbox is read while somebody watches it.
-const liveEvery = 250 * time.Millisecond
+// readEvery is the interval between reads of the outbox while there are watchers.
+const readEvery = 250 * time.Millisecond
 
-// A live reads the outbox once for all who watch it, and only while somebody does.
-type live struct {
+// A sharedReader reads the outbox once for all watchers, and only while there are watchers.
+type sharedReader struct {
 	store *eventdb.Store
 
 	mu       sync.Mutex
 	watchers int
-	now      *reading // nil if nobody watches
+	current  *outboxReader // nil if there are no watchers
 }
 
-// A reading reads the outbox from one moment on.
-type reading struct {
+// An outboxReader reads the events that are committed after its start.
+type outboxReader struct {
 	cache *cache
-	ready chan struct{} // is closed when cache, or err, is set
+	ready chan struct{} // closed when cache or err is set
 	stop  context.CancelFunc
 
-	mu    sync.Mutex
-	grown chan struct{} // is closed when there are new events
-	err   error         // why it has ended
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when there are new events
+	err     error         // the reason if the reader has ended
 }
 
-// join returns a reading that goes on until leave is called. The events that follow its
-// head are all that are committed from now on.
-func (l *live) join(ctx context.Context) (r *reading, leave func(), err error) {
+// join returns a reader that runs at least until leave is called. Every event that is committed after join returns
+// follows the head of the reader.
+func (l *sharedReader) join(ctx context.Context) (r *outboxReader, leave func(), err error) {
 	l.mu.Lock()
-	if l.now == nil || l.now.failure() != nil {
+	if l.current == nil || l.current.failure() != nil {
 		in, stop := context.WithCancel(context.WithoutCancel(ctx))
-		l.now = &reading{ready: make(chan struct{}), grown: make(chan struct{}), stop: stop}
+		l.current = &outboxReader{ready: make(chan struct{}), changed: make(chan struct{}), stop: stop}
 		l.watchers = 0
-		go l.now.run(in, l.store)
+		go l.current.run(in, l.store)
 	}
-	r = l.now
+	r = l.current
 	l.watchers++
 	l.mu.Unlock()
 	leave = func() { l.leave(r) }
@@ -61,42 +61,44 @@ func (l *live) join(ctx context.Context) (r *reading, leave func(), err error) {
 	return r, leave, nil
 }
 
-func (l *live) leave(r *reading) {
+func (l *sharedReader) leave(r *outboxReader) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.now != r {
-		return // it has failed, and others have begun anew
+	if l.current != r {
+		return // r has failed, and another watcher has started a new reader
 	}
 	if l.watchers--; l.watchers == 0 {
 		r.stop()
-		l.now = nil
+		l.current = nil
 	}
 }
 
-func (r *reading) failure() error {
+func (r *outboxReader) failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
 }
 
-// next returns up to n events after the one numbered seq, up to which one it has looked,
-// and a channel that is closed when there may be more.
-func (r *reading) next(ctx context.Context, seq int64, n int) (_ []*entry, at int64, more <-chan struct{}, _ error) {
+// next returns up to n events after the sequence number seq, the sequence number up to which it has scanned, and a
+// channel that is closed when there may be new events.
+func (r *outboxReader) next(
+	ctx context.Context, seq int64, n int,
+) (_ []*entry, scanned int64, _ <-chan struct{}, _ error) {
 	r.mu.Lock()
-	grown, err := r.grown, r.err
+	changed, err := r.changed, r.err
 	r.mu.Unlock()
 	if err != nil {
 		return nil, seq, nil, err
 	}
-	events, at, err := r.cache.next(ctx, seq, n)
-	return events, at, grown, err
+	events, scanned, err := r.cache.next(ctx, seq, n)
+	return events, scanned, changed, err
 }
 
-// run reads until ctx ends, or the history of the database changes, in which events have
-// other numbers.
-func (r *reading) run(ctx context.Context, s *eventdb.Store) {
+// run reads events until ctx ends or the history of the database changes, because events of another history have other
+// sequence numbers.
+func (r *outboxReader) run(ctx context.Context, s *eventdb.Store) {
 	history := s.History()
-	tail, err := settled(ctx, s, func() error { return nil })
+	tail, err := tailAtEnd(ctx, s, func() error { return nil })
 	if err == nil {
 		r.cache = &cache{store: s, after: tail.At(), head: tail.At()}
 	}
@@ -108,47 +110,47 @@ func (r *reading) run(ctx context.Context, s *eventdb.Store) {
 			break
 		}
 		events, failed := tail.Next(ctx, readChunk)
-		if failed == nil && len(events) > 0 { // what cannot be read now is read later
+		if failed == nil && len(events) > 0 { // after an error, the next read returns the same events
 			r.cache.add(events)
-			r.grow()
+			r.notify()
 		}
 		if len(events) < readChunk {
-			sleep(ctx, liveEvery)
+			sleep(ctx, readEvery)
 		}
 	}
 	r.end(err)
-	r.grow()
+	r.notify()
 }
 
-func (r *reading) end(err error) {
+func (r *outboxReader) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.err = err
 }
 
-func (r *reading) grow() {
+func (r *outboxReader) notify() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	close(r.grown)
-	r.grown = make(chan struct{})
+	close(r.changed)
+	r.changed = make(chan struct{})
 }
 
-// settled returns a tail at the end of the outbox, when every event up to there is visible. It
-// calls meanwhile as long as it waits.
-func settled(ctx context.Context, s *eventdb.Store, meanwhile func() error) (*store.Tail, error) {
+// tailAtEnd returns a tail at the end of the outbox. It waits until every event before the tail is visible, calls
+// onWait after each pause, and returns the error of onWait.
+func tailAtEnd(ctx context.Context, s *eventdb.Store, onWait func() error) (*store.Tail, error) {
 	last, err := s.LastEvent(ctx)
 	if err != nil {
 		return nil, err
 	}
 	tail, err := s.Tail(ctx, last)
 	for err == nil {
-		var all bool
-		if all, err = tail.Complete(ctx); all {
+		var complete bool
+		if complete, err = tail.Complete(ctx); complete {
 			return tail, nil
 		}
 		if err == nil {
 			sleep(ctx, pollEvery)
-			err = cmp.Or(ctx.Err(), meanwhile())
+			err = cmp.Or(ctx.Err(), onWait())
 		}
 	}
 	return nil, err

@@ -1,9 +1,9 @@
 // Package event delivers the changes in the outbox to the sinks of subscriptions,
 // as signed CloudEvents, and lists them in the audit log.
 //
-// A Service implements the methods of the API; a Dispatcher delivers. Every event is delivered at least once,
-// always with the same id, and the events of one subject in their order. An event that a sink has not accepted
-// within a day is given up: it becomes a Delivery, which can be replayed.
+// A Service implements the methods of the API, and a Dispatcher delivers events. Every event is delivered at least
+// once, always with the same ID. The events of one subject are delivered in order. An event that a sink has not
+// accepted within a day is given up: it becomes a Delivery, which can be replayed.
 package event
 
 import (
@@ -32,12 +32,12 @@ type ServiceConfig struct {
 
 // A Service manages subscriptions and reads the audit log.
 type Service struct {
-	store *eventdb.Store
-	authz *authz.Checker
-	pages *page.Tokens
-	live  live
-	tests tests
-	cfg   ServiceConfig
+	store  *eventdb.Store
+	authz  *authz.Checker
+	pages  *page.Tokens
+	outbox sharedReader
+	tests  testLimiter
+	cfg    ServiceConfig
 }
 
 // NewService returns a Service over db.
@@ -46,12 +46,12 @@ func NewService(db *store.DB, a *authz.Checker, t *page.Tokens, cfg ServiceConfi
 		cfg.Now = time.Now
 	}
 	s := &Service{store: eventdb.New(db), authz: a, pages: t, cfg: cfg}
-	s.live.store = s.store
+	s.outbox.store = s.store
 	return s
 }
 
-// CreateSubscription subscribes a sink to the later events of a group and of
-// everything below it. The caller needs subscriptions.create there.
+// CreateSubscription subscribes a sink to all future events of a group and of
+// everything below it. The caller needs subscriptions.create on the group.
 func (s *Service) CreateSubscription(
 	ctx context.Context, parent resource.UID, v resource.Subscription,
 ) (resource.Subscription, error) {
@@ -69,7 +69,7 @@ func (s *Service) CreateSubscription(
 	return v, s.store.InsertSubscription(ctx, v)
 }
 
-// checkSink returns a fault if nothing could ever be sent to a sink.
+// checkSink returns a fault if the server may not send requests to the address of a sink.
 func (s *Service) checkSink(sink string) error {
 	u, err := url.Parse(sink)
 	if err == nil {
@@ -84,7 +84,8 @@ func (s *Service) checkSink(sink string) error {
 	return fault.Field("sink", "must be a public address, or one that the operator allows")
 }
 
-// redact removes what may be a secret from the address of the sink, unless the caller could change it.
+// redact removes the query, which may contain a secret, from the address of the sink, unless the caller may change the
+// subscription.
 func (s *Service) redact(ctx context.Context, v resource.Subscription) resource.Subscription {
 	if s.authz.Require(ctx, resource.SubscriptionsUpdate, v.UID) != nil {
 		return v.Redacted()
@@ -104,8 +105,8 @@ func (s *Service) DeleteSubscription(ctx context.Context, uid resource.UID) erro
 	return s.authz.Delete(ctx, resource.SubscriptionsDelete, uid, s.store.DeleteSubscription)
 }
 
-// ListSubscriptions returns a page of the subscriptions the caller holds
-// subscriptions.list on. Their sinks are as GetSubscription returns them.
+// ListSubscriptions returns a page of the subscriptions on which the caller holds subscriptions.list. Like
+// GetSubscription, it hides the query of a sink unless the caller holds subscriptions.update.
 func (s *Service) ListSubscriptions(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.Subscription], error) {
@@ -122,16 +123,16 @@ func (s *Service) GetDelivery(ctx context.Context, uid resource.UID) (resource.D
 	return authz.Get(ctx, s.authz, resource.SubscriptionsList, uid, s.store.Delivery)
 }
 
-// ListDeliveries returns a page of the events that were given up, for the
-// subscriptions the caller holds subscriptions.list on.
+// ListDeliveries returns a page of the events that were given up, for the subscriptions on which the caller holds
+// subscriptions.list.
 func (s *Service) ListDeliveries(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.Delivery], error) {
 	return authz.List(ctx, s.authz, s.pages, eventdb.DeliveryList, resource.SubscriptionsList, f, p, s.store.Deliveries)
 }
 
-// Replay schedules a delivery, or all those of a subscription, to be sent again,
-// and returns how many they are. The caller needs subscriptions.update on it.
+// Replay schedules a delivery, or all deliveries of a subscription, to be sent again, and returns their number. The
+// caller needs subscriptions.update on it. It returns fault.NotFound if uid is neither a subscription nor a delivery.
 func (s *Service) Replay(ctx context.Context, uid resource.UID) (int, error) {
 	if err := s.authz.Require(ctx, resource.SubscriptionsUpdate, uid); err != nil {
 		return 0, err

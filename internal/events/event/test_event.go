@@ -12,19 +12,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 )
 
-// tested is the type of the events that are sent to test a subscription. They are about no
-// change, so the outbox has none.
-const tested resource.EventType = "events.subscription.tested.v1"
+// testEventType is the type of the events that test a subscription. The outbox does not contain them, because they
+// describe no change.
+const testEventType resource.EventType = "events.subscription.tested.v1"
 
-// A TestResult tells how a sink has answered an event.
+// A TestResult is the response of a sink to a test event.
 type TestResult struct {
-	Event string        // its id
-	Error string        // why it was not taken; "" if it was
-	Took  time.Duration // until the answer
+	Event string        // ID of the event
+	Error string        // the reason why the sink did not accept the event, or ""
+	Took  time.Duration // time until the response
 }
 
-// TestSubscription sends an event to the sink of a subscription at once. The caller needs
-// subscriptions.update on it.
+// TestSubscription sends a test event to the sink of a subscription and waits for the response. The caller needs
+// subscriptions.update on it. It returns fault.ResourceExhausted if subscriptions are tested too often.
 func (s *Service) TestSubscription(ctx context.Context, uid resource.UID) (TestResult, error) {
 	v, err := authz.Get(ctx, s.authz, resource.SubscriptionsUpdate, uid, s.store.Subscription)
 	if err != nil {
@@ -36,7 +36,8 @@ func (s *Service) TestSubscription(ctx context.Context, uid resource.UID) (TestR
 	}
 	defer end()
 	e := resource.Event{
-		ID: rand.Text(), Type: tested, Subject: uid, Group: v.Group(), Time: s.cfg.Now(), Actor: resource.ActorFrom(ctx),
+		ID: rand.Text(), Type: testEventType, Subject: uid, Group: v.Group(), Time: s.cfg.Now(),
+		Actor: resource.ActorFrom(ctx),
 	}
 	start := time.Now()
 	err = s.cfg.Test(ctx, v, e)
@@ -47,8 +48,8 @@ func (s *Service) TestSubscription(ctx context.Context, uid resource.UID) (TestR
 	return out, nil
 }
 
-// Test sends an event to the sink of a subscription once, whoever has the lease. It is in no
-// queue, so it neither waits for others nor is repeated.
+// Test sends an event to the sink of a subscription once. It does not need the lease. It bypasses the queue, so the
+// event neither waits for other events nor is retried.
 func (d *Dispatcher) Test(ctx context.Context, sub resource.Subscription, e resource.Event) error {
 	v, err := encode(d.cfg.Names, d.cfg.Source, e, Body{})
 	if err != nil {
@@ -61,25 +62,25 @@ func (d *Dispatcher) Test(ctx context.Context, sub resource.Subscription, e reso
 }
 
 const (
-	testsEach = time.Minute // in which
-	testsMost = 10          // tests of an organization may begin
+	testWindow = time.Minute
+	maxTests   = 10 // tests of an organization in testWindow
 )
 
-// tests limits how often subscriptions are tested: each is a request to an address that the
-// caller has chosen.
-type tests struct {
+// A testLimiter limits how often subscriptions are tested, because each test is a request to an address that the caller
+// has chosen.
+type testLimiter struct {
 	mu      sync.Mutex
 	running map[resource.UID]bool        // by subscription
-	begun   map[resource.UID][]time.Time // by organization, in the last minute
+	begun   map[resource.UID][]time.Time // start times of the tests in the last testWindow, by organization
 }
 
-// begin returns fault.ResourceExhausted if the subscription is being tested, or its
-// organization has been testing too often.
-func (t *tests) begin(sub resource.UID, now time.Time) (end func(), _ error) {
+// begin starts a test; the caller must call end when the test ends. It returns fault.ResourceExhausted if the
+// subscription is being tested, or if its organization has started maxTests tests in the last testWindow.
+func (t *testLimiter) begin(sub resource.UID, now time.Time) (end func(), _ error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for org, times := range t.begun {
-		for len(times) > 0 && now.Sub(times[0]) >= testsEach {
+		for len(times) > 0 && now.Sub(times[0]) >= testWindow {
 			times = times[1:]
 		}
 		if t.begun[org] = times; len(times) == 0 {
@@ -92,8 +93,8 @@ func (t *tests) begin(sub resource.UID, now time.Time) (end func(), _ error) {
 	case t.running[sub]:
 		busy.RetryIn = 10 * time.Second
 		return nil, busy
-	case len(t.begun[org]) >= testsMost:
-		busy.RetryIn = testsEach - now.Sub(t.begun[org][0])
+	case len(t.begun[org]) >= maxTests:
+		busy.RetryIn = testWindow - now.Sub(t.begun[org][0])
 		return nil, busy
 	}
 	if t.running == nil {

@@ -9,38 +9,38 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestTests: a subscription is tested once at a time, and an organization cannot test without
-// end; what one does costs another nothing.
-func TestTests(t *testing.T) {
-	var all tests
+// TestTestLimiter checks that a subscription is tested once at a time, that the tests of an organization are limited,
+// and that organizations do not affect each other.
+func TestTestLimiter(t *testing.T) {
+	var limiter testLimiter
 	now := time.Now()
 	org, other := resource.NewRoot(), resource.NewRoot()
 	sub := org.NewChild()
-	end, err := all.begin(sub, now)
+	end, err := limiter.begin(sub, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := all.begin(sub, now); !errors.Is(err, fault.ResourceExhausted) {
-		t.Errorf("while it is tested: %v", err)
+	if _, err := limiter.begin(sub, now); !errors.Is(err, fault.ResourceExhausted) {
+		t.Errorf("during a test: %v", err)
 	}
 	end()
-	for range testsMost - 1 {
-		end, err := all.begin(sub, now)
+	for range maxTests - 1 {
+		end, err := limiter.begin(sub, now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		end()
 	}
-	if _, err := all.begin(org.NewChild(), now); !errors.Is(err, fault.ResourceExhausted) {
-		t.Errorf("after %d tests: %v", testsMost, err)
+	if _, err := limiter.begin(org.NewChild(), now); !errors.Is(err, fault.ResourceExhausted) {
+		t.Errorf("after %d tests: %v", maxTests, err)
 	}
-	if _, err := all.begin(other.NewChild(), now); err != nil {
+	if _, err := limiter.begin(other.NewChild(), now); err != nil {
 		t.Errorf("another organization: %v", err)
 	}
-	if _, err := all.begin(sub, now.Add(testsEach)); err != nil {
+	if _, err := limiter.begin(sub, now.Add(testWindow)); err != nil {
 		t.Errorf("a minute later: %v", err)
 	}
-	if len(all.begun) != 1 {
-		t.Errorf("%d organizations are remembered, want 1", len(all.begun))
+	if len(limiter.begun) != 1 {
+		t.Errorf("%d organizations are remembered, want 1", len(limiter.begun))
 	}
 }

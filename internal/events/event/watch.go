@@ -14,25 +14,26 @@ import (
 )
 
 const (
-	watchTime  = 10 * time.Minute // that one call lasts, so that callers find their way to other replicas
-	watchBeat  = 15 * time.Second // without a change until the caller is told that there was none
-	watchChunk = 100
+	watchTime  = 10 * time.Minute // duration of one call, so that callers spread over new replicas
+	watchBeat  = 15 * time.Second // time without a change after which an empty update is sent
+	watchChunk = 100              // events per read
 )
 
 var watchList = page.List{Kind: "audit live", Fields: []string{"time"}, Default: page.Order{Field: "time"}}
 
-// A WatchUpdate is what somebody who watches is told: a change, or that there was none up to a
-// position.
+// A WatchUpdate is an update for a watcher: a change, or an empty update if there was no change up to a position.
 type WatchUpdate struct {
-	Event    *resource.Event
-	Position string
+	Event    *resource.Event // nil in an empty update
+	Position string          // position after the event, to continue from
 }
 
-// Watch tells of the changes that Audit would return, as they are made, the oldest first. It
-// begins after a position, or now, and tells of no change at first, and whenever there was none
-// for a while. It returns nil after some minutes, an error of tell, and fault.FailedPrecondition if
-// not all events after the position are kept.
-func (s *Service) Watch(ctx context.Context, f AuditFilter, position string, tell func(WatchUpdate) error) error {
+// Watch calls send for the changes that Audit would return, when they are made, oldest first. It starts after a position,
+// or at the end of the outbox if position is empty. It sends an empty update first, and again after watchBeat without
+// a change.
+//
+// It returns nil after watchTime, the error of send, or fault.FailedPrecondition if the outbox no longer contains all
+// events after the position.
+func (s *Service) Watch(ctx context.Context, f AuditFilter, position string, send func(WatchUpdate) error) error {
 	caller, err := authz.RequireCaller(ctx)
 	if err != nil {
 		return err
@@ -42,22 +43,22 @@ func (s *Service) Watch(ctx context.Context, f AuditFilter, position string, tel
 		return errPosition(err)
 	}
 	if req.Expired {
-		return errForgotten()
+		return errPositionExpired()
 	}
-	r, leave, err := s.live.join(ctx)
+	r, leave, err := s.outbox.join(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	w := &watcher{Service: s, caller: caller, filter: f, reading: r, tell: tell}
-	w.token = func(at page.Cursor) string { return s.pages.Next(req, at) }
+	w := &watcher{Service: s, caller: caller, filter: f, reader: r, send: send}
+	w.token = func(c page.Cursor) string { return s.pages.Next(req, c) }
 	if err := w.seek(ctx, req.After); err != nil {
 		return err
 	}
 	return w.run(ctx)
 }
 
-// errPosition returns an error about a page token as one about a position.
+// errPosition turns an error about a page token into an error about a position.
 func errPosition(err error) error {
 	if f, ok := errors.AsType[*fault.Error](err); ok && len(f.Fields) == 1 && f.Fields[0].Subject == "page_token" {
 		return fault.Field("position", "%s", f.Fields[0].Description)
@@ -65,69 +66,70 @@ func errPosition(err error) error {
 	return err
 }
 
-func errForgotten() error {
-	return fault.Unmet("POSITION", "not all changes since this position are kept; watch without one")
+func errPositionExpired() error {
+	return fault.Unmet("POSITION", "some changes since this position are no longer stored; watch without a position")
 }
 
 // A watcher is one call of Watch.
 type watcher struct {
 	*Service
-	caller  authz.Caller
-	filter  AuditFilter
-	reading *reading
-	tell    func(WatchUpdate) error
-	token   func(page.Cursor) string
-	at      page.Cursor // the number and the mark of the last event that was looked at
+	caller authz.Caller
+	filter AuditFilter
+	reader *outboxReader
+	send   func(WatchUpdate) error
+	token  func(page.Cursor) string
+	cursor page.Cursor // sequence number and mark of the last scanned event
 }
 
-// mark returns what tells an event from others in a position. It is not the id, because the event
-// may be one of another organization.
+// mark returns a hash of an event ID, by which a position identifies its event. A position does not contain the ID
+// itself, because the event may belong to another organization.
 func mark(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:8])
 }
 
-// seek goes to a position, or to the end. The event at the position must still be there, with
-// the same id: another one is of another history of the database.
+// seek moves the watcher to a position, or to the end of the outbox if to is nil. It returns fault.FailedPrecondition
+// unless the outbox contains the event at the position with the same ID. A different ID means that the position is from
+// another history of the database.
 func (w *watcher) seek(ctx context.Context, to *page.Cursor) error {
 	if to == nil {
-		w.at.Number = w.reading.head()
-		events, err := w.store.Events(ctx, w.at.Number-1, 1)
-		if len(events) > 0 && events[0].Seq == w.at.Number {
-			w.at.Key = mark(events[0].ID)
+		w.cursor.Number = w.reader.head()
+		events, err := w.store.Events(ctx, w.cursor.Number-1, 1)
+		if len(events) > 0 && events[0].Seq == w.cursor.Number {
+			w.cursor.Key = mark(events[0].ID)
 		}
 		return err
 	}
-	w.at = *to
+	w.cursor = *to
 	if to.Key == "" { // before the first event
 		return nil
 	}
 	events, err := w.store.Events(ctx, to.Number-1, 1)
 	if err == nil && (len(events) == 0 || mark(events[0].ID) != to.Key) {
-		return errForgotten()
+		return errPositionExpired()
 	}
 	return err
 }
 
 func (w *watcher) run(ctx context.Context) error {
-	over := time.After(watchTime)
+	deadline := time.After(watchTime)
 	beat := time.NewTicker(watchBeat)
 	defer beat.Stop()
-	if err := w.tell(WatchUpdate{Position: w.token(w.at)}); err != nil {
+	if err := w.send(WatchUpdate{Position: w.token(w.cursor)}); err != nil {
 		return err
 	}
 	for {
-		more, err := w.pass(ctx, beat)
+		changed, err := w.sendNew(ctx, beat)
 		if err != nil {
 			return err
 		}
 		select {
-		case <-more:
+		case <-changed:
 		case <-beat.C:
-			if err := w.tell(WatchUpdate{Position: w.token(w.at)}); err != nil {
+			if err := w.send(WatchUpdate{Position: w.token(w.cursor)}); err != nil {
 				return err
 			}
-		case <-over:
+		case <-deadline:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -135,11 +137,11 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// pass tells of all changes that there are, and returns a channel that is closed when there
-// may be more.
-func (w *watcher) pass(ctx context.Context, beat *time.Ticker) (<-chan struct{}, error) {
+// sendNew sends all changes up to the end of the outbox, and returns a channel that is closed when there may be more.
+// It returns fault.Unauthenticated if the caller's access was revoked.
+func (w *watcher) sendNew(ctx context.Context, beat *time.Ticker) (<-chan struct{}, error) {
 	for {
-		events, at, more, err := w.reading.next(ctx, w.at.Number, watchChunk)
+		events, scanned, changed, err := w.reader.next(ctx, w.cursor.Number, watchChunk)
 		if err != nil {
 			return nil, err
 		}
@@ -147,29 +149,29 @@ func (w *watcher) pass(ctx context.Context, beat *time.Ticker) (<-chan struct{},
 			return nil, fault.New(fault.Unauthenticated, "Unauthenticated: %s", why)
 		}
 		for _, e := range events {
-			w.at = page.Cursor{Number: e.Seq, Key: mark(e.ID)}
-			if !w.in(e.Event) || !w.filter.matches(e.Event) || !w.mayAudit(ctx, e.Event) {
+			w.cursor = page.Cursor{Number: e.Seq, Key: mark(e.ID)}
+			if !w.inGroup(e.Event) || !w.filter.matches(e.Event) || !w.mayAudit(ctx, e.Event) {
 				continue
 			}
-			if err := w.tell(WatchUpdate{&e.Event, w.token(w.at)}); err != nil {
+			if err := w.send(WatchUpdate{&e.Event, w.token(w.cursor)}); err != nil {
 				return nil, err
 			}
 			beat.Reset(watchBeat)
 		}
-		if len(events) == 0 && at == w.at.Number || len(events) < watchChunk {
-			return more, nil
+		if len(events) == 0 && scanned == w.cursor.Number || len(events) < watchChunk {
+			return changed, nil
 		}
 	}
 }
 
-// in reports whether an event happened in the group of the filter, as the store decides it.
-func (w *watcher) in(e resource.Event) bool {
+// inGroup reports whether an event happened in the group of the filter, by the same rule as the store.
+func (w *watcher) inGroup(e resource.Event) bool {
 	g := w.filter.Group
 	return g == "" || g.Covers(e.Group) || g.Covers(e.Subject) && e.Subject != g
 }
 
-// head returns the number of the last event that was read.
-func (r *reading) head() int64 {
+// head returns the sequence number of the last event that was read.
+func (r *outboxReader) head() int64 {
 	r.cache.mu.Lock()
 	defer r.cache.mu.Unlock()
 	return r.cache.head

@@ -21,46 +21,47 @@ import (
 )
 
 const (
-	queueSize     = 512 // events of one subscription that are in flight or wait
-	maxInFlight   = 4   // requests to one sink
-	downAfter     = 3   // failures in a row after which a sink counts as down
-	responseLimit = 64 << 10
-	maxRetryAfter = time.Hour // the longest wait that a sink can ask for
+	queueSize     = 512       // queued events per subscription, including those in flight
+	maxInFlight   = 4         // parallel requests per sink
+	downAfter     = 3         // consecutive failures after which a sink is considered down
+	responseLimit = 64 << 10  // bytes read from a response
+	maxRetryAfter = time.Hour // longest wait that a sink can ask for
 
-	shutdownGrace = 2 * time.Second // for requests in flight when the worker stops
-	replayChunk   = 100
+	shutdownGrace = 2 * time.Second // time for requests in flight after the worker stops
+	replayChunk   = 100             // deliveries per read
 
-	// cursorLag is how far the cursor of a subscription that receives nothing may be ahead of the stored one.
+	// cursorLag is the maximum difference between the cursor and the stored cursor of a subscription that receives no
+	// events.
 	cursorLag = 10_000
 )
 
-// A worker delivers the events of one subscription. It has its own connections,
-// so that a slow sink does not use up those of others.
+// A worker delivers the events of one subscription. It has its own HTTP client, so that a slow sink does not use up the
+// connections of other sinks.
 //
-// Events are queued in their order. An event is sent when no earlier event of the
-// same subject is queued. A sink that fails several times in a row is down: then
-// the worker only sends one request at a time to find out whether it is back.
+// Events are queued in order. An event is sent when no earlier event of the same subject is queued. After downAfter
+// consecutive failures the sink is considered down. Then the worker sends only one request at a time, until one
+// succeeds.
 type worker struct {
 	d       *Dispatcher
 	sub     resource.Subscription
-	headers http.Header // of every delivery
+	headers http.Header // headers of every delivery
 	client  *http.Client
 	wakeup  chan struct{}
 	stop    context.CancelFunc
 	sending sync.WaitGroup
 
-	mu       sync.Mutex // guards the fields of this paragraph, and the queued items
+	mu       sync.Mutex // guards the fields of this paragraph and the queued items
 	queue    []*item
-	read     int64 // every event up to this one is in queue, or done
+	read     int64 // every event up to this sequence number is queued or done
 	inFlight int
-	failures int  // in a row
+	failures int  // consecutive failures
 	down     bool // the sink is considered down
 	retryAt  time.Time
 
-	cursor    atomic.Int64 // every event up to this one is done
-	saved     int64        // the stored cursor; only the dispatcher's loop uses it
-	delivered atomic.Bool  // something was delivered since the cursor was stored
-	replaying sync.Mutex
+	cursor    atomic.Int64 // every event up to this sequence number is done
+	saved     int64        // the stored cursor; used only by the dispatcher's loop
+	delivered atomic.Bool  // an event was delivered since the cursor was stored
+	replaying sync.Mutex   // held during a replay
 }
 
 // An item is an event in the queue of a worker.
@@ -69,8 +70,8 @@ type item struct {
 	inFlight bool
 	tries    int
 	err      string
-	next     time.Time // when to try again
-	last     time.Time // the last attempt
+	next     time.Time // time of the next attempt
+	last     time.Time // time of the last attempt
 }
 
 func newWorker(d *Dispatcher, sub resource.Subscription, cursor int64, stop context.CancelFunc) *worker {
@@ -82,7 +83,7 @@ func newWorker(d *Dispatcher, sub resource.Subscription, cursor int64, stop cont
 	return w
 }
 
-// wake tells the worker that there may be something to do.
+// wake makes the worker look for events to send. It does not block.
 func (w *worker) wake() {
 	select {
 	case w.wakeup <- struct{}{}:
@@ -94,7 +95,7 @@ func (w *worker) wake() {
 func (w *worker) run(ctx context.Context) {
 	defer w.client.CloseIdleConnections()
 	ctx, cancel := context.WithCancel(ctx)
-	sendCtx, abort := context.WithCancel(context.WithoutCancel(ctx)) // of the requests in flight
+	sendCtx, abort := context.WithCancel(context.WithoutCancel(ctx)) // for requests, which may end after ctx
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownGrace, abort) })()
 	defer func() {
 		cancel()
@@ -109,7 +110,7 @@ func (w *worker) run(ctx context.Context) {
 			err = w.expire(ctx)
 		}
 		if errors.Is(err, fault.NotFound) {
-			return // the subscription is gone
+			return // the subscription was deleted
 		}
 		wait := w.sendReady(ctx, sendCtx)
 		if err != nil && ctx.Err() == nil {
@@ -128,27 +129,27 @@ func (w *worker) run(ctx context.Context) {
 // fill reads events into the queue until it is half full.
 func (w *worker) fill(ctx context.Context) error {
 	for read, room := w.progress(); room; {
-		events, at, err := w.d.cache.next(ctx, read, queueSize/2)
+		events, scanned, err := w.d.cache.next(ctx, read, queueSize/2)
 		if err != nil {
 			return err
 		}
-		if at == read {
+		if scanned == read {
 			return nil
 		}
-		w.add(events, at)
+		w.add(events, scanned)
 		read, room = w.progress()
 	}
 	return nil
 }
 
-// progress returns up to where events were read, and whether the queue has room for more.
+// progress returns the sequence number up to which events were read, and whether the queue has room for more events.
 func (w *worker) progress() (read int64, room bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.read, len(w.queue) < queueSize/2
 }
 
-// backlog returns how many events are queued, and the time of the first.
+// backlog returns the number of queued events, and the time of the first one.
 func (w *worker) backlog() (n int, oldest time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,8 +159,8 @@ func (w *worker) backlog() (n int, oldest time.Time) {
 	return len(w.queue), w.queue[0].Time
 }
 
-// add queues those events up to the sequence number at that the subscription wants.
-func (w *worker) add(events []*entry, at int64) {
+// add queues the events that the subscription wants. scanned is the sequence number up to which events were read.
+func (w *worker) add(events []*entry, scanned int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range events {
@@ -167,17 +168,17 @@ func (w *worker) add(events []*entry, at int64) {
 			w.queue = append(w.queue, &item{entry: e})
 		}
 	}
-	w.read = at
+	w.read = scanned
 	w.setQueue(w.queue)
 }
 
-// setQueue replaces the queue and moves the cursor to it. The caller holds mu.
+// setQueue replaces the queue and moves the cursor to its start. The caller holds mu.
 func (w *worker) setQueue(queue []*item) {
 	w.queue = queue
 	w.cursor.Store(w.cursorOf(queue))
 }
 
-// cursorOf returns the sequence number before the first event of a queue.
+// cursorOf returns the sequence number before the first event of a queue, or w.read if the queue is empty.
 func (w *worker) cursorOf(queue []*item) int64 {
 	if len(queue) > 0 {
 		return queue[0].Seq - 1
@@ -190,20 +191,20 @@ func (w *worker) cursorOf(queue []*item) int64 {
 func (w *worker) expire(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.d.cfg.Now()
-	if len(w.queue) == 0 || now.Sub(w.queue[0].Time) < w.d.cfg.GiveUp {
-		return nil // the others are younger
+	asOf := w.d.cfg.Now()
+	if len(w.queue) == 0 || asOf.Sub(w.queue[0].Time) < w.d.cfg.GiveUp {
+		return nil // the other events are younger
 	}
 	var rest []*item
 	var expired []resource.Delivery
 	for _, i := range w.queue {
-		if i.inFlight || !w.down && i.tries == 0 || now.Sub(i.Time) < w.d.cfg.GiveUp {
+		if i.inFlight || !w.down && i.tries == 0 || asOf.Sub(i.Time) < w.d.cfg.GiveUp {
 			rest = append(rest, i)
 			continue
 		}
 		expired = append(expired, resource.Delivery{
 			UID: w.sub.UID.NewChild(), Event: i.Event, Attempts: i.tries,
-			Error: cmp.Or(i.err, "the sink was down all the while"), CreateTime: now, UpdateTime: i.last,
+			Error: cmp.Or(i.err, "the sink was down the whole time"), CreateTime: asOf, UpdateTime: i.last,
 		})
 	}
 	if len(expired) == 0 {
@@ -219,22 +220,22 @@ func (w *worker) expire(ctx context.Context) error {
 	return nil
 }
 
-// sendReady starts sending the events that may be sent now, with requests under
-// sendCtx. It returns when to look again.
+// sendReady starts sending the events that may be sent now, with requests under sendCtx. It returns the time until the
+// next event may be sent, at most a minute.
 func (w *worker) sendReady(ctx, sendCtx context.Context) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now, wait := w.d.cfg.Now(), time.Minute
+	asOf, wait := w.d.cfg.Now(), time.Minute
 	if w.inFlight >= maxInFlight {
 		return wait
 	}
 	if w.down {
 		switch {
 		case len(w.queue) == 0 || w.inFlight > 0:
-		case now.Before(w.retryAt):
-			wait = min(wait, w.retryAt.Sub(now))
+		case asOf.Before(w.retryAt):
+			wait = min(wait, w.retryAt.Sub(asOf))
 		default:
-			w.start(ctx, sendCtx, w.queue[0], now)
+			w.start(ctx, sendCtx, w.queue[0], asOf)
 		}
 		return wait
 	}
@@ -249,10 +250,10 @@ func (w *worker) sendReady(ctx, sendCtx context.Context) time.Duration {
 		subjects[i.Subject] = true
 		switch {
 		case i.inFlight:
-		case now.Before(i.next):
-			wait = min(wait, i.next.Sub(now))
+		case asOf.Before(i.next):
+			wait = min(wait, i.next.Sub(asOf))
 		default:
-			w.start(ctx, sendCtx, i, now)
+			w.start(ctx, sendCtx, i, asOf)
 		}
 	}
 	return wait
@@ -269,8 +270,8 @@ func (w *worker) start(ctx, sendCtx context.Context, i *item, now time.Time) {
 	})
 }
 
-// finish records the result of an attempt. If it failed, wait is how long the
-// sink asked us to wait. It reports whether the worker has more to do.
+// finish records the result of an attempt. If it failed, wait is the time that the sink asked the worker to wait. It
+// reports whether the worker has more to do.
 func (w *worker) finish(ctx context.Context, i *item, wait time.Duration, err error) (more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -279,12 +280,12 @@ func (w *worker) finish(ctx context.Context, i *item, wait time.Duration, err er
 	if err == nil {
 		if w.down {
 			w.d.cfg.Log.InfoContext(ctx, "a sink is back", "subscription", w.sub.UID)
-			for _, other := range w.queue {
-				other.next = time.Time{}
+			for _, queued := range w.queue {
+				queued.next = time.Time{}
 			}
 		}
 		w.failures, w.down = 0, false
-		w.setQueue(slices.DeleteFunc(w.queue, func(other *item) bool { return other == i }))
+		w.setQueue(slices.DeleteFunc(w.queue, func(queued *item) bool { return queued == i }))
 		w.delivered.Store(true)
 		return len(w.queue) > w.inFlight
 	}
@@ -294,36 +295,37 @@ func (w *worker) finish(ctx context.Context, i *item, wait time.Duration, err er
 	i.tries++
 	i.err = err.Error()
 	w.failures++
-	now := w.d.cfg.Now()
-	i.next = now.Add(max(w.d.backoff(i.tries), wait))
+	asOf := w.d.cfg.Now()
+	i.next = asOf.Add(max(w.d.backoff(i.tries), wait))
 	if w.failures >= downAfter {
 		if !w.down {
 			w.d.cfg.Log.WarnContext(ctx, "a sink is down", "subscription", w.sub.UID, "err", i.err)
 		}
 		w.down = true
-		w.retryAt = now.Add(max(w.d.backoff(w.failures-downAfter+1), wait))
+		w.retryAt = asOf.Add(max(w.d.backoff(w.failures-downAfter+1), wait))
 	}
 	return true
 }
 
-// send makes one attempt. Its error is shown to those who list deliveries.
+// send makes one attempt to deliver an event. Lists of deliveries show its error.
 func (w *worker) send(ctx context.Context, e *entry) (wait time.Duration, err error) {
 	v, err := e.encode()
 	if err != nil {
-		w.d.cfg.Log.ErrorContext(ctx, "write an event", "event", e.ID, "err", err)
-		return 0, errors.New("the event could not be written")
+		w.d.cfg.Log.ErrorContext(ctx, "encode an event", "event", e.ID, "err", err)
+		return 0, errors.New("the server could not encode the event")
 	}
 	return w.d.post(ctx, recipient{w.sub, w.headers, w.client}, e.ID, v)
 }
 
-// A recipient is where the events of a subscription go.
+// A recipient is the destination of a subscription's events.
 type recipient struct {
 	sub     resource.Subscription
 	headers http.Header
 	client  *http.Client
 }
 
-// post sends an envelope once. It returns how long the recipient wants not to be asked again.
+// post sends an envelope once. If the recipient does not accept it, post returns an error, and the time that the
+// recipient asks the sender to wait.
 func (d *Dispatcher) post(ctx context.Context, to recipient, id string, v envelope) (wait time.Duration, err error) {
 	ctx, span := trace.Begin(ctx, "deliver an event", "")
 	defer func() {
@@ -337,11 +339,11 @@ func (d *Dispatcher) post(ctx context.Context, to recipient, id string, v envelo
 	token, err := d.sign(ctx, to.sub.Group(), v.digest)
 	if err != nil {
 		d.cfg.Log.ErrorContext(ctx, "sign an event", "event", id, "err", err)
-		return 0, errors.New("the event could not be signed")
+		return 0, errors.New("the server could not sign the event")
 	}
 	r, err := v.request(ctx, to.sub.Sink, to.headers, token)
 	if err != nil {
-		return 0, errors.New("the sink is not an address")
+		return 0, errors.New("the sink is not a valid address")
 	}
 	resp, err := to.client.Do(r)
 	if err != nil {
@@ -356,19 +358,19 @@ func (d *Dispatcher) post(ctx context.Context, to recipient, id string, v envelo
 	return min(maxRetryAfter, retryAfter(resp.Header, d.cfg.Now())), err
 }
 
-// replay sends the deliveries that were marked for a replay, one after the other.
-// It returns at once if a replay is running.
+// replay sends the deliveries for which a replay was requested, one after the other.
+// It returns immediately if another replay is running.
 func (w *worker) replay(ctx context.Context) error {
 	if !w.replaying.TryLock() {
 		return nil
 	}
 	defer w.replaying.Unlock()
 	for {
-		all, err := w.d.store.RequestedReplays(ctx, w.sub.UID, replayChunk)
-		if err != nil || len(all) == 0 {
+		deliveries, err := w.d.store.RequestedReplays(ctx, w.sub.UID, replayChunk)
+		if err != nil || len(deliveries) == 0 {
 			return err
 		}
-		for _, d := range all {
+		for _, d := range deliveries {
 			_, err := w.send(ctx, w.d.cache.entry(d.Event))
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -385,8 +387,8 @@ func (w *worker) replay(ctx context.Context) error {
 	}
 }
 
-// backoff returns how long to wait after a number of failures: it doubles each
-// time up to Config.RetryMax, with jitter.
+// backoff returns the wait after a number of failures. It doubles with each failure up to Config.RetryMax, and has
+// jitter.
 func (d *Dispatcher) backoff(failures int) time.Duration {
 	wait := d.cfg.RetryMax
 	if shift := failures - 1; shift < 16 {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// MaxDeliveries is how many events that were given up a subscription keeps: when
-// there are more, the oldest go.
+// MaxDeliveries is the number of given-up events that are stored per subscription. If there are more, the oldest are
+// deleted.
 const MaxDeliveries = 10_000
 
 var deliveries = store.Kind[resource.Delivery]{
@@ -43,17 +43,16 @@ func (s *Store) Delivery(ctx context.Context, uid resource.UID) (resource.Delive
 	return store.Get(ctx, s.DB, &deliveries, uid)
 }
 
-// GiveUp keeps events that a sink has not taken, and notes that the subscription
-// has come to cursor, in one go. An event that is kept already is left as it is,
-// and what a subscription has too many of goes, the oldest first. It returns
-// fault.NotFound if the subscription is gone.
-func (s *Store) GiveUp(ctx context.Context, sub resource.UID, cursor int64, all []resource.Delivery) error {
+// GiveUp stores events that a sink has not accepted, and advances the cursor of the subscription, in one transaction.
+// An event that is already stored is unchanged. If the subscription then has more than MaxDeliveries, the oldest are
+// deleted. It returns fault.NotFound if the subscription does not exist.
+func (s *Store) GiveUp(ctx context.Context, sub resource.UID, cursor int64, expired []resource.Delivery) error {
 	return s.write(ctx, func(t Tx) error {
 		if _, err := store.Lock(ctx, t.Tx, &subscriptions, sub, s.Engine.ForUpdate); err != nil {
 			return err
 		}
 		added := 0
-		for _, d := range all {
+		for _, d := range expired {
 			switch err := store.InsertRow(ctx, t.Tx, &deliveries, d); {
 			case err == nil:
 				added++
@@ -75,33 +74,33 @@ func (s *Store) GiveUp(ctx context.Context, sub resource.UID, cursor int64, all 
 	})
 }
 
-// Replay asks for events that were given up to be sent again: those of a
-// subscription, or the one of a uid. It reports how many there are.
+// RequestReplay requests that given-up events are sent again: the delivery with a UID, or all deliveries of the
+// subscription with that UID. It returns their number.
 func (s *Store) RequestReplay(ctx context.Context, uid resource.UID) (int, error) {
 	n, err := s.Exec(ctx, `UPDATE deliveries SET replay = $4 WHERE uid = $1 OR uid > $2 AND uid < $3`,
 		string(uid), string(uid)+"/", string(uid)+"0", true)
 	return int(n), err
 }
 
-// Replays returns up to n of a subscription's events that were asked for again,
-// oldest first.
+// RequestedReplays returns up to n deliveries of a subscription for which a replay was requested, oldest event first.
 func (s *Store) RequestedReplays(ctx context.Context, sub resource.UID, n int) ([]resource.Delivery, error) {
 	return deliveries.All(ctx, s.Rows, ` WHERE t.replay AND t.parent = $1 ORDER BY t.event_seq LIMIT $2`,
 		store.Segment(sub), n)
 }
 
-// Replaying returns the subscriptions that have events to be sent again.
+// SubscriptionsToReplay returns the subscriptions with requested replays.
 func (s *Store) SubscriptionsToReplay(ctx context.Context) ([]resource.UID, error) {
 	return store.ReadColumn[resource.UID](ctx, s.Rows,
 		`SELECT uid FROM subscriptions WHERE seg IN (SELECT parent FROM deliveries WHERE replay)`)
 }
 
-// Replayed ends the replay of an event: it is gone if the sink has taken it, and
-// otherwise kept with how it failed. What is gone already stays gone.
-func (s *Store) FinishReplay(ctx context.Context, d resource.Delivery, taken bool) error {
+// FinishReplay ends the replay of a delivery. If the sink accepted the event, the delivery is deleted; otherwise its
+// attempts and error are updated. It does nothing if the delivery does not exist.
+func (s *Store) FinishReplay(ctx context.Context, d resource.Delivery, accepted bool) error {
 	return s.write(ctx, func(t Tx) error {
-		if !taken {
-			_, err := t.Exec(ctx, `UPDATE deliveries SET replay = $2, attempts = $3, error = $4, update_ms = $5 WHERE uid = $1`,
+		if !accepted {
+			_, err := t.Exec(ctx,
+				`UPDATE deliveries SET replay = $2, attempts = $3, error = $4, update_ms = $5 WHERE uid = $1`,
 				string(d.UID), false, d.Attempts, d.Error, store.MS(d.UpdateTime))
 			return err
 		}
@@ -113,9 +112,8 @@ func (s *Store) FinishReplay(ctx context.Context, d resource.Delivery, taken boo
 	})
 }
 
-// PruneDeliveries removes up to n events that were given up before a time, and
-// reports how many.
-func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (gone int, _ error) {
+// PruneDeliveries deletes up to n events that were given up before a time, and returns the number of deleted ones.
+func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (deleted int, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		uids, err := store.ReadColumn[resource.UID](ctx, t.Rows, `
 			DELETE FROM deliveries WHERE seg IN (SELECT seg FROM deliveries WHERE create_ms < $1
@@ -124,17 +122,17 @@ func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (g
 		if err != nil {
 			return err
 		}
-		gone = len(uids)
-		removed := map[resource.UID]int{}
+		deleted = len(uids)
+		bySubscription := map[resource.UID]int{}
 		for _, uid := range uids {
-			removed[uid.Parent()]++
+			bySubscription[uid.Parent()]++
 		}
-		for sub, n := range removed {
+		for sub, n := range bySubscription {
 			if err := t.Count(ctx, "deliveries", sub.NewChild(), -n); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	return gone, err
+	return deleted, err
 }

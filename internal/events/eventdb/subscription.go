@@ -13,7 +13,8 @@ import (
 
 var subscriptions = store.Kind[resource.Subscription]{
 	Table: "subscriptions", Label: "subscription",
-	Created: resource.SubscriptionCreated, Deleted: resource.SubscriptionDeleted, Redact: resource.Subscription.Redacted,
+	Created: resource.SubscriptionCreated, Deleted: resource.SubscriptionDeleted,
+	Redact: resource.Subscription.Redacted,
 	Columns: func(v *resource.Subscription) []store.Column {
 		return []store.Column{
 			store.Key(&v.UID),
@@ -24,8 +25,7 @@ var subscriptions = store.Kind[resource.Subscription]{
 	},
 }
 
-// InsertSubscription adds v, to be sent every event that follows. It returns
-// fault.NotFound if its group is not there.
+// InsertSubscription adds v, which receives every later event. It returns fault.NotFound if its group does not exist.
 func (s *Store) InsertSubscription(ctx context.Context, v resource.Subscription) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, v.UID.Parent()); err != nil {
@@ -56,42 +56,40 @@ func (s *Store) Subscriptions(
 	return store.List(ctx, s.DB, &subscriptions, r, f, p)
 }
 
-// DeleteSubscription removes a subscription and what could not be delivered to
-// it. It returns fault.NotFound if there is none.
+// DeleteSubscription deletes a subscription and its given-up events. It returns fault.NotFound if the subscription does
+// not exist.
 func (s *Store) DeleteSubscription(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		v, err := store.Lock(ctx, t.Tx, &subscriptions, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}
-		gone, err := t.Exec(ctx, `DELETE FROM deliveries WHERE parent = $1`, store.Segment(uid))
+		deleted, err := t.Exec(ctx, `DELETE FROM deliveries WHERE parent = $1`, store.Segment(uid))
 		if err != nil {
 			return err
 		}
 		if err := store.Remove(ctx, t.Tx, &subscriptions, v); err != nil {
 			return err
 		}
-		if err := t.Count(ctx, "deliveries", uid.NewChild(), -int(gone)); err != nil {
+		if err := t.Count(ctx, "deliveries", uid.NewChild(), -int(deleted)); err != nil {
 			return err
 		}
 		return t.DropCounters(ctx, uid)
 	})
 }
 
-// A Sink is a subscription and how far it has come: its sink needs no event of a
-// number up to Cursor any more.
+// A Sink is a subscription with its cursor.
 type Sink struct {
 	resource.Subscription
-	Cursor int64
+	Cursor int64 // every event up to this sequence number is delivered or given up
 }
 
-// Sinks returns up to n subscriptions with how far they have come, in the order
-// of their uids, those that follow after.
+// Sinks returns up to n subscriptions with a UID greater than after and their cursors, ordered by UID.
 func (s *Store) Sinks(ctx context.Context, after resource.UID, n int) ([]Sink, error) {
 	return store.ReadAll(ctx, s.Rows, scanSink, selectSink+` WHERE uid > $1 ORDER BY uid LIMIT $2`, string(after), n)
 }
 
-// Sink returns one subscription and how far it has come, or fault.NotFound.
+// Sink returns one subscription with its cursor, or fault.NotFound.
 func (s *Store) Sink(ctx context.Context, uid resource.UID) (Sink, error) {
 	v, err := scanSink(s.QueryRow(ctx, selectSink+` WHERE uid = $1`, string(uid)))
 	return v, store.Missing(err, "subscription", uid)
@@ -106,13 +104,12 @@ func scanSink(row store.Scanner) (v Sink, err error) {
 	return v, err
 }
 
-// Advance records how far subscriptions have come, in one transaction. None ever
-// goes back, and those that are gone are left out. It returns fault.Aborted if the
-// database no longer has the history that the cursors are of: its events have other
-// numbers.
+// SaveCursors stores the cursors of subscriptions in one transaction. A cursor never moves back. Deleted subscriptions
+// are ignored. It returns fault.Aborted if the database no longer has the given history, because events of another
+// history have other sequence numbers.
 func (s *Store) SaveCursors(ctx context.Context, history int64, cursors map[resource.UID]int64) error {
 	return s.write(ctx, func(t Tx) error {
-		if s.History() != history { // asked within the transaction: its connection is not to a later one
+		if s.History() != history { // checked inside the transaction, so its connection belongs to this history
 			return fault.New(fault.Aborted, "the history of the database has changed")
 		}
 		for _, uid := range slices.Sorted(maps.Keys(cursors)) {

@@ -51,12 +51,12 @@ func (s *Store) importOnce(
 	var drafts []draft
 	var changed []vuln.Advisory
 	var unchanged, withdrawn int64
-	now := s.Time()
+	asOf := s.Time()
 	for _, a := range records {
 		have, ok := known[a.ID]
 		switch {
 		case !ok:
-			initNew(&a, group, now)
+			initNew(&a, group, asOf)
 			d, err := newDraft(group, a)
 			if err != nil {
 				return done, err
