@@ -27,9 +27,9 @@ type WatchUpdate struct {
 	Position string          // position after the event, to continue from
 }
 
-// Watch calls send for the changes that Audit would return, when they are made, oldest first. It starts after a position,
-// or at the end of the outbox if position is empty. It sends an empty update first, and again after watchBeat without
-// a change.
+// Watch calls send for the changes that Audit would return, when they are made, oldest first. It starts after a
+// position, or at the end of the outbox if position is empty. It sends an empty update first, and again after
+// watchBeat without a change.
 //
 // It returns nil after watchTime, the error of send, or fault.FailedPrecondition if the outbox no longer contains all
 // events after the position.
