@@ -40,6 +40,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"platform/outbound/outboundtest", ""},
 	{"store", "core/fault core/page core/resource platform/trace"},
 	{"access/iamdb", "core/fault core/page core/resource store"},
+	{"access/grantlog", "access/iamdb core/fault core/page core/resource store"},
 	{"signin/signindb", "core/fault core/page core/resource store"},
 	{"store/bitmap", ""},
 	{"registry/registrydb", "core/fault core/page core/resource platform/metric registry store store/bitmap"},
@@ -57,10 +58,10 @@ var mayImport = []struct{ pkg, imports string }{
 	{"access/admission", "access/iamdb core/fault core/resource platform/secret registry registry/sourcedb " +
 		"signin/signindb store"},
 	{"events/denials", "core/resource store"},
-	{"store/storetest", "access/admission access/iamdb events/eventdb registry/gcdb registry/imagedb " +
-		"registry/pulldb registry/registrydb registry/retentiondb registry/signerdb registry/sourcedb " +
-		"signin/signindb store vuln/advisory/advisorydb vuln/findingdb"},
-	{"access/authz", "access/iamdb core/fault core/page core/resource platform/trace store"},
+	{"store/storetest", "access/admission access/grantlog access/iamdb events/eventdb registry/gcdb " +
+		"registry/imagedb registry/pulldb registry/registrydb registry/retentiondb registry/signerdb " +
+		"registry/sourcedb signin/signindb store vuln/advisory/advisorydb vuln/findingdb"},
+	{"access/authz", "access/grantlog access/iamdb core/fault core/page core/resource platform/trace store"},
 	{"access/budget", "access/authz access/iamdb core/fault core/page core/resource store"},
 	{"vuln/advisory/version", "core/fault vuln"},
 	{"vuln/advisory/format", "core/fault vuln vuln/advisory/version"},
@@ -77,8 +78,10 @@ var mayImport = []struct{ pkg, imports string }{
 	{"vuln/inspect/inspecttest", ""},
 	{"platform/mail", "core/resource platform/mail/maildb platform/metric platform/secret store"},
 	{"platform/mail/mailtest", ""},
-	{"access/iam", "access/admission access/authz access/iamdb core/fault core/page core/resource " +
-		"platform/fairlimit platform/mail platform/secret signin/signindb store"},
+	{"access/iam", "access/admission access/authz access/grantlog access/iamdb core/fault core/page " +
+		"core/resource platform/mail platform/secret signin/signindb store"},
+	{"access/simulation", "access/authz access/grantlog access/iam access/iamdb core/fault core/resource " +
+		"platform/fairlimit store"},
 	{"signin/token", "access/authz access/iamdb core/fault core/resource platform/metric platform/secret " +
 		"platform/trace store"},
 	{"signin/issuers", "platform/metric platform/outbound platform/trace"},
@@ -107,14 +110,14 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/protocol store vuln vuln/advisory vuln/finding"},
 	{"ops/status", "access/authz access/iamdb core/fault core/resource signin/token store"},
 	{"api/wire", "core/fault core/page core/resource events/event gen/..."},
-	{"api/v2/accessapi", "access/budget access/iam api/wire core/fault core/resource gen/... ops/search " +
-		"signin/login signin/sts"},
+	{"api/v2/accessapi", "access/budget access/iam access/simulation api/wire core/fault core/resource " +
+		"gen/... ops/search signin/login signin/sts"},
 	{"api/v2/registryapi", "api/wire core/fault core/resource gen/... registry registry/protocol"},
 	{"api/v2/vulnapi", "api/wire core/fault core/resource gen/... registry vuln vuln/advisory " +
 		"vuln/advisory/format vuln/finding"},
-	{"api/v2", "access/budget access/iam api/v2/accessapi api/v2/registryapi api/v2/vulnapi api/wire " +
-		"core/fault core/resource events/event gen/... ops/search ops/status registry registry/protocol " +
-		"signin/login signin/sts vuln/advisory vuln/finding"},
+	{"api/v2", "access/budget access/iam access/simulation api/v2/accessapi api/v2/registryapi api/v2/vulnapi " +
+		"api/wire core/fault core/resource events/event gen/... ops/search ops/status registry " +
+		"registry/protocol signin/login signin/sts vuln/advisory vuln/finding"},
 	{"api/v1", "access/iam api/v2 api/v2/accessapi api/v2/registryapi api/v2/vulnapi api/wire core/fault " +
 		"core/page core/resource events/event gen/... ops/status registry registry/evidence " +
 		"registry/protocol signin/login signin/sts vuln vuln/advisory vuln/finding"},

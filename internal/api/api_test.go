@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	"github.com/holdfast-dev/holdfast/internal/access/simulation"
 	"github.com/holdfast-dev/holdfast/internal/api"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -110,7 +111,9 @@ func newWorldOn(t *testing.T, s *storetest.Store) *world {
 		})
 	adv := advisory.New(advisorydb.New(s.DB), checker, page.NewTokens(key.Derive("page tokens"), now),
 		advisory.Config{Fetcher: fetch.New(fetch.Config{Folders: []string{"/srv/feeds"}}), Now: now})
-	a := api.New(api.Services{IAM: svc, Registry: reg, STS: exchange, Advisory: adv}, issuer, checker,
+	simulations := simulation.New(s.DB, checker, svc, simulation.Config{Now: now})
+	services := api.Services{IAM: svc, Simulation: simulations, Registry: reg, STS: exchange, Advisory: adv}
+	a := api.New(services, issuer, checker,
 		api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
 	w.serve(t, a)
 	return w

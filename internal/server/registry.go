@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	"github.com/holdfast-dev/holdfast/internal/access/simulation"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
@@ -210,16 +210,16 @@ func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) {
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// pulledBy returns what tells package iam who has pulled, by a service that is made later.
-func pulledBy(images func() *protocol.Service) func(
+// pulledBy returns the function that reads pulls for simulations.
+func pulledBy(images *protocol.Service) func(
 	ctx context.Context, org, identity resource.UID, since time.Time, n int,
-) ([]iam.PulledRepo, bool, error) {
+) ([]simulation.PulledRepo, bool, error) {
 	return func(
 		ctx context.Context, org, identity resource.UID, since time.Time, n int,
-	) (all []iam.PulledRepo, complete bool, _ error) {
-		repos, complete, err := images().PulledBy(ctx, org, identity, since, n)
+	) (all []simulation.PulledRepo, complete bool, _ error) {
+		repos, complete, err := images.PulledBy(ctx, org, identity, since, n)
 		for _, r := range repos {
-			all = append(all, iam.PulledRepo(r))
+			all = append(all, simulation.PulledRepo(r))
 		}
 		return all, complete, err
 	}

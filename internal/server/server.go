@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/budget"
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/access/simulation"
 	"github.com/holdfast-dev/holdfast/internal/api"
 	"github.com/holdfast-dev/holdfast/internal/api/reference"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
@@ -187,11 +188,9 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
-	var images *protocol.Service
 	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
 		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Mail: s.mail, Now: s.cfg.Now,
 		KeepHistory: s.cfg.KeepAccessHistory,
-		Pulls:       pulledBy(func() *protocol.Service { return images }),
 	})
 	s.refusals = denials.New(s.store, s.log)
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
@@ -206,7 +205,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err := s.openRegistry(ctx); err != nil {
 		return err
 	}
-	images = protocol.NewService(tokens, s.registry)
+	images := protocol.NewService(tokens, s.registry)
 	s.advisories = advisorydb.New(s.store)
 	if s.advisory, err = s.openAdvisories(tokens); err != nil {
 		return err
@@ -220,8 +219,9 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		IAM: s.iam, Registry: images, Advisory: s.advisory, Findings: findings, Events: events,
 	})
 	s.operator = status.New(s.store, s.issuer, s.state, s.cfg.Operators)
+	simulations := simulation.New(s.store, s.checker, s.iam, simulation.Config{Now: s.cfg.Now, Pulls: pulledBy(images)})
 	s.api = api.New(api.Services{
-		IAM: s.iam, Budgets: s.budgets, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
+		IAM: s.iam, Simulation: simulations, Budgets: s.budgets, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
 		Findings: findings, Blast: finding.NewBlastService(findings, s.iam, s.cfg.KeepPulls), Search: searches,
 		Operator: s.operator,
 	}, s.issuer, s.checker, api.Config{

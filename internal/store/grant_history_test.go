@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
@@ -25,7 +26,7 @@ func lastChange(t *testing.T, s *storetest.Store) time.Time {
 // pastOn returns the bindings that counted on a group at a time.
 func pastOn(t *testing.T, s *storetest.Store, group resource.UID, at time.Time) []resource.BoundRole {
 	t.Helper()
-	got, err := s.PastBindings(t.Context(), iamdb.PastQuery{At: at, Groups: []resource.UID{group}}, byUID)
+	got, err := s.PastBindings(t.Context(), grantlog.Query{At: at, Groups: []resource.UID{group}}, byUID)
 	must(t, err)
 	return got.Items
 }
@@ -288,9 +289,9 @@ func TestDiffGrants(t *testing.T) {
 
 		type change struct {
 			uid resource.UID
-			how iamdb.Change
+			how grantlog.Change
 		}
-		read := func(q iamdb.DiffQuery, r page.Request) (all []change) {
+		read := func(q grantlog.DiffQuery, r page.Request) (all []change) {
 			for {
 				got, err := s.DiffGrants(t.Context(), q, r)
 				must(t, err)
@@ -306,9 +307,9 @@ func TestDiffGrants(t *testing.T) {
 			}
 		}
 		inOrder := page.Request{Size: 2, Order: page.Order{Field: "time"}}
-		want := []change{{given.UID, iamdb.Granted}, {taken.UID, iamdb.Revoked}, {moved.UID, iamdb.Revoked}, {moved.UID, iamdb.Granted},
-			{expires.UID, iamdb.Expired}, {begins.UID, iamdb.Begun}}
-		all := iamdb.DiffQuery{From: from, To: to, Under: []resource.UID{org.UID}}
+		want := []change{{given.UID, grantlog.Granted}, {taken.UID, grantlog.Revoked}, {moved.UID, grantlog.Revoked}, {moved.UID, grantlog.Granted},
+			{expires.UID, grantlog.Expired}, {begins.UID, grantlog.Begun}}
+		all := grantlog.DiffQuery{From: from, To: to, Under: []resource.UID{org.UID}}
 		if got := read(all, inOrder); !sameChanges(got, want) {
 			t.Errorf("in the organization: %v, want %v; %s stays", got, want, stays.UID)
 		}
@@ -319,7 +320,7 @@ func TestDiffGrants(t *testing.T) {
 		if !sameChanges(got, want) {
 			t.Errorf("backwards: %v", got)
 		}
-		inFolder := iamdb.DiffQuery{From: from, To: to, Under: []resource.UID{folder.UID}}
+		inFolder := grantlog.DiffQuery{From: from, To: to, Under: []resource.UID{folder.UID}}
 		if got := read(inFolder, inOrder); !sameChanges(got, want[1:4]) {
 			t.Errorf("in the folder: %v, want %v", got, want[1:4])
 		}

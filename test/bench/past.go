@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
-	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -100,7 +100,7 @@ type pastTimes struct{ check, who, held, diff time.Duration }
 func (m *measurement) askPast(ctx context.Context, d dataset) (worst pastTimes) {
 	s, c, _ := load(ctx, d.url)
 	defer func() { check(s.Close()) }()
-	db := iamdb.New(s)
+	db := grantlog.New(s)
 	random := rand.New(rand.NewPCG(8, 8))
 	folders := slices.Collect(slices.Values(d.folders()))
 	first := page.Request{Size: page.DefaultSize, Order: page.Order{Field: "uid"}}
@@ -111,7 +111,7 @@ func (m *measurement) askPast(ctx context.Context, d dataset) (worst pastTimes) 
 			group = held[random.IntN(len(held))].Group
 		}
 		at := store.FromMS(pastBegin + random.Int64N(pastEnd-pastBegin))
-		one := m.pastTurn(ctx, db, c, iamdb.PastQuery{At: at, Groups: append(group.Ancestors(), group)}, identity, d.org, first, turn)
+		one := m.pastTurn(ctx, db, c, grantlog.Query{At: at, Groups: append(group.Ancestors(), group)}, identity, d.org, first, turn)
 		if turn > 0 { // the first reads statements and pages
 			worst = pastTimes{max(worst.check, one.check), max(worst.who, one.who), max(worst.held, one.held), max(worst.diff, one.diff)}
 		}
@@ -120,7 +120,7 @@ func (m *measurement) askPast(ctx context.Context, d dataset) (worst pastTimes) 
 }
 
 func (m *measurement) pastTurn(
-	ctx context.Context, db *iamdb.Store, c *authz.Checker, q iamdb.PastQuery, identity, org resource.UID, first page.Request, turn int,
+	ctx context.Context, db *grantlog.Store, c *authz.Checker, q grantlog.Query, identity, org resource.UID, first page.Request, turn int,
 ) (took pastTimes) {
 	took.check = timed(ctx, 0, func(ctx context.Context, _ int) error {
 		check(db.RequirePast(ctx, "as_of", q.At))
@@ -138,14 +138,14 @@ func (m *measurement) pastTurn(
 		return nil
 	})
 	took.held = timed(ctx, 0, func(ctx context.Context, _ int) error {
-		must(db.PastBindings(ctx, iamdb.PastQuery{At: q.At, Identity: identity, Under: []resource.UID{org}}, first))
+		must(db.PastBindings(ctx, grantlog.Query{At: q.At, Identity: identity, Under: []resource.UID{org}}, first))
 		return nil
 	})
 	if turn%20 > 0 {
 		return took
 	}
 	took.diff = timed(ctx, 0, func(ctx context.Context, _ int) error {
-		month := iamdb.DiffQuery{From: q.At, To: q.At.Add(pastLength / 10 * time.Millisecond), Under: q.Groups[min(1, len(q.Groups)-1):]}
+		month := grantlog.DiffQuery{From: q.At, To: q.At.Add(pastLength / 10 * time.Millisecond), Under: q.Groups[min(1, len(q.Groups)-1):]}
 		must(db.DiffGrants(ctx, month, page.Request{Size: page.DefaultSize, Order: page.Order{Field: "time"}}))
 		return nil
 	})

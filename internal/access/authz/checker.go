@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -25,6 +26,7 @@ type Checker struct {
 	Issuer string // the address of our own issuer; set before use
 
 	store *iamdb.Store
+	past  *grantlog.Store
 	log   *slog.Logger
 	now   func() time.Time
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -44,7 +45,7 @@ type follower struct {
 // Load reads every grant of db and follows the changes made through db from then
 // on. Run follows the changes made elsewhere.
 func Load(ctx context.Context, db *store.DB, log *slog.Logger) (*Checker, error) {
-	c := &Checker{store: iamdb.New(db), log: log, now: time.Now, shared: db.Replicated(), index: newIndex(db.Clock)}
+	c := &Checker{store: iamdb.New(db), past: grantlog.New(db), log: log, now: time.Now, shared: db.Replicated(), index: newIndex(db.Clock)}
 	c.follow.sem = make(chan struct{}, 1)
 	db.OnGrantChange(c.committed) // before the load, so that no change is missed
 	if err := c.lock(ctx); err != nil {

@@ -8,12 +8,12 @@ import (
 )
 
 // HeldAt reports whether an identity held want on target or above it at a time, which must be one that
-// iamdb.Store.RequirePast has accepted. It is decided by the same index as a check of now, made of what the identity
+// grantlog.Store.RequirePast has accepted. It is decided by the same index as a check of now, made of what the identity
 // had then on target and above it. Nothing is cached.
 func (c *Checker) HeldAt(
 	ctx context.Context, identity resource.UID, want resource.Capability, target resource.UID, at time.Time,
 ) (bool, error) {
-	grants, roles, err := c.store.GrantsAt(ctx, at, identity, append(target.Ancestors(), target))
+	grants, roles, err := c.past.GrantsAt(ctx, at, identity, append(target.Ancestors(), target))
 	if err != nil {
 		return false, err
 	}

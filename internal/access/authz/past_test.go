@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
@@ -246,13 +247,13 @@ func (p *past) wantBindings(x *index, then snapshot, target resource.UID, at int
 			held = append(held, uid)
 		}
 	}
-	q := iamdb.PastQuery{At: store.FromMS(at), Groups: append(target.Ancestors(), target)}
+	q := grantlog.Query{At: store.FromMS(at), Groups: append(target.Ancestors(), target)}
 	p.want("who can", q, resource.RepoList, who)
-	p.want("of one", iamdb.PastQuery{At: store.FromMS(at), Under: []resource.UID{p.groups[0].UID}, Identity: identity}, 0, held)
+	p.want("of one", grantlog.Query{At: store.FromMS(at), Under: []resource.UID{p.groups[0].UID}, Identity: identity}, 0, held)
 }
 
 // want checks what a query finds, read in pages of two, with the total.
-func (p *past) want(what string, q iamdb.PastQuery, having resource.Capability, want []resource.UID) {
+func (p *past) want(what string, q grantlog.Query, having resource.Capability, want []resource.UID) {
 	p.t.Helper()
 	roles, counts, err := p.RolesHeldAt(p.t.Context(), q)
 	total := int64(0)
@@ -374,7 +375,7 @@ func keepGranting(ctx context.Context, t *testing.T, s *storetest.Store, group r
 // heldAt returns how many roles each identity but the owner held on a group at a time.
 func heldAt(t *testing.T, s *storetest.Store, group resource.UID, at time.Time) map[resource.UID]int {
 	t.Helper()
-	got, err := s.PastBindings(t.Context(), iamdb.PastQuery{At: at, Groups: []resource.UID{group}}, page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}})
+	got, err := s.PastBindings(t.Context(), grantlog.Query{At: at, Groups: []resource.UID{group}}, page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
@@ -34,8 +35,8 @@ type usedGrant struct {
 
 // A useLog is who has used what since use was written.
 type useLog struct {
-	by   sync.Map    // the usage of identities
-	done []iamdb.Use // of grants that have changed since; guarded by the lock of the index
+	by   sync.Map       // the usage of identities
+	done []grantlog.Use // of grants that have changed since; guarded by the lock of the index
 }
 
 // use notes the use of a grant once nothing is missing. Until then it adds it to those that give a part, which it returns.
@@ -161,7 +162,7 @@ func (x *index) harvest(identity resource.UID) {
 		if caps == (resource.Capabilities{}) {
 			continue
 		}
-		u := iamdb.Use{Capabilities: caps, Grant: iamdb.Grant{Identity: identity, Group: x.groups.uids[g.group], Role: x.roles.uids[g.role]}}
+		u := grantlog.Use{Capabilities: caps, Grant: iamdb.Grant{Identity: identity, Group: x.groups.uids[g.group], Role: x.roles.uids[g.role]}}
 		if g.start != 0 {
 			u.StartMS = int64(g.start) * 1000
 		}
@@ -194,7 +195,7 @@ func (c *Checker) RecordUses(on bool) { c.recording = on }
 
 // RunUses writes once a minute which grants were used, until ctx ends, and then once more.
 func (c *Checker) RunUses(ctx context.Context) error {
-	if _, err := c.store.UsesRecordedSince(ctx); err != nil {
+	if _, err := c.past.UsesRecordedSince(ctx); err != nil {
 		c.log.WarnContext(ctx, "note since when use is recorded", "error", err)
 	}
 	tick := time.NewTicker(flushEvery)
@@ -215,7 +216,7 @@ func (c *Checker) RunUses(ctx context.Context) error {
 
 // FlushUses writes which grants were used since the last time. What cannot be written is lost.
 func (c *Checker) FlushUses(ctx context.Context) error {
-	var all []iamdb.Use
+	var all []grantlog.Use
 	for {
 		c.mu.Lock()
 		some := c.index.uses.some(harvestBatch)
@@ -230,5 +231,5 @@ func (c *Checker) FlushUses(ctx context.Context) error {
 		}
 	}
 	_, at := c.store.Clock()
-	return c.store.RecordUses(ctx, all, at)
+	return c.past.RecordUses(ctx, all, at)
 }

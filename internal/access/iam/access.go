@@ -41,7 +41,7 @@ func (s *Service) CheckAccess(
 	held, err := s.store.HeldBy(ctx, identity, h.Groups)
 	for _, b := range held {
 		if b.State(store.FromMS(h.Now)) == resource.BindingActive && slices.Contains(h.Roles, b.Role) && len(a.Items) < maxReasons {
-			a.Items = append(a.Items, s.redact(ctx, b))
+			a.Items = append(a.Items, s.Redact(ctx, b))
 		}
 	}
 	a.Total = int64(len(a.Items))

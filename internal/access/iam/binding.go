@@ -35,7 +35,7 @@ func (s *Service) CreateBinding(
 	if errors.Is(err, fault.AlreadyExists) {
 		s.store.AwaitReplicas(ctx)
 	}
-	return s.redact(ctx, out), err
+	return s.Redact(ctx, out), err
 }
 
 // CreateBindings makes up to resource.MaxBatch bindings in one group, all or
@@ -76,12 +76,12 @@ func (s *Service) hiddenIdentity(ctx context.Context, b resource.RoleBinding) []
 	return []resource.UID{b.Identity}
 }
 
-// redact returns a binding with as much of its identity as the caller may see: their own, workloads that they
+// Redact returns a binding with as much of its identity as the caller may see: their own, workloads that they
 // may list, and, if they may list identities in the binding's organization, people who have joined it
 // themselves. Of any other identity only the UID remains, which the caller knew.
 //
 // It also notes the time, on which the state of the binding depends.
-func (s *Service) redact(ctx context.Context, b resource.BoundRole) resource.BoundRole {
+func (s *Service) Redact(ctx context.Context, b resource.BoundRole) resource.BoundRole {
 	_, b.Now = s.store.Clock()
 	place := b.Identity
 	if b.Identity.IsRoot() {
@@ -101,7 +101,7 @@ func (s *Service) redact(ctx context.Context, b resource.BoundRole) resource.Bou
 
 func (s *Service) redactAll(ctx context.Context, all []resource.BoundRole) {
 	for i := range all {
-		all[i] = s.redact(ctx, all[i])
+		all[i] = s.Redact(ctx, all[i])
 	}
 }
 
@@ -150,7 +150,7 @@ func (s *Service) mayBind(ctx context.Context, group, role resource.UID, field s
 // GetBinding returns a binding. The caller needs role_bindings.list on it.
 func (s *Service) GetBinding(ctx context.Context, uid resource.UID) (resource.BoundRole, error) {
 	b, err := authz.Get(ctx, s.authz, resource.RoleBindingsList, uid, s.store.Binding)
-	return s.redact(ctx, b), err
+	return s.Redact(ctx, b), err
 }
 
 // UpdateBinding applies change to a binding, under the rules of CreateBinding.
@@ -176,7 +176,7 @@ func (s *Service) UpdateBinding(
 		}
 		return nil
 	})
-	return s.redact(ctx, out), err
+	return s.Redact(ctx, out), err
 }
 
 // DeleteBinding removes a binding, if it exists. The caller needs role_bindings.delete on it.

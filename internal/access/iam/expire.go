@@ -54,7 +54,7 @@ func (s *Service) pruneHistory(ctx context.Context) error {
 	earliest, _ := s.store.Clock()
 	before := earliest.Add(-s.cfg.KeepHistory)
 	for {
-		n, err := s.store.PruneHistory(ctx, before, pruneBatch)
+		n, err := s.past.PruneHistory(ctx, before, pruneBatch)
 		if err != nil || n < pruneBatch {
 			return err
 		}

@@ -5,15 +5,13 @@
 package iam
 
 import (
-	"context"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/access/admission"
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/platform/fairlimit"
 	"github.com/holdfast-dev/holdfast/internal/platform/mail"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
@@ -34,22 +32,17 @@ type Config struct {
 	Mail                *mail.Queue
 	Now                 func() time.Time
 	KeepHistory         time.Duration // how long the history of grants is kept; 0 is for ever
-
-	// Pulls returns the repos of an organization that an identity has pulled from since a time, by its newest n pulls.
-	// all is false if there are more. If it is nil, nothing is told about pulls.
-	Pulls func(ctx context.Context, org, identity resource.UID, since time.Time, n int) (_ []PulledRepo, all bool, _ error)
 }
 
 // A Service manages the IAM resources in a store.
 type Service struct {
 	store    *iamdb.Store
+	past     *grantlog.Store
 	accounts *signindb.Store
 	people   *admission.Store
 	authz    *authz.Checker
 	pages    *page.Tokens
 	cfg      Config
-
-	rehearsals *fairlimit.Limiter
 }
 
 // New returns a Service over db.
@@ -60,8 +53,7 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Service{store: iamdb.New(db), accounts: signindb.New(db), people: admission.New(db), authz: a, pages: t, cfg: cfg,
-		rehearsals: fairlimit.YieldToWriters()}
+	return &Service{store: iamdb.New(db), past: grantlog.New(db), accounts: signindb.New(db), people: admission.New(db), authz: a, pages: t, cfg: cfg}
 }
 
 // now returns the time of a change, in the precision of the store.

@@ -135,12 +135,12 @@ func (s *Service) namedIdentities(ctx context.Context, uids []resource.UID) ([]r
 			people = append(people, uid)
 		}
 	}
-	visible, err := s.visiblePeople(ctx, people)
+	visible, err := s.VisiblePeople(ctx, people)
 	return append(seen, visible...), err
 }
 
-// visiblePeople selects the people whom the caller would see in a role binding: redact has the rule.
-func (s *Service) visiblePeople(ctx context.Context, people []resource.UID) (seen []resource.UID, _ error) {
+// VisiblePeople selects the people whom the caller would see in a role binding: Redact has the rule.
+func (s *Service) VisiblePeople(ctx context.Context, people []resource.UID) (seen []resource.UID, _ error) {
 	reach, err := s.authz.Reach(ctx, resource.IdentityList)
 	if err != nil || len(reach) == 0 {
 		return nil, err
@@ -172,7 +172,7 @@ func (s *Service) seesBindingOf(ctx context.Context, person resource.UID, orgs [
 const maxNamesakes = 100
 
 // PeopleByEmail returns up to n people who have an e-mail address, among those whom the caller would see in a role
-// binding: see visiblePeople. The address is compared as it is.
+// binding: see VisiblePeople. The address is compared as it is.
 func (s *Service) PeopleByEmail(ctx context.Context, email string, n int) ([]resource.Info, error) {
 	reach, err := s.authz.Reach(ctx, resource.IdentityList)
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *Service) PeopleByEmail(ctx context.Context, email string, n int) ([]res
 	for _, i := range found {
 		uids = append(uids, i.UID)
 	}
-	seen, err := s.visiblePeople(ctx, uids)
+	seen, err := s.VisiblePeople(ctx, uids)
 	found = slices.DeleteFunc(found, func(i resource.Info) bool { return !slices.Contains(seen, i.UID) })
 	return found[:min(n, len(found))], err
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -25,7 +25,7 @@ func (s *Service) CheckAccessAt(
 	if _, err := s.mayAsk(ctx, identity, target); err != nil {
 		return Access{}, err
 	}
-	if err := s.store.RequirePast(ctx, "as_of", at); err != nil {
+	if err := s.past.RequirePast(ctx, "as_of", at); err != nil {
 		return Access{}, err
 	}
 	allowed, err := s.authz.HeldAt(ctx, identity, want, target, at)
@@ -33,8 +33,8 @@ func (s *Service) CheckAccessAt(
 		return Access{}, err
 	}
 	seen, incomplete := s.seenFrom(ctx, target, false)
-	q := iamdb.PastQuery{At: at, Groups: seen, Identity: identity}
-	got, err := s.pastBindings(ctx, q, want, page.Request{Size: maxReasons, Order: iamdb.PastList.Default})
+	q := grantlog.Query{At: at, Groups: seen, Identity: identity}
+	got, err := s.pastBindings(ctx, q, want, page.Request{Size: maxReasons, Order: grantlog.BindingList.Default})
 	return Access{Page: got, Allowed: allowed, Incomplete: incomplete}, err
 }
 
@@ -42,11 +42,11 @@ func (s *Service) CheckAccessAt(
 func (s *Service) pastHolders(
 	ctx context.Context, want resource.Capability, target resource.UID, at time.Time, req page.Request,
 ) (Access, error) {
-	if err := s.store.RequirePast(ctx, "as_of", at); err != nil {
+	if err := s.past.RequirePast(ctx, "as_of", at); err != nil {
 		return Access{}, err
 	}
 	seen, incomplete := s.seenFrom(ctx, target, false)
-	got, err := s.pastBindings(ctx, iamdb.PastQuery{At: at, Groups: seen}, want, req)
+	got, err := s.pastBindings(ctx, grantlog.Query{At: at, Groups: seen}, want, req)
 	if err != nil {
 		return Access{}, err
 	}
@@ -56,9 +56,9 @@ func (s *Service) pastHolders(
 // pastBindings returns a page of the bindings that a query asks for, of roles that had a capability then, or of all
 // if that is 0.
 func (s *Service) pastBindings(
-	ctx context.Context, q iamdb.PastQuery, want resource.Capability, req page.Request,
+	ctx context.Context, q grantlog.Query, want resource.Capability, req page.Request,
 ) (none page.Page[resource.BoundRole], _ error) {
-	roles, counts, err := s.store.RolesHeldAt(ctx, q)
+	roles, counts, err := s.past.RolesHeldAt(ctx, q)
 	if err != nil {
 		return none, err
 	}
@@ -72,7 +72,7 @@ func (s *Service) pastBindings(
 	if total == 0 {
 		return none, nil
 	}
-	got, err := s.store.PastBindings(ctx, q, req)
+	got, err := s.past.PastBindings(ctx, q, req)
 	got.Total = total
 	s.redactAll(ctx, got.Items)
 	return got, err
@@ -90,11 +90,11 @@ type PastFilter struct {
 // role_bindings.list now. If there is a place, the caller needs it there. A page token has what is left out of the
 // filter.
 func (s *Service) ListPastBindings(ctx context.Context, f PastFilter, p page.Params) (Access, error) {
-	f, req, err := page.Resume(s.pages, iamdb.PastList, f, p)
+	f, req, err := page.Resume(s.pages, grantlog.BindingList, f, p)
 	if err != nil {
 		return Access{}, err
 	}
-	q := iamdb.PastQuery{At: f.At, Identity: f.Identity}
+	q := grantlog.Query{At: f.At, Identity: f.Identity}
 	var incomplete bool
 	switch {
 	case f.Place != "":
@@ -112,7 +112,7 @@ func (s *Service) ListPastBindings(ctx context.Context, f PastFilter, p page.Par
 	if f.At.IsZero() {
 		return Access{}, fault.Field("as_of", "is required")
 	}
-	if err := s.store.RequirePast(ctx, "as_of", f.At); err != nil {
+	if err := s.past.RequirePast(ctx, "as_of", f.At); err != nil {
 		return Access{}, err
 	}
 	if f.Place == "" && len(q.Under) == 0 {
@@ -126,14 +126,14 @@ func (s *Service) ListPastBindings(ctx context.Context, f PastFilter, p page.Par
 }
 
 // A PastGroup is a group as it was at a time.
-type PastGroup = iamdb.PastGroup
+type PastGroup = grantlog.PastGroup
 
 // ListPastGroups returns a page of the groups that were directly in another at a time. The caller needs groups.list on
 // that one now.
 func (s *Service) ListPastGroups(
 	ctx context.Context, parent resource.UID, at time.Time, p page.Params,
 ) (none page.Page[PastGroup], _ error) {
-	f, req, err := page.Resume(s.pages, iamdb.PastGroupList, PastFilter{Place: parent, At: at}, p)
+	f, req, err := page.Resume(s.pages, grantlog.GroupList, PastFilter{Place: parent, At: at}, p)
 	if err != nil {
 		return none, err
 	}
@@ -143,10 +143,10 @@ func (s *Service) ListPastGroups(
 	if f.At.IsZero() {
 		return none, fault.Field("as_of", "is required")
 	}
-	if err := s.store.RequirePast(ctx, "as_of", f.At); err != nil {
+	if err := s.past.RequirePast(ctx, "as_of", f.At); err != nil {
 		return none, err
 	}
-	got, err := s.store.PastGroups(ctx, f.At, f.Place, req)
+	got, err := s.past.PastGroups(ctx, f.At, f.Place, req)
 	if err != nil {
 		return none, err
 	}
@@ -162,10 +162,10 @@ type DiffFilter struct {
 }
 
 // A GrantDiff is a role that somebody has gained or lost.
-type GrantDiff = iamdb.GrantDiff
+type GrantDiff = grantlog.GrantDiff
 
 // A RoleDiff is a role that allows something else than before.
-type RoleDiff = iamdb.RoleDiff
+type RoleDiff = grantlog.RoleDiff
 
 // A Diff is a page of who has gained and lost a role between two times. Roles that allow something else than before are
 // on the first page.
@@ -179,12 +179,12 @@ type Diff struct {
 // the place, if there is one. Bindings on groups where the caller does not hold it are left out. A page token has what is
 // left out of the filter.
 func (s *Service) DiffAccess(ctx context.Context, f DiffFilter, p page.Params) (Diff, error) {
-	f, req, err := page.Resume(s.pages, iamdb.DiffList, f, p)
+	f, req, err := page.Resume(s.pages, grantlog.DiffList, f, p)
 	if err != nil {
 		return Diff{}, err
 	}
 	var out Diff
-	q := iamdb.DiffQuery{From: f.From, To: f.To}
+	q := grantlog.DiffQuery{From: f.From, To: f.To}
 	if f.Place != "" {
 		if err := s.authz.Require(ctx, resource.RoleBindingsList, f.Place); err != nil {
 			return Diff{}, err
@@ -200,12 +200,12 @@ func (s *Service) DiffAccess(ctx context.Context, f DiffFilter, p page.Params) (
 	if len(q.Under) == 0 {
 		return out, nil
 	}
-	got, err := s.store.DiffGrants(ctx, q, req)
+	got, err := s.past.DiffGrants(ctx, q, req)
 	if err != nil {
 		return Diff{}, err
 	}
 	for i := range got.Items {
-		got.Items[i].BoundRole = s.redact(ctx, got.Items[i].BoundRole)
+		got.Items[i].BoundRole = s.Redact(ctx, got.Items[i].BoundRole)
 	}
 	out.Page = page.Finish(s.pages, req, got)
 	if req.After == nil {
@@ -229,20 +229,20 @@ func (s *Service) checkDiff(ctx context.Context, f DiffFilter) error {
 	if len(bad) > 0 {
 		return fault.Fields(bad)
 	}
-	if err := s.store.RequirePast(ctx, "to_time", f.To); err != nil {
+	if err := s.past.RequirePast(ctx, "to_time", f.To); err != nil {
 		return err
 	}
-	return s.store.RequirePast(ctx, "from_time", f.From)
+	return s.past.RequirePast(ctx, "from_time", f.From)
 }
 
 // roleDiffs returns the roles that a comparison is about and that the caller may see now: those of the service, and
 // those of groups on which the caller holds roles.list.
-func (s *Service) roleDiffs(ctx context.Context, q iamdb.DiffQuery) (seen []RoleDiff, _ error) {
+func (s *Service) roleDiffs(ctx context.Context, q grantlog.DiffQuery) (seen []RoleDiff, _ error) {
 	var orgs []resource.UID
 	for _, uid := range q.Under {
 		orgs = append(orgs, uid.Root())
 	}
-	all, err := s.store.DiffRoles(ctx, q.From, q.To, orgs)
+	all, err := s.past.DiffRoles(ctx, q.From, q.To, orgs)
 	for _, r := range all {
 		if r.UID.IsRoot() || s.authz.Require(ctx, resource.RolesList, r.UID) == nil {
 			seen = append(seen, r)

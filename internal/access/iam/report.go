@@ -35,11 +35,11 @@ func (s *Service) runReports(ctx context.Context, log *slog.Logger) {
 func (s *Service) reportUnused(ctx context.Context, log *slog.Logger) {
 	earliest, _ := s.store.Clock()
 	before := earliest.Add(-reportEvery)
-	due, err := s.store.DueReports(ctx, before)
+	due, err := s.past.DueReports(ctx, before)
 	for _, group := range due {
 		var r resource.UnusedReport
 		if r, err = s.unusedReport(ctx, group); err == nil {
-			_, err = s.store.Report(ctx, r, before)
+			_, err = s.past.Report(ctx, r, before)
 		}
 		if err != nil {
 			break
@@ -53,7 +53,7 @@ func (s *Service) reportUnused(ctx context.Context, log *slog.Logger) {
 // unusedReport counts what is not used in a group and below it. Whom that concerns is not in it.
 func (s *Service) unusedReport(ctx context.Context, group resource.UID) (r resource.UnusedReport, err error) {
 	r = resource.UnusedReport{Group: group, Since: DefaultUnused}
-	if r.RecordedSince, err = s.store.UsesRecordedSince(ctx); err != nil {
+	if r.RecordedSince, err = s.past.UsesRecordedSince(ctx); err != nil {
 		return r, err
 	}
 	_, now := s.store.Clock()

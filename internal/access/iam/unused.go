@@ -110,7 +110,7 @@ func (s *Service) ListUnused(ctx context.Context, f UnusedFilter, p page.Params)
 		return out, err
 	}
 	out.Page = page.Finish(s.pages, req, got)
-	out.RecordedSince, err = s.store.UsesRecordedSince(ctx)
+	out.RecordedSince, err = s.past.UsesRecordedSince(ctx)
 	return out, err
 }
 
@@ -130,12 +130,12 @@ func (s *Service) unusedBindings(ctx context.Context, q unusedQuery) (none page.
 	if err != nil {
 		return none, err
 	}
-	recorded, err := s.store.UsesRecordedSince(ctx)
+	recorded, err := s.past.UsesRecordedSince(ctx)
 	if err != nil {
 		return none, err
 	}
 	j := usageJudge{cutoff: q.cutoff, recorded: recorded}
-	if err := j.read(ctx, s.store, got.Items); err != nil {
+	if err := j.read(ctx, s, got.Items); err != nil {
 		return none, err
 	}
 	return keep(got, j.unused), nil
@@ -147,7 +147,7 @@ func (s *Service) explainUnused(ctx context.Context, all []Unused) error {
 	candidates := map[resource.UID][]resource.Role{} // by group
 	for i := range all {
 		u := &all[i]
-		*u.Binding = s.redact(ctx, *u.Binding)
+		*u.Binding = s.Redact(ctx, *u.Binding)
 		if err := s.suggest(ctx, u, candidates); err != nil {
 			return err
 		}
@@ -162,16 +162,16 @@ type usageJudge struct {
 	roles            map[resource.UID]resource.Capabilities
 }
 
-func (j *usageJudge) read(ctx context.Context, s *iamdb.Store, all []resource.BoundRole) (err error) {
+func (j *usageJudge) read(ctx context.Context, s *Service, all []resource.BoundRole) (err error) {
 	var bindings, roles []resource.UID
 	for _, b := range all {
 		bindings, roles = append(bindings, b.UID), append(roles, b.Role)
 	}
-	if j.uses, err = s.UsesOf(ctx, bindings); err != nil {
+	if j.uses, err = s.past.UsesOf(ctx, bindings); err != nil {
 		return err
 	}
 	slices.Sort(roles)
-	j.roles, err = s.CapabilitiesOf(ctx, slices.Compact(roles))
+	j.roles, err = s.store.CapabilitiesOf(ctx, slices.Compact(roles))
 	return err
 }
 

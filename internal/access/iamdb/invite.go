@@ -248,3 +248,28 @@ func (t Tx) UseInvite(ctx context.Context, i resource.GroupInvite, identity reso
 	}
 	return t.Emit(ctx, resource.Registered, "", group, nil, map[string]resource.UID{"identity": identity, "group": group})
 }
+
+// InvitesUsed returns when somebody last joined by each of these invites.
+func (s *Store) InvitesUsed(ctx context.Context, invites []resource.UID) (map[resource.UID]time.Time, error) {
+	all := map[resource.UID]time.Time{}
+	if len(invites) == 0 {
+		return all, nil
+	}
+	by := map[resource.UID][]resource.UID{}
+	for _, uid := range invites {
+		by[uid.Parent()] = append(by[uid.Parent()], uid)
+	}
+	for group, some := range by {
+		q := store.Query{Engine: s.Engine}
+		text := `SELECT invite, max(at_ms) FROM joins WHERE grp = ` + q.Arg(store.Segment(group)) + `
+			AND invite IN (SELECT v FROM ` + s.Engine.Unnest(&q, texts(some)) + ` AS s) GROUP BY invite`
+		times, err := store.ReadMap[resource.UID, int64](ctx, s.Rows, text, q.Args...)
+		if err != nil {
+			return nil, err
+		}
+		for uid, at := range times {
+			all[uid] = store.FromMS(at)
+		}
+	}
+	return all, nil
+}

@@ -126,3 +126,15 @@ func (s *Store) SetManagedRoles(ctx context.Context, managed []resource.Role) er
 		return nil
 	})
 }
+
+// RolesUsableOn returns up to n roles that can be bound on a group: the managed ones, and those of the group and of the
+// groups above it.
+func (s *Store) RolesUsableOn(ctx context.Context, group resource.UID, n int) ([]resource.Role, error) {
+	q := store.Query{Engine: s.Engine}
+	var segments []int64
+	for _, g := range append(group.Ancestors(), group) {
+		segments = append(segments, store.Segment(g))
+	}
+	return roles.All(ctx, s.Rows, ` WHERE t.parent IS NULL OR t.parent IN (SELECT v FROM `+s.Engine.Unnest(&q, segments)+` AS s)
+		ORDER BY t.uid LIMIT `+q.Arg(n), q.Args...)
+}

@@ -54,7 +54,4 @@ var (
 	RuleList        = accessRules.List(byUID)
 	RequestList     = accessRequests.List(newest)
 	AccessList      = page.List{Kind: "access", Fields: BindingList.Fields, Default: byUID}
-	PastList        = page.List{Kind: "past access", Fields: BindingList.Fields, Default: byUID}
-	DiffList        = page.List{Kind: "access diff", Fields: []string{"time"}, Default: page.Order{Field: "time"}}
-	PastGroupList   = page.List{Kind: "past groups", Fields: []string{"uid"}, Default: byUID}
 )

@@ -17,6 +17,7 @@ import (
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/access/budget"
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	"github.com/holdfast-dev/holdfast/internal/access/simulation"
 	"github.com/holdfast-dev/holdfast/internal/api/v2/accessapi"
 	"github.com/holdfast-dev/holdfast/internal/api/v2/registryapi"
 	"github.com/holdfast-dev/holdfast/internal/api/v2/vulnapi"
@@ -33,17 +34,18 @@ import (
 
 // Services do the work of the methods.
 type Services struct {
-	IAM      *iam.Service
-	Budgets  *budget.Service
-	Registry *protocol.Service
-	Advisory *advisory.Service
-	STS      *sts.Service
-	Login    *login.Service
-	Events   *event.Service
-	Findings *finding.Service
-	Blast    *finding.BlastService
-	Search   *search.Service
-	Operator *status.Service
+	IAM        *iam.Service
+	Simulation *simulation.Service
+	Budgets    *budget.Service
+	Registry   *protocol.Service
+	Advisory   *advisory.Service
+	STS        *sts.Service
+	Login      *login.Service
+	Events     *event.Service
+	Findings   *finding.Service
+	Blast      *finding.BlastService
+	Search     *search.Service
+	Operator   *status.Service
 }
 
 // Config is what the methods need to know beside the services.
@@ -72,7 +74,7 @@ type server struct {
 // Register adds the services to r.
 func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	accessapi.Register(r, accessapi.Services{
-		IAM: all.IAM, Budgets: all.Budgets, STS: all.STS, Login: all.Login, Search: all.Search,
+		IAM: all.IAM, Simulation: all.Simulation, Budgets: all.Budgets, STS: all.STS, Login: all.Login, Search: all.Search,
 	}, accessapi.Config{Version: cfg.Version, Bearer: cfg.Bearer})
 	registryapi.Register(r, registryapi.Services{Registry: all.Registry})
 	vulnapi.Register(r, vulnapi.Services{Advisory: all.Advisory, Findings: all.Findings, Blast: all.Blast}, cfg.Dir)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-dev/holdfast/internal/access/admission"
+	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
 	"github.com/holdfast-dev/holdfast/internal/registry/gcdb"
@@ -187,6 +188,7 @@ func admin(t testing.TB, server, statement string) {
 type Store struct {
 	*store.DB
 	*iamStore
+	*grantLog
 	*signinStore
 	*registryStore
 	*imageStore
@@ -204,6 +206,7 @@ type Store struct {
 // The types that are embedded need names that differ.
 type (
 	iamStore       = iamdb.Store
+	grantLog       = grantlog.Store
 	signinStore    = signindb.Store
 	registryStore  = registrydb.Store
 	imageStore     = imagedb.Store
@@ -222,8 +225,9 @@ type (
 func Of(db *store.DB) *Store {
 	registry := registrydb.New(db)
 	return &Store{
-		db, iamdb.New(db), signindb.New(db), registry, imagedb.New(db), pulldb.New(db), retentiondb.New(registry),
-		sourcedb.New(registry), signerdb.New(db), gcdb.New(db), advisorydb.New(db), eventdb.New(db), findingdb.New(db), admission.New(db),
+		db, iamdb.New(db), grantlog.New(db), signindb.New(db), registry, imagedb.New(db), pulldb.New(db),
+		retentiondb.New(registry), sourcedb.New(registry), signerdb.New(db), gcdb.New(db), advisorydb.New(db),
+		eventdb.New(db), findingdb.New(db), admission.New(db),
 	}
 }
 

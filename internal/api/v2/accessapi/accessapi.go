@@ -16,6 +16,7 @@ import (
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	"github.com/holdfast-dev/holdfast/internal/access/budget"
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	"github.com/holdfast-dev/holdfast/internal/access/simulation"
 	"github.com/holdfast-dev/holdfast/internal/ops/search"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
@@ -23,11 +24,12 @@ import (
 
 // Services do the work of the methods.
 type Services struct {
-	IAM     *iam.Service
-	Budgets *budget.Service
-	STS     *sts.Service
-	Login   *login.Service
-	Search  *search.Service
+	IAM        *iam.Service
+	Simulation *simulation.Service
+	Budgets    *budget.Service
+	STS        *sts.Service
+	Login      *login.Service
+	Search     *search.Service
 }
 
 // Config has the parameters of the methods.

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
-	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	"github.com/holdfast-dev/holdfast/internal/access/simulation"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -15,10 +15,10 @@ import (
 
 func (s *server) Simulate(ctx context.Context, r *accesspb.SimulateRequest) (*accesspb.SimulateResponse, error) {
 	changes := r.GetChanges()
-	if n := len(changes); n == 0 || n > iam.MaxSimulated {
-		return nil, fault.Field("changes", "must have 1 to %d changes", iam.MaxSimulated)
+	if n := len(changes); n == 0 || n > simulation.MaxChanges {
+		return nil, fault.Field("changes", "must have 1 to %d changes", simulation.MaxChanges)
 	}
-	sim := iam.Simulation{}
+	sim := simulation.Changes{}
 	for i, c := range changes {
 		if c.GetChange() == nil {
 			return nil, fault.Field(fmt.Sprintf("changes[%d]", i), "is none of the changes that can be simulated")
@@ -42,7 +42,7 @@ func (s *server) Simulate(ctx context.Context, r *accesspb.SimulateRequest) (*ac
 		}
 		return nil
 	}
-	got, err := s.IAM.Simulate(ctx, sim)
+	got, err := s.Simulation.Run(ctx, sim)
 	if err != nil {
 		return nil, err
 	}
@@ -129,17 +129,17 @@ func (s *server) applyToIdentities(ctx context.Context, change any) (err error) 
 	return err
 }
 
-func consequencesOf(c iam.Consequences) *accesspb.SimulateResponse {
+func consequencesOf(c simulation.Consequences) *accesspb.SimulateResponse {
 	return &accesspb.SimulateResponse{
 		Gained: wire.Convert(c.Gained.Shown, accessChangeOf), GainedTotal: int32(c.Gained.Total),
 		GainedHidden: int32(c.Gained.Hidden), GainedIdentities: int32(c.Gained.Identities),
 		Lost: wire.Convert(c.Lost.Shown, accessChangeOf), LostTotal: int32(c.Lost.Total),
 		LostHidden: int32(c.Lost.Hidden), LostIdentities: int32(c.Lost.Identities), LostUsedTotal: int32(c.Lost.Used),
 		Workloads: wire.Convert(c.Workloads.Shown, boundIdentityOf), WorkloadsTotal: int32(c.Workloads.Total),
-		Sessions: wire.Convert(c.Sessions.Shown, func(e iam.EndedSessions) *accesspb.EndedSessions {
+		Sessions: wire.Convert(c.Sessions.Shown, func(e simulation.EndedSessions) *accesspb.EndedSessions {
 			return &accesspb.EndedSessions{Identity: boundIdentityOf(e.Identity), Count: int32(e.Count)}
 		}), SessionsTotal: int32(c.Sessions.Total),
-		Pulls: wire.Convert(c.Pulls.Shown, func(p iam.RefusedPulls) *accesspb.RefusedPulls {
+		Pulls: wire.Convert(c.Pulls.Shown, func(p simulation.RefusedPulls) *accesspb.RefusedPulls {
 			return &accesspb.RefusedPulls{Identity: boundIdentityOf(p.Identity), RepoUid: string(p.Repo), RepoPath: p.Path,
 				Count: int32(p.Count), LastPullTime: wire.Time(p.Last)}
 		}), PullsTotal: int32(c.Pulls.Total),
@@ -147,7 +147,7 @@ func consequencesOf(c iam.Consequences) *accesspb.SimulateResponse {
 	}
 }
 
-func accessChangeOf(c iam.AccessChange) *accesspb.AccessChange {
+func accessChangeOf(c simulation.AccessChange) *accesspb.AccessChange {
 	return &accesspb.AccessChange{
 		Identity: boundIdentityOf(c.Identity), Capability: c.Capability.String(), Group: boundGroupOf(c.Group),
 		LastUseTime: wire.Time(c.LastUse),

@@ -11,6 +11,7 @@ import (
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	pb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	"github.com/holdfast-dev/holdfast/internal/access/simulation"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -21,10 +22,10 @@ func (s *server) ListUnusedAccess(
 ) (*accesspb.ListUnusedAccessResponse, error) {
 	params := wire.Params(r)
 	if r.GetSimulate() {
-		if params.Size > iam.MaxSimulated {
-			return nil, fault.Field("page_size", "must be at most %d with simulate", iam.MaxSimulated)
+		if params.Size > simulation.MaxChanges {
+			return nil, fault.Field("page_size", "must be at most %d with simulate", simulation.MaxChanges)
 		}
-		params.Size = cmp.Or(params.Size, iam.MaxSimulated)
+		params.Size = cmp.Or(params.Size, simulation.MaxChanges)
 	}
 	f := iam.UnusedFilter{
 		Kind: resource.UnusedKind(r.GetKind()), Since: r.GetSince().AsDuration(), UIDs: wire.UIDFilter(r.GetUidp()),

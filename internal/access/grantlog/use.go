@@ -1,4 +1,4 @@
-package iamdb
+package grantlog
 
 import (
 	"context"
@@ -6,13 +6,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
 // A Use is which capabilities of a grant were used.
 type Use struct {
-	Grant
+	iamdb.Grant
 	Capabilities resource.Capabilities
 }
 
@@ -26,9 +27,9 @@ const useSince = "use recorded since"
 // left out.
 func (s *Store) RecordUses(ctx context.Context, all []Use, at time.Time) error {
 	for some := range slices.Chunk(all, usesBatch) {
-		err := s.write(ctx, func(t Tx) error {
+		err := s.Write(ctx, func(t *store.Tx) error {
 			for _, u := range some {
-				if err := t.recordUse(ctx, u, at); err != nil {
+				if err := recordUse(ctx, t, u, at); err != nil {
 					return err
 				}
 			}
@@ -41,7 +42,7 @@ func (s *Store) RecordUses(ctx context.Context, all []Use, at time.Time) error {
 	return nil
 }
 
-func (t Tx) recordUse(ctx context.Context, u Use, at time.Time) error {
+func recordUse(ctx context.Context, t *store.Tx, u Use, at time.Time) error {
 	q := store.Query{Engine: t.DB.Engine}
 	var caps []int64
 	for _, c := range u.Capabilities.All() {
@@ -79,7 +80,7 @@ func (s *Store) UsesOf(
 		return all, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT b.uid, u.capability, u.last_ms FROM ` + s.Engine.Unnest(&q, texts(bindings)) + ` AS s CROSS JOIN role_bindings AS b
+	text := `SELECT b.uid, u.capability, u.last_ms FROM ` + s.Engine.Unnest(&q, distinct(bindings)) + ` AS s CROSS JOIN role_bindings AS b
 		CROSS JOIN binding_uses AS u WHERE b.uid = s.v AND u.binding = b.seg`
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
@@ -98,41 +99,4 @@ func (s *Store) UsesOf(
 		return false, nil
 	})
 	return all, err
-}
-
-// RolesUsableOn returns up to n roles that can be bound on a group: the managed ones, and those of the group and of the
-// groups above it.
-func (s *Store) RolesUsableOn(ctx context.Context, group resource.UID, n int) ([]resource.Role, error) {
-	q := store.Query{Engine: s.Engine}
-	var segments []int64
-	for _, g := range append(group.Ancestors(), group) {
-		segments = append(segments, store.Segment(g))
-	}
-	return roles.All(ctx, s.Rows, ` WHERE t.parent IS NULL OR t.parent IN (SELECT v FROM `+s.Engine.Unnest(&q, segments)+` AS s)
-		ORDER BY t.uid LIMIT `+q.Arg(n), q.Args...)
-}
-
-// InvitesUsed returns when somebody last joined by each of these invites.
-func (s *Store) InvitesUsed(ctx context.Context, invites []resource.UID) (map[resource.UID]time.Time, error) {
-	all := map[resource.UID]time.Time{}
-	if len(invites) == 0 {
-		return all, nil
-	}
-	by := map[resource.UID][]resource.UID{}
-	for _, uid := range invites {
-		by[uid.Parent()] = append(by[uid.Parent()], uid)
-	}
-	for group, some := range by {
-		q := store.Query{Engine: s.Engine}
-		text := `SELECT invite, max(at_ms) FROM joins WHERE grp = ` + q.Arg(store.Segment(group)) + `
-			AND invite IN (SELECT v FROM ` + s.Engine.Unnest(&q, texts(some)) + ` AS s) GROUP BY invite`
-		times, err := store.ReadMap[resource.UID, int64](ctx, s.Rows, text, q.Args...)
-		if err != nil {
-			return nil, err
-		}
-		for uid, at := range times {
-			all[uid] = store.FromMS(at)
-		}
-	}
-	return all, nil
 }

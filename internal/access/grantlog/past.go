@@ -1,4 +1,4 @@
-package iamdb
+package grantlog
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -45,7 +46,7 @@ const revisionPatience = 10 * time.Second
 // whoever asks about the past again and again would keep others from changing grants.
 func (s *Store) awaitRevision(ctx context.Context) error {
 	if !s.Engine.Postgres {
-		return s.write(ctx, func(Tx) error { return nil }) // after the commit in progress
+		return s.Write(ctx, func(*store.Tx) error { return nil }) // after the commit in progress
 	}
 	ctx, cancel := context.WithTimeout(ctx, revisionPatience)
 	defer cancel()
@@ -64,9 +65,17 @@ func (s *Store) awaitRevision(ctx context.Context) error {
 	}
 }
 
-// A PastQuery asks for the bindings that counted at a time: those on one of Groups, or, unless Under is nil, on one of
+// bindings are listed by these columns of their history.
+var bindings = store.Kind[resource.BoundRole]{
+	Table: "binding_history", Label: "role binding",
+	Columns: func(b *resource.BoundRole) []store.Column {
+		return []store.Column{store.Key(&b.UID), store.Time("create_ms", &b.CreateTime).Order("create_time")}
+	},
+}
+
+// A Query asks for the bindings that counted at a time: those on one of Groups, or, unless Under is nil, on one of
 // Under and below; those of Identity, if it is set, which it must be with Under; those of Roles, unless that is nil.
-type PastQuery struct {
+type Query struct {
 	At       time.Time
 	Groups   []resource.UID
 	Under    []resource.UID
@@ -80,7 +89,7 @@ func validAt(at string) string { return `t.to_ms > ` + at + ` AND t.from_ms <= `
 // source returns where a statement finds the bindings of the query: what follows FROM, with conditions. On Groups that
 // have never been, or not by their whole UIDs, there are none; known are the others. Without an identity, the rows are
 // looked up for one group after the other.
-func (p PastQuery) source(q *store.Query, known map[resource.UID]string) (text string) {
+func (p Query) source(q *store.Query, known map[resource.UID]string) (text string) {
 	counted := countedAt("t", q.Arg(store.MS(p.At)))
 	on := func() string { return q.Engine.Unnest(q, segments(maps.Keys(known))) }
 	switch {
@@ -91,7 +100,7 @@ func (p PastQuery) source(q *store.Query, known map[resource.UID]string) (text s
 			` AND +t.grp IN (SELECT v FROM ` + on() + ` AS s)`
 	default:
 		text = `binding_history AS t WHERE t.identity = ` + q.Arg(string(p.Identity)) + ` AND ` + counted +
-			` AND EXISTS (SELECT 1 FROM ` + q.Engine.Unnest(q, texts(p.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')`
+			` AND EXISTS (SELECT 1 FROM ` + q.Engine.Unnest(q, distinct(p.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')`
 	}
 	if p.Roles != nil {
 		text += ` AND +t.role IN (SELECT v FROM ` + q.Engine.Unnest(q, segments(slices.Values(p.Roles))) + ` AS r)`
@@ -172,7 +181,7 @@ func (s *Store) rolesAt(ctx context.Context, at time.Time, segs []int64) (map[in
 // and what their roles allowed then.
 func (s *Store) GrantsAt(
 	ctx context.Context, at time.Time, identity resource.UID, groups []resource.UID,
-) ([]Grant, map[resource.UID]resource.Capabilities, error) {
+) ([]iamdb.Grant, map[resource.UID]resource.Capabilities, error) {
 	known, err := s.GroupNamesAt(ctx, at, groups)
 	if err != nil || len(known) == 0 {
 		return nil, nil, err
@@ -181,12 +190,12 @@ func (s *Store) GrantsAt(
 	text := `SELECT t.uid, t.role, t.start_ms, t.expire_ms FROM binding_history AS t WHERE t.identity = ` +
 		q.Arg(string(identity)) + ` AND ` + validAt(q.Arg(store.MS(at))) + ` AND +t.grp IN (SELECT v FROM ` +
 		q.Engine.Unnest(&q, segments(maps.Keys(known))) + ` AS s)`
-	var grants []Grant
+	var grants []iamdb.Grant
 	var roles []int64
 	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
 		var role int64
-		g := Grant{Identity: identity}
+		g := iamdb.Grant{Identity: identity}
 		err := row.Scan(&uid, &role, &g.StartMS, &g.ExpireMS)
 		g.Group = uid.Parent()
 		grants, roles = append(grants, g), append(roles, role)
@@ -206,7 +215,7 @@ func (s *Store) GrantsAt(
 
 // RolesHeldAt returns the roles of the bindings that a query asks for, as they were then, and how many bindings of
 // each there were.
-func (s *Store) RolesHeldAt(ctx context.Context, p PastQuery) ([]PastRole, map[resource.UID]int64, error) {
+func (s *Store) RolesHeldAt(ctx context.Context, p Query) ([]PastRole, map[resource.UID]int64, error) {
 	known, err := s.GroupNamesAt(ctx, p.At, p.Groups)
 	if err != nil || p.Under == nil && len(known) == 0 {
 		return nil, nil, err
@@ -229,7 +238,7 @@ func (s *Store) RolesHeldAt(ctx context.Context, p PastQuery) ([]PastRole, map[r
 // groups, roles and workloads had then. What else is known of an identity is as it is now, and nothing if it is gone.
 // The page has no total.
 func (s *Store) PastBindings(
-	ctx context.Context, p PastQuery, r page.Request,
+	ctx context.Context, p Query, r page.Request,
 ) (out page.Page[resource.BoundRole], _ error) {
 	known, err := s.GroupNamesAt(ctx, p.At, p.Groups)
 	if err != nil || p.Under == nil && len(known) == 0 {
@@ -306,7 +315,7 @@ func (s *Store) describePast(ctx context.Context, at time.Time, all []resource.B
 	if err != nil {
 		return err
 	}
-	joined, err := s.Joined(ctx, identities)
+	joined, err := s.iam.Joined(ctx, identities)
 	if err != nil {
 		return err
 	}
@@ -330,7 +339,7 @@ func (s *Store) identityInfos(
 ) (map[resource.UID]resource.IdentityInfo, error) {
 	q := store.Query{Engine: s.Engine}
 	text := `SELECT t.uid, t.name, t.display_name, t.description, t.issuer, t.subject, t.email FROM ` +
-		q.Engine.Unnest(&q, texts(uids)) + ` AS s` + q.Engine.Lookup("identities", `t.uid = s.v`)
+		q.Engine.Unnest(&q, distinct(uids)) + ` AS s` + q.Engine.Lookup("identities", `t.uid = s.v`)
 	all := map[resource.UID]resource.IdentityInfo{}
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var i resource.IdentityInfo
@@ -383,7 +392,7 @@ const pruneSlack = 5 * time.Minute
 // PruneHistory lets the history of grants begin at a time, unless it begins later, and deletes up to n rows of what had
 // ended before. It never deletes what is valid. It returns how many rows it has deleted.
 func (s *Store) PruneHistory(ctx context.Context, before time.Time, n int) (deleted int, _ error) {
-	err := s.write(ctx, func(t Tx) error {
+	err := s.Write(ctx, func(t *store.Tx) error {
 		deleted = 0
 		if _, err := t.Exec(ctx, `UPDATE access_history SET since_ms = $1 WHERE id = 1 AND since_ms < $1`,
 			store.MS(before)); err != nil {

@@ -1,4 +1,4 @@
-package iamdb
+package grantlog
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func (s *Store) DueReports(ctx context.Context, before time.Time) ([]resource.UI
 // Report emits the event that tells what is not used in a group, unless its last one was at a time or after that. It
 // reports whether it did. Several replicas may call it.
 func (s *Store) Report(ctx context.Context, r resource.UnusedReport, before time.Time) (done bool, _ error) {
-	err := s.write(ctx, func(t Tx) error {
+	err := s.Write(ctx, func(t *store.Tx) error {
 		now, err := t.Clock(ctx)
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package iamdb
+package grantlog
 
 import (
 	"maps"
@@ -50,12 +50,12 @@ func TestPastPlans(t *testing.T) {
 		one := map[resource.UID]string{org: ""}
 		for name, of := range map[string]struct {
 			index string
-			PastQuery
+			Query
 		}{
-			"who can":       {"binding_history_on", PastQuery{At: at, Groups: []resource.UID{org}}},
-			"of one there":  {"binding_history_of", PastQuery{At: at, Groups: []resource.UID{org}, Identity: identity}},
-			"of one":        {"binding_history_of", PastQuery{At: at, Under: []resource.UID{org}, Identity: identity}},
-			"of some roles": {"binding_history_on", PastQuery{At: at, Groups: []resource.UID{org}, Roles: []resource.UID{org.NewChild()}}},
+			"who can":       {"binding_history_on", Query{At: at, Groups: []resource.UID{org}}},
+			"of one there":  {"binding_history_of", Query{At: at, Groups: []resource.UID{org}, Identity: identity}},
+			"of one":        {"binding_history_of", Query{At: at, Under: []resource.UID{org}, Identity: identity}},
+			"of some roles": {"binding_history_on", Query{At: at, Groups: []resource.UID{org}, Roles: []resource.UID{org.NewChild()}}},
 		} {
 			q := store.Query{Engine: db.Engine, Column: "uid", Page: byUID}
 			text := `SELECT t.uid FROM ` + of.source(&q, one) + ` ORDER BY ` + q.Order() + q.Limit(51)

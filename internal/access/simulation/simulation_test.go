@@ -1,4 +1,4 @@
-package iam_test
+package simulation_test
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
-	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	"github.com/holdfast-dev/holdfast/internal/access/simulation"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
 // simulate simulates one change as somebody.
-func (w *world) simulate(as context.Context, apply func(context.Context) error) (iam.Consequences, error) {
-	return w.Simulate(as, iam.Simulation{Apply: apply})
+func (w *world) simulate(as context.Context, apply func(context.Context) error) (simulation.Consequences, error) {
+	return w.simulations.Run(as, simulation.Changes{Apply: apply})
 }
 
 // trail returns what every change leaves: a revision and events.
@@ -37,7 +37,7 @@ func (w *world) trail() (all []string) {
 }
 
 // lines returns who gains or loses what where, by names.
-func lines(all iam.AccessChanges) (out []string) {
+func lines(all simulation.AccessChanges) (out []string) {
 	for _, c := range all.Shown {
 		out = append(out, c.Identity.Name+" "+c.Capability.String()+" "+c.Group.Name)
 	}
@@ -79,7 +79,7 @@ func (w *world) cast() (c cast) {
 }
 
 func TestSimulate(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, w *world) {
 		c := w.cast()
 		bind := func(ctx context.Context, b resource.RoleBinding) error {
 			_, err := w.CreateBinding(ctx, w.acme.UID, b)
@@ -178,7 +178,7 @@ func TestSimulate(t *testing.T) {
 
 // TestSimulateWorkloads asks which workloads could no longer exchange and which sessions end.
 func TestSimulateWorkloads(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, w *world) {
 		w.checker.Issuer = "https://us.example"
 		c := w.cast()
 		chained := person("chained", string(c.ann))
@@ -217,10 +217,25 @@ func TestSimulateWorkloads(t *testing.T) {
 	})
 }
 
+// TestSimulateShowsLastUse checks that a lost capability has the time of its last use.
+func TestSimulateShowsLastUse(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.checker.RecordUses(true)
+		c := w.cast()
+		must(t, w.checker.Require(w.as(c.ann), resource.GroupsList, c.prod.UID))
+		must(t, w.checker.FlushUses(t.Context()))
+		got, err := w.simulate(w.owner, func(ctx context.Context) error { return w.DeleteIdentity(ctx, c.ann) })
+		must(t, err)
+		if got.Lost.Used != 1 || time.Since(got.Lost.Shown[0].LastUse) > time.Hour {
+			t.Errorf("the last use in a simulation: %+v", got.Lost)
+		}
+	})
+}
+
 // TestSimulateMapping deletes a mapping that somebody came through: they lose what it gave when they sign in again.
 func TestSimulateMapping(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
-		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
+	each(t, func(t *testing.T, w *world) {
+		p, err := w.CreateProvider(w.owner, w.acme.UID, provider)
 		must(t, err)
 		role, err := w.CreateRole(w.owner, w.acme.UID, resource.Role{Name: "writer", Capabilities: resource.CapabilitySet("repo.create")})
 		must(t, err)
@@ -231,7 +246,7 @@ func TestSimulateMapping(t *testing.T) {
 		})
 		must(t, err)
 		remove := func(ctx context.Context) error { return w.DeleteMapping(ctx, mapping.UID) }
-		got, err := w.Simulate(w.owner, iam.Simulation{Apply: remove, Providers: []resource.UID{p.UID}})
+		got, err := w.simulations.Run(w.owner, simulation.Changes{Apply: remove, Providers: []resource.UID{p.UID}})
 		must(t, err)
 		if got.Lost.Total != 1 || got.Lost.Identities != 1 {
 			t.Errorf("lost: %+v", got.Lost)
@@ -241,7 +256,7 @@ func TestSimulateMapping(t *testing.T) {
 			must(t, err)
 			return remove(ctx)
 		}
-		got, err = w.Simulate(w.owner, iam.Simulation{Apply: another, Providers: []resource.UID{p.UID}, Open: true})
+		got, err = w.simulations.Run(w.owner, simulation.Changes{Apply: another, Providers: []resource.UID{p.UID}, Open: true})
 		must(t, err)
 		if got.Lost.Total != 0 || len(got.Incomplete) != 1 {
 			t.Errorf("with another mapping of the role: %+v, %v", got.Lost, got.Incomplete)
@@ -252,7 +267,7 @@ func TestSimulateMapping(t *testing.T) {
 // TestSimulateAsAttacker: whoever may not make a change gets the error of the change, and nobody is named who is out of
 // reach.
 func TestSimulateAsAttacker(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, w *world) {
 		c := w.cast()
 		_, folderAdmin := w.worker(c.prod.UID, "role_bindings.create", "role_bindings.delete", "role_bindings.list", "groups.list", "roles.list")
 		_, janitor := w.worker(w.acme.UID, "identity.delete", "role_bindings.delete")
@@ -284,7 +299,7 @@ func TestSimulateAsAttacker(t *testing.T) {
 			if real := tt.apply(tt.as); tt.as != folderAdmin && (real == nil || err == nil || real.Error() != err.Error()) {
 				t.Errorf("%s: simulated: %v\nin earnest: %v", name, err, real)
 			}
-			if diff := cmp.Diff(iam.Consequences{}, got); diff != "" {
+			if diff := cmp.Diff(simulation.Consequences{}, got); diff != "" {
 				t.Errorf("%s: something is told %s", name, diff)
 			}
 		}
@@ -305,7 +320,7 @@ func TestSimulateAsAttacker(t *testing.T) {
 
 // TestSimulateIsTrue makes random changes after it has simulated them, and compares everything that everybody holds.
 func TestSimulateIsTrue(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, w *world) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		g := newGame(w, rand.New(rand.NewPCG(seed, 1)))
@@ -426,13 +441,13 @@ func key(identity resource.UID, c resource.Capability, group resource.UID) strin
 }
 
 // compare checks that every difference is told, and nothing else.
-func (g *game) compare(text string, got iam.Consequences, before, after map[string]bool) {
+func (g *game) compare(text string, got simulation.Consequences, before, after map[string]bool) {
 	t := g.w.t
 	if len(got.Gained.Shown) != got.Gained.Total || len(got.Lost.Shown) != got.Lost.Total {
 		t.Fatal("the game is too large: not everything is shown")
 	}
 	for _, side := range []struct {
-		told      iam.AccessChanges
+		told      simulation.AccessChanges
 		from, to  map[string]bool
 		direction string
 	}{{got.Gained, before, after, "gained"}, {got.Lost, after, before, "lost"}} {
@@ -445,7 +460,7 @@ func (g *game) compare(text string, got iam.Consequences, before, after map[stri
 			if side.from[k] || !side.to[k] {
 				continue
 			}
-			told := slices.ContainsFunc(side.told.Shown, func(c iam.AccessChange) bool {
+			told := slices.ContainsFunc(side.told.Shown, func(c simulation.AccessChange) bool {
 				parts := strings.Fields(k)
 				return string(c.Identity.UID) == parts[0] && c.Capability.String() == parts[1] && c.Group.UID.Covers(resource.UID(parts[2]))
 			})
@@ -458,7 +473,7 @@ func (g *game) compare(text string, got iam.Consequences, before, after map[stri
 
 // TestSimulateTakesTurns has many simulate at once, on both sides of a real change that the simulations are about.
 func TestSimulateTakesTurns(t *testing.T) {
-	each(t, iam.Config{}, func(t *testing.T, w *world) {
+	each(t, func(t *testing.T, w *world) {
 		c := w.cast()
 		var wg sync.WaitGroup
 		for range 8 {

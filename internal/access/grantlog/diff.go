@@ -1,4 +1,4 @@
-package iamdb
+package grantlog
 
 import (
 	"context"
@@ -75,7 +75,7 @@ func (d DiffQuery) scope(q *store.Query, known map[resource.UID]string) diffScop
 	return diffScope{
 		from: q.Arg(store.MS(d.From)), to: q.Arg(store.MS(d.To)),
 		org: `t.org IN (SELECT v FROM ` + q.Engine.Unnest(q, segments(slices.Values(orgs))) + ` AS o)`,
-		place: `(EXISTS (SELECT 1 FROM ` + q.Engine.Unnest(q, texts(d.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')
+		place: `(EXISTS (SELECT 1 FROM ` + q.Engine.Unnest(q, distinct(d.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')
 			OR +t.grp IN (SELECT v FROM ` + q.Engine.Unnest(q, segments(maps.Keys(known))) + ` AS s))`,
 	}
 }
@@ -194,7 +194,7 @@ func (s *Store) DiffRoles(ctx context.Context, from, to time.Time, orgs []resour
 	text := `SELECT t.uid, t.name, t.capabilities, b.capabilities, t.from_ms, t.made_by FROM role_history AS t
 		JOIN role_history AS b ON b.seg = t.seg AND b.to_ms > ` + since + ` AND b.from_ms <= ` + since + `
 		WHERE t.from_ms > ` + since + ` AND t.from_ms <= ` + until + ` AND t.to_ms > ` + until + ` AND t.capabilities <> b.capabilities
-		AND (t.uid NOT LIKE '%/%' OR EXISTS (SELECT 1 FROM ` + q.Engine.Unnest(&q, texts(orgs)) + ` AS s
+		AND (t.uid NOT LIKE '%/%' OR EXISTS (SELECT 1 FROM ` + q.Engine.Unnest(&q, distinct(orgs)) + ` AS s
 			WHERE t.uid > s.v || '/' AND t.uid < s.v || '0'))
 		ORDER BY t.from_ms, t.seq LIMIT ` + q.Arg(maxRoleDiffs)
 	return store.ReadAll(ctx, s.Rows, scanRoleDiff, text, q.Args...)
