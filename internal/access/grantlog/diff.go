@@ -15,16 +15,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A DiffQuery asks who has gained and lost a role between two times, on one of Under and below, or on one of Groups.
+// A DiffQuery selects the roles that identities gained and lost between two times, on Under and below it, or on Groups.
 type DiffQuery struct {
 	From, To      time.Time
 	Under, Groups []resource.UID
 }
 
-// A Change is what has happened to a grant.
+// A Change is the kind of a change of a grant.
 type Change int
 
-// The changes of grants. Granted and Revoked are somebody's doing; Begun and Expired are those of times.
+// The kinds of changes. An identity grants or revokes a role; a grant begins or expires by itself.
 const (
 	Granted Change = iota + 1
 	Begun
@@ -32,39 +32,43 @@ const (
 	Expired
 )
 
-// A GrantDiff is a role that somebody has gained or lost, and how.
+// A GrantDiff is a role that an identity has gained or lost.
 type GrantDiff struct {
 	resource.BoundRole
 	Change Change
 	At     time.Time
-	By     resource.UID // "" is nobody, or not known
+	By     resource.UID // the identity that made the change; "" if unknown or if the change came with time
 }
 
-// A diffBranch selects changes of one sort, which an index finds by a column.
+// A diffBranch selects the changes of one kind with the index of a column.
 type diffBranch struct {
 	change Change
-	column string // that has a time between the two
-	where  string // what else holds
-	by     string
+	column string // time of the change
+	where  string // further condition
+	by     string // SQL expression for the identity that made the change
 	gained bool
 }
 
-// diffBranches leave nothing out, and have nothing twice. A grant that ends before it is taken away has expired, and one
-// that begins after it was given has begun.
+// diffBranches cover every change exactly once. A grant that expires before it is deleted counts as Expired, and a
+// grant that begins after its creation counts as Begun.
 var diffBranches = []diffBranch{
 	{Granted, "from_ms", `t.start_ms <= t.from_ms`, "t.made_by", true},
 	{Begun, "start_ms", `t.start_ms > 0 AND t.start_ms > t.from_ms`, "t.made_by", true},
-	{Revoked, "to_ms", `t.to_ms < 9223372036854775806 AND (t.expire_ms = 0 OR t.expire_ms > t.to_ms)`, "t.ended_by", false},
+	{
+		Revoked, "to_ms", `t.to_ms < 9223372036854775806 AND (t.expire_ms = 0 OR t.expire_ms > t.to_ms)`, "t.ended_by",
+		false,
+	},
 	{Expired, "expire_ms", `t.expire_ms > 0 AND t.expire_ms <= t.to_ms`, "''", false},
 }
 
-// countedAt is the condition that a row was valid and counted at the time that a parameter has.
-func countedAt(row, at string) string {
-	return strings.NewReplacer("t.", row+".", "AT", at).Replace(
+// activeAt returns the SQL condition that the grant in a row of the history was active at the time of a parameter.
+func activeAt(row, param string) string {
+	return strings.NewReplacer("t.", row+".", "AT", param).Replace(
 		`t.to_ms > AT AND t.from_ms <= AT AND t.start_ms <= AT AND (t.expire_ms = 0 OR t.expire_ms > AT)`)
 }
 
-// A diffScope is the parts of a statement that say where and between which times changes are looked for.
+// A diffScope has the parts of a statement that restrict changes to a time span and to groups: two parameters and two
+// conditions.
 type diffScope struct{ from, to, org, place string }
 
 func (d DiffQuery) scope(q *store.Query, known map[resource.UID]string) diffScope {
@@ -75,13 +79,14 @@ func (d DiffQuery) scope(q *store.Query, known map[resource.UID]string) diffScop
 	return diffScope{
 		from: q.Arg(store.MS(d.From)), to: q.Arg(store.MS(d.To)),
 		org: `t.org IN (SELECT v FROM ` + q.Engine.Unnest(q, segments(slices.Values(orgs))) + ` AS o)`,
-		place: `(EXISTS (SELECT 1 FROM ` + q.Engine.Unnest(q, distinct(d.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')
+		place: `(EXISTS (SELECT 1 FROM ` + q.Engine.Unnest(q, distinct(d.Under)) + ` AS s
+				WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')
 			OR +t.grp IN (SELECT v FROM ` + q.Engine.Unnest(q, segments(maps.Keys(known))) + ` AS s))`,
 	}
 }
 
-// text returns the statement that reads the changes of one sort. Who has got back by another binding what one of them
-// gave has neither lost nor gained it.
+// text returns the statement that reads the changes of one kind. An identity that holds the role on the group through
+// another binding at the other time has neither lost nor gained it.
 func (b diffBranch) text(in diffScope) string {
 	has, had := in.from, in.to
 	if b.gained {
@@ -89,12 +94,14 @@ func (b diffBranch) text(in diffScope) string {
 	}
 	return fmt.Sprintf(`SELECT %d AS change, t.%s AS at_ms, %s AS actor, t.seq, t.uid, t.identity, t.role, t.create_ms,
 		t.start_ms, t.expire_ms FROM binding_history AS t WHERE %s AND t.%s > %s AND t.%s <= %s AND %s AND %s AND %s
-		AND NOT EXISTS (SELECT 1 FROM binding_history AS u WHERE u.identity = t.identity AND +u.grp = t.grp AND +u.role = t.role AND %s)`,
-		b.change, b.column, b.by, in.org, b.column, in.from, b.column, in.to, b.where, countedAt("t", has), in.place, countedAt("u", had))
+		AND NOT EXISTS (SELECT 1 FROM binding_history AS u
+			WHERE u.identity = t.identity AND +u.grp = t.grp AND +u.role = t.role AND %s)`,
+		b.change, b.column, b.by, in.org, b.column, in.from, b.column, in.to, b.where, activeAt("t", has), in.place,
+		activeAt("u", had))
 }
 
-// DiffGrants returns one page of who has gained and lost a role, by time. Names are those of the later time for what was
-// gained, and of the earlier for what was lost.
+// DiffGrants returns one page of the roles that identities gained and lost, ordered by time. The names in a gained role
+// are the names at the later time, and the names in a lost role are the names at the earlier time.
 func (s *Store) DiffGrants(ctx context.Context, d DiffQuery, r page.Request) (out page.Page[GrantDiff], _ error) {
 	known, err := s.GroupNamesAt(ctx, d.To, d.Groups)
 	if err != nil {
@@ -106,8 +113,8 @@ func (s *Store) DiffGrants(ctx context.Context, d DiffQuery, r page.Request) (ou
 	for _, b := range diffBranches {
 		branches = append(branches, b.text(scope))
 	}
-	all := `(` + strings.Join(branches, ` UNION ALL `) + `) AS t`
-	if err := s.Row(ctx, `SELECT count(*) FROM `+all, q.Args, &out.Total); err != nil || out.Total == 0 {
+	changes := `(` + strings.Join(branches, ` UNION ALL `) + `) AS t`
+	if err := s.Row(ctx, `SELECT count(*) FROM `+changes, q.Args, &out.Total); err != nil || out.Total == 0 {
 		return out, err
 	}
 	dir, than := ``, `>`
@@ -116,11 +123,12 @@ func (s *Store) DiffGrants(ctx context.Context, d DiffQuery, r page.Request) (ou
 	}
 	where := ``
 	if r.After != nil {
-		seq, _ := strconv.ParseInt(r.After.Key, 10, 64) // we have made it
+		seq, _ := strconv.ParseInt(r.After.Key, 10, 64) // cannot fail: this function has formatted it
 		where = ` WHERE (t.at_ms, t.seq) ` + than + ` (` + q.Arg(r.After.Number) + `, ` + q.Arg(seq) + `)`
 	}
-	text := `SELECT t.change, t.at_ms, t.actor, t.seq, t.uid, t.identity, t.role, t.create_ms, t.start_ms, t.expire_ms FROM ` +
-		all + where + ` ORDER BY t.at_ms` + dir + `, t.seq` + dir + q.Limit(r.Size+1) + ` OFFSET ` + q.Arg(r.Skip)
+	text := `SELECT t.change, t.at_ms, t.actor, t.seq, t.uid, t.identity, t.role, t.create_ms, t.start_ms, t.expire_ms
+		FROM ` + changes + where + ` ORDER BY t.at_ms` + dir + `, t.seq` + dir +
+		q.Limit(r.Size+1) + ` OFFSET ` + q.Arg(r.Skip)
 	rows, err := store.ReadAll(ctx, s.Rows, scanDiff, text, q.Args...)
 	if err != nil {
 		return out, err
@@ -134,7 +142,7 @@ func (s *Store) DiffGrants(ctx context.Context, d DiffQuery, r page.Request) (ou
 	return out, err
 }
 
-// A diffRow is a change, as it is read.
+// A diffRow is a row of the result of a diff query.
 type diffRow struct {
 	GrantDiff
 	seq, role int64
@@ -148,52 +156,53 @@ func scanDiff(row store.Scanner) (d diffRow, _ error) {
 	return d, err
 }
 
-// describeDiff adds names to changes.
+// describeDiff adds the groups, roles and identities to changes.
 func (s *Store) describeDiff(ctx context.Context, d DiffQuery, rows []diffRow) ([]GrantDiff, error) {
-	all := make([]GrantDiff, len(rows))
+	diffs := make([]GrantDiff, len(rows))
 	for _, gained := range []bool{true, false} {
-		at := d.From
+		asOf := d.From
 		if gained {
-			at = d.To
+			asOf = d.To
 		}
 		var bound []resource.BoundRole
 		var roles []int64
-		var place []int
+		var positions []int
 		for i, row := range rows {
 			if (row.Change <= Begun) == gained {
-				bound, roles, place = append(bound, row.BoundRole), append(roles, row.role), append(place, i)
+				bound, roles, positions = append(bound, row.BoundRole), append(roles, row.role), append(positions, i)
 			}
 		}
-		if err := s.describePast(ctx, at, bound, roles); err != nil {
+		if err := s.describePast(ctx, asOf, bound, roles); err != nil {
 			return nil, err
 		}
 		for i, b := range bound {
-			all[place[i]] = rows[place[i]].GrantDiff
-			all[place[i]].BoundRole = b
+			diffs[positions[i]] = rows[positions[i]].GrantDiff
+			diffs[positions[i]].BoundRole = b
 		}
 	}
-	return all, nil
+	return diffs, nil
 }
 
-// A RoleDiff is a role that allows something else than before.
+// A RoleDiff is a role whose capabilities have changed.
 type RoleDiff struct {
 	resource.Info
 	Gained, Lost resource.Capabilities
-	At           time.Time    // of the last change
-	By           resource.UID // "" is the service itself, or not known
+	At           time.Time    // time of the last change
+	By           resource.UID // the identity that made the last change; "" if unknown or the service itself
 }
 
-// maxRoleDiffs is how many roles DiffRoles returns.
+// maxRoleDiffs is the greatest number of roles that DiffRoles returns.
 const maxRoleDiffs = 200
 
-// DiffRoles returns the roles of organizations, and those of the service, that were there at both times and allow
-// something else, up to maxRoleDiffs.
+// DiffRoles returns up to maxRoleDiffs roles that existed at both times and have other capabilities at the later one,
+// among the roles of organizations and the managed roles, ordered by the time of the change.
 func (s *Store) DiffRoles(ctx context.Context, from, to time.Time, orgs []resource.UID) ([]RoleDiff, error) {
 	q := store.Query{Engine: s.Engine}
 	since, until := q.Arg(store.MS(from)), q.Arg(store.MS(to))
 	text := `SELECT t.uid, t.name, t.capabilities, b.capabilities, t.from_ms, t.made_by FROM role_history AS t
 		JOIN role_history AS b ON b.seg = t.seg AND b.to_ms > ` + since + ` AND b.from_ms <= ` + since + `
-		WHERE t.from_ms > ` + since + ` AND t.from_ms <= ` + until + ` AND t.to_ms > ` + until + ` AND t.capabilities <> b.capabilities
+		WHERE t.from_ms > ` + since + ` AND t.from_ms <= ` + until + ` AND t.to_ms > ` + until + `
+			AND t.capabilities <> b.capabilities
 		AND (t.uid NOT LIKE '%/%' OR EXISTS (SELECT 1 FROM ` + q.Engine.Unnest(&q, distinct(orgs)) + ` AS s
 			WHERE t.uid > s.v || '/' AND t.uid < s.v || '0'))
 		ORDER BY t.from_ms, t.seq LIMIT ` + q.Arg(maxRoleDiffs)

@@ -16,43 +16,44 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// This file reads the history of grants, which triggers write (schema/0036_grant_history.sql). Each transaction that
-// changes grants has a millisecond of its own, and these are in the order of the commits. The state as of a time is
-// what the transactions up to that time have left.
+// Triggers write the history of grants (schema/0036_grant_history.sql). The trigger on the row of the revision gives
+// each transaction that changes grants its own millisecond, in the order of the commits. The state at a time is the
+// result of all transactions up to that time.
 
-// RequirePast returns nil if the history of grants at a time is known and final: whoever asks again gets the same
-// answer. It returns fault.InvalidArgument, naming field, if the time is not over yet, and fault.FailedPrecondition
-// if the history does not go back that far.
-func (s *Store) RequirePast(ctx context.Context, field string, at time.Time) error {
-	var now, since int64
-	err := s.Row(ctx, `SELECT `+s.Engine.Clock+`, since_ms FROM access_history WHERE id = 1`, nil, &now, &since)
+// RequirePast returns nil if the history of grants at a time is known and final, so that every later query for that
+// time returns the same answer. It returns fault.InvalidArgument, naming field, if the time is not in the past, and
+// fault.FailedPrecondition if the history begins later.
+func (s *Store) RequirePast(ctx context.Context, field string, asOf time.Time) error {
+	var current, since int64
+	err := s.Row(ctx, `SELECT `+s.Engine.Clock+`, since_ms FROM access_history WHERE id = 1`, nil, &current, &since)
 	switch {
 	case err != nil:
 		return err
-	case store.MS(at) >= now:
-		return fault.Field(field, "is not over yet: it must be in the past")
-	case store.MS(at) < since:
-		return fault.Unmet("HISTORY_NOT_KEPT", "the history of grants is kept since %s",
+	case store.MS(asOf) >= current:
+		return fault.Field(field, "must be in the past")
+	case store.MS(asOf) < since:
+		return fault.Unmet("HISTORY_NOT_KEPT", "the history of grants begins at %s",
 			store.FromMS(since).Format(time.RFC3339Nano))
 	}
 	return s.awaitRevision(ctx)
 }
 
-// revisionPatience is how long awaitRevision waits. No transaction holds the row of the revision for nearly as long.
-const revisionPatience = 10 * time.Second
+// maxRevisionWait is how long awaitRevision waits. No transaction holds the row of the revision for nearly as long.
+const maxRevisionWait = 10 * time.Second
 
-// awaitRevision returns when the transaction has ended that holds the row of the revision, if there is one: it commits a
-// change whose time may be over. Every later one has a later time than now. It takes no lock itself, because
-// whoever asks about the past again and again would keep others from changing grants.
+// awaitRevision waits for the transaction that holds the row of the revision, if there is one, because it may commit a
+// change with a time in the past. Every later transaction gets a later time than the current one. awaitRevision takes
+// no lock itself, because frequent questions about the past would then block changes of grants.
 func (s *Store) awaitRevision(ctx context.Context) error {
 	if !s.Engine.Postgres {
-		return s.Write(ctx, func(*store.Tx) error { return nil }) // after the commit in progress
+		return s.Write(ctx, func(*store.Tx) error { return nil }) // it runs after the commit in progress
 	}
-	ctx, cancel := context.WithTimeout(ctx, revisionPatience)
+	ctx, cancel := context.WithTimeout(ctx, maxRevisionWait)
 	defer cancel()
 	for {
 		var held bool
-		err := s.Row(ctx, `SELECT EXISTS (SELECT 1 FROM pg_locks AS l WHERE l.locktype = 'transactionid' AND l.transactionid = t.xmax)
+		err := s.Row(ctx, `SELECT EXISTS
+			(SELECT 1 FROM pg_locks AS l WHERE l.locktype = 'transactionid' AND l.transactionid = t.xmax)
 			FROM revision AS t WHERE t.id = 1`, nil, &held)
 		if err != nil || !held {
 			return err
@@ -65,7 +66,7 @@ func (s *Store) awaitRevision(ctx context.Context) error {
 	}
 }
 
-// bindings are listed by these columns of their history.
+// bindings is the kind of a past binding, with the columns that lists can be ordered by.
 var bindings = store.Kind[resource.BoundRole]{
 	Table: "binding_history", Label: "role binding",
 	Columns: func(b *resource.BoundRole) []store.Column {
@@ -73,34 +74,34 @@ var bindings = store.Kind[resource.BoundRole]{
 	},
 }
 
-// A Query asks for the bindings that counted at a time: those on one of Groups, or, unless Under is nil, on one of
-// Under and below; those of Identity, if it is set, which it must be with Under; those of Roles, unless that is nil.
+// A Query selects the bindings that were active at a time. Either Groups or Under is set.
 type Query struct {
 	At       time.Time
-	Groups   []resource.UID
-	Under    []resource.UID
-	Identity resource.UID
-	Roles    []resource.UID
+	Groups   []resource.UID // bindings on these groups
+	Under    []resource.UID // bindings on these groups and below them; requires Identity
+	Identity resource.UID   // "" selects all identities
+	Roles    []resource.UID // nil selects all roles
 }
 
-// validAt is the condition that a row of a history was valid at the time that a parameter has.
-func validAt(at string) string { return `t.to_ms > ` + at + ` AND t.from_ms <= ` + at }
+// validAt returns the SQL condition that a row of a history was valid at the time of a parameter.
+func validAt(param string) string { return `t.to_ms > ` + param + ` AND t.from_ms <= ` + param }
 
-// source returns where a statement finds the bindings of the query: what follows FROM, with conditions. On Groups that
-// have never been, or not by their whole UIDs, there are none; known are the others. Without an identity, the rows are
-// looked up for one group after the other.
+// source returns the part of a statement after FROM that selects the bindings of the query, with its conditions. known
+// are the Groups that exist or existed under their whole UIDs; other groups have no bindings. Without an identity, the
+// database looks up the rows of one group after the other.
 func (p Query) source(q *store.Query, known map[resource.UID]string) (text string) {
-	counted := countedAt("t", q.Arg(store.MS(p.At)))
-	on := func() string { return q.Engine.Unnest(q, segments(maps.Keys(known))) }
+	active := activeAt("t", q.Arg(store.MS(p.At)))
+	groups := func() string { return q.Engine.Unnest(q, segments(maps.Keys(known))) }
 	switch {
 	case p.Identity == "":
-		text = on() + ` AS s` + q.Engine.Lookup("binding_history", `t.grp = s.v AND `+counted) + ` WHERE 1 = 1`
+		text = groups() + ` AS s` + q.Engine.Lookup("binding_history", `t.grp = s.v AND `+active) + ` WHERE 1 = 1`
 	case p.Under == nil:
-		text = `binding_history AS t WHERE t.identity = ` + q.Arg(string(p.Identity)) + ` AND ` + counted +
-			` AND +t.grp IN (SELECT v FROM ` + on() + ` AS s)`
+		text = `binding_history AS t WHERE t.identity = ` + q.Arg(string(p.Identity)) + ` AND ` + active +
+			` AND +t.grp IN (SELECT v FROM ` + groups() + ` AS s)`
 	default:
-		text = `binding_history AS t WHERE t.identity = ` + q.Arg(string(p.Identity)) + ` AND ` + counted +
-			` AND EXISTS (SELECT 1 FROM ` + q.Engine.Unnest(q, distinct(p.Under)) + ` AS s WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')`
+		text = `binding_history AS t WHERE t.identity = ` + q.Arg(string(p.Identity)) + ` AND ` + active +
+			` AND EXISTS (SELECT 1 FROM ` + q.Engine.Unnest(q, distinct(p.Under)) + ` AS s
+				WHERE t.uid > s.v || '/' AND t.uid < s.v || '0')`
 	}
 	if p.Roles != nil {
 		text += ` AND +t.role IN (SELECT v FROM ` + q.Engine.Unnest(q, segments(slices.Values(p.Roles))) + ` AS r)`
@@ -108,27 +109,27 @@ func (p Query) source(q *store.Query, known map[resource.UID]string) (text strin
 	return text
 }
 
-// segments returns the segments of UIDs, sorted.
+// segments returns the segments of UIDs, sorted and without duplicates.
 func segments(uids func(func(resource.UID) bool)) []int64 {
-	all := []int64{}
+	segs := []int64{}
 	for uid := range uids {
-		all = append(all, store.Segment(uid))
+		segs = append(segs, store.Segment(uid))
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(segs)
+	return slices.Compact(segs)
 }
 
-// GroupNamesAt returns the names that groups had at a time, or nearest to it if they were not there then. It leaves
-// out groups that have never been.
+// GroupNamesAt returns the names that groups had at a time, or their last known names if they did not exist then. It
+// leaves out groups that have never existed.
 func (s *Store) GroupNamesAt(
-	ctx context.Context, at time.Time, groups []resource.UID,
+	ctx context.Context, asOf time.Time, groups []resource.UID,
 ) (map[resource.UID]string, error) {
-	return s.namesAt(ctx, "group_history", at, groups)
+	return s.namesAt(ctx, "group_history", asOf, groups)
 }
 
-// namesAt returns the names that a history has for UIDs at a time, or nearest to it.
+// namesAt returns the names of UIDs in a history at a time, or their last known names.
 func (s *Store) namesAt(
-	ctx context.Context, table string, at time.Time, uids []resource.UID,
+	ctx context.Context, table string, asOf time.Time, uids []resource.UID,
 ) (map[resource.UID]string, error) {
 	if len(uids) == 0 {
 		return nil, nil
@@ -136,31 +137,31 @@ func (s *Store) namesAt(
 	q := store.Query{Engine: s.Engine}
 	text := `SELECT t.uid, t.name FROM ` + q.Engine.Unnest(&q, segments(slices.Values(uids))) + ` AS s` +
 		q.Engine.Lookup(table, `t.seg = s.v`)
-	// The one that was valid then is the last.
-	ms := q.Arg(store.MS(at))
+	// The last row of a UID wins, which is the row that was valid at the time, if there is one.
+	ms := q.Arg(store.MS(asOf))
 	text += fmt.Sprintf(` ORDER BY CASE WHEN %s THEN 1 ELSE 0 END, t.seq`, validAt(ms))
 	names, err := store.ReadMap[resource.UID, string](ctx, s.Rows, text, q.Args...)
 	maps.DeleteFunc(names, func(uid resource.UID, _ string) bool { return !slices.Contains(uids, uid) })
 	return names, err
 }
 
-// A PastRole is a role as it was at a time.
+// A PastRole is the state of a role at a time in the past.
 type PastRole struct {
 	UID          resource.UID
 	Name         string
 	Capabilities resource.Capabilities
 }
 
-// rolesAt returns roles as they were at a time, by their segments.
-func (s *Store) rolesAt(ctx context.Context, at time.Time, segs []int64) (map[int64]PastRole, error) {
-	all := map[int64]PastRole{}
+// rolesAt returns the states of roles at a time, keyed by their segments.
+func (s *Store) rolesAt(ctx context.Context, asOf time.Time, segs []int64) (map[int64]PastRole, error) {
+	roles := map[int64]PastRole{}
 	if len(segs) == 0 {
-		return all, nil
+		return roles, nil
 	}
 	q := store.Query{Engine: s.Engine}
 	text := `SELECT t.seg, t.uid, t.name, t.capabilities FROM ` + q.Engine.Unnest(&q, segs) + ` AS s` +
 		q.Engine.Lookup("role_history", `t.seg = s.v`)
-	text += ` WHERE ` + validAt(q.Arg(store.MS(at)))
+	text += ` WHERE ` + validAt(q.Arg(store.MS(asOf)))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var seg int64
 		var r PastRole
@@ -171,24 +172,24 @@ func (s *Store) rolesAt(ctx context.Context, at time.Time, segs []int64) (map[in
 		if err := json.Unmarshal(caps, &r.Capabilities); err != nil {
 			return false, fmt.Errorf("capabilities of %s: %w", r.UID, err)
 		}
-		all[seg] = r
+		roles[seg] = r
 		return false, nil
 	})
-	return all, err
+	return roles, err
 }
 
-// GrantsAt returns the grants that an identity had on groups at a time, with those that had not begun or were over,
-// and what their roles allowed then.
+// GrantsAt returns the grants that an identity had on groups at a time, including grants that had not begun or had
+// expired, and the capabilities that their roles had then.
 func (s *Store) GrantsAt(
-	ctx context.Context, at time.Time, identity resource.UID, groups []resource.UID,
+	ctx context.Context, asOf time.Time, identity resource.UID, groups []resource.UID,
 ) ([]iamdb.Grant, map[resource.UID]resource.Capabilities, error) {
-	known, err := s.GroupNamesAt(ctx, at, groups)
+	known, err := s.GroupNamesAt(ctx, asOf, groups)
 	if err != nil || len(known) == 0 {
 		return nil, nil, err
 	}
 	q := store.Query{Engine: s.Engine}
 	text := `SELECT t.uid, t.role, t.start_ms, t.expire_ms FROM binding_history AS t WHERE t.identity = ` +
-		q.Arg(string(identity)) + ` AND ` + validAt(q.Arg(store.MS(at))) + ` AND +t.grp IN (SELECT v FROM ` +
+		q.Arg(string(identity)) + ` AND ` + validAt(q.Arg(store.MS(asOf))) + ` AND +t.grp IN (SELECT v FROM ` +
 		q.Engine.Unnest(&q, segments(maps.Keys(known))) + ` AS s)`
 	var grants []iamdb.Grant
 	var roles []int64
@@ -204,7 +205,7 @@ func (s *Store) GrantsAt(
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := s.rolesAt(ctx, at, slices.Compact(slices.Sorted(slices.Values(roles))))
+	found, err := s.rolesAt(ctx, asOf, slices.Compact(slices.Sorted(slices.Values(roles))))
 	allowed := map[resource.UID]resource.Capabilities{}
 	for i := range grants {
 		r := found[roles[i]]
@@ -213,8 +214,8 @@ func (s *Store) GrantsAt(
 	return grants, allowed, err
 }
 
-// RolesHeldAt returns the roles of the bindings that a query asks for, as they were then, and how many bindings of
-// each there were.
+// RolesHeldAt returns the states, at the time of a query, of the roles of the bindings that it selects, ordered by UID,
+// and the number of bindings of each role.
 func (s *Store) RolesHeldAt(ctx context.Context, p Query) ([]PastRole, map[resource.UID]int64, error) {
 	known, err := s.GroupNamesAt(ctx, p.At, p.Groups)
 	if err != nil || p.Under == nil && len(known) == 0 {
@@ -231,12 +232,13 @@ func (s *Store) RolesHeldAt(ctx context.Context, p Query) ([]PastRole, map[resou
 	for seg, r := range found {
 		byUID[r.UID] = counts[seg]
 	}
-	return slices.SortedFunc(maps.Values(found), func(a, b PastRole) int { return cmp.Compare(a.UID, b.UID) }), byUID, err
+	sorted := slices.SortedFunc(maps.Values(found), func(a, b PastRole) int { return cmp.Compare(a.UID, b.UID) })
+	return sorted, byUID, err
 }
 
-// PastBindings returns one page of the bindings that a query asks for, by uid or by creation time, with the names that
-// groups, roles and workloads had then. What else is known of an identity is as it is now, and nothing if it is gone.
-// The page has no total.
+// PastBindings returns one page of the bindings that a query selects, ordered by uid or by creation time, with the
+// names that groups, roles and workloads had at its time. The other fields of an identity are the current ones, and
+// empty if the identity was deleted. The page has no total.
 func (s *Store) PastBindings(
 	ctx context.Context, p Query, r page.Request,
 ) (out page.Page[resource.BoundRole], _ error) {
@@ -276,7 +278,7 @@ func scanPast(row store.Scanner) (b resource.BoundRole, role int64, _ error) {
 	return b, role, err
 }
 
-// setTimes sets the times of a binding to those that columns have.
+// setTimes sets the times of a binding to the values of its columns, in milliseconds. 0 is no start or no expiry.
 func setTimes(b *resource.RoleBinding, created, start, expire int64) {
 	b.CreateTime = store.FromMS(created)
 	if start != 0 {
@@ -287,27 +289,27 @@ func setTimes(b *resource.RoleBinding, created, start, expire int64) {
 	}
 }
 
-// describePast adds to bindings, whose roles have these segments, what is known of their groups, roles and identities.
-func (s *Store) describePast(ctx context.Context, at time.Time, all []resource.BoundRole, roles []int64) error {
-	if len(all) == 0 {
+// describePast adds the group, role and identity to each binding. roles are the segments of the bindings' roles.
+func (s *Store) describePast(ctx context.Context, asOf time.Time, bindings []resource.BoundRole, roles []int64) error {
+	if len(bindings) == 0 {
 		return nil
 	}
 	var groups, identities, workloads []resource.UID
-	for _, b := range all {
+	for _, b := range bindings {
 		groups, identities = append(groups, b.Group()), append(identities, b.Identity)
 		if !b.Identity.IsRoot() {
 			workloads = append(workloads, b.Identity)
 		}
 	}
-	groupNames, err := s.GroupNamesAt(ctx, at, groups)
+	groupNames, err := s.GroupNamesAt(ctx, asOf, groups)
 	if err != nil {
 		return err
 	}
-	names, err := s.namesAt(ctx, "identity_history", at, workloads)
+	names, err := s.namesAt(ctx, "identity_history", asOf, workloads)
 	if err != nil {
 		return err
 	}
-	found, err := s.rolesAt(ctx, at, slices.Compact(slices.Sorted(slices.Values(roles))))
+	found, err := s.rolesAt(ctx, asOf, slices.Compact(slices.Sorted(slices.Values(roles))))
 	if err != nil {
 		return err
 	}
@@ -319,8 +321,8 @@ func (s *Store) describePast(ctx context.Context, at time.Time, all []resource.B
 	if err != nil {
 		return err
 	}
-	for i := range all {
-		b := &all[i]
+	for i := range bindings {
+		b := &bindings[i]
 		r := found[roles[i]]
 		b.Role, b.RoleInfo = r.UID, resource.Info{UID: r.UID, Name: r.Name}
 		b.GroupInfo = resource.Info{UID: b.Group(), Name: groupNames[b.Group()]}
@@ -333,45 +335,46 @@ func (s *Store) describePast(ctx context.Context, at time.Time, all []resource.B
 	return nil
 }
 
-// identityInfos returns what there is to tell about identities now, of those that exist.
+// identityInfos returns the current descriptions of identities. It leaves out identities that do not exist.
 func (s *Store) identityInfos(
 	ctx context.Context, uids []resource.UID,
 ) (map[resource.UID]resource.IdentityInfo, error) {
 	q := store.Query{Engine: s.Engine}
 	text := `SELECT t.uid, t.name, t.display_name, t.description, t.issuer, t.subject, t.email FROM ` +
 		q.Engine.Unnest(&q, distinct(uids)) + ` AS s` + q.Engine.Lookup("identities", `t.uid = s.v`)
-	all := map[resource.UID]resource.IdentityInfo{}
+	infos := map[resource.UID]resource.IdentityInfo{}
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var i resource.IdentityInfo
 		err := row.Scan(&i.UID, &i.Name, &i.DisplayName, &i.Description, &i.Issuer, &i.Subject, &i.Email)
-		all[i.UID] = i
+		infos[i.UID] = i
 		return false, err
 	})
-	return all, err
+	return infos, err
 }
 
-// A PastGroup is a group as it was at a time.
+// A PastGroup is the state of a group at a time in the past.
 type PastGroup struct {
 	UID     resource.UID
 	Name    string
-	Deleted bool // it is gone by now
+	Deleted bool // it no longer exists
 }
 
-// PastGroups returns one page of the groups that were directly in another at a time, by their UIDs.
+// PastGroups returns one page of the direct children of parent at a time, ordered by UID.
 func (s *Store) PastGroups(
-	ctx context.Context, at time.Time, parent resource.UID, r page.Request,
+	ctx context.Context, asOf time.Time, parent resource.UID, r page.Request,
 ) (out page.Page[PastGroup], _ error) {
-	known, err := s.GroupNamesAt(ctx, at, []resource.UID{parent})
+	known, err := s.GroupNamesAt(ctx, asOf, []resource.UID{parent})
 	if err != nil || len(known) == 0 {
 		return out, err
 	}
 	q := store.Query{Engine: s.Engine, Table: "group_history", Column: "uid", Page: r}
-	where := `t.parent = ` + q.Arg(store.Segment(parent)) + ` AND ` + validAt(q.Arg(store.MS(at)))
+	where := `t.parent = ` + q.Arg(store.Segment(parent)) + ` AND ` + validAt(q.Arg(store.MS(asOf)))
 	if err := s.Row(ctx, `SELECT count(*) FROM group_history AS t WHERE `+where, q.Args, &out.Total); err != nil {
 		return out, err
 	}
-	text := `SELECT t.uid, t.name, NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = t.uid) FROM group_history AS t WHERE ` +
-		where + q.After() + ` ORDER BY ` + q.Order() + q.Limit(r.Size+1) + ` OFFSET ` + q.Arg(r.Skip)
+	text := `SELECT t.uid, t.name, NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = t.uid)
+		FROM group_history AS t WHERE ` + where +
+		q.After() + ` ORDER BY ` + q.Order() + q.Limit(r.Size+1) + ` OFFSET ` + q.Arg(r.Skip)
 	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var g PastGroup
 		err := row.Scan(&g.UID, &g.Name, &g.Deleted)
@@ -385,12 +388,12 @@ func (s *Store) PastGroups(
 	return out, err
 }
 
-// pruneSlack is longer than a request takes. What has ended since before the beginning of history stays for that
-// long, because a request may have been told that its time is within history.
+// pruneSlack is how much longer rows stay than the history reaches back, because RequirePast may have accepted a
+// request that is still running. It is longer than a request takes.
 const pruneSlack = 5 * time.Minute
 
-// PruneHistory lets the history of grants begin at a time, unless it begins later, and deletes up to n rows of what had
-// ended before. It never deletes what is valid. It returns how many rows it has deleted.
+// PruneHistory makes the history of grants begin at the time before, unless it begins later, and deletes up to n rows
+// whose validity ended more than pruneSlack before that time. It returns the number of deleted rows.
 func (s *Store) PruneHistory(ctx context.Context, before time.Time, n int) (deleted int, _ error) {
 	err := s.Write(ctx, func(t *store.Tx) error {
 		deleted = 0

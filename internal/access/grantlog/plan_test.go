@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/plantest"
 )
 
-// TestPastPlans looks at the statements that read the history of grants.
+// TestPastPlans checks that the statements that read the history of grants use indexes.
 func TestPastPlans(t *testing.T) {
 	org, identity := resource.NewRoot(), resource.NewRoot()
 	groups := map[resource.UID]string{org: "org"}
@@ -33,11 +33,13 @@ func TestPastPlans(t *testing.T) {
 					string(resource.NewRoot()), int64(i % 7), from, 0, 0, from, to, "", ""})
 			}
 		}
-		head := `INSERT INTO binding_history (seq, seg, uid, grp, org, identity, role, create_ms, start_ms, expire_ms, from_ms, to_ms, made_by, ended_by)`
+		head := `INSERT INTO binding_history (seq, seg, uid, grp, org, identity, role, create_ms, start_ms, expire_ms,
+			from_ms, to_ms, made_by, ended_by)`
 		if db.Engine.Postgres {
 			head += ` OVERRIDING SYSTEM VALUE`
 		}
-		if err := db.Write(t.Context(), func(x *store.Tx) error { return x.InsertRows(t.Context(), head, rows, ``) }); err != nil {
+		err := db.Write(t.Context(), func(x *store.Tx) error { return x.InsertRows(t.Context(), head, rows, ``) })
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,18 +50,21 @@ func TestPastPlans(t *testing.T) {
 		}
 		byUID := page.Request{Size: 50, Order: page.Order{Field: "uid"}}
 		one := map[resource.UID]string{org: ""}
-		for name, of := range map[string]struct {
+		on := []resource.UID{org}
+		for name, tt := range map[string]struct {
 			index string
 			Query
 		}{
-			"who can":       {"binding_history_on", Query{At: at, Groups: []resource.UID{org}}},
-			"of one there":  {"binding_history_of", Query{At: at, Groups: []resource.UID{org}, Identity: identity}},
-			"of one":        {"binding_history_of", Query{At: at, Under: []resource.UID{org}, Identity: identity}},
-			"of some roles": {"binding_history_on", Query{At: at, Groups: []resource.UID{org}, Roles: []resource.UID{org.NewChild()}}},
+			"all bindings on a group":      {"binding_history_on", Query{At: at, Groups: on}},
+			"of an identity on a group":    {"binding_history_of", Query{At: at, Groups: on, Identity: identity}},
+			"of an identity below a group": {"binding_history_of", Query{At: at, Under: on, Identity: identity}},
+			"of a role on a group": {
+				"binding_history_on", Query{At: at, Groups: on, Roles: []resource.UID{org.NewChild()}},
+			},
 		} {
 			q := store.Query{Engine: db.Engine, Column: "uid", Page: byUID}
-			text := `SELECT t.uid FROM ` + of.source(&q, one) + ` ORDER BY ` + q.Order() + q.Limit(51)
-			add(name, of.index, q, text)
+			text := `SELECT t.uid FROM ` + tt.source(&q, one) + ` ORDER BY ` + q.Order() + q.Limit(51)
+			add(name, tt.index, q, text)
 		}
 		for _, b := range diffBranches {
 			q := store.Query{Engine: db.Engine}

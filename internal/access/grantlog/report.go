@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// DueReports returns the groups with a subscription that were last told before a time what is not used there, or that
-// have had their first subscription since before then.
+// DueReports returns the groups with a subscription whose last report of unused access was before a time. For a group
+// without a report, the creation of its first subscription counts instead.
 func (s *Store) DueReports(ctx context.Context, before time.Time) ([]resource.UID, error) {
 	return store.ReadColumn[resource.UID](ctx, s.Rows, `
 		SELECT g.uid FROM groups AS g
@@ -18,17 +18,18 @@ func (s *Store) DueReports(ctx context.Context, before time.Time) ([]resource.UI
 		WHERE coalesce(r.last_ms, s.first_ms) < $1 ORDER BY g.uid`, store.MS(before))
 }
 
-// Report emits the event that tells what is not used in a group, unless its last one was at a time or after that. It
-// reports whether it did. Several replicas may call it.
+// Report emits the event with the report of unused access in a group, unless the last report is not older than before.
+// It returns whether it has emitted the event. Several replicas may call it at the same time.
 func (s *Store) Report(ctx context.Context, r resource.UnusedReport, before time.Time) (done bool, _ error) {
 	err := s.Write(ctx, func(t *store.Tx) error {
-		now, err := t.Clock(ctx)
+		currentTime, err := t.Clock(ctx)
 		if err != nil {
 			return err
 		}
-		n, err := t.Exec(ctx, `INSERT INTO unused_reports (grp, last_ms) SELECT seg, CAST($2 AS BIGINT) FROM groups WHERE uid = $1
+		n, err := t.Exec(ctx, `INSERT INTO unused_reports (grp, last_ms)
+			SELECT seg, CAST($2 AS BIGINT) FROM groups WHERE uid = $1
 			ON CONFLICT (grp) DO UPDATE SET last_ms = excluded.last_ms WHERE unused_reports.last_ms < $3`,
-			string(r.Group), store.MS(now), store.MS(before))
+			string(r.Group), store.MS(currentTime), store.MS(before))
 		if done = err == nil && n > 0; !done {
 			return err
 		}

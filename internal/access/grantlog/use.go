@@ -11,25 +11,25 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Use is which capabilities of a grant were used.
+// A Use is a grant with the capabilities of it that were used.
 type Use struct {
 	iamdb.Grant
 	Capabilities resource.Capabilities
 }
 
-// usesBatch is how many grants one transaction writes, so that other writers need not wait long.
+// usesBatch is the number of grants that one transaction writes. It is small, so that other writers do not wait long.
 const usesBatch = 200
 
-// useSince is the setting with the time since when use is recorded.
+// useSince is the setting with the time at which the recording of use began.
 const useSince = "use recorded since"
 
-// RecordUses records that grants were used at a time, unless it is recorded that they were later. Those that are gone are
-// left out.
-func (s *Store) RecordUses(ctx context.Context, all []Use, at time.Time) error {
-	for some := range slices.Chunk(all, usesBatch) {
+// RecordUses records that grants were used at a time, unless a later use is already recorded. It skips grants that no
+// longer exist.
+func (s *Store) RecordUses(ctx context.Context, uses []Use, lastUse time.Time) error {
+	for batch := range slices.Chunk(uses, usesBatch) {
 		err := s.Write(ctx, func(t *store.Tx) error {
-			for _, u := range some {
-				if err := recordUse(ctx, t, u, at); err != nil {
+			for _, u := range batch {
+				if err := recordUse(ctx, t, u, lastUse); err != nil {
 					return err
 				}
 			}
@@ -42,23 +42,26 @@ func (s *Store) RecordUses(ctx context.Context, all []Use, at time.Time) error {
 	return nil
 }
 
-func recordUse(ctx context.Context, t *store.Tx, u Use, at time.Time) error {
+func recordUse(ctx context.Context, t *store.Tx, u Use, lastUse time.Time) error {
 	q := store.Query{Engine: t.DB.Engine}
 	var caps []int64
 	for _, c := range u.Capabilities.All() {
 		caps = append(caps, int64(c.Number()))
 	}
-	slices.Sort(caps) // in one order always, so that two replicas do not wait for each other
+	slices.Sort(caps) // a fixed order, so that two replicas cannot deadlock
 	text := `INSERT INTO binding_uses (binding, capability, last_ms)
-		SELECT t.seg, s.v, CAST(` + q.Arg(store.MS(at)) + ` AS BIGINT) FROM role_bindings AS t CROSS JOIN ` + t.DB.Engine.Unnest(&q, caps) + ` AS s
-		WHERE t.parent = ` + q.Arg(store.Segment(u.Group)) + ` AND t.identity = ` + q.Arg(string(u.Identity)) + ` AND t.role = ` +
-		q.Arg(store.Segment(u.Role)) + ` AND t.expire_ms = ` + q.Arg(u.ExpireMS) + ` AND t.start_ms = ` + q.Arg(u.StartMS) + `
+		SELECT t.seg, s.v, CAST(` + q.Arg(store.MS(lastUse)) + ` AS BIGINT)
+		FROM role_bindings AS t CROSS JOIN ` + t.DB.Engine.Unnest(&q, caps) + ` AS s
+		WHERE t.parent = ` + q.Arg(store.Segment(u.Group)) + ` AND t.identity = ` + q.Arg(string(u.Identity)) + `
+			AND t.role = ` + q.Arg(store.Segment(u.Role)) + `
+			AND t.expire_ms = ` + q.Arg(u.ExpireMS) + ` AND t.start_ms = ` + q.Arg(u.StartMS) + `
 		ORDER BY s.v` + t.DB.Engine.ForShare + ` ON CONFLICT (binding, capability) DO UPDATE SET last_ms = excluded.last_ms
 		WHERE binding_uses.last_ms < excluded.last_ms`
 	return t.Later(ctx, text, q.Args...)
 }
 
-// UsesRecordedSince returns since when use is recorded in this installation. The first caller decides it.
+// UsesRecordedSince returns the time at which the recording of use began in this installation: the time of the first
+// call.
 func (s *Store) UsesRecordedSince(ctx context.Context) (time.Time, error) {
 	value, err := s.Setting(ctx, useSince)
 	if err != nil {
@@ -71,17 +74,17 @@ func (s *Store) UsesRecordedSince(ctx context.Context) (time.Time, error) {
 	return store.FromMS(ms), err
 }
 
-// UsesOf returns when each capability of bindings was last used.
+// UsesOf returns the time of the last use of each capability of bindings.
 func (s *Store) UsesOf(
 	ctx context.Context, bindings []resource.UID,
 ) (map[resource.UID]map[resource.Capability]time.Time, error) {
-	all := map[resource.UID]map[resource.Capability]time.Time{}
+	uses := map[resource.UID]map[resource.Capability]time.Time{}
 	if len(bindings) == 0 {
-		return all, nil
+		return uses, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT b.uid, u.capability, u.last_ms FROM ` + s.Engine.Unnest(&q, distinct(bindings)) + ` AS s CROSS JOIN role_bindings AS b
-		CROSS JOIN binding_uses AS u WHERE b.uid = s.v AND u.binding = b.seg`
+	text := `SELECT b.uid, u.capability, u.last_ms FROM ` + s.Engine.Unnest(&q, distinct(bindings)) + ` AS s
+		CROSS JOIN role_bindings AS b CROSS JOIN binding_uses AS u WHERE b.uid = s.v AND u.binding = b.seg`
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
 		var number, last int64
@@ -92,11 +95,11 @@ func (s *Store) UsesOf(
 		if !ok {
 			return false, nil
 		}
-		if all[uid] == nil {
-			all[uid] = map[resource.Capability]time.Time{}
+		if uses[uid] == nil {
+			uses[uid] = map[resource.Capability]time.Time{}
 		}
-		all[uid][c] = store.FromMS(last)
+		uses[uid][c] = store.FromMS(last)
 		return false, nil
 	})
-	return all, err
+	return uses, err
 }

@@ -11,16 +11,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A HolderQuery asks for the bindings that give one of Roles at a place: those on
-// Groups, which are the place and what is above it.
+// A HolderQuery selects the bindings of Roles on Groups that are active at the time Now.
 type HolderQuery struct {
-	Now    int64 // the time at which they count, in milliseconds
-	Groups []resource.UID
+	Now    int64          // in milliseconds
+	Groups []resource.UID // a resource and its ancestors
 	Roles  []resource.UID
 }
 
-// Holders returns one page of the bindings a Holding asks for, by uid or by
-// creation time. The total is counted: it is as long as the answer.
+// Holders returns one page of the bindings that h selects, ordered by uid or by
+// creation time, with their exact number as the total.
 func (s *Store) Holders(ctx context.Context, h HolderQuery, p page.Request) (page.Page[resource.BoundRole], error) {
 	var out page.Page[resource.BoundRole]
 	if len(h.Groups) == 0 || len(h.Roles) == 0 {
@@ -51,9 +50,11 @@ func (s *Store) Holders(ctx context.Context, h HolderQuery, p page.Request) (pag
 	return out, err
 }
 
-// HeldBy returns the bindings of an identity on groups, by uid, whatever their role and whether or not they count. An index
-// finds them. It is for what is asked often: of one identity there are few on a path of groups.
-func (s *Store) HeldBy(ctx context.Context, identity resource.UID, groups []resource.UID) (held []resource.BoundRole, _ error) {
+// HeldBy returns all bindings of an identity on groups, ordered by uid, including bindings that are not active. It uses
+// an index and is fast enough for frequent calls, because one identity has few bindings on a path of groups.
+func (s *Store) HeldBy(
+	ctx context.Context, identity resource.UID, groups []resource.UID,
+) (held []resource.BoundRole, _ error) {
 	if len(groups) == 0 {
 		return nil, nil
 	}
@@ -66,7 +67,7 @@ func (s *Store) HeldBy(ctx context.Context, identity resource.UID, groups []reso
 	text := bindings.Select() + ` WHERE t.identity = $1 AND t.parent IN (` + strings.Join(parents, ", ") + `)`
 	err := s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
 		b, err := bindings.Scan(row)
-		if err == nil && slices.Contains(groups, b.Group()) { // a place may have the segment of another group
+		if err == nil && slices.Contains(groups, b.Group()) { // two UIDs can end in the same segment
 			held = append(held, b)
 		}
 		return false, err
@@ -80,7 +81,7 @@ func holderCondition(q *store.Query, h HolderQuery) string {
 	for _, uid := range h.Roles {
 		roles = append(roles, store.Segment(uid))
 	}
-	// Not by the segments of the groups: a place may have another's.
+	// The condition compares whole UIDs, because two UIDs can end in the same segment.
 	return fmt.Sprintf("t.parent IN (SELECT g.seg FROM groups AS g WHERE g.uid IN (SELECT v FROM %s AS s)) AND %s "+
-		"AND t.role IN (SELECT v FROM %s AS s)", q.Engine.Unnest(q, h.Groups), counts(q.Arg(h.Now)), q.Engine.Unnest(q, roles))
+		"AND t.role IN (SELECT v FROM %s AS s)", q.Engine.Unnest(q, h.Groups), activeAt(q.Arg(h.Now)), q.Engine.Unnest(q, roles))
 }

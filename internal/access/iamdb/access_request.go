@@ -15,7 +15,7 @@ var accessRules = store.Kind[resource.AccessRule]{
 	Created: resource.AccessRuleCreated, Deleted: resource.AccessRuleDeleted,
 	Columns: func(r *resource.AccessRule) []store.Column {
 		return []store.Column{
-			store.JSON("detail", r), // what has a column is read from that
+			store.JSON("detail", r), // fields that have a column are read from the column
 			store.Key(&r.UID),
 			store.Derived("role", store.Segment(r.Role)),
 			store.Derived("requester", segmentOrNull(r.Requester)),
@@ -33,7 +33,7 @@ var accessRequests = store.Kind[resource.AccessRequest]{
 			pending = 1
 		}
 		return []store.Column{
-			store.JSON("detail", r), // what has a column is read from that
+			store.JSON("detail", r), // fields that have a column are read from the column
 			store.Key(&r.UID),
 			store.Text("identity", &r.Identity).Fixed(),
 			store.Derived("pending", pending),
@@ -50,8 +50,8 @@ func segmentOrNull(uid resource.UID) any {
 	return store.Segment(uid)
 }
 
-// InsertAccessRule adds a rule. It returns fault.NotFound if its group or a role is not there, and
-// fault.FailedPrecondition if the group has too many.
+// InsertAccessRule adds a rule. It returns fault.NotFound if its group or one of its roles does not exist, and
+// fault.FailedPrecondition if the group already has resource.MaxAccessRules rules.
 func (s *Store) InsertAccessRule(ctx context.Context, r resource.AccessRule) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, r.UID.Parent()); err != nil {
@@ -71,7 +71,7 @@ func (s *Store) InsertAccessRule(ctx context.Context, r resource.AccessRule) err
 			return err
 		}
 		if n >= resource.MaxAccessRules {
-			return fault.Unmet("TOO_MANY_RULES", "a group has at most %d access rules", resource.MaxAccessRules)
+			return fault.Unmet("TOO_MANY_RULES", "a group can have at most %d access rules", resource.MaxAccessRules)
 		}
 		return store.Insert(ctx, t.Tx, &accessRules, r)
 	})
@@ -82,12 +82,12 @@ func (s *Store) AccessRule(ctx context.Context, uid resource.UID) (resource.Acce
 	return store.Get(ctx, s.DB, &accessRules, uid)
 }
 
-// AccessRulesOf returns the rules of a group for a role, the oldest first.
+// AccessRulesOf returns the rules of a group for a role, oldest first.
 func (s *Store) AccessRulesOf(ctx context.Context, group, role resource.UID) ([]resource.AccessRule, error) {
 	found, err := accessRules.All(ctx, s.Rows, ` WHERE t.parent = $1 AND t.role = $2 ORDER BY t.create_ms, t.seg`,
 		store.Segment(group), store.Segment(role))
 	var all []resource.AccessRule
-	for _, r := range found { // not another's whose last segment is the same
+	for _, r := range found { // two UIDs can end in the same segment
 		if r.UID.Parent() == group && r.Role == role {
 			all = append(all, r)
 		}
@@ -95,7 +95,7 @@ func (s *Store) AccessRulesOf(ctx context.Context, group, role resource.UID) ([]
 	return all, err
 }
 
-// DeleteAccessRule removes a rule. It returns fault.NotFound if there is none.
+// DeleteAccessRule removes a rule. It returns nil if there is no such rule.
 func (s *Store) DeleteAccessRule(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error { return store.Delete(ctx, t.Tx, &accessRules, uid) })
 }
@@ -107,8 +107,8 @@ func (s *Store) AccessRules(
 	return store.List(ctx, s.DB, &accessRules, r, f, p)
 }
 
-// InsertAccessRequest adds a request that waits for approvals. It returns fault.NotFound if its group, its rule or its
-// role is not there, and fault.FailedPrecondition if the identity has too many open ones.
+// InsertAccessRequest adds a request that waits for approvals. It returns fault.NotFound if its group, rule or role
+// does not exist, and fault.FailedPrecondition if the identity already has resource.MaxOpenRequests open requests.
 func (s *Store) InsertAccessRequest(ctx context.Context, r resource.AccessRequest) error {
 	return s.write(ctx, func(t Tx) error { return t.insertAccessRequest(ctx, r) })
 }
@@ -129,12 +129,12 @@ func (t Tx) insertAccessRequest(ctx context.Context, r resource.AccessRequest) e
 		return err
 	}
 	if open >= resource.MaxOpenRequests {
-		return fault.Unmet("TOO_MANY_REQUESTS", "you have %d requests that are not decided", open)
+		return fault.Unmet("TOO_MANY_REQUESTS", "you already have %d undecided requests", open)
 	}
 	return store.Insert(ctx, t.Tx, &accessRequests, r)
 }
 
-// TakeAccess adds a request that needs no approval, and grants it.
+// TakeAccess adds a request that needs no approval, and grants it. Its errors are the errors of InsertAccessRequest.
 func (s *Store) TakeAccess(ctx context.Context, r resource.AccessRequest) (resource.AccessRequest, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.insertAccessRequest(ctx, r); err != nil {
@@ -144,7 +144,7 @@ func (s *Store) TakeAccess(ctx context.Context, r resource.AccessRequest) (resou
 		if err := t.grantAccess(ctx, &r); err != nil {
 			return err
 		}
-		return t.moveRequest(ctx, resource.AccessRequestTaken, before, &r)
+		return t.updateRequest(ctx, resource.AccessRequestTaken, before, &r)
 	})
 	return r, err
 }
@@ -161,7 +161,7 @@ func (s *Store) AccessRequests(
 	return store.List(ctx, s.DB, &accessRequests, r, f, p)
 }
 
-// RequestedIn returns the organizations in which an identity has made requests.
+// RequestedIn returns the organizations in which an identity has made access requests.
 func (s *Store) RequestedIn(ctx context.Context, identity resource.UID) (orgs []resource.UID, _ error) {
 	seen := map[resource.UID]bool{}
 	err := s.Rows(ctx, `SELECT DISTINCT g.uid FROM role_requests AS r JOIN groups AS g ON g.seg = r.a1
@@ -176,45 +176,48 @@ func (s *Store) RequestedIn(ctx context.Context, identity resource.UID) (orgs []
 	return orgs, err
 }
 
-// ApproveAccess adds the approval of an identity to a request, and grants the role with the last that it takes. may
-// is asked whether they may, while their bindings are held until the commit: nobody can take away meanwhile what
-// it relies on. It returns fault.NotFound if there is no such request, and fault.FailedPrecondition if it is
-// decided, or they have approved it before.
+// ApproveAccess adds the approval of the identity approver to a request. With the last approval that it needs, the
+// request is granted. ApproveAccess calls mayApprove while it holds a lock on the approver's bindings until the commit,
+// so that nobody can revoke the bindings on which the decision rests. It returns the error of mayApprove,
+// fault.NotFound if there is no such request, and fault.FailedPrecondition if the request is already decided or the
+// identity has already approved it.
 func (s *Store) ApproveAccess(
-	ctx context.Context, uid, by resource.UID, may func(resource.AccessRequest) error,
+	ctx context.Context, uid, approver resource.UID, mayApprove func(resource.AccessRequest) error,
 ) (r resource.AccessRequest, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := t.lockPending(ctx, uid)
 		if err != nil {
 			return err
 		}
-		if err := t.holdBindings(ctx, by); err != nil {
+		if err := t.holdBindings(ctx, approver); err != nil {
 			return err
 		}
-		if err := may(before); err != nil {
+		if err := mayApprove(before); err != nil {
 			return err
 		}
 		r = before
 		r.Approvals = append([]resource.AccessApproval(nil), before.Approvals...)
 		for _, a := range before.Approvals {
-			if a.Identity == by {
-				return fault.Unmet("APPROVED_ALREADY", "you have approved this request; it waits for somebody else")
+			if a.Identity == approver {
+				return fault.Unmet("APPROVED_ALREADY",
+					"you have already approved this request; it needs the approval of another person")
 			}
 		}
-		r.Approvals = append(r.Approvals, resource.AccessApproval{Identity: by, Time: t.DB.Time()})
-		what := resource.AccessRequestApproved
+		r.Approvals = append(r.Approvals, resource.AccessApproval{Identity: approver, Time: t.DB.Time()})
+		event := resource.AccessRequestApproved
 		if len(r.Approvals) >= r.Approvers {
-			what = resource.AccessRequestGranted
+			event = resource.AccessRequestGranted
 			if err := t.grantAccess(ctx, &r); err != nil {
 				return err
 			}
 		}
-		return t.moveRequest(ctx, what, before, &r)
+		return t.updateRequest(ctx, event, before, &r)
 	})
 	return r, err
 }
 
-// lockPending reads a request that is about to be decided. Its group is held first, as those do who delete it.
+// lockPending reads and locks a request that is about to be decided. It locks the group first, in the same order as the
+// deletion of a group, so that the two cannot deadlock. It returns fault.FailedPrecondition if the request is decided.
 func (t Tx) lockPending(ctx context.Context, uid resource.UID) (r resource.AccessRequest, _ error) {
 	if err := t.RequireGroup(ctx, uid.Parent()); err != nil {
 		return r, err
@@ -223,57 +226,59 @@ func (t Tx) lockPending(ctx context.Context, uid resource.UID) (r resource.Acces
 	if err != nil {
 		return r, err
 	}
-	now, err := t.Clock(ctx)
-	if err == nil && r.StateAt(now) != resource.AccessPending {
-		err = fault.Unmet("REQUEST_DECIDED", "the request is not open any more")
+	currentTime, err := t.Clock(ctx)
+	if err == nil && r.StateAt(currentTime) != resource.AccessPending {
+		err = fault.Unmet("REQUEST_DECIDED", "the request is no longer open")
 	}
 	return r, err
 }
 
-// holdBindings keeps the bindings of an identity from being changed or removed until the commit.
+// holdBindings locks the bindings of an identity against changes until the commit.
 func (t Tx) holdBindings(ctx context.Context, identity resource.UID) error {
 	hold := t.DB.Engine.ForShare
 	if t.DB.Engine.Postgres {
 		hold = ` FOR SHARE OF t`
 	}
-	_, err := store.ReadColumn[int64](ctx, t.Rows, `SELECT t.seg FROM role_bindings AS t WHERE t.identity = $1 ORDER BY t.seg`+hold,
-		string(identity))
+	_, err := store.ReadColumn[int64](ctx, t.Rows,
+		`SELECT t.seg FROM role_bindings AS t WHERE t.identity = $1 ORDER BY t.seg`+hold, string(identity))
 	return err
 }
 
-// grantAccess makes the binding that a request asks for, from now on.
+// grantAccess creates the binding that a request asks for, beginning now, and records it in r.
 func (t Tx) grantAccess(ctx context.Context, r *resource.AccessRequest) error {
-	now, err := t.Clock(ctx)
+	currentTime, err := t.Clock(ctx)
 	if err != nil {
 		return err
 	}
 	b := resource.RoleBinding{
 		UID: r.Group().NewChild(), Identity: r.Identity, Role: r.Role, CreateTime: t.DB.Time(), Reason: r.Reason,
-		ExpireTime: now.Add(r.Duration),
+		ExpireTime: currentTime.Add(r.Duration),
 	}.WholeSeconds()
 	if err := t.bindable(ctx, b, nil); err != nil {
 		return err
 	}
-	if err := t.Require(ctx, "identities", "identity", r.Identity); err != nil { // a person, too
+	if err := t.Require(ctx, "identities", "identity", r.Identity); err != nil { // bindable does not check people
 		return err
 	}
 	if err := t.bind(ctx, b); err != nil {
 		return err
 	}
-	r.State, r.Binding, r.GrantTime, r.ExpireTime = resource.AccessGranted, b.UID, now, b.ExpireTime
+	r.State, r.Binding, r.GrantTime, r.ExpireTime = resource.AccessGranted, b.UID, currentTime, b.ExpireTime
 	return nil
 }
 
-// moveRequest writes the new state of a request with its event.
-func (t Tx) moveRequest(ctx context.Context, what resource.EventType, before resource.AccessRequest, after *resource.AccessRequest) error {
+// updateRequest writes the new state of a request with its event.
+func (t Tx) updateRequest(
+	ctx context.Context, event resource.EventType, before resource.AccessRequest, after *resource.AccessRequest,
+) error {
 	if err := store.UpdateRow(ctx, t.Tx, &accessRequests, before, after); err != nil {
 		return err
 	}
-	return t.Emit(ctx, what, after.UID, after.Group(), before, *after)
+	return t.Emit(ctx, event, after.UID, after.Group(), before, *after)
 }
 
-// DenyAccess refuses a request. It returns fault.NotFound if there is none, and fault.FailedPrecondition if it is
-// decided.
+// DenyAccess refuses a request. It returns fault.NotFound if there is no such request, and fault.FailedPrecondition if
+// it is already decided.
 func (s *Store) DenyAccess(ctx context.Context, uid, by resource.UID) (r resource.AccessRequest, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := t.lockPending(ctx, uid)
@@ -282,56 +287,57 @@ func (s *Store) DenyAccess(ctx context.Context, uid, by resource.UID) (r resourc
 		}
 		r = before
 		r.State, r.Closer, r.CloseTime = resource.AccessDenied, by, t.DB.Time()
-		return t.moveRequest(ctx, resource.AccessRequestDenied, before, &r)
+		return t.updateRequest(ctx, resource.AccessRequestDenied, before, &r)
 	})
 	return r, err
 }
 
-// HandBackAccess withdraws a request that is open, or ends what it was granted, which stays as a binding that is over.
-// It returns fault.NotFound if there is none, and fault.FailedPrecondition if there is nothing to hand back.
+// HandBackAccess withdraws an open request, or ends the binding of a granted one; the ended binding stays stored. It
+// returns fault.NotFound if there is no such request, and fault.FailedPrecondition if the request is neither open nor
+// granted.
 func (s *Store) HandBackAccess(ctx context.Context, uid, by resource.UID) (r resource.AccessRequest, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &accessRequests, uid, t.DB.Engine.ForUpdate)
 		if err != nil {
 			return err
 		}
-		now, err := t.Clock(ctx)
+		currentTime, err := t.Clock(ctx)
 		if err != nil {
 			return err
 		}
 		r = before
-		switch before.StateAt(now) {
+		switch before.StateAt(currentTime) {
 		case resource.AccessPending:
 		case resource.AccessGranted:
-			if err := t.returnBinding(ctx, before.Binding, now); err != nil {
+			if err := t.returnBinding(ctx, before.Binding, currentTime); err != nil {
 				return err
 			}
-			r.ExpireTime = now
+			r.ExpireTime = currentTime
 		default:
-			return fault.Unmet("REQUEST_DECIDED", "there is nothing to hand back")
+			return fault.Unmet("REQUEST_DECIDED", "the request is neither open nor granted, so there is nothing to hand back")
 		}
 		r.State, r.Closer, r.CloseTime = resource.AccessHandedBack, by, t.DB.Time()
-		return t.moveRequest(ctx, resource.AccessRequestHandedBack, before, &r)
+		return t.updateRequest(ctx, resource.AccessRequestHandedBack, before, &r)
 	})
 	return r, err
 }
 
-// returnBinding ends a binding now. One that somebody has deleted is gone already.
-func (t Tx) returnBinding(ctx context.Context, uid resource.UID, now time.Time) error {
-	all, err := bareBindings.All(ctx, t.Rows, ` WHERE t.uid = $1`+t.DB.Engine.ForUpdate, string(uid))
-	if err != nil || len(all) == 0 || all[0].State(now) == resource.BindingOver {
+// returnBinding ends a binding now. It returns nil if the binding has ended or was deleted.
+func (t Tx) returnBinding(ctx context.Context, uid resource.UID, currentTime time.Time) error {
+	found, err := bareBindings.All(ctx, t.Rows, ` WHERE t.uid = $1`+t.DB.Engine.ForUpdate, string(uid))
+	if err != nil || len(found) == 0 || found[0].State(currentTime) == resource.BindingOver {
 		return err
 	}
-	b := all[0]
-	b.ExpireTime = now
+	b := found[0]
+	b.ExpireTime = currentTime
 	if err := t.updateBinding(ctx, b); err != nil {
 		return err
 	}
-	return t.endBinding(ctx, b, now)
+	return t.endBinding(ctx, b, currentTime)
 }
 
-// closeRequests deletes the rules of a group that goes, and closes its open requests. What was asked for stays, until
-// the organization goes.
+// closeRequests deletes the access rules of a group that is about to be deleted, and closes its open requests. Requests
+// stay stored until the organization is deleted.
 func (t Tx) closeRequests(ctx context.Context, group resource.UID) error {
 	n, err := t.Exec(ctx, `DELETE FROM access_rules WHERE parent = $1`, store.Segment(group))
 	if err == nil && n > 0 {
@@ -352,7 +358,7 @@ func (t Tx) closeRequests(ctx context.Context, group resource.UID) error {
 	for _, before := range open {
 		r := before
 		r.State, r.CloseTime = resource.AccessClosed, t.DB.Time()
-		if err := t.moveRequest(ctx, resource.AccessRequestClosed, before, &r); err != nil {
+		if err := t.updateRequest(ctx, resource.AccessRequestClosed, before, &r); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ var associations = store.Kind[resource.AccountAssociation]{
 	Orders: map[string]string{"group": "uid"},
 	Columns: func(a *resource.AccountAssociation) []store.Column {
 		return []store.Column{
-			store.JSON("detail", a), // the accounts; what has a column is read from that
+			store.JSON("detail", a), // the accounts; fields that have a column are read from the column
 			store.Key(&a.UID),
 			store.Text("name", &a.Name).Order("name"),
 			store.Text("description", &a.Description),
@@ -26,8 +26,8 @@ var associations = store.Kind[resource.AccountAssociation]{
 	},
 }
 
-// InsertAssociation adds a. It returns fault.NotFound if its group is not
-// there, and fault.AlreadyExists if that has one already.
+// InsertAssociation adds a. It returns fault.NotFound if its group does not exist, and fault.AlreadyExists if the group
+// already has an association.
 func (s *Store) InsertAssociation(ctx context.Context, a resource.AccountAssociation) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, a.UID); err != nil {
@@ -35,7 +35,8 @@ func (s *Store) InsertAssociation(ctx context.Context, a resource.AccountAssocia
 		}
 		err := store.Insert(ctx, t.Tx, &associations, a)
 		if f := (*fault.Error)(nil); errors.As(err, &f) && f.Code == fault.AlreadyExists {
-			f.Message, f.Resource = "Already exists: an account association of this group", fault.Exists("account association", string(a.UID)).Resource
+			f.Message = "Already exists: an account association of this group"
+			f.Resource = fault.Exists("account association", string(a.UID)).Resource
 		}
 		return err
 	})
@@ -46,8 +47,7 @@ func (s *Store) Association(ctx context.Context, uid resource.UID) (resource.Acc
 	return store.Get(ctx, s.DB, &associations, uid)
 }
 
-// UpdateAssociation puts after in the place of before, under the rules of
-// UpdateGroup.
+// UpdateAssociation replaces before by after, under the rules of UpdateGroup.
 func (s *Store) UpdateAssociation(
 	ctx context.Context, before, after resource.AccountAssociation,
 ) (resource.AccountAssociation, error) {
@@ -55,8 +55,7 @@ func (s *Store) UpdateAssociation(
 	return after, err
 }
 
-// DeleteAssociation removes the association of a group. One that is not there
-// is gone already.
+// DeleteAssociation removes the association of a group. It returns nil if the group has none.
 func (s *Store) DeleteAssociation(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		return store.Delete(ctx, t.Tx, &associations, uid)

@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// bindings are read with their identity, group and role.
+// bindings is the kind of a binding with its identity, group and role.
 var bindings = store.Kind[resource.BoundRole]{
 	Table: "role_bindings", Label: "role binding",
-	// A group and a role there always are; but SQLite would start from them
-	// unless the joins are outer ones, and lose the order.
+	// The group and the role always exist. The joins are outer joins nevertheless, because SQLite would otherwise scan
+	// one of the joined tables first and lose the order of the bindings.
 	Joins: ` LEFT JOIN groups AS g ON g.seg = t.parent LEFT JOIN roles AS r ON r.seg = t.role
 		LEFT JOIN identities AS i ON i.uid = t.identity`,
 	Columns: func(b *resource.BoundRole) []store.Column {
@@ -29,7 +29,8 @@ var bindings = store.Kind[resource.BoundRole]{
 			store.Text("", &i.Issuer).From("i.issuer"),
 			store.Text("", &i.Subject).From("i.subject"),
 			store.Text("", &i.Email).From("i.email"),
-			store.Flag("", &i.Member).From("EXISTS (SELECT 1 FROM members AS m WHERE m.org = t.a1 AND m.identity = t.identity)"),
+			store.Flag("", &i.Member).From(
+				"EXISTS (SELECT 1 FROM members AS m WHERE m.org = t.a1 AND m.identity = t.identity)"),
 			store.Text("", &g.UID).From("g.uid"),
 			store.Text("", &g.Name).From("g.name"),
 			store.Text("", &g.DisplayName).From("g.display_name"),
@@ -40,7 +41,7 @@ var bindings = store.Kind[resource.BoundRole]{
 	},
 }
 
-// bareBindings are read without their identity, group and role.
+// bareBindings is the kind of a binding without its identity, group and role.
 var bareBindings = store.Kind[resource.RoleBinding]{
 	Table: "role_bindings", Label: "role binding",
 	Columns: func(b *resource.RoleBinding) []store.Column {
@@ -57,21 +58,23 @@ var bareBindings = store.Kind[resource.RoleBinding]{
 	},
 }
 
-// counts is the condition that a binding counts at the time that a parameter has, in milliseconds. lasts adds that it
-// has no end.
-func counts(at string) string {
-	return `start_ms <= ` + at + ` AND end_ms = 0 AND (expire_ms = 0 OR expire_ms > ` + at + `)`
+// activeAt returns the SQL condition that a binding is active at the time of a parameter, in milliseconds.
+func activeAt(param string) string {
+	return `start_ms <= ` + param + ` AND end_ms = 0 AND (expire_ms = 0 OR expire_ms > ` + param + `)`
 }
 
-func lasts(at string) string { return `start_ms <= ` + at + ` AND end_ms = 0 AND expire_ms = 0` }
+// permanentAt returns the SQL condition that a binding is active at the time of a parameter and never expires.
+func permanentAt(param string) string {
+	return `start_ms <= ` + param + ` AND end_ms = 0 AND expire_ms = 0`
+}
 
-// now returns the time of the database in milliseconds, as far as this process knows.
+// now returns the latest time that the clock of the database can have, in milliseconds.
 func (s *Store) now() int64 {
 	_, latest := s.Clock()
 	return store.MS(latest)
 }
 
-// InsertBinding is InsertBindings for one binding, with the event of one.
+// InsertBinding is InsertBindings for one binding. Its event is resource.BindingCreated.
 func (s *Store) InsertBinding(
 	ctx context.Context, b resource.RoleBinding, unseen ...resource.UID,
 ) (resource.BoundRole, error) {
@@ -84,31 +87,31 @@ func (s *Store) InsertBinding(
 	return out[0], nil
 }
 
-// InsertBindings adds bindings of one group, all or none, and returns them with
-// their identities, group and roles. It returns fault.NotFound if the group, a role
-// or an identity does not exist, and fault.AlreadyExists if there is such a binding
-// already, with the same start and end. An identity need not exist if it is a person's, or if it is in unseen,
-// because the caller must not learn whether it exists.
+// InsertBindings adds either all or none of the bindings, which are of one group, and returns them with their
+// identities, group and roles. It returns fault.NotFound if the group, a role or an identity does not exist, and
+// fault.AlreadyExists if there already is a binding with the same identity, role, start and end. Two kinds of
+// identities need not exist: people, who may not have signed in yet, and identities in unseen, because the caller must
+// not learn whether they exist.
 func (s *Store) InsertBindings(
-	ctx context.Context, all []resource.RoleBinding, unseen ...resource.UID,
+	ctx context.Context, added []resource.RoleBinding, unseen ...resource.UID,
 ) ([]resource.BoundRole, error) {
-	if len(all) == 0 {
+	if len(added) == 0 {
 		return nil, nil
 	}
-	return s.insertBindings(ctx, all, unseen, func(t Tx) error {
-		return t.Emit(ctx, resource.BindingsCreated, all[0].Group(), all[0].Group(), nil, all)
+	return s.insertBindings(ctx, added, unseen, func(t Tx) error {
+		return t.Emit(ctx, resource.BindingsCreated, added[0].Group(), added[0].Group(), nil, added)
 	})
 }
 
 func (s *Store) insertBindings(
-	ctx context.Context, all []resource.RoleBinding, unseen []resource.UID, emit func(Tx) error,
+	ctx context.Context, added []resource.RoleBinding, unseen []resource.UID, emit func(Tx) error,
 ) (out []resource.BoundRole, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		out = nil
-		if err := t.RequireGroup(ctx, all[0].Group()); err != nil {
+		if err := t.RequireGroup(ctx, added[0].Group()); err != nil {
 			return err
 		}
-		for _, b := range all {
+		for _, b := range added {
 			if err := t.bindable(ctx, b, unseen); err != nil {
 				return err
 			}
@@ -124,12 +127,12 @@ func (s *Store) insertBindings(
 		if err := emit(t); err != nil {
 			return err
 		}
-		return t.Count(ctx, "role_bindings", all[0].UID, len(all))
+		return t.Count(ctx, "role_bindings", added[0].UID, len(added))
 	})
 	return out, err
 }
 
-// bind adds a binding with its event and its count.
+// bind adds a binding with its event and counts it.
 func (t Tx) bind(ctx context.Context, b resource.RoleBinding) error {
 	if err := t.insertBinding(ctx, b); err != nil {
 		return err
@@ -137,12 +140,13 @@ func (t Tx) bind(ctx context.Context, b resource.RoleBinding) error {
 	return t.Added(ctx, "role_bindings", resource.BindingCreated, b.UID, b.Group(), b)
 }
 
-// bindable holds what a binding refers to until the commit.
+// bindable checks that the role and the identity of a binding exist, and locks them against deletion until the commit.
+// The identity need not exist if it is a person or in unseen.
 func (t Tx) bindable(ctx context.Context, b resource.RoleBinding, unseen []resource.UID) error {
 	if err := t.RequireRole(ctx, b.Role); err != nil {
 		return err
 	}
-	if b.Identity.IsRoot() { // a person, who may not have signed in yet
+	if b.Identity.IsRoot() { // people may not have signed in yet
 		return nil
 	}
 	err := t.Require(ctx, "identities", "identity", b.Identity)
@@ -157,7 +161,7 @@ func (t Tx) insertBinding(ctx context.Context, b resource.RoleBinding) error {
 	return t.bindingError(store.InsertRow(ctx, t.Tx, &bareBindings, b), b)
 }
 
-// bindingError turns the refusal of a binding into a fault.
+// bindingError turns the error of a statement that writes a binding into a fault.
 func (t Tx) bindingError(err error, b resource.RoleBinding) error {
 	if f := (*fault.Error)(nil); t.DB.Duplicate(err) || errors.As(err, &f) && f.Code == fault.AlreadyExists {
 		f := fault.Exists("role binding", string(b.Identity))
@@ -173,10 +177,10 @@ func (s *Store) Binding(ctx context.Context, uid resource.UID) (resource.BoundRo
 	return store.Get(ctx, s.DB, &bindings, uid)
 }
 
-// UpdateBinding applies change to the binding and returns the result, under the
-// rules of UpdateGroup and of InsertBindings. It returns
-// fault.FailedPrecondition if the binding is over, or if the organization would
-// lose its last owner without an end.
+// UpdateBinding applies change to the binding and returns the result. Its errors
+// are the errors of change and of InsertBindings. It returns
+// fault.FailedPrecondition if the binding has ended, or if the organization would
+// lose its last permanent owner.
 func (s *Store) UpdateBinding(
 	ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error,
 ) (out resource.BoundRole, _ error) {
@@ -185,12 +189,12 @@ func (s *Store) UpdateBinding(
 		if err != nil {
 			return err
 		}
-		now, err := t.Clock(ctx)
+		currentTime, err := t.Clock(ctx)
 		if err != nil {
 			return err
 		}
-		if before.State(now) == resource.BindingOver {
-			return fault.Unmet("BINDING_OVER", "the binding is over: create another")
+		if before.State(currentTime) == resource.BindingOver {
+			return fault.Unmet("BINDING_OVER", "the binding has ended: create a new one")
 		}
 		b := before
 		if err := change(&b); err != nil {
@@ -217,44 +221,45 @@ func (s *Store) UpdateBinding(
 	return out, err
 }
 
-// updateBinding writes what can be changed of a binding.
+// updateBinding writes the mutable fields of a binding.
 func (t Tx) updateBinding(ctx context.Context, b resource.RoleBinding) error {
-	ms := func(at time.Time) int64 {
-		if at.IsZero() {
+	ms := func(when time.Time) int64 {
+		if when.IsZero() {
 			return 0
 		}
-		return store.MS(at)
+		return store.MS(when)
 	}
-	_, err := t.Exec(ctx, `UPDATE role_bindings SET identity = $2, role = $3, start_ms = $4, expire_ms = $5, reason = $6
-		WHERE uid = $1`, string(b.UID), string(b.Identity), store.Segment(b.Role), ms(b.StartTime), ms(b.ExpireTime), b.Reason)
+	_, err := t.Exec(ctx,
+		`UPDATE role_bindings SET identity = $2, role = $3, start_ms = $4, expire_ms = $5, reason = $6 WHERE uid = $1`,
+		string(b.UID), string(b.Identity), store.Segment(b.Role), ms(b.StartTime), ms(b.ExpireTime), b.Reason)
 	if err != nil {
 		return t.bindingError(err, b)
 	}
 	return nil
 }
 
-// EndBindings records up to n bindings that are over, each with its event, once whichever replica does it, and
-// returns how many it was. Those that another transaction changes are left for the next time. That a binding is over
-// does not depend on it.
+// EndBindings records the end of up to n expired bindings, each with its event, and returns their number. Every replica
+// may call it: each end is recorded once. It skips bindings that another transaction is changing; the next call finds
+// them. A binding is no longer active from its expiry on, whether or not its end is recorded.
 func (s *Store) EndBindings(ctx context.Context, n int) (ended int, _ error) {
 	due, err := store.ReadColumn[int](ctx, s.Rows, `SELECT 1 FROM role_bindings
 		WHERE expire_ms > 0 AND end_ms = 0 AND expire_ms <= $1 LIMIT 1`, s.now())
-	if err != nil || len(due) == 0 { // as nearly always
+	if err != nil || len(due) == 0 { // the usual case needs no transaction
 		return 0, err
 	}
 	err = s.write(ctx, func(t Tx) error {
-		now, lock, err := t.dueLock(ctx)
+		currentTime, lock, err := t.skipLocked(ctx)
 		if err != nil {
 			return err
 		}
 		due, err := bareBindings.All(ctx, t.Rows, ` WHERE t.expire_ms > 0 AND t.end_ms = 0 AND t.expire_ms <= $1
-			ORDER BY t.expire_ms LIMIT $2`+lock, store.MS(now), n)
+			ORDER BY t.expire_ms LIMIT $2`+lock, store.MS(currentTime), n)
 		if err != nil {
 			return err
 		}
 		ended = len(due)
 		for _, b := range due {
-			if err := t.endBinding(ctx, b, now); err != nil {
+			if err := t.endBinding(ctx, b, currentTime); err != nil {
 				return err
 			}
 		}
@@ -263,73 +268,74 @@ func (s *Store) EndBindings(ctx context.Context, n int) (ended int, _ error) {
 	return ended, err
 }
 
-// dueLock returns the time by which something is over, and the end of a query that locks it but for what another
-// transaction changes.
-func (t Tx) dueLock(ctx context.Context) (now time.Time, lock string, err error) {
-	if now, err = t.Clock(ctx); err != nil {
-		return now, "", err
+// skipLocked returns the time of the database, and the end of a query that locks the rows it reads. On PostgreSQL the
+// query skips rows that another transaction has locked.
+func (t Tx) skipLocked(ctx context.Context) (currentTime time.Time, lock string, err error) {
+	if currentTime, err = t.Clock(ctx); err != nil {
+		return currentTime, "", err
 	}
 	lock = t.DB.Engine.ForUpdate
 	if t.DB.Engine.Postgres {
 		lock += ` SKIP LOCKED`
 	}
-	return now, lock, nil
+	return currentTime, lock, nil
 }
 
-// endBinding records that a binding is over. The organization of its group is told.
-func (t Tx) endBinding(ctx context.Context, b resource.RoleBinding, now time.Time) error {
+// endBinding records the end of a binding, with an event in its group.
+func (t Tx) endBinding(ctx context.Context, b resource.RoleBinding, currentTime time.Time) error {
 	before := b
-	b.EndTime = now
-	if _, err := t.Exec(ctx, `UPDATE role_bindings SET end_ms = $2 WHERE uid = $1`, string(b.UID), store.MS(now)); err != nil {
+	b.EndTime = currentTime
+	_, err := t.Exec(ctx, `UPDATE role_bindings SET end_ms = $2 WHERE uid = $1`, string(b.UID), store.MS(currentTime))
+	if err != nil {
 		return err
 	}
 	t.IdentitiesChanged(b.Identity)
 	return t.Emit(ctx, resource.BindingExpired, b.UID, b.Group(), before, b)
 }
 
-// deleteOver removes the bindings that are over of those that a condition selects by a segment. They keep nothing
-// from being deleted.
-func (t Tx) deleteOver(ctx context.Context, where string, seg int64) error {
-	now, err := t.Clock(ctx)
+// deleteExpired removes the expired bindings among the bindings that a condition selects by a segment. Expired bindings
+// do not prevent the deletion of a group or a role.
+func (t Tx) deleteExpired(ctx context.Context, where string, seg int64) error {
+	currentTime, err := t.Clock(ctx)
 	if err != nil {
 		return err
 	}
-	return t.unbind(ctx, where+` AND t.expire_ms > 0 AND t.expire_ms <= $2`, seg, store.MS(now))
+	return t.deleteBindings(ctx, where+` AND t.expire_ms > 0 AND t.expire_ms <= $2`, seg, store.MS(currentTime))
 }
 
-// DeleteBinding removes a binding. One that is not there is gone already. It
-// returns fault.FailedPrecondition if the organization would lose its last
-// owner.
+// DeleteBinding removes a binding. It returns nil if there is no such binding, and
+// fault.FailedPrecondition if the organization would lose its last permanent owner.
 func (s *Store) DeleteBinding(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error { return t.DeleteBinding(ctx, uid) })
 }
 
-// DeleteBinding is Store.DeleteBinding inside a transaction, which can go on if it
-// is refused.
+// DeleteBinding is Store.DeleteBinding inside a transaction. After fault.FailedPrecondition the transaction is still
+// usable.
 func (t Tx) DeleteBinding(ctx context.Context, uid resource.UID) error {
 	if err := t.requireOwners(ctx, `uid = $1`, uid); err != nil {
 		return err
 	}
-	return t.unbind(ctx, `t.uid = $1`, string(uid))
+	return t.deleteBindings(ctx, `t.uid = $1`, string(uid))
 }
 
-// Owns reports whether an identity is an owner of an organization now.
+// Owns reports whether an identity is currently an owner of an organization.
 func (s *Store) Owns(ctx context.Context, org, identity resource.UID) (bool, error) {
 	var n int
-	err := s.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND role = $2 AND identity = $3 AND `+counts("$4"),
+	err := s.Row(ctx,
+		`SELECT count(*) FROM role_bindings WHERE parent = $1 AND role = $2 AND identity = $3 AND `+activeAt("$4"),
 		[]any{store.Segment(org), store.Segment(resource.OwnerRole), string(identity), s.now()}, &n)
 	return n > 0, err
 }
 
-// OwnersOf returns the identities that own an organization now.
+// OwnersOf returns the identities that currently own an organization.
 func (s *Store) OwnersOf(ctx context.Context, org resource.UID) ([]resource.UID, error) {
-	return store.ReadColumn[resource.UID](ctx, s.Rows,
-		`SELECT DISTINCT identity FROM role_bindings WHERE parent = $1 AND role = $2 AND `+counts("$3")+` ORDER BY identity`,
+	return store.ReadColumn[resource.UID](ctx, s.Rows, `SELECT DISTINCT identity FROM role_bindings
+		WHERE parent = $1 AND role = $2 AND `+activeAt("$3")+` ORDER BY identity`,
 		store.Segment(org), store.Segment(resource.OwnerRole), s.now())
 }
 
-// unbind removes the bindings a condition selects, with their events.
-func (t Tx) unbind(ctx context.Context, where string, args ...any) error {
+// deleteBindings removes the bindings that a condition selects, with their events.
+func (t Tx) deleteBindings(ctx context.Context, where string, args ...any) error {
 	gone, err := bareBindings.All(ctx, t.Rows, ` WHERE `+where+` ORDER BY t.uid`+t.DB.Engine.ForDelete, args...)
 	if err != nil {
 		return err
@@ -347,58 +353,58 @@ func (t Tx) unbind(ctx context.Context, where string, args ...any) error {
 }
 
 // requireOwners returns fault.FailedPrecondition if an organization would have no
-// owner without an end left without the bindings a condition selects by a uid.
+// permanent owner without the bindings that a condition selects by a uid.
 func (t Tx) requireOwners(ctx context.Context, where string, uid resource.UID) error {
-	alone, err := t.ownedAlone(ctx, where, uid)
-	if err == nil && len(alone) > 0 {
-		err = lastOwner(alone[0], uid.Ancestor(1))
+	ownerless, err := t.ownerlessWithout(ctx, where, uid)
+	if err == nil && len(ownerless) > 0 {
+		err = lastOwner(ownerless[0], uid.Ancestor(1))
 	}
 	return err
 }
 
-// lastOwner is the refusal to leave an organization without an owner. It names
-// the organization only if it is the one that the caller acts in: who may delete
-// an identity need not see what it owns.
-func lastOwner(org, own resource.UID) error {
-	if org == own {
-		return fault.Unmet("LAST_OWNER", "the organization %s would have no owner left without an end", org)
+// lastOwner returns the fault of a change that would leave org without a permanent owner. It names org only if it is
+// home, the organization in which the caller acts, because a caller who may delete an identity need not see what the
+// identity owns.
+func lastOwner(org, home resource.UID) error {
+	if org == home {
+		return fault.Unmet("LAST_OWNER", "the organization %s must keep an owner whose binding does not expire", org)
 	}
-	return fault.Unmet("LAST_OWNER", "another organization would have no owner left without an end")
+	return fault.Unmet("LAST_OWNER", "another organization must keep an owner whose binding does not expire")
 }
 
-// ownedAlone returns the organizations that would have no owner left without the
-// bindings a condition selects by a uid. An owner who has not begun yet, or whose
-// ownership ends, does not count. It locks them, so that two owners cannot
-// leave one at the same time.
-func (t Tx) ownedAlone(ctx context.Context, where string, uid resource.UID) (alone []resource.UID, _ error) {
+// ownerlessWithout returns the organizations that would have no permanent owner without the bindings that a condition
+// selects by a uid. An owner binding that has not begun, or that expires, does not count. It locks the organizations
+// with such bindings, so that two owners cannot leave one organization at the same time.
+func (t Tx) ownerlessWithout(ctx context.Context, where string, uid resource.UID) (ownerless []resource.UID, _ error) {
 	arg := string(uid)
 	owner := store.Segment(resource.OwnerRole)
-	now, err := t.Clock(ctx)
+	currentTime, err := t.Clock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	orgs, err := store.ReadColumn[resource.UID](ctx, t.Rows,
 		`SELECT t.uid FROM groups AS t WHERE t.parent IS NULL AND t.seg IN
-		(SELECT parent FROM role_bindings WHERE `+where+` AND role = $2 AND `+lasts("$3")+`) ORDER BY t.uid`+t.DB.Engine.ForUpdate,
-		arg, owner, store.MS(now))
+		(SELECT parent FROM role_bindings WHERE `+where+` AND role = $2 AND `+permanentAt("$3")+`)
+		ORDER BY t.uid`+t.DB.Engine.ForUpdate,
+		arg, owner, store.MS(currentTime))
 	if err != nil {
 		return nil, err
 	}
 	for _, org := range orgs {
 		var left int
 		err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)
-			AND `+lasts("$4"), []any{arg, owner, store.Segment(org), store.MS(now)}, &left)
+			AND `+permanentAt("$4"), []any{arg, owner, store.Segment(org), store.MS(currentTime)}, &left)
 		if err != nil {
 			return nil, err
 		}
 		if left == 0 {
-			alone = append(alone, org)
+			ownerless = append(ownerless, org)
 		}
 	}
-	return alone, nil
+	return ownerless, nil
 }
 
-// AddMember records that a person has joined an organization by an act of their own.
+// AddMember records that a person has joined an organization themselves, as opposed to being bound by somebody else.
 func (t Tx) AddMember(ctx context.Context, org, identity resource.UID) error {
 	_, err := t.Exec(ctx, `INSERT INTO members (org, identity) VALUES ($1, $2) ON CONFLICT (org, identity) DO NOTHING`,
 		store.Segment(org), string(identity))
@@ -412,16 +418,17 @@ func (s *Store) Bindings(
 	return store.List(ctx, s.DB, &bindings, r, f, p)
 }
 
-// EnsureBinding gives an identity a role in a group, without an end, unless it has it so, and returns the
-// binding that was made, or "".
+// EnsureBinding gives an identity a role in a group permanently, unless it already has the role permanently. It returns
+// the UID of the new binding, or "" if there is none.
 func (t Tx) EnsureBinding(ctx context.Context, group, identity, role resource.UID) (resource.UID, error) {
-	now, err := t.Clock(ctx)
+	currentTime, err := t.Clock(ctx)
 	if err != nil {
 		return "", err
 	}
 	var n int
-	err = t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity = $2 AND role = $3 AND `+lasts("$4"),
-		[]any{store.Segment(group), string(identity), store.Segment(role), store.MS(now)}, &n)
+	err = t.Row(ctx,
+		`SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity = $2 AND role = $3 AND `+permanentAt("$4"),
+		[]any{store.Segment(group), string(identity), store.Segment(role), store.MS(currentTime)}, &n)
 	if err != nil || n > 0 {
 		return "", err
 	}
@@ -437,8 +444,8 @@ func (t Tx) Grant(ctx context.Context, b resource.RoleBinding) error {
 	return t.bind(ctx, b)
 }
 
-// PeopleWithEmail returns up to n people who have an e-mail address and have joined one of
-// the organizations by an act of their own.
+// PeopleWithEmail returns up to n people with an e-mail address who have joined one of the organizations themselves:
+// see AddMember.
 func (s *Store) PeopleWithEmail(
 	ctx context.Context, email string, orgs []resource.UID, n int,
 ) ([]resource.Info, error) {
@@ -465,12 +472,11 @@ func peopleWithEmail(e store.Engine, email string, orgs []resource.UID, n int) (
 	return q.Args, text
 }
 
-// Joined returns the organizations that each of these people has joined by an act of
-// their own.
+// Joined returns the organizations that each of these people has joined themselves: see AddMember.
 func (s *Store) Joined(ctx context.Context, people []resource.UID) (map[resource.UID][]resource.UID, error) {
-	all := map[resource.UID][]resource.UID{}
+	joined := map[resource.UID][]resource.UID{}
 	if len(people) == 0 {
-		return all, nil
+		return joined, nil
 	}
 	keys := make([]string, len(people))
 	for i, uid := range people {
@@ -482,8 +488,8 @@ func (s *Store) Joined(ctx context.Context, people []resource.UID) (map[resource
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var person, org resource.UID
 		err := row.Scan(&person, &org)
-		all[person] = append(all[person], org)
+		joined[person] = append(joined[person], org)
 		return false, err
 	})
-	return all, err
+	return joined, err
 }

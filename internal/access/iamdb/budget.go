@@ -15,7 +15,7 @@ var budgets = store.Kind[resource.Budget]{
 	Created: resource.BudgetCreated, Updated: resource.BudgetUpdated, Deleted: resource.BudgetDeleted,
 	Columns: func(b *resource.Budget) []store.Column {
 		return []store.Column{
-			store.JSON("detail", b), // the limits; what has a column is read from that
+			store.JSON("detail", b), // the limits; fields that have a column are read from the column
 			store.Key(&b.UID),
 			store.Time("create_ms", &b.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &b.UpdateTime),
@@ -40,9 +40,8 @@ func (s *Store) ListBudgets(
 	return store.List(ctx, s.DB, &budgets, r, f, p)
 }
 
-// UpdateBudget puts after in the place of before, which may be a budget without
-// limits. It returns store.ErrStale if the group does not have before any more, and
-// fault.NotFound if there is no such group.
+// UpdateBudget replaces before by after. If before has no times, the group must not have a budget yet. UpdateBudget
+// returns store.ErrStale if the stored budget differs from before, and fault.NotFound if there is no such group.
 func (s *Store) UpdateBudget(ctx context.Context, before, after resource.Budget) (resource.Budget, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, after.UID); err != nil {
@@ -68,7 +67,7 @@ func (s *Store) UpdateBudget(ctx context.Context, before, after resource.Budget)
 	return after, err
 }
 
-// DeleteBudget removes the budget of a group. One that is not there is gone already.
+// DeleteBudget removes the budget of a group. It returns nil if the group has none.
 func (s *Store) DeleteBudget(ctx context.Context, group resource.UID) error {
 	return s.write(ctx, func(t Tx) error { return t.deleteBudget(ctx, group) })
 }
@@ -87,8 +86,8 @@ func (t Tx) deleteBudget(ctx context.Context, group resource.UID) error {
 	return store.Remove(ctx, t.Tx, &budgets, b)
 }
 
-// SweepBudgets removes what is left of groups that a version without budgets has deleted, and
-// pulls of days before the one given.
+// SweepBudgets removes budgets of groups that no longer exist, because a version that does not know budgets deleted the
+// group, and the pull counts of days before day.
 func (s *Store) SweepBudgets(ctx context.Context, day int64) error {
 	left, err := store.ReadColumn[resource.UID](ctx, s.Rows,
 		`SELECT b.uid FROM budgets AS b WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = b.seg) LIMIT 1000`)

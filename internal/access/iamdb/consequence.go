@@ -10,59 +10,63 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// GrantsOfAll returns the grants of identities by the UIDs of their bindings, without those that are recorded as over.
+// GrantsOfAll returns the grants of identities whose end is not recorded, keyed by the UIDs of their bindings.
 func (s *Store) GrantsOfAll(ctx context.Context, identities []resource.UID) (map[resource.UID]Grant, error) {
-	all := map[resource.UID]Grant{}
+	grants := map[resource.UID]Grant{}
 	if len(identities) == 0 {
-		return all, nil
+		return grants, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT b.uid, b.identity, r.uid, b.start_ms, b.expire_ms FROM ` + s.Engine.Unnest(&q, texts(identities)) + ` AS s
-		CROSS JOIN role_bindings AS b CROSS JOIN roles AS r WHERE b.identity = s.v AND b.end_ms = 0 AND r.seg = b.role`
+	text := `SELECT b.uid, b.identity, r.uid, b.start_ms, b.expire_ms
+		FROM ` + s.Engine.Unnest(&q, distinct(identities)) + ` AS s CROSS JOIN role_bindings AS b CROSS JOIN roles AS r
+		WHERE b.identity = s.v AND b.end_ms = 0 AND r.seg = b.role`
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
 		var g Grant
 		err := row.Scan(&uid, &g.Identity, &g.Role, &g.StartMS, &g.ExpireMS)
 		g.Group = uid.Parent()
-		all[uid] = g
+		grants[uid] = g
 		return false, err
 	})
-	return all, err
+	return grants, err
 }
 
-// texts returns UIDs as texts, each once.
-func texts(uids []resource.UID) []string {
-	all := make([]string, len(uids))
+// distinct returns UIDs as strings, sorted and without duplicates.
+func distinct(uids []resource.UID) []string {
+	texts := make([]string, len(uids))
 	for i, uid := range uids {
-		all[i] = string(uid)
+		texts[i] = string(uid)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(texts)
+	return slices.Compact(texts)
 }
 
-// BoundTo returns up to n identities that are bound to one of these roles, in the order of their UIDs.
-func (s *Store) BoundTo(ctx context.Context, roles []resource.UID, n int) (all []resource.UID, _ error) {
+// BoundTo returns up to n identities that have a binding of one of these roles. An identity that is bound to two of the
+// roles is returned twice.
+func (s *Store) BoundTo(ctx context.Context, roles []resource.UID, n int) (identities []resource.UID, _ error) {
 	for _, role := range roles {
-		some, err := store.ReadColumn[resource.UID](ctx, s.Rows,
-			`SELECT DISTINCT identity FROM role_bindings WHERE role = $1 AND end_ms = 0 LIMIT $2`, store.Segment(role), n-len(all))
-		all = append(all, some...)
-		if err != nil || len(all) >= n {
-			return all, err
+		found, err := store.ReadColumn[resource.UID](ctx, s.Rows,
+			`SELECT DISTINCT identity FROM role_bindings WHERE role = $1 AND end_ms = 0 LIMIT $2`,
+			store.Segment(role), n-len(identities))
+		identities = append(identities, found...)
+		if err != nil || len(identities) >= n {
+			return identities, err
 		}
 	}
-	return all, nil
+	return identities, nil
 }
 
-// CapabilitiesOf returns what roles allow, of those that exist.
+// CapabilitiesOf returns the capabilities of roles. It leaves out roles that do not exist.
 func (s *Store) CapabilitiesOf(
 	ctx context.Context, roles []resource.UID,
 ) (map[resource.UID]resource.Capabilities, error) {
-	all := map[resource.UID]resource.Capabilities{}
+	capabilities := map[resource.UID]resource.Capabilities{}
 	if len(roles) == 0 {
-		return all, nil
+		return capabilities, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	text := `SELECT r.uid, r.capabilities FROM ` + s.Engine.Unnest(&q, texts(roles)) + ` AS s CROSS JOIN roles AS r WHERE r.uid = s.v`
+	text := `SELECT r.uid, r.capabilities FROM ` + s.Engine.Unnest(&q, distinct(roles)) + ` AS s
+		CROSS JOIN roles AS r WHERE r.uid = s.v`
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
 		var detail []byte
@@ -73,33 +77,34 @@ func (s *Store) CapabilitiesOf(
 		if err := json.Unmarshal(detail, &caps); err != nil {
 			return false, fmt.Errorf("capabilities of %s: %w", uid, err)
 		}
-		all[uid] = caps
+		capabilities[uid] = caps
 		return false, nil
 	})
-	return all, err
+	return capabilities, err
 }
 
-// IdentitiesByUID returns identities by their UIDs, of those that exist.
+// IdentitiesByUID returns identities by their UIDs. It leaves out identities that do not exist.
 func (s *Store) IdentitiesByUID(ctx context.Context, uids []resource.UID) (map[resource.UID]resource.Identity, error) {
-	all := map[resource.UID]resource.Identity{}
+	byUID := map[resource.UID]resource.Identity{}
 	if len(uids) == 0 {
-		return all, nil
+		return byUID, nil
 	}
 	q := store.Query{Engine: s.Engine}
-	found, err := identities.All(ctx, s.Rows, ` WHERE t.uid IN (SELECT v FROM `+s.Engine.Unnest(&q, texts(uids))+` AS s)`, q.Args...)
+	where := ` WHERE t.uid IN (SELECT v FROM ` + s.Engine.Unnest(&q, distinct(uids)) + ` AS s)`
+	found, err := identities.All(ctx, s.Rows, where, q.Args...)
 	for _, i := range found {
-		all[i.UID] = i
+		byUID[i.UID] = i
 	}
-	return all, err
+	return byUID, err
 }
 
-// SessionsOf returns the sessions of identities that have not expired, each by its id, and those with the ids given.
+// SessionsOf returns the unexpired sessions of identities and the unexpired sessions with these ids, keyed by id.
 func (s *Store) SessionsOf(
 	ctx context.Context, identities []resource.UID, ids []string,
 ) (map[string]resource.Session, error) {
-	all := map[string]resource.Session{}
-	now := s.Time()
-	for column, keys := range map[string][]string{"identity": texts(identities), "id": ids} {
+	sessions := map[string]resource.Session{}
+	currentTime := s.Time()
+	for column, keys := range map[string][]string{"identity": distinct(identities), "id": ids} {
 		if len(keys) == 0 {
 			continue
 		}
@@ -110,19 +115,21 @@ func (s *Store) SessionsOf(
 			return nil, err
 		}
 		for _, n := range found {
-			if now.Before(n.ExpireTime) {
-				all[n.ID] = n
+			if currentTime.Before(n.ExpireTime) {
+				sessions[n.ID] = n
 			}
 		}
 	}
-	return all, nil
+	return sessions, nil
 }
 
-// Unmapped returns up to n bindings that were made by a mapping of a provider, and that none of its mappings gives any
-// more. Each goes when its person signs in again.
+// Unmapped returns up to n bindings that a mapping of a provider created and that no mapping of the provider grants
+// now. Each of them is deleted when its person signs in again.
 func (s *Store) Unmapped(ctx context.Context, provider resource.UID, n int) ([]resource.RoleBinding, error) {
-	return bareBindings.All(ctx, s.Rows, ` WHERE t.seg IN (SELECT m.binding FROM mapped_bindings AS m
-			WHERE m.provider = $1) AND NOT EXISTS (SELECT 1 FROM external_group_role_mappings AS e JOIN groups AS g ON g.uid = e.scope
-			WHERE e.parent = $1 AND e.role = t.role AND g.seg = t.parent) ORDER BY t.uid LIMIT $2`,
+	return bareBindings.All(ctx, s.Rows, `
+		WHERE t.seg IN (SELECT m.binding FROM mapped_bindings AS m WHERE m.provider = $1)
+			AND NOT EXISTS (SELECT 1 FROM external_group_role_mappings AS e JOIN groups AS g ON g.uid = e.scope
+				WHERE e.parent = $1 AND e.role = t.role AND g.seg = t.parent)
+		ORDER BY t.uid LIMIT $2`,
 		store.Segment(provider), n)
 }

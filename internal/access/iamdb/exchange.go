@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// RecordExchanges keeps exchanges, of each identity the newest, and forgets those of long ago.
-// Exchanges of identities that are gone are dropped.
-func (s *Store) RecordExchanges(ctx context.Context, all []resource.Exchange) error {
+// RecordExchanges stores exchanges. It keeps the newest resource.ExchangesKept of each identity, and deletes exchanges
+// that are older than resource.ExchangeMemory. Exchanges of identities that do not exist are dropped.
+func (s *Store) RecordExchanges(ctx context.Context, exchanges []resource.Exchange) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.forget(ctx, "exchanges", s.Time()); err != nil {
+		if err := t.deleteOldRecords(ctx, "exchanges", s.Time()); err != nil {
 			return err
 		}
-		for _, e := range all {
+		for _, e := range exchanges {
 			if err := t.record(ctx, "exchanges", e.Identity, e.Time, e.RequestID, e); err != nil {
 				return err
 			}
@@ -25,13 +25,13 @@ func (s *Store) RecordExchanges(ctx context.Context, all []resource.Exchange) er
 	})
 }
 
-// RecordDenials does the same with denials.
-func (s *Store) RecordDenials(ctx context.Context, all []resource.Denial) error {
+// RecordDenials stores denials, under the rules of RecordExchanges.
+func (s *Store) RecordDenials(ctx context.Context, denials []resource.Denial) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.forget(ctx, "denials", s.Time()); err != nil {
+		if err := t.deleteOldRecords(ctx, "denials", s.Time()); err != nil {
 			return err
 		}
-		for _, d := range all {
+		for _, d := range denials {
 			if err := t.record(ctx, "denials", d.Identity, d.Time, d.RequestID, d); err != nil {
 				return err
 			}
@@ -40,17 +40,17 @@ func (s *Store) RecordDenials(ctx context.Context, all []resource.Denial) error 
 	})
 }
 
-// forget deletes what was recorded in a table long ago.
-func (t Tx) forget(ctx context.Context, table string, now time.Time) error {
-	_, err := t.Exec(ctx, `DELETE FROM `+table+` WHERE at_ms < $1`, store.MS(now.Add(-resource.ExchangeMemory)))
+// deleteOldRecords deletes the rows of a table that are older than resource.ExchangeMemory.
+func (t Tx) deleteOldRecords(ctx context.Context, table string, currentTime time.Time) error {
+	_, err := t.Exec(ctx, `DELETE FROM `+table+` WHERE at_ms < $1`, store.MS(currentTime.Add(-resource.ExchangeMemory)))
 	return err
 }
 
-// record keeps something that happened to an identity, and of all that did the newest.
+// record stores an exchange or a denial of an identity, and deletes all but the newest resource.ExchangesKept.
 func (t Tx) record(
-	ctx context.Context, table string, identity resource.UID, at time.Time, request string, what any,
+	ctx context.Context, table string, identity resource.UID, when time.Time, request string, v any,
 ) error {
-	detail, err := json.Marshal(what)
+	detail, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (t Tx) record(
 	}
 	seg := store.Segment(identity)
 	if _, err := t.Exec(ctx, `INSERT INTO `+table+` (identity, at_ms, request, detail) VALUES ($1, $2, $3, $4)`,
-		seg, store.MS(at), request, string(detail)); err != nil {
+		seg, store.MS(when), request, string(detail)); err != nil {
 		return err
 	}
 	_, err = t.Exec(ctx, `DELETE FROM `+table+` WHERE identity = $1 AND at_ms <
@@ -70,32 +70,36 @@ func (t Tx) record(
 
 // Exchanges returns the last exchanges of an identity, newest first.
 func (s *Store) Exchanges(ctx context.Context, identity resource.UID) ([]resource.Exchange, error) {
-	return recorded(ctx, s, "exchanges", identity, func(at time.Time, request, detail string) (e resource.Exchange, err error) {
+	parse := func(when time.Time, request, detail string) (e resource.Exchange, err error) {
 		err = json.Unmarshal([]byte(detail), &e)
-		e.Identity, e.Time, e.RequestID = identity, at, request
+		e.Identity, e.Time, e.RequestID = identity, when, request
 		return e, err
-	})
+	}
+	return readRecords(ctx, s, "exchanges", identity, parse)
 }
 
-// Denials returns what an identity was refused for lately, newest first.
+// Denials returns the last denials of an identity, newest first.
 func (s *Store) Denials(ctx context.Context, identity resource.UID) ([]resource.Denial, error) {
-	return recorded(ctx, s, "denials", identity, func(at time.Time, request, detail string) (d resource.Denial, err error) {
+	parse := func(when time.Time, request, detail string) (d resource.Denial, err error) {
 		err = json.Unmarshal([]byte(detail), &d)
-		d.Identity, d.Time, d.RequestID = identity, at, request
+		d.Identity, d.Time, d.RequestID = identity, when, request
 		return d, err
-	})
+	}
+	return readRecords(ctx, s, "denials", identity, parse)
 }
 
-func recorded[T any](
-	ctx context.Context, s *Store, table string, identity resource.UID, read func(at time.Time, request, detail string) (T, error),
+// readRecords reads the rows of an identity from the table of exchanges or of denials, newest first.
+func readRecords[T any](
+	ctx context.Context, s *Store, table string, identity resource.UID,
+	parse func(when time.Time, request, detail string) (T, error),
 ) ([]T, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (T, error) {
-		var at int64
+		var ms int64
 		var request, detail string
-		if err := row.Scan(&at, &request, &detail); err != nil {
+		if err := row.Scan(&ms, &request, &detail); err != nil {
 			return *new(T), err
 		}
-		return read(store.FromMS(at), request, detail)
+		return parse(store.FromMS(ms), request, detail)
 	}, `SELECT at_ms, request, detail FROM `+table+` WHERE identity = $1 ORDER BY at_ms DESC LIMIT $2`,
 		store.Segment(identity), resource.ExchangesKept)
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Grant is a binding reduced to what authorization needs.
+// A Grant is the part of a binding that authorization needs.
 type Grant struct {
 	Identity, Group, Role resource.UID
-	StartMS, ExpireMS     int64 // when it begins and ends, in milliseconds; 0 is always
+	StartMS, ExpireMS     int64 // in milliseconds; 0 means no limit
 }
 
-// Grants calls f for every grant there is, without those that are recorded as over, and returns a revision they include:
-// of the changes after it they may have some.
+// Grants calls f for every grant whose end is not recorded. It returns a revision: the grants include every change up
+// to it, and may include later changes.
 func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ error) {
 	revision, err := s.Revision(ctx)
 	if err != nil {
@@ -27,8 +27,9 @@ func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ er
 	if err != nil {
 		return 0, err
 	}
-	err = s.Rows(ctx, `SELECT identity, uid, role, start_ms, expire_ms FROM role_bindings WHERE end_ms = 0`, nil, func(row store.Scanner) (bool, error) {
-		var identity, uid string // database/sql is slow with types of our own, and these are many
+	text := `SELECT identity, uid, role, start_ms, expire_ms FROM role_bindings WHERE end_ms = 0`
+	err = s.Rows(ctx, text, nil, func(row store.Scanner) (bool, error) {
+		var identity, uid string // for many rows, database/sql is too slow with named types
 		var role, start, expire int64
 		err := row.Scan(&identity, &uid, &role, &start, &expire)
 		f(Grant{resource.UID(identity), resource.UID(uid).Parent(), roles[role], start, expire})
@@ -37,7 +38,7 @@ func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ er
 	return revision, err
 }
 
-// GrantsOf returns the grants of one identity, without those that are recorded as over.
+// GrantsOf returns the grants of one identity whose end is not recorded.
 func (s *Store) GrantsOf(ctx context.Context, identity resource.UID) ([]Grant, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (Grant, error) {
 		var uid, role resource.UID
@@ -48,47 +49,48 @@ func (s *Store) GrantsOf(ctx context.Context, identity resource.UID) ([]Grant, e
 		WHERE b.identity = $1 AND b.end_ms = 0`, string(identity))
 }
 
-// RoleCapabilities returns what every role allows.
+// RoleCapabilities returns the capabilities of every role.
 func (s *Store) RoleCapabilities(ctx context.Context) (map[resource.UID]resource.Capabilities, error) {
 	texts, err := store.ReadMap[resource.UID, []byte](ctx, s.Rows, `SELECT uid, capabilities FROM roles`)
-	all := map[resource.UID]resource.Capabilities{}
+	capabilities := map[resource.UID]resource.Capabilities{}
 	for uid, text := range texts {
 		var caps resource.Capabilities
 		if err := json.Unmarshal(text, &caps); err != nil {
 			return nil, fmt.Errorf("capabilities of %s: %w", uid, err)
 		}
-		all[uid] = caps
+		capabilities[uid] = caps
 	}
-	return all, err
+	return capabilities, err
 }
 
-// Revocations returns the identities that were deleted after since, and the
-// subjects of sessions that were ended, and when: tokens issued until then are
-// void.
+// Revocations returns the identities that were deleted after since and the
+// subjects of sessions that were ended after since, each with its time. Tokens
+// that were issued for them up to that time are void.
 func (s *Store) Revocations(ctx context.Context, since time.Time) (map[resource.UID]time.Time, error) {
 	times, err := store.ReadMap[resource.UID, int64](ctx, s.Rows,
 		`SELECT identity, at_ms FROM revocations WHERE at_ms > $1`, store.MS(since))
-	all := map[resource.UID]time.Time{}
-	for uid, at := range times {
-		all[uid] = store.FromMS(at)
+	revoked := map[resource.UID]time.Time{}
+	for uid, ms := range times {
+		revoked[uid] = store.FromMS(ms)
 	}
-	return all, err
+	return revoked, err
 }
 
-// revoke makes the tokens of an identity or of a session void, and forgets
-// revocations that are older than any token can be.
+// revoke makes the tokens of an identity or of a session void, and deletes
+// revocations that are older than any valid token.
 func (t Tx) revoke(ctx context.Context, identity resource.UID) error {
-	now := t.DB.Time()
-	if _, err := t.Exec(ctx, `DELETE FROM revocations WHERE at_ms < $1`, store.MS(now.Add(-revocationsKept))); err != nil {
+	currentTime := t.DB.Time()
+	oldest := currentTime.Add(-revocationsKept)
+	if _, err := t.Exec(ctx, `DELETE FROM revocations WHERE at_ms < $1`, store.MS(oldest)); err != nil {
 		return err
 	}
 	_, err := t.Exec(ctx, `INSERT INTO revocations (identity, at_ms) VALUES ($1, $2)
-		ON CONFLICT (identity) DO UPDATE SET at_ms = excluded.at_ms`, string(identity), store.MS(now))
+		ON CONFLICT (identity) DO UPDATE SET at_ms = excluded.at_ms`, string(identity), store.MS(currentTime))
 	t.IdentitiesChanged(identity)
 	return err
 }
 
-// revocationsKept is longer than the life of any token this service signs.
+// revocationsKept is longer than the lifetime of any token that this service signs.
 const revocationsKept = 48 * time.Hour
 
 // HasOrganizations reports whether there is any root group.

@@ -30,23 +30,24 @@ var groups = store.Kind[resource.Group]{
 	},
 }
 
-// InsertGroup adds g, and with it, in one go, the bindings given: an
-// organization has an owner from its first moment. A group below another takes
-// over the kind of its organization. It returns fault.AlreadyExists if g's
-// parent already has a group of that name, and fault.NotFound if g's parent is
-// not there.
+// InsertGroup adds g and the given bindings in one transaction, so that an
+// organization has an owner from its first moment. The identities of the
+// bindings become members of the organization. A group below another takes over
+// the kind of its organization. InsertGroup returns fault.AlreadyExists if g's
+// parent already has a group of that name, and fault.NotFound if g's parent does
+// not exist.
 func (s *Store) InsertGroup(
-	ctx context.Context, g resource.Group, with ...resource.RoleBinding,
+	ctx context.Context, g resource.Group, bindings ...resource.RoleBinding,
 ) (resource.Group, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.InsertGroup(ctx, &g); err != nil {
 			return err
 		}
-		for _, b := range with {
+		for _, b := range bindings {
 			if err := t.bind(ctx, b); err != nil {
 				return err
 			}
-			if err := t.AddMember(ctx, g.UID.Root(), b.Identity); err != nil { // whoever creates an organization joins it
+			if err := t.AddMember(ctx, g.UID.Root(), b.Identity); err != nil {
 				return err
 			}
 		}
@@ -55,8 +56,7 @@ func (s *Store) InsertGroup(
 	return g, err
 }
 
-// InsertGroup adds g. A group below another takes over the kind of its
-// organization.
+// InsertGroup is Store.InsertGroup inside a transaction, without bindings. It sets g.Kind.
 func (t Tx) InsertGroup(ctx context.Context, g *resource.Group) error {
 	if p := g.UID.Parent(); p != "" {
 		err := t.Row(ctx, `SELECT t.kind FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.ForShare, []any{string(p)}, &g.Kind)
@@ -67,30 +67,31 @@ func (t Tx) InsertGroup(ctx context.Context, g *resource.Group) error {
 	return store.Insert(ctx, t.Tx, &groups, *g)
 }
 
-// EnsureGroups returns the group with these names below parent, one below the other, and creates those that are missing: all
-// of them or none. It returns fault.NotFound if parent is not there.
-func (s *Store) EnsureGroups(ctx context.Context, parent resource.UID, names []string) (at resource.UID, err error) {
+// EnsureGroups returns the group at a path of names below parent. It creates either all or none of the groups of the
+// path that are missing. It returns fault.NotFound if parent does not exist.
+func (s *Store) EnsureGroups(ctx context.Context, parent resource.UID, names []string) (group resource.UID, err error) {
 	for range 3 {
 		err = s.write(ctx, func(t Tx) (err error) {
 			if err := t.RequireGroup(ctx, parent); err != nil {
 				return err
 			}
-			at = parent
+			group = parent
 			for _, name := range names {
-				if at, err = t.ensureGroup(ctx, at, name); err != nil {
+				if group, err = t.ensureGroup(ctx, group, name); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		if !errors.Is(err, fault.AlreadyExists) { // otherwise another was first
+		if !errors.Is(err, fault.AlreadyExists) { // otherwise a concurrent call has created it, and the next attempt finds it
 			break
 		}
 	}
-	return at, err
+	return group, err
 }
 
-// ensureGroup returns the group of a name in another, which is held, and creates it if it is missing.
+// ensureGroup returns the group with a name in parent, and creates it if it is missing. The caller holds a lock on
+// parent.
 func (t Tx) ensureGroup(ctx context.Context, parent resource.UID, name string) (uid resource.UID, err error) {
 	err = t.Row(ctx, `SELECT t.uid FROM groups AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.ForShare,
 		[]any{store.Segment(parent), name}, &uid)
@@ -121,7 +122,7 @@ func (s *Store) GroupBySuffix(ctx context.Context, suffix string) (resource.Grou
 	return s.Group(ctx, uid)
 }
 
-// Organization returns the root group of that name, or fault.NotFound.
+// Organization returns the root group with a name, or fault.NotFound.
 func (s *Store) Organization(ctx context.Context, name string) (resource.Group, error) {
 	var uid resource.UID
 	if err := s.Row(ctx, `SELECT uid FROM groups WHERE parent IS NULL AND name = $1`, []any{name}, &uid); err != nil {
@@ -130,9 +131,8 @@ func (s *Store) Organization(ctx context.Context, name string) (resource.Group, 
 	return s.Group(ctx, uid)
 }
 
-// UpdateGroup puts after in the place of before. It returns store.ErrStale if
-// before is not how the group is, and fault.AlreadyExists if a sibling has its new
-// name.
+// UpdateGroup replaces before by after. It returns store.ErrStale if the stored group
+// differs from before, and fault.AlreadyExists if a sibling has its new name.
 func (s *Store) UpdateGroup(ctx context.Context, before, after resource.Group) (resource.Group, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if after.Name != before.Name {
@@ -144,16 +144,16 @@ func (s *Store) UpdateGroup(ctx context.Context, before, after resource.Group) (
 }
 
 // DeleteGroup removes an empty group. It returns fault.FailedPrecondition,
-// naming the kinds, while anything is left inside; but bindings that are over,
-// and those of caller on an organization, go with it. It returns fault.NotFound if there is no such
-// group.
+// naming the kinds, while the group contains anything. Expired bindings do not
+// count, and neither do the bindings of caller on an organization; they are
+// deleted with the group. DeleteGroup returns fault.NotFound if there is no such group.
 func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		g, err := store.Lock(ctx, t.Tx, &groups, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}
-		if err := t.deleteOver(ctx, `t.parent = $1`, store.Segment(uid)); err != nil {
+		if err := t.deleteExpired(ctx, `t.parent = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
 		if uid.IsRoot() {
@@ -161,34 +161,14 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 				return err
 			}
 		}
-		held, err := t.ReferencedBy(ctx, uid, groupChildren)
+		children, err := t.ReferencedBy(ctx, uid, groupChildren)
 		if err != nil {
 			return err
 		}
-		if len(held) > 0 {
-			return fault.NotEmpty("group", held...)
+		if len(children) > 0 {
+			return fault.NotEmpty("group", children...)
 		}
-		for _, text := range []string{`DELETE FROM registry_settings WHERE grp = $1`, `DELETE FROM retention WHERE place = $1`} {
-			if _, err := t.Exec(ctx, text, store.Segment(uid)); err != nil {
-				return err
-			}
-		}
-		if err := t.deleteInventory(ctx, uid); err != nil {
-			return err
-		}
-		if err := t.deleteBudget(ctx, uid); err != nil {
-			return err
-		}
-		if err := t.deleteUploads(ctx, uid); err != nil {
-			return err
-		}
-		if err := t.deleteJudgements(ctx, uid); err != nil {
-			return err
-		}
-		if err := t.deleteTrash(ctx, uid); err != nil {
-			return err
-		}
-		if err := t.closeRequests(ctx, uid); err != nil {
+		if err := t.deleteGroupData(ctx, uid); err != nil {
 			return err
 		}
 		if _, err := t.Exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
@@ -202,7 +182,27 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 	})
 }
 
-// deleteInventory removes what was told to a group that goes about where images run.
+// deleteGroupData removes the data of a group that does not prevent its deletion.
+func (t Tx) deleteGroupData(ctx context.Context, group resource.UID) error {
+	for _, text := range []string{
+		`DELETE FROM registry_settings WHERE grp = $1`,
+		`DELETE FROM retention WHERE place = $1`,
+	} {
+		if _, err := t.Exec(ctx, text, store.Segment(group)); err != nil {
+			return err
+		}
+	}
+	for _, remove := range []func(context.Context, resource.UID) error{
+		t.deleteInventory, t.deleteBudget, t.deleteUploads, t.deleteJudgements, t.deleteTrash, t.closeRequests,
+	} {
+		if err := remove(ctx, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteInventory removes the records of where the images of a group run.
 func (t Tx) deleteInventory(ctx context.Context, group resource.UID) error {
 	for _, text := range []string{
 		`DELETE FROM inventory_entries WHERE place IN (SELECT seq FROM inventory_places WHERE grp = $1)`,
@@ -215,28 +215,28 @@ func (t Tx) deleteInventory(ctx context.Context, group resource.UID) error {
 	return nil
 }
 
-// deleteUploads ends the uploads to a group that goes, which keep nobody from deleting
-// it, and takes their bytes out of the counters above.
+// deleteUploads removes the unfinished uploads to a group, and subtracts their bytes from the counters of the group and
+// its ancestors.
 func (t Tx) deleteUploads(ctx context.Context, group resource.UID) error {
 	sizes, err := store.ReadColumn[int64](ctx, t.Rows, `DELETE FROM uploads WHERE grp = $1 RETURNING size`, string(group))
 	if err != nil || len(sizes) == 0 {
 		return err
 	}
-	gone := 0
+	bytes := 0
 	for _, size := range sizes {
-		gone += int(size)
+		bytes += int(size)
 	}
-	return t.Count(ctx, store.BytesCounter, group.NewChild(), -gone)
+	return t.Count(ctx, store.BytesCounter, group.NewChild(), -bytes)
 }
 
-// deleteTrash removes the repos in the trash of a group that goes. They keep nobody from deleting it.
+// deleteTrash removes the repos in the trash of a group.
 func (t Tx) deleteTrash(ctx context.Context, group resource.UID) error {
-	all, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT uid FROM trash_repos WHERE parent = $1 ORDER BY seg`,
+	repos, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT uid FROM trash_repos WHERE parent = $1 ORDER BY seg`,
 		store.Segment(group))
 	if err != nil {
 		return err
 	}
-	for _, repo := range all {
+	for _, repo := range repos {
 		if err := t.DropTrash(ctx, repo); err != nil {
 			return err
 		}
@@ -244,8 +244,8 @@ func (t Tx) deleteTrash(ctx context.Context, group resource.UID) error {
 	return nil
 }
 
-// deleteJudgements removes what a group that goes has decided about findings, and whose
-// signatures count in it. It has no images any more, so nothing depends on it.
+// deleteJudgements removes the exceptions, pull rules and signers of a group. The group has no images left, so nothing
+// depends on them.
 func (t Tx) deleteJudgements(ctx context.Context, group resource.UID) error {
 	for _, kind := range []string{"exceptions", "pull_rules", "signers"} {
 		n, err := t.Exec(ctx, `DELETE FROM `+kind+` WHERE parent = $1`, store.Segment(group))
@@ -261,12 +261,12 @@ func (t Tx) deleteJudgements(ctx context.Context, group resource.UID) error {
 	return t.Later(ctx, `DELETE FROM past_exceptions WHERE parent = $1`, store.Segment(group))
 }
 
-// groupChildren is what keeps a group from being deleted.
+// groupChildren are the resources that prevent the deletion of a group.
 var groupChildren = []store.Reference{
 	{Table: "groups", Column: "parent", Label: "groups"},
 	{Table: "identities", Column: "parent", Label: "identities"},
 	{Table: "roles", Column: "parent", Label: "roles"},
-	{Table: "role_bindings", Column: "parent", Label: "role bindings"}, // that are not over
+	{Table: "role_bindings", Column: "parent", Label: "role bindings"}, // DeleteGroup removes expired bindings first
 	{Table: "identity_providers", Column: "parent", Label: "identity providers"},
 	{Table: "account_associations", Column: "seg", Label: "account associations"},
 	{Table: "group_invites", Column: "parent", Label: "group invites"},
@@ -278,15 +278,15 @@ var groupChildren = []store.Reference{
 	{Table: "registry_upstreams", Column: "parent", Label: "upstreams"},
 }
 
-// deleteOwnBindings removes the caller's bindings on an organization if nobody else
-// has any, so that the organization can be deleted.
+// deleteOwnBindings removes the caller's bindings on an organization if no other identity
+// has one, so that the organization can be deleted.
 func (t Tx) deleteOwnBindings(ctx context.Context, uid, caller resource.UID) error {
 	var others int
 	if err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity <> $2`,
 		[]any{store.Segment(uid), string(caller)}, &others); err != nil || others > 0 {
 		return err
 	}
-	return t.unbind(ctx, `t.parent = $1 AND t.identity = $2`, store.Segment(uid), string(caller))
+	return t.deleteBindings(ctx, `t.parent = $1 AND t.identity = $2`, store.Segment(uid), string(caller))
 }
 
 // Groups returns one page of groups.
@@ -297,14 +297,14 @@ func (s *Store) Groups(
 }
 
 // RequestAccess records that a person asks to join a group. It returns
-// fault.ResourceExhausted if the last time is not as long ago as pause.
+// fault.ResourceExhausted if the person's last request is less than pause ago.
 func (s *Store) RequestAccess(ctx context.Context, uid resource.UID, by resource.Identity, pause time.Duration) error {
 	return s.write(ctx, func(t Tx) error {
-		now := s.Time()
+		currentTime := s.Time()
 		n, err := t.Exec(ctx, `
 			INSERT INTO access_requests (identity, at_ms) VALUES ($1, $2)
 			ON CONFLICT (identity) DO UPDATE SET at_ms = excluded.at_ms WHERE access_requests.at_ms <= $3`,
-			string(by.UID), store.MS(now), store.MS(now.Add(-pause)))
+			string(by.UID), store.MS(currentTime), store.MS(currentTime.Add(-pause)))
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ type GroupRole struct {
 	Role            int64 // the segment of the role
 }
 
-// RolesOn returns up to n of the roles that are held on groups now, by group and identity.
+// RolesOn returns up to n of the roles that are currently held on groups, ordered by group and identity.
 func (s *Store) RolesOn(ctx context.Context, groups []resource.UID, n int) ([]GroupRole, error) {
 	q := store.Query{Engine: s.Engine}
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (h GroupRole, err error) {
@@ -22,6 +22,6 @@ func (s *Store) RolesOn(ctx context.Context, groups []resource.UID, n int) ([]Gr
 		return h, err
 	}, fmt.Sprintf(`SELECT g.uid, b.identity, b.role FROM %s AS s CROSS JOIN groups AS g CROSS JOIN role_bindings AS b
 		WHERE g.uid = s.v AND b.parent = g.seg AND %s ORDER BY g.uid, b.identity, b.role LIMIT %s`,
-		s.Engine.Unnest(&q, groups), counts(q.Arg(s.now())), q.Arg(n)),
+		s.Engine.Unnest(&q, groups), activeAt(q.Arg(s.now())), q.Arg(n)),
 		q.Args...)
 }

@@ -9,28 +9,28 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// sameSignIn is how far apart the times can be that one sign-in writes.
+// sameSignIn is the longest time between two timestamps that belong to the same sign-in.
 const sameSignIn = time.Minute
 
-// HeldRoles returns the roles that a person holds now and where they come from, at
-// most HeldRolesShown, and how many there are. Those in organizations that the
-// person has joined come first, the oldest first: anybody can give a role in
-// their own organization to anybody, and must not crowd out what counts.
+// HeldRoles returns up to resource.HeldRolesShown roles that a person currently holds, with their origin, and the total
+// number of roles. Roles in organizations that the person has joined come first, because anybody can give anybody a
+// role in their own organization, and such roles must not crowd out the relevant ones. Within both parts the oldest
+// role comes first.
 func (s *Store) HeldRoles(
 	ctx context.Context, identity resource.UID,
-) (all []resource.HeldRole, total int, err error) {
-	now := s.now()
-	if err = s.Row(ctx, `SELECT count(*) FROM role_bindings WHERE identity = $1 AND `+counts("$2"),
-		[]any{string(identity), now}, &total); err != nil || total == 0 {
+) (held []resource.HeldRole, total int, err error) {
+	currentTime := s.now()
+	if err = s.Row(ctx, `SELECT count(*) FROM role_bindings WHERE identity = $1 AND `+activeAt("$2"),
+		[]any{string(identity), currentTime}, &total); err != nil || total == 0 {
 		return nil, total, err
 	}
-	all, err = store.ReadAll(ctx, s.Rows, scanHeldRole, heldRoles,
-		string(identity), sameSignIn.Milliseconds(), resource.HeldRolesShown, now)
-	return all, total, err
+	held, err = store.ReadAll(ctx, s.Rows, scanHeldRole, heldRoles,
+		string(identity), sameSignIn.Milliseconds(), resource.HeldRolesShown, currentTime)
+	return held, total, err
 }
 
-// heldRoles reads what HeldRoles returns. A mapping counts only if the person has
-// signed in since it was made: before that it cannot be what gave the role.
+// heldRoles is the query of HeldRoles. It considers a mapping only if the person has signed in since the mapping was
+// created, because an earlier sign-in cannot have got the role from it.
 var heldRoles = `
 	SELECT b.uid, b.create_ms, r.uid, r.name, r.description, r.capabilities,
 		CASE WHEN EXISTS (SELECT 1 FROM members AS m WHERE m.org = b.a1 AND m.identity = b.identity)
@@ -47,7 +47,7 @@ var heldRoles = `
 	FROM role_bindings AS b JOIN roles AS r ON r.seg = b.role JOIN groups AS bg ON bg.seg = b.parent
 	LEFT JOIN mapped_bindings AS mb ON mb.binding = b.seg
 	LEFT JOIN identity_providers AS mp ON mp.seg = mb.provider
-	WHERE b.identity = $1 AND ` + counts("$4") + ` ORDER BY joined DESC, b.create_ms, b.uid LIMIT $3`
+	WHERE b.identity = $1 AND ` + activeAt("$4") + ` ORDER BY joined DESC, b.create_ms, b.uid LIMIT $3`
 
 func scanHeldRole(row store.Scanner) (h resource.HeldRole, err error) {
 	var created, joined, invites int64
@@ -66,7 +66,7 @@ func scanHeldRole(row store.Scanner) (h resource.HeldRole, err error) {
 	return h, json.Unmarshal(caps, &h.Capabilities)
 }
 
-// NamesOfGroups returns the names of groups, of those that exist.
+// NamesOfGroups returns the names of groups. It leaves out groups that do not exist.
 func (s *Store) NamesOfGroups(ctx context.Context, uids []resource.UID) (map[resource.UID]string, error) {
 	if len(uids) == 0 {
 		return nil, nil

@@ -40,8 +40,8 @@ var identities = store.Kind[resource.Identity]{
 }
 
 // InsertIdentity adds i. It returns fault.NotFound if its group or its provider
-// is not there, and fault.AlreadyExists if it is there itself: a person's UID is
-// derived.
+// does not exist, and fault.AlreadyExists if an identity with its UID exists,
+// which can happen for people, because their UIDs are derived.
 func (s *Store) InsertIdentity(ctx context.Context, i resource.Identity) error {
 	return s.write(ctx, func(t Tx) error { return t.InsertIdentity(ctx, i) })
 }
@@ -54,14 +54,14 @@ func (t Tx) InsertIdentity(ctx context.Context, i resource.Identity) error {
 	return store.Insert(ctx, t.Tx, &identities, i)
 }
 
-// Person returns the person whom a realm knows by a subject, or fault.NotFound.
+// Person returns the person with a subject in a realm, or fault.NotFound.
 func (s *Store) Person(ctx context.Context, realm, subject string) (resource.Identity, error) {
 	return store.One(ctx, s.Rows, &identities, resource.UserUID(realm, subject), personWhere, realm, subject)
 }
 
-// PersonUID returns the UID of the person whom a realm knows by a subject, or the
-// one that a person would get. That is derived from realm and subject, unless
-// somebody has it who has left the realm.
+// PersonUID returns the UID of the person with a subject in a realm. If there is no such person, it returns the UID
+// that the person would get. That UID is derived from realm and subject, unless a person who has left the realm has
+// it.
 func (s *Store) PersonUID(ctx context.Context, realm, subject string) (resource.UID, error) {
 	i, err := s.Person(ctx, realm, subject)
 	if !errors.Is(err, fault.NotFound) {
@@ -71,23 +71,24 @@ func (s *Store) PersonUID(ctx context.Context, realm, subject string) (resource.
 	if err != nil || uid == resource.UserUID(realm, subject) {
 		return uid, err
 	}
-	if i, err = s.Person(ctx, realm, subject); errors.Is(err, fault.NotFound) { // or they came a moment ago
+	// The UID may have been taken by the same person, who signed in since the first lookup.
+	if i, err = s.Person(ctx, realm, subject); errors.Is(err, fault.NotFound) {
 		return uid, nil
 	}
 	return i.UID, err
 }
 
-// maxUIDs is how many people can have left a realm who had the same subject.
+// maxUIDs is the greatest number of people with the same subject who have left a realm.
 const maxUIDs = 100
 
-// unusedUID returns the UID of somebody whom a realm does not know yet.
+// unusedUID returns the UID for a new person with a subject in a realm.
 func unusedUID(
 	ctx context.Context, row func(context.Context, string, []any, ...any) error, realm, subject string,
 ) (resource.UID, error) {
 	uid := resource.UserUID(realm, subject)
 	for n := range maxUIDs {
 		if n > 0 {
-			uid = resource.UserUID(fmt.Sprintf("%s again %d", realm, n), subject) // no realm is called so
+			uid = resource.UserUID(fmt.Sprintf("%s again %d", realm, n), subject) // no realm has such a name
 		}
 		var one int
 		err := row(ctx, `SELECT 1 FROM identities WHERE uid = $1`, []any{string(uid)}, &one)
@@ -98,26 +99,26 @@ func unusedUID(
 			return "", err
 		}
 	}
-	return "", fault.Unmet("TOO_MANY_PEOPLE", "more than %d people of this subject have left", maxUIDs)
+	return "", fault.Unmet("TOO_MANY_PEOPLE", "%d people with this subject have left the identity provider", maxUIDs)
 }
 
 const personWhere = ` WHERE t.realm = $1 AND t.subject = $2 AND t.realm <> ''`
 
-// TrustingUs returns up to limit identities that take a token of the issuer, which
-// is ours, about one of the subjects. What accepts a pattern is not among them.
+// TrustingUs returns about limit identities that can be assumed with a token that our own issuer has issued to one of
+// the subjects. It leaves out identities that accept a pattern of subjects.
 func (s *Store) TrustingUs(
 	ctx context.Context, issuer string, subjects []resource.UID, limit int,
-) (all []resource.UID, _ error) {
+) (trusting []resource.UID, _ error) {
 	for _, subject := range subjects {
-		some, err := store.ReadColumn[resource.UID](ctx, s.Rows,
+		found, err := store.ReadColumn[resource.UID](ctx, s.Rows,
 			`SELECT t.uid FROM identities AS t WHERE t.issuer = $1 AND t.subject = $2 ORDER BY t.uid LIMIT $3`, issuer,
 			string(subject), limit)
-		all = append(all, some...)
-		if err != nil || len(all) >= limit {
-			return all, err
+		trusting = append(trusting, found...)
+		if err != nil || len(trusting) >= limit {
+			return trusting, err
 		}
 	}
-	return all, nil
+	return trusting, nil
 }
 
 // Identity returns an identity, or fault.NotFound.
@@ -130,8 +131,7 @@ func (s *Store) UpdateIdentity(ctx context.Context, before, after resource.Ident
 	return s.updateIdentity(ctx, resource.IdentityUpdated, before, after)
 }
 
-// UpdateMetadata is UpdateIdentity for what an identity says about itself, with an
-// event of its own type.
+// UpdateMetadata is UpdateIdentity with the event of a metadata change.
 func (s *Store) UpdateMetadata(ctx context.Context, before, after resource.Identity) (resource.Identity, error) {
 	return s.updateIdentity(ctx, resource.IdentityMetadataUpdated, before, after)
 }
@@ -143,12 +143,11 @@ func (s *Store) updateIdentity(
 	return after, err
 }
 
-// UpdateIdentity is Store.UpdateIdentity inside a transaction, with an event of
-// any type.
+// UpdateIdentity is Store.UpdateIdentity inside a transaction, with an event of the given type.
 func (t Tx) UpdateIdentity(
 	ctx context.Context, event resource.EventType, before resource.Identity, after *resource.Identity,
 ) error {
-	// Replicas cache whom it stands for.
+	// Replicas cache which tokens the identity accepts.
 	if !reflect.DeepEqual(before.Relationship,
 		after.Relationship) || before.Email != after.Email || before.Realm != after.Realm {
 		t.IdentitiesChanged(after.UID)
@@ -156,14 +155,15 @@ func (t Tx) UpdateIdentity(
 	return store.UpdateAs(ctx, t.Tx, &identities, event, before, after)
 }
 
-// DeleteIdentity removes an identity unless home would lose its last owner, or,
-// if home is "", any organization. It returns the others that do.
+// DeleteIdentity removes an identity. It returns fault.FailedPrecondition if the
+// organization home, or any organization if home is "", would lose its last
+// permanent owner. Otherwise it returns the organizations that have lost theirs.
 func (t Tx) DeleteIdentity(ctx context.Context, uid, home resource.UID) (ownerless []resource.UID, err error) {
 	i, err := store.Lock(ctx, t.Tx, &identities, uid, t.DB.Engine.ForDelete)
 	if err != nil {
 		return nil, err
 	}
-	if ownerless, err = t.ownedAlone(ctx, `identity = $1`, uid); err != nil {
+	if ownerless, err = t.ownerlessWithout(ctx, `identity = $1`, uid); err != nil {
 		return nil, err
 	}
 	for _, org := range ownerless {
@@ -174,10 +174,10 @@ func (t Tx) DeleteIdentity(ctx context.Context, uid, home resource.UID) (ownerle
 	return ownerless, t.dropIdentity(ctx, i)
 }
 
-// dropIdentity removes an identity and everything that is its own.
+// dropIdentity removes an identity with its bindings, sessions and records.
 func (t Tx) dropIdentity(ctx context.Context, i resource.Identity) error {
 	uid := i.UID
-	if err := t.unbind(ctx, `t.identity = $1`, string(uid)); err != nil {
+	if err := t.deleteBindings(ctx, `t.identity = $1`, string(uid)); err != nil {
 		return err
 	}
 	for _, table := range []string{"denials", "exchanges"} {
@@ -190,7 +190,7 @@ func (t Tx) dropIdentity(ctx context.Context, i resource.Identity) error {
 			return err
 		}
 	}
-	if err := t.endSessions(ctx, uid); err != nil {
+	if err := t.deleteSessions(ctx, uid); err != nil {
 		return err
 	}
 	if err := store.Remove(ctx, t.Tx, &identities, i); err != nil {

@@ -13,7 +13,7 @@ import (
 
 var invites = store.Kind[resource.GroupInvite]{
 	Table: "group_invites", Label: "group invite",
-	Joins:   ` LEFT JOIN roles AS r ON r.seg = t.role`, // there always is one: see bindings
+	Joins:   ` LEFT JOIN roles AS r ON r.seg = t.role`, // an outer join for the reason that bindings gives
 	Created: resource.InviteCreated, Updated: resource.InviteUpdated, Deleted: resource.InviteDeleted,
 	Columns: func(i *resource.GroupInvite) []store.Column {
 		return []store.Column{
@@ -37,8 +37,8 @@ var invites = store.Kind[resource.GroupInvite]{
 	},
 }
 
-// InsertInvite adds i and returns it with the role it promises. It returns
-// fault.NotFound if its group or its role is not there.
+// InsertInvite adds i, runs also in the same transaction, and returns i with its
+// role. It returns fault.NotFound if its group or its role does not exist.
 func (s *Store) InsertInvite(
 	ctx context.Context, i resource.GroupInvite, also ...func(*store.Tx) error,
 ) (out resource.GroupInvite, _ error) {
@@ -66,27 +66,30 @@ func (s *Store) Invite(ctx context.Context, uid resource.UID) (resource.GroupInv
 	return store.Get(ctx, s.DB, &invites, uid)
 }
 
-// EndInvites tells of up to n invites that are over, each once whichever replica does it, and again if its end was put
-// off, and returns how many it was. That an invite is over does not depend on it.
+// EndInvites emits the events of up to n expired invites, and returns their number. Every replica may call it: there
+// is one event for each invite, and another one if its expiry was postponed since. An invite cannot be used from its
+// expiry on, whether or not there was an event.
 func (s *Store) EndInvites(ctx context.Context, n int) (ended int, _ error) {
 	due, err := store.ReadColumn[int](ctx, s.Rows, `SELECT 1 FROM group_invites
 		WHERE told_ms <> expire_ms AND expire_ms <= $1 LIMIT 1`, s.now())
-	if err != nil || len(due) == 0 { // as nearly always
+	if err != nil || len(due) == 0 { // the usual case needs no transaction
 		return 0, err
 	}
 	err = s.write(ctx, func(t Tx) error {
-		now, lock, err := t.dueLock(ctx)
+		currentTime, lock, err := t.skipLocked(ctx)
 		if err != nil {
 			return err
 		}
-		due, err := invites.All(ctx, t.Rows, ` WHERE t.told_ms <> t.expire_ms AND t.expire_ms <= $1 ORDER BY t.expire_ms LIMIT $2`+lock,
-			store.MS(now), n)
+		due, err := invites.All(ctx, t.Rows,
+			` WHERE t.told_ms <> t.expire_ms AND t.expire_ms <= $1 ORDER BY t.expire_ms LIMIT $2`+lock,
+			store.MS(currentTime), n)
 		if err != nil {
 			return err
 		}
 		ended = len(due)
 		for _, i := range due {
-			if _, err := t.Exec(ctx, `UPDATE group_invites SET told_ms = expire_ms WHERE uid = $1`, string(i.UID)); err != nil {
+			_, err := t.Exec(ctx, `UPDATE group_invites SET told_ms = expire_ms WHERE uid = $1`, string(i.UID))
+			if err != nil {
 				return err
 			}
 			if err := t.Emit(ctx, resource.InviteExpired, i.UID, i.UID.Parent(), i, i); err != nil {
@@ -98,14 +101,14 @@ func (s *Store) EndInvites(ctx context.Context, n int) (ended int, _ error) {
 	return ended, err
 }
 
-// UpdateInvite puts after in the place of before, under the rules of UpdateGroup,
-// and returns it with the role it promises. It returns fault.NotFound if its role
-// is not there, and fault.FailedPrecondition if somebody has used the invite.
+// UpdateInvite replaces before by after, under the rules of UpdateGroup, and
+// returns it with its role. It returns fault.NotFound if its role does not exist,
+// and fault.FailedPrecondition if somebody has used the invite.
 func (s *Store) UpdateInvite(
 	ctx context.Context, before, after resource.GroupInvite,
 ) (out resource.GroupInvite, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		if _, err := t.LockInvite(ctx, before.UID); err != nil { // as those do who use it
+		if _, err := t.LockInvite(ctx, before.UID); err != nil { // nobody can use it until the commit
 			return err
 		}
 		var joined int
@@ -114,7 +117,7 @@ func (s *Store) UpdateInvite(
 			return err
 		}
 		if joined > 0 {
-			return fault.Unmet("INVITE_USED", "somebody has joined by this invite: delete it, and create another")
+			return fault.Unmet("INVITE_USED", "somebody has joined with this invite: delete it and create a new one")
 		}
 		if err := t.RequireRole(ctx, after.Role); err != nil {
 			return err
@@ -128,8 +131,9 @@ func (s *Store) UpdateInvite(
 	return out, err
 }
 
-// DeleteInvite removes an invite. One that is not there is gone already. Whoever
-// comes with its code later is told that it was taken back.
+// DeleteInvite removes an invite. It returns nil if there is no such invite. It
+// records the deletion, so that the error for its code can say that the invite
+// was revoked.
 func (s *Store) DeleteInvite(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.recordEnded(ctx, uid, InviteRevoked); err != nil {
@@ -146,46 +150,49 @@ func (s *Store) Invites(
 	return store.List(ctx, s.DB, &invites, r, f, p)
 }
 
-// recordEnded records why an invite is about to be deleted.
+// recordEnded records why an invite is about to be deleted, and deletes records that are older than endedKept.
 func (t Tx) recordEnded(ctx context.Context, uid resource.UID, reason string) error {
-	now := t.DB.Time()
-	if _, err := t.Exec(ctx, `DELETE FROM ended_invites WHERE end_ms < $1`, store.MS(now.Add(-endedKept))); err != nil {
+	currentTime := t.DB.Time()
+	oldest := currentTime.Add(-endedKept)
+	if _, err := t.Exec(ctx, `DELETE FROM ended_invites WHERE end_ms < $1`, store.MS(oldest)); err != nil {
 		return err
 	}
 	_, err := t.Exec(ctx, `INSERT INTO ended_invites (uid, digest, reason, end_ms)
 		SELECT t.uid, t.digest, $2, $3 FROM group_invites AS t WHERE t.uid = $1 ON CONFLICT (uid) DO NOTHING`, string(uid),
-		reason, store.MS(now))
+		reason, store.MS(currentTime))
 	return err
 }
 
-// Why an invite is gone.
+// The reasons why an invite was deleted.
 const (
 	InviteUsed    = "used"
 	InviteRevoked = "revoked"
-
-	endedKept = 90 * 24 * time.Hour
 )
 
-// Joins returns who came into a group, or one below it, through invites, newest first.
+// endedKept is how long the reason of a deletion is kept.
+const endedKept = 90 * 24 * time.Hour
+
+// Joins returns the uses of invites to a group and to groups below it, newest first, at most resource.JoinsListed.
 func (s *Store) Joins(ctx context.Context, group resource.UID) ([]resource.Join, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Join, error) {
 		var j resource.Join
-		var at int64
-		var claimed string
-		err := row.Scan(&j.Invite, &j.Identity, &j.Role, &at, &j.Name, &j.Email, &claimed)
+		var ms int64
+		var unverified string
+		err := row.Scan(&j.Invite, &j.Identity, &j.Role, &ms, &j.Name, &j.Email, &unverified)
 		j.Group = j.Invite.Parent()
-		if j.Time = store.FromMS(at); j.Email == "" {
-			j.Email = claimed
+		if j.Time = store.FromMS(ms); j.Email == "" {
+			j.Email = unverified
 		}
 		return j, err
-	}, `SELECT j.invite, j.identity, j.role, j.at_ms, coalesce(i.name, ''), coalesce(i.email, ''), coalesce(i.email_unverified, '')
-		FROM joins AS j LEFT JOIN identities AS i ON i.uid = j.identity 
+	}, `SELECT j.invite, j.identity, j.role, j.at_ms,
+			coalesce(i.name, ''), coalesce(i.email, ''), coalesce(i.email_unverified, '')
+		FROM joins AS j LEFT JOIN identities AS i ON i.uid = j.identity
 		WHERE j.grp IN (SELECT g.seg FROM groups AS g WHERE g.uid >= $1 AND g.uid < $2)
 		ORDER BY j.at_ms DESC LIMIT $3`, string(group), string(group)+"0", resource.JoinsListed)
 }
 
-// EndedInvite returns the digest of the code of an invite that is gone, and why it
-// is, or fault.NotFound.
+// EndedInvite returns the digest of the code of a deleted invite, and the reason of
+// its deletion, or fault.NotFound.
 func (s *Store) EndedInvite(ctx context.Context, uid resource.UID) (digest []byte, reason string, err error) {
 	err = s.Row(ctx, endedInvite, []any{string(uid)}, &digest, &reason)
 	return digest, reason, store.Missing(err, "group invite", uid)
@@ -199,14 +206,13 @@ func (t Tx) EndedInvite(ctx context.Context, uid resource.UID) (digest []byte, r
 	return digest, reason, store.Missing(err, "group invite", uid)
 }
 
-// LockInvite reads an invite that is about to be redeemed, or returns
-// fault.NotFound: of two who come at once with one that is good once, the second
-// finds it gone.
+// LockInvite reads and locks an invite, or returns fault.NotFound. If two callers
+// use a single-use invite at the same time, the second gets fault.NotFound.
 func (t Tx) LockInvite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
 	return store.Lock(ctx, t.Tx, &invites, uid, t.DB.Engine.ForUpdate)
 }
 
-// bindInvited gives an identity what an invite promises, unless it has it.
+// bindInvited creates the binding of an invite for an identity, unless the identity already has an equal binding.
 func (t Tx) bindInvited(ctx context.Context, i resource.GroupInvite, identity resource.UID) error {
 	group := i.UID.Parent()
 	b := i.Binding(group.NewChild(), identity, t.DB.Time())
@@ -214,18 +220,18 @@ func (t Tx) bindInvited(ctx context.Context, i resource.GroupInvite, identity re
 		_, err := t.EnsureBinding(ctx, group, identity, i.Role)
 		return err
 	}
-	same, err := bareBindings.All(ctx, t.Rows, ` WHERE t.parent = $1 AND t.identity = $2 AND t.role = $3`,
+	held, err := bareBindings.All(ctx, t.Rows, ` WHERE t.parent = $1 AND t.identity = $2 AND t.role = $3`,
 		store.Segment(group), string(identity), store.Segment(i.Role))
-	if err != nil || slices.ContainsFunc(same, func(o resource.RoleBinding) bool {
-		return o.StartTime.Equal(b.StartTime) && o.ExpireTime.Equal(b.ExpireTime)
+	if err != nil || slices.ContainsFunc(held, func(h resource.RoleBinding) bool {
+		return h.StartTime.Equal(b.StartTime) && h.ExpireTime.Equal(b.ExpireTime)
 	}) {
 		return err
 	}
 	return t.Grant(ctx, b)
 }
 
-// UseInvite gives an identity the role that an invite promises, and removes the
-// invite if it is good once.
+// UseInvite gives an identity the role of an invite, records the use, and deletes a
+// single-use invite.
 func (t Tx) UseInvite(ctx context.Context, i resource.GroupInvite, identity resource.UID) error {
 	group := i.UID.Parent()
 	if err := t.bindInvited(ctx, i, identity); err != nil {
@@ -246,30 +252,31 @@ func (t Tx) UseInvite(ctx context.Context, i resource.GroupInvite, identity reso
 			return err
 		}
 	}
-	return t.Emit(ctx, resource.Registered, "", group, nil, map[string]resource.UID{"identity": identity, "group": group})
+	return t.Emit(ctx, resource.Registered, "", group, nil,
+		map[string]resource.UID{"identity": identity, "group": group})
 }
 
-// InvitesUsed returns when somebody last joined by each of these invites.
+// InvitesUsed returns the time of the last use of each of these invites. It leaves out unused invites.
 func (s *Store) InvitesUsed(ctx context.Context, invites []resource.UID) (map[resource.UID]time.Time, error) {
-	all := map[resource.UID]time.Time{}
+	used := map[resource.UID]time.Time{}
 	if len(invites) == 0 {
-		return all, nil
+		return used, nil
 	}
-	by := map[resource.UID][]resource.UID{}
+	byGroup := map[resource.UID][]resource.UID{}
 	for _, uid := range invites {
-		by[uid.Parent()] = append(by[uid.Parent()], uid)
+		byGroup[uid.Parent()] = append(byGroup[uid.Parent()], uid)
 	}
-	for group, some := range by {
+	for group, uids := range byGroup {
 		q := store.Query{Engine: s.Engine}
 		text := `SELECT invite, max(at_ms) FROM joins WHERE grp = ` + q.Arg(store.Segment(group)) + `
-			AND invite IN (SELECT v FROM ` + s.Engine.Unnest(&q, texts(some)) + ` AS s) GROUP BY invite`
+			AND invite IN (SELECT v FROM ` + s.Engine.Unnest(&q, distinct(uids)) + ` AS s) GROUP BY invite`
 		times, err := store.ReadMap[resource.UID, int64](ctx, s.Rows, text, q.Args...)
 		if err != nil {
 			return nil, err
 		}
-		for uid, at := range times {
-			all[uid] = store.FromMS(at)
+		for uid, ms := range times {
+			used[uid] = store.FromMS(ms)
 		}
 	}
-	return all, nil
+	return used, nil
 }

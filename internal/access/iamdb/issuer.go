@@ -12,24 +12,24 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// RecordLastSeen records when an identity was last assumed. It is no change of the
-// identity: there is no event, and the time of its last update stays.
-func (s *Store) RecordLastSeen(ctx context.Context, identity resource.UID, at time.Time) error {
+// RecordLastSeen records when an identity was last assumed. This does not count as a
+// change of the identity: there is no event, and its update time stays.
+func (s *Store) RecordLastSeen(ctx context.Context, identity resource.UID, seen time.Time) error {
 	_, err := s.Exec(ctx, `UPDATE identities SET last_seen_ms = $2 WHERE uid = $1 AND last_seen_ms < $2`,
-		string(identity), store.MS(at))
+		string(identity), store.MS(seen))
 	return err
 }
 
-// NextIssuer returns the issuer that identities trust and that follows after in
-// byte order, or "" if there is none.
+// NextIssuer returns the first issuer after the given one, in byte order, that an
+// identity trusts, or "" if there is none.
 func (s *Store) NextIssuer(ctx context.Context, after string) (string, error) {
 	var next sql.NullString
 	err := s.Row(ctx, `SELECT min(issuer) FROM identities WHERE issuer > $1`, []any{after}, &next)
 	return next.String, err
 }
 
-// IssuerState returns how the last look at an issuer went; the zero times say
-// that there was none.
+// IssuerState returns the result of the last check of an issuer. Its times are
+// zero if there was no check.
 func (s *Store) IssuerState(ctx context.Context, issuer string) (resource.IssuerState, error) {
 	state := resource.IssuerState{Issuer: issuer}
 	var checked, succeeded int64
@@ -49,8 +49,9 @@ func (s *Store) IssuerState(ctx context.Context, issuer string) (resource.Issuer
 	return state, json.Unmarshal([]byte(keys), &state.Keys)
 }
 
-// ClaimIssuer reports whether the last check of an issuer was before due, and
-// records that there is one now: if replicas ask at once, one of them is told so.
+// ClaimIssuer reports whether the last check of an issuer was before due. If so, it
+// records a new check. If several replicas call it at the same time, it returns
+// true to one of them.
 func (s *Store) ClaimIssuer(ctx context.Context, issuer string, due time.Time) (bool, error) {
 	n, err := s.Exec(ctx, `
 		INSERT INTO issuers (issuer, check_ms, success_ms, problem, keys) VALUES ($1, $2, 0, 'is being looked at', '[]')
@@ -59,8 +60,8 @@ func (s *Store) ClaimIssuer(ctx context.Context, issuer string, due time.Time) (
 	return n == 1, err
 }
 
-// NoteIssuer records the result of a check of an issuer. After one that failed, the
-// time and the keys of the last success stay.
+// NoteIssuer records the result of a check of an issuer. A failed check keeps the
+// time and the keys of the last successful one.
 func (s *Store) NoteIssuer(ctx context.Context, state resource.IssuerState) error {
 	if state.Problem != "" {
 		_, err := s.Exec(ctx, `UPDATE issuers SET check_ms = $2, problem = $3 WHERE issuer = $1`,
@@ -76,33 +77,33 @@ func (s *Store) NoteIssuer(ctx context.Context, state resource.IssuerState) erro
 	return err
 }
 
-// DropIssuers deletes the issuers that no identity trusts any more.
+// DropIssuers deletes the states of issuers that no identity trusts.
 func (s *Store) DropIssuers(ctx context.Context) error {
 	_, err := s.Exec(ctx,
 		`DELETE FROM issuers WHERE NOT EXISTS (SELECT 1 FROM identities AS i WHERE i.issuer = issuers.issuer)`)
 	return err
 }
 
-// IdentitiesOf returns identities within a reach that trust an issuer by name,
-// or, for "", those that trust issuers by pattern or by keys that are given. It
-// returns no more than limit and looks at no more than ten times as many;
-// complete reports whether those are all.
+// IdentitiesOf returns identities within a reach that trust an issuer by name. If
+// issuer is "", it returns identities that trust issuers by a pattern or by static
+// keys. It returns at most limit identities and reads at most ten times as many;
+// complete is false if there may be more.
 func (s *Store) IdentitiesOf(
 	ctx context.Context, r store.Reach, issuer string, limit int,
-) (all []resource.Identity, complete bool, _ error) {
-	looked := 0
+) (trusting []resource.Identity, complete bool, _ error) {
+	read := 0
 	complete = true
 	err := s.Rows(ctx, identities.Select()+` WHERE t.issuer = $1 ORDER BY t.subject, t.seg`, []any{issuer},
 		func(row store.Scanner) (bool, error) {
-			if looked++; looked > 10*limit || len(all) == limit {
+			if read++; read > 10*limit || len(trusting) == limit {
 				complete = false
 				return true, nil
 			}
 			i, err := identities.Scan(row)
 			if err == nil && (store.Covered(r.Under, i.UID.Parent()) || slices.Contains(r.Also, i.UID)) {
-				all = append(all, i)
+				trusting = append(trusting, i)
 			}
 			return false, err
 		})
-	return all, complete, err
+	return trusting, complete, err
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A SigningKey is a key of the issuer, sealed.
+// A SigningKey is an encrypted key of our token issuer.
 type SigningKey struct {
 	ID         string
 	Algorithm  string
-	Sealed     []byte
+	Sealed     []byte // encrypted private key
 	CreateTime time.Time
-	Pair       *SigningKey // of another algorithm, dropped with it; nil if it has none yet
+	Pair       *SigningKey // a key of another algorithm that is dropped together with this one; nil if there is none yet
 }
 
 // SigningKeys returns the issuer's keys with their pairs, newest first.
 func (s *Store) SigningKeys(ctx context.Context) ([]SigningKey, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (k SigningKey, _ error) {
 		var p SigningKey
-		var at, paired int64
-		err := row.Scan(&k.ID, &k.Algorithm, &k.Sealed, &at, &p.ID, &p.Algorithm, &p.Sealed, &paired)
-		k.CreateTime = store.FromMS(at)
+		var created, paired int64
+		err := row.Scan(&k.ID, &k.Algorithm, &k.Sealed, &created, &p.ID, &p.Algorithm, &p.Sealed, &paired)
+		k.CreateTime = store.FromMS(created)
 		if p.ID != "" {
 			p.CreateTime = store.FromMS(paired)
 			k.Pair = &p
@@ -35,8 +35,8 @@ func (s *Store) SigningKeys(ctx context.Context) ([]SigningKey, error) {
 		FROM signing_keys AS k LEFT JOIN paired_keys AS p ON p.pair = k.id ORDER BY k.create_ms DESC, k.id`)
 }
 
-// PairSigningKey makes p the pair of the key of that id, unless it has one or is
-// gone: of replicas that do so together, one wins.
+// PairSigningKey makes p the pair of the key with an id, unless that key has a pair
+// or does not exist. If several replicas call it at the same time, one of them wins.
 func (s *Store) PairSigningKey(ctx context.Context, id string, p SigningKey) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.serialize(ctx); err != nil {
@@ -53,20 +53,20 @@ func (s *Store) PairSigningKey(ctx context.Context, id string, p SigningKey) err
 	})
 }
 
-// serialize makes transactions that call it run one after the other.
+// serialize locks a row until the commit, so that transactions that call it run one after the other.
 func (t Tx) serialize(ctx context.Context) error {
 	var one int
 	return t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+t.DB.Engine.ForUpdate, nil, &one)
 }
 
-func (t Tx) insertSigningKey(ctx context.Context, k SigningKey, at int64) error {
+func (t Tx) insertSigningKey(ctx context.Context, k SigningKey, createMS int64) error {
 	_, err := t.Exec(ctx, `INSERT INTO signing_keys (id, algorithm, sealed, create_ms) VALUES ($1, $2, $3, $4)`,
-		k.ID, k.Algorithm, k.Sealed, at)
+		k.ID, k.Algorithm, k.Sealed, createMS)
 	return err
 }
 
-// InsertFirstSigningKey adds k unless there is a key already: of replicas that
-// start together, one wins.
+// InsertFirstSigningKey adds k unless there already is a key. If several replicas
+// start at the same time, one of them wins.
 func (s *Store) InsertFirstSigningKey(ctx context.Context, k SigningKey) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.serialize(ctx); err != nil {
@@ -80,9 +80,10 @@ func (s *Store) InsertFirstSigningKey(ctx context.Context, k SigningKey) error {
 	})
 }
 
-// AddSigningKey adds k if the newest key is still the one of that id, and tells
-// whether it did: of replicas that rotate together, one wins. It is then the
-// newest, even if the clock that dated it is behind.
+// AddSigningKey adds k if the id of the newest key still is newest, and reports
+// whether it did. If several replicas rotate keys at the same time, one of them
+// wins. k becomes the newest key even if the clock that set its creation time is
+// behind.
 func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) (added bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		added = false
@@ -90,12 +91,12 @@ func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) 
 			return err
 		}
 		var id string
-		var at int64
+		var created int64
 		if err := t.Row(ctx, `SELECT id, create_ms FROM signing_keys ORDER BY create_ms DESC, id LIMIT 1`, nil, &id,
-			&at); err != nil || id != newest {
+			&created); err != nil || id != newest {
 			return err
 		}
-		err := t.insertSigningKey(ctx, k, max(store.MS(k.CreateTime), at+1))
+		err := t.insertSigningKey(ctx, k, max(store.MS(k.CreateTime), created+1))
 		added = err == nil
 		t.IdentitiesChanged(resource.SigningKeysSubject)
 		return err
@@ -103,8 +104,8 @@ func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) 
 	return added, err
 }
 
-// DropSigningKey removes a key and its pair: what they have signed is void. It
-// returns fault.NotFound if there is none of that id.
+// DropSigningKey removes a key and its pair. The tokens that they have signed become
+// void. It returns fault.NotFound if there is no key with that id.
 func (s *Store) DropSigningKey(ctx context.Context, id string) error {
 	return s.write(ctx, func(t Tx) error {
 		n, err := t.Exec(ctx, `DELETE FROM signing_keys WHERE id = $1`, id)
@@ -117,7 +118,8 @@ func (s *Store) DropSigningKey(ctx context.Context, id string) error {
 }
 
 // ForgetSealed removes the signing keys and the client secrets that cannot be
-// opened. It returns how many keys they were, and the providers.
+// decrypted. It returns the number of removed keys, and the providers that have
+// lost their client secret.
 func (t Tx) ForgetSealed(
 	ctx context.Context, keyOpens, secretOpens func(sealed []byte) bool,
 ) (keys int, lost []resource.IdentityProvider, _ error) {
@@ -137,11 +139,11 @@ func (t Tx) ForgetSealed(
 	if keys > 0 {
 		t.IdentitiesChanged(resource.SigningKeysSubject)
 	}
-	all, err := providers.All(ctx, t.Rows, ` ORDER BY t.uid`+t.DB.Engine.ForUpdate)
+	locked, err := providers.All(ctx, t.Rows, ` ORDER BY t.uid`+t.DB.Engine.ForUpdate)
 	if err != nil {
 		return 0, nil, err
 	}
-	for _, before := range all {
+	for _, before := range locked {
 		if before.OIDC == nil || len(before.OIDC.ClientSecret.Sealed) == 0 || secretOpens(before.OIDC.ClientSecret.Sealed) {
 			continue
 		}

@@ -26,8 +26,8 @@ var mappings = store.Kind[resource.ExternalGroupRoleMapping]{
 	},
 }
 
-// InsertMapping adds m. It returns fault.NotFound if its provider or its role is
-// not there, and fault.AlreadyExists if there is the same one.
+// InsertMapping adds m. It returns fault.NotFound if its provider or its role does
+// not exist, and fault.AlreadyExists if there is an equal mapping.
 func (s *Store) InsertMapping(ctx context.Context, m resource.ExternalGroupRoleMapping) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.Require(ctx, "identity_providers", "identity provider", m.Provider()); err != nil {
@@ -50,7 +50,7 @@ func (s *Store) Mapping(ctx context.Context, uid resource.UID) (resource.Externa
 	return store.Get(ctx, s.DB, &mappings, uid)
 }
 
-// DeleteMapping removes a mapping. It returns fault.NotFound if there is none.
+// DeleteMapping removes a mapping, or returns fault.NotFound.
 func (s *Store) DeleteMapping(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		m, err := t.deleteMapping(ctx, uid)
@@ -61,19 +61,20 @@ func (s *Store) DeleteMapping(ctx context.Context, uid resource.UID) error {
 	})
 }
 
-// DeleteMappings removes the mappings of a provider that are there, all in one
-// go, and returns them in the order of uids.
+// DeleteMappings removes the mappings of a provider with these uids in one
+// transaction, and returns them in the order of uids. It skips uids of mappings
+// that do not exist or belong to another provider.
 func (s *Store) DeleteMappings(
 	ctx context.Context, provider resource.UID, uids []resource.UID,
-) (gone []resource.ExternalGroupRoleMapping, _ error) {
-	place := map[resource.UID]int{}
+) (deleted []resource.ExternalGroupRoleMapping, _ error) {
+	position := map[resource.UID]int{}
 	for i, uid := range slices.Backward(uids) {
-		place[uid] = i // the first, if it is there twice
+		position[uid] = i // the first position of a uid that is there twice
 	}
 	err := s.write(ctx, func(t Tx) error {
-		gone = nil
-		// In one order always: two calls that lock the same rows in opposite orders would wait for each other.
-		for _, uid := range slices.Sorted(maps.Keys(place)) {
+		deleted = nil
+		// A fixed order, because two calls that lock the same rows in opposite orders would deadlock.
+		for _, uid := range slices.Sorted(maps.Keys(position)) {
 			if uid.Parent() != provider {
 				continue
 			}
@@ -84,18 +85,20 @@ func (s *Store) DeleteMappings(
 			if err != nil {
 				return err
 			}
-			gone = append(gone, m)
+			deleted = append(deleted, m)
 		}
-		if len(gone) == 0 {
+		if len(deleted) == 0 {
 			return nil
 		}
-		slices.SortFunc(gone, func(a, b resource.ExternalGroupRoleMapping) int { return place[a.UID] - place[b.UID] })
-		return t.Emit(ctx, resource.MappingsDeleted, provider, provider.Root(), gone, nil)
+		slices.SortFunc(deleted, func(a, b resource.ExternalGroupRoleMapping) int {
+			return position[a.UID] - position[b.UID]
+		})
+		return t.Emit(ctx, resource.MappingsDeleted, provider, provider.Root(), deleted, nil)
 	})
-	return gone, err
+	return deleted, err
 }
 
-// deleteMapping removes a mapping and its count, without an event.
+// deleteMapping removes a mapping and updates the counters. The caller emits the event.
 func (t Tx) deleteMapping(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
 	m, err := store.Lock(ctx, t.Tx, &mappings, uid, t.DB.Engine.ForDelete)
 	if err != nil {

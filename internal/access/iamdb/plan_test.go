@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/plantest"
 )
 
-// TestPlans looks at the statement that finds people by their e-mail addresses.
+// TestPlans checks that the statement that finds people by their e-mail addresses uses an index.
 func TestPlans(t *testing.T) {
 	var org resource.UID
 	insert := func(db *store.DB) {
@@ -19,7 +19,8 @@ func TestPlans(t *testing.T) {
 		for i := range 3000 {
 			uid := resource.NewRoot()
 			email := fmt.Sprintf("p%d@people.test", i/2)
-			people = append(people, append(store.TreeColumns(uid), email, "", email, "", "", 1, "{}", "", "", "", 0, i, i, nil, ""))
+			person := append(store.TreeColumns(uid), email, "", email, "", "", 1, "{}", "", "", "", 0, i, i, nil, "")
+			people = append(people, person)
 			members = append(members, []any{store.Segment(org), string(uid)})
 		}
 		plantest.Insert(t, db, "identities", people...)

@@ -37,7 +37,7 @@ var providers = store.Kind[resource.IdentityProvider]{
 }
 
 // InsertProvider adds p. It returns fault.NotFound if its group or its default
-// role is not there.
+// role does not exist.
 func (s *Store) InsertProvider(ctx context.Context, p resource.IdentityProvider) error {
 	p.Epoch, p.Trusted = 0, false
 	p.Realm = p.OwnRealm()
@@ -57,16 +57,18 @@ func (s *Store) Provider(ctx context.Context, uid resource.UID) (resource.Identi
 	return store.Get(ctx, s.DB, &providers, uid)
 }
 
-// A ProviderChange changes a provider whose mappings are given. It says which of
-// the provider's people stay who they are, if what it believes changes; if keep
-// is nil, none does.
+// A ProviderChange changes a provider that has the given mappings. If the change
+// begins a new epoch, keep reports which people of the provider remain the same
+// identities. If keep is nil, nobody does.
 type ProviderChange func(p *resource.IdentityProvider,
 	mappings []resource.ExternalGroupRoleMapping) (keep func(resource.UID) bool, _ error)
 
-// UpdateProvider applies change to the provider and returns the result, under
-// the rules of UpdateGroup. If what it believes changes, or whether the operator
-// trusts it, a new epoch begins: everything it vouched for before is void, and
-// its people are new people, but for those that are kept.
+// UpdateProvider applies change to the provider and returns the result. It returns
+// fault.NotFound if there is no such provider or its new default role does not exist,
+// and the error of change. If the change affects how the provider identifies people,
+// or whether the operator trusts it, a new epoch begins: everything that the provider
+// vouched for before is void, and only the people whom change keeps remain the same
+// identities.
 func (s *Store) UpdateProvider(
 	ctx context.Context, uid resource.UID, change ProviderChange,
 ) (p resource.IdentityProvider, _ error) {
@@ -100,8 +102,9 @@ func (s *Store) UpdateProvider(
 	return p, err
 }
 
-// beginEpoch makes everything that a provider vouched for void and gives it
-// another realm. People who are kept move there, unless somebody is there already.
+// beginEpoch makes everything that a provider vouched for void and gives the provider
+// a new realm. People whom keep selects move to that realm, unless somebody with
+// their subject is already there.
 func (t Tx) beginEpoch(
 	ctx context.Context, before resource.IdentityProvider, p *resource.IdentityProvider, keep func(resource.UID) bool,
 ) error {
@@ -113,7 +116,7 @@ func (t Tx) beginEpoch(
 	if err := t.revoke(ctx, resource.VoucherSubject(before.Voucher())); err != nil {
 		return err
 	}
-	if _, err := t.endSelected(ctx, resource.EndProviderChanged, `t.provider = $1`, string(before.UID)); err != nil {
+	if _, err := t.endSessionsWhere(ctx, resource.EndProviderChanged, `t.provider = $1`, string(before.UID)); err != nil {
 		return err
 	}
 	if keep == nil {
@@ -136,7 +139,7 @@ func (t Tx) beginEpoch(
 	return nil
 }
 
-// moveToRealm makes a person one of the people that a provider vouches for now.
+// moveToRealm moves a person to the realm of a provider.
 func (t Tx) moveToRealm(ctx context.Context, i resource.Identity, p resource.IdentityProvider) error {
 	before := i
 	i.Relationship = resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: p.OIDC.Issuer,
@@ -150,9 +153,9 @@ func (t Tx) MappingsOf(ctx context.Context, provider resource.UID) ([]resource.E
 	return mappings.All(ctx, t.Rows, ` WHERE t.parent = $1 ORDER BY t.uid`, store.Segment(provider))
 }
 
-// DeleteProvider removes a provider that has no mappings and that nobody came
-// through. It returns fault.FailedPrecondition while there are any, and
-// fault.NotFound if there is no such provider.
+// DeleteProvider removes a provider. It returns fault.FailedPrecondition while it
+// has mappings or there are identities that signed in with it, and fault.NotFound
+// if there is no such provider.
 func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &providers, uid, s.Engine.ForDelete)
@@ -183,8 +186,8 @@ func (s *Store) Providers(
 	return store.List(ctx, s.DB, &providers, r, f, p)
 }
 
-// OwnersThrough returns how many owners of an organization, without an end, have
-// come through one of its providers that is in use.
+// OwnersThrough returns the number of permanent owners of an organization who can
+// sign in with one of its enabled providers.
 func (s *Store) OwnersThrough(ctx context.Context, org resource.UID) (n int, err error) {
 	err = s.Row(ctx, ownersThrough, []any{store.Segment(org), store.Segment(resource.OwnerRole), false, s.now()}, &n)
 	return n, err
@@ -192,23 +195,24 @@ func (s *Store) OwnersThrough(ctx context.Context, org resource.UID) (n int, err
 
 // OwnersThrough is Store.OwnersThrough inside a transaction.
 func (t Tx) OwnersThrough(ctx context.Context, org resource.UID) (n int, err error) {
-	now, err := t.Clock(ctx)
+	currentTime, err := t.Clock(ctx)
 	if err == nil {
-		err = t.Row(ctx, ownersThrough, []any{store.Segment(org), store.Segment(resource.OwnerRole), false, store.MS(now)}, &n)
+		args := []any{store.Segment(org), store.Segment(resource.OwnerRole), false, store.MS(currentTime)}
+		err = t.Row(ctx, ownersThrough, args, &n)
 	}
 	return n, err
 }
 
-var ownersThrough = `SELECT count(*) FROM role_bindings AS b WHERE b.parent = $1 AND b.role = $2 AND ` + lasts("$4") + ` AND EXISTS
-	(SELECT 1 FROM arrivals AS a JOIN identity_providers AS p ON p.seg = a.provider
-	JOIN identities AS i ON i.uid = a.identity
+var ownersThrough = `SELECT count(*) FROM role_bindings AS b
+	WHERE b.parent = $1 AND b.role = $2 AND ` + permanentAt("$4") + ` AND EXISTS
+		(SELECT 1 FROM arrivals AS a JOIN identity_providers AS p ON p.seg = a.provider
+		JOIN identities AS i ON i.uid = a.identity
 		WHERE a.identity = b.identity AND p.a1 = $1 AND p.disabled = $3 AND i.realm = p.realm)`
 
-// ProvidersFor returns the providers that speak for a group and that people can
-// sign in with: those of the group and of the groups above it, by name. A
-// provider of a folder does not speak for its organization.
+// ProvidersFor returns the enabled providers of a group and of the groups above
+// it, sorted by name. A provider of a folder is not a provider of its organization.
 func (s *Store) ProvidersFor(ctx context.Context, group resource.UID) ([]resource.IdentityProvider, error) {
-	var all []resource.IdentityProvider
+	var enabled []resource.IdentityProvider
 	for _, g := range append(group.Ancestors(), group) {
 		found, err := providers.All(ctx, s.Rows, ` WHERE t.parent = $1 ORDER BY t.name, t.seg LIMIT 100`, store.Segment(g))
 		if err != nil {
@@ -216,16 +220,16 @@ func (s *Store) ProvidersFor(ctx context.Context, group resource.UID) ([]resourc
 		}
 		for _, p := range found {
 			if p.UID.Parent() == g && !p.Disabled {
-				all = append(all, p)
+				enabled = append(enabled, p)
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b resource.IdentityProvider) int { return strings.Compare(a.Name, b.Name) })
-	return all, nil
+	slices.SortStableFunc(enabled, func(a, b resource.IdentityProvider) int { return strings.Compare(a.Name, b.Name) })
+	return enabled, nil
 }
 
-// RolesFor returns the names of the roles that somebody gets who comes through a
-// provider for the first time and is in those groups.
+// RolesFor returns the names of the roles that a person with these external groups
+// gets at the first sign-in with a provider.
 func (s *Store) RolesFor(ctx context.Context, p resource.IdentityProvider, groups []string) ([]string, error) {
 	uids := []resource.UID{p.DefaultRole}
 	mapped, err := mappings.All(ctx, s.Rows, ` WHERE t.parent = $1 ORDER BY t.uid`, store.Segment(p.UID))
@@ -250,8 +254,8 @@ func (s *Store) RolesFor(ctx context.Context, p resource.IdentityProvider, group
 
 // ClientSecrets returns the sealed client secrets of all providers.
 func (s *Store) ClientSecrets(ctx context.Context) (sealed [][]byte, _ error) {
-	all, err := providers.All(ctx, s.Rows, ``)
-	for _, p := range all {
+	stored, err := providers.All(ctx, s.Rows, ``)
+	for _, p := range stored {
 		if p.OIDC != nil && len(p.OIDC.ClientSecret.Sealed) > 0 {
 			sealed = append(sealed, p.OIDC.ClientSecret.Sealed)
 		}

@@ -24,8 +24,8 @@ var roles = store.Kind[resource.Role]{
 	},
 }
 
-// InsertRole adds r. It returns fault.NotFound if its group is not there, and
-// fault.AlreadyExists if that group has a role of the name.
+// InsertRole adds r. It returns fault.NotFound if its group does not exist, and
+// fault.AlreadyExists if the group has a role with that name.
 func (s *Store) InsertRole(ctx context.Context, r resource.Role) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, r.UID.Parent()); err != nil {
@@ -41,7 +41,7 @@ func (s *Store) Role(ctx context.Context, uid resource.UID) (resource.Role, erro
 	return store.Get(ctx, s.DB, &roles, uid)
 }
 
-// UpdateRole puts after in the place of before, under the rules of UpdateGroup.
+// UpdateRole replaces before by after, under the rules of UpdateGroup.
 func (s *Store) UpdateRole(ctx context.Context, before, after resource.Role) (resource.Role, error) {
 	err := s.write(ctx, func(t Tx) error {
 		t.RoleChanged(after.UID)
@@ -50,7 +50,7 @@ func (s *Store) UpdateRole(ctx context.Context, before, after resource.Role) (re
 	return after, err
 }
 
-// roleUsers is what keeps a role from being deleted.
+// roleUsers are the resources that prevent the deletion of a role.
 var roleUsers = []store.Reference{
 	{Table: "role_bindings", Column: "role", Label: "role bindings"},
 	{Table: "group_invites", Column: "role", Label: "group invites"},
@@ -60,16 +60,15 @@ var roleUsers = []store.Reference{
 	{Table: "access_rules", Column: "requester", Label: "access rules"},
 }
 
-// DeleteRole removes a role that nothing refers to but bindings that are over, which go with it. It returns
-// fault.FailedPrecondition, naming the kinds, while something does, and
-// fault.NotFound if there is no such role.
+// DeleteRole removes a role and its expired bindings. It returns fault.FailedPrecondition, naming the kinds, while
+// another resource refers to the role, and fault.NotFound if there is no such role.
 func (s *Store) DeleteRole(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		r, err := store.Lock(ctx, t.Tx, &roles, uid, s.Engine.ForDelete)
 		if err != nil {
 			return err
 		}
-		if err := t.deleteOver(ctx, `t.role = $1`, store.Segment(uid)); err != nil {
+		if err := t.deleteExpired(ctx, `t.role = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
 		users, err := t.ReferencedBy(ctx, uid, roleUsers)
@@ -91,28 +90,28 @@ func (s *Store) Roles(
 	return store.List(ctx, s.DB, &roles, r, f, p)
 }
 
-// SetManagedRoles brings the service's own roles to these. Replicas that start
-// together do it one after the other.
+// SetManagedRoles inserts and updates the roles that the service itself defines.
+// Replicas that start at the same time do it one after the other.
 func (s *Store) SetManagedRoles(ctx context.Context, managed []resource.Role) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.serialize(ctx); err != nil {
 			return err
 		}
-		all, err := roles.All(ctx, t.Rows, ` WHERE t.parent IS NULL`)
+		found, err := roles.All(ctx, t.Rows, ` WHERE t.parent IS NULL`)
 		if err != nil {
 			return err
 		}
 		stored := map[resource.UID]resource.Role{}
-		for _, r := range all {
+		for _, r := range found {
 			stored[r.UID] = r
 		}
-		now := s.Time()
+		currentTime := s.Time()
 		for _, r := range managed {
 			old, ok := stored[r.UID]
-			r.CreateTime, r.UpdateTime = old.CreateTime, now
+			r.CreateTime, r.UpdateTime = old.CreateTime, currentTime
 			switch {
 			case !ok:
-				r.CreateTime = now
+				r.CreateTime = currentTime
 				err = store.InsertRow(ctx, t.Tx, &roles, r)
 				t.RoleChanged(r.UID)
 			case old.Capabilities != r.Capabilities || old.Description != r.Description || old.Name != r.Name:
@@ -127,14 +126,15 @@ func (s *Store) SetManagedRoles(ctx context.Context, managed []resource.Role) er
 	})
 }
 
-// RolesUsableOn returns up to n roles that can be bound on a group: the managed ones, and those of the group and of the
-// groups above it.
+// RolesUsableOn returns up to n roles that can be bound on a group: managed roles, and the roles of the group and its
+// ancestors.
 func (s *Store) RolesUsableOn(ctx context.Context, group resource.UID, n int) ([]resource.Role, error) {
 	q := store.Query{Engine: s.Engine}
 	var segments []int64
 	for _, g := range append(group.Ancestors(), group) {
 		segments = append(segments, store.Segment(g))
 	}
-	return roles.All(ctx, s.Rows, ` WHERE t.parent IS NULL OR t.parent IN (SELECT v FROM `+s.Engine.Unnest(&q, segments)+` AS s)
-		ORDER BY t.uid LIMIT `+q.Arg(n), q.Args...)
+	where := ` WHERE t.parent IS NULL OR t.parent IN (SELECT v FROM ` + s.Engine.Unnest(&q, segments) + ` AS s)
+		ORDER BY t.uid LIMIT ` + q.Arg(n)
+	return roles.All(ctx, s.Rows, where, q.Args...)
 }

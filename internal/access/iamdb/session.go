@@ -34,9 +34,9 @@ func scanSession(row store.Scanner) (s resource.Session, err error) {
 	return s, json.Unmarshal([]byte(act), &s.Act)
 }
 
-// insertSession adds a session, and deletes some that ended long ago. It returns
+// insertSession adds a session, and deletes some that expired long ago. It returns
 // fault.NotFound if the identity does not exist, and fault.Aborted if the provider
-// that vouched for it has changed since.
+// that vouched for the session has begun a new epoch since.
 func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte) error {
 	act, err := json.Marshal(n.Act)
 	if err != nil {
@@ -58,17 +58,17 @@ func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte
 		return err
 	}
 	_, err = t.Exec(ctx, `
-		INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms, cookie, provider, epoch, home, narrowing)
+		INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms, cookie, provider,
+			epoch, home, narrowing)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10, $11, $12, $13)`,
 		n.ID, string(n.Identity), string(act), n.Email, n.Agent, n.Address, store.MS(n.CreateTime), store.MS(n.ExpireTime),
-		cookie,
-		string(n.Voucher.Provider()), n.Voucher.Epoch(), string(n.Home), string(narrowing))
+		cookie, string(n.Voucher.Provider()), n.Voucher.Epoch(), string(n.Home), string(narrowing))
 	return err
 }
 
-// StillVouched holds the provider of a voucher until the commit. It returns
-// fault.Aborted if what the provider believes has changed since: whoever it
-// vouched for is no longer known to be who they were.
+// StillVouched locks the provider of a voucher against changes until the commit. It
+// returns fault.Aborted if the provider has begun a new epoch, because the voucher no
+// longer proves who the person is.
 func (t Tx) StillVouched(ctx context.Context, v resource.Voucher) error {
 	if v == "" {
 		return nil
@@ -82,45 +82,46 @@ func (t Tx) StillVouched(ctx context.Context, v resource.Voucher) error {
 	return err
 }
 
-// StartSession adds a session with its first refresh token, of which it has the
-// digest and the end. Its errors are those of insertSession.
-func (s *Store) StartSession(ctx context.Context, n resource.Session, digest []byte, ends time.Time) error {
+// StartSession adds a session with its first refresh token, given by its digest and
+// its expiry. It returns fault.NotFound if the identity does not exist, and
+// fault.Aborted if the provider that vouched for the session has begun a new epoch.
+func (s *Store) StartSession(ctx context.Context, n resource.Session, digest []byte, expiry time.Time) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.insertSession(ctx, n, nil); err != nil {
 			return err
 		}
-		return t.addRefresh(ctx, n.ID, digest, ends)
+		return t.addRefresh(ctx, n.ID, digest, expiry)
 	})
 }
 
-func (t Tx) addRefresh(ctx context.Context, session string, digest []byte, ends time.Time) error {
+func (t Tx) addRefresh(ctx context.Context, session string, digest []byte, expiry time.Time) error {
 	_, err := t.Exec(ctx, `INSERT INTO refresh_tokens (digest, session, expire_ms, used) VALUES ($1, $2, $3, $4)`,
-		digest, session, store.MS(ends), false)
+		digest, session, store.MS(expiry), false)
 	return err
 }
 
-// sessionsKept is longer than a refresh at the end of a session can take.
+// sessionsKept is how long an expired session stays stored. It is longer than a refresh at the end of a session takes.
 const sessionsKept = time.Minute
 
-// dropExpiredSessions deletes a few sessions that expired a while ago.
+// dropExpiredSessions deletes up to 20 sessions that expired more than sessionsKept ago.
 func (t Tx) dropExpiredSessions(ctx context.Context) error {
 	const few = `SELECT id FROM sessions WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 20`
-	now := store.MS(t.DB.Time().Add(-sessionsKept))
-	if _, err := t.Exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (`+few+`)`, now); err != nil {
+	currentTime := store.MS(t.DB.Time().Add(-sessionsKept))
+	if _, err := t.Exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (`+few+`)`, currentTime); err != nil {
 		return err
 	}
 	_, err := t.Exec(ctx, `DELETE FROM sessions WHERE id IN (`+few+`) AND NOT EXISTS
-		(SELECT 1 FROM refresh_tokens AS r WHERE r.session = sessions.id)`, now)
+		(SELECT 1 FROM refresh_tokens AS r WHERE r.session = sessions.id)`, currentTime)
 	return err
 }
 
-// UseRefresh takes the refresh token of that digest out of use and puts another
-// in its place, which ends then or with the session. It returns
-// fault.Unauthenticated for a token that is unknown or past its time, and for
-// one that was used before: that one has been copied, and its session is ended
-// for everybody.
+// UseRefresh replaces the refresh token with a digest by the one with the digest
+// next. The new token expires at expiry, or with the session if that is earlier;
+// UseRefresh returns this time. It returns fault.Unauthenticated if the token is
+// unknown, has expired or was used before. A token that was used before has been
+// copied, so UseRefresh also ends its session.
 func (s *Store) UseRefresh(
-	ctx context.Context, digest, next []byte, ends time.Time,
+	ctx context.Context, digest, next []byte, expiry time.Time,
 ) (n resource.Session, expires time.Time, _ error) {
 	var refusal error
 	err := s.write(ctx, func(t Tx) error {
@@ -138,17 +139,17 @@ func (s *Store) UseRefresh(
 		if err != nil {
 			return err
 		}
-		now := s.Time()
+		currentTime := s.Time()
 		switch {
 		case used:
 			refusal = fault.New(fault.Unauthenticated,
 				"Unauthenticated: the refresh token was used before; its session has been ended")
 			_, err := t.endSession(ctx, id, resource.EndReplay)
 			return err
-		case store.MS(now) >= ended:
+		case store.MS(currentTime) >= ended:
 			return fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token has expired")
 		}
-		n, expires, err = t.renewSession(ctx, id, digest, next, ends)
+		n, expires, err = t.renewSession(ctx, id, digest, next, expiry)
 		return err
 	})
 	if err == nil {
@@ -158,12 +159,12 @@ func (s *Store) UseRefresh(
 }
 
 func errNoRefresh() error {
-	return fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token is not known, or its session has ended")
+	return fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token is unknown, or its session has ended")
 }
 
-// lockSessionOf locks the session of a refresh token and returns its id. Whoever
-// changes the tokens of a session locks it first: it cannot be ended while it
-// gets another.
+// lockSessionOf locks the session of a refresh token and returns its id. Every
+// transaction that changes the tokens of a session locks the session first, so that
+// it cannot be ended while it gets a new token.
 func (t Tx) lockSessionOf(ctx context.Context, digest []byte) (id string, _ error) {
 	err := t.Row(ctx, `SELECT session FROM refresh_tokens WHERE digest = $1`, []any{digest}, &id)
 	if err == nil {
@@ -175,25 +176,25 @@ func (t Tx) lockSessionOf(ctx context.Context, digest []byte) (id string, _ erro
 	return id, err
 }
 
-// renewSession replaces the refresh token of a session.
+// renewSession replaces the refresh token of a session, and returns the expiry of the new one.
 func (t Tx) renewSession(
-	ctx context.Context, id string, digest, next []byte, ends time.Time,
+	ctx context.Context, id string, digest, next []byte, expiry time.Time,
 ) (n resource.Session, expires time.Time, err error) {
 	if n, err = scanSession(t.QueryRow(ctx, selectSession+` WHERE t.id = $1`, id)); err != nil {
 		return n, expires, err
 	}
 	n.UsedTime = t.DB.Time()
-	if ends.After(n.ExpireTime) {
-		ends = n.ExpireTime
+	if expiry.After(n.ExpireTime) {
+		expiry = n.ExpireTime
 	}
 	if _, err := t.Exec(ctx, `UPDATE refresh_tokens SET used = $2 WHERE digest = $1`, digest, true); err != nil {
 		return n, expires, err
 	}
-	if err := t.addRefresh(ctx, id, next, ends); err != nil {
+	if err := t.addRefresh(ctx, id, next, expiry); err != nil {
 		return n, expires, err
 	}
 	_, err = t.Exec(ctx, `UPDATE sessions SET used_ms = $2 WHERE id = $1`, id, store.MS(n.UsedTime))
-	return n, ends, err
+	return n, expiry, err
 }
 
 // Session returns a session, or fault.NotFound.
@@ -202,16 +203,15 @@ func (s *Store) Session(ctx context.Context, id string) (resource.Session, error
 	return n, store.Missing(err, "session", resource.UID(id))
 }
 
-// Sessions returns the sessions of an identity that are not over, newest first.
+// Sessions returns the unexpired sessions of an identity, newest first, at most 200.
 func (s *Store) Sessions(ctx context.Context, identity resource.UID) ([]resource.Session, error) {
 	return store.ReadAll(ctx, s.Rows, scanSession,
 		selectSession+` WHERE t.identity = $1 AND t.expire_ms > $2 ORDER BY t.create_ms DESC LIMIT 200`, string(identity),
 		store.MS(s.Time()))
 }
 
-// EndSession ends a session: its tokens are void from then on, refresh tokens
-// and others. It reports whether there was one. The event is in the group that
-// answers for the session, and in no other.
+// EndSession ends a session, which makes all its tokens void, and reports whether
+// there was such a session. The event is only in the home group of the session.
 func (s *Store) EndSession(ctx context.Context, id string) (ended bool, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		ended, err = t.endSession(ctx, id, resource.EndRequest)
@@ -240,8 +240,8 @@ func (t Tx) endSession(ctx context.Context, id string, why resource.EndReason) (
 	return true, t.revoke(ctx, resource.SessionSubject(id))
 }
 
-// emitEnded adds the event of a session that was ended, in the group that answers
-// for it. A session that had expired has none: it had ended by itself.
+// emitEnded emits the event of a session that was ended, in the home group of the
+// session. There is no event for a session that had already expired.
 func (t Tx) emitEnded(ctx context.Context, n resource.Session, why resource.EndReason) error {
 	if !t.DB.Time().Before(n.ExpireTime) {
 		return nil
@@ -249,9 +249,8 @@ func (t Tx) emitEnded(ctx context.Context, n resource.Session, why resource.EndR
 	return t.Emit(ctx, resource.SessionEnded, n.Identity, n.Home, resource.EndedSession{Session: n, Reason: why}, nil)
 }
 
-// endSelected ends the sessions that a condition selects, for a reason, and returns
-// how many there were.
-func (t Tx) endSelected(ctx context.Context, why resource.EndReason, where string, args ...any) (int, error) {
+// endSessionsWhere ends the sessions that a condition selects, and returns their number.
+func (t Tx) endSessionsWhere(ctx context.Context, why resource.EndReason, where string, args ...any) (int, error) {
 	ids, err := store.ReadColumn[string](ctx, t.Rows,
 		`SELECT t.id FROM sessions AS t WHERE `+where+` ORDER BY t.id`+t.DB.Engine.ForDelete, args...)
 	if err != nil {
@@ -265,24 +264,26 @@ func (t Tx) endSelected(ctx context.Context, why resource.EndReason, where strin
 	return len(ids), nil
 }
 
-// EndSessions ends the sessions of an identity, but for one, and returns how
-// many there were.
-func (s *Store) EndSessions(ctx context.Context, identity resource.UID, but string) (n int, _ error) {
+// EndSessions ends all sessions of an identity except the one with the id except,
+// and returns their number.
+func (s *Store) EndSessions(ctx context.Context, identity resource.UID, except string) (n int, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
-		n, err = t.EndSessions(ctx, identity, but, resource.EndRequest)
+		n, err = t.EndSessions(ctx, identity, except, resource.EndRequest)
 		return err
 	})
 	return n, err
 }
 
-// EndSessions ends the sessions of an identity, but for one, for a reason, and
-// returns how many there were.
-func (t Tx) EndSessions(ctx context.Context, identity resource.UID, but string, why resource.EndReason) (int, error) {
-	return t.endSelected(ctx, why, `t.identity = $1 AND t.id <> $2`, string(identity), but)
+// EndSessions is Store.EndSessions inside a transaction, with the given reason.
+func (t Tx) EndSessions(
+	ctx context.Context, identity resource.UID, except string, why resource.EndReason,
+) (int, error) {
+	return t.endSessionsWhere(ctx, why, `t.identity = $1 AND t.id <> $2`, string(identity), except)
 }
 
-// StartBrowserSession adds the session of a browser, whose cookie has the digest
-// given, and the event of the sign-in. Its errors are those of insertSession.
+// StartBrowserSession adds the session of a browser with the digest of its cookie,
+// runs also in the same transaction, and emits the event of the sign-in. It returns
+// the errors of StartSession.
 func (s *Store) StartBrowserSession(
 	ctx context.Context, n resource.Session, cookie []byte, how resource.Activity, also ...func(*store.Tx) error,
 ) error {
@@ -297,31 +298,31 @@ func (s *Store) StartBrowserSession(
 	})
 }
 
-// sessionNoted is how often the use of a browser's session is noted.
+// sessionNoted is the shortest time between two records of the use of a browser's session.
 const sessionNoted = time.Minute
 
-// BrowserSession returns the session of the browser whose cookie has the digest
-// given, and records its use. It returns fault.NotFound if there is none, if it has
-// expired, or if it was not used for idle.
+// BrowserSession returns the session of the browser whose cookie has this digest,
+// and records its use. It returns fault.NotFound if there is no such session, if it
+// has expired, or if it was not used for the duration idle.
 func (s *Store) BrowserSession(ctx context.Context, cookie []byte, idle time.Duration) (n resource.Session, err error) {
 	if n, err = scanSession(s.QueryRow(ctx, selectSession+` WHERE t.cookie = $1`, cookie)); err != nil {
 		return n, store.Missing(err, "session", "cookie")
 	}
-	now := s.Time()
-	if !now.Before(n.ExpireTime) || now.Sub(n.UsedTime) >= idle {
+	currentTime := s.Time()
+	if !currentTime.Before(n.ExpireTime) || currentTime.Sub(n.UsedTime) >= idle {
 		return resource.Session{}, fault.Missing("session", "cookie")
 	}
-	if now.Sub(n.UsedTime) < sessionNoted {
+	if currentTime.Sub(n.UsedTime) < sessionNoted {
 		return n, nil
 	}
-	_, err = s.Exec(ctx, `UPDATE sessions SET used_ms = $2 WHERE id = $1`, n.ID, store.MS(now))
+	_, err = s.Exec(ctx, `UPDATE sessions SET used_ms = $2 WHERE id = $1`, n.ID, store.MS(currentTime))
 	return n, err
 }
 
-// endSessions ends the sessions of an identity that is about to go, whose tokens
-// are void already.
-func (t Tx) endSessions(ctx context.Context, identity resource.UID) error {
-	all, err := store.ReadAll(ctx, t.Rows, scanSession,
+// deleteSessions deletes the sessions of an identity that is about to be deleted,
+// with their events. The deletion of the identity makes all its tokens void.
+func (t Tx) deleteSessions(ctx context.Context, identity resource.UID) error {
+	sessions, err := store.ReadAll(ctx, t.Rows, scanSession,
 		selectSession+` WHERE t.identity = $1 ORDER BY t.id`+t.DB.Engine.ForDelete, string(identity))
 	if err != nil {
 		return err
@@ -334,7 +335,7 @@ func (t Tx) endSessions(ctx context.Context, identity resource.UID) error {
 	if _, err := t.Exec(ctx, `DELETE FROM sessions WHERE identity = $1`, string(identity)); err != nil {
 		return err
 	}
-	for _, n := range all {
+	for _, n := range sessions {
 		if err := t.emitEnded(ctx, n, resource.EndIdentityDeleted); err != nil {
 			return err
 		}

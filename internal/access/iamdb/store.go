@@ -1,5 +1,8 @@
-// Package iamdb stores groups, identities, their sessions, roles, bindings, identity
-// providers, invites and what else decides who may do what.
+// Package iamdb stores the resources of access control: groups, identities, sessions, roles, role bindings, identity
+// providers, mappings, invites, access requests, budgets and signing keys.
+//
+// Every exported method of Store is one transaction. A write appends its event to the outbox in the same transaction.
+// Methods of Tx run inside a transaction of the caller.
 package iamdb
 
 import (
@@ -9,26 +12,25 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store is the part of a database that is about access control. It is safe for
-// concurrent use.
+// A Store reads and writes the access control tables of a database. It is safe for concurrent use.
 type Store struct{ *store.DB }
 
-// New returns the store of access control in a database.
+// New returns the Store of a database.
 func New(db *store.DB) *Store {
 	return &Store{DB: db}
 }
 
-// A Tx is a transaction under way, with the changes to access control.
+// A Tx is an open transaction with methods that change access control.
 type Tx struct{ *store.Tx }
 
-// In returns t with the changes to access control.
+// In returns t with the methods of this package.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 	return s.Write(ctx, func(t *store.Tx) error { return f(In(t)) })
 }
 
-// Kinds returns what the lists of this package read.
+// Kinds returns the kinds of resources that this package lists.
 func Kinds() []store.Listing {
 	return []store.Listing{
 		groups.Listing(), identities.Listing(), roles.Listing(), bindings.Listing(), providers.Listing(),
@@ -37,7 +39,7 @@ func Kinds() []store.Listing {
 	}
 }
 
-// How lists are ordered.
+// The lists of this package with the orders that they accept.
 var (
 	byUID  = page.Order{Field: "uid"}
 	newest = page.Order{Field: "create_time", Desc: true}

@@ -453,7 +453,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		}
 	}
 	b.open(s.BaseURL + "/console/access?capability=tag.create&at=2020-01-01T00:00")
-	b.read("of grants is kept since")
+	b.read("of grants begins at")
 	said.take() // the server refuses that
 	b.open(s.BaseURL + "/console/advisories/GHSA-left?tab=blast")
 	b.read("Who can push a fix")
