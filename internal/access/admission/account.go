@@ -16,43 +16,43 @@ import (
 
 // InsertAccount adds an account, its identity unless that exists, and bindings. It
 // returns fault.NotFound if its group or a role does not exist, and
-// fault.AlreadyExists if its organization has an account of that e-mail address.
-// Accounts of other organizations do not matter, so that nobody learns of them.
+// fault.AlreadyExists if its organization has an account with that e-mail address.
+// It ignores accounts of other organizations, so that nobody learns about them.
 func (s *Store) InsertAccount(
-	ctx context.Context, a resource.Account, i resource.Identity, with ...resource.RoleBinding,
+	ctx context.Context, a resource.Account, i resource.Identity, bindings ...resource.RoleBinding,
 ) error {
-	return s.InsertAccountAnd(ctx, a, i, nil, with...)
+	return s.InsertAccountAnd(ctx, a, i, nil, bindings...)
 }
 
-// InsertAccountAnd is InsertAccount with more in the same transaction.
+// InsertAccountAnd is InsertAccount, and runs also in the same transaction.
 func (s *Store) InsertAccountAnd(
 	ctx context.Context, a resource.Account, i resource.Identity, also []func(*store.Tx) error,
-	with ...resource.RoleBinding,
+	bindings ...resource.RoleBinding,
 ) error {
 	return s.write(ctx, func(t tx) error {
-		if err := t.insertAccount(ctx, a, i, with); err != nil {
+		if err := t.insertAccount(ctx, a, i, bindings); err != nil {
 			return err
 		}
 		return t.Do(also...)
 	})
 }
 
-// CreateOrganization adds an organization with the account of its first owner, all
-// or nothing: there is no moment at which nobody can get in. Its errors are those
-// of InsertGroup and InsertAccount.
+// CreateOrganization adds an organization and the account of its first owner in one
+// transaction, so that there is no moment at which nobody can sign in. It returns the
+// errors of iamdb.Store.InsertGroup and of InsertAccount.
 func (s *Store) CreateOrganization(
-	ctx context.Context, g resource.Group, a resource.Account, i resource.Identity, with ...resource.RoleBinding,
+	ctx context.Context, g resource.Group, a resource.Account, i resource.Identity, bindings ...resource.RoleBinding,
 ) error {
 	return s.write(ctx, func(t tx) error {
 		if err := t.iam.InsertGroup(ctx, &g); err != nil {
 			return err
 		}
-		return t.insertAccount(ctx, a, i, with)
+		return t.insertAccount(ctx, a, i, bindings)
 	})
 }
 
 func (t tx) insertAccount(
-	ctx context.Context, a resource.Account, i resource.Identity, with []resource.RoleBinding,
+	ctx context.Context, a resource.Account, i resource.Identity, bindings []resource.RoleBinding,
 ) error {
 	if err := t.signin.InsertAccount(ctx, a); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (t tx) insertAccount(
 	if err := t.iam.AddMember(ctx, a.UID.Root(), a.Identity); err != nil {
 		return err
 	}
-	for _, b := range with {
+	for _, b := range bindings {
 		if err := t.iam.Grant(ctx, b); err != nil {
 			return err
 		}
@@ -75,9 +75,9 @@ func (t tx) insertAccount(
 	return nil
 }
 
-// FollowLink applies change to the account whose one-time link has that digest,
-// takes the link out of use, and ends the account's sessions. It returns
-// fault.NotFound for a link that is not good, or no longer.
+// FollowLink applies change to the account whose one-time link has this digest,
+// invalidates the link, and ends the account's sessions. It returns
+// fault.NotFound if the link is unknown, used or expired.
 func (s *Store) FollowLink(
 	ctx context.Context, digest []byte, change func(*resource.Account) error,
 ) (a resource.Account, _ error) {
@@ -108,10 +108,11 @@ func (s *Store) DeleteAccount(ctx context.Context, uid resource.UID) error {
 
 // DeleteIdentity removes an identity with its bindings, sessions and account,
 // and makes its tokens void. It returns fault.NotFound if there is no such
-// identity, and fault.FailedPrecondition if its own organization would lose its
-// last owner. Other organizations cannot keep a workload: one that loses its last
-// owner in this way is logged. A person who deletes themselves leaves no
-// organization without an owner.
+// identity. For a workload, it returns fault.FailedPrecondition if the workload's
+// own organization would lose its last permanent owner. Other organizations cannot
+// prevent the deletion; the log names those that lose their last owner. For a
+// person, it returns fault.FailedPrecondition if any organization would lose its
+// last permanent owner.
 func (s *Store) DeleteIdentity(ctx context.Context, uid resource.UID) error {
 	home := uid.Root()
 	if uid.IsRoot() {
@@ -128,8 +129,8 @@ func (t tx) deleteIdentity(ctx context.Context, uid, home resource.UID) (ownerle
 	return ownerless, t.signin.DeleteAccountOf(ctx, uid)
 }
 
-// removeIdentity runs a deletion and logs the organizations that have no owner
-// after it.
+// removeIdentity calls remove in a transaction, and logs the organizations without
+// an owner that remove returns.
 func (s *Store) removeIdentity(ctx context.Context, remove func(tx) ([]resource.UID, error)) error {
 	var ownerless []resource.UID
 	err := s.write(ctx, func(t tx) (err error) {
@@ -137,16 +138,16 @@ func (s *Store) removeIdentity(ctx context.Context, remove func(tx) ([]resource.
 		return err
 	})
 	if err == nil && len(ownerless) > 0 && !resource.IsDryRun(ctx) {
-		s.Log.WarnContext(ctx, "an identity of another organization was deleted, and with it the last owner",
+		s.Log.WarnContext(ctx, "the deletion of an identity left other organizations without an owner",
 			"organizations", ownerless)
 	}
 	return err
 }
 
 // SetSignInRules stores the sign-in rules of an organization. It returns
-// fault.NotFound if there is no such organization, and fault.FailedPrecondition if
-// accounts are switched off while no owner has signed in with a provider, because
-// then nobody could undo it.
+// fault.NotFound if there is no such organization. It returns
+// fault.FailedPrecondition if the rules disable accounts and no owner has signed in
+// with a provider, because then nobody could undo it.
 func (s *Store) SetSignInRules(ctx context.Context, r resource.SignInRules) error {
 	return s.write(ctx, func(t tx) error {
 		if err := t.signin.SetSignInRules(ctx, r); err != nil || !r.LocalOff {
@@ -162,7 +163,7 @@ func (s *Store) SetSignInRules(ctx context.Context, r resource.SignInRules) erro
 }
 
 // LocalAllowed reports whether an account may sign in. If its organization has
-// switched accounts off, an owner still may as long as no owner can sign in with a
+// disabled accounts, only an owner may, and only while no owner can sign in with a
 // provider.
 func (s *Store) LocalAllowed(ctx context.Context, a resource.Account) (bool, error) {
 	org := a.UID.Root()
@@ -173,30 +174,31 @@ func (s *Store) LocalAllowed(ctx context.Context, a resource.Account) (bool, err
 	if owns, err := s.iam.Owns(ctx, org, a.Identity); err != nil || !owns {
 		return false, err
 	}
-	others, err := s.iam.OwnersThrough(ctx, org)
-	return others == 0, err
+	withProvider, err := s.iam.OwnersThrough(ctx, org)
+	return withProvider == 0, err
 }
 
-// HomesOf returns the groups that are responsible for an identity: the one it is
-// in, the one its account is in, and those whose providers it has signed in with.
+// HomesOf returns the groups that are responsible for an identity: the group of a
+// workload, or the group of a person's account and the groups with whose providers
+// the person has signed in.
 func (s *Store) HomesOf(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
 	if !identity.IsRoot() {
 		return []resource.UID{identity.Parent()}, nil
 	}
-	all, err := s.iam.ArrivedThrough(ctx, identity)
+	homes, err := s.iam.ArrivedThrough(ctx, identity)
 	if err != nil {
 		return nil, err
 	}
 	a, err := s.signin.AccountOf(ctx, identity)
 	if errors.Is(err, fault.NotFound) {
-		return all, nil
+		return homes, nil
 	}
-	return append(all, a.UID.Parent()), err
+	return append(homes, a.UID.Parent()), err
 }
 
-// AccountsOfOwners returns the accounts of the owners of an organization, by
-// their e-mail addresses. Owners who sign in with a provider have none.
-func (s *Store) AccountsOfOwners(ctx context.Context, org resource.UID) (all []resource.Account, _ error) {
+// AccountsOfOwners returns the accounts in an organization of its owners, sorted by
+// e-mail address. Owners who sign in with a provider have no account.
+func (s *Store) AccountsOfOwners(ctx context.Context, org resource.UID) (accounts []resource.Account, _ error) {
 	owners, err := s.iam.OwnersOf(ctx, org)
 	if err != nil {
 		return nil, err
@@ -209,18 +211,18 @@ func (s *Store) AccountsOfOwners(ctx context.Context, org resource.UID) (all []r
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, a)
+		accounts = append(accounts, a)
 	}
-	slices.SortFunc(all, func(a, b resource.Account) int { return strings.Compare(a.Email, b.Email) })
-	return all, nil
+	slices.SortFunc(accounts, func(a, b resource.Account) int { return strings.Compare(a.Email, b.Email) })
+	return accounts, nil
 }
 
-// A Loss is what was lost with the encryption key.
+// A Loss lists the secrets that were lost with the encryption key.
 type Loss struct {
 	SigningKeys   int
-	Providers     []resource.IdentityProvider // without their client secrets now
-	Upstreams     []registry.Upstream         // without their credentials now
-	Accounts      []resource.Account          // without their authenticator apps and passwords now
+	Providers     []resource.IdentityProvider // providers that have lost their client secrets
+	Upstreams     []registry.Upstream         // upstreams that have lost their credentials
+	Accounts      []resource.Account          // accounts that have lost their authenticator apps and passwords
 	RecoveryCodes int
 }
 
@@ -229,27 +231,28 @@ func (l Loss) IsZero() bool {
 	return l.SigningKeys == 0 && len(l.Providers) == 0 && len(l.Upstreams) == 0 && len(l.Accounts) == 0
 }
 
-// ForgetSealed removes every secret that opens reports false for, all or
-// nothing, so that the installation can start with another key. If all of them
-// can be opened, it removes nothing. purpose is what the secret is sealed for.
+// ForgetSealed removes every secret for which opens returns false, in one
+// transaction, so that the installation can start with another encryption key.
+// purpose is the purpose for which the secret was encrypted.
 func (s *Store) ForgetSealed(
 	ctx context.Context, opens func(purpose string, sealed []byte) bool,
 ) (lost Loss, _ error) {
 	err := s.write(ctx, func(t tx) (err error) {
 		lost = Loss{}
-		by := func(purpose string) func([]byte) bool {
+		opensFor := func(purpose string) func([]byte) bool {
 			return func(sealed []byte) bool { return opens(purpose, sealed) }
 		}
 		lost.SigningKeys, lost.Providers, err = t.iam.ForgetSealed(
-			ctx, by(secret.ForSigningKeys), by(secret.ForClientSecrets))
+			ctx, opensFor(secret.ForSigningKeys), opensFor(secret.ForClientSecrets))
 		if err != nil {
 			return err
 		}
-		lost.Upstreams, err = sourcedb.In(t.Tx).ForgetUpstreamSecrets(ctx, by(secret.ForUpstreams))
+		lost.Upstreams, err = sourcedb.In(t.Tx).ForgetUpstreamSecrets(ctx, opensFor(secret.ForUpstreams))
 		if err != nil {
 			return err
 		}
-		lost.Accounts, lost.RecoveryCodes, err = t.signin.ForgetSealed(ctx, by(secret.ForOneTimePasswords), !lost.IsZero())
+		lost.Accounts, lost.RecoveryCodes, err = t.signin.ForgetSealed(
+			ctx, opensFor(secret.ForOneTimePasswords), !lost.IsZero())
 		return err
 	})
 	return lost, err

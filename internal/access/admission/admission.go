@@ -1,6 +1,6 @@
 // Package admission admits people. A sign-in, an invite or a new account changes
-// access control and sign-in at once: this package does that in one transaction,
-// and has the rules of who is admitted and which roles they get.
+// the tables of access control and of sign-in. This package changes both in one
+// transaction, and defines who is admitted and which roles they get.
 package admission
 
 import (
@@ -16,14 +16,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store changes people in a database. It is safe for concurrent use.
+// A Store changes people in a database. Every exported method is one transaction.
+// It is safe for concurrent use.
 type Store struct {
 	*store.DB
 	iam    *iamdb.Store
 	signin *signindb.Store
 }
 
-// New returns the people of a database.
+// New returns the Store of a database.
 func New(db *store.DB) *Store { return &Store{db, iamdb.New(db), signindb.New(db)} }
 
 // A tx is a transaction that changes access control and sign-in.
@@ -37,15 +38,15 @@ func (s *Store) write(ctx context.Context, f func(tx) error) error {
 	return s.Write(ctx, func(t *store.Tx) error { return f(tx{t, iamdb.In(t), signindb.In(t)}) })
 }
 
-// SignIn admits a person who has proved who they are, all or nothing: it creates
-// or updates the identity, gives a newcomer the provider's default role, adds and
-// removes the roles that the provider's groups stand for, and redeems the invite
-// they came with.
+// SignIn admits a person who has proved their identity. In one transaction, it
+// creates or updates the identity, gives the default role of the provider at the
+// first sign-in, adds and removes the roles of the provider's mappings, and uses
+// the invite of the sign-in, if there is one.
 //
-// It returns fault.NotFound for a person who is not known and not to be
-// registered, fault.Aborted if the provider was deleted or changed since it
-// vouched for the person, and fault.FailedPrecondition, with the reason, for an
-// invite that cannot be used.
+// It returns fault.NotFound if the person is unknown and the sign-in does not
+// register people, fault.Aborted if the provider was deleted or changed since it
+// vouched for the person, and fault.FailedPrecondition, with the reason, if the
+// invite cannot be used.
 func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignInResult, _ error) {
 	err := s.write(ctx, func(t tx) error {
 		l = resource.SignInResult{}
@@ -56,7 +57,7 @@ func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignI
 			return err
 		}
 		if a.UpdateRoles && a.Voucher != "" {
-			if err := t.comeThrough(ctx, a, &l); err != nil {
+			if err := t.updateRoles(ctx, a, &l); err != nil {
 				return err
 			}
 		}
@@ -76,19 +77,19 @@ func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignI
 	return l, err
 }
 
-// identify makes the identity of a sign-in, or brings its e-mail address and display
-// name up to date.
+// identify creates the identity of a sign-in, or updates its e-mail address and display
+// name.
 func (t tx) identify(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
-	now := t.DB.Time()
-	verified, claimed := "", a.Email
+	currentTime := t.DB.Time()
+	verified, unverified := "", a.Email
 	if a.EmailVerified {
-		verified, claimed = a.Email, ""
+		verified, unverified = a.Email, ""
 	}
 	before, err := t.person(ctx, a)
 	if errors.Is(err, fault.NotFound) {
 		if a.Identity != "" || !a.Register && a.Invite == nil {
-			return fault.New(fault.NotFound, "Not found: this person has not been registered; "+
-				"ask for an invite, or sign in with a provider of your organization")
+			return fault.New(fault.NotFound, "Not found: this person is not registered; "+
+				"ask for an invite, or sign in with an identity provider of your organization")
 		}
 		uid, err := t.iam.NewPersonUID(ctx, a.Realm, a.Subject)
 		if err != nil {
@@ -97,8 +98,8 @@ func (t tx) identify(ctx context.Context, a resource.SignIn, l *resource.SignInR
 		l.New = true
 		l.Identity = resource.Identity{
 			UID: uid, Name: resource.PersonName(a.Name, a.Email, a.Subject), DisplayName: resource.PersonDisplayName(a.Name),
-			Email: verified, EmailUnverified: claimed,
-			LastSeenTime: now, CreateTime: now, UpdateTime: now, Realm: a.Realm, Provider: a.Voucher.Provider(),
+			Email: verified, EmailUnverified: unverified, Realm: a.Realm, Provider: a.Voucher.Provider(),
+			LastSeenTime: currentTime, CreateTime: currentTime, UpdateTime: currentTime,
 			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: a.Issuer, Subject: a.Subject}},
 		}
 		return t.iam.InsertIdentity(ctx, l.Identity)
@@ -111,7 +112,7 @@ func (t tx) identify(ctx context.Context, a resource.SignIn, l *resource.SignInR
 		return nil
 	}
 	if a.Email != "" {
-		l.Identity.Email, l.Identity.EmailUnverified = verified, claimed
+		l.Identity.Email, l.Identity.EmailUnverified = verified, unverified
 	}
 	l.Identity.DisplayName = cmp.Or(resource.PersonDisplayName(a.Name), before.DisplayName)
 	if l.Identity.Email == before.Email && l.Identity.EmailUnverified == before.EmailUnverified &&
@@ -129,9 +130,9 @@ func (t tx) person(ctx context.Context, a resource.SignIn) (resource.Identity, e
 	return t.iam.LockPerson(ctx, a.Realm, a.Subject)
 }
 
-// comeThrough records that a person signed in with a provider, and gives them the
-// roles that the provider stands for.
-func (t tx) comeThrough(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
+// updateRoles records that a person signed in with a provider, and updates the roles
+// that the person has because of the provider.
+func (t tx) updateRoles(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
 	provider := a.Voucher.Provider()
 	first, err := t.iam.NoteArrival(ctx, l.Identity.UID, provider)
 	if err != nil {
@@ -149,17 +150,17 @@ func (t tx) comeThrough(ctx context.Context, a resource.SignIn, l *resource.Sign
 	return t.mapGroups(ctx, a, l)
 }
 
-// mapGroups gives the roles that the groups of a sign-in stand for, and takes
-// those away that were given for groups it is no longer in. A role that somebody
-// gave by hand is left alone; so is what would leave an organization without an
-// owner.
+// mapGroups adds the roles that mappings give to the external groups of a sign-in,
+// and removes roles that an earlier sign-in got from a mapping that no longer
+// applies. It keeps roles that an administrator has given, and the role of the last
+// permanent owner of an organization.
 func (t tx) mapGroups(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
 	provider := a.Voucher.Provider()
 	mappings, err := t.iam.MappingsOf(ctx, provider)
 	if err != nil {
 		return err
 	}
-	had, err := t.iam.MappedBindings(ctx, l.Identity.UID, provider)
+	mapped, err := t.iam.MappedBindings(ctx, l.Identity.UID, provider)
 	if err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func (t tx) mapGroups(ctx context.Context, a resource.SignIn, l *resource.SignIn
 			return err
 		}
 	}
-	for _, b := range had {
+	for _, b := range mapped {
 		if wanted[grant{b.Group(), b.Role}] {
 			continue
 		}
@@ -191,9 +192,9 @@ func (t tx) mapGroups(ctx context.Context, a resource.SignIn, l *resource.SignIn
 	return nil
 }
 
-// Record adds an event about a person that changes nothing else.
+// Record emits an event about a person, and changes nothing else.
 func (s *Store) Record(
-	ctx context.Context, what resource.EventType, subject, group resource.UID, v resource.Activity,
+	ctx context.Context, event resource.EventType, subject, group resource.UID, v resource.Activity,
 ) error {
-	return s.write(ctx, func(t tx) error { return t.Emit(ctx, what, subject, group, nil, v) })
+	return s.write(ctx, func(t tx) error { return t.Emit(ctx, event, subject, group, nil, v) })
 }

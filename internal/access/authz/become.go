@@ -8,14 +8,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// maxBecome is how many identities are followed from one that somebody could
-// become. Only an attacker chains more.
-const maxBecome = 256
+// maxAssumable is the greatest number of identities that can be assumed, directly or in several steps, through one
+// identity. Only an attacker needs more.
+const maxAssumable = 256
 
-// RequireBecome returns nil if the caller holds everything that whoever becomes an identity could do, for as long: what
-// the identity holds or will hold, and what every identity does that it can assume, directly or through others. It returns
-// fault.PermissionDenied if the caller does not, and fault.FailedPrecondition if there are too many identities
-// to follow.
+// RequireBecome returns nil if the caller holds every capability that a person gains by becoming identity, for at
+// least as long: the grants that the identity has now or in the future, and the grants of every identity that it can
+// assume, directly or in several steps. It returns fault.PermissionDenied if the caller does not, and
+// fault.FailedPrecondition if there are more than maxAssumable such identities.
 func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) error {
 	caller, err := c.caller(ctx)
 	if err != nil {
@@ -24,14 +24,14 @@ func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) erro
 	return c.RequireBecomeBy(ctx, caller, identity)
 }
 
-// RequireBecomeBy is RequireBecome for somebody other than the caller of the request.
+// RequireBecomeBy is RequireBecome for the caller by, who need not be the caller of the request.
 func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resource.UID) error {
-	all, err := c.Assumable(ctx, identity)
+	assumable, err := c.Assumable(ctx, identity)
 	if err != nil {
 		return err
 	}
-	for _, i := range all {
-		for _, held := range c.lasting(i) {
+	for _, i := range assumable {
+		for _, held := range c.unexpiredGrants(i) {
 			if err := c.denyMissing(&by, held.Capabilities, held.Group, held.end); err != nil {
 				return err
 			}
@@ -40,42 +40,43 @@ func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resou
 	return nil
 }
 
-// A lastingGrant is a grant with its end.
-type lastingGrant struct {
+// A timedGrant is a grant with its end.
+type timedGrant struct {
 	Grant
-	end uint32
+	end uint32 // seconds since 1970, or never
 }
 
-// lasting returns the grants of an identity that are not over.
-func (c *Checker) lasting(identity resource.UID) (all []lastingGrant) {
+// unexpiredGrants returns the grants of an identity that are active or have not begun.
+func (c *Checker) unexpiredGrants(identity resource.UID) (grants []timedGrant) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for _, g := range c.index.notOver(identity) {
+	for _, g := range c.index.unexpired(identity) {
 		held := Grant{c.index.groups.uids[g.group], c.index.roles.uids[g.role], c.index.allowed[g.role]}
-		all = append(all, lastingGrant{held, g.end})
+		grants = append(grants, timedGrant{held, g.end})
 	}
-	return all
+	return grants
 }
 
-// Assumable returns an identity and every other that whoever has become it can assume, in one exchange or
-// several: those that trust our own issuer with it as their subject.
+// Assumable returns the identity and every other identity that can be assumed from it in one or several exchanges. An
+// identity can be assumed from another one if it trusts our own issuer with the other one as subject. Assumable returns
+// fault.FailedPrecondition if there are more than maxAssumable.
 func (c *Checker) Assumable(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
-	all := []resource.UID{identity}
-	for next := all; c.Issuer != "" && len(next) > 0; {
-		found, err := c.store.TrustingUs(ctx, c.Issuer, next, maxBecome)
+	assumable := []resource.UID{identity}
+	for next := assumable; c.Issuer != "" && len(next) > 0; {
+		found, err := c.store.TrustingUs(ctx, c.Issuer, next, maxAssumable)
 		if err != nil {
 			return nil, err
 		}
 		next = nil
 		for _, uid := range found {
-			if !slices.Contains(all, uid) {
-				all, next = append(all, uid), append(next, uid)
+			if !slices.Contains(assumable, uid) {
+				assumable, next = append(assumable, uid), append(next, uid)
 			}
 		}
-		if len(all) > maxBecome {
+		if len(assumable) > maxAssumable {
 			return nil, fault.Unmet("TOO_MANY_IDENTITIES",
-				"more than %d identities could be assumed through this one", maxBecome)
+				"more than %d identities can be assumed through this one", maxAssumable)
 		}
 	}
-	return all, nil
+	return assumable, nil
 }

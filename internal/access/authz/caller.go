@@ -1,7 +1,7 @@
 // Package authz decides whether a caller may act on a resource.
 //
-// A binding gives an identity a role on a group and everything below it. All bindings are held in memory, so a
-// check costs no query; follow.go keeps them current with the store.
+// A binding gives an identity a role on a group and everything below it. All bindings are held in memory, so that a
+// check needs no query. follow.go keeps them up to date with the database.
 package authz
 
 import (
@@ -13,20 +13,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A Caller is who sent a request, according to its token. A token never says
-// what the caller may do; it can only narrow it.
+// A Caller is the sender of a request, according to its token. A token grants
+// nothing; it can only narrow what the bindings of its identity grant.
 type Caller struct {
 	Identity      resource.UID
-	Act           *resource.Upstream // the credential the identity was assumed with
+	Act           *resource.Upstream // the credential with which the identity was assumed
 	Email         string
 	EmailVerified bool
-	Session       string                 // the session it belongs to, if any
+	Session       string                 // session of the token, if any
 	Voucher       resource.Voucher       // the identity provider that vouched for the person, if any
-	Issued        time.Time              // when the token was issued, in whole seconds
-	Expires       time.Time              // when the token expires
+	Issued        time.Time              // issue time of the token, in whole seconds
+	Expires       time.Time              // expiry of the token
 	Audience      []string               // audiences of the token
-	Caps          *resource.Capabilities // the token is narrowed to these; nil: not narrowed
-	Scopes        []resource.UID         // the token is narrowed to these groups; nil: not narrowed
+	Caps          *resource.Capabilities // capabilities to which the token is narrowed; nil: not narrowed
+	Scopes        []resource.UID         // groups to which the token is narrowed; nil: not narrowed
 }
 
 type callerKey struct{}
@@ -36,7 +36,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, &c)
 }
 
-// CallerFrom returns the caller of a request. There is none before authentication.
+// CallerFrom returns the caller of a request. It returns false before authentication.
 func CallerFrom(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(*Caller)
 	if !ok {
@@ -45,7 +45,7 @@ func CallerFrom(ctx context.Context) (Caller, bool) {
 	return *c, true
 }
 
-// Narrowing returns what the caller's token is narrowed to.
+// Narrowing returns the capabilities and groups to which the caller's token is narrowed.
 func (c Caller) Narrowing() resource.Narrowing {
 	return resource.Narrowing{Caps: c.Caps, Scopes: c.Scopes}
 }
@@ -59,14 +59,14 @@ func RequireCaller(ctx context.Context) (Caller, error) {
 	return c, nil
 }
 
-// RequireUnnarrowed returns the caller, or fault.PermissionDenied if their
-// token is narrowed: it is for what concerns a person, which cannot be narrowed
-// to a group. It returns fault.Unauthenticated if there is no caller.
+// RequireUnnarrowed returns the caller of a request about the person behind the
+// token, which cannot be narrowed to a group. It returns fault.PermissionDenied if
+// the token is narrowed, and fault.Unauthenticated if there is no caller.
 func RequireUnnarrowed(ctx context.Context) (Caller, error) {
 	c, err := RequireCaller(ctx)
 	if err == nil && !c.Narrowing().IsZero() {
 		err = fault.New(fault.PermissionDenied,
-			"Permission denied: a token that is narrowed cannot act on the person behind it")
+			"Permission denied: a narrowed token cannot act on the person behind it")
 	}
 	return c, err
 }

@@ -17,33 +17,33 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 )
 
-// A Checker decides whether a caller may act on a resource. It answers from memory, yet a binding that was
-// created or removed counts from the moment the write returns, whichever replica has written it.
+// A Checker decides whether a caller may act on a resource. It answers from memory. A change of a binding takes effect
+// from the moment at which its write returns, whichever replica has written it. A Checker is safe for concurrent use.
 //
-// If the database cannot be reached, so that other replicas may have made changes, methods that return an error
-// return fault.Unavailable, and the others answer as if the caller held nothing.
+// If the database cannot be reached, other replicas may have made changes that this replica does not know. Then methods
+// that return an error return fault.Unavailable, and the other methods answer as if the caller held nothing.
 type Checker struct {
-	Issuer string // the address of our own issuer; set before use
+	Issuer string // address of our own token issuer; set before use
 
 	store *iamdb.Store
 	past  *grantlog.Store
 	log   *slog.Logger
 	now   func() time.Time
 
-	mu      sync.RWMutex // guards what is below; never held during I/O
+	mu      sync.RWMutex // guards index and revoked; never held during I/O
 	index   *index
-	revoked map[resource.UID]time.Time // tokens issued until this time are void
+	revoked map[resource.UID]time.Time // tokens that were issued up to this time are void
 
 	changed []func(identity resource.UID) // set before the first change
 
-	recording bool // which grants are used; set before use
+	recording bool // whether the use of grants is recorded; set before use
 
 	follow follower
 	behind atomic.Bool // a committed local change could not be read
 	shared bool        // there may be other writers
 }
 
-// A Grant is a role that an identity holds on a group, and what it allows.
+// A Grant is a role that an identity holds on a group, with the capabilities of the role.
 type Grant struct {
 	Group, Role  resource.UID
 	Capabilities resource.Capabilities
@@ -56,13 +56,13 @@ func (c *Checker) Require(ctx context.Context, want resource.Capability, target 
 }
 
 // RequireAll is Require for several capabilities, which may come from several
-// bindings. The error names the first that is missing.
+// bindings. The error names the first missing capability.
 func (c *Checker) RequireAll(ctx context.Context, want resource.Capabilities, target resource.UID) error {
-	return c.requireUntil(ctx, want, target, now)
+	return c.requireUntil(ctx, want, target, currently)
 }
 
-// RequireLasting is RequireAll for what gives others the capabilities until a time, or for ever if that is zero: it
-// takes grants that do not end before. So nobody gives for longer what they have for a time.
+// RequireLasting is RequireAll for a caller who gives the capabilities to others until a time, or forever if until is
+// zero. It ignores grants that end before that time, so that nobody can give a capability for longer than they hold it.
 func (c *Checker) RequireLasting(
 	ctx context.Context, want resource.Capabilities, target resource.UID, until time.Time,
 ) error {
@@ -81,15 +81,16 @@ func (c *Checker) requireUntil(
 	return err
 }
 
-// denyMissing returns the error for capabilities that the caller lacks on target, or does not hold until a time.
+// denyMissing returns nil if the caller holds want on target at least until a time. Otherwise it returns
+// fault.PermissionDenied for the first missing capability.
 func (c *Checker) denyMissing(caller *Caller, want resource.Capabilities, target resource.UID, until uint32) error {
-	missing := c.check(caller, want, target, until, c.recording && until == now)
+	missing := c.check(caller, want, target, until, c.recording && until == currently)
 	if missing == (resource.Capabilities{}) {
 		return nil
 	}
 	err := denial(missing, target)
-	if until != now && c.missing(caller, missing, target, now) == (resource.Capabilities{}) {
-		err.Message += " ends before what is to be given: give it an end that is no later"
+	if until != currently && c.missing(caller, missing, target, currently) == (resource.Capabilities{}) {
+		err.Message += ": yours ends earlier than what you want to give; set an end that is not later"
 	}
 	return err
 }
@@ -121,12 +122,13 @@ func endSpan(span *trace.Span, err error) {
 	span.End(nil)
 }
 
-// RequireRole checks that a role can be used in a group and that the caller holds its capabilities there, until a
-// time, or for ever if that is zero. A role can be used in its own group and all below it, because whoever can change
-// the role decides what it gives there. The error for another role names field.
+// RequireRole checks that a role can be used in a group, and that the caller holds the capabilities of the role there
+// until a time, or forever if until is zero. A managed role can be used in every group. Another role can be used only
+// in its own group and below it, because its administrators decide which capabilities it gives; otherwise RequireRole
+// returns fault.InvalidArgument, naming field. It returns fault.NotFound if there is no such role.
 func (c *Checker) RequireRole(ctx context.Context, group, role resource.UID, field string, until time.Time) error {
 	if !role.IsRoot() && !role.Parent().Covers(group) {
-		return fault.Field(field, "is neither a managed role nor one of this group or a group above it")
+		return fault.Field(field, "must be a managed role, or a role of this group or of a group above it")
 	}
 	r, err := c.store.Role(ctx, role)
 	if err != nil {
@@ -135,16 +137,16 @@ func (c *Checker) RequireRole(ctx context.Context, group, role resource.UID, fie
 	return c.RequireLasting(ctx, r.Capabilities, group, until)
 }
 
-// denial returns the error for missing capabilities, naming the first.
+// denial returns the error for missing capabilities. It names the first one.
 func denial(missing resource.Capabilities, target resource.UID) *fault.Error {
-	var first resource.Capability // unnamed if a newer version stored the missing capability
-	if all := missing.All(); len(all) > 0 {
-		first = all[0]
+	var first resource.Capability // stays zero if only a newer version knows the missing capability
+	if known := missing.All(); len(known) > 0 {
+		first = known[0]
 	}
 	return fault.Denied(first.String(), string(target))
 }
 
-// RequireAnywhere returns nil if the caller holds want on any group at all.
+// RequireAnywhere returns nil if the caller holds want on at least one group. It returns the errors of Require.
 func (c *Checker) RequireAnywhere(ctx context.Context, want resource.Capability) (err error) {
 	span := startSpan(ctx, resource.NewCapabilities(want))
 	defer func() { endSpan(span, err) }()
@@ -158,8 +160,8 @@ func (c *Checker) RequireAnywhere(ctx context.Context, want resource.Capability)
 	return nil
 }
 
-// Reach returns the groups on which the caller holds want, sorted, none of
-// them within another. It returns fault.Unauthenticated if there is no caller.
+// Reach returns the topmost groups on which the caller holds want, sorted. None of
+// them is below another. It returns fault.Unauthenticated if there is no caller.
 func (c *Checker) Reach(ctx context.Context, want resource.Capability) (_ []resource.UID, err error) {
 	span := startSpan(ctx, resource.NewCapabilities(want))
 	defer func() { endSpan(span, err) }()
@@ -168,7 +170,7 @@ func (c *Checker) Reach(ctx context.Context, want resource.Capability) (_ []reso
 		return nil, err
 	}
 	groups := c.reach(&caller, want, -1)
-	slices.Sort(groups) // a group sorts directly before those it covers
+	slices.Sort(groups) // a group sorts directly before the groups below it
 	var last resource.UID
 	return slices.DeleteFunc(groups, func(g resource.UID) bool {
 		if last.Covers(g) {
@@ -179,44 +181,44 @@ func (c *Checker) Reach(ctx context.Context, want resource.Capability) (_ []reso
 	}), nil
 }
 
-// GrantsOf returns the grants of an identity that count now, sorted by group and role.
+// GrantsOf returns the active grants of an identity, sorted by group and role.
 func (c *Checker) GrantsOf(identity resource.UID) []Grant {
-	var all []Grant
+	var grants []Grant
 	c.mu.RLock()
-	for group, role := range c.index.all(identity) {
-		all = append(all, Grant{group, c.index.roles.uids[role], c.index.allowed[role]})
+	for group, role := range c.index.active(identity) {
+		grants = append(grants, Grant{group, c.index.roles.uids[role], c.index.allowed[role]})
 	}
 	c.mu.RUnlock()
-	slices.SortFunc(all, func(a, b Grant) int {
+	slices.SortFunc(grants, func(a, b Grant) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Role, b.Role))
 	})
-	return slices.Compact(all)
+	return slices.Compact(grants)
 }
 
 // Holds reports whether an identity holds want on target or above it.
 func (c *Checker) Holds(identity resource.UID, want resource.Capability, target resource.UID) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.index.missing(identity, target, resource.NewCapabilities(want), now) == resource.Capabilities{}
+	return c.index.missing(identity, target, resource.NewCapabilities(want), currently) == resource.Capabilities{}
 }
 
-// HoldsAll reports whether an identity holds all of some capabilities on a resource.
+// HoldsAll reports whether an identity holds every capability of want on target or above it.
 func (c *Checker) HoldsAll(identity resource.UID, want resource.Capabilities, target resource.UID) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.index.missing(identity, target, want, now) == resource.Capabilities{}
+	return c.index.missing(identity, target, want, currently) == resource.Capabilities{}
 }
 
-// EndOf returns when the last grant ends of those that a token could use: those of its identity that are not over
-// and within its narrowing. It returns the zero time if one of them has no end, or there is none.
-func (c *Checker) EndOf(identity resource.UID, to resource.Narrowing) time.Time {
+// EndOf returns the latest end of the grants that a token can use: the unexpired grants of its identity within its
+// narrowing. It returns the zero time if one of them has no end, or if there is none.
+func (c *Checker) EndOf(identity resource.UID, n resource.Narrowing) time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	token := Caller{Scopes: to.Scopes}
+	token := Caller{Scopes: n.Scopes}
 	last := uint32(0)
-	for _, g := range c.index.notOver(identity) {
+	for _, g := range c.index.unexpired(identity) {
 		allowed := c.index.allowed[g.role]
-		if to.Caps != nil && allowed.Without(*to.Caps) == allowed || len(token.Within(c.index.groups.uids[g.group])) == 0 {
+		if n.Caps != nil && allowed.Without(*n.Caps) == allowed || len(token.Within(c.index.groups.uids[g.group])) == 0 {
 			continue
 		}
 		last = max(last, g.end)
@@ -227,29 +229,32 @@ func (c *Checker) EndOf(identity resource.UID, to resource.Narrowing) time.Time 
 	return time.Unix(int64(last), 0).UTC()
 }
 
-// Sees reports whether the caller holds want on target or above it, from memory alone. It reports false if that
-// is in doubt. It never waits, so it can be asked inside of a transaction.
+// Sees reports whether the caller holds want on target or above it. It returns false if the index may be out of date.
+// It never waits, so it can be called inside a transaction.
 func (c *Checker) Sees(ctx context.Context, want resource.Capability, target resource.UID) bool {
 	caller, ok := CallerFrom(ctx)
-	return ok && c.current() && c.missing(&caller, resource.NewCapabilities(want), target, now) == resource.Capabilities{}
+	if !ok || !c.current() {
+		return false
+	}
+	return c.missing(&caller, resource.NewCapabilities(want), target, currently) == resource.Capabilities{}
 }
 
-// RolesWith returns the roles that allow want, sorted.
+// RolesWith returns the roles that have the capability want, sorted.
 func (c *Checker) RolesWith(want resource.Capability) []resource.UID {
-	var all []resource.UID
+	var roles []resource.UID
 	c.mu.RLock()
 	for i, caps := range c.index.allowed {
 		if uid := c.index.roles.uids[i]; uid != "" && caps.Has(want) {
-			all = append(all, uid)
+			roles = append(roles, uid)
 		}
 	}
 	c.mu.RUnlock()
-	slices.Sort(all)
-	return all
+	slices.Sort(roles)
+	return roles
 }
 
-// OwnsAny reports whether the caller holds the owner role on an organization. A token narrowed to less than
-// creating groups does not count. It returns fault.Unauthenticated if there is no caller.
+// OwnsAny reports whether the caller holds the owner role on an organization. It returns false if the token is narrowed
+// to capabilities without groups.create. It returns fault.Unauthenticated if there is no caller.
 func (c *Checker) OwnsAny(ctx context.Context) (bool, error) {
 	caller, err := c.caller(ctx)
 	if err != nil || caller.Caps != nil && !caller.Caps.Has(resource.GroupsCreate) {
@@ -257,7 +262,7 @@ func (c *Checker) OwnsAny(ctx context.Context) (bool, error) {
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for group, role := range c.index.all(caller.Identity) {
+	for group, role := range c.index.active(caller.Identity) {
 		if group.IsRoot() && c.index.roles.uids[role] == resource.OwnerRole && caller.inScope(group) {
 			return true, nil
 		}
@@ -265,10 +270,10 @@ func (c *Checker) OwnsAny(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Revoked returns why the token of a caller is void: its identity, or one that it was assumed through, was
-// deleted after it was issued; its session has ended; or the trust settings of the provider that vouched for
-// its person have changed. Tokens are dated in whole seconds, so one issued in the second of the deletion is
-// void too. It returns "" for a valid token.
+// Revoked returns the reason why the token of a caller is void, or "" if the token is valid. A token is void if its
+// identity, or an identity through which it was assumed, was deleted after the token was issued; if its session has
+// ended; or if the trust settings of the provider that vouched for its person have changed. The issue time has whole
+// seconds, so a token that was issued in the second of the deletion is void, too.
 func (c *Checker) Revoked(caller Caller) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -280,7 +285,7 @@ func (c *Checker) Revoked(caller Caller) string {
 	}
 	for act := caller.Act; act != nil; act = act.Act {
 		if act.Issuer == c.Issuer && c.deleted(resource.UID(act.Subject), caller.Issued) {
-			return "an identity that this token was assumed through has been deleted"
+			return "an identity through which this token was assumed has been deleted"
 		}
 	}
 	if caller.Session != "" {
@@ -302,7 +307,7 @@ func (c *Checker) deleted(identity resource.UID, issued time.Time) bool {
 	return ok && !issued.After(until)
 }
 
-// caller returns the caller once the index is known to be current.
+// caller returns the caller after it has made sure that the index is up to date.
 func (c *Checker) caller(ctx context.Context) (Caller, error) {
 	caller, err := RequireCaller(ctx)
 	if err != nil {
@@ -311,14 +316,14 @@ func (c *Checker) caller(ctx context.Context) (Caller, error) {
 	return caller, c.EnsureCurrent(ctx)
 }
 
-// missing returns the capabilities of want that the caller lacks on target, or does not hold until a time.
+// missing returns the capabilities of want that the caller does not hold on target at least until a time.
 func (c *Checker) missing(
 	caller *Caller, want resource.Capabilities, target resource.UID, until uint32,
 ) resource.Capabilities {
 	return c.check(caller, want, target, until, false)
 }
 
-// check is missing, and notes which grants were used if use is true.
+// check is missing. If use is true, it also records which grants were used.
 func (c *Checker) check(
 	caller *Caller, want resource.Capabilities, target resource.UID, until uint32, use bool,
 ) resource.Capabilities {
@@ -335,8 +340,8 @@ func (c *Checker) check(
 	return c.index.check(caller.Identity, target, want, until, use)
 }
 
-// reach returns the groups on which the caller holds want, unsorted and possibly within each other. If limit is
-// not negative it stops once it has that many.
+// reach returns the groups on which the caller holds want, unsorted. A group may be below another one. If limit is not
+// negative, reach stops when it has found that many groups.
 func (c *Checker) reach(caller *Caller, want resource.Capability, limit int) []resource.UID {
 	if caller.Caps != nil && !caller.Caps.Has(want) {
 		return nil
@@ -347,7 +352,7 @@ func (c *Checker) reach(caller *Caller, want resource.Capability, limit int) []r
 	h := c.index.identities[caller.Identity]
 	for i := range h.grants {
 		g := h.grants[i].grant
-		if !c.index.allowed[g.role].Has(want) || !c.index.counts(g, now) {
+		if !c.index.allowed[g.role].Has(want) || !c.index.isActive(g, currently) {
 			continue
 		}
 		parts := caller.Within(c.index.groups.uids[g.group])

@@ -16,36 +16,42 @@ import (
 )
 
 const (
-	pollEvery = 500 * time.Millisecond // leaves room in a lease for slow answers
-	askLimit  = 2 * time.Second        // to ask for the newest revision
-	readLimit = time.Minute            // to read changes, at worst everything
-	stepLimit = 5 * time.Second        // for one statement that reads a change: a server that hangs may have a successor
+	pollEvery = 500 * time.Millisecond // short enough that slow answers still arrive within a lease
+	askLimit  = 2 * time.Second        // timeout of a query for the newest revision
+	readLimit = time.Minute            // timeout of reading changes, in the worst case all grants
 
-	clockSkew = 5 * time.Minute // between replicas, at most
+	// stepLimit is the timeout of one statement that reads a change. It is short, because a database server that does
+	// not answer may have been replaced by another one.
+	stepLimit = 5 * time.Second
+
+	clockSkew = 5 * time.Minute // greatest difference between the clocks of two replicas
 )
 
-// RevocationMemory is how long the deletion of an identity is remembered. No token may live longer.
+// RevocationMemory is how long the deletion of an identity is remembered. No token is valid for longer.
 const RevocationMemory = 25 * time.Hour
 
-// A follower is the state of following the store. Whoever advances the index
-// holds sem, so that changes are applied one after the other and in order.
+// A follower is the state of following the database. A goroutine that advances the
+// index holds sem, so that changes are applied one after the other and in order.
 type follower struct {
 	sem     chan struct{} // a lock whose acquisition a context can cancel
-	applied atomic.Int64  // the revision of the index; written by the holder of sem
-	history atomic.Int64  // the history of the database that this is a revision in; likewise
-	lease   store.Lease   // while it lasts, writers elsewhere wait for this index
+	applied atomic.Int64  // revision of the index; written by the holder of sem
+	history atomic.Int64  // history of the database to which the revision belongs; written by the holder of sem
+	lease   store.Lease   // while it is valid, writers on other replicas wait for this index
 
-	// The rest is guarded by sem.
-	failed          time.Time // when the last attempt failed; zero if it succeeded
-	failure         error     // why
+	// The remaining fields are guarded by sem.
+	failed          time.Time // time of the last failed attempt; zero after a success
+	failure         error     // error of that attempt
 	revocationsRead time.Time
 	pruned          time.Time
 }
 
-// Load reads every grant of db and follows the changes made through db from then
-// on. Run follows the changes made elsewhere.
+// Load reads every grant of db, and from then on applies the changes that are made
+// through db. Run applies the changes that other replicas make.
 func Load(ctx context.Context, db *store.DB, log *slog.Logger) (*Checker, error) {
-	c := &Checker{store: iamdb.New(db), past: grantlog.New(db), log: log, now: time.Now, shared: db.Replicated(), index: newIndex(db.Clock)}
+	c := &Checker{
+		store: iamdb.New(db), past: grantlog.New(db), log: log, now: time.Now, shared: db.Replicated(),
+		index: newIndex(db.Clock),
+	}
 	c.follow.sem = make(chan struct{}, 1)
 	db.OnGrantChange(c.committed) // before the load, so that no change is missed
 	if err := c.lock(ctx); err != nil {
@@ -64,9 +70,9 @@ func Load(ctx context.Context, db *store.DB, log *slog.Logger) (*Checker, error)
 	return c, nil
 }
 
-// OnChange registers f to be called with every identity whose grants, relationship or existence have changed,
-// here or elsewhere, before a check that depends on it is answered; "" means all of them. f must be quick. It
-// is meant for caches of identities, and to be called before Run.
+// OnChange registers f to be called with every identity whose grants, relationship or existence have changed on any
+// replica, or with "" if all identities may have changed. f is called before any check is answered that depends on the
+// change. f must be fast. OnChange is meant for caches of identities. It must be called before Run.
 func (c *Checker) OnChange(f func(identity resource.UID)) { c.changed = append(c.changed, f) }
 
 func (c *Checker) notify(identity resource.UID) {
@@ -75,8 +81,8 @@ func (c *Checker) notify(identity resource.UID) {
 	}
 }
 
-// Run follows the changes other replicas make until ctx ends, and then returns
-// nil. It has nothing to do for a store that has no other writers.
+// Run applies the changes that other replicas make until ctx ends, and then returns
+// nil. It only waits if the database has no other writers.
 func (c *Checker) Run(ctx context.Context) error {
 	if !c.shared {
 		<-ctx.Done()
@@ -88,18 +94,18 @@ func (c *Checker) Run(ctx context.Context) error {
 	wg.Go(func() { c.listen(ctx, woken) })
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	away := false
+	failing := false
 	for {
 		err := c.poll(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && !away:
-			c.log.WarnContext(ctx, "grants cannot be followed; requests are refused until they can", "error", err)
-		case err == nil && away:
-			c.log.InfoContext(ctx, "grants are followed again")
+		case err != nil && !failing:
+			c.log.WarnContext(ctx, "changes of grants cannot be read; requests are refused until they can", "error", err)
+		case err == nil && failing:
+			c.log.InfoContext(ctx, "changes of grants can be read again")
 		}
-		away = err != nil
+		failing = err != nil
 		select {
 		case <-ctx.Done():
 			return nil
@@ -109,14 +115,14 @@ func (c *Checker) Run(ctx context.Context) error {
 	}
 }
 
-// listen requests a poll whenever a replica announces a change. Polling alone
-// would suffice; this shortens the time that replica waits.
+// listen requests a poll whenever another replica announces a change. Polling alone
+// would suffice; listening shortens the time for which the other replica waits.
 func (c *Checker) listen(ctx context.Context, woken chan<- struct{}) {
 	for ctx.Err() == nil {
 		err := c.store.ListenGrants(ctx, func() {
 			select {
 			case woken <- struct{}{}:
-			default: // a poll is requested already
+			default: // a poll is already requested
 			}
 		})
 		if err != nil {
@@ -129,9 +135,9 @@ func (c *Checker) listen(ctx context.Context, woken chan<- struct{}) {
 	}
 }
 
-// EnsureCurrent returns nil if the index holds every change that a writer has been told is committed, by this
-// replica or another. If that is in doubt it asks the database, and returns fault.Unavailable if there is no
-// answer. The checks that return an error call it; users of the others should call it first.
+// EnsureCurrent returns nil if the index holds every change whose write has returned, on this replica or another. If
+// this is not certain, EnsureCurrent asks the database, and returns fault.Unavailable if there is no answer. Checks
+// that return an error call it themselves; callers of the other checks should call it first.
 func (c *Checker) EnsureCurrent(ctx context.Context) error {
 	if c.current() {
 		return nil
@@ -142,7 +148,7 @@ func (c *Checker) EnsureCurrent(ctx context.Context) error {
 	}
 	defer c.unlock()
 	if c.current() {
-		return nil // another goroutine has caught up meanwhile
+		return nil // another goroutine has caught up while this one waited for the lock
 	}
 	if c.follow.failed.After(asked) {
 		return fault.Outage("the database", c.follow.failure)
@@ -160,16 +166,16 @@ func (c *Checker) current() bool {
 	return !c.behind.Load() && (!c.shared || c.follow.lease.Valid(c.now()) && c.sameHistory())
 }
 
-// sameHistory reports whether the database still has the history that the index was read in.
+// sameHistory reports whether the database still has the history from which the index was read.
 func (c *Checker) sameHistory() bool { return c.follow.history.Load() == c.store.History() }
 
-// has reports whether the index has a change that this process has committed.
+// has reports whether the index includes a revision that this process has committed.
 func (c *Checker) has(revision int64) bool {
 	return c.follow.applied.Load() >= revision && c.sameHistory()
 }
 
-// committed applies a change that this process has just committed, before the write returns to its caller. The
-// change stands even if that caller has gone away; if it cannot be read now, the next check reads it.
+// committed applies a change that this process has just committed, before the write returns to its caller. It does so
+// even if that caller is no longer waiting. If the change cannot be read, the next check reads it.
 func (c *Checker) committed(ctx context.Context, revision int64) {
 	ctx = store.OutsideSimulation(context.WithoutCancel(ctx))
 	if c.has(revision) {
@@ -198,7 +204,7 @@ func (c *Checker) poll(ctx context.Context) error {
 	return c.catchUp(ctx)
 }
 
-// catchUp brings the index to the newest revision. It keeps a failure for those who wait for the same answer.
+// catchUp brings the index to the newest revision. It records a failure for goroutines that wait for the same answer.
 func (c *Checker) catchUp(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(store.OutsideSimulation(ctx), readLimit)
 	defer cancel()
@@ -209,9 +215,9 @@ func (c *Checker) catchUp(ctx context.Context) error {
 	return err
 }
 
-// sync applies what is new and then announces it, because other replicas wait for it.
+// sync applies new changes, and announces the revision that it has reached, because other replicas wait for that.
 func (c *Checker) sync(ctx context.Context) error {
-	for range 2 { // changes made in the meantime are announced
+	for range 2 { // the second round announces what the first one has applied
 		asked := c.now()
 		newest, err := c.renew(ctx)
 		if err != nil {
@@ -235,20 +241,20 @@ func (c *Checker) sync(ctx context.Context) error {
 	return nil
 }
 
-// position returns what the index has reached.
+// position returns the history and the revision of the index.
 func (c *Checker) position() store.Position {
 	return store.Position{History: c.follow.history.Load(), Revision: c.follow.applied.Load()}
 }
 
-// renew tells other replicas which position the index has reached, and returns the newest one.
+// renew announces the position of the index to other replicas, and returns the newest position of the database.
 func (c *Checker) renew(ctx context.Context) (newest store.Position, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	return c.store.Renew(ctx, c.position())
 }
 
-// advance applies the changes since the revision of the index. It may read grants newer than the change it
-// reads for; that is harmless, because the newer change will read them again.
+// advance applies the changes since the revision of the index. It may read grants that are newer than these changes.
+// That is harmless, because the grants are read again for the newer change.
 func (c *Checker) advance(ctx context.Context) error {
 	var changes []store.GrantChange
 	var complete bool
@@ -279,7 +285,8 @@ func (c *Checker) advance(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		rolesChanged = rolesChanged || !c.index.hasRolesOf(grants[change.Identity]) // only the holder of sem writes the index
+		// This reads the index without c.mu, because only the holder of sem writes it.
+		rolesChanged = rolesChanged || !c.index.hasRolesOf(grants[change.Identity])
 	}
 	var roles map[resource.UID]resource.Capabilities
 	if rolesChanged {
@@ -291,7 +298,7 @@ func (c *Checker) advance(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(grants) > 0 { // one may have been deleted, and even created again
+	if len(grants) > 0 { // an identity may have been deleted, and even created again
 		if err := limited(ctx, c.readRevocations); err != nil {
 			return err
 		}
@@ -304,7 +311,7 @@ func (c *Checker) advance(ctx context.Context) error {
 	return nil
 }
 
-// limited calls f with the time that one statement may take.
+// limited calls f with a context that ends after stepLimit.
 func limited(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
@@ -323,29 +330,29 @@ func (c *Checker) apply(grants map[resource.UID][]iamdb.Grant, roles map[resourc
 	}
 }
 
-// reload reads everything again, in the history given, while checks continue with the old index if that is of
-// the same history.
+// reload reads all grants again and records that they belong to the given history. While it reads, checks use the old
+// index if that belongs to the same history.
 func (c *Checker) reload(ctx context.Context, history int64) error {
 	x := newIndex(c.store.Clock)
 	revision, err := c.store.Grants(ctx, x.add)
 	if err != nil {
 		return err
 	}
-	roles, err := c.store.RoleCapabilities(ctx) // after the grants, so that none of their roles is missing
+	roles, err := c.store.RoleCapabilities(ctx) // read after the grants, so that none of their roles is missing
 	if err != nil {
 		return err
 	}
-	now := c.now()
-	revoked, err := c.store.Revocations(ctx, now.Add(-RevocationMemory))
+	currentTime := c.now()
+	revoked, err := c.store.Revocations(ctx, currentTime.Add(-RevocationMemory))
 	if err != nil {
 		return err
 	}
-	c.follow.revocationsRead = now
+	c.follow.revocationsRead = currentTime
 	x.sort()
 	x.setRoles(roles)
 	c.mu.Lock()
-	c.index.harvestAll()
-	x.uses.done = c.index.uses.done
+	c.index.collectAllUses()
+	x.uses.collected = c.index.uses.collected
 	c.index, c.revoked = x, revoked
 	c.notify("")
 	c.mu.Unlock()
@@ -355,11 +362,11 @@ func (c *Checker) reload(ctx context.Context, history int64) error {
 	return nil
 }
 
-// readRevocations adds the revocations since it last ran, and at times drops
-// those that are older than any token.
+// readRevocations adds the revocations since it last ran. At most once a minute, it
+// drops revocations that are older than any valid token.
 func (c *Checker) readRevocations(ctx context.Context) error {
-	now := c.now()
-	oldest := now.Add(-RevocationMemory)
+	currentTime := c.now()
+	oldest := currentTime.Add(-RevocationMemory)
 	since := c.follow.revocationsRead.Add(-clockSkew)
 	if since.Before(oldest) {
 		since = oldest
@@ -371,15 +378,15 @@ func (c *Checker) readRevocations(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.Copy(c.revoked, found)
-	if now.Sub(c.follow.pruned) > time.Minute {
+	if currentTime.Sub(c.follow.pruned) > time.Minute {
 		maps.DeleteFunc(c.revoked, func(_ resource.UID, until time.Time) bool { return until.Before(oldest) })
-		c.follow.pruned = now
+		c.follow.pruned = currentTime
 	}
-	c.follow.revocationsRead = now
+	c.follow.revocationsRead = currentTime
 	return nil
 }
 
-// markCurrent records that the index held every committed change at the time asked.
+// markCurrent records that the index included every committed change at the time asked.
 func (c *Checker) markCurrent(asked time.Time) {
 	c.follow.lease.Begin(asked)
 	c.follow.failed, c.follow.failure = time.Time{}, nil

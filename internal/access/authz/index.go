@@ -17,8 +17,8 @@ import (
 // An index finds the grants of an identity on a resource and its ancestors. It
 // is not safe for concurrent use; the Checker locks it.
 //
-// It is laid out for a million bindings: a grant is five numbers, and what a
-// role allows is stored once, so that changing a role is one write.
+// It is designed for a million bindings: a grant is five numbers, and the
+// capabilities of a role are stored once, so that a change of a role is one write.
 type index struct {
 	identities map[resource.UID]identityGrants
 	groups     interner
@@ -27,24 +27,23 @@ type index struct {
 
 	uses *useLog
 
-	// clock returns the time that decides which grants count: it is between the two.
+	// clock returns the bounds of the time that decides which grants are active.
 	clock func() (earliest, latest time.Time)
 }
 
-// A grant is a role on a group, by their numbers, and the seconds from which and until which it counts. It repeats the
-// key of the group, because looking that up for each ancestor would be most of the cost of a check.
+// A grant has the numbers of a group and of a role, and the seconds since 1970 at which the grant starts and ends. It
+// repeats the key of the group, because looking up the key for each ancestor would dominate the cost of a check.
 type grant struct{ key, group, role, start, end uint32 }
 
-// never is the end of a grant that has none. now asks for what counts now, however long.
 const (
-	never = math.MaxUint32
-	now   = 0
+	never     = math.MaxUint32 // end of a grant that does not end
+	currently = 0              // until in checks that ask only for the present
 )
 
-// seconds returns a time in the form that grants have.
+// seconds returns a time as seconds since 1970, less than never.
 func seconds(t time.Time) uint32 { return uint32(max(0, min(t.Unix(), never-1))) }
 
-// secondsUntil returns until when something is asked for: the zero time is for ever.
+// secondsUntil returns a time as seconds since 1970, or never for the zero time.
 func secondsUntil(t time.Time) uint32 {
 	if t.IsZero() {
 		return never
@@ -52,8 +51,8 @@ func secondsUntil(t time.Time) uint32 {
 	return seconds(t)
 }
 
-// counts reports whether a grant counts now, and does not end before a time.
-func (x *index) counts(g grant, until uint32) bool {
+// isActive reports whether a grant is active and does not end before until.
+func (x *index) isActive(g grant, until uint32) bool {
 	if g.start == 0 && g.end == never {
 		return true
 	}
@@ -61,7 +60,7 @@ func (x *index) counts(g grant, until uint32) bool {
 	return g.start <= seconds(earliest) && seconds(latest) < g.end && g.end >= until
 }
 
-// keyOf returns the last eight digits of a UID as a number. Groups rarely share it.
+// keyOf returns the last eight digits of a UID as a number. Two groups rarely have the same key.
 func keyOf(uid resource.UID) uint32 {
 	key := uint32(0)
 	for i := max(0, len(uid)-8); i < len(uid); i++ {
@@ -77,32 +76,36 @@ type identityGrants struct {
 	grants []heldGrant // sorted by key
 }
 
-// A heldGrant is a grant of an identity. noted is the capability, plus one, whose use was noted last since use was written,
-// so that noting it again costs next to nothing. It is read and written while others read the rest.
+// A heldGrant is a grant of an identity. noted is the number of the capability (see codeOf) whose use was recorded
+// last since the last flush, so that a repeated use costs only one comparison. It is accessed atomically, because
+// checks write it while other checks read the grant.
 type heldGrant struct {
 	grant
 	noted uint32
 }
 
 func newIndex(clock func() (earliest, latest time.Time)) *index {
-	return &index{uses: &useLog{}, clock: clock, identities: map[resource.UID]identityGrants{}, groups: newInterner(), roles: newInterner()}
+	return &index{
+		uses: &useLog{}, clock: clock, identities: map[resource.UID]identityGrants{},
+		groups: newInterner(), roles: newInterner(),
+	}
 }
 
-// missing returns the capabilities of want that an identity lacks on target,
-// given all its grants on target and its ancestors that count now and do not end
-// before a time.
+// missing returns the capabilities of want that an identity lacks on target. It
+// considers the grants on target and its ancestors that are active and do not end
+// before until.
 func (x *index) missing(
 	identity, target resource.UID, want resource.Capabilities, until uint32,
 ) resource.Capabilities {
 	return x.check(identity, target, want, until, false)
 }
 
-// check is missing, and notes which grants were used if nothing is missing and use is true. The grants on the nearest
-// groups come first, so that the narrowest is the one that was used.
+// check is missing. If use is true and nothing is missing, it also records which grants were used. It considers the
+// grants on the nearest groups first, so that the use counts for the narrowest grant.
 func (x *index) check(
 	identity, target resource.UID, want resource.Capabilities, until uint32, use bool,
 ) resource.Capabilities {
-	var single uint32 // the number of the capability, if one is wanted and its use noted
+	var single uint32 // number of the wanted capability if its use is recorded, otherwise 0
 	if use {
 		if single = codeOf(&want); single == 0 {
 			return x.checkSeveral(identity, target, want, until)
@@ -113,21 +116,21 @@ func (x *index) check(
 	for left := h.depths & uint32(1<<depth-1); left != 0; {
 		d := bits.Len32(left)
 		left &^= 1 << (d - 1)
-		at := target.Ancestor(d)
-		if len(at) < len(target) && target[len(at)] != '/' {
+		group := target.Ancestor(d)
+		if len(group) < len(target) && target[len(group)] != '/' {
 			continue // not a UID
 		}
-		key := keyOf(at)
+		key := keyOf(group)
 		for k := first(h.grants, key); k < len(h.grants) && h.grants[k].key == key; k++ {
 			g := &h.grants[k]
-			if x.groups.uids[g.group] != at || !x.counts(g.grant, until) {
+			if x.groups.uids[g.group] != group || !x.isActive(g.grant, until) {
 				continue
 			}
 			if want = want.Without(x.allowed[g.role]); want != (resource.Capabilities{}) {
 				continue
 			}
 			if single != 0 && atomic.LoadUint32(&g.noted) != single {
-				x.noteNarrowest(identity, h, k, at, single, until)
+				x.noteNarrowest(identity, h, k, group, single, until)
 			}
 			return want
 		}
@@ -135,7 +138,7 @@ func (x *index) check(
 	return want
 }
 
-// first returns the number of the first grant with a key, or of the one that would follow it.
+// first returns the position of the first grant with a key, or the position at which such a grant would be.
 func first(grants []heldGrant, key uint32) int {
 	low, high := 0, len(grants)
 	for low < high {
@@ -148,28 +151,28 @@ func first(grants []heldGrant, key uint32) int {
 	return low
 }
 
-// all returns every grant of an identity that counts now, as group and role number.
-func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
+// active returns every active grant of an identity as a group and the number of a role.
+func (x *index) active(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 	return func(yield func(resource.UID, uint32) bool) {
 		grants := x.identities[identity].grants
 		for i := range grants {
-			if g := grants[i].grant; x.counts(g, now) && !yield(x.groups.uids[g.group], g.role) {
+			if g := grants[i].grant; x.isActive(g, currently) && !yield(x.groups.uids[g.group], g.role) {
 				return
 			}
 		}
 	}
 }
 
-// notOver returns the grants of an identity that are not over: those that count now, and those that will.
-func (x *index) notOver(identity resource.UID) (all []grant) {
+// unexpired returns the grants of an identity that are active or have not begun.
+func (x *index) unexpired(identity resource.UID) (found []grant) {
 	_, latest := x.clock()
 	grants := x.identities[identity].grants
 	for i := range grants {
 		if g := grants[i].grant; g.end == never || seconds(latest) < g.end {
-			all = append(all, g)
+			found = append(found, g)
 		}
 	}
-	return all
+	return found
 }
 
 // hasRolesOf reports whether the role of every grant is in the index.
@@ -183,7 +186,7 @@ func (x *index) hasRolesOf(grants []iamdb.Grant) bool {
 // setGrants replaces all grants of an identity.
 func (x *index) setGrants(identity resource.UID, grants []iamdb.Grant) {
 	before := x.identities[identity]
-	x.harvest(identity) // while its grants have the numbers that were noted
+	x.collectUses(identity) // before the positions of its grants change
 	packed := make([]heldGrant, 0, len(grants))
 	for _, g := range grants {
 		packed = append(packed, heldGrant{grant: x.intern(g)})
@@ -197,7 +200,7 @@ func (x *index) setGrants(identity resource.UID, grants []iamdb.Grant) {
 	}
 }
 
-// intern numbers a grant and adds a reference to its group and role.
+// intern returns a grant with the numbers of its group and role, and counts a reference to both.
 func (x *index) intern(g iamdb.Grant) grant {
 	n := grant{key: keyOf(g.Group), group: x.groups.id(g.Group), role: x.role(g.Role), end: never}
 	if g.StartMS != 0 {
@@ -211,7 +214,7 @@ func (x *index) intern(g iamdb.Grant) grant {
 	return n
 }
 
-// set stores the grants of an identity, which it sorts in target.
+// set sorts grants in place and stores them as the grants of an identity.
 func (x *index) set(identity resource.UID, grants []heldGrant) {
 	if len(grants) == 0 {
 		delete(x.identities, identity)
@@ -225,7 +228,7 @@ func (x *index) set(identity resource.UID, grants []heldGrant) {
 	x.identities[identity] = h
 }
 
-// role returns the number of a role. A role that is unknown to setRoles allows nothing.
+// role returns the number of a role. A role has no capabilities until setRoles sets them.
 func (x *index) role(uid resource.UID) uint32 {
 	id := x.roles.id(uid)
 	if int(id) == len(x.allowed) {
@@ -234,7 +237,7 @@ func (x *index) role(uid resource.UID) uint32 {
 	return id
 }
 
-// setRoles replaces what every role allows. A role that is not in roles allows nothing from now on.
+// setRoles replaces the capabilities of every role. A role that is not in roles has no capabilities afterwards.
 func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 	for uid, id := range x.roles.ids {
 		if _, ok := roles[uid]; ok {
@@ -250,26 +253,26 @@ func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 	}
 }
 
-// add adds a grant to an index that is being loaded. After the last one, sort must be called.
+// add adds a grant to an index that is being loaded. The caller must call sort after the last one.
 func (x *index) add(g iamdb.Grant) {
 	h := x.identities[g.Identity]
 	h.grants = append(h.grants, heldGrant{grant: x.intern(g)})
 	x.identities[g.Identity] = h
 }
 
-// sort brings what add has added into order, in as much memory as it needs.
+// sort sorts the grants that add has added, and releases memory that append has allocated in excess.
 func (x *index) sort() {
 	for identity, h := range x.identities {
 		x.set(identity, slices.Clone(h.grants))
 	}
 }
 
-// An interner numbers UIDs. The number of a UID that was removed is used again.
+// An interner assigns numbers to UIDs. It reuses the numbers of UIDs that were removed.
 type interner struct {
 	ids  map[resource.UID]uint32
 	uids []resource.UID // by number
-	refs []uint32       // by number: how many grants refer to it
-	free []uint32
+	refs []uint32       // number of grants that refer to a UID, by number of the UID
+	free []uint32       // numbers that can be reused
 }
 
 func newInterner() interner { return interner{ids: map[resource.UID]uint32{}} }

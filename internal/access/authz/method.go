@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Get reads a resource on which the caller needs want.
+// Get calls read with uid if the caller holds want on it, and otherwise returns the error of Require.
 func Get[T any](
 	ctx context.Context, c *Checker, want resource.Capability, uid resource.UID,
 	read func(context.Context, resource.UID) (T, error),
@@ -21,9 +21,9 @@ func Get[T any](
 	return read(ctx, uid)
 }
 
-// Delete deletes a resource on which the caller needs want. It returns when all replicas
-// know that the resource is gone, also if it was before: the caller may repeat a deletion
-// whose answer was lost because a replica has died.
+// Delete calls remove with uid if the caller holds want on it, and otherwise returns the error of Require. It returns
+// when all replicas know that the resource is deleted, even if it did not exist, because the caller may be repeating a
+// deletion whose answer was lost with a replica that crashed.
 func (c *Checker) Delete(
 	ctx context.Context, want resource.Capability, uid resource.UID, remove func(context.Context, resource.UID) error,
 ) error {
@@ -37,7 +37,7 @@ func (c *Checker) Delete(
 	return err
 }
 
-// List reads one page of the resources on which the caller holds want.
+// List returns one page of the resources on which the caller holds want.
 func List[T any, F interface{ Validate() error }](
 	ctx context.Context, c *Checker, t *page.Tokens, l page.List, want resource.Capability, f F, p page.Params,
 	read func(context.Context, store.Reach, F, page.Request) (page.Page[T], error),

@@ -7,18 +7,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// HeldAt reports whether an identity held want on target or above it at a time, which must be one that
-// grantlog.Store.RequirePast has accepted. It is decided by the same index as a check of now, made of what the identity
-// had then on target and above it. Nothing is cached.
+// HeldAt reports whether an identity held want on target or above it at a time. grantlog.Store.RequirePast must have
+// accepted that time. HeldAt builds an index from the grants that the identity had on target and above it, so that the
+// rules are the same as for a check of the present. It caches nothing.
 func (c *Checker) HeldAt(
-	ctx context.Context, identity resource.UID, want resource.Capability, target resource.UID, at time.Time,
+	ctx context.Context, identity resource.UID, want resource.Capability, target resource.UID, asOf time.Time,
 ) (bool, error) {
-	grants, roles, err := c.past.GrantsAt(ctx, at, identity, append(target.Ancestors(), target))
+	grants, roles, err := c.past.GrantsAt(ctx, asOf, identity, append(target.Ancestors(), target))
 	if err != nil {
 		return false, err
 	}
-	x := newIndex(func() (earliest, latest time.Time) { return at, at })
+	x := newIndex(func() (earliest, latest time.Time) { return asOf, asOf })
 	x.setGrants(identity, grants)
 	x.setRoles(roles)
-	return x.missing(identity, target, resource.NewCapabilities(want), now) == resource.Capabilities{}, nil
+	return x.missing(identity, target, resource.NewCapabilities(want), currently) == resource.Capabilities{}, nil
 }

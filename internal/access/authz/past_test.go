@@ -215,7 +215,7 @@ func TestPastAgreesWithTheIndexOfThen(t *testing.T) {
 				target = target.NewChild() // what is in a group, or has never been
 			}
 			want := resource.NewCapabilities(resource.RepoList)
-			rule := x.missing(identity, target, want, now) == resource.Capabilities{}
+			rule := x.missing(identity, target, want, currently) == resource.Capabilities{}
 			got, err := c.HeldAt(t.Context(), identity, resource.RepoList, target, store.FromMS(at))
 			if err != nil || got != rule {
 				t.Fatalf("%s on %s as of %d: %t, %v, want %t", identity, target, at, got, err, rule)
@@ -240,10 +240,10 @@ func (p *past) wantBindings(x *index, then snapshot, target resource.UID, at int
 		one := newIndex(x.clock)
 		one.setGrants(g.Identity, []iamdb.Grant{g})
 		one.setRoles(then.roles)
-		if one.missing(g.Identity, target, resource.NewCapabilities(resource.RepoList), now) == (resource.Capabilities{}) {
+		if one.missing(g.Identity, target, resource.NewCapabilities(resource.RepoList), currently) == (resource.Capabilities{}) {
 			who = append(who, uid)
 		}
-		if g.Identity == identity && one.counts(one.identities[g.Identity].grants[0].grant, now) {
+		if g.Identity == identity && one.isActive(one.identities[g.Identity].grants[0].grant, currently) {
 			held = append(held, uid)
 		}
 	}

@@ -2,15 +2,15 @@ package authz
 
 import "github.com/holdfast-dev/holdfast/internal/core/resource"
 
-// A managedRole is a role that the service brings along: its own capabilities
-// and those of the roles it includes.
+// A managedRole is a role that the service defines. It has its own capabilities
+// and the capabilities of the roles that it includes.
 type managedRole struct {
 	name, description string
 	includes          []string
 	capabilities      []string
 }
 
-// managedRoles lists each role after the ones it includes.
+// managedRoles lists each role after the roles that it includes.
 var managedRoles = []managedRole{
 	{
 		name: "console_viewer", description: "Sees everything but the content of images",
@@ -51,8 +51,8 @@ var managedRoles = []managedRole{
 		name: "owner", description: "Does everything in an organization",
 		includes: []string{"editor"},
 		capabilities: []string{
-			// Nobody can grant what they do not hold: without these nobody could ever write an advisory, or tell
-			// where images run.
+			// Nobody can grant a capability that they do not hold. Without the first capabilities here, nobody could
+			// ever write an advisory or report where images run.
 			"advisories.create", "advisories.update", "advisories.approve", "advisories.delete", "groups.create",
 			"groups.update", "groups.delete", "group_invites.create", "group_invites.delete", "roles.create",
 			"roles.update", "roles.delete", "role_bindings.create", "role_bindings.update", "role_bindings.delete",
@@ -137,8 +137,8 @@ var managedRoles = []managedRole{
 	},
 }
 
-// ManagedRoles returns the roles that the service brings along. Their UIDs are
-// derived from their names, so they are the same everywhere.
+// ManagedRoles returns the roles that the service defines. Their UIDs are derived
+// from their names, so they are the same in every installation.
 func ManagedRoles() []resource.Role {
 	sets := map[string]resource.Capabilities{}
 	var roles []resource.Role

@@ -7,13 +7,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A State is what some identities hold by the grants given, at one time, judged by the rules of the Checker. It follows
-// nothing.
+// A State is a fixed set of grants at one time. It answers by the rules of the Checker, and does not change with the
+// database.
 type State struct{ index *index }
 
-// NewState returns the state in which these grants are all there are, and roles allow what is given.
-func NewState(at time.Time, grants []iamdb.Grant, roles map[resource.UID]resource.Capabilities) *State {
-	x := newIndex(func() (earliest, latest time.Time) { return at, at })
+// NewState returns the State of these grants and roles at a time.
+func NewState(asOf time.Time, grants []iamdb.Grant, roles map[resource.UID]resource.Capabilities) *State {
+	x := newIndex(func() (earliest, latest time.Time) { return asOf, asOf })
 	for _, g := range grants {
 		x.add(g)
 	}
@@ -24,11 +24,11 @@ func NewState(at time.Time, grants []iamdb.Grant, roles map[resource.UID]resourc
 
 // Held returns the capabilities of want that an identity holds on target.
 func (s *State) Held(identity, target resource.UID, want resource.Capabilities) resource.Capabilities {
-	return want.Without(s.index.missing(identity, target, want, now))
+	return want.Without(s.index.missing(identity, target, want, currently))
 }
 
-// Counts reports whether a grant counts in this state, and which capabilities it gives.
-func (s *State) Counts(g iamdb.Grant) (resource.Capabilities, bool) {
+// Active returns the capabilities of a grant, and whether the grant is active in this state.
+func (s *State) Active(g iamdb.Grant) (resource.Capabilities, bool) {
 	id, ok := s.index.roles.ids[g.Role]
 	if !ok {
 		return resource.Capabilities{}, false
@@ -40,5 +40,5 @@ func (s *State) Counts(g iamdb.Grant) (resource.Capabilities, bool) {
 	if g.ExpireMS != 0 {
 		n.end = seconds(time.UnixMilli(g.ExpireMS))
 	}
-	return s.index.allowed[id], s.index.counts(n, now)
+	return s.index.allowed[id], s.index.isActive(n, currently)
 }

@@ -15,55 +15,56 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// flushEvery is how often use is written.
+// flushEvery is the time between two writes of recorded uses.
 const flushEvery = time.Minute
 
-// harvestBatch is how many identities are looked at while checks wait.
-const harvestBatch = 256
+// collectBatch is the number of identities whose uses are collected while checks wait.
+const collectBatch = 256
 
-// capWords is how many words a set of capabilities has.
+// capWords is the number of words in a set of capabilities.
 const capWords = len(resource.Capabilities{})
 
-// usage is which capabilities of each grant of an identity were used since use was written, one grant after the other.
+// usage has capWords words for each grant of an identity: the capabilities that were used since the last flush.
 type usage []atomic.Uint64
 
-// A usedGrant is a grant, by its number among those of its identity, and what of it was used.
+// A usedGrant is the position of a grant among the grants of its identity, and the capabilities that were used.
 type usedGrant struct {
 	grant int
 	caps  resource.Capabilities
 }
 
-// A useLog is who has used what since use was written.
+// A useLog has the uses since the last flush.
 type useLog struct {
-	by   sync.Map       // the usage of identities
-	done []grantlog.Use // of grants that have changed since; guarded by the lock of the index
+	byIdentity sync.Map       // from resource.UID to usage
+	collected  []grantlog.Use // uses of grants that have changed since the use; guarded by the lock of the index
 }
 
-// use notes the use of a grant once nothing is missing. Until then it adds it to those that give a part, which it returns.
+// use records the use of grants when no capability is missing any longer. As long as rest is not empty, it only
+// appends g to partial, the grants that give a part of the wanted capabilities, and returns the result.
 func (x *index) use(
-	identity resource.UID, h identityGrants, partly []usedGrant, g usedGrant, rest resource.Capabilities,
+	identity resource.UID, h identityGrants, partial []usedGrant, g usedGrant, rest resource.Capabilities,
 ) []usedGrant {
 	if rest != (resource.Capabilities{}) {
-		return append(partly, g)
+		return append(partial, g)
 	}
-	for _, p := range partly {
+	for _, p := range partial {
 		x.note(identity, h, p, 0)
 	}
 	x.note(identity, h, g, 0)
 	return nil
 }
 
-// checkSeveral is check for several capabilities, whose use is noted.
+// checkSeveral is check for several capabilities, and records their use.
 func (x *index) checkSeveral(
 	identity, target resource.UID, want resource.Capabilities, until uint32,
 ) resource.Capabilities {
 	h := x.identities[identity]
-	var partly []usedGrant
-	for _, at := range slices.Backward(append(target.Ancestors(), target)) {
-		i := first(h.grants, keyOf(at))
-		for k := x.pick(h, i, at, want, until); k >= 0; k = x.pick(h, i, at, want, until) {
+	var partial []usedGrant
+	for _, group := range slices.Backward(append(target.Ancestors(), target)) {
+		i := first(h.grants, keyOf(group))
+		for k := x.pick(h, i, group, want, until); k >= 0; k = x.pick(h, i, group, want, until) {
 			rest := want.Without(x.allowed[h.grants[k].role])
-			partly = x.use(identity, h, partly, usedGrant{k, want.Without(rest)}, rest)
+			partial = x.use(identity, h, partial, usedGrant{k, want.Without(rest)}, rest)
 			if want = rest; want == (resource.Capabilities{}) {
 				return want
 			}
@@ -72,13 +73,13 @@ func (x *index) checkSeveral(
 	return want
 }
 
-// pick returns the number of the narrowest grant on a group that gives some of what is wanted, of those from i on, or -1
-// if there is none.
-func (x *index) pick(h identityGrants, i int, at resource.UID, want resource.Capabilities, until uint32) int {
-	best, key := -1, keyOf(at)
+// pick returns the position of the narrowest grant on a group that gives at least one of the capabilities want, among
+// the grants from position i on. It returns -1 if there is none.
+func (x *index) pick(h identityGrants, i int, group resource.UID, want resource.Capabilities, until uint32) int {
+	best, key := -1, keyOf(group)
 	for k := i; k < len(h.grants) && h.grants[k].key == key; k++ {
 		g := h.grants[k].grant
-		if x.groups.uids[g.group] != at || !x.allowed[g.role].Intersects(want) || !x.counts(g, until) {
+		if x.groups.uids[g.group] != group || !x.allowed[g.role].Intersects(want) || !x.isActive(g, until) {
 			continue
 		}
 		if best < 0 || x.narrower(g, h.grants[best].grant) {
@@ -88,28 +89,28 @@ func (x *index) pick(h identityGrants, i int, at resource.UID, want resource.Cap
 	return best
 }
 
-// noteNarrowest notes the use of one capability, by the narrowest of the grants on a group that give it. k is the first
-// of these.
+// noteNarrowest records the use of one capability in the narrowest grant on a group that gives it. k is the position of
+// the first such grant. single is the number of the capability: see codeOf.
 func (x *index) noteNarrowest(
-	identity resource.UID, h identityGrants, k int, at resource.UID, single, until uint32,
+	identity resource.UID, h identityGrants, k int, group resource.UID, single, until uint32,
 ) {
 	var want resource.Capabilities
 	want[(single-1)>>6] = 1 << ((single - 1) & 63)
-	best := x.pick(h, k, at, want, until)
+	best := x.pick(h, k, group, want, until)
 	x.note(identity, h, usedGrant{best, want}, single)
 	if best != k {
-		atomic.StoreUint32(&h.grants[k].noted, single) // it is looked at first
+		atomic.StoreUint32(&h.grants[k].noted, single) // the next check of this capability finds grant k first
 	}
 }
 
-// note records the use of a grant, and of the capability with a number that was the only one, or 0. It runs beside other
-// checks, under their lock.
+// note records the use of a grant. single is the number of the capability if only one was used, and otherwise 0.
+// Several checks can call note at the same time, under the read lock of the index.
 func (x *index) note(identity resource.UID, h identityGrants, g usedGrant, single uint32) {
-	x.noteFirst(identity, h, g)
+	x.addUse(identity, h, g)
 	atomic.StoreUint32(&h.grants[g.grant].noted, single)
 }
 
-// codeOf returns a number for a set of one capability, and 0 for others.
+// codeOf returns a positive number for a set of one capability, and 0 for other sets.
 func codeOf(caps *resource.Capabilities) (code uint32) {
 	for i, w := range caps {
 		if w == 0 {
@@ -123,13 +124,13 @@ func codeOf(caps *resource.Capabilities) (code uint32) {
 	return code
 }
 
-// noteFirst records a use that may be the first since use was written.
-func (x *index) noteFirst(identity resource.UID, h identityGrants, g usedGrant) {
-	all, ok := x.uses.by.Load(identity)
+// addUse adds the used capabilities of a grant to the usage of an identity.
+func (x *index) addUse(identity resource.UID, h identityGrants, g usedGrant) {
+	stored, ok := x.uses.byIdentity.Load(identity)
 	if !ok {
-		all, _ = x.uses.by.LoadOrStore(identity, make(usage, len(h.grants)*capWords))
+		stored, _ = x.uses.byIdentity.LoadOrStore(identity, make(usage, len(h.grants)*capWords))
 	}
-	words := all.(usage)[g.grant*capWords : (g.grant+1)*capWords]
+	words := stored.(usage)[g.grant*capWords : (g.grant+1)*capWords]
 	for i, w := range g.caps {
 		if w&^words[i].Load() != 0 {
 			words[i].Or(w)
@@ -137,21 +138,22 @@ func (x *index) noteFirst(identity resource.UID, h identityGrants, g usedGrant) 
 	}
 }
 
-// narrower reports whether one of two grants on a group allows less than the other, or comes first if both allow as much.
+// narrower reports whether g has fewer capabilities than another grant on the same group. If both have the same number,
+// role, end and start decide.
 func (x *index) narrower(g, than grant) bool {
 	return cmp.Or(cmp.Compare(x.allowed[g.role].Len(), x.allowed[than.role].Len()),
 		strings.Compare(string(x.roles.uids[g.role]), string(x.roles.uids[than.role])),
 		cmp.Compare(g.end, than.end), cmp.Compare(g.start, than.start)) < 0
 }
 
-// harvest moves what an identity has used to done. No check may run.
-func (x *index) harvest(identity resource.UID) {
+// collectUses moves the uses of an identity to collected. No check may run at the same time.
+func (x *index) collectUses(identity resource.UID) {
 	h := x.identities[identity]
-	all, ok := x.uses.by.LoadAndDelete(identity)
+	stored, ok := x.uses.byIdentity.LoadAndDelete(identity)
 	if !ok {
 		return
 	}
-	words := all.(usage)
+	words := stored.(usage)
 	for i := range h.grants {
 		g := h.grants[i].grant
 		h.grants[i].noted = 0
@@ -162,41 +164,44 @@ func (x *index) harvest(identity resource.UID) {
 		if caps == (resource.Capabilities{}) {
 			continue
 		}
-		u := grantlog.Use{Capabilities: caps, Grant: iamdb.Grant{Identity: identity, Group: x.groups.uids[g.group], Role: x.roles.uids[g.role]}}
+		u := grantlog.Use{
+			Capabilities: caps,
+			Grant:        iamdb.Grant{Identity: identity, Group: x.groups.uids[g.group], Role: x.roles.uids[g.role]},
+		}
 		if g.start != 0 {
 			u.StartMS = int64(g.start) * 1000
 		}
 		if g.end != never {
 			u.ExpireMS = int64(g.end) * 1000
 		}
-		x.uses.done = append(x.uses.done, u)
+		x.uses.collected = append(x.uses.collected, u)
 	}
 }
 
-// harvestAll moves what everybody has used to done. No check may run.
-func (x *index) harvestAll() {
-	for _, identity := range x.uses.some(-1) {
-		x.harvest(identity)
+// collectAllUses moves the uses of all identities to collected. No check may run at the same time.
+func (x *index) collectAllUses() {
+	for _, identity := range x.uses.users(-1) {
+		x.collectUses(identity)
 	}
 }
 
-// some returns up to n identities that have used something, or all if n is negative.
-func (l *useLog) some(n int) (all []resource.UID) {
-	l.by.Range(func(identity, _ any) bool {
-		all = append(all, identity.(resource.UID))
-		return len(all) != n
+// users returns up to n identities with uses that are not collected, or all such identities if n is negative.
+func (l *useLog) users(n int) (identities []resource.UID) {
+	l.byIdentity.Range(func(identity, _ any) bool {
+		identities = append(identities, identity.(resource.UID))
+		return len(identities) != n
 	})
-	return all
+	return identities
 }
 
-// RecordUses says whether the checker notes which grants callers use. It is to be called while there are no checks. RunUses writes
-// what was noted.
+// RecordUses sets whether the checker records which grants callers use. It must be called before the first check.
+// RunUses writes the records to the database.
 func (c *Checker) RecordUses(on bool) { c.recording = on }
 
-// RunUses writes once a minute which grants were used, until ctx ends, and then once more.
+// RunUses calls FlushUses once a minute until ctx ends, and then once more.
 func (c *Checker) RunUses(ctx context.Context) error {
 	if _, err := c.past.UsesRecordedSince(ctx); err != nil {
-		c.log.WarnContext(ctx, "note since when use is recorded", "error", err)
+		c.log.WarnContext(ctx, "store the time since which uses are recorded", "error", err)
 	}
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -214,22 +219,22 @@ func (c *Checker) RunUses(ctx context.Context) error {
 	return nil
 }
 
-// FlushUses writes which grants were used since the last time. What cannot be written is lost.
+// FlushUses writes the uses of grants since the last flush to the database. If that fails, these uses are lost.
 func (c *Checker) FlushUses(ctx context.Context) error {
-	var all []grantlog.Use
+	var uses []grantlog.Use
 	for {
 		c.mu.Lock()
-		some := c.index.uses.some(harvestBatch)
-		for _, identity := range some {
-			c.index.harvest(identity)
+		batch := c.index.uses.users(collectBatch)
+		for _, identity := range batch {
+			c.index.collectUses(identity)
 		}
-		all = append(all, c.index.uses.done...)
-		c.index.uses.done = nil
+		uses = append(uses, c.index.uses.collected...)
+		c.index.uses.collected = nil
 		c.mu.Unlock()
-		if len(some) < harvestBatch {
+		if len(batch) < collectBatch {
 			break
 		}
 	}
-	_, at := c.store.Clock()
-	return c.past.RecordUses(ctx, all, at)
+	_, latest := c.store.Clock()
+	return c.past.RecordUses(ctx, uses, latest)
 }

@@ -78,8 +78,8 @@ func TestUsesGreatestWins(t *testing.T) {
 		ctx := WithCaller(t.Context(), Caller{Identity: owner, Issued: time.Now()})
 		must(t, c.Require(ctx, resource.GroupsList, org))
 		c.mu.Lock()
-		c.index.harvestAll()
-		used := c.index.uses.done
+		c.index.collectAllUses()
+		used := c.index.uses.collected
 		c.mu.Unlock()
 		later := time.UnixMilli(2_000_000_000_000).UTC()
 		must(t, s.RecordUses(t.Context(), used, later))
@@ -96,7 +96,8 @@ func TestUsesGreatestWins(t *testing.T) {
 	})
 }
 
-// TestUsesWhileFlushing checks in many goroutines while use is flushed and grants change: nothing is lost and nothing races.
+// TestUsesWhileFlushing checks in many goroutines while use is flushed and grants change: nothing is lost and nothing
+// races.
 func TestUsesWhileFlushing(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, owner := organization(t, s, "acme")

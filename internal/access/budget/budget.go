@@ -1,8 +1,8 @@
 // Package budget limits what groups may use.
 //
-// A budget holds for a group and everything below it. What is stored is checked by the store, in the transaction
-// that adds to it; rates are checked here. Whoever a budget limits cannot raise it: the budget of a folder is set
-// by those who may update the group above it, and that of an organization by the operator.
+// A budget applies to a group and everything below it. Package store checks limits of stored resources, in the
+// transaction that adds to them; this package checks rates. The people whom a budget limits cannot raise it: callers
+// who may update the parent group set the budget of a folder, and the operator sets the budget of an organization.
 package budget
 
 import (
@@ -27,31 +27,31 @@ type Config struct {
 	Now func() time.Time
 }
 
-// A Service manages budgets and keeps their rates.
+// A Service manages budgets and enforces their rates. It is safe for concurrent use.
 type Service struct {
 	store *iamdb.Store
 	authz *authz.Checker
 	pages *page.Tokens
 	cfg   Config
 
-	buckets sync.Map // of requests, *bucket by the UID of the group that has the budget
+	buckets sync.Map // request rates: from the resource.UID of a group with a budget to *bucket
 	pulls   pullCounts
 
-	refused map[resource.Metric]*atomic.Int64
-	nearly  map[resource.Metric]*atomic.Int64
+	refused    map[resource.Metric]*atomic.Int64
+	nearlyUsed map[resource.Metric]*atomic.Int64
 }
 
-// New returns a Service over db. The caller must also call Run. It tells the store who may know what a group
-// uses: those who may list it.
+// New returns a Service over db. The caller must also call Run. New sets db.BudgetHooks, so that errors of the store
+// reveal the usage of a group only to callers who may list the group.
 func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	s := &Service{store: iamdb.New(db), authz: a, pages: t, cfg: cfg,
-		refused: map[resource.Metric]*atomic.Int64{}, nearly: map[resource.Metric]*atomic.Int64{}}
+		refused: map[resource.Metric]*atomic.Int64{}, nearlyUsed: map[resource.Metric]*atomic.Int64{}}
 	for _, m := range resource.Metrics {
-		s.refused[m], s.nearly[m] = &atomic.Int64{}, &atomic.Int64{}
+		s.refused[m], s.nearlyUsed[m] = &atomic.Int64{}, &atomic.Int64{}
 	}
 	s.pulls.days = map[iamdb.PullDay]*pullCount{}
 	db.BudgetHooks = store.BudgetHooks{
@@ -61,25 +61,26 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	return s
 }
 
-// Refused returns how many requests this process has refused because of a metric.
+// Refused returns the number of requests that this process has refused because of a metric.
 func (s *Service) Refused(m resource.Metric) int64 { return s.refused[m].Load() }
 
-// NearlyUsed returns how many groups have used nine tenths of a metric's budget or more, as of the last minute.
-func (s *Service) NearlyUsed(m resource.Metric) int64 { return s.nearly[m].Load() }
+// NearlyUsed returns the number of groups that have used at least nine tenths of a metric's budget. It is counted once
+// a minute.
+func (s *Service) NearlyUsed(m resource.Metric) int64 { return s.nearlyUsed[m].Load() }
 
-// A Report is a budget, and what its group uses.
+// A Report is a budget with the usage of its group.
 type Report struct {
 	resource.Budget
 	Usage Usage
 }
 
-// Usage is what a group uses of what can be counted.
+// Usage is the usage of a group.
 type Usage struct {
 	Stored             map[resource.Metric]int64
-	Pulls, PublicPulls int64 // today, if there is a limit
+	Pulls, PublicPulls int64 // pulls of today; 0 if there is no limit
 }
 
-// Get returns the budget of a group and what the group uses. The caller needs groups.list on it.
+// Get returns the budget and the usage of a group. The caller needs groups.list on the group.
 func (s *Service) Get(ctx context.Context, group resource.UID) (Report, error) {
 	if _, err := authz.Get(ctx, s.authz, resource.GroupsList, group, s.store.Group); err != nil {
 		return Report{}, err
@@ -103,7 +104,7 @@ func (s *Service) report(ctx context.Context, b resource.Budget) (Report, error)
 	return s.withPulls(ctx, Report{b, Usage{Stored: stored}})
 }
 
-// withPulls adds the pulls of today to a report.
+// withPulls adds the pulls of today to a report if the budget limits them.
 func (s *Service) withPulls(ctx context.Context, r Report) (_ Report, err error) {
 	b := r.Budget
 	if _, ok := b.Limits[resource.PullsPerDay]; !ok {
@@ -130,49 +131,49 @@ func (s *Service) List(ctx context.Context, f resource.Filter, p page.Params) (p
 	if err != nil {
 		return page.Page[Report]{}, err
 	}
-	var all []Report
+	var reports []Report
 	for _, b := range got.Items {
 		r, err := s.withPulls(ctx, Report{b, Usage{Stored: stored[b.UID]}})
 		if err != nil {
 			return page.Page[Report]{}, err
 		}
-		all = append(all, r)
+		reports = append(reports, r)
 	}
-	return page.With(got, all), nil
+	return page.With(got, reports), nil
 }
 
-// Update applies change to the budget of a folder. The caller needs groups.update on the group above the folder.
+// Update applies change to the budget of a folder. The caller needs groups.update on the parent of the folder.
 func (s *Service) Update(
 	ctx context.Context, group resource.UID, change func(*resource.Budget) error,
 ) (Report, error) {
-	if err := s.requireAbove(ctx, group); err != nil {
+	if err := s.requireParent(ctx, group); err != nil {
 		return Report{}, err
 	}
 	return s.Set(ctx, group, change)
 }
 
-// Delete takes the budget of a folder away. The caller needs groups.update on the group above the folder.
+// Delete removes the budget of a folder. The caller needs groups.update on the parent of the folder.
 func (s *Service) Delete(ctx context.Context, group resource.UID) error {
-	if err := s.requireAbove(ctx, group); err != nil {
+	if err := s.requireParent(ctx, group); err != nil {
 		return err
 	}
 	return s.store.DeleteBudget(ctx, group)
 }
 
-// requireAbove returns nil if the caller may set the budget of a group. Everybody who acts in the group, its
-// administrators among them, is limited by it. So it is for those above, and nobody but the operator is above an
-// organization.
-func (s *Service) requireAbove(ctx context.Context, group resource.UID) error {
+// requireParent returns nil if the caller may set the budget of a group. The budget limits everybody who acts in the
+// group, including its administrators, so the caller needs groups.update on the parent. An organization has no parent:
+// only the operator sets its budget.
+func (s *Service) requireParent(ctx context.Context, group resource.UID) error {
 	if _, err := authz.RequireCaller(ctx); err != nil {
 		return err
 	}
 	if group.IsRoot() {
-		return fault.New(fault.PermissionDenied, "Permission denied: the budget of an organization is set by the operator")
+		return fault.New(fault.PermissionDenied, "Permission denied: only the operator sets the budget of an organization")
 	}
 	return s.authz.Require(ctx, resource.GroupsUpdate, group.Parent())
 }
 
-// Set applies change to the budget of any group, for the operator.
+// Set applies change to the budget of any group. It authorizes nobody: it is for the operator.
 func (s *Service) Set(ctx context.Context, group resource.UID, change func(*resource.Budget) error) (Report, error) {
 	b, err := store.Edit(ctx, group, s.store.Budget, s.store.UpdateBudget, func(b *resource.Budget) error {
 		before := *b
@@ -188,7 +189,7 @@ func (s *Service) Set(ctx context.Context, group resource.UID, change func(*reso
 	return s.report(ctx, b)
 }
 
-// Show returns the budget of any group, for the operator.
+// Show returns the budget and the usage of any group. It authorizes nobody: it is for the operator.
 func (s *Service) Show(ctx context.Context, group resource.UID) (Report, error) {
 	if _, err := s.store.Group(ctx, group); err != nil {
 		return Report{}, err

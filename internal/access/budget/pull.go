@@ -12,11 +12,12 @@ import (
 
 const day = 24 * time.Hour
 
-// The kinds of pulls that are counted apart, so that strangers cannot use up what a group needs for itself.
+// The two kinds of pulls have separate counters, so that strangers cannot use up the budget of the members.
 const pulledByMembers, pulledByOthers = "pulls", "pulls.public"
 
-// pullCounts are the pulls of today that this replica knows of. It counts them in memory, and adds them to those of
-// other replicas every second. So a budget may be exceeded by what the others serve within a second.
+// pullCounts are the pulls of today that this replica knows. It counts its own pulls in memory, and adds them to the
+// counters in the database every second. A budget can therefore be exceeded by the pulls that other replicas serve
+// within a second.
 type pullCounts struct {
 	mu   sync.Mutex
 	days map[iamdb.PullDay]*pullCount
@@ -24,8 +25,8 @@ type pullCounts struct {
 
 // A pullCount counts pulls from the repos of a group that has a budget.
 type pullCount struct {
-	stored int64 // in the database, when it was last asked
-	added  int64 // by this replica since
+	stored int64 // pulls in the database, when it was last read
+	added  int64 // pulls of this replica since then
 }
 
 func (s *Service) dayOf(group resource.UID, public bool) iamdb.PullDay {
@@ -36,14 +37,14 @@ func (s *Service) dayOf(group resource.UID, public bool) iamdb.PullDay {
 	return d
 }
 
-// Pull counts a pull from a repo. It returns fault.ResourceExhausted, and counts nothing, if there were as many
-// today as a budget allows. public is true if the caller may pull only because everybody may.
+// Pull counts a pull from a repo. If a budget allows no more pulls today, Pull returns fault.ResourceExhausted and does
+// not count the pull. public is true if the caller may pull only because everybody may.
 func (s *Service) Pull(ctx context.Context, repo resource.UID, public bool) error {
-	all, err := s.store.Budgets(ctx)
+	stored, err := s.store.Budgets(ctx)
 	if err != nil {
 		return err
 	}
-	budgets := all.Above(repo, resource.PullsPerDay)
+	budgets := stored.Above(repo, resource.PullsPerDay)
 	if len(budgets) == 0 {
 		return nil
 	}
@@ -53,15 +54,17 @@ func (s *Service) Pull(ctx context.Context, repo resource.UID, public bool) erro
 			return err
 		}
 	}
-	if over, used := s.countPull(budgets, counts); over != nil {
-		now := s.cfg.Now()
-		return fault.TooOften(s.store.Quota(ctx, *over, resource.PullsPerDay, used, ""), now.Truncate(day).Add(day).Sub(now))
+	if exhausted, used := s.countPull(budgets, counts); exhausted != nil {
+		currentTime := s.cfg.Now()
+		tomorrow := currentTime.Truncate(day).Add(day)
+		return fault.TooOften(s.store.Quota(ctx, *exhausted, resource.PullsPerDay, used, ""), tomorrow.Sub(currentTime))
 	}
 	return nil
 }
 
-// countPull adds a pull to all counts, or returns the budget that has none left.
-func (s *Service) countPull(budgets []resource.Budget, counts []*pullCount) (over *resource.Budget, used int64) {
+// countPull adds a pull to all counts and returns nil. If a budget allows no more pulls, countPull returns that budget
+// and its usage, and adds nothing.
+func (s *Service) countPull(budgets []resource.Budget, counts []*pullCount) (exhausted *resource.Budget, used int64) {
 	s.pulls.mu.Lock()
 	defer s.pulls.mu.Unlock()
 	for i, c := range counts {
@@ -75,7 +78,7 @@ func (s *Service) countPull(budgets []resource.Budget, counts []*pullCount) (ove
 	return nil, 0
 }
 
-// pullCount returns what counts the pulls of a day. The first time it asks the database.
+// pullCount returns the counter of a day. The first call for a day reads it from the database.
 func (s *Service) pullCount(ctx context.Context, d iamdb.PullDay) (*pullCount, error) {
 	s.pulls.mu.Lock()
 	c := s.pulls.days[d]
@@ -95,7 +98,7 @@ func (s *Service) pullCount(ctx context.Context, d iamdb.PullDay) (*pullCount, e
 	return s.pulls.days[d], nil
 }
 
-// pullsToday returns how many pulls were counted today.
+// pullsToday returns the number of pulls today.
 func (s *Service) pullsToday(ctx context.Context, group resource.UID, public bool) (int64, error) {
 	d := s.dayOf(group, public)
 	n, err := s.store.PullsCounted(ctx, d)
@@ -107,7 +110,7 @@ func (s *Service) pullsToday(ctx context.Context, group resource.UID, public boo
 	return n, err
 }
 
-// Flush writes the pulls that are not written yet. It is called after the last request, too.
+// Flush writes the counted pulls to the database. The server also calls it after the last request.
 func (s *Service) Flush(ctx context.Context) error {
 	added := map[iamdb.PullDay]int64{}
 	s.pulls.mu.Lock()

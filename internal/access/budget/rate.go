@@ -10,18 +10,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// Admit returns fault.ResourceExhausted if the group that the caller of a request belongs to, or one above it, makes
-// more requests than its budget allows. A workload belongs to the group of its identity, and a person to the group
-// whose identity provider vouched for them; so nobody can use up the budget of others. Each replica allows its
-// share: the rate divided by the number of replicas.
+// Admit returns fault.ResourceExhausted if the group to which the caller of a request belongs, or a group above it,
+// makes more requests than its budget allows. A workload belongs to the group of its identity, and a person to the
+// group whose identity provider vouched for them, so that nobody can use up the budget of another group. Each replica
+// allows its share: the rate divided by the number of replicas.
 //
-// A rate protects the installation and gives nobody access, so if budgets cannot be read, Admit returns nil.
+// If the budgets cannot be read, Admit returns nil, because a rate protects the installation and gives nobody access.
 func (s *Service) Admit(ctx context.Context) error {
 	caller, ok := authz.CallerFrom(ctx)
 	if !ok {
 		return nil
 	}
-	all, err := s.store.Budgets(ctx)
+	stored, err := s.store.Budgets(ctx)
 	if err != nil {
 		return nil
 	}
@@ -32,29 +32,29 @@ func (s *Service) Admit(ctx context.Context) error {
 	if member == "" {
 		return nil
 	}
-	budgets := all.Above(member, resource.RequestsPerSecond)
+	budgets := stored.Above(member, resource.RequestsPerSecond)
 	if len(budgets) == 0 {
 		return nil
 	}
-	over, wait := s.take(budgets)
-	if over == nil {
+	exhausted, wait := s.take(budgets)
+	if exhausted == nil {
 		return nil
 	}
-	limit := over.Limits[resource.RequestsPerSecond]
-	return fault.TooOften(s.store.Quota(ctx, *over, resource.RequestsPerSecond, limit, ""), wait)
+	limit := exhausted.Limits[resource.RequestsPerSecond]
+	return fault.TooOften(s.store.Quota(ctx, *exhausted, resource.RequestsPerSecond, limit, ""), wait)
 }
 
-// take takes a token from the bucket of each budget, or from none. It returns the budget that has none left, and how
-// long it takes until it has one.
-func (s *Service) take(budgets []resource.Budget) (over *resource.Budget, wait time.Duration) {
-	now, replicas := s.cfg.Now(), float64(s.store.Replicas())
+// take takes a token from the bucket of each budget and returns nil. If a bucket is empty, take returns its budget and
+// the time until it has a token, and takes none.
+func (s *Service) take(budgets []resource.Budget) (exhausted *resource.Budget, wait time.Duration) {
+	currentTime, replicas := s.cfg.Now(), float64(s.store.Replicas())
 	held := make([]*bucket, len(budgets))
-	for i, b := range budgets { // the organization's first, so that two do not wait for each other
+	for i, b := range budgets { // always from the organization down, so that two requests cannot deadlock
 		found, _ := s.buckets.LoadOrStore(b.UID, &bucket{})
 		held[i] = found.(*bucket)
 		held[i].mu.Lock()
 		defer held[i].mu.Unlock()
-		held[i].fill(now, float64(b.Limits[resource.RequestsPerSecond])/replicas)
+		held[i].fill(currentTime, float64(b.Limits[resource.RequestsPerSecond])/replicas)
 		if held[i].tokens < 1 {
 			return &budgets[i], held[i].wait()
 		}
@@ -65,37 +65,39 @@ func (s *Service) take(budgets []resource.Budget) (over *resource.Budget, wait t
 	return nil, 0
 }
 
-// A bucket has a token for each request that may be made at once: what a second gives, and one at least.
+// A bucket has a token for each request that may be made immediately. It holds the tokens of one second, and at least
+// one.
 type bucket struct {
 	mu     sync.Mutex
 	tokens float64
-	rate   float64 // per second
-	at     time.Time
+	rate   float64   // tokens per second
+	filled time.Time // time of the last fill
 }
 
-func (b *bucket) fill(now time.Time, rate float64) {
-	most := max(rate, 1)
-	if b.at.IsZero() {
-		b.tokens = most
+// fill adds the tokens since the last fill.
+func (b *bucket) fill(currentTime time.Time, rate float64) {
+	capacity := max(rate, 1)
+	if b.filled.IsZero() {
+		b.tokens = capacity
 	}
-	b.tokens = min(most, b.tokens+rate*max(0, now.Sub(b.at).Seconds()))
-	b.at, b.rate = now, rate
+	b.tokens = min(capacity, b.tokens+rate*max(0, currentTime.Sub(b.filled).Seconds()))
+	b.filled, b.rate = currentTime, rate
 }
 
-// wait returns when there will be a token.
+// wait returns the time until the bucket has a token.
 func (b *bucket) wait() time.Duration {
 	return max(time.Millisecond, time.Duration((1-b.tokens)/b.rate*float64(time.Second)))
 }
 
-// sweepBuckets drops the buckets of groups without a rate.
+// sweepBuckets removes the buckets of groups whose budget has no rate.
 func (s *Service) sweepBuckets(ctx context.Context) error {
-	all, err := s.store.Budgets(ctx)
+	stored, err := s.store.Budgets(ctx)
 	if err != nil {
 		return err
 	}
 	s.buckets.Range(func(key, _ any) bool {
 		group := key.(resource.UID)
-		if b := all.Above(group, resource.RequestsPerSecond); len(b) == 0 || b[len(b)-1].UID != group {
+		if b := stored.Above(group, resource.RequestsPerSecond); len(b) == 0 || b[len(b)-1].UID != group {
 			s.buckets.Delete(key)
 		}
 		return true

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	flushTime   = time.Second // how often pulls are written, and those of other replicas read
-	surveyTime  = time.Minute // how often NearlyUsed is counted
-	recountTime = time.Hour   // how often stored bytes are compared with what is stored
+	flushEvery   = time.Second // exchange of pull counts with other replicas
+	surveyEvery  = time.Minute // count of NearlyUsed
+	recountEvery = time.Hour   // comparison of the counters of stored bytes with the stored rows
 )
 
-// Run writes pulls, and keeps what is counted right, until ctx ends.
+// Run writes pulls, counts NearlyUsed and corrects the counters of stored bytes until ctx ends. It always returns nil.
 func (s *Service) Run(ctx context.Context) error {
-	flush, survey, recount := time.NewTicker(flushTime), time.NewTicker(surveyTime), time.NewTicker(recountTime)
+	flush, survey, recount := time.NewTicker(flushEvery), time.NewTicker(surveyEvery), time.NewTicker(recountEvery)
 	defer flush.Stop()
 	defer survey.Stop()
 	defer recount.Stop()
@@ -36,14 +36,14 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// try runs work that is tried again later if it fails.
-func (s *Service) try(ctx context.Context, what string, f func(context.Context) error) {
+// try calls f and logs its error as the error of an operation. Run calls it again later.
+func (s *Service) try(ctx context.Context, operation string, f func(context.Context) error) {
 	if err := f(ctx); err != nil && ctx.Err() == nil {
-		s.cfg.Log.WarnContext(ctx, what, "err", err)
+		s.cfg.Log.WarnContext(ctx, operation, "err", err)
 	}
 }
 
-// recount corrects the counters of stored bytes, and removes what nothing refers to.
+// recount corrects the counters of stored bytes, and removes budgets of deleted groups and old pull counts.
 func (s *Service) recount(ctx context.Context) error {
 	n, err := s.store.RecountBytes(ctx)
 	if n > 0 {
@@ -55,25 +55,25 @@ func (s *Service) recount(ctx context.Context) error {
 	return s.store.SweepBudgets(ctx, s.dayOf("", false).Day-1)
 }
 
-// Survey counts the groups that have used nine tenths of a budget or more.
+// Survey counts the groups for NearlyUsed.
 func (s *Service) Survey(ctx context.Context) error {
 	if err := s.sweepBuckets(ctx); err != nil {
 		return err
 	}
-	all, err := s.store.Budgets(ctx)
+	stored, err := s.store.Budgets(ctx)
 	if err != nil {
 		return err
 	}
 	var groups []resource.UID
-	for _, b := range all.All() {
+	for _, b := range stored.All() {
 		groups = append(groups, b.UID)
 	}
 	used, err := s.store.UsageOf(ctx, groups)
 	if err != nil {
 		return err
 	}
-	nearly := map[resource.Metric]int64{}
-	for _, b := range all.All() {
+	nearlyUsed := map[resource.Metric]int64{}
+	for _, b := range stored.All() {
 		for m, limit := range b.Limits {
 			n := used[b.UID][m]
 			if m == resource.PullsPerDay {
@@ -82,12 +82,12 @@ func (s *Service) Survey(ctx context.Context) error {
 				}
 			}
 			if _, counted := store.Counters[m]; (counted || m == resource.PullsPerDay) && n >= limit-limit/10 {
-				nearly[m]++
+				nearlyUsed[m]++
 			}
 		}
 	}
-	for m, n := range s.nearly {
-		n.Store(nearly[m])
+	for m, n := range s.nearlyUsed {
+		n.Store(nearlyUsed[m])
 	}
 	return nil
 }

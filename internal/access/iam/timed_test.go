@@ -122,7 +122,7 @@ func TestNobodyGivesForLonger(t *testing.T) {
 			}
 		}
 		err = bind(time.Time{})()
-		if !strings.Contains(err.Error(), "ends before what is to be given") {
+		if !strings.Contains(err.Error(), "yours ends earlier than what you want to give") {
 			t.Errorf("the error does not say why: %v", err)
 		}
 		must(t, update(lasting.UID, func(b *resource.RoleBinding) { b.ExpireTime = end })())

@@ -15,95 +15,98 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A difference is what a rehearsal has found: the states before and after the changes.
+// A difference has the states before and after the changes.
 type difference struct {
-	at            time.Time // at which both are judged
-	ends          time.Time // when the answer is due
-	touched       []resource.UID
-	sessionIDs    []string
+	asOf          time.Time      // time for which both states are evaluated
+	deadline      time.Time      // time at which the result must be returned
+	affected      []resource.UID // identities that the changes may affect
+	sessionIDs    []string       // sessions that the changes end
 	before, after side
-	reasons       []string
+	reasons       []string // why the difference may be incomplete
 
-	held map[resource.UID][]resource.UID // the bindings of each identity before the changes
+	held map[resource.UID][]resource.UID // bindings of each identity before the changes
 	uses map[resource.UID]map[resource.Capability]time.Time
 }
 
-// A side is what identities hold before or after the changes.
+// A side is the state of the affected identities before or after the changes.
 type side struct {
 	grants     map[resource.UID]iamdb.Grant // by binding
 	roles      map[resource.UID]resource.Capabilities
 	state      *authz.State
 	identities map[resource.UID]resource.Identity
-	sessions   map[string]resource.Session
-	unmapped   map[resource.UID]resource.UID // identities by their bindings that go when they sign in again
+	sessions   map[string]resource.Session   // by id
+	unmapped   map[resource.UID]resource.UID // bindings that the next sign-in deletes, with their identities
 }
 
+// incomplete adds a reason why the difference may be incomplete.
 func (d *difference) incomplete(reason string) {
 	if !slices.Contains(d.reasons, reason) {
 		d.reasons = append(d.reasons, reason)
 	}
 }
 
-// late reports whether the answer is due.
+// late reports whether the deadline has passed.
 func (d *difference) late() bool {
-	if time.Now().Before(d.ends) {
+	if time.Now().Before(d.deadline) {
 		return false
 	}
 	d.incomplete(reasonTime)
 	return true
 }
 
-// rehearse makes the changes in a transaction and reads both sides in it.
-func (s *Service) rehearse(ctx context.Context, sim Changes) (d *difference, err error) {
-	bounded, cancel := context.WithTimeout(resource.WithDryRun(ctx), rehearsalTime)
+// apply makes the changes in a transaction that it rolls back, and reads both sides in that transaction.
+func (s *Service) apply(ctx context.Context, c Changes) (d *difference, err error) {
+	bounded, cancel := context.WithTimeout(resource.WithDryRun(ctx), applyLimit)
 	defer cancel()
 	err = s.store.Simulate(bounded, func(ctx context.Context, r *store.Simulation) error {
 		d = &difference{}
-		_, d.at = s.store.Clock()
-		if err := sim.Apply(ctx); err != nil {
+		_, d.asOf = s.store.Clock()
+		if err := c.Apply(ctx); err != nil {
 			return err
 		}
-		if err := s.findTouched(ctx, d, r.Changes()); err != nil {
+		if err := s.findAffected(ctx, d, r.Changes()); err != nil {
 			return err
 		}
-		if err := s.readUnmapped(ctx, &d.after, sim.Providers); err != nil {
+		if err := s.readUnmapped(ctx, &d.after, c.Providers); err != nil {
 			return err
 		}
-		d.touch(slices.Collect(maps.Values(d.after.unmapped)))
+		d.addAffected(slices.Collect(maps.Values(d.after.unmapped)))
 		if err := s.readSide(ctx, d, &d.after); err != nil {
 			return err
 		}
 		if err := r.Undo(ctx); err != nil {
 			return err
 		}
-		if err := s.readUnmapped(ctx, &d.before, sim.Providers); err != nil {
+		if err := s.readUnmapped(ctx, &d.before, c.Providers); err != nil {
 			return err
 		}
 		return s.readSide(ctx, d, &d.before)
 	})
 	if bounded.Err() != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = fault.New(fault.ResourceExhausted, "Resource exhausted: the changes take too long to try; simulate fewer at once")
+		err = fault.New(fault.ResourceExhausted,
+			"Resource exhausted: the changes take too long to simulate; simulate fewer changes together")
 	}
 	if err == nil {
-		d.judge()
+		d.buildStates()
 	}
 	return d, err
 }
 
-// judge makes the states of both sides. What goes when somebody signs in again counts as lost.
-func (d *difference) judge() {
+// buildStates builds the states of both sides. A binding that the next sign-in deletes counts as lost.
+func (d *difference) buildStates() {
 	for uid := range d.after.unmapped {
 		if _, before := d.before.unmapped[uid]; !before {
 			delete(d.after.grants, uid)
 		}
 	}
 	for _, to := range []*side{&d.before, &d.after} {
-		to.state = authz.NewState(d.at, slices.Collect(maps.Values(to.grants)), to.roles)
+		to.state = authz.NewState(d.asOf, slices.Collect(maps.Values(to.grants)), to.roles)
 	}
 }
 
-// findTouched notes whom the changes are about: those whose grants change, and those who are bound to a role that does.
-func (s *Service) findTouched(ctx context.Context, d *difference, changes []store.GrantChange) error {
+// findAffected finds the identities whose grants change, the identities that are bound to a role that changes, and the
+// sessions that end.
+func (s *Service) findAffected(ctx context.Context, d *difference, changes []store.GrantChange) error {
 	var roles []resource.UID
 	for _, c := range changes {
 		id, session := strings.CutPrefix(string(c.Identity), string(resource.SessionSubject("")))
@@ -113,42 +116,42 @@ func (s *Service) findTouched(ctx context.Context, d *difference, changes []stor
 		case session:
 			d.sessionIDs = append(d.sessionIDs, id)
 		case c.Identity != "" && !strings.Contains(string(c.Identity), ":"):
-			d.touched = append(d.touched, c.Identity)
+			d.affected = append(d.affected, c.Identity)
 		}
 	}
-	bound, err := s.store.BoundTo(ctx, roles, maxSimIdentities+1)
-	d.touch(bound)
+	bound, err := s.store.BoundTo(ctx, roles, maxIdentities+1)
+	d.addAffected(bound)
 	return err
 }
 
-// touch adds identities to those that are looked at.
-func (d *difference) touch(all []resource.UID) {
-	d.touched = append(d.touched, all...)
-	slices.Sort(d.touched)
-	if d.touched = slices.Compact(d.touched); len(d.touched) > maxSimIdentities {
-		d.touched = d.touched[:maxSimIdentities]
+// addAffected adds identities to the affected ones, up to maxIdentities.
+func (d *difference) addAffected(identities []resource.UID) {
+	d.affected = append(d.affected, identities...)
+	slices.Sort(d.affected)
+	if d.affected = slices.Compact(d.affected); len(d.affected) > maxIdentities {
+		d.affected = d.affected[:maxIdentities]
 		d.incomplete(reasonIdentities)
 	}
 }
 
-// readUnmapped reads which bindings no mapping of these providers gives any more.
+// readUnmapped reads the bindings that came from a mapping of these providers and that no mapping grants now.
 func (s *Service) readUnmapped(ctx context.Context, to *side, providers []resource.UID) error {
 	to.unmapped = map[resource.UID]resource.UID{}
 	for _, p := range providers {
-		all, err := s.store.Unmapped(ctx, p, maxSimIdentities)
+		unmapped, err := s.store.Unmapped(ctx, p, maxIdentities)
 		if err != nil {
 			return err
 		}
-		for _, b := range all {
+		for _, b := range unmapped {
 			to.unmapped[b.UID] = b.Identity
 		}
 	}
 	return nil
 }
 
-// readSide reads what those whom the changes are about hold.
+// readSide reads the grants, roles and sessions of the affected identities.
 func (s *Service) readSide(ctx context.Context, d *difference, to *side) (err error) {
-	if to.grants, err = s.store.GrantsOfAll(ctx, d.touched); err != nil {
+	if to.grants, err = s.store.GrantsOfAll(ctx, d.affected); err != nil {
 		return err
 	}
 	var roles []resource.UID
@@ -159,22 +162,22 @@ func (s *Service) readSide(ctx context.Context, d *difference, to *side) (err er
 	if to.roles, err = s.store.CapabilitiesOf(ctx, slices.Compact(roles)); err != nil {
 		return err
 	}
-	if to.identities, err = s.store.IdentitiesByUID(ctx, d.touched); err != nil {
+	if to.identities, err = s.store.IdentitiesByUID(ctx, d.affected); err != nil {
 		return err
 	}
-	to.sessions, err = s.store.SessionsOf(ctx, d.touched, d.sessionIDs)
+	to.sessions, err = s.store.SessionsOf(ctx, d.affected, d.sessionIDs)
 	return err
 }
 
-// A pair is an identity and a capability that it gains or loses on a group.
-type pair struct {
+// A change is a capability that an identity gains or loses on a group.
+type change struct {
 	identity, group resource.UID
 	capability      resource.Capability
 }
 
-// compare returns what identities gain and lose. A group is named for everything below it: where somebody gains or loses
-// the same further down, only the uppermost group is.
-func (d *difference) compare() (gained, lost []pair) {
+// compare returns the capabilities that identities gain and lose. A change on a group includes everything below the
+// group, so compare leaves out equal changes further down.
+func (d *difference) compare() (gained, lost []change) {
 	groups := d.changedGroups()
 	for i, identity := range slices.Sorted(maps.Keys(groups)) {
 		if i%64 == 0 && d.late() {
@@ -184,10 +187,10 @@ func (d *difference) compare() (gained, lost []pair) {
 		for _, group := range slices.Sorted(maps.Keys(groups[identity])) {
 			want := groups[identity][group]
 			had, has := d.before.state.Held(identity, group, want), d.after.state.Held(identity, group, want)
-			gained = appendPairs(gained, up, identity, group, has.Without(had))
-			lost = appendPairs(lost, down, identity, group, had.Without(has))
-			if len(gained)+len(lost) > maxSimPairs {
-				d.incomplete(reasonPairs)
+			gained = appendChanges(gained, up, identity, group, has.Without(had))
+			lost = appendChanges(lost, down, identity, group, had.Without(has))
+			if len(gained)+len(lost) > maxChanges {
+				d.incomplete(reasonChanges)
 				return gained, lost
 			}
 		}
@@ -195,67 +198,69 @@ func (d *difference) compare() (gained, lost []pair) {
 	return gained, lost
 }
 
-// appendPairs adds the capabilities of an identity on a group that are not done on a group above it.
-func appendPairs(
-	all []pair, done map[resource.UID]resource.Capabilities, identity, group resource.UID, caps resource.Capabilities,
-) []pair {
+// appendChanges appends the changes of capabilities of an identity on a group, except capabilities that done has for a
+// group above it. It adds the appended capabilities to done.
+func appendChanges(
+	changes []change, done map[resource.UID]resource.Capabilities, identity, group resource.UID,
+	caps resource.Capabilities,
+) []change {
 	for _, above := range group.Ancestors() {
 		caps = caps.Without(done[above])
 	}
 	done[group] = caps
 	for _, c := range caps.All() {
-		all = append(all, pair{identity, group, c})
+		changes = append(changes, change{identity, group, c})
 	}
-	return all
+	return changes
 }
 
-// changedGroups returns the groups on which each identity has another grant than before, or one of a role that allows
-// something else, with all that its grants there have allowed or allow.
+// changedGroups returns, for each identity, the groups on which a grant or the capabilities of its role change. Each
+// group has the capabilities of the changed grants before and after the changes.
 func (d *difference) changedGroups() map[resource.UID]map[resource.UID]resource.Capabilities {
-	all := map[resource.UID]map[resource.UID]resource.Capabilities{}
+	changed := map[resource.UID]map[resource.UID]resource.Capabilities{}
 	add := func(from, to *side) {
 		for uid, g := range from.grants {
-			caps, counts := from.state.Counts(g)
-			other, ok := to.grants[uid]
-			if ok {
-				otherCaps, otherCounts := to.state.Counts(other)
-				ok = other == g && otherCaps == caps && otherCounts == counts
+			caps, active := from.state.Active(g)
+			counterpart, same := to.grants[uid]
+			if same {
+				otherCaps, otherActive := to.state.Active(counterpart)
+				same = counterpart == g && otherCaps == caps && otherActive == active
 			}
-			if ok || !counts {
+			if same || !active {
 				continue
 			}
-			if all[g.Identity] == nil {
-				all[g.Identity] = map[resource.UID]resource.Capabilities{}
+			if changed[g.Identity] == nil {
+				changed[g.Identity] = map[resource.UID]resource.Capabilities{}
 			}
-			all[g.Identity][g.Group] = all[g.Identity][g.Group].Union(caps)
+			changed[g.Identity][g.Group] = changed[g.Identity][g.Group].Union(caps)
 		}
 	}
 	add(&d.before, &d.after)
 	add(&d.after, &d.before)
-	return all
+	return changed
 }
 
-// usesBatch is how many bindings are asked about at once.
+// usesBatch is the number of bindings in one query for their uses.
 const usesBatch = 2000
 
-// readUses reads when those who lose something have last used what they held.
-func (s *Service) readUses(ctx context.Context, d *difference, lost []pair) error {
+// readUses reads the last uses of the bindings of identities that lose a capability.
+func (s *Service) readUses(ctx context.Context, d *difference, lost []change) error {
 	d.held, d.uses = map[resource.UID][]resource.UID{}, map[resource.UID]map[resource.Capability]time.Time{}
 	losers := map[resource.UID]bool{}
 	for _, p := range lost {
 		losers[p.identity] = true
 	}
-	var all []resource.UID
+	var bindings []resource.UID
 	for uid, g := range d.before.grants {
 		if losers[g.Identity] {
-			d.held[g.Identity], all = append(d.held[g.Identity], uid), append(all, uid)
+			d.held[g.Identity], bindings = append(d.held[g.Identity], uid), append(bindings, uid)
 		}
 	}
-	for some := range slices.Chunk(all, usesBatch) {
+	for batch := range slices.Chunk(bindings, usesBatch) {
 		if d.late() {
 			break
 		}
-		found, err := s.past.UsesOf(ctx, some)
+		found, err := s.past.UsesOf(ctx, batch)
 		if err != nil {
 			return err
 		}
@@ -264,11 +269,12 @@ func (s *Service) readUses(ctx context.Context, d *difference, lost []pair) erro
 	return nil
 }
 
-// lastUse returns when a capability was last used by a role binding that gives it on the group, or the zero time.
-func (d *difference) lastUse(p pair) (last time.Time) {
-	for _, uid := range d.held[p.identity] {
-		if at := d.uses[uid][p.capability]; at.After(last) && uid.Parent().Covers(p.group) {
-			last = at
+// lastUse returns the time of the last use of a lost capability through a binding that gives it on the group, or the
+// zero time.
+func (d *difference) lastUse(c change) (last time.Time) {
+	for _, uid := range d.held[c.identity] {
+		if used := d.uses[uid][c.capability]; used.After(last) && uid.Parent().Covers(c.group) {
+			last = used
 		}
 	}
 	return last

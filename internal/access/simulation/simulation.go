@@ -1,4 +1,4 @@
-// Package simulation reports what changes to access control would do, without making them.
+// Package simulation reports the consequences of changes to access control without making the changes.
 package simulation
 
 import (
@@ -17,40 +17,46 @@ import (
 
 // The bounds of a simulation.
 const (
-	MaxChanges = 20 // changes
+	MaxChanges = 20 // greatest number of changes in one simulation
 
-	simulationShown    = 50                  // of each list
-	simulationPeriod   = 30 * 24 * time.Hour // in which use and pulls count
-	simulationTime     = 5 * time.Second     // then the answer is what was found until then
-	rehearsalTime      = 3 * time.Second     // to make the changes and to read what they did
-	maxSimIdentities   = 2000
-	maxSimPairs        = 200_000 // of an identity and a capability on a group
-	maxSimPullers      = 100     // whose pulls are looked at
-	maxPullsOfOne      = 2000
-	reasonTime         = "TIME: the answer took too long; what was found until then is here"
-	reasonIdentities   = "IDENTITIES: the changes are about too many identities; the first 2000 were looked at"
-	reasonPairs        = "CHANGES: too many capabilities are gained and lost; not all were counted"
-	reasonPulls        = "PULLS: there are too many pulls to look at; the newest were"
-	reasonUnknownUsers = "UNKNOWN: who comes through a mapping, a provider or an invite is known only then"
+	maxShown       = 50                  // items of each list in the result
+	usePeriod      = 30 * 24 * time.Hour // how far back uses and pulls are considered
+	totalLimit     = 5 * time.Second     // time after which the result is incomplete
+	applyLimit     = 3 * time.Second     // time to apply the changes and to read their effect
+	maxIdentities  = 2000                // identities that are affected
+	maxChanges     = 200_000             // capabilities that identities gain and lose on groups
+	maxPullers     = 100                 // identities whose pulls are read
+	maxPullsOfUser = 2000                // newest pulls that are read of one identity
+)
+
+// The reasons why a result is incomplete.
+const (
+	reasonTime         = "TIME: the simulation took too long; the result has only what was found until then"
+	reasonIdentities   = "IDENTITIES: the changes affect too many identities; the result covers the first 2000"
+	reasonChanges      = "CHANGES: identities gain and lose too many capabilities; the result does not count all of them"
+	reasonPulls        = "PULLS: there are too many pulls; the result considers only the newest"
+	reasonUnknownUsers = "UNKNOWN: people who will come through a mapping, a provider or an invite are not known yet"
 )
 
 // Config is what a Service needs besides the database. The zero value works.
 type Config struct {
 	Now func() time.Time // nil is time.Now
 
-	// Pulls returns the repos of an organization that an identity has pulled from since a time, by its newest n pulls.
-	// all is false if there are more. If it is nil, nothing is told about pulls.
-	Pulls func(ctx context.Context, org, identity resource.UID, since time.Time, n int) (_ []PulledRepo, all bool, _ error)
+	// Pulls returns the repos of an organization from which an identity has pulled since a time. It considers the newest n
+	// pulls; complete is false if there are more. If Pulls is nil, the result has no pulls.
+	Pulls func(
+		ctx context.Context, org, identity resource.UID, since time.Time, n int,
+	) (_ []PulledRepo, complete bool, _ error)
 }
 
-// A Service simulates changes to access control.
+// A Service simulates changes to access control. It is safe for concurrent use.
 type Service struct {
-	store *iamdb.Store
-	past  *grantlog.Store
-	iam   *iam.Service
-	authz *authz.Checker
-	cfg   Config
-	turns *fairlimit.Limiter
+	store   *iamdb.Store
+	past    *grantlog.Store
+	iam     *iam.Service
+	authz   *authz.Checker
+	cfg     Config
+	limiter *fairlimit.Limiter
 }
 
 // New returns a Service over db. i decides which people and bindings a caller may see.
@@ -59,36 +65,36 @@ func New(db *store.DB, a *authz.Checker, i *iam.Service, cfg Config) *Service {
 		cfg.Now = time.Now
 	}
 	return &Service{store: iamdb.New(db), past: grantlog.New(db), iam: i, authz: a, cfg: cfg,
-		turns: fairlimit.YieldToWriters()}
+		limiter: fairlimit.YieldToWriters()}
 }
 
-// A PulledRepo is a repo that an identity has pulled from.
+// A PulledRepo is a repo from which an identity has pulled.
 type PulledRepo struct {
 	Repo   resource.UID
-	Path   string // the names of its groups and its own
+	Path   string // names of its groups and its own name
 	Public bool   // anybody can pull from it
-	Count  int64
+	Count  int64  // number of pulls
 	Last   time.Time
 }
 
-// Consequences are what changes would do.
+// Consequences are the effects that changes would have.
 type Consequences struct {
 	Gained, Lost AccessChanges
-	Workloads    Affected[resource.IdentityInfo] // that could no longer exchange
+	Workloads    Affected[resource.IdentityInfo] // workloads that could no longer exchange their tokens
 	Sessions     Affected[EndedSessions]
 	Pulls        Affected[RefusedPulls]
-	Incomplete   []string // why there may be more
+	Incomplete   []string // reasons why there may be more consequences
 }
 
-// AccessChanges are capabilities that identities would gain or lose.
+// AccessChanges are the capabilities that identities would gain or lose.
 type AccessChanges struct {
 	Affected[AccessChange]
-	Identities int // whom it is about
-	Used       int // of all, those used in the last 30 days
+	Identities int // number of identities
+	Used       int // number of capabilities, among all, that were used in the last 30 days
 }
 
-// Affected are the first of those that the caller may see, how many there are altogether, and how many of these the caller
-// may not see.
+// Affected has the first items that the caller may see, the total number of items, and the number of items that the
+// caller may not see.
 type Affected[T any] struct {
 	Shown         []T
 	Total, Hidden int
@@ -99,47 +105,49 @@ type AccessChange struct {
 	Identity   resource.IdentityInfo
 	Capability resource.Capability
 	Group      resource.Info
-	LastUse    time.Time // zero if it is not known
+	LastUse    time.Time // zero if unknown
 }
 
-// EndedSessions are the sessions of somebody that would end.
+// EndedSessions are the sessions of an identity that would end.
 type EndedSessions struct {
 	Identity resource.IdentityInfo
 	Count    int
 }
 
-// RefusedPulls are pulls of the last 30 days from a repo that would have been refused.
+// RefusedPulls are the pulls of an identity from a repo in the last 30 days that would have been refused.
 type RefusedPulls struct {
 	Identity resource.IdentityInfo
 	PulledRepo
 }
 
-// Changes are what to simulate.
+// Changes are the changes to simulate.
 type Changes struct {
-	Apply     func(context.Context) error // makes the changes; it may be called again
-	Providers []resource.UID              // whose mappings are deleted
-	Open      bool                        // somebody unknown may gain something later
+	Apply        func(context.Context) error // makes the changes; may be called more than once
+	Providers    []resource.UID              // identity providers whose mappings are deleted
+	UnknownUsers bool                        // people who are not known yet may gain access later
 }
 
-// Run reports what changes would do, and makes none of them. They are made in a transaction that is rolled back, by
-// the methods that would make them, with their authorization and their errors. What the caller may not see is counted.
-func (s *Service) Run(ctx context.Context, sim Changes) (out Consequences, _ error) {
+// Run returns the consequences of changes. It makes the changes in a transaction, by calling the methods that make
+// them for real, and rolls the transaction back. So it returns the errors of these methods, including their
+// authorization errors. It counts consequences that the caller may not see, but does not show them. It returns
+// fault.ResourceExhausted if the changes take too long.
+func (s *Service) Run(ctx context.Context, c Changes) (out Consequences, _ error) {
 	caller, err := authz.RequireCaller(ctx)
 	if err != nil {
 		return out, err
 	}
-	end, err := s.turns.Acquire(ctx, caller.Identity.Root())
+	release, err := s.limiter.Acquire(ctx, caller.Identity.Root())
 	if err != nil {
 		return out, err
 	}
-	defer end()
-	ends := time.Now().Add(simulationTime)
-	d, err := s.rehearse(ctx, sim)
+	defer release()
+	deadline := time.Now().Add(totalLimit)
+	d, err := s.apply(ctx, c)
 	if err != nil {
 		return out, err
 	}
-	d.ends = ends
-	if sim.Open {
+	d.deadline = deadline
+	if c.UnknownUsers {
 		d.incomplete(reasonUnknownUsers)
 	}
 	gained, lost := d.compare()

@@ -256,7 +256,7 @@ func TestSimulateMapping(t *testing.T) {
 			must(t, err)
 			return remove(ctx)
 		}
-		got, err = w.simulations.Run(w.owner, simulation.Changes{Apply: another, Providers: []resource.UID{p.UID}, Open: true})
+		got, err = w.simulations.Run(w.owner, simulation.Changes{Apply: another, Providers: []resource.UID{p.UID}, UnknownUsers: true})
 		must(t, err)
 		if got.Lost.Total != 0 || len(got.Incomplete) != 1 {
 			t.Errorf("with another mapping of the role: %+v, %v", got.Lost, got.Incomplete)

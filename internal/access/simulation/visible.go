@@ -13,56 +13,57 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// nameChanges counts pairs and describes the first of those that the caller may see.
-func (s *Service) nameChanges(ctx context.Context, d *difference, all []pair) (out AccessChanges, err error) {
+// nameChanges counts changes, and describes the first changes that the caller may see.
+func (s *Service) nameChanges(ctx context.Context, d *difference, changes []change) (out AccessChanges, err error) {
 	identities, visible := map[resource.UID]bool{}, map[resource.UID]bool{}
-	var seen []usedPair
-	out.Total = len(all)
-	recent := d.at.Add(-simulationPeriod)
-	for i, p := range all {
-		identities[p.identity] = true
-		u := usedPair{pair: p}
+	var seen []usedChange
+	out.Total = len(changes)
+	recent := d.asOf.Add(-usePeriod)
+	for i, c := range changes {
+		identities[c.identity] = true
+		u := usedChange{change: c}
 		if i%1024 != 0 || !d.late() {
-			u.last = d.lastUse(p)
+			u.last = d.lastUse(c)
 		}
 		if u.last.After(recent) {
 			out.Used++
 		}
-		if _, ok := visible[p.group]; !ok {
-			visible[p.group] = s.authz.Sees(ctx, resource.RoleBindingsList, p.group)
+		if _, ok := visible[c.group]; !ok {
+			visible[c.group] = s.authz.Sees(ctx, resource.RoleBindingsList, c.group)
 		}
-		if visible[p.group] || s.isSelf(ctx, p.identity) {
+		if visible[c.group] || s.isSelf(ctx, c.identity) {
 			seen = append(seen, u)
 		}
 	}
-	out.Identities, out.Hidden = len(identities), len(all)-len(seen)
-	slices.SortStableFunc(seen, func(a, b usedPair) int {
+	out.Identities, out.Hidden = len(identities), len(changes)-len(seen)
+	slices.SortStableFunc(seen, func(a, b usedChange) int {
 		return cmp.Or(b.last.Compare(a.last), cmp.Compare(a.identity, b.identity), cmp.Compare(a.group, b.group),
 			cmp.Compare(a.capability.String(), b.capability.String()))
 	})
-	seen = seen[:min(len(seen), simulationShown)]
-	out.Shown, err = s.describePairs(ctx, d, seen)
+	seen = seen[:min(len(seen), maxShown)]
+	out.Shown, err = s.describeChanges(ctx, d, seen)
 	return out, err
 }
 
-// isSelf reports whether an identity is the caller's own, and their token is not narrowed.
+// isSelf reports whether the identity is the caller and the caller's token is not narrowed.
 func (s *Service) isSelf(ctx context.Context, identity resource.UID) bool {
 	c, ok := authz.CallerFrom(ctx)
 	return ok && c.Identity == identity && c.Narrowing().IsZero()
 }
 
-// A usedPair is a pair with its last use.
-type usedPair struct {
-	pair
+// A usedChange is a change with the last use of its capability.
+type usedChange struct {
+	change
 	last time.Time
 }
 
-// describePairs adds names, as far as the caller may see them.
-func (s *Service) describePairs(ctx context.Context, d *difference, all []usedPair) (out []AccessChange, _ error) {
-	var groups []resource.UID
-	var people []resource.UID
-	for _, p := range all {
-		groups, people = append(groups, p.group), append(people, p.identity)
+// describeChanges adds the names of groups, and the names of identities that the caller may see.
+func (s *Service) describeChanges(
+	ctx context.Context, d *difference, changes []usedChange,
+) (out []AccessChange, _ error) {
+	var groups, people []resource.UID
+	for _, c := range changes {
+		groups, people = append(groups, c.group), append(people, c.identity)
 	}
 	names, err := s.store.NamesOf(ctx, "groups", true, groups)
 	if err != nil {
@@ -72,19 +73,20 @@ func (s *Service) describePairs(ctx context.Context, d *difference, all []usedPa
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range all {
-		b := resource.BoundRole{RoleBinding: resource.RoleBinding{UID: p.group.NewChild(), Identity: p.identity}}
-		b.IdentityInfo = d.info(p.identity)
-		b.IdentityInfo.Member = slices.Contains(joined[p.identity], p.group.Root())
-		change := AccessChange{Identity: s.iam.Redact(ctx, b).IdentityInfo, Capability: p.capability, Group: names[p.group],
-			LastUse: p.last}
-		change.Group.UID = p.group
-		out = append(out, change)
+	for _, c := range changes {
+		b := resource.BoundRole{RoleBinding: resource.RoleBinding{UID: c.group.NewChild(), Identity: c.identity}}
+		b.IdentityInfo = d.info(c.identity)
+		b.IdentityInfo.Member = slices.Contains(joined[c.identity], c.group.Root())
+		described := AccessChange{
+			Identity: s.iam.Redact(ctx, b).IdentityInfo, Capability: c.capability, Group: names[c.group], LastUse: c.last,
+		}
+		described.Group.UID = c.group
+		out = append(out, described)
 	}
 	return out, nil
 }
 
-// info describes an identity as it is before the changes, or after them if it is new.
+// info describes the state of an identity before the changes, or after them if the identity is new.
 func (d *difference) info(uid resource.UID) (info resource.IdentityInfo) {
 	i, ok := d.before.identities[uid]
 	if !ok {
@@ -95,8 +97,10 @@ func (d *difference) info(uid resource.UID) (info resource.IdentityInfo) {
 	return info
 }
 
-// visibleInfo describes an identity, if the caller may get it.
-func (s *Service) visibleInfo(ctx context.Context, d *difference, uid resource.UID) (info resource.IdentityInfo, ok bool) {
+// visibleInfo describes an identity that the caller may get. For another identity, it returns only the UID, and false.
+func (s *Service) visibleInfo(
+	ctx context.Context, d *difference, uid resource.UID,
+) (info resource.IdentityInfo, ok bool) {
 	if s.isSelf(ctx, uid) || s.authz.Sees(ctx, resource.IdentityList, uid) {
 		return d.info(uid), true
 	}
@@ -106,15 +110,16 @@ func (s *Service) visibleInfo(ctx context.Context, d *difference, uid resource.U
 	return resource.IdentityInfo{Info: resource.Info{UID: uid}}, false
 }
 
-// collect counts things about identities, and has describe make the first of those that the caller may see.
+// collect calls describe for the first identities that the caller may see. count returns the number of items of an
+// identity, for the totals.
 func collect[T any](
-	ctx context.Context, s *Service, d *difference, all []resource.UID,
-	describe func(resource.UID, resource.IdentityInfo) T, weight func(resource.UID) int,
+	ctx context.Context, s *Service, d *difference, identities []resource.UID,
+	describe func(resource.UID, resource.IdentityInfo) T, count func(resource.UID) int,
 ) (out Affected[T]) {
-	for _, uid := range all {
-		n := weight(uid)
+	for _, uid := range identities {
+		n := count(uid)
 		out.Total += n
-		if len(out.Shown) >= simulationShown {
+		if len(out.Shown) >= maxShown {
 			continue
 		}
 		info, ok := s.visibleInfo(ctx, d, uid)
@@ -127,16 +132,16 @@ func collect[T any](
 	return out
 }
 
-// lostWorkloads returns the workloads that could no longer exchange: those that are gone or trust something else, and
-// those that could be assumed through one that is gone.
+// lostWorkloads returns the workloads that could no longer exchange their tokens: workloads that are deleted or trust
+// other tokens than before, and workloads that could be assumed through a deleted one.
 func (s *Service) lostWorkloads(ctx context.Context, d *difference) (out Affected[resource.IdentityInfo], _ error) {
-	var all []resource.UID
+	var lost []resource.UID
 	for _, uid := range slices.Sorted(maps.Keys(d.before.identities)) {
 		i, stays := d.after.identities[uid]
 		if uid.IsRoot() || stays && reflect.DeepEqual(i.Relationship, d.before.identities[uid].Relationship) {
 			continue
 		}
-		all = append(all, uid)
+		lost = append(lost, uid)
 		if stays {
 			continue
 		}
@@ -148,20 +153,19 @@ func (s *Service) lostWorkloads(ctx context.Context, d *difference) (out Affecte
 		if err != nil {
 			return out, err
 		}
-		all = append(all, through[1:]...)
+		lost = append(lost, through[1:]...)
 	}
-	slices.Sort(all)
-	if err := s.addIdentities(ctx, d, all); err != nil {
+	slices.Sort(lost)
+	if err := s.addIdentities(ctx, d, lost); err != nil {
 		return out, err
 	}
-	return collect(ctx, s, d, slices.Compact(all), func(_ resource.UID, info resource.IdentityInfo) resource.IdentityInfo {
-		return info
-	}, func(resource.UID) int { return 1 }), nil
+	describe := func(_ resource.UID, info resource.IdentityInfo) resource.IdentityInfo { return info }
+	return collect(ctx, s, d, slices.Compact(lost), describe, func(resource.UID) int { return 1 }), nil
 }
 
-// addIdentities reads the identities that were not touched, to describe them.
-func (s *Service) addIdentities(ctx context.Context, d *difference, all []resource.UID) error {
-	missing := slices.DeleteFunc(slices.Clone(all), func(uid resource.UID) bool {
+// addIdentities reads identities that d does not have yet, so that d can describe them.
+func (s *Service) addIdentities(ctx context.Context, d *difference, uids []resource.UID) error {
+	missing := slices.DeleteFunc(slices.Clone(uids), func(uid resource.UID) bool {
 		_, ok := d.before.identities[uid]
 		return ok
 	})
@@ -170,7 +174,7 @@ func (s *Service) addIdentities(ctx context.Context, d *difference, all []resour
 	return err
 }
 
-// endedSessions returns whose sessions end.
+// endedSessions returns the identities whose sessions end, with the number of their sessions.
 func (s *Service) endedSessions(ctx context.Context, d *difference) (out Affected[EndedSessions], _ error) {
 	count := map[resource.UID]int{}
 	for id, n := range d.before.sessions {
@@ -178,65 +182,73 @@ func (s *Service) endedSessions(ctx context.Context, d *difference) (out Affecte
 			count[n.Identity]++
 		}
 	}
-	all := slices.Sorted(maps.Keys(count))
-	if err := s.addIdentities(ctx, d, all); err != nil {
+	identities := slices.Sorted(maps.Keys(count))
+	if err := s.addIdentities(ctx, d, identities); err != nil {
 		return out, err
 	}
-	return collect(ctx, s, d, all, func(uid resource.UID, info resource.IdentityInfo) EndedSessions {
+	return collect(ctx, s, d, identities, func(uid resource.UID, info resource.IdentityInfo) EndedSessions {
 		return EndedSessions{info, count[uid]}
 	}, func(uid resource.UID) int { return count[uid] }), nil
 }
 
-// pulls are the capabilities that a pull needs.
-var pulls = resource.NewCapabilities(resource.ManifestList, resource.RepoBlobsGet)
+// pullCapabilities are the capabilities that a pull needs.
+var pullCapabilities = resource.NewCapabilities(resource.ManifestList, resource.RepoBlobsGet)
 
-// refusedPulls returns which pulls of the last 30 days were of those who lose what a pull needs, from repos where they do.
-// The total is of pulls. The caller sees those that they could list.
-func (s *Service) refusedPulls(ctx context.Context, d *difference, lost []pair) (out Affected[RefusedPulls], _ error) {
+// refusedPulls returns the pulls of the last 30 days from repos on which an identity loses the capabilities for a pull.
+// The totals are numbers of pulls. The caller sees only pulls that they may list.
+func (s *Service) refusedPulls(ctx context.Context, d *difference, lost []change) (out Affected[RefusedPulls], _ error) {
 	if s.cfg.Pulls == nil {
 		return out, nil
 	}
 	type puller struct{ identity, org resource.UID }
 	var pullers []puller
-	for _, p := range lost {
-		if q := (puller{p.identity, p.group.Root()}); pulls.Has(p.capability) && !slices.Contains(pullers, q) {
-			if len(pullers) == maxSimPullers {
-				d.incomplete(reasonPulls)
-				break
-			}
-			pullers = append(pullers, q)
+	for _, c := range lost {
+		p := puller{c.identity, c.group.Root()}
+		if !pullCapabilities.Has(c.capability) || slices.Contains(pullers, p) {
+			continue
 		}
+		if len(pullers) == maxPullers {
+			d.incomplete(reasonPulls)
+			break
+		}
+		pullers = append(pullers, p)
 	}
-	since := s.cfg.Now().UTC().Truncate(time.Millisecond).Add(-simulationPeriod)
+	since := s.cfg.Now().UTC().Truncate(time.Millisecond).Add(-usePeriod)
 	for _, p := range pullers {
 		if d.late() {
 			break
 		}
-		repos, all, err := s.cfg.Pulls(ctx, p.org, p.identity, since, maxPullsOfOne)
+		repos, complete, err := s.cfg.Pulls(ctx, p.org, p.identity, since, maxPullsOfUser)
 		if err != nil {
 			return out, err
 		}
-		if !all {
+		if !complete {
 			d.incomplete(reasonPulls)
 		}
 		for _, r := range repos {
-			if r.Public || d.before.state.Held(p.identity, r.Repo, pulls) != pulls || d.after.state.Held(p.identity, r.Repo, pulls) == pulls {
-				continue
+			if !r.Public && d.before.mayPull(p.identity, r.Repo) && !d.after.mayPull(p.identity, r.Repo) {
+				s.addPulls(ctx, d, &out, p.identity, r)
 			}
-			s.addPulls(ctx, d, &out, p.identity, r)
 		}
 	}
 	return out, nil
 }
 
-// addPulls counts refused pulls, and adds them if the caller could list them.
-func (s *Service) addPulls(ctx context.Context, d *difference, out *Affected[RefusedPulls], identity resource.UID, r PulledRepo) {
+// mayPull reports whether an identity holds the capabilities for a pull on a repo.
+func (s *side) mayPull(identity, repo resource.UID) bool {
+	return s.state.Held(identity, repo, pullCapabilities) == pullCapabilities
+}
+
+// addPulls counts refused pulls from a repo, and adds them if the caller may list them.
+func (s *Service) addPulls(
+	ctx context.Context, d *difference, out *Affected[RefusedPulls], identity resource.UID, r PulledRepo,
+) {
 	out.Total += int(r.Count)
 	if !s.authz.Sees(ctx, resource.RepoList, r.Repo) || !s.authz.Sees(ctx, resource.IdentityList, r.Repo) {
 		out.Hidden += int(r.Count)
 		return
 	}
-	if len(out.Shown) < simulationShown {
+	if len(out.Shown) < maxShown {
 		info, _ := s.visibleInfo(ctx, d, identity)
 		out.Shown = append(out.Shown, RefusedPulls{info, r})
 	}

@@ -29,7 +29,7 @@ func (s *server) Simulate(ctx context.Context, r *accesspb.SimulateRequest) (*ac
 		case *accesspb.SimulatedChange_CreateExternalGroupRoleMapping, *accesspb.SimulatedChange_CreateGroupInvite,
 			*accesspb.SimulatedChange_UpdateGroupInvite, *accesspb.SimulatedChange_CreateIdentityProvider,
 			*accesspb.SimulatedChange_UpdateIdentityProvider:
-			sim.Open = true
+			sim.UnknownUsers = true
 		}
 	}
 	slices.Sort(sim.Providers)
