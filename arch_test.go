@@ -101,9 +101,19 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/pulldb registry/registrydb registry/signerdb store vuln vuln/advisory/advisorydb " +
 		"vuln/advisory/format vuln/advisory/version vuln/findingdb vuln/inspect"},
 	{"ops/backup", "core/fault platform/blob platform/secret registry registry/registrydb store"},
-	{"signin/login", "access/admission access/authz access/iamdb core/fault core/page core/resource " +
-		"events/denials platform/mail platform/metric platform/outbound platform/secret platform/trace " +
-		"signin/signindb signin/sts store"},
+	{"signin/input", "core/resource"},
+	{"signin/password", "core/fault core/resource"},
+	{"signin/factor", "core/fault core/resource platform/secret signin/input signin/signindb"},
+	{"signin/provider", "core/resource platform/outbound platform/secret signin/input signin/signindb"},
+	{"signin/accounts", "access/admission access/authz access/iamdb core/fault core/page core/resource " +
+		"platform/mail signin/password signin/signindb store"},
+	{"signin/site", "access/iamdb core/fault core/resource events/denials platform/metric platform/secret " +
+		"platform/trace signin/input signin/signindb"},
+	{"signin/selfservice", "access/authz access/iamdb core/fault core/resource signin/accounts signin/factor " +
+		"signin/input signin/password signin/signindb signin/site store"},
+	{"signin/login", "access/admission access/authz access/iamdb core/fault core/resource events/denials " +
+		"platform/mail platform/metric platform/secret signin/accounts signin/factor signin/input " +
+		"signin/password signin/provider signin/selfservice signin/signindb signin/site signin/sts store"},
 	{"events/event", "access/authz core/fault core/page core/resource events/eventdb platform/metric " +
 		"platform/outbound platform/trace signin/token store"},
 	{"ops/search", "access/authz access/iam core/fault core/page core/resource events/event registry " +
@@ -111,16 +121,16 @@ var mayImport = []struct{ pkg, imports string }{
 	{"ops/status", "access/authz access/iamdb core/fault core/resource signin/token store"},
 	{"api/wire", "core/fault core/page core/resource events/event gen/..."},
 	{"api/v2/accessapi", "access/budget access/iam access/simulation api/wire core/fault core/resource " +
-		"gen/... ops/search signin/login signin/sts"},
+		"gen/... ops/search signin/accounts signin/input signin/login signin/provider signin/sts"},
 	{"api/v2/registryapi", "api/wire core/fault core/resource gen/... registry registry/protocol"},
 	{"api/v2/vulnapi", "api/wire core/fault core/resource gen/... registry vuln vuln/advisory " +
 		"vuln/advisory/format vuln/finding"},
 	{"api/v2", "access/budget access/iam access/simulation api/v2/accessapi api/v2/registryapi api/v2/vulnapi " +
 		"api/wire core/fault core/resource events/event gen/... ops/search ops/status registry " +
-		"registry/protocol signin/login signin/sts vuln/advisory vuln/finding"},
+		"registry/protocol signin/accounts signin/login signin/sts vuln/advisory vuln/finding"},
 	{"api/v1", "access/iam api/v2 api/v2/accessapi api/v2/registryapi api/v2/vulnapi api/wire core/fault " +
 		"core/page core/resource events/event gen/... ops/status registry registry/evidence " +
-		"registry/protocol signin/login signin/sts vuln vuln/advisory vuln/finding"},
+		"registry/protocol signin/accounts signin/login signin/sts vuln vuln/advisory vuln/finding"},
 	{"api", "access/authz api/v1 api/v2 api/v2/vulnapi api/wire core/fault core/resource events/event gen/... " +
 		"platform/metric platform/trace signin/token vuln vuln/advisory vuln/advisory/format"},
 	{"api/reference", ""},
@@ -174,11 +184,11 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/microcosm-cc/bluemonday", "registry/protocol"},
 	{"github.com/package-url", "vuln/advisory/version"},
 	{"github.com/pandatix", "vuln/advisory/format"},
-	{"github.com/coreos/go-oidc", "signin/login"},
-	{"golang.org/x/oauth2", "signin/login"},
-	{"github.com/go-webauthn/webauthn", "signin/login"},
-	{"github.com/pquerna/otp", "signin/login"},
-	{"github.com/ccojocar/zxcvbn-go", "signin/login"},
+	{"github.com/coreos/go-oidc", "signin/provider"},
+	{"golang.org/x/oauth2", "signin/provider"},
+	{"github.com/go-webauthn/webauthn", "signin/factor"},
+	{"github.com/pquerna/otp", "signin/factor"},
+	{"github.com/ccojocar/zxcvbn-go", "signin/password"},
 	{"github.com/google/osv-scalibr", "vuln/inspect/extract"},
 	{"github.com/erikvarga/go-rpmdb", "vuln/inspect/extract"},
 	{"github.com/klauspost/compress", "vuln/inspect/layer test/bench"},

@@ -94,8 +94,8 @@ func (s *Server) devAccount(
 	}
 	if _, err = signindb.New(s.store).AccountIn(ctx, org, devEmail); errors.Is(err, fault.NotFound) {
 		a := resource.Account{Email: devEmail, Name: "Dev Owner"}
-		if a.Password, err = s.login.HashRandom(ctx, string(plain)); err == nil {
-			err = s.login.AddAccountFor(ctx, org, a, owner)
+		if a.Password, err = s.accounts.HashRandom(ctx, string(plain)); err == nil {
+			err = s.accounts.AddAccountFor(ctx, org, a, owner)
 		}
 		if errors.Is(err, fault.AlreadyExists) { // another replica was first
 			err = nil

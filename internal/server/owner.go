@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/signin/login"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 )
 
 // recoverOwner writes a one-time link for an owner who cannot sign in any more.
@@ -25,7 +25,7 @@ func recoverOwner(ctx context.Context, s *Server, args []string, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	r, err := s.login.RecoverOwner(ctx, org, given["email"])
+	r, err := s.accounts.RecoverOwner(ctx, org, given["email"])
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func recoverOwner(ctx context.Context, s *Server, args []string, out io.Writer) 
 }
 
 // writeRecovery says what was done for an owner, and prints the link.
-func writeRecovery(out io.Writer, org resource.Group, r login.Recovery) error {
+func writeRecovery(out io.Writer, org resource.Group, r accounts.Recovery) error {
 	switch {
 	case r.Created:
 		fmt.Fprintf(out, "%s has an account of %s now, and owns it.\n", r.Account.Email, org.Name)

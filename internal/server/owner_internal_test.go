@@ -5,19 +5,19 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/signin/login"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 )
 
 // Whoever recovers an owner is told what else that changed.
 func TestWriteRecovery(t *testing.T) {
 	for name, tt := range map[string]struct {
-		recovery login.Recovery
+		recovery accounts.Recovery
 		want     string
 		off      bool
 	}{
-		"an account of before": {login.Recovery{}, "chooses a new password", false},
-		"a new one":            {login.Recovery{Created: true}, "has an account of acme now", false},
-		"that was off":         {login.Recovery{AllowLocal: true}, "chooses a new password", true},
+		"an account of before": {accounts.Recovery{}, "chooses a new password", false},
+		"a new one":            {accounts.Recovery{Created: true}, "has an account of acme now", false},
+		"that was off":         {accounts.Recovery{AllowLocal: true}, "chooses a new password", true},
 	} {
 		var b strings.Builder
 		tt.recovery.Account.Email, tt.recovery.Link.URL = "olga@example.com", "https://x.example/link?code=C"

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/holdfast-dev/holdfast/internal/signin/login"
+	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
 // withPages answers people who open an address in a browser with pages: at the
@@ -14,7 +14,7 @@ func (s *Server) withPages(next http.Handler) http.Handler {
 	home, missing := s.login.Home(), s.login.Missing()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case !login.WantsPage(r):
+		case !site.WantsPage(r):
 			next.ServeHTTP(w, r)
 			return
 		case r.URL.Path == "/":

@@ -41,6 +41,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
@@ -66,6 +67,7 @@ type Server struct {
 	client   *http.Client // for addresses that others choose
 	sts      *sts.Service
 	login    *login.Service
+	accounts *accounts.Service
 	iam      *iam.Service
 	advisory *advisory.Service
 	events   *event.Dispatcher
@@ -193,7 +195,10 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		KeepHistory: s.cfg.KeepAccessHistory,
 	})
 	s.refusals = denials.New(s.store, s.log)
-	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
+	s.accounts = accounts.New(s.store, s.checker, tokens, accounts.Config{
+		Issuer: s.cfg.AuthURL, Mail: s.mail, Log: s.log, Now: s.cfg.Now,
+	})
+	s.login, err = login.New(s.store, s.checker, s.sts, s.accounts, login.Config{
 		Issuer: s.cfg.AuthURL, BaseURL: s.cfg.BaseURL, Key: s.key, Client: s.client,
 		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: pollEvery(s.cfg),
 		Mail: s.mail, Metrics: s.counts, Refusals: s.refusals, Log: s.log, Now: s.cfg.Now,
@@ -221,7 +226,8 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	s.operator = status.New(s.store, s.issuer, s.state, s.cfg.Operators)
 	simulations := simulation.New(s.store, s.checker, s.iam, simulation.Config{Now: s.cfg.Now, Pulls: pulledBy(images)})
 	s.api = api.New(api.Services{
-		IAM: s.iam, Simulation: simulations, Budgets: s.budgets, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
+		IAM: s.iam, Simulation: simulations, Budgets: s.budgets, Registry: images, STS: s.sts,
+		Advisory: s.advisory, Login: s.login, Accounts: s.accounts, Events: events,
 		Findings: findings, Blast: finding.NewBlastService(findings, s.iam, s.cfg.KeepPulls), Search: searches,
 		Operator: s.operator,
 	}, s.issuer, s.checker, api.Config{

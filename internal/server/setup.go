@@ -93,7 +93,7 @@ func (u *setup) renewLink(ctx context.Context, first config.FirstOrganization) e
 	if err != nil {
 		return err
 	}
-	link, err := u.s.login.RenewFirstLink(ctx, org.UID, first.Email)
+	link, err := u.s.accounts.RenewFirstLink(ctx, org.UID, first.Email)
 	if err == nil && link != "" {
 		fmt.Fprintf(u.s.cfg.Stderr, "holdfastd: the owner sets a password at %s\n", link)
 	}
@@ -215,7 +215,7 @@ func (u *setup) create(
 	}
 	a := resource.Account{Email: o.Email, Name: o.Person}
 	if o.Password != "" {
-		if a.Password, err = u.s.login.HashPassword(ctx, o.Password, resource.NormalEmail(o.Email), o.Person,
+		if a.Password, err = u.s.accounts.HashPassword(ctx, o.Password, resource.NormalEmail(o.Email), o.Person,
 			o.Name); err != nil {
 			for i := range fault.From(err).Fields {
 				fault.From(err).Fields[i].Subject = "owner_password"
@@ -223,7 +223,7 @@ func (u *setup) create(
 			return g, owner, "", err
 		}
 	}
-	g, a, once, err := u.s.login.CreateOrganization(ctx, o.Name, resource.OrgUnspecified, a)
+	g, a, once, err := u.s.accounts.CreateOrganization(ctx, o.Name, resource.OrgUnspecified, a)
 	if err != nil {
 		return g, owner, "", err
 	}

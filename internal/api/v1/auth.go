@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/ops/status"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 )
 
@@ -18,6 +19,7 @@ import (
 type auth struct {
 	pb.UnsafeAuthServer
 	login  *login.Service
+	people *accounts.Service
 	iam    *iam.Service
 	runs   *status.Service
 	bearer func(context.Context) (string, error)
@@ -68,5 +70,5 @@ func (s auth) GetHeadlessSession(ctx context.Context, r *pb.GetHeadlessSessionRe
 }
 
 func (s auth) Delete(ctx context.Context, r *pb.DeletionRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "id", r.GetId(), s.login.DeleteSelf)
+	return wire.Delete(ctx, "id", r.GetId(), s.people.DeleteSelf)
 }

@@ -41,7 +41,9 @@ func Register(r grpc.ServiceRegistrar, all v2.Services, bearer func(context.Cont
 	eventspb.RegisterSubscriptionsServer(r, subscriptions{events: all.Events})
 	eventspb.RegisterIdentitiesServer(r, eventIdentities{iam: all.IAM})
 	pingpb.RegisterPingServiceServer(r, ping{})
-	authpb.RegisterAuthServer(r, auth{login: all.Login, iam: all.IAM, runs: all.Operator, bearer: bearer, issuer: issuer})
+	authpb.RegisterAuthServer(r, auth{
+		login: all.Login, people: all.Accounts, iam: all.IAM, runs: all.Operator, bearer: bearer, issuer: issuer,
+	})
 }
 
 // maxItems is how much a list returns, because it has no pages.

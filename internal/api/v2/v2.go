@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ops/search"
 	"github.com/holdfast-dev/holdfast/internal/ops/status"
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
@@ -41,6 +42,7 @@ type Services struct {
 	Advisory   *advisory.Service
 	STS        *sts.Service
 	Login      *login.Service
+	Accounts   *accounts.Service
 	Events     *event.Service
 	Findings   *finding.Service
 	Blast      *finding.BlastService
@@ -74,7 +76,8 @@ type server struct {
 // Register adds the services to r.
 func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	accessapi.Register(r, accessapi.Services{
-		IAM: all.IAM, Simulation: all.Simulation, Budgets: all.Budgets, STS: all.STS, Login: all.Login, Search: all.Search,
+		IAM: all.IAM, Simulation: all.Simulation, Budgets: all.Budgets, STS: all.STS, Login: all.Login,
+		Accounts: all.Accounts, Search: all.Search,
 	}, accessapi.Config{Version: cfg.Version, Bearer: cfg.Bearer})
 	registryapi.Register(r, registryapi.Services{Registry: all.Registry})
 	vulnapi.Register(r, vulnapi.Services{Advisory: all.Advisory, Findings: all.Findings, Blast: all.Blast}, cfg.Dir)

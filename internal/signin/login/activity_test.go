@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/signin/login"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -72,7 +72,7 @@ func TestSignInsLeaveTraces(t *testing.T) {
 		_, device = x.deviceFlow(t, b)
 		b.post("/signin/confirm", "flow", device, "csrf", csrf, "answer", "deny")
 		admin := authz.WithCaller(t.Context(), authz.Caller{Identity: x.owner.Identity})
-		link := must[login.OneTimeLink](t)(x.CreateLink(admin, x.owner.UID, false))
+		link := must[accounts.OneTimeLink](t)(x.CreateLink(admin, x.owner.UID, false))
 		c := x.browser(t)
 		c.get(strings.TrimPrefix(link.URL, x.url))
 		if a := c.post("/link", "password", password+" again"); a.location != "/account" {

@@ -1,8 +1,10 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
 // fillConsent fills in the page that asks for consent with who requests the
@@ -18,7 +22,7 @@ import (
 // who was lured there can see it. It returns fault.NotFound if the device no
 // longer waits.
 func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, p *confirmPage) (err error) {
-	if _, p.Organization, err = s.localAccount(ctx, n.Identity); err != nil {
+	if _, p.Organization, err = s.admin.AccountOf(ctx, n.Identity); err != nil {
 		return err
 	}
 	p.Asked = time.Unix(f.Expires, 0).Add(-flowLife)
@@ -31,7 +35,7 @@ func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, 
 		if err != nil {
 			return err
 		}
-		p.Code, p.Client, p.Agent = shownUserCode(d.UserCode), d.Client, Program(d.Agent)
+		p.Code, p.Client, p.Agent = shownUserCode(d.UserCode), d.Client, input.Program(d.Agent)
 		p.Address, p.Asked = d.Address, d.CreateTime
 		audience, scopes, renews = d.Audience, d.Scopes, true
 	case forCommand:
@@ -86,4 +90,117 @@ func (s *Service) scopeName(ctx context.Context, n resource.Session, group resou
 		return g.Label(), err
 	}
 	return string(group), nil
+}
+
+// showConfirm asks a person who is signed in for consent.
+func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
+	i, err := s.store.Identity(r.Context(), n.Identity)
+	if err != nil {
+		return err
+	}
+	p := &confirmPage{
+		Purpose: f.Purpose, Client: f.Client, Since: n.CreateTime,
+		Name: i.Title(), Email: cmp.Or(i.Email, i.EmailUnverified),
+	}
+	p.CSRF = s.site.CSRF(n.ID)
+	if p.Invite, err = s.inviteOf(r, f); err != nil {
+		return s.refuse(w, r, f, err)
+	}
+	if err := s.fillConsent(r.Context(), f, n, p); err != nil {
+		return err
+	}
+	return s.show(w, r, http.StatusOK, "confirm", f, p)
+}
+
+// confirm accepts the answer to showConfirm.
+func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) error {
+	n, ok := s.site.Session(r)
+	if !ok || f.Identity != "" {
+		return site.Redirect(w, r, "/signin?flow="+f.ID)
+	}
+	if input.Field(w, r, "answer") != "allow" {
+		return s.deny(w, r, f)
+	}
+	if !s.site.SameCSRF(n, input.Field(w, r, "csrf")) { // another window has signed in as somebody else since
+		return site.Redirect(w, r, "/signin?flow="+f.ID)
+	}
+	if f.Invite != "" {
+		arrival, err := s.arrivalOfSession(r.Context(), n)
+		var landing resource.SignInResult
+		if err == nil {
+			_, landing, err = s.admit(r.Context(), f, arrival)
+		}
+		if err != nil {
+			return s.refuse(w, r, f, err)
+		}
+		s.admin.LogActivity(site.ActingAs(r.Context(), n), "joined with an invite", resource.Activity{Identity: n.Identity})
+		f.Invite, f.Joined = "", landing.Joined
+	}
+	if f.Purpose == forBrowser {
+		s.deleteFlow(w, f)
+		return site.Redirect(w, r, f.goesTo())
+	}
+	return s.deliver(w, r, f, n, "")
+}
+
+// switchUser ends the session of the browser, so that another person can sign
+// in.
+func (s *Service) switchUser(w http.ResponseWriter, r *http.Request, f *flow) error {
+	if n, ok := s.site.Session(r); ok {
+		if _, err := s.store.EndSession(r.Context(), n.ID); err != nil {
+			return err
+		}
+	}
+	s.site.SetSession(w, "", 0)
+	f.Session = ""
+	s.saveFlow(w, r, f)
+	return site.Redirect(w, r, "/signin?flow="+f.ID)
+}
+
+// deny reports to the waiting program that the person refused.
+func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) error {
+	denied := fault.New(fault.PermissionDenied, "Permission denied: the sign-in was refused in the browser")
+	if n, ok := s.site.Session(r); ok {
+		if err := s.recordConsent(r, resource.ProgramDenied, f, n); err != nil {
+			return err
+		}
+	}
+	switch f.Purpose {
+	case forCommand:
+		return s.refuse(w, r, f, denied)
+	case forHeadless:
+		if err := s.storeHeadless(r.Context(), f, headless{Denied: true}); err != nil {
+			return err
+		}
+	case forDevice:
+		if err := s.accounts.DecideDevice(r.Context(), f.UserCode, resource.DeviceDenied, nil); err != nil {
+			return site.Titled("This device no longer waits", err)
+		}
+	}
+	s.deleteFlow(w, f)
+	return s.show(w, r, http.StatusOK, "done", nil, &site.DonePage{
+		Purpose: f.Purpose, Text: "Nothing was handed over. You can close this window.", Denied: true,
+	})
+}
+
+// recordConsent records what a person has answered to a program that asked to
+// act as them. A sign-in for the browser itself asks for nothing.
+func (s *Service) recordConsent(r *http.Request, what resource.EventType, f *flow, n resource.Session) error {
+	if f.Purpose == forBrowser {
+		return nil
+	}
+	v := resource.Activity{
+		Identity: n.Identity, Provider: n.Voucher.Provider(), Purpose: f.Purpose, Program: f.Client,
+		Agent: input.Agent(r), Address: input.Remote(r), Session: n.ID,
+	}
+	ctx := site.ActingAs(r.Context(), n)
+	if err := s.people.Record(ctx, what, n.Identity, n.Home, v); err != nil {
+		return err
+	}
+	text := "a program was allowed to act as a person"
+	if what == resource.ProgramDenied {
+		text = "a program was denied to act as a person"
+	}
+	s.admin.LogActivity(ctx, text, v)
+	return nil
 }

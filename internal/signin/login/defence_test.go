@@ -21,7 +21,6 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
@@ -660,9 +659,9 @@ func TestInviteOfStrangeIssuer(t *testing.T) {
 // and over https cannot be set by other hosts or intercepted.
 func TestCookies(t *testing.T) {
 	x := sqlite(t)
-	secure := must[*login.Service](t)(login.New(x.store.DB, x.checker, x.sts, page.NewTokens(x.key.Derive("pages"), x.clock.now), login.Config{
-		Issuer: "https://holdfast.test", BaseURL: x.url, Key: x.key, Now: x.clock.now,
-	})).Handler()
+	cfg := login.Config{Issuer: "https://holdfast.test", BaseURL: x.url, Key: x.key, Now: x.clock.now}
+	admin := newAdmin(x.store.DB, x.checker, x.key, x.clock, cfg)
+	secure := must[*login.Service](t)(login.New(x.store.DB, x.checker, x.sts, admin, cfg)).Handler()
 	for name, tt := range map[string]struct {
 		handler http.Handler
 		prefix  string

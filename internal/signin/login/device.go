@@ -3,9 +3,6 @@ package login
 import (
 	"context"
 	"crypto/rand"
-	"crypto/subtle"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"math/big"
 	"net/http"
@@ -16,6 +13,9 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+	"github.com/holdfast-dev/holdfast/internal/signin/site"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
@@ -24,7 +24,7 @@ const (
 	userCodeLen    = 8
 	userLetters    = "BCDFGHJKLMNPQRSTVWXZ" // no vowels, which could form words or be mistaken for digits
 	maxCodeGuesses = 10                     // guesses of user codes, per network and window
-	replayWatched  = time.Hour
+	maxDevices     = 60                     // device authorizations, per network and window
 )
 
 func newUserCode() string {
@@ -75,58 +75,13 @@ func unknownUserCode(code string) string {
 	return "No device with the code " + shownUserCode(code) + " waits. Codes are good for ten minutes."
 }
 
-// An oauthError is an error response of RFC 6749.
-type oauthError struct {
-	status     int
-	code, text string
-}
-
-func (e *oauthError) Error() string { return e.text }
-
-func badRequest(code, text string) error { return &oauthError{http.StatusBadRequest, code, text} }
-
-// handleOAuth serves an OAuth endpoint for programs: the answer of h, or its
-// error.
-func (s *Service) handleOAuth(h func(http.ResponseWriter, *http.Request) (any, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		status := http.StatusOK
-		answer, err := h(w, r)
-		if err != nil {
-			e := s.toOAuth(r, err)
-			status, answer = e.status, map[string]string{"error": e.code, "error_description": e.text}
-		}
-		header := w.Header()
-		header.Set("Content-Type", "application/json")
-		header.Set("Cache-Control", "no-store")
-		header.Set("Pragma", "no-cache")
-		header.Set("X-Content-Type-Options", "nosniff")
-		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(answer) // fails only if the client has gone
-	}
-}
-
-// toOAuth returns the response for an error.
-func (s *Service) toOAuth(r *http.Request, err error) *oauthError {
-	if e, ok := errors.AsType[*oauthError](err); ok {
-		return e
-	}
-	f := s.report(r, err)
-	switch f.Code {
-	case fault.Unauthenticated, fault.NotFound, fault.PermissionDenied:
-		return &oauthError{http.StatusBadRequest, "invalid_grant", f.Message}
-	case fault.InvalidArgument:
-		return &oauthError{http.StatusBadRequest, "invalid_target", f.Message}
-	}
-	return &oauthError{f.Code.HTTPStatus(), "server_error", f.Message}
-}
-
 // deviceEndpoint is the device authorization endpoint (RFC 8628, section 3.1).
 func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
-	if wait := s.limits.acquire("devices "+network(r), maxDevices); wait > 0 {
-		retryAfter(w, wait)
+	if wait := s.site.Acquire("devices "+input.Network(r), maxDevices); wait > 0 {
+		site.RetryAfter(w, wait)
 		return nil, &oauthError{http.StatusTooManyRequests, "slow_down", "too many devices of this address wait"}
 	}
-	client := s.field(w, r, "client_id")
+	client := input.Field(w, r, "client_id")
 	if !plainWord.MatchString(client) {
 		return nil, badRequest("invalid_request", "client_id is required")
 	}
@@ -134,24 +89,24 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) (any, e
 	if !ok {
 		return nil, badRequest("invalid_scope", "scope must be uids of groups, separated by spaces")
 	}
-	f := &flow{Scopes: scopes, Audience: splitAudience(s.field(w, r, "audience"))}
+	f := &flow{Scopes: scopes, Audience: splitAudience(input.Field(w, r, "audience"))}
 	if err := s.checkTokenParams(f); err != nil {
-		return nil, badRequest("invalid_target", plainText(fault.From(err)))
+		return nil, badRequest("invalid_target", site.PlainText(fault.From(err)))
 	}
 	now := s.now()
 	d := resource.Device{
-		UserCode: newUserCode(), Client: client, Agent: agent(r), Address: remote(r),
+		UserCode: newUserCode(), Client: client, Agent: input.Agent(r), Address: input.Remote(r),
 		Audience: f.Audience, Scopes: f.Scopes,
 		CreateTime: now, ExpireTime: now.Add(deviceLife),
 	}
-	code := newID() + newID()
-	if err := s.accounts.AddDevice(r.Context(), digest("device "+code), d); err != nil {
+	code := rand.Text() + rand.Text()
+	if err := s.accounts.AddDevice(r.Context(), signindb.Digest("device "+code), d); err != nil {
 		return nil, err
 	}
 	shown := shownUserCode(d.UserCode)
 	return map[string]any{
-		"device_code": code, "user_code": shown, "verification_uri": s.at("/device"),
-		"verification_uri_complete": s.at("/device?user_code=" + url.QueryEscape(shown)),
+		"device_code": code, "user_code": shown, "verification_uri": s.site.URL("/device"),
+		"verification_uri_complete": s.site.URL("/device?user_code=" + url.QueryEscape(shown)),
 		"expires_in":                int(deviceLife.Seconds()), "interval": max(1, int(s.cfg.PollEvery.Seconds())),
 	}, nil
 }
@@ -184,26 +139,26 @@ func (s *Service) showDevice(w http.ResponseWriter, r *http.Request) error {
 
 // enterDevice accepts the code of a device and starts a sign-in for it.
 func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) error {
-	typed := s.field(w, r, "user_code")
+	typed := input.Field(w, r, "user_code")
 	code := readUserCode(typed)
 	refuse := func(status int, why string) error {
-		p := &devicePage{Frame: wrong("user_code", why), Code: echoUserCode(typed)}
+		p := &devicePage{Frame: site.Wrong("user_code", why), Code: echoUserCode(typed)}
 		return s.show(w, r, status, "device", nil, p)
 	}
-	key := "user codes " + network(r)
-	if wait := s.limits.acquire(key, maxCodeGuesses); wait > 0 {
-		retryAfter(w, wait)
-		return refuse(http.StatusTooManyRequests, tooMany(wait))
+	key := "user codes " + input.Network(r)
+	if wait := s.site.Acquire(key, maxCodeGuesses); wait > 0 {
+		site.RetryAfter(w, wait)
+		return refuse(http.StatusTooManyRequests, site.TooMany(wait))
 	}
 	d, err := s.accounts.DeviceOf(r.Context(), code)
 	if errors.Is(err, fault.NotFound) {
-		s.refused(r, refusalAt(resource.Account{}, resource.ByDevice, resource.RefusedCode))
+		s.site.Refuse(r, site.RefusalAt(resource.Account{}, resource.ByDevice, resource.RefusedCode))
 		return refuse(http.StatusNotFound, unknownUserCode(code))
 	}
 	if err != nil {
-		return titled(cannotBegin, err)
+		return site.Titled(cannotBegin, err)
 	}
-	s.limits.release(key)
+	s.site.Release(key)
 	return s.start(w, r, &flow{Purpose: forDevice, UserCode: d.UserCode, Client: d.Client})
 }
 
@@ -229,85 +184,16 @@ func (s *Service) deliverToDevice(w http.ResponseWriter, r *http.Request, f *flo
 	return s.done(w, r, f, "The device is signed in. You can close this window.")
 }
 
-const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
-
-// tokenEndpoint is the token endpoint of OAuth: it exchanges an authorization
-// code, a device code or a refresh token.
-func (s *Service) tokenEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
-	var access sts.Token
-	var refresh string
-	var err error
-	switch s.field(w, r, "grant_type") {
-	case "authorization_code":
-		access, refresh, err = s.redeemCode(w, r)
-	case deviceGrant:
-		access, refresh, err = s.pollDevice(w, r)
-	case "refresh_token":
-		access, refresh, err = s.refresh(w, r)
-	default:
-		err = badRequest("unsupported_grant_type", "must be authorization_code, refresh_token or "+deviceGrant)
-	}
-	answer := map[string]any{
-		"access_token": access.Text, "token_type": "Bearer",
-		"expires_in": int(access.Expiry.Sub(s.cfg.Now()).Seconds()),
-	}
-	if refresh != "" {
-		answer["refresh_token"] = refresh
-	}
-	return answer, err
-}
-
-// redeemCode returns the tokens stored for an authorization code to the client
-// that proves with its verifier that it asked for them. Using a code again
-// ends the session that it started, because one of the two users has stolen
-// it.
-func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) (access sts.Token, refresh string, _ error) {
-	ctx := r.Context()
-	code := s.field(w, r, "code")
-	bad := badRequest("invalid_grant", "the code is not good, was used before, or is not of this client")
-	sealed, err := s.accounts.ConsumeHandoff(ctx, digest("code "+code))
-	if errors.Is(err, fault.NotFound) {
-		if old, err := s.accounts.Handoff(ctx, digest("used "+code)); err == nil {
-			s.endSession(r, string(old))
-		}
-		return access, "", bad
-	}
-	var out issuedTokens
-	if err == nil {
-		err = s.unseal(sealed, &out)
-	}
-	if err == nil && out.Session != "" {
-		err = s.accounts.PutHandoff(ctx, digest("used "+code), []byte(out.Session), s.cfg.Now().Add(replayWatched))
-	}
-	if err != nil {
-		return access, "", err
-	}
-	challenge := base64.RawURLEncoding.EncodeToString(digest(s.field(w, r, "code_verifier")))
-	if subtle.ConstantTimeCompare([]byte(challenge), []byte(out.Challenge)) != 1 ||
-		s.field(w, r, "redirect_uri") != out.Redirect || s.field(w, r, "client_id") != out.Client {
-		s.endSession(r, out.Session)
-		return access, "", bad
-	}
-	return out.Token, out.Refresh, nil
-}
-
-// endSession ends a session whose tokens somebody may have stolen.
-func (s *Service) endSession(r *http.Request, id string) {
-	if _, err := s.store.EndSession(r.Context(), id); err != nil {
-		s.logError(r, err)
-	}
-}
-
 // pollDevice answers a device that asks whether somebody has approved it (RFC
 // 8628, section 3.4).
 func (s *Service) pollDevice(w http.ResponseWriter, r *http.Request) (access sts.Token, refresh string, _ error) {
-	code := digest("device " + s.field(w, r, "device_code"))
+	code := signindb.Digest("device " + input.Field(w, r, "device_code"))
 	d, hasty, err := s.accounts.PollDevice(r.Context(), code, s.cfg.PollEvery)
 	switch {
 	case errors.Is(err, fault.NotFound):
 		err = badRequest("expired_token", "the device code is not known, was used, or has expired")
 	case err != nil:
-	case d.Client != s.field(w, r, "client_id"):
+	case d.Client != input.Field(w, r, "client_id"):
 		err = badRequest("invalid_grant", "the device code is of another client")
 	case hasty:
 		err = badRequest("slow_down", "ask less often")
@@ -336,14 +222,4 @@ func (s *Service) issueToDevice(ctx context.Context, d resource.Device) (out iss
 	f := &flow{Audience: d.Audience, Scopes: d.Scopes, Refresh: true}
 	n := resource.Session{Identity: by.Identity, Act: by.Act, Email: by.Email, Voucher: by.Voucher, Home: by.Home}
 	return s.issue(ctx, f, n, d.Client+" on a device", d.Address, "")
-}
-
-// refresh returns tokens for a refresh token.
-func (s *Service) refresh(w http.ResponseWriter, r *http.Request) (access sts.Token, refresh string, _ error) {
-	params := s.tokenParams(&flow{})
-	if aud := s.field(w, r, "audience"); aud != "" {
-		params.Audience = strings.Split(aud, ",")
-	}
-	access, next, err := s.sts.Refresh(r.Context(), s.field(w, r, "refresh_token"), params)
-	return access, next.Text, err
 }

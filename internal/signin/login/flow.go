@@ -2,8 +2,6 @@ package login
 
 import (
 	"cmp"
-	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -12,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
 const (
@@ -22,7 +22,6 @@ const (
 	flowCookie = "hf_flow_"
 	sealedFlow = "sign-in"
 	maxCookie  = 3800 // browsers store 4096 bytes, including name and attributes
-	maxForm    = 64 << 10
 
 	// A browser sends the cookies of all its current sign-ins with every request.
 	// Most proxies accept 8 KiB of them.
@@ -85,7 +84,7 @@ type passwordProof struct {
 }
 
 func proofFor(a resource.Account) passwordProof {
-	return passwordProof{a.UID, base64.RawURLEncoding.EncodeToString(digest("halfway " + a.Password)[:12])}
+	return passwordProof{a.UID, base64.RawURLEncoding.EncodeToString(signindb.Digest("halfway " + a.Password)[:12])}
 }
 
 // setPasswordProof records that the password of an account was right.
@@ -99,54 +98,6 @@ func (f *flow) provesPassword(a resource.Account) bool {
 	return f.Account == a.UID && f.PasswordDigest == proofFor(a).Password
 }
 
-func newID() string { return rand.Text() }
-
-func digest(text string) []byte {
-	d := sha256.Sum256([]byte(text))
-	return d[:]
-}
-
-// cookie returns a cookie that scripts cannot read, that other sites do not
-// send along with forms, and that over https no other host can set. An empty
-// value deletes the cookie.
-func (s *Service) cookie(name, value string, life time.Duration) *http.Cookie {
-	c := &http.Cookie{
-		Name: s.cookieName(name), Value: value, Path: "/",
-		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: s.origin.Scheme == "https",
-	}
-	if c.MaxAge = int(life.Seconds()); value == "" {
-		c.MaxAge = -1
-	}
-	return c
-}
-
-func (s *Service) cookieName(name string) string {
-	if s.origin.Scheme == "https" {
-		return "__Host-" + name
-	}
-	return name
-}
-
-// sealedCookie returns a cookie that only openCookie with the same purpose can
-// read.
-func (s *Service) sealedCookie(name, purpose string, plain []byte, life time.Duration) *http.Cookie {
-	return s.cookie(name, base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal(purpose, plain)), life)
-}
-
-// openCookie returns the content of a sealed cookie, or false if there is none.
-func (s *Service) openCookie(r *http.Request, name, purpose string) ([]byte, bool) {
-	c, err := r.Cookie(s.cookieName(name))
-	if err != nil {
-		return nil, false
-	}
-	sealed, err := base64.RawURLEncoding.DecodeString(c.Value)
-	if err != nil {
-		return nil, false
-	}
-	plain, err := s.cfg.Key.Open(purpose, sealed)
-	return plain, err == nil
-}
-
 // saveFlow stores a flow in its cookie, and reports whether it fits. If the
 // browser has too many others, the oldest are deleted.
 func (s *Service) saveFlow(w http.ResponseWriter, r *http.Request, f *flow) bool {
@@ -154,7 +105,7 @@ func (s *Service) saveFlow(w http.ResponseWriter, r *http.Request, f *flow) bool
 	if err != nil {
 		return false
 	}
-	c := s.sealedCookie(flowCookie+f.ID, sealedFlow, b, flowLife)
+	c := s.site.SealedCookie(flowCookie+f.ID, sealedFlow, b, flowLife)
 	if len(c.Value) > maxCookie {
 		return false
 	}
@@ -176,7 +127,7 @@ func (s *Service) deleteOldestFlows(w http.ResponseWriter, r *http.Request, id s
 	for _, c := range r.Cookies() {
 		o := other{size: len(c.Value)}
 		var ours bool
-		if o.id, ours = strings.CutPrefix(c.Name, s.cookieName(flowCookie)); !ours || o.id == id {
+		if o.id, ours = strings.CutPrefix(c.Name, s.site.CookieName(flowCookie)); !ours || o.id == id {
 			continue
 		}
 		if f := s.loadFlow(r, o.id); f != nil {
@@ -188,14 +139,14 @@ func (s *Service) deleteOldestFlows(w http.ResponseWriter, r *http.Request, id s
 	slices.SortStableFunc(others, func(a, b other) int { return cmp.Compare(b.expires, a.expires) })
 	for i, o := range others {
 		if size += o.size; o.expires == 0 || i+1 >= maxFlows || size > maxFlowBytes {
-			http.SetCookie(w, s.cookie(flowCookie+o.id, "", 0))
+			http.SetCookie(w, s.site.Cookie(flowCookie+o.id, "", 0))
 		}
 	}
 }
 
 // deleteFlow ends a flow in its browser.
 func (s *Service) deleteFlow(w http.ResponseWriter, f *flow) {
-	http.SetCookie(w, s.cookie(flowCookie+f.ID, "", 0))
+	http.SetCookie(w, s.site.Cookie(flowCookie+f.ID, "", 0))
 }
 
 var flowID = regexp.MustCompile(`^[A-Z2-7]{26}$`)
@@ -206,7 +157,7 @@ func (s *Service) loadFlow(r *http.Request, id string) *flow {
 	if !flowID.MatchString(id) {
 		return nil
 	}
-	b, ok := s.openCookie(r, flowCookie+id, sealedFlow)
+	b, ok := s.site.OpenCookie(r, flowCookie+id, sealedFlow)
 	var f flow
 	if !ok || json.Unmarshal(b, &f) != nil || f.ID != id || s.cfg.Now().Unix() >= f.Expires {
 		return nil
@@ -217,10 +168,10 @@ func (s *Service) loadFlow(r *http.Request, id string) *flow {
 // requestFlow returns the flow that a request names in its query or form. If
 // there is none it shows that to the person and returns nil.
 func (s *Service) requestFlow(w http.ResponseWriter, r *http.Request) *flow {
-	if f := s.loadFlow(r, s.field(w, r, "flow")); f != nil {
+	if f := s.loadFlow(r, input.Field(w, r, "flow")); f != nil {
 		return f
 	}
-	_ = s.problem(w, r, http.StatusBadRequest, "This sign-in is over",
+	_ = s.site.Problem(w, r, http.StatusBadRequest, "This sign-in is over",
 		"It took too long, was finished already, or was begun in another browser. "+
 			"Start again from the program that sent you here.")
 	return nil
@@ -228,7 +179,7 @@ func (s *Service) requestFlow(w http.ResponseWriter, r *http.Request) *flow {
 
 // withFlow calls next with the flow that a request names.
 func (s *Service) withFlow(next func(http.ResponseWriter, *http.Request, *flow) error) http.HandlerFunc {
-	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
+	return s.site.Handle(func(w http.ResponseWriter, r *http.Request) error {
 		if f := s.requestFlow(w, r); f != nil {
 			return next(w, r, f)
 		}
@@ -236,44 +187,25 @@ func (s *Service) withFlow(next func(http.ResponseWriter, *http.Request, *flow) 
 	})
 }
 
-// field returns a field of a form, or of the query of a GET request.
-func (s *Service) field(w http.ResponseWriter, r *http.Request, name string) string {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return r.URL.Query().Get(name)
+// welcome returns the address of the page for whoever has joined a group in this
+// flow, or "".
+func (f *flow) welcome() string {
+	if f.Joined == "" {
+		return ""
 	}
-	if r.PostForm == nil {
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		_ = r.ParseForm() // fields that cannot be read are empty
-	}
-	if text := r.PostForm.Get(name); readable(text) {
-		return text
-	}
-	return ""
+	return "/account/welcome?group=" + url.QueryEscape(string(f.Joined))
 }
 
-// readable reports whether a text can be used in a query of the database:
-// UTF-8 without NUL. Browsers send no other text by themselves.
-func readable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
-
-// withReadableQuery refuses requests whose query is not readable.
-func (s *Service) withReadableQuery(next http.Handler) http.Handler {
-	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
-		if text, err := url.QueryUnescape(r.URL.RawQuery); err == nil && !readable(text) {
-			return s.problem(w, r, http.StatusBadRequest, "This address is malformed",
-				"Start again from the program that sent you here.")
+// show shows a page of f, or of no flow if f is nil. It returns nil, as site.Show does.
+func (s *Service) show(w http.ResponseWriter, r *http.Request, status int, name string, f *flow, p site.Page) error {
+	if f != nil {
+		frame := p.PageFrame()
+		frame.Flow = f.ID
+		if u, ok := input.Loopback(f.Redirect); ok {
+			frame.FormsTo = u.Scheme + "://" + u.Host
 		}
-		next.ServeHTTP(w, r)
-		return nil
-	})
+	}
+	return s.site.Show(w, r, status, name, p)
 }
 
-// loopback parses an address and reports whether it is a loopback address,
-// where a program on this computer can listen. Nothing is ever delivered to
-// another host.
-func loopback(text string) (*url.URL, bool) {
-	u, err := url.Parse(text)
-	if err != nil || len(text) > 1024 || u.Scheme != "http" || u.User != nil || u.Fragment != "" || u.Opaque != "" {
-		return nil, false
-	}
-	return u, isLoopbackHost(u.Hostname()) && !strings.ContainsAny(text, "\\\r\n")
-}
+const cannotBegin = "This sign-in cannot begin"

@@ -7,13 +7,19 @@ import (
 	"crypto/cipher"
 	"crypto/ecdh"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
 )
+
+const headlessLife = 5 * time.Minute
 
 // headless is the result of a sign-in for a program that has shown a public
 // key. It is encrypted for that key, so knowing the code is not enough to read
@@ -45,7 +51,7 @@ func (s *Service) storeHeadless(ctx context.Context, f *flow, h headless) error 
 	if err != nil {
 		return err
 	}
-	return s.accounts.PutHandoff(ctx, digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife))
+	return s.accounts.PutHandoff(ctx, signindb.Digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife))
 }
 
 // encryptFor encrypts tokens for the holder of an X25519 key, with AES-256-GCM
@@ -98,7 +104,7 @@ func (s *Service) Headless(ctx context.Context, code string) (HeadlessSession, e
 	if b, err := base64.RawURLEncoding.DecodeString(code); err != nil || len(b) != 32 {
 		return HeadlessSession{}, fault.Field("code", "must be an X25519 public key in unpadded base64url")
 	}
-	detail, err := s.accounts.Handoff(ctx, digest("headless "+code))
+	detail, err := s.accounts.Handoff(ctx, signindb.Digest("headless "+code))
 	if err != nil {
 		return HeadlessSession{}, err
 	}
@@ -111,4 +117,12 @@ func (s *Service) Headless(ctx context.Context, code string) (HeadlessSession, e
 			"Permission denied: the sign-in was refused in the browser")
 	}
 	return HeadlessSession{[]byte(h.Key), h.Token, h.Refresh}, nil
+}
+
+// checkCode returns a short form of the public key of a headless program,
+// which the person compares with their terminal.
+func checkCode(headless string) string {
+	sum := sha256.Sum256([]byte(headless))
+	text := base32.StdEncoding.EncodeToString(sum[:5])
+	return text[:4] + "-" + text[4:8]
 }

@@ -1,12 +1,17 @@
 package login
 
 import (
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"regexp"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/password"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
 const linkCookie = "hf_link"
@@ -20,8 +25,8 @@ func (s *Service) showLink(w http.ResponseWriter, r *http.Request) error {
 		if !linkCode.MatchString(code) {
 			code = "wrong"
 		}
-		http.SetCookie(w, s.cookie(linkCookie, code, flowLife))
-		return s.redirect(w, r, "/link")
+		http.SetCookie(w, s.site.Cookie(linkCookie, code, flowLife))
+		return site.Redirect(w, r, "/link")
 	}
 	a, err := s.linked(r)
 	if err != nil {
@@ -31,20 +36,20 @@ func (s *Service) showLink(w http.ResponseWriter, r *http.Request) error {
 }
 
 // linkError returns an error of a one-time link.
-func linkError(err error) error { return titled("This link cannot be followed", err) }
+func linkError(err error) error { return site.Titled("This link cannot be followed", err) }
 
 // linked returns the account whose link the browser has followed.
 func (s *Service) linked(r *http.Request) (a resource.Account, _ error) {
-	c, err := r.Cookie(s.cookieName(linkCookie))
+	c, err := r.Cookie(s.site.CookieName(linkCookie))
 	if err == nil {
-		a, err = s.accounts.AccountLinked(r.Context(), digest("link "+c.Value))
+		a, err = s.accounts.AccountLinked(r.Context(), signindb.Digest("link "+c.Value))
 	}
 	if errors.Is(err, http.ErrNoCookie) || errors.Is(err, fault.NotFound) {
-		return a, titled("This link is not good", fault.New(fault.NotFound, "Not found: it was used, has expired, "+
+		return a, site.Titled("This link is not good", fault.New(fault.NotFound, "Not found: it was used, has expired, "+
 			"or another has taken its place. Ask an administrator for a new one"))
 	}
 	if err == nil {
-		err = s.checkLinkMaker(r.Context(), a)
+		err = s.admin.CheckLinkMaker(r.Context(), a)
 	}
 	if err != nil {
 		return a, linkError(err)
@@ -55,9 +60,9 @@ func (s *Service) linked(r *http.Request) (a resource.Account, _ error) {
 func (s *Service) linkPage(w http.ResponseWriter, r *http.Request, status int, a resource.Account, err error) error {
 	p := &linkPage{Email: a.Email, Reset: a.Password != "" || !a.UseTime.IsZero()}
 	if err != nil {
-		p.setError(s.report(r, err))
+		p.SetError(s.site.Report(r, err))
 	}
-	if p.Organization, err = s.organizationName(r.Context(), a.UID); err != nil {
+	if p.Organization, err = s.admin.OrganizationName(r.Context(), a.UID); err != nil {
 		return linkError(err)
 	}
 	return s.show(w, r, status, "link", nil, p)
@@ -70,26 +75,26 @@ func (s *Service) followLink(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	password := s.field(w, r, "password")
-	if err := checkPassword(password, a.Email); err != nil {
+	chosen := input.Field(w, r, "password")
+	if err := password.Check(chosen, a.Email); err != nil {
 		return s.linkPage(w, r, http.StatusBadRequest, a, err)
 	}
-	hash, err := s.hashes.hash(r.Context(), password)
+	hash, err := s.hashes.Hash(r.Context(), chosen)
 	if err != nil {
 		return s.linkPage(w, r, http.StatusServiceUnavailable, a, err)
 	}
 	a, err = s.people.FollowLink(r.Context(), a.Link.Digest, func(a *resource.Account) error {
 		a.Password = hash
-		return s.checkLinkMaker(r.Context(), *a)
+		return s.admin.CheckLinkMaker(r.Context(), *a)
 	})
 	if err == nil {
-		s.logChange(r, "a one-time link was used", a)
-		http.SetCookie(w, s.cookie(linkCookie, "", 0))
+		s.admin.LogChange(r.Context(), "a one-time link was used", a)
+		http.SetCookie(w, s.site.Cookie(linkCookie, "", 0))
 		a, err = s.accounts.Account(r.Context(), a.UID)
 	}
 	if err != nil {
 		return linkError(err)
 	}
-	f := &flow{ID: newID(), Expires: s.cfg.Now().Add(flowLife).Unix(), Purpose: forBrowser, Method: resource.ByLink}
+	f := &flow{ID: rand.Text(), Expires: s.cfg.Now().Add(flowLife).Unix(), Purpose: forBrowser, Method: resource.ByLink}
 	return s.askSecondFactor(w, r, f, a)
 }

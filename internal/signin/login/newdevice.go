@@ -8,6 +8,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/mail"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -21,14 +23,14 @@ const (
 // request, the latest first. The cookie gives no access: it only says for whom
 // the browser is not a new device.
 func (s *Service) peopleOf(r *http.Request) (all []string) {
-	if b, ok := s.openCookie(r, deviceCookie, sealedDevice); !ok || json.Unmarshal(b, &all) != nil {
+	if b, ok := s.site.OpenCookie(r, deviceCookie, sealedDevice); !ok || json.Unmarshal(b, &all) != nil {
 		return nil
 	}
 	return all
 }
 
 func personDigest(identity resource.UID) string {
-	return base64.RawURLEncoding.EncodeToString(digest("device " + string(identity))[:12])
+	return base64.RawURLEncoding.EncodeToString(signindb.Digest("device " + string(identity))[:12])
 }
 
 // rememberDevice records in a browser that somebody has signed in with it. Without
@@ -43,7 +45,7 @@ func (s *Service) rememberDevice(w http.ResponseWriter, r *http.Request, identit
 	if err != nil {
 		return // impossible, and the cookie is optional
 	}
-	http.SetCookie(w, s.sealedCookie(deviceCookie, sealedDevice, b, knownLife))
+	http.SetCookie(w, s.site.SealedCookie(deviceCookie, sealedDevice, b, knownLife))
 }
 
 // mailNewDevice returns what adds the message to the transaction of a sign-in that
@@ -61,11 +63,11 @@ func (s *Service) mailNewDevice(
 		slices.Contains(s.peopleOf(r), personDigest(n.Identity)) {
 		return nil, nil
 	}
-	org, err := s.organizationName(r.Context(), n.Home)
+	org, err := s.admin.OrganizationName(r.Context(), n.Home)
 	if err != nil {
 		return nil, err
 	}
 	return s.cfg.Mail.With(r.Context(), func() mail.Message {
-		return s.cfg.Mail.NewDevice(n.Home.Root(), to, org, Program(n.Agent), n.Address, n.CreateTime)
+		return s.cfg.Mail.NewDevice(n.Home.Root(), to, org, input.Program(n.Agent), n.Address, n.CreateTime)
 	}), nil
 }

@@ -1,23 +1,22 @@
 package login
 
 import (
-	"context"
+	"crypto/rand"
 	"errors"
-	"maps"
 	"net/http"
-	"net/url"
-	"slices"
-
-	"golang.org/x/oauth2"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/denials"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/provider"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
 // chooseProvider sends the browser to a provider.
 func (s *Service) chooseProvider(w http.ResponseWriter, r *http.Request, f *flow) error {
-	uid, err := resource.ParseUID("provider", s.field(w, r, "provider"))
+	uid, err := resource.ParseUID("provider", input.Field(w, r, "provider"))
 	if err != nil {
 		return err
 	}
@@ -36,27 +35,26 @@ func (s *Service) redirectToProvider(w http.ResponseWriter, r *http.Request, f *
 	if err != nil {
 		return err
 	}
-	d, err := s.upstream.discover(r.Context(), p.OIDC.Issuer, false)
+	f.UpstreamState, f.Nonce, f.Verifier = f.ID+"."+rand.Text(), rand.Text(), provider.NewVerifier()
+	address, err := s.providers.AuthCodeURL(r.Context(), p, f.providerRequest())
 	if err != nil {
 		return s.showProviderError(w, r, f, p, err)
 	}
-	cfg, err := s.oauthConfig(d, p)
-	if err != nil {
-		return err
-	}
 	f.Account, f.WebAuthn = "", nil
-	f.UpstreamState, f.Nonce, f.Verifier = f.ID+"."+newID(), newID(), oauth2.GenerateVerifier()
-	options := []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("nonce", f.Nonce)}
-	if f.Again { // a provider would otherwise answer with a session of its own
-		options = append(options, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
-	}
-	if usesPKCE(d, p) {
-		options = append(options, oauth2.S256ChallengeOption(f.Verifier))
-	}
 	if !s.saveFlow(w, r, f) {
-		return titled(cannotBegin, fault.Field("request", "is too long"))
+		return site.Titled(cannotBegin, fault.Field("request", "is too long"))
 	}
-	return s.redirect(w, r, cfg.AuthCodeURL(f.UpstreamState, options...))
+	return site.Redirect(w, r, address)
+}
+
+// providerRequest returns what an authorization request of the flow and its
+// response have in common.
+func (f *flow) providerRequest() provider.Request {
+	q := provider.Request{State: f.UpstreamState, Nonce: f.Nonce, Verifier: f.Verifier}
+	if f.Again {
+		q.MaxAge = site.FreshTime
+	}
+	return q
 }
 
 // showProviderError shows why a provider cannot be used, beside the other ways
@@ -64,25 +62,23 @@ func (s *Service) redirectToProvider(w http.ResponseWriter, r *http.Request, f *
 func (s *Service) showProviderError(
 	w http.ResponseWriter, r *http.Request, f *flow, p resource.IdentityProvider, err error,
 ) error {
-	failure, ok := errors.AsType[*upstreamError](err)
+	failure, ok := errors.AsType[*provider.Error](err)
 	if !ok {
 		return err
 	}
-	if s.mayLog(r) {
+	if s.site.MayLog(r) {
 		s.log.WarnContext(r.Context(), "a provider failed",
-			"provider", p.UID, "err", failure.text, "cause", failure.cause)
+			"provider", p.UID, "err", failure.Error(), "cause", failure.Unwrap())
 	}
 	page := &signInPage{}
-	page.Problem = "The provider " + p.Name + " cannot be used now: " + failure.text + "."
+	page.Problem = "The provider " + p.Name + " cannot be used now: " + failure.Error() + "."
 	f.UpstreamState, f.Nonce, f.Verifier, f.Provider = "", "", "", ""
 	s.saveFlow(w, r, f)
 	if f.Purpose == forTrial {
-		return s.problem(w, r, http.StatusBadGateway, "The provider did not pass", page.Problem)
+		return s.site.Problem(w, r, http.StatusBadGateway, "The provider did not pass", page.Problem)
 	}
 	return s.signInPage(w, r, http.StatusBadGateway, f, page)
 }
-
-const maxCode = 4096
 
 // callback accepts the authorization response of a provider: once, in the
 // browser that was sent there, and only from that provider.
@@ -90,12 +86,12 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	f := s.flowForState(r, q.Get("state"))
 	own := r.PathValue("provider")
-	if f == nil || own != "" && own != lastSegment(f.Provider) {
-		return s.problem(w, r, http.StatusBadRequest, "This answer was not asked for",
+	if f == nil || own != "" && own != provider.LastSegment(f.Provider) {
+		return s.site.Problem(w, r, http.StatusBadRequest, "This answer was not asked for",
 			"It belongs to another sign-in, to another browser, or came too late. "+
 				"Start again from the program that sent you here.")
 	}
-	first, err := s.accounts.UseOnce(r.Context(), digest("leg "+f.UpstreamState), s.cfg.Now().Add(flowLife))
+	first, err := s.accounts.UseOnce(r.Context(), signindb.Digest("leg "+f.UpstreamState), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = fault.New(fault.PermissionDenied, "Permission denied: this answer of the provider was used before")
 	}
@@ -106,11 +102,11 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	claims, err := s.acceptResponse(r.Context(), p, f, q, own != "")
-	s.count("provider", err)
+	claims, err := s.providers.Accept(r.Context(), p, f.providerRequest(), q, own != "")
+	s.site.Count("provider", err)
 	f.Method = resource.ByProvider
 	if err != nil {
-		s.refused(r, denials.Refusal{Group: p.UID.Parent(), Subject: p.UID, Activity: resource.Activity{
+		s.site.Refuse(r, denials.Refusal{Group: p.UID.Parent(), Subject: p.UID, Activity: resource.Activity{
 			Method: f.Method, Provider: p.UID, Reason: resource.RefusedProvider,
 		}})
 		return s.showProviderError(w, r, f, p, err)
@@ -118,59 +114,8 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 	if f.Purpose == forTrial {
 		return s.showTrial(w, r, f, p, claims)
 	}
-	_, err = s.finishSignIn(w, r, f, arrivalFromClaims(p, claims), claims.raw)
+	_, err = s.finishSignIn(w, r, f, arrivalFromClaims(p, claims), claims.Raw)
 	return err
-}
-
-// acceptResponse returns what a provider says in an authorization response. A
-// response at the provider's own address is always accepted there, because the
-// version before this one asks for it. Its error is an *upstreamError, or an
-// outage.
-func (s *Service) acceptResponse(
-	ctx context.Context, p resource.IdentityProvider, f *flow, q url.Values, own bool,
-) (*providerClaims, error) {
-	redirectURI := s.ownRedirectURI(p.UID)
-	if !own {
-		d, err := s.upstream.discover(ctx, p.OIDC.Issuer, false)
-		if err != nil {
-			return nil, err
-		}
-		if redirectURI = s.redirectURI(d, p); redirectURI != s.at(SharedRedirect) {
-			return nil, &upstreamError{"it answered at the address of the other providers, not at its own", nil}
-		}
-	}
-	if err := s.checkResponse(ctx, p, q); err != nil {
-		return nil, err
-	}
-	code := q.Get("code")
-	first, err := s.accounts.UseOnce(ctx, digest("code "+code), s.cfg.Now().Add(flowLife))
-	if err != nil {
-		return nil, err
-	}
-	if !first { // it was sent to another provider, which could now send it back to us
-		return nil, &upstreamError{"its code has come with another answer before", nil}
-	}
-	return s.redeem(ctx, p, f, code, redirectURI)
-}
-
-// checkResponse checks the parameters of an authorization response. An issuer
-// that announces to send iss must do so (RFC 9207). Its error is an
-// *upstreamError.
-func (s *Service) checkResponse(ctx context.Context, p resource.IdentityProvider, q url.Values) error {
-	iss, code := q.Get("iss"), q.Get("code")
-	if iss != "" && iss != p.OIDC.Issuer {
-		return &upstreamError{"another issuer answered in its place", nil}
-	}
-	if why := q.Get("error"); why != "" {
-		return &upstreamError{"it answered " + shortText(why+" "+q.Get("error_description")), nil}
-	}
-	if d, err := s.upstream.discover(ctx, p.OIDC.Issuer, false); err == nil && d.metadata.SendsIssuer && iss == "" {
-		return &upstreamError{"it did not say that it answered (iss), as it promises to", nil}
-	}
-	if code == "" || len(code) > maxCode {
-		return &upstreamError{"it answered without a code", nil}
-	}
-	return nil
 }
 
 // flowForState returns the flow whose authorization request had that state.
@@ -185,37 +130,10 @@ func (s *Service) flowForState(r *http.Request, state string) *flow {
 	return f
 }
 
-func arrivalFromClaims(p resource.IdentityProvider, claims *providerClaims) resource.SignIn {
+func arrivalFromClaims(p resource.IdentityProvider, claims *provider.Claims) resource.SignIn {
 	return resource.SignIn{
-		Issuer: p.OIDC.Issuer, Subject: claims.subject, Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted,
-		Name: claims.name, Email: claims.email, EmailVerified: claims.emailVerified, Groups: claims.groups,
+		Issuer: p.OIDC.Issuer, Subject: claims.Subject, Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted,
+		Name: claims.Name, Email: claims.Email, EmailVerified: claims.EmailVerified, Groups: claims.Groups,
 		UpdateRoles: true, Register: true,
 	}
-}
-
-// showTrial shows the claims that a provider sends and the roles they would
-// give. Nobody is signed in.
-func (s *Service) showTrial(
-	w http.ResponseWriter, r *http.Request, f *flow, p resource.IdentityProvider, claims *providerClaims,
-) error {
-	page := &trialPage{Provider: p.Name, Redirect: s.at(r.URL.Path), Verified: claims.emailVerified, Groups: claims.groups}
-	for _, name := range slices.Sorted(maps.Keys(claims.all)) {
-		page.Claims = append(page.Claims, Claim{shortText(name), claimText(claims.all[name])})
-	}
-	roles, err := s.store.RolesFor(r.Context(), p, claims.groups)
-	if err != nil {
-		return titled("The trial cannot go on", err)
-	}
-	page.Roles = roles
-	if claims.email == "" {
-		page.Warnings = append(page.Warnings, "The provider tells no e-mail address: ask for the scope email.")
-	} else if !claims.emailVerified {
-		page.Warnings = append(page.Warnings,
-			"The provider does not say that the e-mail address is verified: invites to it will be refused.")
-	}
-	if c := p.OIDC.GroupsClaim; c != "" && claims.all[c] == nil {
-		page.Warnings = append(page.Warnings, "There is no claim "+shortText(c)+", which groups are read from.")
-	}
-	s.deleteFlow(w, f)
-	return s.show(w, r, http.StatusOK, "trial", nil, page)
 }

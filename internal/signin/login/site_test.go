@@ -31,10 +31,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -65,6 +67,7 @@ func (c *clock) move(d time.Duration) {
 // A site is a service with an organization whose owner has an account.
 type site struct {
 	*login.Service
+	*admin
 	url     string
 	store   *storetest.Store
 	checker *authz.Checker
@@ -109,6 +112,15 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
+// An admin manages accounts.
+type admin = accounts.Service
+
+func newAdmin(db *store.DB, checker *authz.Checker, key secret.Key, c *clock, cfg login.Config) *admin {
+	return accounts.New(db, checker, page.NewTokens(key.Derive("pages"), c.now), accounts.Config{
+		Issuer: cfg.Issuer, Mail: cfg.Mail, Log: cfg.Log, Now: c.now,
+	})
+}
+
 func open(t *testing.T, s *storetest.Store, change ...func(*login.Config)) *site {
 	t.Helper()
 	c := &clock{at: time.Now()}
@@ -137,12 +149,13 @@ func open(t *testing.T, s *storetest.Store, change ...func(*login.Config)) *site
 	for _, f := range change {
 		f(&cfg)
 	}
-	svc := must[*login.Service](t)(login.New(s.DB, checker, exchange, page.NewTokens(key.Derive("pages"), c.now), cfg))
+	managed := newAdmin(s.DB, checker, key, c, cfg)
+	svc := must[*login.Service](t)(login.New(s.DB, checker, exchange, managed, cfg))
 	front.Config.Handler = svc.Handler()
 	front.Start()
 	t.Cleanup(front.Close)
 	x := &site{
-		Service: svc, url: address, store: s, checker: checker, issuer: issuer, sts: exchange, clock: c, logs: logs,
+		Service: svc, admin: managed, url: address, store: s, checker: checker, issuer: issuer, sts: exchange, clock: c, logs: logs,
 		key: key, metrics: metrics, refusals: refusals,
 	}
 	// A hash says how it was made: this one is cheap.
@@ -150,7 +163,7 @@ func open(t *testing.T, s *storetest.Store, change ...func(*login.Config)) *site
 	enc := base64.RawStdEncoding.EncodeToString
 	hash := "$argon2id$v=19$m=64,t=1,p=1$" + enc(salt) + "$" + enc(argon2.IDKey([]byte(password), salt, 1, 64, 1, 32))
 	var err error
-	if x.org, x.owner, _, err = svc.CreateOrganization(t.Context(), "acme", resource.OrgUnspecified, resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: hash}); err != nil {
+	if x.org, x.owner, _, err = managed.CreateOrganization(t.Context(), "acme", resource.OrgUnspecified, resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: hash}); err != nil {
 		t.Fatal(err)
 	}
 	return x

@@ -1,8 +1,7 @@
 package login
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
 var (
@@ -26,37 +27,29 @@ var (
 func (s *Service) begin(w http.ResponseWriter, r *http.Request) error {
 	f, err := s.newFlow(r)
 	if err != nil {
-		return titled(cannotBegin, err)
+		return site.Titled(cannotBegin, err)
 	}
 	return s.start(w, r, f)
 }
 
 // start stores a new flow and redirects the browser.
 func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) error {
-	f.ID, f.Expires = newID(), s.cfg.Now().Add(flowLife).Unix()
+	f.ID, f.Expires = rand.Text(), s.cfg.Now().Add(flowLife).Unix()
 	if f.Provider != "" && (f.Purpose == forTrial || !s.hasSessionOf(r, f)) {
 		return s.redirectToProvider(w, r, f)
 	}
 	f.Provider = ""
 	if !s.saveFlow(w, r, f) {
-		return titled(cannotBegin, fault.Field("request", "is too long"))
+		return site.Titled(cannotBegin, fault.Field("request", "is too long"))
 	}
-	return s.redirect(w, r, "/signin?flow="+f.ID)
+	return site.Redirect(w, r, "/signin?flow="+f.ID)
 }
 
 // hasSessionOf reports whether the browser's session was started with the
 // provider that the flow asks for.
 func (s *Service) hasSessionOf(r *http.Request, f *flow) bool {
-	n, ok := s.browser(r)
+	n, ok := s.site.Session(r)
 	return ok && n.Act != nil && f.Identity == "" && n.Voucher.Provider() == f.Provider
-}
-
-// redirect redirects the browser, to one of our pages unless the address has a
-// host.
-func (s *Service) redirect(w http.ResponseWriter, r *http.Request, path string) error {
-	secureHeaders(w, "")
-	http.Redirect(w, r, path, http.StatusSeeOther)
-	return nil
 }
 
 // newFlow reads the parameters of a sign-in.
@@ -122,7 +115,7 @@ func (s *Service) readTarget(f *flow, q url.Values, wrong func(name, why string)
 		wrong("headless_code", "cannot be combined with redirect")
 	case redirect != "":
 		f.Purpose, f.Redirect = forCommand, redirect
-		if _, ok := loopback(redirect); !ok {
+		if _, ok := input.Loopback(redirect); !ok {
 			wrong("redirect", "must be an http address of this computer: nothing is handed to another host")
 		}
 		if exit := q.Get("exit"); exit != "" && exit != "redirect" {
@@ -198,7 +191,7 @@ func (s *Service) scopes(r *http.Request, names []string) (all []string, _ error
 // orgcheck answers programs that ask whether there is an organization of a
 // name.
 func (s *Service) orgcheck(w http.ResponseWriter, r *http.Request) {
-	secureHeaders(w, "")
+	site.SecureHeaders(w, "")
 	w.Header().Set("Content-Type", "application/json")
 	name := r.URL.Query().Get("name")
 	_, err := s.store.Organization(r.Context(), strings.ToLower(name))
@@ -206,63 +199,10 @@ func (s *Service) orgcheck(w http.ResponseWriter, r *http.Request) {
 		err = fault.Field("name", "is required")
 	}
 	if err != nil && !errors.Is(err, fault.NotFound) {
-		f := s.report(r, err)
+		f := s.site.Report(r, err)
 		w.WriteHeader(f.Code.HTTPStatus())
 		_ = json.NewEncoder(w).Encode(map[string]any{"code": int(f.Code), "message": f.Message})
 		return
 	}
 	_ = json.NewEncoder(w).Encode(err == nil)
-}
-
-// beginJoin handles the link of an invite. It moves the code from the address
-// into the cookie, so that the code does not stay in the browser's history.
-func (s *Service) beginJoin(w http.ResponseWriter, r *http.Request) error {
-	f := &flow{Purpose: forBrowser, Invite: r.URL.Query().Get("code")}
-	if _, err := s.inviteOf(r, f); err != nil {
-		return titled("This invite cannot be used", err)
-	}
-	return s.start(w, r, f)
-}
-
-// checkCode returns a short form of the public key of a headless program,
-// which the person compares with their terminal.
-func checkCode(headless string) string {
-	sum := sha256.Sum256([]byte(headless))
-	text := base32.StdEncoding.EncodeToString(sum[:5])
-	return text[:4] + "-" + text[4:8]
-}
-
-// readInvite decodes the code of an invite, which package iam encodes.
-func readInvite(code string) (p resource.Presented, _ error) {
-	bad := fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
-	if len(code) > 1024 {
-		return p, bad
-	}
-	b, err := base64.RawURLEncoding.DecodeString(strings.TrimSpace(code))
-	if err != nil {
-		return p, bad
-	}
-	var c struct {
-		Invite string `json:"invite"`
-		Secret []byte `json:"secret"`
-	}
-	if json.Unmarshal(b, &c) != nil {
-		return p, bad
-	}
-	if p.UID, err = resource.ParseUID("invite", c.Invite); err != nil {
-		return p, bad
-	}
-	sum := sha256.Sum256(c.Secret)
-	p.Digest = sum[:]
-	return p, nil
-}
-
-// joinGroup returns the group that somebody signs in for: that of their
-// invite, or the organization they chose. The providers of that group and of
-// those above it can be used.
-func (f *flow) joinGroup() resource.UID {
-	if p, err := readInvite(f.Invite); err == nil && p.UID.Root() == f.Organization {
-		return p.UID.Parent()
-	}
-	return f.Organization
 }

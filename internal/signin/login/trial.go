@@ -2,44 +2,29 @@ package login
 
 import (
 	"context"
-	"errors"
+	"maps"
+	"net/http"
 	"net/url"
 	"slices"
-	"strings"
-
-	"github.com/coreos/go-oidc/v3/oidc"
-	"golang.org/x/oauth2"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/provider"
+	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
-
-// A Finding is the result of one check of a provider.
-type Finding struct {
-	Name   string
-	OK     bool
-	Detail string
-}
-
-// A Verdict is the result of testing a provider.
-type Verdict struct {
-	Findings    []Finding
-	Ready       bool
-	RedirectURI string // redirect URI to register with the provider
-	TrialURL    string // where to sign in to see its claims; "" for a provider that is not stored
-}
 
 // TestProvider tests a stored provider without anybody signing in. The caller
 // needs identity_providers.list on it.
-func (s *Service) TestProvider(ctx context.Context, uid resource.UID) (Verdict, error) {
+func (s *Service) TestProvider(ctx context.Context, uid resource.UID) (provider.Verdict, error) {
 	if err := s.authz.Require(ctx, resource.IdentityProvidersList, uid); err != nil {
-		return Verdict{}, err
+		return provider.Verdict{}, err
 	}
 	p, err := s.store.Provider(ctx, uid)
 	if err != nil {
-		return Verdict{}, err
+		return provider.Verdict{}, err
 	}
-	v := s.testProvider(ctx, p)
-	v.TrialURL = s.at("/oauth?trial=true&idp_id=" + url.QueryEscape(string(uid)))
+	v := s.providers.Test(ctx, p)
+	v.TrialURL = s.site.URL("/oauth?trial=true&idp_id=" + url.QueryEscape(string(uid)))
 	return v, nil
 }
 
@@ -47,98 +32,44 @@ func (s *Service) TestProvider(ctx context.Context, uid resource.UID) (Verdict, 
 // identity_providers.create in its group.
 func (s *Service) TestNewProvider(
 	ctx context.Context, parent resource.UID, p resource.IdentityProvider,
-) (Verdict, error) {
+) (provider.Verdict, error) {
 	if err := s.authz.Require(ctx, resource.IdentityProvidersCreate, parent); err != nil {
-		return Verdict{}, err
+		return provider.Verdict{}, err
 	}
 	if err := p.Validate(); err != nil {
-		return Verdict{}, err
+		return provider.Verdict{}, err
 	}
 	p.UID, p.SharedRedirect = parent.NewChild(), true
-	v := s.testProvider(ctx, p)
-	if v.RedirectURI != s.at(SharedRedirect) {
-		v.RedirectURI = s.at(SharedRedirect + "/<last segment of the provider's uid>")
+	v := s.providers.Test(ctx, p)
+	if v.RedirectURI != s.site.URL(provider.SharedRedirect) {
+		v.RedirectURI = s.site.URL(provider.SharedRedirect + "/<last segment of the provider's uid>")
 	}
 	return v, nil
 }
 
-func (s *Service) testProvider(ctx context.Context, p resource.IdentityProvider) (v Verdict) {
-	add := func(name string, ok bool, detail string) {
-		v.Findings = append(v.Findings, Finding{name, ok, detail})
+// showTrial shows the claims that a provider sends and the roles they would
+// give. Nobody is signed in.
+func (s *Service) showTrial(
+	w http.ResponseWriter, r *http.Request, f *flow, p resource.IdentityProvider, claims *provider.Claims,
+) error {
+	page := &trialPage{Provider: p.Name, Redirect: s.site.URL(r.URL.Path), Verified: claims.EmailVerified, Groups: claims.Groups}
+	for _, name := range slices.Sorted(maps.Keys(claims.All)) {
+		page.Claims = append(page.Claims, Claim{input.Short(name), provider.Text(claims.All[name])})
 	}
-	d, err := s.upstream.discover(ctx, p.OIDC.Issuer, true)
-	v.RedirectURI = s.redirectURI(d, p)
+	roles, err := s.store.RolesFor(r.Context(), p, claims.Groups)
 	if err != nil {
-		add("discovery", false, err.Error()) // of discover, so it may be shown
-		return v
+		return site.Titled("The trial cannot go on", err)
 	}
-	add("discovery", true, "the issuer describes itself")
-	if types := d.metadata.ResponseTypes; len(types) > 0 {
-		add("code", slices.Contains(types, "code"), "it says it answers with: "+strings.Join(types, ", "))
+	page.Roles = roles
+	if claims.Email == "" {
+		page.Warnings = append(page.Warnings, "The provider tells no e-mail address: ask for the scope email.")
+	} else if !claims.EmailVerified {
+		page.Warnings = append(page.Warnings,
+			"The provider does not say that the e-mail address is verified: invites to it will be refused.")
 	}
-	if len(d.metadata.Challenges) > 0 || p.OIDC.PKCE {
-		ok := slices.Contains(d.metadata.Challenges, "S256") || len(d.metadata.Challenges) == 0
-		add("pkce", ok, "it supports: "+orNothing(d.metadata.Challenges))
+	if c := p.OIDC.GroupsClaim; c != "" && claims.All[c] == nil {
+		page.Warnings = append(page.Warnings, "There is no claim "+input.Short(c)+", which groups are read from.")
 	}
-	if scopes := d.metadata.Scopes; len(scopes) > 0 {
-		var missing []string
-		for _, want := range append([]string{"email"}, p.OIDC.AdditionalScopes...) {
-			if !slices.Contains(scopes, want) {
-				missing = append(missing, want)
-			}
-		}
-		add("scopes", len(missing) == 0, "it does not list: "+orNothing(missing))
-	}
-	if p.SharedRedirect && !sharesRedirect(d, p) {
-		add("redirect", false, "a client without a secret has a redirect address of its own here, "+
-			"because the issuer does not name itself in its answers (RFC 9207)")
-	}
-	s.testKeys(ctx, d, add)
-	s.testClient(ctx, d, p, add)
-	v.Ready = !slices.ContainsFunc(v.Findings, func(f Finding) bool {
-		return !f.OK && f.Name != "scopes" && f.Name != "redirect"
-	})
-	return v
-}
-
-func orNothing(all []string) string {
-	if len(all) == 0 {
-		return "nothing"
-	}
-	return shortText(strings.Join(all, ", "))
-}
-
-// testKeys checks that the keys of the issuer can be fetched.
-func (s *Service) testKeys(ctx context.Context, d *discovery, add func(string, bool, string)) {
-	// The token is invalid, but the error of the library tells whether keys were fetched.
-	const invalid = "eyJhbGciOiJSUzI1NiIsImtpZCI6Im5vbmUifQ.e30.AAAA"
-	_, err := oidc.NewRemoteKeySet(s.upstream.context(ctx), d.metadata.Keys).VerifySignature(ctx, invalid)
-	if err != nil && strings.Contains(err.Error(), "fetching keys") {
-		add("keys", false, "its keys cannot be fetched")
-		return
-	}
-	add("keys", true, "its keys can be fetched")
-}
-
-// testClient sends the provider an invalid code: it reports an unknown client
-// before it reports that the code is wrong.
-func (s *Service) testClient(
-	ctx context.Context, d *discovery, p resource.IdentityProvider, add func(string, bool, string),
-) {
-	cfg, err := s.oauthConfig(d, p)
-	if err != nil {
-		add("client", false, "its client secret cannot be read; set it again")
-		return
-	}
-	verifier := oauth2.VerifierOption(oauth2.GenerateVerifier())
-	_, err = cfg.Exchange(s.upstream.context(ctx), "holdfast-test-"+newID(), verifier)
-	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
-	switch {
-	case err == nil:
-		add("client", false, "it takes any code at all")
-	case ok && (refused.ErrorCode == "invalid_grant" || refused.ErrorCode == "invalid_request"):
-		add("client", true, "it knows the client")
-	default:
-		add("client", false, tokenReason(err))
-	}
+	s.deleteFlow(w, f)
+	return s.show(w, r, http.StatusOK, "trial", nil, page)
 }

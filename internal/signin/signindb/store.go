@@ -4,6 +4,7 @@ package signindb
 
 import (
 	"context"
+	"crypto/sha256"
 
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -26,6 +27,12 @@ func In(t *store.Tx) Tx { return Tx{t} }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 	return s.Write(ctx, func(t *store.Tx) error { return f(In(t)) })
+}
+
+// Digest returns the form in which a code or secret is stored: its SHA-256.
+func Digest(text string) []byte {
+	d := sha256.Sum256([]byte(text))
+	return d[:]
 }
 
 // AccountList is how accounts are ordered.

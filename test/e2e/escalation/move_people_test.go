@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/signin/login"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
@@ -87,7 +87,7 @@ func (m *move) createAccount() error {
 			m.giving(in.uid, resource.RoleBindingsCreate)
 		}
 		a := &account{email: fmt.Sprintf("p%d@w%d.test", m.n, m.worlds)}
-		made, once, err := m.login.CreateAccount(m.ctx, in.uid, resource.Account{Email: a.email}, role.uid)
+		made, once, err := m.people.CreateAccount(m.ctx, in.uid, resource.Account{Email: a.email}, role.uid)
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (m *move) createAccount() error {
 }
 
 // addLink notes who has a link of an account. The links before are void.
-func (m *move) addLink(a *account, once login.OneTimeLink, to side) {
+func (m *move) addLink(a *account, once accounts.OneTimeLink, to side) {
 	u, err := url.Parse(once.URL)
 	if err != nil {
 		return
@@ -115,7 +115,7 @@ func (m *move) voidLinks(a *account) {
 func (m *move) deleteAccount() error {
 	o := m.object(m.accounts, func(o *object) bool { return m.may(resource.IdentityDelete, o.uid) })
 	return m.do(func() error {
-		err := m.login.DeleteAccount(m.ctx, o.uid)
+		err := m.people.DeleteAccount(m.ctx, o.uid)
 		if err == nil {
 			m.voidLinks(o.account)
 			m.accounts = slices.DeleteFunc(m.accounts, func(a *object) bool { return a == o })
@@ -135,7 +135,7 @@ func (m *move) createLink() error {
 		}
 	}
 	return m.do(func() error {
-		once, err := m.login.CreateLink(m.ctx, o.uid, true)
+		once, err := m.people.CreateLink(m.ctx, o.uid, true)
 		if err == nil {
 			m.addLink(o.account, once, to)
 		}
@@ -287,9 +287,9 @@ func (m *move) tryExchange() error {
 }
 
 func (m *move) endSession() error {
-	return m.do(func() error { return m.login.EndSession(m.ctx, "") }, "ends the session of %s", m.actor.name)
+	return m.do(func() error { return m.people.EndSession(m.ctx, "") }, "ends the session of %s", m.actor.name)
 }
 
 func (m *move) leave() error {
-	return m.do(func() error { return m.login.DeleteSelf(m.ctx, m.actor.caller.Identity) }, "leaves")
+	return m.do(func() error { return m.people.DeleteSelf(m.ctx, m.actor.caller.Identity) }, "leaves")
 }

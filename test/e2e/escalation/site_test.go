@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
@@ -52,6 +53,7 @@ type site struct {
 	sts     *sts.Service
 	iam     *iam.Service
 	login   *login.Service
+	people  *accounts.Service
 	pages   http.Handler
 	others  *identityProviders
 	clock   atomic.Int64 // in seconds; every move takes one
@@ -80,7 +82,8 @@ func open(t *testing.T, s *storetest.Store) *site {
 	x.sts = sts.New(s.DB, x.checker, x.issuer, known, sts.Config{BaseURL: address, RegistryHost: registryHost, Log: log, Now: x.now})
 	pages := page.NewTokens(key.Derive("pages"), x.now)
 	x.iam = iam.New(s.DB, x.checker, pages, iam.Config{Key: key, Now: x.now})
-	x.login = must(login.New(s.DB, x.checker, x.sts, pages, login.Config{
+	x.people = accounts.New(s.DB, x.checker, pages, accounts.Config{Issuer: address, Log: log, Now: x.now})
+	x.login = must(login.New(s.DB, x.checker, x.sts, x.people, login.Config{
 		Issuer: address, BaseURL: address, Key: key, Client: client, Log: log, Now: x.now,
 	}))(t)
 	x.pages = x.login.Handler()

@@ -134,7 +134,7 @@ func newWorld(ctx context.Context, x *site) (*world, error) {
 	}
 	for s, name := range []string{"org a", "org b"} {
 		email := strings.ReplaceAll(name, " ", "") + "@" + tag
-		g, a, _, err := x.login.CreateOrganization(ctx, name+" "+tag, resource.OrgUnspecified, resource.Account{Email: email, Password: cheapHash()})
+		g, a, _, err := x.people.CreateOrganization(ctx, name+" "+tag, resource.OrgUnspecified, resource.Account{Email: email, Password: cheapHash()})
 		if err != nil {
 			return nil, err
 		}

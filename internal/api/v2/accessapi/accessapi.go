@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/access/simulation"
 	"github.com/holdfast-dev/holdfast/internal/ops/search"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
@@ -29,6 +30,7 @@ type Services struct {
 	Budgets    *budget.Service
 	STS        *sts.Service
 	Login      *login.Service
+	Accounts   *accounts.Service
 	Search     *search.Service
 }
 

@@ -11,7 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/signin/login"
+	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/provider"
 )
 
 func (s *server) ListSessions(ctx context.Context, r *pb.ListSessionsRequest) (*pb.ListSessionsResponse, error) {
@@ -19,7 +21,7 @@ func (s *server) ListSessions(ctx context.Context, r *pb.ListSessionsRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	all, current, err := s.Login.Sessions(ctx, identity)
+	all, current, err := s.Accounts.Sessions(ctx, identity)
 	return &pb.ListSessionsResponse{Sessions: wire.Convert(all, func(n resource.Session) *pb.Session {
 		p := sessionOf(n)
 		p.Current = n.ID == current
@@ -31,7 +33,7 @@ func sessionOf(n resource.Session) *pb.Session {
 	return &pb.Session{
 		Id: n.ID, IdentityUid: string(n.Identity), Agent: n.Agent, Address: n.Address, CreateTime: wire.Time(n.CreateTime),
 		UseTime: wire.Time(n.UsedTime), ExpireTime: wire.Time(n.ExpireTime), Browser: n.Browser,
-		Program: login.Program(n.Agent), IdentityProvider: string(n.Voucher.Provider()),
+		Program: input.Program(n.Agent), IdentityProvider: string(n.Voucher.Provider()),
 	}
 }
 
@@ -48,11 +50,11 @@ func (s *server) EndSession(ctx context.Context, r *pb.EndSessionRequest) (*empt
 	case !sessionID.MatchString(id):
 		return nil, fault.Field("id", "is not the id of a session")
 	case id == "-":
-		_, err = s.Login.EndSessions(ctx, identity)
+		_, err = s.Accounts.EndSessions(ctx, identity)
 	case id == "current":
-		err = s.Login.EndSession(ctx, "")
+		err = s.Accounts.EndSession(ctx, "")
 	default:
-		err = s.Login.EndSession(ctx, id)
+		err = s.Accounts.EndSession(ctx, id)
 	}
 	return &emptypb.Empty{}, err
 }
@@ -74,7 +76,7 @@ func (s *server) CreateAccount(ctx context.Context, r *pb.CreateAccountRequest) 
 	if err != nil {
 		return nil, err
 	}
-	a, link, err := s.Login.CreateAccount(ctx, parent,
+	a, link, err := s.Accounts.CreateAccount(ctx, parent,
 		resource.Account{Email: r.GetAccount().GetEmail(), Name: r.GetAccount().GetName()}, role)
 	out := &pb.CreateAccountResponse{Account: accountOf(a, 0), Link: linkOf(link)}
 	if resource.IsDryRun(ctx) {
@@ -83,7 +85,7 @@ func (s *server) CreateAccount(ctx context.Context, r *pb.CreateAccountRequest) 
 	return out, err
 }
 
-func linkOf(l login.OneTimeLink) *pb.AccountLink {
+func linkOf(l accounts.OneTimeLink) *pb.AccountLink {
 	return &pb.AccountLink{Url: l.URL, ExpireTime: wire.Time(l.ExpireTime)}
 }
 
@@ -92,7 +94,7 @@ func (s *server) CreateAccountLink(ctx context.Context, r *pb.CreateAccountLinkR
 	if err != nil {
 		return nil, err
 	}
-	link, err := s.Login.CreateLink(ctx, uid, r.GetResetFactors())
+	link, err := s.Accounts.CreateLink(ctx, uid, r.GetResetFactors())
 	if resource.IsDryRun(ctx) {
 		link.URL = "" // there is no such link
 	}
@@ -100,7 +102,7 @@ func (s *server) CreateAccountLink(ctx context.Context, r *pb.CreateAccountLinkR
 }
 
 func (s *server) DeleteAccount(ctx context.Context, r *pb.DeleteAccountRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.Login.DeleteAccount)
+	return wire.Delete(ctx, "uid", r.GetUid(), s.Accounts.DeleteAccount)
 }
 
 func (s *server) ListAccounts(ctx context.Context, r *pb.ListAccountsRequest) (*pb.ListAccountsResponse, error) {
@@ -108,7 +110,7 @@ func (s *server) ListAccounts(ctx context.Context, r *pb.ListAccountsRequest) (*
 		return nil, fault.Field("email", "is not an e-mail address")
 	}
 	f := resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), Name: resource.NormalEmail(r.GetEmail())}
-	accounts, passkeys, err := s.Login.ListAccounts(ctx, f, wire.Params(r))
+	accounts, passkeys, err := s.Accounts.ListAccounts(ctx, f, wire.Params(r))
 	p := wire.PageOf(ctx, accounts, func(a resource.Account) *pb.Account { return accountOf(a, passkeys[a.UID]) })
 	return &pb.ListAccountsResponse{
 		Accounts: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
@@ -116,7 +118,7 @@ func (s *server) ListAccounts(ctx context.Context, r *pb.ListAccountsRequest) (*
 }
 
 func (s *server) GetSignInRules(ctx context.Context, r *pb.GetSignInRulesRequest) (*pb.SignInRules, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.Login.Rules, rulesOf)
+	return wire.Get(ctx, "uid", r.GetUid(), s.Accounts.Rules, rulesOf)
 }
 
 func (s *server) UpdateSignInRules(ctx context.Context, r *pb.UpdateSignInRulesRequest) (*pb.SignInRules, error) {
@@ -128,7 +130,7 @@ func (s *server) UpdateSignInRules(ctx context.Context, r *pb.UpdateSignInRulesR
 		return nil, err
 	}
 	rules := resource.SignInRules{Organization: uid, LocalOff: !r.GetRules().GetLocalAccounts()}
-	return rulesOf(rules), s.Login.SetRules(ctx, rules)
+	return rulesOf(rules), s.Accounts.SetRules(ctx, rules)
 }
 
 func rulesOf(r resource.SignInRules) *pb.SignInRules {
@@ -140,7 +142,7 @@ func (s *server) TestIdentityProvider(
 ) (*pb.TestIdentityProviderResponse, error) {
 	v, err := s.verdict(ctx, r)
 	return &pb.TestIdentityProviderResponse{
-		Checks: wire.Convert(v.Findings, func(f login.Finding) *pb.ProviderCheck {
+		Checks: wire.Convert(v.Findings, func(f provider.Finding) *pb.ProviderCheck {
 			return &pb.ProviderCheck{Name: f.Name, Ok: f.OK, Detail: f.Detail}
 		}),
 		Ready: v.Ready, RedirectUri: v.RedirectURI, TrialUrl: v.TrialURL,
@@ -148,24 +150,24 @@ func (s *server) TestIdentityProvider(
 }
 
 // verdict tests the provider that a request describes, or else the one it names.
-func (s *server) verdict(ctx context.Context, r *pb.TestIdentityProviderRequest) (login.Verdict, error) {
+func (s *server) verdict(ctx context.Context, r *pb.TestIdentityProviderRequest) (provider.Verdict, error) {
 	if r.GetIdentityProvider() == nil {
 		uid, err := resource.ParseUID("uid", r.GetUid())
 		if err != nil {
-			return login.Verdict{}, err
+			return provider.Verdict{}, err
 		}
 		return s.Login.TestProvider(ctx, uid)
 	}
 	if r.GetUid() != "" {
-		return login.Verdict{}, fault.Field("uid", "cannot be combined with identity_provider")
+		return provider.Verdict{}, fault.Field("uid", "cannot be combined with identity_provider")
 	}
 	parent, err := resource.ParseUID("parent", r.GetParent())
 	if err != nil {
-		return login.Verdict{}, err
+		return provider.Verdict{}, err
 	}
 	var p resource.IdentityProvider
 	if err := ReadProvider(r.GetIdentityProvider(), &p); err != nil {
-		return login.Verdict{}, err
+		return provider.Verdict{}, err
 	}
 	return s.Login.TestNewProvider(ctx, parent, p)
 }
@@ -175,7 +177,7 @@ func (s *server) ListJoins(ctx context.Context, r *pb.ListJoinsRequest) (*pb.Lis
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Login.Joins(ctx, parent)
+	all, err := s.Accounts.Joins(ctx, parent)
 	return &pb.ListJoinsResponse{Joins: wire.Convert(all, func(j resource.Join) *pb.Join {
 		return &pb.Join{
 			InviteUid: string(j.Invite), GroupUid: string(j.Group), RoleUid: string(j.Role), IdentityUid: string(j.Identity),

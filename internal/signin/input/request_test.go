@@ -1,9 +1,9 @@
-package login_test
+package input_test
 
 import (
 	"testing"
 
-	"github.com/holdfast-dev/holdfast/internal/signin/login"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
 )
 
 func TestProgram(t *testing.T) {
@@ -18,7 +18,7 @@ func TestProgram(t *testing.T) {
 		"Mozilla/5.0 something new": "A browser",
 	}
 	for agent, want := range tests {
-		if got := login.Program(agent); got != want {
+		if got := input.Program(agent); got != want {
 			t.Errorf("Program(%q) = %q, want %q", agent, got, want)
 		}
 	}

@@ -27,21 +27,21 @@ type lastProvider struct {
 // forget the one before, because the person has come another way.
 func (s *Service) rememberProvider(w http.ResponseWriter, provider resource.UID) {
 	if provider == "" {
-		http.SetCookie(w, s.cookie(providerCookie, "", 0))
+		http.SetCookie(w, s.site.Cookie(providerCookie, "", 0))
 		return
 	}
 	b, err := json.Marshal(lastProvider{provider, s.cfg.Now().Add(knownLife).Unix()})
 	if err != nil {
 		return // impossible, and the cookie is optional
 	}
-	http.SetCookie(w, s.sealedCookie(providerCookie, sealedProvider, b, knownLife))
+	http.SetCookie(w, s.site.SealedCookie(providerCookie, sealedProvider, b, knownLife))
 }
 
 // offerLastProvider puts the provider that the browser was last used with before
 // all others, if it can still be used here.
 func (s *Service) offerLastProvider(r *http.Request, f *flow, p *signInPage) error {
 	var last lastProvider
-	b, ok := s.openCookie(r, providerCookie, sealedProvider)
+	b, ok := s.site.OpenCookie(r, providerCookie, sealedProvider)
 	if !ok || json.Unmarshal(b, &last) != nil || s.cfg.Now().Unix() >= last.Expires {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (s *Service) offerLastProvider(r *http.Request, f *flow, p *signInPage) err
 	if err != nil {
 		return err
 	}
-	org, err := s.organizationName(r.Context(), idp.UID)
+	org, err := s.admin.OrganizationName(r.Context(), idp.UID)
 	p.Providers = []Choice{{string(idp.UID), idp.Name, org}}
 	return err
 }

@@ -1,4 +1,4 @@
-package login
+package password
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package login
+package password
 
 import (
 	"math/rand/v2"
@@ -24,7 +24,7 @@ func TestPasswordsThatAreGuessed(t *testing.T) {
 		"kX9#mQ2$vL7p": true, "two yellow submarines": true, "Übergrößenträger-37": true,
 	}
 	for password, good := range tests {
-		err := checkPassword(password, "olga.owner@acme.example", "Olga Owner", "acme", "Müller")
+		err := Check(password, "olga.owner@acme.example", "Olga Owner", "acme", "Müller")
 		if good != (err == nil) {
 			t.Errorf("%q: %v", password, err)
 		}
@@ -33,7 +33,7 @@ func TestPasswordsThatAreGuessed(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	_ = checkPassword(strings.Repeat("aA1!password qwerty ", 25), "olga@acme.example")
+	_ = Check(strings.Repeat("aA1!password qwerty ", 25), "olga@acme.example")
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("a long password takes %s", took)
 	}

@@ -1,7 +1,8 @@
-package login
+package accounts
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 
@@ -30,7 +31,7 @@ type Recovery struct {
 // It returns fault.FailedPrecondition, with the owners there are, if it is not
 // clear who is meant.
 func (s *Service) RecoverOwner(ctx context.Context, org resource.Group, email string) (r Recovery, err error) {
-	ctx = resource.WithActor(ctx, resource.Actor{Remote: operator, RequestID: newID()})
+	ctx = resource.WithActor(ctx, resource.Actor{Remote: operator, RequestID: rand.Text()})
 	owners, err := s.people.AccountsOfOwners(ctx, org.UID)
 	if err != nil {
 		return r, err
@@ -56,7 +57,7 @@ func (s *Service) RecoverOwner(ctx context.Context, org resource.Group, email st
 			return r, err
 		}
 	}
-	s.logActivity(ctx, "a one-time link was made for an owner", resource.Activity{Account: r.Account.UID})
+	s.LogActivity(ctx, "a one-time link was made for an owner", resource.Activity{Account: r.Account.UID})
 	allowed, err := s.people.LocalAllowed(ctx, r.Account)
 	if err == nil && !allowed {
 		r.AllowLocal = true
@@ -99,7 +100,7 @@ func (s *Service) RenewFirstLink(ctx context.Context, org resource.UID, email st
 	if err != nil {
 		return "", err
 	}
-	ctx = resource.WithActor(ctx, resource.Actor{Remote: operator, RequestID: newID()})
+	ctx = resource.WithActor(ctx, resource.Actor{Remote: operator, RequestID: rand.Text()})
 	var made OneTimeLink
 	_, err = s.accounts.UpdateAccount(ctx, a.UID, func(a *resource.Account) error {
 		made = s.newLink(ctx, a, false)

@@ -1,16 +1,15 @@
-package login
+package site
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"net/http"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
 )
 
 // Limits of wrong attempts. They apply to the network that guesses before they
@@ -20,9 +19,8 @@ import (
 const (
 	window     = 15 * time.Minute
 	perAccount = 10  // per window, account and network
-	perAddress = 100 // per window and network, at all accounts
+	PerAddress = 100 // per window and network, at all accounts
 	perKnown   = 5   // per window, in addition, for a browser that has signed in to the account
-	maxDevices = 60  // device authorizations per window and network
 
 	freeTries    = 20          // at one account from everywhere, before delays begin
 	firstDelay   = time.Second // after the first attempt that is not free; doubles with each
@@ -119,86 +117,56 @@ func (l *limits) release(keys ...string) {
 	}
 }
 
-// An attempt is the permission to check one password or code.
-type attempt struct {
-	release func()         // for an attempt that succeeded or was not made
-	known   []knownAccount // if not nil, only these accounts may be tried
+// Acquire counts an attempt at key and returns 0, or returns how long to wait if
+// there were most in the last 15 minutes.
+func (s *Site) Acquire(key string, most int) (wait time.Duration) { return s.limits.acquire(key, most) }
+
+// Release undoes Acquire, for an attempt that succeeded or was not made.
+func (s *Site) Release(keys ...string) { s.limits.release(keys...) }
+
+// An Attempt is the permission to check one password or code.
+type Attempt struct {
+	Release func()   // for an attempt that succeeded or was not made
+	Known   []string // if not nil, only these of the known accounts may be tried
 }
 
-// acquireAttempt acquires an attempt at what, from the network of r. what is
+// AcquireAttempt acquires an attempt at what, from the network of r. what is
 // the name of an account or a name that an account could have: it makes no
-// difference whether there is one. known are the accounts of that name that
-// the browser has signed in to. It may try these when the general limits are
+// difference whether there is one. known are the ids of the accounts of that
+// name that the browser has signed in to. It may try these when the general limits are
 // reached, within a limit of its own.
-func (s *Service) acquireAttempt(r *http.Request, what string, known []knownAccount) (t attempt, wait time.Duration) {
-	n := network(r)
+func (s *Site) AcquireAttempt(r *http.Request, what string, known []string) (t Attempt, wait time.Duration) {
+	n := input.Network(r)
 	address, pair, account := "address "+n, "pair "+n+" "+what, "account "+what
-	if wait = s.limits.acquire(address, perAddress); wait == 0 {
+	if wait = s.limits.acquire(address, PerAddress); wait == 0 {
 		if wait = s.limits.acquire(pair, perAccount); wait == 0 {
 			if wait = s.limits.acquireWithBackoff(account); wait == 0 {
-				return attempt{release: func() { s.limits.release(address, pair, account) }}, 0
+				return Attempt{Release: func() { s.limits.release(address, pair, account) }}, 0
 			}
 			s.limits.release(pair)
 		}
 		s.limits.release(address)
 	}
 	var keys []string
-	for _, k := range known {
-		if key := "known " + k.ID; s.limits.acquire(key, perKnown) == 0 {
-			keys, t.known = append(keys, key), append(t.known, k)
+	for _, id := range known {
+		if key := "known " + id; s.limits.acquire(key, perKnown) == 0 {
+			keys, t.Known = append(keys, key), append(t.Known, id)
 		}
 	}
-	if t.known == nil {
+	if t.Known == nil {
 		return t, wait
 	}
-	t.release = func() { s.limits.release(keys...) }
+	t.Release = func() { s.limits.release(keys...) }
 	return t, 0
 }
 
-const (
-	knownCookie      = "hf_known"
-	sealedKnown      = "known browser"
-	knownLife        = 180 * 24 * time.Hour
-	maxKnownAccounts = 4 // accounts that a browser remembers; more people seldom share one
-)
-
-// A knownAccount is an account that a browser has signed in to, stored in a
-// sealed cookie. It proves nothing else. It gives the browser some attempts of
-// its own at the account, so that the guesses of others do not lock its owner
-// out.
-type knownAccount struct {
-	Account resource.UID `json:"account"`
-	ID      string       `json:"id"`    // attempts are counted by this id
-	Expires int64        `json:"until"` // in seconds
-
-	account resource.Account // set by knownFor
-}
-
-// knownAccounts returns the accounts that the browser of a request has signed
-// in to.
-func (s *Service) knownAccounts(r *http.Request) (all []knownAccount) {
-	b, ok := s.openCookie(r, knownCookie, sealedKnown)
-	if !ok || json.Unmarshal(b, &all) != nil {
-		return nil
+// TooMany tells somebody who has to wait how else to sign in. The text is the
+// same whether or not there is such an account.
+func TooMany(wait time.Duration) string {
+	text := "a moment"
+	if wait > 5*time.Second {
+		text = strings.TrimSuffix(ago(wait+time.Minute), " ago")
 	}
-	return slices.DeleteFunc(all, func(k knownAccount) bool { return s.cfg.Now().Unix() >= k.Expires })
-}
-
-// knownTo returns the browser's entry for an account, if there is one.
-func (s *Service) knownTo(r *http.Request, account resource.UID) []knownAccount {
-	return slices.DeleteFunc(s.knownAccounts(r), func(k knownAccount) bool { return k.Account != account })
-}
-
-// rememberBrowser adds an account that the browser has signed in to. Entries
-// for other accounts stay as they are, so that signing in to one account gives
-// no new attempts at another.
-func (s *Service) rememberBrowser(w http.ResponseWriter, r *http.Request, account resource.UID) {
-	others := slices.DeleteFunc(s.knownAccounts(r), func(k knownAccount) bool { return k.Account == account })
-	newest := knownAccount{Account: account, ID: newID(), Expires: s.cfg.Now().Add(knownLife).Unix()}
-	all := append([]knownAccount{newest}, others...)
-	b, err := json.Marshal(all[:min(len(all), maxKnownAccounts)])
-	if err != nil {
-		return // impossible, and the cookie is optional
-	}
-	http.SetCookie(w, s.sealedCookie(knownCookie, sealedKnown, b, knownLife))
+	return "Too many tries. Wait " + text + " and try again, use a passkey or a browser that you have signed in " +
+		"with before, or ask an administrator for a one-time link."
 }

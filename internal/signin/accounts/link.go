@@ -1,0 +1,104 @@
+package accounts
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/mail"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// linkLife is how long a one-time link is valid.
+const linkLife = 24 * time.Hour
+
+// A OneTimeLink is an address at which the password of an account can be set
+// once.
+type OneTimeLink struct {
+	URL        string
+	ExpireTime time.Time
+}
+
+// newLink gives an account a one-time link and returns it; it cannot be read
+// again. The link allows no more than its maker may do when it is followed.
+// Without a caller, the maker is the operator.
+func (s *Service) newLink(ctx context.Context, a *resource.Account, factors bool) OneTimeLink {
+	code, ends := rand.Text()+rand.Text(), s.now().Add(linkLife)
+	a.Link = resource.Link{Digest: signindb.Digest("link " + code), Expires: ends, Factors: factors}
+	if c, ok := authz.CallerFrom(ctx); ok {
+		a.Link.Maker = &resource.Maker{Identity: c.Identity, Narrowing: c.Narrowing()}
+	}
+	return OneTimeLink{s.url("/link?code=" + code), ends}
+}
+
+// CheckLinkMaker checks that whoever made the link of an account may now do
+// everything that the account may: it may have been given more since.
+func (s *Service) CheckLinkMaker(ctx context.Context, a resource.Account) error {
+	if a.Link.Maker == nil {
+		return nil
+	}
+	if err := s.authz.EnsureCurrent(ctx); err != nil {
+		return err
+	}
+	maker := authz.Caller{Identity: a.Link.Maker.Identity, Caps: a.Link.Maker.Caps, Scopes: a.Link.Maker.Scopes}
+	err := s.authz.RequireBecomeBy(ctx, maker, a.Identity)
+	if errors.Is(err, fault.PermissionDenied) || errors.Is(err, fault.FailedPrecondition) {
+		return fault.Unmet("LINK_OUTGROWN", "the account may do more now than whoever made this link; "+
+			"ask somebody who may do as much for a new one")
+	}
+	return err
+}
+
+// mailLink returns what adds the message with a one-time link to the
+// transaction that makes it. It is for the address that the account was made
+// with.
+func (s *Service) mailLink(
+	ctx context.Context, a resource.Account, link *OneTimeLink,
+) ([]func(*store.Tx) error, error) {
+	if s.cfg.Mail == nil {
+		return nil, nil
+	}
+	org, err := s.OrganizationName(ctx, a.UID)
+	if err != nil {
+		return nil, err
+	}
+	return s.cfg.Mail.With(ctx, func() mail.Message {
+		return s.cfg.Mail.Link(a.UID.Root(), a.Email, org, link.URL, link.ExpireTime)
+	}), nil
+}
+
+// CreateLink creates a one-time link of an account and voids the previous one.
+// Whoever has the link can become that person, so the caller needs
+// identity.update on the account and everything that the person may do. If
+// factors is true, following the link removes passkeys and one-time passwords.
+func (s *Service) CreateLink(ctx context.Context, uid resource.UID, factors bool) (link OneTimeLink, _ error) {
+	if err := s.authz.Require(ctx, resource.IdentityUpdate, uid); err != nil {
+		return link, err
+	}
+	var also []func(*store.Tx) error
+	if s.cfg.Mail != nil {
+		a, err := s.accounts.Account(ctx, uid)
+		if err == nil {
+			also, err = s.mailLink(ctx, a, &link)
+		}
+		if err != nil {
+			return link, err
+		}
+	}
+	_, err := s.accounts.UpdateAccountAnd(ctx, uid, func(a *resource.Account) error {
+		if err := s.authz.RequireBecome(ctx, a.Identity); err != nil {
+			return err
+		}
+		link = s.newLink(ctx, a, factors)
+		return nil
+	}, also, resource.LinkCreated)
+	if err == nil && !resource.IsDryRun(ctx) {
+		s.LogActivity(ctx, "a one-time link was made", resource.Activity{Account: uid})
+	}
+	return link, err
+}

@@ -1,0 +1,225 @@
+package factor
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+)
+
+// newWebAuthn returns the WebAuthn relying party, or nil if our address is an
+// IP address: browsers bind passkeys to domain names.
+func newWebAuthn(origin *url.URL) (*webauthn.WebAuthn, error) {
+	if net.ParseIP(origin.Hostname()) != nil {
+		return nil, nil
+	}
+	return webauthn.New(&webauthn.Config{
+		RPID: origin.Hostname(), RPDisplayName: "Holdfast",
+		RPOrigins: []string{origin.Scheme + "://" + origin.Host},
+		AuthenticatorSelection: protocol.AuthenticatorSelection{
+			ResidentKey: protocol.ResidentKeyRequirementRequired, UserVerification: protocol.VerificationRequired,
+		},
+	})
+}
+
+// A passkeyUser is an account as a webauthn.User. org is the name of its
+// organization, which is shown when a passkey is created.
+type passkeyUser struct {
+	resource.Account
+	org string
+}
+
+// WebAuthnID implements webauthn.User.
+func (u passkeyUser) WebAuthnID() []byte { return signindb.Digest(string(u.UID)) }
+
+// WebAuthnName implements webauthn.User.
+func (u passkeyUser) WebAuthnName() string {
+	if u.org == "" {
+		return u.Email
+	}
+	return accountLabel(u.Account, u.org)
+}
+
+// WebAuthnDisplayName implements webauthn.User.
+func (u passkeyUser) WebAuthnDisplayName() string {
+	return cmp.Or(u.Account.Name, u.Email)
+}
+
+// WebAuthnCredentials implements webauthn.User.
+func (u passkeyUser) WebAuthnCredentials() (all []webauthn.Credential) {
+	for _, p := range u.Passkeys {
+		var c webauthn.Credential
+		if json.Unmarshal(p.Detail, &c) == nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// Options are what a page passes to the browser's WebAuthn API.
+type Options map[string]any
+
+// BeginLogin begins an authentication ceremony: with a passkey of a or, if a is
+// nil, with any. It returns the options for the browser and the state to pass
+// to VerifyPasskey.
+func (c *Checker) BeginLogin(a *resource.Account) (_ Options, state []byte, err error) {
+	var options *protocol.CredentialAssertion
+	var ceremony *webauthn.SessionData
+	if a != nil {
+		preferred := webauthn.WithUserVerification(protocol.VerificationPreferred)
+		options, ceremony, err = c.webauthn.BeginLogin(passkeyUser{Account: *a}, preferred)
+	} else {
+		required := webauthn.WithUserVerification(protocol.VerificationRequired)
+		options, ceremony, err = c.webauthn.BeginDiscoverableLogin(required)
+	}
+	if err == nil {
+		state, err = json.Marshal(ceremony)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return Options{"publicKey": options.Response}, state, nil
+}
+
+// WrongPasskey is shown for a passkey that does not sign in.
+const WrongPasskey = "This passkey does not sign in here."
+
+// VerifyPasskey returns the account of a passkey that has answered the
+// challenge of a ceremony. If proved is not nil, the passkey is a second
+// factor, and proved reports whether the password of its account was right.
+// VerifyPasskey returns fault.Unauthenticated if the answer is not valid.
+func (c *Checker) VerifyPasskey(
+	ctx context.Context, state, credential []byte, proved func(resource.Account) bool,
+) (a resource.Account, _ error) {
+	wrong := func(err error) error {
+		return &fault.Error{Code: fault.Unauthenticated, Message: "Unauthenticated: " + WrongPasskey, Cause: err}
+	}
+	var ceremony webauthn.SessionData
+	if len(state) == 0 || json.Unmarshal(state, &ceremony) != nil {
+		return a, wrong(nil)
+	}
+	first, err := c.useChallenge(ctx, ceremony)
+	if err != nil {
+		return a, err
+	}
+	parsed, err := protocol.ParseCredentialRequestResponseBytes(credential)
+	if err != nil || !first {
+		return a, wrong(err)
+	}
+	if a, err = c.accounts.AccountWithPasskey(ctx, parsed.RawID); errors.Is(err, fault.NotFound) {
+		return a, wrong(err)
+	} else if err != nil {
+		return a, err
+	}
+	var used *webauthn.Credential
+	if proved != nil {
+		if !proved(a) {
+			return a, wrong(nil)
+		}
+		used, err = c.webauthn.ValidateLogin(passkeyUser{Account: a}, ceremony, parsed)
+	} else {
+		find := func(_, handle []byte) (webauthn.User, error) {
+			if !bytes.Equal(handle, passkeyUser{Account: a}.WebAuthnID()) {
+				return nil, errors.New("the passkey is of another account")
+			}
+			return passkeyUser{Account: a}, nil
+		}
+		used, err = c.webauthn.ValidateDiscoverableLogin(find, ceremony, parsed)
+	}
+	if err != nil || used.Authenticator.CloneWarning {
+		return a, wrong(err)
+	}
+	detail, err := json.Marshal(used)
+	if err != nil {
+		return a, err
+	}
+	return a, c.accounts.UsePasskey(ctx, used.ID, detail)
+}
+
+// useChallenge reports whether the challenge of a ceremony is answered for the
+// first time.
+func (c *Checker) useChallenge(ctx context.Context, ceremony webauthn.SessionData) (bool, error) {
+	return c.accounts.UseOnce(ctx, signindb.Digest("passkey "+ceremony.Challenge), c.now().Add(ceremonyLife))
+}
+
+// A registration is a ceremony that registers a new passkey. It expires, so that
+// a password typed once does not allow adding passkeys forever.
+type registration struct {
+	Expires  int64                // in seconds
+	Ceremony webauthn.SessionData `json:"Question"`
+}
+
+// BeginRegistration begins a ceremony that registers a new passkey of a. org is
+// the name of its organization. It returns the options for the browser and the
+// state to pass to AddPasskey.
+func (c *Checker) BeginRegistration(a resource.Account, org string) (_ Options, state []byte, _ error) {
+	var exclude []protocol.CredentialDescriptor
+	for _, c := range (passkeyUser{Account: a}).WebAuthnCredentials() {
+		exclude = append(exclude, c.Descriptor())
+	}
+	options, ceremony, err := c.webauthn.BeginRegistration(passkeyUser{a, org}, webauthn.WithExclusions(exclude))
+	if err == nil {
+		state, err = json.Marshal(registration{c.now().Add(ceremonyLife).Unix(), *ceremony})
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return Options{"publicKey": options.Response}, state, nil
+}
+
+// A Registration is a ceremony whose answer AddPasskey accepts.
+type Registration struct{ ceremony webauthn.SessionData }
+
+// UseRegistration returns the ceremony of the state that BeginRegistration
+// returned, once. It returns fault.FailedPrecondition if it has expired or was
+// used.
+func (c *Checker) UseRegistration(ctx context.Context, state []byte) (reg Registration, _ error) {
+	over := fault.New(fault.FailedPrecondition,
+		"Precondition failed: the question to the passkey is over; try again")
+	var begun registration
+	if json.Unmarshal(state, &begun) != nil || c.now().Unix() >= begun.Expires {
+		return reg, over
+	}
+	first, err := c.useChallenge(ctx, begun.Ceremony)
+	if err == nil && !first {
+		err = over
+	}
+	return Registration{begun.Ceremony}, err
+}
+
+// AddPasskey finishes a registration ceremony with the answer of the browser and
+// adds the passkey to a. It returns fault.InvalidArgument if the answer is not
+// valid.
+func (c *Checker) AddPasskey(
+	ctx context.Context, a resource.Account, reg Registration, credential []byte, name string,
+) error {
+	invalid := func(why string, err error) error {
+		return &fault.Error{Code: fault.InvalidArgument, Message: "Invalid argument: the passkey " + why, Cause: err}
+	}
+	parsed, err := protocol.ParseCredentialCreationResponseBytes(credential)
+	if err != nil {
+		return invalid("cannot be read", err)
+	}
+	made, err := c.webauthn.CreateCredential(passkeyUser{Account: a}, reg.ceremony, parsed)
+	if err != nil {
+		return invalid("did not prove itself", err)
+	}
+	detail, err := json.Marshal(made)
+	if err != nil {
+		return err
+	}
+	name = cmp.Or(input.Short(name), "Passkey of "+c.now().UTC().Format(time.DateOnly))
+	return c.accounts.AddPasskey(ctx, a.UID, resource.Passkey{ID: made.ID, Name: name, Detail: detail})
+}

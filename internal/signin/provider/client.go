@@ -1,0 +1,221 @@
+// Package provider is an OpenID Connect client of the identity providers of
+// organizations. It sends people there to sign in, reads the claims that come
+// back, and tests whether a provider is set up correctly.
+package provider
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/oauth2"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
+)
+
+const (
+	discoveryLife    = 10 * time.Minute
+	maxCachedIssuers = 1000
+	maxAnswer        = 1 << 20 // bytes of a response
+)
+
+// A Client is a client of the identity providers of organizations.
+type Client struct {
+	cfg      Config
+	client   *http.Client
+	accounts *signindb.Store // remembers codes that were used
+	cache    *lru.Cache[string, *discovery]
+}
+
+// Config configures a Client.
+type Config struct {
+	Issuer string       // our own address, and the base of redirect URIs
+	Key    secret.Key   // opens client secrets
+	Client *http.Client // for addresses that others choose; nil is outbound.Client
+	Now    func() time.Time
+}
+
+// A discovery is the discovery document of an issuer.
+type discovery struct {
+	*oidc.Provider
+	at       time.Time
+	metadata metadata
+}
+
+type metadata struct {
+	Authorization string   `json:"authorization_endpoint"`
+	Token         string   `json:"token_endpoint"`
+	Userinfo      string   `json:"userinfo_endpoint"`
+	Keys          string   `json:"jwks_uri"`
+	Challenges    []string `json:"code_challenge_methods_supported"`
+	Scopes        []string `json:"scopes_supported"`
+	ResponseTypes []string `json:"response_types_supported"`
+	SendsIssuer   bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
+// New returns a client. accounts remembers the codes that were used.
+func New(accounts *signindb.Store, cfg Config) *Client {
+	limited := *cmp.Or(cfg.Client, outbound.Client(outbound.Config{}))
+	limited.Transport = limitTransport{cmp.Or(limited.Transport, http.DefaultTransport)}
+	cache, _ := lru.New[string, *discovery](maxCachedIssuers) // fails only for a size of 0
+	return &Client{cfg: cfg, client: &limited, accounts: accounts, cache: cache}
+}
+
+// A limitTransport limits the size of responses, because the libraries read
+// them to their end.
+type limitTransport struct{ next http.RoundTripper }
+
+func (l limitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := l.next.RoundTrip(r)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+	}
+	return resp, err
+}
+
+func (c *Client) context(ctx context.Context) context.Context {
+	return oidc.ClientContext(ctx, c.client)
+}
+
+// discover returns the discovery document of an issuer, from the cache unless
+// refresh is true. Its error may be shown to people.
+func (c *Client) discover(ctx context.Context, issuer string, refresh bool) (*discovery, error) {
+	d, ok := c.cache.Get(issuer)
+	if ok && !refresh && c.cfg.Now().Sub(d.at) < discoveryLife {
+		return d, nil
+	}
+	// The keys are fetched later with this context, so it must outlive the request.
+	p, err := oidc.NewProvider(c.context(context.WithoutCancel(ctx)), issuer)
+	if err != nil {
+		return nil, &Error{"its discovery document at " + issuer +
+			"/.well-known/openid-configuration cannot be used: " + discoveryReason(err), err}
+	}
+	d = &discovery{Provider: p, at: c.cfg.Now()}
+	if err := p.Claims(&d.metadata); err != nil {
+		return nil, &Error{"its discovery document is not of the right form", err}
+	}
+	if d.metadata.Authorization == "" || d.metadata.Token == "" {
+		return nil, &Error{"its discovery document has no authorization_endpoint or no token_endpoint", nil}
+	}
+	for _, e := range []string{d.metadata.Authorization, d.metadata.Token} {
+		if at, err := url.Parse(e); err != nil || at.Scheme != "https" && !input.IsLoopbackHost(at.Hostname()) {
+			return nil, &Error{"its discovery document names an endpoint that is not https", nil}
+		}
+	}
+	c.cache.Add(issuer, d)
+	return d, nil
+}
+
+// oauthConfig returns the configuration of our OAuth client at a provider.
+func (c *Client) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth2.Config, error) {
+	clientSecret := ""
+	if sealed := p.OIDC.ClientSecret.Sealed; len(sealed) > 0 {
+		plain, err := c.cfg.Key.Open(secret.ForClientSecrets, sealed)
+		if err != nil {
+			return nil, err
+		}
+		clientSecret = string(plain)
+	}
+	if plain := p.OIDC.ClientSecret.Plain; plain != "" { // a secret that is only being tested
+		clientSecret = plain
+	}
+	scopes := []string{oidc.ScopeOpenID}
+	for _, scope := range slices.Concat([]string{"profile", "email"}, p.OIDC.AdditionalScopes) {
+		if !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	endpoint := d.Endpoint()
+	if clientSecret == "" {
+		endpoint.AuthStyle = oauth2.AuthStyleInParams
+	}
+	return &oauth2.Config{
+		ClientID: p.OIDC.ClientID, ClientSecret: clientSecret, Endpoint: endpoint,
+		RedirectURL: c.redirectURI(d, p), Scopes: scopes,
+	}, nil
+}
+
+// at returns the public address of one of our paths.
+func (c *Client) at(path string) string { return strings.TrimSuffix(c.cfg.Issuer, "/") + path }
+
+// SharedRedirect is the path of the redirect URI that all providers share. It
+// is known before a provider exists, so that a client can be registered first.
+const SharedRedirect = "/oauth/callback"
+
+// redirectURI returns the redirect URI of a provider: the one that all share,
+// or one of its own, under which the response of another provider cannot
+// arrive. d may be nil, if the provider cannot be asked.
+func (c *Client) redirectURI(d *discovery, p resource.IdentityProvider) string {
+	if sharesRedirect(d, p) {
+		return c.at(SharedRedirect)
+	}
+	return c.ownRedirectURI(p.UID)
+}
+
+func (c *Client) ownRedirectURI(provider resource.UID) string {
+	return c.at(SharedRedirect + "/" + LastSegment(provider))
+}
+
+// sharesRedirect reports whether a provider uses the shared redirect URI. At
+// that address a malicious provider can have the response of another one
+// passed off as its own, and so is sent a code of the other (RFC 9700, 4.4).
+// The code is worthless to it if our client there has a secret, because here no
+// code is accepted twice. A client without a secret shares the address only if
+// its issuer names itself in responses, so that they are not mistaken.
+func sharesRedirect(d *discovery, p resource.IdentityProvider) bool {
+	return p.SharedRedirect && (!p.OIDC.ClientSecret.Empty() || d == nil || d.metadata.SendsIssuer)
+}
+
+// LastSegment returns the last segment of a UID, which ends a redirect URI of its own.
+func LastSegment(uid resource.UID) string {
+	text := string(uid)
+	return text[strings.LastIndexByte(text, '/')+1:]
+}
+
+// usesPKCE reports whether to use PKCE with a provider: whenever possible,
+// because it makes a stolen or injected code worthless.
+func usesPKCE(d *discovery, p resource.IdentityProvider) bool {
+	return p.OIDC.PKCE || p.OIDC.ClientSecret.Empty() || slices.Contains(d.metadata.Challenges, "S256")
+}
+
+// A Request is what an authorization request and its response have in common.
+type Request struct {
+	State    string
+	Nonce    string        // the ID token must repeat it
+	Verifier string        // PKCE code verifier
+	MaxAge   time.Duration // if not 0, the person must sign in again at the provider, no longer ago than this
+}
+
+// NewVerifier returns a new PKCE code verifier.
+func NewVerifier() string { return oauth2.GenerateVerifier() }
+
+// AuthCodeURL returns the address of an authorization request to p. Its error
+// is an *Error, or an outage.
+func (c *Client) AuthCodeURL(ctx context.Context, p resource.IdentityProvider, q Request) (string, error) {
+	d, err := c.discover(ctx, p.OIDC.Issuer, false)
+	if err != nil {
+		return "", err
+	}
+	cfg, err := c.oauthConfig(d, p)
+	if err != nil {
+		return "", err
+	}
+	options := []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("nonce", q.Nonce)}
+	if q.MaxAge > 0 { // a provider would otherwise answer with a session of its own
+		options = append(options, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
+	}
+	if usesPKCE(d, p) {
+		options = append(options, oauth2.S256ChallengeOption(q.Verifier))
+	}
+	return cfg.AuthCodeURL(q.State, options...), nil
+}

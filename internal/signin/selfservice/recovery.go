@@ -1,0 +1,46 @@
+package selfservice
+
+import (
+	"encoding/base64"
+	"html/template"
+	"net/http"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/signin/factor"
+	"github.com/holdfast-dev/holdfast/internal/signin/input"
+	"github.com/holdfast-dev/holdfast/internal/signin/site"
+)
+
+// recoveryRenew creates new recovery codes after the password was checked, and
+// voids the old ones.
+func (s *Service) recoveryRenew(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
+	if !factor.Has(a) {
+		return site.Redirect(w, r, "/account")
+	}
+	if err := s.verifyCurrentPassword(r, a, "recovery", input.Field(w, r, "current")); err != nil {
+		return err
+	}
+	return s.showRecovery(w, r, a, "")
+}
+
+// showRecovery creates recovery codes for an account and shows them, which is
+// possible only now.
+func (s *Service) showRecovery(w http.ResponseWriter, r *http.Request, a resource.Account, notice string) error {
+	codes, err := s.factors.RenewRecoveryCodes(r.Context(), a)
+	if err != nil {
+		return site.Titled("Recovery codes cannot be made", err)
+	}
+	s.admin.LogChange(r.Context(), "recovery codes were made", a)
+	return s.site.Show(w, r, http.StatusOK, "recovery", &recoveryPage{
+		Email: a.Email, Codes: codes, Notice: notice, Download: s.recoveryFile(a.Email, codes),
+	})
+}
+
+// recoveryFile returns recovery codes as a file inside an address, so that they
+// can be downloaded without a script and without the server keeping them.
+func (s *Service) recoveryFile(email string, codes []string) template.URL {
+	text := "Recovery codes of " + email + " on " + s.site.Origin().Host + "\n" +
+		"Each signs you in once, after your password.\n\n" + strings.Join(codes, "\n") + "\n"
+	return template.URL("data:text/plain;charset=utf-8;base64," + base64.StdEncoding.EncodeToString([]byte(text)))
+}
