@@ -1,6 +1,5 @@
-// Package factor checks and registers the factors with which people prove who
-// they are, besides passwords: one-time passwords of an authenticator app,
-// recovery codes, and passkeys.
+// Package factor checks and registers the credentials of accounts other than
+// passwords: one-time passwords of authenticator apps, recovery codes, and passkeys.
 package factor
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
 )
 
-// ceremonyLife is how long a person has for an answer of their authenticator.
+// ceremonyLife is the time in which an authenticator must respond to a challenge.
 const ceremonyLife = 15 * time.Minute
 
 // A Checker checks and registers factors. It is safe for concurrent use.
@@ -39,10 +38,10 @@ func New(accounts *signindb.Store, origin *url.URL, key secret.Key, now func() t
 // Passkeys reports whether browsers support passkeys at our address.
 func (c *Checker) Passkeys() bool { return c.webauthn != nil }
 
-// Has reports whether an account has a second factor, which recovery
-// codes can replace.
+// Has reports whether an account has a second factor. Recovery codes can replace a
+// second factor and do not count as one.
 func Has(a resource.Account) bool { return len(a.TOTP) > 0 || len(a.Passkeys) > 0 }
 
-// accountLabel returns the name of an account for authenticators. It has the
-// organization, because one address can have accounts in several.
+// accountLabel returns the name of an account for authenticators. It contains the
+// organization, because one e-mail address can have accounts in several.
 func accountLabel(a resource.Account, org string) string { return a.Email + " (" + org + ")" }

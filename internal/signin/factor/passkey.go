@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
 )
 
-// newWebAuthn returns the WebAuthn relying party, or nil if our address is an
-// IP address: browsers bind passkeys to domain names.
+// newWebAuthn returns the WebAuthn relying party. It returns nil if the host of origin
+// is an IP address, because browsers bind passkeys to domain names.
 func newWebAuthn(origin *url.URL) (*webauthn.WebAuthn, error) {
 	if net.ParseIP(origin.Hostname()) != nil {
 		return nil, nil
@@ -58,22 +58,22 @@ func (u passkeyUser) WebAuthnDisplayName() string {
 }
 
 // WebAuthnCredentials implements webauthn.User.
-func (u passkeyUser) WebAuthnCredentials() (all []webauthn.Credential) {
+func (u passkeyUser) WebAuthnCredentials() (credentials []webauthn.Credential) {
 	for _, p := range u.Passkeys {
 		var c webauthn.Credential
 		if json.Unmarshal(p.Detail, &c) == nil {
-			all = append(all, c)
+			credentials = append(credentials, c)
 		}
 	}
-	return all
+	return credentials
 }
 
-// Options are what a page passes to the browser's WebAuthn API.
+// Options are the options that a page passes to the browser's WebAuthn API.
 type Options map[string]any
 
-// BeginLogin begins an authentication ceremony: with a passkey of a or, if a is
-// nil, with any. It returns the options for the browser and the state to pass
-// to VerifyPasskey.
+// BeginLogin begins an authentication ceremony. It accepts a passkey of a or, if a is
+// nil, any passkey. It returns the options for the browser, and the state to pass to
+// VerifyPasskey.
 func (c *Checker) BeginLogin(a *resource.Account) (_ Options, state []byte, err error) {
 	var options *protocol.CredentialAssertion
 	var ceremony *webauthn.SessionData
@@ -93,13 +93,13 @@ func (c *Checker) BeginLogin(a *resource.Account) (_ Options, state []byte, err 
 	return Options{"publicKey": options.Response}, state, nil
 }
 
-// WrongPasskey is shown for a passkey that does not sign in.
+// WrongPasskey is the message for a passkey that is not accepted.
 const WrongPasskey = "This passkey does not sign in here."
 
-// VerifyPasskey returns the account of a passkey that has answered the
-// challenge of a ceremony. If proved is not nil, the passkey is a second
-// factor, and proved reports whether the password of its account was right.
-// VerifyPasskey returns fault.Unauthenticated if the answer is not valid.
+// VerifyPasskey returns the account whose passkey has signed the challenge of a
+// ceremony. If the passkey is a second factor, proved is not nil and reports whether
+// the password of an account was right. VerifyPasskey returns fault.Unauthenticated
+// if the credential is not valid.
 func (c *Checker) VerifyPasskey(
 	ctx context.Context, state, credential []byte, proved func(resource.Account) bool,
 ) (a resource.Account, _ error) {
@@ -132,7 +132,7 @@ func (c *Checker) VerifyPasskey(
 	} else {
 		find := func(_, handle []byte) (webauthn.User, error) {
 			if !bytes.Equal(handle, passkeyUser{Account: a}.WebAuthnID()) {
-				return nil, errors.New("the passkey is of another account")
+				return nil, errors.New("the passkey belongs to another account")
 			}
 			return passkeyUser{Account: a}, nil
 		}
@@ -148,14 +148,15 @@ func (c *Checker) VerifyPasskey(
 	return a, c.accounts.UsePasskey(ctx, used.ID, detail)
 }
 
-// useChallenge reports whether the challenge of a ceremony is answered for the
-// first time.
+// useChallenge marks the challenge of a ceremony as used, and reports whether this is
+// its first use.
 func (c *Checker) useChallenge(ctx context.Context, ceremony webauthn.SessionData) (bool, error) {
 	return c.accounts.UseOnce(ctx, signindb.Digest("passkey "+ceremony.Challenge), c.now().Add(ceremonyLife))
 }
 
-// A registration is a ceremony that registers a new passkey. It expires, so that
-// a password typed once does not allow adding passkeys forever.
+// A registration is a ceremony that registers a new passkey. It expires, because the
+// person has typed their password before it and must not be able to add passkeys
+// forever.
 type registration struct {
 	Expires  int64                // in seconds
 	Ceremony webauthn.SessionData `json:"Question"`
@@ -179,29 +180,28 @@ func (c *Checker) BeginRegistration(a resource.Account, org string) (_ Options, 
 	return Options{"publicKey": options.Response}, state, nil
 }
 
-// A Registration is a ceremony whose answer AddPasskey accepts.
+// A Registration is a registration ceremony that AddPasskey can finish.
 type Registration struct{ ceremony webauthn.SessionData }
 
-// UseRegistration returns the ceremony of the state that BeginRegistration
-// returned, once. It returns fault.FailedPrecondition if it has expired or was
-// used.
+// UseRegistration returns the ceremony with the state from BeginRegistration. It
+// returns fault.FailedPrecondition if the ceremony has expired or was used.
 func (c *Checker) UseRegistration(ctx context.Context, state []byte) (reg Registration, _ error) {
-	over := fault.New(fault.FailedPrecondition,
-		"Precondition failed: the question to the passkey is over; try again")
+	expired := fault.New(fault.FailedPrecondition,
+		"Precondition failed: the request to the passkey has expired or was used; try again")
 	var begun registration
 	if json.Unmarshal(state, &begun) != nil || c.now().Unix() >= begun.Expires {
-		return reg, over
+		return reg, expired
 	}
 	first, err := c.useChallenge(ctx, begun.Ceremony)
 	if err == nil && !first {
-		err = over
+		err = expired
 	}
 	return Registration{begun.Ceremony}, err
 }
 
-// AddPasskey finishes a registration ceremony with the answer of the browser and
-// adds the passkey to a. It returns fault.InvalidArgument if the answer is not
-// valid.
+// AddPasskey finishes a registration ceremony with the credential from the browser,
+// and adds the passkey to a. It returns fault.InvalidArgument if the credential is
+// not valid.
 func (c *Checker) AddPasskey(
 	ctx context.Context, a resource.Account, reg Registration, credential []byte, name string,
 ) error {
@@ -214,7 +214,7 @@ func (c *Checker) AddPasskey(
 	}
 	made, err := c.webauthn.CreateCredential(passkeyUser{Account: a}, reg.ceremony, parsed)
 	if err != nil {
-		return invalid("did not prove itself", err)
+		return invalid("cannot be verified", err)
 	}
 	detail, err := json.Marshal(made)
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	recoveryCodes = 10
-	recoveryLen   = 10 // letters, of 5 bits each
+	recoveryCodes = 10 // codes per account
+	recoveryLen   = 10 // letters per code, of 5 bits each
 )
 
-// newRecoveryCodes creates recovery codes in the form in which they are shown.
-func newRecoveryCodes() (all []string) {
+// newRecoveryCodes returns new recovery codes as they are shown to people.
+func newRecoveryCodes() (codes []string) {
 	for range recoveryCodes {
 		text := rand.Text()
-		all = append(all, text[:recoveryLen/2]+"-"+text[recoveryLen/2:recoveryLen])
+		codes = append(codes, text[:recoveryLen/2]+"-"+text[recoveryLen/2:recoveryLen])
 	}
-	return all
+	return codes
 }
 
-// readRecoveryCode normalizes a code that a person has typed. Codes have no 0,
-// 1 or 8, so those are read as the letters that look like them.
+// readRecoveryCode normalizes a code that a person has typed. Codes contain no 0, 1
+// or 8, so it replaces these digits by the letters that look like them.
 func readRecoveryCode(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch r = unicode.ToUpper(r); {
@@ -43,23 +43,23 @@ func readRecoveryCode(text string) string {
 	}, text)
 }
 
-// recoveryDigest returns what is stored of a code. It is keyed with the
-// installation's key, so that the database alone does not allow trying out all
-// codes.
+// recoveryDigest returns the digest under which a code is stored. It is keyed with the
+// key of the installation, so that somebody who has only the database cannot find
+// codes by trying all of them.
 func (c *Checker) recoveryDigest(account resource.UID, code string) []byte {
 	m := hmac.New(sha256.New, c.key.Derive("recovery codes"))
 	m.Write([]byte(string(account) + " " + readRecoveryCode(code)))
 	return m.Sum(nil)
 }
 
-// UseRecoveryCode reports whether a code is a recovery code of an account, and
+// UseRecoveryCode reports whether a code is a valid recovery code of an account, and
 // voids it.
 func (c *Checker) UseRecoveryCode(ctx context.Context, a resource.Account, code string) (bool, error) {
 	return c.accounts.UseRecoveryCode(ctx, a.UID, c.recoveryDigest(a.UID, code))
 }
 
-// RenewRecoveryCodes gives an account new recovery codes, voids the old ones,
-// and returns the new ones, which cannot be read again.
+// RenewRecoveryCodes replaces the recovery codes of an account and returns the new
+// ones, which cannot be read again.
 func (c *Checker) RenewRecoveryCodes(ctx context.Context, a resource.Account) ([]string, error) {
 	codes := newRecoveryCodes()
 	var digests [][]byte

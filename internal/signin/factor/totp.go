@@ -18,17 +18,17 @@ import (
 
 const (
 	totpPeriod = 30 * time.Second
-	totpSkew   = 1   // periods that a clock may differ
+	totpSkew   = 1   // periods by which a clock may differ
 	qrSize     = 240 // pixels
 )
 
-// matchTOTP returns the period whose one-time password is code, if it is later
-// than the last that was used, or 0.
+// matchTOTP returns the period whose one-time password is code. It returns 0 if there
+// is none, or if the period is not later than last, the last one that was used.
 func matchTOTP(secret, code string, last int64, now time.Time) int64 {
 	for skew := -totpSkew; skew <= totpSkew; skew++ {
-		at := now.Add(time.Duration(skew) * totpPeriod)
-		step := at.Unix() / int64(totpPeriod.Seconds())
-		want, err := totp.GenerateCode(secret, at)
+		asOf := now.Add(time.Duration(skew) * totpPeriod)
+		step := asOf.Unix() / int64(totpPeriod.Seconds())
+		want, err := totp.GenerateCode(secret, asOf)
 		if err == nil && step > last && subtle.ConstantTimeCompare([]byte(want), []byte(code)) == 1 {
 			return step
 		}
@@ -38,8 +38,8 @@ func matchTOTP(secret, code string, last int64, now time.Time) int64 {
 
 func trimCode(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), " ", "") }
 
-// VerifyTOTP reports whether a code is a one-time password of an account, and
-// marks it as used.
+// VerifyTOTP reports whether a code is a valid one-time password of an account, and
+// marks it as used. Each one-time password is valid once.
 func (c *Checker) VerifyTOTP(ctx context.Context, a resource.Account, code string) (bool, error) {
 	secret, err := c.key.Open(secret.ForOneTimePasswords, a.TOTP)
 	if err != nil {
@@ -52,12 +52,12 @@ func (c *Checker) VerifyTOTP(ctx context.Context, a resource.Account, code strin
 	return c.accounts.UseTOTP(ctx, a.UID, step)
 }
 
-// A TOTPSecret is the secret from which an authenticator app makes one-time
+// A TOTPSecret is the secret from which an authenticator app computes one-time
 // passwords.
 type TOTPSecret struct{ key *otp.Key }
 
-// NewTOTP returns a new secret for the one-time passwords of an account. org is
-// the name of its organization, which the authenticator app shows.
+// NewTOTP returns a new secret for an account. org is the name of its organization,
+// which the authenticator app shows.
 func (c *Checker) NewTOTP(a resource.Account, org string) (TOTPSecret, error) {
 	key, err := totp.Generate(totp.GenerateOpts{
 		Issuer: "Holdfast " + c.origin.Hostname(), AccountName: accountLabel(a, org), SecretSize: 20,
@@ -65,13 +65,13 @@ func (c *Checker) NewTOTP(a resource.Account, org string) (TOTPSecret, error) {
 	return TOTPSecret{key}, err
 }
 
-// ParseTOTP returns the secret with that URL.
+// ParseTOTP returns the secret with that otpauth URL.
 func ParseTOTP(address string) (TOTPSecret, error) {
 	key, err := otp.NewKeyFromURL(address)
 	return TOTPSecret{key}, err
 }
 
-// URL returns the otpauth address of the secret.
+// URL returns the otpauth URL of the secret.
 func (t TOTPSecret) URL() string { return t.key.String() }
 
 // Text returns the secret in groups of four letters, which are easier to type.
@@ -94,8 +94,8 @@ func (t TOTPSecret) QR() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// EnableTOTP gives an account the secret t if code is one of its one-time
-// passwords, and reports whether it is.
+// EnableTOTP stores the secret t in an account if code is a one-time password of t,
+// and reports whether it is.
 func (c *Checker) EnableTOTP(ctx context.Context, a resource.Account, t TOTPSecret, code string) (bool, error) {
 	step := matchTOTP(t.key.Secret(), trimCode(code), 0, c.now())
 	if step == 0 {

@@ -19,37 +19,37 @@ import (
 const (
 	freshFor   = 10 * time.Minute // cached keys older than this are fetched again, in the background
 	trustedFor = 6 * time.Hour    // cached keys older than this are not trusted: the issuer has not answered
-	askAgain   = time.Minute      // before another fetch for a key id that was missing
-	retryAfter = 10 * time.Second // before another fetch from an issuer that failed
-	fetchLimit = 8 * time.Second  // for the discovery document and the keys together
-	waitLimit  = 10 * time.Second // for a fetch, including its time in the queue
+	askAgain   = time.Minute      // pause before another fetch because of an unknown key id
+	retryAfter = 10 * time.Second // pause before another fetch from an issuer that failed
+	fetchLimit = 8 * time.Second  // timeout for downloading the discovery document and the keys
+	waitLimit  = 10 * time.Second // timeout for a fetch, including its time in the queue
 
-	maxDiscovery = 64 << 10
-	maxKeySet    = 512 << 10
+	maxDiscovery = 64 << 10  // bytes
+	maxKeySet    = 512 << 10 // bytes
 
 	discoveryPath = "/.well-known/openid-configuration"
 )
 
 // A Source provides the keys of an issuer that cannot be discovered.
 type Source struct {
-	KeysURI string // where to fetch them, or
+	KeysURI string // address of the JSON Web Key Set; unused if Keys is set
 	Keys    []byte // the JSON Web Key Set itself
 }
 
 // Config configures Issuers. The zero value discovers the keys of public
 // issuers.
 type Config struct {
-	Client *http.Client      // for addresses that others choose; nil is outbound.Client's
+	Client *http.Client      // client for addresses that tenants choose; nil is outbound.Client
 	Fixed  map[string]Source // by issuer
 	Now    func() time.Time  // nil is time.Now
 
-	Lookups metric.Cache // of keys
+	Lookups metric.Cache // counts key lookups
 }
 
-// Issuers caches the keys of other issuers. It fetches them when they are
-// first needed and refreshes them in time. A slow issuer delays only those who
-// present its tokens, and many slow issuers delay only the tenant whose
-// identities name them.
+// Issuers caches the keys of other issuers. It fetches keys when they are first
+// needed and refreshes them in the background. A slow issuer delays only the
+// clients that present its tokens. Many slow issuers delay only the tenant whose
+// identities name them. Issuers is safe for concurrent use.
 type Issuers struct {
 	client *http.Client
 	fixed  map[string]Source
@@ -63,7 +63,7 @@ type Issuers struct {
 	pools   [reasons]*poolSet
 }
 
-// An issuer is the cached state of one.
+// An issuer is the cached state of one issuer.
 type issuer struct {
 	name      string
 	keys      KeySet
@@ -74,11 +74,12 @@ type issuer struct {
 	pools     map[*pool]struct{} // pools that have it cached
 }
 
-// size is what the issuer counts towards the limits of cached keys.
+// size returns the number of keys that the issuer counts towards the limits of
+// cached keys.
 func (i *issuer) size() int { return max(len(i.keys.keys), 1) }
 
-// New returns Issuers with an empty cache. It fails if configured keys cannot
-// be used.
+// New returns Issuers with an empty cache. It returns an error if the keys of a
+// fixed source cannot be parsed.
 func New(cfg Config) (*Issuers, error) {
 	t := &Issuers{
 		lookups: cfg.Lookups,
@@ -110,13 +111,13 @@ type Unreachable struct {
 	Err    error
 }
 
-// Error returns a text for the log, with more detail than Reason.
+// Error returns a message for the log, with more detail than Reason.
 func (u *Unreachable) Error() string {
-	return fmt.Sprintf("the keys of %s cannot be had: %v", u.Issuer, u.Err)
+	return fmt.Sprintf("the keys of %s cannot be fetched: %v", u.Issuer, u.Err)
 }
 func (u *Unreachable) Unwrap() error { return u.Err }
 
-// Reason returns why, without revealing anything about our network.
+// Reason returns the reason for clients. It reveals nothing about our network.
 func (u *Unreachable) Reason() string {
 	if public, ok := errors.AsType[*publicError](u.Err); ok {
 		return public.text
@@ -129,14 +130,12 @@ type publicError struct{ text string }
 
 func (t *publicError) Error() string { return t.text }
 
-// errBusy is the error for a fetch that was refused because of the tenant's
-// limits.
-var errBusy = &publicError{"too many issuers are being asked for this organization; try again"}
+// errBusy is the error for a fetch that exceeds the limits of the tenant.
+var errBusy = &publicError{"the keys of too many issuers are being fetched for this organization; try again"}
 
-// Verify returns nil if tok is signed by its issuer. The caller must have made
-// sure that the issuer is trusted by somebody, because this may fetch its
-// keys, on the quota of q. It returns ErrUnknownKey, ErrSignature, or an
-// *Unreachable.
+// Verify returns nil if tok is signed by its issuer. The caller must have checked
+// that somebody trusts the issuer, because Verify may fetch its keys, on the
+// quota of q. Verify returns ErrUnknownKey, ErrSignature, or an *Unreachable.
 func (t *Issuers) Verify(ctx context.Context, q QuotaKey, tok *Token) error {
 	keys, err := t.keys(ctx, q, tok.Issuer, false)
 	if err != nil {
@@ -147,12 +146,12 @@ func (t *Issuers) Verify(ctx context.Context, q QuotaKey, tok *Token) error {
 	}
 	again, ferr := t.keys(ctx, q, tok.Issuer, true)
 	if ferr != nil {
-		return err // the issuer has answered before, so the error with those keys is the better one
+		return err // the cached keys did not match, which says more than that the issuer is unreachable
 	}
 	return again.Verify(tok)
 }
 
-// VerifyCached is Verify with the cached keys only: it fetches nothing.
+// VerifyCached is Verify with the cached keys only. It fetches nothing.
 func (t *Issuers) VerifyCached(tok *Token) error {
 	set, ok := t.static[tok.Issuer]
 	if !ok {
@@ -187,29 +186,29 @@ func (t *Issuers) FetchKeys(ctx context.Context, q QuotaKey, name string) ([]Key
 	return i.keys.List(), nil
 }
 
-// keys returns the keys of an issuer. Cached ones will do unless more is set,
-// which means that one was missing: then they are fetched again, if that has
-// not just been done.
-func (t *Issuers) keys(ctx context.Context, q QuotaKey, name string, more bool) (KeySet, error) {
+// keys returns the keys of an issuer, from the cache if possible. If refresh is
+// true, because a key was missing, keys fetches them again, unless a fetch
+// began less than askAgain ago.
+func (t *Issuers) keys(ctx context.Context, q QuotaKey, name string, refresh bool) (KeySet, error) {
 	if set, ok := t.static[name]; ok {
 		return set, nil
 	}
 	t.mu.Lock()
 	p := t.poolFor(q)
 	i := t.lookup(p, name)
-	now := t.now()
-	usable, since := t.usable(i), now.Sub(i.startedAt)
+	asOf := t.now()
+	usable, since := t.usable(i), asOf.Sub(i.startedAt)
 	set, err := i.keys, i.err
 	var f *fetch
 	waits := true
 	switch {
-	case usable && !more:
+	case usable && !refresh:
 		waits = false
 		t.remember(p, i)
-		if now.Sub(i.fetchedAt) > freshFor && since > retryAfter {
+		if asOf.Sub(i.fetchedAt) > freshFor && since > retryAfter {
 			t.fetch(ctx, p, i) // in the background
 		}
-	case more && since >= askAgain, !usable && since >= retryAfter, i.inFlight != nil:
+	case refresh && since >= askAgain, !usable && since >= retryAfter, i.inFlight != nil:
 		f = t.fetch(ctx, p, i)
 	default:
 		waits = false
@@ -236,9 +235,9 @@ func (t *Issuers) usable(i *issuer) bool {
 	return !i.fetchedAt.IsZero() && t.now().Sub(i.fetchedAt) < trustedFor
 }
 
-// startFetch starts the queued fetch of an issuer on the quota of p. The
-// caller holds t.mu. The fetch does not end with the request that caused it,
-// because others may wait for it.
+// startFetch starts the queued fetch of an issuer on the quota of p. The caller
+// holds t.mu. The fetch continues after the request that caused it has ended,
+// because other requests may wait for it.
 func (t *Issuers) startFetch(p *pool, i *issuer) {
 	f := i.inFlight
 	f.started, i.startedAt = true, t.now()
@@ -259,7 +258,7 @@ func (t *Issuers) startFetch(p *pool, i *issuer) {
 	}()
 }
 
-// waitFor waits for a fetch, but no longer than waitLimit.
+// waitFor waits for a fetch, for at most waitLimit.
 func waitFor(ctx context.Context, name string, f *fetch) error {
 	if f == nil {
 		return &Unreachable{name, errBusy}
@@ -311,10 +310,10 @@ func (t *Issuers) discover(ctx context.Context, name string) (string, error) {
 		Keys   string `json:"jwks_uri"`
 	}
 	if err := json.Unmarshal(document, &d); err != nil {
-		return "", &publicError{"the discovery document is not JSON of the right form"}
+		return "", &publicError{"the discovery document is not valid JSON, or its fields have the wrong type"}
 	}
 	if d.Issuer != name {
-		return "", &publicError{"the discovery document is of another issuer"}
+		return "", &publicError{"the discovery document names another issuer"}
 	}
 	if d.Keys == "" {
 		return "", &publicError{"the discovery document has no jwks_uri"}
@@ -334,7 +333,7 @@ func (t *Issuers) get(ctx context.Context, address string, limit int64) ([]byte,
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, &publicError{fmt.Sprintf("the answer was %d, not 200", resp.StatusCode)}
+		return nil, &publicError{fmt.Sprintf("the response status was %d, not 200", resp.StatusCode)}
 	}
 	return outbound.Read(resp.Body, limit)
 }

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	maxKeys    = 100  // in one set
-	minRSABits = 2048 // shorter ones can be broken
-	maxRSABits = 8192 // longer ones only cost time
+	maxKeys    = 100  // keys in one set
+	minRSABits = 2048 // shorter keys can be broken
+	maxRSABits = 8192 // longer keys only cost time
 	maxTried   = 8    // keys tried for a token without a key id
 )
 
@@ -27,10 +27,10 @@ const (
 // public key cannot be misused as a shared secret.
 var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
-// A KeySet is the public keys of an issuer.
+// A KeySet holds the public keys of an issuer.
 type KeySet struct{ keys []publicKey }
 
-// A publicKey verifies signatures of the algorithms that suit it.
+// A publicKey verifies signatures made with one of its algorithms.
 type publicKey struct {
 	id         string
 	algorithms []string
@@ -41,13 +41,13 @@ type publicKey struct {
 type Key struct{ ID, Algorithm string }
 
 // ParseKeys parses a JSON Web Key Set. It skips keys that cannot verify a
-// signature here, and fails if none is left.
+// signature here. It returns an error if no key is left.
 func ParseKeys(document []byte) (KeySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(document, &set); err != nil {
-		return KeySet{}, errors.New("the key set is not JSON of the right form")
+		return KeySet{}, errors.New("the key set is not valid JSON, or its fields have the wrong type")
 	}
 	if len(set.Keys) > maxKeys {
 		return KeySet{}, errors.New("the key set has more than 100 keys")
@@ -78,49 +78,49 @@ func usable(k jose.JSONWebKey) bool {
 }
 
 // algorithmsFor returns the algorithms that a key can verify. They follow from
-// the key, never from the token alone, which could otherwise choose how its
-// key is misinterpreted.
+// the key and not from the token. Otherwise a token could choose an algorithm
+// that misinterprets the key.
 func algorithmsFor(k jose.JSONWebKey) []string {
-	var all []string
+	var fitting []string
 	switch key := k.Key.(type) {
 	case *rsa.PublicKey:
-		all = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
+		fitting = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 	case ed25519.PublicKey:
-		all = []string{"EdDSA"}
+		fitting = []string{"EdDSA"}
 	case *ecdsa.PublicKey:
 		switch key.Curve {
 		case elliptic.P256():
-			all = []string{"ES256"}
+			fitting = []string{"ES256"}
 		case elliptic.P384():
-			all = []string{"ES384"}
+			fitting = []string{"ES384"}
 		case elliptic.P521():
-			all = []string{"ES512"}
+			fitting = []string{"ES512"}
 		}
 	}
 	if k.Algorithm == "" {
-		return all
+		return fitting
 	}
-	return slices.DeleteFunc(all, func(a string) bool { return a != k.Algorithm })
+	return slices.DeleteFunc(fitting, func(a string) bool { return a != k.Algorithm })
 }
 
-// List describes the keys.
+// List returns the id and the first algorithm of each key.
 func (s KeySet) List() []Key {
-	var all []Key
+	var keys []Key
 	for _, k := range s.keys {
-		all = append(all, Key{k.id, k.algorithms[0]})
+		keys = append(keys, Key{k.id, k.algorithms[0]})
 	}
-	return all
+	return keys
 }
 
 // Errors of Verify.
 var (
-	ErrUnknownKey = errors.New("the issuer has no key of the id that the token names")
+	ErrUnknownKey = errors.New("the issuer has no key with the id that the token names")
 	ErrSignature  = errors.New("the signature of the token is wrong")
 )
 
-// Verify returns nil if one of the keys has signed t. It returns ErrUnknownKey
-// if none of them suits the token, and ErrSignature if one does but has not
-// signed it.
+// Verify returns nil if one of the keys has signed t. It returns ErrUnknownKey if
+// no key has the id and algorithm of t, and ErrSignature if such a key has not
+// signed t.
 func (s KeySet) Verify(t *Token) error {
 	tried := 0
 	for _, k := range s.keys {
@@ -140,10 +140,11 @@ func (s KeySet) Verify(t *Token) error {
 	return ErrSignature
 }
 
-// hashes are the hash functions of algorithms, by the end of their names.
+// hashes maps the last three digits of an algorithm to its hash function.
 var hashes = map[string]crypto.Hash{"256": crypto.SHA256, "384": crypto.SHA384, "512": crypto.SHA512}
 
-// signed reports whether the key has signed t, whose algorithm suits it.
+// signed reports whether the key has signed t. The algorithm of t must be one of
+// the key's algorithms.
 func (k publicKey) signed(t *Token) bool {
 	if key, ok := k.key.(ed25519.PublicKey); ok {
 		return ed25519.Verify(key, t.input, t.signature)

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// An object is the members of a JSON object, each value as it is written. A
-// token has some two dozen, of which a few are looked up, so a slice is faster
-// than a map.
+// An object holds the members of a JSON object. Each value is its JSON text. A
+// slice is faster than a map, because a token has about 24 members and only a
+// few are looked up.
 type object []member
 
 type member struct{ name, value string }
@@ -23,7 +23,7 @@ func (o object) get(name string) string {
 	return ""
 }
 
-// maxMembers bounds an object, because each name is compared with all others.
+// maxMembers bounds an object, because each name is compared with every other name.
 const maxMembers = 512
 
 // readObject parses UTF-8 JSON that is one object. It refuses a repeated name,
@@ -37,22 +37,22 @@ func readObject(text []byte) (object, bool) {
 	if b[i] != '{' {
 		return nil, false
 	}
-	all := make(object, 0, 32)
+	members := make(object, 0, 32)
 	for {
 		i = space(b, i+1) // past the brace or the comma
 		if b[i] == '}' {
-			return all, true
+			return members, true
 		}
 		end := stringEnd(b, i)
 		name, ok := unquote(b[i:end])
-		if !ok || all.get(name) != "" || len(all) == maxMembers {
+		if !ok || members.get(name) != "" || len(members) == maxMembers {
 			return nil, false
 		}
 		i = space(b, space(b, end)+1) // past the colon
 		end = valueEnd(b, i)
-		all = append(all, member{name, b[i:end]})
+		members = append(members, member{name, b[i:end]})
 		if i = space(b, end); b[i] == '}' {
-			return all, true
+			return members, true
 		}
 	}
 }
@@ -103,10 +103,10 @@ func valueEnd(b string, i int) int {
 	}
 }
 
-// wordEnd returns the length of the number or literal that b begins with.
+// wordEnd returns the length of the number or literal at the start of b.
 func wordEnd(b string) int { return strings.IndexAny(b, ",}] \t\n\r") }
 
-// unquote returns the text of a JSON string, and false for another value.
+// unquote returns the text of a JSON string. It returns false for any other value.
 func unquote(v string) (string, bool) {
 	if v == "" || v[0] != '"' {
 		return "", false

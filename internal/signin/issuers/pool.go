@@ -9,40 +9,41 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 )
 
-// A Reason is why an issuer is trusted. Fetches and cached keys are counted
-// per reason, so that one reason cannot use up what another needs.
+// A Reason is the reason why an issuer is trusted. Fetches and cached keys are
+// counted per reason, so that one reason cannot use up the quota of another.
 type Reason int
 
-// The reasons, beginning with those that strangers can influence least.
+// The reasons. Strangers have the least influence on the first.
 const (
 	Named   Reason = iota // an identity of an organization names the issuer
-	Person                // people are known by the issuer
-	Matched               // the issuer matches a pattern, so whoever presents a token chooses it
+	Person                // people sign in with the issuer
+	Matched               // the issuer matches a pattern, so the sender of a token chooses it
 	reasons
 )
 
-// A QuotaKey says whose limits the fetch of an issuer's keys counts against.
+// A QuotaKey names the quota that a fetch of an issuer's keys counts against.
 type QuotaKey struct {
 	Tenant string // an organization; for people, the domain of their issuer
 	Reason Reason
 }
 
-// limits bound the fetches and cached keys of one reason, so that no tenant
-// can use up what others need: neither with issuers that do not answer, nor
-// with many that do.
+// limits bound the fetches and cached keys of one reason, so that no tenant can
+// use up the quota of other tenants, neither with issuers that do not respond
+// nor with many that do.
 type limits struct {
-	fetches     int // at the same time
-	fetchesEach int // at the same time, of one tenant
-	waitingEach int // in the queue of one tenant; more are refused
-	keys        int // cached
-	keysEach    int // cached, of one tenant
-	triedEach   int // cached issuers without keys, of one tenant
-	tenants     int // with a pool
+	fetches     int // concurrent fetches
+	fetchesEach int // concurrent fetches per tenant
+	waitingEach int // queued fetches per tenant; further ones are refused
+	keys        int // cached keys
+	keysEach    int // cached keys per tenant
+	triedEach   int // cached issuers without keys, per tenant
+	tenants     int // tenants with a pool
 }
 
-// The fetches of one tenant are together fewer than the connections that package
-// outbound opens to one host, so that no tenant can use up those of a host that
-// serves several. A hundred keys take at most 130 KB.
+// poolLimits are the limits per reason. A tenant has fewer fetches in total than
+// package outbound opens connections to one host. Therefore no tenant can use up
+// the connections to a host that serves several tenants. A hundred keys take at
+// most 130 KB.
 var poolLimits = [reasons]limits{
 	Named: {
 		fetches: 128, fetchesEach: 4, waitingEach: 128, keys: 40_000, keysEach: 4000, triedEach: 512, tenants: 10_000,
@@ -55,27 +56,26 @@ var poolLimits = [reasons]limits{
 	},
 }
 
-// A poolSet is the pools of one reason. Issuers.mu guards it and everything in
-// it.
+// A poolSet holds the pools of one reason. Issuers.mu guards it and its pools.
 type poolSet struct {
 	limits
 	tenants *simplelru.LRU[string, *pool]
-	running int     // fetches
-	keys    int     // cached in all pools
-	queue   []*pool // pools with queued fetches, next first
+	running int     // fetches in flight
+	keys    int     // cached keys in all pools
+	queue   []*pool // pools with queued fetches; the first is served next
 }
 
-// A pool is the fetches and cached issuers of one tenant for one reason.
+// A pool holds the fetches and cached issuers of one tenant for one reason.
 type pool struct {
 	set         *poolSet
 	withKeys    *simplelru.LRU[string, *issuer] // issuers whose keys are cached
 	withoutKeys *simplelru.LRU[string, *issuer] // other issuers; they never evict one with keys
-	keys        int                             // in withKeys
-	running     int
-	queue       []*issuer
+	keys        int                             // number of keys in withKeys
+	running     int                             // fetches in flight
+	queue       []*issuer                       // issuers with a queued fetch
 }
 
-// unlimited is the size of LRU lists whose length is bounded by their user.
+// unlimited is the size of LRU lists whose length this package bounds itself.
 const unlimited = 1 << 30
 
 // newLRU returns an empty list. NewLRU fails only for a size of 0.
@@ -86,22 +86,22 @@ func newLRU[T any]() *simplelru.LRU[string, T] {
 
 // poolFor returns the pool of a key. The caller holds t.mu.
 func (t *Issuers) poolFor(q QuotaKey) *pool {
-	of := t.pools[q.Reason]
-	if p, ok := of.tenants.Get(q.Tenant); ok {
+	set := t.pools[q.Reason]
+	if p, ok := set.tenants.Get(q.Tenant); ok {
 		return p
 	}
-	p := &pool{set: of, withKeys: newLRU[*issuer](), withoutKeys: newLRU[*issuer]()}
-	of.tenants.Add(q.Tenant, p)
-	if of.tenants.Len() > of.limits.tenants {
-		_, oldest, _ := of.tenants.RemoveOldest()
+	p := &pool{set: set, withKeys: newLRU[*issuer](), withoutKeys: newLRU[*issuer]()}
+	set.tenants.Add(q.Tenant, p)
+	if set.tenants.Len() > set.limits.tenants {
+		_, oldest, _ := set.tenants.RemoveOldest()
 		for t.evictOldest(oldest, oldest.withKeys) || t.evictOldest(oldest, oldest.withoutKeys) {
 		}
 	}
 	return p
 }
 
-// lookup returns the issuer of a name from p or another pool, or a new one.
-// The caller holds t.mu.
+// lookup returns the issuer with that name from p or another pool, or a new
+// issuer. The caller holds t.mu.
 func (t *Issuers) lookup(p *pool, name string) *issuer {
 	if i, ok := p.withKeys.Get(name); ok {
 		return i
@@ -126,8 +126,9 @@ func (t *Issuers) remember(p *pool, i *issuer) {
 	t.rebalance(p, i)
 }
 
-// rebalance moves an issuer of p to withKeys if its keys are cached, and
-// evicts others to stay within the limits. The caller holds t.mu.
+// rebalance moves an issuer of p to withKeys if its keys are cached, and evicts
+// the least recently used issuers to stay within the limits. The caller holds
+// t.mu.
 func (t *Issuers) rebalance(p *pool, i *issuer) {
 	if !i.fetchedAt.IsZero() && p.withoutKeys.Remove(i.name) {
 		p.withKeys.Add(i.name, i)
@@ -149,7 +150,8 @@ func (p *pool) addKeys(keys int) {
 	p.set.keys += keys
 }
 
-// largest returns the pool with the most keys, so that a small one loses none.
+// largest returns the pool with the most keys. Evicting from it spares small
+// pools.
 func (ps *poolSet) largest() (most *pool) {
 	for _, p := range ps.tenants.Values() {
 		if most == nil || p.keys > most.keys {
@@ -191,17 +193,17 @@ func (t *Issuers) setKeys(i *issuer, keys KeySet) {
 			p.addKeys(i.size() - before)
 		}
 	}
-	for p := range i.pools { // after all are counted, since this may evict from any of them
+	for p := range i.pools { // after all counts are updated, because rebalance may evict from any pool
 		t.rebalance(p, i)
 	}
 }
 
 // A fetch downloads the keys of an issuer. It is queued or in flight. Several
-// pools can queue the same fetch: the first that may start it does.
+// pools can queue the same fetch. The first pool with a free slot starts it.
 type fetch struct {
 	started bool
-	done    chan struct{}   // closed when it ends
-	traced  context.Context // of the request that caused it, for its span alone
+	done    chan struct{}   // closed when the fetch ends
+	traced  context.Context // context of the request that caused it, without its deadline; for the span
 }
 
 // fetch starts or queues a fetch of i for p, or joins the one in flight. It
@@ -231,7 +233,7 @@ func (t *Issuers) fetch(ctx context.Context, p *pool, i *issuer) *fetch {
 // mayStart reports whether p may start a fetch.
 func (p *pool) mayStart() bool { return p.running < p.set.fetchesEach && p.set.running < p.set.fetches }
 
-// finishFetch records that a fetch of p has ended, and starts queued ones,
+// finishFetch records that a fetch of p has ended, and starts queued fetches,
 // alternating between tenants. The caller holds t.mu.
 func (t *Issuers) finishFetch(p *pool) {
 	p.running--
@@ -249,7 +251,7 @@ func (t *Issuers) finishFetch(p *pool) {
 		if len(next.queue) > 0 {
 			ps.queue = append(ps.queue, next)
 		}
-		if f := i.inFlight; f != nil && !f.started { // not started meanwhile for another pool
+		if f := i.inFlight; f != nil && !f.started { // another pool may have started it
 			t.startFetch(next, i)
 		}
 	}

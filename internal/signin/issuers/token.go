@@ -2,8 +2,8 @@
 // fetches the keys of the issuer it names, and checks that they signed it.
 //
 // Parsing and verifying are separate, because keys must not be fetched at the
-// request of a stranger: in between, the caller decides whether anybody trusts
-// the issuer that a token names.
+// request of a stranger. Between the two steps, the caller checks whether
+// anybody trusts the issuer that the token names.
 package issuers
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-const maxToken = 16 << 10
+const maxToken = 16 << 10 // bytes
 
 // A Token is a parsed token. Its claims are unproven until it is verified.
 type Token struct {
@@ -24,8 +24,8 @@ type Token struct {
 	Subject   string
 	Audience  []string
 	Expiry    time.Time
-	Issued    time.Time // zero if the token does not say
-	NotBefore time.Time // zero if the token does not say
+	Issued    time.Time // zero if the token has no iat
+	NotBefore time.Time // zero if the token has no nbf
 
 	claims    object
 	algorithm string
@@ -34,8 +34,8 @@ type Token struct {
 	signature []byte
 }
 
-// A Malformed is the error for a text that is not an acceptable token. It
-// names the claim to blame, if there is one, and reveals nothing of the text.
+// A Malformed is the error for a text that is not an acceptable token. Claim is
+// the claim or header that is wrong, or "". Reason contains nothing of the text.
 type Malformed struct{ Claim, Reason string }
 
 func (m *Malformed) Error() string { return m.Reason }
@@ -44,8 +44,8 @@ func malformed(claim, reason string) error { return &Malformed{claim, reason} }
 
 // Parse parses a token without verifying it. Its error is a *Malformed.
 //
-// It does not use the library, which parses a token several times over and
-// thereby costs more than verifying it.
+// It does not use the JOSE library, which parses a token several times and so
+// takes longer than verifying the signature.
 func Parse(raw string) (*Token, error) {
 	if len(raw) > maxToken {
 		return nil, malformed("", "the token is too long")
@@ -70,8 +70,8 @@ func Parse(raw string) (*Token, error) {
 	return t, t.readClaims()
 }
 
-// encoding is that of all parts of a token. It accepts exactly one encoding of
-// each value.
+// encoding is the base64 encoding of each part of a token. It accepts exactly one
+// encoding of each value.
 var encoding = base64.RawURLEncoding.Strict()
 
 func decodeObject(part string) (object, bool) {
@@ -83,18 +83,18 @@ func decodeObject(part string) (object, bool) {
 }
 
 var refusedHeaders = []Malformed{
-	{"jwk", "the token brings its own key"}, {"x5c", "the token brings its own key"},
+	{"jwk", "the token contains its own key"}, {"x5c", "the token contains its own key"},
 	{"jku", "the token points to its own key"}, {"x5u", "the token points to its own key"},
-	{"crit", "the token asks for what is not known here"}, {"b64", "the token asks for what is not known here"},
+	{"crit", "the token requires an extension that is not supported here"}, {"b64", "the token requires an extension that is not supported here"},
 }
 
 // types are the accepted values of the typ header, in lower case and without
-// application/. An issuer may sign other things with the same key and the same
-// claims, such as logout tokens.
+// application/. Other types are refused, because an issuer may sign other
+// documents with the same key and the same claims, for example logout tokens.
 var types = []string{"jwt", "jose", "at+jwt"}
 
-// isTokenType reports whether a typ header is that of an identity or access
-// token. A missing header is accepted, because many issuers leave it out.
+// isTokenType reports whether a typ header names an identity or access token. A
+// missing header is accepted, because many issuers omit it.
 func isTokenType(header string) bool {
 	if header == "" {
 		return true
@@ -103,8 +103,8 @@ func isTokenType(header string) bool {
 	return ok && slices.Contains(types, strings.TrimPrefix(strings.ToLower(typ), "application/"))
 }
 
-// readHeader refuses a token of another type, one that brings or refers to its
-// own key, wraps another token, requires extensions, or is not signed with an
+// readHeader refuses a token that has another type, contains or refers to its own
+// key, wraps another token, requires extensions, or is not signed with an
 // accepted algorithm.
 func (t *Token) readHeader(h object) error {
 	for _, refused := range refusedHeaders {
@@ -131,7 +131,7 @@ func (t *Token) readHeader(h object) error {
 func (t *Token) readClaims() error {
 	if strings.HasPrefix(t.claims.get("events"), "{") { // RFC 8417
 		return malformed("events",
-			"the token tells of an event, as that somebody has signed out, and not who somebody is")
+			"the token reports an event, for example a sign-out; it does not identify anybody")
 	}
 	var err error
 	if t.Issuer, err = t.textClaim("iss"); err != nil {
@@ -176,15 +176,15 @@ func (t *Token) audience() ([]string, error) {
 	if v[0] != '[' || json.Unmarshal([]byte(v), &several) != nil {
 		return nil, malformed("aud", "the claim aud must be text, or a list of texts")
 	}
-	all := make([]string, 0, len(several))
+	audience := make([]string, 0, len(several))
 	for _, one := range several {
 		s, ok := one.(string)
 		if !ok {
 			return nil, malformed("aud", "the claim aud must be text, or a list of texts")
 		}
-		all = append(all, s)
+		audience = append(audience, s)
 	}
-	return all, nil
+	return audience, nil
 }
 
 // timeClaim reads a time in seconds, with or without a fraction.
@@ -200,8 +200,9 @@ func (t *Token) timeClaim(claim string, required bool) (time.Time, error) {
 	return time.Unix(int64(f), 0).UTC(), nil
 }
 
-// Claim returns a claim as text, and whether the token has it in a form that
-// can be compared: text, an integer or a boolean. Lists and objects cannot.
+// Claim returns a claim as text. It returns false if the token does not have the
+// claim, or if its value cannot be compared. Texts, integers and booleans can be
+// compared; lists and objects cannot.
 func (t *Token) Claim(name string) (string, bool) {
 	v := t.claims.get(name)
 	if s, ok := unquote(v); ok {
@@ -216,8 +217,8 @@ func (t *Token) Claim(name string) (string, bool) {
 	return "", false
 }
 
-// KeyID returns the id of the key that the token names, or "".
+// KeyID returns the key id (kid) of the token, or "".
 func (t *Token) KeyID() string { return t.keyID }
 
-// Algorithm returns the algorithm that the token names.
+// Algorithm returns the signature algorithm (alg) of the token.
 func (t *Token) Algorithm() string { return t.algorithm }

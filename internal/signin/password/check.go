@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	minScore      = 3  // of 4: more than 10⁸ guesses
-	maxEstimated  = 64 // bytes; estimating takes much longer for longer ones
-	guessedEasily = "is easy to guess: lists of common and leaked passwords have it, or its words, dates or keys in a " +
-		"row. A few unrelated words make a good one"
+	minScore      = 3  // of 4; such a password takes more than 10⁸ guesses
+	maxEstimated  = 64 // bytes that are estimated, because longer passwords take much longer
+	guessedEasily = "is easy to guess: it consists of common or leaked passwords, words, names, dates or neighbouring " +
+		"keys. A few unrelated words make a good password"
 )
 
-// Check checks a password that somebody has chosen. It requires length,
-// and that it is not easily guessed by those who know common passwords and the
-// person's names. There are no rules about characters, because these lead to
-// passwords that people write down.
+// Check returns fault.InvalidArgument if a new password is not acceptable. It must be
+// long enough, and hard to guess for an attacker who knows common passwords, the
+// e-mail address and the names of the person. There are no rules about characters,
+// because such rules lead to passwords that people write down.
 func Check(password, email string, names ...string) error {
 	name, _, _ := strings.Cut(email, "@")
 	folded := strings.ToLower(password)

@@ -1,3 +1,5 @@
+// Package password hashes passwords with Argon2id and estimates how easy they are to
+// guess.
 package password
 
 import (
@@ -18,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// Parameters of Argon2id: the second of the choices that OWASP recommends.
+// Parameters of Argon2id. OWASP recommends them as its second choice.
 const (
 	hashMemory = 19 << 10 // KiB
 	hashTime   = 2
@@ -26,25 +28,27 @@ const (
 	hashSize   = 32
 	saltSize   = 16
 
-	maxHashQueue           = 256             // queued or running; more are refused
-	maxHashQueuePerNetwork = 32              // of these; enough for an office to start its day
-	maxHashWait            = 5 * time.Second // in the queue
+	maxHashQueue           = 256             // queued or running hashes; further ones are refused
+	maxHashQueuePerNetwork = 32              // queued or running hashes per network; enough for an office in the morning
+	maxHashWait            = 5 * time.Second // longest time in the queue
 
-	minPassword = 12
-	maxPassword = 512
+	minPassword = 12  // characters
+	maxPassword = 512 // bytes
 )
 
-// A Hasher hashes passwords, a few at a time. Each hash takes 19 MiB and a
-// processor for some 20 ms, and many of them must not slow down the API.
+// A Hasher hashes and compares passwords. It limits the number of concurrent hashes,
+// because each takes 19 MiB and a processor for about 20 ms, and many of them must
+// not slow down the API. It is safe for concurrent use.
 type Hasher struct {
 	slots chan struct{}
-	Dummy string // a hash that no password matches
+	Dummy string // a hash that no password matches; compared if an account has no hash
 
 	mu      sync.Mutex
 	waiting int            // queued or running
-	from    map[string]int // waiting, by network
+	from    map[string]int // queued or running, per network
 }
 
+// NewHasher returns a hasher that runs n hashes at the same time.
 func NewHasher(n int) *Hasher {
 	h := &Hasher{slots: make(chan struct{}, n), from: map[string]int{}}
 	h.Dummy = encodeHash(make([]byte, saltSize), make([]byte, hashSize))
@@ -56,8 +60,8 @@ var errBusy = &fault.Error{
 	Message: "Resource exhausted: too many people are signing in at once; try again in a moment",
 }
 
-// enqueue reserves a slot in the queue for a network, or reports that there is
-// none. The network of the service itself is "".
+// enqueue reserves a slot in the queue for a network. It returns false if no slot is
+// free. The network of the service itself is "".
 func (h *Hasher) enqueue(network string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,9 +82,9 @@ func (h *Hasher) dequeue(network string) {
 	}
 }
 
-// run calls f when a slot is free. It returns fault.ResourceExhausted if the
-// queue is full, in total or for the network of the request, or if waiting
-// takes too long.
+// run calls f as soon as a processor slot is free. It returns fault.ResourceExhausted
+// if the queue is full, in total or for the network of the request, or if the wait
+// is longer than maxHashWait.
 func (h *Hasher) run(ctx context.Context, f func()) error {
 	from := resource.NetworkOf(resource.ActorFrom(ctx).Remote)
 	if !h.enqueue(from) {
@@ -107,7 +111,8 @@ func encodeHash(salt, key []byte) string {
 		argon2.Version, hashMemory, hashTime, hashLanes, b.EncodeToString(salt), b.EncodeToString(key))
 }
 
-// Hash returns the hash of a password, encoded with its salt and parameters.
+// Hash returns the hash of a password, encoded with its salt and parameters. It
+// returns fault.ResourceExhausted if too many hashes are queued.
 func (h *Hasher) Hash(ctx context.Context, password string) (hash string, err error) {
 	salt := make([]byte, saltSize)
 	rand.Read(salt) // never fails
@@ -117,7 +122,7 @@ func (h *Hasher) Hash(ctx context.Context, password string) (hash string, err er
 	return hash, err
 }
 
-// A parsedHash is a decoded hash of a password.
+// A parsedHash is the decoded hash of a password.
 type parsedHash struct {
 	memory, passes, lanes int
 	salt, key             []byte
@@ -127,43 +132,43 @@ func parseHash(hash string) (h parsedHash, _ error) {
 	var version int
 	parts := strings.Split(hash, "$")
 	if len(parts) != 6 || parts[1] != "argon2id" {
-		return h, errors.New("a password's hash is malformed")
+		return h, errors.New("the password hash is malformed")
 	}
 	_, err := fmt.Sscanf(parts[2]+" "+parts[3], "v=%d m=%d,t=%d,p=%d", &version, &h.memory, &h.passes, &h.lanes)
 	if err != nil || version != argon2.Version {
-		return h, errors.New("a password's hash is malformed")
+		return h, errors.New("the password hash is malformed")
 	}
 	if h.salt, err = base64.RawStdEncoding.DecodeString(parts[4]); err != nil {
-		return h, fmt.Errorf("a password's salt: %w", err)
+		return h, fmt.Errorf("salt of a password: %w", err)
 	}
 	if h.key, err = base64.RawStdEncoding.DecodeString(parts[5]); err != nil {
-		return h, fmt.Errorf("a password's hash: %w", err)
+		return h, fmt.Errorf("hash of a password: %w", err)
 	}
 	return h, nil
 }
 
-// Verify reports whether a password has that hash. It takes as long for "",
-// which no password matches, so that timing does not reveal which accounts
-// exist.
+// Verify reports whether a password has that hash. No password matches the hash "",
+// but comparing it takes as long, so that the time does not reveal which accounts
+// exist. Verify returns fault.ResourceExhausted if too many hashes are queued.
 func (h *Hasher) Verify(ctx context.Context, hash, password string) (bool, error) {
 	ok, err := h.VerifyAll(ctx, []string{hash}, password)
 	return err == nil && ok[0], err
 }
 
-// VerifyAll reports for each hash whether a password has it.
+// VerifyAll is Verify for several hashes of one password.
 func (h *Hasher) VerifyAll(ctx context.Context, hashes []string, password string) ([]bool, error) {
 	if len(password) > maxPassword {
 		password = ""
 	}
-	read, ok := make([]parsedHash, len(hashes)), make([]bool, len(hashes))
+	parsed, ok := make([]parsedHash, len(hashes)), make([]bool, len(hashes))
 	for i, hash := range hashes {
 		var err error
-		if read[i], err = parseHash(cmp.Or(hash, h.Dummy)); err != nil {
+		if parsed[i], err = parseHash(cmp.Or(hash, h.Dummy)); err != nil {
 			return nil, err
 		}
 	}
 	err := h.run(ctx, func() {
-		for i, want := range read {
+		for i, want := range parsed {
 			got := argon2.IDKey([]byte(password), want.salt,
 				uint32(want.passes), uint32(want.memory), uint8(want.lanes), uint32(len(want.key)))
 			ok[i] = subtle.ConstantTimeCompare(got, want.key) == 1 && hashes[i] != ""

@@ -16,19 +16,19 @@ import (
 	"github.com/ccojocar/zxcvbn-go/scoring"
 )
 
-// strength estimates how hard a password is to guess for somebody who knows these words about the person: from 0
-// to 4, as zxcvbn does.
+// strength estimates how hard a password is to guess for an attacker who knows these words about the person. The
+// result is 0 to 4, as in zxcvbn.
 //
-// The parts of a password that are words, dates or keys in a row are found here and not by the library, because
-// its package for that reads all of its words when a process starts: 0.05 s and 18 MB, in programs that may never
-// see a password. What such a part is worth is for the library to say.
+// This package finds the words, dates and keyboard patterns of a password itself. The package of zxcvbn that does so
+// reads all its word lists when a process starts, which takes 0.05 s and 18 MB in programs that may never see a
+// password. The entropy of each part is computed by zxcvbn.
 func strength(password string, known []string) int {
 	password = oneByteEach(password)
-	own := map[string]int{}
+	ranks := map[string]int{}
 	for i, word := range known {
-		own[strings.ToLower(oneByteEach(word))] = i + 1
+		ranks[strings.ToLower(oneByteEach(word))] = i + 1
 	}
-	parts := wordsIn(password, own)
+	parts := wordsIn(password, ranks)
 	for _, spelling := range spellings(password) {
 		parts = append(parts, wordsIn(spelling, commonWords())...)
 	}
@@ -41,8 +41,8 @@ func strength(password string, known []string) int {
 	return scoring.MinimumEntropyMatchSequence(password, parts).Score
 }
 
-// oneByteEach replaces characters that are not ASCII by a sign that is, because the library counts bytes and would
-// take one of them for several.
+// oneByteEach replaces each character that is not ASCII by a question mark, because zxcvbn counts bytes and would count
+// such a character several times.
 func oneByteEach(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r > unicode.MaxASCII {
@@ -52,14 +52,14 @@ func oneByteEach(text string) string {
 	}, text)
 }
 
-// commonWords returns the rank of each word in the list in which it comes first: of passwords, English words and
-// names. The first call reads the lists.
+// commonWords returns common passwords, English words and names with their best rank in a list. The first call reads
+// the lists.
 var commonWords = sync.OnceValue(func() map[string]int {
 	ranks := map[string]int{}
 	for _, name := range []string{"Passwords", "English", "MaleNames", "FemaleNames", "Surnames"} {
 		var file struct{ List []string }
 		if err := json.Unmarshal(data.MustAsset("data/"+name+".json"), &file); err != nil {
-			panic("the list of " + name + ": " + err.Error()) // it is part of the program
+			panic("the list of " + name + ": " + err.Error()) // impossible, because the lists are part of the program
 		}
 		for i, word := range file.List {
 			word = strings.ToLower(word)
@@ -71,7 +71,7 @@ var commonWords = sync.OnceValue(func() map[string]int {
 	return ranks
 })
 
-// wordsIn finds words in a spelling of a password.
+// wordsIn returns the words in a spelling of a password. ranks contains the words with their ranks.
 func wordsIn(spelling string, ranks map[string]int) (found []match.Match) {
 	lower := strings.ToLower(spelling)
 	for i := range len(lower) {
@@ -88,10 +88,10 @@ func wordsIn(spelling string, ranks map[string]int) (found []match.Match) {
 	return found
 }
 
-// spellings returns a password as it is written, and with letters for the signs that are written instead of them.
-// A sign that may be several letters is the same one throughout.
+// spellings returns a password as it is, and with the signs replaced by the letters that they resemble. A sign that
+// resembles several letters is replaced by the same letter throughout one spelling.
 func spellings(password string) []string {
-	all := []string{password}
+	variants := []string{password}
 	for _, sign := range []struct{ sign, letters string }{
 		{"4", "a"}, {"@", "a"}, {"8", "b"}, {"(", "c"}, {"{", "c"}, {"[", "c"}, {"<", "c"}, {"3", "e"}, {"6", "g"},
 		{"9", "g"}, {"!", "i"}, {"0", "o"}, {"$", "s"}, {"5", "s"}, {"+", "t"}, {"%", "x"}, {"2", "z"},
@@ -101,17 +101,17 @@ func spellings(password string) []string {
 			continue
 		}
 		var next []string
-		for _, text := range all[min(1, len(all)-1):] {
+		for _, text := range variants[min(1, len(variants)-1):] {
 			for letter := range strings.SplitSeq(sign.letters, "") {
 				next = append(next, strings.ReplaceAll(text, sign.sign, letter))
 			}
 		}
-		all = append(all[:1], next...)
+		variants = append(variants[:1], next...)
 	}
-	return all
+	return variants
 }
 
-// keysIn finds three keys or more that stand side by side on a keyboard.
+// keysIn returns the sequences of three or more neighbouring keys of a keyboard.
 func keysIn(password string, keyboard adjacency.Graph) (found []match.Match) {
 	for i := 0; i < len(password)-1; {
 		j, turns, shifted, last := i+1, 0, 0, -1
@@ -137,17 +137,17 @@ func keysIn(password string, keyboard adjacency.Graph) (found []match.Match) {
 	return found
 }
 
-// nextKey returns which of the neighbours of a key has a character, or -1, and whether one holds shift for it.
+// nextKey returns the index of the neighbour of a key that types char, or -1, and whether char needs shift.
 func nextKey(neighbours []string, char string) (direction int, shift bool) {
 	for i, key := range neighbours {
-		if at := strings.Index(key, char); at >= 0 {
-			return i, at == 1
+		if position := strings.Index(key, char); position >= 0 {
+			return i, position == 1
 		}
 	}
 	return -1, false
 }
 
-// repeatsIn finds a character three times or more in a row.
+// repeatsIn returns the parts that repeat a character three or more times.
 func repeatsIn(password string) (found []match.Match) {
 	for i, j := 0, 0; i < len(password); i = j {
 		for j = i + 1; j < len(password) && strings.EqualFold(password[i:i+1], password[j:j+1]); j++ {
@@ -161,14 +161,14 @@ func repeatsIn(password string) (found []match.Match) {
 	return found
 }
 
-// sequencesIn finds three characters or more in the order of the alphabet or of numbers, or in reverse.
+// sequencesIn returns the parts of three or more letters or digits in ascending or descending order.
 func sequencesIn(password string) (found []match.Match) {
 	for _, order := range []string{"abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"} {
 		for _, step := range []int{1, -1} {
 			for i, j := 0, 0; i < len(password); i = j {
-				at := strings.IndexByte(order, password[i])
-				for j = i + 1; j < len(password) && at >= 0; j++ {
-					if strings.IndexByte(order, password[j]) != at+step*(j-i) {
+				first := strings.IndexByte(order, password[i])
+				for j = i + 1; j < len(password) && first >= 0; j++ {
+					if strings.IndexByte(order, password[j]) != first+step*(j-i) {
 						break
 					}
 				}
@@ -189,7 +189,7 @@ var (
 	onlyYear  = regexp.MustCompile(`^(19|20)\d\d$`)
 )
 
-// datesIn finds dates, with or without separators, and years.
+// datesIn returns the parts that are years, or dates with or without separators.
 func datesIn(password string) (found []match.Match) {
 	const shortest, longest = 4, 10
 	for i := range len(password) {
@@ -211,8 +211,8 @@ func datesIn(password string) (found []match.Match) {
 	return found
 }
 
-// isDate reports whether the groups of a match are a date, whose day and year are in these groups, and writes what
-// its entropy depends on. Day and month may be exchanged.
+// isDate reports whether the groups of a match are a date, and writes its year and separator to date. dayAt and yearAt
+// are the indexes of the groups for day and year. Day and month may be exchanged.
 func isDate(groups []string, dayAt, yearAt int, date *match.DateMatch) bool {
 	if groups == nil {
 		return false

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	maxGroups = 1000
-	maxGroup  = 256
+	maxGroups = 1000 // groups of a person
+	maxGroup  = 256  // bytes of a group name
 )
 
 // Claims are the claims of a provider about a person.
@@ -25,12 +25,13 @@ type Claims struct {
 	EmailVerified bool
 	Name          string
 	Groups        []string
-	All           map[string]any
-	Raw           string // the encoded ID token
+	All           map[string]any // all claims, by name
+	Raw           string         // the encoded ID token
 }
 
-// redeem exchanges an authorization code, which has arrived at redirectURI, for
-// the claims of the provider. Its error may be shown to people.
+// redeem exchanges an authorization code for the claims of the provider. redirectURI
+// is the address at which the code has arrived. A failure of the provider is an
+// *Error.
 func (c *Client) redeem(
 	ctx context.Context, p resource.IdentityProvider, asked Request, code, redirectURI string,
 ) (*Claims, error) {
@@ -50,27 +51,28 @@ func (c *Client) redeem(
 	ctx = c.context(ctx)
 	tokens, err := cfg.Exchange(ctx, code, options...)
 	if err != nil {
-		return nil, &Error{"it did not take the code back: " + tokenReason(err), nil}
+		return nil, &Error{"it refused the code: " + tokenReason(err), nil}
 	}
 	raw, ok := tokens.Extra("id_token").(string)
 	if !ok {
-		return nil, &Error{"it gave no ID token; is the client set up for OpenID Connect?", nil}
+		return nil, &Error{"it sent no ID token; check that the client is set up for OpenID Connect", nil}
 	}
 	id, err := d.Verifier(&oidc.Config{ClientID: p.OIDC.ClientID, Now: c.cfg.Now}).Verify(ctx, raw)
 	if err != nil {
-		return nil, &Error{"its ID token is not good: " + verifyReason(err), nil}
+		return nil, &Error{"its ID token is not valid: " + verifyReason(err), nil}
 	}
 	if id.Nonce != asked.Nonce {
-		return nil, &Error{"its ID token is not the answer to this question (nonce)", nil}
+		return nil, &Error{"its ID token belongs to another request (nonce)", nil}
 	}
 	if id.AccessTokenHash != "" && id.VerifyAccessToken(tokens.AccessToken) != nil {
-		return nil, &Error{"its ID token does not go with its access token", nil}
+		return nil, &Error{"its ID token does not match its access token", nil}
 	}
 	claims := map[string]any{}
 	if err := id.Claims(&claims); err != nil {
 		return nil, &Error{"the claims of its ID token cannot be read", nil}
 	}
-	if at, ok := claims["auth_time"].(float64); ok && asked.MaxAge > 0 && c.cfg.Now().Unix()-int64(at) > int64(asked.MaxAge.Seconds()) {
+	signedIn, ok := claims["auth_time"].(float64)
+	if ok && asked.MaxAge > 0 && c.cfg.Now().Unix()-int64(signedIn) > int64(asked.MaxAge.Seconds()) {
 		return nil, &Error{"it did not ask you to sign in again", nil}
 	}
 	if err := c.addUserinfo(ctx, d, p, tokens, id.Subject, claims); err != nil {
@@ -79,8 +81,8 @@ func (c *Client) redeem(
 	return readClaims(p, id, claims, raw)
 }
 
-// addUserinfo adds the claims of the userinfo endpoint that the ID token
-// lacks.
+// addUserinfo adds claims from the userinfo endpoint if the ID token lacks the e-mail
+// address or the groups.
 func (c *Client) addUserinfo(
 	ctx context.Context, d *discovery, p resource.IdentityProvider, tokens *oauth2.Token,
 	subject string, claims map[string]any,
@@ -91,37 +93,38 @@ func (c *Client) addUserinfo(
 	}
 	info, err := d.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
 	if err != nil {
-		return &Error{"it does not say who this is: " + outbound.Reason(err), nil}
+		return &Error{"its userinfo endpoint failed: " + outbound.Reason(err), nil}
 	}
 	if info.Subject != subject {
-		return &Error{"its userinfo endpoint speaks of somebody else", nil}
+		return &Error{"its userinfo endpoint describes another person", nil}
 	}
-	more := map[string]any{}
-	if err := info.Claims(&more); err != nil {
-		return &Error{"its userinfo cannot be read", nil}
+	added := map[string]any{}
+	if err := info.Claims(&added); err != nil {
+		return &Error{"the response of its userinfo endpoint cannot be read", nil}
 	}
-	maps.Copy(more, claims)
-	maps.Copy(claims, more)
+	maps.Copy(added, claims) // the ID token takes precedence
+	maps.Copy(claims, added)
 	return nil
 }
 
+// readClaims returns the claims of an ID token, without those that cannot be stored.
 func readClaims(
 	p resource.IdentityProvider, id *oidc.IDToken, claims map[string]any, raw string,
 ) (*Claims, error) {
 	out := &Claims{Subject: id.Subject, All: claims, Raw: raw}
 	if p.OIDC.ByObjectID() {
 		if out.Subject, _ = claims["oid"].(string); out.Subject == "" {
-			return nil, &Error{"its ID token has no oid, which its people are known by", nil}
+			return nil, &Error{"its ID token lacks the claim oid, which identifies people of this provider", nil}
 		}
 	}
 	if out.Subject == "" || len(out.Subject) > 2048 || !input.Readable(out.Subject) {
-		return nil, &Error{"its ID token has no subject that can be kept", nil}
+		return nil, &Error{"its ID token has no subject, or one that is too long or contains invalid characters", nil}
 	}
 	out.Email, _ = claims["email"].(string)
 	if len(out.Email) > 254 || !input.Readable(out.Email) {
 		out.Email = ""
 	}
-	switch v := claims["email_verified"].(type) { // a string with some providers
+	switch v := claims["email_verified"].(type) { // some providers send a string
 	case bool:
 		out.EmailVerified = v
 	case string:
@@ -132,8 +135,8 @@ func readClaims(
 	return out, nil
 }
 
-// groupClaims reads the groups of a claim, which is a list or a single group.
-func groupClaims(claims map[string]any, name string) (all []string) {
+// groupClaims returns the groups in a claim, which is a list or a single group.
+func groupClaims(claims map[string]any, name string) (groups []string) {
 	if name == "" {
 		return nil
 	}
@@ -142,11 +145,11 @@ func groupClaims(claims map[string]any, name string) (all []string) {
 		values = []any{claims[name]}
 	}
 	for _, v := range values {
-		if g, ok := v.(string); ok && g != "" && len(g) <= maxGroup && len(all) < maxGroups {
-			all = append(all, g)
+		if g, ok := v.(string); ok && g != "" && len(g) <= maxGroup && len(groups) < maxGroups {
+			groups = append(groups, g)
 		}
 	}
-	return all
+	return groups
 }
 
 // Text returns the value of a claim as it is shown to people.

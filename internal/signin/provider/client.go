@@ -26,10 +26,10 @@ import (
 const (
 	discoveryLife    = 10 * time.Minute
 	maxCachedIssuers = 1000
-	maxAnswer        = 1 << 20 // bytes of a response
+	maxResponse      = 1 << 20 // bytes
 )
 
-// A Client is a client of the identity providers of organizations.
+// A Client is a client of identity providers. It is safe for concurrent use.
 type Client struct {
 	cfg      Config
 	client   *http.Client
@@ -41,14 +41,14 @@ type Client struct {
 type Config struct {
 	Issuer string       // our own address, and the base of redirect URIs
 	Key    secret.Key   // opens client secrets
-	Client *http.Client // for addresses that others choose; nil is outbound.Client
+	Client *http.Client // client for addresses that tenants choose; nil is outbound.Client
 	Now    func() time.Time
 }
 
 // A discovery is the discovery document of an issuer.
 type discovery struct {
 	*oidc.Provider
-	at       time.Time
+	fetched  time.Time
 	metadata metadata
 }
 
@@ -71,27 +71,28 @@ func New(accounts *signindb.Store, cfg Config) *Client {
 	return &Client{cfg: cfg, client: &limited, accounts: accounts, cache: cache}
 }
 
-// A limitTransport limits the size of responses, because the libraries read
-// them to their end.
+// A limitTransport limits the size of responses, because the OAuth and OpenID
+// libraries read them completely.
 type limitTransport struct{ next http.RoundTripper }
 
 func (l limitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := l.next.RoundTrip(r)
 	if err == nil {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxResponse)
 	}
 	return resp, err
 }
 
+// context returns ctx with the HTTP client for the OAuth and OpenID libraries.
 func (c *Client) context(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, c.client)
 }
 
-// discover returns the discovery document of an issuer, from the cache unless
-// refresh is true. Its error may be shown to people.
+// discover returns the discovery document of an issuer. It uses the cache unless
+// refresh is true. Its error is an *Error.
 func (c *Client) discover(ctx context.Context, issuer string, refresh bool) (*discovery, error) {
 	d, ok := c.cache.Get(issuer)
-	if ok && !refresh && c.cfg.Now().Sub(d.at) < discoveryLife {
+	if ok && !refresh && c.cfg.Now().Sub(d.fetched) < discoveryLife {
 		return d, nil
 	}
 	// The keys are fetched later with this context, so it must outlive the request.
@@ -100,16 +101,16 @@ func (c *Client) discover(ctx context.Context, issuer string, refresh bool) (*di
 		return nil, &Error{"its discovery document at " + issuer +
 			"/.well-known/openid-configuration cannot be used: " + discoveryReason(err), err}
 	}
-	d = &discovery{Provider: p, at: c.cfg.Now()}
+	d = &discovery{Provider: p, fetched: c.cfg.Now()}
 	if err := p.Claims(&d.metadata); err != nil {
-		return nil, &Error{"its discovery document is not of the right form", err}
+		return nil, &Error{"its discovery document has fields of the wrong type", err}
 	}
 	if d.metadata.Authorization == "" || d.metadata.Token == "" {
 		return nil, &Error{"its discovery document has no authorization_endpoint or no token_endpoint", nil}
 	}
 	for _, e := range []string{d.metadata.Authorization, d.metadata.Token} {
-		if at, err := url.Parse(e); err != nil || at.Scheme != "https" && !input.IsLoopbackHost(at.Hostname()) {
-			return nil, &Error{"its discovery document names an endpoint that is not https", nil}
+		if u, err := url.Parse(e); err != nil || u.Scheme != "https" && !input.IsLoopbackHost(u.Hostname()) {
+			return nil, &Error{"its discovery document names an endpoint without https", nil}
 		}
 	}
 	c.cache.Add(issuer, d)
@@ -126,7 +127,7 @@ func (c *Client) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth2
 		}
 		clientSecret = string(plain)
 	}
-	if plain := p.OIDC.ClientSecret.Plain; plain != "" { // a secret that is only being tested
+	if plain := p.OIDC.ClientSecret.Plain; plain != "" { // the secret of a provider that is tested before it is created
 		clientSecret = plain
 	}
 	scopes := []string{oidc.ScopeOpenID}
@@ -145,62 +146,66 @@ func (c *Client) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth2
 	}, nil
 }
 
-// at returns the public address of one of our paths.
-func (c *Client) at(path string) string { return strings.TrimSuffix(c.cfg.Issuer, "/") + path }
+// url returns the public address of one of our paths.
+func (c *Client) url(path string) string { return strings.TrimSuffix(c.cfg.Issuer, "/") + path }
 
-// SharedRedirect is the path of the redirect URI that all providers share. It
-// is known before a provider exists, so that a client can be registered first.
+// SharedRedirect is the path of the redirect URI that providers share. It is known
+// before a provider is created here, so that our client can be registered at the
+// provider first.
 const SharedRedirect = "/oauth/callback"
 
-// redirectURI returns the redirect URI of a provider: the one that all share,
-// or one of its own, under which the response of another provider cannot
-// arrive. d may be nil, if the provider cannot be asked.
+// redirectURI returns the redirect URI of a provider. It is the shared URI or a
+// separate one, at which responses of other providers are not accepted. d may be nil
+// if the provider cannot be reached.
 func (c *Client) redirectURI(d *discovery, p resource.IdentityProvider) string {
 	if sharesRedirect(d, p) {
-		return c.at(SharedRedirect)
+		return c.url(SharedRedirect)
 	}
 	return c.ownRedirectURI(p.UID)
 }
 
+// ownRedirectURI returns the separate redirect URI of a provider.
 func (c *Client) ownRedirectURI(provider resource.UID) string {
-	return c.at(SharedRedirect + "/" + LastSegment(provider))
+	return c.url(SharedRedirect + "/" + LastSegment(provider))
 }
 
-// sharesRedirect reports whether a provider uses the shared redirect URI. At
-// that address a malicious provider can have the response of another one
-// passed off as its own, and so is sent a code of the other (RFC 9700, 4.4).
-// The code is worthless to it if our client there has a secret, because here no
-// code is accepted twice. A client without a secret shares the address only if
-// its issuer names itself in responses, so that they are not mistaken.
+// sharesRedirect reports whether a provider uses the shared redirect URI. There, a
+// malicious provider can pass off the response of an honest provider as its own, so
+// that we send it the code of the honest provider (RFC 9700, 4.4). If our client at
+// the honest provider has a secret, the attacker cannot use the code, because we
+// accept no code twice. A client without a secret uses the shared URI only if its
+// issuer identifies itself in responses (RFC 9207), because then a response cannot be
+// attributed to another provider.
 func sharesRedirect(d *discovery, p resource.IdentityProvider) bool {
 	return p.SharedRedirect && (!p.OIDC.ClientSecret.Empty() || d == nil || d.metadata.SendsIssuer)
 }
 
-// LastSegment returns the last segment of a UID, which ends a redirect URI of its own.
+// LastSegment returns the last segment of a UID. A separate redirect URI ends with it.
 func LastSegment(uid resource.UID) string {
 	text := string(uid)
 	return text[strings.LastIndexByte(text, '/')+1:]
 }
 
-// usesPKCE reports whether to use PKCE with a provider: whenever possible,
-// because it makes a stolen or injected code worthless.
+// usesPKCE reports whether to use PKCE with a provider. It is used whenever possible,
+// because a stolen or injected code is useless without the verifier.
 func usesPKCE(d *discovery, p resource.IdentityProvider) bool {
 	return p.OIDC.PKCE || p.OIDC.ClientSecret.Empty() || slices.Contains(d.metadata.Challenges, "S256")
 }
 
-// A Request is what an authorization request and its response have in common.
+// A Request holds the values that an authorization request and its response share.
 type Request struct {
 	State    string
-	Nonce    string        // the ID token must repeat it
+	Nonce    string        // must be in the ID token
 	Verifier string        // PKCE code verifier
-	MaxAge   time.Duration // if not 0, the person must sign in again at the provider, no longer ago than this
+	MaxAge   time.Duration // if not 0, the person must sign in again, and at most this long before the response
 }
 
 // NewVerifier returns a new PKCE code verifier.
 func NewVerifier() string { return oauth2.GenerateVerifier() }
 
-// AuthCodeURL returns the address of an authorization request to p. Its error
-// is an *Error, or an outage.
+// AuthCodeURL returns the address of an authorization request to p. It returns an
+// *Error if the provider fails. Any other error means that the client secret cannot be
+// opened.
 func (c *Client) AuthCodeURL(ctx context.Context, p resource.IdentityProvider, q Request) (string, error) {
 	d, err := c.discover(ctx, p.OIDC.Issuer, false)
 	if err != nil {
@@ -211,7 +216,7 @@ func (c *Client) AuthCodeURL(ctx context.Context, p resource.IdentityProvider, q
 		return "", err
 	}
 	options := []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("nonce", q.Nonce)}
-	if q.MaxAge > 0 { // a provider would otherwise answer with a session of its own
+	if q.MaxAge > 0 { // otherwise a provider with a session of the person does not ask them to sign in
 		options = append(options, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
 	}
 	if usesPKCE(d, p) {

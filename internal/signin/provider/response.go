@@ -11,14 +11,16 @@ import (
 )
 
 const (
-	maxCode      = 4096
-	codeRemember = 15 * time.Minute // how long a code cannot be used again
+	maxCode      = 4096             // bytes
+	codeRemember = 15 * time.Minute // time for which a used code is remembered
 )
 
-// Accept returns what a provider says in an authorization response. A
-// response at the provider's own address is always accepted there, because the
-// version before this one asks for it. Its error is an *Error, or an
-// outage.
+// Accept checks an authorization response with the query parameters q, and returns the
+// claims of the provider. own reports whether the response has arrived at the separate
+// redirect URI of the provider. It is accepted there even if the provider uses the
+// shared URI, because the previous version of Holdfast requests it. Accept returns an
+// *Error if the provider fails. Any other error means that the database is
+// unavailable or the client secret cannot be opened.
 func (c *Client) Accept(
 	ctx context.Context, p resource.IdentityProvider, asked Request, q url.Values, own bool,
 ) (*Claims, error) {
@@ -28,8 +30,8 @@ func (c *Client) Accept(
 		if err != nil {
 			return nil, err
 		}
-		if redirectURI = c.redirectURI(d, p); redirectURI != c.at(SharedRedirect) {
-			return nil, &Error{"it answered at the address of the other providers, not at its own", nil}
+		if redirectURI = c.redirectURI(d, p); redirectURI != c.url(SharedRedirect) {
+			return nil, &Error{"it responded at the shared redirect URI, not at its own", nil}
 		}
 	}
 	if err := c.checkResponse(ctx, p, q); err != nil {
@@ -40,28 +42,28 @@ func (c *Client) Accept(
 	if err != nil {
 		return nil, err
 	}
-	if !first { // it was sent to another provider, which could now send it back to us
-		return nil, &Error{"its code has come with another answer before", nil}
+	if !first { // we have sent the code to another provider, which could now present it to us
+		return nil, &Error{"its code was already used in another response", nil}
 	}
 	return c.redeem(ctx, p, asked, code, redirectURI)
 }
 
-// checkResponse checks the parameters of an authorization response. An issuer
-// that announces to send iss must do so (RFC 9207). Its error is an
+// checkResponse checks the parameters of an authorization response. An issuer whose
+// metadata announces the parameter iss must send it (RFC 9207). The error is an
 // *Error.
 func (c *Client) checkResponse(ctx context.Context, p resource.IdentityProvider, q url.Values) error {
 	iss, code := q.Get("iss"), q.Get("code")
 	if iss != "" && iss != p.OIDC.Issuer {
-		return &Error{"another issuer answered in its place", nil}
+		return &Error{"another issuer responded in its place", nil}
 	}
 	if why := q.Get("error"); why != "" {
-		return &Error{"it answered " + input.Short(why+" "+q.Get("error_description")), nil}
+		return &Error{"it responded with " + input.Short(why+" "+q.Get("error_description")), nil}
 	}
 	if d, err := c.discover(ctx, p.OIDC.Issuer, false); err == nil && d.metadata.SendsIssuer && iss == "" {
-		return &Error{"it did not say that it answered (iss), as it promises to", nil}
+		return &Error{"its response lacks the parameter iss, which its metadata announces", nil}
 	}
 	if code == "" || len(code) > maxCode {
-		return &Error{"it answered without a code", nil}
+		return &Error{"it responded without a code", nil}
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ type Verdict struct {
 	Findings    []Finding
 	Ready       bool
 	RedirectURI string // redirect URI to register with the provider
-	TrialURL    string // where to sign in to see its claims; "" for a provider that is not stored
+	TrialURL    string // address to sign in at to see the claims; "" if the provider is not stored
 }
 
 // Test tests a provider without anybody signing in. It leaves TrialURL empty.
@@ -37,12 +37,12 @@ func (c *Client) Test(ctx context.Context, p resource.IdentityProvider) (v Verdi
 	d, err := c.discover(ctx, p.OIDC.Issuer, true)
 	v.RedirectURI = c.redirectURI(d, p)
 	if err != nil {
-		add("discovery", false, err.Error()) // of discover, so it may be shown
+		add("discovery", false, err.Error()) // an *Error, which may be shown
 		return v
 	}
-	add("discovery", true, "the issuer describes itself")
+	add("discovery", true, "the discovery document can be read")
 	if types := d.metadata.ResponseTypes; len(types) > 0 {
-		add("code", slices.Contains(types, "code"), "it says it answers with: "+strings.Join(types, ", "))
+		add("code", slices.Contains(types, "code"), "it supports the response types: "+strings.Join(types, ", "))
 	}
 	if len(d.metadata.Challenges) > 0 || p.OIDC.PKCE {
 		ok := slices.Contains(d.metadata.Challenges, "S256") || len(d.metadata.Challenges) == 0
@@ -58,8 +58,8 @@ func (c *Client) Test(ctx context.Context, p resource.IdentityProvider) (v Verdi
 		add("scopes", len(missing) == 0, "it does not list: "+orNothing(missing))
 	}
 	if p.SharedRedirect && !sharesRedirect(d, p) {
-		add("redirect", false, "a client without a secret has a redirect address of its own here, "+
-			"because the issuer does not name itself in its answers (RFC 9207)")
+		add("redirect", false, "a client without a secret has a separate redirect URI here, "+
+			"because the issuer does not identify itself in its responses (RFC 9207)")
 	}
 	c.testKeys(ctx, d, add)
 	c.testClient(ctx, d, p, add)
@@ -69,16 +69,16 @@ func (c *Client) Test(ctx context.Context, p resource.IdentityProvider) (v Verdi
 	return v
 }
 
-func orNothing(all []string) string {
-	if len(all) == 0 {
+func orNothing(values []string) string {
+	if len(values) == 0 {
 		return "nothing"
 	}
-	return input.Short(strings.Join(all, ", "))
+	return input.Short(strings.Join(values, ", "))
 }
 
 // testKeys checks that the keys of the issuer can be fetched.
 func (c *Client) testKeys(ctx context.Context, d *discovery, add func(string, bool, string)) {
-	// The token is invalid, but the error of the library tells whether keys were fetched.
+	// The token is invalid. The error of the library shows whether it could fetch the keys.
 	const invalid = "eyJhbGciOiJSUzI1NiIsImtpZCI6Im5vbmUifQ.e30.AAAA"
 	_, err := oidc.NewRemoteKeySet(c.context(ctx), d.metadata.Keys).VerifySignature(ctx, invalid)
 	if err != nil && strings.Contains(err.Error(), "fetching keys") {
@@ -88,8 +88,8 @@ func (c *Client) testKeys(ctx context.Context, d *discovery, add func(string, bo
 	add("keys", true, "its keys can be fetched")
 }
 
-// testClient sends the provider an invalid code: it reports an unknown client
-// before it reports that the code is wrong.
+// testClient checks that the provider knows our client. It sends an invalid code, and
+// the provider reports an unknown client before it reports that the code is wrong.
 func (c *Client) testClient(
 	ctx context.Context, d *discovery, p resource.IdentityProvider, add func(string, bool, string),
 ) {
@@ -103,7 +103,7 @@ func (c *Client) testClient(
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	switch {
 	case err == nil:
-		add("client", false, "it takes any code at all")
+		add("client", false, "it accepts any code")
 	case ok && (refused.ErrorCode == "invalid_grant" || refused.ErrorCode == "invalid_request"):
 		add("client", true, "it knows the client")
 	default:

@@ -47,36 +47,36 @@ func (s *Store) AccountOf(ctx context.Context, identity resource.UID) (resource.
 	return s.account(ctx, identity, `t.identity = $1`, string(identity))
 }
 
-// AccountIn returns the account of an e-mail address in an organization, or
+// AccountIn returns the account with an e-mail address in an organization, or
 // fault.NotFound.
 func (s *Store) AccountIn(ctx context.Context, org resource.UID, email string) (resource.Account, error) {
 	return s.account(ctx, resource.UID(email), `t.parent = $1 AND t.name = $2`, store.Segment(org), email)
 }
 
-// AccountsToTry returns the accounts of an e-mail address that have a password,
-// without their passkeys: first that of org, if org is not "", then the oldest of
-// the others, at most most in all. It asks the database the same questions
-// whether or not there are any.
+// AccountsToTry returns at most limit accounts that have the e-mail address and a
+// password, without their passkeys. The account in org comes first, if org is not
+// "". The others follow, oldest first. AccountsToTry always runs the same queries,
+// so that its duration does not reveal whether there are accounts.
 func (s *Store) AccountsToTry(
-	ctx context.Context, org resource.UID, email string, most int,
+	ctx context.Context, org resource.UID, email string, limit int,
 ) ([]resource.Account, error) {
-	first := int64(0) // of no organization
+	parent := int64(0) // matches no organization
 	if org != "" {
-		first = store.Segment(org)
+		parent = store.Segment(org)
 	}
-	all, err := accounts.All(ctx, s.Rows, ` WHERE t.parent = $1 AND t.name = $2 AND t.password <> ''`, first, email)
+	found, err := accounts.All(ctx, s.Rows, ` WHERE t.parent = $1 AND t.name = $2 AND t.password <> ''`, parent, email)
 	if err != nil {
 		return nil, err
 	}
 	rest, err := accounts.All(ctx, s.Rows,
-		` WHERE t.name = $2 AND t.parent <> $1 AND t.password <> '' ORDER BY t.create_ms, t.seg LIMIT `+strconv.Itoa(most),
-		first, email)
-	all = append(all, rest...)
-	return all[:min(len(all), most)], err
+		` WHERE t.name = $2 AND t.parent <> $1 AND t.password <> '' ORDER BY t.create_ms, t.seg LIMIT `+strconv.Itoa(limit),
+		parent, email)
+	found = append(found, rest...)
+	return found[:min(len(found), limit)], err
 }
 
-// AccountLinked returns the account whose one-time link has that digest, or
-// fault.NotFound: it was used, replaced, or has expired.
+// AccountLinked returns the account whose one-time link has that digest. It
+// returns fault.NotFound if the link was used or replaced, or has expired.
 func (s *Store) AccountLinked(ctx context.Context, digest []byte) (resource.Account, error) {
 	a, err := s.account(ctx, "link", `t.link = $1 AND t.link_ms > 0`, digest)
 	if err == nil && !s.Time().Before(a.Link.Expires) {
@@ -85,7 +85,7 @@ func (s *Store) AccountLinked(ctx context.Context, digest []byte) (resource.Acco
 	return a, err
 }
 
-// AccountWithPasskey returns the account that has a passkey, or fault.NotFound.
+// AccountWithPasskey returns the account that has the passkey id, or fault.NotFound.
 func (s *Store) AccountWithPasskey(ctx context.Context, id []byte) (resource.Account, error) {
 	return s.account(ctx, "passkey", `t.seg = (SELECT p.account FROM passkeys AS p WHERE p.id = $1)`, id)
 }
@@ -107,18 +107,19 @@ func (s *Store) account(
 	return a, err
 }
 
-// UpdateAccount applies change to an account, which is locked meanwhile, and
-// returns the result; its passkeys and recovery codes are not part of it. Recovery
-// codes go with the last factor that they stand in for. did are the events of
-// what the change means, beside the one that it was made.
+// UpdateAccount applies change to an account and returns the result, without
+// passkeys and recovery codes. The account is locked during the change. If the
+// account has no second factor afterwards, its recovery codes are deleted.
+// Besides AccountUpdated, UpdateAccount emits the activity events did, which
+// describe the meaning of the change.
 func (s *Store) UpdateAccount(
 	ctx context.Context, uid resource.UID, change func(*resource.Account) error, did ...resource.EventType,
 ) (resource.Account, error) {
 	return s.UpdateAccountAnd(ctx, uid, change, nil, did...)
 }
 
-// UpdateAccountAnd is UpdateAccount with more in the same transaction, after the
-// change.
+// UpdateAccountAnd is UpdateAccount that also runs the functions also in the same
+// transaction, after change.
 func (s *Store) UpdateAccountAnd(
 	ctx context.Context, uid resource.UID, change func(*resource.Account) error, also []func(*store.Tx) error,
 	did ...resource.EventType,
@@ -136,8 +137,8 @@ func (s *Store) UpdateAccountAnd(
 		if err != nil {
 			return err
 		}
-		for _, what := range did {
-			if err := t.emitActivity(ctx, what, a, resource.Activity{}); err != nil {
+		for _, event := range did {
+			if err := t.emitActivity(ctx, event, a, resource.Activity{}); err != nil {
 				return err
 			}
 		}
@@ -149,17 +150,16 @@ func (s *Store) UpdateAccountAnd(
 	return a, err
 }
 
-// emitActivity adds an event of what happened to how the person of an account
-// signs in.
+// emitActivity emits an event about the credentials of an account.
 func (t Tx) emitActivity(
-	ctx context.Context, what resource.EventType, a resource.Account, v resource.Activity,
+	ctx context.Context, event resource.EventType, a resource.Account, v resource.Activity,
 ) error {
 	v.Account, v.Identity, v.Address = a.UID, a.Identity, resource.ActorFrom(ctx).Remote
-	return t.Emit(ctx, what, a.UID, a.UID.Parent(), nil, v)
+	return t.Emit(ctx, event, a.UID, a.UID.Parent(), nil, v)
 }
 
-// update writes an account that was locked, with its event. It had some passkeys,
-// and has others now.
+// update writes an account that is locked, and emits its event. had and has are
+// the numbers of passkeys before and after the change.
 func (t Tx) update(ctx context.Context, before resource.Account, a *resource.Account, had, has int) error {
 	if err := store.UpdateRow(ctx, t.Tx, &accounts, before, a); err != nil {
 		return err
@@ -170,9 +170,9 @@ func (t Tx) update(ctx context.Context, before resource.Account, a *resource.Acc
 	return t.Emit(ctx, resource.AccountUpdated, a.UID, a.UID.Parent(), before.Record(had), a.Record(has))
 }
 
-// NoteUse records that somebody has signed in to an account.
-func (s *Store) NoteUse(ctx context.Context, uid resource.UID, at time.Time) error {
-	_, err := s.Exec(ctx, `UPDATE accounts SET used_ms = $2 WHERE uid = $1`, string(uid), store.MS(at))
+// NoteUse records that somebody signed in to an account at the time used.
+func (s *Store) NoteUse(ctx context.Context, uid resource.UID, used time.Time) error {
+	_, err := s.Exec(ctx, `UPDATE accounts SET used_ms = $2 WHERE uid = $1`, string(uid), store.MS(used))
 	return err
 }
 
@@ -182,14 +182,14 @@ func (t Tx) passkeys(ctx context.Context, uid resource.UID) (n int, err error) {
 	return n, err
 }
 
-// UseTOTP records the step of a one-time password, and reports whether it is newer
-// than the last one that was used: each can be used once.
+// UseTOTP records the time step of a one-time password, and reports whether it is
+// newer than the last one that was used. Each step can be used once.
 func (s *Store) UseTOTP(ctx context.Context, uid resource.UID, step int64) (fresh bool, _ error) {
 	n, err := s.Exec(ctx, `UPDATE accounts SET totp_step = $2 WHERE uid = $1 AND totp_step < $2`, string(uid), step)
 	return n == 1, err
 }
 
-// DeleteAccountOf removes the account of an identity, if it has one.
+// DeleteAccountOf removes the account of an identity, if there is one.
 func (t Tx) DeleteAccountOf(ctx context.Context, identity resource.UID) error {
 	a, err := store.One(ctx, t.Rows, &accounts, identity, ` WHERE t.identity = $1`+t.DB.Engine.ForDelete, string(identity))
 	if errors.Is(err, fault.NotFound) {
@@ -215,25 +215,25 @@ func (s *Store) Accounts(
 	return store.List(ctx, s.DB, &accounts, r, f, p)
 }
 
-// PasskeyCounts returns how many passkeys accounts have, for those that have
-// any.
+// PasskeyCounts returns the number of passkeys per account. Accounts without
+// passkeys are not in the map.
 func (s *Store) PasskeyCounts(ctx context.Context, uids []resource.UID) (map[resource.UID]int, error) {
-	all := map[resource.UID]int{}
+	counts := map[resource.UID]int{}
 	for _, uid := range uids {
 		var n int
 		if err := s.Row(ctx, `SELECT count(*) FROM passkeys WHERE account = $1`, []any{store.Segment(uid)}, &n); err != nil {
 			return nil, err
 		}
 		if n > 0 {
-			all[uid] = n
+			counts[uid] = n
 		}
 	}
-	return all, nil
+	return counts, nil
 }
 
-// AddPasskey gives an account a passkey. It returns fault.AlreadyExists if some
-// account has it, fault.FailedPrecondition if the account has too many, and
-// fault.NotFound if there is no such account.
+// AddPasskey adds a passkey to an account. It returns fault.AlreadyExists if any
+// account has this passkey, fault.FailedPrecondition if the account has too many
+// passkeys, and fault.NotFound if there is no such account.
 func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Passkey) error {
 	return s.write(ctx, func(t Tx) error {
 		a, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.ForUpdate)
@@ -266,9 +266,9 @@ func (s *Store) UsePasskey(ctx context.Context, id, detail []byte) error {
 	return err
 }
 
-// DropPasskey takes a passkey from an account, and the recovery codes with the
-// last factor that they stand in for. A passkey that is not there is gone
-// already.
+// DropPasskey deletes a passkey of an account. If the account has no second factor
+// afterwards, its recovery codes are deleted too. DropPasskey returns nil if there
+// is no such passkey.
 func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) error {
 	return s.write(ctx, func(t Tx) error {
 		a, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.ForUpdate)
@@ -297,9 +297,9 @@ func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) er
 	})
 }
 
-// InsertAccount adds an account. It returns fault.NotFound if its group is not
-// there, and fault.AlreadyExists if its organization has an account of that e-mail
-// address.
+// InsertAccount adds an account. It returns fault.NotFound if its organization does
+// not exist, and fault.AlreadyExists if the organization has an account with the
+// same e-mail address.
 func (t Tx) InsertAccount(ctx context.Context, a resource.Account) error {
 	if err := t.RequireGroup(ctx, a.UID.Parent()); err != nil {
 		return err
@@ -315,9 +315,10 @@ func (t Tx) InsertAccount(ctx context.Context, a resource.Account) error {
 	return t.Added(ctx, "accounts", resource.AccountCreated, a.UID, a.UID.Parent(), a.Record(0))
 }
 
-// FollowLink applies change to the account whose one-time link has the digest given,
-// and removes the link, and the account's other factors if the link says so. It
-// returns fault.NotFound for a link that is unknown, used or expired.
+// FollowLink applies change to the account whose one-time link has that digest, and
+// removes the link. If the link resets factors, it also removes the passkeys, the
+// authenticator app and the recovery codes of the account. FollowLink returns
+// fault.NotFound if the link is unknown, used or expired.
 func (t Tx) FollowLink(
 	ctx context.Context, digest []byte, change func(*resource.Account) error,
 ) (a resource.Account, _ error) {
@@ -349,7 +350,8 @@ func (t Tx) FollowLink(
 	return a, err
 }
 
-// LockAccount reads an account that is about to go, or returns fault.NotFound.
+// LockAccount locks an account that is about to be deleted, and returns it, or
+// fault.NotFound.
 func (t Tx) LockAccount(ctx context.Context, uid resource.UID) (resource.Account, error) {
 	return store.Lock(ctx, t.Tx, &accounts, uid, t.DB.Engine.ForDelete)
 }
@@ -359,19 +361,19 @@ func (s *Store) TOTPSecrets(ctx context.Context) ([][]byte, error) {
 	return store.ReadColumn[[]byte](ctx, s.Rows, `SELECT totp FROM accounts WHERE length(totp) > 0`)
 }
 
-// ForgetSealed removes the authenticator apps whose secrets cannot be opened,
-// together with the passwords of their accounts, so that nobody gets in with less
-// than before, and all recovery codes, which depend on the same key. It returns
-// the accounts, and how many codes there were. Codes are removed only if an app
-// is lost, or codesToo says that something else is.
+// ForgetSealed removes the authenticator apps whose secrets opens cannot open. It
+// also removes the passwords of their accounts, because otherwise the password
+// alone would be enough to sign in. If an app was removed or codesToo is true,
+// ForgetSealed deletes all recovery codes, which depend on the same key. It returns
+// the changed accounts and the number of deleted codes.
 func (t Tx) ForgetSealed(
 	ctx context.Context, opens func(sealed []byte) bool, codesToo bool,
 ) (lost []resource.Account, codes int, _ error) {
-	all, err := accounts.All(ctx, t.Rows, ` WHERE length(t.totp) > 0 ORDER BY t.uid`+t.DB.Engine.ForUpdate)
+	withApp, err := accounts.All(ctx, t.Rows, ` WHERE length(t.totp) > 0 ORDER BY t.uid`+t.DB.Engine.ForUpdate)
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, before := range all {
+	for _, before := range withApp {
 		if opens(before.TOTP) {
 			continue
 		}
@@ -394,7 +396,7 @@ func (t Tx) ForgetSealed(
 	}
 	n, err := t.Exec(ctx, `DELETE FROM recovery_codes`)
 	if err == nil {
-		_, err = t.Exec(ctx, `DELETE FROM handoffs`) // sealed, too, and valid for minutes
+		_, err = t.Exec(ctx, `DELETE FROM handoffs`) // these are sealed with the same key and valid for minutes
 	}
 	return lost, int(n), err
 }

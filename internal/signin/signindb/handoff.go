@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// dropExpired deletes a few rows of a table that have expired.
+// dropExpired deletes up to 50 expired rows of a table.
 func (t Tx) dropExpired(ctx context.Context, table string) error {
 	_, err := t.Exec(ctx,
 		`DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+` WHERE expire_ms < $1
@@ -20,8 +20,8 @@ func (t Tx) dropExpired(ctx context.Context, table string) error {
 	return err
 }
 
-// UseOnce records the use of something that can be used once before it expires, and
-// reports whether this was the first use.
+// UseOnce records the use of a code until expires, and reports whether this was its
+// first use. digest is the digest of the code.
 func (s *Store) UseOnce(ctx context.Context, digest []byte, expires time.Time) (first bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.dropExpired(ctx, "spent"); err != nil {
@@ -35,9 +35,9 @@ func (s *Store) UseOnce(ctx context.Context, digest []byte, expires time.Time) (
 	return first, err
 }
 
-// PutHandoff stores what one step of a sign-in leaves for the next one, under the
-// digest of a code, until expires. It returns fault.AlreadyExists if there is
-// something under that digest.
+// PutHandoff stores the result of one step of a sign-in for the next step, under the
+// digest of a code, until expires. It returns fault.AlreadyExists if the digest is
+// in use.
 func (s *Store) PutHandoff(ctx context.Context, digest, detail []byte, expires time.Time) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.dropExpired(ctx, "handoffs"); err != nil {
@@ -49,15 +49,17 @@ func (s *Store) PutHandoff(ctx context.Context, digest, detail []byte, expires t
 	})
 }
 
-// Handoff returns what PutHandoff stored under a digest, or fault.NotFound.
+// Handoff returns the detail that PutHandoff stored under a digest, or
+// fault.NotFound.
 func (s *Store) Handoff(ctx context.Context, digest []byte) (detail []byte, err error) {
 	err = s.Row(ctx, `SELECT detail FROM handoffs WHERE digest = $1 AND expire_ms > $2`,
 		[]any{digest, store.MS(s.Time())}, &detail)
 	return detail, store.Missing(err, "hand-off", "code")
 }
 
-// ConsumeHandoff returns what PutHandoff stored under a digest, and deletes it. It
-// returns fault.NotFound if there is nothing, or no longer.
+// ConsumeHandoff returns the detail that PutHandoff stored under a digest, and
+// deletes it. It returns fault.NotFound if it was never stored, was consumed, or has
+// expired.
 func (s *Store) ConsumeHandoff(ctx context.Context, digest []byte) (detail []byte, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		err := t.Row(ctx, `SELECT t.detail FROM handoffs AS t WHERE t.digest = $1 AND t.expire_ms > $2`+s.Engine.ForUpdate,
@@ -71,12 +73,12 @@ func (s *Store) ConsumeHandoff(ctx context.Context, digest []byte) (detail []byt
 	return detail, err
 }
 
-// maxDevices is how many devices may wait at once.
+// maxDevices is the number of devices that may wait at the same time.
 const maxDevices = 10_000
 
-// AddDevice keeps a device that asks to be signed in. It returns
-// fault.AlreadyExists if its user code is taken, and fault.ResourceExhausted if
-// too many wait.
+// AddDevice stores a device that asks to be signed in. It returns
+// fault.AlreadyExists if its user code is in use, and fault.ResourceExhausted if
+// too many devices wait.
 func (s *Store) AddDevice(ctx context.Context, digest []byte, d resource.Device) error {
 	detail, err := json.Marshal(d)
 	if err != nil {
@@ -117,8 +119,7 @@ func scanDevice(row store.Scanner) (d resource.Device, polled int64, err error) 
 	return d, polled, err
 }
 
-// DeviceOf returns the device of a user code that waits for a decision, or
-// fault.NotFound.
+// DeviceOf returns the waiting device with a user code, or fault.NotFound.
 func (s *Store) DeviceOf(ctx context.Context, userCode string) (resource.Device, error) {
 	d, _, err := scanDevice(s.QueryRow(ctx,
 		`SELECT `+deviceColumns+` FROM devices AS t WHERE t.user_code = $1 AND t.state = 0 AND t.expire_ms > $2`, userCode,
@@ -126,8 +127,9 @@ func (s *Store) DeviceOf(ctx context.Context, userCode string) (resource.Device,
 	return d, store.Missing(err, "device", resource.UID(userCode))
 }
 
-// DecideDevice keeps what somebody decided about the device of a user code. It
-// returns fault.NotFound if none waits for a decision: each is decided once.
+// DecideDevice stores the decision about the device with a user code. It returns
+// fault.NotFound if no device with that code waits for a decision. Each device is
+// decided once.
 func (s *Store) DecideDevice(ctx context.Context, userCode string, state resource.DeviceState, granted []byte) error {
 	n, err := s.Exec(ctx,
 		`UPDATE devices SET state = $2, granted = $3 WHERE user_code = $1 AND state = 0 AND expire_ms > $4`,
@@ -138,30 +140,31 @@ func (s *Store) DecideDevice(ctx context.Context, userCode string, state resourc
 	return err
 }
 
-// PollDevice returns the device of that digest, and whether it asks again sooner
-// than interval. One that was decided is gone with the answer. It returns
-// fault.NotFound if there is none, or its time is over.
+// PollDevice returns the device with the digest of a device code. hasty reports
+// whether its previous poll was less than interval ago. PollDevice deletes a device
+// that was decided. It returns fault.NotFound if there is no such device, or it has
+// expired.
 func (s *Store) PollDevice(
 	ctx context.Context, digest []byte, interval time.Duration,
 ) (d resource.Device, hasty bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		var polled int64
 		var err error
-		now := s.Time()
+		asOf := s.Time()
 		d, polled, err = scanDevice(t.QueryRow(ctx,
 			`SELECT `+deviceColumns+` FROM devices AS t WHERE t.digest = $1`+s.Engine.ForUpdate, digest))
-		if errors.Is(err, sql.ErrNoRows) || err == nil && !now.Before(d.ExpireTime) {
+		if errors.Is(err, sql.ErrNoRows) || err == nil && !asOf.Before(d.ExpireTime) {
 			return fault.Missing("device", "code")
 		}
 		if err != nil {
 			return err
 		}
 		if hasty = d.State == resource.DevicePending &&
-			store.MS(now)-polled < interval.Milliseconds(); d.State != resource.DevicePending {
+			store.MS(asOf)-polled < interval.Milliseconds(); d.State != resource.DevicePending {
 			_, err = t.Exec(ctx, `DELETE FROM devices WHERE digest = $1`, digest)
 			return err
 		}
-		_, err = t.Exec(ctx, `UPDATE devices SET poll_ms = $2 WHERE digest = $1`, digest, store.MS(now))
+		_, err = t.Exec(ctx, `UPDATE devices SET poll_ms = $2 WHERE digest = $1`, digest, store.MS(asOf))
 		return err
 	})
 	return d, hasty, err

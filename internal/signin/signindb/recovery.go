@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// SetRecoveryCodes gives an account recovery codes of these digests, in place of
-// those it had. It returns fault.NotFound if there is no such account.
+// SetRecoveryCodes replaces the recovery codes of an account by codes with these
+// digests. It returns fault.NotFound if there is no such account.
 func (s *Store) SetRecoveryCodes(ctx context.Context, uid resource.UID, digests [][]byte) error {
 	return s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.ForUpdate)
@@ -31,9 +31,9 @@ func (s *Store) SetRecoveryCodes(ctx context.Context, uid resource.UID, digests 
 	})
 }
 
-// UseRecoveryCode takes the recovery code of a digest from an account, and tells
-// whether it had it: each is good once. It returns fault.NotFound if there is no
-// such account.
+// UseRecoveryCode deletes the recovery code with that digest, and reports whether
+// the account had it. Each code is valid once. It returns fault.NotFound if there
+// is no such account.
 func (s *Store) UseRecoveryCode(ctx context.Context, uid resource.UID, digest []byte) (good bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.ForUpdate)
@@ -49,9 +49,8 @@ func (s *Store) UseRecoveryCode(ctx context.Context, uid resource.UID, digest []
 	return good, err
 }
 
-// dropUselessCodes deletes the recovery codes of an account that has no second
-// factor left for which they could be used, so that old codes are not valid for a
-// factor that is added later.
+// dropUselessCodes deletes the recovery codes of an account without a second
+// factor, so that old codes are not valid for a factor that is added later.
 func (t Tx) dropUselessCodes(ctx context.Context, uid resource.UID) error {
 	_, err := t.Exec(ctx, `
 		DELETE FROM recovery_codes WHERE account = $1 AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = $1)

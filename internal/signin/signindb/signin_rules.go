@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// SignInRules returns what an organization has decided, or what goes for one
-// that has not.
+// SignInRules returns the sign-in rules of an organization. An organization that has
+// set none has the default rules.
 func (s *Store) SignInRules(ctx context.Context, org resource.UID) (resource.SignInRules, error) {
 	r := resource.SignInRules{Organization: org}
 	err := s.Row(ctx, `SELECT local_off FROM sign_in_rules WHERE org = $1`, []any{store.Segment(org)}, &r.LocalOff)
@@ -20,7 +20,7 @@ func (s *Store) SignInRules(ctx context.Context, org resource.UID) (resource.Sig
 	return r, err
 }
 
-// SetSignInRules stores what an organization has decided. It returns
+// SetSignInRules stores the sign-in rules of an organization. It returns
 // fault.NotFound if there is no such organization.
 func (t Tx) SetSignInRules(ctx context.Context, r resource.SignInRules) error {
 	if err := t.RequireGroup(ctx, r.Organization); err != nil {

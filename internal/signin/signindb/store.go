@@ -1,5 +1,5 @@
-// Package signindb stores accounts with their passwords, passkeys and recovery codes,
-// and what a sign-in leaves for its next step.
+// Package signindb stores accounts with their passwords, passkeys and recovery
+// codes, and the state between two steps of a sign-in.
 package signindb
 
 import (
@@ -10,19 +10,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store is the part of a database that is about people's sign-in. It is safe for
+// A Store stores accounts and sign-in state in a database. It is safe for
 // concurrent use.
 type Store struct{ *store.DB }
 
-// New returns the store of people's sign-in in a database.
+// New returns a Store over db.
 func New(db *store.DB) *Store {
 	return &Store{DB: db}
 }
 
-// A Tx is a transaction under way, with the changes to people's sign-in.
+// A Tx is a transaction that can change accounts and sign-in state.
 type Tx struct{ *store.Tx }
 
-// In returns t with the changes to people's sign-in.
+// In returns t as a Tx of this package.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {
@@ -35,5 +35,5 @@ func Digest(text string) []byte {
 	return d[:]
 }
 
-// AccountList is how accounts are ordered.
+// AccountList lists accounts in the order of their UIDs.
 var AccountList = accounts.List(page.Order{Field: "uid"})

@@ -22,27 +22,28 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 )
 
-// AWS is how callers of an AWS account prove who they are: they sign a
-// GetCallerIdentity request but do not send it. Two signed headers bind it to
-// this service and to the identity. We send it.
+// AWS configures how callers of an AWS account prove their identity. A caller signs
+// a GetCallerIdentity request and presents it as the credential, the proof. Two
+// signed headers bind the proof to this service and to the identity. The service
+// sends the request to AWS.
 type AWS struct {
-	Endpoint string       // token service; "" is the global one
-	Headers  []string     // prefixes that the two headers may have, such as Holdfast
-	Client   *http.Client // nil is outbound.Client's
+	Endpoint string       // address of the AWS token service; "" is the global one
+	Headers  []string     // allowed prefixes of the two headers, for example Holdfast
+	Client   *http.Client // nil is outbound.Client
 }
 
 const (
 	awsHost     = "sts.amazonaws.com"
 	awsEndpoint = "https://" + awsHost + "/"
-	awsOldest   = 15 * time.Minute
-	awsAhead    = 5 * time.Minute
+	awsOldest   = 15 * time.Minute // maximum age of a proof
+	awsAhead    = 5 * time.Minute  // how far the clock of the caller may be ahead
 	awsDate     = "20060102T150405Z"
-	maxAWS      = 8 << 10
-	maxAWSReply = 64 << 10
+	maxAWS      = 8 << 10  // bytes of a proof
+	maxAWSReply = 64 << 10 // bytes of a response
 )
 
-// An awsRefusal is an error that carries why a proof was refused, for the
-// recorded denial.
+// An awsRefusal is the error for a refused proof, with the checks for the recorded
+// denial.
 type awsRefusal struct {
 	error
 	checks   []resource.Check
@@ -51,7 +52,7 @@ type awsRefusal struct {
 
 func (r *awsRefusal) Unwrap() error { return r.error }
 
-// acceptAWS returns who signed the proof according to AWS, if that matches p.
+// acceptAWS returns the signer of a proof according to AWS, if it matches p.
 func (s *Service) acceptAWS(ctx context.Context, p *principal, bearer string) (*resource.Upstream, error) {
 	proof, failed := s.readProof(bearer, p.identity.UID)
 	if failed.Claim != "" {
@@ -68,9 +69,8 @@ func (s *Service) acceptAWS(ctx context.Context, p *principal, bearer string) (*
 	return &resource.Upstream{Issuer: "https://" + awsHost, Subject: caller.ARN}, nil
 }
 
-// readProof reads a signed request and checks that it is a GetCallerIdentity
-// request for this service and this identity, and recent. If it is not, the
-// Check names what failed.
+// readProof parses a proof, and checks that it is a recent GetCallerIdentity request
+// for this service and this identity. Otherwise it returns the check that failed.
 func (s *Service) readProof(bearer string, identity resource.UID) (*http.Request, resource.Check) {
 	bad := func(claim, cause string) (*http.Request, resource.Check) {
 		return nil, resource.Check{Claim: claim, Cause: cause}
@@ -105,14 +105,15 @@ func (s *Service) readProof(bearer string, identity resource.UID) (*http.Request
 	return r, resource.Check{}
 }
 
-// awsSignature matches the only accepted form of the Authorization header. If
-// the signed headers could be listed twice, AWS and we might each read a
-// different list.
+// awsSignature matches the only accepted form of the Authorization header. If the
+// header could list the signed headers twice, AWS and this service might read
+// different lists.
 var awsSignature = regexp.MustCompile(
 	`^AWS4-HMAC-SHA256 Credential=[A-Za-z0-9/_-]+, ?SignedHeaders=([a-z0-9;-]+), ?Signature=[0-9a-f]{64}$`)
 
-// checkBinding checks that signed headers bind a proof to this service, to the
-// identity and to the current time.
+// checkBinding checks that the signed headers bind a proof to this service, to the
+// identity and to the current time. It returns the check that failed, or a zero
+// one.
 func (s *Service) checkBinding(r *http.Request, identity resource.UID) resource.Check {
 	prefix := ""
 	for _, h := range s.cfg.AWS.Headers {
@@ -121,7 +122,7 @@ func (s *Service) checkBinding(r *http.Request, identity resource.UID) resource.
 		}
 	}
 	if prefix == "" {
-		return resource.Check{Claim: "aud", Cause: "the header that says whom the proof is for is missing"}
+		return resource.Check{Claim: "aud", Cause: "the header with the audience of the proof is missing"}
 	}
 	m := awsSignature.FindStringSubmatch(r.Header.Get("Authorization"))
 	if m == nil {
@@ -136,7 +137,7 @@ func (s *Service) checkBinding(r *http.Request, identity resource.UID) resource.
 	}
 	if aud := r.Header.Get(prefix + "-Audience"); !slices.Contains(s.audiences, aud) {
 		return resource.Check{
-			Claim: "aud", Expected: s.audiences[0], Received: truncated(aud), Cause: "the proof is for somebody else",
+			Claim: "aud", Expected: s.audiences[0], Received: truncated(aud), Cause: "the proof is for another service",
 		}
 	}
 	if uid := r.Header.Get(prefix + "-Identity"); uid != string(identity) {
@@ -146,8 +147,8 @@ func (s *Service) checkBinding(r *http.Request, identity resource.UID) resource.
 		}
 	}
 	date := r.Header.Get("X-Amz-Date")
-	at, err := time.Parse(awsDate, date)
-	if now := s.now(); err != nil || now.Sub(at) > awsOldest || at.Sub(now) > awsAhead {
+	signedAt, err := time.Parse(awsDate, date)
+	if now := s.now(); err != nil || now.Sub(signedAt) > awsOldest || signedAt.Sub(now) > awsAhead {
 		return resource.Check{
 			Claim: "x-amz-date", Expected: "within 15 minutes before " +
 				now.UTC().Format(awsDate), Received: truncated(date),
@@ -157,7 +158,7 @@ func (s *Service) checkBinding(r *http.Request, identity resource.UID) resource.
 	return resource.Check{}
 }
 
-// A callerIdentity is the answer to GetCallerIdentity.
+// A callerIdentity is the response to GetCallerIdentity.
 type callerIdentity struct {
 	Account string `xml:"Account" json:"Account"`
 	ARN     string `xml:"Arn" json:"Arn"`
@@ -169,10 +170,10 @@ func (c callerIdentity) claim(name string) (string, bool) {
 	return v, v != ""
 }
 
-// callAWS sends a proof to AWS and returns the answer.
+// callAWS sends a proof to AWS and returns the response.
 func (s *Service) callAWS(ctx context.Context, proof *http.Request) (callerIdentity, error) {
 	unavailable := func(err error) error {
-		return &fault.Error{Code: fault.Unavailable, Message: "Unavailable: AWS cannot be asked now", Cause: err}
+		return &fault.Error{Code: fault.Unavailable, Message: "Unavailable: AWS cannot be reached now", Cause: err}
 	}
 	endpoint := cmp.Or(s.cfg.AWS.Endpoint, awsEndpoint)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, proof.Body)
@@ -193,18 +194,18 @@ func (s *Service) callAWS(ctx context.Context, proof *http.Request) (callerIdent
 	case resp.StatusCode != http.StatusOK:
 		return callerIdentity{}, &awsRefusal{refused("signature", "AWS does not accept the proof"), []resource.Check{{
 			Claim: "signature", Expected: "accepted by AWS", Received: resp.Status,
-			Cause: "the proof is not signed with credentials that are good now",
+			Cause: "the proof is not signed with valid credentials",
 		}}, false}
 	}
 	caller, ok := readCaller(resp.Header.Get("Content-Type"), body)
 	if !ok {
-		return callerIdentity{}, fault.New(fault.Unavailable, "Unavailable: AWS gave an answer that cannot be read")
+		return callerIdentity{}, fault.New(fault.Unavailable, "Unavailable: the response of AWS cannot be read")
 	}
 	return caller, nil
 }
 
-// readCaller parses an answer of AWS, which is JSON or XML as the proof asked
-// for.
+// readCaller parses a response of AWS. It is JSON or XML, depending on the Accept
+// header of the proof.
 func readCaller(contentType string, body []byte) (callerIdentity, bool) {
 	var err error
 	var caller callerIdentity

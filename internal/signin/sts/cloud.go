@@ -18,12 +18,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// Clouds configures where the clouds exchange our tokens for theirs, and the
-// names they know us by. The zero value has the clouds' own endpoints.
+// Clouds configures the endpoints at which the clouds exchange our tokens for
+// theirs, and the names that they have for us. The zero value has the public
+// endpoints of the clouds.
 type Clouds struct {
-	Google string // token service
-	Azure  string // login service
-	Name   string // of our role in AWS accounts, and of our pool and provider in Google projects; "" is holdfast
+	Google string // address of the token service
+	Azure  string // address of the login service
+	Name   string // name of our role in AWS, and of our pool and provider in Google projects; "" is holdfast
 }
 
 const (
@@ -31,12 +32,12 @@ const (
 	azureEndpoint  = "https://login.microsoftonline.com"
 	nameInClouds   = "holdfast"
 	cloudTokenLife = 5 * time.Minute
-	maxCloudReply  = 64 << 10
+	maxCloudReply  = 64 << 10 // bytes
 )
 
-// TryAccount reports whether a cloud account associated with a group lets us
-// in. It exchanges a token of the group for one of the cloud, and discards
-// that. The caller has been authorized already.
+// TryAccount reports whether we have access to the cloud account that is associated
+// with a group. It exchanges a token of the group for a token of the cloud, which it
+// discards. It checks no permission: its caller must do that.
 func (s *Service) TryAccount(
 	ctx context.Context, a resource.AccountAssociation, cloud resource.ProviderType,
 ) (resource.Readiness, error) {
@@ -49,7 +50,7 @@ func (s *Service) TryAccount(
 	names := slices.Sorted(maps.Keys(a.Azure.ClientIDs))
 	if len(names) == 0 {
 		return resource.Readiness{
-			Reason: "NOT_CONFIGURED", Message: "the association has a tenant and no application in it",
+			Reason: "NOT_CONFIGURED", Message: "the association has a tenant but no application",
 		}, nil
 	}
 	for _, name := range names {
@@ -58,7 +59,7 @@ func (s *Service) TryAccount(
 			return r, err
 		}
 	}
-	return ready("the tenant gave a token to each application"), nil
+	return ready("the tenant issued a token to each application"), nil
 }
 
 func ready(message string) resource.Readiness {
@@ -88,7 +89,7 @@ func (s *Service) tryAmazon(ctx context.Context, a resource.AccountAssociation) 
 	case away != nil:
 		return *away, nil
 	case status == http.StatusOK:
-		return ready("AWS gave credentials of " + role), nil
+		return ready("AWS issued credentials of " + role), nil
 	case xml.Unmarshal(body, &refusal) == nil && refusal.Code != "":
 		return refusedBy("AWS", refusal.Code, refusal.Message, role), nil
 	}
@@ -97,7 +98,7 @@ func (s *Service) tryAmazon(ctx context.Context, a resource.AccountAssociation) 
 
 func (s *Service) tryGoogle(ctx context.Context, a resource.AccountAssociation) (resource.Readiness, error) {
 	pool := cmp.Or(s.cfg.Clouds.Name, nameInClouds)
-	// The number is any text, and must not become another part of the name.
+	// The number can be any text. It is escaped so that it stays one segment.
 	provider := "//iam.googleapis.com/projects/" + url.PathEscape(a.Google.ProjectNumber) +
 		"/locations/global/workloadIdentityPools/" + pool + "/providers/" + pool
 	raw, err := s.cloudToken(ctx, a.UID, "https:"+provider)
@@ -131,7 +132,7 @@ func (s *Service) tryAzure(
 	return oauthOutcome("Azure", "application "+name, status, body, away), nil
 }
 
-// oauthOutcome interprets the answer of an OAuth token endpoint.
+// oauthOutcome interprets the response of an OAuth token endpoint.
 func oauthOutcome(cloud, what string, status int, body []byte, away *resource.Readiness) resource.Readiness {
 	var answer struct {
 		Token       string `json:"access_token"`
@@ -142,7 +143,7 @@ func oauthOutcome(cloud, what string, status int, body []byte, away *resource.Re
 	case away != nil:
 		return *away
 	case status == http.StatusOK && err == nil && answer.Token != "":
-		return ready(cloud + " gave a token of " + what)
+		return ready(cloud + " issued a token of " + what)
 	case err != nil || answer.Error == "":
 		return refusedBy(cloud, fmt.Sprint(status), "", what)
 	}
@@ -150,21 +151,21 @@ func oauthOutcome(cloud, what string, status int, body []byte, away *resource.Re
 }
 
 func refusedBy(cloud, code, message, what string) resource.Readiness {
-	text := cloud + " gave nothing for " + what + ": " + truncated(code)
+	text := cloud + " issued nothing for " + what + ": " + truncated(code)
 	if message != "" {
 		text += ": " + truncated(message)
 	}
 	return resource.Readiness{Reason: "REFUSED", Message: strings.Join(strings.Fields(text), " ")}
 }
 
-// postForm posts a form to a cloud. It returns the answer, or a Readiness that
-// says why there is none.
+// postForm posts a form to a cloud. It returns the response, or a Readiness with the
+// reason why there is none.
 func (s *Service) postForm(
 	ctx context.Context, endpoint string, form url.Values,
 ) (status int, body []byte, away *resource.Readiness) {
 	unreachable := func(err error) *resource.Readiness {
 		return &resource.Readiness{
-			Reason: "UNREACHABLE", Message: "the cloud cannot be asked: " + outbound.Reason(err),
+			Reason: "UNREACHABLE", Message: "the cloud cannot be reached: " + outbound.Reason(err),
 		}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(form.Encode()))

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
 )
 
-// issuerClasses are the issuers that many installations trust, and their classes.
+// issuerClasses are common issuers and their classes for metrics.
 var issuerClasses = []struct{ issuer, class string }{
 	{"https://token.actions.githubusercontent.com", "github"},
 	{"https://gitlab.com", "gitlab"},
@@ -32,11 +32,11 @@ func (s *Service) classOf(issuer string) string {
 	return metric.Other
 }
 
-// proofPrefix is how the proof of an AWS account begins: "POST " in base64url.
+// proofPrefix is the start of the proof of an AWS account: "POST " in base64url.
 const proofPrefix = "UE9TVC"
 
-// count counts an exchange. The class of one that failed is that of the issuer
-// which the credential names, verified or not.
+// count counts an exchange. A failed exchange has the class of the issuer that the
+// credential names, even if the credential was not verified.
 func (s *Service) count(t Token, bearer string, err error) {
 	class := t.class
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	denialsWaiting = 1024 // in the queue to be written; more are dropped
-	denialsBatch   = 100
-	recentEvery    = time.Second
-	flushLimit     = 5 * time.Second
+	denialsWaiting = 1024            // length of the queue; further denials are dropped
+	denialsBatch   = 100             // denials per write
+	recentEvery    = time.Second     // interval between two writes
+	flushLimit     = 5 * time.Second // timeout of the last write
 )
 
 // Denials returns the recent refusals of an identity, newest first. The caller
@@ -27,20 +27,20 @@ func (s *Service) Denials(ctx context.Context, uid resource.UID) ([]resource.Den
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.store.Denials(ctx, uid)
+	recent, err := s.store.Denials(ctx, uid)
 	if err != nil {
 		return nil, err
 	}
 	p := newPrincipal(i, s.audiences)
-	for _, d := range all {
+	for _, d := range recent {
 		p.addCauses(d.Checks)
 	}
-	return all, nil
+	return recent, nil
 }
 
-// addCauses adds the probable cause to each check that failed, if the identity
-// still expects the same. It runs when denials are read, not when they are
-// recorded, because strangers cause those.
+// addCauses adds the probable cause to each failed check whose expected value is
+// still current. It runs when denials are read and not when they are recorded,
+// because any stranger can cause a denial.
 func (p *principal) addCauses(checks []resource.Check) {
 	for i, c := range checks {
 		if p.matcher != nil && c.Cause == "" {
@@ -49,10 +49,9 @@ func (p *principal) addCauses(checks []resource.Check) {
 	}
 }
 
-// recordDenial queues the reason a credential was refused for those who may
-// read the identity, and returns err. If the queue is full the record is
-// dropped, so that somebody who sends many bad credentials does not cause as
-// many writes.
+// recordDenial queues the reason why a credential was refused, and returns err. It
+// drops the record if the queue is full, so that a client that sends many invalid
+// credentials does not cause as many writes.
 func (s *Service) recordDenial(ctx context.Context, p *principal, bearer string, err error) error {
 	f := fault.From(err)
 	if f.Code != fault.PermissionDenied && f.Code != fault.Unauthenticated {
@@ -78,8 +77,8 @@ func (s *Service) recordDenial(ctx context.Context, p *principal, bearer string,
 	return err
 }
 
-// verifyCached checks a signature with the keys that are cached now. A refused
-// credential never causes a request to its issuer.
+// verifyCached checks a signature with the cached keys, because a refused
+// credential must not cause a request to its issuer.
 func (s *Service) verifyCached(p *principal, tok *issuers.Token) error {
 	switch {
 	case p.matcher == nil:
@@ -93,8 +92,8 @@ func (s *Service) verifyCached(p *principal, tok *issuers.Token) error {
 	return s.trust.VerifyCached(tok)
 }
 
-// writeRecent writes the last exchanges and denials once a second, and the
-// rest when ctx ends.
+// writeRecent writes the recent exchanges and denials once a second, and the
+// remaining ones when ctx ends.
 func (s *Service) writeRecent(ctx context.Context) {
 	tick := time.NewTicker(recentEvery)
 	defer tick.Stop()
@@ -116,14 +115,14 @@ func (s *Service) writeRecent(ctx context.Context) {
 func (s *Service) flushDenials(ctx context.Context) {
 	for {
 		var batch []resource.Denial
-		for range min(len(s.denials), denialsBatch) { // nobody else receives
+		for range min(len(s.denials), denialsBatch) { // no other goroutine receives
 			batch = append(batch, <-s.denials)
 		}
 		if len(batch) == 0 {
 			return
 		}
 		if err := s.store.RecordDenials(ctx, batch); err != nil {
-			s.log.WarnContext(ctx, "denials were not kept", "count", len(batch), "err", err)
+			s.log.WarnContext(ctx, "write denials", "count", len(batch), "err", err)
 			return
 		}
 	}

@@ -15,23 +15,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// leeway allows for a clock that runs behind the issuer's. There is none for
-// expiry.
+// leeway allows for a clock that is behind the clock of the issuer. It does not
+// apply to expiry.
 const leeway = time.Minute
 
 // A Request asks to exchange a credential for a token.
 type Request struct {
 	TokenParams
 	Bearer   string // the credential
-	Identity string // the identity to assume; "" is the person whose token it is
-	Provider string // the identity provider that issued the token, or ""; with an identity it decides nothing
+	Identity string // identity to assume; "" is the person that the token is about
+	Provider string // identity provider that issued the token, or ""; ignored if Identity is set
 }
 
-// Exchange returns a token for a credential. It returns fault.InvalidArgument
-// for parameters that are not allowed, fault.Unauthenticated for an invalid
-// credential, fault.PermissionDenied, naming the claim, for one that does not
-// match the identity, and fault.Unavailable if the keys of its issuer cannot
-// be fetched.
+// Exchange returns a token for a credential. It returns fault.InvalidArgument if a
+// parameter is not allowed, fault.Unauthenticated if the credential is invalid,
+// fault.PermissionDenied with the name of a claim if the credential does not match
+// the identity, and fault.Unavailable if the keys of its issuer cannot be fetched.
 func (s *Service) Exchange(ctx context.Context, r Request) (Token, error) {
 	t, err := s.exchange(ctx, r)
 	s.count(t, r.Bearer, err)
@@ -55,7 +54,7 @@ func (s *Service) exchange(ctx context.Context, r Request) (Token, error) {
 	if r.Bearer == "" {
 		return Token{}, refused("", "a bearer token is required")
 	}
-	if err := s.authz.EnsureCurrent(ctx); err != nil { // the cache of principals is then as new as the grants
+	if err := s.authz.EnsureCurrent(ctx); err != nil { // afterwards the cache of principals is as recent as the grants
 		return Token{}, err
 	}
 	if r.Identity != "" {
@@ -82,18 +81,18 @@ func parse(bearer string) (*issuers.Token, error) {
 	return tok, err
 }
 
-// assume returns a token of an identity, if the credential matches it.
+// assume returns a token of an identity if the credential matches the identity.
 func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, claims token.Claims) (Token, error) {
 	p, cached, err := s.principal(ctx, uid)
 	if errors.Is(err, fault.NotFound) {
-		// Indistinguishable from an identity that trusts another issuer.
+		// The error is the same as for an identity that trusts another issuer.
 		return Token{}, s.denied(ctx, "iss")
 	}
 	if err != nil {
 		return Token{}, err
 	}
 	from, err := s.accept(ctx, p, bearer)
-	if cached && errors.Is(err, fault.PermissionDenied) { // another replica may have changed it a moment ago
+	if cached && errors.Is(err, fault.PermissionDenied) { // another replica may have just changed the identity
 		changed, rerr := s.reload(ctx, p)
 		if errors.Is(rerr, fault.NotFound) {
 			return Token{}, s.denied(ctx, "iss")
@@ -123,12 +122,13 @@ func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, c
 	return t, err
 }
 
-// A provenance is what a new token is derived from, and what it depends on.
+// A provenance is the credential that a new token is derived from, and the
+// conditions that limit the new token.
 type provenance struct {
 	act     *resource.Upstream
-	session string           // the new token ends with this session
-	voucher resource.Voucher // the new token is void once this voucher is
-	until   time.Time        // the new token expires by then; zero if the credential is from another issuer
+	session string           // session with which the new token ends
+	voucher resource.Voucher // voucher that the new token needs to be valid
+	until   time.Time        // latest expiry of the new token; zero if the credential is from another issuer
 }
 
 // principal returns an identity from the cache or from the store.
@@ -146,9 +146,9 @@ func (s *Service) principal(ctx context.Context, uid resource.UID) (p *principal
 	return p, false, nil
 }
 
-// reload returns an identity as the store has it now, or p itself if its
-// relationship has not changed: its patterns are not compiled again because
-// somebody presents bad credentials.
+// reload reads the identity of p from the store again. It returns p itself if the
+// relationship has not changed, so that invalid credentials do not cause patterns
+// to be compiled again.
 func (s *Service) reload(ctx context.Context, p *principal) (*principal, error) {
 	i, err := s.store.Identity(ctx, p.identity.UID)
 	if err == nil && i.Realm == p.identity.Realm && reflect.DeepEqual(i.Relationship, p.identity.Relationship) {
@@ -201,13 +201,13 @@ func (s *Service) accept(ctx context.Context, p *principal, bearer string) (prov
 	return out, nil
 }
 
-// maxChain is how many of our identities a token can be assumed through.
+// maxChain is the number of identities through which a token can be assumed.
 const maxChain = 8
 
-// chain accepts one of our own tokens for another identity. The identity must
-// name our issuer and its subject exactly, because authz.RequireBecome follows
-// such identities and cannot follow a pattern. The new token depends on
-// everything the presented one depends on.
+// chain accepts one of our own tokens for another identity. The identity must name
+// our issuer and the subject exactly, because authz.RequireBecome follows such
+// identities and cannot follow a pattern. All conditions that limit the presented
+// token also limit the new token.
 func (s *Service) chain(ctx context.Context, match *resource.ClaimMatch, bearer string, out *provenance) error {
 	switch {
 	case match.Issuer == "":
@@ -219,8 +219,8 @@ func (s *Service) chain(ctx context.Context, match *resource.ClaimMatch, bearer 
 	if err != nil {
 		return err
 	}
-	if !caller.Narrowing().IsZero() { // it was narrowed to less than its identity may do
-		return refused("", "a token that is narrowed cannot stand for another identity")
+	if !caller.Narrowing().IsZero() { // its identity may do more than the token
+		return refused("", "a narrowed token cannot be exchanged for a token of another identity")
 	}
 	out.act.Act, out.session, out.voucher, out.until = caller.Act, caller.Session, caller.Voucher, caller.Expires
 	depth := 0
@@ -238,8 +238,7 @@ func credential(tok *issuers.Token) resource.Credential {
 	return resource.Credential{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience, Claim: tok.Claim}
 }
 
-// verify checks the signature of another issuer's token, whose issuer p
-// trusts.
+// verify checks the signature of a token from another issuer that p trusts.
 func (s *Service) verify(ctx context.Context, p *principal, tok *issuers.Token) error {
 	var err error
 	switch {
@@ -258,7 +257,7 @@ func (s *Service) verify(ctx context.Context, p *principal, tok *issuers.Token) 
 	case away:
 		return &fault.Error{
 			Code: fault.Unavailable, Cause: err,
-			Message: "Unavailable: the keys of the token's issuer cannot be had now",
+			Message: "Unavailable: the keys of the token's issuer cannot be fetched now",
 		}
 	}
 	return err
@@ -266,20 +265,20 @@ func (s *Service) verify(ctx context.Context, p *principal, tok *issuers.Token) 
 
 // checkTimes checks that a token is valid now.
 func (s *Service) checkTimes(tok *issuers.Token) error {
-	now := s.now()
+	asOf := s.now()
 	switch {
-	case !now.Before(tok.Expiry):
+	case !asOf.Before(tok.Expiry):
 		return refused("exp", "the token has expired")
-	case now.Add(leeway).Before(tok.NotBefore):
+	case asOf.Add(leeway).Before(tok.NotBefore):
 		return refused("nbf", "the token is not valid yet")
-	case now.Add(leeway).Before(tok.Issued):
+	case asOf.Add(leeway).Before(tok.Issued):
 		return refused("iat", "the token is from the future")
 	}
 	return nil
 }
 
-// denied returns the error for a credential that does not match the identity.
-// It names the claim, and not what was expected.
+// denied returns the error for a credential that does not match the identity. It
+// names the claim but not the expected value.
 func (s *Service) denied(ctx context.Context, claim string) error {
 	return &fault.Error{
 		Code:     fault.PermissionDenied,
@@ -290,12 +289,12 @@ func (s *Service) denied(ctx context.Context, claim string) error {
 
 // recordUse records that an identity was used, at most once a minute.
 func (s *Service) recordUse(ctx context.Context, p *principal) {
-	now := s.now()
-	if !p.useDue(now) {
+	used := s.now()
+	if !p.useDue(used) {
 		return
 	}
-	if err := s.store.RecordLastSeen(ctx, p.identity.UID, now); err != nil {
-		s.log.WarnContext(ctx, "the last use of an identity was not noted", "identity", p.identity.UID, "err", err)
+	if err := s.store.RecordLastSeen(ctx, p.identity.UID, used); err != nil {
+		s.log.WarnContext(ctx, "record the last use of an identity", "identity", p.identity.UID, "err", err)
 	}
 }
 
@@ -338,9 +337,9 @@ func (s *Service) exchangeViaProvider(
 	return t, err
 }
 
-// person returns the identity that a realm knows by subject, or fault.NotFound. It
-// is cached if it has the UID that is derived from the two, as almost everybody
-// has.
+// person returns the identity of a subject in a realm, or fault.NotFound. It uses
+// the cache if the UID of the identity is derived from the realm and the subject,
+// as almost all are.
 func (s *Service) person(ctx context.Context, realm, subject string) (resource.Identity, error) {
 	p, _, err := s.principal(ctx, resource.UserUID(realm, subject))
 	if err == nil && p.identity.Realm == realm && p.identity.Relationship.Subject() == subject {
@@ -349,9 +348,9 @@ func (s *Service) person(ctx context.Context, realm, subject string) (resource.I
 	return s.store.Person(ctx, realm, subject)
 }
 
-// providerSubject returns the subject by which a provider knows the person
-// that a token is about. It returns fault.PermissionDenied unless the token is
-// from the provider's issuer and for its client.
+// providerSubject returns the subject that a provider uses for the person of a
+// token. It returns fault.PermissionDenied unless the token is from the provider's
+// issuer and for its client.
 func (s *Service) providerSubject(
 	ctx context.Context, idp resource.IdentityProvider, tok *issuers.Token, bearer string,
 ) (string, error) {
@@ -376,9 +375,9 @@ func (s *Service) providerSubject(
 	return subject, nil
 }
 
-// reissue returns a token like the presented one of ours, for another audience
-// or narrower. It expires no later, so a token cannot be kept alive by
-// exchanging it repeatedly.
+// reissue exchanges one of our tokens for a token with another audience or a
+// narrower one. The new token expires no later than the presented one, so that
+// repeated exchanges do not extend the life of a token.
 func (s *Service) reissue(ctx context.Context, bearer string, tok *issuers.Token, claims token.Claims) (Token, error) {
 	caller, err := s.verifyOwn(ctx, bearer)
 	if err != nil {
@@ -395,8 +394,8 @@ func (s *Service) reissue(ctx context.Context, bearer string, tok *issuers.Token
 	return t, err
 }
 
-// narrow restricts claims to what an earlier narrowing allows. It returns
-// fault.InvalidArgument for scopes outside of it.
+// narrow restricts claims to an earlier narrowing. It returns fault.InvalidArgument
+// if claims contain a scope outside of it.
 func narrow(claims *token.Claims, to resource.Narrowing) (err error) {
 	if to.Caps != nil {
 		left := *to.Caps
@@ -411,13 +410,12 @@ func narrow(claims *token.Claims, to resource.Narrowing) (err error) {
 	return err
 }
 
-// verifyOwn returns the caller that one of our own tokens for the API stands for.
+// verifyOwn returns the caller of one of our own tokens for the API.
 func (s *Service) verifyOwn(ctx context.Context, bearer string) (authz.Caller, error) {
 	return s.issuer.Authenticate(ctx, bearer, s.cfg.BaseURL, s.authz)
 }
 
-// within returns the scopes that are requested, if the presented token covers
-// them.
+// within returns the requested scopes if the presented token covers them.
 func within(have, asked []resource.UID) ([]resource.UID, error) {
 	if asked == nil {
 		return have, nil

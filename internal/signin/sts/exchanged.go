@@ -9,12 +9,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// exchangesWaiting is how many identities can have an exchange that is to be written; those of
-// more are dropped.
+// exchangesWaiting is the number of identities with an exchange that is not yet
+// written. Exchanges of further identities are dropped.
 const exchangesWaiting = 1024
 
-// Exchanges returns the last exchanges of an identity that succeeded, newest first. The caller
-// needs identity.list on it.
+// Exchanges returns the recent successful exchanges of an identity, newest first. The
+// caller needs identity.list on it.
 func (s *Service) Exchanges(ctx context.Context, uid resource.UID) ([]resource.Exchange, error) {
 	if err := s.authz.Require(ctx, resource.IdentityList, uid); err != nil {
 		return nil, err
@@ -25,14 +25,15 @@ func (s *Service) Exchanges(ctx context.Context, uid resource.UID) ([]resource.E
 	return s.store.Exchanges(ctx, uid)
 }
 
-// An exchanged has the exchanges that are to be written: the last one of each identity, so that
-// nobody causes more than one write a second, however often they come.
-type exchanged struct {
+// An exchangeQueue holds the exchanges that are not yet written. It keeps only the
+// latest exchange of each identity, so that an identity causes at most one write a
+// second. It is safe for concurrent use.
+type exchangeQueue struct {
 	mu   sync.Mutex
 	last map[resource.UID]resource.Exchange
 }
 
-func (x *exchanged) add(e resource.Exchange) {
+func (x *exchangeQueue) add(e resource.Exchange) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before, known := x.last[e.Identity]
@@ -46,20 +47,20 @@ func (x *exchanged) add(e resource.Exchange) {
 	x.last[e.Identity] = e
 }
 
-// take returns what has to be written, in the order of the identities, which is the one that
-// all replicas write in.
-func (x *exchanged) take() []resource.Exchange {
+// take returns and removes the queued exchanges, ordered by identity. All replicas
+// write in this order.
+func (x *exchangeQueue) take() []resource.Exchange {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	all := make([]resource.Exchange, 0, len(x.last))
+	queued := make([]resource.Exchange, 0, len(x.last))
 	for _, uid := range slices.Sorted(maps.Keys(x.last)) {
-		all = append(all, x.last[uid])
+		queued = append(queued, x.last[uid])
 	}
 	clear(x.last)
-	return all
+	return queued
 }
 
-// recordExchange notes an exchange for those who may read the identity.
+// recordExchange queues a successful exchange.
 func (s *Service) recordExchange(ctx context.Context, p *principal, from provenance, audience []string) {
 	actor := resource.ActorFrom(ctx)
 	s.exchanged.add(resource.Exchange{
@@ -74,6 +75,6 @@ func (s *Service) flushExchanges(ctx context.Context) {
 		return
 	}
 	if err := s.store.RecordExchanges(ctx, batch); err != nil {
-		s.log.WarnContext(ctx, "exchanges were not kept", "count", len(batch), "err", err)
+		s.log.WarnContext(ctx, "write exchanges", "count", len(batch), "err", err)
 	}
 }

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	maxExplained = 20  // identities that are returned
-	maxCompared  = 500 // identities that are compared, for each spelling of the issuer
+	maxExplained = 20  // identities in the result
+	maxCompared  = 500 // identities that are compared, per spelling of the issuer
 
-	// explainSteps bounds the cost of the patterns of all identities together:
-	// a second or two if they are the worst allowed, and ten times what usual
-	// ones need.
+	// explainSteps bounds the total cost of matching the patterns of all identities.
+	// The worst allowed patterns take one or two seconds. Usual patterns need a
+	// tenth of it.
 	explainSteps = 50_000_000
 )
 
@@ -28,19 +28,19 @@ const (
 type Explanation struct {
 	Identity resource.Identity
 	Accepted bool
-	Checks   []resource.Check // failed ones first
+	Checks   []resource.Check // failed checks first
 
 	principal *principal
 }
 
-// Explain compares a token with an identity or, if uid is "", with similar
-// identities that the caller may list, best match first. The caller needs
-// identity.list on them. It issues and stores nothing. complete is false if
-// there were more identities than it compared. It returns
-// fault.InvalidArgument for a text that is not a token.
+// Explain compares a token with an identity. If uid is "", it compares the token
+// with similar identities and returns the best match first. The caller needs
+// identity.list on the identities. Explain issues and stores nothing. complete is
+// false if there are more identities than it compared. Explain returns
+// fault.InvalidArgument if raw is not a token.
 func (s *Service) Explain(
 	ctx context.Context, uid resource.UID, raw string,
-) (all []Explanation, complete bool, _ error) {
+) (explained []Explanation, complete bool, _ error) {
 	raw = strings.TrimSpace(raw)
 	candidates, tok, complete, err := s.candidates(ctx, uid, raw)
 	if err != nil {
@@ -54,24 +54,26 @@ func (s *Service) Explain(
 			return nil, false, ctx.Err()
 		}
 		checks := s.compare(p, tok, s.signatureFor(p, tok, signature), true)
-		all = append(all, Explanation{p.identity, failures(checks) == 0, checks, p})
+		explained = append(explained, Explanation{p.identity, failures(checks) == 0, checks, p})
 	}
-	slices.SortStableFunc(all, func(a, b Explanation) int {
+	slices.SortStableFunc(explained, func(a, b Explanation) int {
 		return cmp.Compare(failures(a.Checks), failures(b.Checks))
 	})
-	if len(all) > maxExplained {
-		all, complete = all[:maxExplained], false
+	if len(explained) > maxExplained {
+		explained, complete = explained[:maxExplained], false
 	}
-	for _, e := range all {
+	for _, e := range explained {
 		e.principal.addCauses(e.Checks)
 		truncateReceived(e.Checks)
 	}
-	return all, complete, nil
+	return explained, complete, nil
 }
 
-// withinBudget returns principals for the identities, as many as explainSteps
-// allows for this token, and whether those are all.
-func (s *Service) withinBudget(candidates []resource.Identity, tok *issuers.Token) (all []*principal, complete bool) {
+// withinBudget returns principals for as many of the candidates as explainSteps
+// allows for this token. complete reports whether it returns all of them.
+func (s *Service) withinBudget(
+	candidates []resource.Identity, tok *issuers.Token,
+) (principals []*principal, complete bool) {
 	steps := 0
 	for _, i := range candidates {
 		p := newPrincipal(i, s.audiences)
@@ -79,11 +81,11 @@ func (s *Service) withinBudget(candidates []resource.Identity, tok *issuers.Toke
 			steps += p.matcher.Steps(credential(tok))
 		}
 		if steps > explainSteps {
-			return all, false
+			return principals, false
 		}
-		all = append(all, p)
+		principals = append(principals, p)
 	}
-	return all, true
+	return principals, true
 }
 
 func failures(checks []resource.Check) (n int) {
@@ -95,8 +97,8 @@ func failures(checks []resource.Check) (n int) {
 	return n
 }
 
-// candidates returns the identities to compare a token with. It checks that
-// the caller may list them before it reveals anything about the token.
+// candidates returns the identities to compare a token with. It checks first that
+// the caller may list them, so that it reveals nothing about the token to others.
 func (s *Service) candidates(
 	ctx context.Context, uid resource.UID, raw string,
 ) (_ []resource.Identity, _ *issuers.Token, complete bool, err error) {
@@ -117,15 +119,15 @@ func (s *Service) candidates(
 		i, err := s.store.Identity(ctx, uid)
 		return []resource.Identity{i}, tok, true, err
 	}
-	all, complete, err := s.similarIdentities(ctx, store.Reach{Under: reach}, tok)
-	return all, tok, complete, err
+	similar, complete, err := s.similarIdentities(ctx, store.Reach{Under: reach}, tok)
+	return similar, tok, complete, err
 }
 
-// similarIdentities returns the identities within reach that trust the issuer
-// of a token, an issuer spelled almost the same, or a pattern of issuers.
+// similarIdentities returns the identities within reach that trust the issuer of a
+// token, an issuer with almost the same spelling, or a pattern of issuers.
 func (s *Service) similarIdentities(
 	ctx context.Context, r store.Reach, tok *issuers.Token,
-) (all []resource.Identity, complete bool, _ error) {
+) (similar []resource.Identity, complete bool, _ error) {
 	complete = true
 	iss := tok.Issuer
 	issuers := []string{iss, strings.TrimSuffix(iss, "/"), iss + "/", strings.ToLower(iss), ""}
@@ -135,10 +137,10 @@ func (s *Service) similarIdentities(
 		if err != nil {
 			return nil, false, err
 		}
-		all = append(all, found...)
+		similar = append(similar, found...)
 		complete = complete && isAll
 	}
-	return all, complete, nil
+	return similar, complete, nil
 }
 
 // signature checks the signature of a token. It fetches the keys of the issuer
@@ -161,10 +163,10 @@ func (s *Service) signature(ctx context.Context, principals []*principal, raw st
 	return s.trust.Verify(ctx, *quota, tok)
 }
 
-var errNotFetched = errors.New("the issuer was not asked, because no identity here trusts it")
+var errNotFetched = errors.New("the keys of the issuer were not fetched, because no identity here trusts it")
 
-// signatureFor returns the error of a signature for one principal: static keys
-// are its own.
+// signatureFor returns the error of checking the signature for one principal. A
+// principal with static keys checks the signature with them.
 func (s *Service) signatureFor(p *principal, tok *issuers.Token, signature error) error {
 	if p.identity.Relationship.StaticKeys != nil {
 		return p.keys.Verify(tok)
@@ -172,21 +174,21 @@ func (s *Service) signatureFor(p *principal, tok *issuers.Token, signature error
 	return signature
 }
 
-// compare returns how a token compares with a principal in every respect,
-// without probable causes. signature is the error of its signature. The
+// compare returns all checks of a token against a principal, failed ones first and
+// without probable causes. signature is the error of checking the signature. The
 // patterns of the identity are compared only if patterns is true.
 func (s *Service) compare(p *principal, tok *issuers.Token, signature error, patterns bool) []resource.Check {
 	if p.tooLarge {
 		return []resource.Check{{
 			Claim: "identity", Expected: "patterns that are not too large",
 			Cause: "the patterns of this identity are too large, so no token is compared with them: " +
-				"shorten them or repeat less",
+				"shorten them or use fewer repetitions",
 		}}
 	}
 	if p.matcher == nil {
 		return []resource.Check{{
-			Claim: "identity", Expected: "a relationship that tokens can stand for",
-			Cause: "no token stands for this identity",
+			Claim: "identity", Expected: "a relationship that a token can match",
+			Cause: "no token can match this identity",
 		}}
 	}
 	var checks []resource.Check
@@ -201,7 +203,7 @@ func (s *Service) compare(p *principal, tok *issuers.Token, signature error, pat
 	return checks
 }
 
-// truncateReceived shortens received values to what is shown or stored.
+// truncateReceived shortens received values to the length that is shown or stored.
 func truncateReceived(checks []resource.Check) {
 	for i := range checks {
 		checks[i].Received = truncated(checks[i].Received)
@@ -232,39 +234,39 @@ func signatureCause(err error) string {
 	case err == nil:
 		return ""
 	case ok:
-		return "the issuer's keys cannot be had: " + away.Reason()
+		return "the issuer's keys cannot be fetched: " + away.Reason()
 	case errors.Is(err, issuers.ErrUnknownKey):
-		return "the issuer has no such key: the token is from another issuer, or its keys have changed since"
+		return "the issuer has no such key: the token is from another issuer, or the issuer has replaced its keys"
 	case errors.Is(err, issuers.ErrSignature):
-		return "the token was changed after it was signed, or its issuer has changed its key"
+		return "the token was changed after it was signed, or its issuer has replaced the key"
 	case errors.Is(err, errNotFetched):
 		return err.Error()
 	}
 	return "the signature could not be checked"
 }
 
-// likelySkew is how far off a time may be for a wrong clock to be the likely
-// cause.
+// likelySkew is the largest difference of times for which a wrong clock is the
+// likely cause.
 const likelySkew = 5 * time.Minute
 
 func (s *Service) compareTimes(tok *issuers.Token) []resource.Check {
-	now := s.now().UTC()
+	asOf := s.now().UTC()
 	text := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	exp := resource.Check{
-		Claim: "exp", Expected: "after " + text(now), Received: text(tok.Expiry), OK: now.Before(tok.Expiry),
+		Claim: "exp", Expected: "after " + text(asOf), Received: text(tok.Expiry), OK: asOf.Before(tok.Expiry),
 	}
 	if !exp.OK {
 		exp.Cause = "the token has expired: get a new one, right before it is exchanged"
-		if now.Sub(tok.Expiry) < likelySkew {
+		if asOf.Sub(tok.Expiry) < likelySkew {
 			exp.Cause = "the token has expired a moment ago: get a new one, or compare the clocks"
 		}
 	}
 	checks := []resource.Check{exp}
-	for claim, at := range map[string]time.Time{"nbf": tok.NotBefore, "iat": tok.Issued} {
-		if now.Add(leeway).Before(at) {
+	for claim, claimed := range map[string]time.Time{"nbf": tok.NotBefore, "iat": tok.Issued} {
+		if asOf.Add(leeway).Before(claimed) {
 			checks = append(checks, resource.Check{
-				Claim: claim, Expected: "not after " + text(now.Add(leeway)), Received: text(at),
-				Cause: "the clock of the issuer is ahead of ours by " + at.Sub(now).Round(time.Second).String(),
+				Claim: claim, Expected: "not after " + text(asOf.Add(leeway)), Received: text(claimed),
+				Cause: "the clock of the issuer is ahead of ours by " + claimed.Sub(asOf).Round(time.Second).String(),
 			})
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
 )
 
-// Identify returns who a token is about, whether or not they are known here.
-// The token is our own, or was issued for us: for our address, or for our
-// client at one of the providers, which then vouches for the person. It
-// returns fault.Unauthenticated for any other token, fault.PermissionDenied
-// for one of ours that is narrowed, and fault.Unavailable if the issuer's keys
-// cannot be fetched.
+// Identify returns the person that a token is about, whether or not they are
+// registered here. It accepts our own tokens, tokens for our address, and tokens
+// for our client at one of the providers, which then vouches for the person. It
+// returns fault.Unauthenticated for any other token, fault.PermissionDenied if one
+// of our tokens is narrowed, and fault.Unavailable if the keys of the issuer cannot
+// be fetched.
 func (s *Service) Identify(
 	ctx context.Context, bearer string, providers []resource.IdentityProvider,
 ) (a resource.SignIn, _ error) {
@@ -37,7 +37,7 @@ func (s *Service) Identify(
 		_, err = s.accept(ctx, newPrincipal(resource.Identity{Relationship: match}, s.audiences), bearer)
 	}
 	if f := fault.From(err); err != nil && f.Code == fault.PermissionDenied {
-		return a, refused(f.Metadata["claim"], "the token was not made for this service")
+		return a, refused(f.Metadata["claim"], "the token was not issued for this service")
 	}
 	if err != nil {
 		return a, err
@@ -49,7 +49,7 @@ func (s *Service) Identify(
 	return a, nil
 }
 
-// providerOf returns the provider whose issuer and client a token is for.
+// providerOf returns the provider that issued a token for our client there.
 func providerOf(tok *issuers.Token, providers []resource.IdentityProvider) (resource.IdentityProvider, bool) {
 	i := slices.IndexFunc(providers, func(p resource.IdentityProvider) bool {
 		return p.OIDC.Issuer == tok.Issuer && slices.Contains(tok.Audience, p.OIDC.ClientID)
@@ -67,7 +67,7 @@ func (s *Service) identifyOwn(ctx context.Context, bearer string) (a resource.Si
 	}
 	if !c.Narrowing().IsZero() {
 		return a, fault.New(fault.PermissionDenied,
-			"Permission denied: a token that is narrowed cannot act on the person behind it")
+			"Permission denied: a narrowed token cannot be used to register its person")
 	}
 	a = resource.SignIn{Identity: c.Identity, Voucher: c.Voucher, Email: c.Email}
 	if c.Act != nil {

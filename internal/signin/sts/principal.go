@@ -18,31 +18,32 @@ import (
 const (
 	maxCachedPrincipals = 16_384
 
-	// maxCachedInstructions bounds the compiled patterns in the cache, in
-	// instructions of 50 to 100 bytes each. It is enough for
+	// maxCachedInstructions bounds the compiled patterns in the cache. An
+	// instruction takes 50 to 100 bytes. The limit is enough for
 	// maxCachedPrincipals with patterns of a usual size.
 	maxCachedInstructions = 2 << 20
 )
 
-// A principal is an identity ready to be compared with credentials.
+// A principal is an identity whose patterns and keys are parsed, so that credentials
+// can be compared with it.
 type principal struct {
 	identity resource.Identity
 	matcher  *resource.Matcher // nil if no credential can match
 	tooLarge bool              // no credential can match because the patterns are too large
 	keys     issuers.KeySet    // static keys
-	quota    issuers.QuotaKey  // whose quota fetches of its issuer's keys count against
+	quota    issuers.QuotaKey  // quota for fetching the keys of its issuer
 	lastUse  atomic.Int64      // when its use was last recorded, in milliseconds
 }
 
 func newPrincipal(i resource.Identity, audiences []string) *principal {
 	p := &principal{identity: i}
 	if i.UID.IsRoot() && !i.OfInstallation() {
-		return p // the person of a provider: their issuer alone does not vouch for them
+		return p // a person of a provider, whose issuer alone cannot vouch for them
 	}
 	m, err := resource.NewMatcher(i.Relationship, audiences)
 	if err != nil {
 		p.tooLarge = i.Relationship.PatternsTooLarge()
-		return p // it was stored by another version; no credential matches it
+		return p // another version has stored the identity; no credential matches it
 	}
 	if k := i.Relationship.StaticKeys; k != nil {
 		if p.keys, err = issuers.ParseKeys([]byte(k.IssuerKeys)); err != nil {
@@ -56,7 +57,8 @@ func newPrincipal(i resource.Identity, audiences []string) *principal {
 	return p
 }
 
-// size is what the principal counts towards maxCachedInstructions.
+// size returns the number of instructions that the principal counts towards
+// maxCachedInstructions.
 func (p *principal) size() int {
 	if p.matcher == nil {
 		return 1
@@ -64,8 +66,8 @@ func (p *principal) size() int {
 	return 1 + p.matcher.Size()
 }
 
-// useDue reports, at most once a minute, that the use of the principal is to
-// be recorded.
+// useDue reports whether the use of the principal must be recorded, which it does at
+// most once a minute.
 func (p *principal) useDue(now time.Time) bool {
 	last := p.lastUse.Load()
 	return now.UnixMilli()-last >= useInterval.Milliseconds() && p.lastUse.CompareAndSwap(last, now.UnixMilli())
@@ -73,14 +75,14 @@ func (p *principal) useDue(now time.Time) bool {
 
 const useInterval = time.Minute
 
-// A principalCache holds identities that were used recently, because reading
-// one would be most of the cost of an exchange. An identity that was read
-// before it changed and is put after is not stored.
+// A principalCache holds recently used identities, because reading an identity
+// would be most of the cost of an exchange. It does not store an identity that was
+// read before a change and put after it. It is safe for concurrent use.
 type principalCache struct {
 	mu         sync.Mutex
 	entries    *lru.Cache[resource.UID, *principal]
-	size       atomic.Int64 // total of entries
-	generation uint64
+	size       atomic.Int64 // total size of entries
+	generation uint64       // number of changes; a put with an older generation is ignored
 	lookups    metric.Cache
 }
 
@@ -91,8 +93,8 @@ func newPrincipalCache() *principalCache {
 	return m
 }
 
-// get returns an identity or, if it is not cached, the generation to pass to
-// put.
+// get returns an identity. If it is not cached, get returns nil and the generation
+// to pass to put.
 func (m *principalCache) get(uid resource.UID) (p *principal, generation uint64) {
 	p, ok := m.entries.Get(uid)
 	m.lookups.Count(ok)
@@ -110,14 +112,15 @@ func (m *principalCache) put(p *principal, generation uint64) {
 	if generation != m.generation {
 		return
 	}
-	m.entries.Remove(p.identity.UID) // another caller may have put it meanwhile
+	m.entries.Remove(p.identity.UID) // another caller may have put it
 	m.entries.Add(p.identity.UID, p)
 	for m.size.Add(int64(p.size())); m.size.Load() > maxCachedInstructions && m.entries.Len() > 1; {
 		m.entries.RemoveOldest()
 	}
 }
 
-// invalidate removes an identity that has changed; "" removes all.
+// invalidate removes an identity that has changed. The uid "" removes all
+// identities.
 func (m *principalCache) invalidate(uid resource.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,9 +132,9 @@ func (m *principalCache) invalidate(uid resource.UID) {
 	m.entries.Remove(uid)
 }
 
-// quotaFor returns whose quota a fetch of the issuer's keys counts against. m
-// is the matcher of the identity. An identity without a UID stands for nobody
-// in particular: the credential chose its issuer.
+// quotaFor returns the quota for fetching the keys of the identity's issuer. m is
+// the matcher of the identity. An identity without a UID was made from the
+// credential, which has therefore chosen the issuer.
 func quotaFor(i resource.Identity, m *resource.Matcher) issuers.QuotaKey {
 	switch {
 	case i.UID == "" || !m.NamesIssuer():
@@ -143,15 +146,15 @@ func quotaFor(i resource.Identity, m *resource.Matcher) issuers.QuotaKey {
 }
 
 // personQuota returns the quota of a person's issuer. People belong to no
-// organization, so they are grouped by the domain of their issuer: an attacker
-// with many issuers has them in one domain, or in a few.
+// organization, so their quota depends on the domain of the issuer, because an
+// attacker with many issuers has them in one or a few domains.
 func personQuota(issuer string) issuers.QuotaKey {
 	host := ""
 	if u, err := url.Parse(issuer); err == nil {
 		host = u.Hostname()
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
-		host = "addresses" // a host can have any number of them
+		host = "addresses" // a host can have any number of addresses
 	}
 	labels := strings.Split(strings.ToLower(host), ".")
 	return issuers.QuotaKey{Tenant: strings.Join(labels[max(0, len(labels)-2):], "."), Reason: issuers.Person}

@@ -16,10 +16,10 @@ const (
 	sessionIdle = 7 * 24 * time.Hour
 	sessionLife = 30 * 24 * time.Hour
 
-	maxRefresh = 1024
+	maxRefresh = 1024 // bytes of a refresh token
 )
 
-// A refreshToken is a secret and its expiry, which its holder can read.
+// A refreshToken is a secret and its expiry. The client can read the expiry.
 type refreshToken struct {
 	Expiry int64  `json:"exp"`
 	Secret string `json:"secret"`
@@ -51,10 +51,9 @@ func parseRefresh(text string) (refreshToken, bool) {
 	return r, err == nil && r.Secret != ""
 }
 
-// StartSession begins a session of a person who has signed in. It returns the
-// session's id and first refresh token. n says who it is, how they signed in,
-// and from where. Tokens of the session stay within the capabilities and
-// scopes of w.
+// StartSession starts the session n of a person who has signed in, and returns its
+// id and its first refresh token. Tokens of the session are narrowed to the
+// capabilities and scopes of w.
 func (s *Service) StartSession(
 	ctx context.Context, n resource.Session, w TokenParams,
 ) (id string, refresh Token, _ error) {
@@ -63,9 +62,10 @@ func (s *Service) StartSession(
 		return "", Token{}, err
 	}
 	n.Narrowing = resource.Narrowing{Caps: claims.Caps, Scopes: claims.Scopes}
-	now := s.now().UTC().Truncate(time.Millisecond)
-	n.ID, n.CreateTime, n.UsedTime, n.ExpireTime = rand.Text(), now, now, now.Add(s.cfg.SessionLife)
-	ends := now.Add(min(s.cfg.SessionIdle, s.cfg.SessionLife)).Truncate(time.Second)
+	started := s.now().UTC().Truncate(time.Millisecond)
+	n.ID, n.CreateTime, n.UsedTime = rand.Text(), started, started
+	n.ExpireTime = started.Add(s.cfg.SessionLife)
+	ends := started.Add(min(s.cfg.SessionIdle, s.cfg.SessionLife)).Truncate(time.Second)
 	secret := newSecret()
 	if err := s.store.StartSession(ctx, n, digestOf(secret), ends); err != nil {
 		return "", Token{}, err
@@ -74,9 +74,9 @@ func (s *Service) StartSession(
 	return n.ID, Token{Text: text, Expiry: ends}, err
 }
 
-// Refresh returns a token for a refresh token, and the refresh token that
-// replaces it. A refresh token works once: using it again ends the session,
-// because one of the two users has stolen it.
+// Refresh exchanges a refresh token for a token and for the next refresh token. A
+// refresh token is valid once. Using it again ends the session, because one of its
+// two users has stolen it.
 func (s *Service) Refresh(ctx context.Context, bearer string, w TokenParams) (access, refresh Token, _ error) {
 	claims, err := s.claims(w)
 	if err != nil {

@@ -25,37 +25,38 @@ import (
 
 // Config configures a Service.
 type Config struct {
-	BaseURL      string        // address of the API: an audience of tokens, and of those of ours that can be exchanged
-	RegistryHost string        // host of the registry: an audience of tokens
+	BaseURL      string        // address of the API: an audience of new tokens, and of our tokens that can be exchanged
+	RegistryHost string        // host of the registry: an audience of new tokens
 	SessionIdle  time.Duration // life of a refresh token; 0 is 7 days
 	SessionLife  time.Duration // longest life of a session; 0 is 30 days
-	WatchEvery   time.Duration // how often issuers are checked; 0 is an hour
+	WatchEvery   time.Duration // interval between two checks of an issuer; 0 is an hour
 	AWS          AWS
 	Clouds       Clouds
 	Metrics      metric.Metrics
-	Log          *slog.Logger     // nil is slog's default
+	Log          *slog.Logger     // nil is slog.Default()
 	Now          func() time.Time // nil is time.Now
 }
 
-// A Service exchanges credentials for tokens.
+// A Service exchanges credentials for tokens. It is safe for concurrent use.
 type Service struct {
 	store     *iamdb.Store
 	authz     *authz.Checker
 	issuer    *token.Issuer
 	trust     *issuers.Issuers
 	cfg       Config
-	audiences []string // audiences a credential may have, unless its identity says otherwise
+	audiences []string // audiences that a credential may have if its identity names none
 	log       *slog.Logger
 	now       func() time.Time
 
 	principals *principalCache
 	denials    chan resource.Denial
-	exchanged  exchanged
-	client     *http.Client // for AWS and the other clouds
+	exchanged  exchangeQueue
+	client     *http.Client // for requests to AWS and the other clouds
 }
 
-// New returns a service. It caches identities, and drops them when checker
-// reports a change. Run writes the last exchanges and denials, and monitors the issuers.
+// New returns a service. It caches identities, and drops a cached identity when
+// checker reports a change. Run writes the recent exchanges and denials, and
+// monitors the issuers.
 func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *issuers.Issuers, cfg Config) *Service {
 	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, sessionIdle)
 	cfg.SessionLife = cmp.Or(cfg.SessionLife, sessionLife)
@@ -81,22 +82,22 @@ type Token struct {
 	Text   string
 	Expiry time.Time
 
-	class string // of the issuer of what it was exchanged for
+	class string // class of the credential's issuer, for metrics
 }
 
 // TokenParams are the requested properties of a token.
 type TokenParams struct {
-	Audience []string // whom it is for
-	Caps     []string // names of capabilities to narrow it to
-	Scopes   []string // UIDs of groups to narrow it to
+	Audience []string // audiences of the token
+	Caps     []string // names of the capabilities to which the token is narrowed
+	Scopes   []string // UIDs of the groups to which the token is narrowed
 }
 
-// maxViolations is how many mistakes one answer lists. Clients read no more than
-// 4 KiB of an error.
+// maxViolations is the number of violations that one response lists. Clients read
+// at most 4 KiB of an error.
 const maxViolations = 20
 
-// claims returns the claims that w asks for. It returns fault.InvalidArgument
-// with everything that is not allowed, up to maxViolations.
+// claims returns the claims that w requests. It returns fault.InvalidArgument with
+// the parameters that are not allowed, up to maxViolations.
 func (s *Service) claims(w TokenParams) (c token.Claims, _ error) {
 	var bad []fault.Violation
 	add := func(name, text string) {
@@ -150,17 +151,18 @@ func (s *Service) audience(aud string) (string, bool) {
 	return "", false
 }
 
-// mint makes a token that lives for an hour, or until end if that is sooner, or until the last of the grants has ended
-// that it could use.
+// mint returns a new token. It expires after an hour, at end if end is not zero, or
+// when the last grant that the token could use ends, whichever is first.
 func (s *Service) mint(ctx context.Context, c token.Claims, end time.Time) (Token, error) {
 	expiry := s.now().Add(token.DefaultLife)
 	if !end.IsZero() && end.Before(expiry) {
 		expiry = end
 	}
-	if last := s.authz.EndOf(c.Subject, resource.Narrowing{Caps: c.Caps, Scopes: c.Scopes}); !last.IsZero() && last.Before(expiry) {
+	last := s.authz.EndOf(c.Subject, resource.Narrowing{Caps: c.Caps, Scopes: c.Scopes})
+	if !last.IsZero() && last.Before(expiry) {
 		expiry = last
 	}
-	c.Until = expiry // the same second in the token and in the answer
+	c.Until = expiry // so that the token and the response have the same expiry
 	text, err := s.issuer.Mint(ctx, c)
 	if err == nil {
 		resource.ClaimFrom(ctx).Proven = c.Subject
@@ -176,7 +178,7 @@ func refused(claim, why string) error {
 	return fault.New(fault.Unauthenticated, "Unauthenticated: %s", why)
 }
 
-const maxShown = 256 // longest value that is shown or stored
+const maxShown = 256 // bytes of a value that are shown or stored
 
 func truncated(s string) string {
 	s = strings.ToValidUTF8(s, "?")
@@ -186,7 +188,7 @@ func truncated(s string) string {
 	return strings.ToValidUTF8(s[:maxShown], "") + "…"
 }
 
-// Check returns fault.InvalidArgument for parameters that are not allowed.
+// Check returns fault.InvalidArgument if w contains parameters that are not allowed.
 func (s *Service) Check(w TokenParams) error {
 	_, err := s.claims(w)
 	return err

@@ -21,17 +21,17 @@ import (
 const (
 	watchEvery          = time.Hour
 	maxConcurrentChecks = 8
-	maxChecksPerDomain  = 256 // issuers of one domain in one round
+	maxChecksPerDomain  = 256 // issuers of one domain per round
 	checkTimeout        = 15 * time.Second
-	maxIssuers          = 1000 // in one answer
-	maxCounted          = 1000 // identities counted per issuer
-	maxLookedAt         = 20_000
-	maxEndanger         = 50
+	maxIssuers          = 1000                // issuers in one result
+	maxCounted          = 1000                // identities counted per issuer
+	maxLookedAt         = 20_000              // issuers and identities read for one result
+	maxEndanger         = 50                  // endangered identities listed per issuer
 	endangeredIn        = 30 * 24 * time.Hour // keys that expire within this time are reported
 )
 
-// Run writes denials and monitors issuers until ctx ends, and then writes what
-// is left in the queue.
+// Run writes exchanges and denials and monitors issuers until ctx ends. Then it
+// writes the remaining queue and returns nil.
 func (s *Service) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -43,38 +43,38 @@ func (s *Service) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C: // also the first time, so that a server that keeps restarting does not ask everybody
+		case <-tick.C: // also before the first round, so that a server in a restart loop does not check all issuers
 		}
 		if err := s.checkIssuers(ctx, every); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "issuers cannot be watched", "err", err)
+			s.log.WarnContext(ctx, "check issuers", "err", err)
 		}
 	}
 }
 
-// checkIssuers checks the issuers that are due. Of several replicas, one
-// checks each.
+// checkIssuers checks the issuers that are due. Each issuer is checked by one
+// replica.
 func (s *Service) checkIssuers(ctx context.Context, every time.Duration) error {
-	all, err := s.dueIssuers(ctx, every)
+	due, err := s.dueIssuers(ctx, every)
 	if err != nil {
 		return err
 	}
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentChecks)
-	for _, d := range all {
+	for _, d := range due {
 		group.Go(func() error { return s.checkIssuer(ctx, d) })
 	}
 	return errors.Join(group.Wait(), s.store.DropIssuers(ctx))
 }
 
-// A dueIssuer is to be checked unless another replica has done so after since.
+// A dueIssuer must be checked unless another replica has checked it after since.
 type dueIssuer struct {
 	name  string
 	since time.Time
 }
 
-// dueIssuers returns the issuers that are due, alternating between domains, so
-// that a domain with many that do not answer delays the others little. At most
-// maxChecksPerDomain of a domain are returned; the rest stay due.
+// dueIssuers returns the issuers that are due. It alternates between domains, so
+// that a domain with many unresponsive issuers hardly delays other domains. It
+// returns at most maxChecksPerDomain issuers of a domain; the rest stay due.
 func (s *Service) dueIssuers(ctx context.Context, every time.Duration) ([]dueIssuer, error) {
 	rounds := make([][]dueIssuer, 1, maxChecksPerDomain)
 	count := map[issuers.QuotaKey]int{}
@@ -127,39 +127,41 @@ func (s *Service) checkIssuer(ctx context.Context, d dueIssuer) error {
 		state.Keys = append(state.Keys, resource.IssuerKey(k))
 	}
 	if err := s.store.NoteIssuer(ctx, state); err != nil && ctx.Err() == nil {
-		s.log.WarnContext(ctx, "the state of an issuer was not kept", "issuer", d.name, "err", err)
+		s.log.WarnContext(ctx, "store the state of an issuer", "issuer", d.name, "err", err)
 	}
 	return nil
 }
 
-// fetchKeys asks an issuer for its keys. Our own are here, and our address may be one that we cannot reach ourselves.
+// fetchKeys fetches the keys of an issuer. It fetches nothing from our own issuer,
+// because this process has its keys and may be unable to reach its own address.
 func (s *Service) fetchKeys(ctx context.Context, issuer string) ([]issuers.Key, error) {
 	if issuer == s.issuer.Address() {
 		return nil, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	// Which identities name it is not known here.
+	// The quota is per domain, because the identities that name the issuer are not known here.
 	quota := issuers.QuotaKey{Tenant: personQuota(issuer).Tenant, Reason: issuers.Named}
 	return s.trust.FetchKeys(bounded, quota, issuer)
 }
 
-// A Dependence is an issuer and how many identities depend on it.
+// A Dependence is an issuer and the identities that depend on it.
 type Dependence struct {
 	resource.IssuerState
-	Identities int // maxCounted means at least that many
+	Identities int // number of identities; maxCounted means that many or more
 	Endangered []Endangered
 }
 
-// An Endangered identity no longer matches any token, or soon will not.
+// An Endangered is an identity that no longer matches any token, or soon will not.
 type Endangered struct {
 	Identity resource.Identity
 	Reason   string
 }
 
-// Issuers returns the issuers trusted by identities below a group, or anywhere
-// if below is "", that the caller may list. The caller needs identity.list.
-func (s *Service) Issuers(ctx context.Context, below resource.UID) (all []Dependence, complete bool, _ error) {
+// Issuers returns the issuers that identities below a group trust. If below is "",
+// it returns those of all identities that the caller may list. The caller needs
+// identity.list. complete is false if there are more issuers than it returns.
+func (s *Service) Issuers(ctx context.Context, below resource.UID) (trusted []Dependence, complete bool, _ error) {
 	under, err := s.authz.Reach(ctx, resource.IdentityList)
 	if err != nil {
 		return nil, false, err
@@ -172,13 +174,13 @@ func (s *Service) Issuers(ctx context.Context, below resource.UID) (all []Depend
 	}
 	reach := store.Reach{Under: under}
 	looked, issuer := 0, ""
-	for len(all) < maxIssuers && looked < maxLookedAt {
+	for len(trusted) < maxIssuers && looked < maxLookedAt {
 		if issuer, err = s.store.NextIssuer(ctx, issuer); err != nil {
 			return nil, false, err
 		}
 		if issuer == "" {
 			given, err := s.unnamedIssuers(ctx, reach)
-			return append(all, given...), true, err
+			return append(trusted, given...), true, err
 		}
 		d, err := s.dependence(ctx, reach, issuer)
 		if err != nil {
@@ -186,10 +188,10 @@ func (s *Service) Issuers(ctx context.Context, below resource.UID) (all []Depend
 		}
 		looked += d.Identities + 1
 		if d.Identities > 0 {
-			all = append(all, d)
+			trusted = append(trusted, d)
 		}
 	}
-	return all, false, nil
+	return trusted, false, nil
 }
 
 func (s *Service) dependence(ctx context.Context, r store.Reach, issuer string) (Dependence, error) {
@@ -205,7 +207,7 @@ func (s *Service) dependence(ctx context.Context, r store.Reach, issuer string) 
 	return d, err
 }
 
-// addTo counts an identity that depends on an issuer.
+// addTo adds an identity to the issuer on which it depends.
 func (s *Service) addTo(d *Dependence, i resource.Identity) {
 	d.Identities++
 	if reason := s.riskOf(d.IssuerState, i); reason != "" && len(d.Endangered) < maxEndanger {
@@ -213,7 +215,7 @@ func (s *Service) addTo(d *Dependence, i resource.Identity) {
 	}
 }
 
-// riskOf returns why an identity will stop matching, or "".
+// riskOf returns the reason why an identity may stop matching tokens, or "".
 func (s *Service) riskOf(state resource.IssuerState, i resource.Identity) string {
 	k := i.Relationship.StaticKeys
 	switch {
@@ -228,7 +230,7 @@ func (s *Service) riskOf(state resource.IssuerState, i resource.Identity) string
 			": " + state.Problem
 	}
 	if i.Relationship.PatternsTooLarge() {
-		return "its patterns are too large, so that nothing is compared with them: shorten them or repeat less"
+		return "its patterns are too large, so no token is compared with them: shorten them or use fewer repetitions"
 	}
 	if warnings := i.Warnings(); len(warnings) > 0 {
 		return warnings[0]
@@ -236,8 +238,8 @@ func (s *Service) riskOf(state resource.IssuerState, i resource.Identity) string
 	return ""
 }
 
-// unnamedIssuers returns what identities trust other than an issuer by name:
-// static keys and patterns. Those cannot be monitored.
+// unnamedIssuers returns the static keys and issuer patterns that identities trust.
+// They cannot be monitored, because they name no issuer.
 func (s *Service) unnamedIssuers(ctx context.Context, r store.Reach) ([]Dependence, error) {
 	found, _, err := s.store.IdentitiesOf(ctx, r, "", maxCounted)
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A capset is a set of capabilities in the encoding of tokens: a base64url
-// string of the length in bits, in 8 bytes, followed by the bits in words of 8
-// bytes, all big-endian.
+// A capset is a set of capabilities in the encoding of tokens. The encoding is
+// base64url of the length in bits (8 bytes), followed by the bits in words of 8
+// bytes. All are big-endian.
 type capset resource.Capabilities
 
-// minBits is the shortest length that is written. Readers accept any length,
-// but the text of a set should not depend on who wrote it.
+// minBits is the shortest length that is written. Readers accept any length. All
+// writers use the same minimum, so that a set always has the same text.
 const minBits = 50
 
-// maxBits bounds what is read. It leaves room for the capabilities of newer
-// versions.
+// maxBits is the longest length that is read. It leaves room for the capabilities of
+// newer versions.
 const maxBits = 4096
 
 var errCapset = errors.New("not a set of capabilities")
@@ -37,8 +37,8 @@ func (s capset) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads the compact form or a list of capability numbers. It
-// ignores capabilities that this version does not know, because nothing can
-// ask for them.
+// ignores capabilities that this version does not know, because this version never
+// requires them.
 func (s *capset) UnmarshalJSON(text []byte) error {
 	var numbers []int32
 	if err := json.Unmarshal(text, &numbers); err == nil && numbers != nil {
@@ -67,7 +67,7 @@ func (s *capset) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// length returns how many bits there are up to the last that is set.
+// length returns the number of bits up to the last one that is set.
 func (s *capset) length() (n int) {
 	for i, w := range s {
 		if w != 0 {

@@ -11,13 +11,13 @@ const (
 	discoveryPath = "/.well-known/openid-configuration"
 	keysPath      = "/.well-known/jwks.json"
 
-	// maxKeysAge is how old the published keys may be, here and in the caches
-	// of others.
+	// maxKeysAge is the maximum age of the published keys, here and in the caches of
+	// clients.
 	maxKeysAge = time.Minute
 )
 
-// Handler serves the discovery document and the JSON Web Key Set, which others
-// need to verify our tokens. Neither requires a token.
+// Handler serves the discovery document and the JSON Web Key Set, which verifiers of
+// our tokens need. Neither requires a token.
 func (i *Issuer) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+discoveryPath, i.serveDiscovery)
@@ -26,7 +26,7 @@ func (i *Issuer) Handler() http.Handler {
 }
 
 func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
-	at := func(path string) string { return strings.TrimSuffix(i.issuer, "/") + path }
+	address := func(path string) string { return strings.TrimSuffix(i.issuer, "/") + path }
 	document, _ := json.Marshal(struct { // never fails
 		Issuer        string   `json:"issuer"`
 		Keys          string   `json:"jwks_uri"`
@@ -39,25 +39,25 @@ func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
 		ClientAuth    []string `json:"token_endpoint_auth_methods_supported"`
 		SubjectTypes  []string `json:"subject_types_supported"`
 		Algorithms    []string `json:"id_token_signing_alg_values_supported"`
-		Redirect      string   `json:"identity_provider_redirect_uri"` // what our clients at identity providers have
+		Redirect      string   `json:"identity_provider_redirect_uri"` // redirect URI of our clients at identity providers
 	}{
-		i.issuer, at(keysPath), at("/oauth"), at("/oauth/token"), at("/oauth/device_authorization"),
+		i.issuer, address(keysPath), address("/oauth"), address("/oauth/token"), address("/oauth/device_authorization"),
 		[]string{"code", "id_token"},
 		[]string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
 		[]string{"S256"}, []string{"none"}, []string{"public"}, []string{ES256, RS256},
-		at("/oauth/callback"),
+		address("/oauth/callback"),
 	})
 	serve(w, document)
 }
 
-// serveKeys serves the stored keys, or the last known ones if the store cannot
-// be reached: the tokens they verify are as good as before.
+// serveKeys serves the stored keys. If the store cannot be reached, it serves the last
+// known keys, because they still verify valid tokens.
 func (i *Issuer) serveKeys(w http.ResponseWriter, r *http.Request) {
 	age := maxKeysAge
 	if i.stale.Load() {
 		age = 0
 	}
-	_, _ = i.refresh(r.Context(), age) // the last known ones are served as well
+	_, _ = i.refresh(r.Context(), age) // on an error, the last known keys are served
 	serve(w, i.ensurePaired(r.Context()).document)
 }
 

@@ -1,7 +1,7 @@
 // Package token issues and verifies the tokens that the service accepts, and
 // publishes the keys to verify them.
 //
-// A token says who the caller is, never what the caller may do.
+// A token identifies the caller. It does not contain the permissions of the caller.
 package token
 
 import (
@@ -27,11 +27,11 @@ import (
 )
 
 const (
-	// DefaultLife is the life of a token unless its claims set another.
+	// DefaultLife is the life of a token whose claims set none.
 	DefaultLife = time.Hour
 
 	// MaxLife is the longest life of a token. The deletion of an identity is
-	// remembered longer, so that its tokens stay void.
+	// remembered for longer, so that the tokens of the identity stay void.
 	MaxLife = authz.RevocationMemory - time.Hour
 
 	cachedTokens = 10_000
@@ -43,17 +43,18 @@ type Config struct {
 	Key      secret.Key    // seals the signing keys
 	Rotation time.Duration // age at which the newest key is replaced; 0 is never
 
-	// Audiences are ours. Tokens for any other are signed with RS256, because others
-	// verify them. Nil means that every audience is ours.
+	// Audiences are the audiences of this installation. Tokens for any other audience
+	// are signed with RS256, because other services verify them. If Audiences is nil,
+	// every audience belongs to this installation.
 	Audiences []string
-	Algorithm string // of tokens for our audiences: RS256, or "" for ES256
+	Algorithm string // algorithm of tokens for Audiences: RS256, or "" for ES256
 
-	Lookups metric.Cache     // in the cache of tokens
+	Lookups metric.Cache     // counts lookups in the cache of verified tokens
 	Now     func() time.Time // nil is time.Now
 }
 
-// An Issuer issues and verifies tokens. Replicas over one store share its
-// keys.
+// An Issuer issues and verifies tokens. Replicas over the same store share its keys.
+// It is safe for concurrent use.
 type Issuer struct {
 	store    *iamdb.Store
 	issuer   string
@@ -68,34 +69,34 @@ type Issuer struct {
 	verified *lru.Cache[digest, authz.Caller]
 	lookups  metric.Cache
 
-	pairing   sync.Mutex // one RSA key is made at a time; guards pairTried
-	pairTried time.Time  // when ensurePaired last made one
+	pairing   sync.Mutex // held while an RSA key is created; guards pairTried
+	pairTried time.Time  // when ensurePaired last tried to create an RSA key
 
 	stale       atomic.Bool // the keys may have changed since they were read
 	refreshMu   sync.Mutex  // guards refreshedAt
 	refreshedAt time.Time   // when the keys were last read
 }
 
-// Claims are the contents of a token. Caps and Scopes narrow it unless they
-// are nil.
+// Claims are the contents of a token. Caps and Scopes narrow the token if they are
+// not nil.
 type Claims struct {
 	Subject       resource.UID
 	Audience      []string
-	Act           *resource.Upstream // the credential the identity was assumed with
+	Act           *resource.Upstream // credential with which the identity was assumed
 	Email         string
 	EmailVerified bool
-	Session       string           // the session the token belongs to, if any
-	Voucher       resource.Voucher // the identity provider that vouched for the person, if any
+	Session       string           // session of the token, or ""
+	Voucher       resource.Voucher // identity provider that vouched for the person, or ""
 	Caps          *resource.Capabilities
 	Scopes        []resource.UID
 	Life          time.Duration // 0 is DefaultLife
-	Until         time.Time     // it expires by then, however long Life is; the zero time is never
+	Until         time.Time     // latest expiry, whatever Life is; zero is no limit
 }
 
-// New returns an issuer with the keys of db, and creates the first key if there
-// is none. It fails if a key was sealed with another encryption key. The RSA key
-// that is paired with it takes longer to make: it is created when it is first
-// needed or asked for, and otherwise by Run.
+// New returns an issuer with the keys of db. It creates the first key if there is
+// none. It returns an error if a key was sealed with another encryption key. The
+// paired RSA key takes longer to create, so it is created when it is first needed,
+// or by Run.
 func New(ctx context.Context, db *store.DB, cfg Config) (*Issuer, error) {
 	if cfg.Issuer == "" {
 		return nil, errors.New("an issuer needs an address")
@@ -129,11 +130,11 @@ type payload struct {
 	Session       string             `json:"sid,omitempty"`
 	Voucher       resource.Voucher   `json:"idp,omitempty"`
 	Caps          *capset            `json:"cap,omitempty"`
-	Scopes        *[]resource.UID    `json:"scopes,omitempty"` // an empty list differs from nil, which is not narrowed
+	Scopes        *[]resource.UID    `json:"scopes,omitempty"` // nil is not narrowed; an empty list is
 	Webhook       *webhook           `json:"webhook,omitempty"`
 }
 
-// audiences are encoded as a string if there is only one.
+// audiences are encoded as a list, or as a string if there is only one.
 type audiences []string
 
 func (a audiences) MarshalJSON() ([]byte, error) {
@@ -152,8 +153,8 @@ func (a *audiences) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(a))
 }
 
-// Mint returns a new token with the claims c. It returns fault.Unauthenticated
-// if the token would have expired already.
+// Mint returns a new token with the claims c. It returns fault.Unauthenticated if
+// the token would already be expired.
 func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 	life := cmp.Or(c.Life, DefaultLife)
 	if _, err := resource.ParseUID("sub", string(c.Subject)); err != nil {
@@ -163,31 +164,31 @@ func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 		return "", fmt.Errorf("a token needs an audience and a life of a second to %v, not %q and %v",
 			MaxLife, c.Audience, life)
 	}
-	now := i.now()
-	ends := now.Add(life)
+	issued := i.now()
+	ends := issued.Add(life)
 	if !c.Until.IsZero() && c.Until.Before(ends) {
 		ends = c.Until
 	}
-	if ends.Unix() <= now.Unix() {
+	if ends.Unix() <= issued.Unix() {
 		return "", refused("the token has expired")
 	}
 	p := payload{
 		Issuer: i.issuer, Subject: string(c.Subject), Audience: c.Audience,
-		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: ends.Unix(), ID: rand.Text(),
+		IssuedAt: issued.Unix(), NotBefore: issued.Unix(), Expiry: ends.Unix(), ID: rand.Text(),
 		Email: c.Email, EmailVerified: c.EmailVerified, Act: c.Act,
 		Session: c.Session, Voucher: c.Voucher, Caps: (*capset)(c.Caps),
 	}
 	if c.Scopes != nil {
 		p.Scopes = &c.Scopes
 	}
-	s, err := i.signerFor(ctx, i.algorithmFor(c.Audience), now)
+	s, err := i.signerFor(ctx, i.algorithmFor(c.Audience), issued)
 	if err != nil {
 		return "", err
 	}
 	return s.encode(p)
 }
 
-// signerFor returns the key that signs tokens of an algorithm now.
+// signerFor returns the key that signs tokens with an algorithm at the time now.
 func (i *Issuer) signerFor(ctx context.Context, algorithm string, now time.Time) (signer, error) {
 	k, err := i.current(ctx)
 	if err != nil {
@@ -199,8 +200,7 @@ func (i *Issuer) signerFor(ctx context.Context, algorithm string, now time.Time)
 	return k.signerFor(algorithm, now), nil
 }
 
-// algorithmFor returns the algorithm that tokens for those audiences are signed
-// with.
+// algorithmFor returns the signature algorithm of tokens for the audiences.
 func (i *Issuer) algorithmFor(audience []string) string {
 	foreign := func(a string) bool { return !slices.Contains(i.audiences, a) }
 	if i.audiences != nil && slices.ContainsFunc(audience, foreign) {
@@ -209,47 +209,50 @@ func (i *Issuer) algorithmFor(audience []string) string {
 	return i.algorithm
 }
 
-// WebhookAudience is the audience of tokens that are sent with deliveries.
+// WebhookAudience is the audience of the tokens in webhook deliveries.
 const WebhookAudience = "customer"
 
-// webhookLife allows for the time to reach the receiver and for clocks that
-// differ.
+// webhookLife is the life of webhook tokens. It allows for the delivery time and for
+// differing clocks.
 const webhookLife = 10 * time.Minute
 
-// A webhook is the claim of a token about the delivery it is sent with.
+// A webhook is the claim of a token about its webhook delivery.
 type webhook struct {
 	Digest string `json:"digest"`
 }
 
-// MintWebhook returns a token that vouches for a delivery to a subscription of
-// group: the data has that digest. The service itself accepts no such token.
+// MintWebhook returns a token that proves the origin of a delivery to a subscription
+// of group. digest is the digest of the delivered data. The service itself does not
+// accept such a token.
 func (i *Issuer) MintWebhook(ctx context.Context, group resource.UID, digest string) (string, error) {
-	now := i.now()
-	s, err := i.signerFor(ctx, RS256, now)
+	issued := i.now()
+	s, err := i.signerFor(ctx, RS256, issued)
 	if err != nil {
 		return "", err
 	}
 	return s.encode(payload{
 		Issuer: i.issuer, Subject: "webhook:" + string(group), Audience: audiences{WebhookAudience},
-		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: now.Add(webhookLife).Unix(),
+		IssuedAt: issued.Unix(), NotBefore: issued.Unix(), Expiry: issued.Add(webhookLife).Unix(),
 		ID: rand.Text(), Webhook: &webhook{digest},
 	})
 }
 
-// upstreamLife is how long another server may take to exchange a token.
+// upstreamLife is the life of upstream tokens. The other server must exchange the
+// token within this time.
 const upstreamLife = 5 * time.Minute
 
-// MintUpstream returns a token with which an upstream of a group proves to another server, whose address is the audience,
-// that it is this one. The service itself accepts no such token.
+// MintUpstream returns a token with which this server authenticates to another server
+// as an upstream of a group. address is the address of the other server and the
+// audience of the token. The service itself does not accept such a token.
 func (i *Issuer) MintUpstream(ctx context.Context, upstream resource.UID, address string) (string, error) {
-	now := i.now()
-	s, err := i.signerFor(ctx, RS256, now)
+	issued := i.now()
+	s, err := i.signerFor(ctx, RS256, issued)
 	if err != nil {
 		return "", err
 	}
 	return s.encode(payload{
 		Issuer: i.issuer, Subject: "upstream:" + string(upstream), Audience: audiences{address},
-		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: now.Add(upstreamLife).Unix(), ID: rand.Text(),
+		IssuedAt: issued.Unix(), NotBefore: issued.Unix(), Expiry: issued.Add(upstreamLife).Unix(), ID: rand.Text(),
 	})
 }
 

@@ -22,22 +22,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 )
 
-// The algorithms that tokens are signed with. Ours are small and quickly signed with
-// ES256. Some verifiers, such as Azure's federation, accept nothing but RS256.
+// The algorithms of token signatures. ES256 is fast and its signatures are small.
+// Some verifiers accept only RS256, for example the federation of Azure.
 const (
 	ES256 = "ES256"
 	RS256 = "RS256"
 )
 
-// algorithms are all that a token of ours may have.
+// algorithms are the algorithms that our tokens may have.
 var algorithms = []jose.SignatureAlgorithm{jose.ES256, jose.RS256}
 
 const rsaBits = 2048
 
-// keys are the signing keys of an installation at some time.
+// keys is an immutable snapshot of the signing keys of an installation.
 type keys struct {
-	signers  []signer // for ES256, newest first; at least one
-	paired   []signer // for RS256, newest first; none until the first is made
+	signers  []signer // ES256 keys, newest first; at least one
+	paired   []signer // RS256 keys, newest first; empty until the first is created
 	public   map[string]crypto.PublicKey
 	document []byte // the JSON Web Key Set
 }
@@ -82,9 +82,9 @@ func newSigner(plain []byte, createTime time.Time) (s signer, _ error) {
 	return s, err
 }
 
-// sign returns a token with that body. It does not use the library, whose
-// signer encodes the header again for each token, which costs half as much as
-// the signature with ES256.
+// sign returns a token with that body. It does not use the JOSE library, because the
+// library encodes the header again for each token, which takes half as long as an
+// ES256 signature.
 func (s signer) sign(body []byte) (string, error) {
 	b := make([]byte, 0, 2048)
 	b = append(append(b, s.header...), '.')
@@ -112,8 +112,8 @@ func (s signer) signDigest(sum []byte) ([]byte, error) {
 	return signature, nil
 }
 
-// signer returns the newest key for ES256 that has been published long enough for
-// every verifier to have read it.
+// signer returns the newest ES256 key that was published at least keyPublishDelay
+// before now, so that every verifier has read it.
 func (k *keys) signer(now time.Time) signer {
 	for _, s := range k.signers {
 		if now.Sub(s.createTime) >= keyPublishDelay {
@@ -123,12 +123,12 @@ func (k *keys) signer(now time.Time) signer {
 	return k.signers[len(k.signers)-1] // the first key is used immediately
 }
 
-// signerFor is signer for tokens of an algorithm. As long as no key for RS256 can be
-// used, it returns one for ES256.
+// signerFor returns the key that signs tokens with an algorithm. Until an RS256 key
+// can be used, it returns an ES256 key for both algorithms.
 //
-// The first RSA key of an installation that has served before waits for
-// upgradeDelay: a replica of the version before, which may serve beside this one
-// during an upgrade, neither publishes it nor accepts what it has signed.
+// The first RSA key of an existing installation signs after upgradeDelay. During an
+// upgrade, replicas of the previous version may still run. They neither publish the
+// key nor accept its tokens.
 func (k *keys) signerFor(algorithm string, now time.Time) signer {
 	if algorithm != RS256 || len(k.paired) == 0 {
 		return k.signer(now)
@@ -150,8 +150,8 @@ func (k *keys) signerFor(algorithm string, now time.Time) signer {
 	return first
 }
 
-// newPrivateKey returns a new key for an algorithm in PKCS#8. For RS256 it takes
-// some tenths of a second.
+// newPrivateKey returns a new key for an algorithm in PKCS#8. An RS256 key takes a
+// few tenths of a second.
 func newPrivateKey(algorithm string) ([]byte, error) {
 	var private any
 	var err error
@@ -161,7 +161,7 @@ func newPrivateKey(algorithm string) ([]byte, error) {
 		private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("create a key: %w", err)
 	}
 	return x509.MarshalPKCS8PrivateKey(private)
 }
@@ -196,16 +196,16 @@ func openKey(k iamdb.SigningKey, algorithm string, master secret.Key) (s signer,
 	return s, nil
 }
 
-// openKeys decrypts the stored keys, of which there is at least one, sorted
-// newest first.
+// openKeys decrypts the stored keys, which are sorted newest first. There is at least
+// one.
 func openKeys(stored []iamdb.SigningKey, master secret.Key) (*keys, error) {
-	var all, paired []signer
+	var signers, paired []signer
 	for _, k := range stored {
 		s, err := openKey(k, ES256, master)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, s)
+		signers = append(signers, s)
 		if k.Pair == nil {
 			continue
 		}
@@ -214,10 +214,10 @@ func openKeys(stored []iamdb.SigningKey, master secret.Key) (*keys, error) {
 		}
 		paired = append(paired, s)
 	}
-	return newKeys(all, paired)
+	return newKeys(signers, paired)
 }
 
-// newKeys returns the keys of signers that are sorted newest first.
+// newKeys returns the snapshot of signers that are sorted newest first.
 func newKeys(signers, paired []signer) (*keys, error) {
 	k := &keys{signers: signers, paired: paired, public: map[string]crypto.PublicKey{}}
 	var set jose.JSONWebKeySet
@@ -234,8 +234,8 @@ func newKeys(signers, paired []signer) (*keys, error) {
 	return k, nil
 }
 
-// load reads the keys, and creates the first if there is none. Of several
-// replicas that do so at the same time, all use the one that was stored first.
+// load reads the keys, and creates the first key if there is none. If several
+// replicas do so at the same time, they all use the key that was stored first.
 func (i *Issuer) load(ctx context.Context) error {
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
@@ -266,7 +266,7 @@ func (i *Issuer) setKeys(stored []iamdb.SigningKey) error {
 	}
 	removed := func(s signer) bool { return k.public[s.id] == nil }
 	if old := i.keys.Swap(k); old != nil && slices.ContainsFunc(slices.Concat(old.signers, old.paired), removed) {
-		i.verified.Purge() // tokens signed with a removed key are void, cached or not
+		i.verified.Purge() // tokens signed with a removed key are void, even if they are cached
 	}
 	return nil
 }
@@ -282,21 +282,21 @@ func (i *Issuer) current(ctx context.Context) (*keys, error) {
 	return i.keys.Load(), nil
 }
 
-// refresh reads the keys, unless that was done less than age ago. It returns
-// the current keys even if there is an error.
+// refresh reads the keys, unless they were read less than age ago. It returns the
+// current keys even if it returns an error.
 func (i *Issuer) refresh(ctx context.Context, age time.Duration) (*keys, error) {
 	i.refreshMu.Lock()
 	defer i.refreshMu.Unlock()
-	if now := i.now(); now.Sub(i.refreshedAt) < age {
+	if i.now().Sub(i.refreshedAt) < age {
 		return i.keys.Load(), nil
 	}
-	i.stale.Store(false) // before the read: a change from here on sets it again
+	i.stale.Store(false) // before the read, because a later change sets it again
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
 		i.stale.Store(true)
 	}
 	if ctx.Err() == nil {
-		i.refreshedAt = i.now() // after an answer or an outage, but not if the caller left
+		i.refreshedAt = i.now() // after a response or an outage, but not if the caller has gone
 	}
 	if err == nil {
 		err = i.setKeys(stored)

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// keyPublishDelay is how long a key is published before it signs, so that
-	// caches of our keys have it by then.
+	// keyPublishDelay is the time between publishing a key and signing with it, so
+	// that caches of our keys contain it by then.
 	keyPublishDelay = 2*maxKeysAge + leeway
 
-	// upgradeDelay is how long the first RSA key of an older installation is
-	// published before it signs. An upgrade of all replicas takes less.
+	// upgradeDelay is keyPublishDelay for the first RSA key of an installation from
+	// an older version. Upgrading all replicas takes less time.
 	upgradeDelay = time.Hour
 
-	// keyRetention is how long a key is published after it was replaced: longer
-	// than any token it has signed.
+	// keyRetention is the time for which a key stays published after it was replaced.
+	// It is longer than the life of any token.
 	keyRetention = MaxLife + time.Hour
 
-	rotateCheck = time.Minute
+	rotateCheck = time.Minute // interval between two runs of maintain
 )
 
 // A KeyState describes a signing key to an operator.
@@ -31,11 +31,11 @@ type KeyState struct {
 	ID         string    `json:"id"`
 	Algorithm  string    `json:"algorithm"`
 	CreateTime time.Time `json:"createTime"`
-	Signs      bool      `json:"signs"`
+	Signs      bool      `json:"signs"` // whether it signs new tokens
 }
 
-// Keys returns the signing keys, newest first, each followed by its pair. Of both
-// algorithms one signs.
+// Keys returns the signing keys, newest first, each followed by its paired RSA key.
+// For each algorithm, one key signs.
 func (i *Issuer) Keys(ctx context.Context) ([]KeyState, error) {
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
@@ -44,11 +44,11 @@ func (i *Issuer) Keys(ctx context.Context) ([]KeyState, error) {
 	if err := i.setKeys(stored); err != nil {
 		return nil, err
 	}
-	k, now := i.keys.Load(), i.now()
-	ours, others := k.signerFor(i.algorithm, now).id, k.signerFor(RS256, now).id
-	var all []KeyState
+	k, asOf := i.keys.Load(), i.now()
+	ours, foreign := k.signerFor(i.algorithm, asOf).id, k.signerFor(RS256, asOf).id
+	var states []KeyState
 	add := func(k iamdb.SigningKey) {
-		all = append(all, KeyState{k.ID, k.Algorithm, k.CreateTime, k.ID == ours || k.ID == others})
+		states = append(states, KeyState{k.ID, k.Algorithm, k.CreateTime, k.ID == ours || k.ID == foreign})
 	}
 	for _, k := range stored {
 		add(k)
@@ -56,16 +56,15 @@ func (i *Issuer) Keys(ctx context.Context) ([]KeyState, error) {
 			add(*k.Pair)
 		}
 	}
-	return all, nil
+	return states, nil
 }
 
-// SigningSince returns when the key was made that signs now.
+// SigningSince returns the creation time of the key that currently signs.
 func (i *Issuer) SigningSince() time.Time { return i.keys.Load().signer(i.now()).createTime }
 
-// Rotate creates a new signing key and returns its id. The key signs once it
-// has been published for a while; tokens signed with older keys stay valid
-// until they expire. If several replicas rotate at the same time, one key is
-// created. Its pair is created with it.
+// Rotate creates a new signing key with its paired RSA key, and returns its id. The
+// key signs after keyPublishDelay. Tokens signed with older keys stay valid until
+// they expire. If several replicas rotate at the same time, one key is created.
 func (i *Issuer) Rotate(ctx context.Context) (string, error) {
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
@@ -81,27 +80,27 @@ func (i *Issuer) Rotate(ctx context.Context) (string, error) {
 	return i.pair(ctx)
 }
 
-// pair creates an RSA key for the newest signing key, unless it has one, and
-// returns the id of the signing key. The version before this one makes signing keys
-// without a pair.
+// pair creates an RSA key for the newest signing key if it has none, and returns the
+// id of the signing key. The previous version of Holdfast creates signing keys
+// without an RSA key.
 func (i *Issuer) pair(ctx context.Context) (string, error) {
 	i.pairing.Lock()
 	defer i.pairing.Unlock()
 	return i.pairLocked(ctx)
 }
 
-// ensurePaired returns the keys with an RSA key, which it creates if there is none,
-// or without one if that fails. It tries once in a while only, because anybody can
-// ask for the keys, and making one is expensive.
+// ensurePaired returns the keys, and creates an RSA key if there is none. If that
+// fails, it returns the keys without an RSA key. It tries at most once per
+// rotateCheck, because anybody can request the keys and creating one is expensive.
 func (i *Issuer) ensurePaired(ctx context.Context) *keys {
 	if k := i.keys.Load(); len(k.paired) > 0 {
 		return k
 	}
 	i.pairing.Lock()
 	defer i.pairing.Unlock()
-	if now := i.now(); len(i.keys.Load().paired) == 0 && now.Sub(i.pairTried) >= rotateCheck {
-		i.pairTried = now
-		_, _ = i.pairLocked(context.WithoutCancel(ctx)) // Run tries again, and reports it
+	if asOf := i.now(); len(i.keys.Load().paired) == 0 && asOf.Sub(i.pairTried) >= rotateCheck {
+		i.pairTried = asOf
+		_, _ = i.pairLocked(context.WithoutCancel(ctx)) // Run tries again and logs the error
 	}
 	return i.keys.Load()
 }
@@ -127,8 +126,8 @@ func (i *Issuer) pairLocked(ctx context.Context) (string, error) {
 	return stored[0].ID, i.load(ctx)
 }
 
-// addKey creates a key after newest, and returns "" if another replica was
-// first.
+// addKey creates the key that follows newest. It returns "" if another replica has
+// created one.
 func (i *Issuer) addKey(ctx context.Context, newest string) (id string, _ error) {
 	next, err := newKey(ES256, i.master, i.now())
 	if err != nil {
@@ -141,9 +140,9 @@ func (i *Issuer) addKey(ctx context.Context, newest string) (id string, _ error)
 	return next.ID, nil
 }
 
-// Drop removes a signing key and its pair at once, which voids every token they
-// have signed. id is that of either. If it is the only one, another is created
-// first.
+// Drop removes a signing key and its paired RSA key immediately. All tokens that they
+// have signed become void. id is the id of either key. If it is the only signing
+// key, Drop creates another one first.
 func (i *Issuer) Drop(ctx context.Context, id string) error {
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
@@ -165,9 +164,9 @@ func (i *Issuer) Drop(ctx context.Context, id string) error {
 	return i.load(ctx)
 }
 
-// Run maintains the keys until ctx ends: it reads them regularly, replaces the
-// newest when it is old, pairs it, and removes those that no valid token is signed
-// with.
+// Run maintains the keys until ctx ends. It reads the keys regularly, replaces the
+// newest key when it is old, creates its RSA key, and removes keys that have signed
+// no valid token.
 func (i *Issuer) Run(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(rotateCheck)
 	defer tick.Stop()
@@ -178,7 +177,7 @@ func (i *Issuer) Run(ctx context.Context, log *slog.Logger) error {
 		case <-tick.C:
 		}
 		if err := i.maintain(ctx, log); err != nil && ctx.Err() == nil {
-			log.WarnContext(ctx, "the signing keys cannot be looked after", "err", err)
+			log.WarnContext(ctx, "maintain the signing keys", "err", err)
 		}
 	}
 }
@@ -188,17 +187,17 @@ func (i *Issuer) maintain(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	now := i.now()
-	if i.rotation > 0 && len(stored) > 0 && now.Sub(stored[0].CreateTime) > i.rotation {
-		id, err := i.addKey(ctx, stored[0].ID) // the id of the old key: there may be a newer one by now
+	asOf := i.now()
+	if i.rotation > 0 && len(stored) > 0 && asOf.Sub(stored[0].CreateTime) > i.rotation {
+		id, err := i.addKey(ctx, stored[0].ID) // another replica may have created a newer key
 		if err != nil {
 			return err
 		}
 		if id != "" {
-			log.InfoContext(ctx, "made a new signing key", "key", id)
+			log.InfoContext(ctx, "created a signing key", "key", id)
 		}
 	}
-	for _, k := range expiredKeys(stored, now) {
+	for _, k := range expiredKeys(stored, asOf) {
 		err := i.store.DropSigningKey(ctx, k.ID)
 		if errors.Is(err, fault.NotFound) {
 			continue // another replica was first
@@ -206,7 +205,7 @@ func (i *Issuer) maintain(ctx context.Context, log *slog.Logger) error {
 		if err != nil {
 			return err
 		}
-		log.InfoContext(ctx, "dropped a signing key that nothing is signed with any more", "key", k.ID)
+		log.InfoContext(ctx, "removed an expired signing key", "key", k.ID)
 	}
 	if err := i.load(ctx); err != nil {
 		return err
@@ -215,8 +214,8 @@ func (i *Issuer) maintain(ctx context.Context, log *slog.Logger) error {
 	return err
 }
 
-// expiredKeys returns the keys, of those sorted newest first, that were
-// replaced so long ago that none of their tokens can be valid.
+// expiredKeys returns the keys that were replaced so long ago that none of their
+// tokens can be valid. stored is sorted newest first.
 func expiredKeys(stored []iamdb.SigningKey, now time.Time) []iamdb.SigningKey {
 	for n, k := range stored {
 		if now.Sub(k.CreateTime) > keyPublishDelay+keyRetention {

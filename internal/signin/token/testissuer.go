@@ -20,19 +20,19 @@ const (
 	testKeysPath  = "/jwks"
 	testTokenPath = "/token"
 	testTokenLife = time.Hour
-	maxTestClaims = 64 << 10
+	maxTestClaims = 64 << 10 // bytes
 )
 
-// presetsJSON has the claims of a workload's token from well-known issuers, for
-// a build of the branch main or for a pod. github-ids is GitHub's newer form of
+// presetsJSON contains the claims of workload tokens from well-known issuers, for a
+// build of the branch main or for a pod. github-ids has GitHub's newer form of
 // subjects.
 //
 //go:embed presets.json
 var presetsJSON []byte
 
-// A TestIssuer signs any claims for anybody. It stands in for the issuer of a
-// pipeline or a cluster that does not exist yet, and therefore belongs on a
-// loopback address only.
+// A TestIssuer signs any claims for anybody. It replaces the issuer of a pipeline or
+// a cluster that does not exist yet. It must only listen on a loopback address,
+// because anybody who reaches it can get any token.
 type TestIssuer struct {
 	url  string
 	now  func() time.Time
@@ -40,8 +40,8 @@ type TestIssuer struct {
 	keys *keys
 }
 
-// NewTestIssuer returns an issuer with that address. key is PKCS#8, as Key
-// returns it; if it is nil a new one is created.
+// NewTestIssuer returns an issuer with that address. key is a PKCS#8 key as returned
+// by Key; if it is nil, NewTestIssuer creates a new key.
 func NewTestIssuer(address string, key []byte, now func() time.Time) (*TestIssuer, error) {
 	if key == nil {
 		var err error
@@ -57,12 +57,13 @@ func NewTestIssuer(address string, key []byte, now func() time.Time) (*TestIssue
 	return &TestIssuer{address, now, key, keys}, err
 }
 
-// Key returns the key to pass to NewTestIssuer to get the same issuer again.
+// Key returns the key in PKCS#8. NewTestIssuer with this key returns the same issuer
+// again.
 func (i *TestIssuer) Key() []byte { return slices.Clone(i.key) }
 
-// Handler serves the discovery document, /jwks, and POST /token, which accepts
-// a JSON object of claims, optionally with the name of a preset that supplies
-// the rest.
+// Handler serves the discovery document, /jwks, and POST /token, which accepts a JSON
+// object of claims. Its member preset is optional and names a preset with further
+// claims.
 func (i *TestIssuer) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+discoveryPath, i.serveDiscovery)
@@ -97,8 +98,8 @@ func (i *TestIssuer) serveToken(w http.ResponseWriter, r *http.Request) {
 	writeTestJSON(w, http.StatusOK, map[string]string{"token": text})
 }
 
-// readClaims returns the claims of the body on top of those of its preset, on
-// top of the common ones. A null removes a claim.
+// readClaims returns the common claims, overridden by the claims of the preset and
+// then by the claims in the body. A null in the body removes a claim.
 func (i *TestIssuer) readClaims(body io.Reader) (map[string]any, error) {
 	given := map[string]any{}
 	dec := json.NewDecoder(body)
@@ -125,13 +126,13 @@ func (i *TestIssuer) readClaims(body io.Reader) (map[string]any, error) {
 	return claims, nil
 }
 
-// common returns the claims that every token has. The audience is the server
-// that runs the issuer.
+// common returns the default claims of every token. The audience is the server that
+// runs the issuer.
 func (i *TestIssuer) common() map[string]any {
-	now := i.now()
+	issued := i.now()
 	claims := map[string]any{
 		"iss": i.url, "sub": "test", "aud": i.url, "jti": rand.Text(),
-		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(testTokenLife).Unix(),
+		"iat": issued.Unix(), "nbf": issued.Unix(), "exp": issued.Add(testTokenLife).Unix(),
 	}
 	if u, err := url.Parse(i.url); err == nil {
 		claims["aud"] = u.Scheme + "://" + u.Host

@@ -20,22 +20,21 @@ import (
 )
 
 const (
-	maxToken           = 16 << 10
-	leeway             = 30 * time.Second // for clocks that differ; there is none for expiry
-	minRefreshInterval = time.Second      // how often an unknown key id may cause a read of the store
+	maxToken           = 16 << 10         // bytes
+	leeway             = 30 * time.Second // for differing clocks; does not apply to expiry
+	minRefreshInterval = time.Second      // shortest time between two reads of the store because of unknown key ids
 )
 
-// A digest identifies a token and the audience it was verified for.
+// A digest identifies a token and the audience for which it was verified.
 type digest [sha256.Size]byte
 
-// Verify returns the caller of a token. The token must be issued by this
-// issuer, for the audience, and be valid now. Otherwise it returns
-// fault.Unauthenticated, which says what is wrong without revealing anything
-// of the token.
+// Verify returns the caller of a token. The token must be issued by this issuer, for
+// the audience, and be valid now. Otherwise Verify returns fault.Unauthenticated with
+// the reason, which contains nothing of the token.
 //
-// A valid token is cached until it expires, because checking a signature costs
-// many times as much as the rest of a small request. The result shares memory
-// with the cache and must not be modified.
+// A valid token is cached until it expires, because checking a signature takes many
+// times as long as the rest of a small request. The result shares memory with the
+// cache and must not be modified.
 func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller, error) {
 	switch {
 	case raw == "":
@@ -68,9 +67,9 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 	return c, nil
 }
 
-// Authenticate returns the caller that a token stands for, as Verify does, unless
-// the token has been revoked. It returns fault.Unavailable if the checker cannot
-// find out whether it has.
+// Authenticate returns the caller of a token, as Verify does, unless the token was
+// revoked. It returns fault.Unavailable if the checker cannot determine whether it
+// was.
 func (i *Issuer) Authenticate(
 	ctx context.Context, raw, audience string, checker *authz.Checker,
 ) (_ authz.Caller, err error) {
@@ -89,8 +88,8 @@ func (i *Issuer) Authenticate(
 	return c, nil
 }
 
-// Bearer returns the token in the values of an Authorization header. Without
-// needScheme the value may be the token alone.
+// Bearer returns the token in the values of an Authorization header. If needScheme is
+// false, the value may be the token alone.
 func Bearer(values []string, needScheme bool) (string, error) {
 	switch len(values) {
 	case 0:
@@ -122,8 +121,7 @@ func digestOf(raw, audience string) digest {
 	return sha256.Sum256(append(b, audience...))
 }
 
-// verifySignature returns the payload of a token, if one of our keys has
-// signed it.
+// verifySignature returns the payload of a token that one of our keys has signed.
 func (i *Issuer) verifySignature(ctx context.Context, raw string) (payload, error) {
 	signed, err := jose.ParseSignedCompact(raw, algorithms)
 	if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
@@ -146,9 +144,9 @@ func (i *Issuer) verifySignature(ctx context.Context, raw string) (payload, erro
 	return decode(body)
 }
 
-// decode reads the claims of one of our tokens. It refuses a claim that is
-// misspelled, repeated or unknown to this version, because it could be meant
-// to narrow the token.
+// decode reads the claims of one of our tokens. It refuses a token with a claim that
+// is misspelled, repeated or unknown to this version, because such a claim could
+// narrow the token.
 func decode(body []byte) (p payload, _ error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
@@ -164,8 +162,8 @@ var claimNames = []string{
 	"act", "sid", "idp", "cap", "scopes", "webhook",
 }
 
-// hasOnlyKnownClaims reports whether an object has only claims of our tokens,
-// each at most once.
+// hasOnlyKnownClaims reports whether a JSON object contains only claims of our
+// tokens, each at most once.
 func hasOnlyKnownClaims(body []byte) bool {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
@@ -188,9 +186,9 @@ func hasOnlyKnownClaims(body []byte) bool {
 	return err == nil && !dec.More()
 }
 
-// key returns the public key of that id, or nil if there is none. Because
-// another replica may have created it, an unknown id causes a read of the
-// store, at most once per minRefreshInterval.
+// key returns the public key with that id, or nil if there is none. It reads the store
+// for an unknown id, at most once per minRefreshInterval, because another replica may
+// have created the key.
 func (i *Issuer) key(ctx context.Context, id string) (crypto.PublicKey, error) {
 	if key := i.keys.Load().public[id]; key != nil {
 		return key, nil
@@ -203,16 +201,16 @@ func (i *Issuer) key(ctx context.Context, id string) (crypto.PublicKey, error) {
 }
 
 func (i *Issuer) check(p payload, audience string) error {
-	now := i.now()
+	asOf := i.now()
 	_, malformed := resource.ParseUID("sub", p.Subject)
 	switch {
 	case p.Issuer != i.issuer:
 		return refused("the token is from another issuer")
 	case !slices.Contains(p.Audience, audience):
 		return refused("the token is for another audience")
-	case !now.Before(time.Unix(p.Expiry, 0)):
+	case !asOf.Before(time.Unix(p.Expiry, 0)):
 		return refused("the token has expired")
-	case now.Add(leeway).Before(time.Unix(p.NotBefore, 0)), now.Add(leeway).Before(time.Unix(p.IssuedAt, 0)):
+	case asOf.Add(leeway).Before(time.Unix(p.NotBefore, 0)), asOf.Add(leeway).Before(time.Unix(p.IssuedAt, 0)):
 		return refused("the token is not valid yet")
 	case malformed != nil:
 		return refused("the subject of the token is not an identity")
