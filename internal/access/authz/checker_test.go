@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// Two organizations. Within the first, dev and deva are siblings whose UIDs
-// begin alike, and team is below dev.
+// The UIDs of two organizations. In the first one, dev and deva are siblings whose
+// UIDs have a common prefix, and team is below dev.
 const (
 	org   resource.UID = "1111111111111111111111111111111111111111"
 	dev                = org + "/aaaaaaaaaaaaaaa0"
@@ -29,7 +29,8 @@ const (
 	bob resource.UID = "dddddddddddddddddddddddddddddddddddddddd"
 )
 
-var viewer, owner, pull = resource.ManagedRoleUID("viewer"), resource.OwnerRole, resource.ManagedRoleUID("registry.pull")
+var viewer, owner, pull = resource.ManagedRoleUID("viewer"), resource.OwnerRole,
+	resource.ManagedRoleUID("registry.pull")
 
 // furnished returns a checker over s with the groups above, in which Bob owns
 // both organizations.
@@ -54,7 +55,8 @@ func furnished(t *testing.T, s *storetest.Store) *authz.Checker {
 func insert(t *testing.T, s *storetest.Store, name string, uid resource.UID, with ...resource.RoleBinding) {
 	t.Helper()
 	now := time.Now()
-	if _, err := s.InsertGroup(t.Context(), resource.Group{UID: uid, Name: name, CreateTime: now, UpdateTime: now}, with...); err != nil {
+	g := resource.Group{UID: uid, Name: name, CreateTime: now, UpdateTime: now}
+	if _, err := s.InsertGroup(t.Context(), g, with...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -77,28 +79,42 @@ func TestRequire(t *testing.T) {
 		place  resource.UID
 		err    error
 	}{
-		"on the group of the binding":      {authz.Caller{Identity: ann}, list, dev, nil},
-		"below it":                         {authz.Caller{Identity: ann}, list, team, nil},
-		"on what does not exist below it":  {authz.Caller{Identity: ann}, list, team.NewChild(), nil},
-		"above it":                         {authz.Caller{Identity: ann}, list, org, fault.PermissionDenied},
-		"on a sibling":                     {authz.Caller{Identity: ann}, list, deva, fault.PermissionDenied},
-		"on another organization":          {authz.Caller{Identity: ann}, list, other, fault.PermissionDenied},
-		"under the same segment elsewhere": {authz.Caller{Identity: ann}, list, other + dev[len(org):], fault.PermissionDenied},
-		"on nothing":                       {authz.Caller{Identity: ann}, list, "", fault.PermissionDenied},
-		"what the role does not allow":     {authz.Caller{Identity: ann}, resource.GroupsDelete, dev, fault.PermissionDenied},
-		"by a stranger":                    {authz.Caller{Identity: other}, list, dev, fault.PermissionDenied},
-		"by nobody":                        {authz.Caller{}, list, dev, fault.PermissionDenied},
-		"two bindings, the upper one":      {authz.Caller{Identity: ann}, resource.GroupsCreate, team, nil},
-		"narrowed to it":                   {authz.Caller{Identity: ann, Caps: &pullCaps}, list, dev, nil},
-		"narrowed to something else":       {authz.Caller{Identity: ann, Caps: &pullCaps}, resource.RolesList, dev, fault.PermissionDenied},
-		"narrowed to what is not held":     {authz.Caller{Identity: other, Caps: &pullCaps}, list, dev, fault.PermissionDenied},
-		"narrowed to nothing":              {authz.Caller{Identity: ann, Caps: &nothing}, list, dev, fault.PermissionDenied},
-		"in scope":                         {authz.Caller{Identity: ann, Scopes: []resource.UID{dev}}, list, dev, nil},
-		"in one of the scopes":             {authz.Caller{Identity: ann, Scopes: []resource.UID{other, team}}, list, team, nil},
-		"in a scope above the binding":     {authz.Caller{Identity: ann, Scopes: []resource.UID{org}}, list, team, nil},
-		"out of scope":                     {authz.Caller{Identity: ann, Scopes: []resource.UID{team}}, list, dev, fault.PermissionDenied},
-		"in scope, but not held":           {authz.Caller{Identity: ann, Scopes: []resource.UID{org}}, list, org, fault.PermissionDenied},
-		"with no scopes left":              {authz.Caller{Identity: ann, Scopes: []resource.UID{}}, list, dev, fault.PermissionDenied},
+		"on the group of the binding":     {authz.Caller{Identity: ann}, list, dev, nil},
+		"below it":                        {authz.Caller{Identity: ann}, list, team, nil},
+		"on what does not exist below it": {authz.Caller{Identity: ann}, list, team.NewChild(), nil},
+		"above it":                        {authz.Caller{Identity: ann}, list, org, fault.PermissionDenied},
+		"on a sibling":                    {authz.Caller{Identity: ann}, list, deva, fault.PermissionDenied},
+		"on another organization":         {authz.Caller{Identity: ann}, list, other, fault.PermissionDenied},
+		"under the same segment elsewhere": {
+			authz.Caller{Identity: ann}, list, other + dev[len(org):], fault.PermissionDenied,
+		},
+		"on nothing":                   {authz.Caller{Identity: ann}, list, "", fault.PermissionDenied},
+		"what the role does not allow": {authz.Caller{Identity: ann}, resource.GroupsDelete, dev, fault.PermissionDenied},
+		"by a stranger":                {authz.Caller{Identity: other}, list, dev, fault.PermissionDenied},
+		"by nobody":                    {authz.Caller{}, list, dev, fault.PermissionDenied},
+		"two bindings, the upper one":  {authz.Caller{Identity: ann}, resource.GroupsCreate, team, nil},
+		"narrowed to it":               {authz.Caller{Identity: ann, Caps: &pullCaps}, list, dev, nil},
+		"narrowed to something else": {
+			authz.Caller{Identity: ann, Caps: &pullCaps}, resource.RolesList, dev, fault.PermissionDenied,
+		},
+		"narrowed to what is not held": {
+			authz.Caller{Identity: other, Caps: &pullCaps}, list, dev, fault.PermissionDenied,
+		},
+		"narrowed to nothing": {authz.Caller{Identity: ann, Caps: &nothing}, list, dev, fault.PermissionDenied},
+		"in scope":            {authz.Caller{Identity: ann, Scopes: []resource.UID{dev}}, list, dev, nil},
+		"in one of the scopes": {
+			authz.Caller{Identity: ann, Scopes: []resource.UID{other, team}}, list, team, nil,
+		},
+		"in a scope above the binding": {authz.Caller{Identity: ann, Scopes: []resource.UID{org}}, list, team, nil},
+		"out of scope": {
+			authz.Caller{Identity: ann, Scopes: []resource.UID{team}}, list, dev, fault.PermissionDenied,
+		},
+		"in scope, but not held": {
+			authz.Caller{Identity: ann, Scopes: []resource.UID{org}}, list, org, fault.PermissionDenied,
+		},
+		"with no scopes left": {
+			authz.Caller{Identity: ann, Scopes: []resource.UID{}}, list, dev, fault.PermissionDenied,
+		},
 	}
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
@@ -157,10 +173,12 @@ func TestReach(t *testing.T) {
 			caller authz.Caller
 			want   []resource.UID
 		}{
-			"nothing within another":    {authz.Caller{Identity: ann}, []resource.UID{dev, deva}},
-			"an owner":                  {authz.Caller{Identity: bob}, []resource.UID{org, other}},
-			"a stranger":                {authz.Caller{Identity: other}, nil},
-			"cut to the scopes":         {authz.Caller{Identity: bob, Scopes: []resource.UID{team, other, dev}}, []resource.UID{dev, other}},
+			"nothing within another": {authz.Caller{Identity: ann}, []resource.UID{dev, deva}},
+			"an owner":               {authz.Caller{Identity: bob}, []resource.UID{org, other}},
+			"a stranger":             {authz.Caller{Identity: other}, nil},
+			"cut to the scopes": {
+				authz.Caller{Identity: bob, Scopes: []resource.UID{team, other, dev}}, []resource.UID{dev, other},
+			},
 			"scope above the bindings":  {authz.Caller{Identity: ann, Scopes: []resource.UID{org}}, []resource.UID{dev, deva}},
 			"scopes that are elsewhere": {authz.Caller{Identity: ann, Scopes: []resource.UID{other}}, nil},
 		}
@@ -262,7 +280,8 @@ func TestChangesCountAtTheNextCheck(t *testing.T) {
 		holds("the role allows it", true)
 		set("roles.list")
 		holds("the role no longer allows it", false)
-		if _, err := s.UpdateBinding(t.Context(), uid, func(b *resource.RoleBinding) error { b.Role = viewer; return nil }); err != nil {
+		toViewer := func(b *resource.RoleBinding) error { b.Role = viewer; return nil }
+		if _, err := s.UpdateBinding(t.Context(), uid, toViewer); err != nil {
 			t.Fatal(err)
 		}
 		holds("the binding is to another role", true)

@@ -21,7 +21,8 @@ var update = flag.Bool("update", false, "rewrite docs/capabilities.md")
 func TestCapabilitiesPage(t *testing.T) {
 	const page = "../../../docs/capabilities.md"
 	var b strings.Builder
-	b.WriteString("# Capabilities\n\nWhat a role can allow, and which managed roles do. `go test ./authz -update` writes this page.\n\n")
+	b.WriteString("# Capabilities\n\nThe capabilities that a role can have, and the managed roles that have them. ")
+	b.WriteString("`go test ./internal/access/authz -update` writes this page.\n\n")
 	b.WriteString("| capability | number | managed roles |\n|---|---|---|\n")
 	var every resource.Capabilities
 	for i := range every {
@@ -46,6 +47,6 @@ func TestCapabilitiesPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
-		t.Errorf("%s is not current (go test ./authz -update):\n%s", page, diff)
+		t.Errorf("%s is not current (go test ./internal/access/authz -update):\n%s", page, diff)
 	}
 }

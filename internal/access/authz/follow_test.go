@@ -64,7 +64,7 @@ func (c *Checker) allows(t *testing.T, identity, place resource.UID) error {
 // later makes the checker believe that time has passed.
 func (c *Checker) later(d time.Duration) { c.now = func() time.Time { return time.Now().Add(d) } }
 
-// run has the checker follow other replicas until the test ends.
+// run runs the checker until the test ends.
 func (c *Checker) run(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
@@ -77,8 +77,8 @@ func (c *Checker) run(t *testing.T) {
 	})
 }
 
-// TestAnotherReplicaIsHeard: a change made elsewhere counts here from the
-// moment the write has returned there.
+// TestAnotherReplicaIsHeard checks that a change of another replica has effect here
+// from the moment at which its write has returned.
 func TestAnotherReplicaIsHeard(t *testing.T) {
 	url := storetest.Postgres(t)
 	here, there := storetest.Open(t, url), storetest.Open(t, url)
@@ -105,13 +105,13 @@ func TestAnotherReplicaIsHeard(t *testing.T) {
 	wg.Wait()
 }
 
-// TestASilentReplicaIsWaitedFor: a replica that receives nothing does not keep
-// others from making changes, and does not answer from stale grants.
+// TestASilentReplicaIsWaitedFor checks that a replica that receives no changes does
+// not block the changes of other replicas, and does not answer from stale grants.
 func TestASilentReplicaIsWaitedFor(t *testing.T) {
 	url := storetest.Postgres(t)
 	here, there := storetest.Open(t, url), storetest.Open(t, url)
 	group, _ := organization(t, here, "acme")
-	c, ann := load(t, there), resource.NewRoot() // and nobody runs it
+	c, ann := load(t, there), resource.NewRoot() // nothing calls its Run method
 	if err := c.allows(t, ann, group); !errors.Is(err, fault.PermissionDenied) {
 		t.Errorf("before: error = %v, want %v", err, fault.PermissionDenied)
 	}
@@ -121,16 +121,16 @@ func TestASilentReplicaIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestADeletionIsRepeated: a replica dies between the commit of a revocation and its
-// answer. Whoever repeats the request elsewhere finds nothing to delete, and when that is
-// answered no replica allows.
+// TestADeletionIsRepeated repeats a deletion on another replica after the first replica has
+// crashed between the commit and its answer. When the repeated call returns, no replica
+// allows access any longer.
 func TestADeletionIsRepeated(t *testing.T) {
 	url := storetest.Postgres(t)
 	dying, here, there := storetest.Open(t, url), storetest.Open(t, url), storetest.Open(t, url)
 	group, owner := organization(t, here, "acme")
 	ann := resource.NewRoot()
 	binding := bind(t, here, ann, group)
-	c, repeats := load(t, there), load(t, here) // and nobody runs them
+	c, repeats := load(t, there), load(t, here) // nothing calls their Run methods
 	ctx, die := context.WithCancel(t.Context())
 	defer die()
 	var deleted sync.WaitGroup
@@ -178,7 +178,7 @@ func TestDatabaseAway(t *testing.T) {
 		c.later(3 * time.Second)
 		want := error(fault.Unavailable)
 		if !c.shared {
-			want = nil // nobody else can have changed anything
+			want = nil // SQLite has no other writers
 		}
 		ctx := WithCaller(t.Context(), Caller{Identity: owner})
 		if err := c.allows(t, owner, group); !errors.Is(err, want) {
@@ -203,7 +203,7 @@ func TestAChangeThatCouldNotBeReadIsReadLater(t *testing.T) {
 		c, ann := load(t, s), resource.NewRoot()
 		at, x := c.follow.applied.Load(), *c.index
 		bind(t, s, ann, group)
-		c.follow.applied.Store(at) // as if it had not been
+		c.follow.applied.Store(at) // as if the change had not been applied
 		x.identities = map[resource.UID]identityGrants{}
 		c.index = &x
 		c.behind.Store(true)
@@ -225,13 +225,13 @@ func TestEverythingIsReadAnew(t *testing.T) {
 				c := load(t, s)
 				newest, ghost := c.follow.applied.Load(), resource.NewRoot()
 				c.index = newIndex(s.Clock)
-				// No change will name it.
+				// No later change names this identity.
 				c.index.setGrants(ghost, []iamdb.Grant{{Identity: ghost, Group: group, Role: viewerRole}})
 				c.follow.applied.Store(applied(newest))
 				c.behind.Store(true)
 				err := c.allows(t, owner, group)
 				for start := time.Now(); errors.Is(err, fault.Unavailable) && time.Since(start) < time.Minute; {
-					time.Sleep(50 * time.Millisecond) // other replicas may have leases in the history before
+					time.Sleep(50 * time.Millisecond) // other replicas may still have leases in the previous history
 					err = c.allows(t, owner, group)
 				}
 				if err != nil || c.follow.applied.Load() != newest {
@@ -281,7 +281,7 @@ func TestChecksGoOnWhileGrantsChange(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					_, _ = c.Reach(ctx, resource.GroupsList) // only to race
+					_, _ = c.Reach(ctx, resource.GroupsList) // for the race detector
 					c.GrantsOf(owner)
 					c.Revoked(Caller{Identity: owner, Issued: time.Now()})
 				}

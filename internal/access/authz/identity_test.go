@@ -46,10 +46,13 @@ func TestOthersHearOfIdentities(t *testing.T) {
 			subject resource.UID
 			tells   int
 		}{
-			{"its subject", func() error { return update(func(i *resource.Identity) { i.Relationship.ClaimMatch.Subject = "x" }) }, i.UID, 1},
+			{"its subject", func() error {
+				return update(func(i *resource.Identity) { i.Relationship.ClaimMatch.Subject = "x" })
+			}, i.UID, 1},
 			{"its address", func() error { return update(func(i *resource.Identity) { i.Email = "i@b.test" }) }, i.UID, 1},
 			{"its description", func() error { return update(func(i *resource.Identity) { i.Description = "d" }) }, i.UID, 0},
-			{"its last use", func() error { return mine.RecordLastSeen(t.Context(), i.UID, time.Now().Add(time.Hour)) }, i.UID, 0},
+			{"its last use", func() error { return mine.RecordLastSeen(t.Context(), i.UID, time.Now().Add(time.Hour)) }, i.UID,
+				0},
 			{"the signing keys", func() error {
 				next := iamdb.SigningKey{
 					ID: "two", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now().Add(time.Second),
@@ -57,7 +60,8 @@ func TestOthersHearOfIdentities(t *testing.T) {
 				_, err := mine.AddSigningKey(t.Context(), next, "one")
 				return err
 			}, resource.SigningKeysSubject, 1},
-			{"the signing keys, of which one is gone", func() error { return mine.DropSigningKey(t.Context(), "one") }, resource.SigningKeysSubject, 1},
+			{"the signing keys, of which one is gone", func() error { return mine.DropSigningKey(t.Context(), "one") },
+				resource.SigningKeysSubject, 1},
 			{"its existence", func() error { return mine.DeleteIdentity(t.Context(), i.UID) }, i.UID, 1},
 		} {
 			before := told[tt.subject]

@@ -80,7 +80,7 @@ type world struct {
 	identities []resource.UID
 	roles      map[resource.UID]resource.Capabilities
 	grants     map[resource.UID][]iamdb.Grant
-	second     int64 // what time it is
+	second     int64 // current time in seconds
 }
 
 func newWorld() *world {
@@ -116,10 +116,11 @@ func (w *world) change() {
 	w.index.setGrants(identity, grants)
 }
 
-// moment returns a time near now, in whole seconds.
+// moment returns a random time near the current one, in whole seconds.
 func (w *world) moment() int64 { return (w.second + int64(w.tree.IntN(7)) - 3) * 1000 }
 
-// holds is the definition of holding a capability until a second, without an index. 0 is now, and -1 for ever.
+// holds reports, without an index, whether a caller holds a capability until a second. 0 asks for the present only, and
+// -1 for a permanent grant.
 func (w *world) holds(c Caller, want resource.Capability, place resource.UID, until int64) bool {
 	if c.Caps != nil && !c.Caps.Has(want) {
 		return false
@@ -182,9 +183,8 @@ func TestChecksAgreeWithTheRule(t *testing.T) {
 	}
 }
 
-// checkReach fails unless Reach covers exactly the groups held, with nothing in
-// it twice. The groups of the world are all there are, so the topmost of those
-// held are the answer.
+// checkReach fails unless Reach returns exactly the topmost groups on which the
+// capability is held, without duplicates.
 func checkReach(t *testing.T, w *world, c Caller, want resource.Capability, held []resource.UID) {
 	t.Helper()
 	var top []resource.UID
@@ -223,7 +223,7 @@ func TestIndexNamesAreSafeToUseAgain(t *testing.T) {
 	all := resource.CapabilitySet("groups.list")
 	x.setRoles(map[resource.UID]resource.Capabilities{role: all})
 	x.setRoles(nil)
-	// Takes the number of role.
+	// The role other reuses the number of role.
 	x.setGrants(identity, []iamdb.Grant{{Identity: identity, Group: tr.root(), Role: other}})
 	for group := range x.active(identity) {
 		if got := x.missing(identity, group, all, currently); got != all {
@@ -237,7 +237,8 @@ func TestMalformedPlacesAreCoveredByNothing(t *testing.T) {
 	identity, root := tr.root(), tr.root()
 	c := checkerOf([]iamdb.Grant{{Identity: identity, Group: root, Role: role}}, capabilitiesOf(ManagedRoles()))
 	ctx := WithCaller(t.Context(), Caller{Identity: identity})
-	for _, place := range []resource.UID{"", "/", root[:39], root + "f", root + "0123456789abcdef", root + "x/0123456789abcdef"} {
+	for _, place := range []resource.UID{"", "/", root[:39], root + "f", root + "0123456789abcdef",
+		root + "x/0123456789abcdef"} {
 		if c.Require(ctx, resource.GroupsList, place) == nil {
 			t.Errorf("%q is allowed", place)
 		}
@@ -283,7 +284,7 @@ func BenchmarkRequire(b *testing.B) {
 		b.ReportMetric(float64(size)/float64(len(grants)), "B/binding")
 		b.ReportMetric(float64(built.Milliseconds()), "ms/build")
 	})
-	b.Run("denied", func(b *testing.B) { // what is allocated is the fault
+	b.Run("denied", func(b *testing.B) { // the only allocation is the error
 		benchmark(b, c, true, func() (context.Context, resource.UID) {
 			return WithCaller(context.Background(), Caller{Identity: t.of(people)}), t.root()
 		})

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A snapshot is what was granted from a time on.
+// A snapshot has the grants from a time on.
 type snapshot struct {
 	at     int64
 	grants []iamdb.Grant
@@ -28,7 +28,7 @@ type snapshot struct {
 	roles  map[resource.UID]resource.Capabilities
 }
 
-// A past is a database with a random history of which every state was remembered.
+// A past is a database with a random history, and a snapshot of every state.
 type past struct {
 	*storetest.Store
 	*rand.Rand
@@ -42,7 +42,7 @@ type past struct {
 
 func pick[T any](p *past, all []T) T { return all[p.IntN(len(all))] }
 
-// ignore fails the test unless an error says that a change was refused.
+// ignore fails the test unless the error is a refusal of a change.
 func (p *past) ignore(err error) {
 	p.t.Helper()
 	if err != nil && !errors.Is(err, fault.FailedPrecondition) && !errors.Is(err, fault.NotFound) &&
@@ -132,7 +132,7 @@ func (p *past) change() {
 		after.Capabilities = p.capabilities()
 		_, err = p.UpdateRole(ctx, before, after)
 		p.ignore(err)
-	case n < 19: // with all that is below it, if nothing counts there
+	case n < 19: // with everything below it, if there are no active bindings
 		p.ignore(p.DeleteGroup(ctx, p.groups[1+p.IntN(len(p.groups)-1)].UID, ""))
 	default:
 		_, err := p.EndBindings(ctx, 10)
@@ -164,7 +164,8 @@ func newPast(t *testing.T, s *storetest.Store, seed uint64) *past {
 		p.groups = append(p.groups, g)
 	}
 	for _, name := range []string{"a", "b", "c", "d"} {
-		r := resource.Role{UID: group.NewChild(), Name: name, Capabilities: p.capabilities(), CreateTime: time.Now(), UpdateTime: time.Now()}
+		r := resource.Role{UID: group.NewChild(), Name: name, Capabilities: p.capabilities(), CreateTime: time.Now(),
+			UpdateTime: time.Now()}
 		if err := s.InsertRole(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
@@ -177,14 +178,14 @@ func newPast(t *testing.T, s *storetest.Store, seed uint64) *past {
 	return p
 }
 
-// state returns what was granted at a time.
+// state returns the snapshot at a time.
 func (p *past) state(at int64) snapshot {
 	i, _ := slices.BinarySearchFunc(p.states, at+1, func(s snapshot, at int64) int { return int(s.at - at) })
 	return p.states[i-1]
 }
 
-// TestPastAgreesWithTheIndexOfThen makes random histories. For random times, and those just before, at and after
-// changes, what history says is what an index says that is made of the state then.
+// TestPastAgreesWithTheIndexOfThen creates random histories. For random times, and for times just before, at and after
+// changes, it compares the history with an index of the snapshot at that time.
 func TestPastAgreesWithTheIndexOfThen(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		p := newPast(t, s, 7)
@@ -200,7 +201,7 @@ func TestPastAgreesWithTheIndexOfThen(t *testing.T) {
 			if p.IntN(2) == 0 {
 				at = max(first, pick(p, p.states).at+p.Int64N(3)-1)
 			}
-			if p.IntN(3) == 0 { // when bindings begin and end
+			if p.IntN(3) == 0 { // a time at which bindings begin or end
 				at = max(first, at/1000*1000)
 			}
 			then := p.state(at)
@@ -212,7 +213,7 @@ func TestPastAgreesWithTheIndexOfThen(t *testing.T) {
 			x.setRoles(then.roles)
 			identity, target := pick(p, p.identities), pick(p, p.groups).UID
 			if p.IntN(3) == 0 {
-				target = target.NewChild() // what is in a group, or has never been
+				target = target.NewChild() // a resource in a group, or a group that has never existed
 			}
 			want := resource.NewCapabilities(resource.RepoList)
 			rule := x.missing(identity, target, want, currently) == resource.Capabilities{}
@@ -231,7 +232,7 @@ func TestPastAgreesWithTheIndexOfThen(t *testing.T) {
 	})
 }
 
-// wantBindings checks which bindings gave a capability on target, and which an identity had at all.
+// wantBindings checks the bindings that gave a capability on target, and all bindings of an identity.
 func (p *past) wantBindings(x *index, then snapshot, target resource.UID, at int64) {
 	p.t.Helper()
 	var who, held []resource.UID
@@ -240,7 +241,8 @@ func (p *past) wantBindings(x *index, then snapshot, target resource.UID, at int
 		one := newIndex(x.clock)
 		one.setGrants(g.Identity, []iamdb.Grant{g})
 		one.setRoles(then.roles)
-		if one.missing(g.Identity, target, resource.NewCapabilities(resource.RepoList), currently) == (resource.Capabilities{}) {
+		want := resource.NewCapabilities(resource.RepoList)
+		if one.missing(g.Identity, target, want, currently) == (resource.Capabilities{}) {
 			who = append(who, uid)
 		}
 		if g.Identity == identity && one.isActive(one.identities[g.Identity].grants[0].grant, currently) {
@@ -249,10 +251,11 @@ func (p *past) wantBindings(x *index, then snapshot, target resource.UID, at int
 	}
 	q := grantlog.Query{At: store.FromMS(at), Groups: append(target.Ancestors(), target)}
 	p.want("who can", q, resource.RepoList, who)
-	p.want("of one", grantlog.Query{At: store.FromMS(at), Under: []resource.UID{p.groups[0].UID}, Identity: identity}, 0, held)
+	p.want("of one", grantlog.Query{At: store.FromMS(at), Under: []resource.UID{p.groups[0].UID}, Identity: identity}, 0,
+		held)
 }
 
-// want checks what a query finds, read in pages of two, with the total.
+// want checks the result of a query, read in pages of two, and its total.
 func (p *past) want(what string, q grantlog.Query, having resource.Capability, want []resource.UID) {
 	p.t.Helper()
 	roles, counts, err := p.RolesHeldAt(p.t.Context(), q)
@@ -286,8 +289,8 @@ func (p *past) want(what string, q grantlog.Query, having resource.Capability, w
 	}
 }
 
-// TestPastIsFinal: while replicas change grants, what they say about a time that is over does not change any more, a
-// transaction is there as a whole or not at all, and what was changed before another change began is dated before it.
+// TestPastIsFinal checks, while replicas change grants, that answers about a time in the past never change, that they
+// include either all or no changes of a transaction, and that consecutive changes have increasing times.
 func TestPastIsFinal(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		s := storetest.Open(t, url)
@@ -309,7 +312,7 @@ func TestPastIsFinal(t *testing.T) {
 		for ctx.Err() == nil {
 			at := clockOf(t, s).Add(-time.Millisecond)
 			if err := s.RequirePast(t.Context(), "as_of", at); errors.Is(err, fault.InvalidArgument) {
-				continue // the same millisecond
+				continue // both are in the same millisecond
 			} else if err != nil {
 				t.Fatal(err)
 			}
@@ -326,13 +329,13 @@ func TestPastIsFinal(t *testing.T) {
 				}
 			}
 		}
-		if len(said) < 5 || made.Load() < 5 { // a busy machine is slow
+		if len(said) < 5 || made.Load() < 5 { // too few, even for a slow machine
 			t.Errorf("asked about %d times, of %d changes", len(said), made.Load())
 		}
 	})
 }
 
-// keepGranting gives new people two roles in one transaction, and takes both away in another, until ctx ends.
+// keepGranting gives new people two roles in one transaction, and removes both in another, until ctx ends.
 func keepGranting(ctx context.Context, t *testing.T, s *storetest.Store, group resource.UID, made *atomic.Int64) {
 	for ctx.Err() == nil {
 		identity := resource.NewRoot()
@@ -360,7 +363,9 @@ func keepGranting(ctx context.Context, t *testing.T, s *storetest.Store, group r
 		var from, to []int64
 		for _, b := range all {
 			var f, u int64
-			if err := s.Row(t.Context(), `SELECT from_ms, to_ms FROM binding_history WHERE uid = $1`, []any{string(b.UID)}, &f, &u); err != nil {
+			err := s.Row(t.Context(), `SELECT from_ms, to_ms FROM binding_history WHERE uid = $1`,
+				[]any{string(b.UID)}, &f, &u)
+			if err != nil {
 				t.Error(err)
 			}
 			from, to = append(from, f), append(to, u)
@@ -372,10 +377,11 @@ func keepGranting(ctx context.Context, t *testing.T, s *storetest.Store, group r
 	}
 }
 
-// heldAt returns how many roles each identity but the owner held on a group at a time.
+// heldAt returns the number of roles that each identity except the owner held on a group at a time.
 func heldAt(t *testing.T, s *storetest.Store, group resource.UID, at time.Time) map[resource.UID]int {
 	t.Helper()
-	got, err := s.PastBindings(t.Context(), grantlog.Query{At: at, Groups: []resource.UID{group}}, page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}})
+	got, err := s.PastBindings(t.Context(), grantlog.Query{At: at, Groups: []resource.UID{group}},
+		page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}})
 	if err != nil {
 		t.Fatal(err)
 	}

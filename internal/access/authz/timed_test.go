@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestGrantsBeginAndEndOnTime: replicas whose clocks differ by hours let a grant count from its start until its end,
-// by the clock of the database, while nothing records that it is over.
+// TestGrantsBeginAndEndOnTime checks that a grant is active from its start until its end by the clock of the database,
+// on replicas whose clocks differ by hours, even if nothing records its end.
 func TestGrantsBeginAndEndOnTime(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		s := storetest.Open(t, url)
@@ -28,14 +28,15 @@ func TestGrantsBeginAndEndOnTime(t *testing.T) {
 		for _, c := range replicas {
 			c.run(t)
 		}
-		b := resource.RoleBinding{UID: group.NewChild(), Identity: resource.NewRoot(), Role: viewerRole, CreateTime: time.Now()}
+		b := resource.RoleBinding{UID: group.NewChild(), Identity: resource.NewRoot(), Role: viewerRole,
+			CreateTime: time.Now()}
 		b.StartTime = clockOf(t, s).Add(2500 * time.Millisecond).Truncate(time.Second)
 		b.ExpireTime = b.StartTime.Add(6 * time.Second)
 		_, err := s.InsertBinding(t.Context(), b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A replica believes the database to be ahead by no more than a heartbeat takes, also on a slow machine.
+		// A replica overestimates the time of the database by at most the duration of a heartbeat.
 		const slack = 2 * time.Second
 		counted := make([]bool, len(replicas))
 		began := time.Now()
@@ -54,7 +55,7 @@ func TestGrantsBeginAndEndOnTime(t *testing.T) {
 					t.Fatalf("replica %d allows it before it starts", i)
 				case allowed && !before.Before(b.ExpireTime):
 					t.Fatalf("replica %d allows it after its end", i)
-				case errors.Is(err, fault.Unavailable): // its heartbeat is late, on a slow machine
+				case errors.Is(err, fault.Unavailable): // the heartbeat is late on a slow machine
 				case !allowed && before.After(b.StartTime.Add(slack)) && after.Before(b.ExpireTime.Add(-slack)):
 					t.Fatalf("replica %d refuses it while it counts", i)
 				}
@@ -79,7 +80,7 @@ func clockOf(t *testing.T, s *storetest.Store) time.Time {
 	return store.FromMS(ms)
 }
 
-// TestEndOf: a token ends with the last grant that it can use, if all of them end.
+// TestEndOf checks that the end of a token is the end of the last grant that it can use, if all of them end.
 func TestEndOf(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		group, owner := organization(t, s, "acme")
@@ -88,7 +89,8 @@ func TestEndOf(t *testing.T) {
 		ann := resource.NewRoot()
 		at := func(d time.Duration) time.Time { return time.Now().UTC().Truncate(time.Second).Add(d) }
 		give := func(in, role resource.UID, start, end time.Time) {
-			b := resource.RoleBinding{UID: in.NewChild(), Identity: ann, Role: role, StartTime: start, ExpireTime: end, CreateTime: time.Now()}
+			b := resource.RoleBinding{UID: in.NewChild(), Identity: ann, Role: role, StartTime: start, ExpireTime: end,
+				CreateTime: time.Now()}
 			if _, err := s.InsertBinding(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}

@@ -25,7 +25,7 @@ func usesOf(t *testing.T, s *storetest.Store, binding resource.UID) (names []str
 	return names
 }
 
-// TestUses asks which of several bindings a check has used, and when that is written.
+// TestUses checks which of several bindings a check uses, and when the use is written.
 func TestUses(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		s := storetest.Open(t, url)
@@ -33,7 +33,8 @@ func TestUses(t *testing.T) {
 		folder := resource.Group{UID: org.NewChild(), Name: "folder", CreateTime: time.Now(), UpdateTime: time.Now()}
 		_, err := s.InsertGroup(t.Context(), folder)
 		must(t, err)
-		narrow := resource.Role{UID: org.NewChild(), Name: "narrow", Capabilities: resource.CapabilitySet("groups.list"), CreateTime: time.Now(), UpdateTime: time.Now()}
+		narrow := resource.Role{UID: org.NewChild(), Name: "narrow", Capabilities: resource.CapabilitySet("groups.list"),
+			CreateTime: time.Now(), UpdateTime: time.Now()}
 		must(t, s.InsertRole(t.Context(), narrow))
 		who := resource.NewRoot()
 		bind := func(group, role resource.UID) resource.UID {
@@ -48,7 +49,7 @@ func TestUses(t *testing.T) {
 		ctx := WithCaller(t.Context(), Caller{Identity: who, Issued: time.Now()})
 		below := folder.UID.NewChild()
 		must(t, c.Require(ctx, resource.GroupsList, below))
-		c.Holds(who, resource.RepoList, below) // a question is no use
+		c.Holds(who, resource.RepoList, below) // Holds does not count as a use
 		if c.RequireAll(ctx, resource.CapabilitySet("roles.list", "groups.delete"), below) == nil {
 			t.Error("allowed")
 		}
@@ -56,20 +57,22 @@ func TestUses(t *testing.T) {
 			t.Errorf("written before it is flushed: %v", got)
 		}
 		must(t, c.FlushUses(t.Context()))
-		if diff := cmp.Diff([][]string{nil, nil, {"groups.list"}}, [][]string{usesOf(t, s, above), usesOf(t, s, wide), usesOf(t, s, near)}); diff != "" {
+		if diff := cmp.Diff([][]string{nil, nil, {"groups.list"}},
+			[][]string{usesOf(t, s, above), usesOf(t, s, wide), usesOf(t, s, near)}); diff != "" {
 			t.Errorf("above, wide, near: %s", diff)
 		}
 		must(t, c.RequireAll(ctx, resource.CapabilitySet("groups.list", "repo.list"), below))
 		must(t, c.Require(ctx, resource.GroupsList, org))
-		must(t, s.DeleteBinding(t.Context(), near)) // the grants change while there is something to write
+		must(t, s.DeleteBinding(t.Context(), near)) // the grants change before their uses are written
 		must(t, c.FlushUses(t.Context()))
-		if diff := cmp.Diff([][]string{{"groups.list"}, {"repo.list"}, nil}, [][]string{usesOf(t, s, above), usesOf(t, s, wide), usesOf(t, s, near)}); diff != "" {
+		if diff := cmp.Diff([][]string{{"groups.list"}, {"repo.list"}, nil},
+			[][]string{usesOf(t, s, above), usesOf(t, s, wide), usesOf(t, s, near)}); diff != "" {
 			t.Errorf("above, wide, near: %s", diff)
 		}
 	})
 }
 
-// TestUsesGreatestWins has two replicas tell about the same use, the later one first.
+// TestUsesGreatestWins records the same use on two replicas, the later one first.
 func TestUsesGreatestWins(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, owner := organization(t, s, "acme")
@@ -96,8 +99,7 @@ func TestUsesGreatestWins(t *testing.T) {
 	})
 }
 
-// TestUsesWhileFlushing checks in many goroutines while use is flushed and grants change: nothing is lost and nothing
-// races.
+// TestUsesWhileFlushing makes checks in many goroutines while uses are flushed and grants change. No use may be lost.
 func TestUsesWhileFlushing(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, owner := organization(t, s, "acme")

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A process is a service of budgets over a database, with a clock that stands still.
+// A process is a budget service over a database, with a fixed clock.
 type process struct {
 	*budget.Service
 	store *storetest.Store
@@ -61,7 +61,7 @@ func (p *process) limit(t *testing.T, group resource.UID, limits map[resource.Me
 	}
 }
 
-// admitted returns how many of n requests of an identity are admitted, and the last error.
+// admitted makes n requests of an identity, and returns the number of admitted requests and the last error.
 func (p *process) admitted(t *testing.T, identity resource.UID, n int) (ok int, last error) {
 	t.Helper()
 	ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: identity})
@@ -75,8 +75,8 @@ func (p *process) admitted(t *testing.T, identity resource.UID, n int) (ok int, 
 	return ok, last
 }
 
-// TestAdmit: a second gives as many requests as the tightest budget allows, and no more
-// after a long pause; what a folder may not do, its organization still may.
+// TestAdmit checks that the tightest budget limits the requests of a second, also after a
+// long pause, and that the organization can still make requests when a folder cannot.
 func TestAdmit(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		p := newProcess(t, url)
@@ -118,7 +118,7 @@ func TestAdmit(t *testing.T) {
 	})
 }
 
-// TestVouchedRequests: the requests of a person count where their provider is.
+// TestVouchedRequests checks that the requests of a person count in the group of their provider.
 func TestVouchedRequests(t *testing.T) {
 	p := newProcess(t, storetest.SQLite(t))
 	org := p.group(t, "", map[resource.Metric]int64{resource.RequestsPerSecond: 3})
@@ -135,8 +135,8 @@ func TestVouchedRequests(t *testing.T) {
 	}
 }
 
-// TestReplicasShare: each of two replicas admits half of the requests, and a budget that
-// one of them changes holds on the other.
+// TestReplicasShare checks that each of two replicas admits half of the requests, and that
+// a change of a budget on one replica has effect on the other.
 func TestReplicasShare(t *testing.T) {
 	url := storetest.Postgres(t)
 	here, there := newProcess(t, url), newProcess(t, url)
@@ -166,7 +166,7 @@ func TestReplicasShare(t *testing.T) {
 	}
 }
 
-// follow has a process take in what others change until the test ends.
+// follow applies the changes of other processes until the test ends.
 func follow(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	newest, err := s.Renew(t.Context(), store.Position{})
@@ -187,11 +187,12 @@ func follow(t *testing.T, s *storetest.Store) {
 
 func addRepo(ctx context.Context, s *storetest.Store, group resource.UID) error {
 	uid := group.NewChild()
-	return s.InsertRepo(ctx, registry.Repo{UID: uid, Name: string(uid[len(uid)-16:]), CreateTime: morning, UpdateTime: morning})
+	return s.InsertRepo(ctx,
+		registry.Repo{UID: uid, Name: string(uid[len(uid)-16:]), CreateTime: morning, UpdateTime: morning})
 }
 
-// TestPulls: pulls of a day count on all replicas, and after a restart; the next day
-// begins anew.
+// TestPulls checks that the pulls of a day count on all replicas and after a restart, and
+// that the next day begins with zero.
 func TestPulls(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		here := newProcess(t, url)
@@ -217,7 +218,7 @@ func TestPulls(t *testing.T) {
 			t.Fatal(err)
 		}
 		flush(here)
-		there := here // SQLite has one process at a time
+		there := here // SQLite allows only one process
 		if here.store.Replicated() {
 			there = newProcess(t, url)
 		}
@@ -228,7 +229,7 @@ func TestPulls(t *testing.T) {
 		if ok, err := pulled(here, 1, false); ok != 1 {
 			t.Fatal(err)
 		}
-		flush(here) // which tells it of the others
+		flush(here) // it also reads the pulls of other replicas
 		ok, err := pulled(here, 10, false)
 		if f := fault.From(err); ok != 1 || f.Code != fault.ResourceExhausted || f.RetryIn != 16*time.Hour {
 			t.Errorf("%d further pulls of 1, %+v", ok, f)
@@ -266,7 +267,7 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// BenchmarkNoBudget is what a check costs where there is no budget.
+// BenchmarkNoBudget measures a check without any budget.
 func BenchmarkNoBudget(b *testing.B) {
 	url := storetest.SQLite(b)
 	s, err := store.Open(b.Context(), url)

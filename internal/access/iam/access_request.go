@@ -15,14 +15,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A DatedRequest is a request and the time at which it was read, by the clock that decides its state.
+// A DatedRequest is a request with the time at which it was read, by the clock that decides its state.
 type DatedRequest struct {
 	resource.AccessRequest
 	Now time.Time
 }
 
-// CreateAccessRule lets a role be asked for on a group. The caller needs role_bindings.create there, and every
-// capability of the role, without an end: a rule is a promise that others keep, or, for one that breaks glass, a grant.
+// CreateAccessRule creates a rule by which identities can request a role on a group. The caller needs
+// role_bindings.create there, and must hold every capability of the role permanently, because the rule leads to grants
+// that other people approve, or that nobody approves if it is a break-glass rule.
 func (s *Service) CreateAccessRule(
 	ctx context.Context, parent resource.UID, r resource.AccessRule,
 ) (resource.AccessRule, error) {
@@ -42,29 +43,29 @@ func (s *Service) CreateAccessRule(
 		return r, err
 	}
 	if q := r.Requester; q != "" && !q.IsRoot() && !q.Parent().Covers(parent) {
-		return r, fault.Field("requester_role_uid", "is neither a managed role nor one of this group or a group above it")
+		return r, fault.Field("requester_role_uid", "must be a managed role, or a role of this group or of a group above it")
 	}
 	r.UID, r.CreateTime = parent.NewChild(), s.now()
 	r.UpdateTime = r.CreateTime
 	return r, s.store.InsertAccessRule(ctx, r)
 }
 
-// DeleteAccessRule ends a rule. The caller needs role_bindings.delete on it.
+// DeleteAccessRule deletes a rule. The caller needs role_bindings.delete on it.
 func (s *Service) DeleteAccessRule(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.RoleBindingsDelete, uid, s.store.DeleteAccessRule)
 }
 
-// ListAccessRules returns a page of the rules on which the caller holds groups.list: whoever sees a group sees what
-// can be asked for.
+// ListAccessRules returns a page of the rules on which the caller holds groups.list, because callers who see a group
+// may know which roles they can request there.
 func (s *Service) ListAccessRules(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.AccessRule], error) {
 	return authz.List(ctx, s.authz, s.pages, iamdb.RuleList, resource.GroupsList, f, p, s.store.AccessRules)
 }
 
-// RequestAccessTo asks for a role on a group, for the caller, by a rule of the group. It returns
-// fault.PermissionDenied if no rule lets the caller ask, whether or not there is such a group or role. A token that is
-// narrowed cannot ask, because what is granted would not be narrowed.
+// RequestAccessTo requests a role on a group for the caller, by a rule of the group. It returns fault.PermissionDenied
+// if no rule allows the request, whether or not the group and the role exist. It also returns fault.PermissionDenied
+// if the token is narrowed, because the granted role would not be narrowed.
 func (s *Service) RequestAccessTo(
 	ctx context.Context, group resource.UID, r resource.AccessRequest,
 ) (none DatedRequest, _ error) {
@@ -83,7 +84,7 @@ func (s *Service) RequestAccessTo(
 		return none, err
 	}
 	if r.Role == resource.OwnerRole && !caller.Identity.IsRoot() && caller.Identity.Root() != group.Root() {
-		return none, fault.Field("role_uid", "is not for a workload of another organization, which can delete it")
+		return none, fault.Field("role_uid", "cannot be owner for a workload of another organization, which can delete it")
 	}
 	if r.Duration > rule.MaxDuration {
 		return none, fault.Field("duration", "must be at most %s by the rule of this group", rule.MaxDuration)
@@ -102,7 +103,8 @@ func (s *Service) RequestAccessTo(
 	return s.dated(r), err
 }
 
-// ruleFor returns the rule by which a caller may ask for a role, the one with the longest time if there are several.
+// ruleFor returns the rule by which a caller may request a role. If there are several, it returns the one with the
+// longest duration. If there is none, it returns fault.PermissionDenied.
 func (s *Service) ruleFor(
 	ctx context.Context, caller authz.Caller, group resource.UID, r resource.AccessRequest,
 ) (best resource.AccessRule, _ error) {
@@ -112,18 +114,20 @@ func (s *Service) ruleFor(
 	}
 	held := s.authz.GrantsOf(caller.Identity)
 	for _, rule := range rules {
-		if rule.BreakGlass == r.BreakGlass && rule.MaxDuration > best.MaxDuration && mayAsk(rule, group, held) {
+		if rule.BreakGlass == r.BreakGlass && rule.MaxDuration > best.MaxDuration && mayRequest(rule, group, held) {
 			best = rule
 		}
 	}
 	if best.UID == "" {
-		return best, fault.New(fault.PermissionDenied, "Permission denied: no access rule of %s lets you ask for this role", group)
+		return best, fault.New(fault.PermissionDenied,
+			"Permission denied: no access rule of %s allows you to request this role", group)
 	}
 	return best, nil
 }
 
-// mayAsk reports whether somebody with these grants may ask by a rule of a group.
-func mayAsk(rule resource.AccessRule, group resource.UID, held []authz.Grant) bool {
+// mayRequest reports whether an identity with these grants may make requests by a rule of a group. A rule without a
+// requester role is for every identity that holds a role in the organization.
+func mayRequest(rule resource.AccessRule, group resource.UID, held []authz.Grant) bool {
 	return slices.ContainsFunc(held, func(g authz.Grant) bool {
 		if rule.Requester == "" {
 			return g.Group.Root() == group.Root()
@@ -132,24 +136,24 @@ func mayAsk(rule resource.AccessRule, group resource.UID, held []authz.Grant) bo
 	})
 }
 
-// assumedThrough returns our identities through which a caller has assumed their own.
-func (s *Service) assumedThrough(caller authz.Caller) (all []resource.UID) {
+// assumedThrough returns the identities of this service through which a caller has assumed their identity.
+func (s *Service) assumedThrough(caller authz.Caller) (identities []resource.UID) {
 	for act := caller.Act; act != nil; act = act.Act {
 		if act.Issuer == s.authz.Issuer {
-			all = append(all, resource.UID(act.Subject))
+			identities = append(identities, resource.UID(act.Subject))
 		}
 	}
-	return all
+	return identities
 }
 
-// GetAccessRequest returns a request. The caller needs role_bindings.list on it, or has made it.
+// GetAccessRequest returns a request. The caller needs role_bindings.list on it, unless they have made it.
 func (s *Service) GetAccessRequest(ctx context.Context, uid resource.UID) (DatedRequest, error) {
 	r, err := s.requestAs(ctx, uid, resource.RoleBindingsList)
 	return s.dated(r), err
 }
 
-// requestAs returns a request that the caller has made, or on which they hold want. To anybody else the answer is the
-// same whether or not there is one.
+// requestAs returns a request that the caller has made, or on which they hold want. To any other caller it returns
+// fault.PermissionDenied, whether or not the request exists.
 func (s *Service) requestAs(
 	ctx context.Context, uid resource.UID, want resource.Capability,
 ) (resource.AccessRequest, error) {
@@ -167,14 +171,14 @@ func (s *Service) requestAs(
 	return resource.AccessRequest{}, denied
 }
 
-// A RequestFilter selects requests: those that the caller has made, if Mine is set.
+// A RequestFilter selects requests.
 type RequestFilter struct {
 	resource.Filter
-	Mine bool
+	Mine bool // only requests that the caller has made
 }
 
-// ListAccessRequests returns a page of the requests on which the caller holds role_bindings.list, or of those that the
-// caller has made.
+// ListAccessRequests returns a page of the requests on which the caller holds role_bindings.list, or, if f.Mine is
+// set, of the requests that the caller has made.
 func (s *Service) ListAccessRequests(
 	ctx context.Context, f RequestFilter, p page.Params,
 ) (page.Page[DatedRequest], error) {
@@ -186,11 +190,11 @@ func (s *Service) ListAccessRequests(
 		got, err = authz.List(ctx, s.authz, s.pages, iamdb.RequestList, resource.RoleBindingsList, f.Filter, p,
 			s.store.AccessRequests)
 	}
-	all := make([]DatedRequest, 0, len(got.Items))
+	requests := make([]DatedRequest, 0, len(got.Items))
 	for _, r := range got.Items {
-		all = append(all, s.dated(r))
+		requests = append(requests, s.dated(r))
 	}
-	return page.With(got, all), err
+	return page.With(got, requests), err
 }
 
 func (s *Service) ownRequests(
@@ -205,16 +209,18 @@ func (s *Service) ownRequests(
 	if err != nil {
 		return page.Page[resource.AccessRequest]{}, err
 	}
-	read := func(ctx context.Context, r store.Reach, f resource.Filter, q page.Request) (page.Page[resource.AccessRequest], error) {
-		f.Identity = c.Identity // whatever a page token says
+	read := func(
+		ctx context.Context, r store.Reach, f resource.Filter, q page.Request,
+	) (page.Page[resource.AccessRequest], error) {
+		f.Identity = c.Identity // even if the page token has another identity
 		return s.store.AccessRequests(ctx, r, f, q)
 	}
 	return page.Read(ctx, s.pages, iamdb.RequestList, store.Reach{Under: orgs}, f, p, read)
 }
 
 // ApproveAccessRequest approves a request. The caller needs role_bindings.create on it, and every capability of the
-// role on its group until what is granted would end, when it is approved. They must not be who made the request, nor
-// somebody who can act as them or whom they can act as; neither may those be who approve the same request.
+// role on its group until the grant would end. ApproveAccessRequest returns fault.FailedPrecondition if the caller has
+// made or already approved the request, or if the caller can assume, or be assumed by, an identity that has.
 func (s *Service) ApproveAccessRequest(ctx context.Context, uid resource.UID) (DatedRequest, error) {
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, uid); err != nil {
 		return DatedRequest{}, err
@@ -227,48 +233,61 @@ func (s *Service) ApproveAccessRequest(ctx context.Context, uid resource.UID) (D
 	if err != nil {
 		return DatedRequest{}, err
 	}
-	if err := s.apart(ctx, caller, r); err != nil {
+	if err := s.requireIndependent(ctx, caller, r); err != nil {
 		return DatedRequest{}, err
 	}
-	r, err = s.store.ApproveAccess(ctx, uid, caller.Identity, func(now resource.AccessRequest) error {
-		if len(now.Approvals) != len(r.Approvals) { // somebody else was faster, and may be the same
+	r, err = s.store.ApproveAccess(ctx, uid, caller.Identity, func(locked resource.AccessRequest) error {
+		if len(locked.Approvals) != len(r.Approvals) { // requireIndependent has not seen the new approval
 			return fault.New(fault.Aborted, "Aborted: somebody has approved this request at the same time; try again")
 		}
 		if err := s.authz.Require(ctx, resource.RoleBindingsCreate, uid); err != nil {
 			return err
 		}
-		if !mayAsk(resource.AccessRule{}, uid.Parent(), s.authz.GrantsOf(now.Identity)) {
-			return fault.Unmet("REQUESTER_GONE", "whoever has asked holds no role in the organization any more")
+		if !mayRequest(resource.AccessRule{}, uid.Parent(), s.authz.GrantsOf(locked.Identity)) {
+			return fault.Unmet("REQUESTER_GONE", "the requester no longer holds a role in the organization")
 		}
-		_, clock := s.store.Clock()
-		return s.authz.RequireRole(ctx, uid.Parent(), now.Role, "role_uid", clock.Add(now.Duration).Truncate(time.Second))
+		_, latest := s.store.Clock()
+		end := latest.Add(locked.Duration).Truncate(time.Second)
+		return s.authz.RequireRole(ctx, uid.Parent(), locked.Role, "role_uid", end)
 	})
 	return s.dated(r), err
 }
 
-// apart returns fault.FailedPrecondition unless the caller, and whoever they act through, is somebody else than who
-// made the request and who has approved it.
-func (s *Service) apart(ctx context.Context, caller authz.Caller, r resource.AccessRequest) error {
+// requireIndependent returns fault.FailedPrecondition if the caller, or an identity through which the caller acts, is
+// the requester or an approver of the request, or can assume or be assumed by one of them.
+func (s *Service) requireIndependent(ctx context.Context, caller authz.Caller, r resource.AccessRequest) error {
 	mine := append(s.assumedThrough(caller), caller.Identity)
 	theirs := append(slices.Clone(r.Via), r.Identity)
 	for _, a := range r.Approvals {
 		theirs = append(theirs, a.Identity)
 	}
-	for _, pair := range [][2][]resource.UID{{mine, theirs}, {theirs, mine}} {
-		for _, one := range pair[0] {
-			all, err := s.authz.Assumable(ctx, one)
-			if err != nil {
-				return err
-			}
-			if slices.ContainsFunc(all, func(uid resource.UID) bool { return slices.Contains(pair[1], uid) }) {
-				if slices.ContainsFunc(r.Approvals, func(a resource.AccessApproval) bool { return a.Identity == caller.Identity }) {
-					return fault.Unmet("APPROVED_ALREADY", "you have approved this request; it waits for somebody else")
-				}
-				return fault.Unmet("OWN_REQUEST", "nobody approves what they have asked for or approved themselves, by any identity")
-			}
+	related, err := s.canAssumeAny(ctx, mine, theirs)
+	if err == nil && !related {
+		related, err = s.canAssumeAny(ctx, theirs, mine)
+	}
+	if err != nil || !related {
+		return err
+	}
+	if slices.ContainsFunc(r.Approvals, func(a resource.AccessApproval) bool { return a.Identity == caller.Identity }) {
+		return fault.Unmet("APPROVED_ALREADY",
+			"you have already approved this request; it needs the approval of another person")
+	}
+	return fault.Unmet("OWN_REQUEST",
+		"you cannot approve a request that you have made or approved yourself, with this or another identity")
+}
+
+// canAssumeAny reports whether one of the identities from is, or can assume, one of the identities to.
+func (s *Service) canAssumeAny(ctx context.Context, from, to []resource.UID) (bool, error) {
+	for _, identity := range from {
+		assumable, err := s.authz.Assumable(ctx, identity)
+		if err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(assumable, func(uid resource.UID) bool { return slices.Contains(to, uid) }) {
+			return true, nil
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // DenyAccessRequest refuses a request. The caller needs role_bindings.create on it.
@@ -284,8 +303,8 @@ func (s *Service) DenyAccessRequest(ctx context.Context, uid resource.UID) (Date
 	return s.dated(r), err
 }
 
-// HandBackAccessRequest withdraws a request, or ends what it was granted. The caller needs role_bindings.delete on it,
-// or has made it.
+// HandBackAccessRequest withdraws a request, or ends the binding that it was granted. The caller needs
+// role_bindings.delete on it, unless they have made the request.
 func (s *Service) HandBackAccessRequest(ctx context.Context, uid resource.UID) (DatedRequest, error) {
 	if _, err := s.requestAs(ctx, uid, resource.RoleBindingsDelete); err != nil {
 		return DatedRequest{}, err
@@ -299,6 +318,6 @@ func (s *Service) HandBackAccessRequest(ctx context.Context, uid resource.UID) (
 }
 
 func (s *Service) dated(r resource.AccessRequest) DatedRequest {
-	_, now := s.store.Clock()
-	return DatedRequest{r, now}
+	_, latest := s.store.Clock()
+	return DatedRequest{r, latest}
 }

@@ -20,7 +20,7 @@ import (
 
 var editor = resource.ManagedRoleUID("editor")
 
-// rule lets editor be asked for on a group for up to eight hours.
+// rule creates a rule by which the role editor can be requested on a group for up to eight hours.
 func (w *world) rule(on resource.UID, change func(*resource.AccessRule)) resource.AccessRule {
 	w.t.Helper()
 	r := resource.AccessRule{Role: editor, MaxDuration: 8 * time.Hour}
@@ -43,7 +43,7 @@ func (w *world) asked(as context.Context, on resource.UID) resource.UID {
 	return r.UID
 }
 
-// edits returns why a caller may not create repos in a group.
+// edits reports whether an identity may create repos in a group.
 func (w *world) edits(identity, group resource.UID) bool {
 	w.t.Helper()
 	a, err := w.CheckAccess(w.owner, identity, resource.RepoCreate, group)
@@ -51,7 +51,7 @@ func (w *world) edits(identity, group resource.UID) bool {
 	return a.Allowed
 }
 
-// approver creates an identity that owns acme without an end.
+// approver creates an identity that permanently owns acme.
 func (w *world) approver() context.Context {
 	w.t.Helper()
 	name := string("approver " + w.acme.UID.NewChild()[41:])
@@ -62,7 +62,7 @@ func (w *world) approver() context.Context {
 	return w.as(i.UID)
 }
 
-// TestAccessRequests: a role is asked for, approved, held for its time from the approval, and handed back.
+// TestAccessRequests requests a role, approves the request, checks the duration of the role, and hands it back.
 func TestAccessRequests(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		prod := w.group(w.acme.UID, "prod")
@@ -77,7 +77,8 @@ func TestAccessRequests(t *testing.T) {
 		before := time.Now()
 		got, err := w.ApproveAccessRequest(w.owner, request)
 		must(t, err)
-		if got.State != resource.AccessGranted || got.ExpireTime.Sub(before).Round(time.Minute) != 2*time.Hour || !w.edits(uid, prod.UID) || w.edits(uid, w.acme.UID) {
+		if got.State != resource.AccessGranted || got.ExpireTime.Sub(before).Round(time.Minute) != 2*time.Hour ||
+			!w.edits(uid, prod.UID) || w.edits(uid, w.acme.UID) {
 			t.Errorf("granted: %+v", got)
 		}
 		b, err := w.GetBinding(w.owner, got.Binding)
@@ -120,8 +121,8 @@ func TestAccessRequests(t *testing.T) {
 	})
 }
 
-// TestAccessRequestsOfOthers: strangers, other organizations, narrowed tokens and those who lack something try to ask,
-// to see and to decide.
+// TestAccessRequestsOfOthers checks that strangers, other organizations, narrowed tokens and callers without the
+// capabilities can neither make nor see nor decide requests.
 func TestAccessRequestsOfOthers(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		prod := w.group(w.acme.UID, "prod")
@@ -138,7 +139,8 @@ func TestAccessRequestsOfOthers(t *testing.T) {
 		_, peer := w.worker(w.acme.UID, "groups.list")
 		none := t.Context()
 		decisions := map[string]func(context.Context, resource.UID) (iam.DatedRequest, error){
-			"approve": w.ApproveAccessRequest, "deny": w.DenyAccessRequest, "hand back": w.HandBackAccessRequest, "get": w.GetAccessRequest,
+			"approve": w.ApproveAccessRequest, "deny": w.DenyAccessRequest, "hand back": w.HandBackAccessRequest,
+			"get": w.GetAccessRequest,
 		}
 		for what, decide := range decisions {
 			for _, there := range []resource.UID{request, prod.UID.NewChild()} {
@@ -157,7 +159,8 @@ func TestAccessRequestsOfOthers(t *testing.T) {
 		_, timed := w.timedOwner(time.Time{}, in(time.Hour))
 		_, err = w.ApproveAccessRequest(timed, request)
 		want(t, "who holds it for a shorter time approves", err, fault.PermissionDenied)
-		for who, ctx := range map[string]context.Context{"another organization": w.rival, "a narrowed token": narrowed(worker)} {
+		for who, ctx := range map[string]context.Context{"another organization": w.rival,
+			"a narrowed token": narrowed(worker)} {
 			for _, on := range []resource.UID{prod.UID, prod.UID.Parent().NewChild()} {
 				_, err := w.ask(ctx, on)
 				want(t, who+" asks", err, fault.PermissionDenied)
@@ -167,19 +170,22 @@ func TestAccessRequestsOfOthers(t *testing.T) {
 		}
 		_, err = w.ask(none, prod.UID)
 		want(t, "no token asks", err, fault.Unauthenticated)
-		for who, ctx := range map[string]context.Context{"another organization": w.rival, "a peer": peer, "a narrowed token": narrowed(w.owner)} {
+		for who, ctx := range map[string]context.Context{"another organization": w.rival, "a peer": peer,
+			"a narrowed token": narrowed(w.owner)} {
 			got, err := w.ListAccessRequests(ctx, iam.RequestFilter{Filter: resource.Filter{}, Mine: false}, page.Params{})
 			if must(t, err); got.Total != 0 {
 				t.Errorf("%s sees %d requests", who, got.Total)
 			}
 		}
-		mine, err := w.ListAccessRequests(w.rival, iam.RequestFilter{Filter: resource.Filter{Identity: uid}, Mine: true}, page.Params{})
+		mine, err := w.ListAccessRequests(w.rival, iam.RequestFilter{Filter: resource.Filter{Identity: uid}, Mine: true},
+			page.Params{})
 		if must(t, err); mine.Total != 0 {
 			t.Errorf("another organization sees %d as its own", mine.Total)
 		}
 		_, err = w.CreateAccessRule(binder, prod.UID, resource.AccessRule{Role: editor, MaxDuration: time.Hour})
 		want(t, "a rule about what one lacks", err, fault.PermissionDenied)
-		_, err = w.CreateAccessRule(timed, prod.UID, resource.AccessRule{Role: editor, MaxDuration: time.Minute, BreakGlass: true})
+		_, err = w.CreateAccessRule(timed, prod.UID,
+			resource.AccessRule{Role: editor, MaxDuration: time.Minute, BreakGlass: true})
 		want(t, "a rule about what one holds for a time", err, fault.PermissionDenied)
 		_, err = w.CreateAccessRule(w.rival, prod.UID, resource.AccessRule{Role: editor, MaxDuration: time.Hour})
 		want(t, "a rule of another organization", err, fault.PermissionDenied)
@@ -189,27 +195,32 @@ func TestAccessRequestsOfOthers(t *testing.T) {
 		must(t, err)
 		_, err = w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: rivals.UID, Role: editor})
 		must(t, err)
-		_, err = w.RequestAccessTo(w.as(rivals.UID), prod.UID, resource.AccessRequest{Role: resource.OwnerRole, Duration: time.Hour})
+		_, err = w.RequestAccessTo(w.as(rivals.UID), prod.UID,
+			resource.AccessRequest{Role: resource.OwnerRole, Duration: time.Hour})
 		want(t, "another's workload asks to be an owner", err, fault.InvalidArgument)
 	})
 }
 
-// TestNobodyApprovesTheirOwn: not by another identity either, whichever can act as which.
+// TestNobodyApprovesTheirOwn checks that a requester cannot approve the request with another identity either, no matter
+// which one can assume the other.
 func TestNobodyApprovesTheirOwn(t *testing.T) {
 	const issuer = "https://us.example"
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		w.checker.Issuer = issuer
 		w.rule(w.acme.UID, nil)
 		me, mine := w.timedLike(resource.OwnerRole)
-		assumed, err := w.CreateIdentity(w.owner, w.acme.UID, resource.Identity{Name: "assumed", Relationship: resource.Relationship{
-			ClaimMatch: &resource.ClaimMatch{Issuer: issuer, Subject: string(me)},
-		}})
+		assumed, err := w.CreateIdentity(w.owner, w.acme.UID,
+			resource.Identity{Name: "assumed", Relationship: resource.Relationship{
+				ClaimMatch: &resource.ClaimMatch{Issuer: issuer, Subject: string(me)},
+			}})
 		must(t, err)
 		_, err = w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: assumed.UID, Role: resource.OwnerRole})
 		must(t, err)
-		asAssumed := authz.WithCaller(t.Context(), authz.Caller{Identity: assumed.UID, Act: &resource.Upstream{Issuer: issuer, Subject: string(me)}})
+		asAssumed := authz.WithCaller(t.Context(),
+			authz.Caller{Identity: assumed.UID, Act: &resource.Upstream{Issuer: issuer, Subject: string(me)}})
 		other, through := w.timedLike(resource.OwnerRole)
-		actsFor := authz.WithCaller(t.Context(), authz.Caller{Identity: other, Act: &resource.Upstream{Issuer: issuer, Subject: string(me)}})
+		actsFor := authz.WithCaller(t.Context(),
+			authz.Caller{Identity: other, Act: &resource.Upstream{Issuer: issuer, Subject: string(me)}})
 		for name, tt := range map[string]struct{ ask, approve context.Context }{
 			"oneself":                              {mine, mine},
 			"one that can be assumed by who asked": {mine, w.as(assumed.UID)},
@@ -242,7 +253,7 @@ func (w *world) timedLike(role resource.UID) (resource.UID, context.Context) {
 	return i.UID, w.as(i.UID)
 }
 
-// TestTwoApprovers: it takes two different people, and both must hold the role when they approve.
+// TestTwoApprovers checks that two different people must approve, and that both must hold the role at that time.
 func TestTwoApprovers(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		w.rule(w.acme.UID, func(r *resource.AccessRule) { r.Approvers = 2 })
@@ -262,13 +273,15 @@ func TestTwoApprovers(t *testing.T) {
 	})
 }
 
-// TestBreakGlass: a role is taken at once, by those who may, with a reason, and an event says so.
+// TestBreakGlass checks that a break-glass rule grants a role immediately, to permitted callers, with a reason and an
+// event.
 func TestBreakGlass(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		viewerRole := resource.ManagedRoleUID("viewer")
 		w.rule(w.acme.UID, func(r *resource.AccessRule) { r.BreakGlass, r.Requester = true, viewerRole })
 		take := func(as context.Context, reason string) (iam.DatedRequest, error) {
-			return w.RequestAccessTo(as, w.acme.UID, resource.AccessRequest{Role: editor, Duration: time.Hour, Reason: reason, BreakGlass: true})
+			return w.RequestAccessTo(as, w.acme.UID,
+				resource.AccessRequest{Role: editor, Duration: time.Hour, Reason: reason, BreakGlass: true})
 		}
 		_, worker := w.worker(w.acme.UID, "groups.list")
 		_, err := take(worker, "fire")
@@ -296,7 +309,7 @@ func TestBreakGlass(t *testing.T) {
 	})
 }
 
-// TestBadAccessRequests are values that rules and requests cannot have.
+// TestBadAccessRequests checks the errors for invalid values in rules and requests.
 func TestBadAccessRequests(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		w.rule(w.acme.UID, func(r *resource.AccessRule) { r.ReasonRequired = true })
@@ -317,7 +330,8 @@ func TestBadAccessRequests(t *testing.T) {
 			r := resource.AccessRequest{Role: editor, Duration: time.Hour, Reason: "r"}
 			tt.change(&r)
 			_, err := w.RequestAccessTo(worker, w.acme.UID, r)
-			if fields := fault.From(err).Fields; !errors.Is(err, fault.InvalidArgument) || len(fields) != 1 || fields[0].Subject != tt.field {
+			if fields := fault.From(err).Fields; !errors.Is(err, fault.InvalidArgument) || len(fields) != 1 ||
+				fields[0].Subject != tt.field {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -332,12 +346,15 @@ func TestBadAccessRequests(t *testing.T) {
 			"three approvers":      {func(r *resource.AccessRule) { r.Approvers = 3 }, "approvers"},
 			"minus one":            {func(r *resource.AccessRule) { r.Approvers = -1 }, "approvers"},
 			"approved break-glass": {func(r *resource.AccessRule) { r.Approvers, r.BreakGlass = 1, true }, "approvers"},
-			"another's requester":  {func(r *resource.AccessRule) { r.Requester = w.other.UID.NewChild() }, "requester_role_uid"},
+			"another's requester": {
+				func(r *resource.AccessRule) { r.Requester = w.other.UID.NewChild() }, "requester_role_uid",
+			},
 		} {
 			r := resource.AccessRule{Role: editor, MaxDuration: time.Hour}
 			tt.change(&r)
 			_, err := w.CreateAccessRule(w.owner, w.acme.UID, r)
-			if fields := fault.From(err).Fields; !errors.Is(err, fault.InvalidArgument) || len(fields) != 1 || fields[0].Subject != tt.field {
+			if fields := fault.From(err).Fields; !errors.Is(err, fault.InvalidArgument) || len(fields) != 1 ||
+				fields[0].Subject != tt.field {
 				t.Errorf("rule: %s: %v", name, err)
 			}
 		}
@@ -354,7 +371,8 @@ func TestBadAccessRequests(t *testing.T) {
 	})
 }
 
-// TestWhatARequestRestsOnGoes: its group, its role, its rule, whoever asked, and who approves go meanwhile.
+// TestWhatARequestRestsOnGoes deletes the group, the role, the rule, the requester and the approver of a request before
+// its approval.
 func TestWhatARequestRestsOnGoes(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		prod := w.group(w.acme.UID, "prod")
@@ -380,7 +398,8 @@ func TestWhatARequestRestsOnGoes(t *testing.T) {
 		_, err = w.ApproveAccessRequest(w.owner, open)
 		want(t, "approving it", err, fault.NotFound)
 
-		custom, err := w.CreateRole(w.owner, w.acme.UID, resource.Role{Name: "custom", Capabilities: resource.CapabilitySet("groups.list")})
+		custom, err := w.CreateRole(w.owner, w.acme.UID,
+			resource.Role{Name: "custom", Capabilities: resource.CapabilitySet("groups.list")})
 		must(t, err)
 		w.rule(w.acme.UID, func(r *resource.AccessRule) { r.Role = custom.UID })
 		want(t, "deleting a role that a rule names", w.DeleteRole(w.owner, custom.UID), fault.FailedPrecondition)
@@ -393,11 +412,11 @@ func TestWhatARequestRestsOnGoes(t *testing.T) {
 	})
 }
 
-// ruled makes a rule on a group and returns the group.
+// ruled creates a rule on a group and returns the group.
 func (w *world) ruled(on resource.UID) resource.UID { w.rule(on, nil); return on }
 
-// TestApprovedAtOnce: on two replicas, several approve, deny and hand back at the same time. One of them wins, and no
-// more than one binding is made.
+// TestApprovedAtOnce approves, denies and hands back a request on two replicas at the same time. One call wins, and at
+// most one binding is created.
 func TestApprovedAtOnce(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		here := newWorld(t, storetest.Open(t, url), iam.Config{})

@@ -48,7 +48,7 @@ func (s *Service) checkAssociation(ctx context.Context, a resource.AccountAssoci
 		switch {
 		case err != nil && !errors.Is(err, fault.NotFound):
 			return err
-		// One error, since it may be another organization's.
+		// Both cases have the same error, because the identity may belong to another organization.
 		case err != nil || i.Relationship.ServicePrincipal != principal:
 			return fault.Field(field, "there is no such identity of this service principal")
 		}
@@ -93,8 +93,8 @@ func (s *Service) ListAssociations(
 	return authz.List(ctx, s.authz, s.pages, iamdb.AssociationList, resource.AccountAssociationsList, f, p, read)
 }
 
-// CheckAssociation reports whether the service can act in the account of a cloud. It calls try to ask the
-// cloud. The caller needs account_associations.list on it.
+// CheckAssociation reports whether the service can act in the cloud account of an association. It calls try to ask the
+// cloud provider. The caller needs account_associations.list on the association.
 func (s *Service) CheckAssociation(
 	ctx context.Context, uid resource.UID, cloud resource.ProviderType,
 	try func(context.Context, resource.AccountAssociation, resource.ProviderType) (resource.Readiness, error),

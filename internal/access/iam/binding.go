@@ -18,8 +18,8 @@ import (
 // role_bindings.create there, and every capability of the role until the
 // binding ends.
 //
-// It returns when all replicas know of it, also if the binding was there before: the caller
-// may repeat one whose answer was lost because a replica has died.
+// It returns when all replicas know the binding, even if the binding already existed, because the caller may be
+// repeating a call whose answer was lost with a replica that crashed.
 func (s *Service) CreateBinding(
 	ctx context.Context, parent resource.UID, b resource.RoleBinding,
 ) (resource.BoundRole, error) {
@@ -38,29 +38,29 @@ func (s *Service) CreateBinding(
 	return s.Redact(ctx, out), err
 }
 
-// CreateBindings makes up to resource.MaxBatch bindings in one group, all or
-// none, under the rules of CreateBinding.
+// CreateBindings creates either all or none of up to resource.MaxBatch bindings in
+// one group, under the rules of CreateBinding.
 func (s *Service) CreateBindings(
-	ctx context.Context, parent resource.UID, all []resource.RoleBinding,
+	ctx context.Context, parent resource.UID, batch []resource.RoleBinding,
 ) ([]resource.BoundRole, error) {
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, parent); err != nil {
 		return nil, err
 	}
-	if len(all) == 0 || len(all) > resource.MaxBatch {
+	if len(batch) == 0 || len(batch) > resource.MaxBatch {
 		return nil, fault.Field("requests", "must have 1 to %d bindings", resource.MaxBatch)
 	}
-	now := s.now()
+	currentTime := s.now()
 	var unseen []resource.UID
-	for i := range all {
-		all[i] = all[i].WholeSeconds()
+	for i := range batch {
+		batch[i] = batch[i].WholeSeconds()
 		prefix := fmt.Sprintf("requests[%d].role_binding.", i)
-		if err := s.checkBinding(ctx, parent, all[i], resource.RoleBinding{}, prefix); err != nil {
+		if err := s.checkBinding(ctx, parent, batch[i], resource.RoleBinding{}, prefix); err != nil {
 			return nil, err
 		}
-		all[i].UID, all[i].CreateTime = parent.NewChild(), now
-		unseen = append(unseen, s.hiddenIdentity(ctx, all[i])...)
+		batch[i].UID, batch[i].CreateTime = parent.NewChild(), currentTime
+		unseen = append(unseen, s.hiddenIdentity(ctx, batch[i])...)
 	}
-	out, err := s.store.InsertBindings(ctx, all, unseen...)
+	out, err := s.store.InsertBindings(ctx, batch, unseen...)
 	if errors.Is(err, fault.AlreadyExists) {
 		s.store.AwaitReplicas(ctx)
 	}
@@ -68,7 +68,7 @@ func (s *Service) CreateBindings(
 	return out, err
 }
 
-// hiddenIdentity returns the identity of a binding if the caller must not learn whether it exists.
+// hiddenIdentity returns the identity of a binding if the caller must not learn whether it exists, and otherwise nil.
 func (s *Service) hiddenIdentity(ctx context.Context, b resource.RoleBinding) []resource.UID {
 	if s.authz.Require(ctx, resource.IdentityList, b.Identity) == nil {
 		return nil
@@ -76,11 +76,11 @@ func (s *Service) hiddenIdentity(ctx context.Context, b resource.RoleBinding) []
 	return []resource.UID{b.Identity}
 }
 
-// Redact returns a binding with as much of its identity as the caller may see: their own, workloads that they
-// may list, and, if they may list identities in the binding's organization, people who have joined it
-// themselves. Of any other identity only the UID remains, which the caller knew.
+// Redact returns a binding without the description of its identity, unless the caller may see the identity. The caller
+// may see their own identity, workloads that they may list, and, if they may list identities in the binding's group,
+// people who have joined its organization themselves. The UID remains, because the caller already knows it.
 //
-// It also notes the time, on which the state of the binding depends.
+// Redact also sets the time that decides the state of the binding.
 func (s *Service) Redact(ctx context.Context, b resource.BoundRole) resource.BoundRole {
 	_, b.Now = s.store.Clock()
 	place := b.Identity
@@ -99,14 +99,14 @@ func (s *Service) Redact(ctx context.Context, b resource.BoundRole) resource.Bou
 	return b
 }
 
-func (s *Service) redactAll(ctx context.Context, all []resource.BoundRole) {
-	for i := range all {
-		all[i] = s.Redact(ctx, all[i])
+func (s *Service) redactAll(ctx context.Context, bindings []resource.BoundRole) {
+	for i := range bindings {
+		bindings[i] = s.Redact(ctx, bindings[i])
 	}
 }
 
-// checkBinding checks that a binding, which was before, is complete and that the caller may make
-// it in a group, until its end. prefix is put before the names of fields in errors.
+// checkBinding validates a binding, and checks that the caller may give its role in a group until the binding ends.
+// before is the state of the binding before a change, or zero. Errors have prefix before the names of fields.
 func (s *Service) checkBinding(
 	ctx context.Context, group resource.UID, b, before resource.RoleBinding, prefix string,
 ) error {
@@ -117,17 +117,17 @@ func (s *Service) checkBinding(
 	switch {
 	case b.Identity == "":
 		add("identity_uid", "is required")
-	case b.Identity == group.Root(), slices.Contains(managed, b.Identity): // root UIDs like those of people
+	case b.Identity == group.Root(), slices.Contains(managed, b.Identity): // their UIDs look like UIDs of people
 		add("identity_uid", "is the uid of an organization or of a role")
 	}
 	if b.Role == "" {
 		add("role_uid", "is required")
 	}
 	if b.Role == resource.OwnerRole && !b.Identity.IsRoot() && b.Identity.Root() != group.Root() {
-		add("identity_uid", "is a workload of another organization, which can delete it, and so cannot be an owner")
+		add("identity_uid", "is a workload of another organization, which can delete it; so it cannot be an owner")
 	}
-	_, now := s.store.Clock()
-	if err := b.ValidateTimes(before, now, prefix); err != nil {
+	_, latest := s.store.Clock()
+	if err := b.ValidateTimes(before, latest, prefix); err != nil {
 		bad = append(bad, fault.From(err).Fields...)
 	}
 	if len(bad) > 0 {
@@ -136,10 +136,10 @@ func (s *Service) checkBinding(
 	return s.authz.RequireRole(ctx, group, b.Role, prefix+"role_uid", b.ExpireTime)
 }
 
-// forever is the end of what has none.
+// forever is the end of a binding that does not end.
 var forever time.Time
 
-// mayBind checks that the caller may bind identities to a role in a group, without an end.
+// mayBind checks that the caller may permanently bind identities to a role in a group.
 func (s *Service) mayBind(ctx context.Context, group, role resource.UID, field string) error {
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, group); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *Service) UpdateBinding(
 			return err
 		}
 		if b.Identity != before.Identity && !b.Identity.IsRoot() && s.hiddenIdentity(ctx, *b) != nil {
-			return fault.Field("identity_uid", "is not an identity you may list; make a binding of its own for it")
+			return fault.Field("identity_uid", "is not an identity that you may list; create a new binding for it")
 		}
 		return nil
 	})

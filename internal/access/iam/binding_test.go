@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestAGrantIsRepeated: a replica dies between the commit of a grant and its answer. Whoever
-// repeats the grant is told that it is there, when it has effect on every replica.
+// TestAGrantIsRepeated repeats the creation of a binding after a replica has crashed between its commit and its answer.
+// The repeated call returns fault.AlreadyExists when the binding has effect on every replica.
 func TestAGrantIsRepeated(t *testing.T) {
 	t.Parallel()
 	url := storetest.Postgres(t)
 	dying, here, there := storetest.Open(t, url), storetest.Open(t, url), storetest.Open(t, url)
 	w := newWorld(t, here, iam.Config{})
-	other, err := authz.Load(t.Context(), there.DB, slog.New(slog.DiscardHandler)) // and nobody runs it
+	other, err := authz.Load(t.Context(), there.DB, slog.New(slog.DiscardHandler)) // nothing calls its Run method
 	must(t, err)
 	i, err := w.CreateIdentity(w.owner, w.acme.UID, person("ann", "ann"))
 	must(t, err)
@@ -31,7 +31,8 @@ func TestAGrantIsRepeated(t *testing.T) {
 	if err := other.Require(asAnn, resource.GroupsList, w.acme.UID); !errors.Is(err, fault.PermissionDenied) {
 		t.Fatalf("before: %v", err)
 	}
-	grant := resource.RoleBinding{UID: w.acme.UID.NewChild(), Identity: ann, Role: resource.ManagedRoleUID("viewer"), CreateTime: time.Now().UTC()}
+	grant := resource.RoleBinding{UID: w.acme.UID.NewChild(), Identity: ann, Role: resource.ManagedRoleUID("viewer"),
+		CreateTime: time.Now().UTC()}
 	ctx, die := context.WithCancel(t.Context())
 	defer die()
 	var granted sync.WaitGroup

@@ -8,39 +8,39 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// Bootstrap creates an organization and its first owner, identified by the issuer and subject of its claim
-// match. It checks no permission: it is for setting up a server. name is kept as the display name if it is not
-// valid as a name. If there is an organization of that name, the owner is added to it.
+// Bootstrap creates an organization and its first owner, who is identified by the issuer and subject of the claim
+// match. It authorizes nobody: it is for setting up a server. If name is not a valid name, it becomes the display
+// name. If there already is an organization with that name, Bootstrap adds the owner to it.
 func (s *Service) Bootstrap(
 	ctx context.Context, name string, kind resource.OrgKind, owner resource.Identity,
 ) (resource.Group, resource.Identity, error) {
-	now := s.now()
+	currentTime := s.now()
 	owner.Realm = owner.Relationship.Issuer()
-	owner.CreateTime, owner.UpdateTime, owner.LastSeenTime = now, now, now
-	g := resource.Group{UID: resource.NewRoot(), Kind: kind, CreateTime: now, UpdateTime: now}
+	owner.CreateTime, owner.UpdateTime, owner.LastSeenTime = currentTime, currentTime, currentTime
+	g := resource.Group{UID: resource.NewRoot(), Kind: kind, CreateTime: currentTime, UpdateTime: currentTime}
 	g.Name, g.DisplayName = resource.Titled(name)
 	if err := g.Validate(); err != nil {
 		return g, owner, err
 	}
-	if err := owner.Validate(now); err != nil {
+	if err := owner.Validate(currentTime); err != nil {
 		return g, owner, err
 	}
 	var err error
 	if owner.UID, err = s.store.PersonUID(ctx, owner.Realm, owner.Relationship.Subject()); err != nil {
 		return g, owner, err
 	}
-	// Another replica may have inserted it first.
+	// Another replica may have inserted the identity first.
 	if err = s.store.InsertIdentity(ctx, owner); errors.Is(err, fault.AlreadyExists) {
 		owner.UID, err = s.store.PersonUID(ctx, owner.Realm, owner.Relationship.Subject())
 	}
 	if err != nil {
 		return g, owner, err
 	}
-	made, err := s.store.InsertGroup(ctx, g, ownerBinding(g, owner.UID))
+	created, err := s.store.InsertGroup(ctx, g, ownerBinding(g, owner.UID))
 	if errors.Is(err, fault.AlreadyExists) {
-		made, err = s.addOwner(ctx, g.Name, owner.UID)
+		created, err = s.addOwner(ctx, g.Name, owner.UID)
 	}
-	return made, owner, err
+	return created, owner, err
 }
 
 // addOwner makes an identity an owner of an existing organization.

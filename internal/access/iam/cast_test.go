@@ -8,7 +8,7 @@ type cast struct {
 	ann, ben     resource.UID
 	reader, all  resource.Role // reader: groups.list; all: groups.list and repo.list
 	annProd      resource.UID  // ann is a reader of prod
-	benAcme, own resource.UID  // ben has all of acme, and all of prod
+	benAcme, own resource.UID  // bindings of ben: all on acme, and reader on prod
 }
 
 func (w *world) cast() (c cast) {

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Count is how many resources of a kind are in a group.
+// A Count is the number of resources of a kind in a group.
 type Count = store.Count
 
-// Counts are how many resources of each kind are in a group. A kind that the caller may not list there is nil.
+// Counts has the number of resources of each kind in a group. A kind that the caller may not list there is nil.
 type Counts struct {
 	Groups, Repos, Identities, Roles, RoleBindings *Count
 }
@@ -20,8 +20,8 @@ type Counts struct {
 // A countedKind is a kind that CountChildren counts.
 type countedKind struct {
 	table string
-	want  resource.Capability // to list it
-	of    func(*Counts) **Count
+	want  resource.Capability   // capability to list the kind
+	field func(*Counts) **Count // field of the kind
 }
 
 var countedKinds = []countedKind{
@@ -32,19 +32,20 @@ var countedKinds = []countedKind{
 	{"role_bindings", resource.RoleBindingsList, func(c *Counts) **Count { return &c.RoleBindings }},
 }
 
-// A CountedGroup is a group with how much is in it.
+// A CountedGroup is a group with the number of its resources.
 type CountedGroup struct {
 	resource.Group
 	Counts Counts
 }
 
-// childList is how the groups in a group are ordered.
+// childList has the orders of the groups in a group.
 var childList = page.List{
 	Kind: "children", Fields: iamdb.GroupList.Fields, Default: page.Order{Field: "name"},
 }
 
-// CountChildren returns how much is in a group, and a page of the groups directly in it, each with how much is in
-// it. The caller needs groups.list on the group, which a page token has. The counts are the totals that lists have.
+// CountChildren returns the number of resources in a group, and a page of its direct children, each with the number of
+// its resources. The caller needs groups.list on the group. A page token replaces the group. The counts are equal to
+// the totals of lists.
 func (s *Service) CountChildren(
 	ctx context.Context, group resource.UID, p page.Params,
 ) (in Counts, children page.Page[CountedGroup], _ error) {
@@ -75,7 +76,7 @@ func (s *Service) CountChildren(
 	return counts[0], page.Finish(s.pages, req, page.With(got, counted)), nil
 }
 
-// counts returns how much is in each of some groups, of the kinds that the caller may list there.
+// counts returns the number of resources in each of the groups, for kinds that the caller may list there.
 func (s *Service) counts(ctx context.Context, groups []resource.UID) ([]Counts, error) {
 	tables := make([]string, len(countedKinds))
 	for i, k := range countedKinds {
@@ -85,13 +86,13 @@ func (s *Service) counts(ctx context.Context, groups []resource.UID) ([]Counts, 
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Counts, len(groups))
+	visible := make([]Counts, len(groups))
 	for i, group := range groups {
 		for j, k := range countedKinds {
 			if s.authz.Sees(ctx, k.want, group) {
-				*k.of(&all[i]) = &read[i][j]
+				*k.field(&visible[i]) = &read[i][j]
 			}
 		}
 	}
-	return all, nil
+	return visible, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestCountChildren: a kind is counted where the caller may list it, which may be in a group below only.
+// TestCountChildren checks that a kind is counted in groups in which the caller may list it.
 func TestCountChildren(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		web := w.group(w.acme.UID, "web")
@@ -21,7 +21,8 @@ func TestCountChildren(t *testing.T) {
 		_, err := w.CreateIdentity(w.owner, deep.UID, person("ci", "ci"))
 		must(t, err)
 		i, lister := w.worker(web.UID, "groups.list")
-		role, err := w.CreateRole(w.owner, w.acme.UID, resource.Role{Name: "below", Capabilities: resource.CapabilitySet("identity.list")})
+		role, err := w.CreateRole(w.owner, w.acme.UID,
+			resource.Role{Name: "below", Capabilities: resource.CapabilitySet("identity.list")})
 		must(t, err)
 		_, err = w.CreateBinding(w.owner, deep.UID, resource.RoleBinding{Identity: i, Role: role.UID})
 		must(t, err)
@@ -33,7 +34,8 @@ func TestCountChildren(t *testing.T) {
 		if len(children.Items) != 1 || children.Items[0].UID != deep.UID {
 			t.Fatalf("children: %+v", children.Items)
 		}
-		if diff := cmp.Diff(iam.Counts{Groups: &iam.Count{}, Identities: &iam.Count{Direct: 1, All: 1}}, children.Items[0].Counts); diff != "" {
+		if diff := cmp.Diff(iam.Counts{Groups: &iam.Count{}, Identities: &iam.Count{Direct: 1, All: 1}},
+			children.Items[0].Counts); diff != "" {
 			t.Errorf("in the group below: %s", diff)
 		}
 		for name, tt := range map[string]struct {
@@ -54,7 +56,7 @@ func TestCountChildren(t *testing.T) {
 	})
 }
 
-// TestPeopleByEmail: a person is found by whoever would see them in a binding.
+// TestPeopleByEmail checks that callers find the people whom they would see in a binding.
 func TestPeopleByEmail(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		const email = "zoe@people.example"

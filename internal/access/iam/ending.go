@@ -8,19 +8,21 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// The bounds of how soon something ends.
+// The default and the maximum of the parameter within of ListEnding.
 const (
 	defaultEnding = 3 * 24 * time.Hour
 	maxEnding     = 366 * 24 * time.Hour
 )
 
-// ListEnding returns the role bindings that end within a time, the one that ends next first, among those that the caller
-// may list, and whether there are more. group, if set, narrows it down to what is on it and below it.
+// ListEnding returns the role bindings that expire within a duration, among the bindings that the caller may list,
+// ordered by their expiry, and whether there are more. If group is set, it returns only bindings on group and below
+// it.
 func (s *Service) ListEnding(
 	ctx context.Context, within time.Duration, group resource.UID, size int32,
-) (all []resource.BoundRole, more bool, _ error) {
+) (ending []resource.BoundRole, more bool, _ error) {
 	under, err := s.authz.Reach(ctx, resource.RoleBindingsList)
 	if err != nil {
 		return nil, false, err
@@ -37,29 +39,30 @@ func (s *Service) ListEnding(
 	if n == 0 {
 		n = page.DefaultSize
 	}
-	_, now := s.store.Clock()
+	_, latest := s.store.Clock()
+	keep := func(uid resource.UID) bool {
+		return (group == "" || group.Covers(uid)) && store.Covered(under, uid)
+	}
 	for _, org := range roots(under) {
-		some, err := s.store.EndingBindings(ctx, org, now.Add(within), n+1, func(uid resource.UID) bool {
-			return (group == "" || group.Covers(uid)) && slices.ContainsFunc(under, func(g resource.UID) bool { return g.Covers(uid) })
-		})
+		found, err := s.store.EndingBindings(ctx, org, latest.Add(within), n+1, keep)
 		if err != nil {
 			return nil, false, err
 		}
-		all = append(all, some...)
+		ending = append(ending, found...)
 	}
-	slices.SortFunc(all, func(a, b resource.BoundRole) int { return a.ExpireTime.Compare(b.ExpireTime) })
-	if more = len(all) > n; more {
-		all = all[:n]
+	slices.SortFunc(ending, func(a, b resource.BoundRole) int { return a.ExpireTime.Compare(b.ExpireTime) })
+	if more = len(ending) > n; more {
+		ending = ending[:n]
 	}
-	s.redactAll(ctx, all)
-	return all, more, nil
+	s.redactAll(ctx, ending)
+	return ending, more, nil
 }
 
-// roots returns the organizations of groups, each once.
-func roots(groups []resource.UID) (all []resource.UID) {
+// roots returns the organizations of groups, without duplicates.
+func roots(groups []resource.UID) (orgs []resource.UID) {
 	for _, g := range groups {
-		all = append(all, g.Root())
+		orgs = append(orgs, g.Root())
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(orgs)
+	return slices.Compact(orgs)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestListEnding: what ends soon is listed to those who may list it, the next first, and nothing else.
+// TestListEnding checks that callers see the bindings that end soon and that they may list, ordered by their end.
 func TestListEnding(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		c := w.cast()
@@ -51,7 +51,8 @@ func TestListEnding(t *testing.T) {
 				t.Errorf("%s: %v, more %t, want %v, %t", name, uids, more, tt.want, tt.more)
 			}
 		}
-		for name, as := range map[string]context.Context{"the owner of another": w.rival, "a stranger": w.as(resource.NewRoot())} {
+		for name, as := range map[string]context.Context{"the owner of another": w.rival,
+			"a stranger": w.as(resource.NewRoot())} {
 			if got, _, err := w.ListEnding(as, 0, "", 0); len(got) != 0 || err != nil {
 				t.Errorf("%s is told %v, %v", name, got, err)
 			}

@@ -16,11 +16,11 @@ const (
 	pruneBatch = 1000 // rows in one transaction
 )
 
-// Run records bindings and invites that are over, each with its event, deletes old history, and tells what is not used,
-// until ctx ends, and then returns nil.
-// Every replica may run it. Whether one counts does not depend on it.
+// Run records the end of bindings and invites, each with its event, deletes old history, and reports unused access,
+// until ctx ends. Then it returns nil. Every replica may run it. Bindings and invites end on time even if Run does not
+// run.
 func (s *Service) Run(ctx context.Context, log *slog.Logger) error {
-	var reports sync.WaitGroup // beside the others, because they take long
+	var reports sync.WaitGroup // reports run concurrently, because they take long
 	defer reports.Wait()
 	reports.Go(func() { s.runReports(ctx, log) })
 	tick := time.NewTicker(endEvery)
@@ -30,13 +30,13 @@ func (s *Service) Run(ctx context.Context, log *slog.Logger) error {
 		if s.cfg.KeepHistory > 0 && time.Since(pruned) > pruneEvery {
 			pruned = time.Now()
 			if err := s.pruneHistory(ctx); err != nil && ctx.Err() == nil {
-				log.WarnContext(ctx, "old history of grants was not deleted", "error", err)
+				log.WarnContext(ctx, "delete old history of grants", "error", err)
 			}
 		}
 		bindings, err := s.store.EndBindings(ctx, endBatch)
-		invites, failed := s.store.EndInvites(ctx, endBatch)
-		if err = errors.Join(err, failed); err != nil && ctx.Err() == nil {
-			log.WarnContext(ctx, "what is over was not recorded", "error", err)
+		invites, inviteErr := s.store.EndInvites(ctx, endBatch)
+		if err = errors.Join(err, inviteErr); err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "record the end of bindings and invites", "error", err)
 		}
 		if err == nil && max(bindings, invites) == endBatch {
 			continue
@@ -49,7 +49,7 @@ func (s *Service) Run(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// pruneHistory deletes the history of grants that is older than it is kept.
+// pruneHistory deletes the history of grants that is older than Config.KeepHistory.
 func (s *Service) pruneHistory(ctx context.Context) error {
 	earliest, _ := s.store.Clock()
 	before := earliest.Add(-s.cfg.KeepHistory)

@@ -9,83 +9,88 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A LackKind is what is nearest to a capability that somebody lacks.
-type LackKind int
+// A MissingReason is the reason why an identity does not hold a capability.
+type MissingReason int
 
-// Kinds of lacks.
+// The reasons why an identity does not hold a capability on a resource.
 const (
-	LackRole       LackKind = iota + 1 // they hold no role there or above
-	LackCapability                     // they hold roles, and none has it
-	LackStart                          // a role that has it has not begun
-	LackTime                           // a role that has it is over
+	NoRole              MissingReason = iota + 1 // it holds no role on the resource or above it
+	RoleLacksCapability                          // none of its roles has the capability
+	RoleNotBegun                                 // a role with the capability has not begun
+	RoleExpired                                  // a role with the capability has expired
 )
 
-// A Lack says why an identity does not hold a capability, and what would help, as far as the caller may see that.
-type Lack struct {
-	Kind    LackKind
-	Nearest *resource.BoundRole // the binding that comes nearest, or nil
-	Role    resource.Info       // the smallest role that has the capability and can be bound there; zero if there is none
-	Givers  []resource.BoundRole
+// A MissingCapability explains why an identity does not hold a capability, and what would help. It has only what the
+// caller may see.
+type MissingCapability struct {
+	Reason  MissingReason
+	Nearest *resource.BoundRole  // the binding that comes nearest to giving the capability, or nil
+	Role    resource.Info        // the smallest role with the capability that can be bound there; zero if there is none
+	Givers  []resource.BoundRole // bindings of identities that can give Role, or any role with the capability
 }
 
-// maxGivers is how many of those are named who could give a role.
+// maxGivers is the greatest number of Givers.
 const maxGivers = 5
 
-// ExplainLack says why an identity does not hold a capability on a resource, of which CheckAccess has said so. It
-// authorizes the caller as that does.
-func (s *Service) ExplainLack(
+// ExplainMissing explains why an identity does not hold a capability on a resource. CheckAccess must have returned that
+// it does not. The caller needs the same authorization as for CheckAccess.
+func (s *Service) ExplainMissing(
 	ctx context.Context, identity resource.UID, want resource.Capability, target resource.UID,
-) (Lack, error) {
+) (MissingCapability, error) {
 	self, err := s.mayAsk(ctx, identity, target)
 	if err != nil {
-		return Lack{}, err
+		return MissingCapability{}, err
 	}
-	lack := Lack{Kind: LackRole}
-	h, _ := s.holding(ctx, want, target, self)
-	all, err := s.store.HeldBy(ctx, identity, h.Groups)
+	m := MissingCapability{Reason: NoRole}
+	h, _ := s.holderQuery(ctx, want, target, self)
+	held, err := s.store.HeldBy(ctx, identity, h.Groups)
 	if err != nil {
-		return lack, err
+		return m, err
 	}
-	s.redactAll(ctx, all)
-	for i := range all {
-		if kind := lackOf(all[i].RoleBinding, h.Roles, h.Now); lack.nearer(kind, all[i]) {
-			lack.Kind, lack.Nearest = kind, &all[i]
+	s.redactAll(ctx, held)
+	for i := range held {
+		if reason := missingReason(held[i].RoleBinding, h.Roles, h.Now); m.nearer(reason, held[i]) {
+			m.Reason, m.Nearest = reason, &held[i]
 		}
 	}
-	if !s.authz.Sees(ctx, resource.RoleBindingsList, target) { // they asked about themselves
-		return lack, nil
+	if !s.authz.Sees(ctx, resource.RoleBindingsList, target) { // the caller asks about their own identity
+		return m, nil
 	}
-	return lack, s.findHelp(ctx, &lack, want, target)
+	return m, s.findHelp(ctx, &m, want, target)
 }
 
-// lackOf says why a binding does not give a capability that some roles have.
-func lackOf(b resource.RoleBinding, having []resource.UID, now int64) LackKind {
-	over := !b.ExpireTime.IsZero() && b.ExpireTime.UnixMilli() <= now
-	switch _, has := slices.BinarySearch(having, b.Role); {
-	case has && over:
-		return LackTime
+// missingReason returns the reason why a binding does not give a capability. roles are the roles with the capability,
+// sorted. currentMS is the current time in milliseconds.
+func missingReason(b resource.RoleBinding, roles []resource.UID, currentMS int64) MissingReason {
+	expired := !b.ExpireTime.IsZero() && b.ExpireTime.UnixMilli() <= currentMS
+	switch _, has := slices.BinarySearch(roles, b.Role); {
+	case has && expired:
+		return RoleExpired
 	case has:
-		return LackStart
-	case over:
-		return LackRole
+		return RoleNotBegun
+	case expired:
+		return NoRole
 	}
-	return LackCapability
+	return RoleLacksCapability
 }
 
-// nearer reports whether a binding is nearer to the capability than what was found so far: one that has it but for its
-// time, then one on the nearest group.
-func (l Lack) nearer(kind LackKind, b resource.BoundRole) bool {
+// nearer reports whether a binding comes nearer to the capability than m.Nearest. A binding with the capability that
+// has not begun comes nearest, then an expired one with the capability, then one without the capability. Among equal
+// ones, the binding on the lowest group comes nearest.
+func (m MissingCapability) nearer(reason MissingReason, b resource.BoundRole) bool {
 	switch {
-	case kind == LackRole:
+	case reason == NoRole:
 		return false
-	case l.Nearest == nil || l.Kind != kind:
-		return l.Nearest == nil || l.Kind == LackCapability || kind == LackStart
+	case m.Nearest == nil || m.Reason != reason:
+		return m.Nearest == nil || m.Reason == RoleLacksCapability || reason == RoleNotBegun
 	}
-	return len(b.Group()) > len(l.Nearest.Group())
+	return len(b.Group()) > len(m.Nearest.Group())
 }
 
-// findHelp finds the smallest role that would do, and who could give it.
-func (s *Service) findHelp(ctx context.Context, lack *Lack, want resource.Capability, target resource.UID) error {
+// findHelp finds the smallest role with a capability, and identities that can give it.
+func (s *Service) findHelp(
+	ctx context.Context, m *MissingCapability, want resource.Capability, target resource.UID,
+) error {
 	usable, err := s.store.RolesUsableOn(ctx, target, maxCandidates)
 	if err != nil {
 		return err
@@ -95,20 +100,20 @@ func (s *Service) findHelp(ctx context.Context, lack *Lack, want resource.Capabi
 		seen := r.UID.IsRoot() || s.authz.Sees(ctx, resource.RolesList, r.UID)
 		if n := r.Capabilities.Len(); seen && r.Capabilities.Has(want) && (best == 0 || n < best) {
 			needed, best = r.Capabilities, n
-			lack.Role = resource.Info{UID: r.UID, Name: r.Name, Description: r.Description}
+			m.Role = resource.Info{UID: r.UID, Name: r.Name, Description: r.Description}
 		}
 	}
-	h, _ := s.holding(ctx, resource.RoleBindingsCreate, target, false)
-	all, err := s.store.Holders(ctx, h, page.Request{Size: maxReasons, Order: iamdb.GroupList.Default})
+	h, _ := s.holderQuery(ctx, resource.RoleBindingsCreate, target, false)
+	holders, err := s.store.Holders(ctx, h, page.Request{Size: maxReasons, Order: iamdb.GroupList.Default})
 	if err != nil {
 		return err
 	}
-	s.redactAll(ctx, all.Items)
+	s.redactAll(ctx, holders.Items)
 	named := map[resource.UID]bool{}
-	for _, b := range all.Items {
-		if len(lack.Givers) < maxGivers && !named[b.Identity] && s.authz.HoldsAll(b.Identity, needed, target) {
+	for _, b := range holders.Items {
+		if len(m.Givers) < maxGivers && !named[b.Identity] && s.authz.HoldsAll(b.Identity, needed, target) {
 			named[b.Identity] = true
-			lack.Givers = append(lack.Givers, b)
+			m.Givers = append(m.Givers, b)
 		}
 	}
 	return nil

@@ -14,12 +14,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// accessPause is how long a person must wait before asking again to join a group.
+// accessPause is the shortest time between two requests of a person to join a group.
 const accessPause = time.Hour
 
-// CreateGroup creates a group. parent is the UID of the group to create it in, the last segments of that UID,
-// or the name of a group, if only one of that name is among those the caller may create groups in. The caller
-// needs groups.create there. If parent is "" or "/", it creates an organization, whose owner is the caller.
+// CreateGroup creates a group in parent, or, if parent is "" or "/", an organization with the caller as its owner.
+// parent is the UID of a group, the last segments of its UID, or its name. A name must be unique among the groups in
+// which the caller may create groups. The caller needs groups.create on the parent.
 func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Group) (resource.Group, error) {
 	var in resource.UID
 	if parent != "" && parent != "/" {
@@ -50,18 +50,18 @@ func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Gro
 	return s.store.InsertGroup(ctx, g)
 }
 
-// newGroup checks a group that is about to be created.
+// newGroup validates a group that is about to be created.
 func newGroup(parent resource.UID, g resource.Group) error {
 	if err := g.Validate(); err != nil {
 		return err
 	}
 	switch {
 	case g.Verified:
-		return fault.Field("verified", "is set by the operator of the service")
+		return fault.Field("verified", "can be set only by the operator of the service")
 	case parent != "" && g.Kind != resource.OrgUnspecified:
-		return fault.Field("kind", "belongs to the organization; a group below takes it over")
+		return fault.Field("kind", "can be set only for an organization; groups below it have the same kind")
 	case parent.Depth() >= resource.MaxGroupDepth:
-		return fault.Field("parent", "groups nest at most %d levels deep", resource.MaxGroupDepth)
+		return fault.Field("parent", "is too deep: groups nest at most %d levels", resource.MaxGroupDepth)
 	}
 	return nil
 }
@@ -89,7 +89,8 @@ func ownerBinding(g resource.Group, identity resource.UID) resource.RoleBinding 
 
 var uidSuffix = regexp.MustCompile(`^[0-9a-f]{16}(/[0-9a-f]{16})*$`)
 
-// resolve returns the group that parent names. Groups that the caller cannot create groups in are not revealed.
+// resolve returns the group that parent names: a UID, the last segments of a UID, or a unique name. It finds only
+// groups in which the caller may create groups, so that an unknown name and a hidden one give the same error.
 func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, error) {
 	parent = strings.Trim(parent, "/")
 	if uid, err := resource.ParseUID("parent", parent); err == nil {
@@ -106,7 +107,7 @@ func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, err
 		return "", err
 	}
 	if err := (resource.Group{Name: parent}).Validate(); err != nil {
-		return "", fault.Field("parent", "is neither a uid nor a name")
+		return "", fault.Field("parent", "must be a uid or a name")
 	}
 	found, err := s.store.Groups(
 		ctx, store.Reach{Under: under}, resource.Filter{Name: parent}, page.Request{Size: 5, Order: iamdb.GroupList.Default},
@@ -115,7 +116,7 @@ func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, err
 	case err != nil:
 		return "", err
 	case found.Total == 0:
-		return "", fault.Field("parent", "is neither the uid nor the name of a group you may create groups in")
+		return "", fault.Field("parent", "must be the uid or the name of a group in which you may create groups")
 	case found.Total > 1:
 		var uids []string
 		for _, g := range found.Items {
@@ -146,12 +147,12 @@ func (s *Service) UpdateGroup(
 			return err
 		}
 		if g.Verified && !before.Verified {
-			return fault.Field("verified", "is set by the operator of the service")
+			return fault.Field("verified", "can be set only by the operator of the service")
 		}
 		if g.Kind != resource.OrgUnspecified && g.Kind != before.Kind {
 			return fault.Field("kind", "cannot be changed")
 		}
-		if before.Verified && g.Name != before.Name { // otherwise it could claim another e-mail domain
+		if before.Verified && g.Name != before.Name { // the organization could claim another e-mail domain
 			return fault.Unmet("VERIFIED_NAME", "the name of a verified organization cannot be changed")
 		}
 		g.UID, g.CreateTime, g.Verified, g.Kind = before.UID, before.CreateTime, before.Verified, before.Kind
@@ -159,8 +160,8 @@ func (s *Service) UpdateGroup(
 	})
 }
 
-// Verify records whether the operator has verified that an organization owns its name. People with an e-mail
-// address of a verified name can find the organization.
+// Verify records whether the operator has verified that an organization owns the domain that is its name. People with
+// an e-mail address in that domain can find a verified organization.
 func (s *Service) Verify(ctx context.Context, org resource.UID, verified bool) (resource.Group, error) {
 	if !org.IsRoot() {
 		return resource.Group{}, fault.Field("organization", "is a group below one")
@@ -190,15 +191,16 @@ func (s *Service) ListGroups(
 	return authz.List(ctx, s.authz, s.pages, iamdb.GroupList, resource.GroupsList, f, p, s.store.Groups)
 }
 
-// LookupGroup returns the verified organization named like the domain of the caller's e-mail address, if the
-// address was verified by a provider of that organization or by one that the operator trusts. In every other
-// case it returns the same fault.NotFound.
+// LookupGroup returns the verified organization whose name is the domain of the caller's e-mail address. The address
+// must have been verified by a provider of that organization or by a provider that the operator trusts. In every other
+// case, LookupGroup returns the same fault.NotFound.
 func (s *Service) LookupGroup(ctx context.Context) (resource.Group, error) {
 	_, g, err := s.domainOrganization(ctx)
 	return g, err
 }
 
-// CheckEligibility reports whether LookupGroup could find a group for the caller at all.
+// CheckEligibility reports whether LookupGroup can find a group for the caller: whether the caller has an e-mail
+// address and an unnarrowed token.
 func (s *Service) CheckEligibility(ctx context.Context) (bool, error) {
 	c, err := authz.RequireCaller(ctx)
 	if err != nil {
@@ -212,7 +214,7 @@ func (s *Service) CheckEligibility(ctx context.Context) (bool, error) {
 }
 
 // RequestGroupAccess asks the owners of the group that LookupGroup finds to let the caller join. It returns
-// fault.ResourceExhausted if the caller asks again too soon.
+// fault.ResourceExhausted if the caller's last request is less than an hour ago.
 func (s *Service) RequestGroupAccess(ctx context.Context, uid resource.UID) error {
 	i, g, err := s.domainOrganization(ctx)
 	if err != nil {
@@ -226,40 +228,40 @@ func (s *Service) RequestGroupAccess(ctx context.Context, uid resource.UID) erro
 
 // domainOrganization returns the caller's identity and the group that LookupGroup finds.
 func (s *Service) domainOrganization(ctx context.Context) (resource.Identity, resource.Group, error) {
-	no := fault.New(fault.NotFound, "Not found: no verified organization for your e-mail domain")
+	notFound := fault.New(fault.NotFound, "Not found: no verified organization for your e-mail domain")
 	c, err := authz.RequireUnnarrowed(ctx)
 	if err != nil {
 		return resource.Identity{}, resource.Group{}, err
 	}
 	i, err := s.store.Identity(ctx, c.Identity)
 	if err != nil {
-		return i, resource.Group{}, maskNotFound(err, no)
+		return i, resource.Group{}, maskNotFound(err, notFound)
 	}
 	_, domain, ok := strings.Cut(i.Email, "@")
 	if !ok {
-		return i, resource.Group{}, no
+		return i, resource.Group{}, notFound
 	}
 	g, err := s.store.Organization(ctx, strings.ToLower(domain))
 	if err != nil {
-		return i, g, maskNotFound(err, no)
+		return i, g, maskNotFound(err, notFound)
 	}
 	if !g.Verified || c.Voucher == "" || i.Provider != c.Voucher.Provider() {
-		return i, resource.Group{}, no
+		return i, resource.Group{}, notFound
 	}
 	p, err := s.store.Provider(ctx, i.Provider)
 	if err != nil {
-		return i, resource.Group{}, maskNotFound(err, no)
+		return i, resource.Group{}, maskNotFound(err, notFound)
 	}
 	if !p.Trusted && p.UID.Parent() != g.UID { // any provider can claim to have verified an address
-		return i, resource.Group{}, no
+		return i, resource.Group{}, notFound
 	}
 	return i, g, nil
 }
 
-// maskNotFound replaces every fault.NotFound by the same error.
-func maskNotFound(err error, no *fault.Error) error {
+// maskNotFound returns masked if err is fault.NotFound, and otherwise err.
+func maskNotFound(err error, masked *fault.Error) error {
 	if fault.From(err).Code == fault.NotFound {
-		return no
+		return masked
 	}
 	return err
 }

@@ -1,7 +1,7 @@
 // Package iam manages groups, identities, roles and the bindings between them.
 //
-// Every method first checks that the caller may, then validates the request, and then calls the store.
-// Authorization depends on the UID alone, so a caller without the capability does not learn what exists.
+// Every method first authorizes the caller, then validates the request, and then calls the store. Authorization depends
+// only on the UID of a resource, so a caller without the capability does not learn whether the resource exists.
 package iam
 
 import (
@@ -18,23 +18,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Who may create an organization.
+// The callers who may create an organization.
 const (
 	Anyone = "anyone" // every caller
-	Owners = "owners" // owners of some organization
+	Owners = "owners" // owners of any organization
 	Nobody = "nobody" // only the operator
 )
 
 // Config is what an operator can set. The zero value works.
 type Config struct {
 	CreateOrganizations string     // Anyone, Owners or Nobody; "" is Owners
-	Key                 secret.Key // seals secrets
+	Key                 secret.Key // encrypts secrets
 	Mail                *mail.Queue
 	Now                 func() time.Time
-	KeepHistory         time.Duration // how long the history of grants is kept; 0 is for ever
+	KeepHistory         time.Duration // how long the history of grants is kept; 0 means forever
 }
 
-// A Service manages the IAM resources in a store.
+// A Service manages the IAM resources of a database. It is safe for concurrent use.
 type Service struct {
 	store    *iamdb.Store
 	past     *grantlog.Store
@@ -53,8 +53,11 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Service{store: iamdb.New(db), past: grantlog.New(db), accounts: signindb.New(db), people: admission.New(db), authz: a, pages: t, cfg: cfg}
+	return &Service{
+		store: iamdb.New(db), past: grantlog.New(db), accounts: signindb.New(db), people: admission.New(db),
+		authz: a, pages: t, cfg: cfg,
+	}
 }
 
-// now returns the time of a change, in the precision of the store.
+// now returns the current time in the precision of the database.
 func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }

@@ -31,7 +31,8 @@ func newWorld(t *testing.T, s *storetest.Store, cfg iam.Config) *world {
 	must(t, s.SetManagedRoles(t.Context(), authz.ManagedRoles()))
 	checker, err := authz.Load(t.Context(), s.DB, slog.New(slog.DiscardHandler))
 	must(t, err)
-	w := &world{t: t, store: s, checker: checker, Service: iam.New(s.DB, checker, page.NewTokens([]byte("key"), time.Now), cfg)}
+	w := &world{t: t, store: s, checker: checker,
+		Service: iam.New(s.DB, checker, page.NewTokens([]byte("key"), time.Now), cfg)}
 	w.acme, w.owner = w.found("acme")
 	w.other, w.rival = w.found("other")
 	return w
@@ -69,14 +70,15 @@ func (w *world) worker(on resource.UID, capabilities ...string) (resource.UID, c
 	return i.UID, w.as(i.UID)
 }
 
-// vouched returns somebody who has signed in with a provider of a group, which
-// has verified their e-mail address.
+// vouched returns the context of a person who has signed in with a provider of a group.
+// The provider has verified the e-mail address.
 func (w *world) vouched(t *testing.T, group resource.UID, email string) context.Context {
 	t.Helper()
 	p, err := w.CreateProvider(w.owner, group, provider(same))
 	must(t, err)
 	l, err := w.store.SignIn(t.Context(), resource.SignIn{
-		Issuer: p.OIDC.Issuer, Subject: "me", Realm: p.Realm, Voucher: p.Voucher(), Email: email, EmailVerified: true, UpdateRoles: true, Register: true,
+		Issuer: p.OIDC.Issuer, Subject: "me", Realm: p.Realm, Voucher: p.Voucher(), Email: email, EmailVerified: true,
+		UpdateRoles: true, Register: true,
 	})
 	must(t, err)
 	return authz.WithCaller(t.Context(), authz.Caller{Identity: l.Identity.UID, Voucher: p.Voucher()})
@@ -120,22 +122,38 @@ func TestCreateGroup(t *testing.T) {
 			in     resource.UID
 			code   error
 		}{
-			"in a group the caller rules":     {w.owner, string(w.acme.UID), resource.Group{Name: "a"}, w.acme.UID, nil},
-			"below it":                        {w.owner, string(folder.UID), resource.Group{Name: "a"}, folder.UID, nil},
-			"by the last segment":             {w.owner, string(folder.UID[41:]), resource.Group{Name: "b"}, folder.UID, nil},
-			"by name":                         {w.owner, "deep", resource.Group{Name: "a"}, "", nil},
-			"by a name that two have":         {w.owner, "twice", resource.Group{Name: "a"}, "", fault.InvalidArgument},
-			"by a name nobody has":            {w.owner, "nothing", resource.Group{Name: "a"}, "", fault.InvalidArgument},
-			"by the name of another's":        {w.rival, "folder", resource.Group{Name: "a"}, "", fault.InvalidArgument},
-			"by the segment of another's":     {w.rival, string(folder.UID[41:]), resource.Group{Name: "a"}, "", fault.InvalidArgument},
-			"in another's":                    {w.rival, string(w.acme.UID), resource.Group{Name: "a"}, "", fault.PermissionDenied},
-			"where nothing is, in reach":      {w.owner, string(w.acme.UID.NewChild()), resource.Group{Name: "a"}, "", fault.NotFound},
-			"where nothing is, out of it":     {w.rival, string(w.acme.UID.NewChild()), resource.Group{Name: "a"}, "", fault.PermissionDenied},
-			"without a token":                 {t.Context(), string(w.acme.UID), resource.Group{Name: "a"}, "", fault.Unauthenticated},
-			"with no name":                    {w.owner, string(w.acme.UID), resource.Group{}, "", fault.InvalidArgument},
-			"with a name that is taken":       {w.owner, string(w.acme.UID), resource.Group{Name: "folder"}, "", fault.AlreadyExists},
-			"verified by oneself":             {w.owner, string(w.acme.UID), resource.Group{Name: "v", Verified: true}, "", fault.InvalidArgument},
-			"of a kind of its own":            {w.owner, string(w.acme.UID), resource.Group{Name: "k", Kind: 2}, "", fault.InvalidArgument},
+			"in a group the caller rules": {w.owner, string(w.acme.UID), resource.Group{Name: "a"}, w.acme.UID, nil},
+			"below it":                    {w.owner, string(folder.UID), resource.Group{Name: "a"}, folder.UID, nil},
+			"by the last segment":         {w.owner, string(folder.UID[41:]), resource.Group{Name: "b"}, folder.UID, nil},
+			"by name":                     {w.owner, "deep", resource.Group{Name: "a"}, "", nil},
+			"by a name that two have":     {w.owner, "twice", resource.Group{Name: "a"}, "", fault.InvalidArgument},
+			"by a name nobody has":        {w.owner, "nothing", resource.Group{Name: "a"}, "", fault.InvalidArgument},
+			"by the name of another's":    {w.rival, "folder", resource.Group{Name: "a"}, "", fault.InvalidArgument},
+			"by the segment of another's": {
+				w.rival, string(folder.UID[41:]), resource.Group{Name: "a"}, "", fault.InvalidArgument,
+			},
+			"in another's": {
+				w.rival, string(w.acme.UID), resource.Group{Name: "a"}, "", fault.PermissionDenied,
+			},
+			"where nothing is, in reach": {
+				w.owner, string(w.acme.UID.NewChild()), resource.Group{Name: "a"}, "", fault.NotFound,
+			},
+			"where nothing is, out of it": {
+				w.rival, string(w.acme.UID.NewChild()), resource.Group{Name: "a"}, "", fault.PermissionDenied,
+			},
+			"without a token": {
+				t.Context(), string(w.acme.UID), resource.Group{Name: "a"}, "", fault.Unauthenticated,
+			},
+			"with no name": {w.owner, string(w.acme.UID), resource.Group{}, "", fault.InvalidArgument},
+			"with a name that is taken": {
+				w.owner, string(w.acme.UID), resource.Group{Name: "folder"}, "", fault.AlreadyExists,
+			},
+			"verified by oneself": {
+				w.owner, string(w.acme.UID), resource.Group{Name: "v", Verified: true}, "", fault.InvalidArgument,
+			},
+			"of a kind of its own": {
+				w.owner, string(w.acme.UID), resource.Group{Name: "k", Kind: 2}, "", fault.InvalidArgument,
+			},
 			"denied before its name is known": {w.rival, string(w.acme.UID), resource.Group{}, "", fault.PermissionDenied},
 		}
 		for name, tt := range tests {
@@ -188,7 +206,8 @@ func TestOrganizations(t *testing.T) {
 						t.Errorf("its creator does not own it, or its kind is lost: %+v, %v", sub, err)
 					}
 				}
-				if g, err := w.CreateGroup(w.owner, "/", resource.Group{Name: "as clients write it"}); !errors.Is(err, tt.owner) || err == nil && !g.UID.IsRoot() {
+				g, err = w.CreateGroup(w.owner, "/", resource.Group{Name: "as clients write it"})
+				if !errors.Is(err, tt.owner) || err == nil && !g.UID.IsRoot() {
 					t.Errorf("under /: %+v, %v, want %v", g, err, tt.owner)
 				}
 				if _, err := w.CreateGroup(w.as(resource.NewRoot()), "", resource.Group{Name: "newer"}); !errors.Is(err, tt.other) {
@@ -250,7 +269,8 @@ func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
 		_, err = w.UpdateRole(admin, killer.UID, func(r *resource.Role) error { r.Description = "still"; return nil })
 		must(t, err)
 
-		for what, uid := range map[string]resource.UID{"a role as its own holder": resource.OwnerRole, "an organization as one": w.acme.UID} {
+		for what, uid := range map[string]resource.UID{"a role as its own holder": resource.OwnerRole,
+			"an organization as one": w.acme.UID} {
 			_, err = w.CreateBinding(w.owner, folder.UID, resource.RoleBinding{Identity: uid, Role: reader.UID})
 			want(t, what, err, fault.InvalidArgument)
 			_, err = w.UpdateBinding(w.owner, b.UID, func(b *resource.RoleBinding) error {
@@ -289,8 +309,8 @@ func TestNobodyBecomesWhoIsStronger(t *testing.T) {
 	})
 }
 
-// An identity whose keys have expired can still be renamed, but its
-// relationship can only be changed to a valid one.
+// TestExpiredKeysCanBeRenamed renames an identity whose keys have expired. A new
+// relationship must be valid.
 func TestExpiredKeysCanBeRenamed(t *testing.T) {
 	clock := time.Now()
 	each(t, iam.Config{Now: func() time.Time { return clock }}, func(t *testing.T, w *world) {
@@ -338,7 +358,7 @@ func TestRevocationIsImmediate(t *testing.T) {
 		must(t, w.DeleteBinding(w.owner, bound.Items[0].UID))
 		_, err = w.GetGroup(worker, w.acme.UID)
 		want(t, "after its binding went", err, fault.PermissionDenied)
-		must(t, w.DeleteBinding(w.owner, bound.Items[0].UID)) // gone already is no error
+		must(t, w.DeleteBinding(w.owner, bound.Items[0].UID)) // the second deletion is no error
 
 		uid, worker = w.worker(w.acme.UID, "groups.list", "groups.update")
 		roles, err := w.ListBindings(w.owner, resource.Filter{Identity: uid}, page.Params{})
@@ -503,7 +523,7 @@ func TestListsShowTheReach(t *testing.T) {
 
 func TestBootstrapAgain(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
-		for range 2 { // a second owner, and the same once more
+		for range 2 { // the second round adds the same owner again
 			g, i, err := w.Bootstrap(t.Context(), "acme", resource.OrgUnspecified, person("second", "second"))
 			must(t, err)
 			if g.UID != w.acme.UID {

@@ -24,35 +24,35 @@ func (s *Service) CreateIdentity(
 	if err := s.authz.Require(ctx, resource.IdentityCreate, parent); err != nil {
 		return resource.Identity{}, err
 	}
-	now := s.now()
-	i.Complete(now)
-	if err := s.checkRelationship(i, now); err != nil {
+	currentTime := s.now()
+	i.Complete(currentTime)
+	if err := s.checkRelationship(i, currentTime); err != nil {
 		return resource.Identity{}, err
 	}
 	i.UID, i.Realm, i.Provider = parent.NewChild(), "", ""
 	i.Email, i.EmailUnverified, i.Metadata = "", "", nil
-	i.CreateTime, i.UpdateTime, i.LastSeenTime = now, now, now
+	i.CreateTime, i.UpdateTime, i.LastSeenTime = currentTime, currentTime, currentTime
 	return i, s.store.InsertIdentity(ctx, i)
 }
 
-// checkRelationship validates an identity. One that trusts our own tokens must name the exact subject, because
-// authz.RequireBecome follows such identities and cannot follow a pattern.
-func (s *Service) checkRelationship(i resource.Identity, now time.Time) error {
-	if err := i.Validate(now); err != nil {
+// checkRelationship validates an identity. An identity that trusts our own tokens must name the exact subject, because
+// authz.Checker.RequireBecome must find such identities by their subject, and cannot find a pattern.
+func (s *Service) checkRelationship(i resource.Identity, currentTime time.Time) error {
+	if err := i.Validate(currentTime); err != nil {
 		return err
 	}
 	m := i.Relationship.ClaimMatch
 	if m != nil && m.Issuer != "" && m.Issuer == s.authz.Issuer && m.Subject == "" {
 		return fault.Field(
 			"claim_match.subject_pattern",
-			"tokens of this service are matched by their exact subject: the uid of an identity",
+			"cannot match tokens of this service: set the exact subject, which is the uid of an identity",
 		)
 	}
 	return nil
 }
 
-// GetIdentity returns an identity. The caller needs identity.list on it, or is
-// it, with a token that is not narrowed.
+// GetIdentity returns an identity. The caller needs identity.list on it, unless it
+// is the caller's own identity and the token is not narrowed.
 func (s *Service) GetIdentity(ctx context.Context, uid resource.UID) (resource.Identity, error) {
 	if err := s.mayGetIdentity(ctx, uid); err != nil {
 		return resource.Identity{}, err
@@ -69,9 +69,9 @@ func (s *Service) mayGetIdentity(ctx context.Context, uid resource.UID) error {
 	return s.authz.Require(ctx, resource.IdentityList, uid)
 }
 
-// UpdateIdentity applies change to an identity. The caller needs identity.update on it. To change who can
-// assume it, the caller also needs everything that it, and the identities that can be assumed through it, may
-// do.
+// UpdateIdentity applies change to an identity. The caller needs identity.update on it. To change the tokens with
+// which it can be assumed, the caller also needs every capability of the identity and of the identities that can be
+// assumed through it.
 func (s *Service) UpdateIdentity(
 	ctx context.Context, uid resource.UID, change func(*resource.Identity) error,
 ) (resource.Identity, error) {
@@ -90,20 +90,20 @@ func (s *Service) UpdateIdentity(
 		i.UID, i.CreateTime, i.LastSeenTime = before.UID, before.CreateTime, before.LastSeenTime
 		i.Email, i.EmailUnverified, i.Metadata = before.Email, before.EmailUnverified, before.Metadata
 		i.Realm, i.Provider = before.Realm, before.Provider
-		now := s.now()
-		i.Complete(now)
+		currentTime := s.now()
+		i.Complete(currentTime)
 		if reflect.DeepEqual(i.Relationship, before.Relationship) {
 			return i.ValidateProfile()
 		}
-		if err := s.checkRelationship(*i, now); err != nil {
+		if err := s.checkRelationship(*i, currentTime); err != nil {
 			return err
 		}
 		return s.authz.RequireBecome(ctx, uid)
 	})
 }
 
-// DeleteIdentity removes an identity and its bindings. Its tokens are void
-// from the next request on. The caller needs identity.delete on it.
+// DeleteIdentity removes an identity and its bindings, and makes its tokens void.
+// The caller needs identity.delete on it.
 func (s *Service) DeleteIdentity(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.IdentityDelete, uid, s.people.DeleteIdentity)
 }
@@ -115,14 +115,14 @@ func (s *Service) ListIdentities(
 	return authz.List(ctx, s.authz, s.pages, iamdb.IdentityList, resource.IdentityList, f, p, s.store.Identities)
 }
 
-// maxLookup is the longest issuer or subject, as for identities that are created.
+// maxLookup is the greatest length of an issuer or a subject in bytes. Identities have the same limit.
 const maxLookup = 2048
 
-// LookupIdentity returns the UID of the person whom an issuer knows by subject, whether or not they have signed
-// in yet. Any caller may ask. The person depends on who vouches for them: provider, if given, on which the
-// caller needs identity_providers.list; otherwise the provider of that issuer that applies to the group the
-// caller comes from; otherwise the installation. Providers that the caller can merely see do not count, because
-// anybody can make one visible to the caller.
+// LookupIdentity returns the UID of the person with a subject at an issuer, whether or not the person has signed in
+// yet. Every caller may call it. The UID depends on who vouches for the person. If provider is set, it is that
+// provider, and the caller needs identity_providers.list on it. Otherwise it is the provider with that issuer that
+// applies to the caller's home group. Otherwise it is the installation. LookupIdentity ignores other providers that
+// the caller can see, because anybody can make a provider visible to the caller.
 func (s *Service) LookupIdentity(
 	ctx context.Context, issuer, subject string, provider resource.UID,
 ) (resource.UID, error) {
@@ -149,7 +149,7 @@ func (s *Service) LookupIdentity(
 	return s.store.PersonUID(ctx, realm, subject)
 }
 
-// realmOf returns the realm in which the caller knows the people of an issuer.
+// realmOf returns the realm of the people of an issuer from the view of the caller: see LookupIdentity.
 func (s *Service) realmOf(ctx context.Context, issuer string, provider resource.UID) (string, error) {
 	if provider != "" {
 		p, err := s.GetProvider(ctx, provider)
@@ -162,30 +162,30 @@ func (s *Service) realmOf(ctx context.Context, issuer string, provider resource.
 	if err != nil || home == "" {
 		return issuer, err
 	}
-	all, err := s.store.ProvidersFor(ctx, home)
+	providers, err := s.store.ProvidersFor(ctx, home)
 	if err != nil {
 		return "", err
 	}
 	// Providers that identify people by their oid do not know this subject.
-	all = slices.DeleteFunc(all, func(p resource.IdentityProvider) bool {
+	providers = slices.DeleteFunc(providers, func(p resource.IdentityProvider) bool {
 		return p.OIDC.Issuer != issuer || p.OIDC.ByObjectID()
 	})
-	if len(all) == 0 {
+	if len(providers) == 0 {
 		return issuer, nil
 	}
-	for _, p := range all {
+	for _, p := range providers {
 		if p.UID == c.Voucher.Provider() {
 			return p.Realm, nil
 		}
 	}
-	return slices.MinFunc(all, func(p, q resource.IdentityProvider) int {
+	return slices.MinFunc(providers, func(p, q resource.IdentityProvider) int {
 		return cmp.Or(cmp.Compare(p.UID.Depth(), q.UID.Depth()),
 			p.CreateTime.Compare(q.CreateTime), cmp.Compare(p.UID, q.UID))
 	}).Realm, nil
 }
 
-// homeGroup returns the caller and the group they come from: that of a workload, of the provider that vouched
-// for a person, or of their account. It is "" for people whom the operator knows by their issuer.
+// homeGroup returns the caller and their home group: the group of a workload, the group of the provider that vouched
+// for a person, or the organization of the person's account. It is "" for people whom only an issuer identifies.
 func (s *Service) homeGroup(ctx context.Context) (c authz.Caller, home resource.UID, _ error) {
 	c, err := authz.RequireCaller(ctx)
 	switch {
@@ -203,15 +203,15 @@ func (s *Service) homeGroup(ctx context.Context) (c authz.Caller, home resource.
 	return c, a.UID.Root(), err
 }
 
-// CreatePerson returns fault.FailedPrecondition: identities are created in a group. An identity outside of a
-// group would have the UID of whoever signs in with its issuer and subject, and its creator could sign in as
-// them with keys of their own. The caller needs identity.create anywhere.
+// CreatePerson always returns fault.FailedPrecondition, because identities are created in a group. Without a group, an
+// identity would have the UID of the person who signs in with its issuer and subject, and its creator could sign in as
+// that person with keys of their own. The caller needs identity.create on any group.
 func (s *Service) CreatePerson(ctx context.Context) error {
 	if err := s.authz.RequireAnywhere(ctx, resource.IdentityCreate); err != nil {
 		return err
 	}
 	return fault.Unmet(
-		"GROUP_REQUIRED", "an identity is made in a group; that of a person is made when they first sign in",
+		"GROUP_REQUIRED", "identities are created in a group; the identity of a person is created at the first sign-in",
 	)
 }
 

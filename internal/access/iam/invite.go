@@ -17,16 +17,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// An inviteCode is the content of a code, which is its JSON in base64. Whoever
-// holds the code may join, so the store keeps only a digest of the secret.
+// An inviteCode is the content of a code. The code is its JSON in base64. Everybody
+// who has the code may join, so the database has only a digest of the secret.
 type inviteCode struct {
 	Invite resource.UID `json:"invite"`
 	KeyID  string       `json:"keyId"`
 	Secret []byte       `json:"secret"`
 }
 
-// CreateInvite creates an invite into a group that lasts for ttl, and returns it with its code, which is shown
-// only once. The caller needs group_invites.create and role_bindings.create there, and every capability of the
+// CreateInvite creates an invite to a group that expires after ttl, and returns it with its code. The code cannot be
+// read again. The caller needs group_invites.create and role_bindings.create on the group, and every capability of the
 // role.
 func (s *Service) CreateInvite(
 	ctx context.Context, parent resource.UID, i resource.GroupInvite, ttl time.Duration,
@@ -37,7 +37,7 @@ func (s *Service) CreateInvite(
 	if err := i.Validate(ttl); err != nil {
 		return resource.GroupInvite{}, err
 	}
-	if err := s.checkPromise(&i, resource.GroupInvite{}); err != nil {
+	if err := s.checkRoleTimes(&i, resource.GroupInvite{}); err != nil {
 		return resource.GroupInvite{}, err
 	}
 	if err := s.authz.RequireRole(ctx, parent, i.Role, "role_uid", i.ExpireTime); err != nil {
@@ -55,26 +55,27 @@ func (s *Service) CreateInvite(
 	if err != nil {
 		return resource.GroupInvite{}, err
 	}
-	made, err := s.store.InsertInvite(ctx, i, also...)
+	created, err := s.store.InsertInvite(ctx, i, also...)
 	if err != nil {
 		return resource.GroupInvite{}, err
 	}
 	if !resource.IsDryRun(ctx) {
-		made.Code = code
+		created.Code = code
 	}
-	return made, nil
+	return created, nil
 }
 
-// checkPromise checks the times of what an invite gives, and brings them to whole seconds.
-func (s *Service) checkPromise(i *resource.GroupInvite, before resource.GroupInvite) error {
+// checkRoleTimes validates the times between which the role of an invite will be held, and truncates them to whole
+// seconds.
+func (s *Service) checkRoleTimes(i *resource.GroupInvite, before resource.GroupInvite) error {
 	b := i.Binding("", "", i.CreateTime)
 	i.StartTime, i.ExpireTime = b.StartTime, b.ExpireTime
-	_, now := s.store.Clock()
-	return b.ValidateTimes(before.Binding("", "", before.CreateTime), now, "")
+	_, latest := s.store.Clock()
+	return b.ValidateTimes(before.Binding("", "", before.CreateTime), latest, "")
 }
 
-// mailInvite returns what adds the message with an invite's link to its transaction. It is for the address that
-// the invite names, and for nobody if that is none.
+// mailInvite returns functions that queue the message with the link of an invite in the transaction that creates the
+// invite. It returns none if the invite has no e-mail address.
 func (s *Service) mailInvite(
 	ctx context.Context, i resource.GroupInvite, code string,
 ) ([]func(*store.Tx) error, error) {
@@ -100,7 +101,7 @@ func (s *Service) mailInvite(
 	return s.cfg.Mail.With(ctx, s.cfg.Mail.Invite(i, name, role.Name, code)), nil
 }
 
-// newInviteCode gives an invite its secret and returns the code that contains it.
+// newInviteCode sets the key ID and the digest of an invite, and returns its code, which contains the secret.
 func newInviteCode(i *resource.GroupInvite) (string, error) {
 	var id [8]byte
 	secret := make([]byte, 32)
@@ -120,9 +121,9 @@ func (s *Service) GetInvite(ctx context.Context, uid resource.UID) (resource.Gro
 	return authz.Get(ctx, s.authz, resource.GroupInvitesList, uid, s.store.Invite)
 }
 
-// UpdateInvite applies change to the address, the role and the end of an invite that nobody has used, and returns
-// it without its code, which stays. The caller needs what CreateInvite asks for the invite as it is then, whatever
-// changes: an address or a later end is as good as a new invite.
+// UpdateInvite applies change to the address, the role and the expiry of an unused invite, and returns it without its
+// code, which does not change. The caller needs the capabilities that CreateInvite requires for the changed invite,
+// because an invite with another address or a later expiry is equal to a new one.
 func (s *Service) UpdateInvite(
 	ctx context.Context, uid resource.UID, change func(*resource.GroupInvite) error,
 ) (resource.GroupInvite, error) {
@@ -134,15 +135,15 @@ func (s *Service) UpdateInvite(
 		if err := change(i); err != nil {
 			return err
 		}
-		now := s.now()
-		if err := i.ValidateChange(before.ExpirationTime, now); err != nil {
+		currentTime := s.now()
+		if err := i.ValidateChange(before.ExpirationTime, currentTime); err != nil {
 			return err
 		}
-		if err := s.checkPromise(i, before); err != nil {
+		if err := s.checkRoleTimes(i, before); err != nil {
 			return err
 		}
 		if i.TTL != nil {
-			i.ExpirationTime = now.Add(*i.TTL).Truncate(time.Millisecond)
+			i.ExpirationTime = currentTime.Add(*i.TTL).Truncate(time.Millisecond)
 		}
 		i.UID, i.KeyID, i.CreateTime, i.UpdateTime = before.UID, before.KeyID, before.CreateTime, before.UpdateTime
 		return s.authz.RequireRole(ctx, uid.Parent(), i.Role, "role_uid", i.ExpireTime)

@@ -22,9 +22,8 @@ func (w *world) provide(
 }
 
 // TestLookupIsOfTheCallersHome looks up a person by issuer and subject alone.
-// The result depends on where the caller comes from: others can make a
-// provider of theirs visible to the caller, but cannot thereby replace that
-// person by another.
+// The result depends on the caller's home group. Another organization can make its
+// provider visible to the caller, but this does not change the result.
 func TestLookupIsOfTheCallersHome(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
@@ -51,8 +50,8 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 		look(atHome, ofInstallation, resource.UserUID(theirs.Realm, "alice"))
 		look(w.owner, ofInstallation, resource.UserUID(deep.Realm, "alice"))
 		look(atHome, ofInstallation, resource.UserUID(byObject.Realm, "alice"))
-		// The honest counterpart: the provider of the caller's organization speaks
-		// for it, and so does one that is named.
+		// The provider of the caller's organization and a provider that the call names do
+		// change the result.
 		own := w.provide(w.owner, w.acme.UID, "own", resource.CorrelationSubject)
 		look(atHome, resource.UserUID(own.Realm, "alice"), "")
 		vouched := authz.WithCaller(
@@ -66,11 +65,12 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 	})
 }
 
-// arrive signs somebody in with a provider.
+// arrive signs a person in with a provider.
 func (w *world) arrive(p resource.IdentityProvider, subject string) resource.Identity {
 	w.t.Helper()
 	l, err := w.store.SignIn(w.t.Context(), resource.SignIn{
-		Issuer: p.OIDC.Issuer, Subject: subject, Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted, UpdateRoles: true, Register: true,
+		Issuer: p.OIDC.Issuer, Subject: subject, Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted,
+		UpdateRoles: true, Register: true,
 	})
 	must(w.t, err)
 	return l.Identity
@@ -98,7 +98,7 @@ func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
 			got != alice.UID {
 			t.Errorf("lookup = %s, %v, want alice", got, err)
 		}
-		// The honest counterpart: a provider's own people can be kept.
+		// The people of a provider that the operator does not trust can be kept.
 		own := w.provide(w.owner, w.acme.UID, "own", resource.CorrelationUnspecified)
 		bob := w.arrive(own, "bob")
 		own, err = w.UpdateProvider(w.owner, own.UID, true, elsewhere)
@@ -109,10 +109,9 @@ func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
 	})
 }
 
-// TestUIDOfSomebodyWhoLeft revokes the operator's trust in a provider, whose
-// people are its own again. A person whose UID was made when they belonged to
-// the installation keeps it: whoever signs in to the installation with the
-// same issuer and subject afterwards is another person.
+// TestUIDOfSomebodyWhoLeft revokes the operator's trust in a provider, so that its
+// people leave the installation. They keep their UIDs. A person who signs in to the
+// installation with the same issuer and subject afterwards gets another UID.
 func TestUIDOfSomebodyWhoLeft(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		theirs := w.provide(w.rival, w.other.UID, "theirs", resource.CorrelationUnspecified)

@@ -11,10 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// CreateMapping gives a role to the members of a group of a provider. The caller needs
-// identity_providers.create and role_bindings.create on the provider, and in the scope what a binding there
-// needs: role_bindings.create and every capability of the role. The scope defaults to the provider's
-// organization.
+// CreateMapping gives a role in a scope to the members of an external group of a provider. The scope defaults to the
+// provider's organization. The caller needs identity_providers.create and role_bindings.create on the provider, and, as
+// for a binding, role_bindings.create and every capability of the role in the scope.
 func (s *Service) CreateMapping(
 	ctx context.Context, provider resource.UID, m resource.ExternalGroupRoleMapping,
 ) (resource.ExternalGroupRoleMapping, error) {
@@ -48,7 +47,7 @@ func (s *Service) DeleteMapping(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteMapping)
 }
 
-// DeleteMappings removes up to resource.MaxBatchDelete mappings of a provider and returns those that existed.
+// DeleteMappings removes up to resource.MaxBatchDelete mappings of a provider, and returns the mappings that existed.
 // The caller needs identity_providers.delete on the provider.
 func (s *Service) DeleteMappings(
 	ctx context.Context, provider resource.UID, uids []resource.UID,

@@ -9,18 +9,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A HeldRole is a role that somebody holds on a group.
+// A HeldRole is a role that the caller holds on a group.
 type HeldRole struct {
 	Group resource.Group
 	Role  resource.Role
 }
 
-// maxHeldRoles is how many roles Myself returns.
+// maxHeldRoles is the greatest number of roles that Myself returns.
 const maxHeldRoles = 1000
 
-// Myself returns the caller, their identity, the provider that vouched for them, if one did, and the first
-// thousand roles they hold within the scopes of their token. The identity is only a UID if it no longer exists
-// or if the token is narrowed.
+// Myself returns the caller, their identity, the provider that vouched for them, if one did, and the first maxHeldRoles
+// roles that they hold within the scopes of their token. The identity has only a UID if it no longer exists or if the
+// token is narrowed.
 func (s *Service) Myself(
 	ctx context.Context,
 ) (c authz.Caller, i resource.Identity, idp resource.IdentityProvider, roles []HeldRole, err error) {
@@ -42,8 +42,8 @@ func (s *Service) Myself(
 	return c, i, idp, roles, err
 }
 
-// heldRoles reads the groups and roles of grants, without those that have just been deleted.
-func (s *Service) heldRoles(ctx context.Context, held []authz.Grant) (all []HeldRole, _ error) {
+// heldRoles reads the groups and roles of grants. It leaves out grants whose group or role has just been deleted.
+func (s *Service) heldRoles(ctx context.Context, held []authz.Grant) (roles []HeldRole, _ error) {
 	for _, h := range held[:min(len(held), maxHeldRoles)] {
 		g, err := s.store.Group(ctx, h.Group)
 		var r resource.Role
@@ -52,20 +52,20 @@ func (s *Service) heldRoles(ctx context.Context, held []authz.Grant) (all []Held
 		}
 		switch {
 		case err == nil:
-			all = append(all, HeldRole{g, r})
+			roles = append(roles, HeldRole{g, r})
 		case !errors.Is(err, fault.NotFound):
 			return nil, err
 		}
 	}
-	return all, nil
+	return roles, nil
 }
 
 // effectiveGrants returns the caller's grants, restricted to the scopes of their token.
-func (s *Service) effectiveGrants(c *authz.Caller) (all []authz.Grant) {
+func (s *Service) effectiveGrants(c *authz.Caller) (effective []authz.Grant) {
 	for _, held := range s.authz.GrantsOf(c.Identity) {
 		for _, group := range c.Within(held.Group) {
-			all = append(all, authz.Grant{Group: group, Role: held.Role, Capabilities: held.Capabilities})
+			effective = append(effective, authz.Grant{Group: group, Role: held.Role, Capabilities: held.Capabilities})
 		}
 	}
-	return all
+	return effective
 }

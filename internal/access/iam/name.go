@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// maxNames is how many uids one call of LookupNames takes.
+// maxNames is the greatest number of uids in one call of LookupNames.
 const maxNames = 500
 
-// A Name is what people call a resource, with its path and the table that it is in.
+// A Name is the name of a resource, with its path and its kind, which is the name of its table.
 type Name struct {
 	resource.Info
 	Kind, Path string
 }
 
-// A namedKind is a kind whose resources LookupNames finds.
+// A namedKind is a kind of resources that LookupNames finds.
 type namedKind struct {
 	table  string
-	titled bool // they have display names
+	titled bool // whether the resources have display names
 	mayGet func(s *Service, ctx context.Context, uids []resource.UID) ([]resource.UID, error)
 }
 
@@ -35,7 +35,7 @@ var namedKinds = []namedKind{
 	{"roles", false, (*Service).namedRoles},
 }
 
-// sees returns a function that selects the uids on which the caller holds a capability.
+// sees returns a function that returns the uids on which the caller holds a capability.
 func sees(want resource.Capability) func(*Service, context.Context, []resource.UID) ([]resource.UID, error) {
 	return func(s *Service, ctx context.Context, uids []resource.UID) (seen []resource.UID, _ error) {
 		for _, uid := range uids {
@@ -47,9 +47,9 @@ func sees(want resource.Capability) func(*Service, context.Context, []resource.U
 	}
 }
 
-// LookupNames returns what uids stand for, in their order, and leaves out what the caller may not get and what
-// there is not. A person is found by whoever would see them in a role binding. The path of a resource has the
-// names of all groups above it, as for ResolvePath.
+// LookupNames returns the names of resources, in the order of uids. It leaves out resources that do not exist and
+// resources that the caller may not get. It finds a person if the caller would see the person in a role binding. The
+// path of a resource has the names of all groups above it, as in ResolvePath.
 func (s *Service) LookupNames(ctx context.Context, uids []resource.UID) ([]Name, error) {
 	if _, err := authz.RequireCaller(ctx); err != nil {
 		return nil, err
@@ -74,38 +74,38 @@ func (s *Service) LookupNames(ctx context.Context, uids []resource.UID) ([]Name,
 			found[uid] = Name{Info: info, Kind: k.table}
 		}
 	}
-	var all []Name
+	var ordered []Name
 	for _, uid := range uids {
 		if n, ok := found[uid]; ok {
-			all = append(all, n)
+			ordered = append(ordered, n)
 			delete(found, uid)
 		}
 	}
-	return all, s.addPaths(ctx, all)
+	return ordered, s.addPaths(ctx, ordered)
 }
 
 // addPaths sets the paths of resources.
-func (s *Service) addPaths(ctx context.Context, all []Name) error {
-	var above []resource.UID
-	for _, n := range all {
-		above = append(above, n.UID.Ancestors()...)
+func (s *Service) addPaths(ctx context.Context, names []Name) error {
+	var ancestors []resource.UID
+	for _, n := range names {
+		ancestors = append(ancestors, n.UID.Ancestors()...)
 	}
-	slices.Sort(above)
-	groups, err := s.store.NamesOf(ctx, "groups", false, slices.Compact(above))
+	slices.Sort(ancestors)
+	groups, err := s.store.NamesOf(ctx, "groups", false, slices.Compact(ancestors))
 	if err != nil {
 		return err
 	}
-	for i, n := range all {
+	for i, n := range names {
 		var path []string
 		for _, g := range n.UID.Ancestors() {
 			path = append(path, groups[g].Name)
 		}
-		all[i].Path = strings.Join(append(path, n.Name), "/")
+		names[i].Path = strings.Join(append(path, n.Name), "/")
 	}
 	return nil
 }
 
-// namedRoles selects the roles that the caller may get.
+// namedRoles returns the roles that the caller may get.
 func (s *Service) namedRoles(ctx context.Context, uids []resource.UID) ([]resource.UID, error) {
 	anywhere := s.authz.RequireAnywhere(ctx, resource.RolesList)
 	if anywhere != nil && !errors.Is(anywhere, fault.PermissionDenied) {
@@ -119,7 +119,7 @@ func (s *Service) namedRoles(ctx context.Context, uids []resource.UID) ([]resour
 	}), nil
 }
 
-// namedIdentities selects the identities that the caller may get, and the people whom the caller would see in a
+// namedIdentities returns the identities that the caller may get, and the people whom the caller would see in a
 // role binding.
 func (s *Service) namedIdentities(ctx context.Context, uids []resource.UID) ([]resource.UID, error) {
 	c, err := authz.RequireCaller(ctx)
@@ -139,7 +139,7 @@ func (s *Service) namedIdentities(ctx context.Context, uids []resource.UID) ([]r
 	return append(seen, visible...), err
 }
 
-// VisiblePeople selects the people whom the caller would see in a role binding: Redact has the rule.
+// VisiblePeople returns the people whom the caller would see in a role binding, by the rule of Redact.
 func (s *Service) VisiblePeople(ctx context.Context, people []resource.UID) (seen []resource.UID, _ error) {
 	reach, err := s.authz.Reach(ctx, resource.IdentityList)
 	if err != nil || len(reach) == 0 {
@@ -160,7 +160,8 @@ func (s *Service) VisiblePeople(ctx context.Context, people []resource.UID) (see
 	return seen, nil
 }
 
-// seesBindingOf reports whether the caller sees who somebody is in one of their bindings in these organizations.
+// seesBindingOf reports whether the caller sees a binding of a person, and the person in it, in one of the
+// organizations.
 func (s *Service) seesBindingOf(ctx context.Context, person resource.UID, orgs []resource.UID) bool {
 	return slices.ContainsFunc(s.authz.GrantsOf(person), func(g authz.Grant) bool {
 		return slices.Contains(orgs, g.Group.Root()) && s.authz.Sees(ctx, resource.RoleBindingsList, g.Group) &&
@@ -168,11 +169,11 @@ func (s *Service) seesBindingOf(ctx context.Context, person resource.UID, orgs [
 	})
 }
 
-// maxNamesakes is how many people with one e-mail address PeopleByEmail looks at.
+// maxNamesakes is the greatest number of people with one e-mail address that PeopleByEmail reads.
 const maxNamesakes = 100
 
-// PeopleByEmail returns up to n people who have an e-mail address, among those whom the caller would see in a role
-// binding: see VisiblePeople. The address is compared as it is.
+// PeopleByEmail returns up to n people with an e-mail address, among the people whom the caller would see in a role
+// binding: see VisiblePeople. The comparison of addresses is case-sensitive.
 func (s *Service) PeopleByEmail(ctx context.Context, email string, n int) ([]resource.Info, error) {
 	reach, err := s.authz.Reach(ctx, resource.IdentityList)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// A name is told to whoever may get what has it, and to nobody else. What is hidden is left out, as what is not
-// there is.
+// TestLookupNames checks that callers get the names of resources that they may get. Hidden resources are left out, in
+// the same way as resources that do not exist.
 func TestLookupNames(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		web, err := w.CreateGroup(w.owner, string(w.acme.UID), resource.Group{Name: "web", DisplayName: "Web-Läden"})
@@ -30,10 +30,10 @@ func TestLookupNames(t *testing.T) {
 		must(t, err)
 		owner, _ := authz.CallerFrom(w.owner)
 		rival, _ := authz.CallerFrom(w.rival)
-		forged := web.UID + w.other.UID.NewChild()[len(w.other.UID):] // a segment that is nobody's
+		forged := web.UID + w.other.UID.NewChild()[len(w.other.UID):] // a segment that no resource has
 		stolen, err := w.CreateGroup(w.rival, string(w.other.UID), resource.Group{Name: "secret"})
 		must(t, err)
-		grafted := web.UID + stolen.UID[len(w.other.UID):] // another's segment below one's own group
+		grafted := web.UID + stolen.UID[len(w.other.UID):] // the segment of another organization below a group of the caller
 		all := []resource.UID{
 			w.acme.UID, web.UID, beside.UID, repo.UID, ci.UID, idp.UID, resource.ManagedRoleUID("viewer"), owner.Identity,
 			rival.Identity, w.other.UID, stolen.UID, forged, grafted, web.UID,
@@ -53,18 +53,26 @@ func TestLookupNames(t *testing.T) {
 			as   context.Context
 			want string
 		}{
-			"the owner":                                    {w.owner, "acme, acme/web (Web-Läden), acme/beside, acme/web/app, acme/web/ci, acme/web/okta, viewer, acme owner"},
-			"another organization's owner":                 {w.rival, "viewer, other owner, other, other/secret"},
-			"with a role on the folder":                    {editor, "acme/web (Web-Läden), acme/web/app, acme/web/ci, acme/web/okta, viewer"},
-			"with one capability":                          {lister, "acme/web/app"},
-			"who sees identities, but no bindings":         {auditor, "acme/web/ci"},
-			"who sees identities and bindings":             {binder, "acme/web/ci, acme owner"},
-			"who sees them where the owner has none":       {folder, "acme/web/ci"},
-			"a workload, itself":                           {w.as(ci.UID), "acme/web/ci"},
-			"a stranger":                                   {w.as(resource.UserUID("https://issuer.example", "nobody")), ""},
-			"the owner, narrowed to a capability":          {narrow(w.owner, resource.Narrowing{Caps: &repos}), "acme/web/app"},
-			"the owner, narrowed to another folder":        {narrow(w.owner, resource.Narrowing{Scopes: []resource.UID{beside.UID}}), "acme/beside, viewer"},
-			"the rival, narrowed to what is not their own": {narrow(w.rival, resource.Narrowing{Scopes: []resource.UID{web.UID}}), ""},
+			"the owner": {
+				w.owner, "acme, acme/web (Web-Läden), acme/beside, acme/web/app, acme/web/ci, acme/web/okta, viewer, acme owner",
+			},
+			"another organization's owner": {w.rival, "viewer, other owner, other, other/secret"},
+			"with a role on the folder": {
+				editor, "acme/web (Web-Läden), acme/web/app, acme/web/ci, acme/web/okta, viewer",
+			},
+			"with one capability":                    {lister, "acme/web/app"},
+			"who sees identities, but no bindings":   {auditor, "acme/web/ci"},
+			"who sees identities and bindings":       {binder, "acme/web/ci, acme owner"},
+			"who sees them where the owner has none": {folder, "acme/web/ci"},
+			"a workload, itself":                     {w.as(ci.UID), "acme/web/ci"},
+			"a stranger":                             {w.as(resource.UserUID("https://issuer.example", "nobody")), ""},
+			"the owner, narrowed to a capability":    {narrow(w.owner, resource.Narrowing{Caps: &repos}), "acme/web/app"},
+			"the owner, narrowed to another folder": {
+				narrow(w.owner, resource.Narrowing{Scopes: []resource.UID{beside.UID}}), "acme/beside, viewer",
+			},
+			"the rival, narrowed to what is not their own": {
+				narrow(w.rival, resource.Narrowing{Scopes: []resource.UID{web.UID}}), "",
+			},
 		} {
 			found, err := w.LookupNames(tt.as, all)
 			must(t, err)
@@ -80,14 +88,17 @@ func TestLookupNames(t *testing.T) {
 				t.Errorf("%s: %s", name, diff)
 			}
 		}
-		// Somebody who was bound to a role, but has not joined, stays unknown to whoever bound them.
-		_, err = w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: rival.Identity, Role: resource.ManagedRoleUID("viewer")})
+		// A person who was bound to a role, but has not joined, stays hidden from the caller who bound them.
+		_, err = w.CreateBinding(w.owner, w.acme.UID,
+			resource.RoleBinding{Identity: rival.Identity, Role: resource.ManagedRoleUID("viewer")})
 		must(t, err)
-		if got, err := w.LookupNames(w.owner, []resource.UID{rival.Identity, uid}); err != nil || len(got) != 1 || got[0].UID != uid {
+		if got, err := w.LookupNames(w.owner, []resource.UID{rival.Identity, uid}); err != nil || len(got) != 1 ||
+			got[0].UID != uid {
 			t.Errorf("the owner who has bound a stranger: %v, %v", got, err)
 		}
-		// Nor does it help to see identities where the stranger has joined, without their bindings there.
-		there, err := w.CreateRole(w.rival, w.other.UID, resource.Role{Name: "lister", Capabilities: resource.CapabilitySet("identity.list")})
+		// To list identities in the organization that the person has joined is not enough without their bindings there.
+		there, err := w.CreateRole(w.rival, w.other.UID,
+			resource.Role{Name: "lister", Capabilities: resource.CapabilitySet("identity.list")})
 		must(t, err)
 		_, err = w.CreateBinding(w.rival, w.other.UID, resource.RoleBinding{Identity: owner.Identity, Role: there.UID})
 		must(t, err)
@@ -97,10 +108,10 @@ func TestLookupNames(t *testing.T) {
 	})
 }
 
-// An organization keeps the name that its operator typed.
+// TestBootstrapKeepsTheName checks that an organization keeps the name that its operator typed.
 func TestBootstrapKeepsTheName(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
-		for range 2 { // the second time it is there
+		for range 2 { // the second time, it already exists
 			g, _, err := w.Bootstrap(t.Context(), "Größe AG", resource.OrgUnspecified, person("zoe", "zoe"))
 			must(t, err)
 			if g.Name != "grosse-ag" || g.DisplayName != "Größe AG" {
@@ -127,7 +138,8 @@ func TestLookupNamesRefuses(t *testing.T) {
 	})
 }
 
-// A person is called as their provider tells it, with every sign-in, and paths keep the first name.
+// TestPeopleKeepTheirNames checks that every sign-in updates the display name of a person, and that the name in paths
+// stays.
 func TestPeopleKeepTheirNames(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
@@ -135,11 +147,12 @@ func TestPeopleKeepTheirNames(t *testing.T) {
 		for _, tt := range []struct{ told, name, display string }{
 			{"Zoe\u0308 Müller", "zoe muller", "Zoë Müller"},
 			{"Zoë Schmidt", "zoe muller", "Zoë Schmidt"},
-			{"", "zoe muller", "Zoë Schmidt"}, // a provider that tells no name takes none away
+			{"", "zoe muller", "Zoë Schmidt"}, // a sign-in without a name keeps the display name
 			{"\u202eadmin\n", "zoe muller", "admin"},
 		} {
 			l, err := w.store.SignIn(t.Context(), resource.SignIn{
-				Issuer: p.OIDC.Issuer, Subject: "zoe", Realm: p.Realm, Voucher: p.Voucher(), Name: tt.told, UpdateRoles: true, Register: true,
+				Issuer: p.OIDC.Issuer, Subject: "zoe", Realm: p.Realm, Voucher: p.Voucher(), Name: tt.told, UpdateRoles: true,
+				Register: true,
 			})
 			must(t, err)
 			i2, err := w.store.Identity(t.Context(), l.Identity.UID)
@@ -148,9 +161,11 @@ func TestPeopleKeepTheirNames(t *testing.T) {
 				t.Errorf("after %q: %q, %q", tt.told, i2.Name, i2.DisplayName)
 			}
 		}
-		before, err := w.store.SignIn(t.Context(), resource.SignIn{Issuer: p.OIDC.Issuer, Subject: "zoe", Realm: p.Realm, Voucher: p.Voucher(), Name: "admin"})
+		before, err := w.store.SignIn(t.Context(),
+			resource.SignIn{Issuer: p.OIDC.Issuer, Subject: "zoe", Realm: p.Realm, Voucher: p.Voucher(), Name: "admin"})
 		must(t, err)
-		again, err := w.store.SignIn(t.Context(), resource.SignIn{Issuer: p.OIDC.Issuer, Subject: "zoe", Realm: p.Realm, Voucher: p.Voucher(), Name: "admin"})
+		again, err := w.store.SignIn(t.Context(),
+			resource.SignIn{Issuer: p.OIDC.Issuer, Subject: "zoe", Realm: p.Realm, Voucher: p.Voucher(), Name: "admin"})
 		must(t, err)
 		if !again.Identity.UpdateTime.Equal(before.Identity.UpdateTime) {
 			t.Error("a sign-in that tells nothing new changes the identity")

@@ -10,51 +10,51 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// What was granted in the past is told to those who may see it now: a binding on a group to whoever holds
-// role_bindings.list there now. A group that is gone keeps its place below others, so that is whoever holds the
-// capability above it.
+// The caller's present capabilities decide what the caller may see of the past: a past binding on a group is visible
+// to callers who hold role_bindings.list on the group now. A deleted group keeps its place in the tree, so its
+// bindings are visible to callers who hold the capability on an ancestor.
 
-// CheckAccessAt is CheckAccess as of a time, or of now if that is zero. As of a time, callers see of their own bindings,
-// too, only those on groups whose bindings they may see now.
+// CheckAccessAt is CheckAccess for a time in the past, or for the present if asOf is zero. For the past, it returns
+// also the caller's own bindings only on groups whose bindings the caller may see now.
 func (s *Service) CheckAccessAt(
-	ctx context.Context, identity resource.UID, want resource.Capability, target resource.UID, at time.Time,
+	ctx context.Context, identity resource.UID, want resource.Capability, target resource.UID, asOf time.Time,
 ) (Access, error) {
-	if at.IsZero() {
+	if asOf.IsZero() {
 		return s.CheckAccess(ctx, identity, want, target)
 	}
 	if _, err := s.mayAsk(ctx, identity, target); err != nil {
 		return Access{}, err
 	}
-	if err := s.past.RequirePast(ctx, "as_of", at); err != nil {
+	if err := s.past.RequirePast(ctx, "as_of", asOf); err != nil {
 		return Access{}, err
 	}
-	allowed, err := s.authz.HeldAt(ctx, identity, want, target, at)
+	allowed, err := s.authz.HeldAt(ctx, identity, want, target, asOf)
 	if err != nil {
 		return Access{}, err
 	}
-	seen, incomplete := s.seenFrom(ctx, target, false)
-	q := grantlog.Query{At: at, Groups: seen, Identity: identity}
+	seen, incomplete := s.visibleAncestors(ctx, target, false)
+	q := grantlog.Query{At: asOf, Groups: seen, Identity: identity}
 	got, err := s.pastBindings(ctx, q, want, page.Request{Size: maxReasons, Order: grantlog.BindingList.Default})
 	return Access{Page: got, Allowed: allowed, Incomplete: incomplete}, err
 }
 
-// pastHolders returns a page of the bindings that gave a capability on a resource at a time.
+// pastHolders returns a page of the bindings that gave a capability on a resource at a time in the past.
 func (s *Service) pastHolders(
-	ctx context.Context, want resource.Capability, target resource.UID, at time.Time, req page.Request,
+	ctx context.Context, want resource.Capability, target resource.UID, asOf time.Time, req page.Request,
 ) (Access, error) {
-	if err := s.past.RequirePast(ctx, "as_of", at); err != nil {
+	if err := s.past.RequirePast(ctx, "as_of", asOf); err != nil {
 		return Access{}, err
 	}
-	seen, incomplete := s.seenFrom(ctx, target, false)
-	got, err := s.pastBindings(ctx, grantlog.Query{At: at, Groups: seen}, want, req)
+	seen, incomplete := s.visibleAncestors(ctx, target, false)
+	got, err := s.pastBindings(ctx, grantlog.Query{At: asOf, Groups: seen}, want, req)
 	if err != nil {
 		return Access{}, err
 	}
 	return Access{Page: page.Finish(s.pages, req, got), Allowed: got.Total > 0, Incomplete: incomplete}, nil
 }
 
-// pastBindings returns a page of the bindings that a query asks for, of roles that had a capability then, or of all
-// if that is 0.
+// pastBindings returns a page of the bindings that a query selects and whose roles had the capability want at that
+// time. If want is 0, it returns the bindings of all roles.
 func (s *Service) pastBindings(
 	ctx context.Context, q grantlog.Query, want resource.Capability, req page.Request,
 ) (none page.Page[resource.BoundRole], _ error) {
@@ -78,17 +78,17 @@ func (s *Service) pastBindings(
 	return got, err
 }
 
-// A PastFilter says which bindings ListPastBindings returns: those that counted on Place, made there or above it; those
-// of Identity; or those that are both.
+// A PastFilter selects the bindings that were active on Place or above it, the bindings of Identity, or, if both are
+// set, the bindings of Identity on Place or above it.
 type PastFilter struct {
 	Place    resource.UID `json:"place,omitempty"`
 	Identity resource.UID `json:"identity,omitempty"`
 	At       time.Time    `json:"at,omitzero"`
 }
 
-// ListPastBindings returns a page of the bindings that counted at a time, in the groups in which the caller holds
-// role_bindings.list now. If there is a place, the caller needs it there. A page token has what is left out of the
-// filter.
+// ListPastBindings returns a page of the bindings that were active at a time, on groups on which the caller holds
+// role_bindings.list now. If the filter has a place, the caller needs the capability there. A page token replaces
+// fields that are missing in the filter.
 func (s *Service) ListPastBindings(ctx context.Context, f PastFilter, p page.Params) (Access, error) {
 	f, req, err := page.Resume(s.pages, grantlog.BindingList, f, p)
 	if err != nil {
@@ -101,13 +101,13 @@ func (s *Service) ListPastBindings(ctx context.Context, f PastFilter, p page.Par
 		if err := s.authz.Require(ctx, resource.RoleBindingsList, f.Place); err != nil {
 			return Access{}, err
 		}
-		q.Groups, incomplete = s.seenFrom(ctx, f.Place, false)
+		q.Groups, incomplete = s.visibleAncestors(ctx, f.Place, false)
 	case f.Identity != "":
 		if q.Under, err = s.authz.Reach(ctx, resource.RoleBindingsList); err != nil {
 			return Access{}, err
 		}
 	default:
-		return Access{}, fault.Field("place_uid", "or identity_uid is required")
+		return Access{}, fault.Field("place_uid", "is required unless identity_uid is set")
 	}
 	if f.At.IsZero() {
 		return Access{}, fault.Field("as_of", "is required")
@@ -116,7 +116,7 @@ func (s *Service) ListPastBindings(ctx context.Context, f PastFilter, p page.Par
 		return Access{}, err
 	}
 	if f.Place == "" && len(q.Under) == 0 {
-		return Access{}, nil // of nothing
+		return Access{}, nil // the caller may see no bindings
 	}
 	got, err := s.pastBindings(ctx, q, 0, req)
 	if err != nil {
@@ -125,15 +125,15 @@ func (s *Service) ListPastBindings(ctx context.Context, f PastFilter, p page.Par
 	return Access{Page: page.Finish(s.pages, req, got), Allowed: got.Total > 0, Incomplete: incomplete}, nil
 }
 
-// A PastGroup is a group as it was at a time.
+// A PastGroup is the state of a group at a time in the past.
 type PastGroup = grantlog.PastGroup
 
-// ListPastGroups returns a page of the groups that were directly in another at a time. The caller needs groups.list on
-// that one now.
+// ListPastGroups returns a page of the groups that were direct children of parent at a time in the past. The caller
+// needs groups.list on parent now.
 func (s *Service) ListPastGroups(
-	ctx context.Context, parent resource.UID, at time.Time, p page.Params,
+	ctx context.Context, parent resource.UID, asOf time.Time, p page.Params,
 ) (none page.Page[PastGroup], _ error) {
-	f, req, err := page.Resume(s.pages, grantlog.GroupList, PastFilter{Place: parent, At: at}, p)
+	f, req, err := page.Resume(s.pages, grantlog.GroupList, PastFilter{Place: parent, At: asOf}, p)
 	if err != nil {
 		return none, err
 	}
@@ -153,31 +153,31 @@ func (s *Service) ListPastGroups(
 	return page.Finish(s.pages, req, got), nil
 }
 
-// A DiffFilter says what DiffAccess compares: what counts on Place and below it, or, without a place, all bindings that
-// the caller may list.
+// A DiffFilter selects the bindings that DiffAccess compares: the bindings that give access on Place and below it, or,
+// without a place, all bindings that the caller may list.
 type DiffFilter struct {
 	From  time.Time    `json:"from,omitzero"`
 	To    time.Time    `json:"to,omitzero"`
 	Place resource.UID `json:"place,omitempty"`
 }
 
-// A GrantDiff is a role that somebody has gained or lost.
+// A GrantDiff is a role that an identity has gained or lost.
 type GrantDiff = grantlog.GrantDiff
 
-// A RoleDiff is a role that allows something else than before.
+// A RoleDiff is a role whose capabilities have changed.
 type RoleDiff = grantlog.RoleDiff
 
-// A Diff is a page of who has gained and lost a role between two times. Roles that allow something else than before are
-// on the first page.
+// A Diff is a page of the roles that identities gained and lost between two times. The first page also has the roles
+// whose capabilities have changed.
 type Diff struct {
 	page.Page[GrantDiff]
 	Roles      []RoleDiff
 	Incomplete bool // there are groups above the place whose bindings the caller must not see
 }
 
-// DiffAccess returns a page of who has gained and lost a role between two times. The caller needs role_bindings.list on
-// the place, if there is one. Bindings on groups where the caller does not hold it are left out. A page token has what is
-// left out of the filter.
+// DiffAccess returns a page of the roles that identities gained and lost between two times. If the filter has a place,
+// the caller needs role_bindings.list there. DiffAccess leaves out bindings on groups on which the caller does not hold
+// that capability. A page token replaces fields that are missing in the filter.
 func (s *Service) DiffAccess(ctx context.Context, f DiffFilter, p page.Params) (Diff, error) {
 	f, req, err := page.Resume(s.pages, grantlog.DiffList, f, p)
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *Service) DiffAccess(ctx context.Context, f DiffFilter, p page.Params) (
 			return Diff{}, err
 		}
 		q.Under = []resource.UID{f.Place}
-		q.Groups, out.Incomplete = s.seenFrom(ctx, f.Place, false)
+		q.Groups, out.Incomplete = s.visibleAncestors(ctx, f.Place, false)
 	} else if q.Under, err = s.authz.Reach(ctx, resource.RoleBindingsList); err != nil {
 		return Diff{}, err
 	}
@@ -214,7 +214,7 @@ func (s *Service) DiffAccess(ctx context.Context, f DiffFilter, p page.Params) (
 	return out, err
 }
 
-// checkDiff checks the times of a comparison.
+// checkDiff checks the times of a filter.
 func (s *Service) checkDiff(ctx context.Context, f DiffFilter) error {
 	var bad []fault.Violation
 	if f.From.IsZero() {
@@ -235,15 +235,15 @@ func (s *Service) checkDiff(ctx context.Context, f DiffFilter) error {
 	return s.past.RequirePast(ctx, "from_time", f.From)
 }
 
-// roleDiffs returns the roles that a comparison is about and that the caller may see now: those of the service, and
-// those of groups on which the caller holds roles.list.
+// roleDiffs returns the changed roles that the caller may see now: managed roles, and roles of groups on which the
+// caller holds roles.list.
 func (s *Service) roleDiffs(ctx context.Context, q grantlog.DiffQuery) (seen []RoleDiff, _ error) {
 	var orgs []resource.UID
 	for _, uid := range q.Under {
 		orgs = append(orgs, uid.Root())
 	}
-	all, err := s.past.DiffRoles(ctx, q.From, q.To, orgs)
-	for _, r := range all {
+	changed, err := s.past.DiffRoles(ctx, q.From, q.To, orgs)
+	for _, r := range changed {
 		if r.UID.IsRoot() || s.authz.Require(ctx, resource.RolesList, r.UID) == nil {
 			seen = append(seen, r)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// over returns a time that is over, and before which all was changed that has been. Every change has a millisecond of its
-// own, so that many in a row are dated later than they were made.
+// over waits until all changes are in the past and returns the time. Each change has its own millisecond, so many
+// changes in a row can have later times than the clock.
 func (w *world) over() time.Time {
 	w.t.Helper()
 	var last int64
@@ -26,7 +26,7 @@ func (w *world) over() time.Time {
 	return at
 }
 
-// TestOldHistoryIsDeleted: history is kept for as long as the operator has set, and no longer.
+// TestOldHistoryIsDeleted checks that history is deleted after the time that the operator has set.
 func TestOldHistoryIsDeleted(t *testing.T) {
 	each(t, iam.Config{KeepHistory: time.Millisecond}, func(t *testing.T, w *world) {
 		at := w.over()
@@ -55,7 +55,7 @@ func TestOldHistoryIsDeleted(t *testing.T) {
 	})
 }
 
-// TestPagesOfThePast: a page token has the time that was asked about, and belongs to it.
+// TestPagesOfThePast checks that a page token contains the time of its list, and is valid only for that time.
 func TestPagesOfThePast(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		viewer := resource.ManagedRoleUID("viewer")
@@ -71,7 +71,7 @@ func TestPagesOfThePast(t *testing.T) {
 		for asked := at; ; asked = (time.Time{}) {
 			got, err := w.ListAccessAt(w.owner, resource.GroupsList, w.acme.UID, asked, p)
 			must(t, err)
-			if seen += len(got.Items); got.Total != 4 { // the owner, and three
+			if seen += len(got.Items); got.Total != 4 { // the owner and three others
 				t.Fatalf("as of %s there were %d", at, got.Total)
 			}
 			if p.Token = got.Next; p.Token == "" {

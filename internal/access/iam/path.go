@@ -13,19 +13,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// maxAtPath is how many resources of one path are returned. Few kinds can have more than one.
+// maxAtPath is the greatest number of resources that ResolvePath returns. Only few kinds can have several resources at
+// one path.
 const maxAtPath = 20
 
-// maxPath is the greatest length of a path in bytes: as many names as it can have, each of 1,024.
+// maxPath is the greatest length of a path in bytes: store.MaxNames names of 1,024 bytes, with their slashes.
 const maxPath = store.MaxNames * 1025
 
-// A pathKind is a kind whose resources have paths.
+// A pathKind is a kind of resources that have paths.
 type pathKind struct {
 	label  string
-	mayGet func(s *Service, ctx context.Context, uid resource.UID) error // what the method that gets one requires
+	mayGet func(s *Service, ctx context.Context, uid resource.UID) error // authorization to get a resource
 }
 
-// pathKinds are the kinds whose resources have paths, by their table.
+// pathKinds are the kinds of resources that have paths, by their tables.
 var pathKinds = map[string]pathKind{
 	"groups":             {"group", requires(resource.GroupsList)},
 	"identities":         {"identity", (*Service).mayGetIdentity},
@@ -38,10 +39,10 @@ func requires(want resource.Capability) func(*Service, context.Context, resource
 	return func(s *Service, ctx context.Context, uid resource.UID) error { return s.authz.Require(ctx, want, uid) }
 }
 
-// ResolvePath returns the resources of a kind at a path of names, root first, that the caller may
-// get. Paths that end elsewhere are fault.NotFound, whether or not anything is there. The names on
-// the way are not checked: whoever holds a role on a folder knows its path, because images are
-// pulled by it.
+// ResolvePath returns the resources of a kind at a path of names, root first, that the caller may get. It returns
+// fault.NotFound if there is no such resource, and also if the caller may not get it. The caller need not be allowed
+// to get the groups along the path: a caller with a role on a folder knows its path, because it is part of the
+// references of images.
 func (s *Service) ResolvePath(ctx context.Context, kind, path string) ([]resource.UID, error) {
 	if _, err := authz.RequireCaller(ctx); err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A path is found by whoever may get what is at its end, whether or not they see the groups on the
-// way. For everybody else it does not exist.
+// TestResolvePath checks that callers find resources that they may get, whether or not they see the groups along the
+// path. Other resources do not exist for them.
 func TestResolvePath(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		web := w.group(w.acme.UID, "web")
@@ -30,7 +30,8 @@ func TestResolvePath(t *testing.T) {
 		must(t, w.store.InsertRepo(t.Context(), repo))
 		ci, err := w.CreateIdentity(w.owner, web.UID, person("ci", "ci"))
 		must(t, err)
-		role, err := w.CreateRole(w.owner, web.UID, resource.Role{Name: "puller", Capabilities: resource.CapabilitySet("repo.list")})
+		role, err := w.CreateRole(w.owner, web.UID,
+			resource.Role{Name: "puller", Capabilities: resource.CapabilitySet("repo.list")})
 		must(t, err)
 		idp, err := w.CreateProvider(w.owner, web.UID, provider(func(p *resource.IdentityProvider) { p.Name = "okta" }))
 		must(t, err)
@@ -49,42 +50,54 @@ func TestResolvePath(t *testing.T) {
 		tests := map[string]struct {
 			as         context.Context
 			kind, path string
-			want       resource.UID // "" where there is nothing
+			want       resource.UID // "" if nothing is found
 		}{
-			"a folder below a hidden organization":       {editor, "groups", "acme/web", web.UID},
-			"with a slash before it":                     {editor, "groups", "/acme/web", web.UID},
-			"below the folder":                           {editor, "groups", "acme/web/deep", deep.UID},
-			"a repo":                                     {editor, "repos", "acme/web/app", repo.UID},
-			"an identity":                                {editor, "identities", "acme/web/ci", ci.UID},
-			"a role":                                     {editor, "roles", "acme/web/puller", role.UID},
-			"a provider":                                 {editor, "identity_providers", "acme/web/okta", idp.UID},
-			"a managed role":                             {editor, "roles", "viewer", resource.ManagedRoleUID("viewer")},
-			"the organization itself":                    {editor, "groups", "acme", ""},
-			"a folder beside":                            {editor, "groups", "acme/beside", ""},
-			"nothing":                                    {editor, "groups", "acme/nothing", ""},
-			"a repo where there is a folder":             {editor, "repos", "acme/web", ""},
-			"another organization's folder":              {editor, "groups", "other/web", ""},
-			"a name in capitals":                         {editor, "groups", "acme/Web", ""},
-			"a quote":                                    {editor, "groups", "acme/web' OR '1'='1", ""},
-			"a pattern":                                  {editor, "groups", "acme/%", ""},
-			"the owner of the organization":              {w.owner, "groups", "acme/web/deep", deep.UID},
-			"the owner, elsewhere":                       {w.owner, "groups", "other/web", ""},
-			"another organization's owner":               {w.rival, "groups", "acme/web", ""},
-			"another organization's owner, a repo":       {w.rival, "repos", "acme/web/app", ""},
-			"another organization's owner, at home":      {w.rival, "groups", "other/web", rivalWeb.UID},
-			"with another kind's capability":             {grouper, "repos", "acme/web/app", ""},
-			"with another kind's, a managed role":        {grouper, "roles", "viewer", ""},
-			"with the kind's own":                        {lister, "repos", "acme/web/app", repo.UID},
-			"a group with the capability for repos":      {lister, "groups", "acme/web", ""},
-			"a workload, itself":                         {w.as(ci.UID), "identities", "acme/web/ci", ci.UID},
-			"a workload, its folder":                     {w.as(ci.UID), "groups", "acme/web", ""},
-			"a workload, itself, narrowed":               {narrow(w.as(ci.UID), resource.Narrowing{Caps: &repos}), "identities", "acme/web/ci", ""},
-			"a stranger":                                 {stranger, "groups", "acme/web", ""},
-			"narrowed to a capability that helps":        {narrow(editor, resource.Narrowing{Caps: &repos}), "repos", "acme/web/app", repo.UID},
-			"narrowed to a capability that does not":     {narrow(editor, resource.Narrowing{Caps: &repos}), "groups", "acme/web", ""},
-			"narrowed to a folder below":                 {narrow(editor, resource.Narrowing{Scopes: []resource.UID{deep.UID}}), "groups", "acme/web", ""},
-			"narrowed to a folder below, and asks there": {narrow(editor, resource.Narrowing{Scopes: []resource.UID{deep.UID}}), "groups", "acme/web/deep", deep.UID},
-			"an owner narrowed to a folder":              {narrow(w.owner, resource.Narrowing{Scopes: []resource.UID{beside.UID}}), "groups", "acme/web", ""},
+			"a folder below a hidden organization":  {editor, "groups", "acme/web", web.UID},
+			"with a slash before it":                {editor, "groups", "/acme/web", web.UID},
+			"below the folder":                      {editor, "groups", "acme/web/deep", deep.UID},
+			"a repo":                                {editor, "repos", "acme/web/app", repo.UID},
+			"an identity":                           {editor, "identities", "acme/web/ci", ci.UID},
+			"a role":                                {editor, "roles", "acme/web/puller", role.UID},
+			"a provider":                            {editor, "identity_providers", "acme/web/okta", idp.UID},
+			"a managed role":                        {editor, "roles", "viewer", resource.ManagedRoleUID("viewer")},
+			"the organization itself":               {editor, "groups", "acme", ""},
+			"a folder beside":                       {editor, "groups", "acme/beside", ""},
+			"nothing":                               {editor, "groups", "acme/nothing", ""},
+			"a repo where there is a folder":        {editor, "repos", "acme/web", ""},
+			"another organization's folder":         {editor, "groups", "other/web", ""},
+			"a name in capitals":                    {editor, "groups", "acme/Web", ""},
+			"a quote":                               {editor, "groups", "acme/web' OR '1'='1", ""},
+			"a pattern":                             {editor, "groups", "acme/%", ""},
+			"the owner of the organization":         {w.owner, "groups", "acme/web/deep", deep.UID},
+			"the owner, elsewhere":                  {w.owner, "groups", "other/web", ""},
+			"another organization's owner":          {w.rival, "groups", "acme/web", ""},
+			"another organization's owner, a repo":  {w.rival, "repos", "acme/web/app", ""},
+			"another organization's owner, at home": {w.rival, "groups", "other/web", rivalWeb.UID},
+			"with another kind's capability":        {grouper, "repos", "acme/web/app", ""},
+			"with another kind's, a managed role":   {grouper, "roles", "viewer", ""},
+			"with the kind's own":                   {lister, "repos", "acme/web/app", repo.UID},
+			"a group with the capability for repos": {lister, "groups", "acme/web", ""},
+			"a workload, itself":                    {w.as(ci.UID), "identities", "acme/web/ci", ci.UID},
+			"a workload, its folder":                {w.as(ci.UID), "groups", "acme/web", ""},
+			"a workload, itself, narrowed": {
+				narrow(w.as(ci.UID), resource.Narrowing{Caps: &repos}), "identities", "acme/web/ci", "",
+			},
+			"a stranger": {stranger, "groups", "acme/web", ""},
+			"narrowed to a capability that helps": {
+				narrow(editor, resource.Narrowing{Caps: &repos}), "repos", "acme/web/app", repo.UID,
+			},
+			"narrowed to a capability that does not": {
+				narrow(editor, resource.Narrowing{Caps: &repos}), "groups", "acme/web", "",
+			},
+			"narrowed to a folder below": {
+				narrow(editor, resource.Narrowing{Scopes: []resource.UID{deep.UID}}), "groups", "acme/web", "",
+			},
+			"narrowed to a folder below, and asks there": {
+				narrow(editor, resource.Narrowing{Scopes: []resource.UID{deep.UID}}), "groups", "acme/web/deep", deep.UID,
+			},
+			"an owner narrowed to a folder": {
+				narrow(w.owner, resource.Narrowing{Scopes: []resource.UID{beside.UID}}), "groups", "acme/web", "",
+			},
 		}
 		for name, tt := range tests {
 			got, err := w.ResolvePath(tt.as, tt.kind, tt.path)
@@ -94,7 +107,7 @@ func TestResolvePath(t *testing.T) {
 				}
 				continue
 			}
-			// What is hidden is told in the words of what is not there.
+			// The error for a hidden resource is the error for a resource that does not exist.
 			missing := fault.Missing(labels[tt.kind], strings.TrimPrefix(tt.path, "/"))
 			if diff := cmp.Diff(missing, err, cmp.AllowUnexported(fault.Error{})); got != nil || diff != "" {
 				t.Errorf("%s: %v, %s", name, got, diff)
@@ -103,7 +116,7 @@ func TestResolvePath(t *testing.T) {
 	})
 }
 
-// Identities of one group may have one name, and a path finds the first twenty of them.
+// TestResolvePathOfMany checks that a path returns the first twenty identities of a group with the same name.
 func TestResolvePathOfMany(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		var all []resource.UID
@@ -121,7 +134,7 @@ func TestResolvePathOfMany(t *testing.T) {
 	})
 }
 
-// What is wrong with a request does not depend on what there is.
+// TestResolvePathRefuses checks that the error of an invalid request does not depend on stored resources.
 func TestResolvePathRefuses(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		for name, tt := range map[string]struct {

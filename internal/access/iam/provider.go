@@ -13,7 +13,7 @@ import (
 )
 
 // CreateProvider creates an identity provider in a group. The caller needs identity_providers.create and
-// role_bindings.create there, and every capability of the default role, which new people get.
+// role_bindings.create there, and every capability of the default role, which people get at their first sign-in.
 func (s *Service) CreateProvider(
 	ctx context.Context, parent resource.UID, p resource.IdentityProvider,
 ) (resource.IdentityProvider, error) {
@@ -41,8 +41,8 @@ func (s *Service) seal(p *resource.IdentityProvider) {
 	}
 }
 
-// requireWithBind checks a capability together with role_bindings.create, for
-// resources that lead to bindings later.
+// requireWithBind checks that the caller holds want and role_bindings.create. It is
+// for resources that create bindings later.
 func (s *Service) requireWithBind(ctx context.Context, want resource.Capability, target resource.UID) error {
 	if err := s.authz.Require(ctx, want, target); err != nil {
 		return err
@@ -55,15 +55,15 @@ func (s *Service) GetProvider(ctx context.Context, uid resource.UID) (resource.I
 	return authz.Get(ctx, s.authz, resource.IdentityProvidersList, uid, s.store.Provider)
 }
 
-// UpdateProvider applies change to a provider. The caller needs identity_providers.update and
-// role_bindings.create on it. To change anything but its name and description, the caller also needs everything
-// that its default role and its mappings give, where they give it: whoever decides whom a provider vouches for
-// decides who gets that. The correlation rule cannot be changed once it is set.
+// UpdateProvider applies change to a provider. The caller needs identity_providers.update and role_bindings.create on
+// it. To change anything except its name and description, the caller must also be allowed to give the roles of its
+// default role and its mappings, because a caller who decides for whom a provider vouches decides who gets these
+// roles. The correlation rule cannot be changed once it is set.
 //
-// If the issuer or client that the provider trusts changes, its people become new people, and its client
-// secret, which belonged to the old issuer, is removed. With keepPeople, those whom the caller may become stay
-// who they are. The people of a provider that the operator trusts belong to the installation, and none of them
-// is kept.
+// If the issuer or the client of the provider changes, the people who sign in with it become new identities, and the
+// client secret, which belonged to the old issuer, is removed. If keepPeople is true, people remain the same
+// identities if the caller holds all their capabilities: see authz.Checker.RequireBecome. No people are kept if the
+// operator trusts the provider, because then they belong to the installation.
 func (s *Service) UpdateProvider(
 	ctx context.Context, uid resource.UID, keepPeople bool, change func(*resource.IdentityProvider) error,
 ) (resource.IdentityProvider, error) {
@@ -79,7 +79,7 @@ func (s *Service) UpdateProvider(
 			return nil, err
 		}
 		p.UID, p.CreateTime, p.Trusted = before.UID, before.CreateTime, before.Trusted
-		// Clients that do not know the field send false.
+		// Clients that do not know the field send false, so an update cannot disable it.
 		p.SharedRedirect = p.SharedRedirect || before.SharedRedirect
 		if err := p.Validate(); err != nil {
 			return nil, err
@@ -93,7 +93,7 @@ func (s *Service) UpdateProvider(
 		if keepPeople && !before.Trusted {
 			keep = func(person resource.UID) bool { return s.authz.RequireBecome(ctx, person) == nil }
 		}
-		// Neither whom it vouches for nor what they get is another.
+		// The people for whom the provider vouches and the roles that they get are the same as before.
 		if reflect.DeepEqual(oidc, *p.OIDC) && before.Disabled == p.Disabled && before.DefaultRole == p.DefaultRole {
 			return keep, s.authz.RequireRole(ctx, uid.Parent(), p.DefaultRole, "default_role", forever)
 		}
@@ -102,9 +102,8 @@ func (s *Service) UpdateProvider(
 	})
 }
 
-// resetTrust removes what depended on the issuer and client that a provider trusted before, if those have
-// changed: the trust of the operator, who has not reviewed the new ones, and the client secret, which the new
-// issuer must not see.
+// resetTrust resets two fields if the issuer or the client of a provider has changed: Trusted, because the operator has
+// not reviewed the new issuer, and the client secret, because the new issuer must not get the old one.
 func resetTrust(before resource.OIDC, p *resource.IdentityProvider) error {
 	if p.OIDC.SameBeliefs(before) {
 		return nil
@@ -116,12 +115,12 @@ func resetTrust(before resource.OIDC, p *resource.IdentityProvider) error {
 	p.OIDC.ClientSecret = resource.Secret{}
 	if !p.OIDC.PKCE {
 		return fault.Field("oidc.client_secret",
-			"is required with another issuer or client: the one before was for those before")
+			"is required, because the issuer or the client has changed: the old secret was for the old ones")
 	}
 	return nil
 }
 
-// mayGrantProviderRoles checks that the caller may grant every role that a provider gives.
+// mayGrantProviderRoles checks that the caller may give every role that a provider gives.
 func (s *Service) mayGrantProviderRoles(
 	ctx context.Context, p resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping,
 ) error {
@@ -132,9 +131,10 @@ func (s *Service) mayGrantProviderRoles(
 	return err
 }
 
-// TrustProvider records whether the operator trusts a provider to speak for
-// its issuer to the whole installation. Its people become the installation's,
-// or only its own again; those who are known there already stay separate.
+// TrustProvider records whether the operator trusts a provider to vouch for the
+// people of its issuer in the whole installation. The people of the provider move to
+// the realm of the issuer, or back to the provider's own realm, except people whose
+// subject already exists there.
 func (s *Service) TrustProvider(
 	ctx context.Context, uid resource.UID, trusted bool,
 ) (resource.IdentityProvider, error) {

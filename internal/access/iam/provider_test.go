@@ -50,7 +50,7 @@ func TestProviders(t *testing.T) {
 				t.Errorf("event %s holds the secret: %s", e.Type, e.After)
 			}
 		}
-		// Another field is changed, and the secret stays; PKCE alone is enough.
+		// A change of another field keeps the secret. PKCE alone is enough.
 		p, err = w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error {
 			p.Description = "x"
 			return nil
@@ -68,7 +68,7 @@ func TestProviders(t *testing.T) {
 			return nil
 		})
 		must(t, err)
-		// The correlation rule is written once.
+		// The correlation rule cannot be changed once it is set.
 		rule := func(r resource.CorrelationRule) error {
 			_, err := w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error {
 				p.OIDC.CorrelationRule = r
@@ -91,17 +91,33 @@ func TestBadProviders(t *testing.T) {
 			p    resource.IdentityProvider
 			code error
 		}{
-			"no default role":  {w.owner, provider(func(p *resource.IdentityProvider) { p.DefaultRole = "" }), fault.InvalidArgument},
+			"no default role": {
+				w.owner, provider(func(p *resource.IdentityProvider) { p.DefaultRole = "" }), fault.InvalidArgument,
+			},
 			"no configuration": {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC = nil }), fault.InvalidArgument},
-			"no issuer":        {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.Issuer = "" }), fault.InvalidArgument},
-			"no client":        {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.ClientID = "" }), fault.InvalidArgument},
+			"no issuer": {
+				w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.Issuer = "" }), fault.InvalidArgument,
+			},
+			"no client": {
+				w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.ClientID = "" }), fault.InvalidArgument,
+			},
 			"an endless secret": {w.owner, provider(func(p *resource.IdentityProvider) {
 				p.OIDC.ClientSecret.Plain = strings.Repeat("x", 2049)
 			}), fault.InvalidArgument},
-			"a scope with a space":     {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.AdditionalScopes = []string{"a b"} }), fault.InvalidArgument},
-			"no such rule":             {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.CorrelationRule = 3 }), fault.InvalidArgument},
-			"no such role":             {w.owner, provider(func(p *resource.IdentityProvider) { p.DefaultRole = resource.NewRoot() }), fault.NotFound},
-			"a role from elsewhere":    {w.owner, provider(func(p *resource.IdentityProvider) { p.DefaultRole = w.other.UID.NewChild() }), fault.InvalidArgument},
+			"a scope with a space": {
+				w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.AdditionalScopes = []string{"a b"} }),
+				fault.InvalidArgument,
+			},
+			"no such rule": {
+				w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.CorrelationRule = 3 }), fault.InvalidArgument,
+			},
+			"no such role": {
+				w.owner, provider(func(p *resource.IdentityProvider) { p.DefaultRole = resource.NewRoot() }), fault.NotFound,
+			},
+			"a role from elsewhere": {
+				w.owner, provider(func(p *resource.IdentityProvider) { p.DefaultRole = w.other.UID.NewChild() }),
+				fault.InvalidArgument,
+			},
 			"more than the caller has": {weak, provider(same), fault.PermissionDenied},
 			"without bindings.create":  {lone, provider(same), fault.PermissionDenied},
 			"in another's":             {w.rival, provider(same), fault.PermissionDenied},
@@ -119,8 +135,8 @@ func TestBadProviders(t *testing.T) {
 	})
 }
 
-// TestProviderSecret changes the issuer of a provider: the client secret is
-// not kept for the new issuer.
+// TestProviderSecret changes the issuer of a provider. The new issuer must not get
+// the old client secret.
 func TestProviderSecret(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(func(p *resource.IdentityProvider) {
@@ -197,7 +213,8 @@ func TestMappings(t *testing.T) {
 			t.Errorf("%d mappings, %v", all.Total, err)
 		}
 		err = w.DeleteProvider(w.owner, p.UID)
-		if want(t, "a provider in use", err, fault.FailedPrecondition); err != nil && fault.From(err).Unmet[0].Description != "cannot delete identity provider used by external group role mappings" {
+		if want(t, "a provider in use", err, fault.FailedPrecondition); err != nil &&
+			fault.From(err).Unmet[0].Description != "cannot delete identity provider used by external group role mappings" {
 			t.Errorf("unmet = %v", fault.From(err).Unmet)
 		}
 		_, err = w.DeleteMappings(w.owner, p.UID, []resource.UID{m.UID, w.acme.UID.NewChild()})
@@ -236,7 +253,8 @@ func TestInvites(t *testing.T) {
 		if err != nil || got.Total != 1 || got.Items[0].Code != "" {
 			t.Errorf("by key: %+v, %v", got, err)
 		}
-		for name, ttl := range map[string]time.Duration{"no time": 0, "back in time": -time.Hour, "too long": 31 * 24 * time.Hour} {
+		for name, ttl := range map[string]time.Duration{"no time": 0, "back in time": -time.Hour,
+			"too long": 31 * 24 * time.Hour} {
 			_, err := w.CreateInvite(w.owner, w.acme.UID, resource.GroupInvite{Role: viewer}, ttl)
 			want(t, name, err, fault.InvalidArgument)
 		}
@@ -323,7 +341,8 @@ func TestWhatHoldsARole(t *testing.T) {
 		_, err = w.CreateInvite(w.owner, w.acme.UID, resource.GroupInvite{Role: r.UID}, time.Hour)
 		must(t, err)
 		err = w.DeleteRole(w.owner, r.UID)
-		const text = "Precondition failed: cannot delete role used by role bindings, group invites, identity providers, external group role mappings"
+		const text = "Precondition failed: cannot delete role used by role bindings, group invites, identity providers, " +
+			"external group role mappings"
 		if err == nil || err.Error() != text || len(fault.From(err).Unmet) != 4 {
 			t.Errorf("error = %v", err)
 		}
@@ -397,7 +416,7 @@ func TestAccess(t *testing.T) {
 			w.owner, resource.GroupsDelete, deep.UID, page.Params{Size: 2, OrderBy: "create_time"},
 		)
 		must(t, err)
-		if who.Total != 3 || len(who.Items) != 2 || who.Next == "" || who.Incomplete { // the owner, above, here
+		if who.Total != 3 || len(who.Items) != 2 || who.Next == "" || who.Incomplete {
 			t.Errorf("who = %+v", who)
 		}
 		rest, err := w.ListAccess(
@@ -424,9 +443,9 @@ func TestAccess(t *testing.T) {
 	})
 }
 
-// TestSharedRedirect: new providers use the shared redirect address. One of the
-// version before is moved to it by an update, and none is moved away by a client
-// that does not know the field.
+// TestSharedRedirect checks that new providers use the shared redirect address, that
+// an update can move a provider of the previous version to it, and that a client that
+// does not know the field cannot move a provider away.
 func TestSharedRedirect(t *testing.T) {
 	each(t, iam.Config{Key: secret.NewKey()}, func(t *testing.T, w *world) {
 		made, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
@@ -435,7 +454,7 @@ func TestSharedRedirect(t *testing.T) {
 		}
 		old := provider(func(p *resource.IdentityProvider) {
 			p.UID, p.CreateTime, p.UpdateTime = w.acme.UID.NewChild(), made.CreateTime, made.UpdateTime
-			p.OIDC.PKCE = true // a secret would have to be sealed
+			p.OIDC.PKCE = true // a secret would need an encryption key
 		})
 		must(t, w.store.InsertProvider(t.Context(), old))
 		for _, want := range []bool{false, true, false} {

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	reportEvery = 7 * 24 * time.Hour
-	lookEvery   = time.Hour // for groups that are due
-	reportPage  = 1000
-	reportMost  = 100_000 // of a kind that are looked at for one report
-	reportFirst = 50      // that are listed in one
+	reportEvery  = 7 * 24 * time.Hour // time between two reports of a group
+	reportCheck  = time.Hour          // time between two checks for groups that need a report
+	reportPage   = 1000               // resources in one query
+	reportMax    = 100_000            // resources of one kind that a report considers
+	reportListed = 50                 // resources that a report lists
 )
 
-// runReports tells groups what is not used until ctx ends.
+// runReports reports unused access to groups until ctx ends.
 func (s *Service) runReports(ctx context.Context, log *slog.Logger) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(reportCheck)
 	defer tick.Stop()
 	for {
 		s.reportUnused(ctx, log)
@@ -31,7 +31,8 @@ func (s *Service) runReports(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// reportUnused tells every group with a subscription once a week what is not used there. Every replica may run it.
+// reportUnused emits a report of unused access for every group with a subscription, once a week. Every replica may run
+// it.
 func (s *Service) reportUnused(ctx context.Context, log *slog.Logger) {
 	earliest, _ := s.store.Clock()
 	before := earliest.Add(-reportEvery)
@@ -46,34 +47,35 @@ func (s *Service) reportUnused(ctx context.Context, log *slog.Logger) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		log.WarnContext(ctx, "a group was not told what is unused", "error", err)
+		log.WarnContext(ctx, "report unused access", "error", err)
 	}
 }
 
-// unusedReport counts what is not used in a group and below it. Whom that concerns is not in it.
+// unusedReport counts the unused resources in a group and below it. The report does not name identities.
 func (s *Service) unusedReport(ctx context.Context, group resource.UID) (r resource.UnusedReport, err error) {
 	r = resource.UnusedReport{Group: group, Since: DefaultUnused}
 	if r.RecordedSince, err = s.past.UsesRecordedSince(ctx); err != nil {
 		return r, err
 	}
-	_, now := s.store.Clock()
+	_, latest := s.store.Clock()
 	for _, kind := range unusedKinds {
 		total := resource.UnusedTotal{Kind: kind.kind}
-		req := page.Request{Size: reportPage, Order: unusedList.Default}
+		q := unusedQuery{under: []resource.UID{group}, cutoff: latest.Add(-DefaultUnused)}
+		q.req = page.Request{Size: reportPage, Order: unusedList.Default}
 		for {
-			got, err := kind.read(s, ctx, unusedQuery{under: []resource.UID{group}, req: req, cutoff: now.Add(-DefaultUnused)})
+			got, err := kind.read(s, ctx, q)
 			if err != nil {
 				return r, err
 			}
 			total.Looked = min(total.Looked+reportPage, got.Total)
 			total.Unused += int64(len(got.Items))
-			for _, u := range got.Items[:min(len(got.Items), reportFirst-len(r.First))] {
+			for _, u := range got.Items[:min(len(got.Items), reportListed-len(r.First))] {
 				r.First = append(r.First, resource.UnusedItem{
 					Kind: kind.kind, UID: u.UID, CreateTime: u.CreateTime, LastUse: u.LastUse,
 					Capabilities: u.Wider.Len(), PullToken: u.PullToken,
 				})
 			}
-			if req.After = got.Last; got.Last == nil || total.Looked >= reportMost {
+			if q.req.After = got.Last; got.Last == nil || total.Looked >= reportMax {
 				total.Incomplete = got.Last != nil
 				break
 			}

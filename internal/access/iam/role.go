@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// CreateRole creates a role in a group. The caller needs roles.create there. A role grants nothing until it is
-// bound, so it may have capabilities that the caller does not hold.
+// CreateRole creates a role in a group. The caller needs roles.create there. The role may have capabilities that the
+// caller does not hold, because a role grants nothing until it is bound.
 func (s *Service) CreateRole(ctx context.Context, parent resource.UID, r resource.Role) (resource.Role, error) {
 	if err := s.authz.Require(ctx, resource.RolesCreate, parent); err != nil {
 		return resource.Role{}, err
@@ -25,7 +25,7 @@ func (s *Service) CreateRole(ctx context.Context, parent resource.UID, r resourc
 	return r, s.store.InsertRole(ctx, r)
 }
 
-// GetRole returns a role. The caller needs roles.list on it, or on any group for a managed one.
+// GetRole returns a role. The caller needs roles.list on it. For a managed role, roles.list on any group suffices.
 func (s *Service) GetRole(ctx context.Context, uid resource.UID) (resource.Role, error) {
 	if err := s.mayGetRole(ctx, uid); err != nil {
 		return resource.Role{}, err
@@ -41,8 +41,9 @@ func (s *Service) mayGetRole(ctx context.Context, uid resource.UID) error {
 	return s.authz.Require(ctx, resource.RolesList, uid)
 }
 
-// UpdateRole applies change to a role. The caller needs roles.update on it,
-// and every capability that is added, without an end, because the role may be bound already.
+// UpdateRole applies change to a role. The caller needs roles.update on it, and must
+// permanently hold every capability that the change adds, because the role may
+// already be bound.
 func (s *Service) UpdateRole(
 	ctx context.Context, uid resource.UID, change func(*resource.Role) error,
 ) (resource.Role, error) {
@@ -67,8 +68,8 @@ func (s *Service) DeleteRole(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.RolesDelete, uid, s.store.DeleteRole)
 }
 
-// ListRoles returns a page of the roles on which the caller holds roles.list,
-// and of the managed roles if the caller holds it on any group.
+// ListRoles returns a page of the roles on which the caller holds roles.list. It
+// includes the managed roles if the caller holds roles.list on any group.
 func (s *Service) ListRoles(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Role], error) {
 	under, err := s.authz.Reach(ctx, resource.RolesList)
 	if err != nil {

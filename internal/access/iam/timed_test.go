@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// in returns a time from now, in whole seconds.
+// in returns the time after a duration, in whole seconds.
 func in(d time.Duration) time.Time { return time.Now().UTC().Add(d).Truncate(time.Second) }
 
 // timedOwner creates an identity that owns acme for a time.
@@ -30,7 +30,7 @@ func (w *world) timedOwner(start, end time.Time) (resource.BoundRole, context.Co
 	return b, w.as(i.UID)
 }
 
-// TestNobodyGivesForLonger: whoever holds something for a time tries to keep it, or to give it, for longer.
+// TestNobodyGivesForLonger checks that a caller with a temporary role can neither keep nor give it for longer.
 func TestNobodyGivesForLonger(t *testing.T) {
 	end := in(time.Hour)
 	viewer := resource.ManagedRoleUID("viewer")
@@ -43,9 +43,11 @@ func TestNobodyGivesForLonger(t *testing.T) {
 		must(t, err)
 		later, err := w.CreateIdentity(w.owner, w.acme.UID, person("later", "later"))
 		must(t, err)
-		_, err = w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: later.UID, Role: viewer, StartTime: in(2 * time.Hour)})
+		_, err = w.CreateBinding(w.owner, w.acme.UID,
+			resource.RoleBinding{Identity: later.UID, Role: viewer, StartTime: in(2 * time.Hour)})
 		must(t, err)
-		custom, err := w.CreateRole(w.owner, w.acme.UID, resource.Role{Name: "custom", Capabilities: resource.CapabilitySet("groups.list")})
+		custom, err := w.CreateRole(w.owner, w.acme.UID,
+			resource.Role{Name: "custom", Capabilities: resource.CapabilitySet("groups.list")})
 		must(t, err)
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
 		must(t, err)
@@ -53,7 +55,8 @@ func TestNobodyGivesForLonger(t *testing.T) {
 			return func() error {
 				b := resource.RoleBinding{Identity: resource.NewRoot(), Role: viewer, ExpireTime: until}
 				_, err := w.CreateBinding(guest, folder.UID, b)
-				_, inBatch := w.CreateBindings(guest, folder.UID, []resource.RoleBinding{{Identity: resource.NewRoot(), Role: viewer, ExpireTime: until}})
+				_, inBatch := w.CreateBindings(guest, folder.UID,
+					[]resource.RoleBinding{{Identity: resource.NewRoot(), Role: viewer, ExpireTime: until}})
 				if (err == nil) != (inBatch == nil) {
 					return errors.Join(errors.New("one and a batch differ"), err, inBatch)
 				}
@@ -85,11 +88,13 @@ func TestNobodyGivesForLonger(t *testing.T) {
 			do func() error
 			ok bool
 		}{
-			"bind until then":         {bind(end), true},
-			"bind until before":       {bind(end.Add(-time.Minute)), true},
-			"bind for longer":         {bind(end.Add(time.Second)), false},
-			"bind without an end":     {bind(time.Time{}), false},
-			"extend their own":        {update(own.UID, func(b *resource.RoleBinding) { b.ExpireTime = end.Add(time.Hour) }), false},
+			"bind until then":     {bind(end), true},
+			"bind until before":   {bind(end.Add(-time.Minute)), true},
+			"bind for longer":     {bind(end.Add(time.Second)), false},
+			"bind without an end": {bind(time.Time{}), false},
+			"extend their own": {
+				update(own.UID, func(b *resource.RoleBinding) { b.ExpireTime = end.Add(time.Hour) }), false,
+			},
 			"drop their own end":      {update(own.UID, func(b *resource.RoleBinding) { b.ExpireTime = time.Time{} }), false},
 			"take a lasting binding":  {update(lasting.UID, func(b *resource.RoleBinding) { b.Identity = own.Identity }), false},
 			"shorten another":         {update(lasting.UID, func(b *resource.RoleBinding) { b.ExpireTime = end }), true},
@@ -110,12 +115,13 @@ func TestNobodyGivesForLonger(t *testing.T) {
 				return err
 			}, false},
 			"map a group": {func() error {
-				_, err := w.CreateMapping(guest, p.UID, resource.ExternalGroupRoleMapping{ExternalGroup: "g", Role: viewer, Scope: w.acme.UID})
+				_, err := w.CreateMapping(guest, p.UID,
+					resource.ExternalGroupRoleMapping{ExternalGroup: "g", Role: viewer, Scope: w.acme.UID})
 				return err
 			}, false},
 		} {
 			if name == "shorten another" {
-				continue // last, because others need it as it is
+				continue // at the end, because other cases need it unchanged
 			}
 			if err := tt.do(); tt.ok && err != nil || !tt.ok && !errors.Is(err, fault.PermissionDenied) {
 				t.Errorf("%s: %v", name, err)
@@ -126,11 +132,11 @@ func TestNobodyGivesForLonger(t *testing.T) {
 			t.Errorf("the error does not say why: %v", err)
 		}
 		must(t, update(lasting.UID, func(b *resource.RoleBinding) { b.ExpireTime = end })())
-		must(t, become(workload.UID)()) // it ends no later now
+		must(t, become(workload.UID)()) // its binding no longer ends later
 	})
 }
 
-// TestBadTimes are times and reasons that bindings and invites cannot have.
+// TestBadTimes checks the errors for invalid times and reasons in bindings and invites.
 func TestBadTimes(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		there, _ := w.timedOwner(time.Time{}, in(time.Hour))
@@ -150,7 +156,8 @@ func TestBadTimes(t *testing.T) {
 			"a long reason":           {reason: strings.Repeat("x", resource.MaxReason+1), field: "reason"},
 			"a reason with a NUL":     {reason: "a\x00b", field: "reason"},
 		} {
-			b := resource.RoleBinding{Identity: resource.NewRoot(), Role: resource.OwnerRole, StartTime: tt.start, ExpireTime: tt.end, Reason: tt.reason}
+			b := resource.RoleBinding{Identity: resource.NewRoot(), Role: resource.OwnerRole, StartTime: tt.start,
+				ExpireTime: tt.end, Reason: tt.reason}
 			_, one := w.CreateBinding(w.owner, w.acme.UID, b)
 			_, batch := w.CreateBindings(w.owner, w.acme.UID, []resource.RoleBinding{b})
 			_, changed := w.UpdateBinding(w.owner, there.UID, func(b *resource.RoleBinding) error {
@@ -160,12 +167,14 @@ func TestBadTimes(t *testing.T) {
 			_, invited := w.CreateInvite(w.owner, w.acme.UID, resource.GroupInvite{
 				Role: resource.OwnerRole, StartTime: tt.start, ExpireTime: tt.end, Reason: tt.reason,
 			}, time.Hour)
-			for where, err := range map[string]error{tt.field: one, "requests[0].role_binding." + tt.field: batch, "of update": changed, "of invite": invited} {
+			for where, err := range map[string]error{tt.field: one, "requests[0].role_binding." + tt.field: batch,
+				"of update": changed, "of invite": invited} {
 				field := tt.field
 				if strings.HasPrefix(where, "requests") {
 					field = where
 				}
-				if fields := fault.From(err).Fields; !errors.Is(err, fault.InvalidArgument) || len(fields) != 1 || fields[0].Subject != field {
+				if fields := fault.From(err).Fields; !errors.Is(err, fault.InvalidArgument) || len(fields) != 1 ||
+					fields[0].Subject != field {
 					t.Errorf("%s (%s): %v, %v", name, where, err, fields)
 				}
 			}
@@ -173,7 +182,7 @@ func TestBadTimes(t *testing.T) {
 	})
 }
 
-// TestWhatIsOver: what is over or upcoming grants nothing anywhere, and is seen by those who may list it.
+// TestWhatIsOver checks that expired and upcoming bindings grant nothing, and that callers who may list them see them.
 func TestWhatIsOver(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		b, guest := w.timedOwner(time.Time{}, in(time.Hour))
@@ -184,7 +193,8 @@ func TestWhatIsOver(t *testing.T) {
 		must(t, w.may(authz.WithCaller(t.Context(), narrow)))
 		w.expire(b.UID)
 		want(t, "when it is over", w.may(guest), fault.PermissionDenied)
-		want(t, "when it is over, with a narrowed token", w.may(authz.WithCaller(t.Context(), narrow)), fault.PermissionDenied)
+		want(t, "when it is over, with a narrowed token", w.may(authz.WithCaller(t.Context(), narrow)),
+			fault.PermissionDenied)
 		for _, who := range []resource.BoundRole{b, later} {
 			a, err := w.CheckAccess(w.owner, who.Identity, resource.GroupsDelete, w.acme.UID)
 			if must(t, err); a.Allowed || len(a.Items) != 0 {
@@ -208,7 +218,8 @@ func TestWhatIsOver(t *testing.T) {
 		if len(states) != 3 || states[b.UID] != resource.BindingOver || states[later.UID] != resource.BindingUpcoming {
 			t.Errorf("states: %v", states)
 		}
-		_, err = w.UpdateBinding(w.owner, b.UID, func(b *resource.RoleBinding) error { b.ExpireTime = in(time.Hour); return nil })
+		_, err = w.UpdateBinding(w.owner, b.UID,
+			func(b *resource.RoleBinding) error { b.ExpireTime = in(time.Hour); return nil })
 		want(t, "reviving it", err, fault.FailedPrecondition)
 		for what, err := range map[string]error{
 			"get": func() error { _, err := w.GetBinding(w.rival, b.UID); return err }(),
@@ -223,15 +234,16 @@ func TestWhatIsOver(t *testing.T) {
 	})
 }
 
-// may returns why a caller cannot update acme.
+// may returns the error of a caller who updates acme.
 func (w *world) may(ctx context.Context) error {
 	_, err := w.UpdateGroup(ctx, w.acme.UID, func(*resource.Group) error { return nil })
 	return err
 }
 
-// expire lets the time of a binding be over: nobody can do that but time.
+// expire makes a binding expire by changing its row, because no method can set an expiry in the past.
 func (w *world) expire(uid resource.UID) {
 	w.t.Helper()
-	_, err := w.store.UpdateBinding(w.t.Context(), uid, func(b *resource.RoleBinding) error { b.ExpireTime = in(-time.Second); return nil })
+	_, err := w.store.UpdateBinding(w.t.Context(), uid,
+		func(b *resource.RoleBinding) error { b.ExpireTime = in(-time.Second); return nil })
 	must(w.t, err)
 }

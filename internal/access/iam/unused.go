@@ -13,48 +13,48 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// The bounds of the time for which something was not used.
+// The bounds and the default of UnusedFilter.Since.
 const (
 	minUnused     = time.Minute
 	maxUnused     = 5 * 365 * 24 * time.Hour
 	DefaultUnused = 90 * 24 * time.Hour
 )
 
-// pullTokens ends the issuer of the keys of pull tokens.
+// pullTokens is the end of the issuer of every pull token.
 const pullTokens = "/pull-tokens"
 
-// An UnusedFilter selects what is unused.
+// An UnusedFilter selects unused resources.
 type UnusedFilter struct {
 	Kind  resource.UnusedKind `json:"kind,omitempty"`
-	Since time.Duration       `json:"since,omitempty"` // for which it was not used; 0 is DefaultUnused
+	Since time.Duration       `json:"since,omitempty"` // shortest time without use; 0 means DefaultUnused
 	UIDs  resource.UIDFilter  `json:"uids,omitzero"`
 }
 
-// An Unused is something that was not used for a time, or, of a role binding, not all of it.
+// An Unused is a resource that was not used for a time, or a role binding with capabilities that were not used. Only
+// the field of its kind is set: Binding, Identity, Invite or Account.
 type Unused struct {
 	UID        resource.UID
-	Binding    *resource.BoundRole   // of a role binding
-	Identity   *resource.Identity    // of an identity
-	PullToken  bool                  // the identity is a pull token
-	Invite     *resource.GroupInvite // of an invite
+	Binding    *resource.BoundRole
+	Identity   *resource.Identity
+	PullToken  bool // Identity is a pull token
+	Invite     *resource.GroupInvite
 	Account    *resource.AccountAssociation
-	LastUse    time.Time             // zero if there was none since it is recorded
-	Used       resource.Capabilities // of a role binding: what was used in the time
-	Wider      resource.Capabilities // what was not
-	Suggestion resource.Info         // a smaller role that would have done, if there is one
+	LastUse    time.Time             // zero if no use is recorded
+	Used       resource.Capabilities // capabilities of Binding that were used
+	Wider      resource.Capabilities // capabilities of Binding that were not used
+	Suggestion resource.Info         // a smaller role that has Used, if there is one
 	CreateTime time.Time
 }
 
-// UnusedPage is a page of what is unused, and since when use is recorded. A page may have fewer items than were asked for,
-// and still be followed by others.
+// UnusedPage is a page of unused resources. It can have fewer items than requested even if another page follows.
 type UnusedPage struct {
 	page.Page[Unused]
-	RecordedSince time.Time
+	RecordedSince time.Time // time at which the recording of use began
 }
 
 var unusedList = page.List{Kind: "unused", Fields: []string{"uid"}, Default: page.Order{Field: "uid"}}
 
-// An unusedQuery asks for a page of what was not used since the cutoff, in groups and below them.
+// An unusedQuery selects a page of resources in groups and below them that were not used since the cutoff.
 type unusedQuery struct {
 	under  []resource.UID
 	filter resource.Filter
@@ -62,7 +62,7 @@ type unusedQuery struct {
 	cutoff time.Time
 }
 
-// An unusedKind is a kind of what may be unused, with the capability that lists it.
+// An unusedKind is a kind of resources that ListUnused can list, with the capability to list it.
 type unusedKind struct {
 	kind resource.UnusedKind
 	list resource.Capability
@@ -76,8 +76,9 @@ var unusedKinds = []unusedKind{
 	{resource.UnusedAssociations, resource.AccountAssociationsList, (*Service).unusedAssociations},
 }
 
-// ListUnused returns a page of what was not used for a time, among what the caller may list. What is younger than that
-// is left out, and so are role bindings if their use is recorded for less: nobody knows.
+// ListUnused returns a page of resources that were not used for a time, among the resources that the caller may list.
+// It leaves out resources that are younger than that time. It leaves out role bindings if their use has not been
+// recorded for that long, because then it is unknown whether they were used.
 func (s *Service) ListUnused(ctx context.Context, f UnusedFilter, p page.Params) (out UnusedPage, _ error) {
 	if err := f.UIDs.Validate(); err != nil {
 		return out, err
@@ -101,8 +102,8 @@ func (s *Service) ListUnused(ctx context.Context, f UnusedFilter, p page.Params)
 	if err != nil {
 		return out, err
 	}
-	_, now := s.store.Clock()
-	got, err := kind.read(s, ctx, unusedQuery{under, resource.Filter{UIDs: f.UIDs}, req, now.Add(-f.Since)})
+	_, latest := s.store.Clock()
+	got, err := kind.read(s, ctx, unusedQuery{under, resource.Filter{UIDs: f.UIDs}, req, latest.Add(-f.Since)})
 	if err == nil && f.Kind == resource.UnusedBindings {
 		err = s.explainUnused(ctx, got.Items)
 	}
@@ -114,15 +115,15 @@ func (s *Service) ListUnused(ctx context.Context, f UnusedFilter, p page.Params)
 	return out, err
 }
 
-// keep returns a page with what is unused of its items.
+// keep returns a page with the items for which unused returns true.
 func keep[T any](p page.Page[T], unused func(T) (Unused, bool)) page.Page[Unused] {
-	var some []Unused
+	var kept []Unused
 	for _, v := range p.Items {
 		if u, ok := unused(v); ok {
-			some = append(some, u)
+			kept = append(kept, u)
 		}
 	}
-	return page.With(p, some)
+	return page.With(p, kept)
 }
 
 func (s *Service) unusedBindings(ctx context.Context, q unusedQuery) (none page.Page[Unused], _ error) {
@@ -141,12 +142,11 @@ func (s *Service) unusedBindings(ctx context.Context, q unusedQuery) (none page.
 	return keep(got, j.unused), nil
 }
 
-// explainUnused removes from role bindings what the caller must not see of them, and adds the smaller roles that would have
-// done.
-func (s *Service) explainUnused(ctx context.Context, all []Unused) error {
+// explainUnused redacts role bindings for the caller, and adds suggestions of smaller roles.
+func (s *Service) explainUnused(ctx context.Context, bindings []Unused) error {
 	candidates := map[resource.UID][]resource.Role{} // by group
-	for i := range all {
-		u := &all[i]
+	for i := range bindings {
+		u := &bindings[i]
 		*u.Binding = s.Redact(ctx, *u.Binding)
 		if err := s.suggest(ctx, u, candidates); err != nil {
 			return err
@@ -155,19 +155,20 @@ func (s *Service) explainUnused(ctx context.Context, all []Unused) error {
 	return nil
 }
 
-// A usageJudge decides which role bindings are unused, or wider than they are used.
+// A usageJudge decides which role bindings have capabilities that were not used.
 type usageJudge struct {
-	cutoff, recorded time.Time
+	cutoff, recorded time.Time // time since which a use counts, and time since which use is recorded
 	uses             map[resource.UID]map[resource.Capability]time.Time
 	roles            map[resource.UID]resource.Capabilities
 }
 
-func (j *usageJudge) read(ctx context.Context, s *Service, all []resource.BoundRole) (err error) {
-	var bindings, roles []resource.UID
-	for _, b := range all {
-		bindings, roles = append(bindings, b.UID), append(roles, b.Role)
+// read reads the uses and the roles of bindings.
+func (j *usageJudge) read(ctx context.Context, s *Service, bindings []resource.BoundRole) (err error) {
+	var uids, roles []resource.UID
+	for _, b := range bindings {
+		uids, roles = append(uids, b.UID), append(roles, b.Role)
 	}
-	if j.uses, err = s.past.UsesOf(ctx, bindings); err != nil {
+	if j.uses, err = s.past.UsesOf(ctx, uids); err != nil {
 		return err
 	}
 	slices.Sort(roles)
@@ -175,7 +176,9 @@ func (j *usageJudge) read(ctx context.Context, s *Service, all []resource.BoundR
 	return err
 }
 
-// unused returns what of a binding was not used since the cutoff, if it counts, and did then, and use was recorded.
+// unused returns the used and the unused capabilities of a binding. It returns false if all were used since the cutoff,
+// and if this cannot be decided: because the binding is not active, was not active at the cutoff, or its use was not
+// recorded since the cutoff.
 func (j *usageJudge) unused(b resource.BoundRole) (u Unused, ok bool) {
 	began := b.CreateTime
 	if b.StartTime.After(began) {
@@ -185,11 +188,11 @@ func (j *usageJudge) unused(b resource.BoundRole) (u Unused, ok bool) {
 		return u, false
 	}
 	u = Unused{UID: b.UID, Binding: &b, CreateTime: b.CreateTime}
-	for c, at := range j.uses[b.UID] {
-		if at.After(u.LastUse) {
-			u.LastUse = at
+	for c, used := range j.uses[b.UID] {
+		if used.After(u.LastUse) {
+			u.LastUse = used
 		}
-		if !at.Before(j.cutoff) && j.roles[b.Role].Has(c) {
+		if !used.Before(j.cutoff) && j.roles[b.Role].Has(c) {
 			u.Used.Add(c)
 		}
 	}
@@ -197,7 +200,8 @@ func (j *usageJudge) unused(b resource.BoundRole) (u Unused, ok bool) {
 	return u, u.Wider != resource.Capabilities{}
 }
 
-// suggest finds the smallest role that has what was used, among those that the caller sees and that can be used there.
+// suggest finds the smallest role that has the used capabilities, among the roles that the caller sees and that can be
+// bound on the group. candidates caches these roles by group.
 func (s *Service) suggest(ctx context.Context, u *Unused, candidates map[resource.UID][]resource.Role) error {
 	if u.Used == (resource.Capabilities{}) {
 		return nil
@@ -221,7 +225,7 @@ func (s *Service) suggest(ctx context.Context, u *Unused, candidates map[resourc
 	return nil
 }
 
-// maxCandidates is how many roles of a group and those above it are compared.
+// maxCandidates is the greatest number of roles that suggest and findHelp compare.
 const maxCandidates = 500
 
 func (s *Service) unusedIdentities(ctx context.Context, q unusedQuery) (none page.Page[Unused], _ error) {
@@ -259,9 +263,9 @@ func (s *Service) unusedInvites(ctx context.Context, q unusedQuery) (none page.P
 	}), nil
 }
 
-// unusedAssociations returns the associations through none of whose identities a service has come.
+// unusedAssociations returns the associations with no identity that a service has used.
 func (s *Service) unusedAssociations(ctx context.Context, q unusedQuery) (none page.Page[Unused], _ error) {
-	q.req.Order.Field = iamdb.AssociationList.Default.Field // they go by the uid of their group
+	q.req.Order.Field = iamdb.AssociationList.Default.Field // an association has the uid of its group
 	got, err := s.store.Associations(ctx, store.Reach{Under: q.under}, q.filter, q.req)
 	if err != nil {
 		return none, err

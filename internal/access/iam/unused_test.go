@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// backdate makes everything as old as a time, and use recorded since long before.
+// backdate sets the age of all resources, and makes the recording of use begin long before.
 func (w *world) backdate(age time.Duration) {
 	w.t.Helper()
 	at := store.MS(time.Now().Add(-age))
@@ -31,7 +31,7 @@ func (w *world) backdate(age time.Duration) {
 	must(w.t, w.store.SetSetting(w.t.Context(), "use recorded since", []byte("1000")))
 }
 
-// unused returns what somebody is told about unused access, by names, with the role that would have done.
+// unused returns the unused resources that a caller sees, by names, with the suggested roles.
 func (w *world) unused(as context.Context, kind resource.UnusedKind) map[string]string {
 	w.t.Helper()
 	got, err := w.ListUnused(as, iam.UnusedFilter{Kind: kind, Since: 24 * time.Hour}, page.Params{Size: 200})
@@ -56,7 +56,8 @@ func TestListUnused(t *testing.T) {
 		c := w.cast()
 		big, err := w.CreateIdentity(w.owner, w.acme.UID, person("big", "big"))
 		must(t, err)
-		_, err = w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: big.UID, Role: resource.ManagedRoleUID("editor")})
+		_, err = w.CreateBinding(w.owner, w.acme.UID,
+			resource.RoleBinding{Identity: big.UID, Role: resource.ManagedRoleUID("editor")})
 		must(t, err)
 		invite, err := w.CreateInvite(w.owner, w.acme.UID, resource.GroupInvite{Role: c.reader.UID}, time.Hour)
 		must(t, err)
@@ -64,7 +65,8 @@ func TestListUnused(t *testing.T) {
 			t.Errorf("unused, though use is recorded since a moment ago: %v", got)
 		}
 		w.backdate(48 * time.Hour)
-		must(t, w.store.SetSetting(t.Context(), "use recorded since", fmt.Append(nil, time.Now().Add(-time.Hour).UnixMilli())))
+		must(t, w.store.SetSetting(t.Context(), "use recorded since",
+			fmt.Append(nil, time.Now().Add(-time.Hour).UnixMilli())))
 		if got := w.unused(w.owner, resource.UnusedBindings); len(got) != 0 {
 			t.Errorf("unused for a day, though use is recorded since an hour: %v", got)
 		}
@@ -79,7 +81,8 @@ func TestListUnused(t *testing.T) {
 			t.Error("the role itself is suggested")
 		}
 		delete(got, "acme owner owner")
-		// ann's is used; of ben's two, the one above gave what was used; big can do with all, which has both capabilities.
+		// The binding of ann is used. Of the two bindings of ben, only the one above was used. The role all has both
+		// capabilities that big has used.
 		if diff := cmp.Diff(map[string]string{"ben all": "", "ben reader": "", "big editor": "all"}, got); diff != "" {
 			t.Error(diff)
 		}
@@ -89,7 +92,8 @@ func TestListUnused(t *testing.T) {
 		if got := w.unused(w.owner, resource.UnusedInvites); len(got) != 1 {
 			t.Errorf("invites %v, want %s", got, invite.UID)
 		}
-		for _, kind := range []resource.UnusedKind{resource.UnusedBindings, resource.UnusedIdentities, resource.UnusedInvites, resource.UnusedAssociations} {
+		for _, kind := range []resource.UnusedKind{resource.UnusedBindings, resource.UnusedIdentities,
+			resource.UnusedInvites, resource.UnusedAssociations} {
 			delete(got, "other owner owner")
 			got := w.unused(w.rival, kind)
 			delete(got, "other owner owner")
@@ -111,15 +115,31 @@ func TestListUnusedRefuses(t *testing.T) {
 			p    page.Params
 			code fault.Code
 		}{
-			"nobody":         {t.Context(), iam.UnusedFilter{Kind: resource.UnusedBindings}, page.Params{}, fault.Unauthenticated},
+			"nobody": {
+				t.Context(), iam.UnusedFilter{Kind: resource.UnusedBindings}, page.Params{}, fault.Unauthenticated,
+			},
 			"no kind":        {w.owner, iam.UnusedFilter{}, page.Params{}, fault.InvalidArgument},
 			"an unknown one": {w.owner, iam.UnusedFilter{Kind: 99}, page.Params{}, fault.InvalidArgument},
-			"a second":       {w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings, Since: time.Second}, page.Params{}, fault.InvalidArgument},
-			"a century":      {w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings, Since: 100 * 365 * 24 * time.Hour}, page.Params{}, fault.InvalidArgument},
-			"the past":       {w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings, Since: -time.Hour}, page.Params{}, fault.InvalidArgument},
-			"a bad token":    {w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings}, page.Params{Token: "x"}, fault.InvalidArgument},
-			"a bad order":    {w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings}, page.Params{OrderBy: "name"}, fault.InvalidArgument},
-			"what is no uid": {w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings, UIDs: resource.UIDFilter{DescendantsOf: "x"}}, page.Params{}, fault.InvalidArgument},
+			"a second": {
+				w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings, Since: time.Second}, page.Params{}, fault.InvalidArgument,
+			},
+			"a century": {
+				w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings, Since: 100 * 365 * 24 * time.Hour}, page.Params{},
+				fault.InvalidArgument,
+			},
+			"the past": {
+				w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings, Since: -time.Hour}, page.Params{}, fault.InvalidArgument,
+			},
+			"a bad token": {
+				w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings}, page.Params{Token: "x"}, fault.InvalidArgument,
+			},
+			"a bad order": {
+				w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings}, page.Params{OrderBy: "name"}, fault.InvalidArgument,
+			},
+			"what is no uid": {
+				w.owner, iam.UnusedFilter{Kind: resource.UnusedBindings, UIDs: resource.UIDFilter{DescendantsOf: "x"}},
+				page.Params{}, fault.InvalidArgument,
+			},
 		} {
 			_, err := w.ListUnused(tt.as, tt.f, tt.p)
 			want(t, name, err, tt.code)
@@ -127,7 +147,7 @@ func TestListUnusedRefuses(t *testing.T) {
 	})
 }
 
-// TestListUnusedPages walks all pages with the token alone, in both directions, and presents a token as somebody else.
+// TestListUnusedPages reads all pages with the token alone, in both directions, and uses a token as another caller.
 func TestListUnusedPages(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		w.cast()
@@ -162,14 +182,16 @@ func TestListUnusedPages(t *testing.T) {
 	})
 }
 
-// TestUnusedReport: what a webhook is told once a week counts what a list would show to the owner, and names nobody.
+// TestUnusedReport checks that the weekly report counts the resources that the owner would see in a list, and names no
+// identities.
 func TestUnusedReport(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		c := w.cast()
 		_, err := w.CreateInvite(w.owner, w.acme.UID, resource.GroupInvite{Role: c.reader.UID}, time.Hour)
 		must(t, err)
 		w.backdate(iam.DefaultUnused + time.Hour)
-		sub := resource.Subscription{UID: w.acme.UID.NewChild(), Sink: "https://sink.test/x", CreateTime: time.Now().Add(-8 * 24 * time.Hour)}
+		sub := resource.Subscription{UID: w.acme.UID.NewChild(), Sink: "https://sink.test/x",
+			CreateTime: time.Now().Add(-8 * 24 * time.Hour)}
 		must(t, w.store.InsertSubscription(t.Context(), sub))
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)

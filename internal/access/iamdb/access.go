@@ -83,5 +83,6 @@ func holderCondition(q *store.Query, h HolderQuery) string {
 	}
 	// The condition compares whole UIDs, because two UIDs can end in the same segment.
 	return fmt.Sprintf("t.parent IN (SELECT g.seg FROM groups AS g WHERE g.uid IN (SELECT v FROM %s AS s)) AND %s "+
-		"AND t.role IN (SELECT v FROM %s AS s)", q.Engine.Unnest(q, h.Groups), activeAt(q.Arg(h.Now)), q.Engine.Unnest(q, roles))
+		"AND t.role IN (SELECT v FROM %s AS s)",
+		q.Engine.Unnest(q, h.Groups), activeAt(q.Arg(h.Now)), q.Engine.Unnest(q, roles))
 }

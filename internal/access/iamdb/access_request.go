@@ -350,8 +350,8 @@ func (t Tx) closeRequests(ctx context.Context, group resource.UID) error {
 		_, err := t.Exec(ctx, `DELETE FROM role_requests WHERE a1 = $1`, store.Segment(group))
 		return err
 	}
-	open, err := accessRequests.All(ctx, t.Rows, ` WHERE t.parent = $1 AND t.pending = 1 ORDER BY t.seg`+t.DB.Engine.ForUpdate,
-		store.Segment(group))
+	open, err := accessRequests.All(ctx, t.Rows,
+		` WHERE t.parent = $1 AND t.pending = 1 ORDER BY t.seg`+t.DB.Engine.ForUpdate, store.Segment(group))
 	if err != nil {
 		return err
 	}

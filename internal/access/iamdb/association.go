@@ -11,7 +11,8 @@ import (
 )
 
 var associations = store.Kind[resource.AccountAssociation]{
-	Table: "account_associations", Label: "account association", GroupUID: true, InGroup: true, // it has the UID of its group
+	Table: "account_associations", Label: "account association",
+	GroupUID: true, InGroup: true, // an association has the UID of its group
 	Created: resource.AssociationCreated, Updated: resource.AssociationUpdated, Deleted: resource.AssociationDeleted,
 	Orders: map[string]string{"group": "uid"},
 	Columns: func(a *resource.AccountAssociation) []store.Column {

@@ -221,12 +221,12 @@ func (d *difference) changedGroups() map[resource.UID]map[resource.UID]resource.
 	add := func(from, to *side) {
 		for uid, g := range from.grants {
 			caps, active := from.state.Active(g)
-			counterpart, same := to.grants[uid]
-			if same {
+			counterpart, equal := to.grants[uid]
+			if equal {
 				otherCaps, otherActive := to.state.Active(counterpart)
-				same = counterpart == g && otherCaps == caps && otherActive == active
+				equal = counterpart == g && otherCaps == caps && otherActive == active
 			}
-			if same || !active {
+			if equal || !active {
 				continue
 			}
 			if changed[g.Identity] == nil {

@@ -18,12 +18,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// simulate simulates one change as somebody.
+// simulate simulates one change with the caller of a context.
 func (w *world) simulate(as context.Context, apply func(context.Context) error) (simulation.Consequences, error) {
 	return w.simulations.Run(as, simulation.Changes{Apply: apply})
 }
 
-// trail returns what every change leaves: a revision and events.
+// trail returns the traces that every change leaves: events and a revision.
 func (w *world) trail() (all []string) {
 	w.t.Helper()
 	revision, err := w.store.Revision(w.t.Context())
@@ -36,7 +36,7 @@ func (w *world) trail() (all []string) {
 	return append(all, fmt.Sprint(revision))
 }
 
-// lines returns who gains or loses what where, by names.
+// lines returns the identity, capability and group of each change, by names.
 func lines(all simulation.AccessChanges) (out []string) {
 	for _, c := range all.Shown {
 		out = append(out, c.Identity.Name+" "+c.Capability.String()+" "+c.Group.Name)
@@ -50,7 +50,7 @@ type cast struct {
 	ann, ben     resource.UID
 	reader, all  resource.Role // reader: groups.list; all: groups.list and repo.list
 	annProd      resource.UID  // ann is a reader of prod
-	benAcme, own resource.UID  // ben has all of acme, and all of prod
+	benAcme, own resource.UID  // bindings of ben: all on acme, and reader on prod
 }
 
 func (w *world) cast() (c cast) {
@@ -140,7 +140,8 @@ func TestSimulate(t *testing.T) {
 			},
 			"a binding that is put off": {
 				func(ctx context.Context) error {
-					_, err := w.UpdateBinding(ctx, c.annProd, func(b *resource.RoleBinding) error { b.StartTime = in(time.Hour); return nil })
+					_, err := w.UpdateBinding(ctx, c.annProd,
+						func(b *resource.RoleBinding) error { b.StartTime = in(time.Hour); return nil })
 					return err
 				}, nil, []string{"ann groups.list prod"},
 			},
@@ -170,13 +171,14 @@ func TestSimulate(t *testing.T) {
 		if diff := cmp.Diff(before, w.trail()); diff != "" {
 			t.Error(diff)
 		}
-		if !w.checker.Holds(c.ann, resource.GroupsList, c.prod.UID) || w.checker.Holds(c.ann, resource.GroupsList, w.acme.UID) {
+		if !w.checker.Holds(c.ann, resource.GroupsList, c.prod.UID) ||
+			w.checker.Holds(c.ann, resource.GroupsList, w.acme.UID) {
 			t.Error("the index has what was rolled back")
 		}
 	})
 }
 
-// TestSimulateWorkloads asks which workloads could no longer exchange and which sessions end.
+// TestSimulateWorkloads checks the workloads that could no longer exchange tokens and the sessions that end.
 func TestSimulateWorkloads(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		w.checker.Issuer = "https://us.example"
@@ -187,7 +189,8 @@ func TestSimulateWorkloads(t *testing.T) {
 		must(t, err)
 		for range 2 {
 			must(t, w.store.StartSession(t.Context(), resource.Session{
-				ID: string(resource.NewRoot()), Identity: c.ann, CreateTime: time.Now(), UsedTime: time.Now(), ExpireTime: in(time.Hour), Home: w.acme.UID,
+				ID: string(resource.NewRoot()), Identity: c.ann, CreateTime: time.Now(), UsedTime: time.Now(),
+				ExpireTime: in(time.Hour), Home: w.acme.UID,
 			}, []byte(resource.NewRoot()), in(time.Hour)))
 		}
 		got, err := w.simulate(w.owner, func(ctx context.Context) error { return w.DeleteIdentity(ctx, c.ann) })
@@ -200,7 +203,8 @@ func TestSimulateWorkloads(t *testing.T) {
 		if diff := cmp.Diff([]string{"ann", "chained"}, names); diff != "" || got.Workloads.Total != 2 {
 			t.Errorf("%d workloads%s", got.Workloads.Total, diff)
 		}
-		if len(got.Sessions.Shown) != 1 || got.Sessions.Total != 2 || got.Sessions.Shown[0].Identity.UID != c.ann || got.Sessions.Shown[0].Count != 2 {
+		if len(got.Sessions.Shown) != 1 || got.Sessions.Total != 2 || got.Sessions.Shown[0].Identity.UID != c.ann ||
+			got.Sessions.Shown[0].Count != 2 {
 			t.Errorf("sessions: %+v", got.Sessions)
 		}
 		got, err = w.simulate(w.owner, func(ctx context.Context) error {
@@ -232,17 +236,20 @@ func TestSimulateShowsLastUse(t *testing.T) {
 	})
 }
 
-// TestSimulateMapping deletes a mapping that somebody came through: they lose what it gave when they sign in again.
+// TestSimulateMapping deletes a mapping that gave a role to a person, who loses the role at the next sign-in.
 func TestSimulateMapping(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider)
 		must(t, err)
-		role, err := w.CreateRole(w.owner, w.acme.UID, resource.Role{Name: "writer", Capabilities: resource.CapabilitySet("repo.create")})
+		role, err := w.CreateRole(w.owner, w.acme.UID,
+			resource.Role{Name: "writer", Capabilities: resource.CapabilitySet("repo.create")})
 		must(t, err)
-		mapping, err := w.CreateMapping(w.owner, p.UID, resource.ExternalGroupRoleMapping{ExternalGroup: "devs", Role: role.UID})
+		mapping, err := w.CreateMapping(w.owner, p.UID,
+			resource.ExternalGroupRoleMapping{ExternalGroup: "devs", Role: role.UID})
 		must(t, err)
 		_, err = w.store.SignIn(t.Context(), resource.SignIn{
-			Issuer: p.OIDC.Issuer, Subject: "me", Realm: p.Realm, Voucher: p.Voucher(), UpdateRoles: true, Register: true, Groups: []string{"devs"},
+			Issuer: p.OIDC.Issuer, Subject: "me", Realm: p.Realm, Voucher: p.Voucher(), UpdateRoles: true, Register: true,
+			Groups: []string{"devs"},
 		})
 		must(t, err)
 		remove := func(ctx context.Context) error { return w.DeleteMapping(ctx, mapping.UID) }
@@ -256,7 +263,8 @@ func TestSimulateMapping(t *testing.T) {
 			must(t, err)
 			return remove(ctx)
 		}
-		got, err = w.simulations.Run(w.owner, simulation.Changes{Apply: another, Providers: []resource.UID{p.UID}, UnknownUsers: true})
+		got, err = w.simulations.Run(w.owner,
+			simulation.Changes{Apply: another, Providers: []resource.UID{p.UID}, UnknownUsers: true})
 		must(t, err)
 		if got.Lost.Total != 0 || len(got.Incomplete) != 1 {
 			t.Errorf("with another mapping of the role: %+v, %v", got.Lost, got.Incomplete)
@@ -264,12 +272,13 @@ func TestSimulateMapping(t *testing.T) {
 	})
 }
 
-// TestSimulateAsAttacker: whoever may not make a change gets the error of the change, and nobody is named who is out of
-// reach.
+// TestSimulateAsAttacker checks that a caller who may not make a change gets the error of the change, and that the
+// result does not name identities that the caller may not see.
 func TestSimulateAsAttacker(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		c := w.cast()
-		_, folderAdmin := w.worker(c.prod.UID, "role_bindings.create", "role_bindings.delete", "role_bindings.list", "groups.list", "roles.list")
+		_, folderAdmin := w.worker(c.prod.UID, "role_bindings.create", "role_bindings.delete", "role_bindings.list",
+			"groups.list", "roles.list")
 		_, janitor := w.worker(w.acme.UID, "identity.delete", "role_bindings.delete")
 		caller, _ := authz.CallerFrom(w.owner)
 		caller.Scopes = []resource.UID{c.prod.UID}
@@ -286,13 +295,16 @@ func TestSimulateAsAttacker(t *testing.T) {
 			apply func(context.Context) error
 			code  fault.Code
 		}{
-			"nobody":                         {t.Context(), removal, fault.Unauthenticated},
-			"the owner of another":           {w.rival, removal, fault.PermissionDenied},
-			"the owner of another, a guess":  {w.rival, unknown, fault.PermissionDenied},
-			"of a folder":                    {folderAdmin, removal, fault.PermissionDenied},
-			"of a folder, an owner":          {folderAdmin, grab, fault.PermissionDenied},
-			"with a narrowed token":          {narrowed, removal, fault.PermissionDenied},
-			"of a folder, after what may be": {folderAdmin, func(ctx context.Context) error { must(t, w.DeleteBinding(ctx, c.annProd)); return grab(ctx) }, fault.PermissionDenied},
+			"nobody":                        {t.Context(), removal, fault.Unauthenticated},
+			"the owner of another":          {w.rival, removal, fault.PermissionDenied},
+			"the owner of another, a guess": {w.rival, unknown, fault.PermissionDenied},
+			"of a folder":                   {folderAdmin, removal, fault.PermissionDenied},
+			"of a folder, an owner":         {folderAdmin, grab, fault.PermissionDenied},
+			"with a narrowed token":         {narrowed, removal, fault.PermissionDenied},
+			"of a folder, after what may be": {
+				folderAdmin, func(ctx context.Context) error { must(t, w.DeleteBinding(ctx, c.annProd)); return grab(ctx) },
+				fault.PermissionDenied,
+			},
 		} {
 			got, err := w.simulate(tt.as, tt.apply)
 			want(t, name, err, tt.code)
@@ -305,20 +317,23 @@ func TestSimulateAsAttacker(t *testing.T) {
 		}
 		got, err := w.simulate(janitor, func(ctx context.Context) error { return w.DeleteIdentity(ctx, c.ben) })
 		must(t, err)
-		if got.Lost.Total != 2 || got.Lost.Hidden != 2 || len(got.Lost.Shown) != 0 || got.Lost.Identities != 1 || got.Workloads.Total != 1 || len(got.Workloads.Shown) != 0 {
+		if got.Lost.Total != 2 || got.Lost.Hidden != 2 || len(got.Lost.Shown) != 0 || got.Lost.Identities != 1 ||
+			got.Workloads.Total != 1 || len(got.Workloads.Shown) != 0 {
 			t.Errorf("to somebody who sees no bindings: %+v, %+v", got.Lost, got.Workloads)
 		}
-		foreign, err := w.CreateBinding(w.rival, w.other.UID, resource.RoleBinding{Identity: c.ann, Role: resource.ManagedRoleUID("registry.pull")})
+		foreign, err := w.CreateBinding(w.rival, w.other.UID,
+			resource.RoleBinding{Identity: c.ann, Role: resource.ManagedRoleUID("registry.pull")})
 		must(t, err)
 		got, err = w.simulate(w.owner, func(ctx context.Context) error { return w.DeleteIdentity(ctx, c.ann) })
 		must(t, err)
-		if text := fmt.Sprint(got); got.Lost.Hidden == 0 || strings.Contains(text, string(foreign.Group())) || strings.Contains(text, "other") {
+		if text := fmt.Sprint(got); got.Lost.Hidden == 0 || strings.Contains(text, string(foreign.Group())) ||
+			strings.Contains(text, "other") {
 			t.Errorf("another organization is named: %+v", got.Lost)
 		}
 	})
 }
 
-// TestSimulateIsTrue makes random changes after it has simulated them, and compares everything that everybody holds.
+// TestSimulateIsTrue makes random changes after it has simulated them, and compares the capabilities of all identities.
 func TestSimulateIsTrue(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		seed := uint64(time.Now().UnixNano())
@@ -369,7 +384,7 @@ func newGame(w *world, r *rand.Rand) *game {
 	return g
 }
 
-// some returns one to all capabilities of the game.
+// some returns a random, nonempty set of the capabilities of the game.
 func (g *game) some() (set resource.Capabilities) {
 	set.Add(g.caps[g.r.IntN(len(g.caps))])
 	for _, c := range g.caps {
@@ -380,7 +395,7 @@ func (g *game) some() (set resource.Capabilities) {
 	return set
 }
 
-// change returns one to three random changes, which can be made several times as long as they are rolled back.
+// change returns one to three random changes, which can be made several times if they are rolled back.
 func (g *game) change() (apply func(context.Context) error, text string) {
 	var all []func(context.Context) error
 	gone := map[resource.UID]bool{}
@@ -405,7 +420,9 @@ func (g *game) change() (apply func(context.Context) error, text string) {
 		default:
 			text += fmt.Sprintf("; bind %s on %s", identity, group)
 			all = append(all, func(ctx context.Context) error {
-				b, err := g.w.CreateBinding(ctx, group, resource.RoleBinding{Identity: identity, Role: role, ExpireTime: in(time.Hour + time.Duration(g.r.IntN(1e6))*time.Second)})
+				b, err := g.w.CreateBinding(ctx, group,
+					resource.RoleBinding{Identity: identity, Role: role,
+						ExpireTime: in(time.Hour + time.Duration(g.r.IntN(1e6))*time.Second)})
 				g.bindings = append(g.bindings, b.UID)
 				return err
 			})
@@ -423,7 +440,7 @@ func (g *game) change() (apply func(context.Context) error, text string) {
 
 func pick(r *rand.Rand, all []resource.UID) resource.UID { return all[r.IntN(len(all))] }
 
-// held returns all that everybody holds.
+// held returns the capabilities of all identities on all groups.
 func (g *game) held() map[string]bool {
 	all := map[string]bool{}
 	for _, i := range g.identities {
@@ -440,7 +457,7 @@ func key(identity resource.UID, c resource.Capability, group resource.UID) strin
 	return fmt.Sprintf("%s %s %s", identity, c, group)
 }
 
-// compare checks that every difference is told, and nothing else.
+// compare checks that the consequences have every difference, and nothing else.
 func (g *game) compare(text string, got simulation.Consequences, before, after map[string]bool) {
 	t := g.w.t
 	if len(got.Gained.Shown) != got.Gained.Total || len(got.Lost.Shown) != got.Lost.Total {
@@ -462,7 +479,8 @@ func (g *game) compare(text string, got simulation.Consequences, before, after m
 			}
 			told := slices.ContainsFunc(side.told.Shown, func(c simulation.AccessChange) bool {
 				parts := strings.Fields(k)
-				return string(c.Identity.UID) == parts[0] && c.Capability.String() == parts[1] && c.Group.UID.Covers(resource.UID(parts[2]))
+				return string(c.Identity.UID) == parts[0] && c.Capability.String() == parts[1] &&
+					c.Group.UID.Covers(resource.UID(parts[2]))
 			})
 			if !told {
 				t.Errorf("%s\n%s, but not told: %s", text, side.direction, k)
@@ -471,7 +489,7 @@ func (g *game) compare(text string, got simulation.Consequences, before, after m
 	}
 }
 
-// TestSimulateTakesTurns has many simulate at once, on both sides of a real change that the simulations are about.
+// TestSimulateTakesTurns runs many simulations concurrently, before and after a real change of the same binding.
 func TestSimulateTakesTurns(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		c := w.cast()

@@ -196,7 +196,9 @@ var pullCapabilities = resource.NewCapabilities(resource.ManifestList, resource.
 
 // refusedPulls returns the pulls of the last 30 days from repos on which an identity loses the capabilities for a pull.
 // The totals are numbers of pulls. The caller sees only pulls that they may list.
-func (s *Service) refusedPulls(ctx context.Context, d *difference, lost []change) (out Affected[RefusedPulls], _ error) {
+func (s *Service) refusedPulls(
+	ctx context.Context, d *difference, lost []change,
+) (out Affected[RefusedPulls], _ error) {
 	if s.cfg.Pulls == nil {
 		return out, nil
 	}

@@ -79,15 +79,15 @@ func (s *server) CheckAccess(
 		Allowed: a.Allowed, Grants: wire.Convert(a.Items, grantOf), Incomplete: a.Incomplete,
 	}
 	if err == nil && r.GetExplain() && !a.Allowed && at.IsZero() {
-		var lack iam.Lack
-		lack, err = s.IAM.ExplainLack(ctx, identity, want, place)
-		out.Lack = lackOf(lack)
+		var missing iam.MissingCapability
+		missing, err = s.IAM.ExplainMissing(ctx, identity, want, place)
+		out.Lack = lackOf(missing)
 	}
 	return out, err
 }
 
-func lackOf(l iam.Lack) *accesspb.Lack {
-	p := &accesspb.Lack{Kind: accesspb.LackKind(l.Kind), Givers: wire.Convert(l.Givers, grantOf)}
+func lackOf(l iam.MissingCapability) *accesspb.Lack {
+	p := &accesspb.Lack{Kind: accesspb.LackKind(l.Reason), Givers: wire.Convert(l.Givers, grantOf)}
 	if l.Nearest != nil {
 		p.Nearest = grantOf(*l.Nearest)
 	}
