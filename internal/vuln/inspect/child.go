@@ -14,27 +14,25 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
 )
 
-// childName is the name under which the program is started to be the child.
+// childName is the program name with which Image starts a child.
 const childName = "holdfastd-inspect"
 
-// IsChild reports whether this process was started by Image to be its child.
+// IsChild reports whether this process is a child that Image started.
 func IsChild() bool {
 	ready = true
 	return len(os.Args) == 1 && os.Args[0] == childName
 }
 
-// ready is whether this program knows that it may be the child. Another one would do as a
-// child whatever it does else.
+// ready is true after main has called IsChild. A program that never calls IsChild would run its normal code as a child.
 var ready bool
 
-// Ready reports whether Image can be used: whether main has asked IsChild.
+// Ready reports whether Image can be used: whether main has called IsChild.
 func Ready() bool { return ready }
 
-// Child reads an image from the standard input, writes what it has to the standard
-// output, and ends the process.
+// Child reads an image from standard input, writes its packages to standard output, and ends the process.
 func Child() {
 	out := os.Stdout
-	os.Stdout = os.Stderr // a library writes there what it thinks of a database
+	os.Stdout = os.Stderr // a library prints messages about databases to standard output
 	if err := serve(os.Stdin, out); err != nil {
 		fmt.Fprintln(os.Stderr, "holdfastd-inspect:", err)
 		os.Exit(1)
@@ -42,7 +40,7 @@ func Child() {
 	os.Exit(0)
 }
 
-// serve confines this process before it reads the first byte of an image.
+// serve reads the request, confines this process, and only then reads the image and writes the answer.
 func serve(in io.Reader, out io.Writer) error {
 	frames := newFrameReader(in)
 	content, err := frames.request()
@@ -53,7 +51,7 @@ func serve(in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal(content, &req); err != nil {
 		return err
 	}
-	runtime.GOMAXPROCS(2) // one reads, one collects garbage
+	runtime.GOMAXPROCS(2) // one for reading, one for garbage collection
 	debug.SetMemoryLimit(req.Limits.MemoryBytes / 2)
 	memory := openMemory()
 	if err := confine(req.Limits, os.TempDir()); err != nil {
@@ -66,7 +64,7 @@ func serve(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(a)
 }
 
-// read reads what was asked for.
+// read reads the image or the document of the request.
 func read(ctx context.Context, frames *frameReader, req request) answer {
 	if req.Document != "" {
 		return readDocument(frames, req)
@@ -74,7 +72,7 @@ func read(ctx context.Context, frames *frameReader, req request) answer {
 	return index(ctx, frames, req)
 }
 
-// index reads the layers.
+// index reads the layers of an image.
 func index(ctx context.Context, frames *frameReader, req request) answer {
 	l := req.Limits
 	finder, err := extract.New(extract.Limits{Packages: l.Packages, Warnings: maxWarnings})
@@ -92,7 +90,7 @@ func index(ctx context.Context, frames *frameReader, req request) answer {
 			return answer{NotUnderstood: short(explain(i, digest, err))}
 		}
 	}
-	if err := frames.next(); err != nil { // what follows the archive must be readable, too
+	if err := frames.next(); err != nil { // the data after the last archive must be readable as well
 		return answer{Failed: err.Error()}
 	}
 	found := finder.Finish(stack)
@@ -100,7 +98,7 @@ func index(ctx context.Context, frames *frameReader, req request) answer {
 		Warnings: found.Warnings, Version: Version}}
 }
 
-// explain says why a layer ends the walk.
+// explain returns the reason why a layer cannot be read.
 func explain(i int, digest string, err error) string {
 	if errors.Is(err, layer.ErrLimit) {
 		return fmt.Sprintf("the image is %v", err)

@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// self is this program, even if its file was replaced by a newer version since.
+// self returns the path of this program. It works even if a newer version has replaced the file.
 func self() string { return "/proc/self/exe" }
 
-// confinedStarts are ways to start a child, the best first: in namespaces of its own, in
-// which it has no network and is nobody; and without, where the system does not let
-// users have namespaces. What confine does holds in both.
+// confinedStarts returns ways to start a child, the best first. The first uses new namespaces, in which the child has
+// no network and is the user nobody. The second uses no namespaces, for systems that do not allow users to create them.
+// The restrictions of confine apply in both cases.
 //
-// It has none of process numbers: threads would have other numbers than in /proc, where
-// Landlock's library looks for them. Signals for others are denied by a filter instead.
+// There is no PID namespace, because threads would have other numbers than in /proc, where the Landlock library looks
+// for them. Instead, a filter denies signals to other processes.
 func confinedStarts() []*syscall.SysProcAttr {
 	const nobody = 65534
 	return []*syscall.SysProcAttr{{
@@ -38,20 +38,19 @@ func confinedStarts() []*syscall.SysProcAttr {
 	}}
 }
 
-// widen has a pipe hold as much as a frame, so that fewer changes of process are needed.
+// widen enlarges the buffer of a pipe to more than a frame, so that fewer context switches are needed.
 func widen(pipe *os.File) {
 	conn, err := pipe.SyscallConn()
 	if err != nil {
 		return
 	}
 	_ = conn.Control(func(fd uintptr) {
-		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) // it helps, and is not needed
+		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) // an optimization that may fail
 	})
 }
 
-// openMemory returns a function that returns how many bytes of memory this process had at
-// most. What is known of an ended process is of no use: it includes the memory of the one
-// that it was forked from.
+// openMemory returns a function that returns the peak memory of this process in bytes. The child measures it itself,
+// because the usage that the system reports for an ended process includes the memory of the process that forked it.
 func openMemory() func() int64 {
 	status, err := os.Open("/proc/self/status")
 	if err != nil {
@@ -67,17 +66,17 @@ func openMemory() func() int64 {
 	}
 }
 
-// runtimeBytes is the memory that a Go program has before it does anything, and what it
-// maps ahead of its need: arenas are mapped in pieces of 64 MiB.
+// runtimeBytes is the memory of a Go program at its start, plus the memory that it maps in advance: arenas are mapped
+// in pieces of 64 MiB.
 const runtimeBytes = 192 << 20
 
-// confine takes from this process what it does not need to read an image. Landlock takes
-// all files but those in folder, if the kernel has it; seccomp takes the network, other
-// programs and other processes.
+// confine removes all rights of this process that it does not need to read an image. Landlock denies access to all
+// files outside folder, if the kernel supports it. Seccomp denies access to the network, to other programs and to other
+// processes.
 func confine(l Limits, folder string) error {
 	yield()
 	closeInherited()
-	// The first process to be ended when memory is short.
+	// The kernel kills this process first if memory is short.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	limits := map[int]uint64{
 		unix.RLIMIT_CORE:   0,
@@ -86,7 +85,7 @@ func confine(l Limits, folder string) error {
 		unix.RLIMIT_CPU:    uint64(l.Seconds),
 		unix.RLIMIT_DATA:   uint64(l.MemoryBytes) + runtimeBytes,
 	}
-	if raceDetector { // it maps terabytes
+	if raceDetector { // the race detector maps terabytes
 		delete(limits, unix.RLIMIT_DATA)
 	}
 	for resource, value := range limits {
@@ -100,18 +99,18 @@ func confine(l Limits, folder string) error {
 	return denySystemCalls()
 }
 
-// yield lets the server go first.
+// yield lowers the priority of this process below the server's.
 func yield() {
 	threads, _ := filepath.Glob("/proc/self/task/*") // the pattern is valid
 	for _, t := range threads {
 		if id, err := strconv.Atoi(filepath.Base(t)); err == nil {
-			_ = unix.Setpriority(unix.PRIO_PROCESS, id, 10) // it helps, and is not needed
+			_ = unix.Setpriority(unix.PRIO_PROCESS, id, 10) // an optimization that may fail
 		}
 	}
 }
 
-// closeInherited closes files that the server got from who started it. What Go has opened
-// in this process is marked to be closed when another program starts.
+// closeInherited closes files that the server inherited from its own parent. It keeps files with the flag
+// close-on-exec, because these are the files that Go has opened in this process.
 func closeInherited() {
 	files, _ := filepath.Glob("/proc/self/fd/*") // the pattern is valid
 	for _, f := range files {
@@ -125,38 +124,38 @@ func closeInherited() {
 	}
 }
 
-// deniedCalls are system calls that reach out of this process: to the network, to other
-// programs and processes, and to parts of the kernel that are seldom used. What is not
-// named here is allowed, because what a new version of Go needs is not known.
+// deniedCalls are system calls that give access to the network, to other programs and processes, and to rarely used
+// parts of the kernel. All other system calls are allowed, because a new version of Go may need more of them.
 var deniedCalls = []uint32{
 	unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT,
 	unix.SYS_ACCEPT4, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_IO_URING_SETUP,
 	unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV,
-	unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD, unix.SYS_KILL, unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_SETNS, unix.SYS_UNSHARE,
+	unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD, unix.SYS_KILL, unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_SETNS,
+	unix.SYS_UNSHARE,
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
 	unix.SYS_FSOPEN, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
-	unix.SYS_USERFAULTFD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_OPEN_BY_HANDLE_AT,
+	unix.SYS_USERFAULTFD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_KEXEC_LOAD,
+	unix.SYS_OPEN_BY_HANDLE_AT,
 	unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_PRLIMIT64, unix.SYS_TKILL, unix.SYS_RT_SIGQUEUEINFO,
 	unix.SYS_RT_TGSIGQUEUEINFO,
 }
 
-// Places in struct seccomp_data: the number of a system call, the machine, and the lower
-// half of the first argument, on machines with the lower half first.
+// Offsets in struct seccomp_data: the number of the system call, the machine, and the lower half of the first argument
+// on little-endian machines.
 const (
 	dataNumber   = 0
 	dataMachine  = 4
 	dataArgument = 16
 )
 
-// x32 is the bit in the numbers of system calls of another calling convention on amd64,
-// which nothing here uses.
+// x32 is the bit that marks system calls of the x32 calling convention on amd64, which this program does not use.
 const x32 = 0x40000000
 
 const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWPID | unix.CLONE_NEWNS |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
-// denySystemCalls has the kernel answer EPERM to deniedCalls, to signals for others and to
-// new namespaces, in all threads.
+// denySystemCalls installs a filter in all threads. With it, the kernel returns EPERM for deniedCalls, for signals to
+// other processes, and for new namespaces. On machines other than amd64 and arm64 it does nothing.
 func denySystemCalls() error {
 	machine := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	if machine == 0 {
@@ -172,8 +171,7 @@ func denySystemCalls() error {
 		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32, SkipTrue: 1},
 		deny,
 	}
-	// What clone3 is asked for cannot be seen here. Without it, C's library starts threads
-	// with clone.
+	// A filter cannot see the arguments of clone3. If clone3 does not exist, the C library starts threads with clone.
 	program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_CLONE3, SkipTrue: 1}, unknown)
 	for _, number := range deniedCalls {
 		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: number, SkipTrue: 1}, deny)
@@ -193,7 +191,7 @@ func denySystemCalls() error {
 	return installFilter(program)
 }
 
-// installFilter installs a filter of system calls in all threads of this process.
+// installFilter installs a filter for system calls in all threads of this process.
 func installFilter(program []bpf.Instruction) error {
 	raw, err := bpf.Assemble(program)
 	if err != nil {
@@ -203,10 +201,10 @@ func installFilter(program []bpf.Instruction) error {
 	for _, i := range raw {
 		filter = append(filter, unix.SockFilter{Code: i.Op, Jt: i.Jt, Jf: i.Jf, K: i.K})
 	}
-	runtime.LockOSThread() // the thread may install a filter because it can get no privileges
+	runtime.LockOSThread() // only a thread that has set PR_SET_NO_NEW_PRIVS may install a filter
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("have no new privileges: %w", err)
+		return fmt.Errorf("set no_new_privs: %w", err)
 	}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
 		uintptr(unsafe.Pointer(&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})))

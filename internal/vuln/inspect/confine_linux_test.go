@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// probe writes what a confined process may do.
+// probe prints the operations that a confined process may do.
 func probe() {
 	try := func(what string, err error) {
 		if err == nil {
@@ -73,8 +73,7 @@ func probe() {
 	try("see interfaces", errors.Join(err, map[bool]error{true: os.ErrNotExist}[len(interfaces) == 0]))
 }
 
-// TestConfined names all that is left to a process that reads images: with namespaces, and
-// where the system does not let us have them.
+// TestConfined checks which operations a process that reads images may do, with namespaces and without them.
 func TestConfined(t *testing.T) {
 	t.Setenv("HOLDFAST_DATABASE", "postgres://secret")
 	inherited, err := unix.Open("/dev/null", unix.O_RDONLY, 0) // as one that who starts the server leaves open
@@ -94,7 +93,7 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// orphaned is the parent of TestOrphan: it waits for a child that reads without end.
+// orphaned is the parent process in TestOrphan. It waits for a child that reads an endless layer.
 func orphaned() {
 	ctx := context.Background()
 	image := layers(archive(file{name: "var/lib/rpm/rpmdb.sqlite", content: endlessSqlite(ctx, os.TempDir())}), nil)
@@ -106,7 +105,7 @@ func orphaned() {
 	fmt.Println(err)
 }
 
-// TestOrphan kills the parent, and sees the child end.
+// TestOrphan checks that the child ends when its parent is killed.
 func TestOrphan(t *testing.T) {
 	parent := exec.CommandContext(t.Context(), "/proc/self/exe")
 	parent.Args = []string{orphanName}
@@ -142,8 +141,8 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
-// TestCanceled sees the child end when nobody waits for its answer any more, while it waits
-// for a layer and while it reads one. The image is not to blame.
+// TestCanceled checks that the child ends when the context ends, while it waits for a layer and while it reads a layer.
+// The error is not NotUnderstood, because the image is not the cause.
 func TestCanceled(t *testing.T) {
 	waits := layers(nil)
 	waits[0].Open = func(ctx context.Context) (io.ReadCloser, error) {

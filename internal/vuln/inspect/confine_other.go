@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// self is this program.
+// self returns the path of this program.
 func self() string {
 	name, err := os.Executable()
 	if err != nil {
@@ -16,14 +16,14 @@ func self() string {
 	return name
 }
 
-// confinedStarts are ways to start a child.
+// confinedStarts returns ways to start a child.
 func confinedStarts() []*syscall.SysProcAttr { return []*syscall.SysProcAttr{{}} }
 
 func widen(*os.File) {}
 
 func openMemory() func() int64 { return func() int64 { return 0 } }
 
-// confine takes nothing from this process: only Linux has a way to. It is still another
-// process, without the environment and the memory of the server, and is killed if it
-// takes too long. Do not serve strangers on another system.
+// confine does nothing, because the restrictions exist only on Linux. The child is still a separate process, without
+// the environment and the memory of the server, and is killed if it takes too long. Do not serve untrusted users on a
+// system other than Linux.
 func confine(Limits, string) error { return nil }

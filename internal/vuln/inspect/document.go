@@ -16,27 +16,26 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
-// ErrNoSBOM is returned for a document that is not an SBOM, or not one about the image.
+// ErrNoSBOM is returned for a document that is not an SBOM, or not an SBOM of the image.
 var ErrNoSBOM = errors.New("not an SBOM of the image")
 
-// documentLimits are what an SBOM may cost. It has a hundredth of the bytes of an image.
+// documentLimits are the limits for an SBOM. An SBOM is about a hundred times smaller than an image.
 var documentLimits = Limits{
 	Bytes: evidence.MaxDocument, Layers: 1, Packages: 20_000, MemoryBytes: 512 << 20, Seconds: 10,
 }
 
-// A Document says what a document about an image is.
+// A Document describes an SBOM.
 type Document struct {
 	Format string // SPDX or CycloneDX
-	Tool   string // that wrote it, or ""
+	Tool   string // the tool that wrote the SBOM, or ""
 }
 
-// SBOM returns which packages a document says that an image has. It is read in a child,
-// as an image is. It returns ErrNoSBOM if the document is something else, or is about other
-// images; and otherwise the errors of Image. Of an SBOM with too many packages, the first
-// are returned, with a warning.
+// SBOM returns the packages of an image according to an SBOM. Like an image, the document is read in a child. SBOM
+// returns ErrNoSBOM if the document is not an SBOM or is about other images, and otherwise the errors of Image. If the
+// SBOM has too many packages, it returns the first ones, with a warning.
 func SBOM(ctx context.Context, document Layer, image string) (Result, error) {
 	if !ready {
-		return Result{}, errors.New("this program does not begin with IsChild")
+		return Result{}, errNotReady
 	}
 	limits := documentLimits.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, clockFactor*time.Duration(limits.Seconds)*time.Second, errSlow)
@@ -60,46 +59,47 @@ func readDocument(frames *frameReader, req request) answer {
 	return answerTo(body, req.Document, req.Limits.Packages)
 }
 
-// answerTo says what a document has about an image.
-func answerTo(body []byte, image string, most int) answer {
-	nothing := answer{Result: &Result{}}
+// answerTo returns the answer for a document about an image, with at most limit packages.
+func answerTo(body []byte, image string, limit int) answer {
+	noSBOM := answer{Result: &Result{}}
 	d, err := evidence.Open(body)
 	if errors.Is(err, evidence.ErrUnknown) {
-		return nothing
+		return noSBOM
 	}
 	if err != nil {
 		return answer{NotUnderstood: short(err.Error())}
 	}
 	if d.Subjects != nil && !slices.Contains(d.Subjects, image) {
-		return nothing
+		return noSBOM
 	}
 	content, err := d.SBOM()
 	if errors.Is(err, evidence.ErrUnknown) {
-		return nothing
+		return noSBOM
 	}
 	if err != nil {
 		return answer{NotUnderstood: short(err.Error())}
 	}
-	r := packagesOf(content, most)
+	r := packagesOf(content, limit)
 	r.Document = &Document{Format: string(d.Format), Tool: short(content.Tool)}
 	return answer{Result: &r}
 }
 
-// packagesOf returns the packages of an SBOM that have a package URL, each once.
-func packagesOf(content evidence.SBOM, most int) Result {
+// packagesOf returns the packages of an SBOM with a package URL, each once, and at most limit packages.
+func packagesOf(content evidence.SBOM, limit int) Result {
 	r := Result{}
 	seen := map[[4]string]bool{}
-	unnamed, others := 0, 0
+	unnamed, unreadable := 0, 0
 	for _, c := range content.Packages {
 		p, ok := componentOf(c)
 		switch key := [4]string{p.Ecosystem, p.Name, p.Version, p.Purl}; {
 		case !ok && c.PURL != "":
-			others++
+			unreadable++
 		case !ok:
 			unnamed++
 		case isImage(c.PURL), seen[key]:
-		case len(r.Packages) == most:
-			r.Warnings = append(r.Warnings, fmt.Sprintf("it has more than %d packages; the others are left out", most))
+		case len(r.Packages) == limit:
+			r.Warnings = append(r.Warnings,
+				fmt.Sprintf("it has more than %d packages; further packages are left out", limit))
 			return r
 		default:
 			seen[key] = true
@@ -109,21 +109,20 @@ func packagesOf(content evidence.SBOM, most int) Result {
 	if unnamed > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d parts have no package URL, and are left out", unnamed))
 	}
-	if others > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%d package URLs cannot be read, and are left out", others))
+	if unreadable > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d package URLs cannot be read, and are left out", unreadable))
 	}
 	return r
 }
 
-// isImage reports whether a package URL is that of an image: SBOMs name what they are
-// about.
+// isImage reports whether a package URL names an image. SBOMs list their own image.
 func isImage(purl string) bool {
 	return strings.HasPrefix(purl, "pkg:oci/") || strings.HasPrefix(purl, "pkg:docker/")
 }
 
 var pythonSeparators = regexp.MustCompile(`[-_.]+`)
 
-// componentOf returns a package of an SBOM under the names that packages of images have.
+// componentOf returns a package of an SBOM, with the same names as packages that are found in images.
 func componentOf(c evidence.Package) (p Package, ok bool) {
 	ecosystem, name, v, err := version.ParsePURL(c.PURL)
 	if err != nil {
@@ -138,7 +137,7 @@ func componentOf(c evidence.Package) (p Package, ok bool) {
 	}
 	_, query, _ := strings.Cut(c.PURL, "?")
 	query, _, _ = strings.Cut(query, "#")
-	qualifiers, _ := url.ParseQuery(query) // what can be read of it
+	qualifiers, _ := url.ParseQuery(query) // returns the valid part of the query
 	switch {
 	case strings.HasPrefix(c.PURL, "pkg:deb/"), strings.HasPrefix(c.PURL, "pkg:apk/"):
 		name, v, _ := strings.Cut(cmp.Or(qualifiers.Get("upstream"), qualifiers.Get("origin")), "@")

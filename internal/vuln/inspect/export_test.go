@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// RaceDetector is whether the memory of children is not limited.
+// RaceDetector reports whether the race detector is on. Then the memory of children is not limited.
 const RaceDetector = raceDetector
 
 const probeName = "probe"
@@ -16,7 +16,7 @@ const probeName = "probe"
 // IsProbe reports whether this process was started by RunProbe.
 func IsProbe() bool { return len(os.Args) == 1 && os.Args[0] == probeName }
 
-// Probe does in a process that is confined as a child is what f does.
+// Probe confines this process like a child, calls f, and ends the process.
 func Probe(f func()) {
 	if err := confine(Limits{}.withDefaults(), os.TempDir()); err != nil {
 		fmt.Println("confine:", err)
@@ -26,27 +26,26 @@ func Probe(f func()) {
 	os.Exit(0)
 }
 
-// RunProbe starts a probe as a child is started, if need be not in the best ways, and
-// returns what it writes.
-func RunProbe(ctx context.Context, folder string, worse int) (string, error) {
-	c := child{name: probeName, folder: folder, starts: confinedStarts()[worse:]}
+// RunProbe starts a probe like a child, without the first skip ways of confinedStarts, and returns its output.
+func RunProbe(ctx context.Context, folder string, skip int) (string, error) {
+	c := child{name: probeName, folder: folder, starts: confinedStarts()[skip:]}
 	if err := c.start(ctx); err != nil {
 		return "", err
 	}
-	said, err := io.ReadAll(c.out)
+	output, err := io.ReadAll(c.out)
 	if err == nil {
 		err = c.cmd.Wait()
 	}
-	return string(said) + string(c.complaint.kept), err
+	return string(output) + string(c.complaint.kept), err
 }
 
-// Understand reads the answer of a child.
-func Understand(said []byte, layers int) (Result, error) {
+// ParseAnswer parses the answer of a child.
+func ParseAnswer(output []byte, layers int) (Result, error) {
 	c := child{limits: Limits{}.withDefaults()}
-	return c.understand(said, layers)
+	return c.parseAnswer(output, layers)
 }
 
-// Serve is what a child does, without being confined.
+// Serve reads frames like a child, without being confined.
 func Serve(in io.Reader) (answered bool) {
 	frames := newFrameReader(in)
 	if _, err := frames.request(); err != nil {
@@ -57,7 +56,7 @@ func Serve(in io.Reader) (answered bool) {
 	return true
 }
 
-// Frames returns a request and layers as a child reads them.
+// Frames writes the frames of a request and layers to w.
 func Frames(w io.Writer, layers ...io.Reader) error {
 	if err := writeFrame(w, frameRequest, nil); err != nil {
 		return err
@@ -70,7 +69,7 @@ func Frames(w io.Writer, layers ...io.Reader) error {
 	return nil
 }
 
-// AnswerTo returns what a child writes about a document.
+// AnswerTo returns the answer of a child about a document.
 func AnswerTo(body []byte, image string) ([]byte, error) {
 	return json.Marshal(answerTo(body, image, 100))
 }

@@ -8,9 +8,8 @@ import (
 	"io"
 )
 
-// What the parent writes to the child is a sequence of frames: a byte for the kind, four
-// for the length, and the content. First comes the request; then for each layer its data
-// and an end.
+// The parent writes a sequence of frames to the child. A frame is a byte for the kind, four bytes for the length, and
+// the content. The first frame is the request. For each layer, frames with its data and an end frame follow.
 const (
 	frameRequest = 'R'
 	frameData    = 'D'
@@ -20,7 +19,7 @@ const (
 	maxFrame  = 256 << 10
 )
 
-var errFrame = errors.New("not a frame that is expected here")
+var errFrame = errors.New("unexpected frame")
 
 func writeFrame(w io.Writer, kind byte, content []byte) error {
 	head := make([]byte, frameHead, frameHead+len(content))
@@ -30,8 +29,8 @@ func writeFrame(w io.Writer, kind byte, content []byte) error {
 	return err
 }
 
-// writeLayer writes all that r has as one layer. A broken r is told apart from a child
-// that is gone: only the first error is one of reading.
+// writeLayer writes the content of r as one layer. It returns an error of r as readErr, and an error of the child's
+// pipe as writeErr.
 func writeLayer(w io.Writer, r io.Reader) (readErr, writeErr error) {
 	buffer := make([]byte, frameHead+maxFrame)
 	for {
@@ -55,8 +54,8 @@ func writeLayer(w io.Writer, r io.Reader) (readErr, writeErr error) {
 // A frameReader reads frames, in the child.
 type frameReader struct {
 	from *bufio.Reader
-	left int  // of the current frame of data
-	done bool // whether the current layer has ended
+	left int  // unread bytes of the current data frame
+	done bool // the current layer has ended
 }
 
 func newFrameReader(r io.Reader) *frameReader {
@@ -89,7 +88,7 @@ func (f *frameReader) request() ([]byte, error) {
 	return content, err
 }
 
-// next begins with the next layer, and skips what is left of the one before.
+// next moves to the next layer. It skips the rest of the previous layer.
 func (f *frameReader) next() error {
 	if !f.done {
 		if _, err := io.Copy(io.Discard, f); err != nil {
@@ -100,7 +99,8 @@ func (f *frameReader) next() error {
 	return nil
 }
 
-// Read reads the current layer. Its end is io.EOF; the end of the stream is not.
+// Read reads the current layer. It returns io.EOF at the end of the layer, and io.ErrUnexpectedEOF at the end of the
+// stream.
 func (f *frameReader) Read(p []byte) (int, error) {
 	for f.left == 0 {
 		if f.done {

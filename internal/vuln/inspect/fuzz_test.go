@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// FuzzFrames gives a child any bytes to read.
+// FuzzFrames reads any bytes like a child.
 func FuzzFrames(f *testing.F) {
 	var good bytes.Buffer
 	must(inspect.Frames(&good, bytes.NewReader(archive(file{name: lodash, content: node("a", "1")})),
@@ -17,12 +17,12 @@ func FuzzFrames(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, b []byte) { inspect.Serve(bytes.NewReader(b)) })
 }
 
-// FuzzAnswer gives the parent any answer to read: what it takes can be shown.
+// FuzzAnswer parses any answer, and checks that an accepted result is valid.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"Result":{"Packages":[{"Ecosystem":"npm","Name":"a"}],"Warnings":["b"]}}`))
 	f.Add([]byte(`{"NotUnderstood":"c"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := inspect.Understand(b, 3)
+		r, err := inspect.ParseAnswer(b, 3)
 		if err != nil {
 			return
 		}

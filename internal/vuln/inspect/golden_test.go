@@ -48,8 +48,8 @@ o:musl
 
 const rockyRelease = "ID='rocky'\nVERSION_ID=\"9.4\"\nNAME=\"Rocky Linux\"\nVERSION=\"9.4 (Blue Onyx)\"\n"
 
-// A golden is an image, and a line for each of its packages: ecosystem, name, version,
-// source and its version, layer, location, and the owner if there is one.
+// A golden is an image with a line for each of its packages: ecosystem, name, version, source package and its version,
+// layer, location, and the owner if there is one.
 type golden struct {
 	distribution string
 	layers       [][]file
@@ -149,8 +149,9 @@ var goldens = map[string]golden{
 func TestImage(t *testing.T) {
 	goldens := maps.Clone(goldens)
 	for format, database := range map[string]string{
-		"var/lib/rpm/rpmdb.sqlite": inspecttest.RPMSqlite(t, rpms()...), "usr/lib/sysimage/rpm/Packages.db": inspecttest.RPMNdb(rpms()...),
-		"var/lib/rpm/Packages": inspecttest.RPMBerkeley(rpms()...),
+		"var/lib/rpm/rpmdb.sqlite":         inspecttest.RPMSqlite(t, rpms()...),
+		"usr/lib/sysimage/rpm/Packages.db": inspecttest.RPMNdb(rpms()...),
+		"var/lib/rpm/Packages":             inspecttest.RPMBerkeley(rpms()...),
 	} {
 		goldens["rpm in "+filepath.Base(format)] = golden{"rocky 9.4 Rocky Linux 9.4 (Blue Onyx)", [][]file{
 			{{name: format, content: database}},
@@ -236,8 +237,7 @@ func jar(name, content string) string {
 	return b.String()
 }
 
-// rust returns a program that does nothing and says what it was made of, as cargo
-// auditable has it.
+// rust returns a program that does nothing and contains a list of its dependencies in the format of cargo auditable.
 func rust(doc string) string {
 	var data bytes.Buffer
 	z := zlib.NewWriter(&data)
@@ -245,7 +245,7 @@ func rust(doc string) string {
 	must(err)
 	must(z.Close())
 	const names = "\x00.dep-v0\x00.shstrtab\x00"
-	const size = 64 // of the header, and of a section's
+	const size = 64 // bytes of the header, and of a section header
 	h := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: 1, Ehsize: size,
 		Shentsize: size, Shnum: 3, Shstrndx: 2}
 	copy(h.Ident[:], elf.ELFMAG+string([]byte{byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}))
@@ -261,7 +261,7 @@ func rust(doc string) string {
 	return b.String()
 }
 
-// rpms are the packages of the databases of rpm.
+// rpms returns the packages of the rpm databases.
 func rpms() []inspecttest.RPM {
 	return []inspecttest.RPM{
 		{Name: "bash", Version: "5.1.8", Release: "9.el9", Source: "bash-5.1.8-9.el9.src.rpm"},

@@ -21,7 +21,7 @@ import (
 
 const lodash = "app/node_modules/lodash/package.json"
 
-// TestNotUnderstood tells for each kind of hostile image why it is not understood.
+// TestNotUnderstood checks the reason for each kind of hostile image.
 func TestNotUnderstood(t *testing.T) {
 	small := archive(file{name: lodash, content: node("lodash", "1.0.0")})
 	zeros := archive(file{name: "zeros", content: strings.Repeat("\x00", 20<<20)})
@@ -79,7 +79,7 @@ func TestNotUnderstood(t *testing.T) {
 	}
 }
 
-// TestHostileFiles sees a hostile file become a warning, and the rest of the image found.
+// TestHostileFiles checks that a hostile file causes a warning, and that the other packages of the image are found.
 func TestHostileFiles(t *testing.T) {
 	deep := "x"
 	for range 50 {
@@ -102,14 +102,14 @@ func TestHostileFiles(t *testing.T) {
 		"a jar that is none": {[]file{{name: "a.jar", content: strings.Repeat("x", 100)}}, "a.jar: java/archive: "},
 		"a corrupt rpm in sql": {[]file{{name: "var/lib/rpm/rpmdb.sqlite", content: string(corrupt)}},
 			"var/lib/rpm/rpmdb.sqlite: rpm database: "},
-		"a corrupt rpm in ndb": {[]file{{name: "var/lib/rpm/Packages.db", content: strings.ReplaceAll(inspecttest.RPMNdb(rpms()...), "Slot",
-			"Slop")}}, "rpm database: "},
+		"a corrupt rpm in ndb": {[]file{{name: "var/lib/rpm/Packages.db",
+			content: strings.ReplaceAll(inspecttest.RPMNdb(rpms()...), "Slot", "Slop")}}, "rpm database: "},
 		"an rpm that is none": {[]file{{name: "var/lib/rpm/Packages", content: strings.Repeat("x", 5000)}},
 			"rpm database: "},
 		"a journal of rpm": {[]file{{name: "var/lib/rpm/rpmdb.sqlite-wal", content: "x"}},
-			"the last changes are not in the database yet"},
+			"the database lacks the changes in this journal"},
 		"a name with a newline": {[]file{{name: "a/node_modules/b/package.json",
-			content: `{"name":"a\nb","version":"1"}`}}, "is not one"},
+			content: `{"name":"a\nb","version":"1"}`}}, "is invalid"},
 		"links in circles": {[]file{link("a", "b"), link("b", "a"), link("etc/os-release", "os-release"), link("c", "c/c/c"),
 			{name: "a/x/node_modules/q/package.json", content: "{}"}, {name: "c/d"}, {name: "hard", kind: tar.TypeLink,
 				link: "hard"}}, ""},
@@ -137,7 +137,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// TestReadError tells what fails in reading a layer apart from what is wrong with it.
+// TestReadError checks that an error of reading a layer is not reported as an invalid image.
 func TestReadError(t *testing.T) {
 	broken := errors.New("the disk is gone")
 	image := layers(nil, nil)
@@ -183,7 +183,7 @@ func TestMediaTypes(t *testing.T) {
 	}
 }
 
-// bigJar says of the jar in it that it has 300 megabytes.
+// bigJar returns a jar that contains a jar with a declared size of 300 megabytes.
 func bigJar() string {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
@@ -196,7 +196,7 @@ func bigJar() string {
 	return b.String()
 }
 
-// endlessSqlite is a database of rpm's whose packages are a question without an end.
+// endlessSqlite returns an rpm database in which the query for packages never ends.
 func endlessSqlite(ctx context.Context, folder string) string {
 	name := filepath.Join(folder, "x")
 	db, err := sql.Open("sqlite", name)
@@ -210,17 +210,17 @@ func endlessSqlite(ctx context.Context, folder string) string {
 	return string(content)
 }
 
-// hugeNdb says of a package that it has four gigabytes.
+// hugeNdb returns an rpm database with a package of a declared size of four gigabytes.
 func hugeNdb() string {
 	b := []byte(inspecttest.RPMNdb(rpms()...))
 	binary.LittleEndian.PutUint32(b[4096+12:], 0xfffffff0)
 	return string(b)
 }
 
-// TestAnswers refuses answers that no child gives.
+// TestAnswers checks that invalid answers of a child are refused.
 func TestAnswers(t *testing.T) {
 	good := `{"Result":{"Packages":[{"Ecosystem":"npm","Name":"a","Layer":0}]}}`
-	if _, err := inspect.Understand([]byte(good), 1); err != nil {
+	if _, err := inspect.ParseAnswer([]byte(good), 1); err != nil {
 		t.Fatal(err)
 	}
 	for name, said := range map[string]string{
@@ -234,11 +234,11 @@ func TestAnswers(t *testing.T) {
 		"a long name":           strings.Replace(good, `"a"`, `"`+strings.Repeat("a", 1000)+`"`, 1),
 		"a bad distribution":    `{"Result":{"Distribution":{"ID":"a\nb"}}}`,
 	} {
-		if _, err := inspect.Understand([]byte(said), 1); err == nil {
-			t.Errorf("%s is taken for an answer", name)
+		if _, err := inspect.ParseAnswer([]byte(said), 1); err == nil {
+			t.Errorf("%s is accepted as an answer", name)
 		}
 	}
-	_, err := inspect.Understand([]byte(`{"NotUnderstood":"bad\u001b[31m `+strings.Repeat("é", 1000)+`"}`), 1)
+	_, err := inspect.ParseAnswer([]byte(`{"NotUnderstood":"bad\u001b[31m `+strings.Repeat("é", 1000)+`"}`), 1)
 	if err == nil || len(err.Error()) > 600 || strings.ContainsRune(err.Error(), 0x1b) {
 		t.Errorf("error = %.100q", err)
 	}

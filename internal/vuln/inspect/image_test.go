@@ -22,7 +22,7 @@ type file struct {
 	link          string
 }
 
-// archive returns a layer as it is.
+// archive returns an uncompressed layer.
 func archive(files ...file) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -75,7 +75,7 @@ func layers(blobs ...[]byte) []inspect.Layer {
 	return all
 }
 
-// inspected returns what the child finds in an image.
+// inspected returns the result of inspecting an image.
 func inspected(t *testing.T, blobs ...[]byte) inspect.Result {
 	t.Helper()
 	r, err := inspect.Image(t.Context(), layers(blobs...), inspect.Limits{})
@@ -92,7 +92,7 @@ VERSION_CODENAME=bookworm
 ID=debian
 `
 
-// TestCompression reads layers of all kinds, whatever their media type says.
+// TestCompression reads layers with every compression, independent of their media type.
 func TestCompression(t *testing.T) {
 	for name, pack := range map[string]func([]byte) []byte{"gzip": zipped, "zstd": zstandard, "plain": bytes.Clone} {
 		t.Run(name, func(t *testing.T) {

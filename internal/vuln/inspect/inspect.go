@@ -1,14 +1,13 @@
-// Package inspect answers which packages are in an image.
+// Package inspect finds the packages in an image.
 //
-// An image is written by strangers, so it is not read in the process that holds keys and
-// the database. Image starts this program again as a child that has no environment, no
-// open files but its pipes, no network, no file system but an empty folder, and little
-// memory and time. It streams the layers to the child, and reads a bounded answer. What
-// a hostile image can do is crash the child or have it lie about the image: then the
-// image is NotUnderstood, or its packages are wrong, and nothing else suffers.
+// Images are untrusted, so they are not read in the process that holds keys and the database. Image starts this program
+// again as a child. The child has no environment, no open files except its pipes, no network, no file system except an
+// empty folder, and limited memory and time. Image streams the layers to the child, and reads an answer of bounded
+// size. A hostile image can crash the child, or make it lie about the image. Then the image is NotUnderstood, or its
+// packages are wrong, but nothing else is affected.
 //
 // In the child, layer/ walks the archives, and extract/ finds packages in files. Nothing
-// of the image is run, unpacked or trusted.
+// in the image is executed, unpacked or trusted.
 //
 // A program that calls Image begins its main with
 //
@@ -31,8 +30,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/extract"
 )
 
-// Version is the version of everything that decides on a Result. It rises when an image
-// could now have another Result, so that those with an older Version are to be read again.
+// Version is the version of the code that determines a Result. It is increased when an image may get a different
+// Result, so that images with an older Version are read again.
 const Version = 1
 
 // A Layer is a layer of an image.
@@ -40,50 +39,49 @@ type Layer struct {
 	MediaType string
 	Digest    string // for messages
 
-	// Open returns the blob. It is called once, and read to its end or until the image
-	// is understood to be bad.
+	// Open returns the blob. It is called at most once. The blob is read to its end, or until the image is found to be
+	// invalid.
 	Open func(context.Context) (io.ReadCloser, error)
 }
 
-// A Package is a package that an image has.
+// A Package is a package in an image.
 //
-// A package that Owner is set of is part of a package of the distribution, which has
-// fixed it in its own way: advisories for the ecosystem do not tell whether it is
-// affected, those for the owner do.
+// A package with an Owner is part of a package of the distribution. The distribution may have fixed it without changing
+// its version, so only advisories about the owner, and not those about its own ecosystem, show whether it is affected.
 type Package = extract.Package
 
-// A Distribution is what os-release says of an image; it is empty if there is none.
+// A Distribution is the content of os-release in an image. It is empty if the image has no os-release.
 type Distribution = extract.Distribution
 
-// A Result is what an image has.
+// A Result is the result of inspecting an image.
 type Result struct {
 	Distribution Distribution
-	Packages     []Package // by ecosystem, name, version and location
-	Warnings     []string  // what could not be understood of it; the rest is complete. At most 100.
-	Version      int       // of the extractors: Version, when it was made
-	Document     *Document `json:",omitempty"` // of an SBOM
+	Packages     []Package // ordered by ecosystem, name, version and location
+	Warnings     []string  // files that could not be read; the rest is complete. At most 100.
+	Version      int       // the constant Version when the result was made
+	Document     *Document `json:",omitempty"` // set if the result comes from an SBOM
 
-	Processor   time.Duration // that the child has used
-	MemoryBytes int64         // that the child had at most, on Linux
+	Processor   time.Duration // processor time of the child
+	MemoryBytes int64         // peak memory of the child; only on Linux
 }
 
-// NotUnderstood is the error for an image that cannot be indexed, now or later.
+// NotUnderstood is the error for an image that cannot be read. A retry has the same result.
 type NotUnderstood struct {
-	Reason string // may be shown to people who may see the image
+	Reason string // may be shown to users who may see the image
 	Detail string // for the log
 }
 
 func (e *NotUnderstood) Error() string { return "not understood: " + e.Reason }
 
-// Limits are what an image may cost. A field that is 0 has its default.
+// Limits limit the cost of reading an image. A field that is 0 has its default.
 type Limits struct {
-	Bytes       int64 // of all layers after decompression; 32 GiB
-	Entries     int   // of all archives; 2,000,000
+	Bytes       int64 // bytes of all layers after decompression; 32 GiB
+	Entries     int   // entries of all archives; 2,000,000
 	Layers      int   // 500
 	Packages    int   // 50,000
-	FileBytes   int64 // of the longest file that is read; 512 MiB, in a temporary folder if it is long
-	MemoryBytes int64 // of the child; 512 MiB
-	Seconds     int   // of processor time; 600. Ten times as many may pass on the clock.
+	FileBytes   int64 // bytes of the longest file that is read; 512 MiB. Long files are stored in a temporary folder.
+	MemoryBytes int64 // memory of the child; 512 MiB
+	Seconds     int   // processor time; 600. The elapsed time may be ten times as long.
 }
 
 func (l Limits) withDefaults() Limits {
@@ -103,8 +101,8 @@ func setDefault[T int | int64](field *T, value T) {
 	}
 }
 
-// layerTypes are the media types of layers that are file systems. Those that need not be
-// distributed are here if somebody has pushed them after all.
+// layerTypes are the media types of layers that are file systems. They include the types of layers that need not be
+// distributed, because such layers can be pushed as well.
 var layerTypes = []string{
 	"application/vnd.oci.image.layer.v1.tar",
 	"application/vnd.oci.image.layer.nondistributable.v1.tar",
@@ -112,7 +110,7 @@ var layerTypes = []string{
 	"application/vnd.docker.image.rootfs.foreign.diff.tar",
 }
 
-// IsLayer reports whether layers of a media type can be read.
+// IsLayer reports whether layers with a media type can be read.
 func IsLayer(mediaType string) bool {
 	base, _, _ := strings.Cut(mediaType, ";")
 	base = strings.TrimSpace(base)
@@ -125,28 +123,31 @@ func IsLayer(mediaType string) bool {
 	return slices.Contains(layerTypes, base)
 }
 
-// clockFactor is how much longer than its processor time a child may take.
+// clockFactor is the ratio between the elapsed time and the processor time that a child may take.
 const clockFactor = 10
 
-var errSlow = errors.New("the child took too long")
+var (
+	errSlow     = errors.New("the child took too long")
+	errNotReady = errors.New("the main function of this program does not call inspect.IsChild first")
+)
 
-// Image returns which packages the image of these layers has, the lowest first.
+// Image returns the packages of an image with these layers, the lowest layer first.
 //
-// It returns a *NotUnderstood error if the image is at fault, which is the same whenever
-// it is tried; any other error is one of reading a layer or of this machine.
+// It returns a *NotUnderstood error if the image is the cause, and a retry has the same result. Any other error comes
+// from reading a layer or from this machine.
 func Image(ctx context.Context, layers []Layer, limits Limits) (Result, error) {
 	limits = limits.withDefaults()
 	if !ready {
-		return Result{}, errors.New("this program does not begin with IsChild")
+		return Result{}, errNotReady
 	}
 	if len(layers) > limits.Layers {
-		return Result{}, &NotUnderstood{Reason: fmt.Sprintf("it has %d layers, more than %d", len(layers), limits.Layers)}
+		reason := fmt.Sprintf("it has %d layers, more than %d", len(layers), limits.Layers)
+		return Result{}, &NotUnderstood{Reason: reason}
 	}
 	for i, l := range layers {
 		if !IsLayer(l.MediaType) {
-			return Result{}, &NotUnderstood{
-				Reason: fmt.Sprintf("layer %d has the media type %.100q, which is not that of a file system", i+1, l.MediaType),
-			}
+			reason := fmt.Sprintf("layer %d has the media type %.100q, which is not a file system", i+1, l.MediaType)
+			return Result{}, &NotUnderstood{Reason: reason}
 		}
 	}
 	limit := time.Duration(limits.Seconds) * time.Second

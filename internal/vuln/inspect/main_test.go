@@ -9,7 +9,7 @@ import (
 
 const orphanName = "orphan"
 
-// TestMain lets the program of the tests be the child.
+// TestMain lets the test program run as the child.
 func TestMain(m *testing.M) {
 	if inspect.IsChild() {
 		inspect.Child()

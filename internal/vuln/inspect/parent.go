@@ -18,26 +18,26 @@ import (
 
 const (
 	folderPrefix = "holdfast-inspect-"
-	maxAnswer    = 64 << 20
-	maxComplaint = 4 << 10 // of what the child writes to its standard error
+	maxAnswer    = 64 << 20 // bytes
+	maxComplaint = 4 << 10  // bytes kept of the child's standard error
 	exitDelay    = 5 * time.Second
 )
 
-// A request is the first frame.
+// A request is the content of the first frame.
 type request struct {
 	Limits   Limits
-	Layers   []string // their digests
-	Document string   `json:",omitempty"` // the image that the only layer is a document about
+	Layers   []string // digests of the layers
+	Document string   `json:",omitempty"` // digest of the image, if the only layer is a document about it
 }
 
-// An answer is what the child writes.
+// An answer is the output of the child.
 type answer struct {
 	Result        *Result `json:",omitempty"`
 	NotUnderstood string  `json:",omitempty"`
-	Failed        string  `json:",omitempty"` // for what is not the image's fault
+	Failed        string  `json:",omitempty"` // an error that the image has not caused
 }
 
-// runChild has the image, or a document about it, read by a child, in a folder of its own.
+// runChild starts a child in a new folder, which reads the image or a document about it.
 func runChild(ctx context.Context, layers []Layer, limits Limits, document string) (Result, error) {
 	removeStale(time.Duration(limits.Seconds) * time.Second * (clockFactor + 1))
 	folder, err := os.MkdirTemp("", folderPrefix)
@@ -52,8 +52,8 @@ func runChild(ctx context.Context, layers []Layer, limits Limits, document strin
 	}
 	done := make(chan outcome)
 	go func() {
-		// The child dies with the thread that has started it. Locked to a goroutine that
-		// unlocks it again, a thread lasts as long as the process.
+		// The child is killed when the thread that started it ends. A thread that is locked to a goroutine, and unlocked
+		// again, lasts as long as the process.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		c := child{name: childName, starts: confinedStarts(), limits: limits, document: document, folder: folder}
@@ -64,7 +64,7 @@ func runChild(ctx context.Context, layers []Layer, limits Limits, document strin
 	return o.result, o.err
 }
 
-// removeStale removes the folders of processes that were killed.
+// removeStale removes the folders of servers that were killed.
 func removeStale(age time.Duration) {
 	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*")) // the pattern is valid
 	for _, f := range folders {
@@ -74,12 +74,12 @@ func removeStale(age time.Duration) {
 	}
 }
 
-// A child is the other process, as the parent sees it.
+// A child is the parent's view of the child process.
 type child struct {
 	name      string
 	starts    []*syscall.SysProcAttr // ways to start it, the best first
 	limits    Limits
-	document  string // the image that a document is about
+	document  string // digest of the image, if the child reads a document about it
 	folder    string
 	complaint head
 	cmd       *exec.Cmd
@@ -87,7 +87,7 @@ type child struct {
 	out       io.ReadCloser
 }
 
-// start starts this program again: with as much taken away as the system lets us.
+// start starts this program again, with the best confinement that the system allows.
 func (c *child) start(ctx context.Context) (err error) {
 	for _, attributes := range c.starts {
 		c.cmd = exec.CommandContext(ctx, self())
@@ -107,7 +107,7 @@ func (c *child) start(ctx context.Context) (err error) {
 		widen(write)
 		c.cmd.Stdin = in
 		err = c.cmd.Start()
-		_ = in.Close() // the child has it, or nobody
+		_ = in.Close() // only the child needs it
 		if err == nil {
 			c.in = write
 			return nil
@@ -128,29 +128,29 @@ func (c *child) run(ctx context.Context, layers []Layer) (Result, error) {
 	go func() {
 		err := c.feed(alive, layers)
 		if err != nil {
-			stop() // the child waits for what does not come
+			stop() // otherwise the child would wait for more input
 		}
 		fed <- err
 	}()
-	said, readErr := io.ReadAll(io.LimitReader(c.out, maxAnswer+1))
-	if len(said) > maxAnswer {
+	output, readErr := io.ReadAll(io.LimitReader(c.out, maxAnswer+1))
+	if len(output) > maxAnswer {
 		stop()
 	}
 	waitErr := c.cmd.Wait()
-	_ = c.in.Close() // ends feed, if it still writes
+	_ = c.in.Close() // ends feed if it is still writing
 	if err := <-fed; err != nil {
 		return Result{}, err
 	}
-	if waitErr != nil || readErr != nil || len(said) > maxAnswer {
+	if waitErr != nil || readErr != nil || len(output) > maxAnswer {
 		return Result{}, c.died(ctx, waitErr)
 	}
-	r, err := c.understand(said, len(layers))
+	r, err := c.parseAnswer(output, len(layers))
 	r.Processor = c.processor()
 	return r, err
 }
 
-// feed writes the image to the child. It returns what failed in reading the image; a
-// child that reads no further has its reasons and tells them itself.
+// feed writes the image to the child. It returns an error of reading the image. It ignores an error of writing to the
+// child, because the child reports the reason for which it stopped reading.
 func (c *child) feed(ctx context.Context, layers []Layer) error {
 	defer func() { _ = c.in.Close() }()
 	req := request{Limits: c.limits, Document: c.document}
@@ -192,7 +192,7 @@ func (c *child) died(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(context.Cause(ctx), errSlow):
 		reason = fmt.Sprintf("reading it took more than %d seconds", clockFactor*c.limits.Seconds)
-	case ctx.Err() != nil: // nobody waits any more
+	case ctx.Err() != nil: // the caller no longer waits
 		return context.Cause(ctx)
 	case c.processor() >= time.Duration(c.limits.Seconds)*time.Second*9/10: // the kernel's clock is not exact
 		reason = fmt.Sprintf("reading it took more than %d seconds of processor time", c.limits.Seconds)
@@ -202,16 +202,16 @@ func (c *child) died(ctx context.Context, err error) error {
 	return &NotUnderstood{Reason: reason, Detail: fmt.Sprintf("%v: %s", err, complaint)}
 }
 
-// processor returns how much processor time the ended child has used.
+// processor returns the processor time of the ended child.
 func (c *child) processor() time.Duration {
 	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
 }
 
-// understand reads the answer. The child has read hostile bytes, so nothing it says is
-// taken for granted.
-func (c *child) understand(said []byte, layers int) (Result, error) {
+// parseAnswer parses and validates the answer of the child. It does not trust the answer, because the child may be
+// controlled by a hostile image.
+func (c *child) parseAnswer(output []byte, layers int) (Result, error) {
 	var a answer
-	if err := json.Unmarshal(said, &a); err != nil {
+	if err := json.Unmarshal(output, &a); err != nil {
 		return Result{}, &NotUnderstood{Reason: "reading it crashed", Detail: "the answer: " + err.Error()}
 	}
 	switch {
@@ -220,7 +220,7 @@ func (c *child) understand(said []byte, layers int) (Result, error) {
 	case a.Failed != "":
 		return Result{}, fmt.Errorf("read an image: %s", short(a.Failed))
 	case a.Result == nil, len(a.Result.Packages) > c.limits.Packages:
-		return Result{}, &NotUnderstood{Reason: "reading it crashed", Detail: "the answer is not one"}
+		return Result{}, invalidAnswer("no result, or too many packages")
 	}
 	r := *a.Result
 	r.Version = Version
@@ -230,24 +230,29 @@ func (c *child) understand(said []byte, layers int) (Result, error) {
 	}
 	for _, p := range r.Packages {
 		if p.Layer < 0 || p.Layer >= layers || !p.Valid() {
-			return Result{}, &NotUnderstood{Reason: "reading it crashed", Detail: "a package of the answer is not one"}
+			return Result{}, invalidAnswer("an invalid package")
 		}
 	}
 	if d := r.Document; d != nil && (d.Format != short(d.Format) || d.Tool != short(d.Tool)) {
-		return Result{}, &NotUnderstood{Reason: "reading it crashed", Detail: "the document of the answer is not one"}
+		return Result{}, invalidAnswer("an invalid document")
 	}
 	if !r.Distribution.Valid() {
-		return Result{}, &NotUnderstood{Reason: "reading it crashed", Detail: "the distribution of the answer is not one"}
+		return Result{}, invalidAnswer("an invalid distribution")
 	}
 	return r, nil
 }
 
+// invalidAnswer returns the error for an answer that contains a problem.
+func invalidAnswer(problem string) error {
+	return &NotUnderstood{Reason: "reading it crashed", Detail: "the answer contains " + problem}
+}
+
 const (
 	maxWarnings = 100
-	maxSentence = 500
+	maxSentence = 500 // bytes
 )
 
-// short returns a sentence that can be shown.
+// short makes an untrusted text printable, and shortens it to maxSentence bytes.
 func short(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == utf8.RuneError {
@@ -262,7 +267,8 @@ func short(s string) string {
 	return s
 }
 
-// A head keeps the first bytes that are written to it, where a crash has its reason.
+// A head keeps the first maxComplaint bytes that are written to it, because the output of a crash starts with the
+// reason.
 type head struct{ kept []byte }
 
 func (h *head) Write(p []byte) (int, error) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAttackManyChecksums has a server promise the same checksum thousands of
-// times: every one of them would cost a pass over the answer.
+// TestAttackManyChecksums checks that a server cannot make the fetcher compute the same checksum thousands of times,
+// because every checksum costs a pass over the response.
 func TestAttackManyChecksums(t *testing.T) {
 	const header = 60 << 10 // about what outbound reads of a header
 	tests := map[string]http.Header{

@@ -40,7 +40,7 @@ func (f *Fetcher) download(ctx context.Context, address string, s state) (Result
 	case resp.StatusCode == http.StatusNotModified && s.Sum != "":
 		return unchanged(s), nil
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		return Result{}, errors.New("the server points to another address, and redirects are not followed")
+		return Result{}, errors.New("the server redirects to another address, and redirects are not followed")
 	case resp.StatusCode != http.StatusOK:
 		return Result{}, fmt.Errorf("the server answered %s", resp.Status)
 	case resp.ContentLength > f.MaxBytes:
@@ -80,7 +80,7 @@ func (f *Fetcher) get(ctx context.Context, address string, s state) (*http.Respo
 		return nil, err
 	}
 	req.Header.Set("User-Agent", "holdfast")
-	req.Header.Set("Accept-Encoding", "identity") // limits and checksums are about what is sent
+	req.Header.Set("Accept-Encoding", "identity") // limits and checksums apply to the transmitted bytes
 	if s.ETag != "" {
 		req.Header.Set("If-None-Match", s.ETag)
 	}
@@ -90,7 +90,7 @@ func (f *Fetcher) get(ctx context.Context, address string, s state) (*http.Respo
 	return f.Client.Do(req)
 }
 
-// save writes a response to an unnamed file, which is gone when it is closed, and
+// save writes a response to an unnamed file, which disappears when it is closed, and
 // returns its checksum. It verifies the checksums that the server sent.
 func (f *Fetcher) save(resp *http.Response, w *watchdog) (*os.File, string, error) {
 	file, err := f.unnamedFile()
@@ -107,10 +107,10 @@ func (f *Fetcher) save(resp *http.Response, w *watchdog) (*os.File, string, erro
 	switch timed := resp.Request.Context(); {
 	case errors.Is(context.Cause(timed), errStalled):
 		err = errStalled
-	case timed.Err() != nil: // even without an error: the end may be due to the cancellation
-		err = errors.New("the answer took too long")
+	case timed.Err() != nil: // even without an error, because a cancellation may end the response
+		err = errors.New("the response took too long")
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		err = errors.New("the answer ends before its end")
+		err = errors.New("the response is incomplete")
 	case err != nil:
 		err = errors.New(outbound.Reason(err))
 	case n > f.MaxBytes:
@@ -118,7 +118,7 @@ func (f *Fetcher) save(resp *http.Response, w *watchdog) (*os.File, string, erro
 	}
 	for _, c := range expected {
 		if err == nil && c.want != string(c.hash.Sum(nil)) {
-			err = errors.New("the answer does not have the checksum the server says")
+			err = errors.New("the response does not match the checksum that the server sent")
 		}
 	}
 	if err != nil {
@@ -135,19 +135,18 @@ func (f *Fetcher) unnamedFile() (*os.File, error) {
 			err = errors.Join(err, file.Close())
 		}
 	}
-	if err != nil { // it contains a path of ours, so clients must not see it
-		return nil, &fault.Error{Code: fault.Internal, Message: "the server has no place to keep the download",
-			Cause: err}
+	if err != nil { // clients must not see err, because it contains a path of the server
+		return nil, &fault.Error{Code: fault.Internal, Message: "the server cannot store the download", Cause: err}
 	}
 	return file, nil
 }
 
-// minProgress is how many bytes must arrive within Config.Stall, so that a server
-// that sends a byte now and then also counts as stalled.
+// minProgress is the number of bytes that must arrive within Config.Stall. So a server
+// that sends a byte now and then is also stalled.
 const minProgress = 64 << 10
 
 // errStalled is returned for a download that a watchdog has cancelled.
-var errStalled = errors.New("the server sends nothing, or too little")
+var errStalled = errors.New("the server sends no data, or sends too slowly")
 
 // A watchdog cancels a download if less than minProgress is written to it within a time.
 type watchdog struct {
@@ -176,17 +175,17 @@ func (w *watchdog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A checksum is one that the server sent for its response.
+// A checksum is a checksum that the server sent for its response.
 type checksum struct {
 	hash hash.Hash
 	want string
 }
 
-// checksums parses the checksums in a header: those of RFC 9530 and RFC 3230, and that of the object store in
-// which OSV publishes. It returns at most one of each kind, because each costs a pass over the response. If the
-// header has different ones of a kind, the result matches no response.
+// checksums parses the checksums in a header: the headers of RFC 9530 and RFC 3230, and the header of the object store
+// in which OSV publishes. It returns at most one checksum of each kind, because each costs a pass over the response. If
+// the header has different checksums of one kind, the result matches no response.
 func checksums(h http.Header) map[string]checksum {
-	all := map[string]checksum{}
+	byKind := map[string]checksum{}
 	for _, name := range []string{"Repr-Digest", "Content-Digest", "Digest", "X-Goog-Hash", "Content-Md5"} {
 		for _, line := range h.Values(name) {
 			if name == "Content-Md5" {
@@ -197,7 +196,7 @@ func checksums(h http.Header) map[string]checksum {
 				kind = strings.ToLower(kind)
 				text, err := base64.StdEncoding.DecodeString(strings.Trim(value, ":"))
 				want := string(text)
-				c, known := all[kind]
+				c, known := byKind[kind]
 				if !known {
 					c = checksum{hashOf(kind), want}
 				}
@@ -207,14 +206,14 @@ func checksums(h http.Header) map[string]checksum {
 				if c.want != want {
 					c.want = "" // no checksum is empty
 				}
-				all[kind] = c
+				byKind[kind] = c
 			}
 		}
 	}
-	return all
+	return byKind
 }
 
-// hashOf returns nil for an unknown kind of checksum. MD5 does not protect against
+// hashOf returns the hash function for a kind of checksum, or nil if the kind is unknown. MD5 does not protect against
 // attackers, but it detects transmission errors.
 func hashOf(kind string) hash.Hash {
 	switch kind {

@@ -24,11 +24,11 @@ import (
 // Config configures a Fetcher. Client is required.
 type Config struct {
 	Client   *http.Client  // from package outbound, which limits the addresses
-	Dir      string        // for downloads while they are read; "" means os.TempDir()
-	Folders  []string      // directories of this machine that feeds may be read from
-	MaxBytes int64         // of one download; 0 means 4 GiB
-	Timeout  time.Duration // of one download; 0 means 15 minutes
-	Stall    time.Duration // in which at least minProgress must arrive; 0 means a minute
+	Dir      string        // directory for downloads; "" means os.TempDir()
+	Folders  []string      // directories of this machine from which feeds may be read
+	MaxBytes int64         // maximum size of a download; 0 means 4 GiB
+	Timeout  time.Duration // maximum duration of a download; 0 means 15 minutes
+	Stall    time.Duration // time in which at least minProgress must arrive; 0 means a minute
 }
 
 // A Fetcher reads feeds. It is safe for concurrent use.
@@ -46,9 +46,9 @@ func New(c Config) *Fetcher {
 type Result struct {
 	Changed bool                    // if false, there are no Records
 	State   []byte                  // for the next Fetch of the same address
-	Records iter.Seq[format.Record] // to be read before Close
-	File    io.ReaderAt             // what Records are read from; nil for a directory
-	Size    int64                   // of the feed in bytes, like the Offset of a Record; 0 for a directory
+	Records iter.Seq[format.Record] // must be read before Close
+	File    io.ReaderAt             // the file that contains the records; nil for a directory
+	Size    int64                   // size of the file in bytes, comparable to the Offset of a Record; 0 for a directory
 	Close   func() error            // must be called; never nil
 }
 
@@ -57,10 +57,10 @@ type state struct {
 	Address      string `json:"address"`
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
-	Sum          string `json:"sum,omitempty"` // of the content, or of a directory's names, sizes and times
+	Sum          string `json:"sum,omitempty"` // checksum of the content, or of a directory's names, sizes and times
 }
 
-// parseState parses a state. It returns an empty one if text is about another address.
+// parseState parses a state. It returns an empty state if text is invalid or belongs to another address.
 func parseState(text []byte, address string) state {
 	var s state
 	if json.Unmarshal(text, &s) != nil || s.Address != address {
@@ -69,8 +69,8 @@ func parseState(text []byte, address string) state {
 	return s
 }
 
-// Revision returns what the server of a feed calls the version of it that a State is
-// about: its entity tag, or when it was modified; "" if it does not say.
+// Revision returns the server's name for the version of a feed in a State: its entity tag, or its modification time. It
+// returns "" if the server sent neither.
 func Revision(text []byte) string {
 	var s state
 	if json.Unmarshal(text, &s) != nil {
@@ -84,9 +84,8 @@ func (s state) bytes() []byte {
 	return text
 }
 
-// Fetch reads the feed at an address. before is the State of the last Result, or
-// nil. It returns fault.InvalidArgument for an address that Check refuses. The text
-// of any other error is meant for the owner of the feed.
+// Fetch reads the feed at an address. before is the State of the last Result, or nil. It returns fault.InvalidArgument
+// for an address that Check refuses. Any other error has a text for the owner of the feed.
 func (f *Fetcher) Fetch(ctx context.Context, address string, before []byte) (Result, error) {
 	if err := f.Check(address); err != nil {
 		return Result{}, err
@@ -102,7 +101,7 @@ func (f *Fetcher) Fetch(ctx context.Context, address string, before []byte) (Res
 func (f *Fetcher) Check(address string) error {
 	if isPath(address) {
 		if _, _, ok := f.allowed(address); !ok {
-			return fault.Field("address", "is not in a folder that the operator allows feeds to be read from")
+			return fault.Field("address", "is not in a folder that the operator allows for feeds")
 		}
 		return nil
 	}
@@ -112,7 +111,7 @@ func (f *Fetcher) Check(address string) error {
 		return fault.Field("address", "must be an https address, or the path of a folder or file")
 	case u.User != nil:
 		return fault.Field("address",
-			"must not have a user name or password: it is shown to everybody who may see the feed")
+			"must not have a user name or password, because everyone who may see the feed sees its address")
 	case u.Fragment != "":
 		return fault.Field("address", "must not have a fragment")
 	}
@@ -125,7 +124,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
 }
 
-// allowed returns the allowed directory that a path is in, and the path relative to it.
+// allowed returns the allowed directory that contains a path, and the path relative to it.
 func (f *Fetcher) allowed(path string) (folder, rest string, ok bool) {
 	for _, folder := range f.Folders {
 		rest, err := filepath.Rel(folder, path)

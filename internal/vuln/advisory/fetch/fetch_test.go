@@ -24,8 +24,7 @@ import (
 
 const record = `{"id": "A-1", "modified": "2024-01-01T00:00:00Z"}`
 
-// serve starts an https server and returns its address, and a Fetcher that
-// trusts it and may reach it.
+// serve starts an https server. It returns the address of the server, and a Fetcher that trusts it.
 func serve(t *testing.T, c fetch.Config, h http.HandlerFunc) (string, *fetch.Fetcher) {
 	t.Helper()
 	srv := httptest.NewTLSServer(h)
@@ -42,7 +41,7 @@ func serve(t *testing.T, c fetch.Config, h http.HandlerFunc) (string, *fetch.Fet
 	return srv.URL + "/all.json", fetch.New(c)
 }
 
-// ids reads what a Fetch found, and closes it.
+// ids reads the records of a Result, and closes it.
 func ids(t *testing.T, r fetch.Result) string {
 	t.Helper()
 	var all []string
@@ -198,7 +197,7 @@ func TestServersThatMisbehave(t *testing.T) {
 			fmt.Fprint(w, record)
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
-		}, "the answer ends before its end"},
+		}, "the response is incomplete"},
 		"hangs": {func(_ http.ResponseWriter, r *http.Request) {
 			select {
 			case <-hangs:
@@ -213,13 +212,13 @@ func TestServersThatMisbehave(t *testing.T) {
 			case <-hangs:
 			case <-r.Context().Done():
 			}
-		}, "the answer took too long"},
+		}, "the response took too long"},
 		"stalls before its answer": {func(_ http.ResponseWriter, r *http.Request) {
 			select {
 			case <-hangs:
 			case <-r.Context().Done():
 			}
-		}, "the server sends nothing, or too little"},
+		}, "the server sends no data, or sends too slowly"},
 		"stalls": {func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "{")
 			_ = http.NewResponseController(w).Flush()
@@ -227,7 +226,7 @@ func TestServersThatMisbehave(t *testing.T) {
 			case <-hangs:
 			case <-r.Context().Done():
 			}
-		}, "the server sends nothing, or too little"},
+		}, "the server sends no data, or sends too slowly"},
 		"stalls by a byte now and then": {func(w http.ResponseWriter, r *http.Request) {
 			for tick := time.NewTicker(10 * time.Millisecond); ; {
 				if _, err := fmt.Fprint(w, " "); err != nil || http.NewResponseController(w).Flush() != nil {
@@ -240,7 +239,7 @@ func TestServersThatMisbehave(t *testing.T) {
 				case <-tick.C:
 				}
 			}
-		}, "the server sends nothing, or too little"},
+		}, "the server sends no data, or sends too slowly"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -267,8 +266,7 @@ func TestServersThatMisbehave(t *testing.T) {
 	}
 }
 
-// TestLongDownload reads an answer that takes longer than a stall may, because it
-// keeps coming.
+// TestLongDownload checks that a download may take longer than Config.Stall if data keeps arriving.
 func TestLongDownload(t *testing.T) {
 	t.Parallel()
 	const stall, parts = 5 * time.Second, 15 // long, because a slow machine stalls, too
@@ -316,8 +314,7 @@ func TestPrivateAddressesAreNotReached(t *testing.T) {
 	}
 }
 
-// TestNoPlaceToKeep says nothing of the server's folders to those who read why a
-// feed was not read.
+// TestNoPlaceToKeep checks that the error for a failed download does not contain a path of the server.
 func TestNoPlaceToKeep(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, record) }))
 	defer srv.Close()
@@ -369,8 +366,8 @@ func TestFolders(t *testing.T) {
 	}
 	for name, reason := range map[string]string{
 		"feeds/none":           "there is no such folder or file",
-		"feeds/out.json":       "leads out of the folder",
-		"feeds/up/secret.json": "leads out of the folder",
+		"feeds/out.json":       "is a link that leaves the folder",
+		"feeds/up/secret.json": "is a link that leaves the folder",
 		"secret.json":          "is not in a folder that the operator allows",
 		"feeds/../secret.json": "is not in a folder that the operator allows",
 		"feedstuff":            "is not in a folder that the operator allows",

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzPromises reads checksums from a header: of those it knows, each has the
-// right length or cannot be met.
+// FuzzPromises checks that every parsed checksum has the right length, or matches no response.
 func FuzzPromises(f *testing.F) {
 	f.Add("Repr-Digest", "sha-256=:X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE=:, sha-512=:AAAA:")
 	f.Add("X-Goog-Hash", "crc32c=AAAAAA==,md5=hJqf2Q1AkhMcqsKSFBlsoA==")

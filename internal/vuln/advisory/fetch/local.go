@@ -15,15 +15,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 )
 
-// maxLocalFiles is how many files a directory may have.
+// maxLocalFiles is the maximum number of files in a directory.
 const maxLocalFiles = 4_000_000
 
-// local reads a directory or a file. Links out of the allowed directory are not followed.
+// local reads a directory or a file. It does not follow links that leave the allowed directory.
 func (f *Fetcher) local(ctx context.Context, address string, s state) (Result, error) {
 	folder, rest, _ := f.allowed(address)
 	root, err := os.OpenRoot(folder)
 	if err != nil {
-		return Result{}, errors.New("the folder that the operator allows cannot be read")
+		return Result{}, errors.New("the server cannot read the folder that the operator allows")
 	}
 	info, err := root.Stat(rest)
 	if err != nil {
@@ -35,15 +35,15 @@ func (f *Fetcher) local(ctx context.Context, address string, s state) (Result, e
 	return localFile(ctx, root, rest, info, s)
 }
 
-// reason returns why something cannot be read, without its path.
+// reason returns an error with the reason why a file cannot be read, without its path.
 func reason(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return errors.New("there is no such folder or file")
 	case errors.Is(err, fs.ErrPermission):
-		return errors.New("the server may not read it")
+		return errors.New("the server has no permission to read it")
 	}
-	return errors.New("it cannot be read, or leads out of the folder that the operator allows")
+	return errors.New("it cannot be read, or is a link that leaves the folder that the operator allows")
 }
 
 func localFile(ctx context.Context, root *os.Root, name string, info fs.FileInfo, s state) (Result, error) {
@@ -84,13 +84,13 @@ func localFolder(ctx context.Context, root *os.Root, name string, s state) (Resu
 	}, nil
 }
 
-// stamp returns a text that changes when a file does.
+// stamp returns a text that changes when a file changes: its name, size and modification time.
 func stamp(name string, info fs.FileInfo) string {
 	return fmt.Sprintf("%s %d %d", name, info.Size(), info.ModTime().UnixNano())
 }
 
-// fingerprint returns a checksum of a directory without reading its files. It leaves
-// out hidden files, which are not read either: the .git of a clone is large.
+// fingerprint returns a checksum of the names, sizes and times of a directory's files, without reading them. It omits
+// hidden files, because ReadFS does not read them, and because the .git folder of a clone is large.
 func fingerprint(ctx context.Context, fsys fs.FS) (string, error) {
 	sum, files := sha256.New(), 0
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// ReadFS yields the records of every file of a directory tree, ordered by name. It
-// skips hidden files and those with other extensions, and does not follow links.
+// ReadFS yields the records of every file in a directory tree, ordered by name. It skips hidden files and files with
+// unknown extensions, and does not follow links.
 func ReadFS(ctx context.Context, fsys fs.FS, lim Limits) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		p := newPipeline(ctx, lim, yield)
@@ -43,8 +43,8 @@ func ReadFS(ctx context.Context, fsys fs.FS, lim Limits) iter.Seq[Record] {
 
 func isZip(name string) bool { return strings.EqualFold(path.Ext(name), ".zip") }
 
-// member reads a file of a directory. Archives and large files are opened at once,
-// the others when they are decoded.
+// member reads a file of a directory. It opens archives and large files immediately, and other files when they are
+// decoded.
 func (p *pipeline) member(fsys fs.FS, name string, d fs.DirEntry) error {
 	if p.files++; p.files > p.limits.Files {
 		p.report(name, errFiles)
@@ -76,14 +76,14 @@ func (p *pipeline) large(fsys fs.FS, name string, size int64) {
 	defer func() { _ = file.Close() }()
 	r, ok := file.(io.ReaderAt)
 	if !ok {
-		p.report(name, errors.New("cannot be read from the middle"))
+		p.report(name, errors.New("cannot be read at an offset"))
 		return
 	}
 	p.file(name, r, size)
-	p.finish() // before it is closed
+	p.finish() // before the file is closed
 }
 
-// open reads up to size bytes of a file, whose size may have changed meanwhile.
+// open reads up to size bytes of a file. The file may have shrunk since its size was read.
 func (s *scratch) open(fsys fs.FS, name string, size int64) ([]byte, error) {
 	file, err := fsys.Open(name)
 	if err != nil {

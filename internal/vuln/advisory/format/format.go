@@ -1,12 +1,12 @@
 // Package format reads and writes advisories in the formats in which they are published.
 //
-// It reads OSV (JSON or YAML), OpenVEX, Alpine's secdb, and the YAML advisories of
-// Wolfi and similar distributions: a document, a stream or an array of documents, a
-// zip, or a directory of these. It writes OSV, OpenVEX and secdb. Lists of exploited
-// vulnerabilities, which are not advisories, have functions of their own (exploit.go).
+// It reads OSV (JSON or YAML), OpenVEX, Alpine's secdb, and the YAML advisories of Wolfi and similar distributions. The
+// input is a document, a stream or an array of documents, a zip archive, or a directory of these. It writes OSV,
+// OpenVEX and secdb. Lists of exploited vulnerabilities, which are not advisories, have separate functions
+// (exploit.go).
 //
-// The input is not trusted. An invalid record is reported by its name and a reason, and the others are read.
-// Whatever the input is, reading needs no more memory than a few records do, and ends.
+// The input is not trusted. An invalid record is reported by its name and a reason, and reading continues with the next
+// record. For any input, reading ends, and needs only the memory for a few records.
 package format
 
 import (
@@ -24,19 +24,19 @@ import (
 // A Record is an advisory, or the reason why it could not be read.
 type Record struct {
 	Advisory vuln.Advisory
-	Name     string // of its file, with #n for the n-th record of a file with several
-	Err      error  // a phrase about the record, for people; then Advisory is empty
-	Offset   int64  // how many bytes of the input have been read, before decompression
+	Name     string // file name, with the suffix #n for record n of a file with several records
+	Err      error  // nil, or a phrase about the record that is shown to users; then Advisory is empty
+	Offset   int64  // number of input bytes read so far, before decompression
 }
 
-// Limits limit the input. Zero means the default, which is far above what the public databases need.
+// Limits limit the input. Zero means the default, which is far above the size of the public databases.
 type Limits struct {
 	Record int64 // bytes of one OSV record, or of one document of another format; 16 MiB
-	Total  int64 // bytes of all of them, uncompressed; 16 GiB
-	Files  int   // in an archive or a directory; 4 million
+	Total  int64 // bytes of all records, uncompressed; 16 GiB
+	Files  int   // files in an archive or a directory; 4 million
 }
 
-// maxYAML is how many bytes a YAML document may have, whatever the Limits, because it needs up to a hundred
+// maxYAML is the maximum number of bytes of a YAML document, for any Limits, because parsing needs up to a hundred
 // times as much memory. Documents larger than largeYAML are parsed one at a time.
 const (
 	maxYAML   = 2 << 20
@@ -51,15 +51,15 @@ func (l Limits) withDefaults() Limits {
 
 // Reasons why the input, or a record, was not read completely.
 var (
-	errTooLarge = errors.New("is larger than a record may be")
-	errTotal    = errors.New("holds more than a feed may: the rest was not read")
-	errFiles    = errors.New("holds more files than a feed may")
+	errTooLarge = errors.New("is larger than the limit for a record")
+	errTotal    = errors.New("exceeds the size limit of a feed; the rest was not read")
+	errFiles    = errors.New("exceeds the limit of files in a feed; the rest was not read")
 	errEmpty    = errors.New("is empty")
 )
 
-// Read yields the records of a document or archive, in order. It detects the format from the content; name is
-// only used in Records. Input that cannot be parsed is one Record with an error. Records are decoded in
-// parallel. If ctx ends, the last Record has its error.
+// Read yields the records of a document or archive, in order. It detects the format from the content; name is only used
+// in Records. Input that cannot be parsed yields one Record with an error. Records are decoded in parallel. If ctx
+// ends, the last Record contains the error of ctx.
 func Read(ctx context.Context, name string, r io.ReaderAt, size int64, lim Limits) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		p := newPipeline(ctx, lim, yield)
@@ -68,7 +68,7 @@ func Read(ctx context.Context, name string, r io.ReaderAt, size int64, lim Limit
 	}
 }
 
-// file reads a file of any format.
+// file reads a file in any format.
 func (p *pipeline) file(name string, r io.ReaderAt, size int64) {
 	start := make([]byte, min(size, 512))
 	if _, err := r.ReadAt(start, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -93,7 +93,7 @@ func isJSON(start []byte) bool {
 	return len(start) == 0 || start[0] == '{' || start[0] == '['
 }
 
-// decode decodes a document of any format except a zip.
+// decode decodes a document in any format except a zip archive.
 func (p *pipeline) decode(name string, text []byte) []Record {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if !isJSON(text) {
@@ -107,22 +107,22 @@ func (p *pipeline) decode(name string, text []byte) []Record {
 		a.Source.Name = name
 		return []Record{{Name: name, Advisory: a}}
 	}
-	var all []Record
+	var records []Record
 	n := 0
 	for value, err := range values(bytes.NewReader(text), int64(len(text))) {
 		if err != nil {
-			return append(all, Record{Name: recordName(name, n), Err: err})
+			return append(records, Record{Name: recordName(name, n), Err: err})
 		}
-		all = append(all, decodeValue(recordName(name, n), name, string(value))...)
+		records = append(records, decodeValue(recordName(name, n), name, string(value))...)
 		n++
 	}
 	if n == 0 {
 		return []Record{{Name: name, Err: errEmpty}}
 	}
-	return all
+	return records
 }
 
-// recordName returns the name of the record after n others of its file.
+// recordName returns the name of record n of a file, counted from 0.
 func recordName(file string, n int) string {
 	if n == 0 {
 		return file
@@ -130,7 +130,7 @@ func recordName(file string, n int) string {
 	return fmt.Sprintf("%s#%d", file, n+1)
 }
 
-// decodeValue decodes a JSON object of any format.
+// decodeValue decodes a JSON object in any format.
 func decodeValue(name, file, text string) []Record {
 	a, err := readOSV(text)
 	switch {
@@ -151,10 +151,10 @@ func decodeMany(name, file, text string, read func(string) ([]vuln.Advisory, err
 	if err != nil {
 		return []Record{{Name: name, Err: err}}
 	}
-	all := make([]Record, len(advisories))
+	records := make([]Record, len(advisories))
 	for i, a := range advisories {
 		a.Source.Name = file
-		all[i] = Record{Name: recordName(name, i), Advisory: a}
+		records[i] = Record{Name: recordName(name, i), Advisory: a}
 	}
-	return all
+	return records
 }

@@ -39,7 +39,7 @@ func records(t testing.TB, name string, text []byte, lim format.Limits) []format
 	return all
 }
 
-// advisories reads a feed that is sound from beginning to end.
+// advisories reads a feed without invalid records.
 func advisories(t testing.TB, name string, text []byte) []vuln.Advisory {
 	t.Helper()
 	var all []vuln.Advisory
@@ -64,8 +64,7 @@ func sample(t testing.TB, name string) []byte {
 var samples = []string{"osv.json", "withdrawn.yaml", "openvex.json", "openvex-old.json", "secdb.json",
 	"distribution.yaml", "reopened.yaml"}
 
-// TestSamples compares what is read with golden files, and with what the service
-// takes.
+// TestSamples compares the advisories of samples with golden files, and checks that they are valid.
 func TestSamples(t *testing.T) {
 	for _, name := range samples {
 		t.Run(name, func(t *testing.T) {
@@ -101,10 +100,11 @@ func TestSamples(t *testing.T) {
 }
 
 func osv(id string) string {
-	return fmt.Sprintf(`{"id": %q, "modified": "2024-01-01T00:00:00Z", "affected": [{"package": {"ecosystem": "npm", "name": "words"}, "versions": ["1"]}]}`, id)
+	const affected = `[{"package": {"ecosystem": "npm", "name": "words"}, "versions": ["1"]}]`
+	return fmt.Sprintf(`{"id": %q, "modified": "2024-01-01T00:00:00Z", "affected": %s}`, id, affected)
 }
 
-// names are of the records of a feed, or, in brackets, why there is none.
+// names returns the names and IDs of records, with the error in brackets for an invalid record.
 func names(all []format.Record) string {
 	var words []string
 	for _, r := range all {
@@ -126,26 +126,27 @@ func TestManyInOneFile(t *testing.T) {
 		"brackets in words": {`{"id": "A-1", "summary": "}\\\"}]{"}` + osv("A-2"), "f=A-1, f#2=A-2"},
 		"an array":          {"[" + osv("A-1") + ",\n" + osv("A-2") + "]", "f=A-1, f#2=A-2"},
 		"a broken one among them": {osv("A-1") + `{"id": 7}` + osv("A-2"),
-			"f=A-1, f#2 [is not the JSON it should be: expected a string at byte 7], f#3=A-2"},
+			"f=A-1, f#2 [is invalid JSON: expected a string at byte 7], f#3=A-2"},
 		"several kinds": {osv("A-1") +
 			`{"packages":[{"pkg":{"name":"words","secfixes":{"1-r0":["CVE-1-1"]}}}]}`,
 			"f=A-1, f#2=" + vuln.StableAdvisoryID("secdb", "Alpine", "words", "CVE-1-1")},
-		"nothing":                   {"", "f [is empty]"},
-		"white space":               {" \n", "f [is empty]"},
-		"an empty array":            {"[]", "f [is empty]"},
-		"an array without its end":  {"[" + osv("A-1"), "f=A-1, f#2 [ends in the middle of a record]"},
-		"a record without its end":  {osv("A-1") + `{"id": "A-2"`, "f=A-1, f#2 [ends in the middle of a record]"},
-		"something after the array": {"[" + osv("A-1") + "] x", "f=A-1, f#2 [is not JSON of objects]"},
-		"an array of numbers":       {"[1]", "f [is not JSON of objects]"},
-		"two documents of YAML":     {"id: A-1\n---\nid: A-2\n", "f=A-1, f#2=A-2"},
+		"nothing":                  {"", "f [is empty]"},
+		"white space":              {" \n", "f [is empty]"},
+		"an empty array":           {"[]", "f [is empty]"},
+		"an array without its end": {"[" + osv("A-1"), "f=A-1, f#2 [ends in the middle of a record]"},
+		"a record without its end": {osv("A-1") + `{"id": "A-2"`, "f=A-1, f#2 [ends in the middle of a record]"},
+		"something after the array": {"[" + osv("A-1") + "] x",
+			"f=A-1, f#2 [is not a JSON object or a list of JSON objects]"},
+		"an array of numbers":   {"[1]", "f [is not a JSON object or a list of JSON objects]"},
+		"two documents of YAML": {"id: A-1\n---\nid: A-2\n", "f=A-1, f#2=A-2"},
 		"a broken document of YAML": {"id: A-1\n---\nid: [A-2\n",
-			"f=A-1, f#2 [is neither JSON nor YAML we read: yaml: line 2: did not find expected ',' or ']']"},
+			"f=A-1, f#2 [is neither JSON nor supported YAML: yaml: line 2: did not find expected ',' or ']']"},
 		"bytes of no kind": {"\x01\x02\x03",
-			"f [is neither JSON nor YAML we read: yaml: control characters are not allowed]"},
-		"a word":                     {"hello", "f [is not the JSON it should be: expected an object at byte 0]"},
+			"f [is neither JSON nor supported YAML: yaml: control characters are not allowed]"},
+		"a word":                     {"hello", "f [is invalid JSON: expected an object at byte 0]"},
 		"an empty document of YAML":  {"# nothing\n", "f [is empty]"},
-		"a list of YAML":             {"- 1\n", "f [is not the JSON it should be: expected an object at byte 0]"},
-		"an archive that is not one": {"PK\x03\x04 and so on", "f [is a broken zip]"},
+		"a list of YAML":             {"- 1\n", "f [is invalid JSON: expected an object at byte 0]"},
+		"an archive that is not one": {"PK\x03\x04 and so on", "f [is a damaged zip archive]"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestManyInOneFile(t *testing.T) {
 				t.Errorf("records: %s\nwant:    %s", got, tt.want)
 			}
 			if strings.HasPrefix(tt.text, "PK") {
-				return // an archive within an archive is not for us
+				return // archives inside archives are not supported
 			}
 			want := strings.NewReplacer("f=", "f.json=", "f#", "f.json#", "f [", "f.json [").Replace(tt.want)
 			if got := names(records(t, "z", archive(t, file{name: "f.json", text: tt.text}),
@@ -174,50 +175,56 @@ func TestBrokenRecords(t *testing.T) {
 	tests := map[string]struct{ text, reason string }{
 		"no id": {`{"modified": "2024-01-01T00:00:00Z"}`, "has no id"},
 		"a time that is none": {`{"id": "A-1", "modified": "yesterday"}`,
-			`has a time that is not as in RFC 3339: "yesterday"`},
-		"a list that is none":           {`{"id": "A-1", "aliases": "CVE-1"}`, "expected an array"},
-		"a severity that is none":       {`{"id": "A-1", "severity": [{"type": "CVSS_V3", "score": "CVSS:3.1/AV:X"}]}`, `"CVSS:3.1/AV:X" is no CVSS_V3 vector`},
-		"a severity of another version": {`{"id": "A-1", "severity": [{"type": "CVSS_V4", "score": "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}]}`, "is no CVSS_V4 vector"},
+			`has a time that is not in the format of RFC 3339: "yesterday"`},
+		"a list that is none": {`{"id": "A-1", "aliases": "CVE-1"}`, "expected an array"},
+		"a severity that is none": {`{"id": "A-1", "severity": [{"type": "CVSS_V3", "score": "CVSS:3.1/AV:X"}]}`,
+			`"CVSS:3.1/AV:X" is not a CVSS_V3 vector`},
+		"a severity of another version": {`{"id": "A-1", "severity": [{"type": "CVSS_V4", ` +
+			`"score": "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}]}`, "is not a CVSS_V4 vector"},
 		"deep JSON": {`{"id": "A-1", "database_specific": ` + deep + `}`,
 			"is nested deeper than 64 levels"},
 		"deep JSON in OpenVEX": {`{"@context": "https://openvex.dev/ns", "x": ` + deep + `}`,
 			"is nested deeper than 64 levels"},
 		"deep YAML": {"id: A-1\nx: " + strings.Repeat("[", 100) + strings.Repeat("]", 100),
 			"is nested deeper than 64 levels"},
-		"very deep YAML":             {strings.Repeat("- ", 20000) + "x", "is neither JSON nor YAML"},
-		"a YAML bomb":                {bomb, "anchors and aliases are not taken"},
+		"very deep YAML":             {strings.Repeat("- ", 20000) + "x", "is neither JSON nor supported YAML"},
+		"a YAML bomb":                {bomb, "anchors and aliases are not supported"},
 		"a YAML merge":               {"<<: {id: A-1}", "a key must be text"},
 		"a YAML key that is a list":  {"? [a]\n: b", "a key must be text"},
-		"YAML that refers to itself": {"a: &a [*a]", "anchors and aliases are not taken"},
+		"YAML that refers to itself": {"a: &a [*a]", "anchors and aliases are not supported"},
 		"wrong UTF-8":                {"{\"id\": \"A-1\", \"summary\": \"\xff\"}", "is not valid UTF-8"},
-		"wrong UTF-8 in YAML":        {"id: \xff", "is neither JSON nor YAML"},
+		"wrong UTF-8 in YAML":        {"id: \xff", "is neither JSON nor supported YAML"},
 		"absurdly many packages": {`{"id": "A-1", "affected": [` + strings.Repeat("{},", 1<<18) + "{}]}",
-			"has more than 262144 parts"},
+			"has more than 262144 values"},
 		"a statement of many parts": {vex(`{"vulnerability": {"name": "CVE-1", "aliases": [` +
-			strings.Repeat(`"",`, 1<<18) + `""]}}`), "has more than 262144 parts"},
+			strings.Repeat(`"",`, 1<<18) + `""]}}`), "has more than 262144 values"},
 		"absurdly many statements": {`{"@context": "https://openvex.dev/ns", "statements": [` +
-			strings.Repeat("{},", 1<<18) + "{}]}", "has more than 262144 parts"},
+			strings.Repeat("{},", 1<<18) + "{}]}", "has more than 262144 values"},
 		"YAML that is too large": {"id: A-1\nsummary: " + strings.Repeat("x", 3<<20),
-			"is larger than a record may be"},
+			"is larger than the limit for a record"},
 		"another context": {`{"@context": "https://example.org", "statements": []}`,
 			`has a @context that is not OpenVEX's: "https://example.org"`},
 		"no vulnerability": {vex(`{"products": [{"@id": "x"}], "status": "fixed"}`),
 			"number 1: it names no vulnerability"},
 		"no product": {vex(`{"vulnerability": {"name": "CVE-1"}, "status": "fixed"}`),
 			"it names no product"},
-		"a product without a name":   {vex(`{"vulnerability": {"name": "CVE-1"}, "products": [{}], "status": "fixed"}`), "it names no product"},
-		"a status that is none":      {vex(`{"vulnerability": {"name": "CVE-1"}, "products": ["x"], "status": "great"}`), `it has the status "great"`},
-		"not affected for no reason": {vex(`{"vulnerability": {"name": "CVE-1"}, "products": ["x"], "status": "not_affected"}`), "it does not say why nothing is affected"},
-		"a secdb of text":            {`{"packages": "many"}`, "is not the JSON it should be"},
+		"a product without a name": {vex(`{"vulnerability": {"name": "CVE-1"}, "products": [{}], "status": "fixed"}`),
+			"it names no product"},
+		"a status that is none": {vex(`{"vulnerability": {"name": "CVE-1"}, "products": ["x"], "status": "great"}`),
+			`it has the unknown status "great"`},
+		"not affected for no reason": {
+			vex(`{"vulnerability": {"name": "CVE-1"}, "products": ["x"], "status": "not_affected"}`),
+			"it has neither a justification nor an impact_statement"},
+		"a secdb of text":            {`{"packages": "many"}`, "is invalid JSON"},
 		"an advisory of no package":  {"advisories: []", "names no package"},
 		"an advisory without an id":  {"package: {name: words}\nadvisories: [{}]", "has no id"},
 		"an advisory without events": {"package: {name: words}\nadvisories: [{id: A-1}]", "A-1 has no events"},
-		"an event of no kind":        {distro("type: great"), `has an event of the type "great"`},
-		"fixed in no version":        {distro("type: fixed"), "does not say in which version it is fixed"},
+		"an event of no kind":        {distro("type: great"), `has an event of the unknown type "great"`},
+		"fixed in no version":        {distro("type: fixed"), "has a fixed event without a fixed-version"},
 		"a false positive for no reason": {distro("type: false-positive-determination, data: {type: because}"),
-			`is a false positive for the reason "because"`},
-		"our part, from somebody else": {`{"id": "A-1", "database_specific": {"holdfast": {"events": 7}}}`,
-			"has a part database_specific.holdfast that is not ours"},
+			`has a false positive with the unknown reason "because"`},
+		"an invalid extension": {`{"id": "A-1", "database_specific": {"holdfast": {"events": 7}}}`,
+			"has an invalid database_specific.holdfast"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -230,15 +237,15 @@ func TestBrokenRecords(t *testing.T) {
 	}
 }
 
-// TestLongDocument reads one that has more parts than a record may have, because
-// it holds many records.
+// TestLongDocument reads a document with many records, which together have more values than one record may have.
 func TestLongDocument(t *testing.T) {
 	extra := "[1" + strings.Repeat(",1", 1000) + "]"
-	var all []string
+	var statements []string
 	for i := range 300 {
-		all = append(all, fmt.Sprintf(`{"vulnerability": {"name": "CVE-%d"}, "products": ["x"], "status": "fixed", "extra": %s}`, i, extra))
+		statements = append(statements, fmt.Sprintf(
+			`{"vulnerability": {"name": "CVE-%d"}, "products": ["x"], "status": "fixed", "extra": %s}`, i, extra))
 	}
-	if got := advisories(t, "f", []byte(vex(strings.Join(all, ",")))); len(got) != len(all) {
+	if got := advisories(t, "f", []byte(vex(strings.Join(statements, ",")))); len(got) != len(statements) {
 		t.Errorf("%d advisories", len(got))
 	}
 }
@@ -257,7 +264,7 @@ type file struct {
 	name string
 	text string
 	raw  bool        // not compressed
-	mode os.FileMode // of a special file
+	mode os.FileMode // set for a special file
 }
 
 func archive(t testing.TB, files ...file) []byte {
@@ -295,8 +302,9 @@ func TestArchive(t *testing.T) {
 		file{name: "link.json", text: "/etc/passwd", mode: os.ModeSymlink | 0o777},
 		file{name: "many.jsonl", text: osv("A-5") + osv("A-6")},
 	), format.Limits{})
-	want := `b/2.json=A-2, 1.yaml=A-1, stored.json=A-3, "../up.json" [is no plain path], "/abs.json" [is no plain path], ` +
-		`"c:\\w.json" [is no plain path], link.json [is not a regular file], many.jsonl=A-5, many.jsonl#2=A-6`
+	want := `b/2.json=A-2, 1.yaml=A-1, stored.json=A-3, "../up.json" [is not a plain relative path], ` +
+		`"/abs.json" [is not a plain relative path], ` +
+		`"c:\\w.json" [is not a plain relative path], link.json [is not a regular file], many.jsonl=A-5, many.jsonl#2=A-6`
 	if names(got) != want {
 		t.Errorf("records: %s\nwant:    %s", names(got), want)
 	}
@@ -307,7 +315,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// TestHostileArchives patches archives so that they lie.
+// TestHostileArchives reads archives with wrong metadata.
 func TestHostileArchives(t *testing.T) {
 	sound := archive(t, file{name: "a.json", text: osv("A-1") + strings.Repeat(" ", 1000)},
 		file{name: "b.json", text: osv("A-2")})
@@ -324,33 +332,33 @@ func TestHostileArchives(t *testing.T) {
 	}{
 		"sound": {sound, format.Limits{}, "a.json=A-1, b.json=A-2"},
 		"smaller than it is": {patch(directory+24, 10, 0, 0, 0), format.Limits{},
-			"a.json [is not as large as its archive says], b.json=A-2"},
+			"a.json [has a size that differs from its archive], b.json=A-2"},
 		"larger than it is": {patch(directory+24, 0, 0, 1, 0), format.Limits{},
-			"a.json [is not as large as its archive says], b.json=A-2"},
+			"a.json [has a size that differs from its archive], b.json=A-2"},
 		"four gigabytes": {patch(directory+24, 0, 0, 0, 0xf0), format.Limits{},
-			"a.json [is larger than a record may be], b.json=A-2"},
+			"a.json [is larger than the limit for a record], b.json=A-2"},
 		"packed four gigabytes": {patch(directory+20, 0, 0, 0, 0xf0), format.Limits{},
-			"a.json [is larger than a record may be], b.json=A-2"},
+			"a.json [is larger than the limit for a record], b.json=A-2"},
 		"another checksum": {patch(directory+16, 1, 2, 3, 4), format.Limits{},
-			"a.json [does not have the checksum its archive says], b.json=A-2"},
+			"a.json [has a checksum that differs from its archive], b.json=A-2"},
 		"elsewhere": {patch(directory+42, 1, 0, 0, 0), format.Limits{},
-			"a.json [is a broken zip], b.json=A-2"},
+			"a.json [is a damaged zip archive], b.json=A-2"},
 		"beyond the end": {patch(directory+42, 0xff, 0xff, 0xff, 0x7f), format.Limits{},
-			"a.json [is a broken zip], b.json=A-2"},
+			"a.json [is a damaged zip archive], b.json=A-2"},
 		"encrypted": {patch(directory+8, 1), format.Limits{}, "a.json [is encrypted], b.json=A-2"},
 		"packed in another way": {patch(directory+10, 12), format.Limits{},
-			"a.json [is packed in a way we do not know (12)], b.json=A-2"},
-		"a directory of another":  {patch(directory, 'x'), format.Limits{}, "z [is a broken zip]"},
-		"a directory with a hole": {patch(directory+28, 0xff, 0xff), format.Limits{}, "z [is a broken zip]"},
+			"a.json [is packed with an unknown method (12)], b.json=A-2"},
+		"a directory of another":  {patch(directory, 'x'), format.Limits{}, "z [is a damaged zip archive]"},
+		"a directory with a hole": {patch(directory+28, 0xff, 0xff), format.Limits{}, "z [is a damaged zip archive]"},
 		"a directory too far": {patch(len(sound)-6, 0xff, 0xff, 0xff, 0x7f), format.Limits{},
-			"z [is a broken zip]"},
-		"cut off": {sound[:len(sound)-30], format.Limits{}, "z [is a broken zip]"},
+			"z [is a damaged zip archive]"},
+		"cut off": {sound[:len(sound)-30], format.Limits{}, "z [is a damaged zip archive]"},
 		"more files than allowed": {sound, format.Limits{Files: 1},
-			"a.json=A-1, z [holds more files than a feed may]"},
+			"a.json=A-1, z [exceeds the limit of files in a feed; the rest was not read]"},
 		"a larger record": {sound, format.Limits{Record: 500},
-			"a.json [is larger than a record may be], b.json=A-2"},
+			"a.json [is larger than the limit for a record], b.json=A-2"},
 		"more than allowed at last": {sound, format.Limits{Total: 1200},
-			"a.json=A-1, b.json [holds more than a feed may: the rest was not read]"},
+			"a.json=A-1, b.json [exceeds the size limit of a feed; the rest was not read]"},
 		"an entry many times over": {overlapping(sound, directory, 1000), format.Limits{Total: 100_000}, ""},
 	}
 	for name, tt := range tests {
@@ -360,15 +368,15 @@ func TestHostileArchives(t *testing.T) {
 				t.Errorf("records: %s\nwant:    %s", names(got), tt.want)
 			}
 			if tt.want == "" && (len(got) == 0 ||
-				!strings.Contains(got[len(got)-1].Err.Error(), "more than a feed may")) {
+				!strings.Contains(got[len(got)-1].Err.Error(), "exceeds the size limit of a feed")) {
 				t.Errorf("%d records, the last of them: %s", len(got), names(got[len(got)-1:]))
 			}
 		})
 	}
 }
 
-// TestAttackZipBomb unpacks an archive of a few kilobytes whose entries share the
-// same packed bytes to 16 GiB, and stops early.
+// TestAttackZipBomb reads an archive of a few kilobytes that would unpack to 16 GiB, because its entries share the same
+// packed bytes. It checks that reading stops early.
 func TestAttackZipBomb(t *testing.T) {
 	sound := archive(t, file{name: "a.json", text: osv("A-1") + strings.Repeat(" ", 15<<20)},
 		file{name: "b.json", text: osv("A-2")})
@@ -383,8 +391,7 @@ func TestAttackZipBomb(t *testing.T) {
 	}
 }
 
-// overlapping repeats the first entry of a directory: the packed bytes are there
-// once, what they become is there n times.
+// overlapping returns an archive whose directory contains the first entry n times. The packed bytes exist once.
 func overlapping(sound []byte, directory, n int) []byte {
 	second := directory + 4 + bytes.Index(sound[directory+4:], []byte("PK\x01\x02"))
 	end := bytes.Index(sound, []byte("PK\x05\x06"))
@@ -398,7 +405,7 @@ func overlapping(sound []byte, directory, n int) []byte {
 	return append(b, tail...)
 }
 
-// An endless reader is a text and then nothing but zeros of it.
+// An endless is a reader of a text that is followed by an endless sequence of zeros.
 type endless struct{ text string }
 
 func (e endless) ReadAt(p []byte, at int64) (int, error) {
@@ -432,7 +439,7 @@ func TestGigabyteRecord(t *testing.T) {
 func TestLargeRecordAmongOthers(t *testing.T) {
 	large := `{"id": "A-2", "details": "` + strings.Repeat("x", 1<<20) + `"}`
 	got := records(t, "f", []byte(osv("A-1")+large+osv("A-3")), format.Limits{Record: 1 << 20})
-	if want := "f=A-1, f#2 [is larger than a record may be], f#3=A-3"; names(got) != want {
+	if want := "f=A-1, f#2 [is larger than the limit for a record], f#3=A-3"; names(got) != want {
 		t.Errorf("records: %s\nwant:    %s", names(got), want)
 	}
 }
@@ -450,7 +457,8 @@ func TestFolder(t *testing.T) {
 	for r := range format.ReadFS(t.Context(), folder, format.Limits{}) {
 		got = append(got, r)
 	}
-	want := "a/1.yml=A-1, b.json=A-2, z.json=A-3, d.json [ends in the middle of a record], e.json [is not a regular file], f.json=A-4"
+	want := "a/1.yml=A-1, b.json=A-2, z.json=A-3, d.json [ends in the middle of a record], " +
+		"e.json [is not a regular file], f.json=A-4"
 	if !strings.HasPrefix(names(got), want) || len(got) != 5+3000 {
 		t.Errorf("%d records: %.400s\nwant: %s …", len(got), names(got), want)
 	}
@@ -458,12 +466,13 @@ func TestFolder(t *testing.T) {
 	for r := range format.ReadFS(t.Context(), folder, format.Limits{Files: 2}) {
 		got = append(got, r)
 	}
-	if want := "a/1.yml=A-1, b.json=A-2, c.zip [holds more files than a feed may]"; names(got) != want {
+	want = "a/1.yml=A-1, b.json=A-2, c.zip [exceeds the limit of files in a feed; the rest was not read]"
+	if names(got) != want {
 		t.Errorf("records: %s\nwant:    %s", names(got), want)
 	}
 }
 
-// TestRealFolder reads files that can be closed too early.
+// TestRealFolder reads files of the operating system, which would fail if they were closed too early.
 func TestRealFolder(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.zip"), many(t, 300), 0o600); err != nil {
@@ -488,15 +497,16 @@ func TestTimesThatAreNone(t *testing.T) {
 	if !a.Source.Published.IsZero() || !a.Source.Modified.IsZero() || !a.Events[0].CreateTime.IsZero() {
 		t.Errorf("published %v, modified %v, found %v", a.Source.Published, a.Source.Modified, a.Events[0].CreateTime)
 	}
-	a = advisories(t, "f", []byte(`{"id": "A-1", "published": "0001-06-01T00:00:00+01:00", "modified": "2024-01-01T02:00:00.1239+02:00"}`))[0]
+	a = advisories(t, "f", []byte(`{"id": "A-1", "published": "0001-06-01T00:00:00+01:00", `+
+		`"modified": "2024-01-01T02:00:00.1239+02:00"}`))[0]
 	if want := time.Date(2024, 1, 1, 0, 0, 0, 123e6, time.UTC); a.Source.Modified != want ||
 		a.Events[0].CreateTime != want || !a.Source.Published.IsZero() {
 		t.Errorf("published %v, modified %v, found %v", a.Source.Published, a.Source.Modified, a.Events[0].CreateTime)
 	}
 }
 
-// TestDigest: a record is the same wherever it stands, or an import would take it
-// for a changed one.
+// TestDigest checks that the digest of a record does not depend on the file that contains it. Otherwise an import would
+// treat the record as changed.
 func TestDigest(t *testing.T) {
 	record := osv("A-1")
 	var digests []string
@@ -522,11 +532,12 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestRelated: AlmaLinux and Rocky Linux list the CVEs that an advisory fixes under "related",
-// where others list other vulnerabilities.
+// TestRelated checks that the CVEs under "related" become aliases for AlmaLinux and Rocky Linux, which list the fixed
+// CVEs there, but not for databases that list other vulnerabilities there.
 func TestRelated(t *testing.T) {
 	record := func(id, more string) vuln.Advisory {
-		text := strings.Replace(osv(id), "{", `{"related": ["CVE-2024-0727", "RHSA-2024:2447", "CVE-2023-5678"], `+more, 1)
+		text := strings.Replace(osv(id), "{",
+			`{"related": ["CVE-2024-0727", "RHSA-2024:2447", "CVE-2023-5678"], `+more, 1)
 		return records(t, "f", []byte(text), format.Limits{})[0].Advisory
 	}
 	for _, tt := range []struct {
@@ -545,7 +556,7 @@ func TestRelated(t *testing.T) {
 	}
 }
 
-// many is an archive of n records, numbered from 0.
+// many returns an archive of n records, numbered from 0.
 func many(t testing.TB, n int) []byte {
 	files := make([]file, n)
 	for i := range files {
@@ -554,7 +565,7 @@ func many(t testing.TB, n int) []byte {
 	return archive(t, files...)
 }
 
-// TestOrder reads an archive several times at once.
+// TestOrder checks that the records of an archive keep their order, also in several parallel reads.
 func TestOrder(t *testing.T) {
 	text := many(t, 1500)
 	for i := range 3 {
@@ -574,15 +585,15 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestWideArchive reads an archive whose end says that 64 bits say where
-// its directory is, and whose entries do the same for where they are.
+// TestWideArchive reads an archive in the Zip64 format: the position of the directory, and the offsets of the entries,
+// have 64 bits.
 func TestWideArchive(t *testing.T) {
 	const n = 1000
 	base := archive(t, file{name: "a.json", text: osv("A-1")})
 	at, end := bytes.Index(base, []byte("PK\x01\x02")), bytes.Index(base, []byte("PK\x05\x06"))
 	entry := bytes.Clone(base[at:end])
 	copy(entry[42:], "\xff\xff\xff\xff")
-	entry[30] = 12 // of extra fields: this one, for the offset 0
+	entry[30] = 12 // length of the extra field, which contains the offset 0
 	entry = append(entry, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 	text := append(base[:at:at], bytes.Repeat(entry, n)...)
 
@@ -623,7 +634,7 @@ func TestStopping(t *testing.T) {
 	if !errors.Is(last.Err, context.Canceled) || n != 1401 {
 		t.Errorf("the last of %d records: %v, want %v", n, last.Err, context.Canceled)
 	}
-	for range 5000 { // those that have handed over their batch need a moment to be gone
+	for range 5000 { // goroutines need a moment to end after they have sent their batch
 		if runtime.NumGoroutine() <= before {
 			return
 		}
@@ -632,7 +643,7 @@ func TestStopping(t *testing.T) {
 	t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
 }
 
-// TestCancelledWithNothingToYield: feeds that are long and hold nothing end, too.
+// TestCancelledWithNothingToYield checks that reading a long feed without records ends when the context ends.
 func TestCancelledWithNothingToYield(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -655,7 +666,7 @@ func TestCancelledWithNothingToYield(t *testing.T) {
 	}
 }
 
-// A panicking reader stands for a mistake of ours, made at an entry.
+// A panicking is a reader that panics at an offset, like a bug in a decoder.
 type panicking struct {
 	*bytes.Reader
 	at int64

@@ -15,8 +15,8 @@ func FuzzOpenVEX(f *testing.F) { document(f, "openvex.json", "openvex-old.json")
 func FuzzSecDB(f *testing.F)   { document(f, "secdb.json") }
 func FuzzYAML(f *testing.F)    { document(f, "distribution.yaml", "withdrawn.yaml") }
 
-// document fuzzes a format: whatever the bytes, there is something to say about
-// them, and what was read comes back from OSV as it is.
+// document fuzzes a format. For any bytes, every record has a name and an ID or an error, and advisories that are
+// written as OSV and read again are equal.
 func document(f *testing.F, names ...string) {
 	for _, name := range names {
 		f.Add(sample(f, name))
@@ -37,7 +37,7 @@ func document(f *testing.F, names ...string) {
 		}
 		back := advisories(t, "f", written(t, format.OSV, format.Options{}, sound))
 		for i := range sound {
-			sound[i].Source.Modified, back[i].Source.Modified = writing, writing // OSV wants one
+			sound[i].Source.Modified, back[i].Source.Modified = writing, writing // OSV requires it
 		}
 		if d := diff.Diff(sound, back, same); d != "" {
 			t.Fatalf("(-written +read)\n%s", d)
@@ -68,25 +68,28 @@ func FuzzSeverity(f *testing.F) {
 	})
 }
 
-// FuzzExploits reads anything as a list of exploited vulnerabilities. What is taken is in
-// order and within its limits, and each entry is in the text.
+// FuzzExploits reads any text as an exploit list. The entries of an accepted list are ordered and within the limits,
+// and the text contains each of them.
 func FuzzExploits(f *testing.F) {
-	for _, text := range []string{epss, kev, gzipped(f, epss), gzipped(f, kev), epss[:90], kev[:300], "#model_version:,score_date:2026-01-02\ncve,epss,percentile\nCVE-2020-0001,1,1e0\n"} {
+	for _, text := range []string{
+		epss, kev, gzipped(f, epss), gzipped(f, kev), epss[:90], kev[:300],
+		"#model_version:,score_date:2026-01-02\ncve,epss,percentile\nCVE-2020-0001,1,1e0\n",
+	} {
 		f.Add([]byte(text), true)
 		f.Add([]byte(text), false)
 	}
 	f.Fuzz(func(t *testing.T, text []byte, table bool) {
 		r := bytes.NewReader(text)
-		of := format.DetectExploits(r, r.Size())
-		if of == "" {
-			if of = vuln.KEV; table {
-				of = vuln.EPSS
+		detected := format.DetectExploits(r, r.Size())
+		if detected == "" {
+			if detected = vuln.KEV; table {
+				detected = vuln.EPSS
 			}
 		}
-		list, all, err := format.ReadExploits(t.Context(), r, r.Size(), of)
+		list, all, err := format.ReadExploits(t.Context(), r, r.Size(), detected)
 		if err != nil {
 			if all != nil {
-				t.Errorf("%d entries beside an error", len(all))
+				t.Errorf("%d entries together with an error", len(all))
 			}
 			return
 		}
@@ -98,18 +101,19 @@ func FuzzExploits(f *testing.F) {
 			if i > 0 && all[i-1].CVE >= e.CVE || e.Scored == e.Known || e.Probability > 1e9 || e.Percentile > 1e9 {
 				t.Errorf("entry %d is %+v", i, e)
 			}
-			if !packed && of == vuln.EPSS && !bytes.Contains(bytes.ToUpper(text), []byte(e.CVE.String())) {
+			if !packed && detected == vuln.EPSS && !bytes.Contains(bytes.ToUpper(text), []byte(e.CVE.String())) {
 				t.Errorf("%s is not in the text", e.CVE)
 			}
 		}
 	})
 }
 
-// FuzzStatements: whatever a document says, reading it ends, within the limits, and what was
-// read can be written and read again.
+// FuzzStatements checks that reading any document ends within the limits, and that the statements can be written.
 func FuzzStatements(f *testing.F) {
-	f.Add([]byte(`{"@context":"https://openvex.dev/ns/v0.2.0","author":"a","statements":[{"vulnerability":"CVE-1","products":["pkg:npm/x"],"status":"fixed"}]}`))
-	f.Add([]byte(`{"@context":"https://openvex.dev/ns","statements":[{"vulnerability":{"name":"CVE-1"},"products":[{"@id":"x","hashes":{"sha-256":1}}],"status":"affected"}]}`))
+	f.Add([]byte(`{"@context":"https://openvex.dev/ns/v0.2.0","author":"a","statements":[` +
+		`{"vulnerability":"CVE-1","products":["pkg:npm/x"],"status":"fixed"}]}`))
+	f.Add([]byte(`{"@context":"https://openvex.dev/ns","statements":[{"vulnerability":{"name":"CVE-1"},` +
+		`"products":[{"@id":"x","hashes":{"sha-256":1}}],"status":"affected"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		_, all, err := format.ReadStatements(text)
 		if err != nil {

@@ -10,24 +10,24 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep JSON and YAML may be nested. Real records have a dozen levels.
+// maxDepth is the maximum nesting depth of JSON and YAML. Real records have a dozen levels.
 const maxDepth = 64
 
-// maxItems is how many members of objects and elements of arrays a record may have.
-// An empty one needs three bytes of text, but a hundred times as much memory.
+// maxItems is the maximum number of members of objects and elements of arrays in a record. An empty element needs three
+// bytes of text, but a hundred times as much memory.
 const maxItems = 1 << 18
 
 var (
 	errDepth = fmt.Errorf("is nested deeper than %d levels", maxDepth)
-	errItems = fmt.Errorf("has more than %d parts", maxItems)
+	errItems = fmt.Errorf("has more than %d values", maxItems)
 )
 
-// A reader is a pull parser for one JSON value. The strings it returns share the
-// memory of the text, so that a record needs one allocation and not one per field.
-// After an error, which is in err, it returns only zero values.
+// A reader is a pull parser for one JSON value. The strings that it returns share the memory of the text, so that a
+// record needs one allocation instead of one per field. After an error, which is stored in err, it returns only zero
+// values.
 //
-// It is several times faster than encoding/json and accepts the same texts, except
-// those that are nested too deep.
+// It is several times faster than encoding/json, and accepts the same texts, except texts that exceed maxDepth or
+// maxItems.
 type reader struct {
 	s     string
 	i     int
@@ -60,11 +60,11 @@ func (r *reader) fail(err error) {
 	r.i = len(r.s)
 }
 
-func (r *reader) expected(what string) {
-	r.fail(fmt.Errorf("is not the JSON it should be: expected %s at byte %d", what, r.i))
+func (r *reader) expected(token string) {
+	r.fail(fmt.Errorf("is invalid JSON: expected %s at byte %d", token, r.i))
 }
 
-// next skips white space and returns the byte after it, 0 at the end.
+// next skips white space and returns the byte after it, or 0 at the end.
 func (r *reader) next() byte {
 	for ; r.i < len(r.s); r.i++ {
 		switch c := r.s[r.i]; c {
@@ -86,13 +86,13 @@ func (r *reader) literal(word string) bool {
 }
 
 // open consumes the bracket that starts an object or an array. It returns false for
-// null, which means an empty one.
-func (r *reader) open(bracket byte, what string) bool {
+// null, which means an empty object or array. kind is used in errors.
+func (r *reader) open(bracket byte, kind string) bool {
 	switch c := r.next(); {
 	case c == 'n' && r.literal("null"):
 		return false
 	case c != bracket:
-		r.expected(what)
+		r.expected(kind)
 		return false
 	}
 	if r.depth++; r.depth > maxDepth {
@@ -103,7 +103,7 @@ func (r *reader) open(bracket byte, what string) bool {
 	return true
 }
 
-// more reports whether another member follows, and consumes the comma before it.
+// more reports whether another member follows, and consumes the comma before it or the closing bracket.
 func (r *reader) more(bracket byte, first bool) bool {
 	c := r.next()
 	switch {
@@ -126,8 +126,8 @@ func (r *reader) more(bracket byte, first bool) bool {
 	return true
 }
 
-// object yields the keys of an object. For each, its value must be read or
-// skipped: for key := range r.object { … }
+// object yields the keys of an object: for key := range r.object { … }. The caller must read or skip the value of
+// each key.
 func (r *reader) object(yield func(key string) bool) {
 	if !r.open('{', "an object") {
 		return
@@ -149,13 +149,13 @@ func (r *reader) object(yield func(key string) bool) {
 	}
 }
 
-// A textField is a key of an object and where its text goes.
+// A textField is a key of an object and the destination of its text.
 type textField struct {
 	key string
 	to  *string
 }
 
-// textFields reads the texts of an object, and skips what is not in fields.
+// textFields reads the texts of an object, and skips keys that are not in fields.
 func (r *reader) textFields(fields ...textField) {
 	for key := range r.object {
 		if i := slices.IndexFunc(fields, func(f textField) bool { return f.key == key }); i >= 0 {
@@ -166,7 +166,7 @@ func (r *reader) textFields(fields ...textField) {
 	}
 }
 
-// array yields once for each element, which must be read or skipped.
+// array yields once for each element. The caller must read or skip the element.
 func (r *reader) array(yield func() bool) {
 	if !r.open('[', "an array") {
 		return
@@ -180,14 +180,14 @@ func (r *reader) array(yield func() bool) {
 
 // texts reads an array of strings.
 func (r *reader) texts() []string {
-	var all []string
+	var texts []string
 	for range r.array {
-		all = append(all, r.text())
+		texts = append(texts, r.text())
 	}
-	return all
+	return texts
 }
 
-// text reads a string. null is "".
+// text reads a string. It returns "" for null.
 func (r *reader) text() string {
 	if c := r.next(); c != '"' {
 		if c != 'n' || !r.literal("null") {
@@ -213,7 +213,7 @@ func (r *reader) text() string {
 	return ""
 }
 
-// unescape reads the rest of a string from its first escape.
+// unescape reads the rest of a string from its first escape sequence. start is the start of the string.
 func (r *reader) unescape(start int) string {
 	b := append(make([]byte, 0, 2*(r.i-start)+16), r.s[start:r.i]...)
 	for r.i < len(r.s) {
@@ -234,15 +234,15 @@ func (r *reader) unescape(start int) string {
 	return ""
 }
 
-// escape reads the rest of an escape after its backslash.
+// escape reads the rest of an escape sequence after its backslash, and appends the character to b.
 func (r *reader) escape(b []byte) []byte {
 	if r.i == len(r.s) {
 		return b
 	}
 	c := r.s[r.i]
 	r.i++
-	if at := strings.IndexByte(`"\/bfnrt`, c); at >= 0 {
-		return append(b, "\"\\/\b\f\n\r\t"[at])
+	if index := strings.IndexByte(`"\/bfnrt`, c); index >= 0 {
+		return append(b, "\"\\/\b\f\n\r\t"[index])
 	}
 	if c != 'u' {
 		r.expected("an escape")
@@ -250,12 +250,12 @@ func (r *reader) escape(b []byte) []byte {
 	}
 	char := r.hex()
 	if utf16.IsSurrogate(char) && strings.HasPrefix(r.s[r.i:], `\u`) {
-		at := r.i
+		start := r.i
 		r.i += 2
 		if pair := utf16.DecodeRune(char, r.hex()); pair != utf8.RuneError || r.err != nil {
 			return utf8.AppendRune(b, pair)
 		}
-		r.i = at // half a pair, followed by another character
+		r.i = start // half a pair, followed by another character
 	}
 	return utf8.AppendRune(b, char) // half a pair becomes U+FFFD
 }
@@ -289,16 +289,16 @@ func (r *reader) raw() string {
 // elements skips an array and returns the text of each element. The limit maxItems
 // applies to each element and to the array itself.
 func (r *reader) elements() []string {
-	var all []string
+	var elements []string
 	before := r.items
 	for range r.array {
-		all = append(all, r.raw())
-		r.items = before + len(all)
+		elements = append(elements, r.raw())
+		r.items = before + len(elements)
 	}
-	return all
+	return elements
 }
 
-// skip validates a value of any kind and skips it.
+// skip validates a value of any type and skips it.
 func (r *reader) skip() {
 	switch c := r.next(); {
 	case c == '{':
@@ -333,9 +333,9 @@ func (r *reader) number() {
 	}
 }
 
-// accept consumes the next byte if it is one of any.
-func (r *reader) accept(any string) bool {
-	if r.i < len(r.s) && strings.IndexByte(any, r.s[r.i]) >= 0 {
+// accept consumes the next byte if chars contains it.
+func (r *reader) accept(chars string) bool {
+	if r.i < len(r.s) && strings.IndexByte(chars, r.s[r.i]) >= 0 {
 		r.i++
 		return true
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tree reads a whole value with the reader, as encoding/json would, except that
-// numbers stay text.
+// tree reads a whole value with the reader. The result is the same as with encoding/json, except that numbers are
+// texts.
 func tree(r *reader) any {
 	switch c := r.next(); {
 	case c == '{':
@@ -63,7 +63,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// words makes what is neither text nor a container into text.
+// words converts values that are neither texts nor containers to texts.
 func words(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

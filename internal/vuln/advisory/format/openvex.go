@@ -56,26 +56,25 @@ type vexIdentifiers struct {
 	PURL string `json:"purl,omitempty"`
 }
 
-// vexHashes are the digests of a product, in hexadecimal digits, by the names of their
-// algorithms.
+// vexHashes are the digests of a product, in hexadecimal digits, by the name of the algorithm.
 type vexHashes map[string]string
 
-// UnmarshalJSON ignores what is not of that form: few readers need it.
+// UnmarshalJSON ignores values of another form instead of failing, because few readers need the hashes.
 func (h *vexHashes) UnmarshalJSON(b []byte) error {
-	var all map[string]string
-	if json.Unmarshal(b, &all) == nil {
-		*h = all
+	var hashes map[string]string
+	if json.Unmarshal(b, &hashes) == nil {
+		*h = hashes
 	}
 	return nil
 }
 
-// UnmarshalJSON also accepts a string, which a vulnerability was before 0.2.
+// UnmarshalJSON also accepts a string, which OpenVEX used for a vulnerability before version 0.2.
 func (v *vexVulnerability) UnmarshalJSON(b []byte) error {
 	type plain vexVulnerability
 	return unmarshalString(b, &v.Name, (*plain)(v))
 }
 
-// UnmarshalJSON also accepts a string, which a product was before 0.2.
+// UnmarshalJSON also accepts a string, which OpenVEX used for a product before version 0.2.
 func (p *vexProduct) UnmarshalJSON(b []byte) error {
 	type plain vexProduct
 	return unmarshalString(b, &p.ID, (*plain)(p))
@@ -96,7 +95,7 @@ const (
 	vexUnderInvestigation = "under_investigation"
 )
 
-// vexJustifications are the justifications of OpenVEX and our types for them.
+// vexJustifications are the justifications of OpenVEX and their false positive types.
 var vexJustifications = []struct {
 	name string
 	kind vuln.FalsePositiveType
@@ -109,8 +108,8 @@ var vexJustifications = []struct {
 	{"inline_mitigations_already_exist", vuln.InlineMitigations},
 }
 
-// ownStatement is the prefix of the IDs of our own statements. The ID of the advisory follows.
-const ownStatement = "urn:holdfast:advisory:"
+// statementPrefix is the prefix of the IDs of statements that Holdfast writes. The ID of the advisory follows.
+const statementPrefix = "urn:holdfast:advisory:"
 
 // readOpenVEX parses an OpenVEX document. It returns an advisory for each
 // vulnerability and product, with an event for each statement about them.
@@ -122,32 +121,32 @@ func readOpenVEX(text string) ([]vuln.Advisory, error) {
 	if !strings.HasPrefix(doc.Context, "https://openvex.dev/ns") {
 		return nil, fmt.Errorf("has a @context that is not OpenVEX's: %q", doc.Context)
 	}
-	var all []vuln.Advisory
-	at := map[string]int{}
+	var advisories []vuln.Advisory
+	index := map[string]int{} // by ID
 	for i, text := range statements {
 		s, err := decodeJSON[vexStatement](text)
 		if err == nil {
 			err = s.check()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("has a statement that makes no sense, number %d: it %w", i+1, err)
+			return nil, fmt.Errorf("has an invalid statement, number %d: it %w", i+1, err)
 		}
 		for _, p := range s.Products {
 			a := vexAdvisory(doc, s, p)
-			if k, ok := at[a.ID]; ok {
-				all[k] = vexMerge(all[k], a)
+			if k, ok := index[a.ID]; ok {
+				advisories[k] = vexMerge(advisories[k], a)
 				continue
 			}
-			at[a.ID] = len(all)
-			all = append(all, a)
+			index[a.ID] = len(advisories)
+			advisories = append(advisories, a)
 		}
 	}
-	for i := range all {
-		slices.SortStableFunc(all[i].Events,
+	for i := range advisories {
+		slices.SortStableFunc(advisories[i].Events,
 			func(a, b vuln.AdvisoryEvent) int { return a.CreateTime.Compare(b.CreateTime) })
-		all[i] = withSource(all[i], "openvex")
+		advisories[i] = withSource(advisories[i], "openvex")
 	}
-	return all, nil
+	return advisories, nil
 }
 
 // vexHead parses the metadata of a document, and returns the texts of its statements.
@@ -170,6 +169,7 @@ func vexHead(text string) (doc vexDocument, statements []string, err error) {
 	return doc, statements, r.end()
 }
 
+// check returns an error if the statement is invalid. Its text continues a sentence about the statement.
 func (s vexStatement) check() error {
 	switch {
 	case s.Vulnerability.name() == "":
@@ -177,7 +177,7 @@ func (s vexStatement) check() error {
 	case len(s.Products) == 0:
 		return errors.New("names no product")
 	case s.Status == vexNotAffected && s.Justification == "" && s.Impact == "":
-		return errors.New("does not say why nothing is affected")
+		return errors.New("has neither a justification nor an impact_statement")
 	}
 	for _, p := range s.Products {
 		if p.name() == "" {
@@ -188,7 +188,7 @@ func (s vexStatement) check() error {
 	case vexNotAffected, vexAffected, vexFixed, vexUnderInvestigation:
 		return nil
 	}
-	return fmt.Errorf("has the status %q", s.Status)
+	return fmt.Errorf("has the unknown status %q", s.Status)
 }
 
 func (v vexVulnerability) name() string { return cmp.Or(v.Name, v.ID) }
@@ -199,8 +199,8 @@ func (p vexProduct) name() string { return cmp.Or(p.Identifiers.PURL, p.ID) }
 // vexAdvisory returns the advisory for a statement about a product.
 func vexAdvisory(doc vexDocument, s vexStatement, p vexProduct) vuln.Advisory {
 	name := s.Vulnerability.name()
-	id, own := strings.CutPrefix(s.ID, ownStatement)
-	if !own {
+	id, ok := strings.CutPrefix(s.ID, statementPrefix)
+	if !ok {
 		id = vuln.StableAdvisoryID("openvex", name, p.name())
 	}
 	a := vuln.Advisory{
@@ -212,7 +212,7 @@ func vexAdvisory(doc vexDocument, s vexStatement, p vexProduct) vuln.Advisory {
 	switch {
 	case s.Status == vexNotAffected:
 		if v.PURL != "" {
-			v.PURL = p.name() // with its version: Versions are those affected
+			v.PURL = p.name() // with the version, because Versions lists only affected versions
 		}
 	case s.Status == vexFixed:
 	case number != "":
@@ -235,15 +235,15 @@ func vexAdvisory(doc vexDocument, s vexStatement, p vexProduct) vuln.Advisory {
 // genericEcosystem is the ecosystem of products that only have a name.
 const genericEcosystem = "generic"
 
-// vexAffectedBy splits a product into its package and version. If it is not a package
-// URL, all of it is the name of the package.
+// vexAffectedBy splits a product into its package and version. If the product is not a package URL, the whole text is
+// the name of the package.
 func vexAffectedBy(product string) (v vuln.Affected, number string) {
 	ecosystem, name, number, err := version.ParsePURL(product)
 	if err != nil {
 		return vuln.Affected{Ecosystem: genericEcosystem, Name: product}, ""
 	}
 	purl, _, _ := strings.Cut(product, "@")
-	if strings.HasPrefix(product, "pkg:npm/@") { // a scope that should have been escaped
+	if strings.HasPrefix(product, "pkg:npm/@") { // an npm scope whose @ is not escaped
 		purl = "pkg:npm/%40" + strings.SplitN(product, "@", 3)[1]
 	}
 	purl, _, _ = strings.Cut(purl, "?")
@@ -251,8 +251,8 @@ func vexAffectedBy(product string) (v vuln.Affected, number string) {
 }
 
 func vexEvent(doc vexDocument, s vexStatement, number string) vuln.AdvisoryEvent {
-	made := cmp.Or(s.LastUpdated, s.Timestamp, doc.Timestamp).UTC().Truncate(time.Millisecond)
-	e := vuln.AdvisoryEvent{CreateTime: made, Author: doc.Author, ReviewState: vuln.ReviewApproved,
+	created := cmp.Or(s.LastUpdated, s.Timestamp, doc.Timestamp).UTC().Truncate(time.Millisecond)
+	e := vuln.AdvisoryEvent{CreateTime: created, Author: doc.Author, ReviewState: vuln.ReviewApproved,
 		Note: s.StatusNotes}
 	switch s.Status {
 	case vexNotAffected:

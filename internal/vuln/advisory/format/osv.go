@@ -20,14 +20,14 @@ var (
 	errSecDB   = errors.New("is a secdb")
 )
 
-// gitEcosystem is our ecosystem for records about a repository instead of a package.
+// gitEcosystem is Holdfast's ecosystem for records about a repository instead of a package.
 const gitEcosystem = "GIT"
 
 // readOSV parses an OSV record. It returns errOpenVEX or errSecDB if the text is in one of these formats.
 func readOSV(text string) (vuln.Advisory, error) {
 	a := vuln.Advisory{}
 	r := newReader(text)
-	var own string // our part of database_specific
+	var extension string // Holdfast's part of database_specific
 	var upstream, related []string
 	for key := range r.object {
 		switch key {
@@ -56,7 +56,7 @@ func readOSV(text string) (vuln.Advisory, error) {
 		case "references":
 			a.References = r.references()
 		case "database_specific":
-			own = r.own()
+			extension = r.extension()
 		case "@context", "statements":
 			return a, errOpenVEX
 		case "packages":
@@ -75,21 +75,21 @@ func readOSV(text string) (vuln.Advisory, error) {
 	a.Source.Digest = digest(strings.TrimSpace(text))
 	if len(upstream) == 0 && namesUpstreamRelated(a.ID) {
 		upstream = cvesOf(related)
-		// Such a record was stored without these names by an earlier version: it has changed for us.
+		// An earlier release stored such a record without these names. The other digest makes an import update it.
 		a.Source.Digest = digest(strings.TrimSpace(text) + strings.Join(upstream, " "))
 	}
 	a.Aliases = union(a.Aliases, upstream)
 	nameArtifact(&a)
-	if own != "" {
-		return a, readOwn(own, &a)
+	if extension != "" {
+		return a, readExtension(extension, &a)
 	}
 	a.Author = databaseOf(a.ID)
 	a.Events = osvEvents(a)
 	return a, nil
 }
 
-// namesUpstreamRelated reports whether the record of an id is of a distribution that lists
-// what its advisory fixes under "related". Elsewhere that means other vulnerabilities.
+// namesUpstreamRelated reports whether the record with an ID comes from a distribution that lists the fixed
+// vulnerabilities under "related". In other databases "related" contains different vulnerabilities.
 func namesUpstreamRelated(id string) bool {
 	return slices.ContainsFunc([]string{"ALSA-", "ALBA-", "ALEA-", "RLSA-", "RXSA-"}, func(prefix string) bool {
 		return strings.HasPrefix(id, prefix)
@@ -104,14 +104,14 @@ func cvesOf(names []string) []string {
 	})
 }
 
-// digest returns a digest of a record, by which changes are detected.
+// digest returns a hash of a record, by which an import detects changes.
 func digest(text string) []byte {
 	sum := sha256.Sum256([]byte(text))
 	return sum[:16:16]
 }
 
 // time reads a timestamp. It returns the zero time for the year 1, which some
-// databases write if they do not know the time.
+// databases write for an unknown time.
 func (r *reader) time() time.Time {
 	s := r.text()
 	if s == "" {
@@ -119,7 +119,7 @@ func (r *reader) time() time.Time {
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		r.fail(fmt.Errorf("has a time that is not as in RFC 3339: %q", s))
+		r.fail(fmt.Errorf("has a time that is not in the format of RFC 3339: %q", s))
 	}
 	if t.Year() <= 1 {
 		return time.Time{}
@@ -127,9 +127,9 @@ func (r *reader) time() time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-// severities reads CVSS vectors, and skips other kinds of severities.
+// severities reads CVSS vectors, and skips severities of other types.
 func (r *reader) severities() []vuln.Severity {
-	var all []vuln.Severity
+	var severities []vuln.Severity
 	for range r.array {
 		var kind, score string
 		r.textFields(textField{"type", &kind}, textField{"score", &score})
@@ -138,30 +138,31 @@ func (r *reader) severities() []vuln.Severity {
 			if err := CheckSeverity(s); err != nil {
 				r.fail(err)
 			}
-			all = append(all, s)
+			severities = append(severities, s)
 		}
 	}
-	return all
+	return severities
 }
 
 func (r *reader) references() []vuln.Reference {
-	all := make([]vuln.Reference, 0, 4)
+	references := make([]vuln.Reference, 0, 4)
 	for range r.array {
 		var v vuln.Reference
 		r.textFields(textField{"type", &v.Type}, textField{"url", &v.URL})
-		all = append(all, v)
+		references = append(references, v)
 	}
-	return all
+	return references
 }
 
 func (r *reader) affected() []vuln.Affected {
-	all := make([]vuln.Affected, 0, 1)
+	affected := make([]vuln.Affected, 0, 1)
 	for range r.array {
 		var v vuln.Affected
 		for key := range r.object {
 			switch key {
 			case "package":
-				r.textFields(textField{"ecosystem", &v.Ecosystem}, textField{"name", &v.Name}, textField{"purl", &v.PURL})
+				r.textFields(textField{"ecosystem", &v.Ecosystem}, textField{"name", &v.Name},
+					textField{"purl", &v.PURL})
 			case "severity":
 				v.Severities = r.severities()
 			case "ranges":
@@ -172,16 +173,16 @@ func (r *reader) affected() []vuln.Affected {
 				r.skip()
 			}
 		}
-		if v.Name == "" && len(v.Ranges) > 0 { // it is about a repository
+		if v.Name == "" && len(v.Ranges) > 0 { // the record is about a repository
 			v.Ecosystem, v.Name = gitEcosystem, v.Ranges[0].Repo
 		}
-		all = append(all, v)
+		affected = append(affected, v)
 	}
-	return all
+	return affected
 }
 
 func (r *reader) ranges() []vuln.AffectedRange {
-	all := make([]vuln.AffectedRange, 0, 1)
+	ranges := make([]vuln.AffectedRange, 0, 1)
 	for range r.array {
 		var v vuln.AffectedRange
 		for key := range r.object {
@@ -196,14 +197,14 @@ func (r *reader) ranges() []vuln.AffectedRange {
 				r.skip()
 			}
 		}
-		all = append(all, v)
+		ranges = append(ranges, v)
 	}
-	return all
+	return ranges
 }
 
-// rangeEvents reads the events of a range. An object with several becomes several events.
+// rangeEvents reads the events of a range. An object with several keys becomes several events.
 func (r *reader) rangeEvents() []vuln.RangeEvent {
-	all := make([]vuln.RangeEvent, 0, 2)
+	events := make([]vuln.RangeEvent, 0, 2)
 	for range r.array {
 		for key := range r.object {
 			var e vuln.RangeEvent
@@ -220,32 +221,32 @@ func (r *reader) rangeEvents() []vuln.RangeEvent {
 				r.skip()
 				continue
 			}
-			all = append(all, e)
+			events = append(events, e)
 		}
 	}
-	return all
+	return events
 }
 
-// own returns the text of our part of database_specific, or "".
-func (r *reader) own() string {
+// extension returns the text of Holdfast's part of database_specific, or "".
+func (r *reader) extension() string {
 	if r.next() != '{' {
 		r.skip()
 		return ""
 	}
 	found := ""
 	for key := range r.object {
-		if text := r.raw(); key == ownKey {
+		if text := r.raw(); key == extensionKey {
 			found = text
 		}
 	}
 	return found
 }
 
-// ownKey is the key of our part of database_specific.
-const ownKey = "holdfast"
+// extensionKey is the key of Holdfast's part of database_specific.
+const extensionKey = "holdfast"
 
-// An ownPart has the fields of an advisory that OSV does not have.
-type ownPart struct {
+// An osvExtension contains the fields of an advisory that OSV lacks.
+type osvExtension struct {
 	LegacyID             string               `json:"legacyId,omitempty"`
 	Author               string               `json:"author,omitempty"`
 	ArtifactName         string               `json:"artifactName,omitempty"`
@@ -257,15 +258,16 @@ type ownPart struct {
 	Events               []vuln.AdvisoryEvent `json:"events,omitempty"`
 }
 
-func readOwn(text string, a *vuln.Advisory) error {
-	var own ownPart
-	if err := json.Unmarshal([]byte(text), &own); err != nil {
-		return fmt.Errorf("has a part database_specific.%s that is not ours: %w", ownKey, err)
+// readExtension sets the fields of a from the text of an extension.
+func readExtension(text string, a *vuln.Advisory) error {
+	var x osvExtension
+	if err := json.Unmarshal([]byte(text), &x); err != nil {
+		return fmt.Errorf("has an invalid database_specific.%s: %w", extensionKey, err)
 	}
-	a.LegacyID, a.Author, a.ArtifactArchitecture = own.LegacyID, own.Author, own.ArtifactArchitecture
-	a.ArtifactName, a.ArtifactType = own.ArtifactName, own.ArtifactType
-	a.ComponentName, a.ComponentLocation, a.ComponentType = own.ComponentName, own.ComponentLocation, own.ComponentType
-	a.Events = own.Events
+	a.LegacyID, a.Author, a.ArtifactArchitecture = x.LegacyID, x.Author, x.ArtifactArchitecture
+	a.ArtifactName, a.ArtifactType = x.ArtifactName, x.ArtifactType
+	a.ComponentName, a.ComponentLocation, a.ComponentType = x.ComponentName, x.ComponentLocation, x.ComponentType
+	a.Events = x.Events
 	for i := range a.Events {
 		a.Events[i].UID = ""
 		a.Events[i].CreateTime = a.Events[i].CreateTime.UTC().Truncate(time.Millisecond)
@@ -273,7 +275,7 @@ func readOwn(text string, a *vuln.Advisory) error {
 	return nil
 }
 
-// nameArtifact sets the artifact to the first affected package.
+// nameArtifact sets the artifact to the first affected package, or to the ID if there is none.
 func nameArtifact(a *vuln.Advisory) {
 	if len(a.Affected) == 0 || a.Affected[0].Name == "" {
 		a.ArtifactName = a.ID
@@ -283,8 +285,8 @@ func nameArtifact(a *vuln.Advisory) {
 	a.ArtifactType = version.PURLType(a.Affected[0].Ecosystem)
 }
 
-// osvEvents returns the events of a record: a detection, and a fix if it has one. The fix is never the older of
-// the two, because a detection after a fix would re-open the advisory.
+// osvEvents returns the events for an OSV record: a detection, and a fix if the record contains one. The fix is never
+// older than the detection, because a detection after a fix would re-open the advisory.
 func osvEvents(a vuln.Advisory) []vuln.AdvisoryEvent {
 	events := []vuln.AdvisoryEvent{{
 		CreateTime: cmp.Or(a.Source.Published, a.Source.Modified), Author: a.Author,
@@ -292,20 +294,21 @@ func osvEvents(a vuln.Advisory) []vuln.AdvisoryEvent {
 		Type:        vuln.EventDetection, Detection: &vuln.Detection{Manual: true},
 	}}
 	if fixed := firstFixed(a.Affected); fixed != "" {
-		at := a.Source.Modified
-		if at.Before(a.Source.Published) {
-			at = a.Source.Published
+		fixTime := a.Source.Modified
+		if fixTime.Before(a.Source.Published) {
+			fixTime = a.Source.Published
 		}
 		events = append(events, vuln.AdvisoryEvent{
-			CreateTime: at, Author: a.Author, ReviewState: vuln.ReviewApproved,
+			CreateTime: fixTime, Author: a.Author, ReviewState: vuln.ReviewApproved,
 			Type: vuln.EventFixed, Fixed: &vuln.Fix{Version: fixed},
 		})
 	}
 	return events
 }
 
-func firstFixed(all []vuln.Affected) string {
-	for _, v := range all {
+// firstFixed returns the first fixed version in the ranges, or "".
+func firstFixed(affected []vuln.Affected) string {
+	for _, v := range affected {
 		for _, r := range v.Ranges {
 			for _, e := range r.Events {
 				if e.Fixed != "" && r.Type != "GIT" {
@@ -329,7 +332,8 @@ var databases = []struct{ prefix, name string }{
 	{"EEF-", "EEF"}, {"ASB-", "Android"}, {"PUB-", "Android"},
 }
 
-// databaseOf returns the database of a record, which is its author if it names none.
+// databaseOf returns the database of a record by its ID, or "osv" if the database is unknown. It is the author of the
+// advisory.
 func databaseOf(id string) string {
 	for _, d := range databases {
 		if strings.HasPrefix(id, d.prefix) {
@@ -339,7 +343,7 @@ func databaseOf(id string) string {
 	return "osv"
 }
 
-// union appends the elements of b to a that a does not have.
+// union appends to a the elements of b that a does not contain.
 func union(a, b []string) []string {
 	for _, s := range b {
 		if !slices.Contains(a, s) {

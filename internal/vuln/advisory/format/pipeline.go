@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// Files are decoded in batches. A few of them need little memory, and passing one to
-// a goroutine costs little compared with decoding it.
+// Files are decoded in batches. A few batches need little memory, and passing a batch to a goroutine costs little
+// compared with decoding it.
 const (
 	batchBytes = 256 << 10
 	batchFiles = 128
 
-	// maxInFlight is how many bytes of text are decoded at a time, unless one file
-	// has more. They need several times as much memory.
+	// maxInFlight is the number of bytes of text that are decoded at a time, unless one file is larger. Decoding needs
+	// several times as much memory.
 	maxInFlight = 32 << 20
 )
 
@@ -29,22 +29,22 @@ type pipeline struct {
 	total int64
 
 	batch    []job
-	size     int64 // of the batch, uncompressed
+	size     int64 // uncompressed bytes of the batch
 	queue    []inFlight
-	inFlight int64 // bytes of the queue
-	stopped  bool  // nothing more is yielded
+	inFlight int64 // uncompressed bytes of the queue
+	stopped  bool  // no further records are yielded
 
 	scratches   sync.Pool
 	largeYAMLMu sync.Mutex // held while a large YAML document is decoded
 }
 
-// An inFlight batch is being decoded.
+// An inFlight is a batch that is being decoded.
 type inFlight struct {
 	size int64
 	done chan []Record
 }
 
-// A job decodes a file, or a value of a file.
+// A job decodes a file, or one value of a file.
 type job struct {
 	name   string
 	offset int64
@@ -58,7 +58,7 @@ func newPipeline(ctx context.Context, lim Limits, yield func(Record) bool) *pipe
 	return p
 }
 
-// add adds a job of that many bytes. It returns false if nothing more will be yielded.
+// add adds a job that decodes size bytes. It returns false if no further records are yielded.
 func (p *pipeline) add(j job, size int64) bool {
 	if p.stopped {
 		return false
@@ -85,7 +85,7 @@ func (p *pipeline) put(j job, size int64) {
 	}
 }
 
-// start starts to decode the batch, once enough of those in flight are done.
+// start starts decoding the batch. It first waits until enough batches in flight are done.
 func (p *pipeline) start() {
 	batch, size := p.batch, p.size
 	p.batch, p.size = nil, 0
@@ -107,17 +107,17 @@ func (p *pipeline) start() {
 func (p *pipeline) run(batch []job) []Record {
 	s := p.scratches.Get().(*scratch)
 	defer p.scratches.Put(s)
-	all := make([]Record, 0, len(batch))
+	records := make([]Record, 0, len(batch))
 	for _, j := range batch {
 		for _, rec := range j.run(s) {
 			rec.Offset = j.offset
-			all = append(all, rec)
+			records = append(records, rec)
 		}
 	}
-	return all
+	return records
 }
 
-// run decodes a file. A panic of a decoder becomes an error, so that it does not stop the server.
+// run decodes a file. It turns a panic of a decoder into an error, so that the panic does not stop the server.
 func (j job) run(s *scratch) (records []Record) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -158,7 +158,7 @@ func (p *pipeline) report(name string, err error) {
 	p.put(job{name: name, load: func(*scratch) ([]byte, error) { return nil, err }}, 0)
 }
 
-// finish yields the remaining records. When it returns, no input is read any more.
+// finish yields the remaining records. When it returns, the pipeline has stopped reading input.
 func (p *pipeline) finish() {
 	p.start()
 	for len(p.queue) > 0 {
@@ -166,7 +166,7 @@ func (p *pipeline) finish() {
 	}
 }
 
-// A cancellable reader fails when its context ends, because its input may be long without any record.
+// A cancellable is a reader that fails when its context ends. It is needed because a long input may contain no records.
 type cancellable struct {
 	ctx context.Context
 	io.Reader
@@ -179,7 +179,7 @@ func (c cancellable) Read(p []byte) (int, error) {
 	return c.Reader.Read(p)
 }
 
-// stream reads JSON value by value.
+// stream reads a JSON file value by value.
 func (p *pipeline) stream(name string, r *io.SectionReader) {
 	n := 0
 	for value, err := range values(cancellable{p.ctx, r}, p.limits.Record) {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
-// A secDB is the file in which distributions with apk publish which version of a package fixes which
-// vulnerabilities. Ecosystem is our addition; without it, a reader has to guess.
+// A secDB is the file in which distributions with apk packages publish the versions that fix vulnerabilities. The field
+// ecosystem is an addition of Holdfast; without it, a reader must guess the ecosystem.
 type secDB struct {
 	APKURL        string         `json:"apkurl"`
 	Architectures []string       `json:"archs"`
@@ -32,7 +32,7 @@ type secDBPackage struct {
 	} `json:"pkg"`
 }
 
-// neverAffected is the version in a secdb that means that no version was affected.
+// neverAffected is the fixed version in a secdb for a vulnerability that never affected the package.
 const neverAffected = "0"
 
 // readSecDB parses a secdb. It returns an advisory for each package and vulnerability.
@@ -42,13 +42,13 @@ func readSecDB(text string) ([]vuln.Advisory, error) {
 		return nil, err
 	}
 	ecosystem := db.ecosystem()
-	var all []vuln.Advisory
+	var advisories []vuln.Advisory
 	for _, text := range packages {
 		p, err := decodeJSON[secDBPackage](text)
 		if err != nil {
 			return nil, err
 		}
-		found := map[string]vuln.Advisory{} // by the vulnerability
+		found := map[string]vuln.Advisory{} // by vulnerability
 		for _, fixed := range slices.Sorted(maps.Keys(p.Pkg.SecFixes)) {
 			for _, entry := range p.Pkg.SecFixes[fixed] {
 				ids := secDBIDs(entry)
@@ -62,10 +62,10 @@ func readSecDB(text string) ([]vuln.Advisory, error) {
 			}
 		}
 		for _, id := range slices.Sorted(maps.Keys(found)) {
-			all = append(all, secDBAdvisory(found[id], ecosystem, p.Pkg.Name, id))
+			advisories = append(advisories, secDBAdvisory(found[id], ecosystem, p.Pkg.Name, id))
 		}
 	}
-	return all, nil
+	return advisories, nil
 }
 
 // secDBHead parses the metadata of a secdb, and returns the texts of its packages.
@@ -110,8 +110,8 @@ func (db secDB) ecosystem() string {
 	return base
 }
 
-// secDBIDs returns the IDs in an entry, which may have several IDs of one
-// vulnerability, and words. An ID starts with a capital and has a hyphen.
+// secDBIDs returns the IDs in an entry. An entry may contain several IDs of one vulnerability, and other words. An ID
+// starts with a capital letter and contains a hyphen.
 func secDBIDs(entry string) []string {
 	var ids []string
 	for word := range strings.FieldsSeq(entry) {
@@ -122,7 +122,7 @@ func secDBIDs(entry string) []string {
 	return ids
 }
 
-// secDBAffected adds a fix. If there are several, the newest replaces the others.
+// secDBAffected adds a fixed version. If there are several, only the newest one remains.
 func secDBAffected(before []vuln.Affected, ecosystem, name, fixed string) []vuln.Affected {
 	if len(before) > 0 {
 		old := firstFixed(before)
@@ -157,15 +157,15 @@ func secDBAdvisory(a vuln.Advisory, ecosystem, name, id string) vuln.Advisory {
 	return withSource(a, "secdb")
 }
 
-// withSource sets the source and the digest of an advisory whose document has several.
+// withSource sets the source format and the digest of an advisory from a document with several advisories.
 func withSource(a vuln.Advisory, format string) vuln.Advisory {
 	a.Source.Format = format
-	text, _ := json.Marshal(a) // an advisory can always be encoded
+	text, _ := json.Marshal(a) // cannot fail
 	a.Source.Digest = digest(string(text))
 	return a
 }
 
-// decodeJSON decodes a part of a document.
+// decodeJSON decodes a part of a document, within the limits of a reader.
 func decodeJSON[T any](text string) (T, error) {
 	var v T
 	r := newReader(text)
@@ -174,7 +174,7 @@ func decodeJSON[T any](text string) (T, error) {
 		return v, err
 	}
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		return v, fmt.Errorf("is not the JSON it should be: %w", err)
+		return v, fmt.Errorf("is invalid JSON: %w", err)
 	}
 	return v, nil
 }

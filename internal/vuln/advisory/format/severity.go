@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// maxVector is longer than any CVSS vector.
+// maxVector is the maximum number of bytes of a CVSS vector. No valid vector is that long.
 const maxVector = 512
 
 // CheckSeverity returns fault.InvalidArgument if the score is not a vector of its version of CVSS.
@@ -33,12 +33,12 @@ func CheckSeverity(s vuln.Severity) error {
 		return fault.Field("severities", "is not a version of CVSS")
 	}
 	if err != nil {
-		return fault.Field("severities", "%q is no %s vector", s.Score, severityNames[s.Type])
+		return fault.Field("severities", "%q is not a %s vector", s.Score, severityNames[s.Type])
 	}
 	return nil
 }
 
-// Score returns the base score of a vector, from 0 to 10, or 0 if it is none.
+// Score returns the base score of a CVSS vector, from 0 to 10. It returns 0 if the vector is invalid.
 func Score(s vuln.Severity) float64 {
 	switch {
 	case len(s.Score) > maxVector:

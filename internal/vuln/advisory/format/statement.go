@@ -10,28 +10,28 @@ import (
 
 // Limits of OpenVEX documents that are read as statements.
 const (
-	MaxVEX        = 1 << 20
+	MaxVEX        = 1 << 20 // bytes
 	MaxStatements = 500
-	maxProducts   = 100 // of a statement, and subcomponents of a product
+	maxProducts   = 100 // products per statement, and subcomponents per product
 )
 
-// A Statement is what an OpenVEX document says about products.
+// A Statement is a statement of an OpenVEX document about one vulnerability in products.
 type Statement struct {
-	Name          string   // of the vulnerability
-	Aliases       []string // other names of it
+	Name          string   // name of the vulnerability
+	Aliases       []string // other names of the vulnerability
 	Status        string   // one of the Status constants
-	Justification string   // if it is StatusNotAffected
-	Text          string   // says why, or what to do
+	Justification string   // set if Status is StatusNotAffected
+	Text          string   // the reason, or the action to take
 	Time          time.Time
 	Products      []Product
-	Err           error // if it makes no sense
+	Err           error // the reason why the statement is invalid, or nil
 }
 
-// A Product is what a statement is about. PURLs of subcomponents narrow it down.
+// A Product is a product in a statement. If it has subcomponents, the statement is only about them.
 type Product struct {
-	ID            string // a package URL, or another identifier
-	SHA256        string // of it, in hexadecimal digits; "" if the document has none
-	Subcomponents []string
+	ID            string   // a package URL, or another identifier
+	SHA256        string   // digest of the product in hexadecimal digits; "" if the document has none
+	Subcomponents []string // package URLs
 }
 
 // The statuses of OpenVEX.
@@ -42,26 +42,26 @@ const (
 	StatusUnderInvestigation = vexUnderInvestigation
 )
 
-// ReadStatements parses an OpenVEX document, and returns who has written it and its
-// statements. One that makes no sense has an Err, and the rest is as good as without it.
-func ReadStatements(text []byte) (author string, all []Statement, _ error) {
+// ReadStatements parses an OpenVEX document, and returns its author and its statements. An invalid statement has an
+// Err, and does not affect the other statements.
+func ReadStatements(text []byte) (author string, statements []Statement, _ error) {
 	if len(text) > MaxVEX {
 		return "", nil, fmt.Errorf("has more than %d bytes", MaxVEX)
 	}
-	doc, statements, err := vexHead(string(text))
+	doc, texts, err := vexHead(string(text))
 	if err != nil {
 		return "", nil, err
 	}
 	if !strings.HasPrefix(doc.Context, "https://openvex.dev/ns") {
 		return "", nil, errors.New("has a @context that is not OpenVEX's")
 	}
-	if len(statements) > MaxStatements {
-		return "", nil, fmt.Errorf("has %d statements, and at most %d are read", len(statements), MaxStatements)
+	if len(texts) > MaxStatements {
+		return "", nil, fmt.Errorf("has %d statements, and at most %d are read", len(texts), MaxStatements)
 	}
-	for _, text := range statements {
-		all = append(all, readStatement(doc, text))
+	for _, text := range texts {
+		statements = append(statements, readStatement(doc, text))
 	}
-	return doc.Author, all, nil
+	return doc.Author, statements, nil
 }
 
 func readStatement(doc vexDocument, text string) (out Statement) {
@@ -98,10 +98,10 @@ func readStatement(doc vexDocument, text string) (out Statement) {
 	return out
 }
 
-// WriteStatements returns an OpenVEX document.
-func WriteStatements(o Options, all []Statement) ([]byte, error) {
+// WriteStatements returns an OpenVEX document with the statements.
+func WriteStatements(o Options, statements []Statement) ([]byte, error) {
 	doc := newVEXDocument(nil, o).head
-	for _, s := range all {
+	for _, s := range statements {
 		v := vexStatement{Vulnerability: vexVulnerability{Name: s.Name, Aliases: s.Aliases}, Timestamp: s.Time,
 			Status: s.Status, Justification: s.Justification}
 		switch s.Status {
@@ -121,7 +121,8 @@ func WriteStatements(o Options, all []Statement) ([]byte, error) {
 				product.Hashes = map[string]string{"sha-256": p.SHA256}
 			}
 			for _, part := range p.Subcomponents {
-				product.Subcomponents = append(product.Subcomponents, vexProduct{ID: part, Identifiers: vexIdentifiers{PURL: part}})
+				product.Subcomponents = append(product.Subcomponents,
+					vexProduct{ID: part, Identifiers: vexIdentifiers{PURL: part}})
 			}
 			v.Products = append(v.Products, product)
 		}

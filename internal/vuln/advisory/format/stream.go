@@ -7,8 +7,8 @@ import (
 	"iter"
 )
 
-// values yields the objects of a JSON array, or a sequence of objects. For an object
-// of more than limit bytes it yields errTooLarge. Each is valid until the next.
+// values yields the objects of a JSON array or of a sequence of objects. For an object of more than limit bytes it
+// yields errTooLarge. A yielded object is valid until the next one.
 func values(r io.Reader, limit int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		s := splitter{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
@@ -24,17 +24,16 @@ func values(r io.Reader, limit int64) iter.Seq2[[]byte, error] {
 	}
 }
 
-// A splitter finds the ends of objects. It counts brackets outside of strings, and
-// does not validate anything else.
+// A splitter finds the ends of objects by counting brackets outside of strings. It does not validate the objects.
 type splitter struct {
 	r     *bufio.Reader
 	limit int64
 	buf   []byte
-	array bool // within one
-	ended bool // it was closed
+	array bool // the input is an array
+	ended bool // the array was closed
 }
 
-// next returns the next object, and io.EOF when there is none.
+// next returns the next object, or io.EOF if there is none.
 func (s *splitter) next() ([]byte, error) {
 	for {
 		c, err := s.r.ReadByte()
@@ -52,7 +51,7 @@ func (s *splitter) next() ([]byte, error) {
 		case c == ' ', c == '\n', c == '\t', c == '\r', c == ',' && s.array && !s.ended:
 		case c == 0xef, c == 0xbb, c == 0xbf: // a byte order mark
 		default:
-			return nil, errors.New("is not JSON of objects")
+			return nil, errors.New("is not a JSON object or a list of JSON objects")
 		}
 	}
 }
@@ -96,7 +95,7 @@ func (s *splitter) object() ([]byte, error) {
 	return s.buf, nil
 }
 
-// unexpected returns the error for a text that ends too early.
+// unexpected returns the error for a text that ends inside a record, if err is io.EOF, and otherwise err.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("ends in the middle of a record")

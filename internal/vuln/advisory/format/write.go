@@ -22,20 +22,20 @@ const (
 
 // Options are the metadata of a document.
 type Options struct {
-	Author string    // of an OpenVEX document; "" means holdfast
-	ID     string    // of an OpenVEX document, an IRI; if "", it is made from Time
-	Time   time.Time // of an OpenVEX document
-	Zip    bool      // write OSV as an archive with a file, not a line, per advisory
+	Author string    // author of an OpenVEX document; "" means holdfast
+	ID     string    // IRI of an OpenVEX document; "" derives it from Time
+	Time   time.Time // time of an OpenVEX document
+	Zip    bool      // write OSV as an archive with one file per advisory, instead of one line per advisory
 
-	// For secdb. Only packages of Distribution, an ecosystem such as Alpine:v3.20, are
-	// written; if it is "", all apk packages are.
+	// Options of a secdb. Only packages of Distribution, an ecosystem such as Alpine:v3.20, are written. If it is "",
+	// all apk packages are written.
 	Distribution, Repository, URLPrefix, APKURL string
 	Architectures                               []string
 }
 
 // A Writer writes a document.
 type Writer interface {
-	// Write adds an advisory, without what the format cannot represent.
+	// Write adds an advisory. It omits data that the format cannot represent.
 	Write(vuln.Advisory) error
 
 	// Close completes the document. It does not close the underlying writer.
@@ -54,5 +54,5 @@ func NewWriter(w io.Writer, f Format, o Options) (Writer, error) {
 	case f == SecDB:
 		return &secDBWriter{to: w, options: o, fixes: map[string]map[string][]string{}}, nil
 	}
-	return nil, fault.Field("format", "%q is none of osv, openvex and secdb", f)
+	return nil, fault.Field("format", "%q is unknown; must be osv, openvex or secdb", f)
 }

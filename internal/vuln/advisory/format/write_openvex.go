@@ -42,7 +42,7 @@ func (d *vexWriter) Write(a vuln.Advisory) error {
 		return nil
 	}
 	a = a.Current()
-	var fixed []string // so far
+	var fixed []string // versions that the events so far name as fixed
 	for _, e := range a.Events {
 		if e.ReviewState != vuln.ReviewApproved {
 			continue
@@ -63,7 +63,8 @@ func (d *vexWriter) Write(a vuln.Advisory) error {
 	return nil
 }
 
-// statement writes text after the head, or after a comma.
+// statement writes the text of a statement. Before the first statement it writes the head of the document, and before
+// the others a comma.
 func (d *vexWriter) statement(text []byte) error {
 	before := ",\n"
 	if d.wrote == 0 {
@@ -90,11 +91,11 @@ func (d *vexWriter) Close() error {
 	return d.to.Flush()
 }
 
-// toVEX returns the statement for an event. It returns false if the event is about no product. fixed are the versions
-// that statements have named as fixed.
+// toVEX returns the statement for an event. fixed are the versions that the statements so far name as fixed. It returns
+// false if the event is about no product.
 func toVEX(a vuln.Advisory, e vuln.AdvisoryEvent, fixed []string) (vexStatement, bool) {
 	s := vexStatement{
-		ID: ownStatement + a.ID, Timestamp: e.CreateTime.UTC(), Vulnerability: vexVulnerability{Name: vexName(a)},
+		ID: statementPrefix + a.ID, Timestamp: e.CreateTime.UTC(), Vulnerability: vexVulnerability{Name: vexName(a)},
 	}
 	s.Vulnerability.Aliases = slices.DeleteFunc(union([]string{a.ID}, a.Aliases),
 		func(id string) bool { return id == s.Vulnerability.Name })
@@ -119,7 +120,7 @@ func toVEX(a vuln.Advisory, e vuln.AdvisoryEvent, fixed []string) (vexStatement,
 		s.Status, s.Action = vexAffected, cmp.Or(e.Note, vexActions[e.Type])
 	case vuln.EventDetection, vuln.EventAnalysisNotPlanned:
 		s.Status, s.StatusNotes = vexUnderInvestigation, e.Note
-		if a.Source.Format == "osv" { // public databases publish only what was analyzed
+		if a.Source.Format == "osv" { // public databases publish only analyzed vulnerabilities
 			s.Status, s.Action, s.StatusNotes = vexAffected, vexActions[vuln.EventTruePositive], ""
 		}
 	}
@@ -127,7 +128,7 @@ func toVEX(a vuln.Advisory, e vuln.AdvisoryEvent, fixed []string) (vexStatement,
 	return s, len(s.Products) > 0
 }
 
-// vexActions are the action statements, which OpenVEX requires, of events without a note.
+// vexActions are the action statements for events without a note, because OpenVEX requires an action statement.
 var vexActions = map[vuln.AdvisoryEventType]string{
 	vuln.EventTruePositive:       "Update to a version that is not affected.",
 	vuln.EventFixNotPlanned:      "No fix is planned.",
@@ -157,7 +158,7 @@ func vexProducts(a vuln.Advisory, e vuln.AdvisoryEvent, fixed []string) []vexPro
 	if a.ComponentName != "" {
 		parts = []vexProduct{{ID: a.ComponentName}}
 	}
-	var all []vexProduct
+	var products []vexProduct
 	for _, v := range affected {
 		purl := v.PURL
 		if purl == "" && v.Ecosystem != gitEcosystem {
@@ -171,15 +172,15 @@ func vexProducts(a vuln.Advisory, e vuln.AdvisoryEvent, fixed []string) []vexPro
 			if number != "" && !strings.Contains(purl, "@") && strings.HasPrefix(purl, "pkg:") {
 				p.ID += "@" + versionEscaper.Replace(number)
 			}
-			all = append(all, p)
+			products = append(products, p)
 		}
 	}
-	return all
+	return products
 }
 
-// vexVersions returns the versions of a package that an event is about; "" means all. An event that re-opens an
-// advisory is also about the versions that were fixed, by name: a statement about all versions does not override
-// one about a version for every reader.
+// vexVersions returns the versions of a package that an event is about; "" means all versions. For an event that
+// re-opens an advisory, it also returns the fixed versions, because not every reader lets a statement about all
+// versions override a statement about one version.
 func vexVersions(a vuln.Advisory, v vuln.Affected, e vuln.AdvisoryEvent, fixed []string) []string {
 	versions := []string{""}
 	switch {
@@ -198,8 +199,9 @@ func vexVersions(a vuln.Advisory, v vuln.Affected, e vuln.AdvisoryEvent, fixed [
 	return versions
 }
 
-// vexFixedVersion returns the version in which an event fixes a package: the one in its range, which the event does
-// not have for every package, unless the advisory was re-opened and may have had other fixes.
+// vexFixedVersion returns the version in which an event fixes a package. It prefers the version in the package's range,
+// because the event names the version of only one package. If the advisory was re-opened, it prefers the version that
+// the event names, because the ranges contain only the latest fix.
 func vexFixedVersion(a vuln.Advisory, v vuln.Affected, e vuln.AdvisoryEvent) string {
 	named, inRange := "", firstFixed([]vuln.Affected{v})
 	if e.Fixed != nil {

@@ -16,17 +16,17 @@ const osvSchema = "1.7.0"
 
 // An osvRecord is a record of OSV.
 type osvRecord struct {
-	SchemaVersion string             `json:"schema_version"`
-	ID            string             `json:"id"`
-	Modified      time.Time          `json:"modified"`
-	Published     time.Time          `json:"published,omitzero"`
-	Withdrawn     time.Time          `json:"withdrawn,omitzero"`
-	Aliases       []string           `json:"aliases,omitempty"`
-	Summary       string             `json:"summary,omitempty"`
-	Details       string             `json:"details,omitempty"`
-	Severity      []osvSeverity      `json:"severity,omitempty"`
-	Affected      []osvAffected      `json:"affected,omitempty"`
-	Specific      map[string]ownPart `json:"database_specific,omitempty"`
+	SchemaVersion string                  `json:"schema_version"`
+	ID            string                  `json:"id"`
+	Modified      time.Time               `json:"modified"`
+	Published     time.Time               `json:"published,omitzero"`
+	Withdrawn     time.Time               `json:"withdrawn,omitzero"`
+	Aliases       []string                `json:"aliases,omitempty"`
+	Summary       string                  `json:"summary,omitempty"`
+	Details       string                  `json:"details,omitempty"`
+	Severity      []osvSeverity           `json:"severity,omitempty"`
+	Affected      []osvAffected           `json:"affected,omitempty"`
+	Specific      map[string]osvExtension `json:"database_specific,omitempty"`
 
 	References []vuln.Reference `json:"references,omitempty"`
 }
@@ -62,8 +62,8 @@ type osvEvent struct {
 	Limit        string `json:"limit,omitempty"`
 }
 
-// toOSV returns the OSV record of an advisory. It adds our own part if reading the
-// record without it would not restore the advisory.
+// toOSV returns the OSV record of an advisory. It adds Holdfast's extension if reading the record without it would not
+// restore the advisory.
 func toOSV(a vuln.Advisory) osvRecord {
 	a = a.Current()
 	v := osvRecord{
@@ -74,15 +74,15 @@ func toOSV(a vuln.Advisory) osvRecord {
 	for _, f := range a.Affected {
 		v.Affected = append(v.Affected, toOSVAffected(f))
 	}
-	if own := ownOf(a); !reflect.DeepEqual(own, ownOf(derived(a))) {
-		v.Specific = map[string]ownPart{ownKey: own}
+	if x := extensionOf(a); !reflect.DeepEqual(x, extensionOf(derived(a))) {
+		v.Specific = map[string]osvExtension{extensionKey: x}
 	}
 	return v
 }
 
-func toOSVSeverities(all []vuln.Severity) []osvSeverity {
+func toOSVSeverities(severities []vuln.Severity) []osvSeverity {
 	var out []osvSeverity
-	for _, s := range all {
+	for _, s := range severities {
 		out = append(out, osvSeverity{severityNames[s.Type], s.Score})
 	}
 	return out
@@ -103,9 +103,9 @@ func toOSVAffected(f vuln.Affected) osvAffected {
 	return v
 }
 
-// ownOf returns our own part of a record.
-func ownOf(a vuln.Advisory) ownPart {
-	own := ownPart{
+// extensionOf returns Holdfast's extension of a record.
+func extensionOf(a vuln.Advisory) osvExtension {
+	x := osvExtension{
 		LegacyID: a.LegacyID, Author: a.Author, ArtifactName: a.ArtifactName, ArtifactType: a.ArtifactType,
 		ArtifactArchitecture: a.ArtifactArchitecture, ComponentName: a.ComponentName,
 		ComponentLocation: a.ComponentLocation, ComponentType: a.ComponentType,
@@ -113,12 +113,12 @@ func ownOf(a vuln.Advisory) ownPart {
 	for _, e := range a.Events {
 		e.UID = ""
 		e.CreateTime = e.CreateTime.UTC()
-		own.Events = append(own.Events, e)
+		x.Events = append(x.Events, e)
 	}
-	return own
+	return x
 }
 
-// derived returns the advisory that is read from a record without our own part.
+// derived returns the advisory that is read from a record without Holdfast's extension.
 func derived(a vuln.Advisory) vuln.Advisory {
 	d := vuln.Advisory{ID: a.ID, Affected: a.Affected, Source: a.Source, Author: databaseOf(a.ID)}
 	nameArtifact(&d)
@@ -139,7 +139,7 @@ func (d *osvLines) Write(a vuln.Advisory) error { return d.to.Encode(toOSV(a)) }
 
 func (d *osvLines) Close() error { return nil }
 
-// osvArchive implements Writer with one file per record, as the public databases do.
+// osvArchive implements Writer with one file per record, like the archives of the public databases.
 type osvArchive struct{ to *zip.Writer }
 
 func (d *osvArchive) Write(a vuln.Advisory) error {

@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
-// secDBWriter implements Writer for secdb. It writes everything in Close, because a secdb is sorted by package.
+// secDBWriter implements Writer for secdb. It writes the document in Close, because a secdb is sorted by package.
 type secDBWriter struct {
 	to      io.Writer
 	options Options
-	fixes   map[string]map[string][]string // package, version, vulnerabilities
+	fixes   map[string]map[string][]string // vulnerabilities by package and fixed version
 }
 
 func (d *secDBWriter) Write(a vuln.Advisory) error {
@@ -39,7 +39,7 @@ func (d *secDBWriter) Write(a vuln.Advisory) error {
 			fixed = latest.Fixed.Version
 		}
 		if fixed == "" {
-			continue // a secdb has only fixes
+			continue // a secdb contains only fixes
 		}
 		if d.fixes[v.Name] == nil {
 			d.fixes[v.Name] = map[string][]string{}
@@ -49,12 +49,12 @@ func (d *secDBWriter) Write(a vuln.Advisory) error {
 	return nil
 }
 
-// secDBEntry returns the IDs of the vulnerability: its aliases, which scanners look for, and then the advisory's own,
-// unless we made it from the aliases because the source has none.
+// secDBEntry returns the IDs of the vulnerability: the aliases, which scanners look for, and then the advisory's ID. It
+// omits an ID that Holdfast generated because the source has no IDs.
 func secDBEntry(a vuln.Advisory) string {
 	from := a.Source.Format
-	made := strings.HasPrefix(a.ID, vuln.AdvisoryIDPrefix) && from != "" && from != string(OSV)
-	if made && len(a.Aliases) > 0 {
+	generated := strings.HasPrefix(a.ID, vuln.AdvisoryIDPrefix) && from != "" && from != string(OSV)
+	if generated && len(a.Aliases) > 0 {
 		return strings.Join(a.Aliases, " ")
 	}
 	return strings.Join(union(slices.Clone(a.Aliases), []string{a.ID}), " ")
@@ -100,7 +100,7 @@ func (d *secDBWriter) Close() error {
 		p.Pkg.Name, p.Pkg.SecFixes = name, d.fixes[name]
 		for fixed, ids := range p.Pkg.SecFixes {
 			slices.Sort(ids)
-			p.Pkg.SecFixes[fixed] = slices.Compact(ids) // several groups may have the same
+			p.Pkg.SecFixes[fixed] = slices.Compact(ids) // several groups may have the same advisory
 		}
 		db.Packages = append(db.Packages, p)
 	}

@@ -21,7 +21,7 @@ import (
 
 var writing = time.Date(2024, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// written is a document of the advisories.
+// written returns a document with the advisories.
 func written(t testing.TB, f format.Format, o format.Options, all []vuln.Advisory) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -40,7 +40,7 @@ func written(t testing.TB, f format.Format, o format.Options, all []vuln.Advisor
 	return b.Bytes()
 }
 
-// everything is all advisories of the samples, and one that was written by hand.
+// everything returns all advisories of the samples, and one advisory that a person wrote.
 func everything(t testing.TB) []vuln.Advisory {
 	all := []vuln.Advisory{{
 		ID: "HFA-8888-8888-8888", LegacyID: "OLD-1", Author: "alice@example.org", ArtifactName: "reader",
@@ -62,7 +62,7 @@ func everything(t testing.TB) []vuln.Advisory {
 	return all
 }
 
-// same ignores where an advisory was read, and what the store gives it.
+// same ignores the source of an advisory, and the fields that the store sets.
 var same = diff.Options{
 	cmpopts.IgnoreFields(vuln.AdvisorySource{}, "Digest", "Name", "Format"),
 	cmpopts.IgnoreFields(vuln.Advisory{}, "UpdateTime"),
@@ -74,7 +74,7 @@ var same = diff.Options{
 func TestOSVComesBackTheSame(t *testing.T) {
 	want := everything(t)
 	for i := range want {
-		want[i].Source.Modified = cmp.Or(want[i].Source.Modified, want[i].UpdateTime) // OSV wants one
+		want[i].Source.Modified = cmp.Or(want[i].Source.Modified, want[i].UpdateTime) // OSV requires it
 	}
 	for name, o := range map[string]format.Options{"lines": {}, "zip": {Zip: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestOSVComesBackTheSame(t *testing.T) {
 				t.Errorf("(-written +read)\n%s", d)
 			}
 			if again := written(t, format.OSV, o, got); name == "lines" && !bytes.Equal(text, again) {
-				t.Errorf("the second time it is another text:\n%s\n%s", text, again)
+				t.Errorf("the second text differs:\n%s\n%s", text, again)
 			}
 		})
 	}
@@ -93,11 +93,11 @@ func TestOSVComesBackTheSame(t *testing.T) {
 func TestOSVOfOthersStaysTheirs(t *testing.T) {
 	text := written(t, format.OSV, format.Options{}, advisories(t, "osv.json", sample(t, "osv.json")))
 	if bytes.Contains(text, []byte("database_specific")) {
-		t.Errorf("there is something of ours in it: %s", text)
+		t.Errorf("the record has an extension: %s", text)
 	}
 }
 
-// answers are what is asked of advisories: which of them a version is affected by.
+// answers returns the IDs of the advisories that affect each of several versions.
 func answers(t *testing.T, all []vuln.Advisory) map[string][]string {
 	t.Helper()
 	got := map[string][]string{}
@@ -144,12 +144,12 @@ func TestSecDBGivesTheSameAnswers(t *testing.T) {
 				t.Errorf("%s is missing in %s", never, text)
 			}
 			if len(once) == 0 || len(answers(t, once)) == 0 {
-				t.Fatalf("nothing came back of %s", text)
+				t.Fatalf("no advisories were read from %s", text)
 			}
 			if d := diff.Diff(once, again, same); d != "" {
 				t.Errorf("(-once +twice)\n%s", d)
 			}
-			var source []vuln.Advisory // what a secdb has a word for
+			var source []vuln.Advisory // advisories that a secdb can represent
 			for _, a := range advisories(t, "secdb.json", sample(t, "secdb.json")) {
 				if distribution == "Alpine:v3.20" {
 					source = append(source, a)
@@ -177,8 +177,8 @@ func TestOpenVEXGivesTheSameAnswers(t *testing.T) {
 	}
 }
 
-// TestOpenVEXOfEverything writes what OpenVEX has only few words for, and reads
-// it: whatever the source, the document must be one.
+// TestOpenVEXOfEverything writes advisories that OpenVEX can represent only in part, and checks that the document is
+// valid for every source.
 func TestOpenVEXOfEverything(t *testing.T) {
 	o := format.Options{Author: "Example", ID: "https://example.org/vex/9", Time: writing}
 	ids := map[string]bool{}
@@ -190,7 +190,7 @@ func TestOpenVEXOfEverything(t *testing.T) {
 	}
 	for _, a := range everything(t) {
 		if ids[a.ID] != a.DeleteTime.IsZero() {
-			t.Errorf("%s, withdrawn %v, came back: %v", a.ID, a.DeleteTime, ids[a.ID])
+			t.Errorf("%s, withdrawn %v, was read back: %v", a.ID, a.DeleteTime, ids[a.ID])
 		}
 	}
 }
@@ -211,7 +211,7 @@ func TestEmptyDocuments(t *testing.T) {
 		t.Errorf("an OpenVEX document without an author or an id: %s", text)
 	}
 	if _, err := format.NewWriter(nil, "csv", format.Options{}); !errors.Is(err, fault.InvalidArgument) {
-		t.Errorf("a format there is not: %v, want InvalidArgument", err)
+		t.Errorf("an unknown format: %v, want InvalidArgument", err)
 	}
 }
 
@@ -234,19 +234,22 @@ func TestOpenVEXDocument(t *testing.T) {
 	}
 	got := string(written(t, format.OpenVEX,
 		format.Options{Author: "Example", ID: "https://example.org/vex/9", Time: writing}, []vuln.Advisory{a}))
-	want := `{"@context":"https://openvex.dev/ns/v0.2.0","@id":"https://example.org/vex/9","author":"Example","timestamp":"2024-06-01T12:00:00Z","version":1,"statements":[
-{"@id":"urn:holdfast:advisory:GO-2024-1","vulnerability":{"name":"CVE-2024-1","aliases":["GO-2024-1","GHSA-1-1-1"]},"timestamp":"2024-06-01T12:00:00Z",` +
-		`"products":[{"@id":"pkg:npm/%40a/b@1.0.0%2Bx"},{"@id":"pkg:golang/example.org/A"}],"status":"affected","action_statement":"Update to a version that is not affected."},
-{"@id":"urn:holdfast:advisory:GO-2024-1","vulnerability":{"name":"CVE-2024-1","aliases":["GO-2024-1","GHSA-1-1-1"]},"timestamp":"2024-06-01T13:00:00Z",` +
-		`"products":[{"@id":"pkg:npm/%40a/b@1.1.0"},{"@id":"pkg:golang/example.org/A@1.2.0"}],"status":"fixed"}]}
-`
+	const vulnerability = `{"@id":"urn:holdfast:advisory:GO-2024-1","vulnerability":{"name":"CVE-2024-1",` +
+		`"aliases":["GO-2024-1","GHSA-1-1-1"]},`
+	want := `{"@context":"https://openvex.dev/ns/v0.2.0","@id":"https://example.org/vex/9","author":"Example",` +
+		`"timestamp":"2024-06-01T12:00:00Z","version":1,"statements":[` + "\n" +
+		vulnerability + `"timestamp":"2024-06-01T12:00:00Z",` +
+		`"products":[{"@id":"pkg:npm/%40a/b@1.0.0%2Bx"},{"@id":"pkg:golang/example.org/A"}],"status":"affected",` +
+		`"action_statement":"Update to a version that is not affected."},` + "\n" +
+		vulnerability + `"timestamp":"2024-06-01T13:00:00Z",` +
+		`"products":[{"@id":"pkg:npm/%40a/b@1.1.0"},{"@id":"pkg:golang/example.org/A@1.2.0"}],"status":"fixed"}]}` + "\n"
 	if d := diff.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
 }
 
-// reopened returns an advisory that was fixed and then found again, as the version before stored it: with the fix
-// in its range.
+// reopened returns an advisory that was fixed and then found again, in the form that an earlier release stored: with
+// the fix in its range.
 func reopened(more ...vuln.AdvisoryEvent) vuln.Advisory {
 	event := func(hour int, kind vuln.AdvisoryEventType) vuln.AdvisoryEvent {
 		return vuln.AdvisoryEvent{CreateTime: writing.Add(time.Duration(hour) * time.Hour), Type: kind,
@@ -263,11 +266,11 @@ func reopened(more ...vuln.AdvisoryEvent) vuln.Advisory {
 	}
 }
 
-// TestReopened writes an advisory whose fix was taken back: no format may tell that it is fixed.
+// TestReopened writes an advisory whose fix was withdrawn, and checks that no format contains the fix.
 func TestReopened(t *testing.T) {
 	again := vuln.AdvisoryEvent{CreateTime: writing.Add(3 * time.Hour), Type: vuln.EventFixed,
 		ReviewState: vuln.ReviewApproved, Fixed: &vuln.Fix{Version: "1.1-r0"}}
-	// statement is the end of a statement about the products.
+	// statement returns the end of a statement about the products.
 	statement := func(hour int, status string, products ...string) string {
 		return fmt.Sprintf(`"timestamp":"2024-06-01T%d:00:00Z","products":[{"@id":"%s"}],"status":"%s"`, 12+hour,
 			strings.Join(products, `"},{"@id":"`), status)
@@ -277,10 +280,12 @@ func TestReopened(t *testing.T) {
 		f             format.Format
 		want, without []string
 	}{
-		"osv":                {reopened(), format.OSV, []string{`"events":[{"introduced":"0"}]`}, []string{`{"fixed"`}},
-		"osv, fixed again":   {reopened(again), format.OSV, []string{`"events":[{"introduced":"0"},{"fixed":"1.1-r0"}]`}, nil},
-		"secdb":              {reopened(), format.SecDB, []string{`"packages":[]`}, []string{"CGA-1"}},
-		"secdb, fixed again": {reopened(again), format.SecDB, []string{`"secfixes":{"1.1-r0":["CVE-2024-1 CGA-1"]}`}, []string{"1.0-r0"}},
+		"osv": {reopened(), format.OSV, []string{`"events":[{"introduced":"0"}]`}, []string{`{"fixed"`}},
+		"osv, fixed again": {reopened(again), format.OSV,
+			[]string{`"events":[{"introduced":"0"},{"fixed":"1.1-r0"}]`}, nil},
+		"secdb": {reopened(), format.SecDB, []string{`"packages":[]`}, []string{"CGA-1"}},
+		"secdb, fixed again": {reopened(again), format.SecDB,
+			[]string{`"secfixes":{"1.1-r0":["CVE-2024-1 CGA-1"]}`}, []string{"1.0-r0"}},
 		"openvex": {reopened(), format.OpenVEX, []string{
 			statement(1, "fixed", "pkg:apk/wolfi/p@1.0-r0"),
 			statement(2, "affected", "pkg:apk/wolfi/p", "pkg:apk/wolfi/p@1.0-r0"),
@@ -309,7 +314,7 @@ func TestReopened(t *testing.T) {
 	text := written(t, format.OpenVEX, format.Options{Time: writing}, []vuln.Advisory{reopened()})
 	if back := advisories(t, "f", text); len(back) != 1 || len(back[0].Events) != 2 ||
 		back[0].Latest().Type != vuln.EventTruePositive {
-		t.Errorf("of %s came back %+v", text, back)
+		t.Errorf("%s was read as %+v", text, back)
 	}
 }
 

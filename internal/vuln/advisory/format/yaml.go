@@ -16,12 +16,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// decodeYAML decodes a YAML file of OSV records or of advisories of a package.
+// decodeYAML decodes a YAML file with OSV records, or with a distribution's advisories about a package.
 func decodeYAML(name string, text []byte) []Record {
 	if len(text) > maxYAML {
 		return []Record{{Name: name, Err: errTooLarge}}
 	}
-	var all []Record
+	var records []Record
 	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var doc yaml.Node
 		err := d.Decode(&doc)
@@ -33,18 +33,18 @@ func decodeYAML(name string, text []byte) []Record {
 			err = writeNode(&value, &doc, 0)
 		}
 		if err != nil {
-			err = fmt.Errorf("is neither JSON nor YAML we read: %w", err)
-			return append(all, Record{Name: recordName(name, len(all)), Err: err})
+			err = fmt.Errorf("is neither JSON nor supported YAML: %w", err)
+			return append(records, Record{Name: recordName(name, len(records)), Err: err})
 		}
-		all = append(all, decodeYAMLDocument(recordName(name, len(all)), name, &doc, value.String())...)
+		records = append(records, decodeYAMLDocument(recordName(name, len(records)), name, &doc, value.String())...)
 	}
-	if len(all) == 0 {
+	if len(records) == 0 {
 		return []Record{{Name: name, Err: errEmpty}}
 	}
-	return all
+	return records
 }
 
-// decodeYAMLDocument decodes a document, which text has as JSON.
+// decodeYAMLDocument decodes a YAML document. text is the document as JSON.
 func decodeYAMLDocument(name, file string, doc *yaml.Node, text string) []Record {
 	root := doc.Content[0]
 	for i := 0; i+1 < len(root.Content) && root.Kind == yaml.MappingNode; i += 2 {
@@ -56,12 +56,12 @@ func decodeYAMLDocument(name, file string, doc *yaml.Node, text string) []Record
 }
 
 var (
-	errAlias = errors.New("anchors and aliases are not taken")
+	errAlias = errors.New("anchors and aliases are not supported")
 	errKey   = errors.New("a key must be text")
 )
 
-// writeNode writes YAML as JSON. Every scalar becomes a string as it is written,
-// because in YAML the version 1.10 is a number and equal to 1.1.
+// writeNode writes a YAML node as JSON. Every scalar becomes a string with its original text, because in YAML the
+// version 1.10 is a number and equal to 1.1.
 func writeNode(b *bytes.Buffer, n *yaml.Node, depth int) error {
 	switch {
 	case depth > maxDepth:
@@ -76,11 +76,11 @@ func writeNode(b *bytes.Buffer, n *yaml.Node, depth int) error {
 	case n.Kind == yaml.ScalarNode:
 		return writeText(b, n.Value)
 	}
-	open, shut := byte('{'), byte('}')
+	opening, closing := byte('{'), byte('}')
 	if n.Kind == yaml.SequenceNode {
-		open, shut = '[', ']'
+		opening, closing = '[', ']'
 	}
-	b.WriteByte(open)
+	b.WriteByte(opening)
 	for i, child := range n.Content {
 		key := n.Kind == yaml.MappingNode && i%2 == 0
 		if key && (child.Kind != yaml.ScalarNode || child.Tag == "!!null" || child.Tag == "!!merge") {
@@ -96,11 +96,11 @@ func writeNode(b *bytes.Buffer, n *yaml.Node, depth int) error {
 			b.WriteByte(',')
 		}
 	}
-	return b.WriteByte(shut)
+	return b.WriteByte(closing)
 }
 
-// writeText writes a text as json.Marshal does: a record would have another digest with other escapes. Nearly all
-// texts need none.
+// writeText writes a text with the same escapes as json.Marshal, because the digest of a record depends on them. It is
+// faster for texts without escapes, which nearly all texts are.
 func writeText(b *bytes.Buffer, s string) error {
 	plain := true
 	for i := 0; i < len(s) && plain; i++ {
@@ -117,7 +117,7 @@ func writeText(b *bytes.Buffer, s string) error {
 	return err
 }
 
-// A distroFile has the advisories of a distribution about one package.
+// A distroFile contains a distribution's advisories about one package.
 type distroFile struct {
 	Package struct {
 		Name string `json:"name"`
@@ -173,10 +173,10 @@ var distroReasons = map[string]vuln.FalsePositiveType{
 	"inline-mitigations-exist":                          vuln.InlineMitigations,
 }
 
-// distroEcosystem is the ecosystem of these files, which do not name it.
+// distroEcosystem is the ecosystem of these files, which do not contain the name of an ecosystem.
 const distroEcosystem = "Wolfi"
 
-// readDistribution parses the advisories of a package.
+// readDistribution parses a distribution's advisories about a package.
 func readDistribution(text string) ([]vuln.Advisory, error) {
 	file, err := decodeJSON[distroFile](text)
 	if err != nil {
@@ -185,15 +185,15 @@ func readDistribution(text string) ([]vuln.Advisory, error) {
 	if file.Package.Name == "" {
 		return nil, errors.New("names no package")
 	}
-	var all []vuln.Advisory
+	var advisories []vuln.Advisory
 	for _, d := range file.Advisories {
 		a, err := d.advisory(file.Package.Name)
 		if err != nil {
-			return nil, fmt.Errorf("has an advisory that makes no sense: %s %w", d.ID, err)
+			return nil, fmt.Errorf("has an invalid advisory: %s %w", d.ID, err)
 		}
-		all = append(all, withSource(a, "yaml"))
+		advisories = append(advisories, withSource(a, "yaml"))
 	}
-	return all, nil
+	return advisories, nil
 }
 
 func (d distroAdvisory) advisory(name string) (vuln.Advisory, error) {
@@ -224,14 +224,14 @@ func (d distroAdvisory) advisory(name string) (vuln.Advisory, error) {
 	return a, nil
 }
 
-// sharedID reports whether an ID is that of a vulnerability and not of an advisory.
+// sharedID reports whether an ID identifies a vulnerability instead of an advisory.
 func sharedID(id string) bool {
 	return strings.HasPrefix(id, "CVE-") || strings.HasPrefix(id, "GHSA-") || strings.HasPrefix(id, "GO-")
 }
 
-// distroAffected returns the versions that are affected according to the latest event: those before its fix, none
-// if it is a false positive, and otherwise all. A fix before it does not count, because events after a fix re-open
-// an advisory.
+// distroAffected returns the affected versions according to the latest event: the versions before its fix, no versions
+// for a false positive, and otherwise all versions. It ignores earlier fixes, because an event after a fix re-opens an
+// advisory.
 func distroAffected(name string, events []vuln.AdvisoryEvent) vuln.Affected {
 	v := vuln.Affected{Ecosystem: distroEcosystem, Name: name, PURL: apkPURL(distroEcosystem, name)}
 	bounds := []vuln.RangeEvent{{Introduced: "0"}}
@@ -253,18 +253,18 @@ func (d distroEvent) event() (vuln.AdvisoryEvent, error) {
 	}
 	switch e.Type {
 	case vuln.EventUnspecified:
-		return e, fmt.Errorf("has an event of the type %q", d.Type)
+		return e, fmt.Errorf("has an event of the unknown type %q", d.Type)
 	case vuln.EventDetection:
 		e.Note, e.Detection = "", d.detection()
 	case vuln.EventFixed:
 		if d.Data.FixedVersion == "" {
-			return e, errors.New("does not say in which version it is fixed")
+			return e, errors.New("has a fixed event without a fixed-version")
 		}
 		e.Fixed = &vuln.Fix{Version: d.Data.FixedVersion}
 	case vuln.EventFalsePositive:
 		e.FalsePositive = distroReasons[d.Data.Type]
 		if e.FalsePositive == vuln.FalsePositiveUnspecified {
-			return e, fmt.Errorf("is a false positive for the reason %q", d.Data.Type)
+			return e, fmt.Errorf("has a false positive with the unknown reason %q", d.Data.Type)
 		}
 	}
 	return e, nil

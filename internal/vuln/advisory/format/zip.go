@@ -18,12 +18,12 @@ import (
 	"unicode/utf8"
 )
 
-// This file reads archives without archive/zip, because that keeps the central directory in memory, with about
-// 400 bytes for each of a million entries. We need every entry once, in order.
+// This file reads archives without archive/zip, because archive/zip keeps the central directory in memory, with about
+// 400 bytes for each of a million entries. A pipeline needs every entry only once, in order.
 
-var errZip = errors.New("is a broken zip")
+var errZip = errors.New("is a damaged zip archive")
 
-// The signatures and the minimal sizes of the parts of an archive.
+// The signatures and the minimum sizes of the parts of an archive.
 const (
 	zipDirectorySign = 0x02014b50
 	zipDirectorySize = 46
@@ -42,12 +42,12 @@ const (
 // higher ratio is a zip bomb, in which entries usually share the same packed bytes.
 const (
 	maxRatio    = 100
-	anyUnpacked = 64 << 20 // bytes that any archive may have
+	anyUnpacked = 64 << 20 // unpacked bytes that are allowed for every archive
 )
 
-var errRatio = errors.New("unpacks to more than a hundred times its size: the rest was not read")
+var errRatio = errors.New("unpacks to more than a hundred times its size; the rest was not read")
 
-// archive reads the entries of a zip.
+// archive reads the entries of a zip archive.
 func (p *pipeline) archive(name string, r io.ReaderAt, size int64) {
 	read, unpacked := int64(0), int64(0)
 	for e, err := range zipEntries(r, size) {
@@ -59,7 +59,7 @@ func (p *pipeline) archive(name string, r io.ReaderAt, size int64) {
 		if strings.HasSuffix(e.name, "/") {
 			continue
 		}
-		if e.size <= p.limits.Record { // larger ones are not unpacked
+		if e.size <= p.limits.Record { // larger entries are not unpacked
 			unpacked += e.size
 		}
 		if unpacked > anyUnpacked+maxRatio*size {
@@ -76,13 +76,14 @@ func (p *pipeline) archive(name string, r io.ReaderAt, size int64) {
 	}
 }
 
-// entry reads an entry if it may contain advisories. It refuses names that are no
-// plain paths; they are never used as paths, but such an entry is hardly an advisory.
+// entry reads an entry if it may contain advisories. It returns false if no further records are yielded. It refuses
+// names that are not plain relative paths. Names are never used as paths, but such an entry is unlikely to be an
+// advisory.
 func (p *pipeline) entry(r io.ReaderAt, e zipEntry, offset int64) bool {
 	odd := func(c rune) bool { return c < ' ' || c == '\\' }
 	switch {
 	case e.name == "" || !utf8.ValidString(e.name) || !fs.ValidPath(e.name) || strings.ContainsFunc(e.name, odd):
-		p.report(fmt.Sprintf("%q", e.name), errors.New("is no plain path"))
+		p.report(fmt.Sprintf("%q", e.name), errors.New("is not a plain relative path"))
 	case e.special:
 		p.report(e.name, errors.New("is not a regular file"))
 	case !readable(e.name):
@@ -96,8 +97,8 @@ func (p *pipeline) entry(r io.ReaderAt, e zipEntry, offset int64) bool {
 	return !p.stopped
 }
 
-// readable reports whether a file of a directory or an archive may contain
-// advisories. Others, such as licenses, are skipped.
+// readable reports whether a file in a directory or an archive may contain
+// advisories. Other files, such as licenses, are skipped.
 func readable(name string) bool {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".json", ".jsonl", ".ndjson", ".yaml", ".yml":
@@ -109,7 +110,7 @@ func readable(name string) bool {
 // A zipEntry is an entry of the central directory of an archive.
 type zipEntry struct {
 	name         string
-	offset       int64 // of its header
+	offset       int64 // offset of its local header
 	packed, size int64
 	crc          uint32
 	method       uint16
@@ -140,14 +141,14 @@ func findDirectory(r io.ReaderAt, size int64) (offset, length int64, err error) 
 	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
 		return 0, 0, err
 	}
-	at := bytes.LastIndex(tail, binary.LittleEndian.AppendUint32(nil, zipEndSign))
-	if at < 0 || len(tail)-at < zipEndSize {
+	endOffset := bytes.LastIndex(tail, binary.LittleEndian.AppendUint32(nil, zipEndSign))
+	if endOffset < 0 || len(tail)-endOffset < zipEndSize {
 		return 0, 0, errZip
 	}
-	end := tail[at:]
+	end := tail[endOffset:]
 	length, offset = int64(binary.LittleEndian.Uint32(end[12:])), int64(binary.LittleEndian.Uint32(end[16:]))
 	if length == math.MaxUint32 || offset == math.MaxUint32 || binary.LittleEndian.Uint16(end[10:]) == math.MaxUint16 {
-		if o, l, ok := findDirectory64(r, size-int64(len(tail))+int64(at)-zip64LocatorSize); ok {
+		if o, l, ok := findDirectory64(r, size-int64(len(tail))+int64(endOffset)-zip64LocatorSize); ok {
 			offset, length = o, l
 		}
 	}
@@ -157,21 +158,23 @@ func findDirectory(r io.ReaderAt, size int64) (offset, length int64, err error) 
 	return offset, length, nil
 }
 
-// findDirectory64 does the same for an archive in the Zip64 format, whose locator is at at.
-func findDirectory64(r io.ReaderAt, at int64) (offset, length int64, ok bool) {
+// findDirectory64 is findDirectory for an archive in the Zip64 format. ok is false if there is no Zip64 locator at
+// locatorOffset.
+func findDirectory64(r io.ReaderAt, locatorOffset int64) (offset, length int64, ok bool) {
 	var locator [zip64LocatorSize]byte
-	if _, err := r.ReadAt(locator[:], at); err != nil || binary.LittleEndian.Uint32(locator[:]) != zip64LocatorSign {
+	_, err := r.ReadAt(locator[:], locatorOffset)
+	if err != nil || binary.LittleEndian.Uint32(locator[:]) != zip64LocatorSign {
 		return 0, 0, false
 	}
 	var end [zip64EndSize]byte
-	_, err := r.ReadAt(end[:], int64(binary.LittleEndian.Uint64(locator[8:])))
+	_, err = r.ReadAt(end[:], int64(binary.LittleEndian.Uint64(locator[8:])))
 	if err != nil || binary.LittleEndian.Uint32(end[:]) != zip64EndSign {
 		return 0, 0, false
 	}
 	return int64(binary.LittleEndian.Uint64(end[48:])), int64(binary.LittleEndian.Uint64(end[40:])), true
 }
 
-// readEntry reads an entry of the central directory, and returns io.EOF after the last.
+// readEntry reads an entry of the central directory. It returns io.EOF after the last entry.
 func readEntry(in *bufio.Reader) (zipEntry, error) {
 	h, err := in.Peek(zipDirectorySize)
 	if len(h) == 0 && errors.Is(err, io.EOF) {
@@ -230,14 +233,15 @@ func (e *zipEntry) widen(extra []byte) {
 	}
 }
 
-// A scratch has the buffers for reading one file after the other. What it returns is valid until the next call.
+// A scratch contains buffers that are reused for one file after the other. A returned slice is valid until the next
+// call.
 type scratch struct {
 	packed, text []byte
 	in           bytes.Reader
 	inflate      io.ReadCloser
 }
 
-// grow returns n bytes of buf, which it grows if necessary.
+// grow returns the first n bytes of buf. It replaces buf by a larger buffer if necessary.
 func grow(buf *[]byte, n int64) []byte {
 	if int64(cap(*buf)) < n {
 		*buf = make([]byte, n+n/4)
@@ -245,7 +249,8 @@ func grow(buf *[]byte, n int64) []byte {
 	return (*buf)[:n]
 }
 
-// unpack reads the content of an entry, whose size and checksum must be those in the central directory.
+// unpack reads the content of an entry. It returns an error if the size or the checksum differs from the central
+// directory.
 func (s *scratch) unpack(r io.ReaderAt, e zipEntry) ([]byte, error) {
 	packed, err := s.load(r, e)
 	if err != nil {
@@ -260,12 +265,12 @@ func (s *scratch) unpack(r io.ReaderAt, e zipEntry) ([]byte, error) {
 			return nil, err
 		}
 	case e.method != 0:
-		return nil, fmt.Errorf("is packed in a way we do not know (%d)", e.method)
+		return nil, fmt.Errorf("is packed with an unknown method (%d)", e.method)
 	case e.packed != e.size:
 		return nil, errZip
 	}
 	if crc32.ChecksumIEEE(text) != e.crc {
-		return nil, errors.New("does not have the checksum its archive says")
+		return nil, errors.New("has a checksum that differs from its archive")
 	}
 	return text, nil
 }
@@ -274,23 +279,23 @@ func (s *scratch) unpack(r io.ReaderAt, e zipEntry) ([]byte, error) {
 // so that one read usually suffices.
 func (s *scratch) load(r io.ReaderAt, e zipEntry) ([]byte, error) {
 	guess := zipLocalSize + int64(len(e.name)) + 64
-	all := grow(&s.packed, guess+e.packed)
-	n, err := r.ReadAt(all, e.offset)
-	if all = all[:n]; err != nil && !errors.Is(err, io.EOF) {
+	buf := grow(&s.packed, guess+e.packed)
+	n, err := r.ReadAt(buf, e.offset)
+	if buf = buf[:n]; err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if n < zipLocalSize || binary.LittleEndian.Uint32(all) != zipLocalSign {
+	if n < zipLocalSize || binary.LittleEndian.Uint32(buf) != zipLocalSign {
 		return nil, errZip
 	}
-	header := zipLocalSize + int64(binary.LittleEndian.Uint16(all[26:])) + int64(binary.LittleEndian.Uint16(all[28:]))
+	header := zipLocalSize + int64(binary.LittleEndian.Uint16(buf[26:])) + int64(binary.LittleEndian.Uint16(buf[28:]))
 	if header+e.packed <= int64(n) {
-		return all[header : header+e.packed], nil
+		return buf[header : header+e.packed], nil
 	}
-	all = grow(&s.packed, e.packed)
-	if n, _ := r.ReadAt(all, e.offset+header); int64(n) < e.packed {
+	buf = grow(&s.packed, e.packed)
+	if n, _ := r.ReadAt(buf, e.offset+header); int64(n) < e.packed {
 		return nil, errZip
 	}
-	return all, nil
+	return buf, nil
 }
 
 func (s *scratch) deflated(packed []byte, size int64) ([]byte, error) {
@@ -300,10 +305,10 @@ func (s *scratch) deflated(packed []byte, size int64) ([]byte, error) {
 	} else if err := s.inflate.(flate.Resetter).Reset(&s.in, nil); err != nil {
 		return nil, err
 	}
-	text := grow(&s.text, size+1) // one more, to detect that it is larger
+	text := grow(&s.text, size+1) // one byte more, to detect a larger content
 	n, err := io.ReadFull(s.inflate, text)
 	if int64(n) != size || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return nil, errors.New("is not as large as its archive says")
+		return nil, errors.New("has a size that differs from its archive")
 	}
 	return text[:n], nil
 }

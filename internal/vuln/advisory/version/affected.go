@@ -15,7 +15,7 @@ import (
 type Query struct {
 	ecosystem, version string
 	rule               Rule
-	key, semver        Key // "" if the version has none
+	key, semver        Key // "" if the rule cannot order the version
 }
 
 // NewQuery returns a Query for a version of an ecosystem. It returns fault.InvalidArgument if the ecosystem's
@@ -23,7 +23,7 @@ type Query struct {
 // not need its rule.
 func NewQuery(ecosystem, version string) (Query, error) {
 	q := Query{ecosystem: ecosystem, version: version}
-	rule, ok := Of(ecosystem, "")
+	rule, ok := RuleFor(ecosystem, "")
 	if ok {
 		key, err := rule.Key(version)
 		if err != nil {
@@ -41,8 +41,8 @@ func NewQuery(ecosystem, version string) (Query, error) {
 	return q, nil
 }
 
-// In reports whether a contains the version. It does not if a has another ecosystem or another release of it;
-// an ecosystem without a release means all its releases. In does not compare the names of packages.
+// In reports whether a contains the version. It returns false if a has another ecosystem or another release; an
+// ecosystem without a release means all its releases. In does not compare the names of packages.
 func (q Query) In(a vuln.Affected) (bool, error) {
 	if !SameEcosystem(q.ecosystem, a.Ecosystem) {
 		return false, nil
@@ -52,7 +52,7 @@ func (q Query) In(a vuln.Affected) (bool, error) {
 	}
 	rule, key := q.rule, q.key
 	if rule.read == nil {
-		if r, ok := Of(a.Ecosystem, a.PURL); ok {
+		if r, ok := RuleFor(a.Ecosystem, a.PURL); ok {
 			k, err := r.Key(q.version)
 			if err != nil {
 				return false, err
@@ -83,9 +83,9 @@ func (q Query) In(a vuln.Affected) (bool, error) {
 	return onList(rule, a.Versions, key), nil
 }
 
-// Affects reports whether an advisory is about the version of a package with this name. One
-// that is withdrawn is not, nor one whose latest event is a false positive. A range that
-// the version cannot be compared with does not affect it.
+// Affects reports whether an advisory affects the version of a package with this name. A withdrawn advisory, and an
+// advisory whose latest event is a false positive, affect no version. A version is not affected by a range that it
+// cannot be compared with.
 func (q Query) Affects(a vuln.Advisory, name string) bool {
 	if latest := a.Latest(); !a.DeleteTime.IsZero() || latest != nil && latest.Type == vuln.EventFalsePositive {
 		return false
@@ -99,26 +99,25 @@ func (q Query) Affects(a vuln.Advisory, name string) bool {
 	})
 }
 
-// Fixed returns the versions of a package in which a vulnerability is fixed. Of a
-// distribution, those of its release.
-func Fixed(a vuln.Advisory, ecosystem, name string) (all []string) {
+// Fixed returns the fixed versions of a package, for a distribution only the versions of its release.
+func Fixed(a vuln.Advisory, ecosystem, name string) (fixed []string) {
 	for _, v := range a.Affected {
 		if v.Name != name || !SameEcosystem(ecosystem, v.Ecosystem) {
 			continue
 		}
 		for _, r := range v.Ranges {
 			for _, e := range r.Events {
-				if e.Fixed != "" && r.Type != "GIT" && !slices.Contains(all, e.Fixed) {
-					all = append(all, e.Fixed)
+				if e.Fixed != "" && r.Type != "GIT" && !slices.Contains(fixed, e.Fixed) {
+					fixed = append(fixed, e.Fixed)
 				}
 			}
 		}
 	}
-	return all
+	return fixed
 }
 
-// SameEcosystem compares the names of ecosystems, and their releases if both have
-// one. The releases 22.04 and 22.04:LTS are the same.
+// SameEcosystem reports whether two ecosystems have the same name and, if both have a release, the same release. The
+// releases 22.04 and 22.04:LTS are the same.
 func SameEcosystem(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -127,11 +126,11 @@ func SameEcosystem(a, b string) bool {
 }
 
 // onList reports whether a list contains the version in another spelling, such as
-// 1.0.0 for 1.0. It is not needed if there are ranges.
+// 1.0.0 for 1.0. It is only needed if there are no ranges.
 func onList(rule Rule, versions []string, k Key) bool {
 	var buf [96]byte
 	for _, v := range versions {
-		if other, err := rule.append(buf[:0], v); err == nil && string(other) == string(k) {
+		if listed, err := rule.append(buf[:0], v); err == nil && string(listed) == string(k) {
 			return true
 		}
 	}
@@ -141,7 +140,7 @@ func onList(rule Rule, versions []string, k Key) bool {
 // contains reports whether a range contains the version with key v: whether the last
 // event up to v introduced the vulnerability.
 func contains(rule Rule, events []vuln.RangeEvent, v Key) (bool, error) {
-	const usual = 80 // bytes of a key; longer ones are allocated
+	const usual = 80 // bytes of most keys; longer keys are allocated
 	room := make(key, 3*usual)
 	buf, in, gone := room[:0:usual], room[usual:usual:2*usual], room[2*usual:2*usual]
 	introduced, limited, within := false, false, false
@@ -151,24 +150,24 @@ func contains(rule Rule, events []vuln.RangeEvent, v Key) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		before, at := string(k) < string(v), string(k) == string(v) // does not copy k
+		before, equal := string(k) < string(v), string(k) == string(v) // does not copy k
 		switch {
-		case kind == opens && (before || at) && bytes.Compare(k, in) >= 0:
+		case kind == opens && (before || equal) && bytes.Compare(k, in) >= 0:
 			in, introduced = append(in[:0], k...), true
-		case kind == fixes && (before || at) && bytes.Compare(k, gone) > 0:
+		case kind == fixes && (before || equal) && bytes.Compare(k, gone) > 0:
 			gone = append(gone[:0], k...)
 		case kind == ends && before && bytes.Compare(k, gone) >= 0:
-			// No key has this additional byte. The vulnerability is gone right after
-			// that version, which may be the one that introduced it.
+			// No key has this additional byte. The vulnerability ends right after the
+			// last affected version, which may be the version that introduced it.
 			gone = append(append(gone[:0], k...), 0)
 		case kind == limits:
-			limited, within = true, within || !before && !at
+			limited, within = true, within || !before && !equal
 		}
 	}
 	return introduced && bytes.Compare(in, gone) >= 0 && (within || !limited), nil
 }
 
-// A bound is the kind of an event of a range. Events at the same version are ordered by it.
+// A bound is the kind of an event in a range. Events at the same version are ordered by their kind.
 type bound int
 
 const (
@@ -201,15 +200,15 @@ func boundKey(rule Rule, buf key, text string, kind bound) (key, error) {
 	return rule.append(buf, text)
 }
 
-// CheckRanges returns fault.InvalidArgument for ranges that contradict themselves, because nothing is
-// introduced or it is fixed before, and for bounds that the rule of the ecosystem cannot order. It does not
-// check ranges of commits or of unknown ecosystems.
+// CheckRanges returns fault.InvalidArgument for ranges that contradict themselves, because nothing is introduced, or
+// because the fix precedes the introduction. It returns the same fault for bounds that the rule of the ecosystem cannot
+// order. It does not check ranges of commits or of unknown ecosystems.
 func CheckRanges(a vuln.Affected) error {
 	for _, r := range a.Ranges {
 		if !slices.ContainsFunc(r.Events, func(e vuln.RangeEvent) bool { return e.Introduced != "" }) {
 			return fault.Field("affected.ranges", "a range of %s introduces nothing", a.Name)
 		}
-		rule, ok := Of(a.Ecosystem, a.PURL)
+		rule, ok := RuleFor(a.Ecosystem, a.PURL)
 		if r.Type == "SEMVER" {
 			rule, ok = semver, true
 		}
@@ -247,10 +246,10 @@ func checkRange(rule Rule, events []vuln.RangeEvent) error {
 }
 
 // walk checks the sorted bounds of a range. Several fixes may follow one introduction,
-// because each branch may have one.
+// because each branch may have its own fix.
 func walk(points []point) error {
 	open, ever := false, false
-	idle := Key("\xff") // of the last fix that fixed nothing; no introduction has the initial key
+	idle := Key("\xff") // key of the last fix without an introduction before it; initially a key of no version
 	for _, p := range points {
 		switch {
 		case p.kind == opens && p.key == idle:
@@ -260,7 +259,7 @@ func walk(points []point) error {
 		case p.kind == ends && !open:
 			return fmt.Errorf("last affected in %s, where it was not introduced", p.text)
 		case !ever:
-			return fmt.Errorf("gone in %s, before it was introduced", p.text)
+			return fmt.Errorf("ends in %s, before it was introduced", p.text)
 		case p.kind == fixes && !open:
 			idle = p.key
 		case p.kind != limits:

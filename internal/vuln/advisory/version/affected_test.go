@@ -19,7 +19,7 @@ func isAffected(a vuln.Affected, v string) (bool, error) {
 	return q.In(a)
 }
 
-// affected reads "introduced 1.0 fixed 1.5" and the like as one range.
+// affected parses a range such as "introduced 1.0 fixed 1.5".
 func affected(ecosystem, kind, events string) vuln.Affected {
 	r := vuln.AffectedRange{Type: kind}
 	for words := strings.Fields(events); len(words) > 1; words = words[2:] {

@@ -9,23 +9,23 @@ import (
 // pre-release suffix and before other parts.
 const (
 	apkPreSuffix byte = iota + 1 // _alpha, _beta, _pre, _rc
-	apkJunk                      // what apk cannot parse
+	apkJunk                      // text that apk cannot parse
 	apkEnd
 	apkRevision     // -r1
 	apkHash         // ~commit
-	apkSuffixNumber // of the suffix just read
+	apkSuffixNumber // number of the preceding suffix
 	apkPostSuffix   // _cvs, _svn, _git, _hg, _p
 	apkLetter
 	apkFraction // a number with a leading zero compares like digits after a decimal point
 	apkNumber
 )
 
-// apkSuffixes in their order; those before apkPost are pre-releases.
+// apkSuffixes are the suffixes in their order. The suffixes before apkPost are pre-releases.
 var apkSuffixes = []string{"alpha", "beta", "pre", "rc", "cvs", "svn", "git", "hg", "p"}
 
 const apkPost = 4
 
-// readAPK parses number{.number}[letter]{_suffix[number]}[~hash][-rnumber]. A rest that
+// readAPK parses number{.number}[letter]{_suffix[number]}[~hash][-rnumber]. Text that
 // does not match sorts before the end.
 func readAPK(k key, s string) (key, error) {
 	n, s := run(s, digit)
@@ -57,7 +57,7 @@ func readAPK(k key, s string) (key, error) {
 	return append(k, apkEnd), nil
 }
 
-// readAPKSuffixes parses {_suffix[number]}, and returns what follows.
+// readAPKSuffixes parses {_suffix[number]}, and returns the rest of the version.
 func readAPKSuffixes(k key, s string) (key, string) {
 	for strings.HasPrefix(s, "_") {
 		name, rest := run(s[1:], letter)

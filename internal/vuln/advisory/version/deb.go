@@ -5,7 +5,7 @@ import "strings"
 // Tags of the bytes and numbers of a Debian version.
 const (
 	debTilde byte = iota + 1
-	debEnd        // of a run of non-digits: a number follows, which may be an implied 0
+	debEnd        // end of a run of non-digits; a number follows, which may be an implied 0
 	debLetter
 	debOther
 )

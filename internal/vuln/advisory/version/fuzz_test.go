@@ -21,9 +21,9 @@ func FuzzDeb(f *testing.F)       { order(f, "Debian", compareDebs) }
 func FuzzRPM(f *testing.F)       { order(f, "Red Hat", compareRPMs) }
 func FuzzAPK(f *testing.F)       { order(f, "Alpine", nil) }
 
-// order fuzzes an ecosystem: three versions have an order or are refused, none
-// has a key that another's starts with, a range between two of them holds what
-// the order says, and the order is the tool's own where one is given.
+// order fuzzes an ecosystem with three versions. They have an order or are refused, no key is a prefix of another
+// key, a range between two of them agrees with the order, and the order agrees with the ecosystem's tool if compare
+// is given.
 func order(f *testing.F, ecosystem string, tool func(a, b string) int) {
 	for _, file := range tables(f) {
 		for _, c := range chains(f, file) {
@@ -32,7 +32,7 @@ func order(f *testing.F, ecosystem string, tool func(a, b string) int) {
 			}
 		}
 	}
-	rule, _ := version.Of(ecosystem, "")
+	rule, _ := version.RuleFor(ecosystem, "")
 	f.Fuzz(func(t *testing.T, a, b, c string) {
 		ka, errA := rule.Key(a)
 		kb, errB := rule.Key(b)
@@ -60,7 +60,7 @@ func order(f *testing.F, ecosystem string, tool func(a, b string) int) {
 	})
 }
 
-// holds checks a range from a to c against the order.
+// holds checks that a range from a to c agrees with the order.
 func holds(t *testing.T, ecosystem, a, b, c string) {
 	in := vuln.Affected{Ecosystem: ecosystem, Ranges: []vuln.AffectedRange{{
 		Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: a}, {Fixed: c}},
@@ -93,8 +93,8 @@ func FuzzPURL(f *testing.F) {
 	})
 }
 
-// What follows compares as the tools do, part by part and without keys. It is
-// slow, and cannot be wrong in the same way.
+// The following functions compare versions like the tools do, part by part and without keys. They are slow, but
+// unlikely to have the same bugs.
 
 // compareDebs is dpkg's comparison.
 func compareDebs(a, b string) int {
@@ -222,8 +222,7 @@ func compareGems(a, b string) int {
 	return 0
 }
 
-// gemSegments are the canonical ones: zeros before the first text and at the end
-// are left out.
+// gemSegments returns the canonical segments, without zeros before the first text and at the end.
 func gemSegments(s string) []string {
 	var segments []string
 	text := false

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// registries are the ecosystems with a package URL type of their own.
+// registries are the ecosystems with their own type of package URL.
 var registries = []struct{ ecosystem, purl string }{
 	{"Bitnami", "bitnami"}, {"CRAN", "cran"}, {"ConanCenter", "conan"}, {"GitHub Actions", "githubactions"},
 	{"Go", "golang"}, {"Hackage", "hackage"}, {"Hex", "hex"}, {"Julia", "julia"}, {"Maven", "maven"},
@@ -17,8 +17,8 @@ var registries = []struct{ ecosystem, purl string }{
 	{"SwiftURL", "swift"}, {"crates.io", "cargo"}, {"npm", "npm"}, {"opam", "opam"},
 }
 
-// distributions are the ecosystems of distributions with the types and namespaces of their package URLs: first
-// those of OSV, and then those of scanners that use the ID in os-release.
+// distributions are the ecosystems of distributions with the types and namespaces of their package URLs. The first
+// entries are the package URLs in OSV. The entries after them are written by scanners that use the ID in os-release.
 var distributions = []struct{ ecosystem, purl, namespace string }{
 	{"AlmaLinux", "rpm", "almalinux"}, {"Alpaquita", "apk", "alpaquita"}, {"Alpine", "apk", "alpine"},
 	{"Azure Linux", "rpm", "azure-linux"}, {"BellSoft Hardened Containers", "apk", "bellsoft-hardened-containers"},
@@ -88,8 +88,8 @@ func purlName(p packageurl.PackageURL) string {
 	return p.Namespace + "/" + p.Name
 }
 
-// purlEcosystem names the ecosystem. One we have not heard of is called as the
-// URL calls it: by its distribution, else by its type.
+// purlEcosystem returns the ecosystem of a package URL. For an unknown ecosystem it returns the namespace if the type
+// belongs to distributions, and otherwise the type.
 func purlEcosystem(p packageurl.PackageURL) string {
 	for _, r := range registries {
 		if p.Type == r.purl {

@@ -31,7 +31,7 @@ const (
 	pypiDev   byte = 0
 	pypiNoDev byte = 1
 
-	pypiEnd    byte = 0 // of a local version
+	pypiEnd    byte = 0 // end of a local version
 	pypiText   byte = 1
 	pypiNumber byte = 2
 )

@@ -4,7 +4,7 @@ import "strings"
 
 // Tags of the parts of a semantic version, in their order.
 const (
-	semverEnd byte = iota // of the numbers, or of the pre-release
+	semverEnd byte = iota // end of the numbers or of the pre-release
 	semverNumber
 	semverText
 	semverRelease // no pre-release, which is newer than any pre-release
@@ -31,7 +31,7 @@ func readSemantic(k key, s string, fold bool) (key, error) {
 }
 
 // readPub parses a version of a Dart package: a semantic version in which build metadata
-// counts, and is newer than none.
+// counts. A version with build metadata is newer than the same version without.
 func readPub(k key, s string) (key, error) {
 	s, build, _ := strings.Cut(s, "+")
 	k, err := readSemver(k, s)
@@ -41,7 +41,7 @@ func readPub(k key, s string) (key, error) {
 	return readIdentifiers(k, build, false), nil
 }
 
-// readNumbers parses numbers separated by dots, and returns what follows them. Trailing zeros do not count.
+// readNumbers parses numbers separated by dots, and returns the rest of the version. Trailing zeros do not count.
 func readNumbers(k key, s string) (key, string, error) {
 	n, rest := run(s, digit)
 	if n == "" {

@@ -1,8 +1,8 @@
 // Package version orders versions as their ecosystems do, and checks whether a version is
 // in the ranges of an advisory.
 //
-// Every ecosystem has a rule that converts a version to a key, and keys compare as strings. So each order is
-// total, even where a tool's own comparison is not transitive, as Maven's was. It also means that a version is
+// Every ecosystem has a rule that converts a version to a key, and keys compare as strings. So each order is total,
+// even if the ecosystem's own comparison is not transitive, as Maven's was. Another benefit is that a version is
 // parsed once and then compared with any number of bounds.
 package version
 
@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// MaxLength is how many bytes a version may have.
+// MaxLength is the maximum number of bytes of a version.
 const MaxLength = 255
 
 // A Key represents a version of an ecosystem. Compared as strings, the key of an older
@@ -41,7 +41,7 @@ var (
 	apk       = Rule{"apk", readAPK}
 )
 
-// ecosystems have their names in OSV, without the release after the colon.
+// ecosystems are the rules by the name of the ecosystem in OSV, without the release after the colon.
 var ecosystems = map[string]Rule{
 	"AlmaLinux": rpm, "Alpaquita": apk, "Alpine": apk, "Azure Linux": rpm, "BellSoft Hardened Containers": apk,
 	"Bioconductor": semver, "Bitnami": semver, "CRAN": dotted, "CleanStart": apk, "ConanCenter": semver,
@@ -56,10 +56,10 @@ var ecosystems = map[string]Rule{
 // distributionTypes are the rules of the types of package URLs that distributions use.
 var distributionTypes = map[string]Rule{"alpm": rpm, "apk": apk, "deb": deb, "rpm": rpm}
 
-// Of returns the rule of an ecosystem, which may have a release ("Debian:12"). For an
+// RuleFor returns the rule of an ecosystem, which may have a release ("Debian:12"). For an
 // unknown ecosystem it returns the rule of the type of the package URL purl, because there
 // are more distributions than package managers. It returns false if neither is known.
-func Of(ecosystem, purl string) (Rule, bool) {
+func RuleFor(ecosystem, purl string) (Rule, bool) {
 	base, _, _ := strings.Cut(ecosystem, ":")
 	if r, ok := ecosystems[base]; ok {
 		return r, true
@@ -103,7 +103,7 @@ func (r Rule) append(k key, version string) (key, error) {
 // and 0 if they are the same version. It returns fault.InvalidArgument for an unknown ecosystem and for
 // versions that its rule cannot order.
 func Compare(ecosystem, a, b string) (int, error) {
-	rule, ok := Of(ecosystem, "")
+	rule, ok := RuleFor(ecosystem, "")
 	if !ok {
 		return 0, fault.Field("ecosystem", "%q has no known order of versions", ecosystem)
 	}

@@ -12,16 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
-// A chain is versions of one ecosystem, and a place for each: the same place
-// for equal versions, a later one for newer versions.
+// A chain is a list of versions of one ecosystem with a rank for each. Equal versions have equal ranks, and newer
+// versions have higher ranks.
 type chain struct {
 	at       string // the line
 	versions []string
 	places   []int
 }
 
-// chains reads testdata/<ecosystem>.txt. Its lines read "1 < 1.1 = 1.1.0", and
-// were written down from what each ecosystem publishes about its order.
+// chains reads testdata/<ecosystem>.txt. Its lines have the form "1 < 1.1 = 1.1.0", and come from the documentation
+// that each ecosystem publishes about its order.
 func chains(t testing.TB, file string) []chain {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -89,7 +89,7 @@ func TestOf(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			rule, ok := version.Of(tt.ecosystem, tt.purl)
+			rule, ok := version.RuleFor(tt.ecosystem, tt.purl)
 			if ok != tt.known {
 				t.Fatalf("known = %v, want %v", ok, tt.known)
 			}

@@ -1,4 +1,4 @@
 package extract
 
-// ParseRelease reads an os-release file.
+// ParseRelease parses an os-release file.
 var ParseRelease = parseRelease

@@ -1,7 +1,6 @@
-// Package extract finds packages in the files of an image. Most formats are read by
-// osv-scalibr, whose extractors are shown one file at a time; what needs the whole image
-// is decided in Finish: the distribution, whose os-release may come last, and which files
-// belong to its packages.
+// Package extract finds packages in the files of an image. The extractors of osv-scalibr read most formats, one file at
+// a time. Finish determines the facts that need the whole image: the distribution, because its os-release may be the
+// last file, and the files that belong to its packages.
 package extract
 
 import (
@@ -14,35 +13,35 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
 )
 
-// Limits are what an image may have.
+// Limits limit the result for one image.
 type Limits struct {
-	Packages int // an image with more is over the limit: layer.ErrLimit
-	Warnings int // that are told; of the others, how many
+	Packages int // the walk ends with layer.ErrLimit if an image has more packages
+	Warnings int // further warnings are only counted
 }
 
-// A Found is what an image has.
+// A Found is the result for one image.
 type Found struct {
 	Distribution Distribution
 	Packages     []Package
 	Warnings     []string
 }
 
-// A Claim is what one file tells.
+// A Claim is the content of one file: packages, a list of a package's files, or the distribution.
 type Claim struct {
-	paths    []string // of the file, set by Finish
+	paths    []string // paths of the file, set by Finish
 	layer    int
 	packages []*entry
-	owner    string   // the package of dpkg whose files are listed, with or without its architecture
-	files    []uint64 // of owner
+	owner    string   // the dpkg package whose files are listed, with or without its architecture
+	files    []uint64 // hashes of the paths of owner's files
 	release  *Distribution
 }
 
 // An entry is a package before the distribution is known.
 type entry struct {
 	Package
-	kind  string   // the type of its package URL, if it is a package of a distribution
-	epoch string   // of an rpm
-	files []uint64 // of a package of a distribution
+	kind  string   // type of the package URL; set only for packages of a distribution
+	epoch string   // epoch of an rpm
+	files []uint64 // hashes of the paths of its files; set only for packages of a distribution
 }
 
 // A Finder finds packages. It is the layer.Visitor of one image.
@@ -52,7 +51,7 @@ type Finder struct {
 	paths    *paths
 	packages int
 	warnings []string
-	untold   int
+	omitted  int // number of warnings beyond the limit
 }
 
 // A reader reads one kind of file.
@@ -66,12 +65,12 @@ type reader struct {
 func New(limits Limits) (*Finder, error) {
 	log.SetLogger(quiet{})
 	f := &Finder{limits: limits, paths: newPaths()}
-	f.readers = f.ours()
-	theirs, err := scalibrReaders()
+	f.readers = f.ownReaders()
+	scalibr, err := scalibrReaders()
 	if err != nil {
 		return nil, err
 	}
-	f.readers = append(f.readers, theirs...)
+	f.readers = append(f.readers, scalibr...)
 	return f, nil
 }
 
@@ -81,10 +80,10 @@ func (f *Finder) Wants(path string, mode, size int64) bool {
 	return slices.ContainsFunc(f.readers, func(r reader) bool { return r.wants(info) })
 }
 
-// Visit implements layer.Visitor. A file that cannot be understood is a warning.
+// Visit implements layer.Visitor. If a file cannot be read, it adds a warning.
 func (f *Finder) Visit(ctx context.Context, file *layer.File, before *Claim) (*Claim, bool, error) {
-	all := &Claim{layer: file.Layer}
-	told := false
+	merged := &Claim{layer: file.Layer}
+	found := false
 	info := &fileInfo{file.Path, file.Mode, file.Size}
 	for _, r := range f.readers {
 		if !r.wants(info) {
@@ -97,28 +96,27 @@ func (f *Finder) Visit(ctx context.Context, file *layer.File, before *Claim) (*C
 		if c == nil {
 			continue
 		}
-		told = true
+		found = true
 		for _, e := range c.packages {
 			if f.keep(e, file) {
-				all.packages = append(all.packages, e)
+				merged.packages = append(merged.packages, e)
 			}
 		}
 		if c.owner != "" {
-			all.owner, all.files = c.owner, c.files
+			merged.owner, merged.files = c.owner, c.files
 		}
 		if c.release != nil {
-			all.release = c.release
+			merged.release = c.release
 		}
 	}
-	if f.packages += len(all.packages); f.packages > f.limits.Packages {
+	if f.packages += len(merged.packages); f.packages > f.limits.Packages {
 		return nil, false, fmt.Errorf("%w of %d packages", layer.ErrLimit, f.limits.Packages)
 	}
-	all.inherit(before)
-	return all, told, nil
+	merged.inherit(before)
+	return merged, found, nil
 }
 
-// safely calls read, and returns a panic as an error: it is a mistake of the reader's,
-// which the rest of the image need not suffer from.
+// safely calls read, and returns a panic as an error, so that a bug in a reader does not affect the rest of the image.
 func (r reader) safely(ctx context.Context, file *layer.File) (c *Claim, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -128,7 +126,7 @@ func (r reader) safely(ctx context.Context, file *layer.File) (c *Claim, err err
 	return r.read(ctx, file)
 }
 
-// keep completes an entry, and reports whether it can be one.
+// keep sets the location and the layer of an entry, and reports whether the entry is valid. If not, it adds a warning.
 func (f *Finder) keep(e *entry, file *layer.File) bool {
 	e.Location, e.Layer = file.Path, file.Layer
 	check := e.Package
@@ -136,14 +134,14 @@ func (f *Finder) keep(e *entry, file *layer.File) bool {
 		check.Ecosystem = e.kind // the distribution is not known yet
 	}
 	if !check.Valid() {
-		f.warn(file.Path, "package", fmt.Errorf("the name or version %.100q is not one", e.Name+" "+e.Version))
+		f.warn(file.Path, "package", fmt.Errorf("the name or version %.100q is invalid", e.Name+" "+e.Version))
 		return false
 	}
 	return true
 }
 
-// inherit has packages that were there before keep the layer that brought them: the
-// database of a distribution is written again whenever a package is added.
+// inherit sets the layer of packages that the replaced file already contained to their previous layer, because the
+// database of a distribution is rewritten whenever a package is added.
 func (c *Claim) inherit(before *Claim) {
 	if before == nil {
 		return
@@ -161,19 +159,19 @@ func (c *Claim) inherit(before *Claim) {
 	}
 }
 
-// warn remembers what could not be understood.
-func (f *Finder) warn(path, what string, err error) {
+// warn adds a warning about a file that reader could not read.
+func (f *Finder) warn(path, reader string, err error) {
 	if len(f.warnings) >= f.limits.Warnings-1 {
-		f.untold++
+		f.omitted++
 		return
 	}
 	if len(path) > 200 {
 		path = "…" + path[len(path)-200:]
 	}
-	f.warnings = append(f.warnings, fmt.Sprintf("%s: %s: %.200s", path, what, err.Error()))
+	f.warnings = append(f.warnings, fmt.Sprintf("%s: %s: %.200s", path, reader, err.Error()))
 }
 
-// Finish returns what the image has, after its last layer.
+// Finish returns the result for the image. It is called after the last layer.
 func (f *Finder) Finish(image *layer.Stack[*Claim]) Found {
 	found := Found{Warnings: f.warnings}
 	for _, p := range []string{"etc/os-release", "usr/lib/os-release"} {
@@ -195,17 +193,17 @@ func (f *Finder) Finish(image *layer.Stack[*Claim]) Found {
 		found.Warnings = append(found.Warnings, "packages of the distribution have too many files: "+
 			"some of its parts are listed on their own")
 	}
-	if f.untold > 0 {
-		found.Warnings = append(found.Warnings, fmt.Sprintf("and %d more", f.untold))
+	if f.omitted > 0 {
+		found.Warnings = append(found.Warnings, fmt.Sprintf("and %d more", f.omitted))
 	}
 	return found
 }
 
-// setOwners names the packages of the distribution, and sets them as the owners of the
-// packages of languages that are in their files.
+// setOwners sets the ecosystem and package URL of the distribution's packages, and makes them the owners of the
+// language packages in their files.
 func (f *Finder) setOwners(claims []*Claim, d Distribution) {
-	files := map[uint64][]*Claim{} // of packages of languages, by the hashes of their names
-	lists := map[string]*Claim{}   // of files, by the package
+	files := map[uint64][]*Claim{} // claims with language packages, by the hashes of their paths
+	lists := map[string]*Claim{}   // claims with lists of files, by the package
 	for _, c := range claims {
 		if c.owner != "" {
 			lists[c.owner] = c
@@ -234,28 +232,27 @@ func (f *Finder) setOwners(claims []*Claim, d Distribution) {
 	}
 }
 
-// claimsOf returns the claims of all files, in the order of their paths. A file with several
-// names is one.
-func claimsOf(image *layer.Stack[*Claim]) (all []*Claim) {
+// claimsOf returns the claims of all files, in the order of their paths. A file with several hard links has one claim.
+func claimsOf(image *layer.Stack[*Claim]) (claims []*Claim) {
 	seen := map[*Claim]bool{}
 	image.Each(func(path string, c *Claim) {
 		if !seen[c] {
 			seen[c] = true
 			c.paths = nil
 			for _, e := range c.packages {
-				if valid(maxLocation, path) { // another than it was read at, if a layer has removed that name
+				if valid(maxLocation, path) { // differs from the original path if a layer has removed that name
 					e.Location = path
 				}
 			}
-			all = append(all, c)
+			claims = append(claims, c)
 		}
 		c.paths = append(c.paths, path)
 	})
-	return all
+	return claims
 }
 
-// own makes e the owner of the packages in its files, unless a later layer has written
-// them: what came after the list is not what the list means.
+// own makes e the owner of the packages in its files. layer is the layer of the list of files. It skips files that a
+// later layer has written, because the list does not describe them.
 func (e *entry) own(layer int, owned []uint64, files map[uint64][]*Claim) {
 	for _, h := range owned {
 		for _, c := range files[h] {

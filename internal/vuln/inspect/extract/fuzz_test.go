@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
 )
 
-// FuzzRelease reads any os-release.
+// FuzzRelease parses any text as os-release.
 func FuzzRelease(f *testing.F) {
 	f.Add([]byte("ID=debian\nVERSION_ID=\"12\"\nPRETTY_NAME='Debian \\\"12'\n"))
 	f.Add([]byte("ID=\"\nNAME=\x00\nVERSION=\"\\\""))
@@ -22,7 +22,7 @@ func FuzzRelease(f *testing.F) {
 	})
 }
 
-// wanted are files of which there is a reader of ours, or a seam to one of others.
+// wanted are paths of files that this package reads itself, or passes to an extractor of osv-scalibr.
 var wanted = []string{
 	"etc/os-release", "var/lib/dpkg/status", "var/lib/dpkg/info/a.list", "var/lib/dpkg/status.d/a.md5sums",
 	"var/lib/pacman/local/a-1-1/files", "var/lib/pacman/local/a-1-1/desc", "lib/apk/db/installed",
@@ -32,7 +32,7 @@ var wanted = []string{
 	"a.jar", "bin/a", "var/lib/rpm/Packages.db", "var/lib/chisel/manifest.wall",
 }
 
-// FuzzFile reads any content as any kind of file. What is found is valid, or it is a warning.
+// FuzzFile reads any content as any kind of file, and checks that the packages are valid.
 func FuzzFile(f *testing.F) {
 	f.Add(6, []byte("P:musl\nV:1.2.5-r0\nA:x86_64\nF:lib\nR:libc.so\n\n"))
 	f.Add(1, []byte("Package: a\nStatus: install ok installed\nVersion: 1\n\n"))
@@ -52,7 +52,8 @@ func FuzzFile(f *testing.F) {
 		if err := errors.Join(err, writeErr, w.Close()); err != nil {
 			t.Fatal(err)
 		}
-		stack := layer.New(layer.Limits{Bytes: 1 << 24, Entries: 10, Kept: 1000, InMemory: 1 << 20, Spool: 1 << 24}, finder)
+		limits := layer.Limits{Bytes: 1 << 24, Entries: 10, Kept: 1000, InMemory: 1 << 20, Spool: 1 << 24}
+		stack := layer.New(limits, finder)
 		defer stack.Close()
 		if err := stack.Add(t.Context(), &b); err != nil {
 			if !errors.Is(err, layer.ErrLimit) {

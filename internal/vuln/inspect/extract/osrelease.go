@@ -4,8 +4,7 @@ import "strings"
 
 const maxRelease = 64 << 10
 
-// parseRelease reads an os-release file: assignments as in a shell, with values in
-// either quotes or none.
+// parseRelease parses an os-release file: shell assignments whose values have single, double or no quotes.
 func parseRelease(content []byte) Distribution {
 	var d Distribution
 	var name, version string
@@ -25,8 +24,7 @@ func parseRelease(content []byte) Distribution {
 	return d
 }
 
-// unquote returns the value of an assignment. In double quotes a backslash keeps the next
-// character as it is.
+// unquote returns the value of an assignment without quotes. In double quotes a backslash escapes the next character.
 func unquote(s string) string {
 	if len(s) >= 2 && s[0] == '\'' && s[len(s)-1] == '\'' {
 		return s[1 : len(s)-1]
@@ -44,7 +42,7 @@ func unquote(s string) string {
 	return b.String()
 }
 
-// text returns s, or nothing if it is not one that can be shown.
+// text returns s, or "" if s is too long or not printable.
 func text(s string) string {
 	if !valid(maxText, s) {
 		return ""

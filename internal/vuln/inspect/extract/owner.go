@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// maxOwned is how many files of packages of a distribution are remembered, of the whole
-// image, in eight bytes each.
+// maxOwned is the number of files of a distribution's packages that are kept for the whole image. Each takes eight
+// bytes.
 const maxOwned = 4_000_000
 
 const maxLine = 64 << 10
@@ -18,14 +18,14 @@ const maxLine = 64 << 10
 // paths hashes the paths of files that belong to packages of a distribution.
 type paths struct {
 	seed maphash.Seed
-	left int
+	left int // number of paths that can still be added
 }
 
 func newPaths() *paths { return &paths{seed: maphash.MakeSeed(), left: maxOwned} }
 
 func (h *paths) hash(p string) uint64 { return maphash.String(h.seed, p) }
 
-// add adds a path from the root to files.
+// add appends the hash of a path to files, unless the limit is reached.
 func (h *paths) add(files []uint64, p string) []uint64 {
 	p = strings.TrimPrefix(path.Clean("/"+p), "/")
 	if p == "" || h.left <= 0 {
@@ -35,8 +35,8 @@ func (h *paths) add(files []uint64, p string) []uint64 {
 	return append(files, h.hash(p))
 }
 
-// names are the hashes under which a file may be listed: since /lib became a link to
-// /usr/lib, lists have one name and archives the other.
+// names returns the hashes of the paths under which a file may be listed. Since /lib became a link to /usr/lib, a list
+// may contain one path and the archive the other.
 func (h *paths) names(p string) []uint64 {
 	names := []uint64{h.hash(p)}
 	if rest, ok := strings.CutPrefix(p, "usr/"); ok {
@@ -45,7 +45,7 @@ func (h *paths) names(p string) []uint64 {
 	return append(names, h.hash("usr/"+p))
 }
 
-// lines calls f with each line. What is longer than a path can be ends it.
+// lines calls f with each line. It returns an error for a line of more than maxLine bytes.
 func lines(r io.Reader, f func(line string)) error {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
@@ -55,8 +55,8 @@ func lines(r io.Reader, f func(line string)) error {
 	return s.Err()
 }
 
-// dpkgList reads the list of a package's files and folders, a path on each line. Folders
-// precede what is in them, and are left out.
+// dpkgList reads the list of a package's files and folders, with one path per line. It omits folders, which precede
+// their files.
 func (h *paths) dpkgList(r io.Reader) (files []uint64, err error) {
 	last := ""
 	err = lines(r, func(line string) {
@@ -68,7 +68,7 @@ func (h *paths) dpkgList(r io.Reader) (files []uint64, err error) {
 	return h.add(files, last), err
 }
 
-// dpkgSums reads the sums of a package's files: a sum and a path on each line.
+// dpkgSums reads the checksums of a package's files, with a checksum and a path per line.
 func (h *paths) dpkgSums(r io.Reader) (files []uint64, err error) {
 	err = lines(r, func(line string) {
 		if _, p, ok := strings.Cut(line, "  "); ok {
@@ -78,7 +78,7 @@ func (h *paths) dpkgSums(r io.Reader) (files []uint64, err error) {
 	return files, err
 }
 
-// pacmanFiles reads the files of a package of Arch Linux: what follows a line %FILES%.
+// pacmanFiles reads the files of a package of Arch Linux: the lines after %FILES%.
 func (h *paths) pacmanFiles(r io.Reader) (files []uint64, err error) {
 	inside := false
 	err = lines(r, func(line string) {
@@ -92,8 +92,7 @@ func (h *paths) pacmanFiles(r io.Reader) (files []uint64, err error) {
 	return files, err
 }
 
-// apkFiles reads the files of all packages of a database of Alpine's, by the name of the
-// package.
+// apkFiles reads the files of all packages in an apk database, by package name.
 func (h *paths) apkFiles(r io.Reader) (map[string][]uint64, error) {
 	owned := map[string][]uint64{}
 	name, dir := "", ""

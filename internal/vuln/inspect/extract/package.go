@@ -10,32 +10,32 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
-// A Package is a package that an image has, at one place.
+// A Package is a package at one location in an image.
 type Package struct {
-	Ecosystem string // as OSV calls it, with the release of a distribution: npm, Debian:12; else the type of its URL
+	Ecosystem string // name in OSV, with the release of a distribution (npm, Debian:12), or the type of the package URL
 	Name      string
-	Version   string // empty if it is unknown; of an rpm with its epoch, unless that is 0
+	Version   string // "" if it is unknown; the version of an rpm includes its epoch, unless the epoch is 0
 	Purl      string
 
-	SourceName    string // of the source package, if it is of Debian's or Alpine's kind or an rpm
-	SourceVersion string // of Debian's and Alpine's kind only
-	Arch          string // of packages of a distribution
+	SourceName    string // name of the source package; set for deb, apk and rpm packages
+	SourceVersion string // version of the source package; set for deb and apk packages
+	Arch          string // architecture; set for packages of a distribution
 
-	Location string // the file that told of it, from the root of the image
-	Layer    int    // the layer that brought this version; the lowest is 0
-	Owner    string // the package URL of the package of the distribution that the file belongs to
+	Location string // the file that describes the package, from the root of the image
+	Layer    int    // the layer that added this version; the lowest is 0
+	Owner    string // package URL of the distribution's package that contains the file, or ""
 }
 
-// A Distribution is what os-release says.
+// A Distribution is the content of os-release.
 type Distribution struct {
-	ID        string // debian
-	IDLike    string // what it was made from, separated by spaces
-	VersionID string // 12
-	Codename  string // bookworm
-	Name      string // for people: Debian GNU/Linux 12 (bookworm)
+	ID        string // such as debian
+	IDLike    string // IDs of the distributions that it is based on, separated by spaces
+	VersionID string // such as 12
+	Codename  string // such as bookworm
+	Name      string // display name, such as Debian GNU/Linux 12 (bookworm)
 }
 
-// Lengths, in bytes. What is longer was not written by a package manager.
+// Maximum lengths in bytes. No package manager writes longer texts.
 const (
 	maxText     = 512
 	maxLocation = 4096
@@ -70,7 +70,7 @@ func compare(a, b Package) int {
 		strings.Compare(a.Version, b.Version), strings.Compare(a.Location, b.Location), strings.Compare(a.Purl, b.Purl))
 }
 
-// setURL sets the package URL of a package of a registry.
+// setURL sets the package URL of a package from a registry.
 func (p *Package) setURL() {
 	p.Purl = version.PURL(p.Ecosystem, p.Name)
 	if p.Version != "" {
@@ -78,8 +78,8 @@ func (p *Package) setURL() {
 	}
 }
 
-// setDistribution sets the ecosystem and the package URL of a package of a distribution.
-// A URL names the ID in os-release, which version.ParsePURL understands.
+// setDistribution sets the ecosystem and the package URL of a package of a distribution. The URL contains the ID in
+// os-release, from which version.ParsePURL derives the ecosystem.
 func (p *Package) setDistribution(kind string, d Distribution, epoch string) {
 	p.Purl = "pkg:" + kind + "/"
 	if d.ID != "" {
@@ -100,7 +100,7 @@ func (p *Package) setDistribution(kind string, d Distribution, epoch string) {
 	p.Ecosystem = ecosystem
 }
 
-// release names the release in a package URL: debian-12.
+// release returns the name of the release in a package URL, such as debian-12.
 func (d Distribution) release() string {
 	number := cmp.Or(d.VersionID, d.Codename)
 	if d.ID == "" || number == "" {

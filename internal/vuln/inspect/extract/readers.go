@@ -12,7 +12,7 @@ import (
 	"time"
 
 	rpmdb "github.com/erikvarga/go-rpmdb/pkg"
-	_ "modernc.org/sqlite" // in which rpm keeps its database, among others
+	_ "modernc.org/sqlite" // the driver for rpm databases in SQLite
 
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
 )
@@ -29,11 +29,11 @@ const (
 
 const (
 	maxManifest = 16 << 20 // bytes of a file that describes packages
-	maxDatabase = 64 << 20 // of the database of a distribution
-	rpmSeconds  = 120
+	maxDatabase = 64 << 20 // bytes of the database of a distribution
+	rpmSeconds  = 120      // time to read an rpm database
 )
 
-// A fileInfo is what is known of a file before it is read.
+// A fileInfo is the metadata of a file. It implements the interfaces of osv-scalibr and fs.FileInfo.
 type fileInfo struct {
 	path       string
 	mode, size int64
@@ -48,8 +48,8 @@ func (i *fileInfo) ModTime() time.Time         { return time.Time{} }
 func (i *fileInfo) IsDir() bool                { return false }
 func (i *fileInfo) Sys() any                   { return nil }
 
-// ours are the readers of what osv-scalibr does not read, or not all of.
-func (f *Finder) ours() []reader {
+// ownReaders returns the readers for files that osv-scalibr does not read, or reads only in part.
+func (f *Finder) ownReaders() []reader {
 	return []reader{
 		{"os-release", isRelease, readRelease},
 		{"list of dpkg", isDpkgList, f.readDpkgList},
@@ -62,7 +62,8 @@ func (f *Finder) ours() []reader {
 	}
 }
 
-// isRelease is true of more than the two places: they may be links to others.
+// isRelease reports whether a file may be an os-release. It accepts any folder, because the two standard paths may be
+// links to other files.
 func isRelease(i *fileInfo) bool {
 	return strings.HasPrefix(i.Name(), "os-release") && i.size <= maxRelease
 }
@@ -95,7 +96,8 @@ func (f *Finder) readDpkgList(_ context.Context, file *layer.File) (*Claim, erro
 	return &Claim{owner: strings.TrimSuffix(path.Base(file.Path), ".list"), files: files}, err
 }
 
-// isDpkgSums is true of images without a package manager: they have no lists.
+// isDpkgSums reports whether a file contains the checksums of a dpkg package. Images without a package manager have
+// checksums instead of lists.
 func isDpkgSums(i *fileInfo) bool {
 	return strings.HasPrefix(i.path, dpkgStatus) && strings.HasSuffix(i.path, ".md5sums")
 }
@@ -140,14 +142,14 @@ func isRpm(i *fileInfo) bool {
 	return false
 }
 
-// readRpm reads the database with the library that osv-scalibr uses, which tells of files,
-// too.
+// readRpm reads the database with the library that osv-scalibr uses, because osv-scalibr itself does not return the
+// files of packages.
 func (f *Finder) readRpm(ctx context.Context, file *layer.File) (*Claim, error) {
 	name, err := file.Name()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, rpmSeconds*time.Second) // pages in a circle
+	ctx, cancel := context.WithTimeout(ctx, rpmSeconds*time.Second) // the pages of a hostile database may form a circle
 	defer cancel()
 	db, err := rpmdb.Open(name)
 	if err != nil {
@@ -160,7 +162,7 @@ func (f *Finder) readRpm(ctx context.Context, file *layer.File) (*Claim, error) 
 	}
 	c := &Claim{}
 	for _, p := range list {
-		if p.Name == "gpg-pubkey" { // a key that rpm keeps as if it were a package
+		if p.Name == "gpg-pubkey" { // a key, which rpm stores like a package
 			continue
 		}
 		c.packages = append(c.packages, f.rpmEntry(p))
@@ -185,7 +187,7 @@ func (f *Finder) rpmEntry(p *rpmdb.PackageInfo) *entry {
 	return e
 }
 
-// sourceOfRpm returns the name in the name of a file: curl in curl-7.76.1-26.el9.src.rpm.
+// sourceOfRpm returns the package name in a file name: curl for curl-7.76.1-26.el9.src.rpm.
 func sourceOfRpm(file string) string {
 	name := strings.TrimSuffix(file, ".src.rpm")
 	for range 2 {
@@ -202,15 +204,15 @@ func isRpmJournal(i *fileInfo) bool {
 }
 
 func refuseRpmJournal(context.Context, *layer.File) (*Claim, error) {
-	return nil, fmt.Errorf("the last changes are not in the database yet")
+	return nil, fmt.Errorf("the database lacks the changes in this journal")
 }
 
 func isApk(i *fileInfo) bool {
-	return i.path == "lib/apk/db/installed" || i.path == "usr/lib/apk/db/installed" || i.path == "var/lib/apk/db/installed"
+	return i.path == "lib/apk/db/installed" || i.path == "usr/lib/apk/db/installed" ||
+		i.path == "var/lib/apk/db/installed"
 }
 
-// readApk reads the database of Alpine: osv-scalibr reads the packages, and paths their
-// files.
+// readApk reads an apk database. osv-scalibr reads the packages, and paths reads their files.
 func (f *Finder) readApk(ctx context.Context, file *layer.File) (*Claim, error) {
 	c, err := scanApk(ctx, file)
 	if err != nil {
@@ -231,7 +233,8 @@ func isComposer(i *fileInfo) bool {
 	return strings.HasSuffix("/"+i.path, "/vendor/composer/installed.json")
 }
 
-// readComposer reads what composer has installed: a list, since version 2 in an object.
+// readComposer reads the packages that Composer has installed. The file is a list, or since version 2 an object with a
+// list.
 func readComposer(_ context.Context, file *layer.File) (*Claim, error) {
 	content, err := file.Bytes(maxManifest)
 	if err != nil {
@@ -256,8 +259,8 @@ func readComposer(_ context.Context, file *layer.File) (*Claim, error) {
 
 var separators = regexp.MustCompile(`[-_.]+`)
 
-// registryEntry returns the entry of a package of a registry, with its name as OSV has it,
-// or nil if it has none there.
+// registryEntry returns the entry of a package from a registry, with its name in OSV. It returns nil if the package has
+// no name in OSV.
 func registryEntry(ecosystem, name, version string) *entry {
 	switch {
 	case ecosystem == "PyPI":
@@ -265,7 +268,7 @@ func registryEntry(ecosystem, name, version string) *entry {
 	case ecosystem == "Go" && name == "go":
 		name = "stdlib"
 	case ecosystem == "Go" && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/")):
-		return nil // a folder of who built it, in the place of a module
+		return nil // a local folder that replaced a module in the build
 	}
 	if version == "(devel)" {
 		version = ""

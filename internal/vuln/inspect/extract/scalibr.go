@@ -30,10 +30,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
 )
 
-// maxNested is how many bytes of archives inside of an archive are read, all together.
+// maxNested is the total number of bytes that are read from archives inside an archive.
 const maxNested = 256 << 20
 
-// config keeps archives in archives from filling the memory, and jars from being hashed.
+// config returns a configuration that limits the memory for archives inside archives, and turns off hashing of jars.
 func config() *cpb.PluginConfig {
 	no := false
 	return &cpb.PluginConfig{PluginSpecific: []*cpb.PluginSpecificConfig{{
@@ -43,8 +43,8 @@ func config() *cpb.PluginConfig {
 	}}}
 }
 
-// scalibrReaders are the extractors of osv-scalibr that read what is installed. Those of
-// lock files are not here: they tell what somebody meant to install.
+// scalibrReaders returns readers for the extractors of osv-scalibr that find installed packages. It omits extractors
+// for lock files, because a lock file lists packages that need not be installed.
 func scalibrReaders() ([]reader, error) {
 	var readers []reader
 	var failed error
@@ -77,8 +77,8 @@ func scalibrReaders() ([]reader, error) {
 	return readers, failed
 }
 
-// isNodePackage is true of what node finds by its name: not of the files that a package
-// has for its own tests.
+// isNodePackage reports whether a file is the package.json of a package that Node.js finds by its name. It excludes
+// other files with that name, such as test data of a package.
 func isNodePackage(i *fileInfo) bool {
 	dir, base := path.Split(i.path)
 	if base != "package.json" {
@@ -99,7 +99,7 @@ func isConda(i *fileInfo) bool {
 	return strings.HasSuffix(i.path, ".json") && path.Base(path.Dir(i.path)) == "conda-meta"
 }
 
-// extractWith has an extractor read a file.
+// extractWith reads a file with an extractor. It returns nil if the file has no packages.
 func extractWith(ctx context.Context, x filesystem.Extractor, file *layer.File) (*Claim, error) {
 	if name := x.Name(); (name == gobinary.Name || name == cargoauditable.Name) && !isBinary(file.Head()) {
 		return nil, nil
@@ -125,8 +125,8 @@ func extractWith(ctx context.Context, x filesystem.Extractor, file *layer.File) 
 	return c, err
 }
 
-// maxBytes is how long a file may be that an extractor reads into memory, or 0 for those
-// that look at parts of it.
+// maxBytes returns the maximum size of a file that an extractor reads into memory, or 0 for an extractor that reads
+// only parts of a file.
 func maxBytes(extractor, name string) int64 {
 	switch extractor {
 	case gobinary.Name, cargoauditable.Name, archive.Name:
@@ -153,7 +153,7 @@ func scanApk(ctx context.Context, file *layer.File) (*Claim, error) {
 	return c, err
 }
 
-// entryOf translates a package of osv-scalibr.
+// entryOf converts a package of osv-scalibr. It returns nil if the package is not an installed package.
 func entryOf(p *extractor.Package) *entry {
 	e := &entry{kind: p.PURLType, Package: Package{Name: p.Name, Version: p.Version}}
 	switch m := p.Metadata.(type) {
@@ -165,7 +165,7 @@ func entryOf(p *extractor.Package) *entry {
 		e.SourceName, e.SourceVersion = cmp.Or(m.SourceName, p.Name), cmp.Or(m.SourceVersion, p.Version)
 		return e
 	case *depsjson.Metadata:
-		if m.Type == "project" { // what the program itself was built from
+		if m.Type == "project" { // the program itself
 			return nil
 		}
 	}
@@ -180,7 +180,7 @@ func entryOf(p *extractor.Package) *entry {
 	return registryEntry(cmp.Or(p.Ecosystem().String(), p.PURLType), p.Name, p.Version)
 }
 
-// noFiles is the file system that extractors see beside their file.
+// noFiles is an empty file system for extractors. They can read only the file that they are given.
 type noFiles struct{}
 
 func (noFiles) Open(name string) (fs.File, error) {
@@ -195,7 +195,7 @@ func (noFiles) Stat(name string) (fs.FileInfo, error) {
 	return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
 }
 
-// quiet is a logger for osv-scalibr: what is wrong with a file is in its error.
+// quiet is a logger for osv-scalibr that discards messages, because extractors return errors as well.
 type quiet struct{}
 
 func (quiet) Errorf(string, ...any) {}

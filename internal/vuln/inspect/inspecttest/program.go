@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// GoProgram builds a program of Go that has modules, by path, in the versions given. Nothing is
-// downloaded: each module has one variable.
+// GoProgram builds a Go program that contains modules, and returns its content. modules are versions by module path. It
+// downloads nothing, because it generates each module with one variable.
 func GoProgram(t testing.TB, path string, modules map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,5 +1,4 @@
-// Package inspecttest makes what images contain, for tests: databases of rpm, and programs
-// with known contents.
+// Package inspecttest makes files of images for tests: rpm databases, and programs with known modules.
 package inspecttest
 
 import (
@@ -17,15 +16,15 @@ func must(err error) {
 	}
 }
 
-// An RPM is a package of a database of rpm.
+// An RPM is a package in an rpm database.
 type RPM struct {
 	Name, Version, Release string
 	Epoch                  uint32
-	Source                 string // the file of the source package
+	Source                 string // file name of the source package
 }
 
-// header returns what a database has of a package: how many tags and bytes there are, the
-// tags, and the bytes.
+// header returns the header of a package in a database: the number of tags, the number of bytes, the tags, and the
+// bytes.
 func (p RPM) header() []byte {
 	var index, data bytes.Buffer
 	tags := 0
@@ -47,8 +46,7 @@ func (p RPM) header() []byte {
 	return append(append(head, index.Bytes()...), data.Bytes()...)
 }
 
-// RPMSqlite returns a database of today's format, rpmdb.sqlite. The test imports the driver
-// "sqlite".
+// RPMSqlite returns a database in the current format, rpmdb.sqlite. The test must import the driver "sqlite".
 func RPMSqlite(t testing.TB, packages ...RPM) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "rpmdb.sqlite")
@@ -66,7 +64,7 @@ func RPMSqlite(t testing.TB, packages ...RPM) string {
 	return string(content)
 }
 
-// RPMNdb returns a database of SUSE's format, Packages.db: a page of slots, then the headers.
+// RPMNdb returns a database in SUSE's format, Packages.db: a page of slots, and then the headers.
 func RPMNdb(packages ...RPM) string {
 	const page, block = 4096, 16
 	slots := binary.LittleEndian.AppendUint32([]byte("RpmP"), 0)
@@ -76,9 +74,9 @@ func RPMNdb(packages ...RPM) string {
 	var blobs []byte
 	for i, p := range packages {
 		h := p.header()
-		at := (page + len(blobs)) / block
+		position := (page + len(blobs)) / block
 		slots = append(slots, "Slot"...)
-		for _, n := range []int{i + 1, at, (len(h) + 2*block + block - 1) / block} {
+		for _, n := range []int{i + 1, position, (len(h) + 2*block + block - 1) / block} {
 			slots = binary.LittleEndian.AppendUint32(slots, uint32(n))
 		}
 		blobs = append(blobs, "BlbS"...)
@@ -96,9 +94,8 @@ func RPMNdb(packages ...RPM) string {
 	return string(slots) + string(blobs)
 }
 
-// RPMBerkeley returns a database of the format before those, Packages: a hash of Berkeley DB,
-// with a page that describes it, one of keys and values, and the headers, each of which is
-// on as many pages as it needs. The pages are so short that every header needs several.
+// RPMBerkeley returns a database in the oldest format, Packages: a hash of Berkeley DB. It has a page with metadata, a
+// page of keys and values, and pages for the headers. The pages are so short that every header needs several pages.
 func RPMBerkeley(packages ...RPM) string {
 	const page, head = 512, 26
 	const isOverflow, isMeta, isHash, isElsewhere = 7, 8, 13, 3

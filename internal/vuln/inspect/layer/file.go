@@ -9,24 +9,24 @@ import (
 	"os"
 )
 
-// A File is a regular file of an archive, for as long as a Visitor looks at it.
+// A File is a regular file in an archive. It is valid during a visit.
 type File struct {
-	Path  string // from the root, without a slash at its start
+	Path  string // path from the root, without a leading slash
 	Mode  int64
 	Size  int64
-	Layer int // the number of its layer; the lowest is 0
+	Layer int // number of its layer; the lowest is 0
 
 	limits *Limits
 	from   *fileReader
 	space  *space
-	head   []byte   // bytes that were read already
+	head   []byte   // first bytes, if Head was called
 	data   []byte   // the whole file, if it was read into memory
-	spool  bool     // whether the whole file is in space
-	named  *os.File // a spool file of its own
+	spool  bool     // the whole file is in the spool file of space
+	named  *os.File // the copy that Name made
 }
 
-// A space holds one file at a time. It is used again for the next, because new memory and
-// new files cost more than what is written to them.
+// A space contains one file at a time, in memory or in a spool file. It is reused for the next file, because allocating
+// memory and creating files costs more than writing to them.
 type space struct {
 	memory []byte
 	file   *os.File
@@ -39,8 +39,7 @@ func (s *space) bytes(n int64) []byte {
 	return s.memory[:n]
 }
 
-// spool copies n bytes to the spool file. What it had before and is longer stays behind
-// them.
+// spool copies n bytes to the start of the spool file. It does not truncate the spool file.
 func (s *space) spool(from io.Reader, n int64) error {
 	if s.file == nil {
 		file, err := os.CreateTemp("", "spool-")
@@ -56,15 +55,15 @@ func (s *space) spool(from io.Reader, n int64) error {
 }
 
 func copyAt(to io.WriterAt, from io.Reader, n int64, buffer []byte) error {
-	for at := int64(0); at < n; {
-		piece := buffer[:min(n-at, int64(len(buffer)))]
+	for offset := int64(0); offset < n; {
+		piece := buffer[:min(n-offset, int64(len(buffer)))]
 		if _, err := io.ReadFull(from, piece); err != nil {
 			return err
 		}
-		if _, err := to.WriteAt(piece, at); err != nil {
+		if _, err := to.WriteAt(piece, offset); err != nil {
 			return err
 		}
-		at += int64(len(piece))
+		offset += int64(len(piece))
 	}
 	return nil
 }
@@ -75,18 +74,18 @@ func (s *space) close() {
 	}
 }
 
-// A TooLongError is what a file is left out with that is too long to be read.
+// A TooLongError is the error for a file that is too long to be read.
 type TooLongError struct{ Size, Limit int64 }
 
 func (e *TooLongError) Error() string {
 	return fmt.Sprintf("the file has %d bytes, more than %d", e.Size, e.Limit)
 }
 
-// Head returns the first bytes of the file, 64 of them unless it is shorter.
+// Head returns the first 64 bytes of the file, or the whole file if it is shorter.
 func (f *File) Head() []byte {
 	if f.head == nil {
 		f.head = make([]byte, min(f.Size, headOfFile))
-		n, _ := io.ReadFull(f.from, f.head) // fileReader keeps the error
+		n, _ := io.ReadFull(f.from, f.head) // fileReader records the error
 		f.head = f.head[:n]
 	}
 	return f.head
@@ -97,8 +96,8 @@ func (f *File) rest() io.Reader {
 	return io.MultiReader(bytes.NewReader(f.head), io.LimitReader(f.from, f.Size-int64(len(f.head))))
 }
 
-// Bytes returns the content of a file of at most that many bytes, or a TooLongError. It is
-// valid until the visit ends.
+// Bytes returns the content of the file, which is valid until the visit ends. It returns a TooLongError if the file has
+// more than limit bytes.
 func (f *File) Bytes(limit int64) ([]byte, error) {
 	if f.data != nil {
 		return f.data, nil
@@ -114,8 +113,8 @@ func (f *File) Bytes(limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Content returns the file for reading at any place: from memory if it is short, and
-// else from a spool file. It returns a TooLongError for a file that is too long.
+// Content returns a reader for random access to the file: from memory if the file has at most Limits.InMemory bytes,
+// and otherwise from a spool file. It returns a TooLongError if the file has more than Limits.Spool bytes.
 func (f *File) Content() (*io.SectionReader, error) {
 	if f.data == nil && !f.spool && f.Size > f.limits.InMemory {
 		if f.Size > f.limits.Spool {
@@ -136,8 +135,8 @@ func (f *File) Content() (*io.SectionReader, error) {
 	return io.NewSectionReader(bytes.NewReader(data), 0, f.Size), nil
 }
 
-// Name returns the name of a file with the content, for libraries that open files
-// themselves. It is removed when the visit ends.
+// Name returns the name of a temporary copy of the file, for libraries that open files themselves. The copy is removed
+// when the visit ends.
 func (f *File) Name() (string, error) {
 	if f.named != nil {
 		return f.named.Name(), nil
@@ -160,7 +159,7 @@ func (f *File) close() {
 	}
 }
 
-// A fileReader remembers an error of the archive, which is none of the visitor's.
+// A fileReader records an error of the archive, to distinguish it from errors of the visitor.
 type fileReader struct {
 	from io.Reader
 	err  error

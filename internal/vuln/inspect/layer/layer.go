@@ -1,10 +1,10 @@
-// Package layer walks the layers of an image, each of them a stream that is read
-// once, and keeps what a Visitor finds in their files: the state of the whole image,
-// in which an upper layer has replaced or removed what a lower one had.
+// Package layer walks the layers of an image and keeps the values that a Visitor finds in their files. Each layer is a
+// stream that is read once. The result is the state of the whole image, in which an upper layer replaces or removes
+// files of the layers below it.
 //
-// Nothing is unpacked. Paths of an archive are keys of a tree in memory and never
-// names of files here, so that "..", absolute names, links and devices have no one to
-// harm. Of a file only what a Visitor keeps of it stays.
+// Nothing is unpacked. Paths in an archive are keys of a tree in memory, and never names of files on this machine, so
+// "..", absolute names, links and devices are harmless. Only the value that a Visitor returns for a file stays in
+// memory.
 package layer
 
 import (
@@ -22,19 +22,19 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Limits are what the layers of one image may cost together.
+// Limits limit all layers of one image together.
 type Limits struct {
-	Bytes    int64 // after decompression
-	Entries  int   // of the archives
-	Kept     int   // files that something was found in, symbolic links, and the folders above them
-	InMemory int64 // bytes of a file that are kept in memory; those of longer files are spooled
-	Spool    int64 // bytes of the longest file that is read at all
+	Bytes    int64 // bytes after decompression
+	Entries  int   // entries of the archives
+	Kept     int   // files with a value, symbolic links, and the folders above them
+	InMemory int64 // bytes of the longest file that is kept in memory; longer files are spooled
+	Spool    int64 // bytes of the longest file that is read
 }
 
 const (
 	maxPath     = 4096 // bytes, as in Linux
 	maxDepth    = 128  // folders above a file
-	linkDepth   = 4    // folders above a symbolic link that is remembered
+	linkDepth   = 4    // folders above a symbolic link that is kept
 	maxHops     = 40   // symbolic links on one path, as in Linux
 	maxWindow   = 128 << 20
 	whiteout    = ".wh."
@@ -44,19 +44,19 @@ const (
 	headOfFile  = 64
 )
 
-// ErrLimit is wrapped by the error for an image that is over one of its Limits.
+// ErrLimit is wrapped by the error for an image that exceeds one of its Limits.
 var ErrLimit = errors.New("over the limit")
 
 // ErrFormat is wrapped by the error for a layer that cannot be read.
 var ErrFormat = errors.New("not a readable archive")
 
-// A Visitor looks into files. T is what it keeps of one.
+// A Visitor reads files. T is the type of the values that it finds.
 type Visitor[T any] interface {
-	// Wants reports whether Visit is to be called for a regular file.
+	// Wants reports whether Visit should be called for a regular file.
 	Wants(path string, mode, size int64) bool
 
-	// Visit returns what is to be kept of a file, and whether there is anything.
-	// Before is what was kept of the file that this one replaces, or the zero value.
+	// Visit returns the value of a file, and whether there is a value.
+	// before is the value of the file that this file replaces, or the zero value.
 	// An error ends the walk.
 	Visit(ctx context.Context, f *File, before T) (T, bool, error)
 }
@@ -65,8 +65,8 @@ type Visitor[T any] interface {
 type Stack[T any] struct {
 	limits  Limits
 	visitor Visitor[T]
-	below   *node[T] // the layers before the current one
-	current *node[T] // what the current one has
+	below   *node[T] // state of the layers below the current one
+	current *node[T] // content of the current layer
 	layers  int
 	entries int
 	bytes   int64
@@ -79,8 +79,9 @@ func New[T any](limits Limits, visitor Visitor[T]) *Stack[T] {
 	return &Stack[T]{limits: limits, visitor: visitor, below: &node[T]{}}
 }
 
-// Add puts a layer on top: an archive as it is, or compressed with gzip or zstd. The
-// first bytes of it say which, because media types are not always right.
+// Add adds a layer on top: a tar archive, uncompressed or compressed with gzip or zstd. Add detects the compression
+// from the first bytes, because media types are not always right. It returns an error that wraps ErrLimit or
+// ErrFormat, or the error of ctx or of the visitor.
 func (s *Stack[T]) Add(ctx context.Context, blob io.Reader) error {
 	plain, err := decompress(blob)
 	if err != nil {
@@ -88,22 +89,22 @@ func (s *Stack[T]) Add(ctx context.Context, blob io.Reader) error {
 	}
 	defer plain.Close()
 	s.current = &node[T]{}
-	all := &meter{ctx: ctx, from: plain, count: &s.bytes, limit: s.limits.Bytes}
-	if err := s.walk(ctx, tar.NewReader(all)); err != nil {
+	archive := &meter{ctx: ctx, from: plain, count: &s.bytes, limit: s.limits.Bytes}
+	if err := s.walk(ctx, tar.NewReader(archive)); err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, all); err != nil { // to the checksum
+	if _, err := io.Copy(io.Discard, archive); err != nil { // reads to the end, where the checksum is verified
 		return broken(ctx, err)
 	}
-	// A layer's whiteouts hide what is below it, wherever in the archive they are: what it
-	// brings itself comes after all of them.
+	// The whiteouts of a layer hide only files of lower layers, wherever in the archive they are. So the files of this
+	// layer are merged after all of its whiteouts.
 	s.below.merge(s.current)
 	s.current = nil
 	s.layers++
 	return nil
 }
 
-// decompress returns the archive that a blob has.
+// decompress returns the uncompressed archive in a blob.
 func decompress(blob io.Reader) (io.ReadCloser, error) {
 	buffered := bufio.NewReaderSize(blob, readBuffer)
 	switch head, _ := buffered.Peek(4); {
@@ -121,7 +122,7 @@ func decompress(blob io.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(buffered), nil
 }
 
-// A meter counts what was read, and fails over the limit.
+// A meter is a reader that counts bytes, and fails if they exceed the limit or the context ends.
 type meter struct {
 	ctx   context.Context
 	from  io.Reader
@@ -162,7 +163,7 @@ func (s *Stack[T]) walk(ctx context.Context, archive *tar.Reader) error {
 	}
 }
 
-// broken returns the error for an archive that could not be read on.
+// broken returns the error for an archive that could not be read to its end.
 func broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -173,8 +174,8 @@ func broken(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrFormat, err)
 }
 
-// clean returns the path of an entry from the root, without a slash at its start, and
-// false for the root itself and for what no file system takes.
+// clean returns the path of an entry from the root, without a leading slash. It returns false for the root itself, and
+// for paths that no file system accepts.
 func clean(name string) (string, bool) {
 	if len(name) > maxPath || strings.IndexByte(name, 0) >= 0 {
 		return "", false
@@ -189,7 +190,7 @@ func (s *Stack[T]) entry(ctx context.Context, archive *tar.Reader, h *tar.Header
 		switch {
 		case base == opaque:
 			s.below.empty(strings.TrimSuffix(dir, "/"))
-		case strings.HasPrefix(hidden, whiteout), hidden == "", hidden == ".", hidden == "..": // of aufs, or of nothing
+		case strings.HasPrefix(hidden, whiteout), hidden == "", hidden == ".", hidden == "..": // metadata of aufs, or empty
 		default:
 			s.below.remove(dir + hidden)
 		}
@@ -201,8 +202,8 @@ func (s *Stack[T]) entry(ctx context.Context, archive *tar.Reader, h *tar.Header
 		return nil
 	}
 	before, _ := s.below.get(p)
-	s.below.remove(p)   // also a folder, with all that is in it
-	s.current.remove(p) // the last of several entries counts
+	s.below.remove(p)   // also removes a folder with its content
+	s.current.remove(p) // the last entry with a path wins
 	switch h.Typeflag {
 	case tar.TypeSymlink:
 		if strings.Count(p, "/") > linkDepth || len(h.Linkname) > maxPath || h.Linkname == "" {
@@ -217,10 +218,10 @@ func (s *Stack[T]) entry(ctx context.Context, archive *tar.Reader, h *tar.Header
 		}
 		return s.visit(ctx, archive, h, p, before)
 	}
-	return nil // devices and the like
+	return nil // devices and other special files
 }
 
-// hardLink gives p what was found in the file that it is another name of.
+// hardLink gives p the value of the file with another name.
 func (s *Stack[T]) hardLink(p, name string) error {
 	target, ok := clean(name)
 	if !ok {
@@ -242,7 +243,7 @@ func (s *Stack[T]) visit(ctx context.Context, archive *tar.Reader, h *tar.Header
 	f := &File{Path: p, Mode: h.Mode, Size: h.Size, Layer: s.layers, limits: &s.limits, from: from, space: &s.space}
 	defer f.close()
 	value, ok, err := s.visitor.Visit(ctx, f, before)
-	if from.err != nil { // of the archive, whatever the visitor makes of it
+	if from.err != nil { // an error of the archive takes precedence over the visitor's result
 		return from.err
 	}
 	if err != nil || !ok {
@@ -261,19 +262,19 @@ func (s *Stack[T]) keep(p string, set func(*node[T])) error {
 	return nil
 }
 
-// resolve returns where p is if folders above it are symbolic links. Links in a circle
-// lead to nothing: p is returned as it is.
+// resolve returns the path of p without symbolic links in the folders above it. If the links form a circle, it returns
+// p unchanged.
 func (s *Stack[T]) resolve(p string) string {
-	at := p
+	resolved := p
 	for range maxHops {
-		next, moved := s.follow(at)
+		next, moved := s.follow(resolved)
 		if !moved {
-			return at
+			return resolved
 		}
 		if len(next) > maxPath || next == "" {
 			return p
 		}
-		at = next
+		resolved = next
 	}
 	return p
 }
@@ -291,15 +292,16 @@ func (s *Stack[T]) follow(p string) (string, bool) {
 		if current == nil && below == nil {
 			return p, false
 		}
-		if target := cmpLink(current, below); target != "" {
+		if target := linkTarget(current, below); target != "" {
 			return strings.TrimPrefix(join(p[:start], target)+p[end:], "/"), true
 		}
 		start = end + 1
 	}
 }
 
-// cmpLink returns the target of the link that the upper of two nodes is.
-func cmpLink[T any](current, below *node[T]) string {
+// linkTarget returns the target of the symbolic link at a path, which has a node in the current layer and a node below
+// it. The current layer wins. It returns "" if neither node is a link.
+func linkTarget[T any](current, below *node[T]) string {
 	if current != nil && current.link != "" {
 		return current.link
 	}
@@ -309,7 +311,7 @@ func cmpLink[T any](current, below *node[T]) string {
 	return ""
 }
 
-// join returns where a link in a folder leads. It never leaves the root.
+// join returns the path to which a link in a folder points. The path never leaves the root.
 func join(dir, target string) string {
 	if !path.IsAbs(target) {
 		target = dir + "/" + target
@@ -317,7 +319,7 @@ func join(dir, target string) string {
 	return path.Clean("/" + target)[1:]
 }
 
-// Get returns what is kept of the file at p, through symbolic links.
+// Get returns the value of the file at p. It follows symbolic links.
 func (s *Stack[T]) Get(p string) (value T, ok bool) {
 	for range maxHops {
 		p = s.resolve(p)
@@ -336,15 +338,14 @@ func (s *Stack[T]) Get(p string) (value T, ok bool) {
 	return value, false
 }
 
-// Close gives back the space that files were read into.
+// Close releases the temporary file of the stack.
 func (s *Stack[T]) Close() { s.space.close() }
 
-// Each calls f with the path of each file of the image of which something is kept, in
-// the order of the paths.
+// Each calls f for each file of the image with a value, in the order of the paths.
 func (s *Stack[T]) Each(f func(path string, value T)) { s.below.each("", f) }
 
-// Bytes returns how many bytes the layers had after decompression.
+// Bytes returns the number of bytes of the layers after decompression.
 func (s *Stack[T]) Bytes() int64 { return s.bytes }
 
-// Entries returns how many entries the archives had.
+// Entries returns the number of entries of the archives.
 func (s *Stack[T]) Entries() int { return s.entries }

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
 )
 
-// texts keeps the content of files whose names end in .txt.
+// texts is a Visitor that keeps the content of files with the extension .txt.
 type texts struct{}
 
 func (texts) Wants(path string, _, _ int64) bool { return strings.HasSuffix(path, ".txt") }
@@ -33,8 +33,8 @@ func (texts) Visit(_ context.Context, f *layer.File, before string) (string, boo
 
 var limits = layer.Limits{Bytes: 1 << 20, Entries: 100, Kept: 50, InMemory: 1000, Spool: 10_000}
 
-// archive makes a layer of lines: "path content" for a file, "path ->target" for a
-// symbolic link, "path =>target" for a hard one, "path/" for a folder, "path |" for a pipe.
+// archive makes a layer from lines: "path content" for a file, "path ->target" for a symbolic link, "path =>target" for
+// a hard link, "path/" for a folder, "path |" for a pipe.
 func archive(lines ...string) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -162,7 +162,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzAdd reads any bytes as two layers. What is kept has a path that is one.
+// FuzzAdd reads any bytes as two layers, and checks that the paths of kept files are clean.
 func FuzzAdd(f *testing.F) {
 	f.Add(archive("a/x.txt X", "lib ->usr/lib"), archive("lib/.wh.x.txt", "a/.wh..wh..opq", "b.txt =>a/x.txt"))
 	f.Add([]byte{0x1f, 0x8b}, []byte{0x28, 0xb5, 0x2f, 0xfd})

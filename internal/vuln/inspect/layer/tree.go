@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// A node is a file that something is kept of, a symbolic link, or a folder above one.
+// A node is a file with a value, a symbolic link, or a folder above one.
 type node[T any] struct {
 	children map[string]*node[T]
 	value    T
-	has      bool
-	link     string // the target, if it is a symbolic link
+	has      bool   // the node has a value
+	link     string // target of a symbolic link
 }
 
-// child returns the node of that name, or nil. It is nil for a nil node, too.
+// child returns the child with a name, or nil. It accepts a nil node.
 func (n *node[T]) child(name string) *node[T] {
 	if n == nil {
 		return nil
@@ -32,8 +32,8 @@ func (n *node[T]) at(p string) *node[T] {
 	return n
 }
 
-// make returns the node at a path, and how many it had to add for it.
-func (n *node[T]) make(p string) (at *node[T], added int) {
+// make returns the node at a path. It adds missing nodes, and returns their number.
+func (n *node[T]) make(p string) (_ *node[T], added int) {
 	for p != "" {
 		var name string
 		name, p, _ = strings.Cut(p, "/")
@@ -43,7 +43,7 @@ func (n *node[T]) make(p string) (at *node[T], added int) {
 				n.children = map[string]*node[T]{}
 			}
 			next = &node[T]{}
-			n.children[strings.Clone(name)] = next // not all of a long path
+			n.children[strings.Clone(name)] = next // a clone does not keep the whole path in memory
 			added++
 		}
 		n = next
@@ -53,14 +53,14 @@ func (n *node[T]) make(p string) (at *node[T], added int) {
 
 // get returns the value at a path.
 func (n *node[T]) get(p string) (value T, ok bool) {
-	at := n.at(p)
-	if at == nil {
+	found := n.at(p)
+	if found == nil {
 		return value, false
 	}
-	return at.value, at.has
+	return found.value, found.has
 }
 
-// remove takes away the node at a path and all below it.
+// remove removes the node at a path and all nodes below it.
 func (n *node[T]) remove(p string) {
 	dir, name := "", p
 	if i := strings.LastIndexByte(p, '/'); i >= 0 {
@@ -71,18 +71,18 @@ func (n *node[T]) remove(p string) {
 	}
 }
 
-// empty takes away all below the folder at a path.
+// empty removes all nodes below the folder at a path.
 func (n *node[T]) empty(p string) {
-	if at := n.at(p); at != nil {
-		at.children = nil
+	if folder := n.at(p); folder != nil {
+		folder.children = nil
 	}
 }
 
-// clear takes away the file or link at a path, where a folder now is.
+// clear removes the value and the link of the node at a path, because a folder replaces it. The children stay.
 func (n *node[T]) clear(p string) {
-	if at := n.at(p); at != nil {
-		var none T
-		at.value, at.has, at.link = none, false, ""
+	if found := n.at(p); found != nil {
+		var zero T
+		found.value, found.has, found.link = zero, false, ""
 	}
 }
 
@@ -103,15 +103,16 @@ func (n *node[T]) merge(upper *node[T]) {
 	}
 }
 
+// each calls f for every node with a value. p is the path of n.
 func (n *node[T]) each(p string, f func(string, T)) {
 	if n.has {
 		f(p, n.value)
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.children)) {
-		at := name
+		childPath := name
 		if p != "" {
-			at = p + "/" + name
+			childPath = p + "/" + name
 		}
-		n.children[name].each(at, f)
+		n.children[name].each(childPath, f)
 	}
 }
