@@ -159,14 +159,14 @@ const scanLocation = "detection.scanv1.component_location"
 
 // texts returns the texts in the detection and the fix of an event.
 func (e AdvisoryEvent) texts() []fieldText {
-	var all []fieldText
+	var texts []fieldText
 	if d := e.Detection; d != nil && d.NVD != nil {
-		all = append(all, fieldText{"detection.nvdapi.cpe_searched", d.NVD.CPESearched},
+		texts = append(texts, fieldText{"detection.nvdapi.cpe_searched", d.NVD.CPESearched},
 			fieldText{"detection.nvdapi.cpe_found", d.NVD.CPEFound})
 	}
 	if d := e.Detection; d != nil && d.Scan != nil {
 		s := d.Scan
-		all = append(all, fieldText{"detection.scanv1.scanner", s.Scanner},
+		texts = append(texts, fieldText{"detection.scanv1.scanner", s.Scanner},
 			fieldText{"detection.scanv1.subpackage", s.Subpackage},
 			fieldText{"detection.scanv1.component_id", s.ComponentID},
 			fieldText{"detection.scanv1.component", s.Component},
@@ -174,13 +174,13 @@ func (e AdvisoryEvent) texts() []fieldText {
 			fieldText{"detection.scanv1.component_type", s.ComponentType},
 			fieldText{scanLocation, s.ComponentLocation},
 			fieldText{"detection.scanv1.artifact_version", s.ArtifactVersion})
-		all = append(all, s.ScannerDB.texts("detection.scanv1.")...)
+		texts = append(texts, s.ScannerDB.texts("detection.scanv1.")...)
 	}
 	if f := e.Fixed; f != nil {
-		all = append(all, fieldText{"fixed.fixed_version", f.Version})
-		all = append(all, f.ScannerDB.texts("fixed.")...)
+		texts = append(texts, fieldText{"fixed.fixed_version", f.Version})
+		texts = append(texts, f.ScannerDB.texts("fixed.")...)
 	}
-	return all
+	return texts
 }
 
 func (d ScannerDB) texts(prefix string) []fieldText {

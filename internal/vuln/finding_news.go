@@ -13,7 +13,7 @@ type FindingNews struct {
 	Group         resource.UID   `json:"group"`            // the group that contains all images
 	AdvisoryGroup resource.UID   `json:"advisoryOf"`       // the group of the advisories
 	Owners        []resource.UID `json:"owners,omitempty"` // owners of Group, or of its nearest ancestor with owners
-	Source        string         `json:"source,omitempty"` // what changed the advisory
+	Source        string         `json:"source,omitempty"` // source of the change, such as a feed
 }
 
 // A NewFinding is a finding in an event.

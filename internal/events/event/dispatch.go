@@ -52,7 +52,7 @@ const (
 )
 
 // A Dispatcher delivers events to subscriptions. If several run over one
-// database, the one with the lease delivers, and the others wait.
+// database, only the dispatcher with the lease delivers.
 type Dispatcher struct {
 	store  *eventdb.Store
 	issuer *token.Issuer

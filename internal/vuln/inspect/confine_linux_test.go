@@ -76,7 +76,7 @@ func probe() {
 // TestConfined checks which operations a process that reads images may do, with namespaces and without them.
 func TestConfined(t *testing.T) {
 	t.Setenv("HOLDFAST_DATABASE", "postgres://secret")
-	inherited, err := unix.Open("/dev/null", unix.O_RDONLY, 0) // as one that who starts the server leaves open
+	inherited, err := unix.Open("/dev/null", unix.O_RDONLY, 0) // like a file that the server inherited
 	must(err)
 	defer func() { must(unix.Close(inherited)) }()
 	want := "can: write its folder\ncan: signal itself\ncan: start threads\nfiles: []\nvariables: []\n"
@@ -131,7 +131,7 @@ func TestOrphan(t *testing.T) {
 	must(parent.Process.Kill())
 	_ = parent.Wait() // killed
 	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		command, _ := os.ReadFile("/proc/" + pids[0] + "/cmdline") // empty or gone when it has ended
+		command, _ := os.ReadFile("/proc/" + pids[0] + "/cmdline") // empty or missing when the child has ended
 		if len(command) == 0 {
 			return
 		}

@@ -71,6 +71,18 @@ func readOSV(text string) (vuln.Advisory, error) {
 	if a.ID == "" {
 		return a, errors.New("has no id")
 	}
+	setOSVSource(&a, text, upstream, related)
+	nameArtifact(&a)
+	if extension != "" {
+		return a, readExtension(extension, &a)
+	}
+	a.Author = databaseOf(a.ID)
+	a.Events = osvEvents(a)
+	return a, nil
+}
+
+// setOSVSource sets the format and the digest of a record, and adds the upstream vulnerabilities to its aliases.
+func setOSVSource(a *vuln.Advisory, text string, upstream, related []string) {
 	a.Source.Format = "osv"
 	a.Source.Digest = digest(strings.TrimSpace(text))
 	if len(upstream) == 0 && namesUpstreamRelated(a.ID) {
@@ -79,13 +91,6 @@ func readOSV(text string) (vuln.Advisory, error) {
 		a.Source.Digest = digest(strings.TrimSpace(text) + strings.Join(upstream, " "))
 	}
 	a.Aliases = union(a.Aliases, upstream)
-	nameArtifact(&a)
-	if extension != "" {
-		return a, readExtension(extension, &a)
-	}
-	a.Author = databaseOf(a.ID)
-	a.Events = osvEvents(a)
-	return a, nil
 }
 
 // namesUpstreamRelated reports whether the record with an ID comes from a distribution that lists the fixed

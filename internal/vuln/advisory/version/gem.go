@@ -11,7 +11,7 @@ const (
 	gemZerosThenNumber
 )
 
-// readGem parses runs of digits and letters, whatever separates them. A hyphen starts
+// readGem parses runs of digits and letters with any separators. A hyphen starts
 // a pre-release, as text does.
 func readGem(k key, s string) (key, error) {
 	if !digit(s[0]) {
