@@ -133,9 +133,9 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 		if p.Total != eventdb.MaxDeliveries {
 			t.Errorf("%d are kept", p.Total)
 		}
-		_, err = s.RequestReplay(t.Context(), v.UID)
+		_, err = s.ScheduleReplay(t.Context(), v.UID)
 		must(t, err)
-		oldest, err := s.RequestedReplays(t.Context(), v.UID, 1)
+		oldest, err := s.ScheduledReplays(t.Context(), v.UID, 1)
 		must(t, err)
 		if len(oldest) != 1 || oldest[0].Event.Seq != 6 {
 			t.Errorf("the oldest is %+v", oldest)
@@ -149,11 +149,11 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, s.GiveUp(t.Context(), v.UID, 8, all))
 		must(t, s.GiveUp(t.Context(), other.UID, 8, given(other.UID, 8)))
 		wantReplays(t, s, v.UID)
-		if n, err := s.RequestReplay(t.Context(), all[1].UID); err != nil || n != 1 {
+		if n, err := s.ScheduleReplay(t.Context(), all[1].UID); err != nil || n != 1 {
 			t.Errorf("replay of one: %d, %v", n, err)
 		}
 		wantReplays(t, s, v.UID, 8)
-		if n, err := s.RequestReplay(t.Context(), v.UID); err != nil || n != 2 {
+		if n, err := s.ScheduleReplay(t.Context(), v.UID); err != nil || n != 2 {
 			t.Errorf("replay of all: %d, %v", n, err)
 		}
 		wantReplays(t, s, v.UID, 7, 8)
@@ -174,7 +174,7 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 		v := addSubscription(t, s, addGroup(t, s, "", "org").UID)
 		must(t, s.GiveUp(t.Context(), v.UID, 8, given(v.UID, 7)))
 		wrong := addGroup(t, s, "", "other").UID + v.UID[40:]
-		if n, err := s.RequestReplay(t.Context(), wrong); err != nil || n != 0 {
+		if n, err := s.ScheduleReplay(t.Context(), wrong); err != nil || n != 0 {
 			t.Errorf("replay: %d, %v", n, err)
 		}
 		wantReplays(t, s, v.UID)
@@ -238,7 +238,7 @@ func TestEventPromises(t *testing.T) {
 
 func wantReplays(t *testing.T, s *storetest.Store, sub resource.UID, want ...int64) {
 	t.Helper()
-	all, err := s.RequestedReplays(t.Context(), sub, 100)
+	all, err := s.ScheduledReplays(t.Context(), sub, 100)
 	must(t, err)
 	var got []int64
 	for _, d := range all {

@@ -306,7 +306,7 @@ func TestGiveUp(t *testing.T) {
 				t.Errorf("error = %q", d.Error)
 			}
 		}
-		_, err := w.store.RequestReplay(t.Context(), kept[0].UID)
+		_, err := w.store.ScheduleReplay(t.Context(), kept[0].UID)
 		must(t, err)
 		until(t, "the replay has failed", func() bool {
 			d, err := w.store.Delivery(t.Context(), kept[0].UID)
@@ -314,7 +314,7 @@ func TestGiveUp(t *testing.T) {
 			return !d.Replaying && d.Attempts == kept[0].Attempts+1
 		})
 		well.Store("well", true)
-		_, err = w.store.RequestReplay(t.Context(), v.UID)
+		_, err = w.store.ScheduleReplay(t.Context(), v.UID)
 		must(t, err)
 		got := s.await(t, "the replayed events", has(all...))
 		until(t, "the list is empty", func() bool { return len(given()) == 0 })

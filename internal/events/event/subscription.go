@@ -145,5 +145,5 @@ func (s *Service) Replay(ctx context.Context, uid resource.UID) (int, error) {
 			return 0, err
 		}
 	}
-	return s.store.RequestReplay(ctx, uid)
+	return s.store.ScheduleReplay(ctx, uid)
 }

@@ -366,7 +366,7 @@ func (w *worker) replay(ctx context.Context) error {
 	}
 	defer w.replaying.Unlock()
 	for {
-		deliveries, err := w.d.store.RequestedReplays(ctx, w.sub.UID, replayChunk)
+		deliveries, err := w.d.store.ScheduledReplays(ctx, w.sub.UID, replayChunk)
 		if err != nil || len(deliveries) == 0 {
 			return err
 		}

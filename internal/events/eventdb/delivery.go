@@ -74,16 +74,16 @@ func (s *Store) GiveUp(ctx context.Context, sub resource.UID, cursor int64, expi
 	})
 }
 
-// RequestReplay requests that given-up events are sent again: the delivery with a UID, or all deliveries of the
+// ScheduleReplay schedules given-up events to be sent again: the delivery with a UID, or all deliveries of the
 // subscription with that UID. It returns their number.
-func (s *Store) RequestReplay(ctx context.Context, uid resource.UID) (int, error) {
+func (s *Store) ScheduleReplay(ctx context.Context, uid resource.UID) (int, error) {
 	n, err := s.Exec(ctx, `UPDATE deliveries SET replay = $4 WHERE uid = $1 OR uid > $2 AND uid < $3`,
 		string(uid), string(uid)+"/", string(uid)+"0", true)
 	return int(n), err
 }
 
-// RequestedReplays returns up to n deliveries of a subscription for which a replay was requested, oldest event first.
-func (s *Store) RequestedReplays(ctx context.Context, sub resource.UID, n int) ([]resource.Delivery, error) {
+// ScheduledReplays returns up to n deliveries of a subscription for which a replay was requested, oldest event first.
+func (s *Store) ScheduledReplays(ctx context.Context, sub resource.UID, n int) ([]resource.Delivery, error) {
 	return deliveries.All(ctx, s.Rows, ` WHERE t.replay AND t.parent = $1 ORDER BY t.event_seq LIMIT $2`,
 		store.Segment(sub), n)
 }
