@@ -52,7 +52,7 @@ func TestRetention(t *testing.T) {
 			}
 		}
 		_, st := w.overGRPC(t, w.Token, &ocipb.RunRetentionRequest{Uid: repo, Fingerprint: plan.GetFingerprint()})
-		if st.Code() != codes.FailedPrecondition || !strings.Contains(st.Message(), "nothing was deleted, because this is different since the preview") {
+		if st.Code() != codes.FailedPrecondition || !strings.Contains(st.Message(), "nothing was deleted, because the images have changed since the preview") {
 			t.Errorf("the same run again: %v", st)
 		}
 		e := w.trashed(t, repo, func(e *ocipb.TrashEntry) bool { return e.GetDigest() == old && e.GetTag() == "" })

@@ -12,16 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A RepoBlob is a blob in a repo. The collector walks through them in order.
+// A RepoBlob is a blob in a repo. The collector reads them in the order of repos and digests.
 type RepoBlob struct {
 	repo   int64
 	Digest string
-	Marked bool // MarkIdle has marked it
+	Marked bool // whether MarkIdle has marked it
 }
 
-// IdleBlobs looks at the n blobs of repos that follow from, or at the first ones,
-// and returns those that no manifest of their repo needs and that were not pushed
-// after pushed. next is where to go on; it is nil at the end.
+// IdleBlobs reads the n blobs of repos after from, or the first n if from is nil. It returns the blobs that no
+// manifest of their repo needs and that were not pushed after pushed. next is the value of from for the next
+// call; it is nil at the end.
 func (s *Store) IdleBlobs(
 	ctx context.Context, from *RepoBlob, pushed time.Time, n int,
 ) (idle []RepoBlob, next *RepoBlob, _ error) {
@@ -51,15 +51,16 @@ func (s *Store) IdleBlobs(
 	return idle, next, err
 }
 
-// MarkIdle notes on blobs that nothing needs when that was first seen.
-func (s *Store) MarkIdle(ctx context.Context, all []RepoBlob, at time.Time) error {
+// MarkIdle stores the time at which blobs were first seen to be idle. Blobs that are already marked are left alone.
+func (s *Store) MarkIdle(ctx context.Context, idle []RepoBlob, seen time.Time) error {
 	return s.write(ctx, func(t Tx) error {
-		for _, h := range all {
+		for _, h := range idle {
 			if h.Marked {
 				continue
 			}
-			if _, err := t.Exec(ctx, `UPDATE repo_blobs SET idle_ms = $3 WHERE repo = $1 AND digest = $2 AND idle_ms IS NULL`,
-				h.repo, h.Digest, store.MS(at)); err != nil {
+			if _, err := t.Exec(ctx, `UPDATE repo_blobs SET idle_ms = $3
+				WHERE repo = $1 AND digest = $2 AND idle_ms IS NULL`,
+				h.repo, h.Digest, store.MS(seen)); err != nil {
 				return err
 			}
 		}
@@ -67,20 +68,20 @@ func (s *Store) MarkIdle(ctx context.Context, all []RepoBlob, at time.Time) erro
 	})
 }
 
-// UnlinkIdle removes from their repos up to n blobs that nothing has needed since
-// before. It returns how many it examined and how many it removed.
+// UnlinkIdle removes up to n blobs from their repos that have been idle since before a time. It returns how many it
+// examined and how many it removed.
 func (s *Store) UnlinkIdle(ctx context.Context, before time.Time, n int) (examined, removed int, _ error) {
-	all, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (h RepoBlob, err error) {
+	idle, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (h RepoBlob, err error) {
 		err = row.Scan(&h.repo, &h.Digest)
 		return h, err
 	}, `SELECT repo, digest FROM repo_blobs WHERE idle_ms IS NOT NULL AND idle_ms <= $1 ORDER BY idle_ms LIMIT $2`,
 		store.MS(before), n)
-	if err != nil || len(all) == 0 {
-		return len(all), 0, err
+	if err != nil || len(idle) == 0 {
+		return len(idle), 0, err
 	}
 	err = s.write(ctx, func(t Tx) error {
 		removed = 0
-		for _, h := range all {
+		for _, h := range idle {
 			n, err := t.unlink(ctx, h, before)
 			if err != nil {
 				return err
@@ -89,12 +90,12 @@ func (s *Store) UnlinkIdle(ctx context.Context, before time.Time, n int) (examin
 		}
 		return nil
 	})
-	return len(all), removed, err
+	return len(idle), removed, err
 }
 
-// unlink removes one blob from its repo unless something needs it by now. It locks
-// the row first, because a statement that waits for a lock does not see what the
-// other transaction has written.
+// unlink removes a blob from its repo, unless a manifest needs it now. It returns the number of removed rows.
+// It locks the row with a separate statement, because a statement that waits for a lock does not see the rows
+// that the other transaction has written.
 func (t Tx) unlink(ctx context.Context, h RepoBlob, before time.Time) (int, error) {
 	var idle sql.NullInt64
 	var repo resource.UID
@@ -122,7 +123,8 @@ func (t Tx) unlink(ctx context.Context, h RepoBlob, before time.Time) (int, erro
 	return int(n), err
 }
 
-// UnheldBlobs returns up to n blobs after the digest last that neither a repo nor the trash of one holds.
+// UnheldBlobs returns up to n blobs, in the order of their digests after last, that neither a repo nor its
+// trash holds.
 func (s *Store) UnheldBlobs(ctx context.Context, last string, n int) ([]registry.Blob, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b registry.Blob, err error) {
 		err = row.Scan(&b.Digest, &b.Size, &b.Path)
@@ -133,13 +135,13 @@ func (s *Store) UnheldBlobs(ctx context.Context, last string, n int) ([]registry
 		ORDER BY t.digest LIMIT $2`, last, n)
 }
 
-// PurgeUnheld removes those of the blobs that nothing holds even now, and returns
-// them so that the caller can delete their bytes. The same content pushed again
-// gets another path, so deleting these bytes cannot harm it.
-func (s *Store) PurgeUnheld(ctx context.Context, all []registry.Blob) (gone []registry.Blob, _ error) {
+// PurgeUnheld removes the blobs that neither a repo nor its trash holds, and returns the removed blobs. The
+// caller then deletes their files. That cannot harm the same content if it is pushed again, because it gets
+// another path.
+func (s *Store) PurgeUnheld(ctx context.Context, unheld []registry.Blob) (gone []registry.Blob, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		gone = nil
-		for _, b := range all {
+		for _, b := range unheld {
 			var path string
 			err := t.Row(ctx, `SELECT t.path FROM blobs AS t WHERE t.digest = $1`+s.Engine.ForDelete, []any{b.Digest}, &path)
 			if errors.Is(err, sql.ErrNoRows) || err == nil && path != b.Path {
@@ -163,9 +165,9 @@ func (s *Store) PurgeUnheld(ctx context.Context, all []registry.Blob) (gone []re
 	return gone, err
 }
 
-// UnreferencedPaths returns those of the paths that belong neither to a blob nor to
-// an upload. The values are the ids of uploads: an upload's path ends in its id.
-func (s *Store) UnreferencedPaths(ctx context.Context, paths map[string]string) (all []string, _ error) {
+// UnreferencedPaths returns the paths that belong neither to a blob nor to an upload. The values of the map are
+// the IDs of the uploads that the paths would belong to, because the path of an upload ends in its ID.
+func (s *Store) UnreferencedPaths(ctx context.Context, paths map[string]string) (unreferenced []string, _ error) {
 	for path, id := range paths {
 		var n int
 		err := s.Row(ctx, `SELECT (SELECT count(*) FROM blobs WHERE path = $1) + (SELECT count(*) FROM uploads
@@ -174,22 +176,22 @@ func (s *Store) UnreferencedPaths(ctx context.Context, paths map[string]string) 
 			return nil, err
 		}
 		if n == 0 {
-			all = append(all, path)
+			unreferenced = append(unreferenced, path)
 		}
 	}
-	return all, nil
+	return unreferenced, nil
 }
 
-// EndedUploads returns those of the paths whose values are not the id of an upload.
-func (s *Store) EndedUploads(ctx context.Context, paths map[string]string) (all []string, _ error) {
+// EndedUploads returns the paths whose values are not the ID of an upload.
+func (s *Store) EndedUploads(ctx context.Context, paths map[string]string) (ended []string, _ error) {
 	for path, id := range paths {
 		var n int
 		if err := s.Row(ctx, `SELECT count(*) FROM uploads WHERE id = $1`, []any{id}, &n); err != nil {
 			return nil, err
 		}
 		if n == 0 {
-			all = append(all, path)
+			ended = append(ended, path)
 		}
 	}
-	return all, nil
+	return ended, nil
 }

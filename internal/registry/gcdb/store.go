@@ -1,4 +1,5 @@
-// Package gcdb finds and removes what nothing needs any longer: blobs that no manifest refers to, and remains of the trash.
+// Package gcdb finds and removes garbage: blobs that no manifest refers to, and rows of the trash that nobody
+// can restore.
 package gcdb
 
 import (
@@ -7,16 +8,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store is the part of a database that is about garbage. It is safe for concurrent use.
+// A Store finds and removes garbage. It is safe for concurrent use.
 type Store struct{ *store.DB }
 
 // New returns the store of garbage in a database.
 func New(db *store.DB) *Store { return &Store{db} }
 
-// A Tx is a transaction with the changes to garbage.
+// A Tx is an open transaction with methods that remove garbage.
 type Tx struct{ *store.Tx }
 
-// In returns t with the changes to garbage.
+// In returns t with the methods of Tx.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {

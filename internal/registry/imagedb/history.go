@@ -13,37 +13,36 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// TagAt returns the digest that a tag of a repo stood for at a time. It returns
-// fault.NotFound if there was no such tag then, or if there is no such repo.
-func (s *Store) TagAt(ctx context.Context, repo resource.UID, name string, at time.Time) (digest string, _ error) {
+// TagAt returns the digest that a tag of a repo pointed to at a time. It returns fault.NotFound if there was no
+// such tag at that time, or if there is no such repo.
+func (s *Store) TagAt(ctx context.Context, repo resource.UID, name string, asOf time.Time) (digest string, _ error) {
 	err := s.Row(ctx, `SELECT h.digest FROM repos AS r JOIN tag_history AS h ON h.repo = r.seg
 		WHERE r.uid = $1 AND h.name = $2 AND h.at_ms <= $3 ORDER BY h.seq DESC LIMIT 1`,
-		[]any{string(repo), name, store.MS(at)}, &digest)
+		[]any{string(repo), name, store.MS(asOf)}, &digest)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && digest == "" {
-		return "", fault.Missing("tag", name+" at "+at.UTC().Format(time.RFC3339Nano))
+		return "", fault.Missing("tag", name+" at "+asOf.UTC().Format(time.RFC3339Nano))
 	}
 	return digest, err
 }
 
-// TagsAt returns the tags that stood for an image of a repo at a time, or for an index that
-// lists it.
-func (s *Store) TagsAt(ctx context.Context, repo resource.UID, digest string, at time.Time) ([]string, error) {
+// TagsAt returns the tags that pointed to an image of a repo, or to an index that lists it, at a time.
+func (s *Store) TagsAt(ctx context.Context, repo resource.UID, digest string, asOf time.Time) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows, `SELECT DISTINCT h.name FROM tag_history AS h WHERE h.repo = $1
 		AND (h.digest = $2 OR h.digest IN (SELECT r.digest FROM manifest_refs AS r WHERE r.repo = $1 AND r.child = $2))
 		AND h.at_ms <= $3 AND NOT EXISTS (SELECT 1 FROM tag_history AS x WHERE x.repo = h.repo AND x.name = h.name
-		AND x.seq > h.seq AND x.at_ms <= $3)`, store.Segment(repo), digest, store.MS(at))
+		AND x.seq > h.seq AND x.at_ms <= $3)`, store.Segment(repo), digest, store.MS(asOf))
 }
 
-// maxPastTags is how many tags of the past are read for an image.
+// maxPastTags is the number of past tags that are read for each image.
 const maxPastTags = 20
 
-// PastTags returns for images, by their numbers, the tags that stood for each of them
-// before, or for an index that lists it, the last first. One that stands for it again is
-// among them. At most 20 are returned for an image.
+// PastTags returns, by the number of the image, the last maxPastTags tags that pointed to it, or to an index
+// that lists it, and moved away, the latest first. A tag that points to the image again is included.
 func (s *Store) PastTags(ctx context.Context, numbers []int64) (map[int64][]registry.PastTag, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT h.number, h.name, h.at_ms, h.until_ms FROM (
-		SELECT p.number, p.name, p.at_ms, p.until_ms, row_number() OVER (PARTITION BY p.number ORDER BY p.until_ms DESC, p.seq DESC) AS n
+		SELECT p.number, p.name, p.at_ms, p.until_ms,
+			row_number() OVER (PARTITION BY p.number ORDER BY p.until_ms DESC, p.seq DESC) AS n
 		FROM (SELECT d.number, t.name, t.at_ms, t.seq, (SELECT x.at_ms FROM tag_history AS x WHERE x.repo = t.repo
 			AND x.name = t.name AND x.seq > t.seq ORDER BY x.seq LIMIT 1) AS until_ms
 			FROM (SELECT i.number, i.repo, i.digest FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v
@@ -52,13 +51,13 @@ func (s *Store) PastTags(ctx context.Context, numbers []int64) (map[int64][]regi
 			CROSS JOIN tag_history AS t WHERE t.repo = d.repo AND t.digest = d.digest) AS p
 		WHERE p.until_ms IS NOT NULL) AS h WHERE h.n <= %s ORDER BY h.number, h.n`,
 		s.Engine.Unnest(&q, numbers), s.Engine.Unnest(&q, numbers), q.Arg(maxPastTags))
-	all := map[int64][]registry.PastTag{}
-	return all, s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+	tags := map[int64][]registry.PastTag{}
+	return tags, s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var number, since, until int64
 		var t registry.PastTag
 		err := row.Scan(&number, &t.Name, &since, &until)
 		t.Since, t.Until = store.FromMS(since), store.FromMS(until)
-		all[number] = append(all[number], t)
+		tags[number] = append(tags[number], t)
 		return false, err
 	})
 }

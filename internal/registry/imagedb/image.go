@@ -10,15 +10,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Images returns what is known about images of a repo, by digest. One that is not
-// there, or is no image, is left out.
+// Images returns the stored images of a repo with these digests, by digest. Digests that do not exist, and manifests
+// that turned out not to be images, are left out.
 func (s *Store) Images(
 	ctx context.Context, repo resource.UID, digests []string,
 ) (map[string]registry.StoredImage, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT i.digest, i.state, i.reason, i.update_ms, i.indexed_ms FROM %s AS s CROSS JOIN images AS i
 		WHERE i.repo = %s AND i.digest = s.v`, s.Engine.Unnest(&q, digests), q.Arg(store.Segment(repo)))
-	all := map[string]registry.StoredImage{}
+	images := map[string]registry.StoredImage{}
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		i := registry.StoredImage{Repo: repo}
 		var updated int64
@@ -29,15 +29,15 @@ func (s *Store) Images(
 			i.IndexTime = store.FromMS(*indexed)
 		}
 		if i.State != registry.ImageNone {
-			all[i.Digest] = i
+			images[i.Digest] = i
 		}
 		return false, err
 	})
-	return all, err
+	return images, err
 }
 
-// ImageStates returns the states of images of a repo, by digest, also of those that turned
-// out to be none.
+// ImageStates returns the states of images of a repo, by digest. It includes manifests that turned out not to
+// be images.
 func (s *Store) ImageStates(
 	ctx context.Context, repo resource.UID, digests []string,
 ) (map[string]registry.ImageState, error) {
@@ -47,8 +47,7 @@ func (s *Store) ImageStates(
 		q.Arg(store.Segment(repo))), q.Args...)
 }
 
-// A NumberedImage is an image by its number, with the tags that stand for it or for an
-// index that lists it, as far as they were asked for.
+// A NumberedImage is an image with its number, and with the tags that point to it or to an index that lists it.
 type NumberedImage struct {
 	Number   int64
 	Repo     resource.UID
@@ -57,18 +56,18 @@ type NumberedImage struct {
 	Tags     []string
 }
 
-// maxImageTags is how many tags are read for a page of images.
+// maxImageTags is the number of tags that are read for a page of images.
 const maxImageTags = 5000
 
-// NumberedImages returns images by their numbers, in this order. One that is gone is left
-// out.
-func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (all []NumberedImage, _ error) {
+// NumberedImages returns the images with these numbers, in this order, with at most maxImageTags tags together.
+// Images that are gone are left out.
+func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (images []NumberedImage, _ error) {
 	q := store.Query{Engine: s.Engine}
 	found, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (i NumberedImage, err error) {
 		err = row.Scan(&i.Number, &i.Repo, &i.Digest, &i.Platform)
 		return i, err
-	}, fmt.Sprintf(`SELECT i.number, i.uid, i.digest, i.platform FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v`,
-		s.Engine.Unnest(&q, numbers)), q.Args...)
+	}, fmt.Sprintf(`SELECT i.number, i.uid, i.digest, i.platform FROM %s AS s CROSS JOIN images AS i
+		WHERE i.number = s.v`, s.Engine.Unnest(&q, numbers)), q.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -85,13 +84,13 @@ func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (all []Numb
 			i.Tags = tags[n]
 			slices.Sort(i.Tags)
 			i.Tags = slices.Compact(i.Tags)
-			all = append(all, i)
+			images = append(images, i)
 		}
 	}
-	return all, nil
+	return images, nil
 }
 
-// selectImageTags is the statement of tagsOfImages.
+// selectImageTags returns the statement of tagsOfImages.
 func selectImageTags(e store.Engine, numbers []int64) (text string, args []any) {
 	q := store.Query{Engine: e}
 	text = fmt.Sprintf(`SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN tags AS t
@@ -104,19 +103,19 @@ func selectImageTags(e store.Engine, numbers []int64) (text string, args []any) 
 
 func (s *Store) tagsOfImages(ctx context.Context, numbers []int64) (map[int64][]string, error) {
 	text, args := selectImageTags(s.Engine, numbers)
-	all := map[int64][]string{}
-	return all, s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
+	tags := map[int64][]string{}
+	return tags, s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
 		var number int64
 		var name string
 		err := row.Scan(&number, &name)
-		all[number] = append(all[number], name)
+		tags[number] = append(tags[number], name)
 		return false, err
 	})
 }
 
-// TagsOf returns the tags that stand for manifests of a repo, or for an index that lists
-// them. If there are more than can be read, there are none: whoever asks whether all tags
-// are of some kind must not be told of a part.
+// TagsOf returns, by digest, the tags that point to manifests of a repo or to an index that lists them. If
+// there are more than maxImageTags, it returns nil, because a caller that checks a property of all tags must
+// not see only some of them.
 func (s *Store) TagsOf(ctx context.Context, repo resource.UID, digests []string) (map[string][]string, error) {
 	q := store.Query{Engine: s.Engine}
 	seg := q.Arg(store.Segment(repo))
@@ -124,35 +123,34 @@ func (s *Store) TagsOf(ctx context.Context, repo resource.UID, digests []string)
 		UNION SELECT s.v, t.name FROM %s AS s CROSS JOIN manifest_refs AS r CROSS JOIN tags AS t
 		WHERE r.repo = %s AND r.child = s.v AND t.digest = r.digest AND t.parent = r.repo LIMIT %s`,
 		s.Engine.Unnest(&q, digests), seg, s.Engine.Unnest(&q, digests), seg, q.Arg(maxImageTags+1))
-	all, n := map[string][]string{}, 0
+	tags, n := map[string][]string{}, 0
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var digest, name string
 		err := row.Scan(&digest, &name)
-		all[digest] = append(all[digest], name)
+		tags[digest] = append(tags[digest], name)
 		n++
 		return false, err
 	})
 	if n > maxImageTags {
 		return nil, err
 	}
-	return all, err
+	return tags, err
 }
 
-// ListedBy returns the digests of what an index of a repo lists, at most n.
+// ListedBy returns up to n digests of the manifests that an index of a repo lists.
 func (s *Store) ListedBy(ctx context.Context, repo resource.UID, index string, n int) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows, `SELECT child FROM manifest_refs WHERE repo = $1 AND digest = $2
 		AND child IS NOT NULL ORDER BY child LIMIT $3`, store.Segment(repo), index, n)
 }
 
-// IndexesWith returns the digests of up to n indexes of a repo that list a manifest, the
-// last pushed first.
+// IndexesWith returns up to n digests of the indexes of a repo that list a manifest, the last pushed first.
 func (s *Store) IndexesWith(ctx context.Context, repo resource.UID, child string, n int) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM manifest_refs AS r CROSS JOIN manifests AS m
 		WHERE r.repo = $1 AND r.child = $2 AND m.repo = r.repo AND m.digest = r.digest
 		ORDER BY m.push_ms DESC, m.digest LIMIT $3`, store.Segment(repo), child, n)
 }
 
-// Pushers returns who has pushed manifests of a repo, as far as that is known.
+// Pushers returns the identities that pushed manifests of a repo, by digest. An identity is "" if it is not known.
 func (s *Store) Pushers(ctx context.Context, repo resource.UID, digests []string) (map[string]resource.UID, error) {
 	q := store.Query{Engine: s.Engine}
 	return store.ReadMap[string, resource.UID](ctx, s.Rows, fmt.Sprintf(`SELECT m.digest, m.actor FROM %s AS s

@@ -11,16 +11,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 )
 
-// ImageNumbers returns the numbers of the images with a digest that were inspected, in
-// order. One whose repo lacks its layers may have a number for what SBOMs say of it.
+// ImageNumbers returns the numbers of the inspected images with a digest, in rising order. Other images are left out,
+// even if they have a number: an image without its layers can have one because of its SBOMs.
 func (t Tx) ImageNumbers(ctx context.Context, digest string) ([]int64, error) {
 	return store.ReadColumn[int64](ctx, t.Rows,
 		`SELECT number FROM images WHERE digest = $1 AND number IS NOT NULL AND state = $2 ORDER BY number`, digest,
 		int(registry.ImageIndexed))
 }
 
-// LockChunks locks the chunks of numbers, and those of images that are to be numbered, from
-// the lowest on.
+// LockChunks locks the chunks of numbers, and the chunks from which the images in fresh will get their numbers, in
+// rising order.
 func (t Tx) LockChunks(ctx context.Context, numbers []int64, fresh ...QueuedImage) error {
 	numbers = slices.Clone(numbers)
 	for _, q := range fresh {
@@ -35,8 +35,8 @@ func (t Tx) LockChunks(ctx context.Context, numbers []int64, fresh ...QueuedImag
 	return registrydb.In(t.Tx).LockChunks(ctx, numbers)
 }
 
-// NumberImage gives an image its number, unless it has one, and locks the chunk of that.
-// Events tell what is wrong with one that gets its number, if it was just pushed.
+// NumberImage returns the number of an image, and locks its chunk. An image without a number gets one. Then, if
+// it was just pushed, events report its findings.
 func (t Tx) NumberImage(ctx context.Context, q QueuedImage) (int64, error) {
 	var number *int64
 	err := t.Row(ctx, `SELECT number FROM images WHERE repo = $1 AND digest = $2`,
@@ -69,9 +69,8 @@ func (t Tx) lastChunk(ctx context.Context, root resource.UID) (last *int64, _ er
 	return last, err
 }
 
-// nextNumber takes the next number of the last chunk of an organization, or begins another
-// chunk. No two organizations share one, so that nobody has to read past what images of
-// others have.
+// nextNumber takes the next number of the last chunk of an organization, or begins a new chunk. A chunk belongs
+// to one organization, so that reading its bitmaps does not read the images of other organizations.
 func (t Tx) nextNumber(ctx context.Context, root resource.UID) (int64, error) {
 	last, err := t.lastChunk(ctx, root)
 	for err == nil && last != nil {
@@ -81,9 +80,10 @@ func (t Tx) nextNumber(ctx context.Context, root resource.UID) (int64, error) {
 			return 0, err
 		}
 		if used < bitmap.Size {
-			return *last*bitmap.Size + used, t.Later(ctx, `UPDATE image_chunks SET used = used + 1 WHERE chunk = $1`, *last)
+			number := *last*bitmap.Size + used
+			return number, t.Later(ctx, `UPDATE image_chunks SET used = used + 1 WHERE chunk = $1`, *last)
 		}
-		full := *last // whoever had it before may have begun another one
+		full := *last // the transaction that held the lock before may have begun a new chunk
 		if last, err = t.lastChunk(ctx, root); err == nil && *last == full {
 			break
 		}
@@ -94,22 +94,22 @@ func (t Tx) nextNumber(ctx context.Context, root resource.UID) (int64, error) {
 	return t.beginChunk(ctx)
 }
 
-// beginChunk makes a new chunk and takes its first number.
+// beginChunk creates a chunk and takes its first number.
 func (t Tx) beginChunk(ctx context.Context) (int64, error) {
 	for {
 		var next int64
 		if err := t.Row(ctx, `SELECT coalesce(max(chunk) + 1, 0) FROM image_chunks`, nil, &next); err != nil {
 			return 0, err
 		}
-		n, err := t.Exec(ctx, `INSERT INTO image_chunks (chunk, used, gone) VALUES ($1, 1, 0) ON CONFLICT (chunk) DO NOTHING`,
-			next)
+		n, err := t.Exec(ctx, `INSERT INTO image_chunks (chunk, used, gone) VALUES ($1, 1, 0)
+			ON CONFLICT (chunk) DO NOTHING`, next)
 		if err != nil || n == 1 {
 			return next * bitmap.Size, err
 		}
 	}
 }
 
-// ImageNumber returns the number of an image, or nil if it has none, and its state.
+// ImageNumber returns the number and the state of an image. The number is nil if it has none.
 func (t Tx) ImageNumber(ctx context.Context, q QueuedImage) (number *int64, state registry.ImageState, _ error) {
 	err := t.Row(ctx, `SELECT number, state FROM images WHERE repo = $1 AND digest = $2`,
 		[]any{store.Segment(q.Repo), q.Digest}, &number, &state)

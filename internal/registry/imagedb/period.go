@@ -11,57 +11,55 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A TagPeriod is a time in which a tag stood for one thing, or was deleted. Times are in
-// milliseconds.
+// A TagPeriod is a period in which a tag pointed to one manifest, or was deleted. Times are in milliseconds.
 type TagPeriod struct {
 	Repo     resource.UID
 	Name     string
-	From, To int64 // To is Now while it lasts
+	From, To int64 // To is Now if the period has not ended
 	Deleted  bool
-	Images   []PeriodImage // that it stood for, directly or through an index, if they are there
+	Images   []PeriodImage // the images that the tag pointed to, directly or through an index, if they still exist
 
 	seq int64
 }
 
-// Now is the end of what has none.
+// Now is the end of a period that has not ended.
 const Now = math.MaxInt64
 
-// A PeriodImage is an image that a tag stood for.
+// A PeriodImage is an image that a tag pointed to.
 type PeriodImage struct {
 	Digest  string
 	State   registry.ImageState
-	Indexed int64 // when its packages were first known; Now if they are not
+	Indexed int64 // time at which its packages were first known, in milliseconds; Now if they are not
 	Number  int64 // -1 if it has none
 }
 
-// TagPeriods returns what the tags in groups and repos have stood for since a time, and
-// what they stood for then, by repo and tag, the oldest first. It returns
-// fault.FailedPrecondition if there are more than most.
+// TagPeriods returns the periods of the tags in groups and repos that end after since, ordered by repo and tag,
+// the oldest first. It returns fault.FailedPrecondition if there are more than most.
 func (s *Store) TagPeriods(ctx context.Context, under []resource.UID, since int64, most int) ([]TagPeriod, error) {
 	p := periods{since: since, most: most}
 	for _, root := range under {
 		_, above := registrydb.Below(root)
-		if err := s.Rows(ctx, `SELECT r.uid, h.seq, h.name, h.digest, h.at_ms, i.state, i.indexed_ms, i.number FROM repos AS r
-			CROSS JOIN tag_history AS h LEFT JOIN images AS i ON i.repo = h.repo AND i.digest = h.digest
-			WHERE r.uid >= $1 AND r.uid < $2 AND h.repo = r.seg ORDER BY r.uid, h.name, h.seq`, []any{string(root), above},
+		if err := s.Rows(ctx, `SELECT r.uid, h.seq, h.name, h.digest, h.at_ms, i.state, i.indexed_ms, i.number
+			FROM repos AS r CROSS JOIN tag_history AS h LEFT JOIN images AS i ON i.repo = h.repo AND i.digest = h.digest
+			WHERE r.uid >= $1 AND r.uid < $2 AND h.repo = r.seg ORDER BY r.uid, h.name, h.seq`,
+			[]any{string(root), above},
 			func(row store.Scanner) (bool, error) { return false, p.scan(row) }); err != nil {
 			return nil, err
 		}
 	}
 	p.flush()
-	if len(p.all) > most {
+	if len(p.finished) > most {
 		return nil, TooManyImages(most)
 	}
-	return p.all, s.addChildren(ctx, p.all)
+	return p.finished, s.addChildren(ctx, p.finished)
 }
 
-// periods are read one after the other. The last one ends where the next of the same tag
-// begins.
+// periods collects periods from rows. The last period ends where the next period of the same tag begins.
 type periods struct {
-	since int64
-	most  int
-	all   []TagPeriod
-	last  *TagPeriod
+	since    int64
+	most     int
+	finished []TagPeriod
+	last     *TagPeriod
 }
 
 func (p *periods) scan(row store.Scanner) error {
@@ -76,28 +74,28 @@ func (p *periods) scan(row store.Scanner) error {
 		next.add(digest, *state, indexed, number)
 	}
 	if p.last != nil && p.last.Repo == next.Repo {
-		next.Repo = p.last.Repo // one text for all
+		next.Repo = p.last.Repo // share one string
 		if p.last.Name == next.Name {
-			next.From = max(next.From, p.last.From) // clocks of replicas differ
+			next.From = max(next.From, p.last.From) // because the clocks of replicas differ
 			p.last.To = next.From
 		}
 	}
 	p.flush()
 	p.last = &next
-	if len(p.all) > p.most {
+	if len(p.finished) > p.most {
 		return TooManyImages(p.most)
 	}
 	return nil
 }
 
-// flush keeps the last period, unless it was over before.
+// flush adds the last period to finished, unless it ended before since.
 func (p *periods) flush() {
 	if p.last != nil && p.last.To > p.since {
-		p.all = append(p.all, *p.last)
+		p.finished = append(p.finished, *p.last)
 	}
 }
 
-// add adds an image. What turned out to be none counts if SBOMs are attached to it.
+// add adds an image. A manifest that turned out not to be an image is added only if SBOMs are attached to it.
 func (p *TagPeriod) add(digest string, state int64, indexed, number *int64) {
 	i := PeriodImage{Digest: digest, State: registry.ImageState(state), Indexed: Now, Number: -1}
 	if i.State == registry.ImageNone && number == nil {
@@ -112,18 +110,19 @@ func (p *TagPeriod) add(digest string, state int64, indexed, number *int64) {
 	p.Images = append(p.Images, i)
 }
 
-// addChildren adds the images of indexes.
-func (s *Store) addChildren(ctx context.Context, all []TagPeriod) error {
-	at := map[int64]int{}
+// addChildren adds the images of indexes to the periods that have no images.
+func (s *Store) addChildren(ctx context.Context, periods []TagPeriod) error {
+	indexes := map[int64]int{} // in periods, by seq
 	var keys []int64
-	for i, p := range all {
+	for i, p := range periods {
 		if len(p.Images) == 0 && !p.Deleted {
-			at[p.seq], keys = i, append(keys, p.seq)
+			indexes[p.seq], keys = i, append(keys, p.seq)
 		}
 	}
 	q := store.Query{Engine: s.Engine}
-	return s.Rows(ctx, fmt.Sprintf(`SELECT h.seq, i.digest, i.state, i.indexed_ms, i.number FROM %s AS s CROSS JOIN tag_history AS h
-		CROSS JOIN manifest_refs AS r CROSS JOIN images AS i WHERE h.seq = s.v AND r.repo = h.repo AND r.digest = h.digest
+	return s.Rows(ctx, fmt.Sprintf(`SELECT h.seq, i.digest, i.state, i.indexed_ms, i.number FROM %s AS s
+		CROSS JOIN tag_history AS h CROSS JOIN manifest_refs AS r CROSS JOIN images AS i
+		WHERE h.seq = s.v AND r.repo = h.repo AND r.digest = h.digest
 		AND r.child IS NOT NULL AND i.repo = r.repo AND i.digest = r.child`, s.Engine.Unnest(&q, keys)), q.Args,
 		func(row store.Scanner) (bool, error) {
 			var seq, state int64
@@ -132,7 +131,7 @@ func (s *Store) addChildren(ctx context.Context, all []TagPeriod) error {
 			if err := row.Scan(&seq, &digest, &state, &indexed, &number); err != nil {
 				return false, err
 			}
-			all[at[seq]].add(digest, state, indexed, number)
+			periods[indexes[seq]].add(digest, state, indexed, number)
 			return false, nil
 		})
 }

@@ -26,7 +26,9 @@ func TestPlans(t *testing.T) {
 			plantest.Insert(t, db, "manifests", rows...)
 			var images [][]any
 			for i := range 1000 {
-				images = append(images, []any{store.Segment(repo), fmt.Sprintf("d%d", i), store.Segment(org), string(repo), nil, 0, "", 0, 0, 0, nil, 0})
+				images = append(images, []any{
+					store.Segment(repo), fmt.Sprintf("d%d", i), store.Segment(org), string(repo), nil, 0, "", 0, 0, 0, nil, 0,
+				})
 			}
 			plantest.Insert(t, db, "images", images...)
 		}
@@ -41,7 +43,7 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// searched are the shapes of a search for the beginning of a digest.
+// searched returns the shapes of a search for the beginning of a digest.
 func searched(repo resource.UID) (all []plantest.Shape) {
 	add := func(name, index string, args []any, text string) {
 		all = append(all, plantest.Shape{Name: name, Index: index, Text: text, Args: args})
@@ -55,7 +57,7 @@ func searched(repo resource.UID) (all []plantest.Shape) {
 	return all
 }
 
-// tagged is the shape of what is told about images. A repo may have very many tags.
+// tagged returns the shape of reading the tags of images. A repo may have very many tags.
 func tagged(db *store.DB) plantest.Shape {
 	text, args := selectImageTags(db.Engine, []int64{1, 2, 3})
 	return plantest.Shape{Name: "tags of images", Index: "tags_parent_digest", Text: text, Args: args}

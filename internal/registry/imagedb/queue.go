@@ -13,37 +13,39 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Images wait to be inspected in a queue that all replicas take from. One that was just
-// pushed comes before those that are inspected again. Within a rank one organization is
-// served after the other, so that nobody waits for all of another's images.
+// Images wait for their inspection in a queue that all replicas share. Images that were just pushed come before
+// images that are inspected again. Within a rank the queue takes organizations in turns, so that one with many
+// images does not delay the others.
 
-// A QueuedImage is an image that somebody has taken from the queue.
+// A QueuedImage is an image that a replica has taken from the queue.
 type QueuedImage struct {
 	Repo   resource.UID
 	Digest string
-	Tries  int  // how often it was taken, this time included
-	Again  bool // it was not just pushed
+	Tries  int  // number of times that it was taken, including this time
+	Again  bool // it was inspected before, or was not inspected when it was pushed
 
-	Platform string // as SettleImage stores it; "" changes nothing
+	Platform string // the platform that SettleImage stores; "" keeps the stored one
 
 	root, due int64
 }
 
-// ReserveImage finds the next image of the queue and keeps it from others for a time. It
-// is of another organization than the last one if any has an image there. It reports
-// false if nothing is due.
-func (s *Store) ReserveImage(ctx context.Context, last *QueuedImage, life time.Duration) (q QueuedImage, ok bool, _ error) {
+// ReserveImage takes the next image from the queue and leases it for a time. If several organizations have
+// images in the queue, it takes one of another organization than last. It reports false if nothing is due.
+func (s *Store) ReserveImage(
+	ctx context.Context, last *QueuedImage, life time.Duration,
+) (q QueuedImage, ok bool, _ error) {
 	var after int64
 	if last != nil {
 		after = last.root
 	}
-	for range 8 { // others may be faster
+	for range 8 { // another replica may take the same image first
 		found, err := s.nextImage(ctx, after, &q)
 		if err != nil || !found {
 			return q, false, err
 		}
 		n, err := s.Exec(ctx, `UPDATE images SET due_ms = `+s.Engine.Clock+` + $4, tries = tries + 1
-			WHERE repo = $1 AND digest = $2 AND due_ms = $3`, store.Segment(q.Repo), q.Digest, q.due, life.Milliseconds())
+			WHERE repo = $1 AND digest = $2 AND due_ms = $3`,
+			store.Segment(q.Repo), q.Digest, q.due, life.Milliseconds())
 		if err != nil || n == 1 {
 			q.Tries++
 			return q, err == nil, err
@@ -53,8 +55,7 @@ func (s *Store) ReserveImage(ctx context.Context, last *QueuedImage, life time.D
 	return q, false, nil
 }
 
-// nextImage finds what is due: the lowest rank first, then the organization that follows
-// the one given.
+// nextImage finds an image that is due: in the lowest rank, of the next organization after the given one.
 func (s *Store) nextImage(ctx context.Context, after int64, q *QueuedImage) (bool, error) {
 	for rank := range registrydb.Ranks {
 		for _, roots := range []string{`root > $2`, `root <= $2`} {
@@ -69,14 +70,14 @@ func (s *Store) nextImage(ctx context.Context, after int64, q *QueuedImage) (boo
 	return false, nil
 }
 
-// KeepImage keeps an image from others for a longer time.
+// KeepImage extends the lease of an image.
 func (s *Store) KeepImage(ctx context.Context, q QueuedImage, life time.Duration) error {
 	_, err := s.Exec(ctx, `UPDATE images SET due_ms = `+s.Engine.Clock+` + $4 WHERE repo = $1 AND digest = $2
 		AND tries = $3 AND due_ms IS NOT NULL`, store.Segment(q.Repo), q.Digest, q.Tries, life.Milliseconds())
 	return err
 }
 
-// PostponeImage puts an image back into the queue for later, with the reason.
+// PostponeImage returns an image to the queue, due after wait, and stores the reason.
 func (s *Store) PostponeImage(ctx context.Context, q QueuedImage, wait time.Duration, reason string) error {
 	_, err := s.Exec(ctx, `UPDATE images SET due_ms = `+s.Engine.Clock+` + $4, reason = $5, tries = 0 WHERE repo = $1
 		AND digest = $2 AND tries = $3 AND due_ms IS NOT NULL`, store.Segment(q.Repo), q.Digest, q.Tries,
@@ -84,29 +85,28 @@ func (s *Store) PostponeImage(ctx context.Context, q QueuedImage, wait time.Dura
 	return err
 }
 
-// SettleImage takes an image out of the queue and says what came of it, as of a version
-// of the extractors. When it was first indexed stays.
+// SettleImage removes an image from the queue and stores the result of its inspection, with the version of the
+// extractors. The time at which it was first indexed does not change.
 func (t Tx) SettleImage(
 	ctx context.Context, q QueuedImage, state registry.ImageState, reason string, extractors int,
 ) error {
-	now := store.MS(t.DB.Time())
+	updated := store.MS(t.DB.Time())
 	var indexed *int64
 	if state == registry.ImageIndexed {
-		indexed = &now
+		indexed = &updated
 	}
 	if err := t.Later(ctx, `UPDATE images SET due_ms = NULL, tries = 0, state = $3, reason = $4, extractors = $5,
 		update_ms = $6, platform = CASE WHEN $7 = '' THEN platform ELSE $7 END, indexed_ms = coalesce(indexed_ms, $8)
-		WHERE repo = $1 AND digest = $2`, store.Segment(q.Repo), q.Digest, int(state), reason, extractors, now, q.Platform,
-		indexed); err != nil {
+		WHERE repo = $1 AND digest = $2`, store.Segment(q.Repo), q.Digest, int(state), reason, extractors, updated,
+		q.Platform, indexed); err != nil {
 		return err
 	}
 	return t.queueAttached(ctx, q)
 }
 
-// HoldImage holds an image and its manifest until the commit. It reports false if either
-// is gone.
+// HoldImage locks an image and holds its manifest until the commit. It reports false if either is gone.
 //
-// Everybody locks in one order: manifest, image, inspection, chunks from the lowest on.
+// All transactions lock in one order: manifest, image, inspection, chunks in rising order.
 func (t Tx) HoldImage(ctx context.Context, q QueuedImage) (bool, error) {
 	for _, text := range []string{
 		`SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2` + t.DB.Engine.ForShare,
@@ -124,36 +124,36 @@ func (t Tx) HoldImage(ctx context.Context, q QueuedImage) (bool, error) {
 	return true, nil
 }
 
-// QueueLength returns how many images wait to be inspected, or 10,000 if there are more.
+// QueueLength returns the number of images in the queue, at most 10,000.
 func (s *Store) QueueLength(ctx context.Context) (n int64, _ error) {
 	const most = 10_000
-	err := s.Row(ctx, `SELECT count(*) FROM (SELECT 1 FROM images WHERE due_ms IS NOT NULL LIMIT $1) AS q`, []any{most}, &n)
+	err := s.Row(ctx, `SELECT count(*) FROM (SELECT 1 FROM images WHERE due_ms IS NOT NULL LIMIT $1) AS q`,
+		[]any{most}, &n)
 	return n, err
 }
 
-// sweepBatch is how many rows one transaction of a sweep changes.
+// sweepBatch is the number of rows that one transaction of a sweep changes.
 const sweepBatch = 200
 
-// SweepImages queues images that the version before this one has pushed, or that were
-// there before images were inspected; forgets those whose manifest that version has
-// deleted; and queues those that older extractors have read. It returns how many there
-// were.
+// SweepImages queues images that are not known: an older version of the server stored them. It forgets images
+// whose manifest an older version deleted, and queues images that older extractors inspected. It returns the
+// number of images that it changed.
 func (s *Store) SweepImages(ctx context.Context, extractors int) (n int, err error) {
 	return repeat(ctx, extractors, s.queueUnseen, s.forgetStale, s.queueOutdated)
 }
 
-// repeat repeats each of the steps of a sweep until nothing is left to do.
+// repeat runs each step of a sweep until it changes fewer rows than sweepBatch, and returns the sum of the changes.
 func repeat(
 	ctx context.Context, version int, steps ...func(_ context.Context, version int) (int, error),
 ) (n int, err error) {
 	for _, step := range steps {
 		for {
-			did, err := step(ctx, version)
-			n += did
+			changed, err := step(ctx, version)
+			n += changed
 			if err != nil {
 				return n, err
 			}
-			if did < sweepBatch {
+			if changed < sweepBatch {
 				break
 			}
 		}
@@ -166,18 +166,19 @@ func (s *Store) queueUnseen(ctx context.Context, _ int) (int, error) {
 		repo   resource.UID
 		digest string
 	}
-	quoted := func(all []string) string { return `'` + strings.Join(all, `', '`) + `'` }
-	all, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (u unseen, err error) {
+	quoted := func(types []string) string { return `'` + strings.Join(types, `', '`) + `'` }
+	images, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (u unseen, err error) {
 		err = row.Scan(&u.repo, &u.digest)
 		return u, err
 	}, `SELECT r.uid, m.digest FROM manifests AS m JOIN repos AS r ON r.seg = m.repo WHERE m.subject = ''
-		AND m.media_type IN (`+quoted(registry.ImageManifests)+`) AND m.artifact_type IN (`+quoted(registry.ImageConfigs)+`)
+		AND m.media_type IN (`+quoted(registry.ImageManifests)+`)
+		AND m.artifact_type IN (`+quoted(registry.ImageConfigs)+`)
 		AND NOT EXISTS (SELECT 1 FROM images AS i WHERE i.repo = m.repo AND i.digest = m.digest) LIMIT $1`, sweepBatch)
-	if err != nil || len(all) == 0 {
+	if err != nil || len(images) == 0 {
 		return 0, err
 	}
-	return len(all), s.write(ctx, func(t Tx) error {
-		for _, u := range all {
+	return len(images), s.write(ctx, func(t Tx) error {
+		for _, u := range images {
 			if err := registrydb.In(t.Tx).EnqueueImage(ctx, u.repo, u.digest, registrydb.RankAgain); err != nil {
 				return err
 			}
@@ -211,12 +212,12 @@ func (s *Store) forgetStale(ctx context.Context, _ int) (int, error) {
 	return n, nil
 }
 
-// forgetUnlessPushed forgets an image whose manifest was gone, and has not come back
-// since. If it comes back in this moment, the next sweep queues it.
+// forgetUnlessPushed forgets an image without a manifest, unless the manifest was pushed again. If it is pushed
+// at the same moment, the next sweep queues it.
 func (t Tx) forgetUnlessPushed(ctx context.Context, repo resource.UID, digest string) error {
-	there, err := store.ReadColumn[int](ctx, t.Rows,
+	manifests, err := store.ReadColumn[int](ctx, t.Rows,
 		`SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.ForShare, store.Segment(repo), digest)
-	if err != nil || len(there) > 0 {
+	if err != nil || len(manifests) > 0 {
 		return err
 	}
 	return registrydb.In(t.Tx).ForgetImages(ctx, repo, digest)
@@ -224,6 +225,7 @@ func (t Tx) forgetUnlessPushed(ctx context.Context, repo resource.UID, digest st
 
 func (s *Store) queueOutdated(ctx context.Context, extractors int) (int, error) {
 	n, err := s.Exec(ctx, `UPDATE images SET due_ms = `+s.Engine.Clock+`, rank = $2, tries = 0 WHERE (repo, digest) IN (
-		SELECT repo, digest FROM images WHERE extractors < $1 AND due_ms IS NULL LIMIT $3)`, extractors, registrydb.RankAgain, sweepBatch)
+		SELECT repo, digest FROM images WHERE extractors < $1 AND due_ms IS NULL LIMIT $3)`,
+		extractors, registrydb.RankAgain, sweepBatch)
 	return int(n), err
 }

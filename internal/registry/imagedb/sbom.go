@@ -12,20 +12,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// The documents that are attached to an image are looked through whenever one arrives or
-// goes: all of them again, so that it does not matter in which order that is noticed. The
-// row of the image is the queue, beside that of inspecting the image itself.
+// Whenever a document is attached to an image or removed from it, all documents of the image are read again, so
+// that the order of the changes does not matter. The columns sbom_* of the row of the image form this second
+// queue.
 
-// attachedTo is a condition on images: that something may be attached to one. $3 to $5 are
-// the tags for it.
+// attachedTo is the SQL condition that documents may be attached to an image. $3 to $5 are the tags that attach them.
 const attachedTo = `(EXISTS (SELECT 1 FROM manifests AS a WHERE a.repo = images.repo AND a.subject = images.digest
-	AND a.subject <> '') OR EXISTS (SELECT 1 FROM manifest_refs AS r WHERE r.repo = images.repo AND r.child = images.digest)
+	AND a.subject <> '')
+	OR EXISTS (SELECT 1 FROM manifest_refs AS r WHERE r.repo = images.repo AND r.child = images.digest)
 	OR EXISTS (SELECT 1 FROM image_sboms AS s WHERE s.repo = images.repo AND s.image = images.digest)
 	OR EXISTS (SELECT 1 FROM tags AS g WHERE g.parent = images.repo AND g.name IN ($3, $4, $5)))`
 
-// queueAttached has the documents of an image that was just inspected looked through, if
-// there are any: those that came before the image were not queued, and what they say is
-// told by what the image has.
+// queueAttached queues the documents of an image that was just inspected, if there are any. Documents that were
+// attached before the image was known could not be queued, and reading them depends on the packages of the
+// image.
 func (t Tx) queueAttached(ctx context.Context, q QueuedImage) error {
 	tag := strings.Replace(q.Digest, ":", "-", 1)
 	return t.Later(ctx, `UPDATE images SET sbom_due_ms = CASE WHEN `+attachedTo+` THEN `+t.DB.Engine.Clock+`
@@ -33,14 +33,15 @@ func (t Tx) queueAttached(ctx context.Context, q QueuedImage) error {
 		store.Segment(q.Repo), q.Digest, tag, tag+".att", tag+".sbom", registry.SBOMReader)
 }
 
-// ReserveSBOMs finds the next image whose documents are to be looked through, and keeps it
-// from others for a time, as ReserveImage does.
-func (s *Store) ReserveSBOMs(ctx context.Context, last *QueuedImage, life time.Duration) (q QueuedImage, ok bool, _ error) {
+// ReserveSBOMs is ReserveImage for the queue of images whose documents must be read.
+func (s *Store) ReserveSBOMs(
+	ctx context.Context, last *QueuedImage, life time.Duration,
+) (q QueuedImage, ok bool, _ error) {
 	var after int64
 	if last != nil {
 		after = last.root
 	}
-	for range 8 { // others may be faster
+	for range 8 { // another replica may take the same image first
 		found, err := s.nextSBOMs(ctx, after, &q)
 		if err != nil || !found {
 			return q, false, err
@@ -54,7 +55,7 @@ func (s *Store) ReserveSBOMs(ctx context.Context, last *QueuedImage, life time.D
 	return q, false, nil
 }
 
-// nextSBOMs finds what is due, in the order of nextImage.
+// nextSBOMs finds an image that is due, in the order of nextImage.
 func (s *Store) nextSBOMs(ctx context.Context, after int64, q *QueuedImage) (bool, error) {
 	for rank := range registrydb.Ranks {
 		for _, roots := range []string{`root > $2`, `root <= $2`} {
@@ -69,13 +70,13 @@ func (s *Store) nextSBOMs(ctx context.Context, after int64, q *QueuedImage) (boo
 	return false, nil
 }
 
-// KeepSBOMs keeps an image that ReserveSBOMs has returned from others for a longer time, and
-// returns it. It reports false if its documents have changed since.
+// KeepSBOMs extends the lease of an image that ReserveSBOMs returned, and returns the image with the new lease. It
+// reports false if the documents have changed since.
 func (s *Store) KeepSBOMs(ctx context.Context, q QueuedImage, life time.Duration) (QueuedImage, bool, error) {
 	err := s.write(ctx, func(t Tx) error {
 		return t.Row(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+` + $4 WHERE repo = $1 AND digest = $2
-			AND sbom_due_ms = $3 RETURNING sbom_due_ms`, []any{store.Segment(q.Repo), q.Digest, q.due, life.Milliseconds()},
-			&q.due)
+			AND sbom_due_ms = $3 RETURNING sbom_due_ms`,
+			[]any{store.Segment(q.Repo), q.Digest, q.due, life.Milliseconds()}, &q.due)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return q, false, nil
@@ -83,31 +84,31 @@ func (s *Store) KeepSBOMs(ctx context.Context, q QueuedImage, life time.Duration
 	return q, err == nil, err
 }
 
-// PostponeSBOMs has the documents of an image looked through later.
+// PostponeSBOMs returns an image to the queue, due after wait.
 func (s *Store) PostponeSBOMs(ctx context.Context, q QueuedImage, wait time.Duration) error {
 	_, err := s.Exec(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+` + $4 WHERE repo = $1 AND digest = $2
 		AND sbom_due_ms = $3`, store.Segment(q.Repo), q.Digest, q.due, wait.Milliseconds())
 	return err
 }
 
-// SettleSBOMs takes an image that is held out of the queue of those whose documents are
-// looked through. It reports false if the documents have changed
-// since the image was reserved, or if it was reserved again: then another look counts.
+// SettleSBOMs removes an image that the transaction holds from the queue. It reports false, and the caller must
+// discard its results, if the documents have changed since the image was reserved or if it was reserved again.
 func (t Tx) SettleSBOMs(ctx context.Context, q QueuedImage) (bool, error) {
 	n, err := t.Exec(ctx, `UPDATE images SET sbom_due_ms = NULL, sbom_reader = $4, platform = $5 WHERE repo = $1
 		AND digest = $2 AND sbom_due_ms = $3`, store.Segment(q.Repo), q.Digest, q.due, registry.SBOMReader, q.Platform)
 	return n == 1, err
 }
 
-// queueUnread queues images whose documents were not looked through, or by an older version,
-// behind those that are pushed.
+// queueUnread queues images whose documents were never read, or were read by an older version of the reader, with the
+// rank behind images that were just pushed.
 func (s *Store) queueUnread(ctx context.Context, reader int) (int, error) {
 	n, err := s.Exec(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+`, sbom_rank = $2 WHERE (repo, digest) IN (
-		SELECT repo, digest FROM images WHERE sbom_reader < $1 AND sbom_due_ms IS NULL LIMIT $3)`, reader, registrydb.RankAgain, sweepBatch)
+		SELECT repo, digest FROM images WHERE sbom_reader < $1 AND sbom_due_ms IS NULL LIMIT $3)`,
+		reader, registrydb.RankAgain, sweepBatch)
 	return int(n), err
 }
 
-// forgetSBOMs removes what is left of SBOMs of images that the version before has deleted.
+// forgetSBOMs removes the SBOMs of images that an older version deleted.
 func (s *Store) forgetSBOMs(ctx context.Context, _ int) (int, error) {
 	n, err := s.Exec(ctx, `DELETE FROM image_sboms WHERE (repo, image, manifest) IN (SELECT s.repo, s.image, s.manifest
 		FROM image_sboms AS s WHERE NOT EXISTS (SELECT 1 FROM images AS i WHERE i.repo = s.repo AND i.digest = s.image)
@@ -115,7 +116,7 @@ func (s *Store) forgetSBOMs(ctx context.Context, _ int) (int, error) {
 	return int(n), err
 }
 
-// queueLost queues images whose documents the version before has deleted.
+// queueLost queues images with documents that an older version deleted.
 func (s *Store) queueLost(ctx context.Context, _ int) (int, error) {
 	n, err := s.Exec(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+`, sbom_rank = $1 WHERE sbom_due_ms IS NULL
 		AND (repo, digest) IN (SELECT s.repo, s.image FROM image_sboms AS s WHERE NOT EXISTS (SELECT 1 FROM manifests AS m
@@ -123,17 +124,16 @@ func (s *Store) queueLost(ctx context.Context, _ int) (int, error) {
 	return int(n), err
 }
 
-// SweepSBOMs queues images whose documents were not looked through by this version of the
-// reader, and those of which the version before this one has deleted documents. It returns
-// how many there were.
+// SweepSBOMs queues images whose documents this version of the reader has not read, and images with documents that an
+// older version of the server deleted. It returns the number of rows that it changed.
 func (s *Store) SweepSBOMs(ctx context.Context, reader int) (n int, err error) {
 	return repeat(ctx, reader, s.queueUnread, s.forgetSBOMs, s.queueLost)
 }
 
-// SBOMQueueLength returns how many images wait for their documents to be looked through, or
-// 10,000 if there are more.
+// SBOMQueueLength returns the number of images whose documents wait to be read, at most 10,000.
 func (s *Store) SBOMQueueLength(ctx context.Context) (n int64, _ error) {
 	const most = 10_000
-	err := s.Row(ctx, `SELECT count(*) FROM (SELECT 1 FROM images WHERE sbom_due_ms IS NOT NULL LIMIT $1) AS q`, []any{most}, &n)
+	err := s.Row(ctx, `SELECT count(*) FROM (SELECT 1 FROM images WHERE sbom_due_ms IS NOT NULL LIMIT $1) AS q`,
+		[]any{most}, &n)
 	return n, err
 }

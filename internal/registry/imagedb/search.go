@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	maxDigests    = 20   // different digests with one beginning that a search looks at
-	maxCandidates = 1000 // manifests of an organization, or of a digest, that it looks at
+	maxDigests    = 20   // different digests that a search reads
+	maxCandidates = 1000 // manifests that a search reads, per organization and per digest
 )
 
 // A RepoManifest names a manifest of a repo.
@@ -20,29 +20,28 @@ type RepoManifest struct {
 	Digest string
 }
 
-// SearchManifests returns up to n manifests in reach whose digest begins with a text, in
-// the order of digests and repos. The text has the algorithm and enough digits that few
-// digests have the same beginning.
+// SearchManifests returns up to n manifests in reach whose digest begins with prefix, in the order of digests
+// and repos. The prefix has the algorithm and so many digits that few digests begin with it.
 //
-// Images are found by their organization, so that others who have the same image do not
-// count. Other manifests, such as indexes and signatures, are found by their digest, and
-// missed if more than maxCandidates repos of the installation have the same one.
+// Images are found in an index by organization, so that the same images of other organizations do not matter. Other
+// manifests, such as indexes and signatures, are found by their digest. They can be missed if more than maxCandidates
+// repos of the installation have the same manifest.
 func (s *Store) SearchManifests(ctx context.Context, r store.Reach, prefix string, n int) ([]RepoManifest, error) {
-	var all []RepoManifest
+	var found []RepoManifest
 	for _, org := range rootsOf(r.Under) {
 		args, text := imagesBeginning(org, prefix)
-		some, err := store.ReadAll(ctx, s.Rows, scanRepoManifest, text, args...)
+		images, err := store.ReadAll(ctx, s.Rows, scanRepoManifest, text, args...)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
+		found = append(found, images...)
 	}
-	digest := prefix // the text itself is a digest or less than every digest that begins with it
+	digest := prefix // sorts before every longer digest that begins with it
 	for range maxDigests {
 		args, text := nextDigest(digest, prefix, digest == prefix)
 		next, err := store.ReadColumn[string](ctx, s.Rows, text, args...)
 		if err != nil || len(next) == 0 {
-			return firstInReach(all, r, n), err
+			return firstInReach(found, r, n), err
 		}
 		digest = next[0]
 		args, text = holdersOf(digest)
@@ -51,31 +50,31 @@ func (s *Store) SearchManifests(ctx context.Context, r store.Reach, prefix strin
 			return nil, err
 		}
 		for _, uid := range repos {
-			all = append(all, RepoManifest{uid, digest})
+			found = append(found, RepoManifest{uid, digest})
 		}
-		if len(digest) == len(prefix) { // the text was a whole digest
+		if len(digest) == len(prefix) { // the prefix is a complete digest
 			break
 		}
 	}
-	return firstInReach(all, r, n), nil
+	return firstInReach(found, r, n), nil
 }
 
 func scanRepoManifest(row store.Scanner) (m RepoManifest, _ error) {
 	return m, row.Scan(&m.Repo, &m.Digest)
 }
 
-// firstInReach returns the first n of the manifests that are in reach, each once.
-func firstInReach(all []RepoManifest, r store.Reach, n int) []RepoManifest {
-	all = slices.DeleteFunc(all, func(m RepoManifest) bool { return !store.Covered(r.Under, m.Repo) })
-	slices.SortFunc(all, func(a, b RepoManifest) int {
+// firstInReach sorts manifests and returns the first n that are in reach, without duplicates. It changes found.
+func firstInReach(found []RepoManifest, r store.Reach, n int) []RepoManifest {
+	found = slices.DeleteFunc(found, func(m RepoManifest) bool { return !store.Covered(r.Under, m.Repo) })
+	slices.SortFunc(found, func(a, b RepoManifest) int {
 		return cmp.Or(cmp.Compare(a.Digest, b.Digest), cmp.Compare(a.Repo, b.Repo))
 	})
-	all = slices.Compact(all)
-	return all[:min(n, len(all))]
+	found = slices.Compact(found)
+	return found[:min(n, len(found))]
 }
 
-// imagesBeginning selects images of an organization by the beginning of their digest: 'g'
-// is greater than every digit.
+// imagesBeginning selects images of an organization whose digest begins with prefix. 'g' sorts after every
+// hexadecimal digit.
 func imagesBeginning(org int64, prefix string) (args []any, text string) {
 	return []any{org, prefix, prefix + "g", maxCandidates}, `SELECT i.uid, i.digest FROM images AS i
 		WHERE i.root = $1 AND i.digest >= $2 AND i.digest < $3
@@ -83,8 +82,8 @@ func imagesBeginning(org int64, prefix string) (args []any, text string) {
 		ORDER BY i.digest LIMIT $4`
 }
 
-// nextDigest selects the digest of a manifest that follows one, which may be the first
-// itself, among those with one beginning. It passes over all others that have the same.
+// nextDigest selects the next digest after a digest among the digests that begin with prefix, or that digest
+// itself if first is set. It skips the other manifests with the same digest.
 func nextDigest(after, prefix string, first bool) (args []any, text string) {
 	than := ">"
 	if first {
@@ -96,6 +95,6 @@ func nextDigest(after, prefix string, first bool) (args []any, text string) {
 
 // holdersOf selects repos that have a manifest.
 func holdersOf(digest string) (args []any, text string) {
-	return []any{digest, maxCandidates}, `SELECT (SELECT r.uid FROM repos AS r WHERE r.seg = m.repo) FROM manifests AS m
-		WHERE m.digest = $1 LIMIT $2`
+	return []any{digest, maxCandidates}, `SELECT (SELECT r.uid FROM repos AS r WHERE r.seg = m.repo)
+		FROM manifests AS m WHERE m.digest = $1 LIMIT $2`
 }

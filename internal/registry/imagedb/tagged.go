@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A TaggedImage is an image that a tag of its repo stands for now, directly or through an
-// index.
+// A TaggedImage is an image that a tag of its repo points to, directly or through an index.
 type TaggedImage struct {
 	Repo   resource.UID
 	Digest string
@@ -22,13 +21,13 @@ type TaggedImage struct {
 	Number int64 // -1 if it has none
 }
 
-// TaggedImages returns the images in groups and repos that a tag stands for, each once. What
-// turned out to be no image is among them if SBOMs are attached to it. It returns
-// fault.FailedPrecondition if there are more than most.
+// TaggedImages returns the images in groups and repos that a tag points to, each once. A manifest that turned
+// out not to be an image is included if SBOMs are attached to it. It returns fault.FailedPrecondition if there
+// are more than most.
 func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int) ([]TaggedImage, error) {
 	t := taggedImages{most: most, seen: map[imageKey]bool{}, repos: map[int64][]int{}}
 	for _, root := range under {
-		var others []int64 // tags of what is not an image: an index, or something else
+		var indexes []int64 // segments of the tags that point to no image, but perhaps to an index
 		below, above := registrydb.Below(root)
 		err := s.Rows(ctx, `SELECT t.seg, t.parent, t.digest, i.state, i.number FROM tags AS t LEFT JOIN images AS i
 			ON i.repo = t.parent AND i.digest = t.digest WHERE t.uid > $1 AND t.uid < $2`, []any{below, above},
@@ -36,7 +35,7 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 				var tag int64
 				found, err := t.scan(row, &tag)
 				if !found {
-					others = append(others, tag)
+					indexes = append(indexes, tag)
 				}
 				return false, err
 			})
@@ -47,7 +46,7 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 		err = s.Rows(ctx, fmt.Sprintf(`SELECT t.seg, i.repo, i.digest, i.state, i.number FROM %s AS s CROSS JOIN tags AS t
 			CROSS JOIN manifest_refs AS r CROSS JOIN images AS i WHERE t.seg = s.v AND r.repo = t.parent
 			AND r.digest = t.digest AND r.child IS NOT NULL AND i.repo = r.repo AND i.digest = r.child`,
-			s.Engine.Unnest(&q, others)), q.Args, func(row store.Scanner) (bool, error) {
+			s.Engine.Unnest(&q, indexes)), q.Args, func(row store.Scanner) (bool, error) {
 			var tag int64
 			_, err := t.scan(row, &tag)
 			return false, err
@@ -56,17 +55,17 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 			return nil, err
 		}
 	}
-	return t.all, s.nameRepos(ctx, t)
+	return t.images, s.nameRepos(ctx, t)
 }
 
-// nameRepos sets the repos of images. There are fewer of them than images.
+// nameRepos sets the repos of images. It reads each repo once, because there are fewer repos than images.
 func (s *Store) nameRepos(ctx context.Context, t taggedImages) error {
 	q := store.Query{Engine: s.Engine}
 	repos, err := store.ReadMap[int64, resource.UID](ctx, s.Rows, fmt.Sprintf(`SELECT r.seg, r.uid FROM %s AS s
 		CROSS JOIN repos AS r WHERE r.seg = s.v`, s.Engine.Unnest(&q, slices.Collect(maps.Keys(t.repos)))), q.Args...)
-	for repo, of := range t.repos {
-		for _, i := range of {
-			t.all[i].Repo = repos[repo]
+	for repo, indexes := range t.repos {
+		for _, i := range indexes {
+			t.images[i].Repo = repos[repo]
 		}
 	}
 	return err
@@ -78,16 +77,16 @@ type imageKey struct {
 	digest string
 }
 
-// taggedImages are images as they are read.
+// taggedImages collects images from rows.
 type taggedImages struct {
-	most int
-	seen map[imageKey]bool
-	all  []TaggedImage
+	most   int
+	seen   map[imageKey]bool
+	images []TaggedImage
 
-	repos map[int64][]int // indexes in all, by repo
+	repos map[int64][]int // indexes in images, by the segment of the repo
 }
 
-// scan adds the image of a row. It reports false if the row has none.
+// scan adds the image of a row. It reports false if the row has no image.
 func (t *taggedImages) scan(row store.Scanner, tag *int64) (bool, error) {
 	var key imageKey
 	var state, number *int64
@@ -97,7 +96,7 @@ func (t *taggedImages) scan(row store.Scanner, tag *int64) (bool, error) {
 	if t.seen[key] || registry.ImageState(*state) == registry.ImageNone && number == nil {
 		return true, nil
 	}
-	if len(t.all) >= t.most {
+	if len(t.images) >= t.most {
 		return true, TooManyImages(t.most)
 	}
 	t.seen[key] = true
@@ -105,12 +104,12 @@ func (t *taggedImages) scan(row store.Scanner, tag *int64) (bool, error) {
 	if number != nil {
 		i.Number = *number
 	}
-	t.repos[key.repo] = append(t.repos[key.repo], len(t.all))
-	t.all = append(t.all, i)
+	t.repos[key.repo] = append(t.repos[key.repo], len(t.images))
+	t.images = append(t.images, i)
 	return true, nil
 }
 
-// TooManyImages is the error for a question about more images than one may be about.
+// TooManyImages returns the error for a request about more images than the limit.
 func TooManyImages(most int) error {
-	return fault.Unmet("TOO_MANY_IMAGES", "tags stand for more than %d images here; ask for a group or repo below", most)
+	return fault.Unmet("TOO_MANY_IMAGES", "tags point to more than %d images here; ask for a group or repo below", most)
 }

@@ -7,19 +7,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// NoteLostPulls records that records of pulls were lost.
+// NoteLostPulls stores that n records of pulls were lost now.
 func (s *Store) NoteLostPulls(ctx context.Context, n int64) error {
 	_, err := s.Exec(ctx, `INSERT INTO pull_losses (n, at_ms) VALUES ($1, $2)`, n, store.MS(s.Time()))
 	return err
 }
 
-// PullsLost reports whether records of pulls were lost since a time, and when they last
-// were.
+// PullsLost reports whether records of pulls were lost since a time, and returns the time of the last loss.
 func (s *Store) PullsLost(ctx context.Context, since time.Time) (last time.Time, lost bool, _ error) {
-	var at *int64
-	err := s.Row(ctx, `SELECT max(at_ms) FROM pull_losses WHERE at_ms >= $1`, []any{store.MS(since)}, &at)
-	if err != nil || at == nil {
+	var ms *int64
+	err := s.Row(ctx, `SELECT max(at_ms) FROM pull_losses WHERE at_ms >= $1`, []any{store.MS(since)}, &ms)
+	if err != nil || ms == nil {
 		return last, false, err
 	}
-	return store.FromMS(*at), true, nil
+	return store.FromMS(*ms), true, nil
 }

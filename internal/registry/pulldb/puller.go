@@ -10,61 +10,62 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Pullers returns who has pulled the images with these numbers since a time, and when each
-// did last. The identity of those who need none is "".
+// Pullers returns the identities that have pulled one of the images with these numbers since a time, with the time of
+// the last pull of each. Anonymous pulls have the identity "".
 func (s *Store) Pullers(ctx context.Context, numbers []int64, since time.Time) (map[resource.UID]time.Time, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT p.identity, max(p.create_ms) FROM %s AS s CROSS JOIN images AS i CROSS JOIN pulls AS p
 		WHERE i.number = s.v AND p.digest = i.digest AND p.uid >= i.uid || '/' AND p.uid < i.uid || '0' AND NOT p.push
 		AND p.create_ms >= %s GROUP BY p.identity`, s.Engine.Unnest(&q, numbers), q.Arg(store.MS(since)))
-	all := map[resource.UID]time.Time{}
-	return all, s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+	last := map[resource.UID]time.Time{}
+	return last, s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var identity resource.UID
-		var at int64
-		err := row.Scan(&identity, &at)
-		all[identity] = store.FromMS(at)
+		var ms int64
+		err := row.Scan(&identity, &ms)
+		last[identity] = store.FromMS(ms)
 		return false, err
 	})
 }
 
-// A PullerSearch asks who of an organization has pulled one of many images, of which the
-// caller has too many to look for the pulls of each. It looks at each identity's pulls
-// from the last one back, until it finds one.
+// A PullerSearch finds the identities that have pulled one of the images that Has selects from an organization.
+// It is for more images than Pullers can look up one by one: it reads the pulls of each identity, the newest
+// first, until it finds a selected image.
 type PullerSearch struct {
 	Root  resource.UID
 	Since time.Time
 	Has   func(number int64) bool
-	Most  int // records to look at
+	Most  int // records to read
 }
 
-// SearchPullers is like Pullers. It reports false if it has looked at too many records
-// before it was done.
-func (s *Store) SearchPullers(ctx context.Context, f PullerSearch) (all map[resource.UID]time.Time, done bool, _ error) {
-	all = map[resource.UID]time.Time{}
+// SearchPullers returns the identities that f finds, with the time of the last pull of each. It reports false if it
+// stopped after f.Most records.
+func (s *Store) SearchPullers(
+	ctx context.Context, f PullerSearch,
+) (found map[resource.UID]time.Time, done bool, _ error) {
+	found = map[resource.UID]time.Time{}
 	identities, err := s.pullersFrom(ctx, f)
 	if err != nil {
 		return nil, false, err
 	}
 	left := f.Most
-	for some := range slices.Chunk(identities, 500) {
-		missing, err := s.lastPulls(ctx, f, some, all, &left)
+	for chunk := range slices.Chunk(identities, 500) {
+		missing, err := s.lastPulls(ctx, f, chunk, found, &left)
 		if err != nil {
 			return nil, false, err
 		}
 		for _, identity := range missing {
-			if err := s.allPulls(ctx, f, identity, all, &left); err != nil {
+			if err := s.allPulls(ctx, f, identity, found, &left); err != nil {
 				return nil, false, err
 			}
 		}
 		if left <= 0 {
-			return all, false, nil
+			return found, false, nil
 		}
 	}
-	return all, true, nil
+	return found, true, nil
 }
 
-// pullersFrom returns the identities that have ever pulled from an organization, by one
-// step in an index each.
+// pullersFrom returns the identities that have ever pulled from an organization. It takes one index lookup for each.
 func (s *Store) pullersFrom(ctx context.Context, f PullerSearch) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows, `WITH RECURSIVE who (identity) AS (
 			SELECT min(identity) FROM pulls WHERE a1 = $1
@@ -73,43 +74,47 @@ func (s *Store) pullersFrom(ctx context.Context, f PullerSearch) ([]string, erro
 		SELECT identity FROM who WHERE identity IS NOT NULL LIMIT $2`, store.Segment(f.Root), f.Most)
 }
 
-// newest is how many pulls of each identity are looked at together.
+// newest is the number of pulls of each identity that lastPulls reads.
 const newest = 16
 
 const pullsOfIdentity = ` FROM pulls AS p JOIN images AS i ON i.repo = p.parent AND i.digest = p.digest
 	WHERE p.a1 = $1 AND p.create_ms >= $2 AND NOT p.push AND p.identity = `
 
-// lastPulls looks at the newest pulls of identities. It returns those who have more, none
-// of which was found.
+// lastPulls searches the newest pulls of identities, and adds to found. It returns the identities that were not
+// found and may have more pulls.
 func (s *Store) lastPulls(
 	ctx context.Context, f PullerSearch, identities []string, found map[resource.UID]time.Time, left *int,
 ) (missing []string, _ error) {
 	seen := map[string]int{}
 	look := func(row store.Scanner) (bool, error) {
 		var identity string
-		var at int64
+		var ms int64
 		var number *int64
-		if err := row.Scan(&identity, &at, &number); err != nil {
+		if err := row.Scan(&identity, &ms, &number); err != nil {
 			return false, err
 		}
 		seen[identity]++
 		*left--
-		if last, ok := found[resource.UID(identity)]; number != nil && f.Has(*number) && (!ok || last.Before(store.FromMS(at))) {
-			found[resource.UID(identity)] = store.FromMS(at)
+		if number == nil || !f.Has(*number) {
+			return false, nil
+		}
+		if last, ok := found[resource.UID(identity)]; !ok || last.Before(store.FromMS(ms)) {
+			found[resource.UID(identity)] = store.FromMS(ms)
 		}
 		return false, nil
 	}
 	if s.Engine.Postgres {
 		q := store.Query{Engine: s.Engine, Args: []any{store.Segment(f.Root), store.MS(f.Since)}}
-		text := fmt.Sprintf(`SELECT s.v, l.create_ms, l.number FROM %s AS s CROSS JOIN LATERAL (SELECT p.create_ms, i.number%ss.v
-			ORDER BY p.create_ms DESC LIMIT %d) AS l`, s.Engine.Unnest(&q, identities), pullsOfIdentity, newest)
+		text := fmt.Sprintf(`SELECT s.v, l.create_ms, l.number FROM %s AS s
+			CROSS JOIN LATERAL (SELECT p.create_ms, i.number%ss.v ORDER BY p.create_ms DESC LIMIT %d) AS l`,
+			s.Engine.Unnest(&q, identities), pullsOfIdentity, newest)
 		if err := s.Rows(ctx, text, q.Args, look); err != nil {
 			return nil, err
 		}
 	} else {
+		text := `SELECT p.identity, p.create_ms, i.number` + pullsOfIdentity + `$3 ORDER BY p.create_ms DESC LIMIT $4`
 		for _, identity := range identities {
-			err := s.Rows(ctx, `SELECT p.identity, p.create_ms, i.number`+pullsOfIdentity+`$3 ORDER BY p.create_ms DESC LIMIT $4`,
-				[]any{store.Segment(f.Root), store.MS(f.Since), identity, newest}, look)
+			err := s.Rows(ctx, text, []any{store.Segment(f.Root), store.MS(f.Since), identity, newest}, look)
 			if err != nil {
 				return nil, err
 			}
@@ -123,32 +128,32 @@ func (s *Store) lastPulls(
 	return missing, nil
 }
 
-// allPulls looks at the pulls of an identity until it finds one.
+// allPulls searches all pulls of an identity, the newest first, until it finds a selected image.
 func (s *Store) allPulls(
 	ctx context.Context, f PullerSearch, identity string, found map[resource.UID]time.Time, left *int,
 ) error {
 	return s.Rows(ctx, `SELECT p.create_ms, i.number`+pullsOfIdentity+`$3 ORDER BY p.create_ms DESC`,
 		[]any{store.Segment(f.Root), store.MS(f.Since), identity}, func(row store.Scanner) (bool, error) {
-			var at int64
+			var ms int64
 			var number *int64
-			if err := row.Scan(&at, &number); err != nil {
+			if err := row.Scan(&ms, &number); err != nil {
 				return false, err
 			}
 			*left--
 			if number == nil || !f.Has(*number) {
 				return *left <= 0, nil
 			}
-			found[resource.UID(identity)] = store.FromMS(at)
+			found[resource.UID(identity)] = store.FromMS(ms)
 			return true, nil
 		})
 }
 
-// MixedPulls returns from how many of the repos several images were pulled since a time by
-// clients that are recorded together, so that nobody knows which.
+// MixedPulls returns how many of the repos have a record since a time that combines pulls of several images, so
+// that the pulled images are not known.
 func (s *Store) MixedPulls(ctx context.Context, repos []resource.UID, since time.Time) (n int, _ error) {
 	q := store.Query{Engine: s.Engine}
-	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s WHERE EXISTS (SELECT 1 FROM pulls AS p WHERE p.digest = ''
-		AND p.uid >= s.v || '/' AND p.uid < s.v || '0' AND NOT p.push AND p.create_ms >= %s)`, s.Engine.Unnest(&q, repos),
-		q.Arg(store.MS(since))), q.Args, &n)
+	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s WHERE EXISTS (SELECT 1 FROM pulls AS p
+		WHERE p.digest = '' AND p.uid >= s.v || '/' AND p.uid < s.v || '0' AND NOT p.push AND p.create_ms >= %s)`,
+		s.Engine.Unnest(&q, repos), q.Arg(store.MS(since))), q.Args, &n)
 	return n, err
 }

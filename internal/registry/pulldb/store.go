@@ -1,12 +1,12 @@
-// Package pulldb answers questions about recorded pulls: who has pulled what, how often, and whether records were lost.
-// Package registrydb records them.
+// Package pulldb answers questions about recorded pulls: who has pulled what, how often, and whether records
+// were lost. Package registrydb records them.
 package pulldb
 
 import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store is the part of a database that is about pulls. It is safe for concurrent use.
+// A Store reads the records of pulls. It is safe for concurrent use.
 type Store struct{ *store.DB }
 
 // New returns the store of pulls in a database.

@@ -9,26 +9,26 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// countedPulls is how many records of pulls of a manifest are counted at most.
+// countedPulls is the number of records of a manifest at which CountPulls stops.
 const countedPulls = 100
 
-// CountPulls returns how often a manifest of a repo was pulled since a time, and when last. It
-// stops counting at countedPulls records.
+// CountPulls returns how often a manifest of a repo was pulled since a time, and the time of the last pull. It
+// reads at most countedPulls records.
 func (s *Store) CountPulls(
 	ctx context.Context, repo resource.UID, digest string, since time.Time,
 ) (n int64, last time.Time, _ error) {
-	var at int64
+	var ms int64
 	err := s.Row(ctx, `SELECT coalesce(sum(1 + more), 0), coalesce(max(create_ms), 0) FROM (
 			SELECT more, create_ms FROM pulls WHERE parent = $1 AND digest = $2 AND create_ms >= $3 AND NOT push
 			ORDER BY create_ms DESC LIMIT $4) AS x`,
-		[]any{store.Segment(repo), digest, store.MS(since), countedPulls}, &n, &at)
-	if at > 0 {
-		last = store.FromMS(at)
+		[]any{store.Segment(repo), digest, store.MS(since), countedPulls}, &n, &ms)
+	if ms > 0 {
+		last = store.FromMS(ms)
 	}
 	return n, last, err
 }
 
-// A PullSum is how often an identity has pulled a manifest of a repo.
+// A PullSum is the number of pulls of a manifest of a repo by an identity.
 type PullSum struct {
 	Repo     resource.UID
 	Digest   string
@@ -37,9 +37,8 @@ type PullSum struct {
 	Last     time.Time
 }
 
-// PullSums returns who has pulled what from a repo, or from the repos of a group and below
-// it, since a time. At most n are returned. Pulls that were recorded without a digest are
-// left out.
+// PullSums returns up to n sums of the pulls since a time from a repo, or from the repos below a group. Records
+// without a digest are left out.
 func (s *Store) PullSums(ctx context.Context, target resource.UID, since time.Time, n int) ([]PullSum, error) {
 	q := store.Query{Engine: s.Engine}
 	var where string
@@ -67,30 +66,31 @@ type PulledRepo struct {
 	Last  time.Time
 }
 
-// PulledBy returns the repos of an organization that an identity has pulled from since a time, the last one first, by its
-// newest n pulls. all is false if there are more.
+// PulledBy returns the repos of an organization from which an identity has pulled since a time, the last pulled
+// first. It reads the newest n records; complete is false if there are more.
 func (s *Store) PulledBy(
 	ctx context.Context, org, identity resource.UID, since time.Time, n int,
-) (repos []PulledRepo, all bool, _ error) {
-	place, rows := map[resource.UID]int{}, 0
-	err := s.Rows(ctx, `SELECT uid, more, create_ms FROM pulls WHERE a1 = $1 AND identity = $2 AND create_ms >= $3 AND NOT push
-			ORDER BY create_ms DESC LIMIT $4`, []any{store.Segment(org), string(identity), store.MS(since), n + 1},
+) (repos []PulledRepo, complete bool, _ error) {
+	indexes, rows := map[resource.UID]int{}, 0 // in repos
+	err := s.Rows(ctx, `SELECT uid, more, create_ms FROM pulls
+			WHERE a1 = $1 AND identity = $2 AND create_ms >= $3 AND NOT push ORDER BY create_ms DESC LIMIT $4`,
+		[]any{store.Segment(org), string(identity), store.MS(since), n + 1},
 		func(row store.Scanner) (bool, error) {
 			var uid resource.UID
-			var more, at int64
-			if err := row.Scan(&uid, &more, &at); err != nil {
+			var repeats, ms int64
+			if err := row.Scan(&uid, &repeats, &ms); err != nil {
 				return false, err
 			}
 			if rows++; rows > n {
 				return true, nil
 			}
-			i, ok := place[uid.Parent()]
+			i, ok := indexes[uid.Parent()]
 			if !ok {
 				i = len(repos)
-				place[uid.Parent()] = i
-				repos = append(repos, PulledRepo{Repo: uid.Parent(), Last: store.FromMS(at)})
+				indexes[uid.Parent()] = i
+				repos = append(repos, PulledRepo{Repo: uid.Parent(), Last: store.FromMS(ms)})
 			}
-			repos[i].Count += more + 1
+			repos[i].Count += repeats + 1
 			return false, nil
 		})
 	return repos, rows <= n, err

@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Blob returns a blob that a repo holds, or fault.NotFound, also if its bytes are rotten. A caller may rely on it
-// for a while: if the collector had marked it as idle, its grace begins anew.
+// Blob returns a blob that a repo holds. It returns fault.NotFound if there is none or if its bytes are rotten.
+// If the collector has marked the blob as idle, its grace period starts again, so that the caller can rely on
+// it for a while.
 func (s *Store) Blob(ctx context.Context, repo resource.UID, digest string) (registry.Blob, error) {
 	b := registry.Blob{Digest: digest}
 	var idle sql.NullInt64
@@ -37,18 +38,17 @@ func (s *Store) BlobHolders(ctx context.Context, digest string, n int) ([]resour
 		`SELECT uid FROM repos WHERE seg IN (SELECT repo FROM repo_blobs WHERE digest = $1 LIMIT $2)`, digest, n)
 }
 
-// errCollected says that a blob was collected while it was being added to a repo.
+// errCollected means that the collector removed a blob while it was being added to a repo.
 var errCollected = errors.New("the blob was collected")
 
-// AddBlob ends the upload and adds its blob to the repo. It reports whether b.Path
-// is used: if the same bytes were stored elsewhere already, and are not rotten, those at b.Path are
-// garbage. It returns fault.Aborted if the upload has ended or has another
-// holder now; an upload without an id never had one.
+// AddBlob ends an upload and adds its blob to the repo. It reports whether b.Path is used: if the same bytes
+// are stored elsewhere and are not rotten, the caller can delete the file at b.Path. It returns fault.Aborted
+// if the upload has ended or has another holder. If u.ID is "", there is no upload to end.
 func (s *Store) AddBlob(
 	ctx context.Context, ref RepoRef, u registry.Upload, holder string, b registry.Blob,
 ) (used bool, _ error) {
 	err := s.retryCollected(ctx, func(t Tx) error {
-		repo, err := t.ensureRepo(ctx, ref) // whose group cannot go before it
+		repo, err := t.ensureRepo(ctx, ref) // its group cannot be deleted before the commit
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (s *Store) AddBlob(
 	return used, err
 }
 
-// endUpload ends a session of a group that is held until the commit.
+// endUpload removes an upload session of a group that the transaction holds.
 func (t Tx) endUpload(ctx context.Context, group resource.UID, id, holder string) error {
 	u, taken, err := t.takeUpload(ctx, `id = $1 AND holder = $2 AND grp = $3`, id, holder, string(group))
 	if err != nil {
@@ -75,7 +75,7 @@ func (t Tx) endUpload(ctx context.Context, group resource.UID, id, holder string
 	return t.countUpload(ctx, group, -u.Size)
 }
 
-// addBlob adds a blob to a repo that is held until the commit. It reports whether b.Path is used.
+// addBlob adds a blob to a repo that the transaction holds. It reports whether b.Path is used.
 func (t Tx) addBlob(ctx context.Context, repo resource.UID, b registry.Blob) (used bool, _ error) {
 	n, err := t.Exec(ctx,
 		`INSERT INTO blobs (digest, size, path, create_ms) VALUES ($1, $2, $3, $4) ON CONFLICT (digest) DO NOTHING`,
@@ -83,7 +83,7 @@ func (t Tx) addBlob(ctx context.Context, repo resource.UID, b registry.Blob) (us
 	if err != nil {
 		return false, err
 	}
-	if n == 1 { // nobody else sees it before the commit
+	if n == 1 { // the blob is new, so the collector cannot see it before the commit
 		return true, t.linkHeld(ctx, repo, b.Digest, b.Size)
 	}
 	if used, err = t.replaceBlob(ctx, b); err != nil {
@@ -92,8 +92,8 @@ func (t Tx) addBlob(ctx context.Context, repo resource.UID, b registry.Blob) (us
 	return used, t.link(ctx, repo, b.Digest)
 }
 
-// MountBlob adds to a repo a blob that another one holds. It returns fault.NotFound
-// if that one does not, or if the blob is rotten.
+// MountBlob adds a blob of one repo to another. It returns fault.NotFound if the first repo does not hold the
+// blob, or if the blob is rotten.
 func (s *Store) MountBlob(ctx context.Context, from resource.UID, ref RepoRef, digest string) error {
 	return s.retryCollected(ctx, func(t Tx) error {
 		var one int
@@ -111,7 +111,7 @@ func (s *Store) MountBlob(ctx context.Context, from resource.UID, ref RepoRef, d
 	})
 }
 
-// retryCollected runs a write again if the collector removed its blob meanwhile.
+// retryCollected runs a write, up to three times if the collector removes its blob during the write.
 func (s *Store) retryCollected(ctx context.Context, f func(Tx) error) (err error) {
 	for range 3 {
 		if err = s.write(ctx, f); !errors.Is(err, errCollected) {
@@ -121,7 +121,8 @@ func (s *Store) retryCollected(ctx context.Context, f func(Tx) error) (err error
 	return err
 }
 
-// link adds a blob to a repo; the grace of the collector begins anew.
+// link adds a blob to a repo. The grace period of the collector starts again. It returns errCollected if the blob is
+// gone.
 func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 	var size int64
 	err := t.Row(ctx, `SELECT t.size FROM blobs AS t WHERE t.digest = $1`+t.DB.Engine.ForShare, []any{digest}, &size)
@@ -134,12 +135,12 @@ func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 	return t.linkHeld(ctx, repo, digest, size)
 }
 
-// linkHeld is link for a blob that cannot be collected before the commit.
+// linkHeld is link for a blob that the collector cannot remove before the commit.
 func (t Tx) linkHeld(ctx context.Context, repo resource.UID, digest string, size int64) error {
-	now := store.MS(t.DB.Time())
+	created := store.MS(t.DB.Time())
 	n, err := t.Exec(ctx, `
 		INSERT INTO repo_blobs (repo, digest, create_ms) VALUES ($1, $2, $3) ON CONFLICT (repo, digest) DO NOTHING`,
-		store.Segment(repo), digest, now)
+		store.Segment(repo), digest, created)
 	if err != nil {
 		return err
 	}
@@ -147,14 +148,14 @@ func (t Tx) linkHeld(ctx context.Context, repo resource.UID, digest string, size
 		return t.CountBytes(ctx, repo, size)
 	}
 	n, err = t.Exec(ctx, `UPDATE repo_blobs SET idle_ms = NULL, create_ms = $3 WHERE repo = $1 AND digest = $2`,
-		store.Segment(repo), digest, now)
-	if err == nil && n == 0 { // it was there, and is no more
+		store.Segment(repo), digest, created)
+	if err == nil && n == 0 { // the row was removed between the two statements
 		return errCollected
 	}
 	return err
 }
 
-// countBytes adds to the counters of stored bytes of a repo and the groups above it.
+// CountBytes adds to the counters of stored bytes of a repo and of the groups above it. by may be negative.
 func (t Tx) CountBytes(ctx context.Context, repo resource.UID, by int64) error {
 	if by == 0 {
 		return nil
@@ -162,9 +163,9 @@ func (t Tx) CountBytes(ctx context.Context, repo resource.UID, by int64) error {
 	return t.Count(ctx, store.BytesCounter, repo.NewChild(), int(by))
 }
 
-// DeleteBlob removes a blob from a repo. It returns fault.NotFound if it is not
-// there, and fault.FailedPrecondition while a manifest of the repo needs it. If one in the
-// trash needs it, it is kept there.
+// DeleteBlob removes a blob from a repo. It returns fault.NotFound if the repo does not hold it, and
+// fault.FailedPrecondition if a manifest of the repo needs it. If a manifest in the trash needs it, it moves to the
+// trash.
 func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string) error {
 	return s.write(ctx, func(t Tx) error {
 		var n, size int64
@@ -188,7 +189,7 @@ func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string
 	})
 }
 
-// BlobsAfter returns up to n blobs whose digests come after one, in their order, rotten ones too.
+// BlobsAfter returns up to n blobs in the order of their digests, after a digest. Rotten blobs are included.
 func (s *Store) BlobsAfter(ctx context.Context, digest string, n int) ([]registry.Blob, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b registry.Blob, err error) {
 		err = row.Scan(&b.Digest, &b.Size, &b.Path, &b.Rotten)

@@ -11,27 +11,28 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Copying is what is copied to a repo, from another or from itself.
+// A Copying describes a copy of images from one repo to another, or within one repo.
 type Copying struct {
 	From      resource.UID
 	To        RepoRef
-	Manifests []registry.Manifest    // what others need comes before these
-	Images    []registry.CopiedImage // of these manifests; which were asked for, and their tags
-	Attached  []registry.CopiedImage // other tags, by which something is attached
+	Manifests []registry.Manifest    // in an order in which each comes after the manifests that it needs
+	Images    []registry.CopiedImage // the requested manifests, with their tags
+	Attached  []registry.CopiedImage // tags that attach something to the images
 	Promote   bool
 	Reason    string
-	Frozen    func(string) bool // which tags of the repo that it goes to must not be moved
+	Frozen    func(string) bool // reports whether a tag of the target repo must not be moved
 
 	By    resource.UID // the identity that copies
 	Agent string       // the agent in the records of its pulls and pushes; "" is "copy"
 }
 
-// CopyImages adds manifests of one repo to another, with their blobs, and tags them: all of it or nothing. No bytes are
-// copied. The copy is recorded as a pull from the one and a push to the other.
+// CopyImages adds manifests of one repo to another, with their blobs, and tags them, in one transaction. It copies no
+// bytes. The copy is recorded as a pull from the source and a push to the target.
 //
-// It returns fault.NotFound if there is no such repo, group or manifest any more, fault.Aborted if a tag of the first repo
-// stands for something else meanwhile, and a *MissingError or fault.FailedPrecondition as PutManifest does, also without
-// tags if the repo that it goes to follows another.
+// It returns fault.NotFound if a repo, a group or a manifest does not exist, and fault.Aborted if a tag of the
+// source has moved since the caller read it. It returns a *MissingError or fault.FailedPrecondition as
+// PutManifest does; but if the target follows another repo, it returns fault.FailedPrecondition even without
+// tags.
 func (s *Store) CopyImages(ctx context.Context, c Copying) (registry.ImageCopy, error) {
 	c.By = resource.ActorFrom(ctx).Subject
 	return s.CopyInto(ctx, c, func(t Tx) (resource.UID, error) {
@@ -70,7 +71,7 @@ func (s *Store) CopyInto(
 	return done, err
 }
 
-// holdCopied holds what is copied in the repo that it is copied from until the commit.
+// holdCopied holds the manifests and tags of the source until the commit.
 func (t Tx) holdCopied(ctx context.Context, c Copying) error {
 	for _, m := range c.Manifests {
 		if err := t.holdManifest(ctx, c.From, m.Digest); err != nil {
@@ -88,13 +89,13 @@ func (t Tx) holdCopied(ctx context.Context, c Copying) error {
 			return store.Missing(err, "tag", resource.UID(i.FromTag))
 		}
 		if digest != i.Digest {
-			return fault.New(fault.Aborted, "Aborted: tag %s was moved meanwhile; try again", i.FromTag)
+			return fault.New(fault.Aborted, "Aborted: tag %s was moved by another request; try again", i.FromTag)
 		}
 	}
 	return nil
 }
 
-// copyContent adds manifests and their blobs to a repo, and counts what it adds.
+// copyContent adds the manifests and their blobs to the target, and adds to done what the target did not have.
 func (t Tx) copyContent(ctx context.Context, c Copying, done *registry.ImageCopy) error {
 	var blobs []string
 	for _, m := range c.Manifests {
@@ -104,24 +105,24 @@ func (t Tx) copyContent(ctx context.Context, c Copying, done *registry.ImageCopy
 			}
 		}
 	}
-	slices.Sort(blobs) // whoever holds several does it in order
+	slices.Sort(blobs) // every transaction locks blobs in this order, which prevents deadlocks
 	blobs = slices.Compact(blobs)
 	held, err := heldDigests(ctx, t.Rows, "repo_blobs", c.From, blobs, t.DB.Engine.ForShare)
 	if err != nil {
 		return err
 	}
-	there, err := heldDigests(ctx, t.Rows, "repo_blobs", done.Repo, blobs, ``)
+	present, err := heldDigests(ctx, t.Rows, "repo_blobs", done.Repo, blobs, ``)
 	if err != nil {
 		return err
 	}
 	for _, digest := range blobs {
 		if !held[digest] {
-			continue // addManifest knows whether it may be missing
+			continue // addManifest decides whether it may be missing
 		}
 		if err := t.link(ctx, done.Repo, digest); err != nil {
 			return err
 		}
-		if there[digest] {
+		if present[digest] {
 			continue
 		}
 		var size int64
@@ -158,7 +159,7 @@ func (t Tx) copyManifests(ctx context.Context, c Copying, done *registry.ImageCo
 	return nil
 }
 
-// tagCopies tags the copies.
+// tagCopies sets the tags of the target.
 func (t Tx) tagCopies(ctx context.Context, c Copying, done *registry.ImageCopy) error {
 	tag := func(i *registry.CopiedImage) error {
 		if i.Tag == "" {
@@ -185,29 +186,31 @@ func (t Tx) tagCopies(ctx context.Context, c Copying, done *registry.ImageCopy) 
 	return nil
 }
 
-// recordCopy records a copy as a pull and a push, and makes its events.
+// recordCopy records a copy as pulls and pushes, and adds its events.
 func (t Tx) recordCopy(ctx context.Context, c Copying, done registry.ImageCopy) error {
 	types := map[string]string{}
 	for _, m := range c.Manifests {
 		types[m.Digest] = m.MediaType
 	}
-	actor, now := resource.ActorFrom(ctx), t.DB.Time()
-	var all []registry.Pull
-	drawn := map[int64]bool{} // many have the same time, for which there are few numbers
-	child := func(of resource.UID) resource.UID {
-		uid := of.NewRisingChild(now)
-		for drawn[store.Segment(uid)] {
-			uid = of.NewRisingChild(now)
+	actor, time := resource.ActorFrom(ctx), t.DB.Time()
+	var records []registry.Pull
+	used := map[int64]bool{} // segments; all records have the same time, for which there are few segments
+	newChild := func(repo resource.UID) resource.UID {
+		uid := repo.NewRisingChild(time)
+		for used[store.Segment(uid)] {
+			uid = repo.NewRisingChild(time)
 		}
-		drawn[store.Segment(uid)] = true
+		used[store.Segment(uid)] = true
 		return uid
 	}
 	for _, i := range done.Images {
-		p := registry.Pull{Digest: i.Digest, Identity: actor.Subject, Remote: actor.Remote, Agent: cmp.Or(c.Agent, "copy"), Time: now}
-		p.UID, p.Tag = child(done.From), i.FromTag
-		all = append(all, p)
-		p.UID, p.Tag, p.Push = child(done.Repo), i.Tag, true
-		all = append(all, p)
+		p := registry.Pull{
+			Digest: i.Digest, Identity: actor.Subject, Remote: actor.Remote, Agent: cmp.Or(c.Agent, "copy"), Time: time,
+		}
+		p.UID, p.Tag = newChild(done.From), i.FromTag
+		records = append(records, p)
+		p.UID, p.Tag, p.Push = newChild(done.Repo), i.Tag, true
+		records = append(records, p)
 		var tags []string
 		if i.Tag != "" {
 			tags = []string{i.Tag}
@@ -217,7 +220,7 @@ func (t Tx) recordCopy(ctx context.Context, c Copying, done registry.ImageCopy) 
 			return err
 		}
 	}
-	if err := t.insertPulls(ctx, all); err != nil {
+	if err := t.insertPulls(ctx, records); err != nil {
 		return err
 	}
 	event := resource.ImageCopied

@@ -28,9 +28,8 @@ func scanDeployment(row store.Scanner) (d registry.Deployment, _ error) {
 	return d, nil
 }
 
-// InsertDeployment notes how the images of a repo are deployed. It returns
-// fault.NotFound if there is no such repo, and fault.AlreadyExists if that is
-// noted.
+// InsertDeployment adds the deployment of a repo. It returns fault.NotFound if there is no such repo, and
+// fault.AlreadyExists if the repo has a deployment.
 func (s *Store) InsertDeployment(ctx context.Context, d registry.Deployment) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.Require(ctx, "repos", "repo", d.UID); err != nil {
@@ -54,15 +53,14 @@ func (s *Store) InsertDeployment(ctx context.Context, d registry.Deployment) err
 	})
 }
 
-// Deployment returns how the images of a repo are deployed, or fault.NotFound if
-// that is not noted.
+// Deployment returns the deployment of a repo, or fault.NotFound if it has none.
 func (s *Store) Deployment(ctx context.Context, repo resource.UID) (registry.Deployment, error) {
 	d, err := scanDeployment(s.QueryRow(ctx, selectDeployment, string(repo)))
 	return d, store.Missing(err, "deployment", repo)
 }
 
-// UpdateDeployment applies change to a deployment and returns the result, under
-// the rules of UpdateGroup. A change that changes nothing is not written.
+// UpdateDeployment applies change to a deployment and returns the result. If change changes nothing, nothing is
+// written. It returns fault.NotFound if the repo has no deployment, and the error of change.
 func (s *Store) UpdateDeployment(
 	ctx context.Context, repo resource.UID, change func(*registry.Deployment) error,
 ) (d registry.Deployment, _ error) {
@@ -91,8 +89,7 @@ func (s *Store) UpdateDeployment(
 	return d, err
 }
 
-// Deployments returns how the images of repos are deployed, of those of which that is
-// noted.
+// Deployments returns the deployments of repos. Repos without one are left out.
 func (s *Store) Deployments(ctx context.Context, repos []resource.UID) (all []registry.Deployment, _ error) {
 	q := store.Query{Engine: s.Engine}
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (d registry.Deployment, err error) {

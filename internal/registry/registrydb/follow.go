@@ -8,20 +8,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A repo follows another if its detail names the source and its row in follows names the same. The version before sets and
-// clears the source without the row: such a repo follows nothing until somebody sets the source again.
+// A repo follows another if its detail names the source and its row in the table follows names the same source.
+// The previous version of the server sets and clears the source without that row. Such a repo follows nothing
+// until a caller sets the source again.
 const (
-	// FollowRow is the condition in SQL that f is the row of follows of the repo t, and that it counts. A UID contains
-	// no character that has a meaning in LIKE or JSON.
+	// FollowRow is the SQL condition that f is the row of follows for the repo t, and that its source is still the
+	// source of the repo. A UID contains no character that has a meaning in LIKE or JSON.
 	FollowRow = `f.repo = t.seg AND t.detail LIKE '%"source":"' || f.source_uid || '"%'`
 
-	// isFollower is the column that says whether the repo t follows another.
+	// isFollower is an SQL expression: whether the repo t follows another.
 	isFollower = `EXISTS (SELECT 1 FROM follows AS f WHERE ` + FollowRow + `)`
 )
 
-// follows is the error for whatever would change the tags of a repo that follows another.
+// follows returns the error for a request that would change the tags of a repo that follows another.
 func follows() error {
-	return fault.Unmet("FOLLOWS", "this repo follows another, and has its tags: push to that, or let this one follow no longer")
+	return fault.Unmet("FOLLOWS",
+		"this repo follows another repo and has its tags; push to the other repo, or stop following it")
 }
 
 // requireUnfollowing returns fault.FailedPrecondition if a repo follows another.

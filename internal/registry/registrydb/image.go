@@ -12,15 +12,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 )
 
-// Ranks of images in the queue of inspections, which all replicas take from. An image that was just pushed comes before
-// those that are inspected again.
+// Ranks of images in the queue of inspections, which all replicas share. Images that were just pushed come
+// before images that are inspected again.
 const (
 	RankPushed = iota
 	RankAgain
 	Ranks // the number of ranks
 )
 
-// queueImage puts an image that was pushed into the queue.
+// queueImage queues the inspection of a manifest that was pushed, if it is an image.
 func (t Tx) queueImage(ctx context.Context, repo resource.UID, m registry.Manifest) error {
 	if !m.IsImage() {
 		return nil
@@ -28,15 +28,16 @@ func (t Tx) queueImage(ctx context.Context, repo resource.UID, m registry.Manife
 	return t.EnqueueImage(ctx, repo, m.Digest, RankPushed)
 }
 
-// EnqueueImage puts an image into the queue of inspections, unless it is known already.
+// EnqueueImage adds an image to the queue of inspections. If the image is already known, it does nothing.
 func (t Tx) EnqueueImage(ctx context.Context, repo resource.UID, digest string, rank int) error {
-	return t.Later(ctx, `INSERT INTO images (repo, digest, root, uid, state, reason, extractors, tries, rank, due_ms, update_ms)
+	return t.Later(ctx, `INSERT INTO images
+			(repo, digest, root, uid, state, reason, extractors, tries, rank, due_ms, update_ms)
 		VALUES ($1, $2, $3, $4, $5, '', 0, 0, $6, `+t.DB.Engine.Clock+`, $7) ON CONFLICT (repo, digest) DO NOTHING`,
 		store.Segment(repo), digest, store.Segment(repo.Root()), string(repo), int(registry.ImageWaiting), rank,
 		store.MS(t.DB.Time()))
 }
 
-// LockChunks locks the chunks of images with these numbers, from the lowest on, until the commit.
+// LockChunks locks the chunks of images with these numbers until the commit, in rising order.
 func (t Tx) LockChunks(ctx context.Context, numbers []int64) error {
 	for _, chunk := range chunksOf(numbers) {
 		var one int
@@ -48,17 +49,18 @@ func (t Tx) LockChunks(ctx context.Context, numbers []int64) error {
 	return nil
 }
 
-func chunksOf(numbers []int64) (all []int64) {
+// chunksOf returns the chunks of numbers, in rising order.
+func chunksOf(numbers []int64) (chunks []int64) {
 	for _, n := range numbers {
 		chunk, _ := bitmap.At(n)
-		all = append(all, chunk)
+		chunks = append(chunks, chunk)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(chunks)
+	return slices.Compact(chunks)
 }
 
-// ChangeGroupImages changes the bitmaps of a chunk that say which images a repo and the groups above it have. The caller
-// has locked the chunk.
+// ChangeGroupImages applies change to the bitmaps of a chunk for a repo and for the groups above it. They say which
+// images the repo and the groups have. The caller has locked the chunk.
 func (t Tx) ChangeGroupImages(ctx context.Context, repo resource.UID, chunk int64, change func(*bitmap.Set)) error {
 	holders := []int64{store.Segment(repo)}
 	for _, g := range repo.Ancestors() {
@@ -66,7 +68,8 @@ func (t Tx) ChangeGroupImages(ctx context.Context, repo resource.UID, chunk int6
 	}
 	q := store.Query{Engine: t.DB.Engine}
 	have, err := store.ReadMap[int64, []byte](ctx, t.Rows, fmt.Sprintf(`SELECT g.grp, g.bits FROM %s AS s
-		CROSS JOIN group_images AS g WHERE g.grp = s.v AND g.chunk = %s`, t.DB.Engine.Unnest(&q, holders), q.Arg(chunk)), q.Args...)
+		CROSS JOIN group_images AS g WHERE g.grp = s.v AND g.chunk = %s`,
+		t.DB.Engine.Unnest(&q, holders), q.Arg(chunk)), q.Args...)
 	if err != nil {
 		return err
 	}
@@ -87,15 +90,15 @@ func (t Tx) ChangeGroupImages(ctx context.Context, repo resource.UID, chunk int6
 		` ON CONFLICT (grp, chunk) DO UPDATE SET bits = excluded.bits`)
 }
 
-// ForgetImages removes images of a repo, one if a digest is given, from the queue and from
-// what groups have. What is known about their content stays until it is swept up.
+// ForgetImages removes an image of a repo, or all images if digest is "", from the queue and from the
+// bitmaps of groups. The packages of the images stay stored until a sweep removes them.
 func (t Tx) ForgetImages(ctx context.Context, repo resource.UID, digest string) error {
 	text, sboms, args := `DELETE FROM images WHERE repo = $1`, `DELETE FROM image_sboms WHERE repo = $1`,
 		[]any{store.Segment(repo)}
 	if digest != "" {
 		text, sboms, args = text+` AND digest = $2`, sboms+` AND image = $2`, append(args, digest)
 	}
-	all, err := store.ReadColumn[*int64](ctx, t.Rows, text+` RETURNING number`, args...)
+	removed, err := store.ReadColumn[*int64](ctx, t.Rows, text+` RETURNING number`, args...)
 	if err != nil {
 		return err
 	}
@@ -104,7 +107,7 @@ func (t Tx) ForgetImages(ctx context.Context, repo resource.UID, digest string) 
 	}
 	var numbers []int64
 	gone := map[int64]*bitmap.Set{}
-	for _, n := range all {
+	for _, n := range removed {
 		if n == nil {
 			continue
 		}
@@ -130,12 +133,13 @@ func (t Tx) ForgetImages(ctx context.Context, repo resource.UID, digest string) 
 	return nil
 }
 
-// documentTag matches the tags under which clients attach documents to an image.
+// documentTag matches the tags that clients use to attach documents to an image.
 var documentTag = regexp.MustCompile(`^(sha256)-([0-9a-f]{64})(\.att|\.sbom)?$`)
 
-// queueSBOMs has the documents looked through of the images that a manifest is about.
+// queueSBOMs queues images of a repo whose attached documents have changed. Digests that are "" or not images are
+// ignored. All documents of a queued image are read again, so that the order of the changes does not matter.
 func (t Tx) queueSBOMs(ctx context.Context, repo resource.UID, images ...string) error {
-	slices.Sort(images) // so that two who queue the same do not wait for each other
+	slices.Sort(images) // every transaction locks images in this order, which prevents deadlocks
 	for _, image := range slices.Compact(images) {
 		if image == "" {
 			continue
@@ -148,7 +152,7 @@ func (t Tx) queueSBOMs(ctx context.Context, repo resource.UID, images ...string)
 	return nil
 }
 
-// queueTagged is queueSBOMs for a tag that comes, moves or goes.
+// queueTagged is queueSBOMs for a tag that is created, moved or deleted.
 func (t Tx) queueTagged(ctx context.Context, repo resource.UID, tag string) error {
 	m := documentTag.FindStringSubmatch(tag)
 	if m == nil {
@@ -157,9 +161,9 @@ func (t Tx) queueTagged(ctx context.Context, repo resource.UID, tag string) erro
 	return t.queueSBOMs(ctx, repo, m[1]+":"+m[2])
 }
 
-// queueBereft is queueSBOMs for a manifest that goes: a document, or an index that lists
-// documents about its images. What is known of these documents does not count, because
-// somebody may be reading them just now.
+// queueBereft is queueSBOMs for a manifest that is removed: a document, or an index that lists documents about
+// its images. It does not use the stored results of reading these documents, because they may be being read at
+// this moment.
 func (t Tx) queueBereft(ctx context.Context, repo resource.UID, digest string) error {
 	images, err := store.ReadColumn[string](ctx, t.Rows, `SELECT subject FROM manifests WHERE repo = $1 AND digest = $2
 		UNION SELECT i.digest FROM manifest_refs AS r CROSS JOIN images AS i WHERE r.repo = $1 AND r.digest = $2

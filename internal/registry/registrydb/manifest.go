@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A MissingError lists what a manifest refers to and its repo lacks.
+// A MissingError lists the blobs and manifests that a manifest refers to and that its repo lacks.
 type MissingError struct{ Needs []registry.Need }
 
 // Error implements error.
@@ -27,7 +27,7 @@ func (e *MissingError) Error() string {
 	return "the manifest refers to unknown content: " + strings.Join(digests, ", ")
 }
 
-// addManifest stores m unless it is there.
+// addManifest stores m unless the repo has it.
 func (t Tx) addManifest(ctx context.Context, repo resource.UID, m registry.Manifest) error {
 	added, err := t.insertManifest(ctx, repo, m)
 	if err != nil || !added {
@@ -40,7 +40,7 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m registry.Manif
 	return err
 }
 
-// noteManifest does what follows from a new manifest.
+// noteManifest counts the bytes of a new manifest and queues the inspections that it makes necessary.
 func (t Tx) noteManifest(ctx context.Context, repo resource.UID, m registry.Manifest) error {
 	if err := t.CountBytes(ctx, repo, int64(len(m.Body))); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (t Tx) noteManifest(ctx context.Context, repo resource.UID, m registry.Mani
 	return t.queueSBOMs(ctx, repo, append(m.About, m.Subject)...)
 }
 
-// refTo returns the row that says that a manifest needs something.
+// refTo returns the row of manifest_refs for something that a manifest needs.
 func refTo(repo resource.UID, manifest string, n registry.Need) []any {
 	if n.Manifest {
 		return []any{store.Segment(repo), manifest, nil, n.Digest}
@@ -63,8 +63,8 @@ func (t Tx) insertRefs(ctx context.Context, refs [][]any) error {
 	return t.InsertRows(ctx, `INSERT INTO manifest_refs (repo, digest, blob, child)`, refs, "")
 }
 
-// insertManifest adds the row of a manifest. It reports false if it is there, and holds it then. Somebody may delete it
-// between the two.
+// insertManifest adds the row of a manifest. If the repo has the manifest, it holds the row until the commit and
+// reports false. It tries again if the row is deleted between the two statements.
 func (t Tx) insertManifest(ctx context.Context, repo resource.UID, m registry.Manifest) (added bool, err error) {
 	for range 3 {
 		d := t.manifestInsertion(ctx, repo, m)
@@ -76,13 +76,14 @@ func (t Tx) insertManifest(ctx context.Context, repo resource.UID, m registry.Ma
 			return false, err
 		}
 	}
-	return false, fault.New(fault.Aborted, "Aborted: the manifest is deleted again and again; try again")
+	return false, fault.New(fault.Aborted, "Aborted: other requests keep deleting the manifest; try again")
 }
 
-// manifestInsertion is the statement that adds the row of a manifest. It touches no row if it is there.
+// manifestInsertion returns the statement that adds the row of a manifest. It changes no row if the repo has it.
 func (t Tx) manifestInsertion(ctx context.Context, repo resource.UID, m registry.Manifest) store.Statement {
 	return store.Statement{
-		Text: `INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor)
+		Text: `INSERT INTO manifests
+				(repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (repo, digest) DO NOTHING`,
 		Args: []any{
 			store.Segment(repo), m.Digest, m.MediaType, len(m.Body), m.Subject, m.ArtifactType, m.Annotations,
@@ -91,7 +92,7 @@ func (t Tx) manifestInsertion(ctx context.Context, repo resource.UID, m registry
 	}
 }
 
-// holdManifest holds a manifest that existed before this push until the commit.
+// holdManifest holds an existing manifest until the commit, or returns fault.NotFound.
 func (t Tx) holdManifest(ctx context.Context, repo resource.UID, digest string) error {
 	var one int
 	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.ForShare,
@@ -99,9 +100,9 @@ func (t Tx) holdManifest(ctx context.Context, repo resource.UID, digest string) 
 	return store.Missing(err, "manifest", resource.UID(digest))
 }
 
-// addRefs records what a manifest needs of its repo, and holds it until the commit.
-// It returns a *MissingError if the repo does not have all of it, and otherwise what it
-// lacks that is optional. All layers of an image are looked up at once.
+// addRefs records what a manifest needs from its repo, and holds that until the commit. It returns a *MissingError if
+// the repo lacks something, except for optional needs, which it returns as absent. It looks up all layers of an image
+// together.
 func (t Tx) addRefs(ctx context.Context, repo resource.UID, m registry.Manifest) (absent []registry.Need, _ error) {
 	var blobs, children []string
 	for _, n := range m.Needs {
@@ -141,14 +142,13 @@ func (t Tx) addRefs(ctx context.Context, repo resource.UID, m registry.Manifest)
 	return absent, t.insertRefs(ctx, refs)
 }
 
-// heldDigests returns which of the digests a repo has in a table. end ends the
-// statement.
+// heldDigests returns which of the digests a repo has in a table. end is appended to the statement.
 func heldDigests(
 	ctx context.Context, read store.Reader, table string, repo resource.UID, digests []string, end string,
 ) (map[string]bool, error) {
 	held := map[string]bool{}
-	for some := range slices.Chunk(digests, maxHeld) {
-		text, args := selectHeld(table, repo, some)
+	for chunk := range slices.Chunk(digests, maxHeld) {
+		text, args := selectHeld(table, repo, chunk)
 		found, err := store.ReadColumn[string](ctx, read, text+end, args...)
 		if err != nil {
 			return nil, err
@@ -160,13 +160,12 @@ func heldDigests(
 	return held, nil
 }
 
-// maxHeld is how many digests one statement looks up.
+// maxHeld is the number of digests that one statement looks up.
 const maxHeld = 64
 
-// selectHeld selects those of the digests that a repo has in a table. Each is a
-// parameter, so that either database seeks the key of the table for each. Their
-// number is rounded up to a power of two by repeating the last one, so that there
-// are few different statements.
+// selectHeld selects the digests that a repo has in a table. Each digest is a parameter, so that both engines
+// look each up in the primary key. The last digest is repeated until their number is a power of two, so that
+// there are few different statements.
 func selectHeld(table string, repo resource.UID, digests []string) (text string, args []any) {
 	args = []any{store.Segment(repo)}
 	var params []string
@@ -181,8 +180,8 @@ func selectHeld(table string, repo resource.UID, digests []string) (text string,
 		`, `) + `)`, args
 }
 
-// manifestOf selects what a reference names in a repo, a digest or, where it has
-// no colon, a tag; unless whole, without the body.
+// manifestOf returns the statement that selects the manifest that a reference names in a repo. A reference without a
+// colon is a tag, any other is a digest. The body is selected only if whole is set.
 func manifestOf(repo resource.UID, reference string, whole bool) (text string, args []any) {
 	columns, digest := `m.digest, m.media_type, m.artifact_type, m.size, m.push_ms`, `$2`
 	if whole {
@@ -195,7 +194,7 @@ func manifestOf(repo resource.UID, reference string, whole bool) (text string, a
 		AND m.digest = ` + digest, []any{store.Segment(repo), reference}
 }
 
-// Manifest returns what a digest or tag names in a repo, or fault.NotFound.
+// Manifest returns the manifest that a digest or tag names in a repo, or fault.NotFound.
 func (s *Store) Manifest(ctx context.Context, repo resource.UID, reference string) (registry.Manifest, error) {
 	return s.manifest(ctx, repo, reference, true)
 }
@@ -205,8 +204,8 @@ func (s *Store) StatManifest(ctx context.Context, repo resource.UID, reference s
 	return s.manifest(ctx, repo, reference, false)
 }
 
-// A manifestQuestion is what a digest or tag names in a repo.
-type manifestQuestion struct {
+// A manifestQuery asks for the manifest that a digest or tag names in a repo.
+type manifestQuery struct {
 	repo      resource.UID
 	reference string
 	whole     bool // with the body
@@ -215,19 +214,19 @@ type manifestQuestion struct {
 func (s *Store) manifest(
 	ctx context.Context, repo resource.UID, reference string, whole bool,
 ) (registry.Manifest, error) {
-	q := manifestQuestion{repo, reference, whole}
-	if !utf8.ValidString(reference) || strings.ContainsRune(reference, 0) { // which PostgreSQL refuses, and all that is asked with it
-		return s.readManifest(ctx, q)
+	q := manifestQuery{repo, reference, whole}
+	if !utf8.ValidString(reference) || strings.ContainsRune(reference, 0) {
+		return s.readManifest(ctx, q) // alone, because PostgreSQL would refuse the whole batch
 	}
 	m, err := s.manifests.Read(ctx, q)
-	if err == nil && whole && m.Body == nil { // it is too long to be read with others
+	if err == nil && whole && m.Body == nil { // larger than maxBatchedBody
 		return s.readManifest(ctx, q)
 	}
 	return m, err
 }
 
-// readManifest answers one question.
-func (s *Store) readManifest(ctx context.Context, q manifestQuestion) (m registry.Manifest, _ error) {
+// readManifest answers one query.
+func (s *Store) readManifest(ctx context.Context, q manifestQuery) (m registry.Manifest, _ error) {
 	var pushed int64
 	dest := []any{&m.Digest, &m.MediaType, &m.ArtifactType, &m.Size, &pushed}
 	if q.whole {
@@ -239,11 +238,11 @@ func (s *Store) readManifest(ctx context.Context, q manifestQuestion) (m registr
 	return m, store.Missing(err, "manifest", resource.UID(q.reference))
 }
 
-// maxGathered is how long the body of a manifest may be that is read together with others, in bytes. Nobody is to wait for a
-// long one of somebody else.
-const maxGathered = 64 << 10
+// maxBatchedBody is the largest manifest body, in bytes, that a batched read returns, so that one large manifest does
+// not delay the others.
+const maxBatchedBody = 64 << 10
 
-// selectManifests selects what references name in repos.
+// selectManifests selects the manifests of a batch of queries.
 const selectManifests = `
 	SELECT q.i - 1, m.digest, m.media_type, m.artifact_type, m.size, m.push_ms, m.subject,
 		CASE WHEN q.whole AND m.size <= $4 THEN m.body END
@@ -252,35 +251,36 @@ const selectManifests = `
 		WHEN strpos(q.reference, ':') > 0 THEN q.reference
 		ELSE (SELECT t.digest FROM tags AS t WHERE t.parent = q.repo AND t.name = q.reference) END OFFSET 0) AS m`
 
-// readManifests answers several questions, without the bodies that are too long. It is for PostgreSQL.
-func (s *Store) readManifests(ctx context.Context, asked []manifestQuestion) ([]store.BatchResult[registry.Manifest], error) {
-	repos, references, whole := make([]int64, len(asked)), make([]string, len(asked)), make([]bool, len(asked))
-	all := make([]store.BatchResult[registry.Manifest], len(asked))
-	for i, q := range asked {
+// readManifests answers several queries on PostgreSQL, without the bodies that are larger than maxBatchedBody.
+func (s *Store) readManifests(
+	ctx context.Context, queries []manifestQuery,
+) ([]store.BatchResult[registry.Manifest], error) {
+	repos, references, whole := make([]int64, len(queries)), make([]string, len(queries)), make([]bool, len(queries))
+	results := make([]store.BatchResult[registry.Manifest], len(queries))
+	for i, q := range queries {
 		repos[i], references[i], whole[i] = store.Segment(q.repo), q.reference, q.whole
-		all[i].Err = store.Missing(sql.ErrNoRows, "manifest", resource.UID(q.reference))
+		results[i].Err = store.Missing(sql.ErrNoRows, "manifest", resource.UID(q.reference))
 	}
 	err := s.Rows(ctx, selectManifests,
-		[]any{repos, references, whole, maxGathered}, func(row store.Scanner) (bool, error) {
+		[]any{repos, references, whole, maxBatchedBody}, func(row store.Scanner) (bool, error) {
 			var i, pushed int64
 			var m registry.Manifest
 			err := row.Scan(&i, &m.Digest, &m.MediaType, &m.ArtifactType, &m.Size, &pushed, &m.Subject, &m.Body)
 			m.PushTime = store.FromMS(pushed)
-			if !asked[i].whole {
+			if !queries[i].whole {
 				m.Subject = ""
 			}
-			all[i] = store.BatchResult[registry.Manifest]{Value: m, Err: err}
+			results[i] = store.BatchResult[registry.Manifest]{Value: m, Err: err}
 			return false, err
 		})
-	return all, err
+	return results, err
 }
 
-// ManifestAt returns the repo with these names, root first, and what a digest or
-// tag names in it; unless whole, without the body. It returns fault.NotFound if
-// there is no such repo, which is then "", or no such manifest.
+// ManifestAt returns the repo at a path, as RepoAt does, and the manifest that a digest or tag names in it. The
+// body is read only if whole is set. It returns fault.NotFound if there is no such manifest, or no such repo;
+// then repo is "".
 //
-// It is what a pull needs. The paths of repos are cached, so that it takes one
-// query.
+// It serves pulls. The paths of repos are cached, so it takes one query.
 func (s *Store) ManifestAt(
 	ctx context.Context, names []string, reference string, whole bool,
 ) (repo resource.UID, m registry.Manifest, err error) {
@@ -290,17 +290,15 @@ func (s *Store) ManifestAt(
 	return repo, m, err
 }
 
-// maxUntagged is how many tags one transaction takes from a manifest that goes. A
-// manifest can have any number of them, and on SQLite everybody's writes wait for
-// a transaction to end.
+// maxUntagged is the number of tags of a deleted manifest that one transaction removes. A manifest can have any
+// number of tags, and on SQLite all other writes wait for the transaction.
 const maxUntagged = 200
 
-// DeleteManifest removes a manifest and its tags. It returns fault.NotFound if
-// it is not there, and fault.FailedPrecondition while an index of the repo
-// lists it, or if it has a tag that frozen keeps.
+// DeleteManifest removes a manifest and its tags. It returns fault.NotFound if there is no such manifest, and
+// fault.FailedPrecondition if an index of the repo lists it, or if frozen forbids the deletion of one of its tags.
 //
-// A manifest with more tags than maxUntagged loses them in several transactions:
-// if it fails in between, some of the tags are gone, and the manifest is there.
+// The tags are removed in transactions of maxUntagged each. If one fails, some tags are gone and the manifest
+// remains.
 func (s *Store) DeleteManifest(ctx context.Context, repo resource.UID, digest string, frozen func(string) bool) error {
 	if err := s.mayDelete(ctx, repo, digest, frozen); err != nil {
 		return err
@@ -316,13 +314,13 @@ func (s *Store) DeleteManifest(ctx context.Context, repo resource.UID, digest st
 			left, err = t.DeleteManifest(ctx, repo, digest, frozen, d)
 			return err
 		})
-		if err != nil || !left || resource.IsDryRun(ctx) { // a dry run would find the same tags again
+		if err != nil || !left || resource.IsDryRun(ctx) { // in a dry run the same tags would be left for ever
 			return err
 		}
 	}
 }
 
-// mayDelete returns why a manifest cannot be deleted, before any of its tags is.
+// mayDelete returns an error if a manifest cannot be deleted. It is called before the first tag is removed.
 func (s *Store) mayDelete(ctx context.Context, repo resource.UID, digest string, frozen func(string) bool) error {
 	names, err := store.ReadColumn[string](ctx, s.Rows, `SELECT name FROM tags WHERE digest = $1 AND parent = $2`,
 		digest, store.Segment(repo))
@@ -345,8 +343,8 @@ func (s *Store) mayDelete(ctx context.Context, repo resource.UID, digest string,
 	return nil
 }
 
-// DeleteManifest removes tags of a manifest and, once it has no others, the
-// manifest. It reports whether something is left.
+// DeleteManifest removes up to maxUntagged tags of a manifest and, if it has no more tags, the manifest. It reports
+// whether the caller must call it again for the rest. The errors are the same as for Store.DeleteManifest.
 func (t Tx) DeleteManifest(
 	ctx context.Context, repo resource.UID, digest string, frozen func(string) bool, d Deletion,
 ) (left bool, _ error) {
@@ -381,7 +379,7 @@ func (t Tx) DeleteManifest(
 	return false, t.removeManifest(ctx, repo, digest, size, d)
 }
 
-// removeManifest removes a manifest that is locked and that nothing refers to.
+// removeManifest removes a locked manifest that nothing refers to.
 func (t Tx) removeManifest(ctx context.Context, repo resource.UID, digest string, size int64, d Deletion) error {
 	if err := t.queueBereft(ctx, repo, digest); err != nil {
 		return err
@@ -390,10 +388,12 @@ func (t Tx) removeManifest(ctx context.Context, repo resource.UID, digest string
 		if err := t.trashManifest(ctx, repo, digest, d); err != nil {
 			return err
 		}
-		size = 0 // it is stored as before
+		size = 0 // the trash stores the same bytes
 	}
-	for _, text := range []string{`DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`, `DELETE FROM manifests
-		WHERE repo = $1 AND digest = $2`} {
+	for _, text := range []string{
+		`DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`,
+		`DELETE FROM manifests WHERE repo = $1 AND digest = $2`,
+	} {
 		if _, err := t.Exec(ctx, text, store.Segment(repo), digest); err != nil {
 			return err
 		}
@@ -404,8 +404,7 @@ func (t Tx) removeManifest(ctx context.Context, repo resource.UID, digest string
 	return t.CountBytes(ctx, repo, -size)
 }
 
-// ManifestsAbout returns up to n manifests of at most size bytes whose subject is a
-// digest, with their bodies, newest first.
+// ManifestsAbout returns up to n manifests of at most size bytes with a subject, with their bodies, newest first.
 func (s *Store) ManifestsAbout(
 	ctx context.Context, repo resource.UID, subject string, size, n int,
 ) ([]registry.Manifest, error) {
@@ -420,17 +419,16 @@ func (s *Store) ManifestsAbout(
 		ORDER BY push_ms DESC, digest LIMIT $4`, store.Segment(repo), subject, size, n)
 }
 
-// ManifestDigests returns up to n digests of the manifests of a repo after last,
-// in the order of their bytes: those that are about no other.
+// ManifestDigests returns up to n digests, after last, of the manifests of a repo that have no subject, in the
+// order of their bytes.
 func (s *Store) ManifestDigests(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
-	all, err := store.ReadColumn[string](ctx, s.Rows,
+	digests, err := store.ReadColumn[string](ctx, s.Rows,
 		`SELECT digest FROM manifests WHERE repo = $1 AND digest > $2 AND subject = '' ORDER BY digest LIMIT $3`,
 		store.Segment(repo), last, n)
-	return append([]string{}, all...), err
+	return append([]string{}, digests...), err
 }
 
-// CountManifests returns how many different manifests there are in a repo, or in
-// the repos below a group.
+// CountManifests returns the number of different manifests in a repo, or in the repos below a group.
 func (s *Store) CountManifests(ctx context.Context, place resource.UID) (n int64, _ error) {
 	err := s.Row(ctx, `
 		SELECT count(DISTINCT digest) FROM manifests
@@ -439,30 +437,28 @@ func (s *Store) CountManifests(ctx context.Context, place resource.UID) (n int64
 	return n, err
 }
 
-// ReposWith returns up to n of the repos in reach that have a manifest, in the
-// order of their uids.
-func (s *Store) ReposWith(ctx context.Context, r store.Reach, digest string, n int) (all []resource.UID, _ error) {
+// ReposWith returns up to n repos in reach that have a manifest, in the order of their UIDs.
+func (s *Store) ReposWith(ctx context.Context, r store.Reach, digest string, n int) (uids []resource.UID, _ error) {
 	for _, root := range r.Under {
-		some, err := store.ReadColumn[resource.UID](ctx, s.Rows, `
-			SELECT uid FROM repos WHERE seg IN (SELECT repo FROM manifests WHERE digest = $1) AND (uid = $2 OR uid > $3
-			AND uid < $4)
-			ORDER BY uid LIMIT $5`, digest, string(root), string(root)+"/", string(root)+"0", n-len(all))
-		all = append(all, some...)
-		if err != nil || len(all) == n {
-			return all, err
+		found, err := store.ReadColumn[resource.UID](ctx, s.Rows, `
+			SELECT uid FROM repos WHERE seg IN (SELECT repo FROM manifests WHERE digest = $1)
+			AND (uid = $2 OR uid > $3 AND uid < $4) ORDER BY uid LIMIT $5`,
+			digest, string(root), string(root)+"/", string(root)+"0", n-len(uids))
+		uids = append(uids, found...)
+		if err != nil || len(uids) == n {
+			return uids, err
 		}
 	}
-	return all, nil
+	return uids, nil
 }
 
-// Unattached returns those of the digests that are manifests of a repo and name no
-// subject.
+// Unattached returns the digests that are manifests of a repo without a subject.
 func (s *Store) Unattached(ctx context.Context, repo resource.UID, digests []string) (map[string]bool, error) {
 	return heldDigests(ctx, s.Rows, "manifests", repo, digests, ` AND t.subject = ''`)
 }
 
-// Referrers returns up to n manifests about subject, by digest after last, and
-// of the artifact type unless that is "".
+// Referrers returns up to n manifests with a subject, in the order of their digests after last. Unless
+// artifactType is "", it returns only manifests of that type.
 func (s *Store) Referrers(
 	ctx context.Context, repo resource.UID, subject, artifactType, last string, n int,
 ) ([]registry.Manifest, error) {

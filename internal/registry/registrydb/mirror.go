@@ -12,13 +12,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A manifest of a mirrored repo is stored before what it needs: that comes when somebody asks for it. Until then it is
-// awaited. Whoever adds to a mirrored repo locks it first, so that of a manifest and a blob that arrive at the same time
-// one sees the other.
+// A mirrored repo stores a manifest before the blobs and manifests that it needs, because these are fetched
+// when a client asks for them. Until then the table awaited lists them. Every transaction that adds to a
+// mirrored repo locks it first, so that a manifest and a blob that arrive at the same time do not miss each
+// other.
 
-// MirrorManifest stores a manifest that an upstream has, and points the tag at it unless that is "". It notes that the tag
-// was seen, and returns the repo, which it may have made. It returns fault.FailedPrecondition if the tag would move and
-// frozen forbids it.
+// MirrorManifest stores a manifest from an upstream. Unless tag is "", it points the tag at the manifest and
+// records the time at which the tag was seen. It returns the repo, which it may have created, and
+// fault.FailedPrecondition if the tag would move and frozen forbids it.
 func (s *Store) MirrorManifest(
 	ctx context.Context, ref RepoRef, m registry.Manifest, tag string, frozen func(string) bool,
 ) (repo resource.UID, _ error) {
@@ -49,7 +50,7 @@ func (s *Store) MirrorManifest(
 	return repo, err
 }
 
-// moveTag points a tag at a manifest, and reports whether it pointed elsewhere.
+// moveTag points a tag at a manifest. It reports whether the tag is new or has moved.
 func (t Tx) moveTag(
 	ctx context.Context, repo resource.UID, tag, digest string, frozen func(string) bool,
 ) (moved bool, _ error) {
@@ -61,7 +62,7 @@ func (t Tx) moveTag(
 	return err == nil, err
 }
 
-// lockMirror returns the repo, which it creates if ref says so, and locks it.
+// lockMirror returns the repo of ref and locks it. It creates the repo if ref.Create is set.
 func (t Tx) lockMirror(ctx context.Context, ref RepoRef) (resource.UID, error) {
 	repo, err := t.ensureRepo(ctx, ref)
 	if err != nil {
@@ -70,15 +71,15 @@ func (t Tx) lockMirror(ctx context.Context, ref RepoRef) (resource.UID, error) {
 	return repo, t.LockRepo(ctx, repo)
 }
 
-// LockRepo locks a repo that is about to change until the commit. It returns fault.NotFound if there is no such repo.
+// LockRepo locks a repo for a change until the commit. It returns fault.NotFound if there is no such repo.
 func (t Tx) LockRepo(ctx context.Context, repo resource.UID) error {
 	var one int
 	err := t.Row(ctx, `SELECT 1 FROM repos AS t WHERE t.seg = $1`+t.DB.Engine.ForUpdate, []any{store.Segment(repo)}, &one)
 	return store.Missing(err, "repo", repo)
 }
 
-// addMirrored stores a manifest unless it is there, and notes what it needs and the repo lacks. An image is put into the
-// queue when its layers are here.
+// addMirrored stores a manifest unless the repo has it, and records what it needs and the repo lacks. An image is
+// inspected when the repo has all of its layers.
 func (t Tx) addMirrored(ctx context.Context, repo resource.UID, m registry.Manifest) (added bool, _ error) {
 	added, err := t.insertManifest(ctx, repo, m)
 	if err != nil || !added {
@@ -104,32 +105,36 @@ func (t Tx) addMirrored(ctx context.Context, repo resource.UID, m registry.Manif
 	if err := t.InsertRows(ctx, `INSERT INTO awaited (repo, need, digest, manifest)`, rows, ""); err != nil {
 		return false, err
 	}
-	if len(rows) > 0 { // no version of the extractors is to read it again before its layers are here
-		if err := t.Later(ctx, `UPDATE images SET due_ms = NULL, reason = $3, extractors = $4 WHERE repo = $1 AND digest = $2`,
-			store.Segment(repo), m.Digest, "its layers have not been pulled from the upstream yet", math.MaxInt32); err != nil {
+	if len(rows) > 0 { // the highest version of extractors keeps SweepImages from queueing the image without its layers
+		const reason = "its layers have not been pulled from the upstream yet"
+		if err := t.Later(ctx, `UPDATE images SET due_ms = NULL, reason = $3, extractors = $4
+			WHERE repo = $1 AND digest = $2`, store.Segment(repo), m.Digest, reason, math.MaxInt32); err != nil {
 			return false, err
 		}
 	}
 	return true, t.arrived(ctx, repo, m.Digest, true)
 }
 
-// arrived records that manifests need what has come, and puts those images into the queue that have all of theirs now.
+// arrived replaces the rows of awaited for a blob or manifest that the repo now has by references, and queues
+// the images that have all of their blobs now.
 func (t Tx) arrived(ctx context.Context, repo resource.UID, digest string, manifest bool) error {
-	by, err := store.ReadColumn[string](ctx, t.Rows,
-		`DELETE FROM awaited WHERE repo = $1 AND need = $2 AND manifest = $3 RETURNING digest`, store.Segment(repo), digest, manifest)
+	waiting, err := store.ReadColumn[string](ctx, t.Rows,
+		`DELETE FROM awaited WHERE repo = $1 AND need = $2 AND manifest = $3 RETURNING digest`,
+		store.Segment(repo), digest, manifest)
 	if err != nil {
 		return err
 	}
 	var refs [][]any
-	for _, m := range by {
+	for _, m := range waiting {
 		refs = append(refs, refTo(repo, m, registry.Need{Digest: digest, Manifest: manifest}))
 	}
 	if err := t.insertRefs(ctx, refs); err != nil || manifest {
 		return err
 	}
-	for _, m := range by {
-		if err := t.Later(ctx, `UPDATE images SET due_ms = `+t.DB.Engine.Clock+`, reason = '' WHERE repo = $1 AND digest = $2
-			AND due_ms IS NULL AND NOT EXISTS (SELECT 1 FROM awaited AS a WHERE a.repo = $1 AND a.digest = $2)`,
+	for _, m := range waiting {
+		if err := t.Later(ctx, `UPDATE images SET due_ms = `+t.DB.Engine.Clock+`, reason = ''
+			WHERE repo = $1 AND digest = $2 AND due_ms IS NULL
+			AND NOT EXISTS (SELECT 1 FROM awaited AS a WHERE a.repo = $1 AND a.digest = $2)`,
 			store.Segment(repo), m); err != nil {
 			return err
 		}
@@ -137,7 +142,7 @@ func (t Tx) arrived(ctx context.Context, repo resource.UID, digest string, manif
 	return nil
 }
 
-// MirrorBlob adds a blob that an upstream has to a repo, as AddBlob does.
+// MirrorBlob adds a blob from an upstream to a repo. It reports whether b.Path is used, as AddBlob does.
 func (s *Store) MirrorBlob(ctx context.Context, ref RepoRef, b registry.Blob) (used bool, _ error) {
 	err := s.retryCollected(ctx, func(t Tx) error {
 		repo, err := t.lockMirror(ctx, ref)
@@ -152,7 +157,8 @@ func (s *Store) MirrorBlob(ctx context.Context, ref RepoRef, b registry.Blob) (u
 	return used, err
 }
 
-// SeeTag notes that the upstream has a tag as the repo has it.
+// SeeTag records that the upstream has a tag with the same digest as the repo now. It returns fault.NotFound if
+// there is no such repo.
 func (s *Store) SeeTag(ctx context.Context, repo resource.UID, tag string) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.Require(ctx, "repos", "repo", repo); err != nil {
@@ -164,13 +170,15 @@ func (s *Store) SeeTag(ctx context.Context, repo resource.UID, tag string) error
 
 func (t Tx) seeTag(ctx context.Context, repo resource.UID, tag string) error {
 	return t.Later(ctx, `INSERT INTO upstream_tags (repo, name, seen_ms) VALUES ($1, $2, $3)
-		ON CONFLICT (repo, name) DO UPDATE SET seen_ms = excluded.seen_ms`, store.Segment(repo), tag, store.MS(t.DB.Time()))
+		ON CONFLICT (repo, name) DO UPDATE SET seen_ms = excluded.seen_ms`,
+		store.Segment(repo), tag, store.MS(t.DB.Time()))
 }
 
-// TagSeen returns when a tag was last seen at the upstream, or the zero time.
+// TagSeen returns the time at which a tag was last seen at the upstream, or the zero time.
 func (s *Store) TagSeen(ctx context.Context, repo resource.UID, tag string) (time.Time, error) {
 	var ms int64
-	err := s.Row(ctx, `SELECT seen_ms FROM upstream_tags WHERE repo = $1 AND name = $2`, []any{store.Segment(repo), tag}, &ms)
+	err := s.Row(ctx, `SELECT seen_ms FROM upstream_tags WHERE repo = $1 AND name = $2`,
+		[]any{store.Segment(repo), tag}, &ms)
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}

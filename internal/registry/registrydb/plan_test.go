@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/plantest"
 )
 
-// TestPlans looks at the statements of pushes and pulls, in four repos with so
-// many manifests each.
+// TestPlans checks which indexes serve the statements of pushes and pulls, in four repos with a thousand
+// manifests each.
 func TestPlans(t *testing.T) {
 	var repo resource.UID
 	insert := func(db *store.DB) {
@@ -27,7 +27,9 @@ func TestPlans(t *testing.T) {
 			plantest.Insert(t, db, "manifests", rows...)
 			var images [][]any
 			for i := range 1000 {
-				images = append(images, []any{store.Segment(repo), fmt.Sprintf("d%d", i), store.Segment(org), string(repo), nil, 0, "", 0, 0, 0, nil, 0})
+				images = append(images, []any{
+					store.Segment(repo), fmt.Sprintf("d%d", i), store.Segment(org), string(repo), nil, 0, "", 0, 0, 0, nil, 0,
+				})
 			}
 			plantest.Insert(t, db, "images", images...)
 		}
@@ -42,15 +44,16 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// needed are the shapes of a push that asks for what its manifest needs. For one
-// blob PostgreSQL may take either index while it knows of none.
+// needed returns the shapes of a push that looks up the blobs and manifests that its manifest needs. For one blob
+// PostgreSQL may use either index while the table is empty.
 func needed(repo resource.UID) (all []plantest.Shape) {
 	for _, n := range []int{1, 3, 64} {
 		blobs := "repo_blobs_pkey sqlite_autoindex_repo_blobs_1"
 		if n == 1 {
 			blobs += " repo_blobs_digest"
 		}
-		for table, index := range map[string]string{"repo_blobs": blobs, "manifests": "manifests_pkey manifests_digest sqlite_autoindex_manifests_1"} {
+		manifests := "manifests_pkey manifests_digest sqlite_autoindex_manifests_1"
+		for table, index := range map[string]string{"repo_blobs": blobs, "manifests": manifests} {
 			text, args := selectHeld(table, repo, slices.Repeat([]string{"d"}, n))
 			all = append(all, plantest.Shape{Name: fmt.Sprintf("%d of %s", n, table), Index: index, Text: text, Args: args})
 		}
@@ -58,13 +61,16 @@ func needed(repo resource.UID) (all []plantest.Shape) {
 	return all
 }
 
-// pulled are the shapes of a pull.
+// pulled returns the shapes of a pull.
 func pulled() (all []plantest.Shape) {
-	all = append(all, plantest.Shape{Name: "pulls of several", Index: "manifests_pkey manifests_digest", Text: selectManifests,
-		Args: []any{[]int64{1, 2}, []string{"v1", "sha256:1"}, []bool{true, false}, maxGathered}})
+	const index = "manifests_pkey manifests_digest"
+	all = append(all, plantest.Shape{
+		Name: "pulls of several", Index: index, Text: selectManifests,
+		Args: []any{[]int64{1, 2}, []string{"v1", "sha256:1"}, []bool{true, false}, maxBatchedBody},
+	})
 	for _, reference := range []string{"v1", "sha256:1"} {
 		text, args := manifestOf(resource.NewRoot().NewChild(), reference, true)
-		all = append(all, plantest.Shape{Name: "a pull of " + reference, Index: "manifests_pkey manifests_digest", Text: text, Args: args})
+		all = append(all, plantest.Shape{Name: "a pull of " + reference, Index: index, Text: text, Args: args})
 	}
 	return all
 }

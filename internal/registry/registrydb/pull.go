@@ -31,38 +31,37 @@ var pulls = store.Kind[registry.Pull]{
 	},
 }
 
-// Pulls returns one page of who fetched and pushed what.
+// Pulls returns one page of the records of pulls and pushes.
 func (s *Store) Pulls(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
 ) (page.Page[registry.Pull], error) {
 	return store.List(ctx, s.DB, &pulls, r, f, p)
 }
 
-// InsertPulls records what was fetched and pushed, all in one go. What happened
-// to a repo that is gone meanwhile is gone with it.
-func (s *Store) InsertPulls(ctx context.Context, all []registry.Pull) error {
-	return s.write(ctx, func(t Tx) error { return t.insertPulls(ctx, all) })
+// InsertPulls adds records of pulls and pushes in one transaction. Records of repos that do not exist are dropped.
+func (s *Store) InsertPulls(ctx context.Context, records []registry.Pull) error {
+	return s.write(ctx, func(t Tx) error { return t.insertPulls(ctx, records) })
 }
 
-func (t Tx) insertPulls(ctx context.Context, all []registry.Pull) error {
-	added, there := traffic{}, map[resource.UID]bool{}
+func (t Tx) insertPulls(ctx context.Context, records []registry.Pull) error {
+	added, exists := traffic{}, map[resource.UID]bool{}
 	var rows []registry.Pull
 	var events [][]any
-	for _, p := range all {
+	for _, p := range records {
 		repo := p.Repo()
-		if _, known := there[repo]; !known {
+		if _, known := exists[repo]; !known {
 			held, err := t.holdRepo(ctx, repo)
 			if err != nil {
 				return err
 			}
-			there[repo] = held
+			exists[repo] = held
 		}
-		if !there[repo] {
+		if !exists[repo] {
 			continue
 		}
 		added.note(repo, p.Push)
 		rows = append(rows, p)
-		if p.Push { // its event went with the manifest
+		if p.Push { // the transaction of the push added its event
 			continue
 		}
 		event, err := t.Event(ctx, resource.RegistryPull, repo, repo.Parent(), nil, p)
@@ -80,7 +79,7 @@ func (t Tx) insertPulls(ctx context.Context, all []registry.Pull) error {
 	return t.countPulls(ctx, added, 1)
 }
 
-// holdRepo holds a repo until the commit. It reports false if it is gone.
+// holdRepo holds a repo until the commit. It reports false if there is no such repo.
 func (t Tx) holdRepo(ctx context.Context, repo resource.UID) (bool, error) {
 	err := t.Require(ctx, "repos", "repo", repo)
 	if errors.Is(err, fault.NotFound) {
@@ -89,7 +88,7 @@ func (t Tx) holdRepo(ctx context.Context, repo resource.UID) (bool, error) {
 	return err == nil, err
 }
 
-// traffic is how many records a repo has of each direction.
+// traffic is a number of records by repo, and by whether they are pushes.
 type traffic map[resource.UID]map[bool]int
 
 func (f traffic) note(repo resource.UID, push bool) {
@@ -99,7 +98,7 @@ func (f traffic) note(repo resource.UID, push bool) {
 	f[repo][push]++
 }
 
-// countPulls adds traffic to the counters, or takes it away if by is -1.
+// countPulls adds traffic to the counters, or subtracts it if by is -1.
 func (t Tx) countPulls(ctx context.Context, f traffic, by int) error {
 	for _, repo := range slices.Sorted(maps.Keys(f)) {
 		for push, n := range f[repo] {
@@ -111,8 +110,7 @@ func (t Tx) countPulls(ctx context.Context, f traffic, by int) error {
 	return nil
 }
 
-// dropPulls removes records, takes them out of the counters, and returns how many
-// there were.
+// dropPulls removes the records that a condition selects, subtracts them from the counters, and returns their number.
 func (t Tx) dropPulls(ctx context.Context, where string, args ...any) (n int, _ error) {
 	gone := traffic{}
 	err := t.Rows(ctx, `DELETE FROM pulls WHERE `+where+` RETURNING uid, push`, args,
@@ -130,7 +128,7 @@ func (t Tx) dropPulls(ctx context.Context, where string, args ...any) (n int, _ 
 	return n, t.countPulls(ctx, gone, -1)
 }
 
-// PrunePulls removes up to n records older than before, and reports how many.
+// PrunePulls removes up to n records from before a time, and returns their number.
 func (s *Store) PrunePulls(ctx context.Context, before time.Time, n int) (gone int, err error) {
 	err = s.write(ctx, func(t Tx) (err error) {
 		gone, err = t.dropPulls(ctx,

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Push is what the event of one tells.
+// A Push is the content of the event of a push.
 type Push struct {
 	Repo      resource.UID `json:"repo"`
 	Digest    string       `json:"digest"`
@@ -19,11 +19,12 @@ type Push struct {
 	Tags      []string     `json:"tags,omitempty"`
 }
 
-// PutManifest stores m in the repo and points every tag at it: all of it or
-// nothing. It returns the repo, which it may have made, a *MissingError if the
-// repo lacks what m needs, fault.FailedPrecondition if a tag would move that is
-// immutable by the settings of the group, or if there are tags and the repo follows
-// another, and fault.NotFound if there is no such repo or group.
+// PutManifest stores m in the repo and points every tag at it, in one transaction. It returns the repo, which it may
+// have created.
+//
+// It returns a *MissingError if the repo lacks a blob or manifest that m needs, and fault.NotFound if there is
+// no such repo or group. It returns fault.FailedPrecondition if a tag would move that the settings of the group
+// make immutable, or if there are tags and the repo follows another.
 func (s *Store) PutManifest(
 	ctx context.Context, ref RepoRef, m registry.Manifest, tags []string,
 ) (repo resource.UID, _ error) {
@@ -57,7 +58,7 @@ func (s *Store) PutManifest(
 	return repo, err
 }
 
-// pushing is a push to a repo that is held until the commit.
+// pushing is a push to a repo that the transaction holds.
 type pushing struct {
 	repo     resource.UID
 	manifest registry.Manifest
@@ -65,7 +66,7 @@ type pushing struct {
 	frozen   frozenTags
 }
 
-// pushCarefully looks what there is before it writes what refers to it.
+// pushCarefully looks up what the manifest needs before it writes the references.
 func (t Tx) pushCarefully(ctx context.Context, p pushing) error {
 	if err := t.addManifest(ctx, p.repo, p.manifest); err != nil {
 		return err
@@ -78,12 +79,13 @@ func (t Tx) pushCarefully(ctx context.Context, p pushing) error {
 	return nil
 }
 
-// errDeleted says that something was deleted between two statements of a push.
-var errDeleted = errors.New("deleted meanwhile")
+// errDeleted means that a row was deleted between two statements of a push.
+var errDeleted = errors.New("deleted during the push")
 
-// pushQuickly is pushCarefully with as few round trips as PostgreSQL lets it have: it adds the manifest and the tags at once,
-// because most are new, and has the database refuse what the repo lacks, because who pushes an image has almost always
-// pushed what it needs. If the database refuses something, nobody knows all that is missing, and it must be pushed carefully.
+// pushQuickly is pushCarefully with fewer round trips, for PostgreSQL. It inserts the manifest and the tags
+// together, because most are new. It does not look up what the manifest needs, because clients almost always
+// push that first: foreign keys refuse a reference to a missing row. Such an error does not say everything that
+// is missing, so the caller then calls pushCarefully.
 func (t Tx) pushQuickly(ctx context.Context, p pushing) error {
 	added, fresh, err := t.insertPushed(ctx, p)
 	if err != nil {
@@ -112,9 +114,9 @@ func (t Tx) pushQuickly(ctx context.Context, p pushing) error {
 	return err
 }
 
-// insertPushed adds a manifest and tags in one round trip. It reports which of them were not there.
+// insertPushed inserts a manifest and its tags in one round trip. It reports which of them are new.
 func (t Tx) insertPushed(ctx context.Context, p pushing) (added bool, fresh []bool, _ error) {
-	all := []store.Statement{t.manifestInsertion(ctx, p.repo, p.manifest)}
+	statements := []store.Statement{t.manifestInsertion(ctx, p.repo, p.manifest)}
 	for i := range p.tags {
 		g := &p.tags[i]
 		g.UpdateTime = t.DB.Time()
@@ -123,9 +125,9 @@ func (t Tx) insertPushed(ctx context.Context, p pushing) (added bool, fresh []bo
 		if err != nil {
 			return false, nil, err
 		}
-		all = append(all, d)
+		statements = append(statements, d)
 	}
-	n, err := t.ExecAll(ctx, all)
+	n, err := t.ExecAll(ctx, statements)
 	if err != nil {
 		return false, nil, err
 	}
@@ -135,7 +137,7 @@ func (t Tx) insertPushed(ctx context.Context, p pushing) (added bool, fresh []bo
 	return n[0] == 1, fresh, nil
 }
 
-// retag changes a tag that is there.
+// retag moves a tag that insertPushed found.
 func (t Tx) retag(ctx context.Context, g registry.Tag, frozen frozenTags) error {
 	before, err := t.tagNamed(ctx, g)
 	if err != nil {
@@ -145,7 +147,7 @@ func (t Tx) retag(ctx context.Context, g registry.Tag, frozen frozenTags) error 
 	return err
 }
 
-// orDeleted turns the absence of what was there a moment ago into errDeleted.
+// orDeleted replaces fault.NotFound by errDeleted, for a row that an earlier statement found.
 func orDeleted(err error) error {
 	if errors.Is(err, fault.NotFound) {
 		return errDeleted

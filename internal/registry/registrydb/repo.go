@@ -32,7 +32,7 @@ var repos = store.Kind[registry.Repo]{
 }
 
 // InsertRepo adds r. It returns fault.AlreadyExists if its group already has a
-// repo of that name, and fault.NotFound if its group is not there.
+// repo of that name, and fault.NotFound if its group does not exist.
 func (s *Store) InsertRepo(ctx context.Context, r registry.Repo) error {
 	return s.write(ctx, func(t Tx) error { return t.InsertRepo(ctx, r) })
 }
@@ -57,8 +57,8 @@ func (s *Store) Repos(
 	return store.List(ctx, s.DB, &repos, r, f, p)
 }
 
-// UpdateRepo replaces before by after, under the rules of iamdb.Store.UpdateGroup. If the repo has another source then, or
-// none, it does not follow any more.
+// UpdateRepo replaces before by after, under the rules of iamdb.Store.UpdateGroup. If after has another source than
+// before, or none, the repo stops following.
 func (s *Store) UpdateRepo(ctx context.Context, before, after registry.Repo) (registry.Repo, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.UpdateRepo(ctx, before, &after); err != nil {
@@ -72,7 +72,7 @@ func (s *Store) UpdateRepo(ctx context.Context, before, after registry.Repo) (re
 	return after, err
 }
 
-// UpdateRepo is Store.UpdateRepo as part of a transaction, but leaves the row of follows alone.
+// UpdateRepo is Store.UpdateRepo as part of a transaction. It does not change which repo is followed.
 func (t Tx) UpdateRepo(ctx context.Context, before registry.Repo, after *registry.Repo) error {
 	if after.Name != before.Name {
 		t.PathsChanged()
@@ -80,23 +80,22 @@ func (t Tx) UpdateRepo(ctx context.Context, before registry.Repo, after *registr
 	return store.Update(ctx, t.Tx, &repos, before, after)
 }
 
-// LockRepoKey locks a repo from which much is deleted until the commit: nobody can add to it. It returns fault.NotFound if
-// there is no such repo.
+// LockRepoKey locks a repo until the commit, so that no other transaction can add anything to it. It returns
+// fault.NotFound if there is no such repo.
 func (t Tx) LockRepoKey(ctx context.Context, repo resource.UID) error {
 	_, err := store.Lock(ctx, t.Tx, &repos, repo, t.DB.Engine.ForDelete)
 	return err
 }
 
-// RepoReadme returns what a repo tells about itself, or fault.NotFound if there
-// is no such repo.
+// RepoReadme returns the readme of a repo, or fault.NotFound if there is no such repo.
 func (s *Store) RepoReadme(ctx context.Context, uid resource.UID) (registry.RepoReadme, error) {
 	r := registry.RepoReadme{UID: uid}
 	err := s.Row(ctx, `SELECT readme FROM repos WHERE uid = $1`, []any{string(uid)}, &r.Content)
 	return r, store.Missing(err, "repo", uid)
 }
 
-// UpdateRepoReadme replaces what a repo tells about itself, unless it is the same
-// already. It returns fault.NotFound if there is no such repo.
+// UpdateRepoReadme replaces the readme of a repo. An equal readme is not written. It returns fault.NotFound if there
+// is no such repo.
 func (s *Store) UpdateRepoReadme(ctx context.Context, r registry.RepoReadme) error {
 	return s.write(ctx, func(t Tx) error {
 		before := registry.RepoReadme{UID: r.UID}
@@ -116,10 +115,11 @@ func (s *Store) UpdateRepoReadme(ctx context.Context, r registry.RepoReadme) err
 	})
 }
 
-// DeleteRepo removes a repo with its tags, their history, its manifests, its
-// deployment and its log. It returns fault.NotFound if there is no such repo. Blobs
-// that no other repo holds are left to the collector. All but the log can be restored,
-// if the group has a trash; otherwise what is in the trash of the repo goes with it.
+// DeleteRepo removes a repo with its tags, their history, its manifests, its deployment and its records of pulls. It
+// returns fault.NotFound if there is no such repo. The collector later removes the blobs that no other repo holds.
+//
+// If the group has a trash, everything except the records of pulls can be restored. Otherwise the entries of the repo
+// in the trash are removed, too.
 func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		r, err := store.Lock(ctx, t.Tx, &repos, uid, s.Engine.ForDelete)
@@ -151,7 +151,7 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	})
 }
 
-// removeRepo removes a repo that is locked, with everything in it.
+// removeRepo removes a locked repo with everything in it.
 func (t Tx) removeRepo(ctx context.Context, r registry.Repo, d Deletion) error {
 	for _, text := range []string{
 		`DELETE FROM tags WHERE parent = $1`,
@@ -176,9 +176,9 @@ func (t Tx) removeRepo(ctx context.Context, r registry.Repo, d Deletion) error {
 	return t.Removed(ctx, "repos", resource.RepoDeleted, r.UID, r.UID.Parent(), r)
 }
 
-// dropContent removes the manifests and blobs of a repo that goes, and takes what this
-// removes out of the counters: somebody else may be removing some of it, too. What the trash
-// needs stays stored.
+// dropContent removes the manifests and blobs of a repo that is being deleted. It subtracts from the counters
+// only the rows that it removes itself, because another transaction may remove some of them at the same time.
+// Blobs that the trash needs stay stored and counted.
 func (t Tx) dropContent(ctx context.Context, repo resource.UID, d Deletion) error {
 	sizes, err := store.ReadColumn[int64](ctx, t.Rows, `DELETE FROM manifests WHERE repo = $1 RETURNING size`,
 		store.Segment(repo))
@@ -200,13 +200,13 @@ func (t Tx) dropContent(ctx context.Context, repo resource.UID, d Deletion) erro
 			gone += size
 		}
 	}
-	for _, size := range blobs { // those that the trash needs are not among them any more
+	for _, size := range blobs { // without the blobs that trashBlobs kept
 		gone += size
 	}
 	return t.CountBytes(ctx, repo, -gone)
 }
 
-// uncountTags takes the tags of a repo that goes out of the counters above it.
+// uncountTags subtracts the tags of a repo that is being deleted from the counters of the groups above it.
 func (t Tx) uncountTags(ctx context.Context, repo resource.UID) error {
 	gone, err := store.ReadMap[resource.TagClass, int](ctx, t.Rows,
 		`SELECT class, count(*) FROM tags WHERE parent = $1 GROUP BY class`, store.Segment(repo))
@@ -221,12 +221,12 @@ func (t Tx) uncountTags(ctx context.Context, repo resource.UID) error {
 	return nil
 }
 
-// Followers returns how many of the repos in reach follow another. It reads all
-// of them: few follow any, and nobody asks often.
+// Followers returns how many repos in reach follow source. It reads every repo in reach, because few repos follow any
+// and the number is rarely asked for.
 func (s *Store) Followers(ctx context.Context, r store.Reach, source resource.UID) (total int64, _ error) {
 	for _, root := range r.Under {
 		var n int64
-		// A uid has nothing in it that LIKE or JSON would read otherwise.
+		// A UID contains no character that has a meaning in LIKE or JSON.
 		err := s.Row(ctx, `SELECT count(*) FROM repos WHERE uid > $1 AND uid < $2 AND detail LIKE $3`,
 			[]any{string(root) + "/", string(root) + "0", `%"source":"` + string(source) + `"%`}, &n)
 		if err != nil {
@@ -237,9 +237,8 @@ func (s *Store) Followers(ctx context.Context, r store.Reach, source resource.UI
 	return total, nil
 }
 
-// RepoPath returns the names of the groups above a repo and its own, with
-// slashes between: its address in the registry. It returns fault.NotFound if
-// there is no such repo.
+// RepoPath returns the address of a repo in the registry: the names of the groups above it and its own name, joined
+// by slashes. It returns fault.NotFound if there is no such repo.
 func (s *Store) RepoPath(ctx context.Context, uid resource.UID) (string, error) {
 	r, err := s.Repo(ctx, uid)
 	if err != nil {
@@ -252,11 +251,10 @@ func (s *Store) RepoPath(ctx context.Context, uid resource.UID) (string, error) 
 	return strings.Join(append(names, r.Name), "/"), nil
 }
 
-// RepoAt returns the repo whose groups and own name these are, root first, or
-// fault.NotFound.
+// RepoAt returns the repo at a path, or fault.NotFound. names are the names of its groups, root first, and its own.
 func (s *Store) RepoAt(ctx context.Context, names []string) (resource.UID, error) {
 	path := strings.Join(names, "/")
-	current := s.Current() // before the cache is asked: afterwards it may be outdated
+	current := s.Current() // before the lookup, because the cache may become outdated after it
 	uid, ok, cleared := s.repos.get(path)
 	s.RepoLookups.Count(ok && current)
 	if ok && current {
@@ -278,7 +276,7 @@ func (s *Store) repoAt(ctx context.Context, names []string) (uid resource.UID, _
 	return uid, store.Missing(err, "repo", resource.UID(strings.Join(names, "/")))
 }
 
-// RepoIn returns the repo of a name in a group, or fault.NotFound. The group must be named by its whole UID.
+// RepoIn returns the repo with a name in a group, or fault.NotFound. The group must be given by its complete UID.
 func (s *Store) RepoIn(ctx context.Context, group resource.UID, name string) (uid resource.UID, _ error) {
 	err := s.Row(ctx, `SELECT uid FROM repos WHERE parent = $1 AND name = $2`, []any{store.Segment(group), name}, &uid)
 	if err == nil && uid.Parent() != group {
@@ -290,7 +288,7 @@ func (s *Store) RepoIn(ctx context.Context, group resource.UID, name string) (ui
 // addressable reports whether there can be a repo with these names.
 func addressable(names []string) bool { return len(names) >= 2 && len(names) <= store.MaxNames }
 
-// repoNamed is the condition in SQL that r is the repo with these names.
+// repoNamed returns the SQL condition that r is the repo with these names.
 func repoNamed(names []string) (args []any, text string) {
 	args, group := store.GroupNamed(names[:len(names)-1])
 	args = append(args, names[len(names)-1])
@@ -307,14 +305,15 @@ func (s *Store) GroupAt(ctx context.Context, names []string) (uid resource.UID, 
 	return uid, store.Missing(err, "group", resource.UID(strings.Join(names, "/")))
 }
 
-// A RepoRef is a repo a push goes to. It may not be there yet.
+// A RepoRef names the repo of a push, which may not exist yet.
 type RepoRef struct {
 	Group  resource.UID
 	Name   string
-	Create bool // make it if it is not there
+	Create bool // the push may create the repo
 }
 
-// ensureUnfollowing is ensureRepo for what adds tags. It returns fault.FailedPrecondition if the repo follows another.
+// ensureUnfollowing is ensureRepo for a push that adds tags. It returns fault.FailedPrecondition if the repo follows
+// another.
 func (t Tx) ensureUnfollowing(ctx context.Context, ref RepoRef) (resource.UID, error) {
 	uid, follower, err := t.findRepo(ctx, ref)
 	if err == nil && follower {
@@ -323,21 +322,22 @@ func (t Tx) ensureUnfollowing(ctx context.Context, ref RepoRef) (resource.UID, e
 	return t.createMissing(ctx, ref, uid, err)
 }
 
-// ensureRepo returns the repo of a push, which it creates if the push may, and
-// holds it until the commit. It returns fault.NotFound if there is none.
+// ensureRepo returns the repo of a push and holds it until the commit. If the repo does not exist, ensureRepo creates
+// it if ref.Create is set, and otherwise returns fault.NotFound.
 func (t Tx) ensureRepo(ctx context.Context, ref RepoRef) (resource.UID, error) {
 	uid, _, err := t.findRepo(ctx, ref)
 	return t.createMissing(ctx, ref, uid, err)
 }
 
-// findRepo returns the repo of a push, and whether it follows another, and holds it until the commit.
+// findRepo returns the repo of a push, and whether it follows another. It holds the repo until the commit.
 func (t Tx) findRepo(ctx context.Context, ref RepoRef) (uid resource.UID, follower bool, err error) {
-	err = t.Row(ctx, `SELECT t.uid, `+isFollower+` FROM repos AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.ForShare,
-		[]any{store.Segment(ref.Group), ref.Name}, &uid, &follower)
+	text := `SELECT t.uid, ` + isFollower + ` FROM repos AS t WHERE t.parent = $1 AND t.name = $2`
+	err = t.Row(ctx, text+t.DB.Engine.ForShare, []any{store.Segment(ref.Group), ref.Name}, &uid, &follower)
 	return uid, follower, store.Missing(err, "repo", resource.UID(ref.Name))
 }
 
-// createMissing creates the repo of a push if it was not found and the push may. Otherwise it returns what was found.
+// createMissing creates the repo of a push if findRepo returned fault.NotFound and ref.Create is set. Otherwise it
+// returns uid and err.
 func (t Tx) createMissing(ctx context.Context, ref RepoRef, uid resource.UID, err error) (resource.UID, error) {
 	if !ref.Create || !errors.Is(err, fault.NotFound) {
 		return uid, err
@@ -348,7 +348,7 @@ func (t Tx) createMissing(ctx context.Context, ref RepoRef, uid resource.UID, er
 	r := registry.Repo{UID: ref.Group.NewChild(), Name: ref.Name, CreateTime: t.DB.Time()}
 	r.UpdateTime = r.CreateTime
 	err = store.Insert(ctx, t.Tx, &repos, r)
-	if errors.Is(err, fault.AlreadyExists) { // another push was first
+	if errors.Is(err, fault.AlreadyExists) { // a concurrent push created it
 		r.UID, _, err = t.findRepo(ctx, ref)
 	}
 	return r.UID, err

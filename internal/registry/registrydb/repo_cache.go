@@ -8,19 +8,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// reposCached is how many repos the cache holds: 16,384 take about 3 MB.
+// reposCached is the number of repos that the cache holds. 16,384 take about 3 MB.
 const reposCached = 1 << 14
 
-// A repoCache finds a repo by its path, the names of its groups and its own with
-// slashes between, so that a pull does not have to ask the database.
+// A repoCache finds a repo by its path, as RepoPath returns it, so that a pull does not have to query the database.
 //
-// It has one rule: it is cleared whenever the revision moves. Every change after
-// which a path means another repo, that is when a group or a repo is renamed or
-// deleted, moves the revision.
+// It is cleared whenever the revision moves. Every change after which a path may name another repo moves the
+// revision: renaming or deleting a group or a repo.
 type repoCache struct {
 	mu      sync.Mutex
 	repos   *lru.Cache[string, resource.UID]
-	cleared uint64 // how often
+	cleared uint64 // number of calls of clear
 }
 
 func newRepoCache() *repoCache {
@@ -28,8 +26,8 @@ func newRepoCache() *repoCache {
 	return &repoCache{repos: repos}
 }
 
-// get returns the repo at a path, and how often the cache had been cleared, which
-// put needs to know if the database has to be asked.
+// get returns the repo at a path. If there is none in the cache, the caller passes cleared to put after it has read
+// the repo from the database.
 func (c *repoCache) get(path string) (uid resource.UID, ok bool, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,8 +35,8 @@ func (c *repoCache) get(path string) (uid resource.UID, ok bool, cleared uint64)
 	return uid, ok, c.cleared
 }
 
-// put adds a repo that was read from the database, unless the cache was cleared
-// since: then it may have been read before the change.
+// put adds a repo that was read from the database. If the cache was cleared since get returned cleared, put does
+// nothing, because the repo may have been read before the change.
 func (c *repoCache) put(path string, uid resource.UID, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

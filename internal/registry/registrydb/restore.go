@@ -13,47 +13,48 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// maxRestored is how many entries one transaction restores, because on SQLite everybody's writes wait for it.
+// maxRestored is the number of entries that one transaction restores, because on SQLite all other writes wait for it.
 const maxRestored = 1000
 
-// A Restoration says how something is restored.
+// A Restoration says how an entry is restored.
 type Restoration struct {
-	Replace     bool              // tags that stand for something else now are moved
-	WithoutTags bool              // a manifest does not get back the tags that were deleted with it
-	Frozen      func(string) bool // which tags must not be moved
+	Replace     bool              // move tags that point to another manifest now
+	WithoutTags bool              // restore a manifest without the tags that were deleted with it
+	Frozen      func(string) bool // reports whether a tag must not be moved; may be nil
 }
 
-// Restore puts back what an entry of the trash is, and returns all entries that it put back, this one first.
+// Restore restores an entry of the trash, and returns all entries that it restored, this one first.
 //
-// A tag comes with its manifest, and a manifest with the tags that were deleted with it, the manifests that it lists, and
-// those about it that were deleted with it or later. A repo comes with all that was in it when it was deleted.
+// A tag is restored with its manifest. A manifest is restored with the tags that were deleted with it, the
+// manifests that it lists, and the manifests about it that were deleted with it or later. A repo is restored
+// with everything that was in it when it was deleted.
 //
-// It returns fault.NotFound if there is no such entry, and fault.FailedPrecondition if a tag stands for something else now,
-// if the repo is in the trash itself or follows another, if some of the content is gone, or if there is too much; fault.AlreadyExists if there
-// is another repo of that name.
+// It returns fault.NotFound if there is no such entry, and fault.AlreadyExists if there is another repo of that
+// name. It returns fault.FailedPrecondition if a tag points to another manifest now, if the repo is in the
+// trash or follows another, if some of the content is gone, or if there are more than maxRestored entries.
 func (s *Store) Restore(ctx context.Context, uid resource.UID, how Restoration) (all []registry.TrashEntry, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		r := &restorer{Tx: t, Restoration: how}
 		err := r.restore(ctx, uid)
 		all = r.restored
 		if i := slices.IndexFunc(all, func(e registry.TrashEntry) bool { return e.UID == uid }); i > 0 {
-			asked := all[i]
+			requested := all[i]
 			copy(all[1:i+1], all[:i])
-			all[0] = asked
+			all[0] = requested
 		}
 		return err
 	})
 	return all, err
 }
 
-// A restorer restores one entry, and what comes with it, in a transaction.
+// A restorer restores one entry, and everything that belongs to it, in one transaction.
 type restorer struct {
 	Tx
 	Restoration
 	restored []registry.TrashEntry
 }
 
-// restore restores an entry. It holds what the entry was in before it locks the entry, as those do who delete.
+// restore restores an entry. Like a deletion, it holds the group or repo of the entry before it locks the entry.
 func (r *restorer) restore(ctx context.Context, uid resource.UID) error {
 	e, err := store.One(ctx, r.Rows, &trash, uid, ` WHERE t.uid = $1`, string(uid))
 	if err != nil {
@@ -85,17 +86,17 @@ func (r *restorer) restore(ctx context.Context, uid resource.UID) error {
 	return r.tag(ctx, e)
 }
 
-// done removes the entry of what was restored.
+// done removes an entry whose content was restored.
 func (r *restorer) done(ctx context.Context, e registry.TrashEntry) error {
 	if len(r.restored) == maxRestored {
-		return fault.Unmet("TOO_MANY_ENTRIES", "more than %d things would be restored at once: restore some of them first",
-			maxRestored)
+		return fault.Unmet("TOO_MANY_ENTRIES",
+			"more than %d entries would be restored at once; restore some of them separately first", maxRestored)
 	}
 	r.restored = append(r.restored, e)
 	return r.dropTrash(ctx, e, resource.TrashRestored)
 }
 
-// tag puts a tag back whose manifest is there.
+// tag restores a tag whose manifest is in the repo.
 func (r *restorer) tag(ctx context.Context, e registry.TrashEntry) error {
 	if err := r.requireUnfollowing(ctx, e.Repo()); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (r *restorer) tag(ctx context.Context, e registry.TrashEntry) error {
 		if added {
 			return r.done(ctx, e)
 		}
-		before, err = r.tagNamed(ctx, g) // a push was first
+		before, err = r.tagNamed(ctx, g) // a concurrent push created it
 		if err != nil {
 			return err
 		}
@@ -120,7 +121,8 @@ func (r *restorer) tag(ctx context.Context, e registry.TrashEntry) error {
 	}
 	if before.Digest != g.Digest {
 		if !r.Replace {
-			return fault.Unmet("TAG_TAKEN", "tag %s of repo %s stands for %s now; restore it again and ask to replace that",
+			return fault.Unmet("TAG_TAKEN",
+				"tag %s of repo %s points to %s now; to replace it, restore again with replace set",
 				g.Name, e.RepoName, before.Digest)
 		}
 		if r.Frozen != nil && r.Frozen(g.Name) {
@@ -135,7 +137,7 @@ func (r *restorer) tag(ctx context.Context, e registry.TrashEntry) error {
 	return r.done(ctx, e)
 }
 
-// manifestWithTags puts a manifest back, with the tags that were deleted with it.
+// manifestWithTags restores a manifest with the tags that were deleted with it.
 func (r *restorer) manifestWithTags(ctx context.Context, e registry.TrashEntry) error {
 	if err := r.manifest(ctx, e.Repo(), e.Digest); err != nil {
 		return err
@@ -157,7 +159,8 @@ func (r *restorer) manifestWithTags(ctx context.Context, e registry.TrashEntry) 
 	return nil
 }
 
-// manifest puts a manifest back unless the repo has it, after those that it lists, and then those about it.
+// manifest restores a manifest unless the repo has it. It first restores the manifests that it lists, and
+// afterwards the manifests about it.
 func (r *restorer) manifest(ctx context.Context, repo resource.UID, digest string) error {
 	m := registry.Manifest{Digest: digest}
 	err := r.Row(ctx, `SELECT t.media_type, t.artifact_type, t.subject FROM trash_manifests AS t
@@ -205,7 +208,7 @@ func contentGone(digest string) error {
 	return fault.Unmet("CONTENT_GONE", "it cannot be restored, because %s is gone", digest)
 }
 
-// needs puts back what a manifest in the trash needs of its repo, and holds it until the commit.
+// needs restores the blobs and manifests that a manifest in the trash needs, and holds them until the commit.
 func (r *restorer) needs(ctx context.Context, repo resource.UID, digest string) error {
 	children, err := store.ReadColumn[string](ctx, r.Rows, `SELECT DISTINCT child FROM trash_refs
 		WHERE repo = $1 AND digest = $2 AND child IS NOT NULL ORDER BY child`, store.Segment(repo), digest)
@@ -236,7 +239,7 @@ func (r *restorer) needs(ctx context.Context, repo resource.UID, digest string) 
 	return nil
 }
 
-// blob puts a blob back into its repo.
+// blob moves a blob from the trash to its repo.
 func (r *restorer) blob(ctx context.Context, repo resource.UID, digest string) error {
 	n, err := r.Exec(ctx, `DELETE FROM trash_blobs WHERE repo = $1 AND digest = $2`, store.Segment(repo), digest)
 	if err != nil {
@@ -256,7 +259,7 @@ func (r *restorer) blob(ctx context.Context, repo resource.UID, digest string) e
 	return r.link(ctx, repo, digest)
 }
 
-// putBack moves a manifest from the trash to its repo, which has all that it needs.
+// putBack moves a manifest from the trash to its repo, which has everything that the manifest needs.
 func (r *restorer) putBack(ctx context.Context, repo resource.UID, m registry.Manifest) error {
 	args := []any{store.Segment(repo), m.Digest}
 	n, err := r.Exec(ctx, `INSERT INTO manifests (`+manifestColumns+`) SELECT `+manifestColumns+` FROM trash_manifests
@@ -264,7 +267,7 @@ func (r *restorer) putBack(ctx context.Context, repo resource.UID, m registry.Ma
 	if err != nil {
 		return err
 	}
-	if n == 0 { // it was pushed again
+	if n == 0 { // it was pushed again after the deletion
 		return errors.Join(r.holdManifest(ctx, repo, m.Digest), r.forgetTrashed(ctx, repo, m.Digest))
 	}
 	for _, text := range []string{
@@ -280,12 +283,12 @@ func (r *restorer) putBack(ctx context.Context, repo resource.UID, m registry.Ma
 	if err := r.queueImage(ctx, repo, m); err != nil {
 		return err
 	}
-	return r.queueBereft(ctx, repo, m.Digest) // it is back, and what is attached is looked through in either case
+	return r.queueBereft(ctx, repo, m.Digest) // which serves added documents as well as removed ones
 }
 
 const manifestColumns = `repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor`
 
-// repo puts a repo back.
+// repo restores a repo.
 func (r *restorer) repo(ctx context.Context, e registry.TrashEntry) error {
 	was := *e.WasRepo
 	was.UpdateTime = r.DB.TimeAfter(was.UpdateTime)
@@ -306,8 +309,9 @@ func (r *restorer) repo(ctx context.Context, e registry.TrashEntry) error {
 			return err
 		}
 	}
-	quoted := func(all []string) string { return `'` + strings.Join(all, `', '`) + `'` }
-	if _, err := r.Exec(ctx, `INSERT INTO images (repo, digest, root, uid, state, reason, extractors, tries, rank, due_ms, update_ms)
+	quoted := func(types []string) string { return `'` + strings.Join(types, `', '`) + `'` }
+	if _, err := r.Exec(ctx, `INSERT INTO images
+			(repo, digest, root, uid, state, reason, extractors, tries, rank, due_ms, update_ms)
 		SELECT m.repo, m.digest, CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS BIGINT), '', 0, 0, CAST($5 AS BIGINT),
 		`+r.DB.Engine.Clock+`, CAST($6 AS BIGINT) FROM manifests AS m WHERE m.repo = $1
 		AND m.subject = '' AND m.media_type IN (`+quoted(registry.ImageManifests)+`)
@@ -319,12 +323,14 @@ func (r *restorer) repo(ctx context.Context, e registry.TrashEntry) error {
 	return r.done(ctx, e)
 }
 
-// repoContent moves what was in a repo back to it. All blobs are found before anything that needs them is put back.
+// repoContent moves the content of a repo from the trash to the repo. It restores the blobs first, and returns
+// fault.FailedPrecondition if one is gone.
 func (r *restorer) repoContent(ctx context.Context, e registry.TrashEntry) error {
 	repo, entry := store.Segment(e.Repo()), store.Segment(e.UID)
 	const ofEntry = `SELECT m.digest FROM trash_manifests AS m WHERE m.repo = $1 AND m.entry = $2`
-	if _, err := r.Exec(ctx, `INSERT INTO repo_blobs (repo, digest, create_ms) SELECT t.repo, t.digest, CAST($3 AS BIGINT) FROM trash_blobs AS t
-		WHERE t.repo = $1 AND EXISTS (SELECT 1 FROM blobs AS b WHERE b.digest = t.digest)
+	if _, err := r.Exec(ctx, `INSERT INTO repo_blobs (repo, digest, create_ms)
+		SELECT t.repo, t.digest, CAST($3 AS BIGINT) FROM trash_blobs AS t WHERE t.repo = $1
+		AND EXISTS (SELECT 1 FROM blobs AS b WHERE b.digest = t.digest)
 		AND t.digest IN (SELECT f.blob FROM trash_refs AS f WHERE f.repo = $1 AND f.digest IN (`+ofEntry+`))`,
 		repo, entry, store.MS(r.DB.Time())); err != nil {
 		return err

@@ -9,30 +9,31 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// StoredBlob returns a blob whoever holds it, rotten or not, or fault.NotFound.
+// StoredBlob returns a blob of any repo, rotten or not. It returns fault.NotFound if there is none.
 func (s *Store) StoredBlob(ctx context.Context, digest string) (registry.Blob, error) {
 	b := registry.Blob{Digest: digest}
-	err := s.Row(ctx, `SELECT size, path, rotten_ms IS NOT NULL FROM blobs WHERE digest = $1`, []any{digest}, &b.Size, &b.Path,
-		&b.Rotten)
+	err := s.Row(ctx, `SELECT size, path, rotten_ms IS NOT NULL FROM blobs WHERE digest = $1`, []any{digest},
+		&b.Size, &b.Path, &b.Rotten)
 	return b, store.Missing(err, "blob", resource.UID(digest))
 }
 
-// MarkRotten notes that the bytes of a blob are missing or wrong. It reports whether that is news: the blob may be marked
-// already, be gone, or have other bytes by now.
-func (s *Store) MarkRotten(ctx context.Context, b registry.Blob, at time.Time) (bool, error) {
-	n, err := s.Exec(ctx, `UPDATE blobs SET rotten_ms = $3 WHERE digest = $1 AND path = $2 AND rotten_ms IS NULL`, b.Digest,
-		b.Path, store.MS(at))
+// MarkRotten records that the bytes of a blob are missing or wrong. It reports whether it changed the row: the
+// blob may already be marked, be gone, or have another path.
+func (s *Store) MarkRotten(ctx context.Context, b registry.Blob, seen time.Time) (bool, error) {
+	n, err := s.Exec(ctx, `UPDATE blobs SET rotten_ms = $3 WHERE digest = $1 AND path = $2 AND rotten_ms IS NULL`,
+		b.Digest, b.Path, store.MS(seen))
 	return n == 1, err
 }
 
-// MarkSound notes that the bytes of a blob are what they should be. It reports whether that is news.
+// MarkSound records that the bytes of a blob match its digest. It reports whether the blob was marked as rotten.
 func (s *Store) MarkSound(ctx context.Context, b registry.Blob) (bool, error) {
 	n, err := s.Exec(ctx, `UPDATE blobs SET rotten_ms = NULL WHERE digest = $1 AND path = $2 AND rotten_ms IS NOT NULL`,
 		b.Digest, b.Path)
 	return n == 1, err
 }
 
-// ReplaceBlob gives a rotten blob other bytes. It reports whether b.Path is used: the blob may be gone, or sound by now.
+// ReplaceBlob gives a rotten blob other bytes. It reports whether b.Path is used: the blob may be gone, or no
+// longer be rotten.
 func (s *Store) ReplaceBlob(ctx context.Context, b registry.Blob) (used bool, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		used, err = t.replaceBlob(ctx, b)
@@ -42,12 +43,12 @@ func (s *Store) ReplaceBlob(ctx context.Context, b registry.Blob) (used bool, _ 
 }
 
 func (t Tx) replaceBlob(ctx context.Context, b registry.Blob) (bool, error) {
-	n, err := t.Exec(ctx, `UPDATE blobs SET path = $2, rotten_ms = NULL WHERE digest = $1 AND size = $3 AND rotten_ms IS NOT NULL`,
-		b.Digest, b.Path, b.Size)
+	n, err := t.Exec(ctx, `UPDATE blobs SET path = $2, rotten_ms = NULL
+		WHERE digest = $1 AND size = $3 AND rotten_ms IS NOT NULL`, b.Digest, b.Path, b.Size)
 	return n == 1, err
 }
 
-// RottenBlobs returns how many blobs are rotten.
+// RottenBlobs returns the number of rotten blobs.
 func (s *Store) RottenBlobs(ctx context.Context) (n int64, err error) {
 	err = s.Row(ctx, `SELECT count(*) FROM blobs WHERE rotten_ms IS NOT NULL`, nil, &n)
 	return n, err

@@ -13,9 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// RegistrySettings returns the settings that count for the repos of a group:
-// those of the nearest group, itself or above, that has any. Where none has, it
-// returns the zero value.
+// RegistrySettings returns the settings that apply to the repos of a group: the settings of the group, or of the
+// nearest group above that has any. If no group has any, it returns the zero value.
 func (s *Store) RegistrySettings(ctx context.Context, group resource.UID) (registry.Settings, error) {
 	return s.settingsAbove(ctx, group, s.Row)
 }
@@ -31,8 +30,8 @@ func (s *Store) settingsAbove(
 	var detail string
 	var uid resource.UID
 	var updated int64
-	// Of uids on one path, the longest is the last. Their order is hidden from the
-	// planner, which would walk all settings in it.
+	// The UIDs are prefixes of each other, so the longest sorts last. `uid || ''` hides the order from the planner,
+	// which would otherwise scan all settings in that order.
 	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE uid IN (SELECT v FROM ` + s.Engine.Unnest(&q,
 		groups) + ` AS s) ORDER BY uid || '' DESC LIMIT 1`
 	err := row(ctx, text, q.Args, &uid, &detail, &updated)
@@ -49,9 +48,10 @@ func (s *Store) settingsAbove(
 	return set, nil
 }
 
-// UpdateRegistrySettings applies change to the settings that count for a group
-// and makes the result its own, under the rules of UpdateGroup. If the group has
-// settings of its own, a change that changes nothing is not written.
+// UpdateRegistrySettings applies change to the settings that apply to a group, and stores the result as the
+// settings of the group. If the group has settings and change changes nothing, nothing is written. It returns
+// fault.NotFound if there is no such group, fault.Aborted if the settings have another version than the request
+// expects, and the error of change.
 func (s *Store) UpdateRegistrySettings(
 	ctx context.Context, group resource.UID, change func(*registry.Settings) error,
 ) (set registry.Settings, _ error) {
@@ -90,7 +90,7 @@ func (s *Store) UpdateRegistrySettings(
 	return set, err
 }
 
-// DeleteRegistrySettings takes a group's own settings away, if it has any.
+// DeleteRegistrySettings removes the settings of a group, if it has any, so that those above apply again.
 func (s *Store) DeleteRegistrySettings(ctx context.Context, group resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		n, err := t.Exec(ctx, `DELETE FROM registry_settings WHERE uid = $1`, string(group))

@@ -1,4 +1,4 @@
-// Package registrydb stores repos, manifests, tags, blobs, uploads, pulls and signers.
+// Package registrydb stores repos, manifests, tags, blobs, uploads, records of pulls, and the trash.
 package registrydb
 
 import (
@@ -12,18 +12,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store is the part of a database that is about the registry. It is safe for
-// concurrent use.
+// A Store reads and writes the tables of the registry. It is safe for concurrent use.
 type Store struct {
 	*store.DB
 
 	repos *repoCache
 
-	manifests *store.ReadBatcher[manifestQuestion, registry.Manifest]
+	manifests *store.ReadBatcher[manifestQuery, registry.Manifest]
 
-	RepoLookups metric.Cache // in the cache of repos
+	RepoLookups metric.Cache // hits and misses of the cache of repos
 
-	// KeepTrash is how long what is deleted can be restored, where the settings of a group do not say it. 0: not at all.
+	// KeepTrash is the time for which deleted content can be restored if the settings of its group do not set one. If
+	// it is 0, nothing can be restored.
 	KeepTrash time.Duration
 }
 
@@ -35,22 +35,22 @@ func New(db *store.DB) *Store {
 	return s
 }
 
-// A Tx is a transaction under way, with the changes to the registry.
+// A Tx is an open transaction with methods that change the registry.
 type Tx struct{ *store.Tx }
 
-// In returns t with the changes to the registry.
+// In returns t with the methods of Tx.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 	return s.Write(ctx, func(t *store.Tx) error { return f(In(t)) })
 }
 
-// Kinds returns what the lists of this package read.
+// Kinds returns the kinds that this package can list.
 func Kinds() []store.Listing {
 	return []store.Listing{repos.Listing(), tags.Listing(), pulls.Listing(), trash.Listing()}
 }
 
-// How lists are ordered.
+// The lists of this package, each with its default order.
 var (
 	RepoList = repos.List(page.Order{Field: "uid"})
 	TagList  = tags.List(page.Order{Field: "uid"})

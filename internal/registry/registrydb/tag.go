@@ -37,8 +37,7 @@ func (s *Store) Tag(ctx context.Context, uid resource.UID) (registry.Tag, error)
 	return store.Get(ctx, s.DB, &tags, uid)
 }
 
-// Tags returns one page of tags: the plain ones, and of the others the classes
-// the filter has.
+// Tags returns one page of tags: the plain tags, and the tags of the classes in the filter.
 func (s *Store) Tags(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
 ) (page.Page[registry.Tag], error) {
@@ -46,20 +45,20 @@ func (s *Store) Tags(
 	return store.List(ctx, s.DB, &tags, r, f, p)
 }
 
-// TagNames returns up to n names of tags of a repo after last, in the order of
-// their bytes. Of a repo that does not exist it returns none, and no error.
+// TagNames returns up to n names of tags of a repo after last, in the order of their bytes. For a repo that does not
+// exist it returns no names and no error.
 func (s *Store) TagNames(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
 	names, err := store.ReadColumn[string](ctx, s.Rows,
 		`SELECT name FROM tags WHERE parent = $1 AND name > $2 ORDER BY name LIMIT $3`, store.Segment(repo), last, n)
 	return append([]string{}, names...), err
 }
 
-// PutTag points a tag of a repo at one of its manifests, and makes it if it is
-// not there: then it gets the UID of g. Without a digest, a tag that is there
-// stays where it points; if it is not, PutTag returns fault.InvalidArgument. It
-// returns fault.NotFound if there is no such repo or manifest, and
-// fault.FailedPrecondition if the tag is there, would move, and frozen forbids it,
-// or if it would be new or move and the repo follows another.
+// PutTag points a tag of a repo at one of its manifests. A tag that does not exist is created with the UID of g. If g
+// has no digest, an existing tag keeps its digest, and for a new tag PutTag returns fault.InvalidArgument.
+//
+// PutTag returns fault.NotFound if there is no such repo or manifest. It returns fault.FailedPrecondition if an
+// existing tag would move and frozen forbids it, or if the tag would be created or moved in a repo that follows
+// another.
 func (s *Store) PutTag(ctx context.Context, g registry.Tag, frozen func(name string) bool) (out registry.Tag, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		if err := t.Require(ctx, "repos", "repo", g.UID.Parent()); err != nil {
@@ -80,15 +79,15 @@ func (s *Store) PutTag(ctx context.Context, g registry.Tag, frozen func(name str
 	return out, err
 }
 
-// frozenTags tells which tags cannot be moved. It is asked only about a tag that would be.
+// frozenTags reports whether a tag must not be moved. It is called only for a tag that is about to move.
 type frozenTags func(name string) (bool, error)
 
-// known returns the frozenTags of a rule that has been read already.
+// known returns the frozenTags of settings that the caller has already read. frozen may be nil.
 func known(frozen func(string) bool) frozenTags {
 	return func(name string) (bool, error) { return frozen != nil && frozen(name), nil }
 }
 
-// frozenIn returns the frozenTags of the settings that count for a group.
+// frozenIn returns the frozenTags of the settings that apply to a group. It reads them when it is called.
 func (s *Store) frozenIn(ctx context.Context, t Tx, group resource.UID) frozenTags {
 	return func(name string) (bool, error) {
 		set, err := s.settingsAbove(ctx, group, t.Row)
@@ -96,8 +95,8 @@ func (s *Store) frozenIn(ctx context.Context, t Tx, group resource.UID) frozenTa
 	}
 }
 
-// setTag creates or moves a tag and records the move. A tag that stays as it is
-// makes neither an event nor a move. Most tags are new, so it is first tried to add it.
+// setTag creates or moves a tag and records the move. If nothing changes, it adds neither an event nor a move.
+// It first tries to insert the tag, because most tags are new.
 func (t Tx) setTag(ctx context.Context, g registry.Tag, frozen frozenTags) (registry.Tag, error) {
 	g.UpdateTime = t.DB.Time()
 	for range 3 {
@@ -117,12 +116,12 @@ func (t Tx) setTag(ctx context.Context, g registry.Tag, frozen frozenTags) (regi
 		if g.Digest == "" {
 			return g, DigestRequired(g.Name)
 		}
-		// Somebody has deleted it meanwhile.
+		// It was deleted between the two statements.
 	}
-	return g, fault.New(fault.Aborted, "Aborted: the tag is deleted again and again; try again")
+	return g, fault.New(fault.Aborted, "Aborted: other requests keep deleting the tag; try again")
 }
 
-// changeTag makes of a tag that there is what setTag was asked for.
+// changeTag is setTag for a tag that exists as before.
 func (t Tx) changeTag(ctx context.Context, before, g registry.Tag, frozen frozenTags) (registry.Tag, error) {
 	g.UID, g.CreateTime, g.Digest = before.UID, before.CreateTime, cmp.Or(g.Digest, before.Digest)
 	moved := g.Digest != before.Digest
@@ -138,22 +137,22 @@ func (t Tx) changeTag(ctx context.Context, before, g registry.Tag, frozen frozen
 	return g, err
 }
 
-// DigestRequired is the error for a tag without a digest that does not exist.
+// DigestRequired returns the error for a request without a digest about a tag that does not exist.
 func DigestRequired(tag string) error {
-	return fault.Field("digest", "is required, because there is no tag %s that could keep its own", tag)
+	return fault.Field("digest", "is required, because there is no tag %s yet", tag)
 }
 
 func immutable(tag string) error {
 	return fault.Unmet("TAG_IMMUTABLE", "tag %s is immutable here", tag)
 }
 
-// tagNamed reads the tag that has the name and the repo of g, to change it.
+// tagNamed reads and locks the tag with the name and the repo of g. It returns fault.NotFound if there is none.
 func (t Tx) tagNamed(ctx context.Context, g registry.Tag) (registry.Tag, error) {
-	return store.One(ctx, t.Rows, &tags, resource.UID(g.Name), ` WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.ForUpdate,
-		store.Segment(g.UID.Parent()), g.Name)
+	return store.One(ctx, t.Rows, &tags, resource.UID(g.Name),
+		` WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.ForUpdate, store.Segment(g.UID.Parent()), g.Name)
 }
 
-// insertTag adds a tag. It reports false if its repo has one of that name.
+// insertTag adds a tag. It reports false if its repo already has a tag of that name.
 func (t Tx) insertTag(ctx context.Context, g registry.Tag) (bool, error) {
 	switch err := store.InsertRow(ctx, t.Tx, &tags, g); {
 	case errors.Is(err, fault.AlreadyExists):
@@ -166,8 +165,8 @@ func (t Tx) insertTag(ctx context.Context, g registry.Tag) (bool, error) {
 	return true, t.noteTag(ctx, g)
 }
 
-// noteTag does what follows from a new tag. The group of its event is the organization,
-// as on the wire.
+// noteTag records the first move of a new tag, counts the tag and adds its event. The group of the event is the
+// organization, as in the API.
 func (t Tx) noteTag(ctx context.Context, g registry.Tag) error {
 	if err := t.recordMove(ctx, g, g.Digest, g.UpdateTime); err != nil {
 		return err
@@ -186,7 +185,7 @@ func (t Tx) updateTag(ctx context.Context, before registry.Tag, g *registry.Tag)
 	return err
 }
 
-// recordMove adds to the history of a tag where it points from a time on.
+// recordMove adds to the history of a tag that it points to digest from a time on. digest is "" if it was deleted.
 func (t Tx) recordMove(ctx context.Context, g registry.Tag, digest string, at time.Time) error {
 	actor, err := store.Encode(resource.ActorFrom(ctx))
 	if err != nil {
@@ -199,9 +198,8 @@ func (t Tx) recordMove(ctx context.Context, g registry.Tag, digest string, at ti
 		store.Segment(g.UID.Parent()), g.Name, digest, actor, store.MS(at))
 }
 
-// DeleteTag removes a tag and leaves its manifest. It returns fault.NotFound if
-// there is no such tag, and fault.FailedPrecondition if frozen forbids it, or if
-// the repo follows another.
+// DeleteTag removes a tag but not its manifest. It returns fault.NotFound if there is no such tag, and
+// fault.FailedPrecondition if frozen forbids it or if the repo follows another.
 func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(name string) bool) error {
 	return s.write(ctx, func(t Tx) error {
 		d, err := s.DeletionFrom(ctx, t, uid.Parent())
@@ -233,16 +231,16 @@ func (s *Store) DeleteTagNamed(
 	})
 }
 
-// LockTagsNotIn locks and returns up to n tags of a repo, after last in the order of their names, that another repo does
-// not have.
+// LockTagsNotIn locks and returns up to n tags of a repo that another repo does not have, after last in the order of
+// their names.
 func (t Tx) LockTagsNotIn(ctx context.Context, repo, other resource.UID, last string, n int) ([]registry.Tag, error) {
 	return tags.All(ctx, t.Rows, ` WHERE t.parent = $1 AND t.name > $3 AND NOT EXISTS
 		(SELECT 1 FROM tags AS s WHERE s.parent = $2 AND s.name = t.name) ORDER BY t.name LIMIT $4`+t.DB.Engine.ForDelete,
 		store.Segment(repo), store.Segment(other), last, n)
 }
 
-// DeleteTag removes a tag that is locked, unless frozen, which may be nil, forbids it or the repo follows another: then it
-// returns fault.FailedPrecondition.
+// DeleteTag removes a locked tag but not its manifest. It returns fault.FailedPrecondition if frozen, which may
+// be nil, forbids it, or if d.Follows is set.
 func (t Tx) DeleteTag(ctx context.Context, g registry.Tag, frozen func(string) bool, d Deletion) error {
 	if d.Follows {
 		return follows()
@@ -262,8 +260,8 @@ func (t Tx) DeleteTag(ctx context.Context, g registry.Tag, frozen func(string) b
 	return t.Removed(ctx, store.TagCounter(resource.ClassOf(g.Name)), resource.TagDeleted, g.UID, g.UID.Root(), g)
 }
 
-// TagHistory returns one page of what a tag of a repo pointed to, newest first;
-// without a name, of all its tags.
+// TagHistory returns one page of the moves of a tag of a repo, newest first. If name is "", it returns the
+// moves of all tags.
 func (s *Store) TagHistory(
 	ctx context.Context, repo resource.UID, name string, p page.Request,
 ) (out page.Page[registry.TagMove], _ error) {

@@ -12,17 +12,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// What is deleted moves to tables of its own, so that nothing that reads the registry has to know of the trash. Blobs stay
-// in their repo until the collector, or somebody who deletes a blob, takes them out of it; if something in the trash needs
-// one, it moves to trash_blobs, where only a restore finds it. In every state of the database a blob that the trash needs is
-// in one of the two, so that its bytes stay.
+// Deleted content moves to separate tables, so that code that reads the registry does not have to know the
+// trash. Blobs stay in their repo until the collector or DeleteBlob removes them from it. If the trash needs
+// such a blob, it moves to the table trash_blobs, which only a restore reads. In every state of the database, a
+// blob that the trash needs is in its repo or in trash_blobs, so that its bytes stay stored.
 
 var trash = store.Kind[registry.TrashEntry]{
-	Table: store.TrashCounter, Label: "trash entry", ParentTables: "repos trash_repos", Unique: "parent, kind, name, digest",
-	Deleted: resource.TrashDeleted,
+	Table: store.TrashCounter, Label: "trash entry", ParentTables: "repos trash_repos",
+	Unique: "parent, kind, name, digest", Deleted: resource.TrashDeleted,
 	Columns: func(e *registry.TrashEntry) []store.Column {
 		return []store.Column{
-			store.JSON("detail", e), // what has a column is read from that
+			store.JSON("detail", e), // fields that have a column are read from the column
 			store.Key(&e.UID),
 			store.Number("kind", &e.Kind),
 			store.Text("name", &e.Tag),
@@ -40,7 +40,7 @@ func (s *Store) TrashEntry(ctx context.Context, uid resource.UID) (registry.Tras
 	return store.Get(ctx, s.DB, &trash, uid)
 }
 
-// Trash returns one page of what can be restored.
+// Trash returns one page of the entries of the trash.
 func (s *Store) Trash(
 	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
 ) (page.Page[registry.TrashEntry], error) {
@@ -55,16 +55,16 @@ type Deletion struct {
 	Frozen   func(string) bool // reports whether the settings make a tag immutable
 	Follows  bool              // the repo follows another, so only following may change its tags
 
-	name string // of the repo
+	name string // name of the repo
 }
 
 func (d Deletion) kept() bool { return d.Life > 0 }
 
-// DeletionFrom returns how something is deleted from a repo, by the settings of its group. It holds the repo until the
-// commit. It returns fault.NotFound if there is no such repo.
+// DeletionFrom returns how something is deleted from a repo, by the settings of its group. It holds the repo
+// until the commit. It returns fault.NotFound if there is no such repo.
 func (s *Store) DeletionFrom(ctx context.Context, t Tx, repo resource.UID) (d Deletion, _ error) {
-	err := t.Row(ctx, `SELECT t.name, `+isFollower+` FROM repos AS t WHERE t.uid = $1`+s.Engine.ForShare, []any{string(repo)}, &d.name,
-		&d.Follows)
+	err := t.Row(ctx, `SELECT t.name, `+isFollower+` FROM repos AS t WHERE t.uid = $1`+s.Engine.ForShare,
+		[]any{string(repo)}, &d.name, &d.Follows)
 	if err != nil {
 		return d, store.Missing(err, "repo", repo)
 	}
@@ -76,7 +76,7 @@ func (s *Store) DeletionFrom(ctx context.Context, t Tx, repo resource.UID) (d De
 	return d, nil
 }
 
-// notIn replaces the error that there is no repo by the one that what was asked for is not in it.
+// notIn replaces fault.NotFound about a repo by fault.NotFound about the thing in it that the caller asked for.
 func notIn(err error, kind, name string) error {
 	if errors.Is(err, fault.NotFound) {
 		return fault.Missing(kind, name)
@@ -84,7 +84,7 @@ func notIn(err error, kind, name string) error {
 	return err
 }
 
-// addTrash adds an entry in the place of the one about the same thing, if there is one.
+// addTrash adds an entry. It replaces an earlier entry about the same thing.
 func (t Tx) addTrash(ctx context.Context, e registry.TrashEntry, d Deletion) error {
 	n, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1 AND kind = $2 AND name = $3 AND digest = $4`,
 		store.Segment(e.Repo()), int(e.Kind), e.Tag, e.Digest)
@@ -102,7 +102,7 @@ func (t Tx) addTrash(ctx context.Context, e registry.TrashEntry, d Deletion) err
 	return t.Count(ctx, store.TrashCounter, e.UID, 1-int(n))
 }
 
-// dropTrash removes an entry with an event.
+// dropTrash removes an entry and adds an event about it.
 func (t Tx) dropTrash(ctx context.Context, e registry.TrashEntry, event resource.EventType) error {
 	n, err := t.Exec(ctx, `DELETE FROM trash WHERE uid = $1`, string(e.UID))
 	if err != nil || n == 0 {
@@ -122,18 +122,19 @@ func (t Tx) emitTrash(ctx context.Context, event resource.EventType, e registry.
 	return t.Emit(ctx, event, e.UID, e.Repo().Parent(), before, after)
 }
 
-// trashTag keeps a tag that was deleted.
+// trashTag adds a deleted tag to the trash, if d keeps it.
 func (t Tx) trashTag(ctx context.Context, g registry.Tag, d Deletion) error {
 	if !d.kept() {
 		return nil
 	}
 	return t.addTrash(ctx, registry.TrashEntry{
-		UID: g.UID.Parent().NewChild(), Kind: registry.TrashTag, Tag: g.Name, Digest: g.Digest, Together: d.Together, WasTag: &g,
+		UID: g.UID.Parent().NewChild(), Kind: registry.TrashTag, Tag: g.Name, Digest: g.Digest, Together: d.Together,
+		WasTag: &g,
 	}, d)
 }
 
-// trashManifest copies a manifest that is locked, and what it needs, to the trash. If the trash has it already, from before
-// it was pushed again, the bytes of that copy are no longer counted.
+// trashManifest copies a locked manifest and its references to the trash. If the trash has an earlier copy,
+// because the manifest was deleted and pushed again, that copy is removed and no longer counted.
 func (t Tx) trashManifest(ctx context.Context, repo resource.UID, digest string, d Deletion) error {
 	e := registry.TrashEntry{UID: repo.NewChild(), Kind: registry.TrashManifest, Digest: digest}
 	if err := t.Row(ctx, `SELECT m.media_type, m.size + CAST(coalesce((SELECT sum(b.size) FROM manifest_refs AS r
@@ -151,7 +152,7 @@ func (t Tx) trashManifest(ctx context.Context, repo resource.UID, digest string,
 	return t.copyTrashed(ctx, e, digest)
 }
 
-// copyTrashed copies a manifest of a repo to the trash, or all if there is no digest, for an entry.
+// copyTrashed copies a manifest of a repo to the trash, for an entry. If digest is "", it copies all manifests.
 func (t Tx) copyTrashed(ctx context.Context, e registry.TrashEntry, digest string) error {
 	which, args := ``, []any{store.Segment(e.Repo()), store.Segment(e.UID)}
 	if digest != "" {
@@ -167,8 +168,8 @@ func (t Tx) copyTrashed(ctx context.Context, e registry.TrashEntry, digest strin
 	return err
 }
 
-// forgetTrashed removes manifests of a repo from the trash, but not their entries: one, or with no digest all those that the
-// repo has, too.
+// forgetTrashed removes the copy of a manifest from the trash, but not its entry. If digest is "", it removes
+// the copies of all manifests that are in the repo, too.
 func (t Tx) forgetTrashed(ctx context.Context, repo resource.UID, digest string) error {
 	where, args := ` AND digest = $2`, []any{store.Segment(repo), digest}
 	if digest == "" {
@@ -177,8 +178,8 @@ func (t Tx) forgetTrashed(ctx context.Context, repo resource.UID, digest string)
 	if _, err := t.Exec(ctx, `DELETE FROM trash_refs WHERE repo = $1`+where, args...); err != nil {
 		return err
 	}
-	sizes, err := store.ReadColumn[int64](ctx, t.Rows, `DELETE FROM trash_manifests WHERE repo = $1`+where+` RETURNING size`,
-		args...)
+	sizes, err := store.ReadColumn[int64](ctx, t.Rows,
+		`DELETE FROM trash_manifests WHERE repo = $1`+where+` RETURNING size`, args...)
 	if err != nil {
 		return err
 	}
@@ -189,13 +190,14 @@ func (t Tx) forgetTrashed(ctx context.Context, repo resource.UID, digest string)
 	return t.CountBytes(ctx, repo, -gone)
 }
 
-// trashRepo copies a repo that is locked to the trash.
+// trashRepo copies a locked repo to the trash.
 func (t Tx) trashRepo(ctx context.Context, r registry.Repo, d Deletion) error {
 	if err := t.forgetTrashed(ctx, r.UID, ""); err != nil {
 		return err
 	}
 	n, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1 AND kind = $2
-		AND digest IN (SELECT m.digest FROM manifests AS m WHERE m.repo = $1)`, store.Segment(r.UID), int(registry.TrashManifest))
+		AND digest IN (SELECT m.digest FROM manifests AS m WHERE m.repo = $1)`,
+		store.Segment(r.UID), int(registry.TrashManifest))
 	if err != nil {
 		return err
 	}
@@ -229,7 +231,7 @@ func (t Tx) trashRepo(ctx context.Context, r registry.Repo, d Deletion) error {
 
 const tagColumns = `seg, uid, parent, a1, a2, a3, name, digest, class, deprecated, bundles, create_ms, update_ms`
 
-// repoSize returns the bytes of everything in a repo.
+// repoSize returns the sum of the sizes of all manifests and blobs of a repo, in bytes.
 func (t Tx) repoSize(ctx context.Context, repo resource.UID) (n int64, _ error) {
 	err := t.Row(ctx, `SELECT CAST(coalesce((SELECT sum(m.size) FROM manifests AS m WHERE m.repo = $1), 0)
 		+ coalesce((SELECT sum(b.size) FROM repo_blobs AS l JOIN blobs AS b ON b.digest = l.digest WHERE l.repo = $1), 0)
@@ -237,12 +239,15 @@ func (t Tx) repoSize(ctx context.Context, repo resource.UID) (n int64, _ error) 
 	return n, err
 }
 
-// trashBlob keeps a blob that was taken out of its repo if something in the trash needs it; otherwise its bytes do not
-// count any more. It comes after the statement that has seen that no manifest needs the blob: then a manifest that was
-// deleted meanwhile is seen in the trash.
+// TrashBlob moves a blob to the trash that was removed from its repo. If nothing in the trash needs the blob,
+// TrashBlob subtracts its bytes from the counters instead. The caller must first have run the statement that
+// found no manifest that needs the blob: then TrashBlob sees a manifest that was deleted before that statement
+// in the trash.
 func (t Tx) TrashBlob(ctx context.Context, repo resource.UID, digest string, size int64) error {
-	n, err := t.Exec(ctx, `INSERT INTO trash_blobs (repo, digest, uid) 
-		SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT) WHERE EXISTS (SELECT 1 FROM trash_refs AS r WHERE r.repo = $1 AND r.blob = $2) ON CONFLICT (repo, digest) DO NOTHING`,
+	n, err := t.Exec(ctx, `INSERT INTO trash_blobs (repo, digest, uid)
+		SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT)
+		WHERE EXISTS (SELECT 1 FROM trash_refs AS r WHERE r.repo = $1 AND r.blob = $2)
+		ON CONFLICT (repo, digest) DO NOTHING`,
 		store.Segment(repo), digest, string(repo))
 	if err != nil || n == 1 {
 		return err
@@ -250,24 +255,26 @@ func (t Tx) TrashBlob(ctx context.Context, repo resource.UID, digest string, siz
 	return t.CountBytes(ctx, repo, -size)
 }
 
-// trashBlobs is trashBlob for blobs of a repo that goes. It takes those that it keeps out of the map.
+// trashBlobs is TrashBlob for the blobs of a repo that is being deleted. It deletes from the map the blobs that
+// it moved to the trash, and leaves the counters to the caller.
 func (t Tx) trashBlobs(ctx context.Context, repo resource.UID, blobs map[string]int64) error {
 	needed, err := store.ReadColumn[string](ctx, t.Rows,
 		`SELECT DISTINCT blob FROM trash_refs WHERE repo = $1 AND blob IS NOT NULL`, store.Segment(repo))
 	if err != nil {
 		return err
 	}
-	have, err := store.ReadColumn[string](ctx, t.Rows, `SELECT digest FROM trash_blobs WHERE repo = $1`, store.Segment(repo))
+	have, err := store.ReadColumn[string](ctx, t.Rows, `SELECT digest FROM trash_blobs WHERE repo = $1`,
+		store.Segment(repo))
 	if err != nil {
 		return err
 	}
-	there := map[string]bool{}
+	present := map[string]bool{}
 	for _, digest := range have {
-		there[digest] = true
+		present[digest] = true
 	}
 	var rows [][]any
 	for _, digest := range needed {
-		if _, ok := blobs[digest]; ok && !there[digest] {
+		if _, ok := blobs[digest]; ok && !present[digest] {
 			rows = append(rows, []any{store.Segment(repo), digest, string(repo)})
 			delete(blobs, digest)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// InsertUpload begins a session.
+// InsertUpload adds an upload session.
 func (s *Store) InsertUpload(ctx context.Context, u registry.Upload) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.Later(ctx, `
@@ -25,7 +25,7 @@ func (s *Store) InsertUpload(ctx context.Context, u registry.Upload) error {
 	})
 }
 
-// stateOf is the state of an upload's hash, never NULL.
+// stateOf returns the state of an upload's hash; never nil, because the column is NOT NULL.
 func stateOf(u registry.Upload) []byte {
 	if u.State == nil {
 		return []byte{}
@@ -33,7 +33,7 @@ func stateOf(u registry.Upload) []byte {
 	return u.State
 }
 
-// Upload returns a session of a repo, or fault.NotFound.
+// Upload returns an upload session of a repo, or fault.NotFound.
 func (s *Store) Upload(ctx context.Context, group resource.UID, repo, id string) (registry.Upload, error) {
 	u := registry.Upload{ID: id, Group: group, Repo: repo}
 	err := s.Row(ctx, `SELECT algorithm, size, state FROM uploads WHERE id = $1 AND grp = $2 AND repo = $3`,
@@ -41,10 +41,9 @@ func (s *Store) Upload(ctx context.Context, group resource.UID, repo, id string)
 	return u, store.Missing(err, "upload", resource.UID(id))
 }
 
-// HoldUpload makes holder the only one who may write to a session until then,
-// and returns it. interrupted reports that another held it whose lease has
-// ended, and who may not know that yet. It returns fault.NotFound if there is no
-// such session, and fault.Aborted while it has another holder.
+// HoldUpload leases an upload session to holder until a time, and returns it. Only the holder may write to it.
+// interrupted reports whether the lease of another holder has ended, who may not have noticed yet. HoldUpload returns
+// fault.NotFound if there is no such session, and fault.Aborted while another holder has the lease.
 func (s *Store) HoldUpload(
 	ctx context.Context, group resource.UID, repo, id, holder string, until time.Time,
 ) (u registry.Upload, interrupted bool, _ error) {
@@ -58,20 +57,20 @@ func (s *Store) HoldUpload(
 	return s.holdInterrupted(ctx, u, holder, until)
 }
 
-// holdInterrupted is HoldUpload if nobody can hold the session, or another does.
+// holdInterrupted is HoldUpload for a session that does not exist or has another holder.
 func (s *Store) holdInterrupted(
 	ctx context.Context, u registry.Upload, holder string, until time.Time,
 ) (_ registry.Upload, interrupted bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		var other string
+		var before string
 		var lease int64
 		err := t.Row(ctx, `SELECT t.algorithm, t.size, t.state, t.holder, t.lease_ms FROM uploads AS t WHERE t.id = $1
 			AND t.grp = $2 AND t.repo = $3`+s.Engine.ForUpdate,
-			[]any{u.ID, string(u.Group), u.Repo}, &u.Algorithm, &u.Size, &u.State, &other, &lease)
+			[]any{u.ID, string(u.Group), u.Repo}, &u.Algorithm, &u.Size, &u.State, &before, &lease)
 		if err != nil {
 			return store.Missing(err, "upload", resource.UID(u.ID))
 		}
-		interrupted = other != "" && other != holder
+		interrupted = before != "" && before != holder
 		if interrupted && lease > store.MS(s.Time()) {
 			return fault.New(fault.Aborted, "Aborted: another request is writing to this upload")
 		}
@@ -81,8 +80,7 @@ func (s *Store) holdInterrupted(
 	return u, interrupted && err == nil, err
 }
 
-// RenewUpload lets holder write to a session until a later time. It returns
-// fault.NotFound if holder does not hold it any more.
+// RenewUpload extends the lease of holder. It returns fault.NotFound if holder has lost the session.
 func (s *Store) RenewUpload(ctx context.Context, id, holder string, until time.Time) error {
 	n, err := s.Exec(ctx, `UPDATE uploads SET lease_ms = $3, update_ms = $4 WHERE id = $1 AND holder = $2`,
 		id, holder, store.MS(until), store.MS(s.Time()))
@@ -92,12 +90,12 @@ func (s *Store) RenewUpload(ctx context.Context, id, holder string, until time.T
 	return err
 }
 
-// SaveUpload records the progress of a session, and lets go of it. It returns
-// fault.NotFound if it was cancelled or has another holder, and
-// fault.FailedPrecondition if a budget has no room for it.
+// SaveUpload records the progress of an upload session and ends the lease. It returns fault.NotFound if the
+// session was cancelled or has another holder, and fault.FailedPrecondition if a budget has no room for its
+// bytes.
 func (s *Store) SaveUpload(ctx context.Context, u registry.Upload, holder string) error {
 	return s.write(ctx, func(t Tx) error {
-		var before int64 // a group that is deleted meanwhile waits for its uploads
+		var before int64 // the lock delays a concurrent deletion of the group, which deletes its uploads
 		err := t.Row(ctx, `SELECT t.size FROM uploads AS t WHERE t.id = $1 AND t.holder = $2 AND t.grp = $3
 			AND EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = t.grp)`+s.Engine.ForUpdate,
 			[]any{u.ID, holder, string(u.Group)}, &before)
@@ -113,7 +111,7 @@ func (s *Store) SaveUpload(ctx context.Context, u registry.Upload, holder string
 	})
 }
 
-// countUpload adds bytes of an upload to the counters of its group and those above.
+// countUpload adds bytes of an upload to the counters of its group and of the groups above.
 func (t Tx) countUpload(ctx context.Context, group resource.UID, by int64) error {
 	if by == 0 {
 		return nil
@@ -121,8 +119,8 @@ func (t Tx) countUpload(ctx context.Context, group resource.UID, by int64) error
 	return t.Count(ctx, store.BytesCounter, group.NewChild(), int(by))
 }
 
-// takeUpload removes the session that a condition selects. It reports whether there was one. The caller takes its bytes
-// out of the counters.
+// takeUpload removes the upload session that a condition selects. It reports whether there was one. The caller
+// subtracts its bytes from the counters.
 func (t Tx) takeUpload(ctx context.Context, where string, args ...any) (u registry.Upload, taken bool, _ error) {
 	err := t.Row(ctx, `DELETE FROM uploads WHERE `+where+` RETURNING grp, size`, args, &u.Group, &u.Size)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -131,15 +129,15 @@ func (t Tx) takeUpload(ctx context.Context, where string, args ...any) (u regist
 	return u, err == nil, err
 }
 
-// deleteUpload ends the session that a condition selects, and takes its bytes out of
-// the counters. It reports whether there was one.
+// deleteUpload removes the upload session that a condition selects and subtracts its bytes from the counters. It
+// reports whether there was one.
 func (t Tx) deleteUpload(ctx context.Context, where string, args ...any) (bool, error) {
 	u, taken, err := t.takeUpload(ctx, where, args...)
 	if err != nil || !taken || u.Size == 0 {
 		return taken, err
 	}
 	err = t.RequireGroup(ctx, u.Group)
-	if errors.Is(err, fault.NotFound) { // deleted by a version that leaves its uploads
+	if errors.Is(err, fault.NotFound) { // an older version deleted the group and left its uploads
 		return true, nil
 	}
 	if err != nil {
@@ -148,14 +146,14 @@ func (t Tx) deleteUpload(ctx context.Context, where string, args ...any) (bool, 
 	return true, t.countUpload(ctx, u.Group, -u.Size)
 }
 
-// ReleaseUpload releases a session that holder has not changed.
+// ReleaseUpload ends the lease of a session that holder has not changed.
 func (s *Store) ReleaseUpload(ctx context.Context, id, holder string) error {
 	return s.write(ctx, func(t Tx) error {
 		return t.Later(ctx, `UPDATE uploads SET holder = '', lease_ms = 0 WHERE id = $1 AND holder = $2`, id, holder)
 	})
 }
 
-// DeleteUpload ends a session, or returns fault.NotFound.
+// DeleteUpload removes an upload session, or returns fault.NotFound.
 func (s *Store) DeleteUpload(ctx context.Context, id string) error {
 	return s.write(ctx, func(t Tx) error {
 		gone, err := t.deleteUpload(ctx, `id = $1`, id)
@@ -166,8 +164,8 @@ func (s *Store) DeleteUpload(ctx context.Context, id string) error {
 	})
 }
 
-// DropUpload ends a session that nobody has written to since before and nobody
-// holds. It reports whether it did.
+// DropUpload removes an upload session that was last written to before a time and that nobody holds. It reports
+// whether it removed one.
 func (s *Store) DropUpload(ctx context.Context, id string, before time.Time) (gone bool, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		gone, err = t.deleteUpload(ctx, `id = $1 AND update_ms < $2 AND lease_ms < $3`, id, store.MS(before),
@@ -177,8 +175,7 @@ func (s *Store) DropUpload(ctx context.Context, id string, before time.Time) (go
 	return gone, err
 }
 
-// StaleUploads returns up to n ids of sessions after last that nobody has
-// written to since before.
+// StaleUploads returns up to n IDs of upload sessions after last that were last written to before a time.
 func (s *Store) StaleUploads(ctx context.Context, last string, before time.Time, n int) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows,
 		`SELECT id FROM uploads WHERE id > $1 AND update_ms < $2 ORDER BY id LIMIT $3`, last, store.MS(before), n)

@@ -15,37 +15,39 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Limits on what one transaction looks through to judge the images of a repo.
+// Limits on the rows that one transaction reads to judge the images of a repo.
 const (
 	maxJudged = 50_000  // manifests
-	maxBased  = 100_000 // images of the organization that name the image they are built on
+	maxBased  = 100_000 // images of the organization that name their base image
 )
 
-// judge judges the images of a repo that is locked. path is its address in the registry.
+// judge judges the images of a locked repo. path is its address in the registry.
 func (s *Store) judge(
 	ctx context.Context, t Tx, repo resource.UID, path string, rules registry.Retention, d registrydb.Deletion,
 ) (*judge, error) {
 	j := &judge{rules: rules, frozen: d.Frozen, now: d.Time, nodes: map[string]*node{}}
 	if kept := s.KeepPulls; kept > 0 && kept < days(rules.KeepPulledDays) {
 		return nil, fault.Unmet("PULLS_NOT_KEPT",
-			"pulls are recorded for %d days here, so it is not known what was pulled in the last %d", int(kept.Hours()/24), rules.KeepPulledDays)
+			"records of pulls are kept for %d days, but the rules need those of the last %d days",
+			int(kept.Hours()/24), rules.KeepPulledDays)
 	}
 	if err := t.readNodes(ctx, j, repo); err != nil {
 		return nil, err
 	}
 	j.link()
 	j.judgeByManifests()
+	keepNamed := func(ctx context.Context, j *judge, repo resource.UID) error { return t.keepNamed(ctx, j, repo, path) }
 	for _, rule := range []struct {
-		asked bool
-		judge func(context.Context, *judge, resource.UID) error
+		enabled bool
+		judge   func(context.Context, *judge, resource.UID) error
 	}{
 		{rules.KeepYoungerDays > 0, t.keepPushed},
 		{rules.KeepDeployed, t.keepDeployed},
-		{rules.KeepDeployed, func(ctx context.Context, j *judge, repo resource.UID) error { return t.keepNamed(ctx, j, repo, path) }},
+		{rules.KeepDeployed, keepNamed},
 		{rules.KeepPulledDays > 0, t.keepPulled},
 		{rules.KeepNeeded, t.keepNeeded},
 	} {
-		if rule.asked {
+		if rule.enabled {
 			if err := rule.judge(ctx, j, repo); err != nil {
 				return nil, err
 			}
@@ -54,10 +56,11 @@ func (s *Store) judge(
 	return j, nil
 }
 
-// readNodes reads the manifests of a repo, their tags, and which of them list others.
+// readNodes reads the manifests of a repo, their tags, and the manifests that indexes list.
 func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
 	args := []any{store.Segment(repo)}
-	err := t.Rows(ctx, `SELECT digest, media_type, artifact_type, subject, size, push_ms FROM manifests WHERE repo = $1`, args,
+	err := t.Rows(ctx, `SELECT digest, media_type, artifact_type, subject, size, push_ms FROM manifests
+		WHERE repo = $1`, args,
 		func(row store.Scanner) (bool, error) {
 			n := &node{}
 			err := row.Scan(&n.digest, &n.mediaType, &n.artifactType, &n.subject, &n.size, &n.time)
@@ -65,19 +68,20 @@ func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
 			return len(j.nodes) > maxJudged, err
 		})
 	if err == nil && len(j.nodes) > maxJudged {
-		err = fault.Unmet("TOO_MANY_MANIFESTS", "the repo has more than %d manifests: delete some of them first", maxJudged)
+		err = fault.Unmet("TOO_MANY_MANIFESTS", "the repo has more than %d manifests; delete some first", maxJudged)
 	}
 	if err != nil {
 		return err
 	}
-	err = t.Rows(ctx, `SELECT name, digest, update_ms FROM tags WHERE parent = $1`, args, func(row store.Scanner) (bool, error) {
+	const selectTags = `SELECT name, digest, update_ms FROM tags WHERE parent = $1`
+	err = t.Rows(ctx, selectTags, args, func(row store.Scanner) (bool, error) {
 		var name, digest string
-		var at int64
-		if err := row.Scan(&name, &digest, &at); err != nil {
+		var updated int64
+		if err := row.Scan(&name, &digest, &updated); err != nil {
 			return false, err
 		}
-		if n := j.nodes[digest]; n != nil { // otherwise the version before has deleted it meanwhile
-			n.tags, n.time = append(n.tags, name), max(n.time, at)
+		if n := j.nodes[digest]; n != nil { // nil if an older version of the server has deleted it since
+			n.tags, n.time = append(n.tags, name), max(n.time, updated)
 		}
 		return false, nil
 	})
@@ -97,12 +101,13 @@ func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
 		})
 }
 
-// keepPushed keeps what was pushed again since a time, which moves neither a tag nor the time of the first push.
+// keepPushed keeps images that were pushed in the last KeepYoungerDays. Pushing an image again changes neither
+// its tags nor the time of its first push, so the records of pushes are read.
 func (t Tx) keepPushed(ctx context.Context, j *judge, repo resource.UID) error {
 	return t.keepRecorded(ctx, j, repo, true, j.rules.KeepYoungerDays, registry.KeptYounger)
 }
 
-// keepPulled keeps what was pulled since a time.
+// keepPulled keeps images that were pulled in the last KeepPulledDays.
 func (t Tx) keepPulled(ctx context.Context, j *judge, repo resource.UID) error {
 	return t.keepRecorded(ctx, j, repo, false, j.rules.KeepPulledDays, registry.KeptPulled)
 }
@@ -112,21 +117,23 @@ func (t Tx) keepRecorded(
 ) error {
 	q := store.Query{Engine: t.DB.Engine}
 	each := t.DB.Engine.Unnest(&q, j.undecided())
-	return t.keepDigests(ctx, j, why, `SELECT s.v FROM `+each+` AS s WHERE EXISTS (SELECT 1 FROM pulls AS p WHERE p.parent = `+
-		q.Arg(store.Segment(repo))+` AND p.digest = s.v AND p.create_ms > `+q.Arg(store.MS(j.now.Add(-days(within))))+
-		` AND p.push = `+q.Arg(push)+`)`, q.Args...)
+	text := `SELECT s.v FROM ` + each + ` AS s WHERE EXISTS (SELECT 1 FROM pulls AS p
+		WHERE p.parent = ` + q.Arg(store.Segment(repo)) + ` AND p.digest = s.v
+		AND p.create_ms > ` + q.Arg(store.MS(j.now.Add(-days(within)))) + ` AND p.push = ` + q.Arg(push) + `)`
+	return t.keepDigests(ctx, j, why, text, q.Args...)
 }
 
-// keepDeployed keeps what runs somewhere in the organization. Also what a place has last told that does not tell any more
-// counts: that it is silent does not mean that nothing runs there.
+// keepDeployed keeps images that an inventory of the organization reports as running. The last report of an inventory
+// counts even if it is old, because an inventory that stopped reporting may still run the images.
 func (t Tx) keepDeployed(ctx context.Context, j *judge, repo resource.UID) error {
 	q := store.Query{Engine: t.DB.Engine}
 	each := t.DB.Engine.Unnest(&q, j.undecided())
-	return t.keepDigests(ctx, j, registry.KeptDeployed, `SELECT s.v FROM `+each+` AS s WHERE EXISTS
-		(SELECT 1 FROM inventory_entries AS e WHERE e.root = `+q.Arg(store.Segment(repo.Root()))+` AND e.digest = s.v)`, q.Args...)
+	text := `SELECT s.v FROM ` + each + ` AS s WHERE EXISTS (SELECT 1 FROM inventory_entries AS e
+		WHERE e.root = ` + q.Arg(store.Segment(repo.Root())) + ` AND e.digest = s.v)`
+	return t.keepDigests(ctx, j, registry.KeptDeployed, text, q.Args...)
 }
 
-// keepNamed keeps what runs by a tag of the repo, where the digest is not known.
+// keepNamed keeps images that an inventory reports as running by a tag of the repo, without a digest.
 func (t Tx) keepNamed(ctx context.Context, j *judge, repo resource.UID, path string) error {
 	images, err := store.ReadColumn[string](ctx, t.Rows,
 		`SELECT DISTINCT image FROM inventory_entries WHERE root = $1 AND digest = ''`, store.Segment(repo.Root()))
@@ -160,15 +167,16 @@ func (t Tx) keepDigests(ctx context.Context, j *judge, why registry.KeepReason, 
 	return err
 }
 
-// baseDigest is the annotation that names the image that an image is built on. It stands in an index of the database.
+// baseDigest is the annotation that names the base image of an image. The condition of a database index contains it.
 const baseDigest = "org.opencontainers.image.base.digest"
 
-// keepNeeded keeps what another image of the organization is built on.
+// keepNeeded keeps the base images of other images of the organization.
 func (t Tx) keepNeeded(ctx context.Context, j *judge, repo resource.UID) error {
 	below, above := registrydb.Below(repo.Root())
 	based := 0
-	err := t.Rows(ctx, `SELECT m.digest, m.annotations FROM repos AS r CROSS JOIN manifests AS m WHERE r.uid > $1 AND r.uid < $2
-		AND m.repo = r.seg AND replace(m.annotations, '`+baseDigest+`', '') <> m.annotations`, []any{below, above},
+	err := t.Rows(ctx, `SELECT m.digest, m.annotations FROM repos AS r CROSS JOIN manifests AS m
+		WHERE r.uid > $1 AND r.uid < $2 AND m.repo = r.seg
+		AND replace(m.annotations, '`+baseDigest+`', '') <> m.annotations`, []any{below, above},
 		func(row store.Scanner) (bool, error) {
 			var digest, text string
 			if err := row.Scan(&digest, &text); err != nil {
@@ -185,15 +193,15 @@ func (t Tx) keepNeeded(ctx context.Context, j *judge, repo resource.UID) error {
 			return based > maxBased, nil
 		})
 	if err == nil && based > maxBased {
-		err = fault.Unmet("TOO_MANY_IMAGES", "more than %d images of the organization name the image that they are built on", maxBased)
+		err = fault.Unmet("TOO_MANY_IMAGES", "more than %d images of the organization name their base image", maxBased)
 	}
 	return err
 }
 
-// measure adds to a plan the sizes of what goes, and who has pulled it last.
+// measure adds to a plan the sizes of the manifests that are deleted, and the last pull of each image.
 func (t Tx) measure(ctx context.Context, v verdict, plan *RetentionPlan) error {
 	var gone []string
-	owner := map[string]int{} // the image that a manifest goes with
+	owner := map[string]int{} // index in plan.Going of the image that a manifest is deleted with
 	for i, g := range plan.Going {
 		owner[g.Digest] = i
 		for _, digest := range g.With {
@@ -229,7 +237,7 @@ func (t Tx) measure(ctx context.Context, v verdict, plan *RetentionPlan) error {
 	return t.lastPulls(ctx, plan, gone, owner)
 }
 
-// freed returns the bytes of the blobs that nothing in a repo needs but manifests that go.
+// freed returns the bytes of the blobs that only the deleted manifests need in a repo.
 func (t Tx) freed(ctx context.Context, repo resource.UID, gone []string) (n int64, _ error) {
 	q := store.Query{Engine: t.DB.Engine}
 	each, in := t.DB.Engine.Unnest(&q, gone), q.Arg(store.Segment(repo))
@@ -237,12 +245,13 @@ func (t Tx) freed(ctx context.Context, repo resource.UID, gone []string) (n int6
 			SELECT DISTINCT r.blob FROM `+each+` AS s CROSS JOIN manifest_refs AS r
 			WHERE r.repo = `+in+` AND r.digest = s.v AND r.blob IS NOT NULL) AS f
 		CROSS JOIN blobs AS b WHERE b.digest = f.blob AND NOT EXISTS (SELECT 1 FROM manifest_refs AS o
-			WHERE o.repo = `+in+` AND o.blob = f.blob AND o.digest NOT IN (SELECT v FROM `+t.DB.Engine.Unnest(&q, gone)+` AS g))`,
+			WHERE o.repo = `+in+` AND o.blob = f.blob
+			AND o.digest NOT IN (SELECT v FROM `+t.DB.Engine.Unnest(&q, gone)+` AS g))`,
 		q.Args, &n)
 	return n, err
 }
 
-// lastPulls adds to a plan who has pulled each image last, or what goes with it.
+// lastPulls adds to a plan the last pull of each image, or of a manifest that is deleted with it.
 func (t Tx) lastPulls(ctx context.Context, plan *RetentionPlan, gone []string, owner map[string]int) error {
 	q := store.Query{Engine: t.DB.Engine}
 	each, repo := t.DB.Engine.Unnest(&q, gone), q.Arg(store.Segment(plan.Repo))
@@ -250,11 +259,11 @@ func (t Tx) lastPulls(ctx context.Context, plan *RetentionPlan, gone []string, o
 		WHERE p.seg = (SELECT l.seg FROM pulls AS l WHERE l.parent = `+repo+` AND l.digest = s.v AND NOT l.push
 		ORDER BY l.parent DESC, l.digest DESC, l.create_ms DESC LIMIT 1)`, q.Args, func(row store.Scanner) (bool, error) {
 		var p registry.Pull
-		var at int64
-		if err := row.Scan(&p.UID, &p.Digest, &p.Tag, &p.Identity, &at); err != nil {
+		var ms int64
+		if err := row.Scan(&p.UID, &p.Digest, &p.Tag, &p.Identity, &ms); err != nil {
 			return false, err
 		}
-		p.Time = time.UnixMilli(at).UTC()
+		p.Time = time.UnixMilli(ms).UTC()
 		if g := &plan.Going[owner[p.Digest]]; g.LastPull == nil || g.LastPull.Time.Before(p.Time) {
 			g.LastPull = &p
 		}

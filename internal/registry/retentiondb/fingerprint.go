@@ -11,16 +11,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// A fingerprint says which images a plan deletes, and with which tags and other manifests. It has a part for each image,
-// so that it can be told what has changed: eight bytes of the hash of its digest, and four of the hash of all that goes.
+// A fingerprint identifies the images that a plan deletes, with their tags and the manifests that are deleted
+// with them. It has a part for each image, so that compare can say what has changed: eight bytes of the hash of
+// the digest, and four bytes of the hash of everything that is deleted with the image.
 //
-// It is no secret, and need not be: what goes is decided by the rules, and it only makes that less.
+// It is not secret, because a caller that forges one cannot delete more than the rules allow.
 type fingerprint map[[8]byte][4]byte
 
 // fingerprintFormat is the first byte of a fingerprint.
 const fingerprintFormat = 1
 
-// fingerprintPart is how many bytes an image has in a fingerprint.
+// fingerprintPart is the number of bytes of an image in a fingerprint.
 const fingerprintPart = 12
 
 func short(digest string) [8]byte {
@@ -28,7 +29,7 @@ func short(digest string) [8]byte {
 	return [8]byte(sum[:8])
 }
 
-// content returns the hash of all that goes with an image.
+// content returns the hash of an image, its tags and the manifests that are deleted with it.
 func (g GoingImage) content() [4]byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", g.Digest, g.Tags, g.With))
 	return [4]byte(sum[:4])
@@ -45,14 +46,14 @@ func fingerprintOf(going []GoingImage) fingerprint {
 // String returns the fingerprint as text.
 func (f fingerprint) String() string {
 	var parts []string
-	for digest, all := range f {
-		parts = append(parts, string(digest[:])+string(all[:]))
+	for digest, content := range f {
+		parts = append(parts, string(digest[:])+string(content[:]))
 	}
 	slices.Sort(parts)
 	return base64.RawURLEncoding.EncodeToString([]byte(string(rune(fingerprintFormat)) + strings.Join(parts, "")))
 }
 
-// parseFingerprint reads a fingerprint. It returns fault.InvalidArgument if a text is none.
+// parseFingerprint parses the result of String. It returns fault.InvalidArgument for any other text.
 func parseFingerprint(text string) (fingerprint, error) {
 	const most = 1 + fingerprintPart*maxGoing
 	b, err := base64.RawURLEncoding.DecodeString(text)
@@ -66,31 +67,31 @@ func parseFingerprint(text string) (fingerprint, error) {
 	return f, nil
 }
 
-// has reports whether the image of a node goes.
+// has reports whether the fingerprint contains the image of a node.
 func (f fingerprint) has(n *node) bool {
 	_, ok := f[short(n.digest)]
 	return ok
 }
 
-// compare returns fault.FailedPrecondition if what goes now is not what the fingerprint says, and tells what has changed.
-func (f fingerprint) compare(now fingerprint, j *judge) error {
+// compare returns fault.FailedPrecondition, with the differences, if actual is not equal to f.
+func (f fingerprint) compare(actual fingerprint, j *judge) error {
 	var changed []string
 	found := 0
 	for _, n := range j.nodes {
-		all, ok := f[short(n.digest)]
+		planned, ok := f[short(n.digest)]
 		if !ok || !n.judged() {
 			continue
 		}
 		found++
-		switch going, goes := now[short(n.digest)]; {
-		case !goes:
-			changed = append(changed, n.digest+" stays now: "+keptBecause(n))
-		case going != all:
-			changed = append(changed, n.digest+" has other tags now, or something else goes with it")
+		switch content, deleted := actual[short(n.digest)]; {
+		case !deleted:
+			changed = append(changed, n.digest+" is kept now: "+keptBecause(n))
+		case content != planned:
+			changed = append(changed, n.digest+" has other tags or attached manifests now")
 		}
 	}
 	if gone := len(f) - found; gone > 0 {
-		changed = append(changed, fmt.Sprintf("%d images of it are not there any more, or belong to another", gone))
+		changed = append(changed, fmt.Sprintf("%d images of the preview are gone or belong to another image now", gone))
 	}
 	if len(changed) == 0 {
 		return nil
@@ -99,34 +100,35 @@ func (f fingerprint) compare(now fingerprint, j *judge) error {
 	const most = 5
 	text := strings.Join(changed[:min(len(changed), most)], "; ")
 	if len(changed) > most {
-		text += fmt.Sprintf("; and %d others", len(changed)-most)
+		text += fmt.Sprintf("; and %d more", len(changed)-most)
 	}
-	return fault.Unmet("PREVIEW_OUTDATED", "nothing was deleted, because this is different since the preview: %s", text)
+	return fault.Unmet("PREVIEW_OUTDATED",
+		"nothing was deleted, because the images have changed since the preview: %s", text)
 }
 
-// keptBecause says in words why an image stays.
+// keptBecause returns the reason for which an image is kept, as text.
 func keptBecause(n *node) string {
 	switch n.kept {
 	case registry.KeptImmutable:
-		return "a tag of it is immutable"
+		return "one of its tags is immutable"
 	case registry.KeptMatching:
-		return "a tag of it matches a pattern"
+		return "one of its tags matches a pattern"
 	case registry.KeptNewest:
 		return "it is one of the newest"
 	case registry.KeptMinor:
-		return "it is of one of the last minor versions"
+		return "it belongs to one of the last minor versions"
 	case registry.KeptYounger:
-		return "it was pushed or tagged not long ago"
+		return "it was pushed or tagged recently"
 	case registry.KeptSigned:
 		return "it is signed"
 	case registry.KeptDeployed:
 		return "it runs"
 	case registry.KeptPulled:
-		return "it was pulled not long ago"
+		return "it was pulled recently"
 	case registry.KeptNeeded:
 		return "another image is built on it"
 	case registry.KeptTooLarge:
-		return "too much goes with it"
+		return "too many manifests and tags would be deleted with it"
 	}
-	return "it belongs to another image that stays"
+	return "it belongs to another image that is kept"
 }

@@ -13,24 +13,25 @@ import (
 // A node is a manifest of a repo whose images are judged.
 type node struct {
 	digest, mediaType, artifactType, subject string
-	size, time                               int64 // the time is when it was pushed or last tagged
+	size                                     int64 // bytes of the manifest
+	time                                     int64 // milliseconds; when it was pushed or last tagged
 	tags                                     []string
-	named                                    bool // by a tag that does not attach it to another manifest
+	named                                    bool // has a tag that does not attach it to another manifest
 	attached                                 bool // to another manifest of the repo, by its subject or by a tag
-	orphan                                   bool // attached to what is not in the repo
+	orphan                                   bool // attached to a manifest that is not in the repo
 	children, parents, referrers             []*node
 
 	kept registry.KeepReason
 }
 
-// judged reports whether rules are about n itself. What is attached, and what only an index names, goes with what it
-// belongs to.
+// judged reports whether the rules judge n itself. A manifest that is attached to another, or that only an
+// index names, is kept or deleted with the manifest that it belongs to.
 func (n *node) judged() bool { return !n.belongs() && (n.named || len(n.parents) == 0) }
 
-// belongs reports whether n is attached to something.
+// belongs reports whether n is attached to another manifest.
 func (n *node) belongs() bool { return n.subject != "" || !n.named && (n.attached || n.orphan) }
 
-// A judge decides which manifests of a repo stay.
+// A judge decides which manifests of a repo are kept.
 type judge struct {
 	rules  registry.Retention
 	frozen func(string) bool
@@ -38,7 +39,7 @@ type judge struct {
 	nodes  map[string]*node
 }
 
-// link connects what is attached with what it is attached to.
+// link connects attached manifests with the manifests that they are attached to.
 func (j *judge) link() {
 	for _, n := range j.nodes {
 		slices.Sort(n.tags)
@@ -65,7 +66,7 @@ func (j *judge) attach(n *node, subject string) {
 	to.referrers = append(to.referrers, n)
 }
 
-// judgeByManifests applies the rules that need nothing but the manifests and tags of the repo.
+// judgeByManifests applies the rules that need only the manifests and tags of the repo.
 func (j *judge) judgeByManifests() {
 	for _, n := range j.nodes {
 		switch {
@@ -90,7 +91,7 @@ func (j *judge) judgeByManifests() {
 
 func days(n int32) time.Duration { return time.Duration(n) * 24 * time.Hour }
 
-// keep notes why n is kept, unless there is a reason already.
+// keep sets the reason for which n is kept, unless it already has one.
 func (n *node) keep(why registry.KeepReason) {
 	if n.kept == registry.KeptNot {
 		n.kept = why
@@ -119,7 +120,7 @@ func (n *node) signed() bool {
 	})
 }
 
-// keepNewest keeps the newest of the tagged images that no index lists.
+// keepNewest keeps the newest tagged images that no index lists.
 func (j *judge) keepNewest() {
 	if j.rules.KeepNewest == 0 {
 		return
@@ -141,8 +142,8 @@ func older(a, b *node) int {
 	return cmp.Or(cmp.Compare(a.time, b.time), strings.Compare(a.digest, b.digest))
 }
 
-// keepMinors keeps the images of the last minor versions. A minor version counts when it has a release. Pre-releases are
-// kept with theirs, and if they are after all releases.
+// keepMinors keeps the images of the last minor versions. Only minor versions with a release count.
+// Pre-releases are kept if their minor version is kept, or if it is newer than all releases.
 func (j *judge) keepMinors() {
 	if j.rules.KeepMinors == 0 {
 		return
@@ -161,7 +162,7 @@ func (j *judge) keepMinors() {
 		}
 		return -1
 	})
-	var first registry.MinorVersion // that is kept; with none released, every version is
+	var first registry.MinorVersion // the lowest version that is kept; without releases, all versions are kept
 	if len(last) > 0 {
 		first = last[min(len(last), int(j.rules.KeepMinors))-1]
 	}
@@ -174,8 +175,8 @@ func (j *judge) keepMinors() {
 	}
 }
 
-// reach adds to seen what belongs to nodes: the manifests that they list, what is attached to them, and so on. It returns
-// what it has added.
+// reach adds nodes to seen, and everything that belongs to them: the manifests that they list and the manifests
+// that are attached to them, recursively. It returns the nodes that it has added.
 func reach(seen map[*node]bool, from ...*node) (added []*node) {
 	for len(from) > 0 {
 		n := from[len(from)-1]
@@ -189,9 +190,10 @@ func reach(seen map[*node]bool, from ...*node) (added []*node) {
 	return added
 }
 
-// staying returns what stays, if others stay as well: what a rule keeps, and all that belongs to it. So does what belongs
-// to nothing that is judged, such as what is attached to something that is not in the repo.
-func (j *judge) staying(others ...*node) map[*node]bool {
+// staying returns the nodes that are kept: those that a rule keeps, the extra nodes, and everything that
+// belongs to them. It also contains the nodes that belong to no judged node, such as those attached to a
+// manifest that is not in the repo.
+func (j *judge) staying(extra ...*node) map[*node]bool {
 	stay, roots := map[*node]bool{}, map[*node]bool{}
 	for _, n := range j.nodes {
 		if n.kept != registry.KeptNot {
@@ -201,7 +203,7 @@ func (j *judge) staying(others ...*node) map[*node]bool {
 			reach(roots, n)
 		}
 	}
-	reach(stay, others...)
+	reach(stay, extra...)
 	for _, n := range j.nodes {
 		if !roots[n] {
 			reach(stay, n)
@@ -210,7 +212,8 @@ func (j *judge) staying(others ...*node) map[*node]bool {
 	return stay
 }
 
-// undecided returns the digests of what would go if there were no further rules, and is not attached to anything.
+// undecided returns the sorted digests of the manifests that the rules applied so far do not keep, without
+// attached ones.
 func (j *judge) undecided() (digests []string) {
 	stay := j.staying()
 	for digest, n := range j.nodes {
@@ -222,33 +225,33 @@ func (j *judge) undecided() (digests []string) {
 	return digests
 }
 
-// Limits on what one transaction deletes, because on SQLite everybody's writes wait for it.
+// Limits on the rows that one transaction deletes, because on SQLite all other writes wait for it.
 const (
 	maxGoing  = 200  // images
 	maxThings = 1000 // their manifests and tags
 )
 
-// A GoingImage is an image that goes, with its tags and all that belongs to it.
+// A GoingImage is an image that is deleted, with its tags and everything that belongs to it.
 type GoingImage struct {
 	Digest, MediaType string
 	Tags              []string
-	PushTime          time.Time // or when it was last tagged
-	Size              int64     // of its manifests, with their blobs, whether or not others need them
-	With              []string  // the digests of the manifests that go with it
+	PushTime          time.Time // time of the push, or of the last change of a tag
+	Size              int64     // bytes of its manifests and their blobs, including blobs that other images need
+	With              []string  // digests of the manifests that are deleted with it
 	LastPull          *registry.Pull
 }
 
-// A verdict is what a judge has decided.
+// A verdict is the decision of a judge.
 type verdict struct {
-	images int // that were judged
+	images int // number of judged images
 	kept   map[registry.KeepReason]int
-	going  []*node // the images that go, the oldest first
-	gone   []*node // all manifests that go, those that list others before these
-	more   bool    // others could go
+	going  []*node // the images that are deleted, the oldest first
+	gone   []*node // all manifests that are deleted; an index comes before the manifests that it lists
+	more   bool    // more images could be deleted by another run
 }
 
-// decide returns what goes now: of what no rule keeps the oldest, up to the limits. If only is not nil, it is of that
-// selection alone.
+// decide selects the images that are deleted now: the oldest that no rule keeps, up to the limits. If only is
+// not nil, it selects only images for which only reports true.
 func (j *judge) decide(only func(*node) bool) (v verdict) {
 	stay := j.staying()
 	for _, n := range j.nodes {
@@ -274,8 +277,8 @@ func (j *judge) decide(only func(*node) bool) (v verdict) {
 	return v
 }
 
-// choose returns those of the images that could go that are left for later: what is not selected, and what exceeds the
-// limits. One that exceeds them alone is kept.
+// choose returns the images that are left for a later run, because only does not select them or because they
+// exceed the limits. It keeps an image that exceeds the limits by itself.
 func (j *judge) choose(going []*node, only func(*node) bool) (left []*node) {
 	images, things := 0, 0
 	for _, n := range going {
@@ -294,7 +297,7 @@ func (j *judge) choose(going []*node, only func(*node) bool) (left []*node) {
 	return left
 }
 
-// count counts the images that were judged, and why they stay.
+// count counts the judged images, and the kept ones by reason.
 func (v *verdict) count(j *judge, stay map[*node]bool) {
 	v.kept = map[registry.KeepReason]int{}
 	for _, n := range j.nodes {
@@ -311,7 +314,7 @@ func (v *verdict) count(j *judge, stay map[*node]bool) {
 	}
 }
 
-// weigh returns how many manifests and tags go with n.
+// weigh returns the number of manifests and tags that are deleted with n, including n.
 func weigh(n *node) (things int) {
 	for _, m := range reach(map[*node]bool{}, n) {
 		things += 1 + len(m.tags)
@@ -319,7 +322,7 @@ func weigh(n *node) (things int) {
 	return things
 }
 
-// height returns how many manifests are below n, at most, one below the other.
+// height returns the length of the longest chain of manifests below n. known caches results.
 func height(known map[*node]int, n *node) int {
 	h, ok := known[n]
 	if !ok {
@@ -331,7 +334,8 @@ func height(known map[*node]int, n *node) int {
 	return h
 }
 
-// describe returns the images that go. Each manifest that goes is one of them, or goes with the first that it belongs to.
+// describe returns the images that are deleted. Every other deleted manifest is listed with the first image that it
+// belongs to.
 func (v verdict) describe() (images []GoingImage) {
 	seen, gone := map[*node]bool{}, map[*node]bool{}
 	for _, n := range v.gone {
@@ -341,7 +345,9 @@ func (v verdict) describe() (images []GoingImage) {
 		seen[n] = true
 	}
 	for _, n := range v.going {
-		image := GoingImage{Digest: n.digest, MediaType: n.mediaType, Tags: n.tags, PushTime: time.UnixMilli(n.time).UTC()}
+		image := GoingImage{
+			Digest: n.digest, MediaType: n.mediaType, Tags: n.tags, PushTime: time.UnixMilli(n.time).UTC(),
+		}
 		for _, m := range reach(seen, append(slices.Clone(n.children), n.referrers...)...) {
 			if gone[m] {
 				image.With = append(image.With, m.digest)

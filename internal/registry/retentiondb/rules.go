@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Retention returns the rules that apply to a group or a repo: its own, or those of the nearest group above that has any.
-// It returns fault.NotFound if there are none, or no such place.
+// Retention returns the rules that apply to a group or a repo: its own rules, or the rules of the nearest group
+// above that has any. It returns fault.NotFound if there are none.
 func (s *Store) Retention(ctx context.Context, place resource.UID) (registry.Retention, error) {
 	return s.retentionAbove(ctx, place, s.Row)
 }
@@ -30,9 +30,10 @@ func (s *Store) retentionAbove(
 	for _, p := range append(place.Ancestors(), place) {
 		places = append(places, string(p))
 	}
-	// Of uids on one path, the longest is the last. See settingsAbove.
-	text := `SELECT t.uid, t.detail, t.update_ms FROM retention AS t WHERE t.uid IN (SELECT v FROM ` + s.Engine.Unnest(&q, places) +
-		` AS s) ORDER BY t.uid || '' DESC LIMIT 1`
+	// The UIDs are prefixes of each other, so the longest sorts last. `uid || ''` hides the order from the planner,
+	// which would otherwise scan all rules in that order.
+	text := `SELECT t.uid, t.detail, t.update_ms FROM retention AS t
+		WHERE t.uid IN (SELECT v FROM ` + s.Engine.Unnest(&q, places) + ` AS s) ORDER BY t.uid || '' DESC LIMIT 1`
 	return scanRetention(place, func(dest ...any) error { return row(ctx, text, q.Args, dest...) })
 }
 
@@ -53,7 +54,7 @@ func scanRetention(place resource.UID, scan func(...any) error) (r registry.Rete
 	return r, nil
 }
 
-// holdPlace holds a group or a repo until the commit. It returns fault.NotFound if there is neither.
+// holdPlace holds the group or repo with a UID until the commit, or returns fault.NotFound.
 func (t Tx) holdPlace(ctx context.Context, place resource.UID) error {
 	err := t.Require(ctx, "groups", "group or repo", place)
 	if errors.Is(err, fault.NotFound) {
@@ -62,12 +63,12 @@ func (t Tx) holdPlace(ctx context.Context, place resource.UID) error {
 	return err
 }
 
-// firstRetention is how long after a change of the rules they are first applied without being asked to, so that whoever
-// changed them can look at what they do.
+// firstRetention is the time between a change of rules and their first scheduled run, so that the person who
+// changed them can check their effect first.
 const firstRetention = 24 * time.Hour
 
-// SetRetention makes rules those of their group or repo, in the place of its own if it has any. Rules that are the same
-// are not written. It returns fault.NotFound if there is no such place.
+// SetRetention sets the rules of a group or repo. Equal rules are not written. It returns fault.NotFound if
+// there is no such group or repo.
 func (s *Store) SetRetention(ctx context.Context, r registry.Retention) (registry.Retention, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.holdPlace(ctx, r.UID); err != nil {
@@ -104,7 +105,7 @@ func (s *Store) SetRetention(ctx context.Context, r registry.Retention) (registr
 	return r, err
 }
 
-// ownRetention returns the rules of a place itself, which it locks, or fault.NotFound.
+// ownRetention locks and returns the rules of a group or repo itself, or returns fault.NotFound.
 func (s *Store) ownRetention(ctx context.Context, t Tx, place resource.UID) (registry.Retention, error) {
 	return scanRetention(place, func(dest ...any) error {
 		return t.Row(ctx, `SELECT t.uid, t.detail, t.update_ms FROM retention AS t WHERE t.uid = $1`+s.Engine.ForDelete,
@@ -112,7 +113,7 @@ func (s *Store) ownRetention(ctx context.Context, t Tx, place resource.UID) (reg
 	})
 }
 
-// DeleteRetention takes the rules of a group or a repo away. It returns fault.NotFound if it has none of its own.
+// DeleteRetention removes the rules of a group or a repo. It returns fault.NotFound if it has none of its own.
 func (s *Store) DeleteRetention(ctx context.Context, place resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		before, err := s.ownRetention(ctx, t, place)
@@ -126,18 +127,18 @@ func (s *Store) DeleteRetention(ctx context.Context, place resource.UID) error {
 	})
 }
 
-// A RetentionTurn is a repo whose rules are to be applied, and the place that has them.
+// A RetentionTurn is a repo to which rules must be applied, and the group or repo that has the rules.
 type RetentionTurn struct{ Rules, Repo resource.UID }
 
-// RetentionDue returns for each organization that has rules which are due one place that has such rules, at most n.
+// RetentionDue returns up to n groups or repos whose rules are due, one of each organization.
 func (s *Store) RetentionDue(ctx context.Context, now time.Time, n int) ([]resource.UID, error) {
 	return store.ReadColumn[resource.UID](ctx, s.Rows, `SELECT min(uid) FROM retention WHERE due_ms <= $1
 		GROUP BY root ORDER BY min(due_ms), root LIMIT $2`, store.MS(now), n)
 }
 
-// TakeRetention returns the next repo that rules which are due are to be applied to, and remembers that it was taken, so
-// that no other replica takes it. After the last repo the rules are due again when their time is over, and it returns no
-// repo; nor does it if they are not due.
+// TakeRetention returns the next repo to which the rules of place must be applied, and stores that it was
+// taken, so that no other replica takes it. After the last repo it schedules the next run and returns no repo.
+// It also returns no repo if the rules are not due.
 func (s *Store) TakeRetention(ctx context.Context, place resource.UID, now time.Time) (turn RetentionTurn, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		turn = RetentionTurn{Rules: place}
@@ -174,22 +175,24 @@ func (s *Store) TakeRetention(ctx context.Context, place resource.UID, now time.
 	return turn, err
 }
 
-// nextRepo returns the repo after another that is a place, or below it, or "".
+// nextRepo returns the next repo, in the order of UIDs after a UID, that is place or below it. It returns "" if
+// there is none.
 func (s *Store) nextRepo(ctx context.Context, t Tx, place, after resource.UID) (resource.UID, error) {
 	_, above := registrydb.Below(place)
-	next, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT uid FROM repos WHERE uid > $1 AND uid >= $2 AND uid < $3
-		ORDER BY uid LIMIT 1`, string(after), string(place), above)
+	next, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT uid FROM repos
+		WHERE uid > $1 AND uid >= $2 AND uid < $3 ORDER BY uid LIMIT 1`, string(after), string(place), above)
 	if err != nil || len(next) == 0 {
 		return "", err
 	}
 	return next[0], nil
 }
 
-// dropStrayRetention removes the rules of a place that the version before has deleted. Those of a repo in the trash come
-// back with it.
+// dropStrayRetention removes the rules of a group or repo that an older version of the server has deleted. If
+// the repo is in the trash, it keeps the rules, so that they are restored with the repo, and postpones them by
+// a day.
 func (t Tx) dropStrayRetention(ctx context.Context, place resource.UID) error {
-	n, err := t.Exec(ctx, `DELETE FROM retention WHERE uid = $1 AND NOT EXISTS (SELECT 1 FROM trash_repos AS r WHERE r.uid = $1)`,
-		string(place))
+	n, err := t.Exec(ctx, `DELETE FROM retention
+		WHERE uid = $1 AND NOT EXISTS (SELECT 1 FROM trash_repos AS r WHERE r.uid = $1)`, string(place))
 	if err != nil || n > 0 {
 		return err
 	}

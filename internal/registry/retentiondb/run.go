@@ -10,34 +10,35 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 )
 
-// A RetentionPlan is what the rules that apply to a repo delete: in a dry run what they would.
+// A RetentionPlan describes what the rules of a repo delete, or would delete in a dry run.
 type RetentionPlan struct {
 	Repo   resource.UID
 	Rules  registry.Retention
-	Images int // that were judged
+	Images int // number of judged images
 	Kept   map[registry.KeepReason]int
 	Going  []GoingImage
-	Tags   int           // that go
-	Bytes  int64         // of the manifests that go and of the blobs that only these need in the repo
-	Life   time.Duration // how long it can be restored
-	More   bool          // others would go with the next run
+	Tags   int           // number of deleted tags
+	Bytes  int64         // sizes of the deleted manifests, and of the blobs that only these need in the repo
+	Life   time.Duration // the time for which the images can be restored
+	More   bool          // the next run would delete more images
 
-	Fingerprint string // of what goes
+	Fingerprint string // identifies Going
 }
 
 // A RetentionOrder says how rules are applied.
 type RetentionOrder struct {
-	// Fingerprint is that of a plan: nothing but the images of the plan is deleted. "" is whatever goes now.
+	// Fingerprint is the fingerprint of a plan. Only the images of that plan are deleted. If it is "", everything that
+	// the rules do not keep is deleted.
 	Fingerprint string
 
-	// Planned are the rules that are applied because they are due, and not because somebody asks. Nothing is done if
-	// these are not the rules of the repo any more.
+	// Planned is the group or repo whose rules are applied because they are due, and "" if a caller has asked for the
+	// run. Nothing is deleted if other rules apply to the repo now.
 	Planned resource.UID
 
-	expected fingerprint // nil without one
+	expected fingerprint // parsed Fingerprint; nil if it is ""
 }
 
-// selection returns which images may go; nil is all.
+// selection returns a function that reports whether an image may be deleted. It is nil if all may.
 func (o RetentionOrder) selection() func(*node) bool {
 	if o.expected == nil {
 		return nil
@@ -45,14 +46,17 @@ func (o RetentionOrder) selection() func(*node) bool {
 	return o.expected.has
 }
 
-// ApplyRetention applies the rules of a repo, and returns what it has deleted. What goes to the trash can be restored. In a
-// dry run it is the plan, decided in the same transaction, which is then undone.
+// ApplyRetention applies the rules of a repo, and returns the plan that it has carried out. Images in the trash
+// can be restored. A dry run runs the same transaction and rolls it back.
 //
-// Nobody can push to the repo, tag anything or restore something until it is done. It returns fault.NotFound if there is no
-// such repo, or if no rules apply to it; and fault.FailedPrecondition if an image of the order's plan would stay now or has
-// changed, if pulls are not recorded for as long as the rules ask for, if there is too much to look through, or if the repo
-// follows another. Rules that are due do nothing there.
-func (s *Store) ApplyRetention(ctx context.Context, repo resource.UID, order RetentionOrder) (plan RetentionPlan, _ error) {
+// Pushes to the repo, changes of its tags and restores wait until the transaction ends. ApplyRetention returns
+// fault.NotFound if there is no such repo, or if no rules apply to it. It returns fault.FailedPrecondition if
+// an image of the order's plan would be kept now or has changed, if records of pulls are not kept for as long
+// as the rules need them, or if there are too many manifests. If the repo follows another, it also returns
+// fault.FailedPrecondition, except that scheduled rules do nothing.
+func (s *Store) ApplyRetention(
+	ctx context.Context, repo resource.UID, order RetentionOrder,
+) (plan RetentionPlan, _ error) {
 	var err error
 	if order.Fingerprint != "" {
 		if order.expected, err = parseFingerprint(order.Fingerprint); err != nil {
@@ -83,7 +87,8 @@ func (s *Store) ApplyRetention(ctx context.Context, repo resource.UID, order Ret
 		case d.Follows && order.Planned != "":
 			return nil
 		case d.Follows:
-			return fault.Unmet("FOLLOWS", "this repo follows another, and has its tags: rules are applied to that, and not here")
+			return fault.Unmet("FOLLOWS",
+				"this repo follows another repo and has its tags; apply retention rules to the other repo")
 		}
 		d.Together, d.Time, plan.Life = true, s.Time(), max(0, d.Life)
 		j, err := s.judge(ctx, t, repo, path, rules, d)
@@ -95,8 +100,10 @@ func (s *Store) ApplyRetention(ctx context.Context, repo resource.UID, order Ret
 	return plan, err
 }
 
-// carryOut deletes what a judge lets go.
-func (s *Store) carryOut(ctx context.Context, t Tx, j *judge, order RetentionOrder, d registrydb.Deletion, plan *RetentionPlan) error {
+// carryOut deletes the images that a judge does not keep, and completes the plan.
+func (s *Store) carryOut(
+	ctx context.Context, t Tx, j *judge, order RetentionOrder, d registrydb.Deletion, plan *RetentionPlan,
+) error {
 	v := j.decide(order.selection())
 	plan.Images, plan.Kept, plan.Going, plan.More = v.images, v.kept, v.describe(), v.more
 	actual := fingerprintOf(plan.Going)
@@ -113,7 +120,8 @@ func (s *Store) carryOut(ctx context.Context, t Tx, j *judge, order RetentionOrd
 		plan.Tags += len(n.tags)
 		for left := true; left; {
 			var err error
-			if left, err = registrydb.In(t.Tx).DeleteManifest(ctx, plan.Repo, n.digest, d.Frozen, d); err != nil {
+			left, err = registrydb.In(t.Tx).DeleteManifest(ctx, plan.Repo, n.digest, d.Frozen, d)
+			if err != nil {
 				return err
 			}
 		}
@@ -121,7 +129,9 @@ func (s *Store) carryOut(ctx context.Context, t Tx, j *judge, order RetentionOrd
 	if len(v.gone) == 0 {
 		return nil
 	}
-	run := registry.RetentionRun{Repo: plan.Repo, Rules: plan.Rules.UID, Tags: plan.Tags, Bytes: plan.Bytes, Planned: order.Planned != ""}
+	run := registry.RetentionRun{
+		Repo: plan.Repo, Rules: plan.Rules.UID, Tags: plan.Tags, Bytes: plan.Bytes, Planned: order.Planned != "",
+	}
 	for _, g := range plan.Going {
 		run.Images = append(run.Images, g.Digest)
 	}

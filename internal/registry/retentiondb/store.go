@@ -1,5 +1,5 @@
-// Package retentiondb stores retention rules and applies them: it judges the images of a repo and deletes those that no
-// rule keeps.
+// Package retentiondb stores retention rules and applies them: it judges the images of a repo and deletes those
+// that no rule keeps.
 package retentiondb
 
 import (
@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store is the part of a database that is about retention. It is safe for concurrent use.
+// A Store reads, writes and applies retention rules. It is safe for concurrent use.
 type Store struct {
 	*store.DB
 
-	// KeepPulls is how long pulls stay recorded. 0: for ever.
+	// KeepPulls is the time for which records of pulls are kept; 0 if they are never removed.
 	KeepPulls time.Duration
 
 	registry *registrydb.Store
@@ -23,10 +23,10 @@ type Store struct {
 // New returns the store of retention in the database of a registry.
 func New(r *registrydb.Store) *Store { return &Store{DB: r.DB, registry: r} }
 
-// A Tx is a transaction with the changes to retention.
+// A Tx is an open transaction with methods that apply retention rules.
 type Tx struct{ *store.Tx }
 
-// In returns t with the changes to retention.
+// In returns t with the methods of Tx.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {

@@ -14,7 +14,7 @@ var signers = store.Kind[registry.Signer]{
 	Table: "signers", Label: "signer", Created: resource.SignerCreated, Deleted: resource.SignerDeleted,
 	Columns: func(s *registry.Signer) []store.Column {
 		return []store.Column{
-			store.JSON("detail", s), // what has a column is read from that
+			store.JSON("detail", s), // fields that have a column are read from the column
 			store.Key(&s.UID),
 			store.Text("name", &s.Name).Order("name"),
 			store.Time("create_ms", &s.CreateTime).Order("create_time").Fixed(),
@@ -23,30 +23,30 @@ var signers = store.Kind[registry.Signer]{
 	},
 }
 
-// SignerList says how signers are listed.
+// SignerList is the list of signers, with its default order.
 var SignerList = signers.List(page.Order{Field: "uid"})
 
-// InsertSigner adds a signer. It returns fault.NotFound if its group is not there,
-// fault.AlreadyExists if the group has one of that name, and fault.FailedPrecondition if it has
-// too many.
+// InsertSigner adds a signer. It returns fault.NotFound if its group does not exist, fault.AlreadyExists if the
+// group has a signer of that name, and fault.FailedPrecondition if it has registry.MaxSigners signers.
 func (s *Store) InsertSigner(ctx context.Context, v registry.Signer) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, v.Home()); err != nil {
 			return err
 		}
 		var n int
-		if err := t.Row(ctx, `SELECT count(*) FROM signers WHERE parent = $1`, []any{store.Segment(v.Home())}, &n); err != nil {
+		err := t.Row(ctx, `SELECT count(*) FROM signers WHERE parent = $1`, []any{store.Segment(v.Home())}, &n)
+		if err != nil {
 			return err
 		}
 		if n >= registry.MaxSigners {
-			return fault.Unmet("TOO_MANY_SIGNERS", "a group has at most %d signers", registry.MaxSigners)
+			return fault.Unmet("TOO_MANY_SIGNERS", "a group can have at most %d signers", registry.MaxSigners)
 		}
 		t.signersChanged()
 		return store.Insert(ctx, t.Tx, &signers, v)
 	})
 }
 
-// signersChanged has every replica forget which pulls are refused.
+// signersChanged clears the cached verdicts about pulls on every replica.
 func (t Tx) signersChanged() { t.PathsChanged() }
 
 // Signer returns a signer, or fault.NotFound.
@@ -61,7 +61,7 @@ func (s *Store) Signers(
 	return store.List(ctx, s.DB, &signers, r, f, p)
 }
 
-// DeleteSigner removes a signer. It returns fault.NotFound if there is none.
+// DeleteSigner removes a signer, or returns fault.NotFound.
 func (s *Store) DeleteSigner(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		v, err := store.Lock(ctx, t.Tx, &signers, uid, s.Engine.ForDelete)
@@ -73,8 +73,8 @@ func (s *Store) DeleteSigner(ctx context.Context, uid resource.UID) error {
 	})
 }
 
-// SignersOver returns the signers that count in a group, by name: those of the nearest group, itself or above, that
-// has any.
+// SignersOver returns the signers whose signatures count in a group, ordered by name: the signers of the group,
+// or of the nearest group above that has any.
 func (s *Store) SignersOver(ctx context.Context, group resource.UID) (nearest []registry.Signer, _ error) {
 	q := store.Query{Engine: s.Engine}
 	path := append(group.Ancestors(), group)
@@ -82,10 +82,11 @@ func (s *Store) SignersOver(ctx context.Context, group resource.UID) (nearest []
 	for i, g := range path {
 		segs[i] = store.Segment(g)
 	}
-	all, err := signers.All(ctx, s.Rows, ` WHERE t.parent IN (SELECT v FROM `+s.Engine.Unnest(&q, segs)+` AS s) ORDER BY t.name`, q.Args...)
+	where := ` WHERE t.parent IN (SELECT v FROM ` + s.Engine.Unnest(&q, segs) + ` AS s) ORDER BY t.name`
+	found, err := signers.All(ctx, s.Rows, where, q.Args...)
 	for i := len(path) - 1; i >= 0 && len(nearest) == 0; i-- {
-		for _, v := range all {
-			if v.Home() == path[i] { // and not a group with the same segment
+		for _, v := range found {
+			if v.Home() == path[i] { // another group could have the same segment
 				nearest = append(nearest, v)
 			}
 		}
@@ -93,9 +94,10 @@ func (s *Store) SignersOver(ctx context.Context, group resource.UID) (nearest []
 	return nearest, err
 }
 
-// SweepSigners removes signers of groups that a version which does not know them has deleted.
+// SweepSigners removes signers of groups that a version of the server without signers has deleted.
 func (s *Store) SweepSigners(ctx context.Context) error {
-	left, err := signers.All(ctx, s.Rows, ` WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = t.parent) LIMIT 1000`)
+	left, err := signers.All(ctx, s.Rows,
+		` WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = t.parent) LIMIT 1000`)
 	if err != nil {
 		return err
 	}
@@ -113,26 +115,28 @@ func (s *Store) SweepSigners(ctx context.Context) error {
 	return nil
 }
 
-// SignaturesAbout returns up to n manifests of at most size bytes that may be signatures of a manifest, with their
-// bodies, the oldest first: so nobody hides a signature behind later ones. What is annotated as another statement about
-// it, such as the report of a scan every night, is left out.
+// SignaturesAbout returns up to n manifests of at most size bytes that may be signatures of a manifest, with
+// their bodies. The oldest come first, so that later manifests cannot hide a signature. Manifests that are
+// annotated with another predicate, such as the report of a nightly scan, are left out.
 func (s *Store) SignaturesAbout(
 	ctx context.Context, repo resource.UID, subject, predicate string, size, n int,
 ) ([]registry.Manifest, error) {
-	const named = `"dev.sigstore.bundle.predicateType":"`
+	const annotation = `"dev.sigstore.bundle.predicateType":"`
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (registry.Manifest, error) {
 		m := registry.Manifest{Subject: subject}
 		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &m.Body)
 		return m, err
 	}, `SELECT digest, media_type, size, artifact_type, body FROM manifests
 		WHERE repo = $1 AND subject = $2 AND subject <> '' AND size <= $3
-			AND (artifact_type LIKE 'application/vnd.dev.sigstore.bundle%' OR artifact_type LIKE 'application/vnd.dev.cosign.%')
+			AND (artifact_type LIKE 'application/vnd.dev.sigstore.bundle%'
+				OR artifact_type LIKE 'application/vnd.dev.cosign.%')
 			AND (replace(annotations, $4, '') = annotations OR replace(annotations, $5, '') <> annotations)
-		ORDER BY push_ms, digest LIMIT $6`, store.Segment(repo), subject, size, named, named+predicate+`"`, n)
+		ORDER BY push_ms, digest LIMIT $6`, store.Segment(repo), subject, size, annotation,
+		annotation+predicate+`"`, n)
 }
 
-// SignedIndexes returns up to n digests of the indexes of a repo that list a manifest and that something is attached to,
-// the oldest first.
+// SignedIndexes returns up to n digests of the indexes of a repo that list a manifest and have something attached to
+// them, the oldest first.
 func (s *Store) SignedIndexes(ctx context.Context, repo resource.UID, digest string, n int) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM manifest_refs AS r JOIN manifests AS m
 			ON m.repo = r.repo AND m.digest = r.digest

@@ -7,16 +7,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store is the part of a database that is about signers. It is safe for concurrent use.
+// A Store reads and writes signers, and finds signatures. It is safe for concurrent use.
 type Store struct{ *store.DB }
 
 // New returns the store of signers in a database.
 func New(db *store.DB) *Store { return &Store{db} }
 
-// A Tx is a transaction with the changes to signers.
+// A Tx is an open transaction with methods that change signers.
 type Tx struct{ *store.Tx }
 
-// In returns t with the changes to signers.
+// In returns t with the methods of Tx.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {

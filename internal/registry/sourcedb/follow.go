@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// named is the condition that the repo t has a source. The index repos_following has these.
-	named = `replace(t.detail, '"syncConfig":', '') <> t.detail`
+	// hasSource is the SQL condition that the repo t has a source. The index repos_following has the same condition.
+	hasSource = `replace(t.detail, '"syncConfig":', '') <> t.detail`
 
-	maxChain = 100 // repos that follow one another
+	maxChain = 100 // repos in a chain of followers
 )
 
-// Texts for those who ask why a repo is not equal to its source.
+// Reasons for which a repo is not equal to its source, for callers.
 const (
-	nobodySet = "nobody who may push here has set the source since this server follows: set it again"
-	expired   = "following has expired: set the source again"
+	notConfirmed = "the source was set before an upgrade or a restore; set it again"
+	expired      = "following has expired; set the source again"
 )
 
-// InsertFollower is InsertRepo for a repo that follows another, in the name of an identity. It returns fault.NotFound if
-// there is no such source.
+// InsertFollower is registrydb.Store.InsertRepo for a repo that follows another. Runs act as the identity by.
+// It returns fault.NotFound if there is no such source.
 func (s *Store) InsertFollower(ctx context.Context, r registry.Repo, by resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := registrydb.In(t.Tx).InsertRepo(ctx, r); err != nil {
@@ -42,9 +42,12 @@ func (s *Store) InsertFollower(ctx context.Context, r registry.Repo, by resource
 	})
 }
 
-// UpdateFollower is UpdateRepo that makes the repo follow another, or anew, in the name of an identity. It returns
-// fault.InvalidArgument if the two would follow one another, and fault.NotFound if there is no such source.
-func (s *Store) UpdateFollower(ctx context.Context, before, after registry.Repo, by resource.UID) (registry.Repo, error) {
+// UpdateFollower is registrydb.Store.UpdateRepo for a repo that begins to follow another, or begins again. Runs
+// act as the identity by. It returns fault.InvalidArgument if the repo would follow itself through others, and
+// fault.NotFound if there is no such source.
+func (s *Store) UpdateFollower(
+	ctx context.Context, before, after registry.Repo, by resource.UID,
+) (registry.Repo, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := registrydb.In(t.Tx).UpdateRepo(ctx, before, &after); err != nil {
 			return err
@@ -54,7 +57,7 @@ func (s *Store) UpdateFollower(ctx context.Context, before, after registry.Repo,
 	return after, err
 }
 
-// follow makes a repo follow the one that it names. It is due at once.
+// follow makes a repo follow its source. Its first run is due immediately.
 func (t Tx) follow(ctx context.Context, r registry.Repo, by resource.UID) error {
 	source := resource.UID(r.Sync.Source)
 	if err := t.Require(ctx, "repos", "repo", source); err != nil {
@@ -63,35 +66,36 @@ func (t Tx) follow(ctx context.Context, r registry.Repo, by resource.UID) error 
 	if err := t.refuseLoop(ctx, r.UID, source); err != nil {
 		return err
 	}
-	now, err := t.Clock(ctx)
+	clock, err := t.Clock(ctx)
 	if err != nil {
 		return err
 	}
 	if err := registrydb.In(t.Tx).Unfollow(ctx, r.UID); err != nil {
 		return err
 	}
-	_, err = t.Exec(ctx, `INSERT INTO follows (repo, uid, root, source, source_uid, identity, set_ms, due_ms, holder, until_ms, again,
-		begin_ms, ran_ms, success_ms, fail_ms, tries, error, failed, tags)
+	_, err = t.Exec(ctx, `INSERT INTO follows (repo, uid, root, source, source_uid, identity, set_ms, due_ms, holder,
+		until_ms, again, begin_ms, ran_ms, success_ms, fail_ms, tries, error, failed, tags)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, '', 0, $8, 0, 0, 0, 0, 0, '', '', 0)`, store.Segment(r.UID), string(r.UID),
-		store.Segment(r.UID.Root()), store.Segment(source), string(source), string(by), store.MS(now), false)
+		store.Segment(r.UID.Root()), store.Segment(source), string(source), string(by), store.MS(clock), false)
 	return err
 }
 
-// refuseLoop returns fault.InvalidArgument if source follows repo, through others perhaps. Nobody else sets a source until
-// the commit.
+// refuseLoop returns fault.InvalidArgument if source follows repo, directly or through others. It locks the
+// cursor, so that no other transaction sets a source before the commit.
 func (t Tx) refuseLoop(ctx context.Context, repo, source resource.UID) error {
 	if _, err := t.Exec(ctx, `UPDATE follow_cursor SET seq = seq WHERE id = 1`); err != nil {
 		return err
 	}
-	for at, n := source, 0; ; n++ {
-		if at == repo {
-			return fault.Field("sync_config.source", "would make this repo follow itself, through others")
+	const text = `SELECT f.source_uid FROM follows AS f CROSS JOIN repos AS t WHERE ` + registrydb.FollowRow +
+		` AND f.uid = $1`
+	for current, n := source, 0; ; n++ {
+		if current == repo {
+			return fault.Field("sync_config.source", "would make this repo follow itself through other repos")
 		}
 		if n == maxChain {
-			return fault.Field("sync_config.source", "follows others that follow others, more than %d in a row", maxChain)
+			return fault.Field("sync_config.source", "is the end of a chain of more than %d repos", maxChain)
 		}
-		err := t.Row(ctx, `SELECT f.source_uid FROM follows AS f CROSS JOIN repos AS t WHERE `+registrydb.FollowRow+` AND f.uid = $1`,
-			[]any{string(at)}, &at)
+		err := t.Row(ctx, text, []any{string(current)}, &current)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -101,53 +105,58 @@ func (t Tx) refuseLoop(ctx context.Context, repo, source resource.UID) error {
 	}
 }
 
-// clockMS returns the time of the database.
+// clockMS returns the time of the database, in milliseconds.
 func (s *Store) clockMS(ctx context.Context) (ms int64, err error) {
 	if !s.Engine.Postgres {
-		_, now := s.Clock()
-		return store.MS(now), nil
+		_, clock := s.Clock()
+		return store.MS(clock), nil
 	}
 	err = s.Row(ctx, `SELECT `+s.Engine.Clock, nil, &ms)
 	return ms, err
 }
 
-const followColumns = `t.uid, t.detail, f.source_uid, f.identity, f.set_ms, f.due_ms, f.until_ms, f.begin_ms, f.ran_ms, f.success_ms,
-	f.fail_ms, f.error, f.failed, f.tags`
+const followColumns = `t.uid, t.detail, f.source_uid, f.identity, f.set_ms, f.due_ms, f.until_ms, f.begin_ms, f.ran_ms,
+	f.success_ms, f.fail_ms, f.error, f.failed, f.tags`
 
-// Follow returns how a repo stands that follows another. It returns fault.NotFound if it has no source, or if there is no
-// such repo.
+// selectFollows selects followColumns of repos t.
+const selectFollows = `SELECT ` + followColumns + ` FROM repos AS t LEFT JOIN follows AS f ON ` + registrydb.FollowRow
+
+// Follow returns the sync status of a repo. It returns fault.NotFound if there is no such repo, or if it has no
+// source.
 func (s *Store) Follow(ctx context.Context, repo resource.UID) (f registry.Follow, _ error) {
-	now, err := s.clockMS(ctx)
+	clock, err := s.clockMS(ctx)
 	if err != nil {
 		return f, err
 	}
-	all, err := s.readFollows(ctx, now, `SELECT `+followColumns+` FROM repos AS t LEFT JOIN follows AS f ON `+registrydb.FollowRow+`
-		WHERE t.uid = $1 AND `+named, string(repo))
-	if err == nil && len(all) == 0 {
+	found, err := s.readFollows(ctx, clock, selectFollows+` WHERE t.uid = $1 AND `+hasSource, string(repo))
+	if err == nil && len(found) == 0 {
 		err = fault.Missing("source of repo", string(repo))
 	}
 	if err != nil {
 		return f, err
 	}
-	return all[0], nil
+	return found[0], nil
 }
 
-// Follows returns one page of the repos with a source below a group, in the order of their uids.
-func (s *Store) Follows(ctx context.Context, group resource.UID, p page.Request) (out page.Page[registry.Follow], _ error) {
-	now, err := s.clockMS(ctx)
+// Follows returns one page of the sync status of the repos below a group that have a source, in the order of
+// their UIDs.
+func (s *Store) Follows(
+	ctx context.Context, group resource.UID, p page.Request,
+) (out page.Page[registry.Follow], _ error) {
+	clock, err := s.clockMS(ctx)
 	if err != nil {
 		return out, err
 	}
 	below, above := registrydb.Below(group)
-	if err := s.Row(ctx, `SELECT count(*) FROM repos AS t WHERE `+named+` AND t.uid > $1 AND t.uid < $2`, []any{below, above},
-		&out.Total); err != nil {
+	if err := s.Row(ctx, `SELECT count(*) FROM repos AS t WHERE `+hasSource+` AND t.uid > $1 AND t.uid < $2`,
+		[]any{below, above}, &out.Total); err != nil {
 		return out, err
 	}
 	if p.After != nil {
 		below = p.After.UID
 	}
-	out.Items, err = s.readFollows(ctx, now, `SELECT `+followColumns+` FROM repos AS t LEFT JOIN follows AS f ON `+registrydb.FollowRow+`
-		WHERE `+named+` AND t.uid > $1 AND t.uid < $2 ORDER BY t.uid LIMIT $3 OFFSET $4`, below, above, p.Size+1, p.Skip)
+	out.Items, err = s.readFollows(ctx, clock, selectFollows+` WHERE `+hasSource+` AND t.uid > $1 AND t.uid < $2
+		ORDER BY t.uid LIMIT $3 OFFSET $4`, below, above, p.Size+1, p.Skip)
 	if err == nil && len(out.Items) > p.Size {
 		out.Items = out.Items[:p.Size]
 		out.Last = &page.Cursor{UID: string(out.Items[p.Size-1].Repo)}
@@ -155,12 +164,15 @@ func (s *Store) Follows(ctx context.Context, group resource.UID, p page.Request)
 	return out, err
 }
 
-func (s *Store) readFollows(ctx context.Context, now int64, text string, args ...any) ([]registry.Follow, error) {
+// readFollows runs a statement that begins with selectFollows. The state of each repo depends on clock, the
+// time of the database in milliseconds.
+func (s *Store) readFollows(ctx context.Context, clock int64, text string, args ...any) ([]registry.Follow, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (f registry.Follow, _ error) {
 		var detail string
 		var source, identity, why, failed *string
 		var set, due, until, begun, ran, success, fail, tags *int64
-		err := row.Scan(&f.Repo, &detail, &source, &identity, &set, &due, &until, &begun, &ran, &success, &fail, &why, &failed, &tags)
+		err := row.Scan(&f.Repo, &detail, &source, &identity, &set, &due, &until, &begun, &ran, &success, &fail,
+			&why, &failed, &tags)
 		if err != nil {
 			return f, err
 		}
@@ -169,8 +181,8 @@ func (s *Store) readFollows(ctx context.Context, now int64, text string, args ..
 			return f, fmt.Errorf("detail of repo %s: %w", f.Repo, err)
 		}
 		f.Source = resource.UID(r.Sync.Source)
-		if source == nil { // nobody has set it
-			f.State, f.Error, f.ExpireTime = registry.FollowFailed, nobodySet, r.Sync.ExpirationTime
+		if source == nil { // it was set by an older version, or the repo was restored
+			f.State, f.Error, f.ExpireTime = registry.FollowFailed, notConfirmed, r.Sync.ExpirationTime
 			return f, nil
 		}
 		f.Identity, f.Error, f.Tags = resource.UID(*identity), *why, *tags
@@ -184,11 +196,11 @@ func (s *Store) readFollows(ctx context.Context, now int64, text string, args ..
 		}
 		f.State, f.StateTime = registry.FollowEqual, f.SuccessTime
 		switch {
-		case f.Expired(store.FromMS(now)):
+		case f.Expired(store.FromMS(clock)):
 			f.State, f.StateTime, f.Error = registry.FollowFailed, f.ExpireTime, expired
-		case *until > now:
+		case *until > clock:
 			f.State, f.StateTime = registry.FollowRunning, store.FromMS(*begun)
-		case due != nil && *due <= now:
+		case due != nil && *due <= clock:
 			f.State, f.StateTime = registry.FollowQueued, f.DueTime
 		case f.Error != "":
 			f.State, f.StateTime = registry.FollowFailed, store.FromMS(*fail)
@@ -197,7 +209,7 @@ func (s *Store) readFollows(ctx context.Context, now int64, text string, args ..
 	}, text, args...)
 }
 
-// optional returns the time of a column in which 0 stands for none.
+// optional returns the time of a column in which 0 means that there is none.
 func optional(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -205,17 +217,18 @@ func optional(ms int64) time.Time {
 	return store.FromMS(ms)
 }
 
-// RequestFollow makes a repo that follows another due, but no earlier than gap after it was last begun. It returns
-// fault.FailedPrecondition if it does not follow, or does not any more.
+// RequestFollow makes a run for a repo that follows another due, but not before gap has passed since its last
+// run began. It returns fault.FailedPrecondition if the repo does not follow another, or if following has
+// expired.
 func (s *Store) RequestFollow(ctx context.Context, repo resource.UID, gap time.Duration) error {
 	return s.write(ctx, func(t Tx) error {
 		var due sql.NullInt64
 		var begun int64
-		err := t.Row(ctx, `SELECT f.due_ms, f.begin_ms FROM follows AS f CROSS JOIN repos AS t WHERE `+registrydb.FollowRow+` AND f.uid = $1`,
-			[]any{string(repo)}, &due, &begun)
+		err := t.Row(ctx, `SELECT f.due_ms, f.begin_ms FROM follows AS f CROSS JOIN repos AS t
+			WHERE `+registrydb.FollowRow+` AND f.uid = $1`, []any{string(repo)}, &due, &begun)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			return fault.Unmet("SYNC_UNSET", nobodySet)
+			return fault.Unmet("SYNC_UNSET", notConfirmed)
 		case err != nil:
 			return err
 		case !due.Valid:
@@ -225,23 +238,25 @@ func (s *Store) RequestFollow(ctx context.Context, repo resource.UID, gap time.D
 	})
 }
 
-// markDue makes repos due now, or at a time if that is later. One that is being made equal is due again afterwards. Those
-// whose following has ended are not.
+// markDue makes runs for repos due now, or at from, in milliseconds, if that is later. A repo with a run in
+// progress is due again after the run. Repos whose following has expired do not become due.
 func (t Tx) markDue(ctx context.Context, from int64, repos ...int64) error {
 	clock, err := t.Clock(ctx)
 	if err != nil {
 		return err
 	}
 	q := store.Query{Engine: t.DB.Engine}
-	now := q.Arg(store.MS(clock))
-	at := q.Arg(max(from, store.MS(clock)))
+	current := q.Arg(store.MS(clock))
+	due := q.Arg(max(from, store.MS(clock)))
 	_, err = t.Exec(ctx, fmt.Sprintf(`UPDATE follows SET again = (until_ms > %[1]s),
 		due_ms = CASE WHEN until_ms > %[1]s OR due_ms < %[2]s THEN due_ms ELSE %[2]s END
-		WHERE due_ms IS NOT NULL AND repo IN (SELECT v FROM %[3]s AS s)`, now, at, t.DB.Engine.Unnest(&q, repos)), q.Args...)
+		WHERE due_ms IS NOT NULL AND repo IN (SELECT v FROM %[3]s AS s)`,
+		current, due, t.DB.Engine.Unnest(&q, repos)), q.Args...)
 	return err
 }
 
-// FollowCursor returns up to which event followers were told that their source has changed: -1 before the first.
+// FollowCursor returns the sequence number of the last event that was processed for followers, or -1 before the
+// first.
 func (s *Store) FollowCursor(ctx context.Context) (seq int64, err error) {
 	err = s.Row(ctx, `SELECT seq FROM follow_cursor WHERE id = 1`, nil, &seq)
 	return seq, err
@@ -253,11 +268,11 @@ func (s *Store) HasFollowers(ctx context.Context) (has bool, err error) {
 	return has, err
 }
 
-// followBatch is how many followers one transaction makes due.
+// followBatch is the number of followers that one transaction makes due.
 const followBatch = 500
 
-// TellFollowers makes those due that follow repos which have changed, and then moves the cursor. sources nil is every repo.
-// It takes several transactions if they are many.
+// TellFollowers makes runs for the followers of sources due, in transactions of followBatch each, and then sets the
+// cursor to seq. If sources is nil, it makes all followers due.
 func (s *Store) TellFollowers(ctx context.Context, sources []resource.UID, seq int64) error {
 	q := store.Query{Engine: s.Engine}
 	text := `SELECT repo FROM follows`
@@ -268,13 +283,13 @@ func (s *Store) TellFollowers(ctx context.Context, sources []resource.UID, seq i
 		}
 		text = `SELECT f.repo FROM ` + s.Engine.Unnest(&q, segments) + ` AS s CROSS JOIN follows AS f WHERE f.source = s.v`
 	}
-	all, err := store.ReadColumn[int64](ctx, s.Rows, text, q.Args...)
+	followers, err := store.ReadColumn[int64](ctx, s.Rows, text, q.Args...)
 	if err != nil {
 		return err
 	}
-	slices.Sort(all) // whoever locks several does it in order
-	for some := range slices.Chunk(all, followBatch) {
-		if err := s.write(ctx, func(t Tx) error { return t.markDue(ctx, 0, some...) }); err != nil {
+	slices.Sort(followers) // every transaction locks them in this order, which prevents deadlocks
+	for batch := range slices.Chunk(followers, followBatch) {
+		if err := s.write(ctx, func(t Tx) error { return t.markDue(ctx, 0, batch...) }); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,5 @@
-// Package sourcedb stores where images come from: the upstreams that groups mirror, and the repos that other repos follow.
+// Package sourcedb stores the sources of images: the upstreams that groups mirror, and the repos that other
+// repos follow.
 package sourcedb
 
 import (
@@ -8,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store is the part of a database that is about sources of images. It is safe for concurrent use.
+// A Store reads and writes upstreams and the sources of repos. It is safe for concurrent use.
 type Store struct {
 	*store.DB
 
@@ -18,10 +19,10 @@ type Store struct {
 // New returns the store of sources of images in the database of a registry.
 func New(r *registrydb.Store) *Store { return &Store{DB: r.DB, registry: r} }
 
-// A Tx is a transaction with the changes to sources of images.
+// A Tx is an open transaction with methods that change sources of images.
 type Tx struct{ *store.Tx }
 
-// In returns t with the changes to sources of images.
+// In returns t with the methods of Tx.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {

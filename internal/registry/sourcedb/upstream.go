@@ -16,7 +16,7 @@ var upstreams = store.Kind[registry.Upstream]{
 	Created: resource.UpstreamCreated, Updated: resource.UpstreamUpdated, Deleted: resource.UpstreamDeleted,
 	Columns: func(u *registry.Upstream) []store.Column {
 		return []store.Column{
-			store.JSON("detail", u), // what has a column is read from that
+			store.JSON("detail", u), // fields that have a column are read from the column
 			store.Key(&u.UID),
 			store.Text("name", &u.Name).Order("name"),
 			store.Bytes("secret", &u.Credentials.Sealed),
@@ -26,12 +26,12 @@ var upstreams = store.Kind[registry.Upstream]{
 	},
 }
 
-// UpstreamList says how upstreams are listed.
+// UpstreamList is the list of upstreams, with its default order.
 var UpstreamList = upstreams.List(page.Order{Field: "uid"})
 
-// InsertUpstream gives a group an upstream. It returns fault.NotFound if there is no such group, fault.AlreadyExists if it
-// has an upstream, and fault.FailedPrecondition if there are repos in it or below it: what was pushed must not be taken
-// for what the upstream has.
+// InsertUpstream adds the upstream of a group. It returns fault.NotFound if there is no such group,
+// fault.AlreadyExists if it has an upstream, and fault.FailedPrecondition if there are repos in it or below it,
+// because pushed images could be mistaken for images of the upstream.
 func (s *Store) InsertUpstream(ctx context.Context, u registry.Upstream) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, u.Group()); err != nil {
@@ -47,11 +47,11 @@ func (s *Store) InsertUpstream(ctx context.Context, u registry.Upstream) error {
 		}
 		if have != "" {
 			exists := fault.Exists("upstream", have)
-			exists.Message = "Already exists: the group has the upstream " + have
+			exists.Message = "Already exists: the group already has the upstream " + have
 			return exists
 		}
 		if repos > 0 {
-			return fault.Unmet("GROUP_HAS_REPOS", "there are repos in the group or below it: an upstream needs a group without")
+			return fault.Unmet("GROUP_HAS_REPOS", "an upstream needs a group without repos in it or below it")
 		}
 		if err := t.upstreamsChanged(ctx); err != nil {
 			return err
@@ -60,7 +60,7 @@ func (s *Store) InsertUpstream(ctx context.Context, u registry.Upstream) error {
 	})
 }
 
-// upstreamsChanged has every replica read the upstreams again.
+// upstreamsChanged makes every replica read the upstreams again.
 func (t Tx) upstreamsChanged(ctx context.Context) error {
 	t.PathsChanged()
 	return t.Later(ctx, `UPDATE revision SET rev = rev + 1 WHERE id = 40`)
@@ -78,8 +78,8 @@ func (s *Store) Upstreams(
 	return store.List(ctx, s.DB, &upstreams, r, f, p)
 }
 
-// UpdateUpstream replaces before by after. It returns store.ErrStale if the upstream is not as before any more. With
-// another address, no tag counts as seen.
+// UpdateUpstream replaces before by after. It returns store.ErrStale if the upstream has changed since before
+// was read. If the address changes, it deletes the times at which tags were seen.
 func (s *Store) UpdateUpstream(
 	ctx context.Context, before, after registry.Upstream,
 ) (registry.Upstream, error) {
@@ -89,8 +89,8 @@ func (s *Store) UpdateUpstream(
 		}
 		if before.Address != after.Address {
 			group := string(after.Group())
-			if err := t.Later(ctx, `DELETE FROM upstream_tags WHERE repo IN (SELECT seg FROM repos WHERE uid > $1 AND uid < $2)`,
-				group+"/", group+"0"); err != nil {
+			if err := t.Later(ctx, `DELETE FROM upstream_tags
+				WHERE repo IN (SELECT seg FROM repos WHERE uid > $1 AND uid < $2)`, group+"/", group+"0"); err != nil {
 				return err
 			}
 		}
@@ -99,7 +99,8 @@ func (s *Store) UpdateUpstream(
 	return after, err
 }
 
-// DeleteUpstream takes the upstream from its group; what was fetched stays. It returns fault.NotFound if there is none.
+// DeleteUpstream removes an upstream. The images that were fetched from it stay. It returns fault.NotFound if
+// there is no such upstream.
 func (s *Store) DeleteUpstream(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		u, err := store.Lock(ctx, t.Tx, &upstreams, uid, s.Engine.ForDelete)
@@ -113,9 +114,10 @@ func (s *Store) DeleteUpstream(ctx context.Context, uid resource.UID) error {
 	})
 }
 
-// SweepUpstreams removes the upstreams of groups that a version which does not know them has deleted.
+// SweepUpstreams removes the upstreams of groups that a version of the server without upstreams has deleted.
 func (s *Store) SweepUpstreams(ctx context.Context) error {
-	left, err := upstreams.All(ctx, s.Rows, ` WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = t.parent) LIMIT 1000`)
+	left, err := upstreams.All(ctx, s.Rows,
+		` WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = t.parent) LIMIT 1000`)
 	if err != nil {
 		return err
 	}
@@ -135,18 +137,20 @@ func (s *Store) SweepUpstreams(ctx context.Context) error {
 
 // UpstreamSecrets returns the sealed credentials of all upstreams.
 func (s *Store) UpstreamSecrets(ctx context.Context) ([][]byte, error) {
-	return store.ReadColumn[[]byte](ctx, s.Rows, `SELECT secret FROM registry_upstreams WHERE length(secret) > 0 ORDER BY seg`)
+	return store.ReadColumn[[]byte](ctx, s.Rows,
+		`SELECT secret FROM registry_upstreams WHERE length(secret) > 0 ORDER BY seg`)
 }
 
-// ForgetUpstreamSecrets removes the credentials that opens reports false for, and returns the upstreams that lost theirs.
+// ForgetUpstreamSecrets removes the credentials for which opens reports false, and returns the upstreams
+// without them.
 func (t Tx) ForgetUpstreamSecrets(
 	ctx context.Context, opens func(sealed []byte) bool,
 ) (lost []registry.Upstream, _ error) {
-	all, err := upstreams.All(ctx, t.Rows, ` WHERE length(t.secret) > 0 ORDER BY t.seg`)
+	sealed, err := upstreams.All(ctx, t.Rows, ` WHERE length(t.secret) > 0 ORDER BY t.seg`)
 	if err != nil {
 		return nil, err
 	}
-	for _, u := range all {
+	for _, u := range sealed {
 		if opens(u.Credentials.Sealed) {
 			continue
 		}
@@ -163,12 +167,12 @@ func (t Tx) ForgetUpstreamSecrets(
 	return lost, err
 }
 
-// An UpstreamSet is all upstreams at one time. It is never changed.
+// An UpstreamSet is an immutable copy of all upstreams.
 type UpstreamSet struct {
 	byGroup map[resource.UID]registry.Upstream
 }
 
-// Over returns the upstream of a group: its own, or that of the nearest group above.
+// Over returns the upstream of a group, or of the nearest group above that has one.
 func (s *UpstreamSet) Over(group resource.UID) (u registry.Upstream, ok bool) {
 	if len(s.byGroup) == 0 {
 		return u, false
@@ -181,16 +185,16 @@ func (s *UpstreamSet) Over(group resource.UID) (u registry.Upstream, ok bool) {
 	return u, false
 }
 
-// NewUpstreamCache returns all upstreams, because every pull has to know whether there is one.
+// NewUpstreamCache returns a cache of all upstreams, because every pull must know whether its group has one.
 func NewUpstreamCache(s *Store) *store.CachedTable[UpstreamSet] {
 	const row = 40 // see upstreamsChanged
 	return store.NewCachedTable(s.DB, row, func(ctx context.Context) (*UpstreamSet, error) {
-		all, err := upstreams.All(ctx, s.Rows, ``)
+		rows, err := upstreams.All(ctx, s.Rows, ``)
 		if err != nil {
 			return nil, fmt.Errorf("read upstreams: %w", err)
 		}
 		set := &UpstreamSet{byGroup: map[resource.UID]registry.Upstream{}}
-		for _, u := range all {
+		for _, u := range rows {
 			set.byGroup[u.Group()] = u
 		}
 		return set, nil
