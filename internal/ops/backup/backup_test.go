@@ -25,12 +25,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// An origin is an installation with some of everything.
+// An origin is an installation with a group, a repo and five blobs.
 type origin struct {
 	backup.Installation
 	store *storetest.Store
 	repo  resource.UID
-	root  string // of the blobs
+	root  string // folder of the blobs
 }
 
 func newOrigin(t *testing.T, url string) *origin {
@@ -41,7 +41,9 @@ func newOrigin(t *testing.T, url string) *origin {
 		DB: s.DB, Blobs: blob.NewFolder(o.root), Key: secret.NewKey(), Version: "test", Now: stepping(),
 	}
 	now := time.Now()
-	org, err := s.InsertGroup(t.Context(), resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: now, UpdateTime: now})
+	org, err := s.InsertGroup(t.Context(), resource.Group{
+		UID: resource.NewRoot(), Name: "org", CreateTime: now, UpdateTime: now,
+	})
 	must(t, err)
 	o.repo = org.UID.NewChild()
 	must(t, s.InsertRepo(t.Context(), registry.Repo{UID: o.repo, Name: "app", CreateTime: now, UpdateTime: now}))
@@ -51,8 +53,8 @@ func newOrigin(t *testing.T, url string) *origin {
 	return o
 }
 
-// stepping returns a clock that moves on by a minute whenever it is read, because two
-// back-ups cannot have the same second.
+// stepping returns a clock that advances by a minute whenever it is read, because two back-ups cannot have the same
+// second.
 func stepping() func() time.Time {
 	at := time.Now()
 	return func() time.Time { at = at.Add(time.Minute); return at }
@@ -70,7 +72,9 @@ func (o *origin) push(t *testing.T, content string) string {
 	t.Helper()
 	sum := sha256.Sum256([]byte(content))
 	id := hex.EncodeToString(sum[:16])
-	b := registry.Blob{Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: int64(len(content)), Path: "/blobs/" + id[:2] + "/" + id}
+	b := registry.Blob{
+		Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: int64(len(content)), Path: "/blobs/" + id[:2] + "/" + id,
+	}
 	must(t, o.Blobs.Put(t.Context(), b.Path, strings.NewReader(content)))
 	ref := registrydb.RepoRef{Group: o.repo.Parent(), Name: "app"}
 	_, err := o.store.AddBlob(t.Context(), ref, registry.Upload{}, "", b)
@@ -108,8 +112,7 @@ func target(t *testing.T, url string, key secret.Key) backup.Target {
 	return backup.Target{Database: url, Blobs: blob.NewFolder(t.TempDir()), Key: key, Verify: true}
 }
 
-// TestBackup moves an installation from each engine to each, through a folder and
-// through an archive.
+// TestBackup moves an installation from each engine to each engine, through a folder and through an archive.
 func TestBackup(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, from string) {
 		o := newOrigin(t, from)
@@ -146,7 +149,7 @@ func TestBackup(t *testing.T) {
 	})
 }
 
-// TestIncremental copies what is new, and can restore each state.
+// TestIncremental checks that a second back-up copies only new blobs, and that both snapshots can be restored.
 func TestIncremental(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
 	to := blob.NewFolder(t.TempDir())
@@ -169,7 +172,8 @@ func TestIncremental(t *testing.T) {
 	}
 }
 
-// TestRotten backs up an installation that has lost a blob which an earlier back-up has. What is restored has it.
+// TestRotten backs up an installation that has lost a blob that an earlier back-up has. The restored
+// installation has it.
 func TestRotten(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
 	to := blob.NewFolder(t.TempDir())
@@ -182,7 +186,7 @@ func TestRotten(t *testing.T) {
 		_, err = o.store.MarkRotten(t.Context(), b, time.Now())
 		must(t, err)
 	}
-	must(t, to.RemoveAll(t.Context(), "/blobs/sha256/"+all[1].Digest[7:9])) // which is lost altogether
+	must(t, to.RemoveAll(t.Context(), "/blobs/sha256/"+all[1].Digest[7:9])) // lost in the installation and in the back-up
 	m, err := backup.Save(t.Context(), o.Installation, to, quiet)
 	if err != nil || len(m.Lost) != 1 {
 		t.Fatalf("lost %v, %v", m.Lost, err)
@@ -198,7 +202,7 @@ func TestRotten(t *testing.T) {
 	}
 }
 
-// A hooked place calls a function once, before the first file of a snapshot is written.
+// A hooked is a place that calls a function once, before the first file of a snapshot is written.
 type hooked struct {
 	blob.Storage
 	once sync.Once
@@ -212,14 +216,14 @@ func (h *hooked) Put(ctx context.Context, path string, content io.Reader) error 
 	return h.Storage.Put(ctx, path, content)
 }
 
-// TestCollectedMeanwhile has a blob pushed after the blobs were copied and before the
-// snapshot, and deleted before the snapshot has copied it. The garbage collector does
-// that if the push is undone. Another snapshot is taken, and nothing is lost.
+// TestCollectedMeanwhile pushes a blob after the blobs were copied and before the snapshot, and deletes it
+// before the snapshot has copied it, as the garbage collector does if the push is undone. Save takes another
+// snapshot, and no blob is lost.
 func TestCollectedMeanwhile(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
 	clock, late := o.Now, ""
 	snapshots := 0
-	o.Now = func() time.Time { // is read when a snapshot begins
+	o.Now = func() time.Time { // called when a snapshot begins
 		if snapshots++; late == "" {
 			late = o.push(t, "pushed late")
 		}
@@ -252,8 +256,8 @@ func pathOf(t *testing.T, s *storetest.Store, digest string) string {
 	return ""
 }
 
-// TestLostBlobs: a blob that is missing or damaged does not keep the rest from being
-// backed up and restored, and is told.
+// TestLostBlobs checks that the other blobs are backed up and restored if one is missing and one is damaged,
+// and that the manifest lists the two.
 func TestLostBlobs(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
 	missing, damaged := o.push(t, "missing"), o.push(t, "damaged")
@@ -262,7 +266,8 @@ func TestLostBlobs(t *testing.T) {
 	to := blob.NewFolder(t.TempDir())
 	m, err := backup.Save(t.Context(), o.Installation, to, quiet)
 	must(t, err)
-	if len(m.Lost) != 2 || !strings.Contains(fmt.Sprint(m.Lost), missing) || !strings.Contains(fmt.Sprint(m.Lost), damaged) {
+	lost := fmt.Sprint(m.Lost)
+	if len(m.Lost) != 2 || !strings.Contains(lost, missing) || !strings.Contains(lost, damaged) {
 		t.Errorf("lost %v, want %s and %s", m.Lost, missing, damaged)
 	}
 	into := target(t, t.TempDir()+"/new.db", o.Key)
@@ -270,18 +275,20 @@ func TestLostBlobs(t *testing.T) {
 	must(t, err)
 }
 
-// TestRestoreRefuses changes back-ups. Nothing is restored of any, and nothing is
-// written.
+// TestRestoreRefuses checks that a changed back-up is not restored, and that nothing is written.
 func TestRestoreRefuses(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
+	replace := func(before, after string) func([]byte) []byte {
+		return func(b []byte) []byte { return bytes.Replace(b, []byte(before), []byte(after), 1) }
+	}
 	for name, change := range map[string]func(t *testing.T, root string, into *backup.Target){
 		"another key":        func(_ *testing.T, _ string, into *backup.Target) { into.Key = secret.NewKey() },
 		"no manifest":        func(t *testing.T, root string, _ *backup.Target) { must(t, os.Remove(root+"/latest.json")) },
 		"another time":       func(_ *testing.T, _ string, into *backup.Target) { into.At = time.Unix(1, 0) },
 		"no JSON":            edit("latest.json", func([]byte) []byte { return []byte("{") }),
 		"an empty manifest":  edit("latest.json", func([]byte) []byte { return []byte("{}") }),
-		"a changed manifest": edit("latest.json", func(b []byte) []byte { return bytes.Replace(b, []byte(`"test"`), []byte(`"best"`), 1) }),
-		"another format":     edit("latest.json", func(b []byte) []byte { return bytes.Replace(b, []byte(`"format": 1`), []byte(`"format": 2`), 1) }),
+		"a changed manifest": edit("latest.json", replace(`"test"`, `"best"`)),
+		"another format":     edit("latest.json", replace(`"format": 1`, `"format": 2`)),
 		"a changed table":    edit("snapshots/*/groups", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }),
 		"a short table":      edit("snapshots/*/groups", func(b []byte) []byte { return b[:len(b)/2] }),
 		"a long table":       edit("snapshots/*/groups", func(b []byte) []byte { return append(b, b...) }),
@@ -338,8 +345,8 @@ func edit(pattern string, change func([]byte) []byte) func(*testing.T, string, *
 	}
 }
 
-// TestZeroByte: PostgreSQL has no text with a zero byte. That is told before anything
-// is written.
+// TestZeroByte checks that Restore refuses a text with a zero byte, which PostgreSQL cannot store, before it writes
+// anything.
 func TestZeroByte(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
 	_, err := o.store.Exec(t.Context(), `UPDATE repos SET name = 'a' || char(0) || 'b'`)
@@ -356,8 +363,8 @@ func TestZeroByte(t *testing.T) {
 	}
 }
 
-// TestBlobsStay restores where the blobs are already, as whoever moves to another
-// database does. A damaged one is mended if it is looked at.
+// TestBlobsStay restores into a storage that already has the blobs, as a move to another database does. A
+// damaged blob is replaced if it has another size or if blobs are verified.
 func TestBlobsStay(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
 	to := blob.NewFolder(t.TempDir())

@@ -14,19 +14,19 @@ import (
 
 var digestForm = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
 
-// blobPath returns where a back-up has a blob.
+// blobPath returns the path of a blob in a back-up.
 func blobPath(digest string) string {
 	algorithm, sum, _ := strings.Cut(digest, ":")
 	return "/blobs/" + algorithm + "/" + sum[:min(2, len(sum))] + "/" + sum
 }
 
-// A badBlobError says that a blob is missing or not what its digest says.
+// A badBlobError means that a blob is missing, or that its content does not match its digest.
 type badBlobError struct{ digest, why string }
 
 func (e *badBlobError) Error() string { return fmt.Sprintf("blob %s: %s", e.digest, e.why) }
 
-// A verifier reads a blob, and instead of io.EOF returns a *badBlobError if it was
-// not the one of the digest.
+// A verifier reads a blob. At the end it returns a *badBlobError instead of io.EOF if the content does not match the
+// digest or the size.
 type verifier struct {
 	in     io.Reader
 	sum    hash.Hash
@@ -56,7 +56,7 @@ func (v *verifier) Read(b []byte) (int, error) {
 		return n, err
 	}
 	if _, want, _ := strings.Cut(v.digest, ":"); v.left != 0 || hex.EncodeToString(v.sum.Sum(nil)) != want {
-		return n, &badBlobError{v.digest, "its content is another"}
+		return n, &badBlobError{v.digest, "its content does not match its digest"}
 	}
 	return n, err
 }

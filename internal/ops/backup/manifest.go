@@ -1,6 +1,5 @@
-// Package backup copies an installation: its database and the blobs of its registry,
-// to a folder, a file or a bucket, and from there into a new installation on either
-// database.
+// Package backup copies the database and the blobs of an installation to a folder, a file or a bucket, and restores
+// them into a new installation on either database engine.
 //
 // A back-up is a set of files:
 //
@@ -9,8 +8,8 @@
 //	snapshots/20260102T030405Z/manifest.json
 //	latest.json                        a copy of the newest manifest
 //
-// A manifest is written after everything that it names. Later back-ups to the same
-// place add a snapshot and the blobs that are not there yet.
+// A manifest is written after all files that it names. A later back-up to the same place adds a snapshot and
+// the blobs that the place does not have.
 package backup
 
 import (
@@ -39,10 +38,10 @@ const (
 	timeFormat  = "20060102T150405Z"
 )
 
-// A Manifest says what a snapshot consists of.
+// A Manifest describes the content of a snapshot.
 type Manifest struct {
 	Format    int              `json:"format"`
-	Version   string           `json:"version"` // of the program that made it
+	Version   string           `json:"version"` // version of the program that made the back-up
 	Time      time.Time        `json:"time"`
 	Key       string           `json:"key"` // fingerprint of the encryption key, which is not in the back-up
 	Schema    int64            `json:"schema"`
@@ -51,10 +50,10 @@ type Manifest struct {
 	Blobs     int64            `json:"blobs"`
 	BlobBytes int64            `json:"blob_bytes"`
 
-	// Lost are digests of blobs that could not be read, or had another digest.
+	// Lost are the digests of blobs that could not be read, or whose content did not match.
 	Lost []string `json:"lost,omitempty"`
 
-	// MAC authenticates the rest. Only who has the encryption key can make one.
+	// MAC authenticates the other fields. Making one needs the encryption key.
 	MAC string `json:"mac"`
 }
 
@@ -62,7 +61,7 @@ type Manifest struct {
 type TableFile struct {
 	store.Table
 	Rows   int64  `json:"rows"`
-	Size   int64  `json:"size"` // of the file
+	Size   int64  `json:"size"` // bytes of the file
 	SHA256 string `json:"sha256"`
 }
 
@@ -94,7 +93,7 @@ func (m *Manifest) eachBlob(ctx context.Context, p Place, f func(registry.Blob) 
 				return err
 			}
 			b := blobOf(m.Tables[i].Table, row)
-			if !digestForm.MatchString(b.Digest) { // it becomes a path
+			if !digestForm.MatchString(b.Digest) { // checked because it becomes a path
 				return refuse("table %s is damaged: %.100q is not a digest", blobTable, b.Digest)
 			}
 			if err := f(b); err != nil {
@@ -119,7 +118,7 @@ func (m Manifest) mac(k secret.Key) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// write writes the manifest, as the last of its snapshot.
+// write writes the manifest. It must be the last file of its snapshot.
 func (m *Manifest) write(ctx context.Context, p Place, k secret.Key) (err error) {
 	if m.MAC, err = m.mac(k); err != nil {
 		return err
@@ -136,21 +135,20 @@ func (m *Manifest) write(ctx context.Context, p Place, k secret.Key) (err error)
 	return nil
 }
 
-// readManifest reads the manifest of the newest snapshot, or of the one that was made
-// at a time. It returns fault.FailedPrecondition if this program or this key cannot
-// restore it.
-func readManifest(ctx context.Context, p Place, at time.Time, k secret.Key) (*Manifest, error) {
+// readManifest reads the manifest of the snapshot that was made at a time, or of the newest if the time is zero. It
+// returns fault.FailedPrecondition if this program or this key cannot restore the snapshot.
+func readManifest(ctx context.Context, p Place, made time.Time, k secret.Key) (*Manifest, error) {
 	path := latest
-	if !at.IsZero() {
-		path = (&Manifest{Time: at.UTC()}).path()
+	if !made.IsZero() {
+		path = (&Manifest{Time: made.UTC()}).path()
 	}
 	m, err := decodeManifest(ctx, p, path)
 	if err != nil {
 		return nil, err
 	}
-	if own := Fingerprint(k); m.Key != own {
+	if fingerprint := Fingerprint(k); m.Key != fingerprint {
 		return nil, refuse("the back-up needs the encryption key with fingerprint %s, and this installation has %s",
-			m.Key, own)
+			m.Key, fingerprint)
 	}
 	if mac, err := m.mac(k); err != nil || !hmac.Equal([]byte(mac), []byte(m.MAC)) {
 		return nil, refuse("%s was changed after the back-up was made", path)
@@ -158,7 +156,7 @@ func readManifest(ctx context.Context, p Place, at time.Time, k secret.Key) (*Ma
 	return m, nil
 }
 
-// decodeManifest reads the manifest at path, whichever key it needs.
+// decodeManifest reads the manifest at path without authenticating it.
 func decodeManifest(ctx context.Context, p Place, path string) (*Manifest, error) {
 	if size, err := p.Size(ctx, path); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/blob"
 )
 
-// A Place has the files of a back-up. A blob.Storage is one: a folder or a bucket.
+// A Place stores the files of a back-up. A blob.Storage, which is a folder or a bucket, is a Place.
 type Place interface {
 	Size(ctx context.Context, path string) (int64, error) // -1 if there is no such file
 	Open(ctx context.Context, path string) (io.ReadCloser, error)
@@ -24,11 +24,11 @@ type Place interface {
 
 var _ Place = blob.Storage(nil)
 
-// IsArchive reports whether a back-up of that name is one file, a tar archive.
+// IsArchive reports whether a back-up with a name is a tar archive.
 func IsArchive(name string) bool { return strings.HasSuffix(name, ".tar") }
 
-// An Archive is a Place in one tar file. It is either written or read. Files are
-// written one at a time.
+// An Archive is a Place in one tar file. It is open either for writing or for reading. Concurrent calls of Put write
+// their files one after the other.
 type Archive struct {
 	file *os.File
 
@@ -37,10 +37,10 @@ type Archive struct {
 	files map[string]span
 }
 
-// A span is where an archive has the content of a file.
+// A span is the position of the content of a file in an archive, in bytes.
 type span struct{ offset, size int64 }
 
-// Create makes a new archive. It fails if there is a file of that name.
+// Create creates an archive. It fails if there is a file with that name.
 func Create(name string) (*Archive, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -49,7 +49,7 @@ func Create(name string) (*Archive, error) {
 	return &Archive{file: f, out: tar.NewWriter(f), files: map[string]span{}}, nil
 }
 
-// OpenArchive opens an archive to read it.
+// OpenArchive opens an archive for reading.
 func OpenArchive(name string) (*Archive, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -64,11 +64,11 @@ func OpenArchive(name string) (*Archive, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, errors.Join(err, f.Close()))
 		}
-		at, err := f.Seek(0, io.SeekCurrent)
+		offset, err := f.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		a.files["/"+h.Name] = span{at, h.Size}
+		a.files["/"+h.Name] = span{offset, h.Size}
 	}
 }
 
@@ -91,8 +91,8 @@ func (a *Archive) Open(_ context.Context, path string) (io.ReadCloser, error) {
 	return io.NopCloser(io.NewSectionReader(a.file, s.offset, s.size)), nil
 }
 
-// Put implements Place. A header comes before the content, and has its size, so
-// content goes through a temporary file.
+// Put implements Place. It first writes the content to a temporary file, because the header, which comes before the
+// content, contains its size.
 func (a *Archive) Put(ctx context.Context, path string, content io.Reader) error {
 	spool, err := os.CreateTemp(filepath.Dir(a.file.Name()), ".holdfast-backup-*")
 	if err != nil {
@@ -123,7 +123,7 @@ func (a *Archive) Put(ctx context.Context, path string, content io.Reader) error
 	return ctx.Err()
 }
 
-// Close ends an archive, which is durable then.
+// Close completes an archive and syncs it to disk.
 func (a *Archive) Close() error {
 	var err error
 	if a.out != nil {

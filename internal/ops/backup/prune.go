@@ -12,15 +12,15 @@ import (
 
 const snapshots = "/snapshots"
 
-// removing is the manifest of a snapshot that is being removed.
+// removing is the file name of the manifest of a snapshot that is being removed.
 const removing = "removing.json"
 
-// Prune removes all snapshots but the newest ones, and the blobs that only they have. It returns how many snapshots
-// it removed. It must not run while another back-up is made to the same place. If it does not come to its end, the
-// next one goes on.
+// Prune removes all snapshots except the newest keep, and the blobs that only the removed snapshots need. It
+// returns the number of removed snapshots. It must not run while a back-up is made to the same place. If it is
+// interrupted, the next call continues.
 //
-// Manifests are not authenticated here: the encryption key may have been replaced since, and whoever can change them
-// can also remove the files.
+// Prune does not authenticate manifests, because the encryption key may have been replaced since, and because
+// anyone who can change manifests can also remove the files.
 func Prune(ctx context.Context, p blob.Storage, keep int) (removed int, _ error) {
 	names, err := newestFirst(ctx, p)
 	if err != nil {
@@ -32,7 +32,7 @@ func Prune(ctx context.Context, p blob.Storage, keep int) (removed int, _ error)
 	for _, name := range names {
 		m, err := decodeManifest(ctx, p, path.Join(snapshots, name, "manifest.json"))
 		switch {
-		case fault.From(err).Code == fault.NotFound: // its back-up or its removal did not end
+		case fault.From(err).Code == fault.NotFound: // its back-up or its removal was interrupted
 			if kept > 0 {
 				old = append(old, name)
 			}
@@ -57,7 +57,8 @@ func Prune(ctx context.Context, p blob.Storage, keep int) (removed int, _ error)
 	return removed, nil
 }
 
-// newestFirst returns the names of all snapshots. The one made last comes first, also if the clock was set back since.
+// newestFirst returns the names of all snapshots. The snapshot that was made last comes first, even if the
+// clock was set back before it was made.
 func newestFirst(ctx context.Context, p blob.Storage) ([]string, error) {
 	last, err := decodeManifest(ctx, p, latest)
 	if err != nil {
@@ -74,14 +75,15 @@ func newestFirst(ctx context.Context, p blob.Storage) ([]string, error) {
 	return append([]string{newest}, names...), nil
 }
 
-// removeSnapshot removes a snapshot and its blobs but for those that are needed. From the first step on it is no
-// snapshot any more, and the last step removes the list of its blobs.
+// removeSnapshot removes a snapshot and its blobs, except the needed blobs. Its first step renames the
+// manifest, so that the snapshot can no longer be restored. Its last step removes the list of its blobs, so
+// that an interrupted removal can continue.
 func removeSnapshot(ctx context.Context, p blob.Storage, folder string, needed map[string]bool) error {
 	if err := rename(ctx, p, path.Join(folder, "manifest.json"), path.Join(folder, removing)); err != nil {
 		return err
 	}
 	m, err := decodeManifest(ctx, p, path.Join(folder, removing))
-	if fault.From(err).Code == fault.NotFound { // a back-up that did not end; the next one uses its blobs
+	if fault.From(err).Code == fault.NotFound { // an interrupted back-up; the next back-up uses its blobs
 		return p.RemoveAll(ctx, folder)
 	}
 	if err != nil {
@@ -99,7 +101,7 @@ func removeSnapshot(ctx context.Context, p blob.Storage, folder string, needed m
 	return p.RemoveAll(ctx, folder)
 }
 
-// rename copies a file, if it is there, and removes it under its old name.
+// rename renames a file by copying it, and does nothing if there is no such file.
 func rename(ctx context.Context, p blob.Storage, from, to string) error {
 	in, err := p.Open(ctx, from)
 	if blob.Missing(err) {

@@ -14,11 +14,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// An album is a folder with three back-ups of an installation. Each has five blobs that all have, and one of its own.
+// An album is a folder with three back-ups of an installation. They share five blobs, and each has one blob of
+// its own.
 type album struct {
 	*origin
 	folder string
-	own    []string // digests
+	own    []string // digests of the blobs that only one back-up has
 }
 
 func newAlbum(t *testing.T) *album {
@@ -51,7 +52,7 @@ func (a *album) snapshots(t *testing.T) []string {
 	return all
 }
 
-// has says which of the blobs that one back-up had alone are there.
+// has reports, for each back-up, whether the blob that only it had still exists.
 func (a *album) has(t *testing.T) (all []bool) {
 	t.Helper()
 	for _, digest := range a.own {
@@ -70,7 +71,7 @@ func (a *album) prune(t *testing.T, keep, want int) {
 	}
 }
 
-// TestPrune removes the oldest snapshots and what only they had. Those that stay can be restored.
+// TestPrune removes the oldest snapshots and the blobs that only they had. The remaining snapshots can be restored.
 func TestPrune(t *testing.T) {
 	a := newAlbum(t)
 	a.prune(t, 3, 0)
@@ -86,12 +87,13 @@ func TestPrune(t *testing.T) {
 		t.Errorf("the second has %v", got)
 	}
 	a.prune(t, 1, 1)
-	if _, got := restored(t, a.place(), target(t, t.TempDir()+"/third.db", a.Key)); len(got) != 6 || got[a.own[2]] != "third" {
+	_, got := restored(t, a.place(), target(t, t.TempDir()+"/third.db", a.Key))
+	if len(got) != 6 || got[a.own[2]] != "third" {
 		t.Errorf("the third has %v", got)
 	}
 }
 
-// TestPruneGoesOn: a removal that did not come to its end is finished by the next, and so is a back-up that did not.
+// TestPruneGoesOn checks that Prune finishes an interrupted removal, and removes an interrupted back-up.
 func TestPruneGoesOn(t *testing.T) {
 	a := newAlbum(t)
 	first := a.snapshots(t)[0]
@@ -105,7 +107,8 @@ func TestPruneGoesOn(t *testing.T) {
 	}
 }
 
-// TestPruneAfterTheClockWasSetBack: the back-up that was made last stays, though others have later names.
+// TestPruneAfterTheClockWasSetBack checks that the back-up that was made last is kept, even if others have
+// later names.
 func TestPruneAfterTheClockWasSetBack(t *testing.T) {
 	a := newAlbum(t)
 	past := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -117,7 +120,7 @@ func TestPruneAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// TestPruneRefuses: nothing is removed if it cannot be known what is needed.
+// TestPruneRefuses checks that nothing is removed if the needed blobs cannot be determined.
 func TestPruneRefuses(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, newest string){
 		"a list of blobs": func(t *testing.T, newest string) {

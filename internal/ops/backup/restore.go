@@ -17,19 +17,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Target is what a back-up is restored into.
+// A Target is the installation into which a back-up is restored.
 type Target struct {
-	Database string // its address; there must be nothing in it
+	Database string // address of an empty database
 	Blobs    blob.Storage
 	Key      secret.Key
-	At       time.Time // of the snapshot; zero means the newest
-	Verify   bool      // read every blob before anything is written
+	At       time.Time // time of the snapshot; zero means the newest
+	Verify   bool      // verify the content of every blob before anything is written
 }
 
-// Restore fills an installation from a back-up. Before it writes anything, it checks
-// the key, the version, every row and that every blob is there. Blobs come first, and
-// the tables are one transaction: if Restore fails, the database is empty. What is
-// restored is migrated to the schema of this program.
+// Restore fills an installation from a back-up. Before it writes anything, it checks the key, the version, every row,
+// and that the back-up has every blob. It restores blobs first, and then all tables in one transaction, so that the
+// database stays empty if Restore fails. Finally it migrates the database to the schema of this program.
 func Restore(ctx context.Context, from Place, into Target, report func(Progress)) (*Manifest, error) {
 	m, err := readManifest(ctx, from, into.At, into.Key)
 	if err != nil {
@@ -46,14 +45,15 @@ func Restore(ctx context.Context, from Place, into Target, report func(Progress)
 	for _, t := range m.Tables {
 		dump.Tables = append(dump.Tables, t.Table)
 	}
-	if err := store.LoadInto(ctx, into.Database, dump, func(l *store.Load) error { return r.fill(ctx, l) }); err != nil {
+	err = store.LoadInto(ctx, into.Database, dump, func(l *store.Load) error { return r.fill(ctx, l) })
+	if err != nil {
 		return m, err
 	}
 	db, err := store.Open(ctx, into.Database)
 	if err != nil {
 		return m, err
 	}
-	return m, errors.Join(r.audit(ctx, db), r.eachBlob(ctx, r.acquit(db)), db.Close())
+	return m, errors.Join(r.audit(ctx, db), r.eachBlob(ctx, r.markSound(db)), db.Close())
 }
 
 type restoring struct {
@@ -63,8 +63,7 @@ type restoring struct {
 	m    *Manifest
 }
 
-// check returns what would keep the back-up from being restored, as far as that can be
-// known before anything is written.
+// check returns an error if the back-up cannot be restored. It writes nothing.
 func (r *restoring) check(ctx context.Context) error {
 	if err := store.RequireEmpty(ctx, r.Database, r.m.Schema); err != nil {
 		return err
@@ -91,8 +90,8 @@ func (r *restoring) check(ctx context.Context) error {
 	return r.eachBlob(ctx, r.checkBlob)
 }
 
-// storable returns an error for a row that the database cannot have: PostgreSQL has no
-// text with a zero byte, which SQLite allows.
+// storable returns an error if the database cannot store a row: PostgreSQL does not allow a zero byte in a text, but
+// SQLite does.
 func (r *restoring) storable(t TableFile, row []any) error {
 	for i, v := range row {
 		if text, ok := v.(string); ok && store.IsPostgres(r.Database) && strings.ContainsRune(text, 0) {
@@ -103,7 +102,7 @@ func (r *restoring) storable(t TableFile, row []any) error {
 	return nil
 }
 
-// eachBlob calls f for the blobs of the back-up, several at a time.
+// eachBlob calls f for every blob of the back-up that is not lost. It makes several calls concurrently.
 func (r *restoring) eachBlob(ctx context.Context, f func(context.Context, registry.Blob) error) error {
 	lost := map[string]bool{}
 	for _, digest := range r.m.Lost {
@@ -120,15 +119,15 @@ func (r *restoring) eachBlob(ctx context.Context, f func(context.Context, regist
 	return errors.Join(tasks.Wait(), err)
 }
 
-// checkBlob returns an error if a blob of the back-up is missing, too short or, with
-// Verify, damaged.
+// checkBlob returns an error if a blob of the back-up is missing or has another size. If Verify is set, it also
+// checks the content.
 func (r *restoring) checkBlob(ctx context.Context, b registry.Blob) error {
 	size, err := r.from.Size(ctx, blobPath(b.Digest))
 	if err != nil {
 		return err
 	}
 	if size != b.Size {
-		return refuse("blob %s is not in the back-up, or damaged", b.Digest)
+		return refuse("blob %s is missing in the back-up, or damaged", b.Digest)
 	}
 	if !r.Verify {
 		return nil
@@ -139,8 +138,8 @@ func (r *restoring) checkBlob(ctx context.Context, b registry.Blob) error {
 	return nil
 }
 
-// restoreBlob copies a blob into the installation, unless it is there: whoever moves to
-// another database keeps the blobs where they are.
+// restoreBlob copies a blob into the installation, unless the installation has it. An installation that moves
+// to another database keeps its storage of blobs.
 func (r *restoring) restoreBlob(ctx context.Context, b registry.Blob) error {
 	size, err := r.Blobs.Size(ctx, b.Path)
 	if err != nil {
@@ -157,7 +156,7 @@ func (r *restoring) restoreBlob(ctx context.Context, b registry.Blob) error {
 	return nil
 }
 
-// verify returns an error unless the content of a file is the blob.
+// verify returns an error unless the content of a file matches the digest and the size of a blob.
 func verify(ctx context.Context, in Place, path string, b registry.Blob) error {
 	f, err := in.Open(ctx, path)
 	if err != nil {
@@ -172,9 +171,9 @@ func verify(ctx context.Context, in Place, path string, b registry.Blob) error {
 	return err
 }
 
-// acquit returns a function that takes the mark from a blob that was rotten in the installation and is sound in the
-// back-up.
-func (r *restoring) acquit(db *store.DB) func(context.Context, registry.Blob) error {
+// markSound returns a function that removes the mark from a blob that was rotten when the back-up was made, if its
+// restored content is correct.
+func (r *restoring) markSound(db *store.DB) func(context.Context, registry.Blob) error {
 	return func(ctx context.Context, b registry.Blob) error {
 		if !b.Rotten || verify(ctx, r.Blobs, b.Path, b) != nil {
 			return nil
@@ -203,21 +202,22 @@ func (r *restoring) fill(ctx context.Context, l *store.Load) error {
 	return nil
 }
 
-// audit checks what was restored: that counters agree with rows. Stored bytes are
-// counted first, because a version that does not may have written some.
+// audit returns an error if a restored counter differs from the rows that it counts. It first counts the stored bytes
+// again, because an older version that does not count them may have written the rows.
 func (r *restoring) audit(ctx context.Context, db *store.DB) error {
 	if _, err := db.RecountBytes(ctx); err != nil {
 		return err
 	}
 	drifts, err := db.Drifts(ctx)
 	if err == nil && len(drifts) > 0 {
-		err = fmt.Errorf("restored, but %d counters differ from the rows they count, among them %+v", len(drifts), drifts[0])
+		err = fmt.Errorf("the back-up was restored, but %d counters differ from the rows that they count, for example %+v",
+			len(drifts), drifts[0])
 	}
 	return err
 }
 
-// CheckBlob returns an error if a blob is missing in a place, has another size or, if
-// it has no more than most bytes, another content.
+// CheckBlob returns an error if a blob is missing in a place or has another size. If it has at most most bytes,
+// CheckBlob also checks the content.
 func CheckBlob(ctx context.Context, in Place, b registry.Blob, most int64) error {
 	size, err := in.Size(ctx, b.Path)
 	switch {

@@ -18,9 +18,9 @@ import (
 )
 
 // The file of a table is a sequence of CBOR arrays (RFC 8742), one for each row,
-// compressed with gzip. CBOR tells text from bytes and has 64-bit numbers.
+// compressed with gzip. CBOR distinguishes text from bytes and has 64-bit numbers.
 
-// A counted writer counts and hashes what it writes.
+// A counted is a writer that counts and hashes the bytes that it writes.
 type counted struct {
 	io.Writer
 	hash.Hash
@@ -40,7 +40,7 @@ func putTable(ctx context.Context, p Place, folder string, d *store.Dump, t stor
 	done := make(chan error, 1)
 	go func() {
 		err := p.Put(ctx, folder+t.Name, in)
-		in.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // ends the writing if it has not ended by itself
+		in.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // stops the writer if Put returned early
 		done <- err
 	}()
 	file := TableFile{Table: t}
@@ -52,14 +52,14 @@ func putTable(ctx context.Context, p Place, folder string, d *store.Dump, t stor
 		})
 	})
 	out.CloseWithError(err)
-	if err := cmp.Or(<-done, err); err != nil { // the reason is the first of them
+	if err := cmp.Or(<-done, err); err != nil { // an error of Put is the cause of an error of the writer
 		return file, fmt.Errorf("table %s: %w", t.Name, err)
 	}
 	file.Size, file.SHA256 = w.n, hex.EncodeToString(w.Sum(nil))
 	return file, nil
 }
 
-// encodeRows writes the rows that each encodes.
+// encodeRows calls each with a function that encodes a row to w.
 func encodeRows(w io.Writer, each func(encode func(row []any) error) error) error {
 	buffered := bufio.NewWriterSize(w, 1<<20)
 	packed, err := gzip.NewWriterLevel(buffered, gzip.BestSpeed)
@@ -78,13 +78,13 @@ func encodeRows(w io.Writer, each func(encode func(row []any) error) error) erro
 var decoding = func() cbor.DecMode {
 	mode, err := cbor.DecOptions{IntDec: cbor.IntDecConvertSignedOrFail}.DecMode()
 	if err != nil {
-		panic(err) // happens only for options that contradict each other
+		panic(err) // only for contradictory options
 	}
 	return mode
 }()
 
-// readRows calls f with a function that returns the rows of a table one after the
-// other and then io.EOF. Afterwards it compares the file with the manifest.
+// readRows calls f with a function that returns the next row of a table, and io.EOF at the end. Afterwards it returns
+// fault.FailedPrecondition if the file does not match the manifest.
 func readRows(
 	ctx context.Context, p Place, folder string, t TableFile, f func(next func() ([]any, error)) error,
 ) error {
@@ -120,7 +120,7 @@ func readRows(
 		return err
 	}
 	if n != t.Rows || hex.EncodeToString(sum.Sum(nil)) != t.SHA256 {
-		return refuse("table %s is damaged: it is not what the manifest says", t.Name)
+		return refuse("table %s is damaged: it does not match the manifest", t.Name)
 	}
 	return nil
 }

@@ -18,32 +18,31 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// copiers is how many blobs are copied at a time: one is read and hashed while another
+// copiers is the number of blobs that are copied concurrently. With two, one blob is read and hashed while the other
 // waits for the disk.
 const copiers = 2
 
-// An Installation is what is backed up.
+// An Installation is the source of a back-up.
 type Installation struct {
 	DB      *store.DB
 	Blobs   blob.Storage
 	Key     secret.Key
-	Version string // of this program
+	Version string // version of this program
 	Now     func() time.Time
 }
 
-// Progress is how far a back-up or a restore has come. It is reported often.
+// Progress is the progress of a back-up or a restore. It is reported often.
 type Progress struct {
-	Blobs, BlobBytes int64 // copied
-	Present          int64 // blobs that were there already
+	Blobs, BlobBytes int64 // copied blobs, and their bytes
+	Present          int64 // blobs that already existed at the target
 	Table            string
-	Rows             int64 // of all tables so far
+	Rows             int64 // copied rows of all tables
 }
 
-// Save makes a back-up of an installation, beside a server that uses it. The result
-// is the state of one moment near the end. Blobs are copied first; then the tables
-// are read in one snapshot, and with them the blobs that have come since. If the
-// server's garbage collector has deleted a blob of the snapshot in between, another
-// one is taken.
+// Save makes a back-up of an installation, while a server may use it. The result is the state of one moment
+// near the end. Save copies the blobs first. Then it reads the tables in one snapshot and copies the blobs that
+// were added since. If the garbage collector of the server has deleted a blob of the snapshot before it was
+// copied, Save takes another snapshot.
 func Save(ctx context.Context, from Installation, to Place, report func(Progress)) (*Manifest, error) {
 	s := &saving{Installation: from, tracker: tracker{report: report}, to: to, lost: map[string]bool{}}
 	if err := s.copyAll(ctx); err != nil {
@@ -64,7 +63,7 @@ func Save(ctx context.Context, from Installation, to Place, report func(Progress
 	}
 }
 
-// A tracker reports the progress of several tasks.
+// A tracker reports the progress of concurrent tasks.
 type tracker struct {
 	report func(Progress)
 
@@ -83,22 +82,22 @@ type saving struct {
 	Installation
 	tracker
 	to   Place
-	lost map[string]bool // by digest; guarded by mu of the tracker
+	lost map[string]bool // by digest; guarded by tracker.mu
 }
 
-// copyAll copies the blobs that are there now.
+// copyAll copies the blobs that the installation has now.
 func (s *saving) copyAll(ctx context.Context) error {
 	const batch = 1000
 	blobs := registrydb.New(s.DB)
 	for last := ""; ; {
-		all, err := blobs.BlobsAfter(ctx, last, batch)
-		if err != nil || len(all) == 0 {
+		next, err := blobs.BlobsAfter(ctx, last, batch)
+		if err != nil || len(next) == 0 {
 			return err
 		}
-		last = all[len(all)-1].Digest
+		last = next[len(next)-1].Digest
 		tasks, ctx := errgroup.WithContext(ctx)
 		tasks.SetLimit(copiers)
-		for _, b := range all {
+		for _, b := range next {
 			tasks.Go(func() error { return s.copyBlob(ctx, b) })
 		}
 		if err := tasks.Wait(); err != nil {
@@ -107,8 +106,8 @@ func (s *saving) copyAll(ctx context.Context) error {
 	}
 }
 
-// copyBlob copies a blob unless it is there. A blob that cannot be read is lost, which
-// is no error: the rest is worth keeping.
+// copyBlob copies a blob unless the back-up has it. A blob that cannot be read is added to lost. That is not an
+// error, because the other blobs are worth keeping.
 func (s *saving) copyBlob(ctx context.Context, b registry.Blob) error {
 	to := blobPath(b.Digest)
 	size, err := s.to.Size(ctx, to)
@@ -135,13 +134,15 @@ func (s *saving) copyBlob(ctx context.Context, b registry.Blob) error {
 
 // snapshot writes the tables, and copies the blobs that they name.
 func (s *saving) snapshot(ctx context.Context) (*Manifest, error) {
-	m := &Manifest{Format: format, Version: s.Version, Key: Fingerprint(s.Key), Time: s.Now().UTC().Truncate(time.Second)}
+	m := &Manifest{
+		Format: format, Version: s.Version, Key: Fingerprint(s.Key), Time: s.Now().UTC().Truncate(time.Second),
+	}
 	size, err := s.to.Size(ctx, m.path())
 	if err != nil {
 		return nil, err
 	}
 	if size >= 0 {
-		return nil, fmt.Errorf("there is a back-up of %s already; try again", m.Time.Format(time.RFC3339))
+		return nil, fmt.Errorf("there is already a back-up of %s; try again", m.Time.Format(time.RFC3339))
 	}
 	s.advance(func(p *Progress) { p.Rows = 0 })
 	err = s.DB.Dump(ctx, func(d *store.Dump) error {
@@ -190,9 +191,9 @@ func blobOf(t store.Table, row []any) (b registry.Blob) {
 	return b
 }
 
-// copyVerified copies a blob from one place to another, and returns a *badBlobError
-// if it is missing or not what its digest says. Nothing incomplete is left there.
-func copyVerified(ctx context.Context, from Place, path string, to Place, at, digest string, size int64) error {
+// copyVerified copies a blob from one place to another. It returns a *badBlobError if the blob is missing, or if its
+// content does not match the digest; then it leaves no file at the target.
+func copyVerified(ctx context.Context, from Place, path string, to Place, target, digest string, size int64) error {
 	in, err := from.Open(ctx, path)
 	if blob.Missing(err) {
 		return &badBlobError{digest, "it is missing"}
@@ -205,5 +206,5 @@ func copyVerified(ctx context.Context, from Place, path string, to Place, at, di
 	if err != nil {
 		return err
 	}
-	return to.Put(ctx, at, v)
+	return to.Put(ctx, target, v)
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// A namedKind is a kind that is found by name.
+// A namedKind is a kind that can be found by name.
 type namedKind struct {
 	kind   Kind
 	table  string
-	want   resource.Capability // to list it
-	titled bool                // it has display names
-	self   bool                // it has the UIDs of groups
+	want   resource.Capability // needed to list the kind
+	titled bool                // resources have display names
+	self   bool                // resources have the UIDs of their groups
 }
 
 var namedKinds = []namedKind{
 	{Group, "groups", resource.GroupsList, true, true},
 	{Repo, "repos", resource.RepoList, false, false},
 	{Identity, "identities", resource.IdentityList, true, false},
-	{Account, "accounts", resource.IdentityList, false, false}, // its name is an e-mail address
+	{Account, "accounts", resource.IdentityList, false, false}, // the name of an account is an e-mail address
 	{Role, "roles", resource.RolesList, false, false},
 	{IdentityProvider, "identity_providers", resource.IdentityProvidersList, false, false},
 	{AccountAssociation, "account_associations", resource.AccountAssociationsList, false, true},
@@ -37,32 +37,35 @@ var namedKinds = []namedKind{
 	{Signer, "signers", resource.PolicyList, false, false},
 }
 
-// byName finds resources by their names, or the beginnings of these.
-func (s *Service) byName(ctx context.Context, text string) (all []Result, _ error) {
+// byName finds resources whose names begin with a text.
+func (s *Service) byName(ctx context.Context, text string) (results []Result, _ error) {
 	for _, k := range namedKinds {
-		some, err := s.named(ctx, k, "", text)
+		found, err := s.named(ctx, k, "", text)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
+		results = append(results, found...)
 	}
-	return all, nil
+	return results, nil
 }
 
-// named finds resources of a kind by the beginnings of their names, anywhere or directly in a group, which exists.
-func (s *Service) named(ctx context.Context, k namedKind, in resource.UID, text string) (all []Result, _ error) {
+// named finds resources of a kind whose names begin with a text. Unless parent is "", it finds only resources
+// directly in that group, which must exist.
+func (s *Service) named(
+	ctx context.Context, k namedKind, parent resource.UID, text string,
+) (results []Result, _ error) {
 	under, err := s.authz.Reach(ctx, k.want)
 	if err != nil || len(under) == 0 {
 		return nil, err
 	}
 	reach := store.Reach{Under: under}
-	if k.kind == Role { // whoever may list roles anywhere may list the managed ones
+	if k.kind == Role { // a caller that may list roles in any group may list the managed roles
 		for _, r := range authz.ManagedRoles() {
 			reach.Also = append(reach.Also, r.UID)
 		}
 	}
 	found, err := s.db.Search(ctx, reach, store.NameSearch{
-		Table: k.table, Titled: k.titled, GroupUID: k.self, Text: text, In: in, Limit: perKind,
+		Table: k.table, Titled: k.titled, GroupUID: k.self, Text: text, In: parent, Limit: perKind,
 	})
 	for _, i := range found {
 		match := ByNamePrefix
@@ -72,9 +75,9 @@ func (s *Service) named(ctx context.Context, k namedKind, in resource.UID, text 
 		case i.Name == text:
 			match = ByName
 		}
-		all = append(all, result(k.kind, match, i))
+		results = append(results, result(k.kind, match, i))
 	}
-	return all, err
+	return results, err
 }
 
 func result(kind Kind, match Match, i resource.Info) Result {
@@ -85,12 +88,13 @@ func result(kind Kind, match Match, i resource.Info) Result {
 	return r
 }
 
-// pathKinds are the kinds that are found by their paths.
+// pathKinds are the kinds that can be found by their paths.
 var pathKinds = namedKinds[:2]
 
-// byPath finds groups and repos by their paths. The last name of a path may be the beginning of one. As for
-// iam.ResolvePath, the names before it are not checked.
-func (s *Service) byPath(ctx context.Context, text string) (all []Result, _ error) {
+// byPath finds groups and repos whose paths begin with a text. The text must contain all names except the last
+// completely. Like iam.ResolvePath, byPath does not check whether the caller may list the groups before the
+// last name.
+func (s *Service) byPath(ctx context.Context, text string) (results []Result, _ error) {
 	path := strings.TrimPrefix(text, "/")
 	names := strings.Split(path, "/")
 	if len(names) < 2 || len(names) > store.MaxNames || slices.Contains(names[:len(names)-1], "") {
@@ -102,22 +106,22 @@ func (s *Service) byPath(ctx context.Context, text string) (all []Result, _ erro
 		return nil, err
 	}
 	for _, k := range pathKinds {
-		some, err := s.named(ctx, k, parents[0], last)
+		found, err := s.named(ctx, k, parents[0], last)
 		if err != nil {
 			return nil, err
 		}
-		for i, r := range some {
-			some[i].Match = ByPathPrefix
+		for i, r := range found {
+			found[i].Match = ByPathPrefix
 			if r.Name == last {
-				some[i].Match = ByPath
+				found[i].Match = ByPath
 			}
 		}
-		all = append(all, some...)
+		results = append(results, found...)
 	}
-	return all, nil
+	return results, nil
 }
 
-// nameless are further kinds that are found by their UIDs.
+// nameless are kinds without names, which can be found by their UIDs.
 var nameless = []namedKind{
 	{kind: RoleBinding, table: "role_bindings", want: resource.RoleBindingsList},
 	{kind: GroupRoleMapping, table: "external_group_role_mappings", want: resource.IdentityProvidersList},
@@ -128,13 +132,13 @@ var nameless = []namedKind{
 	{kind: Delivery, table: "deliveries", want: resource.SubscriptionsList},
 }
 
-// lookedUp are the kinds that iam.LookupNames finds, which knows about people and managed roles.
+// lookedUp are the kinds that iam.LookupNames finds, by table. LookupNames also finds people and managed roles.
 var lookedUp = map[string]Kind{
 	"groups": Group, "repos": Repo, "identities": Identity, "roles": Role, "identity_providers": IdentityProvider,
 }
 
-// byUID finds resources of all kinds by their UIDs.
-func (s *Service) byUID(ctx context.Context, text string) (all []Result, _ error) {
+// byUID finds a resource of any kind by its UID.
+func (s *Service) byUID(ctx context.Context, text string) (results []Result, _ error) {
 	uid, err := resource.ParseUID("query", text)
 	if err != nil {
 		return nil, nil
@@ -144,7 +148,7 @@ func (s *Service) byUID(ctx context.Context, text string) (all []Result, _ error
 		return nil, err
 	}
 	for _, n := range names {
-		all = append(all, result(lookedUp[n.Kind], ByUID, n.Info))
+		results = append(results, result(lookedUp[n.Kind], ByUID, n.Info))
 	}
 	for _, k := range namedKinds {
 		if _, ok := lookedUp[k.table]; ok || !s.authz.Sees(ctx, k.want, uid) {
@@ -155,7 +159,7 @@ func (s *Service) byUID(ctx context.Context, text string) (all []Result, _ error
 			return nil, err
 		}
 		for _, i := range found {
-			all = append(all, result(k.kind, ByUID, i))
+			results = append(results, result(k.kind, ByUID, i))
 		}
 	}
 	for _, k := range nameless {
@@ -167,21 +171,21 @@ func (s *Service) byUID(ctx context.Context, text string) (all []Result, _ error
 			return nil, err
 		}
 		if has {
-			all = append(all, result(k.kind, ByUID, resource.Info{UID: uid}))
+			results = append(results, result(k.kind, ByUID, resource.Info{UID: uid}))
 		}
 	}
 	tag, err := s.Registry.GetTag(ctx, uid)
 	if err == nil {
-		all = append(all, tagResult(ByUID, tag))
+		results = append(results, tagResult(ByUID, tag))
 	}
-	if err := nothing(err); err != nil {
+	if err := ignoreAbsent(err); err != nil {
 		return nil, err
 	}
 	a, err := s.Advisory.Get(ctx, uid)
 	if err == nil {
-		all = append(all, advisoryResult(ByUID, a))
+		results = append(results, advisoryResult(ByUID, a))
 	}
-	return all, nothing(err)
+	return results, ignoreAbsent(err)
 }
 
 func tagResult(match Match, t registry.Tag) Result {
@@ -197,19 +201,19 @@ func advisoryResult(match Match, a vuln.Advisory) Result {
 }
 
 // byEmail finds people by their e-mail addresses.
-func (s *Service) byEmail(ctx context.Context, text string) (all []Result, _ error) {
+func (s *Service) byEmail(ctx context.Context, text string) (results []Result, _ error) {
 	if !strings.Contains(text, "@") {
 		return nil, nil
 	}
 	people, err := s.IAM.PeopleByEmail(ctx, text, perKind)
 	for _, i := range people {
-		all = append(all, result(Identity, ByEmail, i))
+		results = append(results, result(Identity, ByEmail, i))
 	}
-	return all, err
+	return results, err
 }
 
 // byTag finds tags by their names.
-func (s *Service) byTag(ctx context.Context, text string) (all []Result, _ error) {
+func (s *Service) byTag(ctx context.Context, text string) (results []Result, _ error) {
 	if !registry.ValidTag(text) {
 		return nil, nil
 	}
@@ -223,47 +227,49 @@ func (s *Service) byTag(ctx context.Context, text string) (all []Result, _ error
 	for _, i := range found {
 		tag, err := s.Registry.GetTag(ctx, i.UID)
 		if err == nil {
-			all = append(all, tagResult(ByName, tag))
+			results = append(results, tagResult(ByName, tag))
 		}
-		if err := nothing(err); err != nil { // it may have gone since
+		if err := ignoreAbsent(err); err != nil { // the tag may have been deleted since the search
 			return nil, err
 		}
 	}
-	return all, err
+	return results, err
 }
 
-// byDigest finds manifests by their digests, or the beginnings of these.
-func (s *Service) byDigest(ctx context.Context, text string) (all []Result, _ error) {
+// byDigest finds manifests whose digests begin with a text.
+func (s *Service) byDigest(ctx context.Context, text string) (results []Result, _ error) {
 	found, err := s.Registry.SearchManifests(ctx, text, perKind)
 	for _, m := range found {
-		all = append(all, Result{Kind: Manifest, Match: ByDigest, Name: m.Digest, Digest: m.Digest, Parent: m.Repo})
+		results = append(results, Result{
+			Kind: Manifest, Match: ByDigest, Name: m.Digest, Digest: m.Digest, Parent: m.Repo,
+		})
 	}
-	return all, err
+	return results, err
 }
 
-// advisoryID matches what may be the ID of an advisory: words and numbers with a hyphen or more between.
+// advisoryID matches a text that may be the ID of an advisory: words and numbers, joined by at least one hyphen.
 var advisoryID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+~]*-[A-Za-z0-9._:/@+~-]*$`)
 
-// byAdvisory finds advisories by their IDs and aliases, which may be written in lower case.
-func (s *Service) byAdvisory(ctx context.Context, text string) (all []Result, _ error) {
+// byAdvisory finds advisories by their IDs and aliases. The text may be in lower case.
+func (s *Service) byAdvisory(ctx context.Context, text string) (results []Result, _ error) {
 	if !advisoryID.MatchString(text) || !strings.ContainsAny(text, "0123456789") {
 		return nil, nil
 	}
 	names := slices.Compact([]string{text, strings.ToUpper(text)})
 	for _, f := range []vuln.AdvisoryFilter{{IDs: names}, {Aliases: names}, {LegacyIDs: names}} {
 		got, err := s.Advisory.List(ctx, f, page.Params{Size: perKind})
-		if nothing(err) != nil {
+		if ignoreAbsent(err) != nil {
 			return nil, err
 		}
 		for _, a := range got.Items {
-			all = append(all, advisoryResult(ByAdvisoryID, a))
+			results = append(results, advisoryResult(ByAdvisoryID, a))
 		}
 	}
-	return all, nil
+	return results, nil
 }
 
 // byPURL finds packages of images by their package URLs.
-func (s *Service) byPURL(ctx context.Context, text string) (all []Result, _ error) {
+func (s *Service) byPURL(ctx context.Context, text string) (results []Result, _ error) {
 	if !strings.HasPrefix(text, "pkg:") {
 		return nil, nil
 	}
@@ -276,18 +282,19 @@ func (s *Service) byPURL(ctx context.Context, text string) (all []Result, _ erro
 		if len(image.Packages) > 0 {
 			r.Name = image.Packages[0].PURL
 		}
-		all = append(all, r)
+		results = append(results, r)
 	}
-	return all, nothing(err)
+	return results, ignoreAbsent(err)
 }
 
-// byRequest finds entries of the audit log by the ids of requests.
-func (s *Service) byRequest(ctx context.Context, text string) (all []Result, _ error) {
+// byRequest finds entries of the audit log by the ID of a request.
+func (s *Service) byRequest(ctx context.Context, text string) (results []Result, _ error) {
 	events, err := s.Events.AuditRequest(ctx, text, perKind)
 	for _, e := range events {
-		all = append(all, Result{
-			Kind: AuditEntry, Match: ByRequestID, UID: e.Subject, Name: string(e.Type), Parent: e.Group, Entry: e.ID, Time: e.Time,
+		results = append(results, Result{
+			Kind: AuditEntry, Match: ByRequestID, UID: e.Subject, Name: string(e.Type), Parent: e.Group,
+			Entry: e.ID, Time: e.Time,
 		})
 	}
-	return all, err
+	return results, err
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// addPaths sets the paths of results. They have the names of all groups above, as those of iam.LookupNames have,
-// and that of a repo if the caller may get the repo.
-func (s *Service) addPaths(ctx context.Context, all []Result) error {
+// addPaths sets the paths of results. As in the results of iam.LookupNames, a path contains the names of all groups
+// above. A path with a repo is set only if the caller may get the repo.
+func (s *Service) addPaths(ctx context.Context, results []Result) error {
 	var above, repos []resource.UID
-	for _, r := range all {
+	for _, r := range results {
 		above = append(append(above, r.Parent.Ancestors()...), r.Parent)
 		if (r.Kind == Tag || r.Kind == Manifest) && s.authz.Sees(ctx, resource.RepoList, r.Parent) {
 			repos = append(repos, r.Parent)
@@ -23,25 +23,26 @@ func (s *Service) addPaths(ctx context.Context, all []Result) error {
 	if err != nil {
 		return err
 	}
-	of, err := s.db.NamesOf(ctx, "repos", false, repos)
+	repoNames, err := s.db.NamesOf(ctx, "repos", false, repos)
 	if err != nil {
 		return err
 	}
-	for uid, repo := range of {
+	for uid, repo := range repoNames {
 		names[uid] = repo
 	}
-	for i := range all {
-		if all[i].Path == "" {
-			all[i].Path = all[i].path(names)
+	for i := range results {
+		if results[i].Path == "" {
+			results[i].Path = results[i].path(names)
 		}
 	}
 	return nil
 }
 
-// path returns the path of a result, or "" if there is a resource on the way that has no name or is not to be told.
+// path returns the path of a result. It returns "" if names lacks a resource above it, because that has no name
+// or because the caller must not learn it.
 func (r Result) path(names map[resource.UID]resource.Info) string {
 	if r.Parent == "" {
-		if r.Kind == Identity { // people are nowhere
+		if r.Kind == Identity { // people are in no group
 			return ""
 		}
 		return r.Name
@@ -54,14 +55,14 @@ func (r Result) path(names map[resource.UID]resource.Info) string {
 		}
 		path = append(path, above.Name)
 	}
-	in := strings.Join(path, "/")
+	parent := strings.Join(path, "/")
 	switch {
 	case r.Kind == AuditEntry || r.Name == "":
-		return in
+		return parent
 	case r.Kind == Tag:
-		return in + ":" + r.Name
+		return parent + ":" + r.Name
 	case r.Kind == Manifest:
-		return in + "@" + r.Name
+		return parent + "@" + r.Name
 	}
-	return in + "/" + r.Name
+	return parent + "/" + r.Name
 }

@@ -1,8 +1,8 @@
-// Package search finds what a text may mean, over all kinds of resources.
+// Package search finds resources of all kinds by a text.
 //
-// Every kind is asked with the capability that its own list needs, in the groups where the caller holds it, so a
-// search tells nothing that lists do not tell. Nothing is found by reading a table from end to end: a text is a
-// key of an index, or the beginning of one.
+// Finding a kind needs the same capability as listing it, in the groups where the caller holds it, so a search
+// reveals only resources that the caller can list. No search scans a table: the text is always a key of an
+// index, or the beginning of one.
 package search
 
 import (
@@ -27,11 +27,11 @@ import (
 
 const (
 	maxQuery   = 256 // bytes of a text
-	maxResults = 50  // of a search
+	maxResults = 50  // results of a search
 	perKind    = 5   // results of one kind
 )
 
-// A Kind is what a result is. The numbers are those of the API.
+// A Kind is the kind of a result. The numbers are the same as in the API.
 type Kind int
 
 // The kinds of results.
@@ -61,10 +61,11 @@ const (
 	Signer
 )
 
-// A Match is what of a result the text is. The numbers are those of the API, and the best match has the least.
+// A Match says which property of a result matches the text. The numbers are the same as in the API. The best
+// match has the lowest number.
 type Match int
 
-// The ways in which a text matches.
+// The properties that can match a text.
 const (
 	_ Match = iota
 	ByUID
@@ -79,22 +80,22 @@ const (
 	ByNamePrefix
 )
 
-// A Result is something that a text may mean.
+// A Result is a resource that a search has found.
 type Result struct {
 	Kind        Kind
 	Match       Match
-	UID         resource.UID // of an audit entry, what was changed; "" for manifests and packages
+	UID         resource.UID // for an audit entry, the changed resource; "" for manifests and packages
 	Name        string
 	DisplayName string
 	Path        string
-	Parent      resource.UID // what it is in
-	Digest      string       // of tags, manifests and packages
+	Parent      resource.UID // the group or repo that contains the resource
+	Digest      string       // only for tags, manifests and packages
 	Description string       // the summary of an advisory
-	Entry       string       // the id of an audit entry
-	Time        time.Time    // of an audit entry
+	Entry       string       // the ID of an audit entry
+	Time        time.Time    // the time of an audit entry
 }
 
-// A Service searches.
+// A Service searches resources.
 type Service struct {
 	db    *store.DB
 	authz *authz.Checker
@@ -111,11 +112,12 @@ type Sources struct {
 }
 
 // New returns a Service over db.
-func New(db *store.DB, a *authz.Checker, all Sources) *Service { return &Service{db, a, all} }
+func New(db *store.DB, a *authz.Checker, sources Sources) *Service { return &Service{db, a, sources} }
 
-// Search returns what a text may mean, best first: at most 5 results of a kind, and size altogether, which is 50 if
-// it is 0 or more than that. A caller who may list nothing finds nothing. It returns fault.InvalidArgument unless
-// the text has 1 to 256 bytes of UTF-8 without null characters.
+// Search returns the resources that match a text, the best match first. It returns at most 5 results of each
+// kind, and at most size results together. If size is 0 or more than 50, the limit is 50. A caller that may
+// list nothing finds nothing. Search returns fault.InvalidArgument unless the text has 1 to 256 bytes of UTF-8
+// without null characters.
 func (s *Service) Search(ctx context.Context, text string, size int) ([]Result, error) {
 	if _, err := authz.RequireCaller(ctx); err != nil {
 		return nil, err
@@ -126,19 +128,19 @@ func (s *Service) Search(ctx context.Context, text string, size int) ([]Result, 
 	if err := s.authz.EnsureCurrent(ctx); err != nil {
 		return nil, err
 	}
-	var all []Result
+	var results []Result
 	for _, find := range []func(*Service, context.Context, string) ([]Result, error){
-		(*Service).byUID, (*Service).byPath, (*Service).byName, (*Service).byEmail, (*Service).byTag, (*Service).byDigest,
-		(*Service).byAdvisory, (*Service).byPURL, (*Service).byRequest,
+		(*Service).byUID, (*Service).byPath, (*Service).byName, (*Service).byEmail, (*Service).byTag,
+		(*Service).byDigest, (*Service).byAdvisory, (*Service).byPURL, (*Service).byRequest,
 	} {
-		some, err := find(s, ctx, text)
+		found, err := find(s, ctx, text)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
+		results = append(results, found...)
 	}
-	all = best(all, min(cmp.Or(size, maxResults), maxResults))
-	return all, s.addPaths(ctx, all)
+	results = best(results, min(cmp.Or(size, maxResults), maxResults))
+	return results, s.addPaths(ctx, results)
 }
 
 func check(text string, size int) error {
@@ -160,9 +162,10 @@ func check(text string, size int) error {
 	return nil
 }
 
-// best returns the best of some results, each once: at most n, and perKind of each kind.
-func best(all []Result, n int) []Result {
-	slices.SortStableFunc(all, func(a, b Result) int {
+// best sorts results and returns the best n of them, at most perKind of each kind, without duplicates. It
+// changes found.
+func best(found []Result, n int) []Result {
+	slices.SortStableFunc(found, func(a, b Result) int {
 		return cmp.Or(cmp.Compare(a.Match, b.Match), cmp.Compare(a.Kind, b.Kind))
 	})
 	type key struct {
@@ -171,7 +174,7 @@ func best(all []Result, n int) []Result {
 		name, digest, entry string
 	}
 	seen, count := map[key]bool{}, map[Kind]int{}
-	all = slices.DeleteFunc(all, func(r Result) bool {
+	found = slices.DeleteFunc(found, func(r Result) bool {
 		k := key{r.Kind, r.UID, r.Parent, r.Name, r.Digest, r.Entry}
 		if seen[k] || count[r.Kind] == perKind {
 			return true
@@ -180,11 +183,11 @@ func best(all []Result, n int) []Result {
 		count[r.Kind]++
 		return false
 	})
-	return all[:min(n, len(all))]
+	return found[:min(n, len(found))]
 }
 
-// nothing replaces an error that says that there is nothing to find by nil.
-func nothing(err error) error {
+// ignoreAbsent returns nil for an error that means that there is nothing to find, and otherwise err.
+func ignoreAbsent(err error) error {
 	for _, code := range []fault.Code{
 		fault.NotFound, fault.PermissionDenied, fault.InvalidArgument, fault.FailedPrecondition,
 	} {

@@ -12,15 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestBest: the best match of a thing counts, at most five things of a kind are returned, and fifty altogether.
+// TestBest checks that a resource is returned once with its best match, and that there are at most five
+// results of each kind and fifty together.
 func TestBest(t *testing.T) {
 	uid := resource.NewRoot()
 	found := func(kind Kind, match Match, name string) Result {
 		return Result{Kind: kind, Match: match, UID: uid, Name: name}
 	}
 	got := best([]Result{
-		found(Repo, ByNamePrefix, "ab"), found(Group, ByNamePrefix, "a"), found(Repo, ByName, "a"), found(Group, ByPath, "a"),
-		found(Repo, ByName, "a"),
+		found(Repo, ByNamePrefix, "ab"), found(Group, ByNamePrefix, "a"), found(Repo, ByName, "a"),
+		found(Group, ByPath, "a"), found(Repo, ByName, "a"),
 	}, 10)
 	want := []Result{found(Group, ByPath, "a"), found(Repo, ByName, "a"), found(Repo, ByNamePrefix, "ab")}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -1,6 +1,6 @@
-// Package status reports the state of the installation to its operators. Operators are named by
-// a setting: no role makes one, because roles are given in organizations, and nobody in an
-// organization may look at the others.
+// Package status reports the state of the installation to its operators. A setting names the operators. No role
+// makes an identity an operator, because roles are granted in organizations, and no member of an organization
+// may see the others.
 package status
 
 import (
@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	replicaGone     = 10 * time.Second // without a heartbeat
-	budgetsCompared = 200              // of organizations
-	budgetsShown    = 20
+	replicaGone     = 10 * time.Second // a replica without a heartbeat for this long is not live
+	budgetsCompared = 200              // organizations whose budgets are compared with their usage
+	budgetsShown    = 20               // limits in a report
 )
 
-// A Service tells operators how the installation is.
+// A Service reports the state of the installation to operators.
 type Service struct {
 	db        *store.DB
 	issuer    *token.Issuer
@@ -31,48 +31,48 @@ type Service struct {
 	operators []resource.UID
 }
 
-// A Probe returns what only the server knows.
+// A Probe returns the state of this replica, which only the server knows.
 type Probe func(context.Context) State
 
-// A State is how a replica is.
+// A State is the state of a replica.
 type State struct {
 	Version           string
 	StartTime         time.Time
 	KeyRotation       time.Duration
 	CertificateExpiry time.Time // zero without TLS
 
-	QueuesKnown        bool // the next two were read
+	QueuesKnown        bool // the queues were read
 	FeedOverdue        time.Duration
 	InspectionsWaiting int64
 	DeliveriesWaiting  int
-	OldestDelivery     time.Time // zero if none waits
-	Mail               bool      // messages are sent, and it is known how many wait
+	OldestDelivery     time.Time // zero if no delivery waits
+	Mail               bool      // mail is configured, and MailsWaiting was read
 	MailsWaiting       int
 
 	Collection Collection
 }
 
-// A Collection is how often garbage is collected, and how it went last.
+// A Collection is the schedule of the garbage collector, and the result of its last run.
 type Collection struct {
-	Interval, Grace time.Duration // it never runs by itself if the interval is negative
-	Last            time.Time     // zero before the first
+	Interval, Grace time.Duration // if the interval is negative, the collector is not scheduled
+	Last            time.Time     // zero before the first run
 	Error           string
 	Blobs, Bytes    int64
 }
 
-// An Installation is how everything is, as one replica sees it.
+// An Installation is the state of the installation, as one replica sees it.
 type Installation struct {
 	State
 	Database           store.Health
 	KnownSchema        int64
 	Connections, Limit int
 	Keys               []token.KeyState
-	Budgets            []BudgetUse // of organizations, the fullest first
-	BudgetCount        int         // of all groups
-	BudgetsIncomplete  bool        // more organizations have one than were compared
+	Budgets            []BudgetUse // budgets of organizations, the fullest first
+	BudgetCount        int         // number of budgets of all groups
+	BudgetsIncomplete  bool        // more than budgetsCompared organizations have a budget
 }
 
-// A BudgetUse is how much of a limit of an organization is used.
+// A BudgetUse is the usage of one limit of an organization.
 type BudgetUse struct {
 	Group       resource.UID
 	Name        string
@@ -85,11 +85,10 @@ func New(db *store.DB, issuer *token.Issuer, probe Probe, operators []resource.U
 	return &Service{db, issuer, probe, slices.Clone(operators)}
 }
 
-// Appoint makes an identity an operator. It must not be called once requests are served.
+// Appoint makes an identity an operator. It must not be called after the server has begun to serve requests.
 func (s *Service) Appoint(uid resource.UID) { s.operators = append(s.operators, uid) }
 
-// Is reports whether the caller is an operator, with a token that is not narrowed. A nil
-// Service has no operators.
+// Is reports whether the caller is an operator, with a token that is not narrowed. A nil Service has no operators.
 func (s *Service) Is(ctx context.Context) bool { return s != nil && s.require(ctx) == nil }
 
 func (s *Service) require(ctx context.Context) error {
@@ -100,10 +99,11 @@ func (s *Service) require(ctx context.Context) error {
 	return err
 }
 
-// Live reports whether a replica serves.
+// Live reports whether a replica has sent a heartbeat recently.
 func Live(r store.ReplicaState) bool { return r.Age <= replicaGone }
 
-// Installation returns how the installation is. The caller must be an operator.
+// Installation returns the state of the installation. It returns fault.PermissionDenied unless the caller is an
+// operator.
 func (s *Service) Installation(ctx context.Context) (in Installation, err error) {
 	if err := s.require(ctx); err != nil {
 		return in, err
@@ -123,28 +123,28 @@ func (s *Service) Installation(ctx context.Context) (in Installation, err error)
 	return in, s.addBudgets(ctx, &in)
 }
 
-// addBudgets adds the limits of organizations that are used the most. What is limited by
-// time is not among them, because it begins anew.
+// addBudgets adds the fullest limits of organizations. It leaves out the limits per second and per day, because their
+// usage starts again after each period.
 func (s *Service) addBudgets(ctx context.Context, in *Installation) error {
 	budgets, err := s.db.Budgets(ctx)
 	if err != nil {
 		return err
 	}
-	all := budgets.All()
-	in.BudgetCount = len(all)
-	all = slices.DeleteFunc(all, func(b resource.Budget) bool { return !b.UID.IsRoot() })
-	if len(all) > budgetsCompared {
-		in.BudgetsIncomplete, all = true, all[:budgetsCompared]
+	orgs := budgets.All()
+	in.BudgetCount = len(orgs)
+	orgs = slices.DeleteFunc(orgs, func(b resource.Budget) bool { return !b.UID.IsRoot() })
+	if len(orgs) > budgetsCompared {
+		in.BudgetsIncomplete, orgs = true, orgs[:budgetsCompared]
 	}
-	groups := make([]resource.UID, len(all))
-	for i, b := range all {
+	groups := make([]resource.UID, len(orgs))
+	for i, b := range orgs {
 		groups[i] = b.UID
 	}
 	usage, err := s.db.UsageOf(ctx, groups)
 	if err != nil {
 		return err
 	}
-	in.Budgets = fullest(all, usage)
+	in.Budgets = fullest(orgs, usage)
 	names, err := iamdb.New(s.db).NamesOfGroups(ctx, groups)
 	for i, u := range in.Budgets {
 		in.Budgets[i].Name = names[u.Group]
@@ -152,8 +152,8 @@ func (s *Service) addBudgets(ctx context.Context, in *Installation) error {
 	return err
 }
 
-func fullest(all []resource.Budget, usage map[resource.UID]map[resource.Metric]int64) (uses []BudgetUse) {
-	for _, b := range all {
+func fullest(budgets []resource.Budget, usage map[resource.UID]map[resource.Metric]int64) (uses []BudgetUse) {
+	for _, b := range budgets {
 		for m, limit := range b.Limits {
 			if m != resource.RequestsPerSecond && m != resource.PullsPerDay {
 				uses = append(uses, BudgetUse{Group: b.UID, Metric: m, Used: usage[b.UID][m], Limit: limit})
