@@ -93,7 +93,7 @@ func (t Tx) refuseLoop(ctx context.Context, repo, source resource.UID) error {
 			return fault.Field("sync_config.source", "would make this repo follow itself through other repos")
 		}
 		if n == maxChain {
-			return fault.Field("sync_config.source", "is the end of a chain of more than %d repos", maxChain)
+			return fault.Field("sync_config.source", "follows a chain of more than %d repos", maxChain)
 		}
 		err := t.Row(ctx, text, []any{string(current)}, &current)
 		if errors.Is(err, sql.ErrNoRows) {
