@@ -414,18 +414,18 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		}{
 			"tagged so that it is kept": {func(a string) {
 				must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "v-" + a[7:17], Digest: a}, nil)))
-			}, "stays now: a tag of it matches a pattern"},
+			}, "is kept now: one of its tags matches a pattern"},
 			"tagged otherwise": {func(a string) {
 				must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "other", Digest: a}, nil)))
-			}, "has other tags now"},
+			}, "has other tags or attached manifests now"},
 			"signed": {func(a string) {
 				m := referrer("s-"+a, registry.Manifest{Digest: a})
 				m.ArtifactType = "application/vnd.cncf.notary.signature"
 				push(t, s.Store, s.repo, m)
-			}, "stays now: it is signed"},
-			"attached to": {func(a string) { push(t, s.Store, s.repo, referrer("x-"+a, registry.Manifest{Digest: a})) }, "something else goes with it"},
-			"deleted":     {func(a string) { must(t, s.DeleteManifest(t.Context(), s.repo.UID, a, nil)) }, "1 images of it are not there any more"},
-			"other rules": {func(string) { s.keep(t, registry.Retention{KeepMatching: []string{"*"}}) }, "stays now: a tag of it matches"},
+			}, "is kept now: it is signed"},
+			"attached to": {func(a string) { push(t, s.Store, s.repo, referrer("x-"+a, registry.Manifest{Digest: a})) }, "has other tags or attached manifests now"},
+			"deleted":     {func(a string) { must(t, s.DeleteManifest(t.Context(), s.repo.UID, a, nil)) }, "1 images of the preview are gone"},
+			"other rules": {func(string) { s.keep(t, registry.Retention{KeepMatching: []string{"*"}}) }, "is kept now: one of its tags matches"},
 		} {
 			s.keep(t, registry.Retention{KeepMatching: []string{"v*"}, KeepSigned: true})
 			word := strings.ReplaceAll(name, " ", "-")

@@ -174,7 +174,7 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 		two := addImage(t, s.Store, s.repo, "v1", "two")
 		e := wantTrash(t, s.Store, s.repo.UID, "tag v1")["tag v1"]
 		_, err := s.Restore(t.Context(), e.UID, registrydb.Restoration{})
-		if err == nil || !strings.Contains(err.Error(), "stands for "+two.Digest) || !errors.Is(err, fault.FailedPrecondition) {
+		if err == nil || !strings.Contains(err.Error(), "points to "+two.Digest) || !errors.Is(err, fault.FailedPrecondition) {
 			t.Errorf("error = %v", err)
 		}
 		_, err = s.Restore(t.Context(), e.UID, registrydb.Restoration{Replace: true, Frozen: always})
