@@ -1,5 +1,6 @@
-// Package accounts manages the accounts that people have here, their one-time
-// links and sessions, and the sign-in rules of organizations.
+// Package accounts manages local accounts, their one-time links, the sessions of
+// people, and the sign-in rules of organizations. A local account is kept by this
+// installation and not by an identity provider.
 package accounts
 
 import (
@@ -55,7 +56,8 @@ func New(db *store.DB, checker *authz.Checker, pages *page.Tokens, cfg Config) *
 	}
 }
 
-// Hasher returns the hasher of passwords, which all sign-ins share.
+// Hasher returns the hasher of passwords. All sign-ins share it, because it limits
+// the number of concurrent hashes.
 func (s *Service) Hasher() *password.Hasher { return s.hashes }
 
 // now returns the time in the precision of the store.
@@ -64,10 +66,10 @@ func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Milli
 // url returns the public address of one of our paths.
 func (s *Service) url(path string) string { return strings.TrimSuffix(s.cfg.Issuer, "/") + path }
 
-// CreateAccount creates an account in an organization, with a role there if
-// one is given, and returns the link at which its person sets a password. The
-// caller needs identity.create there and, for a role, role_bindings.create and
-// every capability of the role.
+// CreateAccount creates an account in an organization, and returns the one-time link
+// with which its person sets a password. If role is not "", the person gets this role
+// in the organization. The caller needs identity.create on the organization. To give a
+// role, the caller also needs role_bindings.create and every capability of the role.
 func (s *Service) CreateAccount(
 	ctx context.Context, parent resource.UID, a resource.Account, role resource.UID,
 ) (resource.Account, OneTimeLink, error) {
@@ -92,24 +94,24 @@ func (s *Service) CreateAccount(
 	return s.addAccount(ctx, parent, a, role, s.mailLink)
 }
 
-// AddAccount is CreateAccount without permission checks, for setting up a
-// server.
+// AddAccount is CreateAccount without permission checks and without a message to the
+// person. It is for setting up a server.
 func (s *Service) AddAccount(
 	ctx context.Context, org resource.UID, a resource.Account, role resource.UID,
 ) (resource.Account, OneTimeLink, error) {
-	none := func(context.Context, resource.Account, *OneTimeLink) ([]func(*store.Tx) error, error) {
+	noMail := func(context.Context, resource.Account, *OneTimeLink) ([]func(*store.Tx) error, error) {
 		return nil, nil
 	}
-	return s.addAccount(ctx, org, a, role, none)
+	return s.addAccount(ctx, org, a, role, noMail)
 }
 
-// addAccount adds an account. also returns what else its transaction does.
+// addAccount adds an account. also returns further changes for the same transaction.
 func (s *Service) addAccount(
 	ctx context.Context, org resource.UID, a resource.Account, role resource.UID,
 	also func(context.Context, resource.Account, *OneTimeLink) ([]func(*store.Tx) error, error),
 ) (resource.Account, OneTimeLink, error) {
 	a, i, link := s.newAccount(ctx, org, a)
-	more, err := also(ctx, a, &link)
+	changes, err := also(ctx, a, &link)
 	if err != nil {
 		return a, link, err
 	}
@@ -119,11 +121,11 @@ func (s *Service) addAccount(
 			UID: org.NewChild(), Identity: a.Identity, Role: role, CreateTime: a.CreateTime,
 		})
 	}
-	return a, link, s.people.InsertAccountAnd(ctx, a, i, more, with...)
+	return a, link, s.people.InsertAccountAnd(ctx, a, i, changes, with...)
 }
 
-// AddAccountFor adds an account in an organization for an existing person,
-// without permission checks.
+// AddAccountFor adds an account in an organization for an existing person. It checks
+// no permission.
 func (s *Service) AddAccountFor(
 	ctx context.Context, org resource.UID, a resource.Account, person resource.Identity,
 ) error {
@@ -132,14 +134,15 @@ func (s *Service) AddAccountFor(
 	return s.people.InsertAccount(ctx, a, person)
 }
 
-// CreateOrganization creates an organization whose first owner has an account
-// here. It checks no permission: it is for setting up a server. name is kept as the
-// display name if it is not valid as a name.
+// CreateOrganization creates an organization and a local account for its first owner.
+// It checks no permission, because it is for setting up a server. If name is not valid
+// as a name, it becomes the display name. CreateOrganization returns
+// fault.InvalidArgument if the organization or the account is not valid.
 func (s *Service) CreateOrganization(
 	ctx context.Context, name string, kind resource.OrgKind, a resource.Account,
 ) (resource.Group, resource.Account, OneTimeLink, error) {
-	now := s.now()
-	g := resource.Group{UID: resource.NewRoot(), Kind: kind, CreateTime: now, UpdateTime: now}
+	created := s.now()
+	g := resource.Group{UID: resource.NewRoot(), Kind: kind, CreateTime: created, UpdateTime: created}
 	g.Name, g.DisplayName = resource.Titled(name)
 	a.Email = resource.NormalEmail(a.Email)
 	if err := joinViolations(g.Validate(), a.Validate()); err != nil {
@@ -147,14 +150,14 @@ func (s *Service) CreateOrganization(
 	}
 	a, i, link := s.newAccount(ctx, g.UID, a)
 	owner := resource.RoleBinding{
-		UID: g.UID.NewChild(), Identity: a.Identity, Role: resource.OwnerRole, CreateTime: now,
+		UID: g.UID.NewChild(), Identity: a.Identity, Role: resource.OwnerRole, CreateTime: created,
 	}
 	return g, a, link, s.people.CreateOrganization(ctx, g, a, i, owner)
 }
 
-// HashPassword returns the hash of a password for an account. It returns
-// fault.InvalidArgument for a password that is not acceptable. names are those
-// of the person and the organization, which others would try.
+// HashPassword returns the hash of a new password. It returns fault.InvalidArgument if
+// the password is not acceptable. names are the names of the person and the
+// organization, which an attacker would try.
 func (s *Service) HashPassword(ctx context.Context, plain, email string, names ...string) (string, error) {
 	if err := password.Check(plain, email, names...); err != nil {
 		return "", err
@@ -162,7 +165,8 @@ func (s *Service) HashPassword(ctx context.Context, plain, email string, names .
 	return s.hashes.Hash(ctx, plain)
 }
 
-// HashRandom returns the hash of a password that a program has made of random bytes, which nobody guesses.
+// HashRandom returns the hash of a password that a program made from random bytes. It
+// does not check the password, because nobody can guess it.
 func (s *Service) HashRandom(ctx context.Context, plain string) (string, error) {
 	return s.hashes.Hash(ctx, plain)
 }
@@ -176,8 +180,9 @@ func (s *Service) DeleteAccount(ctx context.Context, uid resource.UID) error {
 	return s.people.DeleteAccount(ctx, uid)
 }
 
-// ListAccounts returns a page of the accounts on which the caller holds
-// identity.list, and the number of passkeys of those that have any.
+// ListAccounts returns a page of the accounts on which the caller holds identity.list,
+// and the number of passkeys per account. Accounts without passkeys are not in the
+// map.
 func (s *Service) ListAccounts(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (got page.Page[resource.Account], passkeys map[resource.UID]int, _ error) {
@@ -222,8 +227,8 @@ func (s *Service) SetRules(ctx context.Context, r resource.SignInRules) error {
 	return s.people.SetSignInRules(ctx, r)
 }
 
-// Joins returns who joined a group, or one below it, through invites, newest first. The
-// caller needs group_invites.list on it.
+// Joins returns the people who joined a group or its subgroups with an invite, newest
+// first. The caller needs group_invites.list on the group.
 func (s *Service) Joins(ctx context.Context, group resource.UID) ([]resource.Join, error) {
 	if err := s.authz.Require(ctx, resource.GroupInvitesList, group); err != nil {
 		return nil, err
@@ -234,8 +239,8 @@ func (s *Service) Joins(ctx context.Context, group resource.UID) ([]resource.Joi
 	return s.store.Joins(ctx, group)
 }
 
-// DeleteSelf removes the caller, who must be the person of that uid, with a
-// token that is not narrowed.
+// DeleteSelf deletes the identity of the caller. uid must be the caller, who must be a
+// person with a token that is not narrowed.
 func (s *Service) DeleteSelf(ctx context.Context, uid resource.UID) error {
 	c, err := authz.RequireUnnarrowed(ctx)
 	if err != nil {
@@ -245,13 +250,14 @@ func (s *Service) DeleteSelf(ctx context.Context, uid resource.UID) error {
 		return fault.Denied(resource.IdentityDelete.String(), string(uid))
 	}
 	if !uid.IsRoot() {
-		return fault.Field("id", "is not a person's identity; those who manage its group remove it")
+		return fault.Field("id", "is not the identity of a person; ask somebody who manages its group to remove it")
 	}
 	return s.people.DeleteIdentity(ctx, uid)
 }
 
-// AddWithPassword adds an account with a password, if the organization allows
-// accounts.
+// AddWithPassword adds an account with a password. It returns fault.PermissionDenied if
+// the organization does not allow local accounts, and fault.InvalidArgument if the
+// account or the password is not valid.
 func (s *Service) AddWithPassword(
 	ctx context.Context, org resource.UID, a resource.Account, plain string,
 ) (resource.Account, error) {
@@ -261,7 +267,7 @@ func (s *Service) AddWithPassword(
 	}
 	if rules.LocalOff {
 		return a, fault.New(fault.PermissionDenied,
-			"Permission denied: the organization has switched accounts off; use its provider")
+			"Permission denied: the organization does not allow local accounts; sign in with its identity provider")
 	}
 	if err := joinViolations(a.Validate(), password.Check(plain, a.Email, a.Name)); err != nil {
 		return a, err
@@ -287,13 +293,14 @@ func joinViolations(errs ...error) error {
 	return nil
 }
 
-// newAccount completes an account of an organization and returns it with a new
-// identity for it, and with a link to set the password if it has none.
+// newAccount sets the UID, the times and the identity of an account, and returns it
+// with its new identity. If the account has no password, newAccount also returns a
+// one-time link to set it.
 func (s *Service) newAccount(
 	ctx context.Context, org resource.UID, a resource.Account,
 ) (_ resource.Account, _ resource.Identity, link OneTimeLink) {
-	now := s.now()
-	a.UID, a.CreateTime, a.UpdateTime = org.NewChild(), now, now
+	created := s.now()
+	a.UID, a.CreateTime, a.UpdateTime = org.NewChild(), created, created
 	c := a.Local(s.cfg.Issuer)
 	a.Identity = resource.UserUID(c.Issuer, c.Subject)
 	if a.Password == "" {
@@ -303,12 +310,12 @@ func (s *Service) newAccount(
 		UID: a.Identity, Name: resource.PersonName(a.Name, a.Email), DisplayName: resource.PersonDisplayName(a.Name),
 		EmailUnverified: a.Email,
 		Relationship:    resource.Relationship{ClaimMatch: &c}, Realm: c.Issuer,
-		CreateTime: now, UpdateTime: now, LastSeenTime: now,
+		CreateTime: created, UpdateTime: created, LastSeenTime: created,
 	}, link
 }
 
-// AccountOf returns the account that a person has here and the name of its
-// organization, or nil if there is none.
+// AccountOf returns the local account of a person and the name of its organization, or
+// nil if there is none.
 func (s *Service) AccountOf(ctx context.Context, person resource.UID) (*resource.Account, string, error) {
 	a, err := s.accounts.AccountOf(ctx, person)
 	if errors.Is(err, fault.NotFound) {
@@ -321,7 +328,7 @@ func (s *Service) AccountOf(ctx context.Context, person resource.UID) (*resource
 	return &a, org, err
 }
 
-// OrganizationName returns the name of the organization that uid is in.
+// OrganizationName returns the name of the organization of uid.
 func (s *Service) OrganizationName(ctx context.Context, uid resource.UID) (string, error) {
 	org, err := s.store.Group(ctx, uid.Root())
 	return org.Label(), err

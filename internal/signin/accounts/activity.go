@@ -7,8 +7,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// LogActivity logs what the audit log has of a person.
-func (s *Service) LogActivity(ctx context.Context, what string, a resource.Activity) {
+// LogActivity writes an activity of a person to the log of the server. The audit log
+// contains the same fields.
+func (s *Service) LogActivity(ctx context.Context, message string, a resource.Activity) {
 	actor := resource.ActorFrom(ctx)
 	attrs := []slog.Attr{}
 	for _, v := range []struct{ name, value string }{
@@ -20,10 +21,10 @@ func (s *Service) LogActivity(ctx context.Context, what string, a resource.Activ
 			attrs = append(attrs, slog.String(v.name, v.value))
 		}
 	}
-	s.log.LogAttrs(ctx, slog.LevelInfo, what, attrs...)
+	s.log.LogAttrs(ctx, slog.LevelInfo, message, attrs...)
 }
 
-// LogChange logs a change of how the person of an account signs in.
-func (s *Service) LogChange(ctx context.Context, what string, a resource.Account) {
-	s.LogActivity(ctx, what, resource.Activity{Account: a.UID, Identity: a.Identity})
+// LogChange writes a change of the credentials of an account to the log of the server.
+func (s *Service) LogChange(ctx context.Context, message string, a resource.Account) {
+	s.LogActivity(ctx, message, resource.Activity{Account: a.UID, Identity: a.Identity})
 }

@@ -14,19 +14,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// linkLife is how long a one-time link is valid.
-const linkLife = 24 * time.Hour
+const linkLife = 24 * time.Hour // validity of a one-time link
 
-// A OneTimeLink is an address at which the password of an account can be set
-// once.
+// A OneTimeLink is an address at which the password of an account can be set once.
 type OneTimeLink struct {
 	URL        string
 	ExpireTime time.Time
 }
 
-// newLink gives an account a one-time link and returns it; it cannot be read
-// again. The link allows no more than its maker may do when it is followed.
-// Without a caller, the maker is the operator.
+// newLink sets the one-time link of an account and returns it. It cannot be read again.
+// The link records its maker, because it is refused if the account may do more than
+// the maker when the link is followed. If ctx has no caller, the operator made it.
 func (s *Service) newLink(ctx context.Context, a *resource.Account, factors bool) OneTimeLink {
 	code, ends := rand.Text()+rand.Text(), s.now().Add(linkLife)
 	a.Link = resource.Link{Digest: signindb.Digest("link " + code), Expires: ends, Factors: factors}
@@ -36,8 +34,8 @@ func (s *Service) newLink(ctx context.Context, a *resource.Account, factors bool
 	return OneTimeLink{s.url("/link?code=" + code), ends}
 }
 
-// CheckLinkMaker checks that whoever made the link of an account may now do
-// everything that the account may: it may have been given more since.
+// CheckLinkMaker returns fault.FailedPrecondition if the account may do more than the
+// maker of its link. The account may have got further roles after the link was made.
 func (s *Service) CheckLinkMaker(ctx context.Context, a resource.Account) error {
 	if a.Link.Maker == nil {
 		return nil
@@ -48,15 +46,15 @@ func (s *Service) CheckLinkMaker(ctx context.Context, a resource.Account) error 
 	maker := authz.Caller{Identity: a.Link.Maker.Identity, Caps: a.Link.Maker.Caps, Scopes: a.Link.Maker.Scopes}
 	err := s.authz.RequireBecomeBy(ctx, maker, a.Identity)
 	if errors.Is(err, fault.PermissionDenied) || errors.Is(err, fault.FailedPrecondition) {
-		return fault.Unmet("LINK_OUTGROWN", "the account may do more now than whoever made this link; "+
-			"ask somebody who may do as much for a new one")
+		return fault.Unmet("LINK_OUTGROWN", "the account has more permissions than the person who made this link; "+
+			"ask somebody with the same permissions for a new link")
 	}
 	return err
 }
 
-// mailLink returns what adds the message with a one-time link to the
-// transaction that makes it. It is for the address that the account was made
-// with.
+// mailLink returns the changes that queue a message with a one-time link, for the
+// transaction that creates the link. The message goes to the e-mail address of the
+// account. link is read when the transaction runs.
 func (s *Service) mailLink(
 	ctx context.Context, a resource.Account, link *OneTimeLink,
 ) ([]func(*store.Tx) error, error) {
@@ -72,10 +70,10 @@ func (s *Service) mailLink(
 	}), nil
 }
 
-// CreateLink creates a one-time link of an account and voids the previous one.
-// Whoever has the link can become that person, so the caller needs
-// identity.update on the account and everything that the person may do. If
-// factors is true, following the link removes passkeys and one-time passwords.
+// CreateLink creates a one-time link of an account and voids the previous one. The
+// caller needs identity.update on the account and all permissions of its person,
+// because a person with the link can sign in as them. If factors is true, following
+// the link removes the passkeys and one-time passwords of the account.
 func (s *Service) CreateLink(ctx context.Context, uid resource.UID, factors bool) (link OneTimeLink, _ error) {
 	if err := s.authz.Require(ctx, resource.IdentityUpdate, uid); err != nil {
 		return link, err

@@ -10,26 +10,27 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// operator is the address of whoever uses the commands of the server, in the
-// audit log.
+// operator is the remote address in the audit log for changes by commands of the
+// server.
 const operator = "operator"
 
-// A Recovery is the way back in for an owner.
+// A Recovery is the result of RecoverOwner.
 type Recovery struct {
 	Account    resource.Account
 	Link       OneTimeLink
-	Created    bool // the account was made, because no owner had one
-	AllowLocal bool // accounts had been switched off, and are on again
+	Created    bool // the account is new, because no owner had one
+	AllowLocal bool // local accounts were not allowed, and now are
 }
 
-// RecoverOwner makes a one-time link for an owner of an organization who has an
-// account: the one with that e-mail address, or the only one. Following it also
-// removes the account's passkeys and authenticator app, which may be what the
-// owner has lost. If no owner has an account, one is made for the address. It
-// checks no permission: it is for the operator, who has the database.
+// RecoverOwner creates a one-time link for an owner of an organization, so that the
+// owner can sign in again. It chooses the account of an owner with that e-mail address,
+// or the only account of an owner. If no owner has an account, RecoverOwner creates
+// one. Following the link also removes the passkeys and the authenticator app of the
+// account, because the owner may have lost them. RecoverOwner checks no permission,
+// because it is for the operator, who has the database.
 //
-// It returns fault.FailedPrecondition, with the owners there are, if it is not
-// clear who is meant.
+// It returns fault.FailedPrecondition, with the e-mail addresses of the owners, if the
+// choice is not clear.
 func (s *Service) RecoverOwner(ctx context.Context, org resource.Group, email string) (r Recovery, err error) {
 	ctx = resource.WithActor(ctx, resource.Actor{Remote: operator, RequestID: rand.Text()})
 	owners, err := s.people.AccountsOfOwners(ctx, org.UID)
@@ -66,32 +67,33 @@ func (s *Service) RecoverOwner(ctx context.Context, org resource.Group, email st
 	return r, err
 }
 
-// chooseOwner returns the account that is meant, or a zero one if it has to be
-// made.
+// chooseOwner returns the account that RecoverOwner chooses, or a zero account if it
+// must be created.
 func chooseOwner(org resource.Group, owners []resource.Account, email string) (a resource.Account, _ error) {
-	var all []string
+	var emails []string
 	for _, o := range owners {
 		if o.Email == email || email == "" && len(owners) == 1 {
 			return o, nil
 		}
-		all = append(all, o.Email)
+		emails = append(emails, o.Email)
 	}
 	switch {
 	case len(owners) > 0 && email != "":
-		return a, fault.Unmet("NOT_AN_OWNER", "%s has no account that owns %s; those that do: %s",
-			email, org.Name, strings.Join(all, ", "))
+		return a, fault.Unmet("NOT_AN_OWNER", "%s is not the e-mail address of an account that owns %s; the owners are: %s",
+			email, org.Name, strings.Join(emails, ", "))
 	case len(owners) > 0:
 		return a, fault.Unmet("SEVERAL_OWNERS", "%s has several owners; name one with --email: %s",
-			org.Name, strings.Join(all, ", "))
+			org.Name, strings.Join(emails, ", "))
 	case email == "":
 		return a, fault.Unmet("NO_OWNER_ACCOUNT", "no owner of %s has an account here; "+
-			"name the e-mail address to make one for with --email", org.Name)
+			"to create one, name its e-mail address with --email", org.Name)
 	}
 	return a, nil
 }
 
-// RenewFirstLink makes another link for the first owner of an organization, if
-// nobody has followed the one before. Without such an owner it returns "".
+// RenewFirstLink replaces the one-time link of the first owner of an organization, if
+// nobody has followed it yet. It returns "" if there is no such owner or the link was
+// followed.
 func (s *Service) RenewFirstLink(ctx context.Context, org resource.UID, email string) (link string, _ error) {
 	a, err := s.accounts.AccountIn(ctx, org, resource.NormalEmail(email))
 	if errors.Is(err, fault.NotFound) || err == nil && (a.Password != "" || len(a.Passkeys) > 0 || !a.UseTime.IsZero()) {

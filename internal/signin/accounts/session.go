@@ -10,23 +10,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// mayManage reports whether the caller may manage a session: it is the
-// caller's own, or the caller holds identity.update in the group whose
-// provider or account it was started with. Nobody can manage the sessions that
-// a person has with other organizations.
+// mayManage reports whether the caller may manage a session. Callers may manage their
+// own sessions. They may also manage sessions that were started with a provider or an
+// account of a group in which they hold identity.update. Nobody may manage the sessions
+// that a person has with other organizations.
 func (s *Service) mayManage(ctx context.Context, c authz.Caller, n resource.Session) bool {
 	if n.Identity == c.Identity {
-		return c.Narrowing().IsZero() || n.ID == c.Session // a narrowed token may end its own session only
+		return c.Narrowing().IsZero() || n.ID == c.Session // a narrowed token can only end its own session
 	}
 	return n.Home != "" && s.authz.Require(ctx, resource.IdentityUpdate, n.Home) == nil
 }
 
-// managedSessions returns the sessions of an identity that the caller may
-// manage. If there are none, it returns fault.PermissionDenied for an identity
-// of others, whether or not it exists.
+// managedSessions returns the sessions of an identity that the caller may manage. It
+// returns fault.PermissionDenied if the caller could manage no session of the
+// identity, whether or not the identity exists.
 func (s *Service) managedSessions(
 	ctx context.Context, identity resource.UID,
-) (all []resource.Session, c authz.Caller, err error) {
+) (managed []resource.Session, c authz.Caller, err error) {
 	if c, err = authz.RequireCaller(ctx); err != nil {
 		return nil, c, err
 	}
@@ -36,18 +36,18 @@ func (s *Service) managedSessions(
 			return nil, c, err
 		}
 	}
-	if all, err = s.store.Sessions(ctx, identity); err != nil {
+	if managed, err = s.store.Sessions(ctx, identity); err != nil {
 		return nil, c, err
 	}
-	all = slices.DeleteFunc(all, func(n resource.Session) bool { return !s.mayManage(ctx, c, n) })
-	if len(all) == 0 && identity != c.Identity {
+	managed = slices.DeleteFunc(managed, func(n resource.Session) bool { return !s.mayManage(ctx, c, n) })
+	if len(managed) == 0 && identity != c.Identity {
 		return nil, c, s.mayManageAny(ctx, identity)
 	}
-	return all, c, nil
+	return managed, c, nil
 }
 
-// mayManageAny checks that the caller could manage sessions of an identity if
-// there were any.
+// mayManageAny returns fault.PermissionDenied if the caller could manage no session of
+// an identity.
 func (s *Service) mayManageAny(ctx context.Context, identity resource.UID) error {
 	homes, err := s.people.HomesOf(ctx, identity)
 	if err != nil {
@@ -61,18 +61,17 @@ func (s *Service) mayManageAny(ctx context.Context, identity resource.UID) error
 	return fault.Denied(resource.IdentityUpdate.String(), string(identity))
 }
 
-// Sessions returns the sessions of an identity that the caller may manage,
-// newest first; "" is the caller's own. current is the id of the caller's
-// session.
+// Sessions returns the sessions of an identity that the caller may manage, newest
+// first. The identity "" is the caller. current is the id of the caller's session.
 func (s *Service) Sessions(
 	ctx context.Context, identity resource.UID,
-) (all []resource.Session, current string, _ error) {
-	all, c, err := s.managedSessions(ctx, identity)
-	return all, c.Session, err
+) (managed []resource.Session, current string, _ error) {
+	managed, c, err := s.managedSessions(ctx, identity)
+	return managed, c.Session, err
 }
 
-// EndSession ends a session that the caller may manage; "" is the caller's
-// own. Its tokens are void from the next request on.
+// EndSession ends a session that the caller may manage. The id "" is the session of the
+// caller. Its tokens are void from the next request on.
 func (s *Service) EndSession(ctx context.Context, id string) error {
 	c, err := authz.RequireCaller(ctx)
 	if err != nil {
@@ -80,7 +79,7 @@ func (s *Service) EndSession(ctx context.Context, id string) error {
 	}
 	if id == "" {
 		if id = c.Session; id == "" {
-			return fault.Unmet("NO_SESSION", "the token presented is not of a session")
+			return fault.Unmet("NO_SESSION", "the token does not belong to a session")
 		}
 	}
 	n, err := s.store.Session(ctx, id)
@@ -95,18 +94,18 @@ func (s *Service) EndSession(ctx context.Context, id string) error {
 	return err
 }
 
-// EndSessions ends all sessions of an identity that the caller may manage, and
-// returns how many there were.
+// EndSessions ends all sessions of an identity that the caller may manage, and returns
+// their number.
 func (s *Service) EndSessions(ctx context.Context, identity resource.UID) (ended int, _ error) {
 	for {
-		all, _, err := s.managedSessions(ctx, identity)
-		if len(all) == 0 && ended > 0 {
+		managed, _, err := s.managedSessions(ctx, identity)
+		if len(managed) == 0 && ended > 0 {
 			return ended, nil
 		}
-		if err != nil || len(all) == 0 {
+		if err != nil || len(managed) == 0 {
 			return 0, err
 		}
-		for _, n := range all {
+		for _, n := range managed {
 			was, err := s.store.EndSession(ctx, n.ID)
 			if err != nil {
 				return ended, err

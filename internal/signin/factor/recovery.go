@@ -16,7 +16,7 @@ const (
 	recoveryLen   = 10 // letters per code, of 5 bits each
 )
 
-// newRecoveryCodes returns new recovery codes as they are shown to people.
+// newRecoveryCodes returns new recovery codes in the form that people see.
 func newRecoveryCodes() (codes []string) {
 	for range recoveryCodes {
 		text := rand.Text()
@@ -44,7 +44,7 @@ func readRecoveryCode(text string) string {
 }
 
 // recoveryDigest returns the digest under which a code is stored. It is keyed with the
-// key of the installation, so that somebody who has only the database cannot find
+// key of the installation, so that an attacker with only the database cannot find
 // codes by trying all of them.
 func (c *Checker) recoveryDigest(account resource.UID, code string) []byte {
 	m := hmac.New(sha256.New, c.key.Derive("recovery codes"))

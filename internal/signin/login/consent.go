@@ -17,10 +17,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// fillConsent fills in the page that asks for consent with who requests the
-// sign-in, from where, since when, for what and for how long, so that a person
-// who was lured there can see it. It returns fault.NotFound if the device no
-// longer waits.
+// fillConsent fills in the consent page. The page shows which program requests the sign-in,
+// its address, the time of the request, and the permissions and life of its token, so that
+// a person whom an attacker has sent there can notice it. fillConsent returns
+// fault.NotFound if the device no longer waits.
 func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, p *confirmPage) (err error) {
 	if _, p.Organization, err = s.admin.AccountOf(ctx, n.Identity); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, 
 	return nil
 }
 
-// describeAccess describes what a token would allow.
+// describeAccess describes the permissions of a token.
 func (s *Service) describeAccess(ctx context.Context, n resource.Session, audience, scopes []string) (string, error) {
 	text := "Everything that you may do"
 	var names []string
@@ -76,8 +76,8 @@ func (s *Service) describeAccess(ctx context.Context, n resource.Session, audien
 	return text, nil
 }
 
-// scopeName returns the name of a group if the person has a role in it or
-// above it, and otherwise its UID, which they came with.
+// scopeName returns the name of a group if the person has a role in it or in a parent group.
+// Otherwise it returns the UID of the group, which the request contains.
 func (s *Service) scopeName(ctx context.Context, n resource.Session, group resource.UID) (string, error) {
 	for _, held := range s.authz.GrantsOf(n.Identity) {
 		if !held.Group.Covers(group) {
@@ -92,7 +92,7 @@ func (s *Service) scopeName(ctx context.Context, n resource.Session, group resou
 	return string(group), nil
 }
 
-// showConfirm asks a person who is signed in for consent.
+// showConfirm shows the consent page to a person who is signed in.
 func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
 	i, err := s.store.Identity(r.Context(), n.Identity)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n
 	return s.show(w, r, http.StatusOK, "confirm", f, p)
 }
 
-// confirm accepts the answer to showConfirm.
+// confirm handles the form of the consent page.
 func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) error {
 	n, ok := s.site.Session(r)
 	if !ok || f.Identity != "" {
@@ -121,7 +121,7 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) error
 	if input.Field(w, r, "answer") != "allow" {
 		return s.deny(w, r, f)
 	}
-	if !s.site.SameCSRF(n, input.Field(w, r, "csrf")) { // another window has signed in as somebody else since
+	if !s.site.SameCSRF(n, input.Field(w, r, "csrf")) { // another window has signed in as another person since
 		return site.Redirect(w, r, "/signin?flow="+f.ID)
 	}
 	if f.Invite != "" {
@@ -143,8 +143,7 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) error
 	return s.deliver(w, r, f, n, "")
 }
 
-// switchUser ends the session of the browser, so that another person can sign
-// in.
+// switchUser ends the session of the browser, so that another person can sign in.
 func (s *Service) switchUser(w http.ResponseWriter, r *http.Request, f *flow) error {
 	if n, ok := s.site.Session(r); ok {
 		if _, err := s.store.EndSession(r.Context(), n.ID); err != nil {
@@ -157,7 +156,7 @@ func (s *Service) switchUser(w http.ResponseWriter, r *http.Request, f *flow) er
 	return site.Redirect(w, r, "/signin?flow="+f.ID)
 }
 
-// deny reports to the waiting program that the person refused.
+// deny reports to the waiting program that the person has refused.
 func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) error {
 	denied := fault.New(fault.PermissionDenied, "Permission denied: the sign-in was refused in the browser")
 	if n, ok := s.site.Session(r); ok {
@@ -183,9 +182,10 @@ func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) error {
 	})
 }
 
-// recordConsent records what a person has answered to a program that asked to
-// act as them. A sign-in for the browser itself asks for nothing.
-func (s *Service) recordConsent(r *http.Request, what resource.EventType, f *flow, n resource.Session) error {
+// recordConsent records whether a person has allowed a program to act as them. event is
+// ProgramAllowed or ProgramDenied. It records nothing for a sign-in of the browser itself,
+// because that needs no consent.
+func (s *Service) recordConsent(r *http.Request, event resource.EventType, f *flow, n resource.Session) error {
 	if f.Purpose == forBrowser {
 		return nil
 	}
@@ -194,11 +194,11 @@ func (s *Service) recordConsent(r *http.Request, what resource.EventType, f *flo
 		Agent: input.Agent(r), Address: input.Remote(r), Session: n.ID,
 	}
 	ctx := site.ActingAs(r.Context(), n)
-	if err := s.people.Record(ctx, what, n.Identity, n.Home, v); err != nil {
+	if err := s.people.Record(ctx, event, n.Identity, n.Home, v); err != nil {
 		return err
 	}
 	text := "a program was allowed to act as a person"
-	if what == resource.ProgramDenied {
+	if event == resource.ProgramDenied {
 		text = "a program was denied to act as a person"
 	}
 	s.admin.LogActivity(ctx, text, v)

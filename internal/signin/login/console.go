@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
-// ConsolePath is where the console is. A sign-in returns to addresses below it.
+// ConsolePath is the path of the console. A sign-in can return to addresses below it.
 const ConsolePath = "/console/"
 
-const maxReturn = 2000
+const maxReturn = 2000 // bytes
 
-// returnTo returns the address of a view of the console to go to after a sign-in, or "" if
-// text is another address, which could be one of somebody else.
+// returnTo returns text if it is an address below ConsolePath to which a sign-in can return.
+// Otherwise it returns "", because the address could belong to an attacker.
 func returnTo(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxReturn || u.Scheme != "" || u.Host != "" || u.User != nil || !input.Readable(text) {
@@ -28,7 +28,7 @@ func returnTo(text string) string {
 	return text
 }
 
-// goesTo returns where a browser that has signed in goes.
+// goesTo returns the address to which the browser is redirected after a sign-in.
 func (f *flow) goesTo() string {
 	for _, address := range []string{f.welcome(), f.Return} {
 		if address != "" {
@@ -38,9 +38,9 @@ func (f *flow) goesTo() string {
 	return "/account"
 }
 
-// Token returns a token of the API for the session of the browser that a request comes
-// from, and whether its person has signed in lately. It returns fault.Unauthenticated if there
-// is no session. The token is for the server itself: nobody else is given it.
+// Token returns a token of the API for the session of the browser that sent a request. fresh
+// reports whether its person has signed in recently. Token returns fault.Unauthenticated if
+// there is no session. The server uses the token itself and must not give it to anybody.
 func (s *Service) Token(r *http.Request) (token string, fresh bool, _ error) {
 	n, ok := s.site.Session(r)
 	if !ok {
@@ -50,5 +50,5 @@ func (s *Service) Token(r *http.Request) (token string, fresh bool, _ error) {
 	return t.Text, s.site.IsFresh(r, n), err
 }
 
-// IsOwnOrigin reports whether a request comes from one of our own pages, or from no page.
+// IsOwnOrigin reports whether a request was sent by one of our pages, or by no page.
 func (s *Service) IsOwnOrigin(r *http.Request) bool { return s.site.IsOwnOrigin(r) }

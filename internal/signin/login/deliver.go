@@ -19,13 +19,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
-const codeLife = time.Minute
+const codeLife = time.Minute // validity of an authorization code
 
-// deliver delivers tokens to the program that waits, once per flow.
+// deliver delivers tokens to the waiting program. It does so once per flow.
 func (s *Service) deliver(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) error {
 	first, err := s.accounts.UseOnce(r.Context(), signindb.Digest("flow "+f.ID), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
-		err = fault.New(fault.PermissionDenied, "Permission denied: this sign-in was finished before")
+		err = fault.New(fault.PermissionDenied, "Permission denied: this sign-in was already finished")
 	}
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (s *Service) deliver(w http.ResponseWriter, r *http.Request, f *flow, n res
 	return nil
 }
 
-// issuedTokens are the tokens for a program, and the client they are for.
+// issuedTokens are the tokens for a program, and the request to which they belong.
 type issuedTokens struct {
 	Token     sts.Token
 	Refresh   string
@@ -57,15 +57,15 @@ type issuedTokens struct {
 	Client    string
 }
 
-// issue starts a session for a program and issues its tokens. If the flow asks
-// for another identity, the ID token raw must match that identity.
+// issue starts a session for a program and issues its tokens. If the flow requests another
+// identity, issue exchanges the ID token raw for a token of that identity.
 func (s *Service) issue(
 	ctx context.Context, f *flow, n resource.Session, program, address, raw string,
 ) (out issuedTokens, err error) {
 	if f.Identity != "" && f.Identity != string(n.Identity) {
 		if raw == "" {
 			return out, fault.New(fault.PermissionDenied,
-				"Permission denied: only who signs in with a provider can assume another identity")
+				"Permission denied: to assume another identity, sign in with an identity provider")
 		}
 		asked := sts.Request{TokenParams: s.tokenParams(f), Bearer: raw, Identity: f.Identity}
 		out.Token, err = s.sts.Exchange(ctx, asked)
@@ -113,12 +113,12 @@ func (s *Service) deliverToCommand(
 	return s.redirectToCommand(w, r, f, answer)
 }
 
-// unnamedProgram is the name of a program that sends no client_id.
+// unnamedProgram is the name of programs that send no client_id.
 const unnamedProgram = "a command"
 
-// redirectToCommand redirects the browser to the program that waits on this
-// computer. If its address has parameters of these names they are replaced,
-// because programs read the first.
+// redirectToCommand redirects the browser to the program that waits on the same computer. It
+// replaces parameters with the same names in the address of the program, because programs
+// read the first value.
 func (s *Service) redirectToCommand(w http.ResponseWriter, r *http.Request, f *flow, answer url.Values) error {
 	u, ok := input.Loopback(f.Redirect)
 	if !ok {
@@ -136,8 +136,8 @@ func (s *Service) redirectToCommand(w http.ResponseWriter, r *http.Request, f *f
 	return site.Redirect(w, r, u.String())
 }
 
-// refuse ends a sign-in with an error. It reports the error to the program
-// that waits on this computer or, if there is none, to the person.
+// refuse ends a sign-in with an error. It reports the error to the program that waits on the
+// same computer or, if there is none, to the person. It returns nil.
 func (s *Service) refuse(w http.ResponseWriter, r *http.Request, f *flow, err error) error {
 	reported := s.site.Report(r, err)
 	s.deleteFlow(w, f)
@@ -148,13 +148,13 @@ func (s *Service) refuse(w http.ResponseWriter, r *http.Request, f *flow, err er
 	return s.redirectToCommand(w, r, f, url.Values{"error": {reported.Message}, "status_code": {status}})
 }
 
-// done ends a flow and shows that its program is signed in.
+// done ends a flow and shows that the program is signed in.
 func (s *Service) done(w http.ResponseWriter, r *http.Request, f *flow, text string) error {
 	s.deleteFlow(w, f)
 	return s.show(w, r, http.StatusOK, "done", nil, &site.DonePage{Purpose: f.Purpose, Text: text, Welcome: f.welcome()})
 }
 
-// tokenParams returns the parameters of the token that a flow asks for.
+// tokenParams returns the parameters of the token that a flow requests.
 func (s *Service) tokenParams(f *flow) sts.TokenParams {
 	if len(f.Audience) == 0 {
 		return sts.TokenParams{Audience: []string{s.cfg.BaseURL}, Scopes: f.Scopes}
@@ -162,10 +162,11 @@ func (s *Service) tokenParams(f *flow) sts.TokenParams {
 	return sts.TokenParams{Audience: f.Audience, Scopes: f.Scopes}
 }
 
-// checkTokenParams checks the parameters before anybody signs in for them.
+// checkTokenParams checks the parameters of the token before the person signs in. It returns
+// fault.InvalidArgument if they are not allowed.
 func (s *Service) checkTokenParams(f *flow) error { return s.sts.Check(s.tokenParams(f)) }
 
-// storeSealed stores a value for whoever presents a code.
+// storeSealed stores an encrypted value under a code for the time life.
 func (s *Service) storeSealed(ctx context.Context, code string, v any, life time.Duration) error {
 	sealed, err := s.seal(v)
 	if err != nil {
@@ -174,6 +175,7 @@ func (s *Service) storeSealed(ctx context.Context, code string, v any, life time
 	return s.accounts.PutHandoff(ctx, signindb.Digest(code), sealed, s.cfg.Now().Add(life))
 }
 
+// seal encrypts a value for unseal.
 func (s *Service) seal(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err != nil {

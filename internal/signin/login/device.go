@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	deviceLife     = 10 * time.Minute
+	deviceLife     = 10 * time.Minute // time in which a person must enter the user code
 	userCodeLen    = 8
-	userLetters    = "BCDFGHJKLMNPQRSTVWXZ" // no vowels, which could form words or be mistaken for digits
-	maxCodeGuesses = 10                     // guesses of user codes, per network and window
-	maxDevices     = 60                     // device authorizations, per network and window
+	userLetters    = "BCDFGHJKLMNPQRSTVWXZ" // no vowels, because they could form words or look like digits
+	maxCodeGuesses = 10                     // wrong user codes per network and window
+	maxDevices     = 60                     // device authorizations per network and window
 )
 
 func newUserCode() string {
@@ -43,7 +43,7 @@ func shownUserCode(code string) string {
 	return code[:4] + "-" + code[4:]
 }
 
-// readUserCode normalizes a code that a person has typed.
+// readUserCode normalizes a code that a person has typed. It removes all other characters.
 func readUserCode(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r = unicode.ToUpper(r); strings.ContainsRune(userLetters, r) {
@@ -53,11 +53,10 @@ func readUserCode(text string) string {
 	}, text)
 }
 
-const maxTypedCode = 16
+const maxTypedCode = 16 // characters
 
-// echoUserCode returns what a person has typed for a code as they will see it
-// again: a whole code as the device shows it, and anything else as it is, so that
-// they can see what is wrong with it.
+// echoUserCode returns a typed code for showing it again. A complete code is formatted as on
+// the device. Any other text is unchanged, so that the person can see the mistake.
 func echoUserCode(typed string) string {
 	if code := readUserCode(typed); len(code) == userCodeLen {
 		return shownUserCode(code)
@@ -66,8 +65,8 @@ func echoUserCode(typed string) string {
 	return string(letters[:min(len(letters), maxTypedCode)])
 }
 
-// unknownUserCode says why a code leads nowhere. It names the code that was read,
-// which leaves out what no code has.
+// unknownUserCode returns the message for a code that no device has. It shows the normalized
+// code.
 func unknownUserCode(code string) string {
 	if len(code) != userCodeLen {
 		return "This is not a whole code: they have eight letters, and no vowels or digits."
@@ -79,7 +78,8 @@ func unknownUserCode(code string) string {
 func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
 	if wait := s.site.Acquire("devices "+input.Network(r), maxDevices); wait > 0 {
 		site.RetryAfter(w, wait)
-		return nil, &oauthError{http.StatusTooManyRequests, "slow_down", "too many devices of this address wait"}
+		const text = "too many devices of this network are waiting; try again later"
+		return nil, &oauthError{http.StatusTooManyRequests, "slow_down", text}
 	}
 	client := input.Field(w, r, "client_id")
 	if !plainWord.MatchString(client) {
@@ -93,11 +93,11 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) (any, e
 	if err := s.checkTokenParams(f); err != nil {
 		return nil, badRequest("invalid_target", site.PlainText(fault.From(err)))
 	}
-	now := s.now()
+	created := s.now()
 	d := resource.Device{
 		UserCode: newUserCode(), Client: client, Agent: input.Agent(r), Address: input.Remote(r),
 		Audience: f.Audience, Scopes: f.Scopes,
-		CreateTime: now, ExpireTime: now.Add(deviceLife),
+		CreateTime: created, ExpireTime: created.Add(deviceLife),
 	}
 	code := rand.Text() + rand.Text()
 	if err := s.accounts.AddDevice(r.Context(), signindb.Digest("device "+code), d); err != nil {
@@ -111,38 +111,37 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) (any, e
 	}, nil
 }
 
-const maxDeviceScopes = 16 // as many as a sign-in in a browser may name
+const maxDeviceScopes = 16 // the same limit as for a sign-in in a browser
 
-// deviceScopes returns the groups that a device wants its token narrowed to.
-// Scopes of OpenID Connect, which clients send by habit, are ignored. Anything
-// else that is not a group is an error, because the device would get more than
-// it has asked for.
-func deviceScopes(lists []string) (all []string, ok bool) {
+// deviceScopes returns the groups to which a device wants its token narrowed. It ignores the
+// scopes of OpenID Connect, which many clients send. It returns false if any other scope is
+// not the UID of a group, because without it the device would get more than it requests.
+func deviceScopes(lists []string) (groups []string, ok bool) {
 	for _, scope := range strings.Fields(strings.Join(lists, " ")) {
 		switch scope {
 		case "openid", "profile", "email", "offline_access":
 			continue
 		}
-		if _, err := resource.ParseUID("scope", scope); err != nil || len(all) == maxDeviceScopes {
+		if _, err := resource.ParseUID("scope", scope); err != nil || len(groups) == maxDeviceScopes {
 			return nil, false
 		}
-		all = append(all, scope)
+		groups = append(groups, scope)
 	}
-	return all, true
+	return groups, true
 }
 
-// showDevice shows the form for the code of a device.
+// showDevice shows the form for the user code of a device.
 func (s *Service) showDevice(w http.ResponseWriter, r *http.Request) error {
 	code := readUserCode(r.URL.Query().Get("user_code"))
 	return s.show(w, r, http.StatusOK, "device", nil, &devicePage{Code: shownUserCode(code)})
 }
 
-// enterDevice accepts the code of a device and starts a sign-in for it.
+// enterDevice checks the user code of a device and starts a sign-in for the device.
 func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) error {
 	typed := input.Field(w, r, "user_code")
 	code := readUserCode(typed)
-	refuse := func(status int, why string) error {
-		p := &devicePage{Frame: site.Wrong("user_code", why), Code: echoUserCode(typed)}
+	refuse := func(status int, problem string) error {
+		p := &devicePage{Frame: site.Wrong("user_code", problem), Code: echoUserCode(typed)}
 		return s.show(w, r, status, "device", nil, p)
 	}
 	key := "user codes " + input.Network(r)
@@ -162,7 +161,7 @@ func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) error {
 	return s.start(w, r, &flow{Purpose: forDevice, UserCode: d.UserCode, Client: d.Client})
 }
 
-// A deviceApproval is who has approved a device, stored until the device
+// A deviceApproval is the person who has approved a device. It is stored until the device
 // polls.
 type deviceApproval struct {
 	Identity resource.UID       `json:"identity"`
@@ -170,7 +169,7 @@ type deviceApproval struct {
 	Email    string             `json:"email"`
 	Voucher  resource.Voucher   `json:"voucher,omitempty"`
 	Home     resource.UID       `json:"home,omitempty"`
-	Session  string             `json:"session"` // session of the browser: if that ends, so does this
+	Session  string             `json:"session"` // session of the browser; the approval ends with it
 }
 
 func (s *Service) deliverToDevice(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
@@ -184,19 +183,18 @@ func (s *Service) deliverToDevice(w http.ResponseWriter, r *http.Request, f *flo
 	return s.done(w, r, f, "The device is signed in. You can close this window.")
 }
 
-// pollDevice answers a device that asks whether somebody has approved it (RFC
-// 8628, section 3.4).
+// pollDevice returns the tokens of a device that was approved (RFC 8628, section 3.4).
 func (s *Service) pollDevice(w http.ResponseWriter, r *http.Request) (access sts.Token, refresh string, _ error) {
 	code := signindb.Digest("device " + input.Field(w, r, "device_code"))
 	d, hasty, err := s.accounts.PollDevice(r.Context(), code, s.cfg.PollEvery)
 	switch {
 	case errors.Is(err, fault.NotFound):
-		err = badRequest("expired_token", "the device code is not known, was used, or has expired")
+		err = badRequest("expired_token", "the device code is unknown, was used, or has expired")
 	case err != nil:
 	case d.Client != input.Field(w, r, "client_id"):
-		err = badRequest("invalid_grant", "the device code is of another client")
+		err = badRequest("invalid_grant", "the device code belongs to another client")
 	case hasty:
-		err = badRequest("slow_down", "ask less often")
+		err = badRequest("slow_down", "poll less often")
 	case d.State == resource.DevicePending:
 		err = badRequest("authorization_pending", "nobody has decided yet")
 	case d.State == resource.DeviceDenied:
@@ -209,8 +207,8 @@ func (s *Service) pollDevice(w http.ResponseWriter, r *http.Request) (access sts
 	return out.Token, out.Refresh, err
 }
 
-// issueToDevice issues the tokens of a device that was approved, unless the
-// session it was approved in has ended.
+// issueToDevice issues the tokens of a device that was approved. It returns fault.NotFound if
+// the session of the approval has ended.
 func (s *Service) issueToDevice(ctx context.Context, d resource.Device) (out issuedTokens, _ error) {
 	var by deviceApproval
 	if err := s.unseal(d.Granted, &by); err != nil {

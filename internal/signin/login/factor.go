@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// errWrong is for a code that is not the right one.
+// errWrong is the error with which a wrong code is counted.
 var errWrong = fault.New(fault.Unauthenticated, "Unauthenticated: the code is wrong")
 
-// totp accepts a one-time password as the second factor.
+// totp checks a one-time password as the second factor.
 func (s *Service) totp(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) error {
 	if len(a.TOTP) == 0 {
 		return site.Redirect(w, r, "/signin?flow="+f.ID)
@@ -24,17 +24,19 @@ func (s *Service) totp(w http.ResponseWriter, r *http.Request, f *flow, a resour
 	})
 }
 
-// A secondFactor is a code that a person can enter as the second factor.
+// A secondFactor is a kind of code that a person can enter as the second factor.
 type secondFactor struct {
-	name, field, wrong string
+	name, field, wrong string // name for counters, field of the form, message for a wrong code
 	verify             func(code string) (bool, error)
 }
 
-// acceptFactor signs in if the code in a form is right.
-func (s *Service) acceptFactor(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account, by secondFactor) error {
-	refuse := func(status int, why string) error {
+// acceptFactor checks the code in a form, and signs in if it is right.
+func (s *Service) acceptFactor(
+	w http.ResponseWriter, r *http.Request, f *flow, a resource.Account, by secondFactor,
+) error {
+	refuse := func(status int, problem string) error {
 		p := s.factorPage(a)
-		p.Frame = site.Wrong(by.field, why)
+		p.Frame = site.Wrong(by.field, problem)
 		return s.show(w, r, status, "factor", f, p)
 	}
 	attempt, wait := s.site.AcquireAttempt(r, by.name+" "+string(a.UID), idsOf(s.knownTo(r, a.UID)))
@@ -59,8 +61,8 @@ func (s *Service) acceptFactor(w http.ResponseWriter, r *http.Request, f *flow, 
 	return s.finishLocalSignIn(w, r, f, a)
 }
 
-// withPassword calls next with the account whose password was right in the flow
-// of a request. Without one it redirects to the sign-in page.
+// withPassword returns a handler that calls next with the account whose password was right
+// in the flow. If there is none, it redirects to the sign-in page.
 func (s *Service) withPassword(
 	next func(http.ResponseWriter, *http.Request, *flow, resource.Account) error,
 ) http.HandlerFunc {
@@ -74,7 +76,7 @@ func (s *Service) withPassword(
 	})
 }
 
-// recovery accepts a recovery code as the second factor.
+// recovery checks a recovery code as the second factor.
 func (s *Service) recovery(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) error {
 	return s.acceptFactor(w, r, f, a, secondFactor{
 		name: "recovery", field: "recovery", wrong: "This recovery code is not right, or was used before.",

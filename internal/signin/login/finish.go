@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// finishSignIn signs in a person who has proved who they are: it registers
-// them, redeems their invite, starts a session of the browser, and continues
-// with the purpose of the sign-in. raw is the ID token they came with, or "".
-// It reports whether they were admitted.
+// finishSignIn signs in a person who is authenticated. It registers the person, redeems
+// the invite, starts a session of the browser, and continues with the purpose of the
+// sign-in. raw is the ID token of the provider, or "". admitted reports whether the
+// person was admitted.
 func (s *Service) finishSignIn(
 	w http.ResponseWriter, r *http.Request, f *flow, arrival resource.SignIn, raw string,
 ) (admitted bool, _ error) {
@@ -51,14 +51,15 @@ func (s *Service) finishSignIn(
 		return true, s.deliver(w, r, f, n, raw)
 	case forHeadless, forDevice:
 		s.saveFlow(w, r, f)
-		return true, site.Redirect(w, r, "/signin?flow="+f.ID) // for consent first: they may have been lured here
+		// The sign-in page asks for consent first, because an attacker may have sent the person here.
+		return true, site.Redirect(w, r, "/signin?flow="+f.ID)
 	}
 	s.deleteFlow(w, f)
 	return true, site.Redirect(w, r, f.goesTo())
 }
 
-// admit has the store admit a person, with the invite of their flow. Changes
-// made with the context that it returns are attributed to them.
+// admit admits a person, with the invite of the flow if there is one. Changes with the
+// returned context are attributed to the person.
 func (s *Service) admit(
 	ctx context.Context, f *flow, arrival resource.SignIn,
 ) (_ context.Context, l resource.SignInResult, err error) {
@@ -76,15 +77,14 @@ func (s *Service) admit(
 	l, err = s.people.SignIn(ctx, arrival)
 	if err == nil && len(l.Kept) > 0 {
 		s.log.WarnContext(ctx,
-			"the last owner was left in place, though the provider no longer has them in the group",
+			"kept the last owner, although the provider no longer lists them in the group",
 			"bindings", l.Kept)
 	}
 	return ctx, l, err
 }
 
-// startBrowser starts a session of the browser. The one that it had before
-// ends, so that nobody continues in a session that another person could have
-// given them.
+// startBrowser starts a new session of the browser, and ends its previous session. A person
+// must not continue in a session that an attacker may have planted in the browser.
 func (s *Service) startBrowser(
 	r *http.Request, f *flow, arrival resource.SignIn, landing resource.SignInResult,
 ) (n resource.Session, secret string, _ error) {
@@ -93,12 +93,12 @@ func (s *Service) startBrowser(
 			return n, "", err
 		}
 	}
-	now := s.now()
+	started := s.now()
 	n = resource.Session{
 		ID: rand.Text(), Identity: landing.Identity.UID, Email: landing.Identity.Email,
 		Act:     &resource.Upstream{Issuer: arrival.Issuer, Subject: arrival.Subject},
 		Voucher: arrival.Voucher, Home: homeGroup(arrival), Agent: input.Agent(r), Address: input.Remote(r), Browser: true,
-		CreateTime: now, UsedTime: now, ExpireTime: now.Add(s.cfg.SessionLife),
+		CreateTime: started, UsedTime: started, ExpireTime: started.Add(s.cfg.SessionLife),
 	}
 	secret = rand.Text() + rand.Text()
 	how := resource.Activity{
@@ -116,8 +116,8 @@ func (s *Service) startBrowser(
 	return n, secret, nil
 }
 
-// StartSession signs the person of an account in with the browser of a request.
-// It checks nothing: it is for setting up a server.
+// StartSession signs in the person of an account in the browser of a request. It checks no
+// credential, because it is for setting up a server.
 func (s *Service) StartSession(w http.ResponseWriter, r *http.Request, a resource.Account) error {
 	r = r.WithContext(resource.WithActor(r.Context(), resource.Actor{RequestID: rand.Text(), Remote: input.Remote(r)}))
 	arrival, err := s.arrivalOfAccount(r.Context(), a)

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	flowLife   = 15 * time.Minute
+	flowLife   = 15 * time.Minute // time in which a sign-in must be finished
 	flowCookie = "hf_flow_"
 	sealedFlow = "sign-in"
 	maxCookie  = 3800 // browsers store 4096 bytes, including name and attributes
@@ -31,53 +31,53 @@ const (
 
 // The purposes of a sign-in.
 const (
-	forCommand  = "command"  // a program on this computer that listens on a port
-	forHeadless = "headless" // a program elsewhere that has shown a public key
-	forDevice   = "device"   // a program elsewhere that has shown a user code
+	forCommand  = "command"  // a program on the same computer that listens on a port
+	forHeadless = "headless" // a program on another computer that has shown a public key
+	forDevice   = "device"   // a program on another computer that has shown a user code
 	forBrowser  = "browser"  // the browser itself
-	forTrial    = "trial"    // a test of a provider; nobody is signed in
+	forTrial    = "trial"    // a test of a provider, which signs in nobody
 )
 
-// A flow is the state of a sign-in. It is stored in a sealed cookie named for
-// its id, so knowing the id is of no use in another browser.
+// A flow is the state of a sign-in. It is stored in a sealed cookie whose name contains
+// its id. Therefore the id alone is useless in another browser.
 type flow struct {
 	ID      string `json:"id"`
-	Expires int64  `json:"exp"` // in seconds
+	Expires int64  `json:"exp"` // Unix time in seconds
 	Purpose string `json:"for"`
 
-	Redirect       string   `json:"redirect,omitempty"`  // address where the command listens
-	State          string   `json:"state,omitempty"`     // state that the command gets back
+	Redirect       string   `json:"redirect,omitempty"`  // address at which the command listens
+	State          string   `json:"state,omitempty"`     // state that is returned to the command
 	Challenge      string   `json:"challenge,omitempty"` // PKCE code challenge of the command
 	Client         string   `json:"client,omitempty"`
 	Audience       []string `json:"aud,omitempty"`
 	Scopes         []string `json:"scopes,omitempty"`
 	Identity       string   `json:"identity,omitempty"` // identity to assume
 	Refresh        bool     `json:"refresh,omitempty"`
-	RegisteredOnly bool     `json:"known,omitempty"` // admit only people who are registered already
+	RegisteredOnly bool     `json:"known,omitempty"` // admit only people who are registered
 	Invite         string   `json:"invite,omitempty"`
 	Headless       string   `json:"headless,omitempty"`
 	UserCode       string   `json:"userCode,omitempty"`
-	Return         string   `json:"return,omitempty"` // view of the console to go to; see returnTo
-	Again          bool     `json:"again,omitempty"`  // they must prove who they are though there is a session
+	Return         string   `json:"return,omitempty"` // address in the console to return to; see returnTo
+	Again          bool     `json:"again,omitempty"`  // the person must sign in again although there is a session
 
-	Organization  resource.UID `json:"org,omitempty"` // organization that was chosen
-	Provider      resource.UID `json:"idp,omitempty"` // provider that the browser was sent to
+	Organization  resource.UID `json:"org,omitempty"` // chosen organization
+	Provider      resource.UID `json:"idp,omitempty"` // provider to which the browser was redirected
 	UpstreamState string       `json:"leg,omitempty"` // state parameter of the request to the provider
 	Nonce         string       `json:"nonce,omitempty"`
 	Verifier      string       `json:"verifier,omitempty"`
 
 	Proofs         []passwordProof `json:"accounts,omitempty"` // accounts with the right password, to choose from
 	PasswordDigest string          `json:"halfway,omitempty"`  // digest of the password hash of Account
-	Account        resource.UID    `json:"account,omitempty"`  // account whose second factor is missing
-	WebAuthn       json.RawMessage `json:"webauthn,omitempty"` // the WebAuthn ceremony
-	Session        string          `json:"session,omitempty"`  // session that this sign-in started
-	Joined         resource.UID    `json:"joined,omitempty"`   // group that it has joined with an invite
-	Method         string          `json:"method,omitempty"`   // how the person has signed in so far, for the audit log
+	Account        resource.UID    `json:"account,omitempty"`  // account whose password was right
+	WebAuthn       json.RawMessage `json:"webauthn,omitempty"` // state of the WebAuthn ceremony
+	Session        string          `json:"session,omitempty"`  // session that this sign-in has started
+	Joined         resource.UID    `json:"joined,omitempty"`   // group that the person has joined with an invite
+	Method         string          `json:"method,omitempty"`   // method of the sign-in, for the audit log
 	Factor         string          `json:"factor,omitempty"`
 }
 
-// A passwordProof records that the password of an account was right. It is
-// void if the password is changed in the meantime.
+// A passwordProof records that the password of an account was right. A change of the
+// password voids it.
 type passwordProof struct {
 	Account  resource.UID `json:"account"`
 	Password string       `json:"password"` // digest of the password hash
@@ -87,7 +87,7 @@ func proofFor(a resource.Account) passwordProof {
 	return passwordProof{a.UID, base64.RawURLEncoding.EncodeToString(signindb.Digest("halfway " + a.Password)[:12])}
 }
 
-// setPasswordProof records that the password of an account was right.
+// setPasswordProof records in the flow that the password of an account was right.
 func (f *flow) setPasswordProof(a resource.Account) {
 	f.Account, f.PasswordDigest = a.UID, proofFor(a).Password
 }
@@ -98,8 +98,8 @@ func (f *flow) provesPassword(a resource.Account) bool {
 	return f.Account == a.UID && f.PasswordDigest == proofFor(a).Password
 }
 
-// saveFlow stores a flow in its cookie, and reports whether it fits. If the
-// browser has too many others, the oldest are deleted.
+// saveFlow stores a flow in its cookie, and reports whether it fits. If the browser has
+// too many flows, saveFlow deletes the oldest.
 func (s *Service) saveFlow(w http.ResponseWriter, r *http.Request, f *flow) bool {
 	b, err := json.Marshal(f)
 	if err != nil {
@@ -114,45 +114,44 @@ func (s *Service) saveFlow(w http.ResponseWriter, r *http.Request, f *flow) bool
 	return true
 }
 
-// deleteOldestFlows deletes flows of the browser, the oldest first, until
-// there is room for the flow of that id and size. It also deletes cookies that
-// are not flows, or no longer.
+// deleteOldestFlows deletes the oldest flows of the browser until there is room for the
+// flow with that id and size. It also deletes flows that are invalid or expired.
 func (s *Service) deleteOldestFlows(w http.ResponseWriter, r *http.Request, id string, size int) {
-	type other struct {
+	type cookie struct {
 		id      string
 		expires int64
 		size    int
 	}
-	var others []other
+	var cookies []cookie
 	for _, c := range r.Cookies() {
-		o := other{size: len(c.Value)}
-		var ours bool
-		if o.id, ours = strings.CutPrefix(c.Name, s.site.CookieName(flowCookie)); !ours || o.id == id {
+		o := cookie{size: len(c.Value)}
+		var isFlow bool
+		if o.id, isFlow = strings.CutPrefix(c.Name, s.site.CookieName(flowCookie)); !isFlow || o.id == id {
 			continue
 		}
 		if f := s.loadFlow(r, o.id); f != nil {
 			o.expires = f.Expires
 		}
-		others = append(others, o)
+		cookies = append(cookies, o)
 	}
-	slices.Reverse(others) // browsers send the oldest first: among those of one second, the newest comes first now
-	slices.SortStableFunc(others, func(a, b other) int { return cmp.Compare(b.expires, a.expires) })
-	for i, o := range others {
+	slices.Reverse(cookies) // browsers send the oldest first; this puts the newest of one second first
+	slices.SortStableFunc(cookies, func(a, b cookie) int { return cmp.Compare(b.expires, a.expires) })
+	for i, o := range cookies {
 		if size += o.size; o.expires == 0 || i+1 >= maxFlows || size > maxFlowBytes {
 			http.SetCookie(w, s.site.Cookie(flowCookie+o.id, "", 0))
 		}
 	}
 }
 
-// deleteFlow ends a flow in its browser.
+// deleteFlow deletes the cookie of a flow.
 func (s *Service) deleteFlow(w http.ResponseWriter, f *flow) {
 	http.SetCookie(w, s.site.Cookie(flowCookie+f.ID, "", 0))
 }
 
 var flowID = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
-// loadFlow returns the flow of that id, if this is its browser and it has not
-// expired.
+// loadFlow returns the flow with that id. It returns nil if the browser does not have its
+// cookie, or if the flow has expired.
 func (s *Service) loadFlow(r *http.Request, id string) *flow {
 	if !flowID.MatchString(id) {
 		return nil
@@ -165,8 +164,8 @@ func (s *Service) loadFlow(r *http.Request, id string) *flow {
 	return &f
 }
 
-// requestFlow returns the flow that a request names in its query or form. If
-// there is none it shows that to the person and returns nil.
+// requestFlow returns the flow that a request names in its query or form. If there is
+// none, it shows an error page and returns nil.
 func (s *Service) requestFlow(w http.ResponseWriter, r *http.Request) *flow {
 	if f := s.loadFlow(r, input.Field(w, r, "flow")); f != nil {
 		return f
@@ -177,7 +176,7 @@ func (s *Service) requestFlow(w http.ResponseWriter, r *http.Request) *flow {
 	return nil
 }
 
-// withFlow calls next with the flow that a request names.
+// withFlow returns a handler that calls next with the flow that a request names.
 func (s *Service) withFlow(next func(http.ResponseWriter, *http.Request, *flow) error) http.HandlerFunc {
 	return s.site.Handle(func(w http.ResponseWriter, r *http.Request) error {
 		if f := s.requestFlow(w, r); f != nil {
@@ -187,8 +186,8 @@ func (s *Service) withFlow(next func(http.ResponseWriter, *http.Request, *flow) 
 	})
 }
 
-// welcome returns the address of the page for whoever has joined a group in this
-// flow, or "".
+// welcome returns the address of the welcome page of the group that the person has
+// joined in this flow, or "".
 func (f *flow) welcome() string {
 	if f.Joined == "" {
 		return ""
@@ -196,7 +195,7 @@ func (f *flow) welcome() string {
 	return "/account/welcome?group=" + url.QueryEscape(string(f.Joined))
 }
 
-// show shows a page of f, or of no flow if f is nil. It returns nil, as site.Show does.
+// show shows a page of the flow f, which may be nil. It returns nil, as site.Show does.
 func (s *Service) show(w http.ResponseWriter, r *http.Request, status int, name string, f *flow, p site.Page) error {
 	if f != nil {
 		frame := p.PageFrame()
@@ -208,4 +207,4 @@ func (s *Service) show(w http.ResponseWriter, r *http.Request, status int, name 
 	return s.site.Show(w, r, status, name, p)
 }
 
-const cannotBegin = "This sign-in cannot begin"
+const cannotBegin = "This sign-in cannot begin" // title of error pages

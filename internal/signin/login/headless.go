@@ -19,11 +19,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
 )
 
-const headlessLife = 5 * time.Minute
+const headlessLife = 5 * time.Minute // time in which the program must fetch its tokens
 
-// headless is the result of a sign-in for a program that has shown a public
-// key. It is encrypted for that key, so knowing the code is not enough to read
-// it.
+// headless is the stored result of a sign-in for a program that has shown a public key. Its
+// tokens are encrypted for that key, so that the code alone is not enough to read them.
 type headless struct {
 	Key     string `json:"key,omitempty"` // our ephemeral public key, in base64url
 	Token   []byte `json:"token,omitempty"`
@@ -54,24 +53,24 @@ func (s *Service) storeHeadless(ctx context.Context, f *flow, h headless) error 
 	return s.accounts.PutHandoff(ctx, signindb.Digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife))
 }
 
-// encryptFor encrypts tokens for the holder of an X25519 key, with AES-256-GCM
-// under the shared secret. The nonce precedes each ciphertext.
+// encryptFor encrypts tokens for the owner of an X25519 key. It uses AES-256-GCM with the
+// shared secret as the key. The nonce precedes each ciphertext. code is the public key.
 func encryptFor(code, token, refresh string) (h headless, _ error) {
 	b, err := base64.RawURLEncoding.DecodeString(code)
 	if err != nil {
 		return h, fault.Field("headless_code", "is not a key")
 	}
-	theirs, err := ecdh.X25519().NewPublicKey(b)
+	public, err := ecdh.X25519().NewPublicKey(b)
 	if err != nil {
 		return h, fault.Field("headless_code", "is not a key")
 	}
-	ours, err := ecdh.X25519().GenerateKey(rand.Reader)
+	ephemeral, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
 		return h, err
 	}
-	secret, err := ours.ECDH(theirs)
-	if err != nil { // a key of low order, whose shared secret everybody knows
-		return h, fault.Field("headless_code", "is not a key that anything can be encrypted for")
+	secret, err := ephemeral.ECDH(public)
+	if err != nil { // a key of low order, whose shared secret is known to everybody
+		return h, fault.Field("headless_code", "is not a key that can be used for encryption")
 	}
 	block, err := aes.NewCipher(secret)
 	if err != nil {
@@ -81,7 +80,7 @@ func encryptFor(code, token, refresh string) (h headless, _ error) {
 	if err != nil {
 		return h, err
 	}
-	h.Key = base64.RawURLEncoding.EncodeToString(ours.PublicKey().Bytes())
+	h.Key = base64.RawURLEncoding.EncodeToString(ephemeral.PublicKey().Bytes())
 	h.Token = gcm.Seal(nil, nil, []byte(token), nil)
 	if refresh != "" {
 		h.Refresh = gcm.Seal(nil, nil, []byte(refresh), nil)
@@ -94,12 +93,12 @@ func encryptFor(code, token, refresh string) (h headless, _ error) {
 type HeadlessSession struct {
 	PublicKey    []byte // in base64url
 	Token        []byte // encrypted
-	RefreshToken []byte // encrypted; empty if none was requested
+	RefreshToken []byte // encrypted; empty if no refresh token was requested
 }
 
-// Headless returns the result of a sign-in for the public key of a program. It
-// returns fault.InvalidArgument if code is not a key, fault.NotFound while
-// nobody has signed in, and fault.PermissionDenied if the person refused.
+// Headless returns the result of a sign-in for a program. code is the public key of the
+// program. Headless returns fault.InvalidArgument if code is not a key, fault.NotFound while
+// nobody has signed in, and fault.PermissionDenied if the person has refused.
 func (s *Service) Headless(ctx context.Context, code string) (HeadlessSession, error) {
 	if b, err := base64.RawURLEncoding.DecodeString(code); err != nil || len(b) != 32 {
 		return HeadlessSession{}, fault.Field("code", "must be an X25519 public key in unpadded base64url")
@@ -119,8 +118,8 @@ func (s *Service) Headless(ctx context.Context, code string) (HeadlessSession, e
 	return HeadlessSession{[]byte(h.Key), h.Token, h.Refresh}, nil
 }
 
-// checkCode returns a short form of the public key of a headless program,
-// which the person compares with their terminal.
+// checkCode returns a short form of the public key of a headless program. The person compares
+// it with the code in their terminal.
 func checkCode(headless string) string {
 	sum := sha256.Sum256([]byte(headless))
 	text := base32.StdEncoding.EncodeToString(sum[:5])

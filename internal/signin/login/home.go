@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// Home serves the page at the root: what this is, and where to go from here.
+// Home serves the start page at the root of the server.
 func (s *Service) Home() http.Handler {
 	return s.site.WithActor(s.site.Handle(func(w http.ResponseWriter, r *http.Request) error {
 		setUp, err := s.store.HasOrganizations(r.Context())
@@ -25,5 +25,5 @@ func (s *Service) Home() http.Handler {
 	}))
 }
 
-// Missing serves the page for an address at which there is nothing.
+// Missing serves addresses that do not exist.
 func (s *Service) Missing() http.Handler { return s.site.Missing() }

@@ -12,15 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// An Invite describes what somebody was invited to.
+// An Invite describes an invite for the pages.
 type Invite struct {
 	Organization, Group, Role, Email string
-	May                              string // what the role allows, in words
+	May                              string // permissions of the role, in words
 
 	root resource.UID // the organization
 }
 
-// readInvite decodes the code of an invite, which package iam encodes.
+// readInvite decodes the code of an invite. Package iam encodes it. readInvite returns
+// fault.FailedPrecondition if the code is malformed.
 func readInvite(code string) (p resource.Presented, _ error) {
 	bad := fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
 	if len(code) > 1024 {
@@ -45,7 +46,8 @@ func readInvite(code string) (p resource.Presented, _ error) {
 	return p, nil
 }
 
-// inviteOf describes the invite of a flow, and selects its organization.
+// inviteOf describes the invite of a flow, and selects its organization in the flow. It
+// returns nil if the flow has no invite.
 func (s *Service) inviteOf(r *http.Request, f *flow) (*Invite, error) {
 	if f.Invite == "" {
 		return nil, nil
@@ -67,18 +69,19 @@ func (s *Service) inviteOf(r *http.Request, f *flow) (*Invite, error) {
 	return &Invite{org.Label(), group.Label(), i.RoleInfo.Name, i.Email, i.RoleInfo.Description, org.UID}, err
 }
 
-// requireInvite is inviteOf for a flow that must have an invite.
+// requireInvite is inviteOf for a flow that must have an invite. Without one it returns
+// fault.PermissionDenied.
 func (s *Service) requireInvite(r *http.Request, f *flow) (*Invite, error) {
 	invite, err := s.inviteOf(r, f)
 	if err == nil && invite == nil {
-		err = fault.New(fault.PermissionDenied, "Permission denied: an account is made with an invite")
+		err = fault.New(fault.PermissionDenied, "Permission denied: you need an invite to create an account")
 	}
 	return invite, err
 }
 
-// joinGroup returns the group that somebody signs in for: that of their
-// invite, or the organization they chose. The providers of that group and of
-// those above it can be used.
+// joinGroup returns the group for which a person signs in. It is the group of the invite
+// or the chosen organization. The person can use the providers of this group and of its
+// parent groups.
 func (f *flow) joinGroup() resource.UID {
 	if p, err := readInvite(f.Invite); err == nil && p.UID.Root() == f.Organization {
 		return p.UID.Parent()

@@ -28,7 +28,8 @@ func (s *Service) joinPage(w http.ResponseWriter, r *http.Request, status int, f
 	return s.show(w, r, status, "join", f, p)
 }
 
-// join creates an account for a person with an invite, and signs them in.
+// join creates an account for a person with an invite, and signs them in. If the invite
+// does not admit the person, it deletes the account.
 func (s *Service) join(w http.ResponseWriter, r *http.Request, f *flow) error {
 	invite, err := s.requireInvite(r, f)
 	if err != nil {
@@ -49,7 +50,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request, f *flow) error {
 		admitted, err := s.finishSignIn(w, r, f, arrival, "")
 		if !admitted { // the invite did not admit the person
 			if err := s.people.DeleteAccount(r.Context(), a.UID); err != nil {
-				s.log.WarnContext(r.Context(), "an account without an invite is left", "account", a.UID, "err", err)
+				s.log.WarnContext(r.Context(), "delete an account whose invite was refused", "account", a.UID, "err", err)
 			}
 		}
 		return err
@@ -58,14 +59,14 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request, f *flow) error {
 	p := &joinPage{Email: a.Email, Name: a.Name}
 	p.SetError(reported)
 	if reported.Code == fault.AlreadyExists {
-		p.Problem = "There is an account of this e-mail address in the organization already. " +
+		p.Problem = "The organization already has an account with this e-mail address. " +
 			"Sign in with it to accept the invite."
 	}
 	return s.joinPage(w, r, reported.Code.HTTPStatus(), f, p)
 }
 
-// beginJoin handles the link of an invite. It moves the code from the address
-// into the cookie, so that the code does not stay in the browser's history.
+// beginJoin handles the link of an invite. It moves the code from the address into the
+// cookie, so that the code does not stay in the history of the browser.
 func (s *Service) beginJoin(w http.ResponseWriter, r *http.Request) error {
 	f := &flow{Purpose: forBrowser, Invite: r.URL.Query().Get("code")}
 	if _, err := s.inviteOf(r, f); err != nil {

@@ -14,22 +14,22 @@ const (
 	knownCookie      = "hf_known"
 	sealedKnown      = "known browser"
 	knownLife        = 180 * 24 * time.Hour
-	maxKnownAccounts = 4 // accounts that a browser remembers; more people seldom share one
+	maxKnownAccounts = 4 // known accounts per browser; seldom do more people share a browser
 )
 
-// A knownAccount is an account that a browser has signed in to, stored in a
-// sealed cookie. It proves nothing else. It gives the browser some attempts of
-// its own at the account, so that the guesses of others do not lock its owner
-// out.
+// A knownAccount is an account to which a browser has signed in. It is stored in a
+// sealed cookie. It does not authenticate anybody. It gives the browser additional
+// attempts at the account, so that the guesses of an attacker do not lock out the
+// owner.
 type knownAccount struct {
 	Account resource.UID `json:"account"`
-	ID      string       `json:"id"`    // attempts are counted by this id
-	Expires int64        `json:"until"` // in seconds
+	ID      string       `json:"id"`    // key of the counter of attempts
+	Expires int64        `json:"until"` // Unix time in seconds
 
-	account resource.Account // set by knownFor
+	account resource.Account // the stored account; set by knownFor
 }
 
-// idsOf returns the ids of known accounts, as site.AcquireAttempt takes them.
+// idsOf returns the ids of known accounts for site.AcquireAttempt.
 func idsOf(known []knownAccount) (ids []string) {
 	for _, k := range known {
 		ids = append(ids, k.ID)
@@ -37,29 +37,28 @@ func idsOf(known []knownAccount) (ids []string) {
 	return ids
 }
 
-// knownAccounts returns the accounts that the browser of a request has signed
-// in to.
-func (s *Service) knownAccounts(r *http.Request) (all []knownAccount) {
+// knownAccounts returns the accounts to which the browser of a request has signed in.
+func (s *Service) knownAccounts(r *http.Request) (known []knownAccount) {
 	b, ok := s.site.OpenCookie(r, knownCookie, sealedKnown)
-	if !ok || json.Unmarshal(b, &all) != nil {
+	if !ok || json.Unmarshal(b, &known) != nil {
 		return nil
 	}
-	return slices.DeleteFunc(all, func(k knownAccount) bool { return s.cfg.Now().Unix() >= k.Expires })
+	return slices.DeleteFunc(known, func(k knownAccount) bool { return s.cfg.Now().Unix() >= k.Expires })
 }
 
-// knownTo returns the browser's entry for an account, if there is one.
+// knownTo returns the entry of the browser for an account, or nothing.
 func (s *Service) knownTo(r *http.Request, account resource.UID) []knownAccount {
 	return slices.DeleteFunc(s.knownAccounts(r), func(k knownAccount) bool { return k.Account != account })
 }
 
-// rememberBrowser adds an account that the browser has signed in to. Entries
-// for other accounts stay as they are, so that signing in to one account gives
-// no new attempts at another.
+// rememberBrowser adds an account to the known accounts of the browser. It does not
+// change the entries of other accounts, so that signing in to one account gives no new
+// attempts at another.
 func (s *Service) rememberBrowser(w http.ResponseWriter, r *http.Request, account resource.UID) {
-	others := slices.DeleteFunc(s.knownAccounts(r), func(k knownAccount) bool { return k.Account == account })
+	older := slices.DeleteFunc(s.knownAccounts(r), func(k knownAccount) bool { return k.Account == account })
 	newest := knownAccount{Account: account, ID: rand.Text(), Expires: s.cfg.Now().Add(knownLife).Unix()}
-	all := append([]knownAccount{newest}, others...)
-	b, err := json.Marshal(all[:min(len(all), maxKnownAccounts)])
+	known := append([]knownAccount{newest}, older...)
+	b, err := json.Marshal(known[:min(len(known), maxKnownAccounts)])
 	if err != nil {
 		return // impossible, and the cookie is optional
 	}

@@ -15,16 +15,17 @@ const (
 	sealedProvider = "last provider"
 )
 
-// A lastProvider is the provider that a browser was last used to sign in with. It
-// is stored in a sealed cookie, proves nothing, and nobody can write one to learn
-// what a provider is called.
+// A lastProvider is the provider of the last sign-in in a browser. It is stored in a cookie and
+// authenticates nobody. The cookie is sealed, so that nobody can learn the name of a
+// provider by writing one.
 type lastProvider struct {
 	Provider resource.UID `json:"provider"`
-	Expires  int64        `json:"until"` // in seconds
+	Expires  int64        `json:"until"` // Unix time in seconds
 }
 
-// rememberProvider has the browser offer a provider first from now on; "" has it
-// forget the one before, because the person has come another way.
+// rememberProvider stores the provider of a sign-in in the browser, so that the sign-in page
+// offers it first. The provider "" deletes the stored one, because the person has signed in
+// without a provider.
 func (s *Service) rememberProvider(w http.ResponseWriter, provider resource.UID) {
 	if provider == "" {
 		http.SetCookie(w, s.site.Cookie(providerCookie, "", 0))
@@ -37,8 +38,8 @@ func (s *Service) rememberProvider(w http.ResponseWriter, provider resource.UID)
 	http.SetCookie(w, s.site.SealedCookie(providerCookie, sealedProvider, b, knownLife))
 }
 
-// offerLastProvider puts the provider that the browser was last used with before
-// all others, if it can still be used here.
+// offerLastProvider moves the last provider of the browser to the start of the list, if it can
+// still be used.
 func (s *Service) offerLastProvider(r *http.Request, f *flow, p *signInPage) error {
 	var last lastProvider
 	b, ok := s.site.OpenCookie(r, providerCookie, sealedProvider)

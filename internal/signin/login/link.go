@@ -18,8 +18,8 @@ const linkCookie = "hf_link"
 
 var linkCode = regexp.MustCompile(`^[A-Z2-7]{52}$`) // two ids
 
-// showLink handles a one-time link. It moves the code from the address into a
-// cookie, so that the code does not stay in the browser's history.
+// showLink handles a one-time link. It moves the code from the address into a cookie, so that
+// the code does not stay in the history of the browser.
 func (s *Service) showLink(w http.ResponseWriter, r *http.Request) error {
 	if code := r.URL.Query().Get("code"); code != "" {
 		if !linkCode.MatchString(code) {
@@ -35,18 +35,18 @@ func (s *Service) showLink(w http.ResponseWriter, r *http.Request) error {
 	return s.linkPage(w, r, http.StatusOK, a, nil)
 }
 
-// linkError returns an error of a one-time link.
+// linkError returns err with the title for one-time links.
 func linkError(err error) error { return site.Titled("This link cannot be followed", err) }
 
-// linked returns the account whose link the browser has followed.
+// linked returns the account whose one-time link the browser has opened.
 func (s *Service) linked(r *http.Request) (a resource.Account, _ error) {
 	c, err := r.Cookie(s.site.CookieName(linkCookie))
 	if err == nil {
 		a, err = s.accounts.AccountLinked(r.Context(), signindb.Digest("link "+c.Value))
 	}
 	if errors.Is(err, http.ErrNoCookie) || errors.Is(err, fault.NotFound) {
-		return a, site.Titled("This link is not good", fault.New(fault.NotFound, "Not found: it was used, has expired, "+
-			"or another has taken its place. Ask an administrator for a new one"))
+		return a, site.Titled("This link is not valid", fault.New(fault.NotFound, "Not found: it was used, has expired, "+
+			"or was replaced by a newer one. Ask an administrator for a new link"))
 	}
 	if err == nil {
 		err = s.admin.CheckLinkMaker(r.Context(), a)
@@ -68,8 +68,8 @@ func (s *Service) linkPage(w http.ResponseWriter, r *http.Request, status int, a
 	return s.show(w, r, status, "link", nil, p)
 }
 
-// followLink sets the password of the account whose link the browser has
-// followed, and signs in, with the second factor if the account still has one.
+// followLink sets the password of the account whose one-time link the browser has opened, and
+// signs in. It asks for the second factor if the account still has one.
 func (s *Service) followLink(w http.ResponseWriter, r *http.Request) error {
 	a, err := s.linked(r)
 	if err != nil {

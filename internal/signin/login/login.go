@@ -1,10 +1,10 @@
-// Package login signs people in, with the provider of their organization or
-// with an account here. It serves the sign-in and account pages, and delivers
-// tokens to the program that a person has signed in for.
+// Package login signs people in with an identity provider of their organization or
+// with a local account. It serves the sign-in pages, and delivers tokens to the
+// program for which a person has signed in.
 //
-// The state of a sign-in is kept in a sealed cookie of the browser (flow.go),
-// so that nobody who has not proved anything makes the service store
-// something. What must happen only once is recorded in the store.
+// The state of a sign-in, the flow, is stored in a sealed cookie of the browser
+// (flow.go). Therefore strangers cannot fill the database. The store records only
+// steps that must not happen twice.
 package login
 
 import (
@@ -35,21 +35,21 @@ import (
 
 // Config configures a Service.
 type Config struct {
-	Issuer      string        // our own address, and the base of the pages
+	Issuer      string        // our own address, and the base address of the pages
 	BaseURL     string        // address of the API, the default audience of tokens
 	Key         secret.Key    // seals cookies and secrets
-	Client      *http.Client  // for providers, whose addresses others choose
+	Client      *http.Client  // client for identity providers, whose addresses tenants choose
 	SessionIdle time.Duration // life of an unused browser session; 0 is 7 days
 	SessionLife time.Duration // longest life of a session; 0 is 30 days
-	PollEvery   time.Duration // how often a device may poll; 0 is 5 seconds
+	PollEvery   time.Duration // shortest interval between two polls of a device; 0 is 5 seconds
 	Mail        *mail.Queue   // nil sends no messages
 	Metrics     metric.Metrics
-	Refusals    *denials.Recorder // nil records none
+	Refusals    *denials.Recorder // nil records no refusals
 	Log         *slog.Logger
 	Now         func() time.Time // nil is time.Now
 }
 
-// A Service signs people in.
+// A Service signs people in. It is safe for concurrent use.
 type Service struct {
 	site      *site.Site
 	store     *iamdb.Store
@@ -64,7 +64,7 @@ type Service struct {
 	hashes    *password.Hasher
 	cfg       Config
 	log       *slog.Logger
-	tried     *lru.Cache[triedKey, []target] // accounts that an e-mail address was tried with
+	tried     *lru.Cache[triedKey, []target] // accounts with which an e-mail address was tried
 }
 
 // New returns a service. s issues its sessions and tokens, and admin creates
@@ -101,5 +101,5 @@ func New(
 	return l, nil
 }
 
-// now returns the time in the precision of the store.
+// now returns the current time in the precision of the store.
 func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }

@@ -16,42 +16,42 @@ import (
 const (
 	deviceCookie = "hf_device"
 	sealedDevice = "device"
-	maxPeople    = 8 // that a browser remembers
+	maxPeople    = 8 // people that a browser remembers
 )
 
-// peopleOf returns digests of the people who have signed in with the browser of a
-// request, the latest first. The cookie gives no access: it only says for whom
-// the browser is not a new device.
-func (s *Service) peopleOf(r *http.Request) (all []string) {
-	if b, ok := s.site.OpenCookie(r, deviceCookie, sealedDevice); !ok || json.Unmarshal(b, &all) != nil {
+// peopleOf returns digests of the people who have signed in with the browser of a request,
+// the latest first. The cookie gives no access. It only shows for whom the browser is not a
+// new device.
+func (s *Service) peopleOf(r *http.Request) (people []string) {
+	if b, ok := s.site.OpenCookie(r, deviceCookie, sealedDevice); !ok || json.Unmarshal(b, &people) != nil {
 		return nil
 	}
-	return all
+	return people
 }
 
 func personDigest(identity resource.UID) string {
 	return base64.RawURLEncoding.EncodeToString(signindb.Digest("device " + string(identity))[:12])
 }
 
-// rememberDevice records in a browser that somebody has signed in with it. Without
-// mail nobody asks for that.
+// rememberDevice records in the browser that a person has signed in with it. It does nothing if
+// the server sends no mail, because only mailNewDevice uses the record.
 func (s *Service) rememberDevice(w http.ResponseWriter, r *http.Request, identity resource.UID) {
 	if s.cfg.Mail == nil {
 		return
 	}
 	me := personDigest(identity)
-	all := append([]string{me}, slices.DeleteFunc(s.peopleOf(r), func(p string) bool { return p == me })...)
-	b, err := json.Marshal(all[:min(len(all), maxPeople)])
+	people := append([]string{me}, slices.DeleteFunc(s.peopleOf(r), func(p string) bool { return p == me })...)
+	b, err := json.Marshal(people[:min(len(people), maxPeople)])
 	if err != nil {
 		return // impossible, and the cookie is optional
 	}
 	http.SetCookie(w, s.site.SealedCookie(deviceCookie, sealedDevice, b, knownLife))
 }
 
-// mailNewDevice returns what adds the message to the transaction of a sign-in that
-// tells a person of it, if they have not used the browser before. It is for the
-// address of their account, or the one that their provider has verified. Somebody
-// who has just been registered is not told.
+// mailNewDevice returns the changes that queue a message about a sign-in with a new browser,
+// for the transaction of the sign-in. It returns nothing if the person has used the browser
+// before or was just registered. The message goes to the e-mail address of the account, or to
+// the address that the provider has verified.
 func (s *Service) mailNewDevice(
 	r *http.Request, f *flow, arrival resource.SignIn, n resource.Session, landing resource.SignInResult,
 ) ([]func(*store.Tx) error, error) {

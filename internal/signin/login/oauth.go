@@ -25,7 +25,7 @@ func (e *oauthError) Error() string { return e.text }
 
 func badRequest(code, text string) error { return &oauthError{http.StatusBadRequest, code, text} }
 
-// handleOAuth serves an OAuth endpoint for programs: the answer of h, or its
+// handleOAuth returns a handler for an OAuth endpoint. It writes the result of h, or its
 // error.
 func (s *Service) handleOAuth(h func(http.ResponseWriter, *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +45,7 @@ func (s *Service) handleOAuth(h func(http.ResponseWriter, *http.Request) (any, e
 	}
 }
 
-// toOAuth returns the response for an error.
+// toOAuth converts an error to an OAuth error.
 func (s *Service) toOAuth(r *http.Request, err error) *oauthError {
 	if e, ok := errors.AsType[*oauthError](err); ok {
 		return e
@@ -60,13 +60,14 @@ func (s *Service) toOAuth(r *http.Request, err error) *oauthError {
 	return &oauthError{f.Code.HTTPStatus(), "server_error", f.Message}
 }
 
-// replayWatched is how long a second use of an authorization code is noticed.
+// replayWatched is the time for which a second use of an authorization code is detected.
 const replayWatched = time.Hour
 
+// deviceGrant is the grant type of RFC 8628.
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// tokenEndpoint is the token endpoint of OAuth: it exchanges an authorization
-// code, a device code or a refresh token.
+// tokenEndpoint is the OAuth token endpoint. It exchanges an authorization code, a device
+// code or a refresh token for tokens.
 func (s *Service) tokenEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
 	var access sts.Token
 	var refresh string
@@ -91,14 +92,13 @@ func (s *Service) tokenEndpoint(w http.ResponseWriter, r *http.Request) (any, er
 	return answer, err
 }
 
-// redeemCode returns the tokens stored for an authorization code to the client
-// that proves with its verifier that it asked for them. Using a code again
-// ends the session that it started, because one of the two users has stolen
-// it.
+// redeemCode returns the tokens for an authorization code. The client must prove with its
+// PKCE verifier that it has requested them. Using a code again ends the session of the
+// tokens, because one of the two users has stolen the code.
 func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) (access sts.Token, refresh string, _ error) {
 	ctx := r.Context()
 	code := input.Field(w, r, "code")
-	bad := badRequest("invalid_grant", "the code is not good, was used before, or is not of this client")
+	bad := badRequest("invalid_grant", "the code is not valid, was used before, or belongs to another client")
 	sealed, err := s.accounts.ConsumeHandoff(ctx, signindb.Digest("code "+code))
 	if errors.Is(err, fault.NotFound) {
 		if old, err := s.accounts.Handoff(ctx, signindb.Digest("used "+code)); err == nil {
@@ -125,14 +125,14 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) (access sts
 	return out.Token, out.Refresh, nil
 }
 
-// endSession ends a session whose tokens somebody may have stolen.
+// endSession ends a session whose tokens may have been stolen.
 func (s *Service) endSession(r *http.Request, id string) {
 	if _, err := s.store.EndSession(r.Context(), id); err != nil {
 		s.site.LogError(r, err)
 	}
 }
 
-// refresh returns tokens for a refresh token.
+// refresh exchanges a refresh token for tokens.
 func (s *Service) refresh(w http.ResponseWriter, r *http.Request) (access sts.Token, refresh string, _ error) {
 	params := s.tokenParams(&flow{})
 	if aud := input.Field(w, r, "audience"); aud != "" {

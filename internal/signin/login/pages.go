@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// A Choice is a provider or an account that a person can continue with.
+// A Choice is a provider or an account that a person can choose.
 type Choice struct{ UID, Name, Organization string }
 
 // The data of the pages, by the name of their HTML file.
@@ -17,21 +17,21 @@ type (
 		Providers             []Choice
 		Local, Passkeys       bool
 		Email                 string
-		Asked                 string // the organization that was asked for, if there is none
+		Asked                 string // name that was typed, if there is no organization with this name
 		Invite                *Invite
 		CanJoin               bool
-		Again                 bool // they are signed in, and asked again
+		Again                 bool // the person is signed in and must sign in again
 	}
 	homePage struct {
 		site.Frame
-		Name    string // of who is signed in
+		Name    string // name of the person who is signed in, or ""
 		BaseURL string
-		SetUp   bool // there is an organization
+		SetUp   bool // whether there is an organization
 	}
 	choosePage struct {
 		site.Frame
 		Email    string
-		Accounts []Choice // accounts and their organizations
+		Accounts []Choice // accounts with the right password
 	}
 	factorPage struct {
 		site.Frame
@@ -48,10 +48,10 @@ type (
 	confirmPage struct {
 		site.Frame
 		Purpose, Name, Email, Code string
-		Organization               string    // organization of the account, if it is kept here
+		Organization               string    // organization of the local account, or ""
 		Client, Agent, Address     string    // the requesting program, as it describes itself, and its address
-		Asked                      time.Time // when it asked
-		May, For                   string    // what its token would allow, and for how long
+		Asked                      time.Time // time of the request
+		May, For                   string    // permissions and life of its token, in words
 		Since                      time.Time // start of the session
 		Invite                     *Invite
 	}

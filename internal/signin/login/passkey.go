@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// scriptFlow returns the flow that a site.ScriptRequest names.
+// scriptFlow returns the flow that a script request names.
 func (s *Service) scriptFlow(r *http.Request, in site.ScriptRequest) (*flow, error) {
 	f := s.loadFlow(r, in.Flow)
 	if f == nil {
@@ -23,37 +23,37 @@ func (s *Service) scriptFlow(r *http.Request, in site.ScriptRequest) (*flow, err
 	return f, nil
 }
 
-// passkeyStart begins a WebAuthn authentication ceremony: with a passkey of
-// the account whose password was right, or with any.
+// passkeyStart begins a WebAuthn authentication ceremony. If a password was right, the
+// passkey must belong to its account. Otherwise any passkey is accepted.
 func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request, in site.ScriptRequest) (any, error) {
 	f, err := s.scriptFlow(r, in)
 	if err != nil {
 		return nil, err
 	}
-	var of *resource.Account
+	var owner *resource.Account
 	if f.Account != "" {
 		var a resource.Account
 		a, err = s.accounts.Account(r.Context(), f.Account)
-		of = &a
+		owner = &a
 	}
 	var options factor.Options
 	if err == nil {
-		options, f.WebAuthn, err = s.factors.BeginLogin(of)
+		options, f.WebAuthn, err = s.factors.BeginLogin(owner)
 	}
 	if err != nil {
-		return nil, site.ScriptFailure(http.StatusInternalServerError, "The passkey cannot be asked now.", err)
+		return nil, site.ScriptFailure(http.StatusInternalServerError, "The passkey cannot be used now.", err)
 	}
 	s.saveFlow(w, r, f)
 	return options, nil
 }
 
-// passkey finishes an authentication ceremony and signs in.
+// passkey finishes a WebAuthn authentication ceremony and signs in.
 func (s *Service) passkey(w http.ResponseWriter, r *http.Request, in site.ScriptRequest) (any, error) {
 	f, err := s.scriptFlow(r, in)
 	if err != nil {
 		return nil, err
 	}
-	key := "passkeys " + input.Network(r) // separate from passwords, whose guesses must not delay passkeys
+	key := "passkeys " + input.Network(r) // separate from the counters of passwords, because wrong passwords must not delay passkeys
 	if wait := s.site.Acquire(key, site.PerAddress); wait > 0 {
 		s.site.Refuse(r, site.RefusalAt(resource.Account{}, resource.ByPasskey, resource.RefusedLimit))
 		site.RetryAfter(w, wait)
@@ -78,7 +78,7 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request, in site.Script
 	} else {
 		f.Method = resource.ByPasskey
 	}
-	answer := &headerRecorder{header: w.Header()} // the script navigates to where a form would be redirected
+	answer := &headerRecorder{header: w.Header()} // the script follows the redirect
 	err = s.finishLocalSignIn(answer, r, f, a)
 	if err != nil || answer.status != http.StatusSeeOther {
 		return nil, site.ScriptFailure(http.StatusForbidden, "You were not signed in. Try another way.", err)

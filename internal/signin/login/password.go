@@ -13,10 +13,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// wrongPassword is shown whether or not there is such an account.
+// wrongPassword is the message for a wrong password. It is the same if there is no such
+// account.
 const wrongPassword = "The e-mail address or the password is wrong."
 
-// password accepts an e-mail address and a password.
+// password checks an e-mail address and a password.
 func (s *Service) password(w http.ResponseWriter, r *http.Request, f *flow) error {
 	email := resource.NormalEmail(input.Field(w, r, "email"))
 	refuse := func(status int, problem string) error {
@@ -61,11 +62,12 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request, f *flow) erro
 	return s.continueAfterPassword(w, r, f, proofFor(fits[0]))
 }
 
-// continueAfterPassword continues with the account whose password was right.
+// continueAfterPassword continues the sign-in to the account whose password was right. It
+// returns fault.PermissionDenied if the password was changed since.
 func (s *Service) continueAfterPassword(w http.ResponseWriter, r *http.Request, f *flow, h passwordProof) error {
 	a, err := s.accounts.Account(r.Context(), h.Account)
 	if err == nil && proofFor(a) != h {
-		err = fault.New(fault.PermissionDenied, "Permission denied: the password has changed in the meantime")
+		err = fault.New(fault.PermissionDenied, "Permission denied: the password was changed during the sign-in")
 	}
 	if err != nil {
 		return err
@@ -74,8 +76,8 @@ func (s *Service) continueAfterPassword(w http.ResponseWriter, r *http.Request, 
 	return s.askSecondFactor(w, r, f, a)
 }
 
-// askSecondFactor asks for the second factor of an account whose password was
-// right, or signs in if it has none.
+// askSecondFactor asks for the second factor of an account whose password was right. If no
+// second factor is required, it signs in.
 func (s *Service) askSecondFactor(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) error {
 	p := s.factorPage(a)
 	if !p.TOTP && (!p.Passkey || a.PasswordAlone) {
@@ -86,8 +88,8 @@ func (s *Service) askSecondFactor(w http.ResponseWriter, r *http.Request, f *flo
 	return s.show(w, r, http.StatusOK, "factor", f, p)
 }
 
-// showAccountChoice asks which of several accounts with the same password is
-// meant.
+// showAccountChoice asks the person to choose one of several accounts with the same
+// password.
 func (s *Service) showAccountChoice(w http.ResponseWriter, r *http.Request, f *flow, fits []resource.Account) error {
 	p := &choosePage{Email: fits[0].Email}
 	f.Account, f.Proofs = "", nil
@@ -121,36 +123,39 @@ func (s *Service) factorPage(a resource.Account) *factorPage {
 	}
 }
 
-// credentials are what somebody without a passkey signs in with.
+// credentials are the input of a sign-in with a password.
 type credentials struct {
-	Organization    resource.UID // that the person has named, or ""
+	Organization    resource.UID // organization that the person has named, or ""
 	Email, Password string
-	Known           []knownAccount // accounts of that address that the browser has signed in to
-	OnlyKnown       bool           // no other account may be tried
+	Known           []knownAccount // accounts with that address to which the browser has signed in
+	OnlyKnown       bool           // only the known accounts may be tried
 }
 
-// maxAccountsTried is the number of accounts that a password is compared with;
-// always as many, so that timing reveals nothing.
+// maxAccountsTried is the number of hashes with which a password is compared. It is always
+// the same number, so that the time does not reveal how many accounts there are.
 const maxAccountsTried = 3
 
-// accountsWithPassword returns the accounts that have this e-mail address and
-// password, of the few that it tries: first the one of the organization that
-// was named and those that the browser has signed in to, then the oldest. If
-// one of the first matches, it is the only result. sure reports whether the
-// password was wrong for no account that the result depends on: otherwise
-// somebody with an account of that address could guess at others without
+// accountsWithPassword returns the accounts with this e-mail address and password. It
+// tries at most maxAccountsTried accounts: first the account in the named organization
+// and the known accounts of the browser, which are preferred, and then the oldest
+// accounts. If a preferred account matches, it is the only result.
+//
+// sure reports whether the password was right for all accounts on which the result
+// depends. Only then may the caller release the attempt. Otherwise the owner of one
+// account could guess the passwords of other accounts with the same address without
 // limit.
 //
-// It returns fault.Unauthenticated if none matches. It always compares the
-// password with the same number of hashes, so that it always takes as long.
+// accountsWithPassword returns fault.Unauthenticated if no account matches. It always
+// compares the password with the same number of hashes, so that it always takes the same
+// time.
 func (s *Service) accountsWithPassword(
 	ctx context.Context, in credentials,
 ) (fits []resource.Account, sure bool, _ error) {
-	tried, first, err := s.accountsToTry(ctx, in)
+	tried, preferred, err := s.accountsToTry(ctx, in)
 	if err != nil {
 		return nil, false, err
 	}
-	s.rememberTried(in, tried, first)
+	s.rememberTried(in, tried, preferred)
 	hashes := make([]string, maxAccountsTried)
 	for i, a := range tried {
 		hashes[i] = a.Password
@@ -167,7 +172,7 @@ func (s *Service) accountsWithPassword(
 		if err != nil {
 			return nil, false, err
 		}
-		if allowed && i < first {
+		if allowed && i < preferred {
 			return []resource.Account{a}, i == 0, nil
 		}
 		if allowed {
@@ -180,18 +185,20 @@ func (s *Service) accountsWithPassword(
 	return fits, len(fits) == len(tried), nil
 }
 
-// accountsToTry returns the accounts that a password is compared with, at most
-// maxAccountsTried. The first of them belong to the named organization, or the
-// browser has signed in to them.
-func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []resource.Account, first int, _ error) {
+// accountsToTry returns the accounts with which a password is compared, at most
+// maxAccountsTried. preferred is the number of accounts at the start of the list that are
+// in the named organization or known to the browser.
+func (s *Service) accountsToTry(
+	ctx context.Context, in credentials,
+) (tried []resource.Account, preferred int, _ error) {
 	found, err := s.accounts.AccountsToTry(ctx, in.Organization, in.Email, maxAccountsTried)
 	if err != nil {
 		return nil, 0, err
 	}
 	add := func(a resource.Account) {
-		same := func(b resource.Account) bool { return b.UID == a.UID }
-		if len(all) < maxAccountsTried && !slices.ContainsFunc(all, same) {
-			all = append(all, a)
+		isA := func(b resource.Account) bool { return b.UID == a.UID }
+		if len(tried) < maxAccountsTried && !slices.ContainsFunc(tried, isA) {
+			tried = append(tried, a)
 		}
 	}
 	if !in.OnlyKnown && len(found) > 0 && found[0].UID.Root() == in.Organization {
@@ -202,37 +209,36 @@ func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []reso
 			add(k.account)
 		}
 	}
-	first = len(all)
+	preferred = len(tried)
 	for _, a := range found {
 		if !in.OnlyKnown {
 			add(a)
 		}
 	}
-	return all, first, nil
+	return tried, preferred, nil
 }
 
-// knownFor returns the accounts of an e-mail address that the browser of a
-// request has signed in to.
-func (s *Service) knownFor(r *http.Request, email string) (all []knownAccount, _ error) {
+// knownFor returns the known accounts of the browser that have an e-mail address.
+func (s *Service) knownFor(r *http.Request, email string) (known []knownAccount, _ error) {
 	for _, k := range s.knownAccounts(r) {
 		var err error
 		if k.account, err = s.accounts.Account(r.Context(), k.Account); err != nil && !errors.Is(err, fault.NotFound) {
 			return nil, err
 		}
 		if err == nil && k.account.Email == email {
-			all = append(all, k)
+			known = append(known, k)
 		}
 	}
-	return all, nil
+	return known, nil
 }
 
-// finishLocalSignIn is finishSignIn for a person with an account here.
+// finishLocalSignIn is finishSignIn for a local account.
 func (s *Service) finishLocalSignIn(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) error {
 	allowed, err := s.people.LocalAllowed(r.Context(), a)
 	if err == nil && !allowed {
 		s.site.Refuse(r, site.RefusalAt(a, f.Method, resource.RefusedAdmit))
 		err = fault.New(fault.PermissionDenied,
-			"Permission denied: the organization of this account has switched passwords off; use its provider")
+			"Permission denied: the organization of this account does not allow local accounts; use its identity provider")
 	}
 	if err != nil {
 		return s.refuse(w, r, f, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// withPerson attributes changes to the person who has just signed in.
+// withPerson returns a context in which changes are attributed to the person of an arrival.
 func (s *Service) withPerson(ctx context.Context, arrival resource.SignIn) (context.Context, error) {
 	uid, err := s.personUID(ctx, arrival)
 	a := resource.ActorFrom(ctx)
@@ -16,7 +16,7 @@ func (s *Service) withPerson(ctx context.Context, arrival resource.SignIn) (cont
 	return resource.WithActor(ctx, a), err
 }
 
-// personUID returns the UID that the person of an arrival has, or will have.
+// personUID returns the UID of the person of an arrival, who may not be registered yet.
 func (s *Service) personUID(ctx context.Context, arrival resource.SignIn) (resource.UID, error) {
 	if arrival.Identity != "" {
 		return arrival.Identity, nil
@@ -24,7 +24,7 @@ func (s *Service) personUID(ctx context.Context, arrival resource.SignIn) (resou
 	return s.store.PersonUID(ctx, arrival.Realm, arrival.Subject)
 }
 
-// homeGroup returns the group that is responsible for a sign-in.
+// homeGroup returns the group whose provider or account was used for a sign-in.
 func homeGroup(arrival resource.SignIn) resource.UID {
 	if arrival.Voucher != "" {
 		return arrival.Voucher.Provider().Parent()
@@ -32,11 +32,12 @@ func homeGroup(arrival resource.SignIn) resource.UID {
 	return arrival.Organization
 }
 
-// arrivalOfSession returns the arrival of a person who has a session.
+// arrivalOfSession returns the arrival of a person with a session. It returns
+// fault.PermissionDenied if the session does not belong to a person.
 func (s *Service) arrivalOfSession(ctx context.Context, n resource.Session) (resource.SignIn, error) {
 	if n.Act == nil || !n.Identity.IsRoot() {
 		return resource.SignIn{}, fault.New(fault.PermissionDenied,
-			"Permission denied: this is not a person who signed in")
+			"Permission denied: this session does not belong to a person who signed in")
 	}
 	if n.Voucher == "" {
 		a, err := s.accounts.AccountOf(ctx, n.Identity)

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// chooseProvider sends the browser to a provider.
+// chooseProvider redirects the browser to the provider that the person has chosen.
 func (s *Service) chooseProvider(w http.ResponseWriter, r *http.Request, f *flow) error {
 	uid, err := resource.ParseUID("provider", input.Field(w, r, "provider"))
 	if err != nil {
@@ -24,13 +24,13 @@ func (s *Service) chooseProvider(w http.ResponseWriter, r *http.Request, f *flow
 	return s.redirectToProvider(w, r, f)
 }
 
-// redirectToProvider sends an authorization request to the provider of the
-// flow, with a state that only this browser has the cookie of, a nonce that
-// the ID token must repeat, and a PKCE challenge that the code is bound to.
+// redirectToProvider redirects the browser to the provider of the flow with an authorization
+// request. The state belongs to the cookie of this browser, the ID token must contain the
+// nonce, and the code is bound to the PKCE challenge.
 func (s *Service) redirectToProvider(w http.ResponseWriter, r *http.Request, f *flow) error {
 	p, err := s.store.Provider(r.Context(), f.Provider)
 	if errors.Is(err, fault.NotFound) || err == nil && p.Disabled && f.Purpose != forTrial {
-		err = fault.New(fault.NotFound, "Not found: there is no such provider, or it is not in use")
+		err = fault.New(fault.NotFound, "Not found: there is no such provider, or it is disabled")
 	}
 	if err != nil {
 		return err
@@ -47,8 +47,8 @@ func (s *Service) redirectToProvider(w http.ResponseWriter, r *http.Request, f *
 	return site.Redirect(w, r, address)
 }
 
-// providerRequest returns what an authorization request of the flow and its
-// response have in common.
+// providerRequest returns the values that the authorization request of the flow and its
+// response share.
 func (f *flow) providerRequest() provider.Request {
 	q := provider.Request{State: f.UpstreamState, Nonce: f.Nonce, Verifier: f.Verifier}
 	if f.Again {
@@ -57,8 +57,8 @@ func (f *flow) providerRequest() provider.Request {
 	return q
 }
 
-// showProviderError shows why a provider cannot be used, beside the other ways
-// to sign in.
+// showProviderError shows the failure of a provider on the sign-in page, so that the person
+// can sign in another way. It returns err itself if err is not a failure of the provider.
 func (s *Service) showProviderError(
 	w http.ResponseWriter, r *http.Request, f *flow, p resource.IdentityProvider, err error,
 ) error {
@@ -67,7 +67,7 @@ func (s *Service) showProviderError(
 		return err
 	}
 	if s.site.MayLog(r) {
-		s.log.WarnContext(r.Context(), "a provider failed",
+		s.log.WarnContext(r.Context(), "identity provider failed",
 			"provider", p.UID, "err", failure.Error(), "cause", failure.Unwrap())
 	}
 	page := &signInPage{}
@@ -80,20 +80,20 @@ func (s *Service) showProviderError(
 	return s.signInPage(w, r, http.StatusBadGateway, f, page)
 }
 
-// callback accepts the authorization response of a provider: once, in the
-// browser that was sent there, and only from that provider.
+// callback handles the authorization response of a provider. It accepts a response once, in the
+// browser that was redirected to the provider, and only from that provider.
 func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	f := s.flowForState(r, q.Get("state"))
-	own := r.PathValue("provider")
-	if f == nil || own != "" && own != provider.LastSegment(f.Provider) {
-		return s.site.Problem(w, r, http.StatusBadRequest, "This answer was not asked for",
+	segment := r.PathValue("provider") // "" at the shared redirect URI
+	if f == nil || segment != "" && segment != provider.LastSegment(f.Provider) {
+		return s.site.Problem(w, r, http.StatusBadRequest, "This response was not requested",
 			"It belongs to another sign-in, to another browser, or came too late. "+
 				"Start again from the program that sent you here.")
 	}
 	first, err := s.accounts.UseOnce(r.Context(), signindb.Digest("leg "+f.UpstreamState), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
-		err = fault.New(fault.PermissionDenied, "Permission denied: this answer of the provider was used before")
+		err = fault.New(fault.PermissionDenied, "Permission denied: this response of the provider was already used")
 	}
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	claims, err := s.providers.Accept(r.Context(), p, f.providerRequest(), q, own != "")
+	claims, err := s.providers.Accept(r.Context(), p, f.providerRequest(), q, segment != "")
 	s.site.Count("provider", err)
 	f.Method = resource.ByProvider
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// flowForState returns the flow whose authorization request had that state.
+// flowForState returns the flow whose authorization request had that state, or nil.
 func (s *Service) flowForState(r *http.Request, state string) *flow {
 	if len(state) != 53 { // two ids and a dot
 		return nil
@@ -130,6 +130,7 @@ func (s *Service) flowForState(r *http.Request, state string) *flow {
 	return f
 }
 
+// arrivalFromClaims returns the arrival of a person with the claims of a provider.
 func arrivalFromClaims(p resource.IdentityProvider, claims *provider.Claims) resource.SignIn {
 	return resource.SignIn{
 		Issuer: p.OIDC.Issuer, Subject: claims.Subject, Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted,

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// Register redeems an invite for the person that a token is about. The token
-// is our own, or was issued for us by another issuer. If identity is not "",
-// it must be that person.
+// Register redeems an invite for the person of a token. The token is one of ours, or another
+// issuer has issued it for us. If identity is not "", it must be the identity of the person,
+// who must be registered.
 func (s *Service) Register(
 	ctx context.Context, bearer, code string, identity resource.UID,
 ) (resource.SignInResult, error) {
@@ -17,7 +17,7 @@ func (s *Service) Register(
 	if err != nil {
 		return resource.SignInResult{}, err
 	}
-	i, err := s.people.InviteFor(ctx, presented) // before the keys of any issuer are fetched
+	i, err := s.people.InviteFor(ctx, presented) // checked before the keys of an issuer are fetched
 	if err != nil {
 		return resource.SignInResult{}, err
 	}
@@ -30,7 +30,7 @@ func (s *Service) Register(
 		return resource.SignInResult{}, err
 	}
 	if identity != "" && identity != uid {
-		return resource.SignInResult{}, fault.Field("identity_id", "is not the identity of the token's person")
+		return resource.SignInResult{}, fault.Field("identity_id", "is not the identity of the person of the token")
 	}
 	arrival.Invite, arrival.Register = &presented, identity == ""
 	if ctx, err = s.withPerson(ctx, arrival); err != nil {
@@ -39,8 +39,8 @@ func (s *Service) Register(
 	return s.people.SignIn(ctx, arrival)
 }
 
-// personFromToken returns the person that a token is about. The providers of a
-// group and of those above it can vouch for them.
+// personFromToken returns the person of a token. The providers of the group and of its parent
+// groups can vouch for the person.
 func (s *Service) personFromToken(ctx context.Context, bearer string, group resource.UID) (resource.SignIn, error) {
 	providers, err := s.store.ProvidersFor(ctx, group)
 	if err != nil {

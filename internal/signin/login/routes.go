@@ -12,7 +12,7 @@ var Routes = []string{
 	"/signin", "/signin/", "/signout", "GET /favicon.ico",
 }
 
-// Handler serves the pages, and the OAuth endpoints for programs.
+// Handler serves the sign-in and account pages, and the OAuth endpoints for programs.
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /oauth", s.site.Handle(s.begin))
@@ -41,11 +41,11 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("GET /", s.site.Handle(s.site.ServeMissing))
 	s.account.Routes(mux)
 	s.site.AssetRoutes(mux)
-	cross := http.NewCrossOriginProtection() // refuses forms of other sites, whatever cookies come with them
+	cross := http.NewCrossOriginProtection() // refuses forms of other sites, whatever cookies the browser sends
 	cross.SetDenyHandler(s.site.Handle(func(w http.ResponseWriter, r *http.Request) error {
 		return s.site.Problem(w, r, http.StatusForbidden, "This form was sent from another site", "Start again from here.")
 	}))
-	programs := http.NewServeMux() // not for browsers, and without cookies
+	programs := http.NewServeMux() // for programs, which send no cookies
 	programs.HandleFunc("POST /oauth/token", s.handleOAuth(s.tokenEndpoint))
 	programs.HandleFunc("POST /oauth/device_authorization", s.handleOAuth(s.deviceEndpoint))
 	programs.Handle("/", s.site.WithReadableQuery(cross.Handler(mux)))

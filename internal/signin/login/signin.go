@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// showSignIn shows the ways to sign in or, if the person is signed in already,
-// asks for consent.
+// showSignIn shows the sign-in page. If the person is already signed in, it asks for
+// consent instead.
 func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Get("flow") == "" {
 		return s.startAt(w, r, r.URL.Query().Get("organization"))
@@ -34,7 +34,7 @@ func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) error {
 	return s.signInPage(w, r, http.StatusOK, f, &signInPage{})
 }
 
-// signInPage fills in and shows the page with the ways to sign in.
+// signInPage fills in and shows the sign-in page.
 func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int, f *flow, p *signInPage) error {
 	p.Purpose, p.Passkeys, p.Local, p.Again = f.Purpose, s.factors.Passkeys(), true, f.Again
 	if f.Again && p.Email == "" {
@@ -54,7 +54,7 @@ func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int,
 	if invite != nil {
 		p.Email = cmp.Or(p.Email, invite.Email)
 	}
-	if !p.Local { // the form is not there to show it beside
+	if !p.Local { // the page has no password form at which to show the error
 		p.Problem = cmp.Or(p.Problem, p.Wrong["password"])
 	}
 	if err := s.offerLastProvider(r, f, p); err != nil {
@@ -63,7 +63,8 @@ func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int,
 	return s.show(w, r, status, "signin", f, p)
 }
 
-// signedInAs returns the e-mail address of who is signed in, or "" if it is not known.
+// signedInAs returns the e-mail address of the person who is signed in, or "" if it is not
+// known.
 func (s *Service) signedInAs(r *http.Request) string {
 	n, ok := s.site.Session(r)
 	if !ok || n.Voucher != "" {
@@ -71,12 +72,13 @@ func (s *Service) signedInAs(r *http.Request) string {
 	}
 	a, err := s.accounts.AccountOf(r.Context(), n.Identity)
 	if err != nil {
-		return "" // they type it
+		return "" // the person types it
 	}
 	return a.Email
 }
 
-// fillOrganization fills in the ways to sign in to the organization of a flow.
+// fillOrganization fills in the providers of the organization of a flow, and whether it
+// allows local accounts.
 func (s *Service) fillOrganization(ctx context.Context, f *flow, p *signInPage) (err error) {
 	if p.Organization, err = s.admin.OrganizationName(ctx, f.Organization); err != nil {
 		return err
@@ -93,13 +95,13 @@ func (s *Service) fillOrganization(ctx context.Context, f *flow, p *signInPage) 
 	return err
 }
 
-// chooseOrganization accepts the name of an organization, or an e-mail address
-// whose domain is that name.
+// chooseOrganization accepts the name of an organization, or an e-mail address whose
+// domain is the name.
 func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request, f *flow) error {
 	return s.signInTo(w, r, f, input.Field(w, r, "organization"))
 }
 
-// startAt starts a sign-in of the browser, to an organization if one is named.
+// startAt starts a sign-in of the browser itself. organization may be "".
 func (s *Service) startAt(w http.ResponseWriter, r *http.Request, organization string) error {
 	q := r.URL.Query()
 	f := &flow{Purpose: forBrowser, Return: returnTo(q.Get("return")), Again: q.Get("again") != ""}
@@ -114,11 +116,11 @@ func (s *Service) startAt(w http.ResponseWriter, r *http.Request, organization s
 	return s.signInTo(w, r, f, organization)
 }
 
-const maxOrganization = 254 // as long as an e-mail address
+const maxOrganization = 254 // bytes; the longest e-mail address
 
-// signInTo shows the ways to sign in to an organization, which is named as
-// chooseOrganization accepts it. Whoever names one learns whether there is one
-// and what its providers are called: they have to, before they sign in.
+// signInTo shows the sign-in page of an organization. named is a name as chooseOrganization
+// accepts it. The page reveals to anybody whether the organization exists and the names
+// of its providers, because people must choose a provider before they sign in.
 func (s *Service) signInTo(w http.ResponseWriter, r *http.Request, f *flow, named string) error {
 	text := strings.ToLower(strings.TrimSpace(named))
 	name := resource.Identifier(text)
@@ -128,7 +130,7 @@ func (s *Service) signInTo(w http.ResponseWriter, r *http.Request, f *flow, name
 	org, err := s.store.Organization(r.Context(), name)
 	if errors.Is(err, fault.NotFound) {
 		p := &signInPage{Frame: site.Wrong("organization", "There is no organization of this name here.")}
-		if r.Method == http.MethodPost { // typed, and not said by a link of somebody else
+		if r.Method == http.MethodPost { // the person has typed it; a link could contain any text
 			p.Asked = named[:min(len(named), maxOrganization)]
 		}
 		return s.signInPage(w, r, http.StatusNotFound, f, p)

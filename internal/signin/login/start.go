@@ -21,9 +21,9 @@ var (
 	challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 )
 
-// begin is where a program sends a person to sign in. Its query contains no
-// secrets, and it changes nothing: it redirects to the sign-in page or to the
-// provider.
+// begin starts a sign-in. Programs open its address in the browser. The query contains
+// no secrets. begin redirects to the sign-in page or to the provider, and changes
+// nothing in the database.
 func (s *Service) begin(w http.ResponseWriter, r *http.Request) error {
 	f, err := s.newFlow(r)
 	if err != nil {
@@ -45,14 +45,15 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) error {
 	return site.Redirect(w, r, "/signin?flow="+f.ID)
 }
 
-// hasSessionOf reports whether the browser's session was started with the
-// provider that the flow asks for.
+// hasSessionOf reports whether the session of the browser was started with the provider
+// of the flow.
 func (s *Service) hasSessionOf(r *http.Request, f *flow) bool {
 	n, ok := s.site.Session(r)
 	return ok && n.Act != nil && f.Identity == "" && n.Voucher.Provider() == f.Provider
 }
 
-// newFlow reads the parameters of a sign-in.
+// newFlow returns a flow with the parameters of a sign-in. It returns
+// fault.InvalidArgument if a parameter is not valid.
 func (s *Service) newFlow(r *http.Request) (*flow, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -63,7 +64,9 @@ func (s *Service) newFlow(r *http.Request) (*flow, error) {
 		Refresh: q.Get("create_refresh_token") == "true", RegisteredOnly: q.Get("skip_registration") == "true",
 	}
 	var bad []fault.Violation
-	wrong := func(name, why string) { bad = append(bad, fault.Violation{Subject: name, Description: why}) }
+	wrong := func(name, problem string) {
+		bad = append(bad, fault.Violation{Subject: name, Description: problem})
+	}
 	s.readTarget(f, q, wrong)
 	if f.Client != "" && q.Get("idp_id") != "" {
 		wrong("client_id", "cannot be combined with idp_id")
@@ -97,18 +100,19 @@ func (s *Service) newFlow(r *http.Request) (*flow, error) {
 	return f, nil
 }
 
-// splitAudience returns the audiences of a list with commas between them.
-func splitAudience(list string) (all []string) {
+// splitAudience returns the audiences in a comma-separated list.
+func splitAudience(list string) (audiences []string) {
 	for aud := range strings.SplitSeq(list, ",") {
 		if aud = strings.TrimSpace(aud); aud != "" {
-			all = append(all, aud)
+			audiences = append(audiences, aud)
 		}
 	}
-	return all
+	return audiences
 }
 
-// readTarget reads where the tokens are delivered.
-func (s *Service) readTarget(f *flow, q url.Values, wrong func(name, why string)) {
+// readTarget reads the parameters that say where the tokens are delivered. It calls wrong
+// for each parameter that is not valid.
+func (s *Service) readTarget(f *flow, q url.Values, wrong func(name, problem string)) {
 	redirect, code := q.Get("redirect"), q.Get("headless_code")
 	switch {
 	case redirect != "" && code != "":
@@ -116,7 +120,7 @@ func (s *Service) readTarget(f *flow, q url.Values, wrong func(name, why string)
 	case redirect != "":
 		f.Purpose, f.Redirect = forCommand, redirect
 		if _, ok := input.Loopback(redirect); !ok {
-			wrong("redirect", "must be an http address of this computer: nothing is handed to another host")
+			wrong("redirect", "must be an http address of this computer, because tokens are not delivered to another host")
 		}
 		if exit := q.Get("exit"); exit != "" && exit != "redirect" {
 			wrong("exit", "must be redirect")
@@ -138,35 +142,35 @@ func (s *Service) readTarget(f *flow, q url.Values, wrong func(name, why string)
 	}
 }
 
-// readProvider finds the provider to sign in with, by its UID or by the name
-// of an organization that has one.
+// readProvider sets the provider of a flow. id is the UID of the provider, or the name of
+// an organization with one provider.
 func (s *Service) readProvider(r *http.Request, f *flow, id string) error {
 	if uid, err := resource.ParseUID("idp_id", id); err == nil {
 		p, err := s.store.Provider(r.Context(), uid)
 		if errors.Is(err, fault.NotFound) || err == nil && p.Disabled && r.URL.Query().Get("trial") != "true" {
-			return fault.New(fault.NotFound, "Not found: there is no such provider, or it is not in use")
+			return fault.New(fault.NotFound, "Not found: there is no such provider, or it is disabled")
 		}
 		f.Provider, f.Organization = uid, uid.Root()
 		return err
 	}
 	org, err := s.store.Organization(r.Context(), strings.ToLower(id))
 	if errors.Is(err, fault.NotFound) {
-		return fault.New(fault.NotFound, "Not found: there is no organization of that name")
+		return fault.New(fault.NotFound, "Not found: there is no organization with that name")
 	}
 	if err != nil {
 		return err
 	}
 	f.Organization = org.UID
-	all, err := s.store.ProvidersFor(r.Context(), org.UID)
-	if err == nil && len(all) == 1 {
-		f.Provider = all[0].UID
+	providers, err := s.store.ProvidersFor(r.Context(), org.UID)
+	if err == nil && len(providers) == 1 {
+		f.Provider = providers[0].UID
 	}
 	return err
 }
 
-// scopes returns the UIDs of the groups that a program names by UID or name,
-// escaped twice.
-func (s *Service) scopes(r *http.Request, names []string) (all []string, _ error) {
+// scopes returns the UIDs of the groups in the scope parameter of a program. Each is the
+// UID of a group or the name of an organization, escaped twice.
+func (s *Service) scopes(r *http.Request, names []string) (uids []string, _ error) {
 	for _, name := range names {
 		name, err := url.QueryUnescape(name)
 		if err != nil {
@@ -183,13 +187,12 @@ func (s *Service) scopes(r *http.Request, names []string) (all []string, _ error
 			}
 			uid = org.UID
 		}
-		all = append(all, string(uid))
+		uids = append(uids, string(uid))
 	}
-	return all, nil
+	return uids, nil
 }
 
-// orgcheck answers programs that ask whether there is an organization of a
-// name.
+// orgcheck reports to programs whether there is an organization with a name.
 func (s *Service) orgcheck(w http.ResponseWriter, r *http.Request) {
 	site.SecureHeaders(w, "")
 	w.Header().Set("Content-Type", "application/json")

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// TestProvider tests a stored provider without anybody signing in. The caller
-// needs identity_providers.list on it.
+// TestProvider tests a stored provider without a sign-in. The caller needs
+// identity_providers.list on it.
 func (s *Service) TestProvider(ctx context.Context, uid resource.UID) (provider.Verdict, error) {
 	if err := s.authz.Require(ctx, resource.IdentityProvidersList, uid); err != nil {
 		return provider.Verdict{}, err
@@ -28,8 +28,8 @@ func (s *Service) TestProvider(ctx context.Context, uid resource.UID) (provider.
 	return v, nil
 }
 
-// TestNewProvider tests a provider before it is created. The caller needs
-// identity_providers.create in its group.
+// TestNewProvider tests a provider before it is created in the group parent. The caller needs
+// identity_providers.create on the group.
 func (s *Service) TestNewProvider(
 	ctx context.Context, parent resource.UID, p resource.IdentityProvider,
 ) (provider.Verdict, error) {
@@ -47,28 +47,30 @@ func (s *Service) TestNewProvider(
 	return v, nil
 }
 
-// showTrial shows the claims that a provider sends and the roles they would
-// give. Nobody is signed in.
+// showTrial shows the claims of a provider and the roles that they would give. It signs in
+// nobody.
 func (s *Service) showTrial(
 	w http.ResponseWriter, r *http.Request, f *flow, p resource.IdentityProvider, claims *provider.Claims,
 ) error {
-	page := &trialPage{Provider: p.Name, Redirect: s.site.URL(r.URL.Path), Verified: claims.EmailVerified, Groups: claims.Groups}
+	page := &trialPage{
+		Provider: p.Name, Redirect: s.site.URL(r.URL.Path), Verified: claims.EmailVerified, Groups: claims.Groups,
+	}
 	for _, name := range slices.Sorted(maps.Keys(claims.All)) {
 		page.Claims = append(page.Claims, Claim{input.Short(name), provider.Text(claims.All[name])})
 	}
 	roles, err := s.store.RolesFor(r.Context(), p, claims.Groups)
 	if err != nil {
-		return site.Titled("The trial cannot go on", err)
+		return site.Titled("The trial cannot continue", err)
 	}
 	page.Roles = roles
 	if claims.Email == "" {
-		page.Warnings = append(page.Warnings, "The provider tells no e-mail address: ask for the scope email.")
+		page.Warnings = append(page.Warnings, "The provider sends no e-mail address: add the scope email.")
 	} else if !claims.EmailVerified {
 		page.Warnings = append(page.Warnings,
 			"The provider does not say that the e-mail address is verified: invites to it will be refused.")
 	}
 	if c := p.OIDC.GroupsClaim; c != "" && claims.All[c] == nil {
-		page.Warnings = append(page.Warnings, "There is no claim "+input.Short(c)+", which groups are read from.")
+		page.Warnings = append(page.Warnings, "The claim "+input.Short(c)+", which should contain the groups, is missing.")
 	}
 	s.deleteFlow(w, f)
 	return s.show(w, r, http.StatusOK, "trial", nil, page)

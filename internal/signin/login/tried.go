@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	triedTracked = 10_000 // e-mail addresses
+	triedTracked = 10_000 // e-mail addresses whose tried accounts are remembered
 )
 
-// A target is an account that a password was tried with.
+// A target is an account with which a password was tried.
 type target struct {
 	account resource.UID
-	meant   bool // no other account can be meant
+	meant   bool // the person can have meant no other account
 }
 
 func newTried() *lru.Cache[triedKey, []target] {
@@ -27,19 +27,19 @@ func newTried() *lru.Cache[triedKey, []target] {
 	return tried
 }
 
-// rememberTried remembers which accounts a password is tried with, so that
-// their organizations learn of it if it is wrong, and of those that follow.
+// rememberTried remembers the accounts with which a password is tried. If the password or
+// a later one is refused, refusedPassword records it for their organizations.
 func (s *Service) rememberTried(in credentials, tried []resource.Account, first int) {
 	key := triedKeyOf(in.Organization, in.Email)
 	if len(tried) == 0 {
 		s.tried.Remove(key)
 		return
 	}
-	var all []target
+	var targets []target
 	for i, a := range tried {
-		all = append(all, target{a.UID, len(tried) == 1 || i < first})
+		targets = append(targets, target{a.UID, len(tried) == 1 || i < first})
 	}
-	s.tried.Add(key, all)
+	s.tried.Add(key, targets)
 }
 
 // A triedKey is the digest of an organization and an e-mail address, so that a
@@ -50,15 +50,15 @@ func triedKeyOf(org resource.UID, email string) triedKey {
 	return sha256.Sum256([]byte("tried " + string(org) + " " + email))
 }
 
-// refusedPassword counts a refused password. Each organization whose account
-// it was tried with learns of it. If it is not certain that its account was
-// meant, it does not learn from where: otherwise whoever makes accounts with the
-// addresses of others would learn where these people are. If there is no such
-// account, only the log of the server has it, and the organization that was
-// named. What was typed as the address is nowhere: it may be a password.
+// refusedPassword records a refused password for each organization with an account that
+// was tried. If the person may have meant another account, the record hides the network
+// address. Otherwise somebody could create accounts with the e-mail addresses of other
+// people and learn where these people are. If no account was tried, the refusal is
+// recorded for the named organization and in the log of the server. The text that was
+// typed as the e-mail address is never recorded, because it may be a password.
 func (s *Service) refusedPassword(r *http.Request, f *flow, email, reason string) {
-	all, _ := s.tried.Get(triedKeyOf(f.Organization, email))
-	for _, t := range all {
+	targets, _ := s.tried.Get(triedKeyOf(f.Organization, email))
+	for _, t := range targets {
 		v := site.RefusalAt(resource.Account{UID: t.account}, resource.ByPassword, reason)
 		if !t.meant {
 			v.Hidden = input.Remote(r)
@@ -66,7 +66,7 @@ func (s *Service) refusedPassword(r *http.Request, f *flow, email, reason string
 		s.site.Refuse(r, v)
 	}
 	named := func(t target) bool { return t.account.Root() == f.Organization }
-	if len(all) == 0 || f.Organization != "" && !slices.ContainsFunc(all, named) {
+	if len(targets) == 0 || f.Organization != "" && !slices.ContainsFunc(targets, named) {
 		v := site.RefusalAt(resource.Account{}, resource.ByPassword, reason)
 		if v.Group = f.Organization; reason == resource.RefusedPassword {
 			v.Reason = resource.RefusedUnknown

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	minScore      = 3  // of 4; such a password takes more than 10⁸ guesses
+	minScore      = 3  // lowest accepted score, from 0 to 4; takes more than 10⁸ guesses
 	maxEstimated  = 64 // bytes that are estimated, because longer passwords take much longer
 	guessedEasily = "is easy to guess: it consists of common or leaked passwords, words, names, dates or neighbouring " +
 		"keys. A few unrelated words make a good password"

@@ -57,7 +57,7 @@ func NewHasher(n int) *Hasher {
 
 var errBusy = &fault.Error{
 	Code: fault.ResourceExhausted, RetryIn: 5 * time.Second,
-	Message: "Resource exhausted: too many people are signing in at once; try again in a moment",
+	Message: "Resource exhausted: too many people are signing in now; try again in a moment",
 }
 
 // enqueue reserves a slot in the queue for a network. It returns false if no slot is

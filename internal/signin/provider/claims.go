@@ -152,7 +152,7 @@ func groupClaims(claims map[string]any, name string) (groups []string) {
 	return groups
 }
 
-// Text returns the value of a claim as it is shown to people.
+// Text returns the value of a claim in the form that people see.
 func Text(v any) string {
 	if s, ok := v.(string); ok {
 		return input.Short(s)

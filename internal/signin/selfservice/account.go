@@ -31,9 +31,10 @@ func (s *Service) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /signout", s.withSession(s.signOut))
 }
 
-// withSession calls next with the session of the browser, if the request is a
-// form of that session. Without a session it redirects to the sign-in. An error
-// of next is shown on the account page, unless it has a title of its own.
+// withSession returns a handler that calls next with the session of the browser. It
+// redirects to the sign-in page if there is no session, and refuses a form that does
+// not belong to the session. It shows an error of next on the account page, or on an
+// error page if the error has a title.
 func (s *Service) withSession(next func(http.ResponseWriter, *http.Request, resource.Session) error) http.HandlerFunc {
 	return s.site.Handle(func(w http.ResponseWriter, r *http.Request) error {
 		n, ok := s.site.Session(r)
@@ -41,7 +42,7 @@ func (s *Service) withSession(next func(http.ResponseWriter, *http.Request, reso
 			return site.Redirect(w, r, "/signin")
 		}
 		if r.Method == http.MethodPost && !s.site.SameCSRF(n, input.Field(w, r, "csrf")) {
-			return s.site.Problem(w, r, http.StatusForbidden, "This form is not of your session", "Load the page again.")
+			return s.site.Problem(w, r, http.StatusForbidden, "This form does not belong to your session", "Load the page again.")
 		}
 		r = r.WithContext(site.ActingAs(r.Context(), n))
 		err := next(w, r, n)
@@ -55,14 +56,14 @@ func (s *Service) withSession(next func(http.ResponseWriter, *http.Request, reso
 	})
 }
 
-// withAccount is withSession for people with an account here.
+// withAccount is withSession for people with a local account.
 func (s *Service) withAccount(
 	next func(http.ResponseWriter, *http.Request, resource.Session, resource.Account) error,
 ) http.HandlerFunc {
 	return s.withSession(func(w http.ResponseWriter, r *http.Request, n resource.Session) error {
 		a, err := s.accounts.AccountOf(r.Context(), n.Identity)
 		if err != nil {
-			return site.Titled("This is for accounts that are kept here", err)
+			return site.Titled("This page is for local accounts", err)
 		}
 		return next(w, r, n, a)
 	})
@@ -91,6 +92,7 @@ func (s *Service) accountPage(
 	return s.site.Show(w, r, status, "account", p)
 }
 
+// fillAccount fills in the account page of the person of a session.
 func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accountPage) error {
 	p.CSRF = s.site.CSRF(n.ID)
 	i, err := s.store.Identity(ctx, n.Identity)
@@ -125,8 +127,8 @@ func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accoun
 			p.Passkeys = append(p.Passkeys, shownPasskey{id, k.Name, k.CreateTime, k.UsedTime})
 		}
 	}
-	all, err := s.store.Sessions(ctx, n.Identity)
-	for _, o := range all {
+	sessions, err := s.store.Sessions(ctx, n.Identity)
+	for _, o := range sessions {
 		p.Sessions = append(p.Sessions, shownSession{
 			o.ID, input.Program(o.Agent), o.Address, o.CreateTime, o.UsedTime, o.ExpireTime, o.ID == n.ID,
 		})
@@ -134,11 +136,11 @@ func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accoun
 	return err
 }
 
-// sessionEnd ends one of the person's own sessions.
+// sessionEnd ends a session of the person.
 func (s *Service) sessionEnd(w http.ResponseWriter, r *http.Request, n resource.Session) error {
 	id := input.Field(w, r, "id")
-	other, err := s.store.Session(r.Context(), id)
-	if err == nil && other.Identity == n.Identity {
+	ended, err := s.store.Session(r.Context(), id)
+	if err == nil && ended.Identity == n.Identity {
 		_, err = s.store.EndSession(r.Context(), id)
 	}
 	if err != nil && !errors.Is(err, fault.NotFound) {

@@ -9,17 +9,17 @@ import (
 
 // The data of the pages, by the name of their HTML file.
 type (
-	// A shownRole is a role that a person holds.
+	// A shownRole is a role of a person.
 	shownRole struct {
 		Name, Place string // Place is the path of the group
-		May, Source string // what it allows and where it comes from, in words
+		May, Source string // permissions and origin of the role, in words
 		Since       time.Time
 	}
 	welcomePage struct {
 		site.Frame
 		Name, Place string
 		Roles       []shownRole
-		Commands    []string // to run next
+		Commands    []string // commands to run next
 	}
 	shownPasskey struct {
 		ID, Name      string
@@ -35,15 +35,15 @@ type (
 		Name, Email, Organization, Identity string
 		Provider                            string // provider that vouched for the person
 		Roles                               []shownRole
-		MoreRoles                           int // that are not shown
+		MoreRoles                           int // number of roles that are not shown
 		Local                               bool
 		Passkeys                            []shownPasskey
 		CanPasskey                          bool
 		TOTP                                bool
-		Factor                              bool // has a second factor, which recovery codes can replace
+		Factor                              bool // the account has a second factor
 		RecoveryCodes                       int
-		PasswordAlone                       bool // passkeys are not asked for after the password
-		Added                               bool // a passkey, just now
+		PasswordAlone                       bool // the password is enough without a passkey
+		Added                               bool // a passkey was just added
 		Sessions                            []shownSession
 		Notice                              string
 	}
@@ -51,7 +51,7 @@ type (
 		site.Frame
 		Email, Notice string
 		Codes         []string
-		Download      template.URL // the codes as a file
+		Download      template.URL // data URL of a file with the codes
 	}
 	totpPage struct {
 		site.Frame

@@ -13,8 +13,8 @@ import (
 
 const passkeyCookie = "hf_passkey"
 
-// registerStart begins a registration ceremony, after the password was
-// checked: whoever adds a passkey can sign in with it later.
+// registerStart checks the password and begins the registration of a passkey. It checks
+// the password because the owner of the new passkey can sign in with it.
 func (s *Service) registerStart(w http.ResponseWriter, r *http.Request, in site.ScriptRequest) (any, error) {
 	a, n, err := s.scriptAccount(r, in)
 	if err != nil {
@@ -40,19 +40,19 @@ func (s *Service) registerStart(w http.ResponseWriter, r *http.Request, in site.
 	return options, nil
 }
 
-// register finishes a registration ceremony.
+// register finishes the registration of a passkey.
 func (s *Service) register(w http.ResponseWriter, r *http.Request, in site.ScriptRequest) (any, error) {
 	a, n, err := s.scriptAccount(r, in)
 	if err != nil {
 		return nil, err
 	}
-	state, _ := s.site.OpenCookie(r, passkeyCookie, "passkey "+n.ID) // without it there is no ceremony
+	state, _ := s.site.OpenCookie(r, passkeyCookie, "passkey "+n.ID) // without the cookie, UseRegistration returns an error
 	ceremony, err := s.factors.UseRegistration(r.Context(), state)
 	if err != nil {
 		return nil, err
 	}
 	r = r.WithContext(site.ActingAs(r.Context(), n))
-	if len(a.Passkeys) == 0 { // it has no effect before there is one
+	if len(a.Passkeys) == 0 { // the choice only matters for accounts with a passkey
 		if err := s.setPasswordAlone(r, a, in.Required == requireEither); err != nil {
 			return nil, err
 		}
@@ -65,8 +65,8 @@ func (s *Service) register(w http.ResponseWriter, r *http.Request, in site.Scrip
 	return map[string]string{"location": "/account?added=passkey"}, nil
 }
 
-// scriptAccount returns the account here that the browser of a site.ScriptRequest is
-// signed in to, and its session.
+// scriptAccount returns the session of the browser that sent a script request, and the
+// local account of its person.
 func (s *Service) scriptAccount(
 	r *http.Request, in site.ScriptRequest,
 ) (a resource.Account, n resource.Session, err error) {
@@ -75,13 +75,13 @@ func (s *Service) scriptAccount(
 		return a, n, site.ScriptFailure(http.StatusForbidden, "You are no longer signed in. Load the page again.", nil)
 	}
 	if a, err = s.accounts.AccountOf(r.Context(), n.Identity); err != nil || !s.factors.Passkeys() {
-		return a, n, site.ScriptFailure(http.StatusBadRequest, "Passkeys are for accounts that are kept here.", nil)
+		return a, n, site.ScriptFailure(http.StatusBadRequest, "Passkeys are for local accounts.", nil)
 	}
 	return a, n, nil
 }
 
-// passkeyRemove removes a passkey after the password was checked, unless it is
-// the only way to sign in.
+// passkeyRemove checks the password and removes a passkey. It refuses to remove the only
+// credential of an account.
 func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
 	id, err := base64.RawURLEncoding.DecodeString(input.Field(w, r, "id"))
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request, n resour
 	return s.accountNotice(w, r, n, "The passkey is removed.")
 }
 
-// factorChange decides whether a passkey is asked for after the password.
+// factorChange sets whether a passkey is required after the password.
 func (s *Service) factorChange(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
 	if err := s.verifyCurrentPassword(r, a, "factor", input.Field(w, r, "current")); err != nil {
 		return err
@@ -116,17 +116,18 @@ func (s *Service) factorChange(w http.ResponseWriter, r *http.Request, n resourc
 	return s.accountNotice(w, r, n, notice)
 }
 
-// requireEither is the choice that a password is enough, though there are
-// passkeys. With any other, a passkey is asked for after the password.
+// requireEither is the form value with which a password alone is enough. With any other
+// value, a passkey is required after the password.
 const requireEither = "either"
 
+// setPasswordAlone sets whether the password of an account is enough without a passkey.
 func (s *Service) setPasswordAlone(r *http.Request, a resource.Account, alone bool) error {
 	_, err := s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
 		a.PasswordAlone = alone
 		return nil
 	}, resource.SecondFactorChanged)
 	if err == nil {
-		s.admin.LogChange(r.Context(), "what is asked for after the password was changed", a)
+		s.admin.LogChange(r.Context(), "the second factor was changed", a)
 	}
 	return err
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// verifyCurrentPassword checks the password of somebody who is about to change
-// how they sign in, because a browser that was left open is not enough. Its
-// error names that field of the page.
+// verifyCurrentPassword checks the current password before a change of credentials,
+// because somebody else may use a browser that was left open. If the password is
+// wrong, it returns fault.InvalidArgument for the field of the page. If there were too
+// many attempts, it returns fault.ResourceExhausted.
 func (s *Service) verifyCurrentPassword(r *http.Request, a resource.Account, field, current string) error {
-	attempt, wait := s.site.AcquireAttempt(r, "inside "+string(a.UID), nil) // guesses on the sign-in page do not count here
+	attempt, wait := s.site.AcquireAttempt(r, "inside "+string(a.UID), nil) // a counter separate from the one of the sign-in page
 	if wait > 0 {
 		s.site.Refuse(r, site.RefusalAt(a, resource.ByPassword, resource.RefusedLimit))
 		return fault.New(fault.ResourceExhausted, "Resource exhausted: %s", site.TooMany(wait))
@@ -29,7 +30,7 @@ func (s *Service) verifyCurrentPassword(r *http.Request, a resource.Account, fie
 	return err
 }
 
-// changePassword sets another password and ends all other sessions.
+// changePassword sets a new password and ends all other sessions of the person.
 func (s *Service) changePassword(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
 	if err := s.verifyCurrentPassword(r, a, "current", input.Field(w, r, "current")); err != nil {
 		return err

@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// recoveryRenew creates new recovery codes after the password was checked, and
-// voids the old ones.
+// recoveryRenew checks the password and replaces the recovery codes.
 func (s *Service) recoveryRenew(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
 	if !factor.Has(a) {
 		return site.Redirect(w, r, "/account")
@@ -24,8 +23,8 @@ func (s *Service) recoveryRenew(w http.ResponseWriter, r *http.Request, n resour
 	return s.showRecovery(w, r, a, "")
 }
 
-// showRecovery creates recovery codes for an account and shows them, which is
-// possible only now.
+// showRecovery replaces the recovery codes of an account and shows the new ones. They
+// cannot be shown again.
 func (s *Service) showRecovery(w http.ResponseWriter, r *http.Request, a resource.Account, notice string) error {
 	codes, err := s.factors.RenewRecoveryCodes(r.Context(), a)
 	if err != nil {
@@ -37,8 +36,8 @@ func (s *Service) showRecovery(w http.ResponseWriter, r *http.Request, a resourc
 	})
 }
 
-// recoveryFile returns recovery codes as a file inside an address, so that they
-// can be downloaded without a script and without the server keeping them.
+// recoveryFile returns recovery codes as a data URL, so that a person can download them
+// without a script and the server does not store them.
 func (s *Service) recoveryFile(email string, codes []string) template.URL {
 	text := "Recovery codes of " + email + " on " + s.site.Origin().Host + "\n" +
 		"Each signs you in once, after your password.\n\n" + strings.Join(codes, "\n") + "\n"

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// heldRoles describes the roles of a person, and returns how many there are.
+// heldRoles describes the roles of a person, and returns their total number. It
+// describes only the first roles if there are many.
 func (s *Service) heldRoles(ctx context.Context, person resource.UID) ([]shownRole, int, error) {
 	held, total, err := s.store.HeldRoles(ctx, person)
 	if err != nil {
@@ -19,9 +20,9 @@ func (s *Service) heldRoles(ctx context.Context, person resource.UID) ([]shownRo
 	return shown, total, err
 }
 
-// showRoles describes roles that a person holds. The names above a group in which
-// somebody has a role are no secret to them.
-func (s *Service) showRoles(ctx context.Context, held []resource.HeldRole) (all []shownRole, _ error) {
+// showRoles describes roles of a person. It shows the names of all parent groups, which
+// a person with a role in a group may know.
+func (s *Service) showRoles(ctx context.Context, held []resource.HeldRole) (shown []shownRole, _ error) {
 	var groups []resource.UID
 	for _, h := range held {
 		for _, uid := range append(h.Group().Ancestors(), h.Group()) {
@@ -39,33 +40,33 @@ func (s *Service) showRoles(ctx context.Context, held []resource.HeldRole) (all 
 		for d := 1; d <= h.Group().Depth(); d++ {
 			path = append(path, names[h.Group().Ancestor(d)])
 		}
-		all = append(all, shownRole{
+		shown = append(shown, shownRole{
 			Name: h.RoleInfo.Name, Place: strings.Join(path, "/"), May: mayDo(h), Source: sourceOf(h), Since: h.CreateTime,
 		})
 	}
-	return all, nil
+	return shown, nil
 }
 
 const capabilitiesShown = 8
 
-// mayDo describes what a role allows: in its own words, or else by its
-// capabilities.
+// mayDo returns the description of a role, or its first capabilities if it has no
+// description.
 func mayDo(h resource.HeldRole) string {
 	if h.RoleInfo.Description != "" {
 		return h.RoleInfo.Description
 	}
 	var names []string
-	all := h.Capabilities.All()
-	for _, c := range all[:min(len(all), capabilitiesShown)] {
+	capabilities := h.Capabilities.All()
+	for _, c := range capabilities[:min(len(capabilities), capabilitiesShown)] {
 		names = append(names, c.String())
 	}
-	if more := len(all) - len(names); more > 0 {
-		names = append(names, "and "+strconv.Itoa(more)+" more")
+	if hidden := len(capabilities) - len(names); hidden > 0 {
+		names = append(names, "and "+strconv.Itoa(hidden)+" more")
 	}
 	return strings.Join(names, ", ")
 }
 
-// sourceOf describes where a role comes from.
+// sourceOf describes how a person got a role.
 func sourceOf(h resource.HeldRole) string {
 	switch {
 	case h.ExternalGroup != "":

@@ -1,5 +1,5 @@
-// Package selfservice serves the pages under /account, where people see their
-// roles and sessions and change their password and factors.
+// Package selfservice serves the pages under /account. There, people see their roles
+// and sessions, and change their password, passkeys and other factors.
 package selfservice
 
 import (
@@ -22,11 +22,11 @@ type Service struct {
 	factors  *factor.Checker
 	hashes   *password.Hasher
 	authz    *authz.Checker
-	baseURL  string // address of the API, which commands use
+	baseURL  string // address of the API
 }
 
-// New returns a service over db. baseURL is the address of the API, which the
-// welcome page shows to newcomers.
+// New returns a service over db. The welcome page shows baseURL, the address of the
+// API.
 func New(
 	db *store.DB, checker *authz.Checker, pages *site.Site, admin *accounts.Service, factors *factor.Checker,
 	baseURL string,

@@ -14,11 +14,11 @@ import (
 
 const (
 	totpCookie = "hf_totp"
-	setupLife  = 15 * time.Minute // how long a person has to set up a factor
+	setupLife  = 15 * time.Minute // time in which a person must finish setting up a factor
 )
 
-// totpStart shows a new secret after the password was checked. The secret is
-// kept in a cookie, and is used only once the person has entered a code of it.
+// totpStart checks the password and shows a new secret for one-time passwords. The
+// secret stays in a cookie until the person has entered a one-time password from it.
 func (s *Service) totpStart(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
 	if err := s.verifyCurrentPassword(r, a, "app", input.Field(w, r, "current")); err != nil {
 		return err
@@ -49,7 +49,8 @@ func (s *Service) totpPage(
 	})
 }
 
-// totpFinish enables one-time passwords for a person who has entered one.
+// totpFinish stores the secret of totpStart if the person has entered a one-time password
+// from it.
 func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
 	plain, ok := s.site.OpenCookie(r, totpCookie, "totp "+n.ID)
 	key, err := factor.ParseTOTP(string(plain))
@@ -78,7 +79,7 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request, n resource.
 	return site.Redirect(w, r, "/account")
 }
 
-// totpRemove disables one-time passwords.
+// totpRemove checks the password and removes the secret for one-time passwords.
 func (s *Service) totpRemove(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
 	if err := s.verifyCurrentPassword(r, a, "totp", input.Field(w, r, "current")); err != nil {
 		return err

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// showWelcome tells somebody who has joined a group what they may do there, and
-// what to do next. It shows the person's own roles only, whatever group the
-// address names. Without a group it is the one they were let into last.
+// showWelcome shows a new member of a group their roles there and the next commands to
+// run. It shows only roles of the person, whatever group the address names. If the
+// address names no group, it is the group of the newest role.
 func (s *Service) showWelcome(w http.ResponseWriter, r *http.Request, n resource.Session) error {
 	held, _, err := s.store.HeldRoles(r.Context(), n.Identity)
 	if err != nil {
@@ -45,24 +45,24 @@ func (s *Service) showWelcome(w http.ResponseWriter, r *http.Request, n resource
 	return s.site.Show(w, r, http.StatusOK, "welcome", p)
 }
 
-// nextCommands returns what a newcomer runs first, for what they may do in a
-// group.
+// nextCommands returns the first commands for a new member of a group, depending on
+// their permissions there.
 func (s *Service) nextCommands(person, group resource.UID, path string) []string {
-	all := []string{"holdfast config set api " + s.baseURL, "holdfast auth login"}
+	commands := []string{"holdfast config set api " + s.baseURL, "holdfast auth login"}
 	may := func(want resource.Capability) bool { return s.authz.Holds(person, want, group) }
 	if may(resource.GroupsList) {
-		all = append(all, "holdfast iam tree "+shellWord(path))
+		commands = append(commands, "holdfast iam tree "+shellWord(path))
 	}
 	if may(resource.RepoBlobsGet) {
-		all = append(all, "holdfast auth configure-docker")
+		commands = append(commands, "holdfast auth configure-docker")
 	}
 	if may(resource.GroupInvitesCreate) {
-		all = append(all, "holdfast iam invites create --role viewer --ttl 7d --parent "+shellWord(path))
+		commands = append(commands, "holdfast iam invites create --role viewer --ttl 7d --parent "+shellWord(path))
 	}
-	return all
+	return commands
 }
 
-// shellWord returns a path as one word of a command: names may have spaces.
+// shellWord quotes a path for the shell if necessary, because names may contain spaces.
 func shellWord(path string) string {
 	if strings.ContainsFunc(path, func(r rune) bool { return !strings.ContainsRune(plainInShell, r) }) {
 		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/input"
 )
 
-// WithActor attributes the changes that a request makes to where it comes
-// from.
+// WithActor gives each request an id and a trace span, and attributes its changes to
+// the address that sent it.
 func (s *Site) WithActor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, span := trace.Begin(r.Context(), "page", r.Header.Get(trace.Header))
@@ -28,7 +28,7 @@ func (s *Site) WithActor(next http.Handler) http.Handler {
 	})
 }
 
-// WithReadableQuery refuses requests whose query is not readable.
+// WithReadableQuery refuses requests whose query is not valid text.
 func (s *Site) WithReadableQuery(next http.Handler) http.Handler {
 	return s.Handle(func(w http.ResponseWriter, r *http.Request) error {
 		if text, err := url.QueryUnescape(r.URL.RawQuery); err == nil && !input.Readable(text) {
@@ -40,15 +40,15 @@ func (s *Site) WithReadableQuery(next http.Handler) http.Handler {
 	})
 }
 
-// Redirect redirects the browser, to one of our pages unless the address has a
-// host.
-func Redirect(w http.ResponseWriter, r *http.Request, path string) error {
+// Redirect redirects the browser to an address, which is a path of this site unless it
+// has a host. It returns nil, so that a handler can end with it.
+func Redirect(w http.ResponseWriter, r *http.Request, address string) error {
 	SecureHeaders(w, "")
-	http.Redirect(w, r, path, http.StatusSeeOther)
+	http.Redirect(w, r, address, http.StatusSeeOther)
 	return nil
 }
 
-// AssetRoutes serves the files that pages refer to.
+// AssetRoutes adds the routes of the files that pages refer to.
 func (s *Site) AssetRoutes(mux *http.ServeMux) {
 	for name, kind := range map[string]string{
 		"style.css": "text/css; charset=utf-8", "signin.js": "text/javascript; charset=utf-8",
@@ -69,7 +69,7 @@ func (s *Site) AssetRoutes(mux *http.ServeMux) {
 			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 		}
 		mux.HandleFunc("GET /signin/"+name, serve)
-		if name == "icon.svg" { // browsers ask for it without being told to
+		if name == "icon.svg" { // browsers request it on their own
 			mux.HandleFunc("GET /favicon.ico", serve)
 		}
 	}
@@ -78,14 +78,15 @@ func (s *Site) AssetRoutes(mux *http.ServeMux) {
 // URL returns the public address of one of our paths.
 func (s *Site) URL(path string) string { return strings.TrimSuffix(s.cfg.Issuer, "/") + path }
 
-// WantsPage reports whether a person opens an address in a browser. Programs ask
-// for JSON or for anything, or show a token.
+// WantsPage reports whether a person opens an address in a browser. A program requests
+// JSON or any type, or sends a token.
 func WantsPage(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Authorization") == "" &&
 		strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// ServeMissing is Missing as a handler of Handle.
+// ServeMissing shows the page for an address that does not exist. Programs get a plain
+// 404.
 func (s *Site) ServeMissing(w http.ResponseWriter, r *http.Request) error {
 	if !WantsPage(r) {
 		http.NotFound(w, r)
@@ -95,5 +96,5 @@ func (s *Site) ServeMissing(w http.ResponseWriter, r *http.Request) error {
 		"Check the address, or start from the first page of this server.")
 }
 
-// Missing serves the page for an address at which there is nothing.
+// Missing serves addresses that do not exist.
 func (s *Site) Missing() http.Handler { return s.WithActor(s.Handle(s.ServeMissing)) }

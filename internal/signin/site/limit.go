@@ -12,26 +12,26 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/input"
 )
 
-// Limits of wrong attempts. They apply to the network that guesses before they
-// apply to the account, so that the guesses of others do not lock its owner out.
-// The owner of an account that many guess at can use a passkey, a one-time link,
-// or a browser that has signed in to it before.
+// Limits of wrong attempts. A network reaches its limit before the account does, so
+// that the guesses of an attacker do not lock out the owner of an account. If many
+// networks guess, the owner can use a passkey, a one-time link, or a browser that has
+// signed in to the account before.
 const (
 	window     = 15 * time.Minute
-	perAccount = 10  // per window, account and network
-	PerAddress = 100 // per window and network, at all accounts
-	perKnown   = 5   // per window, in addition, for a browser that has signed in to the account
+	perAccount = 10  // attempts per window, account and network
+	PerAddress = 100 // attempts per window and network, at all accounts
+	perKnown   = 5   // additional attempts per window for a browser that has signed in to the account
 
-	freeTries    = 20          // at one account from everywhere, before delays begin
-	firstDelay   = time.Second // after the first attempt that is not free; doubles with each
+	freeTries    = 20          // attempts at one account from all networks, without a delay
+	firstDelay   = time.Second // delay after the first further attempt; doubles with each attempt
 	longestDelay = window
 	quietTime    = time.Hour // after this time without an attempt the count starts again
 
-	limitsTracked = 100_000
+	limitsTracked = 100_000 // counters in memory
 )
 
-// limits count attempts by target and by origin. They are kept in memory, so
-// each replica counts by itself.
+// limits count attempts by account and by network. The counters are in memory, so
+// each replica counts separately. limits are safe for concurrent use.
 type limits struct {
 	now func() time.Time
 
@@ -39,16 +39,16 @@ type limits struct {
 	counters *lru.Cache[counterKey, *counter]
 }
 
-// A counterKey is the digest of what is counted, so that a long name takes no
-// more memory than a short one.
+// A counterKey is the digest of a key, so that a long key takes no more memory than a
+// short one.
 type counterKey [sha256.Size]byte
 
 func keyOf(text string) counterKey { return sha256.Sum256([]byte(text)) }
 
 type counter struct {
 	count int
-	since time.Time // start of the window or, with backoff, the last attempt
-	next  time.Time // with backoff, when the next attempt is allowed
+	since time.Time // start of the window; with backoff, time of the last attempt
+	next  time.Time // with backoff, time from which the next attempt is allowed
 }
 
 func newLimits(now func() time.Time) *limits {
@@ -56,52 +56,52 @@ func newLimits(now func() time.Time) *limits {
 	return &limits{now: now, counters: counters}
 }
 
-// acquire counts an attempt at key and returns 0, or returns how long to wait
-// if there were most in this window. An attempt is counted before it is made,
-// so that parallel ones cannot exceed the limit.
-func (l *limits) acquire(key string, most int) (wait time.Duration) {
+// acquire counts an attempt at key and returns 0. If the window already has limit
+// attempts, acquire counts nothing and returns the time to wait. Callers count an
+// attempt before they make it, so that concurrent attempts cannot exceed the limit.
+func (l *limits) acquire(key string, limit int) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
+	asOf := l.now()
 	t, ok := l.counters.Get(keyOf(key))
-	if !ok || now.Sub(t.since) >= window {
-		l.counters.Add(keyOf(key), &counter{count: 1, since: now})
+	if !ok || asOf.Sub(t.since) >= window {
+		l.counters.Add(keyOf(key), &counter{count: 1, since: asOf})
 		return 0
 	}
-	if t.count >= most {
-		return window - now.Sub(t.since)
+	if t.count >= limit {
+		return window - asOf.Sub(t.since)
 	}
 	t.count++
 	return 0
 }
 
-// acquireWithBackoff counts an attempt at key and returns 0, or returns how
-// long to wait for the next. The first freeTries need not wait. After each
-// further one the delay doubles, up to longestDelay.
+// acquireWithBackoff counts an attempt at key and returns 0, or returns the time to wait
+// before the next attempt. The first freeTries attempts have no delay. Each further
+// attempt doubles the delay, up to longestDelay.
 func (l *limits) acquireWithBackoff(key string) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
+	asOf := l.now()
 	t, ok := l.counters.Get(keyOf(key))
-	if !ok || now.Sub(t.since) >= quietTime {
+	if !ok || asOf.Sub(t.since) >= quietTime {
 		t = &counter{}
 		l.counters.Add(keyOf(key), t)
 	}
-	if wait := t.next.Sub(now); wait > 0 {
+	if wait := t.next.Sub(asOf); wait > 0 {
 		return wait
 	}
 	t.count++
-	t.since = now
+	t.since = asOf
 	if n := t.count - freeTries; n > 0 {
-		t.next = now.Add(longestDelay)
+		t.next = asOf.Add(longestDelay)
 		if n < 16 { // a larger shift would exceed longestDelay in any case
-			t.next = now.Add(min(firstDelay<<(n-1), longestDelay))
+			t.next = asOf.Add(min(firstDelay<<(n-1), longestDelay))
 		}
 	}
 	return 0
 }
 
-// release undoes acquire, for an attempt that succeeded or was not made.
+// release undoes acquire after an attempt that succeeded or was not made.
 func (l *limits) release(keys ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,32 +112,34 @@ func (l *limits) release(keys ...string) {
 		}
 		t.next = time.Time{}
 		if t.count--; t.count <= 0 {
-			l.counters.Remove(keyOf(key)) // successful attempts need no memory
+			l.counters.Remove(keyOf(key)) // a counter of 0 needs no memory
 		}
 	}
 }
 
-// Acquire counts an attempt at key and returns 0, or returns how long to wait if
-// there were most in the last 15 minutes.
-func (s *Site) Acquire(key string, most int) (wait time.Duration) { return s.limits.acquire(key, most) }
+// Acquire counts an attempt at key and returns 0. If the current window of 15 minutes
+// already has limit attempts, it returns the time to wait.
+func (s *Site) Acquire(key string, limit int) (wait time.Duration) {
+	return s.limits.acquire(key, limit)
+}
 
-// Release undoes Acquire, for an attempt that succeeded or was not made.
+// Release undoes Acquire after an attempt that succeeded or was not made.
 func (s *Site) Release(keys ...string) { s.limits.release(keys...) }
 
 // An Attempt is the permission to check one password or code.
 type Attempt struct {
-	Release func()   // for an attempt that succeeded or was not made
-	Known   []string // if not nil, only these of the known accounts may be tried
+	Release func()   // undoes the count after an attempt that succeeded or was not made
+	Known   []string // if not nil, only the accounts with these ids may be tried
 }
 
-// AcquireAttempt acquires an attempt at what, from the network of r. what is
-// the name of an account or a name that an account could have: it makes no
-// difference whether there is one. known are the ids of the accounts of that
-// name that the browser has signed in to. It may try these when the general limits are
-// reached, within a limit of its own.
-func (s *Site) AcquireAttempt(r *http.Request, what string, known []string) (t Attempt, wait time.Duration) {
+// AcquireAttempt acquires an attempt at target from the network of r, or returns the
+// time to wait. target is the name of an account, whether or not the account exists.
+// known are the ids of the accounts with that name to which the browser has signed in.
+// If the general limits are reached, the browser may still try the known accounts,
+// within a separate limit.
+func (s *Site) AcquireAttempt(r *http.Request, target string, known []string) (t Attempt, wait time.Duration) {
 	n := input.Network(r)
-	address, pair, account := "address "+n, "pair "+n+" "+what, "account "+what
+	address, pair, account := "address "+n, "pair "+n+" "+target, "account "+target
 	if wait = s.limits.acquire(address, PerAddress); wait == 0 {
 		if wait = s.limits.acquire(pair, perAccount); wait == 0 {
 			if wait = s.limits.acquireWithBackoff(account); wait == 0 {
@@ -160,8 +162,8 @@ func (s *Site) AcquireAttempt(r *http.Request, what string, known []string) (t A
 	return t, 0
 }
 
-// TooMany tells somebody who has to wait how else to sign in. The text is the
-// same whether or not there is such an account.
+// TooMany returns the message for a person who must wait. It names other ways to sign
+// in. It is the same whether or not the account exists.
 func TooMany(wait time.Duration) string {
 	text := "a moment"
 	if wait > 5*time.Second {

@@ -32,8 +32,8 @@ func newLimited(t *testing.T) *limited {
 	return l
 }
 
-// Somebody who tries many accounts from one network is stopped, whatever
-// address of it they use; others are not.
+// A client that tries many accounts from one network must wait, whatever address of the
+// network it uses. Clients of other networks need not wait.
 func TestLimitOfAddresses(t *testing.T) {
 	s := newLimited(t)
 	for i := range PerAddress {

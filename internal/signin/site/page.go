@@ -21,25 +21,25 @@ import (
 //go:embed all:pages
 var files embed.FS
 
-// A Frame is what all pages have in common.
+// A Frame holds the data that all pages share.
 type Frame struct {
 	Page    string            // name of the page
-	Flow    string            // id of the flow; hidden in every form of a sign-in
-	CSRF    string            // hidden in every form of a session
+	Flow    string            // id of the flow; a hidden field of every sign-in form
+	CSRF    string            // CSRF token; a hidden field of every form of a session
 	Problem string            // error that concerns the whole form
-	Wrong   map[string]string // errors of fields
+	Wrong   map[string]string // errors by field
 	Host    string            // host of the service
-	FormsTo string            // origin besides ours that forms may lead to, or ""
+	FormsTo string            // another origin to which forms may lead, or ""
 }
 
 // PageFrame implements Page.
 func (f *Frame) PageFrame() *Frame { return f }
 
 // Wrong returns a frame with an error of one field.
-func Wrong(field, why string) Frame { return Frame{Wrong: map[string]string{field: why}} }
+func Wrong(field, problem string) Frame { return Frame{Wrong: map[string]string{field: problem}} }
 
-// SetError shows an error in the frame: beside the fields it names, or at the
-// top.
+// SetError adds an error to the frame. It is shown at the fields that it names, or at
+// the top.
 func (f *Frame) SetError(err *fault.Error) {
 	if len(err.Fields) == 0 {
 		f.Problem = PlainText(err)
@@ -60,15 +60,15 @@ type problemPage struct {
 	Title, Request string
 }
 
-// A DonePage says that a sign-in or sign-out is done.
+// A DonePage shows that a sign-in or sign-out is finished.
 type DonePage struct {
 	Frame
 	Purpose, Text string
-	Welcome       string // address of the page for those who have just joined, or ""
+	Welcome       string // address of the welcome page for a person who has just joined, or ""
 	Denied        bool
 }
 
-// templates are the pages by name.
+// templates maps the names of pages to their templates.
 type templates map[string]*template.Template
 
 func parsePages(now func() time.Time) (templates, error) {
@@ -76,7 +76,7 @@ func parsePages(now func() time.Time) (templates, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := templates{}
+	parsed := templates{}
 	for _, name := range names {
 		base := strings.TrimSuffix(path.Base(name), ".html")
 		if base == "layout" || strings.HasPrefix(base, "_") {
@@ -88,9 +88,9 @@ func parsePages(now func() time.Time) (templates, error) {
 		if t, err = t.ParseFS(files, "pages/layout.html", "pages/_*.html", name); err != nil {
 			return nil, fmt.Errorf("page %s: %w", base, err)
 		}
-		all[base] = t
+		parsed[base] = t
 	}
-	return all, nil
+	return parsed, nil
 }
 
 func date(t time.Time) string {
@@ -100,13 +100,13 @@ func date(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// ago describes how long ago something was.
+// ago describes a time in the past, for example "2 days ago".
 func ago(d time.Duration) string {
 	for _, unit := range []struct {
-		of   time.Duration
-		name string
+		length time.Duration
+		name   string
 	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
-		if n := int(d / unit.of); n > 1 {
+		if n := int(d / unit.length); n > 1 {
 			return strconv.Itoa(n) + " " + unit.name + "s ago"
 		} else if n == 1 {
 			return "1 " + unit.name + " ago"
@@ -115,8 +115,8 @@ func ago(d time.Duration) string {
 	return "just now"
 }
 
-// policy returns the Content-Security-Policy of a page: everything comes from
-// this host, and forms may also lead to formsTo.
+// policy returns the Content-Security-Policy of a page. All resources must come from
+// this host. Forms may also lead to the origin formsTo, if it is not "".
 func policy(formsTo string) string {
 	if formsTo != "" {
 		formsTo = " " + formsTo
@@ -125,6 +125,8 @@ func policy(formsTo string) string {
 		"form-action 'self'" + formsTo + "; base-uri 'none'; frame-ancestors 'none'"
 }
 
+// SecureHeaders sets the security headers of a response. Forms of the page may also lead
+// to the origin formsTo, if it is not "".
 func SecureHeaders(w http.ResponseWriter, formsTo string) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy(formsTo))
@@ -153,7 +155,7 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, status int, name str
 	return nil
 }
 
-// Problem shows an error page.
+// Problem shows an error page. It returns nil, so that a handler can end with it.
 func (s *Site) Problem(w http.ResponseWriter, r *http.Request, status int, title, text string) error {
 	p := &problemPage{Frame: Frame{Problem: text}, Title: title}
 	if status >= http.StatusInternalServerError || s.MayLog(r) {
@@ -165,7 +167,7 @@ func (s *Site) Problem(w http.ResponseWriter, r *http.Request, status int, title
 	return s.Show(w, r, status, "problem", p)
 }
 
-// A TitledError is an error that is shown under a title of its own.
+// A TitledError is an error with the title of its error page.
 type TitledError struct {
 	error
 	title string
@@ -173,9 +175,10 @@ type TitledError struct {
 
 func (e *TitledError) Unwrap() error { return e.error }
 
+// Titled returns err with the title of its error page.
 func Titled(title string, err error) error { return &TitledError{err, title} }
 
-// Handle serves h. It shows an error of h on an error page.
+// Handle returns a handler that calls h and shows its error on an error page.
 func (s *Site) Handle(h func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := h(w, r)
@@ -191,7 +194,7 @@ func (s *Site) Handle(h func(http.ResponseWriter, *http.Request) error) http.Han
 	}
 }
 
-// Report returns err as a fault, and logs it if it is a failure of ours.
+// Report returns err as a fault, and logs it if the failure is on our side.
 func (s *Site) Report(r *http.Request, err error) *fault.Error {
 	f := fault.From(err)
 	if f.ServerSide() {
@@ -201,10 +204,10 @@ func (s *Site) Report(r *http.Request, err error) *fault.Error {
 	return f
 }
 
-// LogError logs an error that is not shown to anybody.
+// LogError logs an error that is shown to nobody, if the failure is on our side.
 func (s *Site) LogError(r *http.Request, err error) { _ = s.Report(r, err) }
 
-// PlainText returns the message of an error without its prefix, which is for
+// PlainText returns the message of an error as a sentence, without the prefix for
 // programs.
 func PlainText(f *fault.Error) string {
 	text := f.Message

@@ -13,27 +13,28 @@ import (
 )
 
 const (
-	// Strangers can have error pages shown. So many of them are logged in a window,
-	// and those that are not have no request id.
+	// Anybody can cause error pages. These are the numbers of error pages that are
+	// logged per window. Further error pages show no request id.
 	pagesPerNetwork = 100
 	pagesInAll      = 10_000
 )
 
-// ActingAs attributes changes to the person of a session.
+// ActingAs returns a context in which changes are attributed to the person of a session.
 func ActingAs(ctx context.Context, n resource.Session) context.Context {
 	a := resource.ActorFrom(ctx)
 	a.Subject, a.Act = n.Identity, n.Act
 	return resource.WithActor(ctx, a)
 }
 
-// MayLog reports whether one more line about a request of a stranger may be
-// logged.
+// MayLog reports whether another log line about a request may be written. It limits
+// the lines that a stranger can cause.
 func (s *Site) MayLog(r *http.Request) bool {
 	return s.limits.acquire("pages "+input.Network(r), pagesPerNetwork) == 0 && s.limits.acquire("pages", pagesInAll) == 0
 }
 
-// Refuse counts a refused sign-in, for the audit log of its group if it has
-// one. It takes as long whether or not it has.
+// Refuse records a refused sign-in for the audit log of its group, if the group is
+// known. It always takes the same time, so that the time does not reveal whether there
+// is a group.
 func (s *Site) Refuse(r *http.Request, v denials.Refusal) {
 	if s.cfg.Refusals == nil {
 		return
@@ -45,8 +46,8 @@ func (s *Site) Refuse(r *http.Request, v denials.Refusal) {
 	s.cfg.Refusals.Add(v)
 }
 
-// RefusalAt returns the refusal of a sign-in to an account. Without an account
-// it is not known whose it is.
+// RefusalAt returns the refusal of a sign-in to an account. If a is the zero account,
+// the refusal has no group.
 func RefusalAt(a resource.Account, method, reason string) denials.Refusal {
 	v := denials.Refusal{Subject: a.UID, Activity: resource.Activity{Account: a.UID, Method: method, Reason: reason}}
 	if a.UID != "" {
@@ -55,7 +56,7 @@ func RefusalAt(a resource.Account, method, reason string) denials.Refusal {
 	return v
 }
 
-// Count counts a credential of a person that was checked.
+// Count counts a check of a credential. kind is the kind of the credential.
 func (s *Site) Count(kind string, err error) {
 	outcome := metric.OK
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/input"
 )
 
-// A scriptError is an error that the script of a page shows. Its cause is
-// logged, if there is one.
+// A scriptError is an error that the script of a page shows. Its cause is logged if it
+// is not nil.
 type scriptError struct {
 	status int
 	text   string
@@ -19,8 +19,8 @@ type scriptError struct {
 
 func (e *scriptError) Error() string { return e.text }
 
-// ScriptFailure returns an error that the script of a page shows as text. Its
-// cause is logged, if there is one.
+// ScriptFailure returns an error for HandleScript. The script of the page shows text.
+// cause is logged if it is not nil.
 func ScriptFailure(status int, text string, cause error) error {
 	return &scriptError{status, text, cause}
 }
@@ -31,13 +31,13 @@ type ScriptRequest struct {
 	CSRF       string          `json:"csrf"`
 	Name       string          `json:"name"`
 	Current    string          `json:"current"`  // current password
-	Required   string          `json:"required"` // whether the password is enough from then on, for the first passkey
+	Required   string          `json:"required"` // "either" if the password alone stays enough; for the first passkey
 	Credential json.RawMessage `json:"credential"`
 }
 
-// HandleScript serves the script of a page: it writes the answer of h, or its
-// error. It accepts only JSON, which another site cannot have a browser send
-// without a preflight request.
+// HandleScript serves requests of the script of a page. It writes the result of h, or
+// its error. It accepts only JSON, because another site cannot make a browser send
+// JSON without a preflight request.
 func (s *Site) HandleScript(
 	h func(http.ResponseWriter, *http.Request, ScriptRequest) (any, error),
 ) http.HandlerFunc {

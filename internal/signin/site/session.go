@@ -18,13 +18,14 @@ import (
 
 const sessionCookie = "hf_session"
 
-// SetSession has the browser keep the secret of its session for life, or forget
-// it if the secret is "".
+// SetSession stores the secret of a session in the browser for the time life. An empty
+// secret deletes it.
 func (s *Site) SetSession(w http.ResponseWriter, secret string, life time.Duration) {
 	http.SetCookie(w, s.Cookie(sessionCookie, secret, life))
 }
 
-// Session returns the session of the browser that a request comes from.
+// Session returns the session of the browser that sent a request. It returns false if
+// there is none.
 func (s *Site) Session(r *http.Request) (resource.Session, bool) {
 	c, err := r.Cookie(s.CookieName(sessionCookie))
 	if err != nil || len(c.Value) != 52 {
@@ -44,45 +45,48 @@ func (s *Site) CSRF(session string) string {
 	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
 }
 
-// SameCSRF reports whether token is the one that the forms of a session contain.
+// SameCSRF reports whether token is the CSRF token of a session.
 func (s *Site) SameCSRF(n resource.Session, token string) bool {
 	return subtle.ConstantTimeCompare([]byte(s.CSRF(n.ID)), []byte(token)) == 1
 }
 
-// FreshTime is how long a sign-in is good for what is sensitive.
+// FreshTime is the time after a sign-in in which a person may do sensitive operations.
 const FreshTime = 10 * time.Minute
 
-// freshCookie proves when somebody has shown a factor in a session. A session that has begun is
-// no proof: a provider may have answered with a session of its own, and asked for nothing.
+// freshCookie proves when the person of a session has last entered a credential. The
+// start of the session does not prove it, because a provider may have used an existing
+// session there and asked for nothing.
 const freshCookie = "hf_fresh"
 
-// MarkFresh notes that the person of a session has just shown a factor, here or to a provider
-// that was told to ask for one.
+// MarkFresh records that the person of a session has just entered a credential, here or
+// at a provider that was asked to require one.
 func (s *Site) MarkFresh(w http.ResponseWriter, session string) {
-	at := strconv.FormatInt(s.cfg.Now().Unix(), 36)
-	http.SetCookie(w, s.Cookie(freshCookie, at+"."+s.freshMark(session, at), FreshTime))
+	seconds := strconv.FormatInt(s.cfg.Now().Unix(), 36)
+	http.SetCookie(w, s.Cookie(freshCookie, seconds+"."+s.freshMark(session, seconds), FreshTime))
 }
 
-func (s *Site) freshMark(session, at string) string {
+// freshMark returns the signature of the fresh cookie of a session.
+func (s *Site) freshMark(session, seconds string) string {
 	m := hmac.New(sha256.New, s.cfg.Key.Derive("fresh"))
-	m.Write([]byte(session + " " + at))
+	m.Write([]byte(session + " " + seconds))
 	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
 }
 
-// IsFresh reports whether the person of a session has shown a factor lately.
+// IsFresh reports whether the person of a session has entered a credential within
+// FreshTime.
 func (s *Site) IsFresh(r *http.Request, n resource.Session) bool {
 	c, err := r.Cookie(s.CookieName(freshCookie))
 	if err != nil {
 		return false
 	}
-	at, mark, _ := strings.Cut(c.Value, ".")
-	seconds, err := strconv.ParseInt(at, 36, 64)
+	text, mark, _ := strings.Cut(c.Value, ".")
+	seconds, err := strconv.ParseInt(text, 36, 64)
 	age := s.cfg.Now().Sub(time.Unix(seconds, 0))
-	return err == nil && hmac.Equal([]byte(mark), []byte(s.freshMark(n.ID, at))) && age < FreshTime && age > -FreshTime
+	return err == nil && hmac.Equal([]byte(mark), []byte(s.freshMark(n.ID, text))) && age < FreshTime && age > -FreshTime
 }
 
-// IsOwnOrigin reports whether a request comes from one of our own pages, or from no page.
-// Browsers that send no Sec-Fetch-Site send Origin with everything but reads.
+// IsOwnOrigin reports whether a request was sent by one of our pages, or by no page.
+// Browsers that do not send Sec-Fetch-Site send Origin with all requests except reads.
 func (s *Site) IsOwnOrigin(r *http.Request) bool {
 	if site := r.Header.Values("Sec-Fetch-Site"); len(site) > 0 {
 		return len(site) == 1 && site[0] == "same-origin"

@@ -1,6 +1,6 @@
-// Package site renders the sign-in and account pages, whose HTML is in pages/, and
-// holds what their handlers share: cookies, the session of the browser, error
-// pages, and limits of attempts.
+// Package site renders the sign-in and account pages. It also contains the functions
+// that their handlers share: cookies, the session of the browser, error pages, and
+// limits of attempts. The HTML is in pages/.
 package site
 
 import (
@@ -20,7 +20,7 @@ type Config struct {
 	Key         secret.Key    // seals cookies
 	SessionIdle time.Duration // life of an unused browser session
 	Metrics     metric.Metrics
-	Refusals    *denials.Recorder // nil records none
+	Refusals    *denials.Recorder // nil records no refusals
 	Log         *slog.Logger
 	Now         func() time.Time
 }

@@ -148,10 +148,10 @@ func (s *Service) checkBinding(r *http.Request, identity resource.UID) resource.
 	}
 	date := r.Header.Get("X-Amz-Date")
 	signedAt, err := time.Parse(awsDate, date)
-	if now := s.now(); err != nil || now.Sub(signedAt) > awsOldest || signedAt.Sub(now) > awsAhead {
+	if asOf := s.now(); err != nil || asOf.Sub(signedAt) > awsOldest || signedAt.Sub(asOf) > awsAhead {
 		return resource.Check{
 			Claim: "x-amz-date", Expected: "within 15 minutes before " +
-				now.UTC().Format(awsDate), Received: truncated(date),
+				asOf.UTC().Format(awsDate), Received: truncated(date),
 			Cause: "the proof is too old, or a clock is wrong",
 		}
 	}

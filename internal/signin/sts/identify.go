@@ -12,9 +12,8 @@ import (
 // Identify returns the person that a token is about, whether or not they are
 // registered here. It accepts our own tokens, tokens for our address, and tokens
 // for our client at one of the providers, which then vouches for the person. It
-// returns fault.Unauthenticated for any other token, fault.PermissionDenied if one
-// of our tokens is narrowed, and fault.Unavailable if the keys of the issuer cannot
-// be fetched.
+// returns fault.Unauthenticated for any other token, fault.PermissionDenied for a
+// narrowed token, and fault.Unavailable if the keys of the issuer cannot be fetched.
 func (s *Service) Identify(
 	ctx context.Context, bearer string, providers []resource.IdentityProvider,
 ) (a resource.SignIn, _ error) {

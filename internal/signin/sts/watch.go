@@ -133,7 +133,8 @@ func (s *Service) checkIssuer(ctx context.Context, d dueIssuer) error {
 }
 
 // fetchKeys fetches the keys of an issuer. It fetches nothing from our own issuer,
-// because this process has its keys and may be unable to reach its own address.
+// because this process knows its own keys, and it may not be able to reach its own
+// address.
 func (s *Service) fetchKeys(ctx context.Context, issuer string) ([]issuers.Key, error) {
 	if issuer == s.issuer.Address() {
 		return nil, nil
@@ -159,7 +160,7 @@ type Endangered struct {
 }
 
 // Issuers returns the issuers that identities below a group trust. If below is "",
-// it returns those of all identities that the caller may list. The caller needs
+// it returns the issuers of all identities that the caller may list. The caller needs
 // identity.list. complete is false if there are more issuers than it returns.
 func (s *Service) Issuers(ctx context.Context, below resource.UID) (trusted []Dependence, complete bool, _ error) {
 	under, err := s.authz.Reach(ctx, resource.IdentityList)

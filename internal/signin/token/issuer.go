@@ -221,8 +221,8 @@ type webhook struct {
 	Digest string `json:"digest"`
 }
 
-// MintWebhook returns a token that proves the origin of a delivery to a subscription
-// of group. digest is the digest of the delivered data. The service itself does not
+// MintWebhook returns a token that proves the origin of a delivery to a subscription in
+// group. digest is the digest of the delivered data. The service itself does not
 // accept such a token.
 func (i *Issuer) MintWebhook(ctx context.Context, group resource.UID, digest string) (string, error) {
 	issued := i.now()
